@@ -103,7 +103,7 @@ impl World {
                         let name = is.resource.as_ref().map_or("-", |(name, _)| &**name);
                         format!("event {stack} {name} {} {}: {}", is.action, is.status, is.reason)
                     });
-                    let wrong = self.is_answered(&is);
+                    let wrong = self.is_answered(&is).or_else(|| self.fails_untold(&is));
                     wrong.into_iter().for_each(|wrong| self.violate(wrong));
                 }
                 Noted::Intent(is) => self.note(|_| {

@@ -67,9 +67,7 @@ impl World {
         let shared = self.shared.borrow();
         // An engine that was built anew has looked at all there is, and so does an operation.
         let is_about_all = |noted: &Noted| matches!(noted, Noted::Stack { .. } | Noted::StackGone(_));
-        if shared.loads != turn.loads
-            || turns.read_only().is_some()
-            || shared.noted.iter().any(is_about_all)
+        if shared.loads != turn.loads || turns.read_only().is_some() || shared.noted.iter().any(is_about_all)
         {
             return;
         }

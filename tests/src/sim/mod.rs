@@ -53,6 +53,7 @@ mod shrink;
 mod signal;
 mod silence;
 mod store;
+mod told;
 mod watch;
 mod work;
 mod world;

@@ -1,0 +1,79 @@
+//! Where nothing goes wrong, no resource fails but what was told to: by operators, by its plan, or by a time that they gave.
+//! What waits for its turn, for its content or for a slow line has not failed.
+//!
+//! Absent: stacks, which fail with their resources or by their own time; whether it is this resource that the reason is true
+//! of, but for servers that were never cut off.
+
+use muster_engine::record::{EventRecord, Status};
+use muster_shared::ResourceId;
+
+use super::fault::Level;
+use super::world::World;
+
+/// Of plans: a dummy that is to fail, a rule at a port that is not there, what is another's, an address or a network that
+/// nobody has left, an intent that no way can carry, a count that is a name.
+const BY_ITS_PLAN: [&str; 13] = [
+    "told to fail",
+    "has no port nope",
+    "has one owner",
+    "intent ",
+    "no address is free",
+    "is in use by the port",
+    "cannot be a port's address",
+    "is asked for twice",
+    "the port ",
+    "there is no network",
+    "still has ports",
+    "is restricted by the environment",
+    "properties.count: want a whole number",
+];
+/// Of operators: who signals, cancels, goes on with something else, marks a resource or aborts a rollout. And of others, who
+/// leave rules on a switch.
+const BY_OTHERS: [&str; 7] = [
+    "Signal ",
+    "signals received",
+    "was taken back",
+    "interrupted: a cancel or a newer operation",
+    "marked unhealthy",
+    "its rollout was aborted",
+    "there is a rule of somebody else",
+];
+/// Of a server that operators have revoked: it joins again with nothing.
+const WITH_NOTHING: [&str; 2] = ["its server has lost it, and is not selected any more", "not as desired:"];
+/// Of a change that cuts its server off.
+const CUT_OFF: &str = "the controller was not reached anew";
+
+impl World {
+    /// What failed though nobody had told it to, in a run without faults.
+    pub fn fails_untold(&self, event: &EventRecord) -> Option<String> {
+        let (name, physical) = event.resource.as_ref()?;
+        if self.options.faults != Level::None || event.status != Status::Failed.as_str() {
+            return None;
+        }
+        let is_of = |whys: &[&str]| whys.iter().any(|why| event.reason.contains(why));
+        let is_told = is_of(&BY_ITS_PLAN)
+            || is_of(&BY_OTHERS)
+            || is_of(&WITH_NOTHING) && self.is_not_there(*physical)
+            || is_of(&[CUT_OFF]) && self.was_cut_off(*physical);
+        if is_told {
+            return None;
+        }
+        Some(format!("{name} is FAILED, and nobody has told it to: {}", event.reason))
+    }
+
+    /// Its server's agent has not made it.
+    fn is_not_there(&self, resource: ResourceId) -> bool {
+        let entries = self.machines.iter().filter(|machine| !machine.scrapped);
+        let mut entries = entries.filter_map(|machine| machine.disk.entries.get(&resource));
+        !entries.any(|entry| entry.applied.is_some())
+    }
+
+    /// Its server was, by this change or by a rule that was tried together with it. A row that went in the same turn does not
+    /// say any more where it was.
+    fn was_cut_off(&self, resource: ResourceId) -> bool {
+        let shared = self.shared.borrow();
+        let row = shared.tables.physical.get(&resource).and_then(|id| shared.tables.rows.get(id));
+        let node = row.and_then(|row| row.node.as_ref());
+        self.machines.iter().any(|machine| machine.cuts > 0 && node.is_none_or(|node| *node == machine.name))
+    }
+}

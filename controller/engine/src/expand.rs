@@ -16,6 +16,7 @@ use serde_json::{Value, json};
 use crate::attribute::Rendered;
 use crate::engine::{Engine, Todo};
 use crate::layout::Before;
+use crate::plan::is_usable;
 use crate::plan::{Ground, Plan, plan};
 use crate::record::Status;
 use crate::request::Options;
@@ -38,13 +39,31 @@ struct There<'a> {
     wanted: &'a Tree,
     /// Nodes that have come are meant too.
     follows: bool,
+    /// Rows on their way out, by path: each is taken up again where its path is wanted.
+    going: BTreeMap<&'a str, &'a Row>,
 }
 
-impl There<'_> {
+impl<'a> There<'a> {
+    fn new(engine: &'a Engine, stack: &'a Stack, wanted: &'a Tree, follows: bool) -> Self {
+        let mut going: Vec<&Row> = stack.extras.iter().map(|slot| &engine.rows[*slot]).collect();
+        going.retain(|row| is_usable(row));
+        going.sort_by_key(|row| row.id);
+        let going = going.into_iter().map(|row| (&*row.name, row)).collect();
+        Self { engine, stack, wanted, follows, going }
+    }
+
     fn row(&self, path: &str) -> Option<&Row> {
         let rows = &self.engine.rows;
         let found = self.stack.forward.binary_search_by(|slot| (*rows[*slot].name).cmp(path));
         Some(&rows[self.stack.forward[found.ok()?]])
+    }
+
+    /// The row that stands for this path from now on.
+    fn kept(&self, path: &str) -> Option<&Row> {
+        let kind = self.wanted.index_of(path).map(|index| self.wanted.kind(index));
+        let fits = |row: &&Row| kind.is_none_or(|kind| kind == row.kind);
+        let (row, going) = (self.row(path), self.going.get(path).copied());
+        row.filter(fits).or(going.filter(fits)).or(row)
     }
 
     /// What a thing of another type tells is not what is asked for.
@@ -57,7 +76,7 @@ impl There<'_> {
 
 impl Known for There<'_> {
     fn reference(&self, path: &str) -> Option<String> {
-        self.row(path).map(Row::reference)
+        self.kept(path).map(Row::reference)
     }
 
     fn attribute(&self, path: &str, name: &str) -> Option<Value> {
@@ -65,7 +84,7 @@ impl Known for There<'_> {
     }
 
     fn removed(&self, path: &str) -> Removed {
-        let Some(row) = self.row(path) else { return Removed::new() };
+        let Some(row) = self.kept(path) else { return Removed::new() };
         let names = row.attributes.get(REMOVED).into_iter().flat_map(|names| names.split(','));
         let mut removed: Removed = names.map(|name| (name.to_owned(), None)).collect();
         let by = row.attributes.get(REMOVED_BY).and_then(|by| serde_json::from_str::<Removed>(by).ok());
@@ -102,7 +121,7 @@ impl Engine {
         if !tree.looks_at_what_is_there() {
             return Ok(Arc::clone(tree));
         }
-        tree.with(&There { engine: self, stack, wanted: tree, follows }).map(Arc::new)
+        tree.with(&There::new(self, stack, tree, follows)).map(Arc::new)
     }
 
     /// What a group never gives again is known as soon as that is decided.

@@ -182,7 +182,7 @@ fn choose(ground: &Ground<'_>, tree: &Tree) -> (Vec<Option<Slot>>, Vec<Slot>) {
 }
 
 /// A row whose thing is gone, or half gone, stands for nothing that could be kept.
-fn is_usable(row: &Row) -> bool {
+pub(crate) fn is_usable(row: &Row) -> bool {
     !row.is_past()
 }
 

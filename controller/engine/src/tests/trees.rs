@@ -493,6 +493,30 @@ fn what_is_removed_by_reference_stays_so_while_that_is_said() {
 }
 
 #[test]
+fn what_is_removed_by_reference_is_found_also_on_its_way_out() {
+    let group = |count: usize, listed: &str| {
+        let root = format!(
+            "resources: {{g: {{type: OS::Heat::ResourceGroup, properties: {{count: {count}, removal_policies: [{{resource_list: [{listed}]}}], \
+             resource_def: {{type: Muster::Dummy, properties: {{node: node-0}}}}}}}}}}"
+        );
+        source(&root, &[])
+    };
+    let single = source("resources: {g: {type: Muster::Dummy, properties: {node: node-1}}}", &[]);
+    let mut bed = Bed::new(2);
+    bed.create(group(2, "")).unwrap();
+    bed.idle();
+    let listed = format!("'{}'", bed.resource("g/0").physical_id);
+    // Of another type now; its members wait for their server to be deleted.
+    bed.disconnect(&node(0));
+    bed.update(single).unwrap();
+    bed.idle();
+    bed.update(group(2, &listed)).unwrap();
+    bed.connect(&node(0));
+    bed.idle();
+    assert_eq!((bed.status().as_str(), &*names(&bed).join(" ")), ("UPDATE_COMPLETE", "g g/1 g/2"));
+}
+
+#[test]
 fn what_is_removed_is_remembered_although_the_controller_ends_as_the_count_becomes_known() {
     let with = |policies: &str| {
         let root = format!(

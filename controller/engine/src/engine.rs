@@ -252,7 +252,7 @@ impl Engine {
             addresses: AddressPlan::default(),
             flows: Flows::default(),
             intents: Intents::default(),
-            restored: Restored::default(),
+            restored: Restored::new(config.limits.held_per_node),
             contents: BTreeMap::new(),
             fetches: Fetches::default(),
             fetches_due: None,

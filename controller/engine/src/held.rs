@@ -173,6 +173,7 @@ impl Engine {
         for (node, thing, held) in &things {
             self.decide_thing(Verdict::Adopt, node, *thing, *held);
         }
+        self.ask_for_more();
         self.end_restored();
         !things.is_empty()
     }
@@ -275,6 +276,7 @@ impl Engine {
         for (node, thing, held) in things {
             self.decide_thing(verdict, &node, thing, held);
         }
+        self.ask_for_more();
         for (node, bridge) in tables {
             let Some(key) = self.nodes.find(&node) else { continue };
             match verdict {
@@ -296,6 +298,16 @@ impl Engine {
         }
         self.end_restored();
         Ok(Answer::Done)
+    }
+
+    /// Nodes of which more differs than the list had room for, and nothing is listed any more, greet again: they say the
+    /// rest then.
+    fn ask_for_more(&mut self) {
+        for node in self.restored.beyond_the_list() {
+            if let Some(key) = self.nodes.find(&node).filter(|key| self.nodes[*key].ready) {
+                self.cut_off(key);
+            }
+        }
     }
 
     fn decide_thing(&mut self, verdict: Verdict, node: &NodeId, thing: ResourceId, held: HeldThing) {

@@ -36,6 +36,8 @@ pub struct Limits {
     pub revisions_kept: u32,
     /// COMPLETE revisions remembered for rollback.
     pub complete_kept: usize,
+    /// Things that are listed of one node that has what the store does not know: a node that lies leaves room for the others.
+    pub held_per_node: usize,
     /// Operations on flow tables that have ended and can still be asked for.
     pub flow_operations_kept: usize,
     /// Join tokens open at a time.
@@ -55,6 +57,7 @@ impl Default for Limits {
             quiet: Duration::from_secs(60),
             revisions_kept: 100,
             complete_kept: 100,
+            held_per_node: 1000,
             flow_operations_kept: 1000,
             tokens_max: TOKENS_MAX,
             nodes_max: NODES_MAX,

@@ -66,7 +66,7 @@ impl Engine {
         if let Some(record) = snapshot.restored {
             let joined = engine.nodes.iter().filter_map(|(_, node)| node.joined.as_ref());
             let names: Vec<_> = joined.filter(|it| !it.revoked).map(|it| it.name.clone()).collect();
-            engine.restored = Restored::load(record, names.into_iter());
+            engine.restored = Restored::load(record, names.into_iter(), engine.limits.held_per_node);
             engine.end_restored();
         }
         for record in snapshot.tokens {

@@ -125,11 +125,18 @@ pub(crate) struct Restored {
     record: RestoredRecord,
     awaited: BTreeMap<NodeId, Awaited>,
     is_dirty: bool,
+    /// So much is listed of one node.
+    most_of_node: usize,
 }
 
 impl Restored {
-    pub fn load(record: RestoredRecord, nodes: impl Iterator<Item = NodeId>) -> Self {
-        let mut restored = Self { record, ..Self::default() };
+    /// Of a site that is not restored.
+    pub fn new(most_of_node: usize) -> Self {
+        Self { most_of_node, ..Self::default() }
+    }
+
+    pub fn load(record: RestoredRecord, nodes: impl Iterator<Item = NodeId>, most_of_node: usize) -> Self {
+        let mut restored = Self { record, most_of_node, ..Self::default() };
         if restored.record.on {
             restored.await_all(nodes);
         }
@@ -181,7 +188,7 @@ impl Restored {
         if things.is_empty() && !self.record.nodes.contains_key(node) {
             return;
         }
-        let room = LISTED_MAX.saturating_sub(self.listed_elsewhere(node));
+        let room = LISTED_MAX.saturating_sub(self.listed_elsewhere(node)).min(self.most_of_node);
         let has_more = things.len() > room;
         while things.len() > room {
             things.pop_last();
@@ -280,7 +287,8 @@ impl Restored {
 
     /// A thing that came to be known after the node's ledger. False: it is listed, left, or there is no room.
     pub fn add_stray(&mut self, node: &NodeId, entry: LedgerEntry) -> bool {
-        let has_room = self.count() < LISTED_MAX;
+        let on_node = self.record.nodes.get(node).map_or(0, |on| on.things.len());
+        let has_room = self.count() < LISTED_MAX && on_node < self.most_of_node;
         let is_new = !self.is_stray(node, entry.resource);
         if is_new && has_room {
             let on = self.record.nodes.entry(node.clone()).or_default();
@@ -383,6 +391,12 @@ impl Restored {
             self.prune();
         }
         ends
+    }
+
+    /// Nodes of which nothing is listed, and more differs.
+    pub fn beyond_the_list(&self) -> Vec<NodeId> {
+        let is_beyond = |(_, on): &(&NodeId, &OnNode)| on.has_more && on.things.is_empty();
+        self.record.nodes.iter().filter(is_beyond).map(|(node, _)| node.clone()).collect()
     }
 
     fn has_more(&self) -> bool {

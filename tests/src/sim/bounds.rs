@@ -30,6 +30,7 @@ pub fn limits(options: &Options, limits: Limits) -> Limits {
     Limits {
         revisions_kept: u32::try_from(FEW).unwrap_or_default(),
         complete_kept: FEW,
+        held_per_node: FEW,
         flow_operations_kept: FEW,
         tokens_max: TOKENS,
         ..limits

@@ -1,5 +1,8 @@
 use super::*;
 
+/// So much is listed of one node.
+const ON_NODE: usize = 1_000;
+
 fn node(name: &str) -> NodeId {
     name.parse().unwrap()
 }
@@ -13,7 +16,7 @@ fn newer(n: u128) -> BTreeMap<ResourceId, HeldThing> {
 }
 
 fn begun() -> Restored {
-    Restored::load(RestoredRecord::fresh(), [node("a"), node("b")].into_iter())
+    Restored::load(RestoredRecord::fresh(), [node("a"), node("b")].into_iter(), ON_NODE)
 }
 
 fn all_come(restored: &mut Restored, of_a: BTreeMap<ResourceId, HeldThing>) {
@@ -42,7 +45,7 @@ fn a_held_thing_keeps_the_state_up_until_it_is_decided() {
     all_come(&mut restored, newer(1));
     assert!(!restored.ends());
     let record = restored.changed().flatten().unwrap();
-    let mut again = Restored::load(record, [node("a"), node("b")].into_iter());
+    let mut again = Restored::load(record, [node("a"), node("b")].into_iter(), ON_NODE);
     assert_eq!(again.count(), 1, "it is durable");
     assert!(again.awaits_ledger(&node("a")), "the node says it again");
     all_come(&mut again, newer(1));
@@ -59,19 +62,27 @@ fn rules_that_are_left_outlive_the_state() {
     assert!(restored.ends());
     let record = restored.changed().flatten().unwrap();
     let json = serde_json::to_string(&record).unwrap();
-    let again = Restored::load(serde_json::from_str(&json).unwrap(), [node("a")].into_iter());
+    let again = Restored::load(serde_json::from_str(&json).unwrap(), [node("a")].into_iter(), ON_NODE);
     assert!(!again.is_on());
     assert!(again.left_rules(&node("a"), &bridge).unwrap().contains(&FlowId(7)));
 }
 
 #[test]
-fn the_list_has_a_bound() {
+fn the_list_has_a_bound_and_no_node_fills_it() {
     let mut restored = begun();
-    let many = (0..=LISTED_MAX as u128).flat_map(newer).collect();
-    restored.ledger_told(&node("a"), many);
+    let many: BTreeMap<_, _> = (0..=LISTED_MAX as u128).flat_map(newer).collect();
+    restored.ledger_told(&node("a"), many.clone());
     restored.ledger_told(&node("b"), newer(1));
+    assert_eq!(restored.count(), ON_NODE + 1);
+    assert!(restored.has_more(), "what is beyond is held without a line");
+    let one_more = LedgerEntry { resource: thing(u128::MAX), generation: Generation::default() };
+    assert!(!restored.add_stray(&node("a"), one_more.clone()) && restored.add_stray(&node("b"), one_more));
+    for other in 0..2 * LISTED_MAX / ON_NODE {
+        restored.ledger_told(&node(&format!("c{other}")), many.clone());
+    }
     assert_eq!(restored.count(), LISTED_MAX);
-    assert!(restored.holds_things(&node("b")), "it is held without a line of its own");
+    restored.ledger_told(&node("d"), newer(1));
+    assert!(restored.holds_things(&node("d")), "it is held without a line of its own");
 }
 
 #[test]

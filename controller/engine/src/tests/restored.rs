@@ -8,11 +8,15 @@ use super::bed::{Bed, Tables, files, node, parse, template};
 use super::drift::says;
 use super::flow_tables::{device, id, rule};
 use crate::restored::RestoredRecord;
-use crate::{HeldView, Request, SourceText, Verdict};
+use crate::{HeldView, Limits, Request, SourceText, Verdict};
 
 /// A site whose store is as it was before `since`, with agents that have done it.
 fn restored(before: &str, since: impl FnOnce(&mut Bed)) -> Bed {
-    let mut bed = Bed::new(1);
+    restored_with(Limits::default(), before, since)
+}
+
+fn restored_with(limits: Limits, before: &str, since: impl FnOnce(&mut Bed)) -> Bed {
+    let mut bed = Bed::with(1, limits);
     bed.create(template(before)).unwrap();
     bed.idle();
     let backup = bed.tables.clone();
@@ -332,4 +336,27 @@ fn removed_rules_are_as_the_store_says() {
     decide(&mut bed, Verdict::Remove, Some(vec![device])).unwrap();
     assert_eq!(rules(&bed), [(1, 0)]);
     assert!(!bed.engine.site_view().restored && held(&bed).is_empty());
+}
+
+#[test]
+fn what_the_list_had_no_room_for_is_listed_when_the_rest_is_decided() {
+    let many = |x: u8| (0..4).map(|at| format!("r{at}: x={x}\n")).collect::<String>();
+    let limits = Limits { held_per_node: 3, ..Limits::default() };
+    for is_wished in [false, true] {
+        let mut bed = restored_with(limits, &many(1), |bed| {
+            bed.update(template(&many(2))).unwrap();
+        });
+        assert_eq!(states(&bed).len(), 3, "and no more of one node");
+        match is_wished {
+            true => drop(bed.update(template(&many(1))).unwrap()),
+            false => drop(decide(&mut bed, Verdict::Adopt, None).unwrap()),
+        }
+        assert!(bed.engine.site_view().restored);
+        assert!(bed.hosts[&node(0)].connection.is_none(), "it is to say the rest");
+        bed.connect(&node(0));
+        bed.idle();
+        assert_eq!(states(&bed).len(), 1);
+        decide(&mut bed, Verdict::Adopt, None).unwrap();
+        assert!(!bed.engine.site_view().restored);
+    }
 }

@@ -242,9 +242,11 @@ impl Engine {
         let spec = match row.spec.as_ref().map(PackedSpec::unpack) {
             Some(Desired::Node(spec)) => Some(spec),
             Some(Desired::Flows(set)) => return self.transmit_flows(slot, &set),
-            None if row.is_stray() => None,
+            // A stray; or a row whose desired state was not known yet in the copy that a restored store has.
+            None if action == Action::Delete => None,
+            None => return self.attempt_failed(slot, "what is to be left is not known", true),
             // It has no jobs.
-            Some(Desired::Here(_)) | None => return,
+            Some(Desired::Here(_)) => return,
         };
         let message = match spec {
             _ if work.state == WorkState::Withdrawing => {

@@ -188,6 +188,13 @@ pub struct ResourceRecord {
     pub progress: ProgressRecord,
 }
 
+impl ResourceRecord {
+    /// Whether it is what may be left of something that no stack has any more, or never had.
+    pub fn is_lost(&self) -> bool {
+        self.stack == 0
+    }
+}
+
 /// The columns of `resources` that change while jobs run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ProgressRecord {

@@ -158,6 +158,25 @@ fn what_a_node_has_of_a_row_that_never_left_is_listed_each_time() {
     assert_eq!(bed.disk(), ["/b hello"]);
 }
 
+/// Its first job was taken back before the backup, and its desired state with it.
+#[test]
+fn what_had_no_desired_state_in_the_backup_goes_by_its_nodes_ledger() {
+    let mut bed = Bed::new(1);
+    bed.disconnect(&node(0));
+    bed.create(template("a: x=1")).unwrap();
+    bed.cancel().unwrap();
+    let backup = bed.tables.clone();
+    bed.connect(&node(0));
+    bed.update(template("a: x=1")).unwrap();
+    bed.idle();
+    assert_eq!(bed.reality().len(), 1);
+    set_back(&mut bed, backup);
+    assert_eq!(states(&bed), ["a newer"]);
+    bed.delete().unwrap();
+    bed.idle();
+    assert!(bed.reality().is_empty() && bed.view().is_none(), "{:?}", bed.reality());
+}
+
 /// The operation goes on where nodes have nothing newer, and stops where they have.
 #[test]
 fn an_operation_of_before_the_backup_leaves_what_is_newer() {

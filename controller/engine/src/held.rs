@@ -68,6 +68,9 @@ impl Engine {
                 things.insert(physical, HeldThing { unlike, generation });
             }
         }
+        for entry in pages.values().filter(|entry| !known.contains(&entry.resource)) {
+            self.give_another_id(entry.resource);
+        }
         let strays = pages.values().filter(|entry| !known.contains(&entry.resource));
         let strays = strays.filter(|entry| !self.restored.is_left(&node, entry.resource));
         things.extend(strays.map(|entry| {
@@ -82,6 +85,23 @@ impl Engine {
             }
         }
         slots
+    }
+
+    /// A node has a thing with the id of a row that is elsewhere: the row left there since the backup. If nothing of it was
+    /// ever sent, as far as the store knows, the row is another thing from now on: two things with one id are in each
+    /// other's way.
+    fn give_another_id(&mut self, thing: ResourceId) {
+        let Some(slot) = self.by_physical.get(&thing).copied() else { return };
+        let row = &self.rows[slot];
+        // What a deployment runs may have been told its id.
+        if row.applied || row.held.is_some() || row.is_sent() || row.is_lost() || row.kind.is_deployment() {
+            return;
+        }
+        let (_, physical) = self.next_ids();
+        self.by_physical.swap_remove(&thing);
+        self.by_physical.insert(physical, slot);
+        self.rows[slot].physical = physical;
+        self.row_changed(slot, true);
     }
 
     /// In the log, and in the events of the stacks, of what was not listed before.

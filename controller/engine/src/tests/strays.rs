@@ -276,6 +276,25 @@ fn a_thing_that_is_made_after_the_ledger_was_told_is_listed() {
     assert!(states(&bed).is_empty(), "what is adopted is not listed again");
 }
 
+/// It was made on another node since, by a row that is yet to be sent in the backup.
+#[test]
+fn a_row_that_was_never_sent_does_not_share_its_id_with_a_stray() {
+    let mut bed = Bed::new(2);
+    bed.disconnect(&node(1));
+    bed.create(template("x: node=node-1 v=1")).unwrap();
+    let backup = bed.tables.clone();
+    bed.update(template("x: node=node-0 v=2")).unwrap();
+    bed.idle();
+    assert_eq!(bed.reality().len(), 1);
+    set_back(&mut bed, backup);
+    assert_eq!(states(&bed), [" unknown"]);
+    decide(&mut bed, Verdict::Remove, None).unwrap();
+    assert!(bed.reality().is_empty(), "{:?}", bed.reality());
+    bed.connect(&node(1));
+    bed.idle();
+    assert_eq!((bed.reality().len(), bed.status().as_str()), (1, "CREATE_COMPLETE"));
+}
+
 /// An agent that lies says that it holds what is another node's.
 #[test]
 fn a_stray_with_the_id_of_another_nodes_resource_touches_nothing() {

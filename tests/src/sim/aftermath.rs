@@ -9,7 +9,7 @@ use muster_shared::model::{Action, Claim, Job, OnDelete, Spec};
 use muster_shared::{NodeId, ResourceId};
 
 use super::machine::Machine;
-use super::store::Noted;
+use super::store::{Noted, brief};
 use super::world::World;
 
 impl World {
@@ -36,7 +36,7 @@ impl World {
             let (thing, other) = machine.host.takes_from_another(job, before)?;
             // One that is gone, or gives it up, is nobody to take from.
             let owner = shared.tables.physical.get(&other).and_then(|id| shared.tables.rows.get(id))?;
-            let owns = owner.dropped.is_none() && !owner.handed_over && owner.lost_from.is_none();
+            let owns = owner.dropped.is_none() && !owner.handed_over && !owner.is_lost();
             return owns.then(|| {
                 format!("on {name} {} goes and takes {thing} away, which is of {}", job.resource, owner.name)
             });
@@ -71,11 +71,8 @@ impl World {
                         && row.external_id.is_none()
                         && !self.becomes_a_stray(*at, row.physical)
                     {
-                        let (name, on) = (&row.name, &self.machines[*at].name);
-                        self.violate(format!(
-                            "the row of {name} ({}) is gone, and on {on} is {thing}",
-                            row.physical
-                        ));
+                        let (row, id, on) = (brief(&row), row.physical, &self.machines[*at].name);
+                        self.violate(format!("the {row} ({id}) is gone, and on {on} is {thing}"));
                     }
                 }
                 Noted::Stack { was, is } => {

@@ -249,6 +249,10 @@ impl World {
                 Ok(messages) => {
                     for message in messages {
                         self.note(|_| format!("{node} hears {}", told(&message)));
+                        if let Down::Job(job) = &message {
+                            let wrong = self.machines[machine].is_given_another(job);
+                            wrong.into_iter().for_each(|wrong| self.violate(wrong));
+                        }
                         self.agent_receives(machine, Input::Received(message));
                     }
                 }

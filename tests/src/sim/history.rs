@@ -13,6 +13,7 @@
 //! One run in so many has this, and no bridges, fleets or drift policies.
 
 mod held;
+mod rules;
 mod servers;
 mod twin;
 
@@ -39,6 +40,7 @@ use super::store::Tables;
 use super::world::{Event, World};
 use super::{Options, Parts};
 use held::Held;
+pub use rules::Rules;
 use servers::Servers;
 use twin::Twin;
 
@@ -92,6 +94,8 @@ struct Copy {
     fleet: Fleet,
     rollouts: Rollouts,
     fights: Sent,
+    tables_freed: BTreeSet<DeviceName>,
+    decisions: BTreeMap<ResourceId, u32>,
     reference: Past,
     retained: Vec<ResourceId>,
 }
@@ -154,6 +158,7 @@ impl World {
     }
 
     fn copy(&self) -> Copy {
+        let is_over = self.controller.turns.is_some() && !self.is_restored();
         let shared = self.shared.borrow();
         Copy {
             at: self.now,
@@ -165,6 +170,8 @@ impl World {
             fleet: shared.fleet.clone(),
             rollouts: shared.rollouts.clone(),
             fights: shared.fights.clone(),
+            decisions: self.history.held.decisions(),
+            tables_freed: if is_over { BTreeSet::new() } else { shared.tables_freed.clone() },
             reference: self.reference.past(),
             retained: self.retained.clone(),
         }
@@ -183,7 +190,9 @@ impl World {
     fn takes_up(&mut self, copy: Copy, is_marked: bool) {
         let mark = if is_marked { "marked" } else { "without a mark" };
         self.reference.goes_back(copy.reference);
+        self.is_kept_no_more(&copy.tables, &copy.retained);
         self.retained = copy.retained;
+        self.history.held.forgets_decisions(copy.decisions);
         {
             let shared = &mut *self.shared.borrow_mut();
             self.history.held.goes_back(shared, &copy.tables, &self.machines, is_marked);
@@ -203,12 +212,28 @@ impl World {
             shared.tried.retain(|key| key.generation.epoch.0 <= epoch);
             shared.began.retain(|(_, generation), _| generation.epoch.0 <= epoch);
             shared.suspects.clear();
+            shared.rules_undecided.clear();
+            shared.tables_freed = if is_marked { BTreeSet::new() } else { copy.tables_freed };
             shared.noted.clear();
             shared.turn = SoFar::default();
+        }
+        if is_marked {
+            self.rules_wait(&BTreeSet::new());
         }
         for at in 0..self.machines.len() {
             self.table_may_be_another(at);
             self.is_known_or_joins(at);
+        }
+    }
+
+    /// What was retained since is a resource's again, which may put back what was there before it.
+    fn is_kept_no_more(&mut self, tables: &Tables, retained: &[ResourceId]) {
+        let since = self.retained.iter().filter(|id| !retained.contains(id));
+        let rows = since.filter_map(|id| tables.physical.get(id)).filter_map(|row| tables.rows.get(row));
+        for row in rows {
+            let (Some(node), Some(spec)) = (&row.node, &row.spec) else { continue };
+            let claims = spec.unpack().claims().into_iter().map(|claim| (node.clone(), claim.key));
+            self.reference.regained.extend(claims);
         }
     }
 
@@ -280,34 +305,59 @@ impl World {
         views
     }
 
-    /// An operator decides. What has no row is adopted: that an agent deletes it by its ledger is tried by tests of their own.
+    /// An operator decides. Some have what has no row removed, one after the other, and adopt what cannot be.
     fn decides(&mut self, verdict: Verdict, mut views: Vec<HeldView>) {
         if verdict == Verdict::Remove {
-            let unknown: Vec<HeldView> = views.extract_if(.., |view| view.state == "unknown").collect();
-            self.decides(Verdict::Adopt, unknown);
+            let mut unknown: Vec<HeldView> = views.extract_if(.., |view| view.state == "unknown").collect();
+            if self.history.dice.one_in(2) {
+                unknown.retain(|view| self.is_refused(verdict, vec![view.clone()]));
+            }
+            self.is_refused(Verdict::Adopt, unknown);
         }
+        self.is_refused(verdict, views);
+    }
+
+    /// Whether an operator's decision about these is refused.
+    fn is_refused(&mut self, verdict: Verdict, views: Vec<HeldView>) -> bool {
         if views.is_empty() {
-            return;
+            return false;
         }
-        let ids = Some(views.iter().map(|view| view.id.clone()).collect());
+        let ids: Vec<String> = views.iter().map(|view| view.id.clone()).collect();
+        self.note(|_| format!("operator: {verdict:?} {}", ids.join(", ")));
+        let ids = Some(ids);
         let left = if verdict == Verdict::Adopt { self.entries_that_differ(&views) } else { BTreeMap::new() };
         let what = if verdict == Verdict::Adopt { "restore adopt" } else { "restore remove" };
         let answer = self.tries(what, Request::Restored { verdict, ids, node: None });
         // Whoever gets no answer looks again; it may be decided all the same.
         if let Some(Err(_)) = answer {
-            return;
+            return true;
         }
         for view in &views {
             self.shared.borrow_mut().counts.add(format!("history {} is decided: {verdict:?}", view.state));
-            let Ok(thing) = view.id.parse().map(ResourceId) else { continue };
-            self.history.held.decided(thing);
-            if verdict == Verdict::Adopt && view.state == "unknown" {
-                self.reference.left.insert((view.node.clone(), thing));
+            if let Ok(thing) = view.id.parse().map(ResourceId) {
+                self.is_decided(verdict, view, thing);
+            } else if let (Verdict::Remove, Ok(device)) = (verdict, view.id.parse::<DeviceName>()) {
+                let mut shared = self.shared.borrow_mut();
+                shared.rules_undecided.remove(&device);
+                shared.tables_freed.insert(device);
             }
         }
         let flows = &mut self.shared.borrow_mut().flows;
         for (device, entries) in left {
             flows.left.entry(device).or_default().extend(entries);
+        }
+        false
+    }
+
+    fn is_decided(&mut self, verdict: Verdict, view: &HeldView, thing: ResourceId) {
+        self.history.held.decided(thing);
+        match verdict {
+            Verdict::Adopt if view.state == "unknown" => {
+                self.reference.left.insert((view.node.clone(), thing));
+            }
+            Verdict::Adopt => {}
+            // A script runs again, once.
+            Verdict::Remove => drop(self.shared.borrow_mut().settled.remove(&thing)),
         }
     }
 

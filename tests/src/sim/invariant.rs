@@ -6,6 +6,7 @@ use std::collections::BTreeSet;
 use muster_engine::Hook;
 use muster_engine::record::{Change, EventRecord, ResourceRecord, StackAction, Status};
 use muster_shared::NodeId;
+use muster_shared::model::flow::{DeviceName, FlowDown};
 use muster_shared::model::{Action, Claim, Down, Job, ReportKey};
 
 use super::fleet;
@@ -142,7 +143,14 @@ pub fn leaves(shared: &mut Shared, node: &NodeId, connection: u64, message: &Dow
         | Down::AskDrift
         | Down::Describe(_)
         | Down::Remove(_)
-        | Down::Flow(_) => None,
+        | Down::Flow(FlowDown::Ask { .. }) => None,
+        Down::Flow(FlowDown::Batch(batch)) => shared.takes_off_unasked(node, batch),
+        // What is on the device stays there, and is nobody's business.
+        Down::Flow(FlowDown::Forget { device, .. }) => {
+            let device = DeviceName { node: node.clone(), bridge: device.clone() };
+            shared.rules_undecided.remove(&device);
+            None
+        }
     }
 }
 
@@ -226,7 +234,7 @@ fn hooked(shared: &Shared, row: &ResourceRecord, job: &Job) -> Option<Hook> {
 /// What a node that had been removed still has goes before anything new is made there.
 fn unclean(shared: &Shared, node: &NodeId) -> Option<String> {
     let tables = &shared.tables;
-    let here = |row: &&ResourceRecord| row.lost_from.is_some() && row.node.as_ref() == Some(node);
+    let here = |row: &&ResourceRecord| row.is_lost() && row.node.as_ref() == Some(node);
     let lost = tables.rows.values().find(here)?;
     // One that could not be taken away holds those up that it needs, and nobody else. It may have said so in this
     // turn, and be tried again since.
@@ -280,7 +288,7 @@ fn too_early(shared: &Shared, row: &ResourceRecord) -> Option<String> {
 /// Clean-up comes last, and only when nothing needs the row any more.
 fn still_needed(shared: &Shared, row: &ResourceRecord) -> Option<String> {
     let tables = &shared.tables;
-    if row.lost_from.is_some() {
+    if row.is_lost() {
         return None;
     }
     if row.dropped.is_none() {

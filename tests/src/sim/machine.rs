@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use muster_agent_core::{Agent, Config, Entry, Input, WriteId, at_boot};
 use muster_shared::model::flow::Bridge;
-use muster_shared::model::{Claim, Down, Job, ReportKey, Spec, Up};
+use muster_shared::model::{Action, Claim, Down, Job, ReportKey, Spec, Up};
 use muster_shared::seal::{Seal, SealPublic};
-use muster_shared::{EpochId, MonoTime, NodeId, ResourceId};
+use muster_shared::{EpochId, Generation, MonoTime, NodeId, ResourceId};
 
 use super::clocks::Clock;
 use super::disk::Disk;
@@ -67,6 +67,8 @@ pub struct Machine {
     pub cuts: u32,
     /// The connection that stood when it was cut off last goes on.
     pub line_goes_on: bool,
+    /// What it was told to do, by generation.
+    pub given: BTreeMap<(ResourceId, Generation), (Action, Spec)>,
 }
 
 /// A running agent.
@@ -131,7 +133,17 @@ impl Machine {
             up_since: MonoTime::default(),
             cuts: 0,
             line_goes_on: false,
+            given: BTreeMap::new(),
         }
+    }
+
+    /// A generation of a resource is one thing, whatever became of the controller that gave it.
+    pub fn is_given_another(&mut self, job: &Job) -> Option<String> {
+        let content = (job.action, job.spec.clone());
+        let first = self.given.entry((job.resource, job.generation)).or_insert_with(|| content.clone());
+        let (name, generation, id) = (&self.name, job.generation, job.resource);
+        (*first != content)
+            .then(|| format!("generation {generation} of {id} is {content:?} on {name}, and was {first:?}"))
     }
 
     /// A copy of it, with its disk and its identity.

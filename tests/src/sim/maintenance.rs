@@ -103,7 +103,7 @@ impl Shared {
             let is_open = progress.status == Some(Status::InProgress) && !progress.in_flight;
             row.node.as_ref() == Some(&is.name) && is_open && progress.hook.is_none()
         };
-        let here = |row: &&ResourceRecord| row.node.as_ref() == Some(&is.name) && row.lost_from.is_none();
+        let here = |row: &&ResourceRecord| row.node.as_ref() == Some(&is.name) && !row.is_lost();
         let rows = || self.tables.rows.values().filter(here);
         let word = if is.maintenance { "begins" } else { "ends" };
         let mut what = vec![format!("maintenance {word}")];

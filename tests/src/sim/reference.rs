@@ -112,6 +112,8 @@ pub struct Reference {
     marked: BTreeMap<(StackName, String), (ResourceId, u32)>,
     /// Things without a row that operators have said are to stay where they are.
     pub left: BTreeSet<(NodeId, ResourceId)>,
+    /// What stayed on a server when its resource went, which a store that went back has again.
+    pub regained: BTreeSet<(NodeId, String)>,
     /// A node is being removed.
     pub removing: bool,
     /// What of plans came to be.
@@ -377,7 +379,11 @@ impl Reference {
         }
         machines.iter().find_map(|machine| {
             let left = self.left.iter().filter(|(node, _)| *node == machine.name);
-            wanted.differs(machine, tables, &open, &left.map(|(_, thing)| *thing).collect())
+            let left_here = left.clone().map(|(_, thing)| *thing).collect();
+            let regained = self.regained.iter().filter(|(node, _)| *node == machine.name);
+            let left = left.flat_map(|(_, thing)| machine.held_by(*thing)).map(|claim| claim.key);
+            let open_things = left.chain(regained.map(|(_, thing)| thing.clone())).collect();
+            wanted.differs(machine, tables, &open, &left_here, open_things)
         })
     }
 }

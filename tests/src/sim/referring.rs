@@ -94,5 +94,5 @@ impl Host {
 /// What a removed node had is nobody's, and what was retained has no row.
 fn row(tables: &Tables, id: ResourceId) -> Option<&ResourceRecord> {
     let row = tables.physical.get(&id).and_then(|id| tables.rows.get(id))?;
-    row.lost_from.is_none().then_some(row)
+    (!row.is_lost()).then_some(row)
 }

@@ -224,9 +224,8 @@ impl World {
                 )
             })
             .or_else(|| {
-                let is_failed = |row: &&ResourceRecord| {
-                    row.progress.status == Some(Status::Failed) && row.lost_from.is_none()
-                };
+                let is_failed =
+                    |row: &&ResourceRecord| row.progress.status == Some(Status::Failed) && !row.is_lost();
                 let failed = tables.rows.values().find(|row| all_complete && is_failed(row))?;
                 Some(format!("all stacks are COMPLETE, and {}", brief(failed)))
             })
@@ -369,7 +368,7 @@ impl World {
     fn what_is_lost_is_tried_again(&mut self) {
         let with_lost: BTreeSet<NodeId> = {
             let shared = self.shared.borrow();
-            let lost = shared.tables.rows.values().filter(|row| row.lost_from.is_some());
+            let lost = shared.tables.rows.values().filter(|row| row.is_lost());
             lost.filter_map(|row| row.node.clone()).collect()
         };
         for at in 0..self.machines.len() {

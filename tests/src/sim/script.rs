@@ -271,7 +271,8 @@ impl World {
         // A server that went back, or ran twice, has what it ran then.
         let was_here = ran.is_some_and(|ran| !self.history.is_on || ran.inputs == deployment.inputs);
         let is_done = settled.as_ref().and_then(|it| it.spec()) == Some(&job.spec) && job.action.applies();
-        let is_done = is_done && was_here;
+        // Of two servers with one identity the other one may have been told so.
+        let is_done = is_done && was_here && !self.was_cloned(at);
         is_done.then(|| format!("the script of {whom} runs again, and was done with the same inputs"))
     }
 

@@ -170,7 +170,7 @@ impl Tables {
     }
 
     fn handles(&self) -> impl Iterator<Item = &ResourceRecord> {
-        let stands = |row: &&ResourceRecord| row.dropped.is_none() && row.lost_from.is_none();
+        let stands = |row: &&ResourceRecord| row.dropped.is_none() && !row.is_lost();
         self.rows.values().filter(|row| row.kind == Kind::WaitConditionHandle).filter(stands)
     }
 }

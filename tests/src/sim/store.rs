@@ -33,6 +33,7 @@ use super::count::Counts;
 use super::drift::Sent;
 use super::fleet::Fleet;
 use super::flow::Model;
+use super::history::Rules;
 use super::invariant::{self, SoFar};
 use super::network::{Wishes, counted, state_is_right};
 use super::plan::Plan;
@@ -190,6 +191,10 @@ pub struct Shared {
     pub maintained: BTreeSet<NodeId>,
     /// Attempts that a node may have.
     pub may_have: BTreeSet<ReportKey>,
+    /// Flow rules that a store which went back does not know.
+    pub rules_undecided: Rules,
+    /// Tables that are to become what the store says.
+    pub tables_freed: BTreeSet<DeviceName>,
     /// What the site is to keep to, where that is looked at.
     pub limits: Option<Limits>,
     /// Jobs that may be with one node at a time.
@@ -272,6 +277,9 @@ impl Shared {
             Change::Resource(row) => {
                 let was = tables.rows.get(&row.id).map(row_state);
                 tables.highest.0 = tables.highest.0.max(row.id);
+                if let Some(was) = tables.rows.get(&row.id).filter(|was| was.physical != row.physical) {
+                    tables.physical.remove(&was.physical);
+                }
                 tables.physical.insert(row.physical, row.id);
                 tables.disclaim(row.id, claims);
                 tables.claim(&row, claims);
@@ -330,10 +338,16 @@ impl Shared {
             Change::Edges { needed_by, requires } => drop(tables.edges.insert(needed_by, requires)),
             Change::Node(node) => {
                 self.fleet.node_went(tables.nodes.get(&node.name), &node, self.now);
+                if node.revoked {
+                    self.rules_undecided.retain(|device, _| device.node != node.name);
+                }
                 let was = tables.nodes.insert(node.name.clone(), (*node).clone());
                 self.maintenance_went(was.as_ref(), &node);
             }
-            Change::NodeRemoved(name) => drop(tables.nodes.remove(&name)),
+            Change::NodeRemoved(name) => {
+                tables.nodes.remove(&name);
+                self.rules_undecided.retain(|device, _| device.node != name);
+            }
             Change::Token(token) => drop(tables.tokens.insert(token.token.id, *token)),
             Change::TokenRemoved(id) => drop(tables.tokens.remove(&id)),
             Change::Content { digest, bytes } => drop(tables.contents.insert(digest, bytes)),
@@ -406,7 +420,7 @@ impl Shared {
     fn deployment_went(&mut self, was: Option<&ProgressRecord>, row: &ResourceRecord) {
         let Some(spec) = row.spec.as_ref().filter(|_| row.kind == Kind::SoftwareDeployment) else { return };
         let progress = &row.progress;
-        let stands = row.dropped.is_none() && row.lost_from.is_none() && !progress.observed.differs();
+        let stands = row.dropped.is_none() && !row.is_lost() && !progress.observed.differs();
         let is_made = progress.action.is_some_and(|action| action.applies() || action == Action::Check);
         match progress.status {
             Some(Status::Complete) if stands && is_made => {
@@ -538,7 +552,7 @@ pub fn brief(row: &ResourceRecord) -> String {
 fn owned(row: &ResourceRecord) -> Vec<(NodeId, Claim)> {
     let (Some(node), Some(spec)) = (&row.node, &row.spec) else { return Vec::new() };
     // What never left owns nothing after a restart.
-    if row.handed_over || row.lost_from.is_some() || row.external_id.is_some() || !row.progress.applied {
+    if row.handed_over || row.is_lost() || row.external_id.is_some() || !row.progress.applied {
         return Vec::new();
     }
     spec.unpack().claims().into_iter().map(|claim| (node.clone(), claim)).collect()

@@ -84,6 +84,7 @@ impl World {
         let wrong = wrong.or_else(|| self.forgets_needs(at, &job)).or_else(|| self.is_undecided(at, &job));
         let wrong = wrong.or_else(|| self.is_made_too_often(&job));
         wrong.into_iter().for_each(|wrong| self.violate(wrong));
+        self.is_of_a_lost_history(at, &job);
         self.running.insert(job.resource, (at, key));
         if let Spec::Deployment(_) = &job.spec {
             return self.script_is_ordered(at, job);

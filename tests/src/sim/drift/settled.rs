@@ -151,7 +151,7 @@ impl World {
     fn watched<'a>(&'a self, shared: &'a Shared) -> impl Iterator<Item = Watched<'a>> {
         let tables = &shared.tables;
         tables.rows.values().filter_map(move |row| {
-            let is_live = row.dropped.is_none() && row.lost_from.is_none() && !row.handed_over;
+            let is_live = row.dropped.is_none() && !row.is_lost() && !row.handed_over;
             let machine = self.server_of(row).filter(|_| is_live)?;
             let desired = row.spec.as_ref()?.unpack();
             let spec = desired.spec()?;

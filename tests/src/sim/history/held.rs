@@ -52,7 +52,10 @@ impl Held {
         let turn = self.turn;
         let row = |resource: &ResourceId| tables.physical.get(resource).and_then(|id| tables.rows.get(id));
         let is_lost = |(resource, generation): &&(ResourceId, Generation)| {
-            row(resource).is_none_or(|row| row.progress.generation < *generation)
+            row(resource).is_none_or(|row| {
+                let progress = &row.progress;
+                progress.generation < *generation || progress.generation == *generation && is_unsent(row)
+            })
         };
         for job in shared.sent.iter().filter(is_lost) {
             self.lost.entry(*job).or_insert(turn);
@@ -89,6 +92,16 @@ impl Held {
         self.decided.insert(thing, self.turn);
     }
 
+    /// What operators have decided so far.
+    pub fn decisions(&self) -> BTreeMap<ResourceId, u32> {
+        self.decided.clone()
+    }
+
+    /// It counts no more, but for what was decided by then.
+    pub fn forgets_decisions(&mut self, before: BTreeMap<ResourceId, u32>) {
+        self.decided = before;
+    }
+
     /// The restore since which what the server has of a resource is not what the store knows, if there is one.
     fn since(&self, resource: ResourceId, entry: Option<&Entry>) -> Option<u32> {
         let lost = |generation| self.lost.get(&(resource, generation)).copied();
@@ -118,7 +131,7 @@ impl Held {
     ) -> bool {
         let is_decided = self.decided.get(&resource).is_some_and(|decided| *decided >= since);
         let is_decided = is_decided || self.ahead.contains(&resource);
-        is_decided || row.is_some_and(|row| row.lost_from.is_some() || self.is_wished(row, tables))
+        is_decided || row.is_some_and(|row| row.is_lost() || self.is_wished(row, tables))
     }
 
     fn is_wished(&self, row: &ResourceRecord, tables: &Tables) -> bool {
@@ -128,11 +141,17 @@ impl Held {
     }
 }
 
+/// Its job has yet to leave.
+fn is_unsent(row: &ResourceRecord) -> bool {
+    let progress = &row.progress;
+    progress.status == Some(Status::InProgress) && !progress.in_flight && progress.attempt == 0
+}
+
 /// Its server is known to have it.
 fn stands(row: &ResourceRecord) -> bool {
     let progress = &row.progress;
     let is_made = progress.status == Some(Status::Complete) && progress.held.is_some() && !progress.in_flight;
-    is_made && row.dropped.is_none() && row.lost_from.is_none() && row.external_id.is_none()
+    is_made && row.dropped.is_none() && !row.is_lost() && row.external_id.is_none()
 }
 
 fn row(tables: &Tables, resource: ResourceId) -> Option<&ResourceRecord> {
@@ -154,6 +173,10 @@ impl World {
             return None;
         }
         let machine = &self.machines[at];
+        // Of two servers with one identity the other one may have said what it has.
+        if self.was_cloned(at) {
+            return None;
+        }
         // Without a mark nobody could know, until a server says what the store never gave.
         if held.known.is_none() || held.greeted.contains(&machine.name) {
             return None;
@@ -173,6 +196,16 @@ impl World {
         ))
     }
 
+    /// What a job makes that a lost history gave is told when its node greets again, if the site is not restored any more.
+    pub fn is_of_a_lost_history(&mut self, at: usize, job: &Job) {
+        if self.history.is_lost(job) && !self.is_restored() {
+            let row_is_known = row(&self.shared.borrow().tables, job.resource).is_some();
+            if !row_is_known {
+                self.reference.left.insert((self.machines[at].name.clone(), job.resource));
+            }
+        }
+    }
+
     /// What the server has of the resource is not what the store knows.
     pub fn is_unknown(&self, at: usize, job: &Job) -> bool {
         let mut entries = self.machines[at].disk.entries();
@@ -190,7 +223,7 @@ impl World {
             since.is_some_and(|since| held.decided.get(&resource).is_none_or(|decided| *decided < since));
         let is_left = self.reference.is_left(&self.machines[at].name, resource);
         // Of two servers with one identity the other one may have taken it away.
-        let is_told = self.was_cloned(at) && entry.is_some_and(|entry| entry.applied.is_some());
+        let is_told = self.was_cloned(at);
         is_undecided || is_left || is_told || entry.is_some_and(|entry| held.is_half_made(entry))
     }
 
@@ -200,7 +233,11 @@ impl World {
         for machine in self.machines.iter().filter(|machine| !machine.scrapped) {
             let entries = machine.disk.entries().filter(|entry| entry.exists() && entry.applied.is_none());
             let lost = entries.filter(|entry| self.history.held.is_half_made(entry));
-            let strays = lost.map(|entry| entry.resource).filter(|id| row(&shared.tables, *id).is_none());
+            // The store may have another place for it.
+            let is_here = |id: &ResourceId| {
+                row(&shared.tables, *id).is_some_and(|row| row.node.as_ref() == Some(&machine.name))
+            };
+            let strays = lost.map(|entry| entry.resource).filter(|id| !is_here(id));
             self.reference.left.extend(strays.map(|id| (machine.name.clone(), id)));
         }
     }
@@ -211,7 +248,9 @@ impl World {
             return;
         }
         let online = self.machines.iter().filter(|machine| machine.is_online());
-        self.history.held.greeted = online.map(|machine| machine.name.clone()).collect();
+        let greeted: BTreeSet<NodeId> = online.map(|machine| machine.name.clone()).collect();
+        self.rules_wait(&greeted);
+        self.history.held.greeted = greeted;
         self.history.held.known = Some(self.now);
         self.shared.borrow_mut().counts.add("history a restore without a mark is found out");
     }
@@ -229,8 +268,10 @@ impl World {
                 let is_stray = entry.applied.is_some() && !is_here;
                 let is_open = is_stray && !self.reference.is_left(&machine.name, id);
                 let is_listed = listed.contains(&(&machine.name, &*id.to_string()));
-                (is_open && !is_listed)
-                    .then(|| format!("{id} on {} has no row, and is not listed", machine.name))
+                (is_open && !is_listed).then(|| {
+                    let elsewhere = row(tables, id).map(brief);
+                    format!("{id} on {} has no row, and is not listed: {elsewhere:?}", machine.name)
+                })
             },
         )
     }

@@ -183,6 +183,7 @@ impl Wanted {
         tables: &Tables,
         open: &BTreeSet<&str>,
         left: &BTreeSet<ResourceId>,
+        open_things: BTreeSet<String>,
     ) -> Option<String> {
         let name = machine.name.as_str();
         // What operators read to be FAILED may be anything: a resource of a stack that is COMPLETE is when somebody does not
@@ -193,12 +194,12 @@ impl Wanted {
             .rows
             .values()
             .filter(here)
-            .filter(|row| row.progress.status == Some(Status::Failed) || row.lost_from.is_some())
+            .filter(|row| row.progress.status == Some(Status::Failed) || row.is_lost())
             .flat_map(|row| row.spec.as_ref().map(|spec| spec.unpack().claims()).unwrap_or_default())
+            .map(|claim| claim.key)
             // What an operator of a restored site has said is to stay is as it is, and whoever takes it over may put back
             // what was there before that one.
-            .chain(left.iter().flat_map(|thing| machine.held_by(*thing)))
-            .map(|claim| claim.key)
+            .chain(open_things)
             .collect();
         // What somebody has changed that a resource stands for is that one's to be seen to.
         let stands = |row: &&ResourceRecord| here(row) && row.dropped.is_none();
@@ -234,7 +235,7 @@ impl Wanted {
             };
             let stack = tables.stacks.get(&row.stack);
             has_failed(id, tables)
-                || row.lost_from.is_some()
+                || row.is_lost()
                 || stack.is_some_and(|stack| open.contains(stack.name.as_str()))
         };
         let ran = machine.host.scripts.iter().map(|(id, ran)| (*id, gist(&ran.deployment))).collect();

@@ -76,7 +76,7 @@ fn the_list_has_a_bound_and_no_node_fills_it() {
     assert_eq!(restored.count(), ON_NODE + 1);
     assert!(restored.has_more(), "what is beyond is held without a line");
     let one_more = LedgerEntry { resource: thing(u128::MAX), generation: Generation::default() };
-    assert!(!restored.add_stray(&node("a"), one_more.clone()) && restored.add_stray(&node("b"), one_more));
+    assert!(!restored.add_stray(&node("a"), one_more) && restored.add_stray(&node("b"), one_more));
     for other in 0..2 * LISTED_MAX / ON_NODE {
         restored.ledger_told(&node(&format!("c{other}")), many.clone());
     }

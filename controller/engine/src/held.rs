@@ -68,8 +68,9 @@ impl Engine {
                 things.insert(physical, HeldThing { unlike, generation });
             }
         }
-        for entry in pages.values().filter(|entry| !known.contains(&entry.resource)) {
-            self.give_another_id(entry.resource);
+        if self.restored.is_on() {
+            let others = pages.keys().filter(|thing| !known.contains(*thing));
+            others.for_each(|thing| self.give_another_id(*thing));
         }
         let strays = pages.values().filter(|entry| !known.contains(&entry.resource));
         let strays = strays.filter(|entry| !self.restored.is_left(&node, entry.resource));
@@ -93,8 +94,9 @@ impl Engine {
     fn give_another_id(&mut self, thing: ResourceId) {
         let Some(slot) = self.by_physical.get(&thing).copied() else { return };
         let row = &self.rows[slot];
-        // What a deployment runs may have been told its id.
-        if row.applied || row.held.is_some() || row.is_sent() || row.is_lost() || row.kind.is_deployment() {
+        let has_left = row.applied || row.held.is_some() || row.is_sent() || row.was_tried();
+        // The script of a deployment may have been told the id.
+        if has_left || row.is_lost() || row.kind.is_deployment() {
             return;
         }
         let (_, physical) = self.next_ids();
@@ -185,7 +187,7 @@ impl Engine {
         let is_of_it = |thing: &ResourceId| {
             self.by_physical.get(thing).is_some_and(|slot| self.rows[*slot].stack == stack)
         };
-        // What has no row on its node may have the id of a row elsewhere: no stack names that.
+        // A thing without a row on its node may have the id of a row elsewhere: no stack names that thing.
         let is_known = |held: &HeldThing| held.unlike != Unlike::Unknown;
         let things = self.restored.things().filter(|(_, thing, held)| is_known(held) && is_of_it(thing));
         let things: Vec<_> = things.map(|(node, thing, held)| (node.clone(), thing, held)).collect();

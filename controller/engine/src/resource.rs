@@ -264,7 +264,7 @@ impl Row {
         self.status == Some(Status::Failed) && holds && !self.rare().unhealthy
     }
 
-    /// Its last job ended well, and was heard to: what it failed of is none of that job's.
+    /// The row has failed of something else than its last job, for that ended well and its answer was heard.
     pub fn failed_since(&self) -> bool {
         let ended_well = self.held == Some(self.generation) && self.rare().causes.is_empty();
         self.status == Some(Status::Failed) && ended_well
@@ -297,7 +297,7 @@ impl Row {
         self.attempt == 0 && self.work.as_deref().is_some_and(waits)
     }
 
-    /// After a restart, of one whose job is not with its agent: an attempt of it is over.
+    /// Of a row whose job is not with its agent: an attempt of that job is over.
     pub fn was_tried(&self) -> bool {
         self.node.is_some() && (self.attempt > 0 || self.retry_count > 0 || !self.rare().causes.is_empty())
     }

@@ -125,12 +125,12 @@ pub(crate) struct Restored {
     record: RestoredRecord,
     awaited: BTreeMap<NodeId, Awaited>,
     is_dirty: bool,
-    /// So much is listed of one node.
+    /// The list has so many things of one node at most.
     most_of_node: usize,
 }
 
 impl Restored {
-    /// Of a site that is not restored.
+    /// The list of a site that is not restored.
     pub fn new(most_of_node: usize) -> Self {
         Self { most_of_node, ..Self::default() }
     }
@@ -393,10 +393,11 @@ impl Restored {
         ends
     }
 
-    /// Nodes of which nothing is listed, and more differs.
+    /// Nodes of which nothing is listed, and more differs: as many as the list has room for.
     pub fn beyond_the_list(&self) -> Vec<NodeId> {
         let is_beyond = |(_, on): &(&NodeId, &OnNode)| on.has_more && on.things.is_empty();
-        self.record.nodes.iter().filter(is_beyond).map(|(node, _)| node.clone()).collect()
+        let room = LISTED_MAX.saturating_sub(self.count());
+        self.record.nodes.iter().filter(is_beyond).map(|(node, _)| node.clone()).take(room).collect()
     }
 
     fn has_more(&self) -> bool {

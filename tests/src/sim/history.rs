@@ -182,13 +182,13 @@ impl World {
         let minutes = self.now.since(copy.at).as_secs() / 60;
         let mark = if is_marked { "marked" } else { "without a mark" };
         self.note(|_| format!("FAULT {} {mark}, {minutes} min old", Kind::StoreRestored.name()));
+        self.shared.borrow_mut().counts.add(format!("history store is restored {mark}"));
         self.controller_ends();
         self.takes_up(copy, is_marked);
     }
 
     /// The controller that goes on has this disk.
     fn takes_up(&mut self, copy: Copy, is_marked: bool) {
-        let mark = if is_marked { "marked" } else { "without a mark" };
         self.reference.goes_back(copy.reference);
         self.is_kept_no_more(&copy.tables, &copy.retained);
         self.retained = copy.retained;
@@ -197,7 +197,6 @@ impl World {
             let shared = &mut *self.shared.borrow_mut();
             self.history.held.goes_back(shared, &copy.tables, &self.machines, is_marked);
             self.history.servers.forgets();
-            shared.counts.add(format!("history store is restored {mark}"));
             let brought = shared.signals.brought();
             shared.tables = copy.tables;
             (shared.flows, shared.wishes, shared.settled) = (copy.flows, copy.wishes, copy.settled);
@@ -310,15 +309,15 @@ impl World {
         if verdict == Verdict::Remove {
             let mut unknown: Vec<HeldView> = views.extract_if(.., |view| view.state == "unknown").collect();
             if self.history.dice.one_in(2) {
-                unknown.retain(|view| self.is_refused(verdict, vec![view.clone()]));
+                unknown.retain(|view| self.asks_to_decide(verdict, vec![view.clone()]));
             }
-            self.is_refused(Verdict::Adopt, unknown);
+            self.asks_to_decide(Verdict::Adopt, unknown);
         }
-        self.is_refused(verdict, views);
+        self.asks_to_decide(verdict, views);
     }
 
-    /// Whether an operator's decision about these is refused.
-    fn is_refused(&mut self, verdict: Verdict, views: Vec<HeldView>) -> bool {
+    /// An operator asks for a decision about these. True if it is refused.
+    fn asks_to_decide(&mut self, verdict: Verdict, views: Vec<HeldView>) -> bool {
         if views.is_empty() {
             return false;
         }
@@ -335,7 +334,7 @@ impl World {
         for view in &views {
             self.shared.borrow_mut().counts.add(format!("history {} is decided: {verdict:?}", view.state));
             if let Ok(thing) = view.id.parse().map(ResourceId) {
-                self.is_decided(verdict, view, thing);
+                self.takes_decision(verdict, view, thing);
             } else if let (Verdict::Remove, Ok(device)) = (verdict, view.id.parse::<DeviceName>()) {
                 let mut shared = self.shared.borrow_mut();
                 shared.rules_undecided.remove(&device);
@@ -349,7 +348,7 @@ impl World {
         false
     }
 
-    fn is_decided(&mut self, verdict: Verdict, view: &HeldView, thing: ResourceId) {
+    fn takes_decision(&mut self, verdict: Verdict, view: &HeldView, thing: ResourceId) {
         self.history.held.decided(thing);
         match verdict {
             Verdict::Adopt if view.state == "unknown" => {

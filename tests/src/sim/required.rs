@@ -409,7 +409,8 @@ const CROWDS: [&str; 6] = [
     "delete: refused",
 ];
 
-const HISTORIES: [&str; 15] = [
+const HISTORIES: [&str; 16] = [
+    "a second controller runs",
     "store is restored marked",
     "store is restored without a mark",
     "a restore without a mark is found out",

@@ -727,7 +727,6 @@ impl Store for SimStore {
             }
         })?;
         let shared = &mut *self.0.borrow_mut();
-        shared.loads += 1;
         let differs = shared.beside.as_mut().and_then(|beside| beside.differs(&snapshot));
         differs.into_iter().for_each(|differs| shared.violate(differs));
         Ok(snapshot)

@@ -158,7 +158,7 @@ fn what_a_node_has_of_a_row_that_never_left_is_listed_each_time() {
     assert_eq!(bed.disk(), ["/b hello"]);
 }
 
-/// Its first job was taken back before the backup, and its desired state with it.
+/// The row's first job was taken back before the backup, and its desired state with it.
 #[test]
 fn what_had_no_desired_state_in_the_backup_goes_by_its_nodes_ledger() {
     let mut bed = Bed::new(1);

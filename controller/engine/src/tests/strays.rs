@@ -276,7 +276,7 @@ fn a_thing_that_is_made_after_the_ledger_was_told_is_listed() {
     assert!(states(&bed).is_empty(), "what is adopted is not listed again");
 }
 
-/// It was made on another node since, by a row that is yet to be sent in the backup.
+/// The thing was made on another node since, by a row that is yet to be sent in the backup.
 #[test]
 fn a_row_that_was_never_sent_does_not_share_its_id_with_a_stray() {
     let mut bed = Bed::new(2);

@@ -506,7 +506,7 @@ fn what_is_removed_by_reference_is_found_also_on_its_way_out() {
     bed.create(group(2, "")).unwrap();
     bed.idle();
     let listed = format!("'{}'", bed.resource("g/0").physical_id);
-    // Of another type now; its members wait for their server to be deleted.
+    // The group is of another type now; its members wait for their server to be deleted.
     bed.disconnect(&node(0));
     bed.update(single).unwrap();
     bed.idle();

@@ -147,14 +147,17 @@ impl Restored {
         self.awaited.extend(nodes.map(|node| (node, Awaited { ledger: true, tables: true })));
     }
 
-    /// The site is restored; `nodes` have yet to come. False if that is known.
-    pub fn begin(&mut self, nodes: impl Iterator<Item = NodeId>) -> bool {
-        if self.record.on {
-            return false;
-        }
+    /// The site is restored; `nodes` have yet to come. It may be so already, and its disk have gone back once more: what
+    /// was decided of tables then says nothing of what these have now.
+    pub fn begin(&mut self, nodes: impl Iterator<Item = NodeId>) {
         (self.record.on, self.is_dirty) = (true, true);
-        self.await_all(nodes);
-        true
+        let nodes: Vec<NodeId> = nodes.collect();
+        for node in &nodes {
+            if let Some(on) = self.record.nodes.get_mut(node) {
+                on.freed.clear();
+            }
+        }
+        self.await_all(nodes.into_iter());
     }
 
     /// The node joins, perhaps once more: what it made since the backup is not known either.
@@ -351,6 +354,29 @@ impl Restored {
         let left =
             self.record.nodes.entry(node.clone()).or_default().left_rules.entry(bridge.clone()).or_default();
         left.extend([unknown, newer, deleted].into_iter().flatten());
+    }
+
+    /// These rules are on the device as the store has them: they differ no more, and are not left if they differ again.
+    pub fn rules_applied(&mut self, node: &NodeId, bridge: &Bridge, rules: impl Iterator<Item = FlowId>) {
+        let Some(on) = self.record.nodes.get_mut(node) else { return };
+        let (listed, left) = (on.tables.get_mut(bridge), on.left_rules.get_mut(bridge));
+        if listed.is_none() && left.is_none() {
+            return;
+        }
+        let of_table = listed.map(|it| [&mut it.unknown, &mut it.newer, &mut it.deleted]);
+        let mut sets: Vec<&mut BTreeSet<FlowId>> = of_table.into_iter().flatten().chain(left).collect();
+        for rule in rules {
+            for set in &mut sets {
+                self.is_dirty |= set.remove(&rule);
+            }
+        }
+        if on.tables.get(bridge).is_some_and(HeldTable::is_empty) {
+            on.tables.remove(bridge);
+        }
+        if on.left_rules.get(bridge).is_some_and(BTreeSet::is_empty) {
+            on.left_rules.remove(bridge);
+        }
+        self.prune();
     }
 
     /// Rules of a table that are left as they are; none: all are compared.

@@ -178,6 +178,10 @@ impl Engine {
         if device.table.repairs_among(&flight.ids) > 0 {
             device.apart = device.apart.map(|most| most.saturating_mul(2));
         }
+        // Those of later writes were not in it.
+        let is_applied = |id: &FlowId| device.table.get(*id).is_some_and(|kept| kept.serial <= flight.serial);
+        let applied = flight.ids.iter().copied().filter(is_applied);
+        self.restored.rules_applied(&self.nodes[device.node].name, &device.bridge, applied);
         self.settle_device(key, flight.serial, &flight.special);
     }
 

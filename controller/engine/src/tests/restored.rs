@@ -1,8 +1,8 @@
 //! A store that is older than what agents know: nothing vanishes, nothing runs again, all of it is listed.
 
-use muster_shared::NodeId;
 use muster_shared::model::DriftState;
 use muster_shared::model::flow::Packed;
+use muster_shared::{Epoch, EpochId, NodeId};
 
 use super::bed::{Bed, Tables, files, node, parse, template};
 use super::drift::says;
@@ -346,6 +346,60 @@ fn rules_that_the_backup_does_not_know_stay_on_their_device() {
         bed.idle();
         assert_eq!(rules(&bed), [(1, 5), (2, 0)], "also after the state");
     }
+}
+
+/// What was listed, and written since, is not left as it is when the rest is adopted.
+#[test]
+fn a_rule_that_was_written_since_is_not_left_when_it_is_lost() {
+    let mut bed = with_newer_rules();
+    bed.apply_rules(&device(0), &[rule(1, 0)]);
+    bed.apply_rules(&device(0), &[rule(2, 5)]);
+    bed.idle();
+    assert_eq!(rules(&bed), [(1, 5), (2, 5)], "what the store has already is no write");
+    decide(&mut bed, Verdict::Adopt, None).unwrap();
+    let lost = |bed: &mut Bed| {
+        let flows = &mut bed.hosts.get_mut(&node(0)).unwrap().flows;
+        let entries = &mut flows.devices.get_mut(&device(0).bridge).unwrap().entries;
+        entries.clear();
+        bed.disconnect(&node(0));
+        bed.connect(&node(0));
+        bed.idle();
+    };
+    lost(&mut bed);
+    assert_eq!(rules(&bed), [(2, 5)], "the other one is left as it is: lost");
+    bed.apply_rules(&device(0), &[rule(1, 5)]);
+    bed.idle();
+    lost(&mut bed);
+    assert_eq!(rules(&bed), [(1, 5), (2, 5)], "written after it was left");
+}
+
+/// The disk of a restored site goes back again, and its table was decided before that.
+#[test]
+fn a_table_that_was_decided_is_held_when_the_store_goes_back_again() {
+    let mut bed = Bed::new(2);
+    bed.apply_rules(&device(0), &[rule(1, 0)]);
+    bed.idle();
+    let backup = bed.tables.clone();
+    bed.apply_rules(&device(0), &[rule(2, 0)]);
+    bed.idle();
+    bed.tables = backup;
+    bed.tables.restored = Some(RestoredRecord::fresh());
+    bed.restart();
+    bed.connect(&node(0));
+    bed.idle();
+    decide(&mut bed, Verdict::Remove, None).unwrap();
+    assert_eq!(rules(&bed), [(1, 0)]);
+    assert!(bed.engine.site_view().restored, "the other node has yet to come");
+    let snapshot = bed.tables.clone();
+    bed.apply_rules(&device(0), &[rule(2, 0)]);
+    bed.idle();
+    let ahead = EpochId { number: Epoch(bed.engine.epoch().0 + 2), bits: Some(99) };
+    bed.tables = snapshot;
+    bed.restart();
+    bed.connect_as(&node(0), ahead, Some(7));
+    bed.idle();
+    assert_eq!(rules(&bed), [(1, 0), (2, 0)], "nobody has decided about it since");
+    assert_eq!(held(&bed)[0].id, "node-0/br0");
 }
 
 #[test]

@@ -120,6 +120,7 @@ impl World {
         self.machines.push(clone);
         let second = self.machines.len() - 1;
         self.history.servers.clone = Some((at, second));
+        self.shared.borrow_mut().rules_undecided.retain(|device, _| device.node != whom);
         self.history.servers.cloned.insert(whom);
         self.agent_starts(second);
         let goes = self.history.dice.millis(20_000, 600_000);

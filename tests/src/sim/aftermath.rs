@@ -45,7 +45,7 @@ impl World {
         match row {
             // It was sent by a controller whose disk has gone back since: nobody can take it back. Nor can what one of two
             // servers with one identity has taken, and the other says is over.
-            _ if self.history.is_lost(job) || self.was_cloned(at) => None,
+            _ if self.history.is_lost(job) || self.has_again(job) || self.was_cloned(at) => None,
             None => Some(format!("{name} makes {}, which has no row", job.resource)),
             Some(row) if row.node.as_ref() != Some(name) => {
                 Some(format!("{name} makes {}, which is of {:?}", row.name, row.node))

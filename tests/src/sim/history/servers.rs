@@ -41,6 +41,8 @@ pub(super) struct Servers {
     image: Option<Image>,
     /// The clone that runs, beside the first.
     clone: Option<(usize, usize)>,
+    /// Jobs that a server had yet to end when its disk was copied, and has again since it went back.
+    had_again: std::collections::BTreeSet<(ResourceId, Generation)>,
     /// Names that two servers had.
     cloned: std::collections::BTreeSet<NodeId>,
     /// Jobs that made a thing outside of any operation, under the traversal of its stack.
@@ -97,6 +99,8 @@ impl World {
         let switch = std::mem::take(&mut machine.host.switch);
         (machine.disk, machine.host) = (disk, host);
         machine.host.switch = switch;
+        let open = machine.disk.entries().flat_map(|entry| [&entry.current, &entry.next]).flatten();
+        self.history.servers.had_again.extend(open.map(|it| (it.job.resource, it.job.generation)));
         self.agent_ends(at, true);
         if !is_last {
             let next = self.history.dice.millis(10_000, 90_000);
@@ -141,6 +145,11 @@ impl World {
             (machine.disk, machine.host) = (copy.disk, copy.host);
             machine.host.switch = switch;
         }
+    }
+
+    /// A server that went back has this job again: nobody can take it back before its agent is connected.
+    pub fn has_again(&self, job: &Job) -> bool {
+        self.history.servers.had_again.contains(&(job.resource, job.generation))
     }
 
     /// Two servers had this name: what the one ended or took away the other may still have, and is told to have.

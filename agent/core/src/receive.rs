@@ -19,8 +19,9 @@ enum Standing {
     New,
     /// A newer generation is known.
     Older(Generation),
-    /// A newer attempt of the same job is known; that one will be answered.
-    OlderAttempt,
+    /// A newer attempt of the same job is known: its answer counts, if it has ended. A controller whose store went back
+    /// counts its attempts anew.
+    OlderAttempt(Option<Report>),
     /// Known, and not ended.
     Pending,
     /// Known, and ended so.
@@ -45,7 +46,10 @@ fn standing(entry: Option<&Entry>, job: &Job) -> Standing {
         return Standing::Contradiction;
     }
     match (job.attempt.cmp(&newest.attempt), last) {
-        (std::cmp::Ordering::Less, _) => Standing::OlderAttempt,
+        (std::cmp::Ordering::Less, last) => {
+            let ended = last.map(|last| Report { key: last.key, outcome: last.outcome.clone() });
+            Standing::OlderAttempt(ended)
+        }
         // Nobody heard that it has run: it does not run once more for that.
         (std::cmp::Ordering::Greater, Some(Ended { outcome: outcome @ Outcome::Done(_), .. }))
             if matches!(job.spec, Spec::Deployment(_)) =>
@@ -64,11 +68,11 @@ impl Agent {
         match standing(self.ledger.get(job.resource), &job) {
             Standing::New => self.accept(job),
             Standing::Older(by) => self.report(Report { key, outcome: Outcome::Superseded { by } }),
-            Standing::OlderAttempt | Standing::Pending => {}
             Standing::Ended(outcome) if !self.is_about_to_tell(key) => {
                 self.report(Report { key, outcome });
             }
-            Standing::Ended(_) => {}
+            Standing::OlderAttempt(Some(ended)) if !self.is_about_to_tell(ended.key) => self.report(ended),
+            Standing::OlderAttempt(_) | Standing::Pending | Standing::Ended(_) => {}
             Standing::Contradiction => {
                 let reason = format!(
                     "generation {} of {} came before with another content: a bug of the controller, please \
@@ -91,7 +95,10 @@ impl Agent {
             }
             Standing::Older(by) => Outcome::Superseded { by },
             Standing::Ended(outcome) if !self.is_about_to_tell(key) => outcome,
-            Standing::OlderAttempt | Standing::Pending | Standing::Ended(_) => return,
+            Standing::OlderAttempt(Some(ended)) if !self.is_about_to_tell(ended.key) => {
+                return self.report(ended);
+            }
+            Standing::OlderAttempt(_) | Standing::Pending | Standing::Ended(_) => return,
         };
         self.report(Report { key, outcome });
     }

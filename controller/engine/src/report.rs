@@ -11,16 +11,20 @@ use crate::record::{PackedSpec, Status};
 use crate::resource::{Role, Slot, WorkState};
 use crate::rollout::Ended;
 
+/// An honest controller tries nothing so often.
+const ATTEMPTS_MAX: u32 = 1 << 20;
+
 impl Engine {
     pub(crate) fn report(&mut self, key: NodeKey, report: Report) {
         self.send(key, Down::Acknowledge(report.key));
         let Some(slot) = self.by_physical.get(&report.key.resource).copied() else {
             return self.stray_reported(key, &report);
         };
-        let row = &self.rows[slot];
-        if row.node != Some(key) {
+        if self.rows[slot].node != Some(key) {
             return;
         }
+        self.catch_up_with_attempts(slot, &report);
+        let row = &self.rows[slot];
         if let Outcome::Superseded { by } = report.outcome
             && row.is_sent()
             && row.generation == report.key.generation
@@ -81,6 +85,15 @@ impl Engine {
                 self.found_different(slot, missing, &reason);
             }
             Outcome::Withdrawn | Outcome::Superseded { .. } | Outcome::Differs { .. } => {}
+        }
+    }
+
+    /// A store that went back knows fewer attempts of a job than the agent has made: the answer of a later one counts.
+    fn catch_up_with_attempts(&mut self, slot: Slot, report: &Report) {
+        let (row, theirs) = (&mut self.rows[slot], report.key.attempt.0);
+        let is_later = row.generation == report.key.generation && theirs > row.attempt;
+        if is_later && row.is_sent() && theirs <= ATTEMPTS_MAX {
+            row.attempt = theirs;
         }
     }
 

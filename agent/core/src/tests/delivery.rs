@@ -72,7 +72,7 @@ fn a_second_job() {
         // second job     queued                        running                ended
         (&first,        ["silence",                   "silence",             "done"]),
         (&higher,       ["silence, then it runs",     "silence, then it runs", "silence, then it runs"]),
-        (&lower,        ["silence",                   "silence",             "silence"]),
+        (&lower,        ["silence",                   "silence",             "done, of the first"]),
         (&other,        ["refused for ever",          "refused for ever",    "refused for ever"]),
         (&other_higher, ["refused for ever",          "refused for ever",    "refused for ever"]),
         (&older,        ["superseded by 1.5",         "superseded by 1.5",   "superseded by 1.5"]),
@@ -99,6 +99,9 @@ fn a_second_job() {
                     "refused for ever".to_owned()
                 }
                 [Report { key, outcome: Outcome::Done(_) }] if *key == second.key() => "done".to_owned(),
+                [Report { key, outcome: Outcome::Done(_) }] if *key == first.key() => {
+                    "done, of the first".to_owned()
+                }
                 other => panic!("{other:?}"),
             };
             // Let everything end that there is.

@@ -1,7 +1,7 @@
 use std::time::Duration;
 
 use muster_shared::Attempt;
-use muster_shared::model::{Observed, Outcome, Report, Up};
+use muster_shared::model::{Observed, Outcome, Report, ReportKey, Up};
 
 use super::bed::{Bed, node, template};
 
@@ -197,6 +197,27 @@ fn a_place_that_was_left_in_line_is_nobodys() {
                 assert_eq!(bed.ran, ["Create b", "Delete a"]);
             }
             assert_eq!(bed.status(), "UPDATE_COMPLETE");
+        }
+    }
+}
+
+/// The store went back, and counts attempts anew of a job that its agent has made more of.
+#[test]
+fn an_answer_of_a_later_attempt_counts() {
+    let failed = || Outcome::Failed { reason: "told to fail".into(), permanent: false };
+    for (attempt, outcome, phase) in
+        [(2, Outcome::Done(Observed::default()), ""), (2, failed(), "backoff"), (u32::MAX, failed(), "queued")]
+    {
+        let mut bed = Bed::new(1);
+        bed.create(template("a: x=1")).unwrap();
+        let sent = bed.hosts.get_mut(&node(0)).unwrap().queue.pop_front().unwrap();
+        let key = ReportKey { attempt: Attempt(attempt), ..sent.key() };
+        let is_done = matches!(outcome, Outcome::Done(_));
+        bed.receive(&node(0), Up::Report(Report { key, outcome }));
+        assert_eq!((bed.status() == "CREATE_COMPLETE", bed.resource("a").phase.as_str()), (is_done, phase));
+        if phase == "backoff" {
+            bed.pass(Duration::from_secs(1));
+            assert_eq!(bed.hosts[&node(0)].queue[0].attempt, Attempt(3), "the agent knows those before");
         }
     }
 }

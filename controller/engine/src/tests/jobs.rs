@@ -205,9 +205,11 @@ fn a_place_that_was_left_in_line_is_nobodys() {
 #[test]
 fn an_answer_of_a_later_attempt_counts() {
     let failed = || Outcome::Failed { reason: "told to fail".into(), permanent: false };
-    for (attempt, outcome, phase) in
-        [(2, Outcome::Done(Observed::default()), ""), (2, failed(), "backoff"), (u32::MAX, failed(), "queued")]
-    {
+    for (attempt, outcome, phase) in [
+        (2, Outcome::Done(Observed::default()), ""),
+        (2, failed(), "backoff"),
+        (u32::MAX, failed(), "queued"),
+    ] {
         let mut bed = Bed::new(1);
         bed.create(template("a: x=1")).unwrap();
         let sent = bed.hosts.get_mut(&node(0)).unwrap().queue.pop_front().unwrap();

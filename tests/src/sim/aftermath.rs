@@ -67,7 +67,12 @@ impl World {
         for it in noted {
             match it {
                 Noted::RowGone(row) => {
-                    if let Some((at, thing)) = self.left_behind(row.physical).first()
+                    // Where disks go back, what another server has under its id has no row there, and is listed as such.
+                    let is_elsewhere = |at: usize| {
+                        self.history.is_on && row.node.as_ref() != Some(&self.machines[at].name)
+                    };
+                    let left = self.left_behind(row.physical);
+                    if let Some((at, thing)) = left.iter().find(|(at, _)| !is_elsewhere(*at))
                         && row.external_id.is_none()
                         && !self.becomes_a_stray(*at, row.physical)
                     {
@@ -159,6 +164,8 @@ impl World {
     }
 
     /// Things of a row that is gone, and that no other row stands for.
+    ///
+    /// Where disks go back, what a server has without a row is listed, and stands for a thing that both had to put back.
     fn left_behind(&self, resource: ResourceId) -> Vec<(usize, String)> {
         let shared = self.shared.borrow();
         let mut all = Vec::new();
@@ -167,8 +174,9 @@ impl World {
             // Who was to take it over has it to put back, and so has who did, as its agent has written down.
             left.retain(|thing| {
                 let on_disk = machine.disk.holders(thing);
-                let mut holders = on_disk.filter_map(|holder| shared.tables.physical.get(&holder));
-                !holders.any(|row| shared.tables.rows.contains_key(row))
+                let has_row = |it: &ResourceId| shared.tables.physical.get(it).is_some();
+                let is_listed = |it: &ResourceId| self.history.is_on && *it != resource;
+                !on_disk.into_iter().any(|holder| has_row(&holder) || is_listed(&holder))
                     && !shared.tables.rows.values().any(|other| claims(other, &machine.name, thing))
             });
             all.extend(left.into_iter().map(|thing| (at, thing)));

@@ -30,6 +30,10 @@ impl World {
         });
         for (machine, thing, values) in all {
             let Some(by) = row(&shared.tables, *thing) else { continue };
+            // What a restored store does not know of was never said to it.
+            if self.has_what_is_unknown(&machine.name, *thing) {
+                continue;
+            }
             let mut keys = values.iter().filter(|(_, value)| **value == id).map(|(key, _)| *key);
             if keys.any(|key| self.refers_itself(by, key)) {
                 return Some(format!(

@@ -410,7 +410,8 @@ impl World {
         });
     }
 
-    /// A deployment is COMPLETE: the script has run with what it says.
+    /// A deployment is COMPLETE: the script has run with what it says, or its server has a later run that a store which
+    /// went back does not know: it stands, and is listed.
     pub(super) fn script_has_run(&self, row: &ResourceRecord) -> Option<String> {
         let desired = row.spec.as_ref()?.unpack();
         let Some(Spec::Deployment(wanted)) = desired.spec() else { return None };
@@ -418,6 +419,7 @@ impl World {
         let mut hosts = self.machines.iter().filter(|machine| machine.name == *name);
         let is_so = |ran: &Ran| wanted.step(Action::Update).is_none() || ran.deployment == *wanted;
         let ran = hosts.any(|machine| machine.host.scripts.get(&row.physical).is_some_and(is_so));
+        let ran = ran || self.ran_before(row.physical, is_so) || self.has_what_is_unknown(name, row.physical);
         (!ran).then(|| format!("{} on {name} is COMPLETE, and its script has not run so", row.name))
     }
 }

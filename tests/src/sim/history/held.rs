@@ -114,10 +114,12 @@ impl Held {
         lost(entry.applied.as_ref()?.generation)
     }
 
-    /// A job that the store that goes on does not know has begun it, and not made it. A ledger says nothing of such.
+    /// A job that the store that goes on does not know makes it now, or has begun it and not made it. A ledger says
+    /// nothing of such.
     fn is_half_made(&self, entry: &Entry) -> bool {
         let newest = entry.newest().map(|(key, _)| (key.resource, key.generation));
-        let is_lost = newest.is_some_and(|job| self.lost.contains_key(&job));
+        let running = entry.current.as_ref().map(|it| (it.job.resource, it.job.generation));
+        let is_lost = newest.into_iter().chain(running).any(|job| self.lost.contains_key(&job));
         entry.exists() && entry.applied.is_none() && is_lost
     }
 
@@ -211,6 +213,15 @@ impl World {
         let mut entries = self.machines[at].disk.entries();
         let entry = entries.find(|entry| entry.resource == job.resource);
         self.history.held.since(job.resource, entry).is_some()
+    }
+
+    /// What the server of this name has of the resource is not what the store knows.
+    pub fn has_what_is_unknown(&self, node: &NodeId, resource: ResourceId) -> bool {
+        let entry = |machine: &Machine| {
+            let entry = machine.disk.entries().find(|entry| entry.resource == resource);
+            self.history.held.since(resource, entry).is_some()
+        };
+        self.machines.iter().filter(|machine| machine.name == *node && !machine.scrapped).any(entry)
     }
 
     /// What a server has of a resource whose row goes is unknown to the store that goes on, and not decided: it has no row

@@ -17,6 +17,7 @@ use muster_shared::{Generation, MonoTime, NodeId, ResourceId};
 use super::super::disk::Disk;
 use super::super::fault::Kind;
 use super::super::host::Host;
+use super::super::script::Ran;
 use super::super::world::{Event, World};
 use super::Step;
 
@@ -45,6 +46,8 @@ pub(super) struct Servers {
     had_again: std::collections::BTreeSet<(ResourceId, Generation)>,
     /// Names that two servers had.
     cloned: std::collections::BTreeSet<NodeId>,
+    /// What scripts came to on disks that went since.
+    ran: BTreeMap<ResourceId, Vec<Ran>>,
     /// Jobs that made a thing outside of any operation, under the traversal of its stack.
     again: BTreeMap<(ResourceId, u64), VecDeque<(MonoTime, Generation)>>,
 }
@@ -53,6 +56,16 @@ impl Servers {
     /// What was counted is not known to a store that went back.
     pub(super) fn forgets(&mut self) {
         self.again.clear();
+    }
+
+    /// A server's disk goes, and with it what its scripts came to.
+    fn ends(&mut self, host: &Host) {
+        for (resource, ran) in &host.scripts {
+            let all = self.ran.entry(*resource).or_default();
+            if all.iter().all(|it| it.deployment != ran.deployment) {
+                all.push(ran.clone());
+            }
+        }
     }
 }
 
@@ -95,6 +108,7 @@ impl World {
         }
         self.note(|_| format!("FAULT {} {whom}", Kind::AgentReverted.name()));
         let machine = &mut self.machines[at];
+        self.history.servers.ends(&machine.host);
         // Nothing of a switch outlives a power cut.
         let switch = std::mem::take(&mut machine.host.switch);
         (machine.disk, machine.host) = (disk, host);
@@ -140,6 +154,7 @@ impl World {
             self.agent_ends(first, false);
             let copy = self.machines[second].copy();
             let machine = &mut self.machines[first];
+            self.history.servers.ends(&machine.host);
             // The switch is one of its own.
             let switch = std::mem::take(&mut machine.host.switch);
             (machine.disk, machine.host) = (copy.disk, copy.host);
@@ -150,6 +165,11 @@ impl World {
     /// A server that went back has this job again: nobody can take it back before its agent is connected.
     pub fn has_again(&self, job: &Job) -> bool {
         self.history.servers.had_again.contains(&(job.resource, job.generation))
+    }
+
+    /// A script ran so on a disk that went since: its report may have come late.
+    pub fn ran_before(&self, resource: ResourceId, is_so: impl Fn(&Ran) -> bool) -> bool {
+        self.history.servers.ran.get(&resource).is_some_and(|all| all.iter().any(is_so))
     }
 
     /// Two servers had this name: what the one ended or took away the other may still have, and is told to have.

@@ -176,8 +176,9 @@ fn not_written(tables: &Tables, node: &NodeId, job: &Job, first: bool) -> Option
     if !written {
         return name(format!("what is durable says otherwise: {row:?}"));
     }
-    // What came in the same turn may have ended it already.
-    let known = progress.in_flight || progress.retry_count > 0 || progress.status != Some(Status::InProgress);
+    // What came in the same turn may have ended it already, or said that there is no room, which is no try.
+    let is_told = progress.status != Some(Status::InProgress) || progress.reason.is_some();
+    let known = progress.in_flight || progress.retry_count > 0 || is_told;
     if known { None } else { name("it is not known to be out".into()) }
 }
 

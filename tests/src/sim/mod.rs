@@ -89,7 +89,7 @@ pub struct Parts {
     pub fleets: bool,
     /// Others change what jobs have made, drift has its policies, and servers are in maintenance.
     pub drift: bool,
-    /// In some runs disks go back in time. Only where that is asked for: not all that it finds is mended.
+    /// In some runs disks go back in time.
     pub history: bool,
     /// Some servers have slow lines, large contents, long jobs and many of them.
     pub load: bool,
@@ -130,39 +130,29 @@ impl Parts {
         large: false,
     };
 
-    /// All that need not be asked for.
+    /// All of them.
     pub const ALL: Self = Self {
         network: true,
         fleets: true,
         drift: true,
+        history: true,
         load: true,
         clocks: true,
         large: true,
-        ..Self::NONE
     };
 
     /// All but these.
     pub fn without(parts: &[Part]) -> Self {
-        Self::but(parts, &[])
-    }
-
-    /// All but those that are `left_out`, and what is asked for.
-    pub fn but(left_out: &[Part], asked: &[Part]) -> Self {
-        let has = |part| !left_out.contains(&part);
+        let has = |part| !parts.contains(&part);
         Self {
             network: has(Part::Network),
             fleets: has(Part::Fleets),
             drift: has(Part::Drift),
-            history: asked.contains(&Part::History),
+            history: has(Part::History),
             load: has(Part::Load),
             clocks: has(Part::Clocks),
             large: has(Part::Large),
         }
-    }
-
-    /// All that need not be asked for is there.
-    pub fn is_all(self) -> bool {
-        Self { history: false, ..self } == Self::ALL
     }
 
     fn flags(self) -> String {
@@ -170,15 +160,14 @@ impl Parts {
             ("network", self.network),
             ("fleets", self.fleets),
             ("drift", self.drift),
+            ("history", self.history),
             ("load", self.load),
             ("clocks", self.clocks),
             ("large", self.large),
         ];
         let left_out: Vec<&str> =
             left_out.iter().filter(|(_, is_there)| !is_there).map(|(name, _)| *name).collect();
-        let without =
-            if left_out.is_empty() { String::new() } else { format!(" --without {}", left_out.join(",")) };
-        without + if self.history { " --with history" } else { "" }
+        if left_out.is_empty() { String::new() } else { format!(" --without {}", left_out.join(",")) }
     }
 }
 

@@ -219,6 +219,7 @@ impl World {
         if is_marked {
             self.rules_wait(&BTreeSet::new());
         }
+        self.leaves_what_no_row_puts_back();
         for at in 0..self.machines.len() {
             self.table_may_be_another(at);
             self.is_known_or_joins(at);

@@ -257,6 +257,7 @@ impl World {
         let result = machine.host.run(&run.job, before.as_ref(), &machine.disk.contents, faults_on);
         let (is_done, is_delete) = (result.is_ok(), run.job.action == Action::Delete);
         let gone = is_done && is_delete;
+        let job = run.job.clone();
         let written = (is_done && !is_delete).then(|| run.job.spec.clone());
         run.result = Some(result);
         if let Some(spec) = written {
@@ -264,6 +265,7 @@ impl World {
         }
         if gone {
             self.taken_away(key.resource);
+            self.keeps_what_has_no_row(at, &job);
         }
     }
 

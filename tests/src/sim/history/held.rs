@@ -16,6 +16,7 @@ use muster_shared::model::flow::{DeviceName, FlowId};
 use muster_shared::model::{Job, Outcome};
 use muster_shared::{Generation, MonoTime, NodeId, ResourceId};
 
+use super::super::aftermath::is_kept;
 use super::super::flow::number_of;
 use super::super::machine::Machine;
 use super::super::store::{Shared, Tables, brief};
@@ -250,6 +251,32 @@ impl World {
             };
             let strays = lost.map(|entry| entry.resource).filter(|id| !is_here(id));
             self.reference.left.extend(strays.map(|id| (machine.name.clone(), id)));
+        }
+    }
+
+    /// A job of a lost history has deleted what it keeps: that is of others from now on, for the store that goes on has no row
+    /// whose end would say so.
+    pub fn keeps_what_has_no_row(&mut self, at: usize, job: &Job) {
+        let is_known = row(&self.shared.borrow().tables, job.resource).is_some();
+        if !self.history.is_on || !is_kept(&job.spec) || is_known {
+            return;
+        }
+        let host = &mut self.machines[at].host;
+        for thing in host.things_of(job.resource) {
+            host.retains(job.resource, &thing);
+        }
+    }
+
+    /// What was deleted and kept before the store, or the server, went back is of others as well, where the store has no row
+    /// of it: no agent has it to put back either.
+    pub(super) fn leaves_what_no_row_puts_back(&mut self) {
+        let shared = self.shared.borrow();
+        for machine in &mut self.machines {
+            let is_over = |maker| !machine.holds(maker) && row(&shared.tables, maker).is_none();
+            let makers = machine.host.made_by.iter().map(|(thing, maker)| (thing.clone(), *maker));
+            for (thing, maker) in makers.filter(|(_, maker)| is_over(*maker)).collect::<Vec<_>>() {
+                machine.host.retains(maker, &thing);
+            }
         }
     }
 

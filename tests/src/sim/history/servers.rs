@@ -116,6 +116,7 @@ impl World {
         let open = machine.disk.entries().flat_map(|entry| [&entry.current, &entry.next]).flatten();
         self.history.servers.had_again.extend(open.map(|it| (it.job.resource, it.job.generation)));
         self.agent_ends(at, true);
+        self.leaves_what_no_row_puts_back();
         if !is_last {
             let next = self.history.dice.millis(10_000, 90_000);
             self.later(next, Event::GoesBack(Step::Reverts));

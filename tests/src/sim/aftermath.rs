@@ -139,7 +139,10 @@ impl World {
         }
         for resource in self.retained.clone() {
             for (at, thing) in self.left_behind(resource) {
-                self.machines[at].host.retains(resource, &thing);
+                // Of two servers with one identity the other one has it still, and lists it.
+                if !(self.was_cloned(at) && self.machines[at].holds(resource)) {
+                    self.machines[at].host.retains(resource, &thing);
+                }
             }
         }
     }
@@ -169,7 +172,8 @@ impl World {
     fn left_behind(&self, resource: ResourceId) -> Vec<(usize, String)> {
         let shared = self.shared.borrow();
         let mut all = Vec::new();
-        for (at, machine) in self.machines.iter().enumerate().filter(|(_, machine)| !machine.scrapped) {
+        let there = |(_, machine): &(usize, &Machine)| !machine.scrapped || machine.is_clone;
+        for (at, machine) in self.machines.iter().enumerate().filter(there) {
             let mut left = machine.host.things_of(resource);
             // Who was to take it over has it to put back, and so has who did, as its agent has written down.
             left.retain(|thing| {

@@ -239,12 +239,14 @@ impl World {
         is_undecided || is_left || is_told || entry.is_some_and(|entry| held.is_half_made(entry))
     }
 
-    /// What a job of a store that went back has begun and not made is told to nobody: it stays as it is.
+    /// What a job of a store that went back has begun and not made is told to nobody: it stays as it is. So does what one of
+    /// two servers with one identity had begun, where the other one has said that it never did.
     pub(super) fn leaves_what_is_half_made(&mut self) {
         let shared = self.shared.borrow();
-        for machine in self.machines.iter().filter(|machine| !machine.scrapped) {
+        for (at, machine) in self.machines.iter().enumerate().filter(|(_, machine)| !machine.scrapped) {
+            let is_told = self.was_cloned(at);
             let entries = machine.disk.entries().filter(|entry| entry.exists() && entry.applied.is_none());
-            let lost = entries.filter(|entry| self.history.held.is_half_made(entry));
+            let lost = entries.filter(|entry| is_told || self.history.held.is_half_made(entry));
             // The store may have another place for it.
             let is_here = |id: &ResourceId| {
                 row(&shared.tables, *id).is_some_and(|row| row.node.as_ref() == Some(&machine.name))

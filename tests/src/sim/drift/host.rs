@@ -117,6 +117,12 @@ impl Host {
         self.others.touched.insert(thing.clone(), now);
     }
 
+    /// Whatever it is now counts as what others left.
+    pub fn is_as_others_left_it(&mut self, thing: &Thing) {
+        let left = self.there(thing);
+        self.others.left.insert(thing.clone(), left);
+    }
+
     /// It is as somebody left it.
     pub fn is_left(&self, thing: &Thing) -> bool {
         self.others.left.get(thing).is_some_and(|left| *left == self.there(thing))

@@ -8,7 +8,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use muster_agent_core::Entry;
+use muster_agent_core::{Entry, Found};
 use muster_engine::HeldView;
 use muster_engine::flow::record::FlowMark;
 use muster_engine::record::{ResourceRecord, StackAction, Status};
@@ -17,6 +17,7 @@ use muster_shared::model::{Job, Outcome};
 use muster_shared::{Generation, MonoTime, NodeId, ResourceId};
 
 use super::super::aftermath::is_kept;
+use super::super::drift::Thing;
 use super::super::flow::number_of;
 use super::super::machine::Machine;
 use super::super::store::{Shared, Tables, brief};
@@ -253,6 +254,24 @@ impl World {
             };
             let strays = lost.map(|entry| entry.resource).filter(|id| !is_here(id));
             self.reference.left.extend(strays.map(|id| (machine.name.clone(), id)));
+        }
+    }
+
+    /// What a job of a lost history has changed before it failed is not as its agent's ledger has it. The store that goes on
+    /// has what the ledger has, so that is drift: seen, told, and put right like what others did.
+    pub(super) fn drifts_where_lost_jobs_failed(&mut self) {
+        for machine in self.machines.iter_mut().filter(|machine| !machine.scrapped) {
+            let failed = machine.disk.entries().filter_map(|entry| {
+                let last =
+                    entry.last.as_ref().filter(|last| matches!(last.outcome, Outcome::Failed { .. }))?;
+                let applied = entry.applied.as_ref().filter(|it| it.generation < last.key.generation)?;
+                let is_lost = self.history.held.lost.contains_key(&(entry.resource, last.key.generation));
+                let is_as_it_says = machine.host.check(entry.resource, &applied.spec) == Found::AsDesired;
+                Thing::of(entry.resource, &applied.spec).filter(|_| is_lost && !is_as_it_says)
+            });
+            for thing in failed.collect::<Vec<_>>() {
+                machine.host.is_as_others_left_it(&thing);
+            }
         }
     }
 

@@ -244,10 +244,13 @@ impl World {
     /// two servers with one identity had begun, where the other one has said that it never did.
     pub(super) fn leaves_what_is_half_made(&mut self) {
         let shared = self.shared.borrow();
-        for (at, machine) in self.machines.iter().enumerate().filter(|(_, machine)| !machine.scrapped) {
-            let is_told = self.was_cloned(at);
+        let begun_twice = &self.history.servers.begun_twice;
+        for machine in self.machines.iter().filter(|machine| !machine.scrapped) {
             let entries = machine.disk.entries().filter(|entry| entry.exists() && entry.applied.is_none());
-            let lost = entries.filter(|entry| is_told || self.history.held.is_half_made(entry));
+            let is_told = |entry: &Entry| {
+                entry.newest().is_some_and(|(key, _)| begun_twice.contains(&(key.resource, key.generation)))
+            };
+            let lost = entries.filter(|entry| is_told(entry) || self.history.held.is_half_made(entry));
             // The store may have another place for it.
             let is_here = |id: &ResourceId| {
                 row(&shared.tables, *id).is_some_and(|row| row.node.as_ref() == Some(&machine.name))

@@ -44,6 +44,8 @@ pub(super) struct Servers {
     clone: Option<(usize, usize)>,
     /// Jobs that a server had yet to end when its disk was copied, and has again since it went back.
     had_again: std::collections::BTreeSet<(ResourceId, Generation)>,
+    /// Jobs that one of two servers with one identity had when the other one went, which may have said anything of them.
+    pub(super) begun_twice: std::collections::BTreeSet<(ResourceId, Generation)>,
     /// Names that two servers had.
     cloned: std::collections::BTreeSet<NodeId>,
     /// What scripts came to on disks that went since.
@@ -161,6 +163,11 @@ impl World {
             (machine.disk, machine.host) = (copy.disk, copy.host);
             machine.host.switch = switch;
         }
+        let had = self.machines[first].disk.entries().flat_map(|entry| {
+            let open = [&entry.current, &entry.next].into_iter().flatten().map(|it| it.job.key());
+            open.chain(entry.newest().map(|(key, _)| key))
+        });
+        self.history.servers.begun_twice.extend(had.map(|key| (key.resource, key.generation)));
     }
 
     /// A server that went back has this job again: nobody can take it back before its agent is connected.

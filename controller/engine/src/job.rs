@@ -244,7 +244,7 @@ impl Engine {
             Some(Desired::Flows(set)) => return self.transmit_flows(slot, &set),
             // A stray; or a row whose desired state was not known yet in the copy that a restored store has.
             None if action == Action::Delete => None,
-            None => return self.attempt_failed(slot, "what is to be left is not known", true),
+            None => return self.leave_unknown(slot, node),
             // It has no jobs.
             Some(Desired::Here(_)) => return,
         };

@@ -326,6 +326,12 @@ impl Restored {
         }
     }
 
+    /// As [`Restored::leave`], of a thing that need not be listed.
+    pub fn leave_unlisted(&mut self, node: &NodeId, thing: ResourceId) {
+        self.drop_thing(node, thing);
+        self.is_dirty |= self.record.nodes.entry(node.clone()).or_default().left.insert(thing);
+    }
+
     /// The node holds it and the store has no row of it, as far as is known.
     pub fn is_stray(&self, node: &NodeId, thing: ResourceId) -> bool {
         let on = self.record.nodes.get(node);

@@ -12,7 +12,7 @@
 
 use std::collections::BTreeSet;
 
-use muster_shared::model::{Action, DESCRIBED_MAX, Down, LedgerEntry, Outcome, Report, Stray};
+use muster_shared::model::{Action, DESCRIBED_MAX, Down, LedgerEntry, Observed, Outcome, Report, Stray};
 use muster_shared::{NodeId, ResourceId};
 use muster_template::Kind;
 
@@ -174,6 +174,14 @@ impl Engine {
             self.attempt_failed(slot, why, true);
         }
         reads
+    }
+
+    /// A row is to leave its thing, and the copy that a restored store has does not know what that is. The row goes, and
+    /// the thing stays in its agent's ledger as one that was adopted.
+    pub(crate) fn leave_unknown(&mut self, slot: Slot, node: NodeKey) {
+        let thing = self.rows[slot].physical;
+        self.restored.leave_unlisted(&self.nodes[node].name, thing);
+        self.done(slot, node, Observed::default());
     }
 
     /// In the log, for no stack has events of it.

@@ -177,6 +177,35 @@ fn what_had_no_desired_state_in_the_backup_goes_by_its_nodes_ledger() {
     assert!(bed.reality().is_empty() && bed.view().is_none(), "{:?}", bed.reality());
 }
 
+/// Its agent cannot be told what to leave, so it is told nothing: the stack goes, and the thing stays.
+#[test]
+fn what_is_retained_without_a_desired_state_stays_and_does_not_hold_its_stack_up() {
+    let retained = || {
+        let text = "heat_template_version: 2018-08-31\nresources:\n  a: {type: Muster::Dummy, deletion_policy: retain, \
+                    properties: {node: node-0, values: {x: '1'}}}\n";
+        parse(SourceText { name: "t".into(), template: text.into(), ..SourceText::default() })
+    };
+    let mut bed = Bed::new(1);
+    bed.disconnect(&node(0));
+    bed.create(retained()).unwrap();
+    bed.cancel().unwrap();
+    let backup = bed.tables.clone();
+    bed.connect(&node(0));
+    bed.update(retained()).unwrap();
+    bed.idle();
+    set_back(&mut bed, backup);
+    assert_eq!(states(&bed), ["a newer"]);
+    bed.delete().unwrap();
+    bed.idle();
+    assert_eq!((bed.reality().len(), bed.view().is_none()), (1, true));
+    assert!(states(&bed).is_empty(), "{:?}", states(&bed));
+    // Nor is it listed when its node greets again, or the controller starts anew.
+    bed.restart();
+    bed.connect(&node(0));
+    bed.idle();
+    assert!(states(&bed).is_empty() && bed.reality().len() == 1, "{:?}", states(&bed));
+}
+
 /// The operation goes on where nodes have nothing newer, and stops where they have.
 #[test]
 fn an_operation_of_before_the_backup_leaves_what_is_newer() {

@@ -68,13 +68,12 @@ impl World {
             match it {
                 Noted::RowGone(row) => {
                     // Where disks go back, what another server has under its id has no row there, and is listed as such.
-                    let is_elsewhere = |at: usize| {
-                        self.history.is_on && row.node.as_ref() != Some(&self.machines[at].name)
-                    };
+                    let is_elsewhere =
+                        |at: usize| self.history.is_on && row.node.as_ref() != Some(&self.machines[at].name);
                     let left = self.left_behind(row.physical);
                     if let Some((at, thing)) = left.iter().find(|(at, _)| !is_elsewhere(*at))
                         && row.external_id.is_none()
-                        && !self.becomes_a_stray(*at, row.physical)
+                        && !self.becomes_a_stray(*at, &row, thing)
                     {
                         let (row, id, on) = (brief(&row), row.physical, &self.machines[*at].name);
                         self.violate(format!("the {row} ({id}) is gone, and on {on} is {thing}"));

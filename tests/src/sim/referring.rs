@@ -13,9 +13,9 @@ use super::store::Tables;
 use super::world::World;
 
 impl World {
-    /// A thing has just been taken away.
-    pub fn taken_away(&mut self, gone: ResourceId) {
-        let wrong = self.still_referred_to(gone);
+    /// A job has just taken its thing away. One that a store which went back does not know was right when it was sent.
+    pub fn taken_away(&mut self, job: &Job) {
+        let wrong = if self.history.is_lost(job) { None } else { self.still_referred_to(job.resource) };
         wrong.into_iter().for_each(|wrong| self.violate(wrong));
     }
 

@@ -209,7 +209,7 @@ impl World {
         let wrong = self.script_must_not_begin(at, job, deployment, &whom);
         wrong.into_iter().for_each(|wrong| self.violate(wrong));
         if job.action == Action::Delete {
-            self.taken_away(job.resource);
+            self.taken_away(job);
         }
         let mut strikes = |kind| self.faults.strikes(self.now, kind, &whom);
         let (badly, hangs, slow) =

@@ -256,15 +256,14 @@ impl World {
         let before = run.before.as_ref().map(|before| Host::without(before, &run.theirs));
         let result = machine.host.run(&run.job, before.as_ref(), &machine.disk.contents, faults_on);
         let (is_done, is_delete) = (result.is_ok(), run.job.action == Action::Delete);
-        let gone = is_done && is_delete;
-        let job = run.job.clone();
+        let gone = (is_done && is_delete).then(|| run.job.clone());
         let written = (is_done && !is_delete).then(|| run.job.spec.clone());
         run.result = Some(result);
         if let Some(spec) = written {
             self.thing_is_written(at, key.resource, &spec);
         }
-        if gone {
-            self.taken_away(key.resource);
+        if let Some(job) = gone {
+            self.taken_away(&job);
             self.keeps_what_has_no_row(at, &job);
         }
     }

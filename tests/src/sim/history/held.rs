@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use muster_agent_core::{Entry, Found};
 use muster_engine::HeldView;
 use muster_engine::flow::record::FlowMark;
-use muster_engine::record::{ResourceRecord, StackAction, Status};
+use muster_engine::record::{PackedSpec, ResourceRecord, StackAction, Status};
 use muster_shared::model::flow::{DeviceName, FlowId};
 use muster_shared::model::{Job, Outcome};
 use muster_shared::{Generation, MonoTime, NodeId, ResourceId};
@@ -125,6 +125,11 @@ impl Held {
         entry.exists() && entry.applied.is_none() && is_lost
     }
 
+    fn knows_of_a_lost_job(&self, resource: ResourceId) -> bool {
+        let first = (resource, Generation::default());
+        self.lost.range(first..).next().is_some_and(|((lost, _), _)| *lost == resource)
+    }
+
     /// An operator has decided, or wishes something newer of it.
     fn is_free(
         &self,
@@ -228,8 +233,9 @@ impl World {
 
     /// What a server has of a resource whose row goes is unknown to the store that goes on, and not decided: it has no row
     /// from now on, and is listed as such.
-    pub fn becomes_a_stray(&self, at: usize, resource: ResourceId) -> bool {
+    pub fn becomes_a_stray(&self, at: usize, row: &ResourceRecord, thing: &str) -> bool {
         let held = &self.history.held;
+        let resource = row.physical;
         let entry = self.machines[at].disk.entries().find(|entry| entry.resource == resource);
         let since = held.since(resource, entry);
         let is_undecided =
@@ -237,6 +243,10 @@ impl World {
         let is_left = self.reference.is_left(&self.machines[at].name, resource);
         // Of two servers with one identity the other one may have taken it away.
         let is_told = self.was_cloned(at);
+        // Without a mark nobody knew that the id was another thing's in the history that is lost.
+        let names_it = |spec: &PackedSpec| spec.unpack().claims().iter().any(|claim| claim.key == thing);
+        let was_another = held.knows_of_a_lost_job(resource) && !row.spec.as_ref().is_some_and(names_it);
+        let is_told = is_told || thing.starts_with('/') && was_another;
         is_undecided || is_left || is_told || entry.is_some_and(|entry| held.is_half_made(entry))
     }
 

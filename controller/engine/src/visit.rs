@@ -528,6 +528,10 @@ impl Engine {
         if self.is_held_for_verdict(slot) {
             return self.fail_row(slot, HELD.to_owned());
         }
+        // The wish came before its node said that it has the thing.
+        if self.awaits_verdict(slot) {
+            self.decided(slot);
+        }
         let row = &self.rows[slot];
         match row.node.filter(|_| row.applied) {
             Some(node) => {

@@ -158,6 +158,30 @@ fn what_a_node_has_of_a_row_that_never_left_is_listed_each_time() {
     assert_eq!(bed.disk(), ["/b hello"]);
 }
 
+/// The update is from before its node greeted, which has the thing, as turns out while the row waits for its turn to go.
+#[test]
+fn what_a_node_turns_out_to_have_goes_by_a_job_for_a_wish_of_before() {
+    let mut bed = Bed::new(2);
+    bed.disconnect(&node(0));
+    bed.create(template("a: x=1 node=node-0")).unwrap();
+    let backup = bed.tables.clone();
+    bed.connect(&node(0));
+    bed.idle();
+    bed.disconnect(&node(0));
+    bed.disconnect(&node(1));
+    bed.tables = backup;
+    bed.tables.restored = Some(RestoredRecord::fresh());
+    bed.restart();
+    bed.update(template("c: x=1 node=node-1")).unwrap();
+    bed.connect(&node(0));
+    bed.idle();
+    assert_eq!(states(&bed), ["a newer"]);
+    bed.connect(&node(1));
+    bed.idle();
+    assert_eq!((bed.reality().len(), bed.status().as_str()), (1, "UPDATE_COMPLETE"), "{:?}", bed.reality());
+    assert!(states(&bed).is_empty(), "{:?}", states(&bed));
+}
+
 /// The row's first job was taken back before the backup, and its desired state with it.
 #[test]
 fn what_had_no_desired_state_in_the_backup_goes_by_its_nodes_ledger() {

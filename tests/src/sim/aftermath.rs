@@ -132,6 +132,10 @@ impl World {
     fn leaves_what_it_retains(&mut self, row: &ResourceRecord) {
         if row.retain || row.progress.action == Some(Action::Retain) || keeps(row) {
             self.retained.push(row.physical);
+            // Its agent cannot be told what to leave where a restored store does not know it, and keeps it in its ledger.
+            if let Some(node) = row.node.as_ref().filter(|_| row.spec.is_none()) {
+                self.reference.left.insert((node.clone(), row.physical));
+            }
         }
         if self.retained.contains(&row.physical) {
             self.stays_with(row);

@@ -51,11 +51,31 @@ const EACH: u64 = 8;
 pub struct History {
     /// They do in this run.
     pub is_on: bool,
+    which: Which,
     dice: Dice,
     copy: Option<Box<Copy>>,
     held: Held,
     servers: Servers,
     twin: Twin,
+}
+
+/// What goes back in a run.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Which {
+    Stores,
+    Servers,
+    Clones,
+    Twins,
+    /// Any of it, one after the other.
+    All,
+}
+
+impl Which {
+    const EACH: [Self; 5] = [Self::Stores, Self::Servers, Self::Clones, Self::Twins, Self::All];
+
+    fn has(self, it: Self) -> bool {
+        self == it || self == Self::All
+    }
 }
 
 /// What happens next.
@@ -109,8 +129,9 @@ impl History {
         if is_on {
             options.parts = Parts { history: true, ..Parts::NONE };
         }
-        let (held, servers, twin) = (Held::default(), Servers::default(), Twin::of(options.seed));
-        Self { is_on, dice, copy: None, held, servers, twin }
+        let which = *dice.pick(&Which::EACH);
+        let twin = Twin::of(options.seed, which == Which::Twins);
+        Self { is_on, which, dice, copy: None, held: Held::default(), servers: Servers::default(), twin }
     }
 }
 
@@ -118,9 +139,13 @@ impl World {
     /// When disks are copied.
     pub fn history_begins(&mut self) {
         if self.history.is_on {
-            self.plans_the_next();
+            if self.history.which.has(Which::Stores) {
+                self.plans_the_next();
+            }
             self.plans_servers();
-            self.plans_the_twin();
+            if self.history.which.has(Which::Twins) {
+                self.plans_the_twin();
+            }
             self.later(Duration::from_secs(20), Event::Restorer);
         }
     }

@@ -19,7 +19,7 @@ use super::super::fault::Kind;
 use super::super::host::Host;
 use super::super::script::Ran;
 use super::super::world::{Event, World};
-use super::Step;
+use super::{Step, Which};
 
 /// So often is a thing made again within so long: five corrections, and five times for an agent that had lost it, for each is
 /// counted by itself; once more at the edge.
@@ -77,9 +77,13 @@ impl World {
         let copies = dice.millis(30_000, 500_000);
         let reverts = copies + dice.millis(20_000, 300_000);
         let clones = dice.millis(60_000, 900_000);
-        self.later(copies, Event::GoesBack(Step::Images));
-        self.later(reverts, Event::GoesBack(Step::Reverts));
-        self.later(clones, Event::GoesBack(Step::Clones));
+        if self.history.which.has(Which::Servers) {
+            self.later(copies, Event::GoesBack(Step::Images));
+            self.later(reverts, Event::GoesBack(Step::Reverts));
+        }
+        if self.history.which.has(Which::Clones) {
+            self.later(clones, Event::GoesBack(Step::Clones));
+        }
     }
 
     /// One of those that have joined.

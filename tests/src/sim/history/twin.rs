@@ -25,7 +25,7 @@ use super::super::store::{SimOutbox, SimStore};
 use super::super::world::{Event, World};
 use super::{Copy, Step};
 
-/// One run in so many of those whose disks go back has two controllers.
+/// One run in so many of those in which anything may go back has two controllers.
 const EACH: u64 = 3;
 
 /// The second controller of a run.
@@ -50,9 +50,10 @@ struct First {
 }
 
 impl Twin {
-    pub(super) fn of(seed: u64) -> Self {
+    /// `is_sure`: the run is about that.
+    pub(super) fn of(seed: u64, is_sure: bool) -> Self {
         let mut dice = Dice::new(seed, "twin");
-        let is_planned = dice.one_in(EACH);
+        let is_planned = dice.one_in(EACH) || is_sure;
         Self { is_planned, dice, image: None, first: None }
     }
 
@@ -83,11 +84,17 @@ impl World {
     /// The copy starts, and agents come to it. The first one runs on.
     pub(super) fn twin_begins(&mut self) {
         let Some(image) = self.history.twin.image.take() else { return };
-        let is_ready = self.can_be_asked() && !self.shared.borrow().blown;
-        if !is_ready || !self.faults.happens(self.now, Kind::ControllerTwice, "controller") {
+        if !self.can_be_asked() {
             return;
         }
         self.controller_catches_up();
+        // What a busy database has yet to take is asked for, and would not be answered.
+        let turns = self.controller.turns.as_ref();
+        let has_written = turns.is_some_and(|turns| !turns.is_busy() && turns.read_only().is_none());
+        let is_ready = has_written && !self.shared.borrow().blown;
+        if !is_ready || !self.faults.happens(self.now, Kind::ControllerTwice, "controller") {
+            return;
+        }
         let copy = self.copy();
         let registered = self.bus.registered.clone();
         let (sent, tried, began) = {

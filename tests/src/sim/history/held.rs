@@ -251,7 +251,8 @@ impl World {
     }
 
     /// What a job of a store that went back has begun and not made is told to nobody: it stays as it is. So does what one of
-    /// two servers with one identity had begun, where the other one has said that it never did.
+    /// two servers with one identity had begun, where the other one has said that it never did, and what a server that went
+    /// back had begun when its disk was copied.
     pub(super) fn leaves_what_is_half_made(&mut self) {
         let shared = self.shared.borrow();
         let begun_twice = &self.history.servers.begun_twice;

@@ -44,7 +44,8 @@ pub(super) struct Servers {
     clone: Option<(usize, usize)>,
     /// Jobs that a server had yet to end when its disk was copied, and has again since it went back.
     had_again: std::collections::BTreeSet<(ResourceId, Generation)>,
-    /// Jobs that one of two servers with one identity had when the other one went, which may have said anything of them.
+    /// Jobs that one of two servers with one identity had when the other one went, which may have said anything of them;
+    /// and what a server that went back had begun and not made.
     pub(super) begun_twice: std::collections::BTreeSet<(ResourceId, Generation)>,
     /// Names that two servers had.
     cloned: std::collections::BTreeSet<NodeId>,

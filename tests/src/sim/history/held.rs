@@ -119,10 +119,7 @@ impl Held {
     /// A job that the store that goes on does not know makes it now, or has begun it and not made it. A ledger says
     /// nothing of such.
     fn is_half_made(&self, entry: &Entry) -> bool {
-        let newest = entry.newest().map(|(key, _)| (key.resource, key.generation));
-        let running = entry.current.as_ref().map(|it| (it.job.resource, it.job.generation));
-        let is_lost = newest.into_iter().chain(running).any(|job| self.lost.contains_key(&job));
-        entry.exists() && entry.applied.is_none() && is_lost
+        entry.exists() && entry.applied.is_none() && self.knows_of_a_lost_job(entry.resource)
     }
 
     fn knows_of_a_lost_job(&self, resource: ResourceId) -> bool {

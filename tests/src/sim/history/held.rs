@@ -252,11 +252,12 @@ impl World {
     /// back had begun when its disk was copied.
     pub(super) fn leaves_what_is_half_made(&mut self) {
         let shared = self.shared.borrow();
-        let begun_twice = &self.history.servers.begun_twice;
+        let servers = &self.history.servers;
+        let is_twice = |job| servers.begun_twice.contains(&job) || servers.had_again.contains(&job);
         for machine in self.machines.iter().filter(|machine| !machine.scrapped) {
             let entries = machine.disk.entries().filter(|entry| entry.exists() && entry.applied.is_none());
             let is_told = |entry: &Entry| {
-                entry.newest().is_some_and(|(key, _)| begun_twice.contains(&(key.resource, key.generation)))
+                entry.newest().is_some_and(|(key, _)| is_twice((key.resource, key.generation)))
             };
             let lost = entries.filter(|entry| is_told(entry) || self.history.held.is_half_made(entry));
             // The store may have another place for it.

@@ -9,6 +9,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
+use muster_agent_core::Entry;
 use muster_engine::record::Status;
 use muster_shared::model::Job;
 use muster_shared::seal::SealPublic;
@@ -42,10 +43,9 @@ pub(super) struct Servers {
     image: Option<Image>,
     /// The clone that runs, beside the first.
     clone: Option<(usize, usize)>,
-    /// Jobs that a server had yet to end when its disk was copied, and has again since it went back.
-    had_again: std::collections::BTreeSet<(ResourceId, Generation)>,
-    /// Jobs that one of two servers with one identity had when the other one went, which may have said anything of them;
-    /// and what a server that went back had begun and not made.
+    /// Jobs that a server had when its disk was copied, and has again since it went back.
+    pub(super) had_again: std::collections::BTreeSet<(ResourceId, Generation)>,
+    /// Jobs that one of two servers with one identity had when the other one went, which may have said anything of them.
     pub(super) begun_twice: std::collections::BTreeSet<(ResourceId, Generation)>,
     /// Names that two servers had.
     cloned: std::collections::BTreeSet<NodeId>,
@@ -120,8 +120,7 @@ impl World {
         let switch = std::mem::take(&mut machine.host.switch);
         (machine.disk, machine.host) = (disk, host);
         machine.host.switch = switch;
-        let open = machine.disk.entries().flat_map(|entry| [&entry.current, &entry.next]).flatten();
-        self.history.servers.had_again.extend(open.map(|it| (it.job.resource, it.job.generation)));
+        self.history.servers.had_again.extend(machine.disk.entries().flat_map(jobs_of));
         self.agent_ends(at, true);
         self.leaves_what_no_row_puts_back();
         if !is_last {
@@ -168,11 +167,8 @@ impl World {
             (machine.disk, machine.host) = (copy.disk, copy.host);
             machine.host.switch = switch;
         }
-        let had = self.machines[first].disk.entries().flat_map(|entry| {
-            let open = [&entry.current, &entry.next].into_iter().flatten().map(|it| it.job.key());
-            open.chain(entry.newest().map(|(key, _)| key))
-        });
-        self.history.servers.begun_twice.extend(had.map(|key| (key.resource, key.generation)));
+        let had = self.machines[first].disk.entries().flat_map(jobs_of);
+        self.history.servers.begun_twice.extend(had);
     }
 
     /// A server that went back has this job again: nobody can take it back before its agent is connected.
@@ -208,4 +204,10 @@ impl World {
         let times = again.len();
         (times > AGAIN_MAX).then(|| format!("{} is made {times} times within an hour: {again:?}", row.name))
     }
+}
+
+/// Jobs that an agent has yet to end, and the newest one it knows.
+fn jobs_of(entry: &Entry) -> impl Iterator<Item = (ResourceId, Generation)> {
+    let open = [&entry.current, &entry.next].into_iter().flatten().map(|it| it.job.key());
+    open.chain(entry.newest().map(|(key, _)| key)).map(|key| (key.resource, key.generation))
 }

@@ -11,11 +11,11 @@ use serde::{Deserialize, Serialize};
 
 use crate::engine::{Effect, Engine, Todo};
 use crate::flow::DeviceKey;
-use crate::node::NodeKey;
+use crate::node::{Node, NodeKey};
 use crate::record::{Observation, Status};
 use crate::request::{Answer, Refusal};
 use crate::resource::{Row, Slot, WorkState};
-use crate::restored::{HeldThing, Unlike};
+use crate::restored::{Awaited, HeldThing, Unlike};
 
 /// Why a resource is left as it is.
 pub(crate) const HELD: &str = "changed since the backup: it waits for 'muster restore'";
@@ -31,15 +31,20 @@ pub enum Verdict {
 }
 
 impl Engine {
-    /// The store is older than a node: so it is for all that have not come yet, and for the one that tells it now.
+    /// The store is older than a node: so it is for all that have not come yet, and for the one that tells it now. Of one
+    /// that has been welcomed, what it has yet to say may be news as well.
     pub(crate) fn begin_restored(&mut self, teller: Option<NodeKey>) {
-        let is_awaited = |key: &NodeKey| {
-            let is_to_tell = !self.nodes[*key].ready || teller == Some(*key);
-            is_to_tell && self.nodes[*key].joined.as_ref().is_some_and(|it| !it.revoked)
+        let is_compared =
+            |device: &DeviceKey| self.flows.get(*device).is_some_and(|it| it.comparing.is_some());
+        let awaited = |(key, node): (NodeKey, &Node)| {
+            let is_to_tell = !node.ready || teller == Some(key);
+            let ledger = is_to_tell || node.pages.is_some();
+            let tables = is_to_tell || !node.flows_heard || self.flows.of_node(key).iter().any(is_compared);
+            let is_it = (ledger || tables) && node.joined.as_ref().is_some_and(|it| !it.revoked);
+            is_it.then(|| (node.name.clone(), Awaited { ledger, tables }))
         };
-        let keys: Vec<NodeKey> = self.nodes.iter().map(|(key, _)| key).filter(is_awaited).collect();
-        let names: Vec<NodeId> = keys.into_iter().map(|key| self.nodes[key].name.clone()).collect();
-        self.restored.begin(names.into_iter());
+        let awaited = self.nodes.iter().filter_map(awaited).collect();
+        self.restored.begin(awaited);
     }
 
     /// Rows that are not made again for what the node's whole ledger says. What differs is listed.

@@ -114,9 +114,13 @@ impl RestoredRecord {
 
 /// What a node has yet to say.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Awaited {
-    ledger: bool,
-    tables: bool,
+pub(crate) struct Awaited {
+    pub ledger: bool,
+    pub tables: bool,
+}
+
+impl Awaited {
+    const ALL: Self = Self { ledger: true, tables: true };
 }
 
 /// The list, and which nodes have yet to say what they hold.
@@ -138,32 +142,27 @@ impl Restored {
     pub fn load(record: RestoredRecord, nodes: impl Iterator<Item = NodeId>, most_of_node: usize) -> Self {
         let mut restored = Self { record, most_of_node, ..Self::default() };
         if restored.record.on {
-            restored.await_all(nodes);
+            restored.awaited.extend(nodes.map(|node| (node, Awaited::ALL)));
         }
         restored
     }
 
-    fn await_all(&mut self, nodes: impl Iterator<Item = NodeId>) {
-        self.awaited.extend(nodes.map(|node| (node, Awaited { ledger: true, tables: true })));
-    }
-
-    /// The site is restored; `nodes` have yet to come. It may be so already, and its disk have gone back once more: what
-    /// was decided of tables then says nothing of what these have now.
-    pub fn begin(&mut self, nodes: impl Iterator<Item = NodeId>) {
+    /// The site is restored; `awaited` have yet to say something. It may be so already, and its disk have gone back once
+    /// more: what was decided of tables then says nothing of what these have now.
+    pub fn begin(&mut self, awaited: BTreeMap<NodeId, Awaited>) {
         (self.record.on, self.is_dirty) = (true, true);
-        let nodes: Vec<NodeId> = nodes.collect();
-        for node in &nodes {
+        for node in awaited.iter().filter(|(_, it)| it.tables).map(|(node, _)| node) {
             if let Some(on) = self.record.nodes.get_mut(node) {
                 on.freed.clear();
             }
         }
-        self.await_all(nodes.into_iter());
+        self.awaited.extend(awaited);
     }
 
     /// The node joins, perhaps once more: what it made since the backup is not known either.
     pub fn await_node(&mut self, node: &NodeId) {
         if self.record.on {
-            self.await_all(std::iter::once(node.clone()));
+            self.awaited.insert(node.clone(), Awaited::ALL);
         }
     }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use muster_shared::model::flow::{BUCKETS, EntryState, FlowAsk, FlowDown, FlowId, bucket_of};
 
-use super::device::DeviceKey;
+use super::device::{DeviceKey, InFlight};
 use super::record::FlowMark;
 use super::table::STRAYS_MAX;
 use crate::engine::Engine;
@@ -86,6 +86,21 @@ impl Engine {
         });
         let (node, bridge) = (device.node, device.bridge.clone());
         self.send_flow(node, FlowDown::Ask { device: bridge, number, ask: FlowAsk::Buckets });
+    }
+
+    /// Nobody has decided about the table: what was to be put right before that was known does not go any more.
+    pub(super) fn leave_repairs(&mut self, key: DeviceKey) {
+        let Some(device) = self.flows.get_mut(key) else { return };
+        if !self.restored.holds_table(&self.nodes[device.node].name, &device.bridge) {
+            return;
+        }
+        let has_repairs = |it: &InFlight| it.with_strays || device.table.repairs_among(&it.ids) > 0;
+        if device.in_flight.as_ref().is_some_and(has_repairs) {
+            self.wait_again(key);
+        }
+        if self.flows.get_mut(key).is_some_and(|device| device.table.leave_repairs()) {
+            self.device_changed(key);
+        }
     }
 
     pub(super) fn next_ask(&mut self) -> u64 {

@@ -84,6 +84,7 @@ impl Engine {
                 if !said.contains(&device.bridge) {
                     device.state = None;
                 }
+                self.leave_repairs(*key);
             }
         }
         for key in told {

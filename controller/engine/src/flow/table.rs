@@ -360,6 +360,20 @@ impl Table {
         ids.iter().filter(is_repair).count()
     }
 
+    /// What differs on the device stays as it is: nothing is put right. False: nothing was to be.
+    pub fn leave_repairs(&mut self) -> bool {
+        self.strays.clear();
+        let is_repair = |(_, kept): &(FlowId, &Kept)| kept.mark == FlowMark::Again;
+        let repairs: Vec<FlowId> = match self.marked(FlowMark::Again) {
+            0 => Vec::new(),
+            _ => self.iter().filter(is_repair).map(|(id, _)| id).collect(),
+        };
+        for id in &repairs {
+            self.see(*id, FlowMark::None, None);
+        }
+        !repairs.is_empty()
+    }
+
     /// What was in a batch that was not applied waits again.
     pub fn wait_again(&mut self, ids: &[FlowId]) {
         for id in ids {

@@ -8,6 +8,8 @@ use muster_shared::{Epoch, EpochId};
 
 use super::bed::{Bed, node, template};
 use super::drift::says;
+use super::flow_tables::{device, rule};
+use super::restored::{held, rules};
 use super::trees::source;
 use crate::CORRECTIONS_MAX;
 use crate::clones::GONE_AFTER;
@@ -193,4 +195,51 @@ fn a_fight_keeps_nothing_from_a_ledger_that_was_lost() {
         bed.idle();
         assert_eq!(bed.ran.len(), 1, "it is given up still");
     }
+}
+
+/// A snapshot without a mark: of its first node, one rule was changed since, and one added.
+fn of_older_rules() -> Bed {
+    let mut bed = Bed::new(2);
+    bed.apply_rules(&device(0), &[rule(1, 0)]);
+    bed.idle();
+    let snapshot = bed.tables.clone();
+    bed.apply_rules(&device(0), &[rule(1, 5), rule(2, 0)]);
+    bed.idle();
+    bed.tables = snapshot;
+    bed.restart();
+    bed
+}
+
+/// The other node tells that the store is older, and then the first one comes with all that it has.
+fn first_comes_after_it_is_known(bed: &mut Bed) {
+    let ahead = other(bed, 2);
+    bed.connect_as(&node(1), ahead, Some(7));
+    assert!(bed.engine.site_view().restored);
+    bed.disconnect(&node(0));
+    bed.connect(&node(0));
+    bed.idle();
+    assert_eq!(rules(bed), [(1, 5), (2, 0)], "nobody has decided");
+    let list = held(bed);
+    assert_eq!((list.len(), list[0].rules), (1, Some(2)), "{list:?}");
+}
+
+#[test]
+fn what_a_welcomed_node_has_yet_to_say_is_held_as_well() {
+    let mut bed = of_older_rules();
+    bed.greet_without_tables(&node(0));
+    first_comes_after_it_is_known(&mut bed);
+}
+
+#[test]
+fn what_was_to_be_put_right_before_it_is_known_does_not_go_any_more() {
+    let mut bed = of_older_rules();
+    bed.hosts.get_mut(&node(0)).unwrap().flows.held = true;
+    bed.connect(&node(0));
+    bed.idle();
+    let flows = &mut bed.hosts.get_mut(&node(0)).unwrap().flows;
+    assert_eq!(flows.waiting.len(), 1, "nobody knows yet");
+    // It never came.
+    (flows.held, flows.waiting) = (false, Vec::new());
+    bed.disconnect(&node(0));
+    first_comes_after_it_is_known(&mut bed);
 }

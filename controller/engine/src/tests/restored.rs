@@ -375,7 +375,7 @@ fn with_newer_rules() -> Bed {
 }
 
 /// The rules of a device, each with the table that it goes to.
-fn rules(bed: &Bed) -> Vec<(u16, u8)> {
+pub fn rules(bed: &Bed) -> Vec<(u16, u8)> {
     let on_it = &bed.hosts[&node(0)].flows.devices[&device(0).bridge].entries;
     let all = (1..3).flat_map(|n| [0, 5].map(|table| (n, table)));
     all.filter(|(n, table)| {

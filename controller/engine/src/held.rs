@@ -183,6 +183,19 @@ impl Engine {
         }
     }
 
+    /// The node is no more, or cut off: nothing of it waits any more. Its tables, which stay, are compared anew when a server
+    /// comes under its name.
+    pub(crate) fn decide_by_leaving(&mut self, key: NodeKey) {
+        let name = self.nodes[key].name.clone();
+        self.restored.forget_node(&name);
+        for device in self.flows.of_node(key) {
+            if let Some(device) = self.flows.get_mut(device) {
+                device.odd = None;
+            }
+        }
+        self.end_restored();
+    }
+
     /// An operator's wish is newer than all that is held of its stack: it is compared with what the nodes have. Whether
     /// anything was.
     pub(crate) fn wish(&mut self, stack: u64) -> bool {

@@ -85,8 +85,7 @@ impl Engine {
         self.nodes[key].facts = None;
         self.topology_left(key);
         self.change(Change::NodeRemoved(name.clone()));
-        self.restored.forget_node(name);
-        self.end_restored();
+        self.decide_by_leaving(key);
         let mut losses: BTreeMap<u64, Loss> = BTreeMap::new();
         // Where lost rows were before, for those that need them.
         let mut moved: BTreeMap<Slot, Slot> = BTreeMap::new();

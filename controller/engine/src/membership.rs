@@ -82,8 +82,7 @@ impl Engine {
         }
         self.cut_off(key);
         self.change_node(key, |record| record.revoked = true);
-        self.restored.forget_node(name);
-        self.end_restored();
+        self.decide_by_leaving(key);
         self.nodes.leave(key);
         // It may know their secrets, and would be back at once.
         let of_it = |name: &NodeId, bound: &Option<String>| bound.as_deref() == Some(name.as_str());

@@ -455,6 +455,20 @@ fn a_table_that_was_decided_is_held_when_the_store_goes_back_again() {
     assert_eq!(held(&bed)[0].id, "node-0/br0");
 }
 
+/// Nothing of a removed node waits: whoever comes under its name gets the table of that name.
+#[test]
+fn a_table_that_waited_is_put_right_when_its_node_was_removed() {
+    let mut bed = with_newer_rules();
+    assert_eq!(held(&bed).len(), 1);
+    bed.disconnect(&node(0));
+    bed.remove(&node(0));
+    assert!(!bed.engine.site_view().restored);
+    bed.rejoin(&node(0));
+    bed.connect(&node(0));
+    bed.idle();
+    assert_eq!(rules(&bed), [(1, 0)]);
+}
+
 #[test]
 fn removed_rules_are_as_the_store_says() {
     let mut bed = with_newer_rules();

@@ -124,6 +124,8 @@ struct Device {
     /// Ordered to be forgotten, at this generation.
     forgetting: Option<Generation>,
     forgotten: bool,
+    /// A batch that can cut the node off was given up, and it is not seen yet that the switch has nothing of it.
+    undo_unseen: bool,
     /// An order for the log is not answered.
     logging: bool,
     /// What the log did not take, to be tried again.
@@ -184,6 +186,7 @@ impl Device {
             watching: Watching::default(),
             forgetting: None,
             forgotten: false,
+            undo_unseen: false,
             logging: false,
             owed: None,
             owed_expired: BTreeSet::new(),
@@ -211,6 +214,11 @@ impl Device {
         let next = self.next.as_ref().map(|next| next.generation);
         let batch = self.batch.as_ref().map(|batch| batch.generation);
         next.or(batch).unwrap_or_default().max(self.decided)
+    }
+
+    /// It is forgotten next, and nobody is told of it before.
+    fn is_leaving(&self) -> bool {
+        self.forgetting.is_some() && !self.undo_unseen
     }
 
     fn is_back(&self) -> bool {
@@ -376,7 +384,8 @@ impl Agent {
     fn advance_forgetting(&mut self, bridge: &Bridge) {
         let Some(device) = self.flows.devices.get_mut(bridge) else { return };
         let Some(generation) = device.forgetting else { return };
-        if device.batch.is_some() || device.work.is_some() || device.logging {
+        // Once it is left, nothing of it is taken off the switch any more.
+        if !device.is_leaving() || device.batch.is_some() || device.work.is_some() || device.logging {
             return;
         }
         device.logging = true;

@@ -245,6 +245,7 @@ impl Agent {
         let Some(device) = self.device(bridge) else { return };
         // Also what undoing did not say is put right then.
         device.watching.compare_now(now);
+        device.undo_unseen = failed.is_some() || !device.is_back();
         let Some(batch) = &device.batch else { return };
         let Stage::Undoing { ops, why, is_final, .. } = &batch.stage else { return };
         // What ended of it by a timeout is not what the table has in its place.

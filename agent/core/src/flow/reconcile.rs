@@ -106,7 +106,7 @@ impl Device {
 
     pub(super) fn compare_timeout(&self) -> Option<(MonoTime, &'static str)> {
         let due = self.watching.due.unwrap_or(self.watching.scan).min(self.watching.scan);
-        (self.may_compare() && self.forgetting.is_none()).then_some((due, "comparing a flow table"))
+        (self.may_compare() && !self.is_leaving()).then_some((due, "comparing a flow table"))
     }
 }
 
@@ -217,6 +217,7 @@ impl Agent {
         device.watching.rounds = 0;
         device.watching.reason.clear();
         device.asked |= std::mem::take(&mut device.looking);
+        device.undo_unseen = false;
         self.filled(bridge);
     }
 
@@ -261,6 +262,7 @@ impl Agent {
         let right: Vec<FlowId> = put.into_iter().filter(|id| failed.binary_search(id).is_err()).collect();
         device.table.set(&right, EntryState::Present);
         device.table.set(&failed, EntryState::Wrong);
+        device.undo_unseen &= more;
         // Whether it took is seen by comparing: at once after the first round, for it is ours that was changed.
         if more || failed.is_empty() && watching.rounds == 0 {
             watching.rounds += u32::from(!more);

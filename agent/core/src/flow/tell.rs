@@ -84,12 +84,12 @@ impl Agent {
         let (now, telling) = (self.now, &mut self.flows.telling);
         let complete = std::mem::take(&mut telling.all);
         // A list without a table says that it is forgotten: so it is said only then.
-        let is_whole = self.flows.devices.values().all(|device| device.forgetting.is_none());
+        let is_whole = self.flows.devices.values().all(|device| !device.is_leaving());
         let may_speak = now >= telling.rest_until;
         telling.waits = false;
         let mut states = Vec::new();
         for (bridge, device) in &mut self.flows.devices {
-            let is_left_out = device.forgotten && !device.asked || device.forgetting.is_some();
+            let is_left_out = device.forgotten && !device.asked || device.is_leaving();
             if is_left_out || !(complete || device.changed || device.asked) {
                 continue;
             }

@@ -3,12 +3,12 @@
 use std::time::Duration;
 
 use muster_shared::Attempt;
-use muster_shared::model::flow::{EntryState, FlowRefusal};
+use muster_shared::model::flow::{EntryState, FlowDown, FlowRefusal};
 use muster_shared::model::{Action, Down, ReportKey, Up};
 
 use super::bed::{CHALLENGE, generation};
 use super::confirm::network;
-use super::flow_bed::{FlowBed, br0, flow, ops, packed, root, table};
+use super::flow_bed::{FlowBed, Record, br0, flow, ops, packed, root, table};
 use crate::{Compared, FlowEffect, FlowInput, Input, NotApplied, Odd, resource_id};
 
 fn management(rules: &[(u64, u8)]) -> FlowBed {
@@ -203,6 +203,30 @@ fn an_answer_that_was_on_its_way_at_the_deadline_is_not_that_of_the_undoing() {
             assert_eq!(bed.switch, table(&[(1, 1)]), "{what}");
         }
     }
+}
+
+/// Whatever a table is forgotten with stays on its switch: nothing that was given up because it may cut the node off does.
+#[test]
+fn a_table_is_forgotten_once_its_switch_is_seen_without_what_was_given_up() {
+    let mut bed = management(&[(1, 1)]);
+    bed.is_slow = true;
+    bed.guarded(2, ops(&[(2, 1)], &[]));
+    let [FlowEffect::Apply { number, .. }] = bed.held[..] else { panic!("{:?}", bed.held) };
+    (bed.held, bed.is_slow) = (Vec::new(), false);
+    bed.down(FlowDown::Forget { device: br0(), generation: generation(5) });
+    // It is there, and then the switch does not answer.
+    bed.switch.extend(table(&[(2, 1)]));
+    bed.is_back = false;
+    let gone = NotApplied::Gone { reason: "it does not answer".into() };
+    bed.input(FlowInput::Applied { number, result: Err(gone) });
+    assert!(!bed.bed.agent.is_guarding());
+    bed.after(Duration::from_secs(60));
+    let is_forgotten = |bed: &FlowBed| matches!(bed.log.last(), Some(Record::Forgotten(_)));
+    assert!(!is_forgotten(&bed));
+    assert_eq!(bed.state().entries, 1, "it is told of as it is");
+    bed.back();
+    assert_eq!(bed.switch, table(&[(1, 1)]));
+    assert!(is_forgotten(&bed));
 }
 
 #[test]

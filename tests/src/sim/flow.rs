@@ -21,5 +21,5 @@ pub use equal::{differ, has_ended};
 pub use harm::furnish;
 pub use host::{FlowWork, Hands};
 pub use log::Log;
-pub use model::Model;
+pub use model::{FOR_GOOD, Left, Model};
 pub use switch::{MANAGEMENT, OTHER, Plane, Switch, cuts, is_bad, timeouts};

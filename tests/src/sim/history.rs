@@ -24,13 +24,13 @@ use muster_engine::record::PackedSpec;
 use muster_engine::restored::RestoredRecord;
 use muster_engine::{HeldView, Request, Verdict};
 use muster_shared::model::flow::DeviceName;
-use muster_shared::{MonoTime, NodeId, ResourceId};
+use muster_shared::{MonoTime, ResourceId};
 
 use super::dice::Dice;
 use super::drift::Sent;
 use super::fault::{Kind, Level};
 use super::fleet::Fleet;
-use super::flow::Model;
+use super::flow::{Left, Model};
 use super::invariant::SoFar;
 use super::network::Wishes;
 use super::reference::Past;
@@ -388,17 +388,9 @@ impl World {
     }
 
     /// Entries of the listed tables that are not on their device as the table has them.
-    fn entries_that_differ(
-        &self,
-        views: &[HeldView],
-    ) -> BTreeMap<DeviceName, BTreeSet<muster_shared::model::flow::FlowId>> {
+    fn entries_that_differ(&self, views: &[HeldView]) -> BTreeMap<DeviceName, Left> {
         let tables = views.iter().filter(|view| view.state == "table");
         let names = tables.filter_map(|view| view.id.parse::<DeviceName>().ok());
         names.map(|name| (name.clone(), self.differing_entries(&name))).collect()
-    }
-
-    /// The server of this name.
-    fn server_called(&self, node: &NodeId) -> Option<usize> {
-        self.machines.iter().position(|machine| machine.name == *node && !machine.scrapped)
     }
 }

@@ -1,7 +1,7 @@
 //! Once nothing goes wrong any more, tables equal switches: each entry that is ADDED is on its switch as it was asked for,
 //! what is ours on a switch is in its table, what is not ours is as it was, and what was acknowledged is there.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use muster_engine::flow::record::{FlowEntryRecord, FlowMark};
 use muster_shared::model::flow::{DeviceName, FlowId};
@@ -10,7 +10,7 @@ use super::super::machine::Machine;
 use super::super::store::{Shared, Tables};
 use super::check::number_of;
 use super::entries::device;
-use super::model::Wanted;
+use super::model::{Left, Wanted};
 use super::switch::{MANAGEMENT, OTHER, timeouts};
 
 /// It ended by its own timeout.
@@ -19,7 +19,7 @@ pub fn has_ended(entry: &FlowEntryRecord) -> bool {
 }
 
 /// Of most tables nothing was left as it is.
-static NOTHING: BTreeSet<FlowId> = BTreeSet::new();
+static NOTHING: Left = Left::new();
 
 /// Where a table is not what its switch is, or not what was asked for.
 pub fn differ(shared: &Shared, machines: &[Machine]) -> Option<String> {
@@ -43,12 +43,7 @@ fn entries<'a>(tables: &'a Tables, name: &DeviceName) -> impl Iterator<Item = &'
 }
 
 /// But for entries that operators of a restored site have left as they are.
-fn table_differs(
-    tables: &Tables,
-    machine: &Machine,
-    name: &DeviceName,
-    left: &BTreeSet<FlowId>,
-) -> Option<String> {
+fn table_differs(tables: &Tables, machine: &Machine, name: &DeviceName, left: &Left) -> Option<String> {
     let plane = &machine.host.switch.planes[name.bridge.as_str()];
     let number = number_of(&tables.flows, &name.node, &name.bridge);
     let settled = number.and_then(|number| tables.flows.devices.get(&number)).map_or(0, |it| it.settled);
@@ -56,7 +51,11 @@ fn table_differs(
     let has_log = machine.disk.logs.get(&name.bridge).is_some_and(|log| !log.is_empty());
     let is_kept = has_log && machine.watches(&name.bridge);
     let mut accounted = BTreeSet::new();
-    for entry in entries(tables, name).filter(|entry| !left.contains(&entry.id)) {
+    let put = entries(tables, name).filter(|entry| entry.mark != FlowMark::Failed);
+    let put: BTreeMap<FlowId, u64> = put.map(|entry| (entry.id, entry.serial)).collect();
+    let is_left =
+        |id: &FlowId| left.get(id).is_some_and(|write| put.get(id).is_none_or(|serial| serial < write));
+    for entry in entries(tables, name).filter(|entry| !is_left(&entry.id)) {
         let held = plane.held.get(&entry.id).filter(|held| held.cookie == entry.id.0);
         let wrong = if entry.mark == FlowMark::Failed && !entry.removing {
             held.filter(|_| is_kept).map(|held| format!("is FAILED, and is there: {held:?}"))
@@ -79,7 +78,7 @@ fn table_differs(
     if !is_kept {
         return None;
     }
-    let ours = plane.held.iter().filter(|(id, held)| FlowId::is_ours(held.cookie) && !left.contains(id));
+    let ours = plane.held.iter().filter(|(id, held)| FlowId::is_ours(held.cookie) && !is_left(id));
     let mut unknown = ours.filter(|(id, held)| held.cookie != id.0 || !accounted.contains(id));
     unknown.next().map(|(id, held)| format!("{id} is there, and nobody asked for it: {held:?}"))
 }

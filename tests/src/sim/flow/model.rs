@@ -1,7 +1,7 @@
 //! What flow tables must hold in the end, as operators asked for it: operations as data, in the order in which their
 //! stages began on a device, and how each is known to have ended. The last one of an entry that went well says what it is.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use muster_engine::flow::record::{FlowOperationRecord, FlowSnapshot};
 use muster_engine::record::Status;
@@ -18,6 +18,12 @@ type Write = ((u64, u64), Option<Packed>, Option<bool>);
 /// The write, what it made, and whether that is known to be on the device.
 type Given = (u64, Packed, bool);
 
+/// Entries that stay as they are, each until this write of it, which was not decided then, or a later one is on the device.
+pub type Left = BTreeMap<FlowId, u64>;
+
+/// Of an entry that no write waited for.
+pub const FOR_GOOD: u64 = u64::MAX;
+
 /// All that operators asked of flow tables.
 #[derive(Clone, Default)]
 pub struct Model {
@@ -32,7 +38,7 @@ pub struct Model {
     /// What a resource left to operators, with the write that made it, and whether that is on the device.
     given: BTreeMap<(DeviceName, FlowId), Vec<Given>>,
     /// What operators have said is to stay on a device as it is, whatever the table says.
-    pub left: BTreeMap<DeviceName, BTreeSet<FlowId>>,
+    pub left: BTreeMap<DeviceName, Left>,
 }
 
 /// What is known of an entry.

@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use muster_agent_core::{Entry, Found};
 use muster_engine::HeldView;
-use muster_engine::flow::record::FlowMark;
+use muster_engine::flow::record::{FlowEntryRecord, FlowMark};
 use muster_engine::record::{PackedSpec, ResourceRecord, StackAction, Status};
 use muster_shared::model::flow::{DeviceName, FlowId};
 use muster_shared::model::{Job, Outcome};
@@ -18,7 +18,7 @@ use muster_shared::{Generation, MonoTime, NodeId, ResourceId};
 
 use super::super::aftermath::is_kept;
 use super::super::drift::Thing;
-use super::super::flow::number_of;
+use super::super::flow::{FOR_GOOD, Left, number_of};
 use super::super::machine::Machine;
 use super::super::store::{Shared, Tables, brief};
 use super::super::world::World;
@@ -360,20 +360,43 @@ impl World {
         })
     }
 
-    /// Entries of a device that are not on its server as the table has them.
-    pub(super) fn differing_entries(&self, name: &DeviceName) -> BTreeSet<FlowId> {
-        let Some(at) = self.server_called(&name.node) else { return BTreeSet::new() };
-        let folded =
-            self.machines[at].disk.logs.get(&name.bridge).map(|log| log.fold(false)).unwrap_or_default();
+    /// Entries of a device that are not on its server as the table has them. Of two servers with one identity either may
+    /// have said what it has.
+    pub(super) fn differing_entries(&self, name: &DeviceName) -> Left {
+        let is_it = |at: &usize| {
+            let machine = &self.machines[*at];
+            machine.name == name.node && (!machine.scrapped || self.was_cloned(*at))
+        };
         let shared = self.shared.borrow();
         let flows = &shared.tables.flows;
         let number = number_of(flows, &name.node, &name.bridge);
+        let settled = number.and_then(|number| flows.devices.get(&number)).map_or(0, |it| it.settled);
         let own = flows.entries.iter().filter(|((of, _), _)| Some(*of) == number);
-        // One that is not to be there may be left as it is as well.
-        let own = own.filter(|(_, entry)| entry.mark == FlowMark::None && !entry.removing);
-        let table: BTreeMap<FlowId, u64> = own.map(|((_, id), entry)| (*id, entry.packed.digest())).collect();
-        let there: BTreeMap<FlowId, u64> = folded.kept.values().map(|kept| (kept.id, kept.digest)).collect();
-        let ids: BTreeSet<FlowId> = table.keys().chain(there.keys()).copied().collect();
-        ids.into_iter().filter(|id| table.get(id) != there.get(id)).collect()
+        let own: BTreeMap<FlowId, &FlowEntryRecord> = own.map(|((_, id), entry)| (*id, entry)).collect();
+        let mut left = Left::new();
+        for at in (0..self.machines.len()).filter(is_it) {
+            let log = self.machines[at].disk.logs.get(&name.bridge);
+            let there = log.map(|log| log.fold(false)).unwrap_or_default().kept;
+            let there: BTreeMap<FlowId, u64> = there.values().map(|kept| (kept.id, kept.digest)).collect();
+            let ids: BTreeSet<FlowId> = own.keys().chain(there.keys()).copied().collect();
+            let differs =
+                |id: &FlowId| own.get(id).and_then(|it| stood(it, settled)) != there.get(id).copied();
+            left.extend(ids.into_iter().filter(differs).map(|id| {
+                let is_open = own.get(&id).filter(|entry| entry.serial > settled);
+                (id, is_open.map_or(FOR_GOOD, |entry| entry.serial))
+            }));
+        }
+        left
     }
+}
+
+/// What an entry is to be on its device as far as that is decided; none: one that is not to be there may be left as it is as
+/// well.
+fn stood(entry: &FlowEntryRecord, settled: u64) -> Option<u64> {
+    if entry.serial > settled {
+        let before = entry.past.iter().find(|past| past.serial <= settled);
+        let before = before.filter(|past| past.mark == FlowMark::None && !past.removing);
+        return before.map(|past| past.packed.digest());
+    }
+    (entry.mark == FlowMark::None && !entry.removing).then(|| entry.packed.digest())
 }

@@ -26,13 +26,16 @@ use super::super::world::World;
 /// So long after a server is connected, what it has is listed: its ledger has come by then, also where messages take seconds.
 const TOLD_WITHIN: std::time::Duration = std::time::Duration::from_secs(90);
 
+/// Jobs, with the number of the restore before which they left.
+pub(super) type Jobs = BTreeMap<(ResourceId, Generation), u32>;
+
 /// What the store that goes on does not know.
 #[derive(Default)]
 pub struct Held {
     /// Counts restores.
     turn: u32,
     /// Jobs that left a controller whose disk has gone back since, before which restore.
-    lost: BTreeMap<(ResourceId, Generation), u32>,
+    lost: Jobs,
     /// Resources that servers did not have any more when the store went back and said that they did.
     deleted: BTreeMap<ResourceId, u32>,
     /// Resources that an operator has decided about, since which restore.
@@ -87,6 +90,16 @@ impl Held {
         for job in shared.sent.difference(sent) {
             self.lost.entry(*job).or_insert(turn);
         }
+    }
+
+    /// Jobs that the store which goes on does not know.
+    pub fn lost(&self) -> Jobs {
+        self.lost.clone()
+    }
+
+    /// The controller that goes on had sent these, and none of those that were lost before.
+    pub fn knows_again(&mut self, before: &Jobs, sent: &BTreeSet<(ResourceId, Generation)>) {
+        self.lost.retain(|job, _| before.contains_key(job) || !sent.contains(job));
     }
 
     /// An operator has decided about it.

@@ -23,6 +23,7 @@ use super::super::dice::Dice;
 use super::super::fault::Kind;
 use super::super::store::{SimOutbox, SimStore};
 use super::super::world::{Event, World};
+use super::held::Jobs;
 use super::{Copy, Step};
 
 /// One run in so many of those in which anything may go back has two controllers.
@@ -47,6 +48,8 @@ struct First {
     sent: BTreeSet<(ResourceId, Generation)>,
     tried: BTreeSet<ReportKey>,
     began: BTreeMap<(ResourceId, Generation), u64>,
+    /// Jobs that its store did not know then.
+    lost: Jobs,
 }
 
 impl Twin {
@@ -103,7 +106,8 @@ impl World {
         };
         let Some(turns) = self.controller_is_left_alone() else { return };
         let started = self.controller.started();
-        let first = First { turns, started, copy, registered, sent, tried, began };
+        let lost = self.history.held.lost();
+        let first = First { turns, started, copy, registered, sent, tried, began, lost };
         self.history.twin.first = Some(Box::new(first));
         self.note(|_| format!("FAULT {}", Kind::ControllerTwice.name()));
         self.takes_up(*image, false);
@@ -113,11 +117,12 @@ impl World {
     /// The second one is switched off, and agents come back to the first. An operator starts that again, as it asks for.
     pub fn twin_goes(&mut self) {
         let Some(first) = self.history.twin.first.take() else { return };
-        let First { turns, started, copy, registered, sent, tried, began } = *first;
+        let First { turns, started, copy, registered, sent, tried, began, lost } = *first;
         self.note(|_| "the second controller is switched off".to_owned());
         self.controller_ends();
         self.history.held.is_of_another(&self.shared.borrow(), &sent);
         self.takes_up(copy, false);
+        self.history.held.knows_again(&lost, &sent);
         {
             let shared = &mut *self.shared.borrow_mut();
             shared.sent.extend(sent);

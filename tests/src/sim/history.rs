@@ -311,7 +311,7 @@ impl World {
             return;
         }
         self.leaves_what_is_half_made();
-        self.drifts_where_lost_jobs_failed();
+        self.drifts_where_lost_jobs_end();
         let views = self.looks_at_the_list();
         let verdict = if self.history.dice.one_in(2) { Verdict::Adopt } else { Verdict::Remove };
         let (some, others) = views.into_iter().partition(|_| self.history.dice.one_in(2));

@@ -283,18 +283,28 @@ impl World {
     }
 
     /// What a job of a lost history has changed before it failed is not as its agent's ledger has it. The store that goes on
-    /// has what the ledger has, so that is drift: seen, told, and put right like what others did.
-    pub(super) fn drifts_where_lost_jobs_failed(&mut self) {
+    /// has what the ledger has, so that is drift: seen, told, and put right like what others did. What such a job makes once
+    /// all is decided is told when its node greets again.
+    pub(super) fn drifts_where_lost_jobs_end(&mut self) {
+        let is_over = !self.is_restored();
+        let shared = self.shared.borrow();
         for machine in self.machines.iter_mut().filter(|machine| !machine.scrapped) {
-            let failed = machine.disk.entries().filter_map(|entry| {
-                let last =
-                    entry.last.as_ref().filter(|last| matches!(last.outcome, Outcome::Failed { .. }))?;
-                let applied = entry.applied.as_ref().filter(|it| it.generation < last.key.generation)?;
+            let differ = machine.disk.entries().filter_map(|entry| {
+                let (last, applied) = (entry.last.as_ref()?, entry.applied.as_ref()?);
                 let is_lost = self.history.held.lost.contains_key(&(entry.resource, last.key.generation));
-                let is_as_it_says = machine.host.check(entry.resource, &applied.spec) == Found::AsDesired;
-                Thing::of(entry.resource, &applied.spec).filter(|_| is_lost && !is_as_it_says)
+                let differs = match last.outcome {
+                    Outcome::Failed { .. } if applied.generation < last.key.generation => {
+                        machine.host.check(entry.resource, &applied.spec) != Found::AsDesired
+                    }
+                    Outcome::Done(_) if is_over && applied.generation == last.key.generation => {
+                        row(&shared.tables, entry.resource)
+                            .is_some_and(|row| row.progress.held != Some(applied.generation))
+                    }
+                    _ => false,
+                };
+                Thing::of(entry.resource, &applied.spec).filter(|_| is_lost && differs)
             });
-            for thing in failed.collect::<Vec<_>>() {
+            for thing in differ.collect::<Vec<_>>() {
                 machine.host.is_as_others_left_it(&thing);
             }
         }

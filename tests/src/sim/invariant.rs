@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use muster_engine::Hook;
 use muster_engine::record::{Change, EventRecord, ResourceRecord, StackAction, Status};
-use muster_shared::NodeId;
+use muster_shared::{Generation, NodeId};
 use muster_shared::model::flow::{DeviceName, FlowDown};
 use muster_shared::model::{Action, Claim, Down, Job, ReportKey};
 
@@ -117,6 +117,7 @@ pub fn leaves(shared: &mut Shared, node: &NodeId, connection: u64, message: &Dow
             // Or what had failed is tried again since, because the node has said Hello.
             if first
                 && job.action.applies()
+                && !is_sent_anew(shared, job)
                 && let Some(wrong) = unclean(shared, node)
             {
                 let wrong = format!("{:?} of {resource} is sent to {node}: {wrong}", job.action);
@@ -230,6 +231,12 @@ fn hooked(shared: &Shared, row: &ResourceRecord, job: &Job) -> Option<Hook> {
     let hooks = hooks.get(&*row.name).or_else(|| hooks.get(split(&row.name).0))?;
     let bit = Hook::ALL.iter().position(|other| *other == hook)?;
     (hooks.contains(&hook) && row.progress.hooks_cleared & (1 << bit) == 0).then_some(hook)
+}
+
+/// Its node knows more of the resource than a store that went back, so a job that was out before has another number.
+fn is_sent_anew(shared: &Shared, job: &Job) -> bool {
+    let before = (job.resource, Generation::default())..(job.resource, job.generation);
+    shared.tables.restored.is_some() && shared.sent.range(before).next().is_some()
 }
 
 /// What a node that had been removed still has goes before anything new is made there.

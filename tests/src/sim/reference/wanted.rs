@@ -117,10 +117,12 @@ impl Wanted {
             None if has_failed(&physical, tables) => return Ok(()),
             None => machines
                 .iter()
-                .find(|machine| {
+                .filter(|machine| {
                     let host = &machine.host;
                     host.dummies.contains_key(&physical) || host.is_left(&drift::Thing::Dummy(physical))
                 })
+                // What a server has under the id without a row is another thing.
+                .max_by_key(|machine| at.row(name).is_ok_and(|row| row.node.as_ref() == Some(&machine.name)))
                 .map(|machine| machine.name.to_string())
                 .ok_or_else(|| format!("{name} is nowhere"))?,
         };

@@ -311,6 +311,7 @@ impl World {
             return;
         }
         self.leaves_what_is_half_made();
+        self.leaves_what_was_retained();
         self.drifts_where_lost_jobs_end();
         let views = self.looks_at_the_list();
         let verdict = if self.history.dice.one_in(2) { Verdict::Adopt } else { Verdict::Remove };

@@ -5,9 +5,9 @@ use std::collections::BTreeSet;
 
 use muster_engine::Hook;
 use muster_engine::record::{Change, EventRecord, ResourceRecord, StackAction, Status};
-use muster_shared::{Generation, NodeId};
 use muster_shared::model::flow::{DeviceName, FlowDown};
 use muster_shared::model::{Action, Claim, Down, Job, ReportKey};
+use muster_shared::{Generation, NodeId};
 
 use super::fleet;
 use super::plan::{HIDDEN, split};

@@ -269,7 +269,8 @@ impl World {
         // Another server has the node's name now.
         let ran = self.machines[at].host.scripts.get(&job.resource);
         // A server that went back, or ran twice, has what it ran then.
-        let was_here = ran.is_some_and(|ran| !self.history.is_on || ran.inputs == deployment.inputs);
+        let is_same = |ran: &Ran| ran.inputs == deployment.inputs && ran.deployment.steps == deployment.steps;
+        let was_here = ran.is_some_and(|ran| !self.history.is_on || is_same(ran));
         let is_done = settled.as_ref().and_then(|it| it.spec()) == Some(&job.spec) && job.action.applies();
         // Of two servers with one identity the other one may have been told so.
         let is_done = is_done && was_here && !self.was_cloned(at);

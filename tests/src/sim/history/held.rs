@@ -336,6 +336,26 @@ impl World {
         }
     }
 
+    /// What a job of a lost history has let its agent forget stays, and is nobody's: the store that goes on has no row whose
+    /// end would say so.
+    pub(super) fn leaves_what_was_retained(&mut self) {
+        let shared = self.shared.borrow();
+        let lost = &self.history.held.lost;
+        for machine in self.machines.iter_mut().filter(|machine| !machine.scrapped) {
+            let is_over = |entry: &&Entry| {
+                let last = entry.last.as_ref().filter(|last| matches!(last.outcome, Outcome::Done(_)));
+                let is_lost =
+                    last.is_some_and(|last| lost.contains_key(&(entry.resource, last.key.generation)));
+                is_lost && !entry.exists() && row(&shared.tables, entry.resource).is_none()
+            };
+            for resource in machine.disk.entries().filter(is_over).map(|it| it.resource).collect::<Vec<_>>() {
+                for thing in machine.host.things_of(resource) {
+                    machine.host.retains(resource, &thing);
+                }
+            }
+        }
+    }
+
     /// The site is known to be restored from now on.
     pub fn sees_that_it_is_restored(&mut self) {
         if !self.history.is_on || self.history.held.known.is_some() || !self.is_restored() {

@@ -106,6 +106,9 @@ struct WorldArgs {
     /// Leaves out what sites have besides: for seeds that failed before they had
     #[arg(long, value_enum, value_delimiter = ',', value_name = "PART")]
     without: Vec<sim::Part>,
+    /// Adds what is there only if it is asked for: mixed
+    #[arg(long, value_enum, value_delimiter = ',', value_name = "PART")]
+    with: Vec<sim::Part>,
 }
 
 impl WorldArgs {
@@ -116,7 +119,7 @@ impl WorldArgs {
             stacks: self.stacks as usize,
             minutes: self.minutes,
             faults: self.faults,
-            parts: sim::Parts::without(&self.without),
+            parts: sim::Parts::but(&self.without, &self.with),
         }
     }
 }

@@ -18,7 +18,12 @@ impl World {
         let machine = &self.machines[at];
         let name = &machine.name;
         // Of two servers with one identity each may do what both had begun.
-        if let Some((other, key)) = self.running.get(&job.resource).filter(|_| !self.was_cloned(at)) {
+        // Nor has a store that went back another place for what a lost job does elsewhere.
+        let is_lost =
+            |key: &muster_shared::model::ReportKey| self.history.is_lost_job(key.resource, key.generation);
+        if let Some((other, key)) =
+            self.running.get(&job.resource).filter(|(_, key)| !self.was_cloned(at) && !is_lost(key))
+        {
             let other = &self.machines[*other].name;
             return Some(format!("{} has two jobs at once: {key:?} on {other}, and on {name}", job.resource));
         }

@@ -10,7 +10,8 @@
 //! What operators did since the copy counts no more: the reference goes back with the tables. Servers do not: what
 //! must not become of them before somebody has decided is looked at in `held`.
 //!
-//! One run in so many has this, and no bridges, fleets or drift policies.
+//! One run in so many has one of these: restores, servers that go back, clones, or a second controller; and no bridges, fleets
+//! or drift policies. `--with mixed` has all of them in one run, again and again.
 
 mod held;
 mod rules;
@@ -46,12 +47,16 @@ use twin::Twin;
 
 /// One run in so many has disks that go back.
 const EACH: u64 = 8;
+/// So often is the store restored in a run that is about that.
+const RESTORES_MAX: u32 = 2;
 
 /// Disks that go back.
 pub struct History {
     /// They do in this run.
     pub is_on: bool,
     which: Which,
+    /// The store was restored so often.
+    restores: u32,
     dice: Dice,
     copy: Option<Box<Copy>>,
     held: Held,
@@ -66,12 +71,12 @@ enum Which {
     Servers,
     Clones,
     Twins,
-    /// Any of it, one after the other.
+    /// Any of it, again and again.
     All,
 }
 
 impl Which {
-    const EACH: [Self; 5] = [Self::Stores, Self::Servers, Self::Clones, Self::Twins, Self::All];
+    const EACH: [Self; 4] = [Self::Stores, Self::Servers, Self::Clones, Self::Twins];
 
     fn has(self, it: Self) -> bool {
         self == it || self == Self::All
@@ -127,11 +132,21 @@ impl History {
         let may_be = options.parts.history && options.faults != Level::None && !options.is_large();
         let is_on = may_be && dice.one_in(EACH);
         if is_on {
-            options.parts = Parts { history: true, ..Parts::NONE };
+            options.parts = Parts { history: true, mixed: options.parts.mixed, ..Parts::NONE };
         }
         let which = *dice.pick(&Which::EACH);
+        let which = if options.parts.mixed { Which::All } else { which };
         let twin = Twin::of(options.seed, which == Which::Twins);
-        Self { is_on, which, dice, copy: None, held: Held::default(), servers: Servers::default(), twin }
+        Self {
+            is_on,
+            which,
+            restores: 0,
+            dice,
+            copy: None,
+            held: Held::default(),
+            servers: Servers::default(),
+            twin,
+        }
     }
 }
 
@@ -175,9 +190,12 @@ impl World {
                     && !self.history.twin.runs()
                     && self.faults.happens(self.now, Kind::StoreRestored, "controller")
                 {
+                    self.history.restores += 1;
                     self.restores(*copy);
                 }
-                self.plans_the_next();
+                if self.history.restores < RESTORES_MAX || self.history.which == Which::All {
+                    self.plans_the_next();
+                }
             }
         }
     }

@@ -91,6 +91,8 @@ pub struct Parts {
     pub drift: bool,
     /// In some runs disks go back in time.
     pub history: bool,
+    /// Several kinds of going back come in one run, again and again. Only where that is asked for: some such runs fail.
+    pub mixed: bool,
     /// Some servers have slow lines, large contents, long jobs and many of them.
     pub load: bool,
     /// Clocks are set.
@@ -110,6 +112,8 @@ pub enum Part {
     Drift,
     /// Disks that go back in time, in some runs
     History,
+    /// With history: stores, servers, clones and a second controller in one run
+    Mixed,
     /// Slow lines, large contents, jobs of an hour, and as many as there may be; small bounds in some runs
     Load,
     /// Clocks that are set
@@ -125,12 +129,13 @@ impl Parts {
         fleets: false,
         drift: false,
         history: false,
+        mixed: false,
         load: false,
         clocks: false,
         large: false,
     };
 
-    /// All of them.
+    /// All that need not be asked for.
     pub const ALL: Self = Self {
         network: true,
         fleets: true,
@@ -139,16 +144,23 @@ impl Parts {
         load: true,
         clocks: true,
         large: true,
+        ..Self::NONE
     };
 
     /// All but these.
     pub fn without(parts: &[Part]) -> Self {
-        let has = |part| !parts.contains(&part);
+        Self::but(parts, &[])
+    }
+
+    /// All but those that are `left_out`, and what is asked for.
+    pub fn but(left_out: &[Part], asked: &[Part]) -> Self {
+        let has = |part| !left_out.contains(&part);
         Self {
             network: has(Part::Network),
             fleets: has(Part::Fleets),
             drift: has(Part::Drift),
             history: has(Part::History),
+            mixed: asked.contains(&Part::Mixed),
             load: has(Part::Load),
             clocks: has(Part::Clocks),
             large: has(Part::Large),
@@ -167,7 +179,9 @@ impl Parts {
         ];
         let left_out: Vec<&str> =
             left_out.iter().filter(|(_, is_there)| !is_there).map(|(name, _)| *name).collect();
-        if left_out.is_empty() { String::new() } else { format!(" --without {}", left_out.join(",")) }
+        let without =
+            if left_out.is_empty() { String::new() } else { format!(" --without {}", left_out.join(",")) };
+        without + if self.mixed { " --with mixed" } else { "" }
     }
 }
 

@@ -180,7 +180,12 @@ fn row(tables: &Tables, resource: ResourceId) -> Option<&ResourceRecord> {
 impl super::History {
     /// Whether a job left a controller whose disk has gone back since.
     pub fn is_lost(&self, job: &Job) -> bool {
-        self.held.lost.contains_key(&(job.resource, job.generation))
+        self.is_lost_job(job.resource, job.generation)
+    }
+
+    /// As [`Self::is_lost`].
+    pub fn is_lost_job(&self, resource: ResourceId, generation: Generation) -> bool {
+        self.held.lost.contains_key(&(resource, generation))
     }
 }
 

@@ -106,7 +106,7 @@ struct WorldArgs {
     /// Leaves out what sites have besides: for seeds that failed before they had
     #[arg(long, value_enum, value_delimiter = ',', value_name = "PART")]
     without: Vec<sim::Part>,
-    /// Adds what is there only if it is asked for: mixed
+    /// Adds what is there only if it is asked for: history, or mixed ones
     #[arg(long, value_enum, value_delimiter = ',', value_name = "PART")]
     with: Vec<sim::Part>,
 }

@@ -30,10 +30,13 @@ fn corpus() -> Vec<Options> {
     let mut seeds = Vec::new();
     for file in files {
         let text = std::fs::read_to_string(&file).unwrap();
-        // What sites had not yet, by the file's name.
+        // What sites had not yet, or what is there only if it is asked for, by the file's name.
         let name = file.file_stem().unwrap().to_string_lossy();
-        let left_out = name.strip_prefix("without-").into_iter().flat_map(|parts| parts.split('-'));
-        let left_out: Vec<Part> = left_out.map(|part| Part::from_str(part, true).unwrap()).collect();
+        let parts = |prefix| -> Vec<Part> {
+            let parts = name.strip_prefix(prefix).into_iter().flat_map(|parts| parts.split('-'));
+            parts.map(|part| Part::from_str(part, true).unwrap()).collect()
+        };
+        let (left_out, asked) = (parts("without-"), parts("with-"));
         for line in text.lines().filter(|line| !line.starts_with('#') && !line.trim().is_empty()) {
             let words: Vec<&str> = line.split_whitespace().collect();
             let [seed, nodes, stacks, minutes, faults] = words[..] else {
@@ -45,7 +48,7 @@ fn corpus() -> Vec<Options> {
                 stacks: stacks.parse().unwrap(),
                 minutes: minutes.parse().unwrap(),
                 faults: Level::from_str(faults, true).unwrap(),
-                parts: Parts::without(&left_out),
+                parts: Parts::but(&left_out, &asked),
             });
         }
     }

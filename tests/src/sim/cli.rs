@@ -9,7 +9,7 @@ use std::time::Instant;
 
 use super::count::Counts;
 use super::shrink::shrink;
-use super::{Level, Options, Outcome, Parts, required, run};
+use super::{Level, Options, Outcome, required, run};
 
 /// Threads: each takes the next seed.
 const THREADS: usize = 2;
@@ -84,9 +84,9 @@ pub fn run_verb(first: Options, seeds: u64, trace: Option<&Path>) -> ExitCode {
             }
         }
     }
-    let is_all = first.faults == Level::Heavy && first.parts == Parts::ALL;
+    let is_all = first.faults == Level::Heavy && first.parts.is_all();
     let missing = if seeds >= required::SEEDS && is_all && failed == 0 {
-        required::missing(&counts)
+        required::missing(&counts, first.parts)
     } else {
         Vec::new()
     };

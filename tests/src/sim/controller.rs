@@ -155,13 +155,21 @@ impl World {
     }
 
     /// It is reached again, after another one that was in its place: the process is the one of before.
-    pub fn controller_is_back(&mut self, turns: Turns<SimStore, SimOutbox>, started: MonoTime) {
+    pub fn controller_is_back(
+        &mut self,
+        turns: Turns<SimStore, SimOutbox>,
+        started: MonoTime,
+        away: BTreeMap<NodeId, u64>,
+    ) {
         self.controller.run += 1;
         self.controller.turns = Some(turns);
         self.controller.started = started;
         self.controller.busy_until = self.now;
         self.controller.turn_due = false;
         self.bus.registered.clear();
+        // It has known that for long.
+        let away = away.into_iter().map(|(node, connection)| Inlet::Disconnected { node, connection });
+        self.controller.inbox.extend(away);
         self.controller_wakes_now();
         self.controller_turn();
     }

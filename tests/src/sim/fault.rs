@@ -193,6 +193,11 @@ impl Kind {
         Self::ClockJumps,
     ];
 
+    /// A disk is as it was at an earlier time.
+    pub fn goes_back(self) -> bool {
+        matches!(self, Self::StoreRestored | Self::ControllerTwice | Self::AgentReverted | Self::AgentCloned)
+    }
+
     /// For reports.
     pub fn name(self) -> String {
         let mut name = String::new();

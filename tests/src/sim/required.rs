@@ -1,5 +1,6 @@
 //! What must happen at least once in a thousand runs with heavy faults: what never happens is not tested.
 
+use super::Parts;
 use super::count::Counts;
 use super::fault::Kind;
 
@@ -440,8 +441,10 @@ const CLOCKS: [&str; 2] = ["token counts", "token has expired"];
 const BOUNDS: [&str; 2] = ["bounds as many COMPLETE revisions as are kept", "large turn is counted"];
 
 /// What should have happened and never did.
-pub fn missing(counts: &Counts) -> Vec<String> {
-    let faults = Kind::ALL.iter().map(|kind| format!("fault {}", kind.name()));
+pub fn missing(counts: &Counts, parts: Parts) -> Vec<String> {
+    // Some are asked for.
+    let is_there = |kind: &&Kind| parts.history || !kind.goes_back();
+    let faults = Kind::ALL.iter().filter(is_there).map(|kind| format!("fault {}", kind.name()));
     let stacks = STACKS.iter().map(|step| format!("stack {step}"));
     let rows = ROWS.iter().map(|step| format!("row {step}"));
     let operators = OPERATORS.iter().map(|deed| format!("operator {deed}"));
@@ -456,7 +459,7 @@ pub fn missing(counts: &Counts) -> Vec<String> {
     let intents = INTENTS.iter().map(|what| format!("intent {what}"));
     let intent_operators = INTENT_OPERATORS.iter().map(|deed| format!("operator {deed}"));
     let crowds = CROWDS.iter().map(|what| format!("crowd {what}"));
-    let histories = HISTORIES.iter().map(|what| format!("history {what}"));
+    let histories = HISTORIES.iter().filter(|_| parts.history).map(|what| format!("history {what}"));
     let loads = LOADS.iter().map(|what| format!("load {what}"));
     let clocks = CLOCKS.iter().map(|what| format!("clocks {what}"));
     let bounds = BOUNDS.iter().map(|what| (*what).to_owned());

@@ -13,7 +13,7 @@ use muster_engine::HeldView;
 use muster_engine::flow::record::{FlowEntryRecord, FlowMark};
 use muster_engine::record::{PackedSpec, ResourceRecord, StackAction, Status};
 use muster_shared::model::flow::{DeviceName, FlowId};
-use muster_shared::model::{Job, Outcome};
+use muster_shared::model::{Job, Outcome, Spec};
 use muster_shared::{Generation, MonoTime, NodeId, ResourceId};
 
 use super::super::aftermath::is_kept;
@@ -258,10 +258,13 @@ impl World {
         let is_left = self.reference.is_left(&self.machines[at].name, resource);
         // Of two servers with one identity the other one may have taken it away.
         let is_told = self.was_cloned(at);
-        // Without a mark nobody knew that the id was another thing's in the history that is lost.
-        let names_it = |spec: &PackedSpec| spec.unpack().claims().iter().any(|claim| claim.key == thing);
-        let was_another = held.knows_of_a_lost_job(resource) && !row.spec.as_ref().is_some_and(names_it);
-        let is_told = is_told || thing.starts_with('/') && was_another;
+        // A ledger does not say of which type a thing is, so a row may be taken for what a lost job made under its id.
+        let is_of_it = |spec: &PackedSpec| match (spec.unpack().spec(), thing) {
+            (Some(Spec::Dummy(_)), "a dummy") | (Some(Spec::Deployment(_)), "what a script left") => true,
+            (_, thing) => spec.unpack().claims().iter().any(|claim| claim.key == thing),
+        };
+        let is_anothers = held.knows_of_a_lost_job(resource) && !row.spec.as_ref().is_some_and(is_of_it);
+        let is_told = is_told || is_anothers;
         is_undecided || is_left || is_told || entry.is_some_and(|entry| held.is_half_made(entry))
     }
 

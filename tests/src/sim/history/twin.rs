@@ -18,7 +18,6 @@ use muster_controller::driver::Turns;
 use muster_shared::model::ReportKey;
 use muster_shared::{Generation, MonoTime, NodeId, ResourceId};
 
-use super::super::controller::Inlet;
 use super::super::dice::Dice;
 use super::super::fault::Kind;
 use super::super::store::{SimOutbox, SimStore};
@@ -129,10 +128,7 @@ impl World {
             shared.tried.extend(tried);
             shared.began.extend(began);
         }
-        self.controller_is_back(turns, started);
-        for (node, connection) in registered {
-            self.tell_controller(Inlet::Disconnected { node, connection });
-        }
+        self.controller_is_back(turns, started, registered);
         let again = self.history.twin.dice.millis(1_000, 120_000);
         self.later(again, Event::GoesBack(Step::FirstStartsAgain));
     }

@@ -186,7 +186,7 @@ impl World {
             // Who was to take it over has it to put back, and so has who did, as its agent has written down.
             left.retain(|thing| {
                 let on_disk = machine.disk.holders(thing);
-                let has_row = |it: &ResourceId| shared.tables.physical.get(it).is_some();
+                let has_row = |it: &ResourceId| shared.tables.physical.contains_key(it);
                 let is_listed = |it: &ResourceId| self.history.is_on && *it != resource;
                 !on_disk.into_iter().any(|holder| has_row(&holder) || is_listed(&holder))
                     && !shared.tables.rows.values().any(|other| claims(other, &machine.name, thing))

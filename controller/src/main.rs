@@ -309,6 +309,7 @@ fn spawn_driver(
     let driver = Driver::new(store, link, move |epoch| muster_engine::Config {
         epoch,
         epoch_bits,
+        starts: muster_engine::Starts::default(),
         seed: *blake3::hash(uuid::Uuid::new_v4().as_bytes()).as_bytes(),
         limits,
     })

@@ -301,7 +301,7 @@ impl Bed {
 fn config(epoch: Epoch) -> Config {
     let mut seed = [0; 32];
     seed[..4].copy_from_slice(&epoch.0.to_le_bytes());
-    Config { epoch, epoch_bits: 1, seed, limits: Limits::default() }
+    Config { epoch, epoch_bits: 1, starts: muster_engine::Starts::default(), seed, limits: Limits::default() }
 }
 
 /// Resident memory of this process, from `/proc/self/statm`.

@@ -62,8 +62,13 @@ fn status(field: &str) -> u64 {
 
 fn main() {
     let nodes: usize = std::env::args().find_map(|word| word.parse().ok()).unwrap_or(NODES);
-    let engine =
-        Engine::new(Config { epoch: Epoch(1), epoch_bits: 1, seed: [7; 32], limits: Limits::default() });
+    let engine = Engine::new(Config {
+        epoch: Epoch(1),
+        epoch_bits: 1,
+        starts: muster_engine::Starts::default(),
+        seed: [7; 32],
+        limits: Limits::default(),
+    });
     let mut site = Site { engine, now: MonoTime::default() };
     let uses = u32::try_from(nodes + 1).expect("a number of nodes");
     site.ask(Request::NewToken {

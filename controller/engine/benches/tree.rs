@@ -34,8 +34,13 @@ fn measure(what: &str, members: usize, definition: &str) {
     let source = Source::parse(text(members, definition)).expect("a valid template");
     let opened = began.elapsed();
     let resources = source.tree.len();
-    let mut engine =
-        Engine::new(Config { epoch: Epoch(1), epoch_bits: 1, seed: [7; 32], limits: Limits::default() });
+    let mut engine = Engine::new(Config {
+        epoch: Epoch(1),
+        epoch_bits: 1,
+        starts: muster_engine::Starts::default(),
+        seed: [7; 32],
+        limits: Limits::default(),
+    });
     let began = Instant::now();
     let options = Options { timeout: Duration::from_secs(3600), ..Options::default() };
     let name = "bench".parse().expect("a valid name");

@@ -14,6 +14,7 @@ use crate::claim::Claims;
 use crate::fetches::Fetches;
 use crate::flow::record::FlowChange;
 use crate::flow::{FlowAction, Flows};
+use crate::history::Starts;
 use crate::intent::Intents;
 use crate::job::Limits;
 use crate::node::{NodeKey, Nodes};
@@ -127,6 +128,8 @@ pub struct Config {
     pub epoch: Epoch,
     /// Random bits of this start, which go with its epoch: see [`EpochId`]. The same while the process runs.
     pub epoch_bits: u64,
+    /// This start and those before it, as the store has them; empty where it records none.
+    pub starts: Starts,
     /// Makes physical ids unique: fresh random bytes for each start (a fixed value in tests).
     pub seed: [u8; 32],
     /// Bounds on work in flight.
@@ -144,6 +147,7 @@ pub struct Engine {
     pub(crate) epoch: Epoch,
     epoch_max: Epoch,
     epoch_bits: u64,
+    pub(crate) starts: Starts,
     seed: [u8; 32],
     pub(crate) limits: Limits,
     next_number: u64,
@@ -233,6 +237,7 @@ impl Engine {
             epoch: config.epoch,
             epoch_max: Epoch(config.epoch.0.saturating_add(EPOCH_JUMP_MAX)),
             epoch_bits: config.epoch_bits,
+            starts: config.starts,
             seed: config.seed,
             limits: config.limits,
             next_number: 0,

@@ -2,19 +2,23 @@
 //!
 //! ```text
 //!   what the node says of its epoch         and it was        then
-//!   an older one, or this one               -                 it is welcomed
-//!   a later one, or this one's number with  not welcomed yet  this store is older than the node: the epoch rises
-//!   other bits                              welcomed          it has obeyed another controller since: refused
+//!   one of this store's starts, or from     -                 it is welcomed
+//!   before they were recorded
+//!   a later one, or one with bits that no   not welcomed yet  this store is older than the node: the epoch rises
+//!   start of this store had                 welcomed          it has obeyed another controller since: refused
 //! ```
+//!
+//! The number alone does not tell: a store that was set back and started more often than was lost gives higher ones.
 //!
 //! A controller whose store was restored finds nodes that know of later epochs, and goes above those. A controller that
 //! goes on beside a restored copy of itself finds that nodes which it welcomed come back with epochs that it never gave:
 //! they are the copy's from then on, and this controller says so.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 
 use muster_shared::model::LedgerEntry;
 use muster_shared::{Epoch, EpochId, ResourceId};
+use serde::{Deserialize, Serialize};
 
 use crate::engine::{Effect, Engine};
 use crate::node::NodeKey;
@@ -31,8 +35,35 @@ enum Standing {
     Elsewhere,
 }
 
-fn standing(ours: EpochId, theirs: EpochId, was_welcomed: bool) -> Standing {
-    let is_ours = theirs.number < ours.number || theirs == ours;
+/// Of so many starts the bits are known: years of one each day. What is older counts as this store's.
+const STARTS_MAX: usize = 4096;
+
+/// The bits of a store's starts: what tells its own epochs from those of a history that it does not know.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Starts {
+    /// Oldest first; an epoch that has risen since has the bits of its start.
+    known: VecDeque<(Epoch, u64)>,
+}
+
+impl Starts {
+    /// The next start.
+    pub fn add(&mut self, epoch: Epoch, bits: u64) {
+        if self.known.len() >= STARTS_MAX {
+            self.known.pop_front();
+        }
+        self.known.push_back((epoch, bits));
+    }
+
+    /// Whether an older epoch may be one of them: it is, or it is from before they were recorded.
+    fn may_have(&self, epoch: EpochId) -> bool {
+        let Some(bits) = epoch.bits else { return true };
+        let is_recorded = self.known.front().is_some_and(|(first, _)| epoch.number >= *first);
+        !is_recorded || self.known.iter().any(|(_, known)| *known == bits)
+    }
+}
+
+fn standing(ours: EpochId, starts: &Starts, theirs: EpochId, was_welcomed: bool) -> Standing {
+    let is_ours = theirs.number < ours.number && starts.may_have(theirs) || theirs == ours;
     // Older agents say no bits.
     let may_be_ours = theirs.number == ours.number && !theirs.contradicts(ours);
     match (is_ours || may_be_ours, was_welcomed && theirs.bits.is_some()) {
@@ -45,10 +76,10 @@ fn standing(ours: EpochId, theirs: EpochId, was_welcomed: bool) -> Standing {
 impl Engine {
     /// Whether the node may be welcomed. If it knows of a later epoch, this engine's rises above that.
     pub(crate) fn takes_up(&mut self, key: NodeKey, theirs: EpochId) -> bool {
-        match standing(self.epoch_id(), theirs, self.nodes[key].was_welcomed) {
+        match standing(self.epoch_id(), &self.starts, theirs, self.nodes[key].was_welcomed) {
             Standing::Ours => true,
             Standing::Ahead => {
-                if self.rise_over(theirs.number) {
+                if theirs.number < self.epoch() || self.rise_over(theirs.number) {
                     self.begin_restored(None);
                     let name = &self.nodes[key].name;
                     let (number, ours) = (theirs.number.0, self.epoch().0);
@@ -127,10 +158,19 @@ mod tests {
     fn what_a_nodes_epoch_says_of_the_store() {
         use Standing::{Ahead, Elsewhere, Ours};
         let ours = id(5, Some(1));
+        let mut starts = Starts::default();
+        for (number, bits) in [(3, 7), (4, 8), (5, 1)] {
+            starts.add(Epoch(number), bits);
+        }
         let rows = [
             // theirs, for a node that comes first, for one that was welcomed before
             (id(0, None), Ours, Ours),
-            (id(4, Some(9)), Ours, Ours),
+            (id(2, Some(9)), Ours, Ours),
+            (id(3, Some(7)), Ours, Ours),
+            (id(4, Some(8)), Ours, Ours),
+            (id(4, Some(7)), Ours, Ours),
+            (id(4, Some(9)), Ahead, Elsewhere),
+            (id(4, None), Ours, Ours),
             (id(5, None), Ours, Ours),
             (id(5, Some(1)), Ours, Ours),
             (id(5, Some(9)), Ahead, Elsewhere),
@@ -138,8 +178,18 @@ mod tests {
             (id(6, None), Ahead, Ahead),
         ];
         for (theirs, first, again) in rows {
-            assert_eq!(standing(ours, theirs, false), first, "{theirs:?}");
-            assert_eq!(standing(ours, theirs, true), again, "{theirs:?}, welcomed before");
+            assert_eq!(standing(ours, &starts, theirs, false), first, "{theirs:?}");
+            assert_eq!(standing(ours, &starts, theirs, true), again, "{theirs:?}, welcomed before");
         }
+        // A store of a version that recorded no starts.
+        assert_eq!(standing(ours, &Starts::default(), id(4, Some(9)), false), Ours);
+    }
+
+    #[test]
+    fn so_many_starts_are_known() {
+        let mut starts = Starts::default();
+        (0..=STARTS_MAX as u32).for_each(|number| starts.add(Epoch(number), u64::from(number)));
+        assert_eq!(starts.known.len(), STARTS_MAX);
+        assert!(starts.may_have(id(0, Some(77_777))) && !starts.may_have(id(1, Some(77_777))));
     }
 }

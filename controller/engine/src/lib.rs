@@ -82,6 +82,7 @@ pub use engine::{Config, Effect, Engine, Input};
 pub use fight::{CALM, CORRECTIONS_MAX, FIGHT_MAX};
 pub use held::Verdict;
 pub use held_view::HeldView;
+pub use history::Starts;
 pub use intent::IntentSummary;
 pub use job::Limits;
 pub use load::Snapshot;

@@ -69,6 +69,7 @@ impl World {
         let config = |epoch| muster_engine::Config {
             epoch,
             epoch_bits: 1,
+            starts: muster_engine::Starts::default(),
             seed: [1; 32],
             limits: muster_engine::Limits::default(),
         };

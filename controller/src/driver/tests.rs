@@ -5,7 +5,7 @@ mod blocked;
 use std::sync::{Arc, Mutex};
 
 use muster_engine::record::Change;
-use muster_engine::{EnvironmentText, Hook, Limits, NewToken, Options, Source, SourceText};
+use muster_engine::{EnvironmentText, Hook, Limits, NewToken, Options, Source, SourceText, Starts};
 use muster_shared::Epoch;
 use muster_shared::join::{TokenId, TokenSecret};
 use muster_shared::model::{Hello, Observed, Outcome, Report, Up};
@@ -68,6 +68,10 @@ impl Store for Disk {
 
     fn next_epoch(&mut self) -> Result<Epoch, StoreError> {
         self.sqlite.next_epoch()
+    }
+
+    fn record_start(&mut self, epoch: Epoch, bits: u64) -> Result<Starts, StoreError> {
+        self.sqlite.record_start(epoch, bits)
     }
 
     fn probe(&mut self) -> Result<(), StoreError> {
@@ -136,7 +140,13 @@ impl Bench {
         let sqlite = Sqlite::open(&dir.path().join("muster.db"), &dir.path().join("secrets.key")).unwrap();
         let disk = Disk { sqlite, broken: Arc::clone(&broken), log: Arc::clone(&log) };
         let wire = Wire { log: Arc::clone(&log), sent: Arc::clone(&sent) };
-        let config = |epoch| Config { epoch, epoch_bits: 1, seed: [7; 32], limits: Limits::default() };
+        let config = |epoch| Config {
+            epoch,
+            epoch_bits: 1,
+            starts: Starts::default(),
+            seed: [7; 32],
+            limits: Limits::default(),
+        };
         let driver = Driver::new(disk, wire, config).unwrap();
         let mut bench = Self { driver, broken, log, sent, connection: 0, dir };
         bench.join(None, 1).unwrap();

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use muster_engine::record::Change;
-use muster_engine::{Answer, Config, Effect, Engine, Input, Refusal, Request, Source};
+use muster_engine::{Answer, Config, Effect, Engine, Input, Refusal, Request, Source, Starts};
 use muster_shared::model::{Down, Up};
 use muster_shared::seal::SealPublic;
 use muster_shared::{Epoch, MonoTime, NodeId, StackName};
@@ -72,6 +72,8 @@ pub struct Turns<S, O> {
     engine: Engine,
     store: S,
     outbox: O,
+    /// As the store recorded them when this one began.
+    starts: Starts,
     make_config: Box<dyn FnMut(Epoch) -> Config + Send>,
     next_id: u64,
     /// Requests that are not answered.
@@ -102,9 +104,13 @@ impl<S: Store, O: Outbox> Turns<S, O> {
         now: MonoTime,
     ) -> Result<Self, StoreError> {
         let epoch = store.next_epoch()?;
-        let engine = Engine::load(make_config(epoch), store.load()?, now);
+        let mut config = make_config(epoch);
+        let starts = store.record_start(epoch, config.epoch_bits)?;
+        config.starts.clone_from(&starts);
+        let engine = Engine::load(config, store.load()?, now);
         Ok(Self {
             engine,
+            starts,
             store,
             outbox,
             make_config: Box::new(make_config),
@@ -215,7 +221,9 @@ impl<S: Store, O: Outbox> Turns<S, O> {
     pub(super) fn reload(&mut self, now: MonoTime) -> Result<(), StoreError> {
         self.stale = true;
         let snapshot = self.store.load()?;
-        self.engine = Engine::load((self.make_config)(self.engine.epoch()), snapshot, now);
+        let mut config = (self.make_config)(self.engine.epoch());
+        config.starts.clone_from(&self.starts);
+        self.engine = Engine::load(config, snapshot, now);
         self.stale = false;
         Ok(())
     }

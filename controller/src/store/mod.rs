@@ -29,7 +29,7 @@ pub(crate) use sqlite::rfc3339;
 pub use steady::{Machine, Steady};
 
 use muster_engine::record::Change;
-use muster_engine::{Snapshot, SourceText};
+use muster_engine::{Snapshot, SourceText, Starts};
 use muster_shared::{Epoch, NodeId, StackName};
 use thiserror::Error;
 
@@ -84,6 +84,12 @@ pub trait Store {
     /// # Errors
     /// [`StoreError`]
     fn next_epoch(&mut self) -> Result<Epoch, StoreError>;
+
+    /// Records the random bits of a start, durable before they are given to anybody; with those of the starts before.
+    ///
+    /// # Errors
+    /// [`StoreError`]
+    fn record_start(&mut self, epoch: Epoch, bits: u64) -> Result<Starts, StoreError>;
 
     /// Whether something can be written; after a commit for which there was no room, whether there is room for it.
     ///

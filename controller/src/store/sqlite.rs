@@ -9,7 +9,7 @@ use muster_engine::record::{
     Change, EventRecord, PackedSpec, ProgressRecord, ResourceRecord, RevisionRecord, StackRecord, action_str,
     type_text,
 };
-use muster_engine::{Hook, SourceText};
+use muster_engine::{Hook, SourceText, Starts};
 use muster_shared::{Epoch, NodeId, StackName};
 use muster_template::DriftPolicy;
 use rusqlite::{Connection, OptionalExtension as _, Transaction, params};
@@ -185,6 +185,19 @@ impl Store for Sqlite {
             |row| row.get(0),
         )?;
         Ok(Epoch(u32::try_from(epoch).map_err(|_| StoreError::Format("the epoch is out of range".into()))?))
+    }
+
+    fn record_start(&mut self, epoch: Epoch, bits: u64) -> Result<Starts, StoreError> {
+        let transaction = self.db.transaction()?;
+        let known = "SELECT value FROM meta WHERE key = 'starts'";
+        let text: Option<String> = transaction.query_row(known, [], |row| row.get(0)).optional()?;
+        // What cannot be read says no more than a store that records none.
+        let mut starts: Starts = text.and_then(|text| serde_json::from_str(&text).ok()).unwrap_or_default();
+        starts.add(epoch, bits);
+        let text = serde_json::to_string(&starts).map_err(|error| StoreError::Format(error.to_string()))?;
+        transaction.execute("INSERT OR REPLACE INTO meta VALUES ('starts', ?1)", [text])?;
+        transaction.commit()?;
+        Ok(starts)
     }
 
     fn probe(&mut self) -> Result<(), StoreError> {

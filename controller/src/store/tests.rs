@@ -1,7 +1,7 @@
 //! What is written is read again.
 
-use muster_engine::NewToken;
 use muster_engine::record::{Change, EventRecord, TokenRecord};
+use muster_engine::{NewToken, Starts};
 
 use super::{Failure, Sqlite, Store as _};
 
@@ -66,4 +66,20 @@ fn a_stack_that_came_and_went_in_one_commit_keeps_its_ids() {
     Sqlite::open(&database, &key).unwrap().commit(&mut std::iter::once(removed), &[]).unwrap();
     let (_, stack, traversal) = Sqlite::open(&database, &key).unwrap().load().unwrap().highest;
     assert_eq!((stack, traversal), (5, 9));
+}
+
+#[test]
+fn starts_are_recorded_with_their_bits() {
+    let folder = tempfile::tempdir().unwrap();
+    let (database, key) = (folder.path().join("muster.db"), folder.path().join("key"));
+    let start = |bits| {
+        let mut store = Sqlite::open(&database, &key).unwrap();
+        let epoch = store.next_epoch().unwrap();
+        (epoch, store.record_start(epoch, bits).unwrap())
+    };
+    let ((first, _), (second, starts)) = (start(7), start(u64::MAX));
+    let mut expected = Starts::default();
+    expected.add(first, 7);
+    expected.add(second, u64::MAX);
+    assert_eq!(starts, expected);
 }

@@ -59,7 +59,13 @@ impl World {
         let (withdrawn, at_a_time) = order.temper();
         let limits = Limits::default();
         let limits = Limits { in_flight_per_node: limits.in_flight_per_node.min(at_a_time), ..limits };
-        let config = Config { epoch: Epoch(1), epoch_bits: 1, seed: [7; 32], limits };
+        let config = Config {
+            epoch: Epoch(1),
+            epoch_bits: 1,
+            starts: muster_engine::Starts::default(),
+            seed: [7; 32],
+            limits,
+        };
         let node_id: NodeId = NODE.parse()?;
         let mut world = Self {
             engine: Engine::new(config),

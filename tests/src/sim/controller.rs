@@ -5,7 +5,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use muster_controller::driver::Turns;
-use muster_engine::{Answer, Config, Limits, Refusal, Request};
+use muster_engine::{Answer, Config, Limits, Refusal, Request, Starts};
 use muster_shared::model::Up;
 use muster_shared::{MonoTime, NodeId, StackName};
 
@@ -97,7 +97,7 @@ impl World {
             configs = configs.wrapping_add(1);
             let mut seed = seed;
             seed[0] ^= configs;
-            Config { epoch, epoch_bits, seed, limits }
+            Config { epoch, epoch_bits, starts: Starts::default(), seed, limits }
         };
         {
             let mut shared = self.shared.borrow_mut();

@@ -73,6 +73,7 @@ pub struct Tables {
     steady: Option<i64>,
     /// Of the newest start.
     pub epoch: u32,
+    starts: muster_engine::Starts,
     highest: (u64, u64, u64),
     /// What a restored site holds.
     pub restored: Option<RestoredRecord>,
@@ -739,6 +740,12 @@ impl Store for SimStore {
         }
         shared.tables.epoch += 1;
         Ok(Epoch(shared.tables.epoch))
+    }
+
+    fn record_start(&mut self, epoch: Epoch, bits: u64) -> Result<muster_engine::Starts, StoreError> {
+        let starts = &mut self.0.borrow_mut().tables.starts;
+        starts.add(epoch, bits);
+        Ok(starts.clone())
     }
 
     fn probe(&mut self) -> Result<(), StoreError> {

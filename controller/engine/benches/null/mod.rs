@@ -57,7 +57,13 @@ pub struct Bench {
 
 impl Bench {
     pub fn new(devices: usize) -> Self {
-        let config = Config { epoch: Epoch(1), epoch_bits: 1, seed: [7; 32], limits: Limits::default() };
+        let config = Config {
+            epoch: Epoch(1),
+            epoch_bits: 1,
+            starts: muster_engine::Starts::default(),
+            seed: [7; 32],
+            limits: Limits::default(),
+        };
         let mut bench =
             Self { engine: Engine::new(config), next: 0, connections: Vec::new(), decided: 0, rows: 0 };
         for index in 0..devices {

@@ -694,5 +694,5 @@ pub fn ask_to_join(name: &NodeId, key: u8) -> JoinAsk {
 pub fn config(epoch: u32, limits: Limits) -> Config {
     let mut seed = [0; 32];
     seed[..4].copy_from_slice(&epoch.to_le_bytes());
-    Config { epoch: Epoch(epoch), epoch_bits: 1, seed, limits }
+    Config { epoch: Epoch(epoch), epoch_bits: 1, starts: crate::Starts::default(), seed, limits }
 }

@@ -43,6 +43,25 @@ fn an_epoch_that_another_history_had_is_not_used() {
     assert!(bed.warnings[0].contains("the store is older"), "{:?}", bed.warnings);
 }
 
+/// The store was set back and started twice since: its epoch is above what the node has obeyed, and no start of it had those bits.
+#[test]
+fn a_lost_epoch_is_known_below_this_one() {
+    for is_recorded in [false, true] {
+        let mut bed = Bed::new(1);
+        bed.disconnect(&node(0));
+        bed.restart();
+        let this = bed.engine.epoch();
+        let lost = EpochId { number: Epoch(this.0 - 1), bits: Some(99) };
+        if is_recorded {
+            bed.engine.starts.add(lost.number, 5);
+            bed.engine.starts.add(this, 1);
+        }
+        bed.connect_as(&node(0), lost, Some(1));
+        let is_found = bed.warnings.iter().any(|warning| warning.contains("the store is older"));
+        assert_eq!((is_found, bed.engine.epoch()), (is_recorded, this), "{:?}", bed.warnings);
+    }
+}
+
 #[test]
 fn a_snapshot_of_the_same_start_is_found_out() {
     let mut bed = Bed::new(1);

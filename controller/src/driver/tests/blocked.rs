@@ -85,6 +85,10 @@ impl Store for Gated {
         self.sqlite.next_epoch()
     }
 
+    fn record_start(&mut self, epoch: Epoch, bits: u64) -> Result<Starts, StoreError> {
+        self.sqlite.record_start(epoch, bits)
+    }
+
     fn probe(&mut self) -> Result<(), StoreError> {
         self.sqlite.probe()
     }
@@ -114,7 +118,13 @@ impl Running {
         let sqlite = Sqlite::open(&dir.path().join("muster.db"), &dir.path().join("secrets.key")).unwrap();
         let store = Gated { sqlite, gate: Arc::clone(&gate) };
         let wire = Wire { log: Arc::clone(&log), sent: Arc::default() };
-        let config = |epoch| Config { epoch, epoch_bits: 1, seed: [7; 32], limits: Limits::default() };
+        let config = |epoch| Config {
+            epoch,
+            epoch_bits: 1,
+            starts: Starts::default(),
+            seed: [7; 32],
+            limits: Limits::default(),
+        };
         let (handle, inbox) = channel();
         let (feed, intake) = intake::channel(fair::Bounds::default());
         let thread = std::thread::spawn(move || {

@@ -2,7 +2,7 @@
 
 use muster_engine::flow::{FlowOp, FlowWrite};
 use muster_engine::record::Change;
-use muster_engine::{Config, Effect, Engine, Input, JoinAsk, Limits, NewToken, Request};
+use muster_engine::{Config, Effect, Engine, Input, JoinAsk, Limits, NewToken, Request, Starts};
 use muster_shared::join::TokenSecret;
 use muster_shared::model::flow::{
     Action, Criterion, DeviceName, Field, FlowDown, FlowRefusal, FlowState, FlowUp, Instruction, OpsRef,
@@ -33,7 +33,7 @@ fn device() -> DeviceName {
 }
 
 fn config(epoch: Epoch) -> Config {
-    Config { epoch, epoch_bits: 1, seed: [1; 32], limits: Limits::default() }
+    Config { epoch, epoch_bits: 1, starts: Starts::default(), seed: [1; 32], limits: Limits::default() }
 }
 
 impl Both {

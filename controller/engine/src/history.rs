@@ -4,8 +4,10 @@
 //!   what the node says of its epoch         and it was        then
 //!   one of this store's starts, or from     -                 it is welcomed
 //!   before they were recorded
-//!   a later one, or one with bits that no   not welcomed yet  this store is older than the node: the epoch rises
-//!   start of this store had                 welcomed          it has obeyed another controller since: refused
+//!   a lower one that no start had           not welcomed yet  this store is older than the node
+//!                                           welcomed          it has yet to record this one: it is welcomed again
+//!   a later one, or this one's number with  not welcomed yet  this store is older than the node: the epoch rises
+//!   other bits                              welcomed          it has obeyed another controller since: refused
 //! ```
 //!
 //! The number alone does not tell: a store that was set back and started more often than was lost gives higher ones.
@@ -63,7 +65,9 @@ impl Starts {
 }
 
 fn standing(ours: EpochId, starts: &Starts, theirs: EpochId, was_welcomed: bool) -> Standing {
-    let is_ours = theirs.number < ours.number && starts.may_have(theirs) || theirs == ours;
+    // Who obeys a lower one has not recorded this one yet, though it may have been welcomed.
+    let is_lower_ours = theirs.number < ours.number && (was_welcomed || starts.may_have(theirs));
+    let is_ours = is_lower_ours || theirs == ours;
     // Older agents say no bits.
     let may_be_ours = theirs.number == ours.number && !theirs.contradicts(ours);
     match (is_ours || may_be_ours, was_welcomed && theirs.bits.is_some()) {
@@ -169,7 +173,7 @@ mod tests {
             (id(3, Some(7)), Ours, Ours),
             (id(4, Some(8)), Ours, Ours),
             (id(4, Some(7)), Ours, Ours),
-            (id(4, Some(9)), Ahead, Elsewhere),
+            (id(4, Some(9)), Ahead, Ours),
             (id(4, None), Ours, Ours),
             (id(5, None), Ours, Ours),
             (id(5, Some(1)), Ours, Ours),

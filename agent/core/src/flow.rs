@@ -216,7 +216,7 @@ impl Device {
         next.or(batch).unwrap_or_default().max(self.decided)
     }
 
-    /// It is forgotten next, and nobody is told of it before.
+    /// The table is forgotten next; nobody is told of it before.
     fn is_leaving(&self) -> bool {
         self.forgetting.is_some() && !self.undo_unseen
     }

@@ -37,7 +37,7 @@ enum Standing {
     Elsewhere,
 }
 
-/// Of so many starts the bits are known: years of one each day. What is older counts as this store's.
+/// The bits of so many starts are kept: years of one each day. Older epochs count as this store's.
 const STARTS_MAX: usize = 4096;
 
 /// The bits of a store's starts: what tells its own epochs from those of a history that it does not know.
@@ -65,7 +65,7 @@ impl Starts {
 }
 
 fn standing(ours: EpochId, starts: &Starts, theirs: EpochId, was_welcomed: bool) -> Standing {
-    // Who obeys a lower one has not recorded this one yet, though it may have been welcomed.
+    // A node that obeys a lower epoch has not recorded this one yet, though it may have been welcomed.
     let is_lower_ours = theirs.number < ours.number && (was_welcomed || starts.may_have(theirs));
     let is_ours = is_lower_ours || theirs == ours;
     // Older agents say no bits.
@@ -83,7 +83,10 @@ impl Engine {
         match standing(self.epoch_id(), &self.starts, theirs, self.nodes[key].was_welcomed) {
             Standing::Ours => true,
             Standing::Ahead => {
-                if theirs.number < self.epoch() || self.rise_over(theirs.number) {
+                // All nodes of a lost history may come with the same epoch: the first one tells.
+                let is_lower = theirs.number < self.epoch();
+                let is_news = if is_lower { !self.restored.is_on() } else { self.rise_over(theirs.number) };
+                if is_news {
                     self.begin_restored(None);
                     let name = &self.nodes[key].name;
                     let (number, ours) = (theirs.number.0, self.epoch().0);

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use muster_engine::record::Change;
-use muster_engine::{Answer, Config, Effect, Engine, Input, Refusal, Request, Source, Starts};
+use muster_engine::{Answer, Config, Effect, Engine, Input, Refusal, Request, Source};
 use muster_shared::model::{Down, Up};
 use muster_shared::seal::SealPublic;
 use muster_shared::{Epoch, MonoTime, NodeId, StackName};
@@ -72,8 +72,6 @@ pub struct Turns<S, O> {
     engine: Engine,
     store: S,
     outbox: O,
-    /// As the store recorded them when this one began.
-    starts: Starts,
     make_config: Box<dyn FnMut(Epoch) -> Config + Send>,
     next_id: u64,
     /// Requests that are not answered.
@@ -104,13 +102,12 @@ impl<S: Store, O: Outbox> Turns<S, O> {
         now: MonoTime,
     ) -> Result<Self, StoreError> {
         let epoch = store.next_epoch()?;
-        let mut config = make_config(epoch);
-        let starts = store.record_start(epoch, config.epoch_bits)?;
-        config.starts.clone_from(&starts);
-        let engine = Engine::load(config, store.load()?, now);
+        let first = make_config(epoch);
+        let starts = store.record_start(epoch, first.epoch_bits)?;
+        let engine = Engine::load(Config { starts: starts.clone(), ..first }, store.load()?, now);
+        let make_config = move |epoch| Config { starts: starts.clone(), ..make_config(epoch) };
         Ok(Self {
             engine,
-            starts,
             store,
             outbox,
             make_config: Box::new(make_config),
@@ -221,9 +218,7 @@ impl<S: Store, O: Outbox> Turns<S, O> {
     pub(super) fn reload(&mut self, now: MonoTime) -> Result<(), StoreError> {
         self.stale = true;
         let snapshot = self.store.load()?;
-        let mut config = (self.make_config)(self.engine.epoch());
-        config.starts.clone_from(&self.starts);
-        self.engine = Engine::load(config, snapshot, now);
+        self.engine = Engine::load((self.make_config)(self.engine.epoch()), snapshot, now);
         self.stale = false;
         Ok(())
     }

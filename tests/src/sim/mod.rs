@@ -89,8 +89,7 @@ pub struct Parts {
     pub fleets: bool,
     /// Others change what jobs have made, drift has its policies, and servers are in maintenance.
     pub drift: bool,
-    /// In some runs disks go back in time. Only where that is asked for: one such run in a hundred fails, mostly where a check
-    /// cannot tell which history counts.
+    /// In some runs disks go back in time. Only where that is asked for: one such run in a hundred fails.
     pub history: bool,
     /// Several kinds of going back come in one run, again and again.
     pub mixed: bool,

@@ -214,7 +214,7 @@ fn a_table_is_forgotten_once_its_switch_is_seen_without_what_was_given_up() {
     let [FlowEffect::Apply { number, .. }] = bed.held[..] else { panic!("{:?}", bed.held) };
     (bed.held, bed.is_slow) = (Vec::new(), false);
     bed.down(FlowDown::Forget { device: br0(), generation: generation(5) });
-    // It is there, and then the switch does not answer.
+    // The batch is on the switch, which does not answer then.
     bed.switch.extend(table(&[(2, 1)]));
     bed.is_back = false;
     let gone = NotApplied::Gone { reason: "it does not answer".into() };

@@ -88,7 +88,7 @@ impl Engine {
         self.send_flow(node, FlowDown::Ask { device: bridge, number, ask: FlowAsk::Buckets });
     }
 
-    /// Nobody has decided about the table: what was to be put right before that was known does not go any more.
+    /// Repairs of a held table that waited, or were under way, do not go before somebody has decided about it.
     pub(super) fn leave_repairs(&mut self, key: DeviceKey) {
         let Some(device) = self.flows.get_mut(key) else { return };
         if !self.restored.holds_table(&self.nodes[device.node].name, &device.bridge) {

@@ -360,7 +360,7 @@ impl Table {
         ids.iter().filter(is_repair).count()
     }
 
-    /// What differs on the device stays as it is: nothing is put right. False: nothing was to be.
+    /// Drops all repairs: the device stays as it is. False if no entry of the table was to be put right.
     pub fn leave_repairs(&mut self) -> bool {
         self.strays.clear();
         let is_repair = |(_, kept): &(FlowId, &Kept)| kept.mark == FlowMark::Again;

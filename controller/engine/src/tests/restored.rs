@@ -201,7 +201,7 @@ fn what_had_no_desired_state_in_the_backup_goes_by_its_nodes_ledger() {
     assert!(bed.reality().is_empty() && bed.view().is_none(), "{:?}", bed.reality());
 }
 
-/// Its agent cannot be told what to leave, so it is told nothing: the stack goes, and the thing stays.
+/// The agent cannot be told what to leave, so it is told nothing: the stack goes, and the thing stays.
 #[test]
 fn what_is_retained_without_a_desired_state_stays_and_does_not_hold_its_stack_up() {
     let retained = || {

@@ -40,7 +40,8 @@ enum Standing {
 /// The bits of so many starts are kept: years of one each day. Older epochs count as this store's.
 const STARTS_MAX: usize = 4096;
 
-/// The bits of a store's starts: what tells its own epochs from those of a history that it does not know.
+/// The bits of a store's starts: what tells its own epochs from those of a history that it does not know. While the
+/// controller runs, those of lost starts as well that nodes have told.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Starts {
     /// Oldest first; an epoch that has risen since has the bits of its start.
@@ -83,10 +84,12 @@ impl Engine {
         match standing(self.epoch_id(), &self.starts, theirs, self.nodes[key].was_welcomed) {
             Standing::Ours => true,
             Standing::Ahead => {
-                // All nodes of a lost history may come with the same epoch: the first one tells.
                 let is_lower = theirs.number < self.epoch();
-                let is_news = if is_lower { !self.restored.is_on() } else { self.rise_over(theirs.number) };
-                if is_news {
+                if let Some(bits) = theirs.bits.filter(|_| is_lower) {
+                    // All nodes of a lost history may come with the same epoch: the first one tells.
+                    self.starts.add(theirs.number, bits);
+                }
+                if is_lower || self.rise_over(theirs.number) {
                     self.begin_restored(None);
                     let name = &self.nodes[key].name;
                     let (number, ours) = (theirs.number.0, self.epoch().0);

@@ -15,6 +15,7 @@ use muster_shared::{Generation, MonoTime, ResourceId};
 
 use super::Options;
 use super::dice::Dice;
+use super::machine::Process;
 use super::world::World;
 
 /// One run in so many.
@@ -278,14 +279,16 @@ impl World {
         }
     }
 
-    /// It is dropped: nobody is to come back for it.
+    /// It is dropped: nobody is to come back for it. An agent that takes its disk for full keeps nothing, for records come
+    /// before what may be fetched again; it looks for room from time to time, so the disk may have some again before.
     pub(super) fn drops(&mut self, at: usize, digest: ContentDigest) {
         let machine = &self.machines[at];
         let shared = self.shared.borrow();
         let here = |row: &&ResourceRecord| row.node.as_ref() == Some(&machine.name) && wants(row, digest);
         let mut rows = shared.tables.rows.values().filter(here);
         let (Some(row), None) = (rows.next(), rows.next()) else { return };
-        let Some(process) = machine.process.as_ref().filter(|_| !machine.disk.full) else { return };
+        let has_room = |process: &&Process| !machine.disk.full && !process.found_no_room;
+        let Some(process) = machine.process.as_ref().filter(has_room) else { return };
         let entry = process.agent.entries().find(|entry| entry.resource == row.physical);
         let Some(last) = entry.filter(|entry| entry.current.is_none()).and_then(|entry| entry.last.as_ref())
         else {

@@ -104,6 +104,8 @@ pub struct Process {
     pub fuse: Option<u32>,
     /// Epoch of the controller that greeted it last.
     pub(super) greeted: EpochId,
+    /// It takes its disk for full, until it has found room.
+    pub(super) found_no_room: bool,
     /// Jobs whose change was under way, and not confirmed, when the agent before it ended.
     pub(super) half_done: BTreeSet<ReportKey>,
 }
@@ -295,6 +297,7 @@ impl World {
             hands: Hands::default(),
             fuse: None,
             greeted: EpochId::default(),
+            found_no_room: false,
             half_done,
         });
         self.excuses_all(at);
@@ -378,8 +381,10 @@ impl World {
             let Some(process) = &mut self.machines[at].process else { return };
             let Some(input) = process.next_input() else { break };
             let since_start = MonoTime(now.since(process.started));
-            if let Input::Received(Down::Welcome(welcome)) = &input {
-                process.greeted = welcome.epoch;
+            match &input {
+                Input::Received(Down::Welcome(welcome)) => process.greeted = welcome.epoch,
+                Input::Room(found) => process.found_no_room = found.is_err(),
+                _ => {}
             }
             process.agent.handle(since_start, input);
             while let Some(effect) = self.machines[at].process.as_mut().and_then(|p| p.agent.poll_effect()) {

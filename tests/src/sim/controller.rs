@@ -357,6 +357,8 @@ impl World {
                 Leaving::Send { node, connection, messages } => {
                     let all = || messages.iter().map(told).collect::<Vec<_>>().join(", ");
                     self.note(|_| format!("controller to {node}: {}", all()));
+                    let wrong = self.welcomes_what_it_never_gave(&node, connection, &messages);
+                    wrong.into_iter().for_each(|wrong| self.violate(wrong));
                     self.post_down(connection, &messages);
                 }
                 Leaving::Close(node) => {

@@ -53,6 +53,9 @@ impl World {
                 }
                 // What only one says that obeys.
                 let obeys = matches!(up, Up::Ledger { .. });
+                if let Up::Hello(hello) = &up {
+                    process.said_epoch = hello.epoch;
+                }
                 let clock = self.shared.borrow().clocks.beside(&up, &mut machine.clock);
                 process.said.push(up);
                 process.said.extend(clock);
@@ -88,6 +91,8 @@ impl World {
                 self.machines[at].disk.remove(resource);
             }
             Effect::WriteEpoch { write, epoch } => {
+                let wrong = self.obeys_two(at, epoch);
+                wrong.into_iter().for_each(|wrong| self.violate(wrong));
                 let taken = !self.machines[at].disk.full;
                 if taken {
                     self.machines[at].disk.epoch = epoch;

@@ -13,6 +13,7 @@
 //! One run in so many has one of these: restores, servers that go back, clones, or a second controller; and no bridges, fleets
 //! or drift policies. `--with mixed` has all of them in one run, again and again.
 
+mod epochs;
 mod held;
 mod rules;
 mod servers;

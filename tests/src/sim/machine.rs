@@ -104,6 +104,8 @@ pub struct Process {
     pub fuse: Option<u32>,
     /// Epoch of the controller that greeted it last.
     pub(super) greeted: EpochId,
+    /// Epoch that it said last that it obeys.
+    pub(super) said_epoch: EpochId,
     /// It takes its disk for full, until it has found room.
     pub(super) found_no_room: bool,
     /// Jobs whose change was under way, and not confirmed, when the agent before it ended.
@@ -297,6 +299,7 @@ impl World {
             hands: Hands::default(),
             fuse: None,
             greeted: EpochId::default(),
+            said_epoch: EpochId::default(),
             found_no_room: false,
             half_done,
         });

@@ -74,6 +74,8 @@ pub struct Tables {
     /// Of the newest start.
     pub epoch: u32,
     starts: muster_engine::Starts,
+    /// The bits of all starts, as the simulator has them.
+    pub bits: BTreeSet<u64>,
     highest: (u64, u64, u64),
     /// What a restored site holds.
     pub restored: Option<RestoredRecord>,
@@ -743,9 +745,10 @@ impl Store for SimStore {
     }
 
     fn record_start(&mut self, epoch: Epoch, bits: u64) -> Result<muster_engine::Starts, StoreError> {
-        let starts = &mut self.0.borrow_mut().tables.starts;
-        starts.add(epoch, bits);
-        Ok(starts.clone())
+        let tables = &mut self.0.borrow_mut().tables;
+        tables.bits.insert(bits);
+        tables.starts.add(epoch, bits);
+        Ok(tables.starts.clone())
     }
 
     fn probe(&mut self) -> Result<(), StoreError> {

@@ -48,6 +48,8 @@ pub struct Held {
     known: Option<MonoTime>,
     /// Nodes that were greeted before that.
     greeted: BTreeSet<NodeId>,
+    /// Nodes that were welcomed since the disk went back.
+    pub(super) welcomed: BTreeSet<NodeId>,
 }
 
 impl Held {
@@ -82,6 +84,12 @@ impl Held {
         self.ahead = tables.rows.values().filter(is_ahead).map(|row| row.physical).collect();
         self.known = is_marked.then_some(MonoTime::default());
         self.greeted.clear();
+        self.welcomed.clear();
+    }
+
+    /// The site is known to be restored, or was since the disk went back.
+    pub(super) fn is_known(&self) -> bool {
+        self.known.is_some()
     }
 
     /// Jobs left another controller than the one whose disk goes on: whatever is not among these.

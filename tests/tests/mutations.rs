@@ -67,6 +67,22 @@ fn every_test_that_a_patch_names_is_there() {
     assert!(named >= 50, "{named} are too few");
 }
 
+/// A line `Seeds: FIRST ARGUMENTS…` above a patch, for muster-sim. It has no test then.
+#[test]
+fn what_a_patch_says_of_seeds_is_a_seed() {
+    for (name, path) in patches() {
+        let text = std::fs::read_to_string(path).unwrap();
+        let head = text.split("\ndiff ").next().unwrap_or_default();
+        let seeds: Vec<&str> = head.lines().filter_map(|line| line.strip_prefix("Seeds: ")).collect();
+        let first = seeds.first().and_then(|line| line.split_whitespace().next());
+        assert!(
+            seeds.len() <= 1 && first.is_none_or(|first| first.parse::<u64>().is_ok()),
+            "{name}: {seeds:?}"
+        );
+        assert!(seeds.is_empty() || !head.contains("\nTest: "), "{name} has a test as well");
+    }
+}
+
 fn collect(folder: &Path, found: &mut Vec<PathBuf>) {
     for entry in std::fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();

@@ -167,10 +167,9 @@ impl World {
         self.controller.busy_until = self.now;
         self.controller.turn_due = false;
         self.bus.registered.clear();
-        // It has known that for long.
+        // It has known that for long: before anything of theirs was due.
         let away = away.into_iter().map(|(node, connection)| Inlet::Disconnected { node, connection });
         self.controller.inbox.extend(away);
-        self.controller_wakes_now();
         self.controller_turn();
     }
 

@@ -148,7 +148,8 @@ impl World {
         for resource in self.retained.clone() {
             for (at, thing) in self.left_behind(resource) {
                 // Of two servers with one identity the other one has it still, and lists it.
-                if !(self.was_cloned(at) && self.machines[at].holds(resource)) {
+                let is_listed = self.was_cloned(at) && self.machines[at].holds(resource);
+                if !is_listed && !self.was_made_again(at, resource) {
                     self.machines[at].host.retains(resource, &thing);
                 }
             }

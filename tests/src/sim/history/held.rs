@@ -245,6 +245,16 @@ impl World {
         self.history.held.since(job.resource, entry).is_some()
     }
 
+    /// A job of a lost history has made again what was retained: its agent's ledger has it, and what was there before, so it is
+    /// listed, and goes when an operator says so.
+    pub fn was_made_again(&self, at: usize, resource: ResourceId) -> bool {
+        let machine = &self.machines[at];
+        let applied = machine.disk.entries().find(|entry| entry.resource == resource && entry.exists());
+        let applied = applied.and_then(|entry| entry.applied.as_ref());
+        let is_lost = applied.is_some_and(|it| self.history.is_lost_job(resource, it.generation));
+        is_lost && !self.reference.is_left(&machine.name, resource)
+    }
+
     /// What the server of this name has of the resource is not what the store knows.
     pub fn has_what_is_unknown(&self, node: &NodeId, resource: ResourceId) -> bool {
         let entry = |machine: &Machine| {

@@ -308,9 +308,9 @@ impl World {
         }
     }
 
-    /// What a job of a lost history has changed before it failed is not as its agent's ledger has it. The store that goes on
-    /// has what the ledger has, so that is drift: seen, told, and put right like what others did. What such a job makes once
-    /// all is decided is told when its node greets again.
+    /// What a job of a lost history has changed before it failed, or before its next attempt was taken back, is not as its
+    /// agent's ledger has it. The store that goes on has what the ledger has, so that is drift: seen, told, and put right
+    /// like what others did. What such a job makes once all is decided is told when its node greets again.
     pub(super) fn drifts_where_lost_jobs_end(&mut self) {
         let is_over = !self.is_restored();
         let shared = self.shared.borrow();
@@ -319,7 +319,9 @@ impl World {
                 let (last, applied) = (entry.last.as_ref()?, entry.applied.as_ref()?);
                 let is_lost = self.history.held.lost.contains_key(&(entry.resource, last.key.generation));
                 let differs = match last.outcome {
-                    Outcome::Failed { .. } if applied.generation < last.key.generation => {
+                    Outcome::Failed { .. } | Outcome::NoRoom { .. } | Outcome::Withdrawn
+                        if applied.generation < last.key.generation =>
+                    {
                         machine.host.check(entry.resource, &applied.spec) != Found::AsDesired
                     }
                     Outcome::Done(_) if is_over && applied.generation == last.key.generation => {

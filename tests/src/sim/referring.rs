@@ -30,8 +30,8 @@ impl World {
         });
         for (machine, thing, values) in all {
             let Some(by) = row(&shared.tables, *thing) else { continue };
-            // What a restored store does not know of was never said to it.
-            if self.has_what_is_unknown(&machine.name, *thing) {
+            // What a restored store does not know of was never said to it, and what a server has again has ended since.
+            if self.has_what_is_unknown(&machine.name, *thing) || self.is_set_back(machine, *thing) {
                 continue;
             }
             let mut keys = values.iter().filter(|(_, value)| **value == id).map(|(key, _)| *key);
@@ -49,8 +49,12 @@ impl World {
     pub fn forgets_needs(&self, at: usize, job: &Job) -> Option<String> {
         let shared = self.shared.borrow();
         let by = row(&shared.tables, job.resource).filter(|_| job.action.applies())?;
-        // What a restored store does not know of was never said to it.
-        let values = self.machines[at].host.values_of(job.resource).filter(|_| !self.is_unknown(at, job))?;
+        // What a restored store does not know of was never said to it, and what a server has again has ended since.
+        let machine = &self.machines[at];
+        if self.is_unknown(at, job) || self.is_set_back(machine, job.resource) {
+            return None;
+        }
+        let values = machine.host.values_of(job.resource)?;
         let needs = shared.tables.edges.get(&by.id).map(Vec::as_slice).unwrap_or_default();
         let forgotten = values.iter().find_map(|(key, value)| {
             let target = row(&shared.tables, ResourceId(value.parse().ok()?))?;

@@ -274,6 +274,9 @@ impl World {
         let is_done = settled.as_ref().and_then(|it| it.spec()) == Some(&job.spec) && job.action.applies();
         // Of two servers with one identity the other one may have been told so.
         let is_done = is_done && was_here && !self.was_cloned(at);
+        let runs = self.machines[at].host.runner.begun.range((job.resource, Generation::default())..);
+        let last = runs.map(|(run, _)| *run).take_while(|(resource, _)| *resource == job.resource).last();
+        let is_done = is_done && !last.is_some_and(|last| self.was_midway(last));
         is_done.then(|| format!("the script of {whom} runs again, and was done with the same inputs"))
     }
 

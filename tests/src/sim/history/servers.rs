@@ -6,7 +6,7 @@
 //!
 //! Absent: a state directory that goes back without its host.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
 use muster_agent_core::Entry;
@@ -18,6 +18,7 @@ use muster_shared::{Generation, MonoTime, NodeId, ResourceId};
 use super::super::disk::Disk;
 use super::super::fault::Kind;
 use super::super::host::Host;
+use super::super::machine::Machine;
 use super::super::script::Ran;
 use super::super::world::{Event, World};
 use super::{Step, Which};
@@ -44,11 +45,16 @@ pub(super) struct Servers {
     /// The clone that runs, beside the first.
     clone: Option<(usize, usize)>,
     /// Jobs that a server had when its disk was copied, and has again since it went back.
-    pub(super) had_again: std::collections::BTreeSet<(ResourceId, Generation)>,
+    pub(super) had_again: BTreeSet<(ResourceId, Generation)>,
+    /// What a server has as it was before it went back: what has become of that since is not known to it, and what it was
+    /// then is not known to the store.
+    set_back: BTreeSet<(ResourceId, Generation)>,
+    /// Jobs that a server which went back is in the middle of once more.
+    midway: BTreeSet<(ResourceId, Generation)>,
     /// Jobs that one of two servers with one identity had when the other one went, which may have said anything of them.
-    pub(super) begun_twice: std::collections::BTreeSet<(ResourceId, Generation)>,
+    pub(super) begun_twice: BTreeSet<(ResourceId, Generation)>,
     /// Names that two servers had.
-    cloned: std::collections::BTreeSet<NodeId>,
+    cloned: BTreeSet<NodeId>,
     /// What scripts came to on disks that went since.
     ran: BTreeMap<ResourceId, Vec<Ran>>,
     /// Jobs that made a thing outside of any operation, under the traversal of its stack.
@@ -59,6 +65,14 @@ impl Servers {
     /// What was counted is not known to a store that went back.
     pub(super) fn forgets(&mut self) {
         self.again.clear();
+    }
+
+    /// A server's disk is followed by an earlier one, or another one's.
+    fn goes_back(&mut self, before: &Disk, after: &Disk) {
+        let had: BTreeMap<ResourceId, Generation> = before.entries().filter_map(applied).collect();
+        let is_another =
+            |(resource, generation): &(ResourceId, Generation)| had.get(resource) != Some(generation);
+        self.set_back.extend(after.entries().filter_map(applied).filter(is_another));
     }
 
     /// A server's disk goes, and with it what its scripts came to.
@@ -118,8 +132,11 @@ impl World {
         self.history.servers.ends(&machine.host);
         // Nothing of a switch outlives a power cut.
         let switch = std::mem::take(&mut machine.host.switch);
+        self.history.servers.goes_back(&machine.disk, &disk);
         (machine.disk, machine.host) = (disk, host);
         machine.host.switch = switch;
+        let current = machine.disk.entries().filter_map(|entry| Some(entry.current.as_ref()?.job.key()));
+        self.history.servers.midway.extend(current.map(|key| (key.resource, key.generation)));
         self.history.servers.had_again.extend(machine.disk.entries().flat_map(jobs_of));
         self.agent_ends(at, true);
         self.leaves_what_no_row_puts_back();
@@ -164,6 +181,7 @@ impl World {
             self.history.servers.ends(&machine.host);
             // The switch is one of its own.
             let switch = std::mem::take(&mut machine.host.switch);
+            self.history.servers.goes_back(&machine.disk, &copy.disk);
             (machine.disk, machine.host) = (copy.disk, copy.host);
             machine.host.switch = switch;
         }
@@ -174,6 +192,19 @@ impl World {
     /// A server that went back has this job again: nobody can take it back before its agent is connected.
     pub fn has_again(&self, job: &Job) -> bool {
         self.history.servers.had_again.contains(&(job.resource, job.generation))
+    }
+
+    /// What the server has of the resource is from before it went back: its store has another state, and does not know that
+    /// one any more.
+    pub fn is_set_back(&self, machine: &Machine, resource: ResourceId) -> bool {
+        let entry = machine.disk.entries().find(|entry| entry.resource == resource);
+        entry.and_then(applied).is_some_and(|applied| self.history.servers.set_back.contains(&applied))
+    }
+
+    /// A server went back into the middle of this run. Its ledger says nothing of what is not done, so what was done before is
+    /// lost to its controller, which has it run again.
+    pub fn was_midway(&self, run: (ResourceId, Generation)) -> bool {
+        self.history.servers.midway.contains(&run)
     }
 
     /// A script ran so on a disk that went since: its report may have come late.
@@ -204,6 +235,11 @@ impl World {
         let times = again.len();
         (times > AGAIN_MAX).then(|| format!("{} is made {times} times within an hour: {again:?}", row.name))
     }
+}
+
+/// What an agent has applied of a resource.
+fn applied(entry: &Entry) -> Option<(ResourceId, Generation)> {
+    Some((entry.resource, entry.applied.as_ref()?.generation))
 }
 
 /// Jobs that an agent has yet to end, and the newest one it knows.

@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use muster_shared::model::{Action, LedgerEntry};
 use muster_shared::{NodeId, ResourceId};
+use muster_template::Kind;
 use serde::{Deserialize, Serialize};
 
 use crate::engine::{Effect, Engine, Todo};
@@ -98,16 +99,29 @@ impl Engine {
     /// other's way.
     fn give_another_id(&mut self, thing: ResourceId) {
         let Some(slot) = self.by_physical.get(&thing).copied() else { return };
-        let row = &self.rows[slot];
-        let has_left = row.applied || row.held.is_some() || row.is_sent() || row.was_tried();
         // The script of a deployment may have been told the id.
-        if has_left || row.is_lost() || row.kind.is_deployment() {
-            return;
+        if !self.rows[slot].has_left() && !self.rows[slot].kind.is_deployment() {
+            self.is_another_thing(slot);
         }
+    }
+
+    /// The row stands for a thing of another type than it did, before anything of that left, as far as the store knows. Where
+    /// the store is older than its nodes, one of them may have made the thing of before under its id: that has no row then,
+    /// and does not go by a job for another type.
+    pub(crate) fn be_of_type(&mut self, slot: Slot, kind: Kind) {
+        let row = &self.rows[slot];
+        let is_fresh = row.work.is_none() && !row.has_left() && !row.is_adopted();
+        if row.kind != kind && is_fresh && !self.awaits_verdict(slot) {
+            self.rows[slot].kind = kind;
+            self.is_another_thing(slot);
+        }
+    }
+
+    fn is_another_thing(&mut self, slot: Slot) {
         let (_, physical) = self.next_ids();
-        self.by_physical.swap_remove(&thing);
+        let before = std::mem::replace(&mut self.rows[slot].physical, physical);
+        self.by_physical.swap_remove(&before);
         self.by_physical.insert(physical, slot);
-        self.rows[slot].physical = physical;
         self.row_changed(slot, true);
     }
 
@@ -379,6 +393,11 @@ impl Engine {
 }
 
 impl Row {
+    /// Something of it was sent to its node, as far as the store knows, or is from before it was lost.
+    fn has_left(&self) -> bool {
+        self.applied || self.held.is_some() || self.is_sent() || self.was_tried() || self.is_lost()
+    }
+
     /// How the row differs from what its node says that it has; none: as it was known, or in a way that jobs explain.
     fn unlike(&self, theirs: Option<muster_shared::Generation>) -> Option<Unlike> {
         if self.is_lost() {

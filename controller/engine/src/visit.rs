@@ -153,6 +153,7 @@ impl Engine {
         self.remember_removed(slot, tree.removed(self.rows[slot].index as usize));
         self.remember_selector(slot, &tree);
         self.remember_restarts(slot, &tree);
+        self.be_of_type(slot, tree.kind(self.rows[slot].index as usize));
         let decision = self.decide(slot, &tree).map_err(|reason| {
             let stack = self.stacks.get(&stack);
             stack.map(|stack| stack.without_hidden(&tree, &reason)).unwrap_or(reason)

@@ -78,7 +78,7 @@ impl World {
                     let left = self.left_behind(row.physical);
                     if let Some((at, thing)) = left.iter().find(|(at, _)| !is_elsewhere(*at))
                         && row.external_id.is_none()
-                        && !self.becomes_a_stray(*at, &row, thing)
+                        && !self.becomes_a_stray(*at, &row)
                     {
                         let (row, id, on) = (brief(&row), row.physical, &self.machines[*at].name);
                         self.violate(format!("the {row} ({id}) is gone, and on {on} is {thing}"));

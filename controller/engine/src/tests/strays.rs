@@ -5,6 +5,7 @@ use muster_shared::model::{Drift, DriftState, LedgerEntry, Up};
 
 use super::bed::{Bed, files, node, template};
 use super::restored::{decide, held, set_back, states};
+use crate::restored::RestoredRecord;
 use crate::{Request, Verdict};
 
 /// A restored store beside a node that made the file `/b` since.
@@ -296,6 +297,29 @@ fn a_row_that_was_never_sent_does_not_share_its_id_with_a_stray() {
 }
 
 /// An agent that lies says that it holds what is another node's.
+/// An update made it a thing of another type before its node said what it has.
+#[test]
+fn a_row_of_another_type_is_not_taken_for_what_was_made_under_its_id() {
+    let mut bed = Bed::new(1);
+    bed.disconnect(&node(0));
+    bed.create(template("a: x=1 node=node-0")).unwrap();
+    let backup = bed.tables.clone();
+    bed.connect(&node(0));
+    bed.idle();
+    bed.disconnect(&node(0));
+    bed.tables = backup;
+    bed.tables.restored = Some(RestoredRecord::fresh());
+    bed.restart();
+    bed.update(files("a: /a")).unwrap();
+    bed.connect(&node(0));
+    bed.idle();
+    assert_eq!((states(&bed), bed.disk()), (vec![" unknown".to_owned()], vec!["/a hello".to_owned()]));
+    decide(&mut bed, Verdict::Remove, None).unwrap();
+    bed.delete().unwrap();
+    bed.idle();
+    assert!(bed.reality().is_empty() && bed.disk().is_empty(), "{:?}", bed.reality());
+}
+
 #[test]
 fn a_stray_with_the_id_of_another_nodes_resource_touches_nothing() {
     let mut bed = Bed::new(2);

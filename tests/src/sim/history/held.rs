@@ -11,9 +11,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use muster_agent_core::{Entry, Found};
 use muster_engine::HeldView;
 use muster_engine::flow::record::{FlowEntryRecord, FlowMark};
-use muster_engine::record::{PackedSpec, ResourceRecord, StackAction, Status};
+use muster_engine::record::{ResourceRecord, StackAction, Status};
 use muster_shared::model::flow::{DeviceName, FlowId};
-use muster_shared::model::{Job, Outcome, Spec};
+use muster_shared::model::{Job, Outcome};
 use muster_shared::{Generation, MonoTime, NodeId, ResourceId};
 
 use super::super::aftermath::is_kept;
@@ -266,7 +266,7 @@ impl World {
 
     /// What a server has of a resource whose row goes is unknown to the store that goes on, and not decided: it has no row
     /// from now on, and is listed as such.
-    pub fn becomes_a_stray(&self, at: usize, row: &ResourceRecord, thing: &str) -> bool {
+    pub fn becomes_a_stray(&self, at: usize, row: &ResourceRecord) -> bool {
         let held = &self.history.held;
         let resource = row.physical;
         let entry = self.machines[at].disk.entries().find(|entry| entry.resource == resource);
@@ -276,13 +276,6 @@ impl World {
         let is_left = self.reference.is_left(&self.machines[at].name, resource);
         // Of two servers with one identity the other one may have taken it away.
         let is_told = self.was_cloned(at);
-        // A ledger does not say of which type a thing is, so a row may be taken for what a lost job made under its id.
-        let is_of_it = |spec: &PackedSpec| match (spec.unpack().spec(), thing) {
-            (Some(Spec::Dummy(_)), "a dummy") | (Some(Spec::Deployment(_)), "what a script left") => true,
-            (_, thing) => spec.unpack().claims().iter().any(|claim| claim.key == thing),
-        };
-        let is_anothers = held.knows_of_a_lost_job(resource) && !row.spec.as_ref().is_some_and(is_of_it);
-        let is_told = is_told || is_anothers;
         is_undecided || is_left || is_told || entry.is_some_and(|entry| held.is_half_made(entry))
     }
 

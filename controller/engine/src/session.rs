@@ -3,12 +3,13 @@
 use std::collections::BTreeMap;
 
 use muster_shared::model::{Action, Down, Hello, LedgerEntry, Up, Welcome};
-use muster_shared::{EpochId, NodeId};
+use muster_shared::{EpochId, Generation, NodeId};
 
 use crate::engine::{Effect, Engine, Todo};
 use crate::node::NodeKey;
 use crate::record::{Change, Observation, Status};
 use crate::resource::{Role, Slot, WorkState};
+use crate::restored::{HeldThing, Unlike};
 
 /// Entries of one agent's ledger: what a node can hold.
 const LEDGER_MAX: usize = 1_000_000;
@@ -196,11 +197,15 @@ impl Engine {
         let was_awaited = self.restored.awaits_ledger(&self.nodes[key].name);
         let kept = self.hold_unlike(key, &pages);
         let mut rows = self.rows_on(key);
-        rows.retain(|slot| self.rows[*slot].held.is_some() && !kept.contains(slot));
+        rows.retain(|slot| !kept.contains(slot));
         for slot in rows {
             let row = &self.rows[slot];
             let resource = row.physical;
             let theirs = pages.get(&resource).map(|entry| entry.generation);
+            if row.held.is_none() {
+                theirs.into_iter().for_each(|theirs| self.take_up_again(slot, theirs));
+                continue;
+            }
             if theirs == row.held || theirs.is_some_and(|theirs| !self.rise_above(theirs)) {
                 continue;
             }
@@ -219,6 +224,16 @@ impl Engine {
             self.agenda.push_back(Todo::Pump(key));
             self.tables_compared(key);
             self.end_restored();
+        }
+    }
+
+    /// A row whose thing was taken away, and that the node has all the same: it went back in time. It goes by a job once more.
+    fn take_up_again(&mut self, slot: Slot, theirs: Generation) {
+        let row = &self.rows[slot];
+        let is_over = row.is_going() && row.held.is_none() && row.work.is_none() && !row.applied;
+        if is_over && self.rise_above(theirs) {
+            self.holds(slot, HeldThing { unlike: Unlike::Newer, generation: Some(theirs) });
+            self.agenda.push_back(Todo::Visit(slot));
         }
     }
 

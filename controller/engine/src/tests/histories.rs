@@ -6,13 +6,13 @@ use std::time::Duration;
 use muster_shared::model::DriftState;
 use muster_shared::{Epoch, EpochId};
 
-use super::bed::{Bed, node, template};
+use super::bed::{Bed, node, template, under};
 use super::drift::says;
 use super::flow_tables::{device, rule};
 use super::restored::{held, rules};
 use super::trees::source;
-use crate::CORRECTIONS_MAX;
 use crate::clones::GONE_AFTER;
+use crate::{CORRECTIONS_MAX, Hook};
 
 fn comes(bed: &mut Bed, instance: u128) {
     bed.disconnect(&node(0));
@@ -86,6 +86,26 @@ fn a_snapshot_of_the_same_start_is_found_out() {
     bed.idle();
     assert_eq!(bed.ran.len(), 1);
     assert!(!bed.engine.site_view().restored, "its tables are compared as well");
+}
+
+/// Its row waits to go, and its server goes back in time meanwhile.
+#[test]
+fn what_was_taken_away_and_is_back_is_taken_away_again() {
+    let mut bed = Bed::new(1);
+    bed.create(template("a: x=1\nb: x=1")).unwrap();
+    bed.idle();
+    let before = bed.hosts[&node(0)].things.clone();
+    bed.update(under(template("a: x=1"), "b: {hooks: post-delete}")).unwrap();
+    bed.idle();
+    assert_eq!(bed.reality().len(), 1);
+    bed.hosts.get_mut(&node(0)).unwrap().things = before;
+    bed.disconnect(&node(0));
+    bed.connect(&node(0));
+    bed.idle();
+    bed.clear("b", Hook::PostDelete).unwrap();
+    bed.idle();
+    assert_eq!((bed.reality().len(), bed.status().as_str()), (1, "UPDATE_COMPLETE"), "{:?}", bed.reality());
+    assert!(held(&bed).is_empty(), "{:?}", held(&bed));
 }
 
 #[test]

@@ -276,6 +276,9 @@ impl World {
         let is_left = self.reference.is_left(&self.machines[at].name, resource);
         // Of two servers with one identity the other one may have taken it away.
         let is_told = self.was_cloned(at);
+        // A server that went back has what was taken away there, and has yet to say so.
+        let machine = &self.machines[at];
+        let is_told = is_told || self.is_set_back(machine, resource) && !self.was_heard(machine);
         is_undecided || is_left || is_told || entry.is_some_and(|entry| held.is_half_made(entry))
     }
 

@@ -3,7 +3,7 @@
 //! ```text
 //!   socket ─ place? ─ TLS 1.3 ─ certificate? ─ CONNECT ─ key? ─ Connected ─ session ─ Disconnected
 //!               │                     └ none: one per address, join topics only, seconds only
-//!               └ full: whoever waits longest of the address with most places has to go
+//!               └ full: who is silent longest, of the address with most places, has to go
 //! ```
 //!
 //! A strict subset of MQTT 5 (see `frame`): what is not needed is refused with MQTT's own reason. One task per
@@ -49,6 +49,7 @@ use self::admission::{Lobby, Places};
 use self::contents::Contents;
 pub use self::contents::{Grant, ReadContent};
 use self::heartbeats::Heartbeats;
+use self::metered::Incoming;
 use self::quiet::Quiet;
 use self::reason::{Reason, Refusal};
 use self::registry::{Peer, Registry};
@@ -349,16 +350,18 @@ async fn accept(shared: Arc<Shared>, listener: TcpListener, mut stopping: watch:
             }
         };
         let remote = remote.ip();
-        let Some((waiting, leave)) = shared.lobby.arrive(remote) else {
+        // Jobs are small and wait for nothing; without it they would wait for acknowledgements.
+        if socket.set_nodelay(true).is_err() {
+            continue; // it is over already
+        }
+        let incoming = Incoming::new(socket);
+        let Some((waiting, leave)) = shared.lobby.arrive(remote, &incoming).await else {
             if let Some(missed) = shared.refusals.tell() {
                 tracing::warn!(%remote, missed, "too many connections wait to be let in");
             }
             continue;
         };
-        // Jobs are small and wait for nothing; without it they would wait for acknowledgements.
-        if socket.set_nodelay(true).is_ok() {
-            tasks.spawn(connection::serve(Arc::clone(&shared), socket, remote, waiting, leave));
-        }
+        tasks.spawn(connection::serve(Arc::clone(&shared), incoming, remote, waiting, leave));
     }
     drop(listener);
     handing_on.abort();

@@ -6,20 +6,45 @@
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv6Addr};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::{Duration, Instant};
 
 use muster_shared::MonoTime;
-use tokio::sync::oneshot;
+use tokio::sync::{Notify, oneshot};
+use tokio::time::timeout;
 
-use super::room::{Arrival, Bounds, Room};
+use super::metered::Incoming;
+use super::room::{Arrival, Bounds, Room, Silence};
+
+/// So long a newcomer waits for somebody to be served, before it is looked again at who is silent.
+const BUSY_PAUSE: Duration = Duration::from_millis(10);
+/// So often.
+const BUSY_PAUSES: usize = 100;
 
 /// Where those wait that have not yet been let in.
 #[derive(Debug)]
 pub struct Lobby {
-    room: Mutex<Room<oneshot::Sender<()>>>,
+    room: Mutex<Room<Guest>>,
+    /// Somebody left.
+    left: Notify,
     started: Instant,
 }
+
+/// Somebody that waits.
+#[derive(Debug)]
+struct Guest {
+    socket: Weak<Incoming>,
+    leave: oneshot::Sender<()>,
+}
+
+impl Guest {
+    fn silence(&self) -> Option<Silence> {
+        self.socket.upgrade()?.silence()
+    }
+}
+
+/// All places are taken by those that wait for us.
+struct Busy;
 
 /// The right to wait there; dropping it gives it back.
 #[derive(Debug)]
@@ -36,20 +61,41 @@ pub type Leave = oneshot::Receiver<()>;
 
 impl Lobby {
     pub fn new(bounds: Bounds, seed: u64) -> Arc<Self> {
-        Arc::new(Self { room: Mutex::new(Room::new(bounds, seed)), started: Instant::now() })
+        let room = Mutex::new(Room::new(bounds, seed));
+        Arc::new(Self { room, left: Notify::new(), started: Instant::now() })
     }
 
     /// A place for somebody of this address, unless it has bad luck.
-    pub fn arrive(self: &Arc<Self>, address: IpAddr) -> Option<(Waiting, Leave)> {
-        let host = host(address);
+    pub async fn arrive(
+        self: &Arc<Self>,
+        address: IpAddr,
+        socket: &Arc<Incoming>,
+    ) -> Option<(Waiting, Leave)> {
+        for _ in 0..BUSY_PAUSES {
+            match self.try_arrive(host(address), socket) {
+                Ok(arrived) => return arrived,
+                // Who left while this was looked at is seen the next time.
+                Err(Busy) => drop(timeout(BUSY_PAUSE, self.left.notified()).await),
+            }
+        }
+        None
+    }
+
+    fn try_arrive(
+        self: &Arc<Self>,
+        host: IpAddr,
+        socket: &Arc<Incoming>,
+    ) -> Result<Option<(Waiting, Leave)>, Busy> {
         let (tell, leave) = oneshot::channel();
-        match self.lock().arrive(self.now(), host, tell) {
+        let guest = || Guest { socket: Arc::downgrade(socket), leave: tell };
+        match self.lock().arrive(self.now(), host, Guest::silence, guest) {
             Arrival::In { id, pressed, leaves } => {
                 // It may be leaving already.
-                let _ = leaves.map(|leaves| leaves.send(()));
-                Some((Waiting { lobby: Arc::clone(self), host, id, pressed }, leave))
+                let _ = leaves.map(|guest| guest.leave.send(()));
+                Ok(Some((Waiting { lobby: Arc::clone(self), host, id, pressed }, leave)))
             }
-            Arrival::Refused => None,
+            Arrival::Busy => Err(Busy),
+            Arrival::Refused => Ok(None),
         }
     }
 
@@ -63,7 +109,7 @@ impl Lobby {
     }
 
     /// The room is whole at every point that can panic.
-    fn lock(&self) -> MutexGuard<'_, Room<oneshot::Sender<()>>> {
+    fn lock(&self) -> MutexGuard<'_, Room<Guest>> {
         self.room.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -71,6 +117,7 @@ impl Lobby {
 impl Drop for Waiting {
     fn drop(&mut self) {
         self.lobby.lock().leave(self.host, self.id);
+        self.lobby.left.notify_one();
     }
 }
 

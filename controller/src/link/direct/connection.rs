@@ -1,5 +1,6 @@
 //! From a new socket to a session, and after it: handshake, who is it, CONNECT, CONNACK.
 
+use std::io;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -11,15 +12,14 @@ use muster_shared::wire::{self, MESSAGE_MAX};
 use muster_shared::{NodeId, join, topic};
 use rumqttc::v5::mqttbytes::v5::{ConnAck, ConnAckProperties, ConnectReturnCode, Packet};
 use time::OffsetDateTime;
-use tokio::net::TcpStream;
-use tokio::time::{Instant, timeout, timeout_at};
+use tokio::time::{Instant, timeout_at};
 use tokio_rustls::server::TlsStream;
 
 use super::Shared;
 use super::admission::{Leave, Waiting};
 use super::frame::{Connect, Frame, PUBLISH_OVERHEAD};
 use super::joining::JoinInbox;
-use super::metered::Metered;
+use super::metered::{Incoming, Metered};
 use super::outbound::Outbound;
 use super::reason::{Reason, Refusal};
 use super::registry::Peer;
@@ -40,8 +40,14 @@ const JOIN_QUEUE: (usize, usize) = (2, 2 * join::JOIN_MAX);
 const HANDSHAKE_PRESSED: Duration = Duration::from_secs(2);
 
 /// Serves one connection to its end.
-pub async fn serve(shared: Arc<Shared>, socket: TcpStream, remote: IpAddr, waiting: Waiting, leave: Leave) {
-    let come_in = come_in(&shared, Metered::new(socket), remote, waiting);
+pub async fn serve(
+    shared: Arc<Shared>,
+    incoming: Arc<Incoming>,
+    remote: IpAddr,
+    waiting: Waiting,
+    leave: Leave,
+) {
+    let come_in = come_in(&shared, incoming, remote, waiting);
     let guest = tokio::select! {
         biased;
         guest = come_in => guest,
@@ -60,13 +66,16 @@ struct Guest {
 }
 
 /// To the end of the connection, or until it is a node's that is let in.
-async fn come_in(shared: &Arc<Shared>, socket: Metered, remote: IpAddr, waiting: Waiting) -> Option<Guest> {
+async fn come_in(
+    shared: &Arc<Shared>,
+    incoming: Arc<Incoming>,
+    remote: IpAddr,
+    waiting: Waiting,
+) -> Option<Guest> {
     let started = Instant::now();
-    let most = shared.limits.handshake;
-    let within = if waiting.pressed { most.min(HANDSHAKE_PRESSED) } else { most };
-    let mut tls = match timeout(within, shared.acceptor.accept(socket)).await {
-        Ok(Ok(tls)) => tls,
-        Ok(Err(error)) => {
+    let mut tls = match handshake(shared, incoming, started, waiting.pressed).await {
+        Some(Ok(tls)) => tls,
+        Some(Err(error)) => {
             if let Some(why) = wrong_clock(&error)
                 && let Some(missed) = shared.clocks.tell()
             {
@@ -75,7 +84,7 @@ async fn come_in(shared: &Arc<Shared>, socket: Metered, remote: IpAddr, waiting:
             tracing::debug!(%remote, %error, "no TLS");
             return None;
         }
-        Err(_) => {
+        None => {
             tracing::debug!(%remote, "no TLS in time");
             return None;
         }
@@ -92,6 +101,30 @@ async fn come_in(shared: &Arc<Shared>, socket: Metered, remote: IpAddr, waiting:
             serve_joiner(Arc::clone(shared), tls, remote, started).await;
             None
         }
+    }
+}
+
+/// None: the client took too long. While many wait it has to be quick, but only with what is its turn: whoever waits for
+/// us goes on.
+async fn handshake(
+    shared: &Shared,
+    incoming: Arc<Incoming>,
+    started: Instant,
+    pressed: bool,
+) -> Option<io::Result<TlsStream<Metered>>> {
+    let end = started + shared.limits.handshake;
+    let mut accepting = std::pin::pin!(shared.acceptor.accept(Metered::new(Arc::clone(&incoming))));
+    let mut read = 0;
+    loop {
+        let until = if pressed { end.min(Instant::now() + HANDSHAKE_PRESSED) } else { end };
+        if let Ok(ended) = timeout_at(until, accepting.as_mut()).await {
+            return Some(ended);
+        }
+        let has_moved = incoming.read() > read || incoming.silence().is_none();
+        if !has_moved || Instant::now() >= end {
+            return None;
+        }
+        read = incoming.read();
     }
 }
 

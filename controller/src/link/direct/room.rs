@@ -3,16 +3,23 @@
 //! Whoever comes is let in, and another leaves for it: the one that has waited longest of the address that has most
 //! places. So an address takes places from itself first, and one that only wants one gets it. Some places are kept for
 //! addresses from which somebody came with a good certificate lately: who never had one cannot take them.
+//!
+//! Only a guest whose turn it is has to leave. One whose bytes are there and wait for us is not to blame, nor is one that has
+//! begun and is about to go on: where all are such, as in a storm of reconnects, newcomers wait until somebody was served,
+//! and nothing that was done is lost.
 
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::time::Duration;
 
 use muster_shared::MonoTime;
 
-/// Who has waited less than this may just be slow: either it or the newcomer has to leave, by lot. Two ways to
-/// a server at the other end of the world and back.
+/// A guest that has been silent for less than this may just be slow. Two ways to a server at the other end of the world and
+/// back.
 const YOUNG: Duration = Duration::from_millis(500);
+/// Guests that are looked at for each newcomer: each costs a system call.
+const LOOKED_AT: usize = 4;
 /// An address is known so long after its last good certificate: agents stay connected for days.
 const KNOWN_FOR: Duration = Duration::from_secs(7 * 86_400);
 /// Addresses that are known, 3 times what may be connected; then the oldest is forgotten.
@@ -29,6 +36,15 @@ pub struct Bounds {
     pub per_address: usize,
 }
 
+/// A guest that is to send something before we can go on with it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Silence {
+    /// For so long.
+    pub lasts: Duration,
+    /// It has sent something before.
+    pub spoken: bool,
+}
+
 /// What becomes of a newcomer.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Arrival<K> {
@@ -41,7 +57,9 @@ pub enum Arrival<K> {
         /// What was given with who has to leave.
         leaves: Option<K>,
     },
-    /// It is not.
+    /// All who could leave for it wait for us: it is to come again in a moment.
+    Busy,
+    /// It is not let in.
     Refused,
 }
 
@@ -61,7 +79,7 @@ pub struct Room<K> {
 #[derive(Debug)]
 struct Host<K> {
     /// By number, so the first has waited longest.
-    guests: BTreeMap<u64, (MonoTime, K)>,
+    guests: BTreeMap<u64, K>,
     known: bool,
 }
 
@@ -96,8 +114,14 @@ impl<K> Room<K> {
         }
     }
 
-    /// Somebody of this address comes.
-    pub fn arrive(&mut self, now: MonoTime, host: IpAddr, told: K) -> Arrival<K> {
+    /// Somebody of this address comes. `silence` of a guest is none where it waits for us.
+    pub fn arrive(
+        &mut self,
+        now: MonoTime,
+        host: IpAddr,
+        silence: impl Fn(&K) -> Option<Silence>,
+        told: impl FnOnce() -> K,
+    ) -> Arrival<K> {
         self.forget(now);
         let known = self.known.contains_key(&host);
         let own = self.hosts.get(&host).map_or(0, |it| it.guests.len());
@@ -115,15 +139,21 @@ impl<K> Room<K> {
         };
         let mut leaves = None;
         if let Some(crowded) = crowded {
-            let Some((id, since)) = self.longest(crowded) else { return Arrival::Refused };
-            if now.since(since) < YOUNG && self.lot() {
-                return Arrival::Refused;
+            let may_wait = own < self.bounds.per_address;
+            match self.longest(crowded, silence) {
+                Some((_, Silence { lasts, spoken: true })) if lasts < YOUNG && may_wait => {
+                    return Arrival::Busy;
+                }
+                Some((_, Silence { lasts, .. })) if lasts < YOUNG && self.lot() => return Arrival::Refused,
+                Some((id, _)) => leaves = self.leave(crowded, id),
+                None if may_wait => return Arrival::Busy,
+                // Of its own address all are served in their turn: more of it need not wait for that.
+                None => return Arrival::Refused,
             }
-            leaves = self.leave(crowded, id);
         }
         self.last += 1;
         let id = self.last;
-        self.enter(now, host, known, id, told);
+        self.enter(host, known, id, told());
         let pressed = 2 * waiting >= most || 2 * own >= self.bounds.per_address;
         Arrival::In { id, pressed, leaves }
     }
@@ -132,7 +162,7 @@ impl<K> Room<K> {
     pub fn leave(&mut self, host: IpAddr, id: u64) -> Option<K> {
         let it = self.hosts.get_mut(&host)?;
         let size = it.guests.len();
-        let (_, told) = it.guests.remove(&id)?;
+        let told = it.guests.remove(&id)?;
         self.classes[usize::from(it.known)].resize(host, size, size - 1);
         if size == 1 {
             self.hosts.remove(&host);
@@ -161,15 +191,18 @@ impl<K> Room<K> {
         }
     }
 
-    fn longest(&self, host: IpAddr) -> Option<(u64, MonoTime)> {
-        let (id, (since, _)) = self.hosts.get(&host)?.guests.first_key_value()?;
-        Some((*id, *since))
+    /// The guest of an address that has waited longest and is silent.
+    fn longest(&self, host: IpAddr, silence: impl Fn(&K) -> Option<Silence>) -> Option<(u64, Silence)> {
+        let oldest = self.hosts.get(&host)?.guests.iter().take(LOOKED_AT);
+        oldest
+            .filter_map(|(id, told)| Some((*id, silence(told)?)))
+            .min_by_key(|(_, silence)| Reverse(silence.lasts))
     }
 
-    fn enter(&mut self, now: MonoTime, host: IpAddr, known: bool, id: u64, told: K) {
+    fn enter(&mut self, host: IpAddr, known: bool, id: u64, told: K) {
         let it = self.hosts.entry(host).or_insert_with(|| Host { guests: BTreeMap::new(), known });
         let size = it.guests.len();
-        it.guests.insert(id, (now, told));
+        it.guests.insert(id, told);
         self.classes[usize::from(it.known)].resize(host, size, size + 1);
     }
 
@@ -221,6 +254,10 @@ mod tests {
         MonoTime(Duration::from_secs(seconds))
     }
 
+    const SILENT: Option<Silence> = Some(Silence { lasts: YOUNG, spoken: false });
+    const NEW: Option<Silence> = Some(Silence { lasts: Duration::ZERO, spoken: false });
+    const SLOW: Option<Silence> = Some(Silence { lasts: Duration::ZERO, spoken: true });
+
     /// Numbers of those that wait, of one address.
     fn waiting(room: &Room<u64>, last: u8) -> Vec<u64> {
         room.hosts.get(&host(last)).map(|it| it.guests.keys().copied().collect()).unwrap_or_default()
@@ -228,9 +265,9 @@ mod tests {
 
     /// So many come, one each second; who had to leave.
     fn crowd(room: &mut Room<u64>, from: u64, last: u8, count: u64) -> Vec<u64> {
-        let come = |second| match room.arrive(at(second), host(last), second) {
+        let come = |second| match room.arrive(at(second), host(last), |_| SILENT, || second) {
             Arrival::In { leaves, .. } => leaves,
-            Arrival::Refused => panic!("nobody is young"),
+            Arrival::Busy | Arrival::Refused => panic!("all are silent"),
         };
         (from..from + count).filter_map(come).collect()
     }
@@ -290,18 +327,52 @@ mod tests {
         let mut room = Room::new(BOUNDS, 1);
         let mut refused = 0;
         for number in 0..1000 {
-            refused += u32::from(room.arrive(at(0), host(1), number) == Arrival::Refused);
+            refused += u32::from(room.arrive(at(0), host(1), |_| NEW, || number) == Arrival::Refused);
         }
         assert!((400..600).contains(&refused), "{refused}");
         assert_eq!(waiting(&room, 1).len(), 6);
     }
 
     #[test]
+    fn only_a_guest_leaves_whose_turn_it_is() {
+        // All places are taken, and the first address has most of them: 0, 1, 2, 3, 4.
+        let full = || {
+            let mut room = Room::new(BOUNDS, 1);
+            crowd(&mut room, 0, 1, 5);
+            crowd(&mut room, 5, 2, 3);
+            room
+        };
+        let come = |silences: &[(u64, Option<Silence>)]| {
+            let of =
+                |guest: &u64| silences.iter().find(|(it, _)| it == guest).and_then(|(_, silence)| *silence);
+            full().arrive(at(60), host(3), of, || 60)
+        };
+        let leaves = |guest| Arrival::In { id: 9, pressed: true, leaves: Some(guest) };
+        for (what, silences, wanted) in [
+            ("all wait for us", &[][..], Arrival::Busy),
+            ("what another address owes", &[(6, SILENT)], Arrival::Busy),
+            ("one is about to go on", &[(0, SLOW)], Arrival::Busy),
+            ("one is silent", &[(2, SILENT)], leaves(2)),
+            ("one is silent, another about to go on", &[(0, SLOW), (3, SILENT)], leaves(3)),
+            (
+                "one has begun and is silent",
+                &[(1, SILENT.map(|it| Silence { spoken: true, ..it }))],
+                leaves(1),
+            ),
+        ] {
+            assert_eq!(come(silences), wanted, "{what}");
+        }
+        let mut room = Room::new(BOUNDS, 1);
+        crowd(&mut room, 0, 1, 6);
+        assert_eq!(room.arrive(at(60), host(1), |_| None, || 60), Arrival::Refused, "its own places");
+    }
+
+    #[test]
     fn who_comes_when_half_is_taken_is_to_be_quick() {
         let mut room = Room::new(BOUNDS, 1);
-        let mut pressed = |last| match room.arrive(at(0), host(last), 0) {
+        let mut pressed = |last| match room.arrive(at(0), host(last), |_| SILENT, || 0) {
             Arrival::In { pressed, .. } => pressed,
-            Arrival::Refused => panic!("there is room"),
+            Arrival::Busy | Arrival::Refused => panic!("there is room"),
         };
         assert_eq!([1, 1, 1, 1].map(&mut pressed), [false, false, false, true]);
         assert_eq!([2, 2].map(&mut pressed), [true, true]);
@@ -310,7 +381,7 @@ mod tests {
     #[test]
     fn nothing_is_kept_of_those_who_left() {
         let mut room = Room::new(BOUNDS, 1);
-        let Arrival::In { id, .. } = room.arrive(at(0), host(1), 7) else { panic!() };
+        let Arrival::In { id, .. } = room.arrive(at(0), host(1), |_| SILENT, || 7) else { panic!() };
         assert_eq!((room.leave(host(1), id), room.leave(host(1), id)), (Some(7), None));
         assert!(room.hosts.is_empty() && room.classes[0].by_size.is_empty() && room.classes[0].guests == 0);
     }

@@ -302,7 +302,7 @@ impl<S: Store, O: Outbox> Driver<S, O> {
 
     fn serve_watchers(&mut self) {
         for (operation, reply) in std::mem::take(&mut self.flow_watchers) {
-            match self.turns.engine().flow_operation_ended(operation) {
+            match self.turns.engine().flows().has_ended(operation) {
                 true => drop(reply.send(())), // the watcher may be gone
                 false if reply.is_closed() => {}
                 false => self.flow_watchers.push((operation, reply)),

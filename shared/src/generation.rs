@@ -51,3 +51,83 @@ impl fmt::Display for Generation {
         write!(f, "{}.{}", self.epoch.0, self.number)
     }
 }
+
+/// The epoch rises by at most this much on the word of agents: a restored store is fewer starts behind, and an agent that
+/// lies must not use up the site's numbers.
+const EPOCH_JUMP_MAX: u32 = 1 << 20;
+/// No controller ever counts this far; as many numbers lie above.
+const NUMBER_MAX: u64 = 1 << 62;
+
+/// The source of a site's generations. Each one drawn is higher than all that were drawn or seen before.
+#[derive(Clone, Copy, Debug)]
+pub struct Generations {
+    epoch: Epoch,
+    epoch_max: Epoch,
+    /// The number drawn or seen last in this epoch.
+    number: u64,
+}
+
+impl Generations {
+    /// The source of a start with this epoch.
+    pub fn new(epoch: Epoch) -> Self {
+        Self { epoch, epoch_max: Epoch(epoch.0.saturating_add(EPOCH_JUMP_MAX)), number: 0 }
+    }
+
+    /// The epoch in force; it rises when agents know of a later one.
+    pub fn epoch(&self) -> Epoch {
+        self.epoch
+    }
+
+    /// Draws the next generation.
+    pub fn draw(&mut self) -> Generation {
+        self.number += 1;
+        Generation { epoch: self.epoch, number: self.number }
+    }
+
+    /// Goes above a generation that an agent knows and this controller does not, because its store was restored.
+    /// False if no honest agent can know it.
+    pub fn rise_above(&mut self, seen: Generation) -> bool {
+        if seen.epoch > self.epoch_max || seen.number > NUMBER_MAX {
+            return false;
+        }
+        if seen.epoch > self.epoch {
+            self.rise_over(seen.epoch);
+        } else if seen.epoch == self.epoch {
+            self.number = self.number.max(seen.number);
+        }
+        true
+    }
+
+    /// Goes above an epoch that this controller does not know. False if no honest agent can know it.
+    pub fn rise_over(&mut self, seen: Epoch) -> bool {
+        if seen > self.epoch_max {
+            return false;
+        }
+        self.epoch = Epoch(seen.0.saturating_add(1));
+        self.number = 0;
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_source_rises_above_what_agents_know() {
+        let of = |epoch, number| Generation { epoch: Epoch(epoch), number };
+        let seen = [
+            (of(7, 41), true, of(7, 42)),
+            (of(6, 99), true, of(7, 43)),
+            (of(7, NUMBER_MAX + 1), false, of(7, 44)),
+            (of(9, 5), true, of(10, 1)),
+            (of(9 + (1 << 20), 1), false, of(10, 2)),
+        ];
+        let mut source = Generations::new(Epoch(7));
+        for (theirs, is_honest, next) in seen {
+            assert_eq!((source.rise_above(theirs), source.draw()), (is_honest, next), "{theirs}");
+        }
+        assert!(!source.rise_over(Epoch(u32::MAX)));
+        assert_eq!(source.epoch(), Epoch(10));
+    }
+}

@@ -14,7 +14,7 @@ pub mod time;
 pub mod topic;
 pub mod wire;
 
-pub use generation::{Attempt, Epoch, EpochId, Generation};
+pub use generation::{Attempt, Epoch, EpochId, Generation, Generations};
 pub use id::{NodeId, ResourceId, SiteId, StackName};
 pub use rate::Rate;
 pub use time::MonoTime;

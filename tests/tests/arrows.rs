@@ -38,7 +38,12 @@ const SHELL: &[&str] = &[
 const TABLE: &[Rule] = &[
     Rule { name: "muster-shared", may: &[], never: SHELL },
     Rule { name: "muster-template", may: &["muster-shared", "muster-intent"], never: SHELL },
-    Rule { name: "muster-engine", may: &["muster-shared", "muster-intent", "muster-template"], never: SHELL },
+    Rule {
+        name: "muster-engine",
+        may: &["muster-shared", "muster-intent", "muster-template", "muster-flow"],
+        never: SHELL,
+    },
+    Rule { name: "muster-flow", may: &["muster-shared", "muster-intent", "muster-template"], never: SHELL },
     Rule { name: "muster-intent", may: &["muster-shared"], never: SHELL },
     Rule { name: "muster-agent-core", may: &["muster-shared"], never: SHELL },
     Rule {
@@ -58,7 +63,7 @@ const TABLE: &[Rule] = &[
     },
     Rule {
         name: "muster-controller",
-        may: &["muster-shared", "muster-intent", "muster-template", "muster-engine"],
+        may: &["muster-shared", "muster-intent", "muster-template", "muster-engine", "muster-flow"],
         never: &["rtnetlink", "netlink-packet-route", "zbus"],
     },
     Rule {
@@ -72,6 +77,7 @@ const TABLE: &[Rule] = &[
             "muster-shared",
             "muster-template",
             "muster-engine",
+            "muster-flow",
             "muster-controller",
             "muster-agent-core",
             "muster-agent-link",

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use muster_engine::Request;
-use muster_engine::flow::{FlowOp, FlowWrite};
+use muster_flow::{FlowOp, FlowWrite};
 use muster_intent::compile::Compiler;
 use muster_intent::intent::{Constraints, Intent, Kind};
 use muster_intent::ledger::{Holder, Ledger};
@@ -113,14 +113,14 @@ fn submit() {
     bench.ask(Request::SubmitIntents { intents });
     let taken = (cpu() - before).as_secs_f64();
     assert_eq!(installed(&bench), given, "all are INSTALLED");
-    let rules: u64 = bench.engine.device_views().iter().map(|view| view.added).sum();
+    let rules: u64 = bench.engine.flows().devices().iter().map(|view| view.added).sum();
     let bytes = NOW.load(Ordering::Relaxed).saturating_sub(held);
     let of_rules = bytes_of_rules(&bench, count, spines + leaves);
     let keys = (0..count).map(|number| number.to_string().into()).collect();
     let before = cpu();
     bench.ask(Request::WithdrawIntents { keys });
     let withdrawn = (cpu() - before).as_secs_f64();
-    assert_eq!(bench.engine.device_views().iter().map(|view| view.rules).sum::<u64>(), 0, "none is left");
+    assert_eq!(bench.engine.flows().devices().iter().map(|view| view.rules).sum::<u64>(), 0, "none is left");
     println!(
         "{{\"bench\":\"intent\",\"what\":\"submit\",\"devices\":{},\"intents\":{count},\"rules\":{rules},\"installed_s\":{taken:.3},\
          \"withdrawn_s\":{withdrawn:.3},\"bytes_of_rules\":{},\"bytes_per_intent_besides_rules\":{}}}",
@@ -208,7 +208,7 @@ fn fail() {
     bench.up(0, ports(0, &cables[0], Some(1)));
     let taken = (cpu() - before).as_secs_f64();
     assert_eq!(installed(&bench), count as usize, "all are INSTALLED again");
-    let rules: u64 = bench.engine.device_views().iter().map(|view| view.added).sum();
+    let rules: u64 = bench.engine.flows().devices().iter().map(|view| view.added).sum();
     println!(
         "{{\"bench\":\"intent\",\"what\":\"cable fails\",\"intents\":{count},\"rules\":{rules},\"seconds\":{taken:.3}}}"
     );

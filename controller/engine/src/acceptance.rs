@@ -155,7 +155,7 @@ impl Engine {
                 revoked.insert(node.clone());
             }
             if let Some(Desired::Flows(set)) = &spec
-                && let Some(refusal) = self.flow_conflict(set, &set.ids(), tree.name(index))
+                && let Some(refusal) = self.flows().conflict(set, tree.name(index))
             {
                 return Err(refusal);
             }
@@ -245,19 +245,11 @@ impl Engine {
     /// `called`: what the template calls the node that one of its servers is bound to.
     fn awaited(&self, node: &NodeId, called: Option<&NodeId>) -> String {
         match called.filter(|called| *called != node) {
-            None => self.never_joined(node),
+            None => self.nodes.never_joined(node),
             Some(called) => format!(
                 "node {node} was removed and is waited for, for '{called}' is that node in this stack: to mean another, \
                  write its full name"
             ),
-        }
-    }
-
-    pub(crate) fn never_joined(&self, name: &NodeId) -> String {
-        match self.nodes.nearest(name.as_str()) {
-            _ if self.was_removed(name) => format!("node {name} was removed and is waited for"),
-            Some(near) => format!("node {name} has never joined and is waited for; did you mean {near}?"),
-            None => format!("node {name} has never joined and is waited for"),
         }
     }
 }

@@ -48,10 +48,8 @@ impl Engine {
         });
         let sent: Vec<(Slot, ContentDigest, u64)> = sent.collect();
         let Some((.., size)) = sent.iter().find(|(_, of, _)| *of == digest) else {
-            if !self.send_flow_chunk(key, digest, offset) {
-                self.send(key, Down::Chunk { digest, offset, bytes: Vec::new() });
-            }
-            return;
+            let bytes = self.flows.chunk(&self.nodes[key].name, digest, offset).unwrap_or_default();
+            return self.send(key, Down::Chunk { digest, offset, bytes });
         };
         let is_last = offset.saturating_add(CHUNK_MAX as u64) >= *size;
         self.fetches.ask(now, key, Piece { digest, offset, is_last });

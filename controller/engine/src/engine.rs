@@ -4,16 +4,15 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use indexmap::IndexMap;
+use muster_flow::{Asked, Flows, Job};
 use muster_shared::model::{ContentDigest, Down, Up};
-use muster_shared::{Epoch, EpochId, Generation, MonoTime, NodeId, ResourceId, StackName};
+use muster_shared::{Epoch, EpochId, Generation, Generations, MonoTime, NodeId, ResourceId, StackName};
 use muster_template::Tree;
 
 use crate::address::AddressPlan;
 use crate::by_name::ByName;
 use crate::claim::Claims;
 use crate::fetches::Fetches;
-use crate::flow::record::FlowChange;
-use crate::flow::{FlowAction, Flows};
 use crate::history::Starts;
 use crate::intent::Intents;
 use crate::job::Limits;
@@ -136,21 +135,14 @@ pub struct Config {
     pub limits: Limits,
 }
 
-/// How far the epoch rises on the word of agents: as many starts as a restored store can be behind. One agent that
-/// lies must not use up the numbers of the site.
-const EPOCH_JUMP_MAX: u32 = 1 << 20;
-/// Likewise: no controller has ever counted so far, and there is as much room above.
-const NUMBER_MAX: u64 = 1 << 62;
-
 /// The controller's pure machine.
 pub struct Engine {
-    pub(crate) epoch: Epoch,
-    epoch_max: Epoch,
+    /// The source of generations, and the epoch in force.
+    pub(crate) generations: Generations,
     epoch_bits: u64,
     pub(crate) starts: Starts,
     seed: [u8; 32],
     pub(crate) limits: Limits,
-    next_number: u64,
     pub(crate) next_row: u64,
     pub(crate) next_stack: u64,
     pub(crate) next_traversal: u64,
@@ -227,20 +219,18 @@ pub(crate) enum Todo {
     /// Something of this stack was put right, for which units are restarted.
     Restart(u64),
     /// The job of this generation and attempt waited for another's write, and begins.
-    Begin(Slot, Generation, u32),
+    Begin(Job),
 }
 
 impl Engine {
     /// With nothing in it. [`Engine::load`] makes one from the store.
     pub fn new(config: Config) -> Self {
         let mut engine = Self {
-            epoch: config.epoch,
-            epoch_max: Epoch(config.epoch.0.saturating_add(EPOCH_JUMP_MAX)),
+            generations: Generations::new(config.epoch),
             epoch_bits: config.epoch_bits,
             starts: config.starts,
             seed: config.seed,
             limits: config.limits,
-            next_number: 0,
             next_row: 1,
             next_stack: 1,
             next_traversal: 1,
@@ -255,7 +245,10 @@ impl Engine {
             nodes: Nodes::default(),
             claims: Claims::default(),
             addresses: AddressPlan::default(),
-            flows: Flows::default(),
+            flows: Flows::new(muster_flow::Limits {
+                retries: config.limits.retries,
+                operations_kept: config.limits.flow_operations_kept,
+            }),
             intents: Intents::default(),
             restored: Restored::new(config.limits.held_per_node),
             contents: BTreeMap::new(),
@@ -305,6 +298,15 @@ impl Engine {
     }
 
     fn run_timers(&mut self) {
+        self.run_own_timers();
+        while self.flows.next_due().is_some_and(|due| due <= self.now) {
+            self.with_flows(|flows, turn| flows.timeout(turn));
+            self.run_agenda();
+            self.run_own_timers();
+        }
+    }
+
+    fn run_own_timers(&mut self) {
         while let Some((due, key)) = self.timers.pop(self.now) {
             match key {
                 TimerKey::Work(slot) => self.work_due(slot, due),
@@ -314,7 +316,6 @@ impl Engine {
                 TimerKey::Tidings(slot) => self.tidings_due(slot, due),
                 TimerKey::Correct(slot) => self.correct(slot),
                 TimerKey::Facts(node) => self.answer_facts(node),
-                TimerKey::Device(device) => self.device_due(device),
                 TimerKey::Intents => self.intents_due(),
                 TimerKey::Fit(stack) => self.fit_due(stack, due),
                 TimerKey::Turn(stack) => self.turn_due(stack, due),
@@ -331,32 +332,27 @@ impl Engine {
         let change = self
             .next_removal()
             .or_else(|| self.next_dirty())
-            .or_else(|| self.next_flow_change())
+            .or_else(|| self.flows.poll_change().map(Change::Flow))
             .or_else(|| self.next_intent_change())
             .or_else(|| self.changes.pop_front())
             .or_else(|| self.restored.changed().map(|record| Change::Restored(record.map(Box::new))));
-        if let Some(change) = change {
-            if let Change::Flow(FlowChange::DeviceRemoved(number)) = change {
-                self.flows.left(number);
-            }
-            return Some(Effect::Persist(change));
-        }
-        self.effects.pop_front()
+        change.map(Effect::Persist).or_else(|| self.effects.pop_front())
     }
 
     /// When to call [`Engine::handle`] with [`Input::Timeout`], and why.
     pub fn poll_timeout(&self) -> Option<(MonoTime, &'static str)> {
-        self.timers.next()
+        let flows = self.flows.next_due().map(|due| (due, "a device is due"));
+        self.timers.next().into_iter().chain(flows).min()
     }
 
     /// The epoch in force; it rises when agents know of a later one.
     pub fn epoch(&self) -> Epoch {
-        self.epoch
+        self.generations.epoch()
     }
 
     /// As agents are told.
     pub(crate) fn epoch_id(&self) -> EpochId {
-        EpochId { number: self.epoch, bits: Some(self.epoch_bits) }
+        EpochId { number: self.epoch(), bits: Some(self.epoch_bits) }
     }
 
     fn run_agenda(&mut self) {
@@ -372,9 +368,7 @@ impl Engine {
                 Some(Todo::Turn(stack)) => self.turn(stack),
                 Some(Todo::Correct(slot)) => self.correct(slot),
                 Some(Todo::Restart(stack)) => self.mark_units(stack),
-                Some(Todo::Begin(slot, generation, attempt)) => {
-                    self.flow_job_begins(slot, generation, attempt)
-                }
+                Some(Todo::Begin(job)) => self.flow_job_begins(job),
                 None if self.run_intents() => {}
                 None => match ends.pop_first() {
                     Some(stack) => self.check_end(stack),
@@ -412,30 +406,38 @@ impl Engine {
                 Ok(None) => return, // answered when the node has
                 Err(refusal) => Err(refusal),
             },
-            Request::ApplyFlows { stages, confirm_timeout } => {
-                self.begin_flows(FlowAction::Apply, stages, confirm_timeout)
+            Request::ApplyFlows { stages, confirm_timeout } => self.apply_flows(stages, confirm_timeout),
+            Request::DeleteFlows { device, ids, confirm_timeout } => self
+                .with_flows(|flows, turn| flows.delete(turn, device, ids, confirm_timeout))
+                .map_or_else(|refused| Err(refused.into()), |begun| Ok(begun.into())),
+            Request::PurgeFlows { device, forget, confirm_timeout } => self
+                .with_flows(|flows, turn| flows.purge(turn, device, forget, confirm_timeout))
+                .map_or_else(|refused| Err(refused.into()), |begun| Ok(begun.into())),
+            Request::ReconcileFlows { device, foreign } => {
+                let done = self.with_flows(|flows, turn| flows.reconcile(turn, &device, foreign));
+                done.map(|()| Answer::Done).map_err(Refusal::from)
             }
-            Request::DeleteFlows { device, ids, confirm_timeout } => {
-                self.delete_flows(device, ids, confirm_timeout)
+            Request::FlowStats { device } => {
+                match self.with_flows(|flows, turn| flows.ask_stats(turn, &device, id)) {
+                    Ok(Asked::Known) => Ok(Answer::Done),
+                    Ok(Asked::Waits) => return, // answered when the node has
+                    Err(refused) => Err(refused.into()),
+                }
             }
-            Request::PurgeFlows { device, forget, confirm_timeout } => {
-                self.purge_flows(device, forget, confirm_timeout)
+            Request::SampleFlows => {
+                self.with_flows(|flows, turn| flows.sample(turn.now));
+                Ok(Answer::Done)
             }
-            Request::ReconcileFlows { device, foreign } => self.reconcile_flows(&device, foreign),
-            Request::FlowStats { device } => match self.ask_flow_stats(&device, id) {
-                Ok(Some(answer)) => Ok(answer),
-                Ok(None) => return, // answered when the node has
-                Err(refusal) => Err(refusal),
-            },
-            Request::SampleFlows => self.sample_flows(),
             Request::SubmitIntents { intents } => self.submit_intents(intents),
             Request::WithdrawIntents { keys } => self.withdraw_intents(keys),
             Request::PurgeIntents { keys } => self.purge_intents(keys),
-            Request::ForeignFlows { device } => match self.ask_foreign(&device, id) {
-                Ok(Some(answer)) => Ok(answer),
-                Ok(None) => return, // answered when the node has
-                Err(refusal) => Err(refusal),
-            },
+            Request::ForeignFlows { device } => {
+                match self.with_flows(|flows, turn| flows.ask_foreign(turn, &device, id)) {
+                    Ok(Asked::Known) => Ok(Answer::Done),
+                    Ok(Asked::Waits) => return, // answered when the node has
+                    Err(refused) => Err(refused.into()),
+                }
+            }
             Request::Signal { stack, resource, signal } => self.signal(&stack, &resource, signal),
             Request::Unhealthy { stack, resource } => self.mark_unhealthy(&stack, &resource),
             Request::NewToken { token, wall } => self.new_token(token, wall),
@@ -485,33 +487,30 @@ impl Engine {
     }
 
     pub(crate) fn next_generation(&mut self) -> Generation {
-        self.next_number += 1;
-        Generation { epoch: self.epoch, number: self.next_number }
+        self.generations.draw()
     }
 
-    /// Goes above a generation that an agent knows and this engine does not: its store was restored.
-    /// False if no honest agent can know it.
+    /// See [`Generations::rise_above`].
     pub(crate) fn rise_above(&mut self, seen: Generation) -> bool {
-        if seen.epoch > self.epoch_max || seen.number > NUMBER_MAX {
-            return false;
-        }
-        if seen.epoch > self.epoch {
-            self.rise_over(seen.epoch);
-        } else if seen.epoch == self.epoch {
-            self.next_number = self.next_number.max(seen.number);
-        }
-        true
+        let before = self.epoch();
+        let is_honest = self.generations.rise_above(seen);
+        self.epoch_rose_from(before);
+        is_honest
     }
 
-    /// Goes above an epoch that is not known here. False if no honest agent can know it.
+    /// See [`Generations::rise_over`].
     pub(crate) fn rise_over(&mut self, seen: Epoch) -> bool {
-        if seen > self.epoch_max {
-            return false;
+        let before = self.epoch();
+        let is_honest = self.generations.rise_over(seen);
+        self.epoch_rose_from(before);
+        is_honest
+    }
+
+    /// Makes the epoch durable, if it is another than before.
+    pub(crate) fn epoch_rose_from(&mut self, before: Epoch) {
+        if self.epoch() != before {
+            self.change(Change::Counters(Counters { epoch: self.epoch() }));
         }
-        self.epoch = Epoch(seen.0.saturating_add(1));
-        self.next_number = 0;
-        self.change(Change::Counters(Counters { epoch: self.epoch }));
-        true
     }
 
     /// The id of a new row and of the thing it stands for.

@@ -5,13 +5,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use muster_shared::model::flow::DeviceName;
 use muster_shared::model::{Action, LedgerEntry};
 use muster_shared::{NodeId, ResourceId};
 use muster_template::Kind;
 use serde::{Deserialize, Serialize};
 
 use crate::engine::{Effect, Engine, Todo};
-use crate::flow::DeviceKey;
 use crate::node::{Node, NodeKey};
 use crate::record::{Observation, Status};
 use crate::request::{Answer, Refusal};
@@ -35,12 +35,11 @@ impl Engine {
     /// The store is older than a node: so it is for all that have not come yet, and for the one that tells it now. Of one
     /// that has been welcomed, what it has yet to say may be news as well.
     pub(crate) fn begin_restored(&mut self, teller: Option<NodeKey>) {
-        let is_compared =
-            |device: &DeviceKey| self.flows.get(*device).is_some_and(|it| it.comparing.is_some());
         let awaited = |(key, node): (NodeKey, &Node)| {
             let is_to_tell = !node.ready || teller == Some(key);
             let ledger = is_to_tell || node.pages.is_some();
-            let tables = is_to_tell || !node.flows_heard || self.flows.of_node(key).iter().any(is_compared);
+            let tables =
+                is_to_tell || !self.flows.has_told(&node.name) || self.flows.is_comparing(&node.name);
             let is_it = (ledger || tables) && node.joined.as_ref().is_some_and(|it| !it.revoked);
             is_it.then(|| (node.name.clone(), Awaited { ledger, tables }))
         };
@@ -169,21 +168,9 @@ impl Engine {
 
     /// Whether all that the node's tables hold was compared.
     pub(crate) fn tables_compared(&mut self, key: NodeKey) {
-        if !self.restored.is_on() || !self.nodes[key].flows_heard {
-            return;
-        }
-        let is_compared = |device: &DeviceKey| {
-            self.flows.get(*device).is_none_or(|device| {
-                let theirs = device.state.as_ref().map_or(0, |state| state.root);
-                let ours = device.table.sums().root();
-                device.in_flight.is_none()
-                    && !device.table.waits()
-                    && (theirs == ours || device.odd == Some((theirs, ours)))
-            })
-        };
-        if self.flows.of_node(key).iter().all(is_compared) {
-            let node = self.nodes[key].name.clone();
-            self.restored.tables_told(&node);
+        let node = &self.nodes[key].name;
+        if self.restored.is_on() && self.flows.has_told(node) && self.flows.is_compared(node) {
+            self.restored.tables_told(node);
             self.end_restored();
         }
     }
@@ -202,11 +189,7 @@ impl Engine {
     pub(crate) fn decide_by_leaving(&mut self, key: NodeKey) {
         let name = self.nodes[key].name.clone();
         self.restored.forget_node(&name);
-        for device in self.flows.of_node(key) {
-            if let Some(device) = self.flows.get_mut(device) {
-                device.odd = None;
-            }
-        }
+        self.flows.compare_anew(&name);
         self.end_restored();
     }
 
@@ -340,13 +323,10 @@ impl Engine {
                     self.restored.free_table(&node, &bridge);
                 }
             }
-            if let Some(device) = self.flows.find(key, &bridge) {
-                if let Some(device) = self.flows.get_mut(device) {
-                    (device.odd, device.repairs) = (None, 0);
-                }
+            if let Some(device) = self.flows.find(&DeviceName { node: node.clone(), bridge }) {
                 // There may be more than was listed.
                 self.restored.await_tables(&node);
-                self.pump_device(device);
+                self.with_flows(|flows, turn| flows.compare_now(turn, device));
                 self.tables_compared(key);
             }
         }

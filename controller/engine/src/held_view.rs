@@ -1,12 +1,13 @@
 //! What waits to be decided on a restored site, as operators see it.
 
+use muster_flow::TableDifference;
 use muster_shared::model::Stray;
 use muster_shared::{NodeId, ResourceId};
 use serde::{Deserialize, Serialize};
 
 use crate::engine::Engine;
 use crate::record::type_text;
-use crate::restored::{HeldTable, HeldThing, Unlike};
+use crate::restored::{HeldThing, Unlike};
 
 /// A line of `muster restore list`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -84,7 +85,7 @@ impl Engine {
     }
 }
 
-fn table_view(node: &NodeId, device: &str, held: &HeldTable) -> HeldView {
+fn table_view(node: &NodeId, device: &str, held: &TableDifference) -> HeldView {
     let counts = [
         (held.unknown.len(), "that the store does not know"),
         (held.newer.len(), "changed"),

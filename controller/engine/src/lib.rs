@@ -34,7 +34,7 @@ mod failure;
 mod fetches;
 mod fight;
 mod fleet;
-pub mod flow;
+mod flow;
 mod held;
 mod held_view;
 mod here;
@@ -80,6 +80,7 @@ mod visit;
 
 pub use engine::{Config, Effect, Engine, Input};
 pub use fight::{CALM, CORRECTIONS_MAX, FIGHT_MAX};
+pub use flow::{FlowViews, HIDES_FLOWS};
 pub use held::Verdict;
 pub use held_view::HeldView;
 pub use history::Starts;

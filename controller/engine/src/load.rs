@@ -12,7 +12,6 @@ use crate::content::stored_content;
 use crate::delete_first::UNCOUNTED;
 use crate::engine::{Config, Engine, Todo};
 use crate::fight::Fight;
-use crate::flow::record::FlowSnapshot;
 use crate::job::backoff;
 use crate::pause::Pause;
 use crate::record::{
@@ -23,6 +22,7 @@ use crate::resource::{Rare, Role, Row, Slot, Work, WorkState};
 use crate::restored::{Restored, RestoredRecord};
 use crate::rollout::Rollouts;
 use crate::stack::{Adjacency, FleetChange, Stack, Stage, Walk};
+use muster_flow::record::FlowSnapshot;
 
 /// All that the store holds and the engine needs.
 #[derive(Default)]
@@ -90,7 +90,12 @@ impl Engine {
             engine.rows[slot].requires = requires.into();
         }
         engine.load_plan();
-        engine.load_flows(snapshot.flows);
+        let devices = snapshot.flows.devices.values().map(|record| &record.node);
+        for node in devices.chain(snapshot.flows.forgotten.keys().map(|(node, _)| node)) {
+            engine.nodes.key(node);
+        }
+        let jobs = engine.flow_jobs();
+        engine.with_flows(|flows, turn| flows.load(turn, snapshot.flows, jobs));
         engine.load_intents(snapshot.intents);
         for key in engine.nodes.iter().map(|(key, _)| key).collect::<Vec<_>>() {
             engine.count_lost(key);

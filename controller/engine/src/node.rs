@@ -3,7 +3,6 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Bound;
 
-use muster_shared::model::flow::Bridge;
 use muster_shared::model::{DriftState, LedgerEntry};
 use muster_shared::pattern::matches_host;
 use muster_shared::{Generation, MonoTime, NodeId, ResourceId};
@@ -80,10 +79,6 @@ pub(crate) struct Node {
     /// [`Drift::digest`](muster_shared::model::Drift::digest).
     pub drifts: BTreeMap<ResourceId, (Generation, DriftState)>,
     pub drifts_digest: u128,
-    /// Its agent has said how all its devices stand since it greeted.
-    pub flows_heard: bool,
-    /// Those it has named so far.
-    pub flows_said: BTreeSet<Bridge>,
 }
 
 impl Node {
@@ -116,8 +111,6 @@ impl Node {
             asking: Asking::default(),
             drifts: BTreeMap::new(),
             drifts_digest: 0,
-            flows_heard: false,
-            flows_said: BTreeSet::new(),
         }
     }
 
@@ -204,10 +197,10 @@ impl Nodes {
     }
 
     /// Gives the places of names back that nothing refers to; `has_devices` tells whether anything else does.
-    fn give_back(&mut self, has_devices: impl Fn(NodeKey) -> bool) {
+    fn give_back(&mut self, has_devices: impl Fn(&NodeId, NodeKey) -> bool) {
         let (nodes, vacant) = (&self.nodes, &mut self.vacant);
-        self.by_name.retain(|_, key| {
-            let goes = nodes[key.0 as usize].is_vacant() && !has_devices(*key);
+        self.by_name.retain(|name, key| {
+            let goes = nodes[key.0 as usize].is_vacant() && !has_devices(name, *key);
             vacant.extend(goes.then_some(*key));
             !goes
         });
@@ -313,6 +306,21 @@ impl Nodes {
         Ok(())
     }
 
+    /// The name was a node's that was removed, and something may be left on it.
+    pub(crate) fn was_removed(&self, name: &NodeId) -> bool {
+        let node = self.find(name).map(|key| &self[key]);
+        node.is_some_and(|node| node.joined.is_none() && !node.lost.is_empty())
+    }
+
+    /// Why nothing happens on a node that has not joined, for operators.
+    pub fn never_joined(&self, name: &NodeId) -> String {
+        match self.nearest(name.as_str()) {
+            _ if self.was_removed(name) => format!("node {name} was removed and is waited for"),
+            Some(near) => format!("node {name} has never joined and is waited for; did you mean {near}?"),
+            None => format!("node {name} has never joined and is waited for"),
+        }
+    }
+
     /// The joined name that is most like `name`, in full or for short, if any is alike.
     pub fn nearest(&self, name: &str) -> Option<&NodeId> {
         let far = |other: &str| {
@@ -403,7 +411,7 @@ impl Engine {
         let is_due = may_name_many && named > most / 2 && named != self.nodes.looked_through;
         if named >= most || is_due {
             let (flows, intents) = (&self.flows, &self.intents);
-            self.nodes.give_back(|key| flows.knows(key) || intents.knows(key));
+            self.nodes.give_back(|name, key| flows.knows(name) || intents.knows(key));
         }
     }
 
@@ -515,12 +523,6 @@ impl Engine {
 }
 
 impl Engine {
-    /// The name was a node's that was removed, and something may be left on it.
-    pub(crate) fn was_removed(&self, name: &NodeId) -> bool {
-        let node = self.nodes.find(name).map(|key| &self.nodes[key]);
-        node.is_some_and(|node| node.joined.is_none() && !node.lost.is_empty())
-    }
-
     /// The name was a node's, and something of that node counts still.
     fn is_taken(&self, name: &NodeId) -> bool {
         let node = self.nodes.find(name).map(|key| &self.nodes[key]);

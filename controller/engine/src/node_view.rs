@@ -150,6 +150,20 @@ pub struct TokenView {
 }
 
 impl Engine {
+    /// Nodes that have joined: those whose agent is there, those that are away, those that were cut off.
+    pub fn node_counts(&self) -> [u64; 3] {
+        let mut counts = [0; 3];
+        for (_, node) in self.nodes.iter() {
+            match &node.joined {
+                Some(record) if record.revoked => counts[2] += 1,
+                Some(_) if node.ready => counts[0] += 1,
+                Some(_) => counts[1] += 1,
+                None => {}
+            }
+        }
+        counts
+    }
+
     /// Nodes that have joined, and those that were removed with something left on them, by name.
     pub fn node_views(&self) -> Vec<NodeView> {
         self.known_nodes().into_iter().map(|node| node.view).collect()

@@ -229,7 +229,7 @@ impl Engine {
             (true, _) if self.waits_for_disk(row) => Some(format!("{name} (its disk is full)")),
             (true, _) => None,
             (false, true) => Some(name.to_string()),
-            (false, false) if self.was_removed(name) => Some(format!("{name} (removed)")),
+            (false, false) if self.nodes.was_removed(name) => Some(format!("{name} (removed)")),
             (false, false) => Some(match self.nodes.nearest(name.as_str()) {
                 Some(near) => format!("{name} (never joined; did you mean {near}?)"),
                 None => format!("{name} (never joined)"),

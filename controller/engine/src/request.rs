@@ -14,11 +14,11 @@ use muster_template::{Environment, EnvironmentFile, ForeignPolicy, Hook, Policie
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use crate::flow::FlowWrite;
 use crate::held::Verdict;
 use crate::node_view::LostView;
 use crate::rollout::RolloutAction;
 use crate::signal::Signal;
+use muster_flow::FlowWrite;
 
 /// A parsed and bound template with the text it came from.
 #[derive(Clone)]

@@ -16,6 +16,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use muster_flow::TableDifference;
 use muster_shared::model::flow::{Bridge, FlowId};
 use muster_shared::model::{LedgerEntry, Stray};
 use muster_shared::{Generation, NodeId, ResourceId};
@@ -45,29 +46,6 @@ pub struct HeldThing {
     pub generation: Option<Generation>,
 }
 
-/// Entries of a flow table, by how they differ.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct HeldTable {
-    /// On the device, and not in the store.
-    pub unknown: BTreeSet<FlowId>,
-    /// In both, each with another content.
-    pub newer: BTreeSet<FlowId>,
-    /// In the store, and not on the device.
-    pub deleted: BTreeSet<FlowId>,
-}
-
-impl HeldTable {
-    /// Entries.
-    pub fn len(&self) -> usize {
-        self.unknown.len() + self.newer.len() + self.deleted.len()
-    }
-
-    /// Whether there is no entry.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-}
-
 /// What one node has.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 struct OnNode {
@@ -78,7 +56,7 @@ struct OnNode {
     /// More things are held than there was room for in the list.
     #[serde(default)]
     has_more: bool,
-    tables: BTreeMap<Bridge, HeldTable>,
+    tables: BTreeMap<Bridge, TableDifference>,
     /// Tables that become what the store says.
     freed: BTreeSet<Bridge>,
     /// Things without a row that are not Muster's any more, as long as the agent's ledger has them.
@@ -245,7 +223,7 @@ impl Restored {
     }
 
     /// A table was compared.
-    pub fn table_told(&mut self, node: &NodeId, bridge: &Bridge, table: HeldTable) {
+    pub fn table_told(&mut self, node: &NodeId, bridge: &Bridge, table: TableDifference) {
         if table.is_empty() && !self.record.nodes.contains_key(node) {
             return;
         }
@@ -312,7 +290,7 @@ impl Restored {
     }
 
     /// The table is listed no more.
-    pub fn drop_table(&mut self, node: &NodeId, bridge: &Bridge) -> Option<HeldTable> {
+    pub fn drop_table(&mut self, node: &NodeId, bridge: &Bridge) -> Option<TableDifference> {
         let dropped = self.record.nodes.get_mut(node)?.tables.remove(bridge);
         self.is_dirty |= dropped.is_some();
         dropped
@@ -355,7 +333,7 @@ impl Restored {
 
     /// What the table has that differs stays as it is.
     pub fn leave_table(&mut self, node: &NodeId, bridge: &Bridge) {
-        let Some(HeldTable { unknown, newer, deleted }) = self.drop_table(node, bridge) else { return };
+        let Some(TableDifference { unknown, newer, deleted }) = self.drop_table(node, bridge) else { return };
         let left =
             self.record.nodes.entry(node.clone()).or_default().left_rules.entry(bridge.clone()).or_default();
         left.extend([unknown, newer, deleted].into_iter().flatten());
@@ -375,13 +353,19 @@ impl Restored {
                 self.is_dirty |= set.remove(&rule);
             }
         }
-        if on.tables.get(bridge).is_some_and(HeldTable::is_empty) {
+        if on.tables.get(bridge).is_some_and(TableDifference::is_empty) {
             on.tables.remove(bridge);
         }
         if on.left_rules.get(bridge).is_some_and(BTreeSet::is_empty) {
             on.left_rules.remove(bridge);
         }
         self.prune();
+    }
+
+    /// Whether rules of a table are listed, or left as they are.
+    pub fn lists_or_leaves(&self, node: &NodeId, bridge: &Bridge) -> bool {
+        let on = self.record.nodes.get(node);
+        on.is_some_and(|on| on.tables.contains_key(bridge) || on.left_rules.contains_key(bridge))
     }
 
     /// Rules of a table that are left as they are; none: all are compared.
@@ -453,7 +437,7 @@ impl Restored {
         self.record.nodes.iter().flat_map(of)
     }
 
-    pub fn tables(&self) -> impl Iterator<Item = (&NodeId, &Bridge, &HeldTable)> {
+    pub fn tables(&self) -> impl Iterator<Item = (&NodeId, &Bridge, &TableDifference)> {
         let of = |(node, on)| {
             let on: &OnNode = on;
             on.tables.iter().map(move |(bridge, held)| (node, bridge, held))

@@ -45,7 +45,8 @@ impl Engine {
         node.pages = None;
         node.asked_strays.clear();
         self.answer_facts(key);
-        self.flows_away(key);
+        let name = self.nodes[key].name.clone();
+        self.with_flows(|flows, _| flows.away(&name));
         self.topology_away(key);
         self.fetches_away(key);
         let node = &mut self.nodes[key];
@@ -141,7 +142,10 @@ impl Engine {
         let epoch = EpochId { bits, ..self.epoch_id() };
         let welcome = Welcome { epoch, want_ledger, heartbeat: self.heartbeat_every() };
         self.send(key, Down::Welcome(welcome));
-        self.flows_hello(key);
+        let node = &self.nodes[key];
+        if let Some(connection) = node.connection {
+            self.flows.greeted(&node.name, connection);
+        }
         self.topology_hello(key);
         for slot in self.nodes[key].sent.clone() {
             let id = self.rows[slot].stack;

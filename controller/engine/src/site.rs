@@ -118,6 +118,6 @@ impl Engine {
             stacks.filter_map(|stack| stack.walk.as_ref()).map(|walk| walk.at_hooks.len() as u64).sum();
         let restore = self.restored.count() as u64;
         let waiting = WaitingView { restore, hooks, approvals: 0 };
-        SiteView { epoch: self.epoch, agents, restored: self.restored.is_on(), waiting }
+        SiteView { epoch: self.epoch(), agents, restored: self.restored.is_on(), waiting }
     }
 }

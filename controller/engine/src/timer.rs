@@ -4,7 +4,6 @@ use std::collections::BTreeSet;
 
 use muster_shared::MonoTime;
 
-use crate::flow::DeviceKey;
 use crate::node::NodeKey;
 use crate::resource::Slot;
 
@@ -25,8 +24,6 @@ pub(crate) enum TimerKey {
     Correct(Slot),
     /// A node was asked for its facts.
     Facts(NodeKey),
-    /// Something of a device is due.
-    Device(DeviceKey),
     /// Intents are to be looked at.
     Intents,
     /// A stack follows the nodes.
@@ -65,7 +62,6 @@ impl Timers {
             TimerKey::Quiet(_) => "a stack is to have moved",
             TimerKey::Tidings(_) => "a row is to be told of",
             TimerKey::Correct(_) => "a row is to be put right",
-            TimerKey::Device(_) => "a device is due",
             TimerKey::Intents => "an intent is to be looked at",
             TimerKey::Turn(_) => "the next batch of a rollout begins",
             TimerKey::Fit(_) => "a stack follows the nodes",

@@ -186,6 +186,15 @@ pub struct FailureView {
 const ACTIVE_MAX: usize = 20;
 
 impl Engine {
+    /// Stacks, by action and status.
+    pub fn stack_counts(&self) -> BTreeMap<(&'static str, &'static str), u64> {
+        let mut counts = BTreeMap::new();
+        for stack in self.stacks.values() {
+            *counts.entry((stack.action.as_str(), stack.status.as_str())).or_default() += 1;
+        }
+        counts
+    }
+
     /// One stack, with its outputs and what is being done.
     pub fn stack_view(&self, name: &StackName) -> Option<StackView> {
         let stack = self.stacks.get(self.names.get(name)?)?;

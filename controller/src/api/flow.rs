@@ -8,8 +8,8 @@ use axum::extract::rejection::QueryRejection;
 use axum::extract::{Path, Query, State};
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
-use muster_engine::flow::{DeviceView, FlowOperationView, FlowStanding};
 use muster_engine::{Answer, Request};
+use muster_flow::{DeviceView, FlowOperationView, FlowStanding};
 use muster_shared::model::flow::{DeviceName, FlowId};
 use muster_template::ForeignPolicy;
 use serde::Deserialize;
@@ -75,7 +75,7 @@ pub async fn operation(
             _ended = stopped.changed() => return Err(ApiError::unavailable("the controller is stopping")),
         }
     }
-    let view = api.driver.query(move |engine| engine.flow_operation(id)).await?;
+    let view = api.driver.query(move |engine| engine.flows().operation(id)).await?;
     view.map(Json).ok_or_else(|| {
         ApiError::not_found(format!("no operation {id} on flow tables: the newest 1000 that ended are kept"))
     })
@@ -83,7 +83,7 @@ pub async fn operation(
 
 /// GET /v1/devices
 pub async fn devices(State(api): State<Api>) -> Result<Json<Vec<DeviceView>>, ApiError> {
-    Ok(Json(api.driver.query(muster_engine::Engine::device_views).await?))
+    Ok(Json(api.driver.query(|engine| engine.flows().devices()).await?))
 }
 
 /// GET /v1/devices/{node}/{bridge}
@@ -117,14 +117,14 @@ pub async fn list(
     }
     let shows = {
         let device = device.clone();
-        foreign.unwrap_or(api.driver.query(move |engine| engine.shows_foreign(&device)).await?)
+        foreign.unwrap_or(api.driver.query(move |engine| engine.flows().shows_foreign(&device)).await?)
     };
     if shows {
         api.driver.request(Request::ForeignFlows { device: device.clone() }).await?;
     }
     let rows = {
         let device = device.clone();
-        api.driver.query(move |engine| engine.flow_rows(&device, standing)).await??
+        api.driver.query(move |engine| engine.flows().rows(&device, standing)).await??
     };
     let text = blocking(move || {
         let rows = rows.sorted();
@@ -158,8 +158,9 @@ pub async fn show(
     let look = |device: DeviceName| {
         api.driver.query(move |engine| {
             engine
-                .flow_show(&device, id)
-                .map(|rows| (rows, engine.flow_stats(&device).ok().and_then(|it| it.age)))
+                .flows()
+                .row(&device, id)
+                .map(|rows| (rows, engine.flows().stats(&device).ok().and_then(|it| it.age)))
         })
     };
     look(device.clone()).await??;
@@ -216,7 +217,7 @@ pub async fn stats(
     let device = device_name(&path)?;
     api.driver.request(Request::FlowStats { device: device.clone() }).await?;
     let name = device.to_string();
-    let stats = api.driver.query(move |engine| engine.flow_stats(&device)).await??;
+    let stats = api.driver.query(move |engine| engine.flows().stats(&device)).await??;
     let tables = stats.tables.iter().map(|table| {
         json!({"table": table.table, "active": table.active, "lookups": table.lookups, "matches": table.matches})
     });
@@ -305,7 +306,7 @@ fn begun(answer: Answer) -> Result<Json<Value>, ApiError> {
 }
 
 async fn one(api: &Api, device: DeviceName) -> Result<Json<DeviceView>, ApiError> {
-    Ok(Json(api.driver.query(move |engine| engine.device_view(&device)).await??))
+    Ok(Json(api.driver.query(move |engine| engine.flows().device(&device)).await??))
 }
 
 fn device_name((node, bridge): &(String, String)) -> Result<DeviceName, ApiError> {

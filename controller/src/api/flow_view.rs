@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use muster_engine::flow::{DeviceView, FlowRow, FlowStanding, Owner};
+use muster_flow::{DeviceView, FlowRow, FlowStanding, Owner};
 use muster_shared::model::flow::{DeviceName, Entry, ForeignRule};
 use muster_template::MASK;
 use serde_json::{Map, Value, json};

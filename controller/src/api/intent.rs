@@ -130,7 +130,7 @@ pub async fn show(State(api): State<Api>, Path(key): Path<String>) -> Result<Jso
         let view = engine.intent(&key)?;
         let entry = |(device, packed): &(_, muster_shared::model::flow::Packed)| {
             let id = packed.unpack().id(device);
-            let row = engine.flow_show(device, id).ok().and_then(|rows| rows.rows.into_iter().next());
+            let row = engine.flows().row(device, id).ok().and_then(|rows| rows.rows.into_iter().next());
             (id, row)
         };
         let rows = view.rules.iter().take(RULES_JOINED).map(entry).collect();

@@ -1,7 +1,7 @@
 //! Intents and the network as JSON.
 
 use muster_engine::IntentSummary;
-use muster_engine::flow::FlowRow;
+use muster_flow::FlowRow;
 use muster_intent::manager::{IntentView, LinkView, Reroute, ReservationView, TopologyView};
 use muster_intent::topology::ConnectPoint;
 use muster_shared::model::flow::{DeviceName, FlowId};

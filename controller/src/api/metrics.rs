@@ -7,7 +7,7 @@ use axum::extract::State;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
 use muster_engine::Request;
-use muster_engine::flow::{DeviceView, StatsView};
+use muster_flow::{DeviceView, StatsView};
 
 use super::error::ApiError;
 use super::{Api, blocking};
@@ -20,7 +20,7 @@ pub async fn metrics(State(api): State<Api>) -> Result<Response, ApiError> {
     // What the devices say to that is told the next time.
     api.driver.request(Request::SampleFlows).await?;
     let look = |engine: &muster_engine::Engine| {
-        (engine.node_counts(), engine.stack_counts(), engine.flow_metrics(OWNERS_MAX))
+        (engine.node_counts(), engine.stack_counts(), engine.flows().metrics(OWNERS_MAX))
     };
     let (nodes, stacks, devices) = api.driver.query(look).await?;
     let text = blocking(move || {
@@ -74,7 +74,7 @@ fn flows(page: &mut Page, devices: &[(DeviceView, StatsView)]) {
             page.sample(name, &[("device", &view.device)], count(view));
         }
     }
-    type Sum = fn(&muster_engine::flow::OwnerCounters) -> u64;
+    type Sum = fn(&muster_flow::OwnerCounters) -> u64;
     let sums: [(&str, &str, Sum); 2] = [
         ("muster_flow_packets_total", "Packets, as last told.", |owner| owner.packets),
         ("muster_flow_bytes_total", "Bytes, as last told.", |owner| owner.bytes),

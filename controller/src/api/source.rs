@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::{Body, HttpBody as _, to_bytes};
-use muster_engine::flow::{FlowOp, FlowWrite};
 use muster_engine::{EnvironmentText, Options, Refusal, Signal, Source, SourceText};
+use muster_flow::{FlowOp, FlowWrite};
 use muster_intent::manager::Wish;
 use muster_shared::StackName;
 use muster_shared::model::flow::{FlowId, Packed};

@@ -4,12 +4,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use muster_engine::flow::record::{
+use muster_engine::HIDES_FLOWS;
+use muster_flow::OperationStatus;
+use muster_flow::record::{
     FlowChange, FlowDeviceRecord, FlowEntryRecord, FlowMark, FlowOperationRecord, FlowPartRecord, FlowPast,
     FlowSnapshot, ForgottenRecord,
 };
-use muster_engine::flow::{FlowAction, FlowWrite, HIDES_FLOWS, Owner};
-use muster_engine::record::Status;
+use muster_flow::{FlowAction, FlowWrite, Owner};
 use muster_shared::model::flow::{Entry, FlowId, Packed};
 use muster_shared::{Epoch, Generation};
 use muster_template::ForeignPolicy;
@@ -470,7 +471,7 @@ fn operation(row: &Row<'_>) -> rusqlite::Result<(FlowOperationRecord, Vec<Vec<Fl
     let record = FlowOperationRecord {
         id: unsigned(row, 0)?,
         action: FlowAction::from_name(row.get_ref(1)?.as_str()?).ok_or_else(|| bad("an action"))?,
-        status: Status::from_name(row.get_ref(2)?.as_str()?).ok_or_else(|| bad("a status"))?,
+        status: OperationStatus::from_name(row.get_ref(2)?.as_str()?).ok_or_else(|| bad("a status"))?,
         stage: row.get(3)?,
         stages: row.get(4)?,
         done: unsigned(row, 5)?,

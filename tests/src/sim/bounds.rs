@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use muster_engine::Limits;
-use muster_engine::record::Status;
+use muster_flow::OperationStatus;
 
 use super::Options;
 use super::dice::Dice;
@@ -47,7 +47,8 @@ impl Tables {
         for (stack, _) in self.revisions.keys() {
             *revisions.entry(*stack).or_default() += 1;
         }
-        let ended = self.flows.operations.values().filter(|(it, _)| it.status != Status::InProgress).count();
+        let ended =
+            self.flows.operations.values().filter(|(it, _)| it.status != OperationStatus::InProgress).count();
         let most = usize::try_from(limits.revisions_kept).unwrap_or(usize::MAX).saturating_add(ROLLBACKS);
         let revisions = revisions.into_iter().max_by_key(|(_, many)| *many);
         let complete = self.stacks.values().map(|stack| stack.complete.len()).max().unwrap_or_default();

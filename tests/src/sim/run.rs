@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use muster_engine::record::{ResourceRecord, StackAction, Status};
 use muster_engine::{Options as How, Request};
+use muster_flow::OperationStatus;
 use muster_shared::model::flow::DeviceName;
 use muster_shared::{MonoTime, NodeId, ResourceId, StackName};
 
@@ -187,8 +188,11 @@ impl World {
         if let Some(row) = tables.rows.values().find(|row| row.progress.in_flight) {
             return Some(format!("a job is still out: {}", brief(row)));
         }
-        if let Some((id, (record, _))) =
-            tables.flows.operations.iter().find(|(_, (record, _))| record.status == Status::InProgress)
+        if let Some((id, (record, _))) = tables
+            .flows
+            .operations
+            .iter()
+            .find(|(_, (record, _))| record.status == OperationStatus::InProgress)
         {
             return Some(format!("operation {id} on flow tables is still IN_PROGRESS: {record:?}"));
         }

@@ -4,9 +4,9 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use muster_engine::flow::record::FlowChange;
 use muster_engine::record::Change;
 use muster_engine::{Answer, Config, Effect, Engine, Input, JoinAsk, Limits, NewToken, Request};
+use muster_flow::record::FlowChange;
 use muster_shared::join::TokenSecret;
 use muster_shared::model::flow::{DeviceName, FlowDown, FlowState, FlowUp, SwitchState};
 use muster_shared::model::{Content, ContentDigest, Down, Hello, Up};
@@ -158,7 +158,7 @@ impl Bench {
             // A null device holds what it is to hold.
             let device = DeviceName { node: name.clone(), bridge: "br0".parse().expect("a name") };
             if let Up::Flow(FlowUp::States { states, .. }) = &mut reply {
-                states[0].root = self.engine.flow_root(&device).unwrap_or(0);
+                states[0].root = self.engine.flows().root(&device).unwrap_or(0);
             }
             let index: usize = name.as_str()[5..].parse().expect("a number");
             self.up(index, reply);

@@ -1,38 +1,126 @@
-//! Flow tables: one for each device, here and on the device the same.
+//! Flow tables, a machine of their own (`muster-flow`): what the engine gives them and does with what they return.
 //!
 //! ```text
-//!   operators ── stages ──▶ Operation ─┐                  ┌─ one batch in flight per device ─▶ agent
-//!   rows ── "exactly these" ───────────┼─▶ Table (writes) ─┤
-//!   agent ── State, Entries ───────────┘                  └─ settle / fail ◀─ its next State
+//!   operators, agents, rows, intents, time ──▶ with_flows(call) ──▶ Flows ──▶ effects ──▶ sends, answers, ends of jobs
+//!                                                  │ Turn: time, generations, the site ▲
+//!                                                  └─────────────────────────────────────┘
 //! ```
-//!
-//! **Invariants.** No entry of ours is on a device without one in its table: entries are durable before their batch
-//! leaves, and go only when their removal was decided. A write is all or nothing per device. At most one batch of a
-//! device is with its agent; what is written meanwhile goes into the next, the last writer of an entry wins. An entry has
-//! one owner. Nothing is purged because a node is away: its table waits for it.
-//!
-//! Absent: how a device is spoken to, and what a selector means.
 
-mod ask;
-mod batch;
-mod device;
-mod entry;
-mod forget;
-mod hidden;
-mod load;
-mod operation;
-mod purge;
-mod reconcile;
-pub mod record;
 mod row;
-mod session;
-mod table;
+mod site;
 mod view;
 
-pub use entry::{FlowStanding, Owner};
-pub use hidden::HIDES_FLOWS;
-pub use operation::{FlowAction, FlowError, FlowOp, FlowStages, FlowWrite};
-pub use view::{DeviceView, FlowOperationView, FlowRow, FlowRows, OwnerCounters, StatsView};
+use muster_flow::{Begun, DeviceKey, Effect, FlowAction, FlowWrite, Flows, Turn};
+use muster_shared::model::Down;
+use muster_shared::model::flow::{DeviceName, FlowUp};
 
-pub(crate) use device::{DeviceKey, Flows, Target};
-pub(crate) use table::Table;
+pub use row::HIDES_FLOWS;
+pub use view::FlowViews;
+
+use crate::engine::{Engine, Todo};
+use crate::node::NodeKey;
+use crate::request::{Answer, Refusal};
+use site::FlowSite;
+
+impl From<muster_flow::Refused> for Refusal {
+    fn from(refused: muster_flow::Refused) -> Self {
+        match refused {
+            muster_flow::Refused::NotFound(why) => Refusal::NotFound(why),
+            muster_flow::Refused::Conflict(why) => Refusal::Conflict(why),
+            muster_flow::Refused::Invalid(why) => Refusal::Invalid(why),
+        }
+    }
+}
+
+impl From<Begun> for Answer {
+    fn from(begun: Begun) -> Self {
+        let Begun { operation, rules, devices, warnings } = begun;
+        Answer::Flows { operation, rules, devices, warnings }
+    }
+}
+
+impl Engine {
+    /// Calls the flow tables, and carries out what follows.
+    pub(crate) fn with_flows<R>(&mut self, call: impl FnOnce(&mut Flows, &mut Turn<'_>) -> R) -> R {
+        let site = FlowSite {
+            now: self.now,
+            nodes: &self.nodes,
+            rows: &self.rows,
+            stacks: &self.stacks,
+            claims: &self.claims,
+            intents: &self.intents,
+            restored: &self.restored,
+        };
+        let before = self.generations.epoch();
+        let mut turn = Turn { now: self.now, generations: &mut self.generations, site: &site };
+        let result = call(&mut self.flows, &mut turn);
+        self.epoch_rose_from(before);
+        self.take_flow_effects();
+        result
+    }
+
+    fn take_flow_effects(&mut self) {
+        while let Some(effect) = self.flows.poll_effect() {
+            match effect {
+                Effect::Send { node, message } => {
+                    if let Some(node) = self.nodes.find(&node) {
+                        self.send(node, Down::Flow(message));
+                    }
+                }
+                Effect::Answer(request) => self.answer(request, Ok(Answer::Done)),
+                Effect::JobEnded(job, ended) => self.flow_job_ended(job, ended),
+                // Only when all that fails with the write before it has: what it does may send a batch.
+                Effect::JobBegins(job) => self.agenda.push_back(Todo::Begin(job)),
+                Effect::IntentEnded(token, ended) => {
+                    let ended = ended.map_err(|failure| failure.text().into_boxed_str());
+                    self.intents.ended.push((token, ended));
+                }
+                Effect::Compared { device, difference } => {
+                    self.restored.table_told(&device.node, &device.bridge, difference);
+                }
+                Effect::Applied { device, rules } => {
+                    self.restored.rules_applied(&device.node, &device.bridge, rules.into_iter());
+                }
+                Effect::Told(node) => {
+                    if let Some(node) = self.nodes.find(&node) {
+                        self.tables_compared(node);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Takes rules from a file, and begins to put them on their devices.
+    pub(crate) fn apply_flows(
+        &mut self,
+        stages: Vec<Vec<FlowWrite>>,
+        confirm: Option<u32>,
+    ) -> Result<Answer, Refusal> {
+        self.name_nodes(stages.iter().flatten().map(|write| &write.device))?;
+        let begun = self.with_flows(|flows, turn| flows.begin(turn, FlowAction::Apply, stages, confirm))?;
+        Ok(begun.into())
+    }
+
+    pub(crate) fn flow_up(&mut self, node: NodeKey, message: FlowUp) {
+        let node = self.nodes[node].name.clone();
+        self.with_flows(|flows, turn| flows.received(turn, &node, message));
+    }
+
+    pub(crate) fn pump_device(&mut self, key: DeviceKey) {
+        self.with_flows(|flows, turn| flows.pump(turn, key));
+    }
+
+    /// The nodes of these devices are known from now on, joined or not.
+    pub(crate) fn name_nodes<'a>(
+        &mut self,
+        devices: impl Iterator<Item = &'a DeviceName>,
+    ) -> Result<(), Refusal> {
+        for device in devices {
+            if self.nodes.find(&device.node).is_none() && !self.has_room_for_nodes(1) {
+                return Err(Refusal::Conflict("too many nodes are named that have never joined".into()));
+            }
+            self.nodes.key(&device.node);
+        }
+        Ok(())
+    }
+}

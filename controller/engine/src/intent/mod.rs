@@ -16,12 +16,12 @@ pub mod record;
 mod request;
 mod row;
 mod topology;
-mod write;
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use muster_flow::{DeviceKey, Flows, Turn};
 use muster_intent::host::HostId;
-use muster_intent::manager::{Effect, Ended, IntentNo, Lies, Manager};
+use muster_intent::manager::{Effect, Ended, IntentNo, Manager};
 use muster_intent::topology::ConnectPoint;
 use muster_shared::MonoTime;
 use muster_shared::model::flow::Bridge;
@@ -30,7 +30,6 @@ use muster_shared::model::topology::{Beacon, DevicePorts};
 pub use request::IntentSummary;
 
 use crate::engine::Engine;
-use crate::flow::DeviceKey;
 use crate::node::NodeKey;
 use crate::record::Change;
 use crate::timer::TimerKey;
@@ -101,12 +100,9 @@ impl Engine {
         let mut did = false;
         loop {
             let ended = std::mem::take(&mut self.intents.ended);
-            let (nodes, flows) = (&self.nodes, &self.flows);
-            self.intents.manager.written(now, ended, |no, device, packed| {
-                let key = nodes.find(&device.node).and_then(|node| flows.find(node, &device.bridge));
-                let table = key.and_then(|key| flows.get(key)).map(|device| &device.table);
-                table.map_or(Lies::Nothing, |table| write::lies(table, no, device, packed))
-            });
+            let flows = &self.flows;
+            let placed = |no, device: &_, packed: &_| flows.placed(no, device, packed);
+            self.intents.manager.written(now, ended, placed);
             self.intents.manager.run(now);
             let mut pumped: BTreeSet<DeviceKey> = BTreeSet::new();
             let mut any = false;
@@ -114,7 +110,14 @@ impl Engine {
                 any = true;
                 match effect {
                     Effect::Write { token, intent, device, ops } => {
-                        pumped.extend(self.write_intent(token, intent, &device, &ops));
+                        let write = |flows: &mut Flows, turn: &mut Turn<'_>| {
+                            flows.write_intent(turn.site, token, intent, &device, &ops)
+                        };
+                        match self.with_flows(write) {
+                            Ok(Some(key)) => drop(pumped.insert(key)),
+                            Ok(None) => self.intents.ended.push((token, Ok(()))),
+                            Err(why) => self.intents.ended.push((token, Err(why.into_boxed_str()))),
+                        }
                     }
                     Effect::Save(no) => {
                         self.intents.unsaved.insert(no);

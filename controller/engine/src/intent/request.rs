@@ -113,7 +113,7 @@ impl Engine {
             None => Ok(()),
             Some(slot) => Err(Refusal::Conflict(format!(
                 "intent '{key}' belongs to {}: update the stack",
-                self.owner_text(crate::flow::Owner(self.rows[slot].id))
+                self.owner_text(muster_flow::Owner(self.rows[slot].id))
             ))),
         }
     }
@@ -145,7 +145,7 @@ impl Engine {
 
     fn intent_owner(&self, no: IntentNo) -> String {
         let row = self.intents.owners.get(&no).copied();
-        self.owner_text(row.map_or(crate::flow::Owner::OPERATOR, crate::flow::Owner))
+        self.owner_text(row.map_or(muster_flow::Owner::OPERATOR, muster_flow::Owner))
     }
 
     /// An intent, whole.

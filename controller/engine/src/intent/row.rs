@@ -10,9 +10,9 @@ use muster_shared::model::Action;
 use muster_template::{Desired, Here, Kind, TopologyHost, TopologyLink};
 
 use crate::engine::Engine;
-use crate::flow::Owner;
 use crate::record::PackedSpec;
 use crate::resource::{Role, Row, Slot};
+use muster_flow::Owner;
 
 /// However long its devices are away: the stack says when that is too long.
 const GOES_WITHIN: Duration = Duration::from_secs(7 * 24 * 3600);

@@ -9,11 +9,12 @@ use muster_intent::compile::claimed;
 use muster_intent::host::{ADDRESSES_MAX, Host, HostId};
 use muster_intent::manager::{PortRecord, SettledPort, TopologyView};
 use muster_intent::topology::ConnectPoint;
-use muster_shared::NodeId;
 use muster_shared::model::NeighbourFacts;
 use muster_shared::model::flow::{Bridge, DeviceName};
 use muster_shared::model::topology::{Beacon, DevicePorts, PortState, TOLD_DEVICES_MAX};
+use muster_shared::{MonoTime, NodeId};
 
+use super::Intents;
 use super::record::IntentChange;
 use crate::engine::Engine;
 use crate::node::NodeKey;
@@ -34,17 +35,12 @@ const TOLD_WITHIN: Duration = Duration::from_secs(2);
 /// Bridges named of a node that lacks one.
 const BRIDGES_NAMED: usize = 10;
 
-impl Engine {
-    /// A node's agent greeted: what it does not hear yet may be there.
-    pub(crate) fn topology_hello(&mut self, node: NodeKey) {
-        self.intents.greeted.insert(node, self.now);
-    }
-
+impl Intents {
     /// That a node has no such bridge, as far as its agent has told. An agent says nothing where there is none.
-    pub(crate) fn lacks_bridge(&self, node: NodeKey, device: &DeviceName) -> Option<String> {
-        let told = self.intents.told.get(&node);
-        let may_have_more = match self.intents.greeted.get(&node) {
-            Some(greeted) => told.is_some() || *greeted + TOLD_WITHIN > self.now,
+    pub(crate) fn lacks_bridge(&self, now: MonoTime, node: NodeKey, device: &DeviceName) -> Option<String> {
+        let told = self.told.get(&node);
+        let may_have_more = match self.greeted.get(&node) {
+            Some(greeted) => told.is_some() || *greeted + TOLD_WITHIN > now,
             None => false,
         };
         if may_have_more || device.is_nftables() || told.is_some_and(|told| told.contains_key(&device.bridge))
@@ -59,6 +55,13 @@ impl Engine {
         }
         let has = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
         Some(format!("{} has no bridge {} (it has {has}): the rules wait for it", device.node, device.bridge))
+    }
+}
+
+impl Engine {
+    /// A node's agent greeted: what it does not hear yet may be there.
+    pub(crate) fn topology_hello(&mut self, node: NodeKey) {
+        self.intents.greeted.insert(node, self.now);
     }
 
     fn begins_to_listen(&mut self, node: NodeKey) {

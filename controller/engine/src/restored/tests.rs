@@ -56,7 +56,7 @@ fn a_held_thing_keeps_the_state_up_until_it_is_decided() {
 fn rules_that_are_left_outlive_the_state() {
     let (mut restored, bridge) = (begun(), Bridge::try_from("br0".to_owned()).unwrap());
     all_come(&mut restored, BTreeMap::new());
-    let table = HeldTable { unknown: [FlowId(7)].into(), ..HeldTable::default() };
+    let table = TableDifference { unknown: [FlowId(7)].into(), ..TableDifference::default() };
     restored.table_told(&node("a"), &bridge, table);
     restored.leave_table(&node("a"), &bridge);
     assert!(restored.ends());

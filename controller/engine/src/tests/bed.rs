@@ -27,7 +27,7 @@ pub struct Tables {
     pub nodes: BTreeMap<NodeId, NodeRecord>,
     pub tokens: BTreeMap<[u8; 8], TokenRecord>,
     pub contents: BTreeMap<muster_shared::model::ContentDigest, usize>,
-    pub flows: crate::flow::record::FlowSnapshot,
+    pub flows: muster_flow::record::FlowSnapshot,
     pub intents: crate::intent::record::IntentSnapshot,
     pub restored: Option<crate::restored::RestoredRecord>,
     /// Stacks of which a row cannot be read, with the reason.

@@ -8,8 +8,8 @@ use muster_shared::model::flow::{DeviceName, FlowState, FlowUp, SwitchState};
 use super::bed::{Bed, flows, node};
 use super::flow_host::FlowDevice;
 use super::flow_tables::{device, id, put, rule, write};
-use crate::flow::FlowWrite;
 use crate::{Input, Request};
+use muster_flow::FlowWrite;
 
 fn forget(bed: &mut Bed, device: &DeviceName) {
     bed.ask(Request::PurgeFlows { device: device.clone(), forget: true, confirm_timeout: None }).unwrap();
@@ -32,7 +32,7 @@ fn a_state_that_crosses_the_order_to_forget_takes_nothing_off_the_device() {
     let batches = bed.hosts[&node(0)].flows.ran;
     forget(&mut bed, &d);
     bed.receive(&node(0), state);
-    assert!(bed.engine.device_views().is_empty(), "it is not made anew");
+    assert!(bed.engine.flows().devices().is_empty(), "it is not made anew");
     let flows = &bed.hosts[&node(0)].flows;
     assert_eq!((flows.ran, flows.asked.len()), (batches, 0));
 }
@@ -53,7 +53,7 @@ fn an_agent_that_was_not_told_to_forget_is_told_when_it_is_back() {
         let flows = &bed.hosts[&node(0)].flows;
         assert!(flows.devices.is_empty(), "told to forget");
         assert_eq!(flows.ran, batches, "and not to remove");
-        assert!(bed.engine.device_views().is_empty());
+        assert!(bed.engine.flows().devices().is_empty());
         bed.disconnect(&node(0));
         bed.connect(&node(0));
         assert!(bed.tables.flows.forgotten.is_empty(), "once it has none, that is remembered no more");
@@ -70,7 +70,7 @@ fn an_order_to_forget_that_is_lost_with_its_connection_is_said_again() {
     bed.disconnect(&node(0));
     bed.connect(&node(0));
     assert!(bed.hosts[&node(0)].flows.devices.is_empty());
-    assert_eq!((bed.hosts[&node(0)].flows.ran, bed.engine.device_views().len()), (1, 0));
+    assert_eq!((bed.hosts[&node(0)].flows.ran, bed.engine.flows().devices().len()), (1, 0));
 }
 
 /// Its disk was full: it has the table still, and says so with every heartbeat.
@@ -148,8 +148,7 @@ fn names_that_nobody_knows_are_not_remembered() {
         };
         bed.receive(&node(0), Up::Flow(FlowUp::States { states: vec![state], complete: false }));
     }
-    let key = bed.engine.nodes.find(&node(0)).unwrap();
-    assert!(bed.engine.nodes[key].flows_said.is_empty());
+    assert!(bed.engine.flows.leftovers().contains(&("tables named by a greeting", 0)));
 }
 
 #[test]
@@ -172,7 +171,7 @@ fn rules_of_a_node_that_never_returns_can_be_forgotten() {
         )
     );
     forget(&mut bed, &d);
-    assert!(bed.engine.device_views().iter().all(|view| view.device != "node-0/br0"));
+    assert!(bed.engine.flows().devices().iter().all(|view| view.device != "node-0/br0"));
     bed.restart();
     assert!(bed.tables.flows.entries.keys().all(|(number, _)| *number != 0));
 }

@@ -10,8 +10,8 @@ use proptest::prelude::*;
 use super::bed::{Bed, flows, node};
 use super::flow_tables::{device, id, put, rule};
 use super::random::Dice;
-use crate::flow::{FlowOp, FlowWrite};
 use crate::{Answer, Request, Source};
+use muster_flow::{FlowOp, FlowWrite};
 
 /// More for a long run: `PROPTEST_CASES=20000 cargo test -p muster-engine`.
 fn cases() -> u32 {
@@ -163,11 +163,11 @@ fn run(seed: u64) {
     drop(bed.create(template_of(&mut dice).0));
     for _ in 0..40 {
         step(&mut bed, &mut dice, &mut open);
-        bed.engine.audit_flows();
+        bed.engine.flows.audit();
     }
     calm(&mut bed);
     for operation in open {
-        if let Some(view) = bed.engine.flow_operation(operation) {
+        if let Some(view) = bed.engine.flows().operation(operation) {
             assert_ne!(view.state, "IN_PROGRESS", "operation {operation}");
         }
     }
@@ -189,19 +189,19 @@ fn run(seed: u64) {
     }
     for index in 0..2 {
         if bed.hosts[&node(index)].flows.devices.contains_key(&device(index).bridge) {
-            bed.engine.audit_flows();
+            bed.engine.flows.audit();
             let told = bed.standings(&device(index));
             assert!(bed.equal(&device(index)), "node-{index} {told}");
             assert!(!told.contains("PENDING"), "node-{index} {told}");
         }
     }
     let before: Vec<String> =
-        bed.engine.device_views().iter().map(|view| format!("{} {}", view.device, view.rules)).collect();
+        bed.engine.flows().devices().iter().map(|view| format!("{} {}", view.device, view.rules)).collect();
     bed.restart();
     let after: Vec<String> =
-        bed.engine.device_views().iter().map(|view| format!("{} {}", view.device, view.rules)).collect();
+        bed.engine.flows().devices().iter().map(|view| format!("{} {}", view.device, view.rules)).collect();
     assert_eq!(before, after);
-    bed.engine.audit_flows();
+    bed.engine.flows.audit();
 }
 
 proptest! {

@@ -6,8 +6,8 @@ use muster_shared::model::flow::{DeviceName, Entry, EntryState, Packed};
 
 use super::bed::{Bed, node, parse};
 use super::flow_tables::{device, id, put, rule, write};
-use crate::flow::{FlowOp, FlowWrite};
 use crate::{Request, Source, SourceText};
+use muster_flow::{FlowOp, FlowWrite};
 
 fn guarded_table(table: u8) -> Source {
     let template = "heat_template_version: 2018-08-31
@@ -150,7 +150,7 @@ fn what_cannot_be_put_back_and_is_not_named_is_found() {
     wipe(&mut bed);
     (0..300).for_each(|_| bed.pass(Duration::from_secs(1)));
     assert_eq!(bed.standings(&d), "ADDED 99, PENDING_ADD 1");
-    let row = bed.engine.flow_show(&d, id(&d, 77)).unwrap().rows.remove(0);
+    let row = bed.engine.flows().row(&d, id(&d, 77)).unwrap().rows.remove(0);
     assert_eq!(row.error.as_deref(), Some("no such port"));
     assert_eq!(bed.on_device(&d).len(), 99);
 }
@@ -310,7 +310,7 @@ fn counters_of_tables_are_no_more_than_there_are_tables() {
     for up in (0..20).flat_map(|_| told(false)).chain(told(true)) {
         bed.receive(&node(0), Up::Flow(up));
     }
-    assert_eq!(bed.engine.flow_stats(&d).unwrap().tables.len(), 256);
+    assert_eq!(bed.engine.flows().stats(&d).unwrap().tables.len(), 256);
 }
 
 #[test]

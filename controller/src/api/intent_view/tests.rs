@@ -1,7 +1,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use muster_engine::flow::{FlowStanding, Owner};
+use muster_flow::{FlowStanding, Owner};
 use muster_intent::host::Host;
 use muster_intent::manager::HostView;
 use muster_intent::manager::{IntentNo, PortView};

@@ -1,8 +1,8 @@
 //! What SQLite holds is what the engine's changes mean, after every step of random operations.
 
-use muster_engine::flow::{FlowOp, FlowWrite};
 use muster_engine::record::Change;
 use muster_engine::{Config, Effect, Engine, Input, JoinAsk, Limits, NewToken, Request, Starts};
+use muster_flow::{FlowOp, FlowWrite};
 use muster_shared::join::TokenSecret;
 use muster_shared::model::flow::{
     Action, Criterion, DeviceName, Field, FlowDown, FlowRefusal, FlowState, FlowUp, Instruction, OpsRef,
@@ -127,7 +127,7 @@ impl Both {
             device: device().bridge,
             decided,
             refused,
-            root: self.engine.flow_root(&device()).unwrap(),
+            root: self.engine.flows().root(&device()).unwrap(),
             entries: 1,
             wrong: 0,
             foreign: 0,

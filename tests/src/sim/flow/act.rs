@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use muster_engine::flow::{FlowOp, FlowWrite};
 use muster_engine::{Answer, Refusal, Request};
+use muster_flow::{FlowOp, FlowWrite};
 use muster_shared::model::flow::{Action, DeviceName, Entry, FlowId, Instruction, Packed, Rule};
 use muster_template::ForeignPolicy;
 

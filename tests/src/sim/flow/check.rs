@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use muster_agent_core::{Kept, Op};
-use muster_engine::flow::record::{FlowEntryRecord, FlowSnapshot};
+use muster_flow::record::{FlowEntryRecord, FlowSnapshot};
 use muster_shared::NodeId;
 use muster_shared::model::flow::{Bridge, DeviceName, EntryState, FlowId, FlowUp, Packed};
 

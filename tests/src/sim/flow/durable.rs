@@ -1,7 +1,7 @@
 //! What the controller writes of flow tables, looked at as it becomes durable.
 
-use muster_engine::flow::record::{FlowChange, FlowEntryRecord, FlowMark};
-use muster_engine::record::Status;
+use muster_flow::OperationStatus;
+use muster_flow::record::{FlowChange, FlowEntryRecord, FlowMark};
 use muster_shared::model::flow::{DeviceName, FlowId};
 
 use super::super::store::{Noted, Shared};
@@ -30,8 +30,8 @@ impl Shared {
             FlowChange::Operation(record) => {
                 let wrong = self.flows.operation_went(record);
                 wrong.into_iter().for_each(|wrong| self.violate(wrong));
-                if record.status != Status::InProgress {
-                    let how = if record.status == Status::Complete { "COMPLETE" } else { "FAILED" };
+                if record.status != OperationStatus::InProgress {
+                    let how = if record.status == OperationStatus::Complete { "COMPLETE" } else { "FAILED" };
                     self.counts.add(format!("flow operation {} {how}", record.action.as_str()));
                 }
                 if record.stage > 0 {

@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use muster_engine::flow::record::{FlowEntryRecord, FlowMark};
+use muster_flow::record::{FlowEntryRecord, FlowMark};
 use muster_shared::model::flow::{DeviceName, FlowId};
 
 use super::super::machine::Machine;

@@ -3,8 +3,8 @@
 
 use std::collections::BTreeMap;
 
-use muster_engine::flow::record::{FlowOperationRecord, FlowSnapshot};
-use muster_engine::record::Status;
+use muster_flow::OperationStatus;
+use muster_flow::record::{FlowOperationRecord, FlowSnapshot};
 use muster_shared::model::flow::{DeviceName, FlowId, Packed};
 
 /// What a stage makes of a device: entries, or nothing in their place.
@@ -70,12 +70,12 @@ impl Model {
             };
             self.asked.insert(id, stages);
         }
-        if record.status != Status::InProgress {
+        if record.status != OperationStatus::InProgress {
             let old = self.ended.insert(id, record.clone());
             if old.is_some_and(|old| old.status != record.status) {
                 return Some(format!("operation {id} on flow tables has ended twice: {record:?}"));
             }
-            if record.status == Status::Failed && record.errors.is_empty() {
+            if record.status == OperationStatus::Failed && record.errors.is_empty() {
                 return Some(format!("operation {id} on flow tables FAILED without a reason"));
             }
         }
@@ -138,7 +138,7 @@ impl Model {
         let record = self.ended.get(&id)?;
         let last = usize::try_from(record.stage).unwrap_or(usize::MAX);
         let failed = record.errors.iter().any(|error| error.device == device.to_string());
-        Some(record.status == Status::Complete || stage < last || !failed)
+        Some(record.status == OperationStatus::Complete || stage < last || !failed)
     }
 
     /// What must be on a device of what operators own, by id.

@@ -10,8 +10,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use muster_agent_core::{Entry, Found};
 use muster_engine::HeldView;
-use muster_engine::flow::record::{FlowEntryRecord, FlowMark};
 use muster_engine::record::{ResourceRecord, StackAction, Status};
+use muster_flow::record::{FlowEntryRecord, FlowMark};
 use muster_shared::model::flow::{DeviceName, FlowId};
 use muster_shared::model::{Job, Outcome};
 use muster_shared::{Generation, MonoTime, NodeId, ResourceId};

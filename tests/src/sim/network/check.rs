@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use muster_engine::flow::record::{FlowEntryRecord, FlowMark};
+use muster_flow::record::{FlowEntryRecord, FlowMark};
 use muster_intent::manager::{IntentNo, IntentRecord, IntentView};
 use muster_intent::phase::{Request, State};
 use muster_intent::topology::ConnectPoint;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use muster_engine::flow::record::FlowMark;
+use muster_flow::record::FlowMark;
 use muster_intent::intent::Kind;
 use muster_intent::manager::{IntentRecord, Wish};
 use muster_intent::phase::{Request, State};

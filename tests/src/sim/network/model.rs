@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use muster_engine::flow::record::{FlowMark, FlowSnapshot};
 use muster_engine::intent::record::{IntentChange, IntentSnapshot};
+use muster_flow::record::{FlowMark, FlowSnapshot};
 use muster_intent::manager::{IntentRecord, Wish};
 use muster_intent::phase::{Request, State};
 

@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use muster_engine::flow::record::FlowMark;
 use muster_engine::record::{ResourceRecord, Status};
+use muster_flow::record::FlowMark;
 use muster_intent::manager::Wish;
 use muster_intent::phase::Request;
 use muster_shared::ResourceId;
@@ -278,7 +278,7 @@ fn flows_differ(
     let own = tables.flows.entries.iter().filter(|(_, entry)| entry.owner.0 == row);
     for (id, packed) in wanted {
         let entry = number.and_then(|number| tables.flows.entries.get(&(number, *id)));
-        let is_so = |entry: &&muster_engine::flow::record::FlowEntryRecord| {
+        let is_so = |entry: &&muster_flow::record::FlowEntryRecord| {
             let ended = flow::has_ended(entry) && flow::timeouts(packed) != (0, 0);
             entry.owner.0 == row && entry.packed == *packed && (entry.mark == FlowMark::None || ended)
         };

@@ -10,14 +10,13 @@ use muster_shared::model::flow::{
 };
 use muster_template::ForeignPolicy;
 
-use super::device::{DEVICE_ENTRIES_MAX, DeviceKey};
-use super::entry::Owner;
-use super::operation::{FlowAction, FlowOp, FlowWrite};
-use super::reconcile::ANSWER_WITHIN;
-use super::record::FlowMark;
-use crate::engine::Engine;
-use crate::request::{Answer, Refusal};
-use crate::timer::TimerKey;
+use crate::device::{DEVICE_ENTRIES_MAX, DeviceKey, Flows};
+use crate::effect::Effect;
+use crate::entry::Owner;
+use crate::operation::{FlowAction, FlowOp, FlowWrite};
+use crate::reconcile::ANSWER_WITHIN;
+use crate::record::FlowMark;
+use crate::site::{Refused, Turn};
 
 /// Requests that wait for one device: later ones get what is known.
 const WAITING_MAX: usize = 64;
@@ -67,40 +66,51 @@ impl Counted {
     }
 }
 
-impl Engine {
-    /// Counters of a device, answered when its agent has; none if what is known is new enough.
-    pub(crate) fn ask_flow_stats(
-        &mut self,
-        name: &DeviceName,
-        request: u64,
-    ) -> Result<Option<Answer>, Refusal> {
-        let key = self.known_device(name)?;
-        let asked = self.count_device(key, Some(request));
-        Ok((!asked).then_some(Answer::Done))
+/// Whether an answer can be read already.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Asked {
+    /// [`Effect::Answer`] of the request comes when the agent has told, or has taken too long.
+    Waits,
+    /// What is known is new enough, or all there is.
+    Known,
+}
+
+impl From<bool> for Asked {
+    fn from(waits: bool) -> Self {
+        if waits { Self::Waits } else { Self::Known }
+    }
+}
+
+impl Flows {
+    /// Asks for the counters of a device.
+    ///
+    /// # Errors
+    /// There is no such device.
+    pub fn ask_stats(&mut self, turn: &Turn<'_>, name: &DeviceName, request: u64) -> Result<Asked, Refused> {
+        let key = self.known_device(turn.site, name)?;
+        Ok(self.count_device(turn.now, key, Some(request)).into())
     }
 
     /// Asks those devices whose counters are oldest; who measures reads what they have said by then.
-    pub(crate) fn sample_flows(&mut self) -> Result<Answer, Refusal> {
+    pub fn sample(&mut self, now: MonoTime) {
         let read = |counted: &Counted| counted.at;
         let mut devices: Vec<_> =
-            self.flows.iter().map(|(key, device)| (device.asks.counted.as_deref().map(read), key)).collect();
+            self.iter().map(|(key, device)| (device.asks.counted.as_deref().map(read), key)).collect();
         devices.sort_unstable();
         let mut asked = 0;
         for (_, key) in devices {
-            asked += usize::from(self.count_device(key, None));
+            asked += usize::from(self.count_device(now, key, None));
             if asked >= SAMPLED_MAX {
                 break;
             }
         }
-        Ok(Answer::Done)
     }
 
     /// False if what is known is new enough, or all there is.
-    fn count_device(&mut self, key: DeviceKey, request: Option<u64>) -> bool {
-        let now = self.now;
-        let number = self.next_ask();
-        let Some(device) = self.flows.get_mut(key) else { return false };
-        let is_there = self.nodes[device.node].ready && device.heard;
+    fn count_device(&mut self, now: MonoTime, key: DeviceKey, request: Option<u64>) -> bool {
+        let number = self.next_question();
+        let Some(device) = self.get_mut(key) else { return false };
+        let is_there = device.heard;
         let thousands = u32::try_from(device.table.len() / 1000).unwrap_or(u32::MAX);
         let every = STATS_EVERY + STATS_PER_THOUSAND.saturating_mul(thousands);
         let is_new = device.asks.counted.as_ref().is_some_and(|counted| counted.at + every > now);
@@ -117,24 +127,30 @@ impl Engine {
         let until = now + ANSWER_WITHIN;
         let requests = request.into_iter().collect();
         device.asks.stats = Some(Asking { number, until, requests, told: Counted::default() });
-        let (node, bridge) = (device.node, device.bridge.clone());
-        self.timers.set(until, TimerKey::Device(key));
-        self.send_flow(node, FlowDown::Ask { device: bridge, number, ask: FlowAsk::Stats });
+        let DeviceName { node, bridge } = device.name.clone();
+        self.set_timer(until, key);
+        self.send(node, FlowDown::Ask { device: bridge, number, ask: FlowAsk::Stats });
         true
     }
 
-    /// Rules of others on a device, answered when its agent has.
-    pub(crate) fn ask_foreign(&mut self, name: &DeviceName, request: u64) -> Result<Option<Answer>, Refusal> {
-        let key = self.known_device(name)?;
-        let asked = self.ask_strangers(key, Some(request));
-        Ok((!asked).then_some(Answer::Done))
+    /// Asks for the rules of others on a device.
+    ///
+    /// # Errors
+    /// There is no such device.
+    pub fn ask_foreign(
+        &mut self,
+        turn: &Turn<'_>,
+        name: &DeviceName,
+        request: u64,
+    ) -> Result<Asked, Refused> {
+        let key = self.known_device(turn.site, name)?;
+        Ok(self.ask_strangers(turn.now, key, Some(request)).into())
     }
 
-    fn ask_strangers(&mut self, key: DeviceKey, request: Option<u64>) -> bool {
-        let now = self.now;
-        let number = self.next_ask();
-        let Some(device) = self.flows.get_mut(key) else { return false };
-        let is_there = self.nodes[device.node].ready && device.heard;
+    fn ask_strangers(&mut self, now: MonoTime, key: DeviceKey, request: Option<u64>) -> bool {
+        let number = self.next_question();
+        let Some(device) = self.get_mut(key) else { return false };
+        let is_there = device.heard;
         if let Some(asking) = device.asks.foreign.as_mut().filter(|it| it.requests.len() < WAITING_MAX) {
             asking.requests.extend(request);
             return true;
@@ -145,22 +161,22 @@ impl Engine {
         let until = now + ANSWER_WITHIN;
         let requests = request.into_iter().collect();
         device.asks.foreign = Some(Asking { number, until, requests, told: Vec::new() });
-        let (node, bridge) = (device.node, device.bridge.clone());
-        self.timers.set(until, TimerKey::Device(key));
-        self.send_flow(node, FlowDown::Ask { device: bridge, number, ask: FlowAsk::Foreign });
+        let DeviceName { node, bridge } = device.name.clone();
+        self.set_timer(until, key);
+        self.send(node, FlowDown::Ask { device: bridge, number, ask: FlowAsk::Foreign });
         true
     }
 
-    pub(super) fn stats_told(
+    pub(crate) fn stats_told(
         &mut self,
+        now: MonoTime,
         key: DeviceKey,
         number: u64,
         entries: Vec<FlowCounters>,
         tables: Vec<TableCounters>,
         last: bool,
     ) {
-        let now = self.now;
-        let Some(device) = self.flows.get_mut(key) else { return };
+        let Some(device) = self.get_mut(key) else { return };
         let Some(asking) = device.asks.stats.as_mut().filter(|asking| asking.number == number) else {
             return;
         };
@@ -183,12 +199,19 @@ impl Engine {
         }
         device.asks.counted = Some(Box::new(told));
         for request in requests {
-            self.answer(request, Ok(Answer::Done));
+            self.effect(Effect::Answer(request));
         }
     }
 
-    pub(super) fn foreign_told(&mut self, key: DeviceKey, number: u64, rules: Vec<ForeignRule>, last: bool) {
-        let Some(device) = self.flows.get_mut(key) else { return };
+    pub(crate) fn foreign_told(
+        &mut self,
+        turn: &mut Turn<'_>,
+        key: DeviceKey,
+        number: u64,
+        rules: Vec<ForeignRule>,
+        last: bool,
+    ) {
+        let Some(device) = self.get_mut(key) else { return };
         let Some(asking) = device.asks.foreign.as_mut().filter(|asking| asking.number == number) else {
             return;
         };
@@ -201,17 +224,17 @@ impl Engine {
         device.asks.strangers = told;
         let imports = device.foreign == ForeignPolicy::Import;
         for request in requests {
-            self.answer(request, Ok(Answer::Done));
+            self.effect(Effect::Answer(request));
         }
         if imports {
-            self.import(key);
+            self.import(turn, key);
         }
     }
 
     /// Those that can be said in our words become the operator's; what cannot stays as it is.
-    fn import(&mut self, key: DeviceKey) {
-        let Some(name) = self.device_name(key) else { return };
-        let Some(device) = self.flows.get_mut(key) else { return };
+    fn import(&mut self, turn: &mut Turn<'_>, key: DeviceKey) {
+        let Some(device) = self.get_mut(key) else { return };
+        let name = device.name.clone();
         let mut ops = BTreeMap::new();
         for packed in device.asks.strangers.iter().filter_map(|rule| rule.entry.as_ref()) {
             let id = packed.unpack().id(&name);
@@ -227,76 +250,77 @@ impl Engine {
         device.import_error = None;
         let write = FlowWrite { device: name, ops: ops.into_values().collect() };
         // Refused where a resource has claimed one of them: then nothing is imported, and the rules stay foreign.
-        if let Err(refusal) = self.begin_flows(FlowAction::Import, vec![vec![write]], None) {
+        if let Err(refusal) = self.begin(turn, FlowAction::Import, vec![vec![write]], None) {
             self.import_failed(key, &refusal.to_string());
         }
     }
 
     /// Nobody waits for an import: its device says what became of it.
-    pub(super) fn import_failed(&mut self, key: DeviceKey, why: &str) {
-        if let Some(device) = self.flows.get_mut(key) {
+    pub(crate) fn import_failed(&mut self, key: DeviceKey, why: &str) {
+        if let Some(device) = self.get_mut(key) {
             device.import_error = Some(format!("rules that are not Muster's were not imported: {why}"));
         }
     }
 
     /// Sets what becomes of rules that are not ours; those that are there are looked at now.
-    pub(super) fn set_foreign(&mut self, key: DeviceKey, policy: ForeignPolicy) {
-        let Some(device) = self.flows.get_mut(key) else { return };
+    pub(crate) fn set_foreign(&mut self, now: MonoTime, key: DeviceKey, policy: ForeignPolicy) {
+        let Some(device) = self.get_mut(key) else { return };
         device.import_error = None;
         if std::mem::replace(&mut device.foreign, policy) != policy {
             self.device_changed(key);
         }
         if policy != ForeignPolicy::Leave {
-            self.ask_strangers(key, None);
+            self.ask_strangers(now, key, None);
         }
     }
 
-    /// The agent compares with the switch now; its table is compared with ours after that.
-    pub(crate) fn reconcile_flows(
+    /// The agent compares a device with its table now, and after that its table is compared with ours.
+    ///
+    /// # Errors
+    /// There is no such device, and none is made: no policy is given, or its node has never joined.
+    pub fn reconcile(
         &mut self,
+        turn: &mut Turn<'_>,
         name: &DeviceName,
         policy: Option<ForeignPolicy>,
-    ) -> Result<Answer, Refusal> {
-        let node = self.nodes.find(&name.node);
-        let has_joined = node.is_some_and(|node| self.nodes[node].joined.is_some());
+    ) -> Result<(), Refused> {
         let key = match policy {
             // Nobody has asked for a rule of it yet.
-            Some(_) if has_joined => self.device(name)?,
-            Some(_) | None => self.known_device(name)?,
+            Some(_) if turn.site.has_joined(&name.node) => self.device(name)?,
+            Some(_) | None => self.known_device(turn.site, name)?,
         };
         if let Some(policy) = policy {
-            self.set_foreign(key, policy);
+            self.set_foreign(turn.now, key, policy);
         }
-        let number = self.next_ask();
-        let Some(device) = self.flows.get_mut(key) else { return Ok(Answer::Done) };
+        let number = self.next_question();
+        let Some(device) = self.get_mut(key) else { return Ok(()) };
         (device.odd, device.repairs, device.not_before) = (None, 0, None);
-        let (node, bridge) = (device.node, device.bridge.clone());
-        self.send_flow(node, FlowDown::Ask { device: bridge, number, ask: FlowAsk::Look });
-        self.pump_device(key);
-        Ok(Answer::Done)
+        let DeviceName { node, bridge } = name.clone();
+        self.send(node, FlowDown::Ask { device: bridge, number, ask: FlowAsk::Look });
+        self.pump(turn, key);
+        Ok(())
     }
 
     /// Questions that were not answered in time.
-    pub(super) fn asks_due(&mut self, key: DeviceKey) {
-        let now = self.now;
-        let Some(device) = self.flows.get_mut(key) else { return };
+    pub(crate) fn questions_due(&mut self, now: MonoTime, key: DeviceKey) {
+        let Some(device) = self.get_mut(key) else { return };
         let mut requests = Vec::new();
         requests
             .extend(device.asks.stats.take_if(|asking| asking.until <= now).map(|asking| asking.requests));
         requests
             .extend(device.asks.foreign.take_if(|asking| asking.until <= now).map(|asking| asking.requests));
         for request in requests.into_iter().flatten() {
-            self.answer(request, Ok(Answer::Done));
+            self.effect(Effect::Answer(request));
         }
     }
 
     /// Nobody will answer: who waits gets what is known.
-    pub(super) fn end_asks(&mut self, key: DeviceKey) {
-        let Some(device) = self.flows.get_mut(key) else { return };
+    pub(crate) fn end_questions(&mut self, key: DeviceKey) {
+        let Some(device) = self.get_mut(key) else { return };
         let stats = device.asks.stats.take().map(|asking| asking.requests);
         let foreign = device.asks.foreign.take().map(|asking| asking.requests);
         for request in stats.into_iter().chain(foreign).flatten() {
-            self.answer(request, Ok(Answer::Done));
+            self.effect(Effect::Answer(request));
         }
     }
 }

@@ -7,9 +7,8 @@ use muster_shared::model::flow::{Bridge, FlowId, Packed};
 use muster_shared::{Generation, NodeId};
 use muster_template::ForeignPolicy;
 
-use super::entry::Owner;
-use super::operation::{FlowAction, FlowError, FlowStages};
-use crate::record::Status;
+use crate::entry::Owner;
+use crate::operation::{FlowAction, FlowError, FlowStages, OperationStatus};
 
 /// One change of what is durable of flow tables.
 #[derive(Clone, Debug)]
@@ -185,7 +184,7 @@ pub struct FlowOperationRecord {
     /// What it is.
     pub action: FlowAction,
     /// How it stands.
-    pub status: Status,
+    pub status: OperationStatus,
     /// The stage that is under way, or was the last; from 0.
     pub stage: u32,
     /// How many there are.
@@ -262,7 +261,7 @@ impl FlowSnapshot {
             FlowChange::ForgottenHeard { node, bridge } => drop(self.forgotten.remove(&(node, bridge))),
             FlowChange::Operation(record) => {
                 self.highest = self.highest.max(record.id);
-                let ended = record.status != Status::InProgress;
+                let ended = record.status != OperationStatus::InProgress;
                 let known =
                     self.operations.entry(record.id).or_insert_with(|| (*record.clone(), Arc::default()));
                 known.0 = *record;

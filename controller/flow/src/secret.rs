@@ -4,52 +4,40 @@
 //! What a hidden text became there, a canonical address or a number, is no text to look for: so entries are marked when
 //! they are put, and stay so whoever owns them, until somebody says the same who hides nothing.
 
+use muster_shared::NodeId;
 use muster_shared::model::flow::FlowId;
 use muster_template::{MASK, Secrets};
 use serde_json::Value;
 
-use super::entry::{Kept, Owner};
-use super::table::Table;
-use crate::engine::Engine;
-use crate::resource::Slot;
-
-/// Under this a row keeps, among its attributes, that its flow rules are made of something hidden.
-pub const HIDES_FLOWS: &str = "hides_flows";
+use crate::device::Flows;
+use crate::entry::{Kept, Owner};
+use crate::table::Table;
 
 /// Entries whose values are looked for in what an agent says of all of them: of more nothing is shown.
 const SEARCHED_MAX: usize = 64;
 
-impl Engine {
-    /// Before a row's rules become those of `properties`. What is on the device may be of the properties before: a mark
-    /// goes only when these are `settled`.
-    pub(crate) fn mark_hidden_flows(&mut self, slot: Slot, hides: bool, settled: bool) {
-        let row = &mut self.rows[slot];
-        let (owner, node, applied) = (Owner(row.id), row.node, row.applied);
-        let changed = match hides {
-            true => row.attributes.insert(HIDES_FLOWS.to_owned(), String::new()).is_none(),
-            false => (settled || !applied) && row.attributes.remove(HIDES_FLOWS).is_some(),
-        };
-        if !changed {
-            return;
-        }
-        self.row_changed(slot, true);
-        for key in node.map(|node| self.flows.of_node(node)).unwrap_or_default() {
-            let Some(device) = self.flows.get_mut(key) else { continue };
+impl Flows {
+    /// Marks what an owner has on a node, or had before a write that is not decided: something hidden went into it.
+    /// `applied`: the owner may have had entries that are in the table no more.
+    pub fn hide(&mut self, node: &NodeId, owner: Owner, applied: bool) {
+        for key in self.of_node(node) {
+            let Some(device) = self.get_mut(key) else { continue };
             let sent = device.in_flight.as_ref().map_or(&[][..], |flight| &flight.ids);
-            let table = &mut device.table;
-            match hides {
-                true if applied || table.owned(owner).next().is_some() => table.hide(owner, sent),
-                false if settled => table.reveal(owner),
-                true | false => continue,
+            if applied || device.table.owned(owner).next().is_some() {
+                device.table.hide(owner, sent);
+                self.touched(key);
             }
-            self.flows.touched(key);
         }
     }
 
-    /// Whether a resource's rules are made of something hidden.
-    pub(super) fn hides_flows(&self, owner: Owner) -> bool {
-        let row = self.rows.of_id(owner.0).map(|slot| &self.rows[slot]);
-        row.is_some_and(|row| row.attributes.contains_key(HIDES_FLOWS))
+    /// Nothing hidden is in what an owner has on a node.
+    pub fn reveal(&mut self, node: &NodeId, owner: Owner) {
+        for key in self.of_node(node) {
+            if let Some(device) = self.get_mut(key) {
+                device.table.reveal(owner);
+                self.touched(key);
+            }
+        }
     }
 }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use muster_intent::manager::IntentNo;
 use muster_shared::model::flow::{EntryState, FlowId, Packed};
 
-use super::record::{FlowEntryRecord, FlowMark, FlowPast};
+use crate::record::{FlowEntryRecord, FlowMark, FlowPast};
 
 /// Whose an entry is: the row of a resource, an intent, or 0 for operators.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -20,7 +20,7 @@ impl Owner {
     const INTENTS: u64 = 1 << 62;
 
     /// An intent.
-    pub(crate) fn intent(no: IntentNo) -> Owner {
+    pub fn intent(no: IntentNo) -> Owner {
         Owner(Self::INTENTS | no.0)
     }
 
@@ -93,19 +93,19 @@ pub(crate) struct Kept {
     pub packed: Packed,
     pub digest: u64,
     pub serial: u64,
-    pub(super) past: Option<Box<Past>>,
+    pub(crate) past: Option<Box<Past>>,
     pub owner: Owner,
     pub removing: bool,
     pub mark: FlowMark,
     /// Something hidden went into it. So it stays, whoever owns it, until it is put by one that hides nothing.
     pub hidden: bool,
-    pub(super) queued: bool,
-    pub(super) unsaved: bool,
+    pub(crate) queued: bool,
+    pub(crate) unsaved: bool,
 }
 
 /// What an entry was before a write that may not be decided yet.
 #[derive(Debug)]
-pub(super) struct Past {
+pub(crate) struct Past {
     pub packed: Packed,
     pub digest: u64,
     pub serial: u64,
@@ -148,7 +148,7 @@ pub(crate) enum Written {
 
 impl Kept {
     /// A write after `settled` and up to `upto` has changed it, besides the newest.
-    pub(super) fn changed_since(&self, settled: u64, upto: u64) -> bool {
+    pub(crate) fn changed_since(&self, settled: u64, upto: u64) -> bool {
         self.open_writes(settled).skip(1).any(|write| write.serial <= upto)
     }
 
@@ -173,7 +173,7 @@ impl Kept {
     }
 
     /// A write of another that is not decided took it over: it is this owner's again if that fails.
-    pub(super) fn is_taken_from(&self, owner: Owner, settled: u64) -> bool {
+    pub(crate) fn is_taken_from(&self, owner: Owner, settled: u64) -> bool {
         let (mut newer, mut past) = (self.serial, self.past.as_deref());
         while let Some(it) = past.filter(|_| self.owner != owner && newer > settled) {
             if it.owner == owner && (!it.removing || it.serial > settled) {
@@ -192,7 +192,7 @@ impl Kept {
     }
 
     /// What this owner made of it hides something; false if that was known.
-    pub(super) fn hide(&mut self, owner: Owner) -> bool {
+    pub(crate) fn hide(&mut self, owner: Owner) -> bool {
         let mut changed = self.owner == owner && !std::mem::replace(&mut self.hidden, true);
         let mut past = self.past.as_deref_mut();
         while let Some(it) = past {
@@ -252,20 +252,20 @@ impl Kept {
     }
 }
 
-pub(super) fn queue(kept: &mut Kept, id: FlowId, waiting: &mut Vec<FlowId>) {
+pub(crate) fn queue(kept: &mut Kept, id: FlowId, waiting: &mut Vec<FlowId>) {
     if !std::mem::replace(&mut kept.queued, true) {
         waiting.push(id);
     }
 }
 
-pub(super) fn save(kept: &mut Kept, id: FlowId, unsaved: &mut Vec<FlowId>) {
+pub(crate) fn save(kept: &mut Kept, id: FlowId, unsaved: &mut Vec<FlowId>) {
     if !std::mem::replace(&mut kept.unsaved, true) {
         unsaved.push(id);
     }
 }
 
 /// Before it is changed: what it was, and as far back as that is not decided.
-pub(super) fn push_past(kept: &mut Kept, settled: u64) {
+pub(crate) fn push_past(kept: &mut Kept, settled: u64) {
     let before = kept.past.take().filter(|_| kept.serial > settled);
     if kept.mark == FlowMark::Failed {
         return;
@@ -283,7 +283,7 @@ pub(super) fn push_past(kept: &mut Kept, settled: u64) {
 }
 
 /// Takes the version of a write out of a chain.
-pub(super) fn unlink(past: &mut Option<Box<Past>>, serial: u64) -> bool {
+pub(crate) fn unlink(past: &mut Option<Box<Past>>, serial: u64) -> bool {
     let mut link = past;
     while link.as_ref().is_some_and(|it| it.serial != serial) {
         let Some(it) = link else { return false };
@@ -298,7 +298,7 @@ pub(super) fn unlink(past: &mut Option<Box<Past>>, serial: u64) -> bool {
     }
 }
 
-pub(super) fn record(id: FlowId, kept: &Kept, reason: Option<&Arc<str>>) -> FlowEntryRecord {
+pub(crate) fn record(id: FlowId, kept: &Kept, reason: Option<&Arc<str>>) -> FlowEntryRecord {
     let mut past = Vec::new();
     let mut link = kept.past.as_deref();
     while let Some(it) = link {

@@ -19,14 +19,14 @@ use indexmap::IndexMap;
 use indexmap::map::Entry as Place;
 use muster_shared::model::flow::{Buckets, EntryState, FlowId, Packed};
 
-use super::entry::{
+use crate::entry::{
     FlowStanding, IdHash, Kept, Owner, Past, Written, push_past, queue, record, save, unlink,
 };
-use super::record::{FlowEntryRecord, FlowMark, FlowPast};
+use crate::record::{FlowEntryRecord, FlowMark, FlowPast};
 
 /// Strays taken off at a time; those beyond are found with the next comparison. An agent may invent as many as it likes,
 /// of 256 devices.
-pub(super) const STRAYS_MAX: usize = 50_000;
+pub(crate) const STRAYS_MAX: usize = 50_000;
 
 /// The entries of one device.
 #[derive(Debug, Default)]

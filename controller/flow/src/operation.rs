@@ -1,20 +1,19 @@
 //! Operations: entries for many devices in stages. The devices of a stage work at the same time; the next stage begins
 //! when all of this one have done their part, and a part that fails ends the operation there.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use muster_shared::NodeId;
 use muster_shared::model::flow::{DeviceName, FlowId, Packed};
-use muster_shared::model::{Claim, ClaimKind};
 use serde::{Deserialize, Serialize};
-use std::collections::{BTreeMap, BTreeSet};
 
-use super::device::{DEVICE_ENTRIES_MAX, DeviceKey, ENTRIES_MAX, OPEN_MAX, Target};
-use super::entry::{FlowStanding, Kept, Owner, Written};
-use super::record::{FlowChange, FlowOperationRecord, FlowPartRecord};
-use crate::engine::Engine;
-use crate::record::{Change, Status};
-use crate::request::{Answer, Refusal};
+use crate::device::{DEVICE_ENTRIES_MAX, DeviceKey, ENTRIES_MAX, Flows, OPEN_MAX, Target};
+use crate::effect::Failure;
+use crate::entry::{Kept, Owner, Written};
+use crate::record::{FlowChange, FlowOperationRecord, FlowPartRecord};
+use crate::session::Peer;
+use crate::site::{Refused, Site, Turn};
 
 /// Operations that have not ended: each keeps the stages that are to come.
 const RUNNING_MAX: usize = 10_000;
@@ -83,6 +82,46 @@ impl FlowAction {
     }
 }
 
+/// How an operation stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OperationStatus {
+    /// A stage is under way.
+    InProgress,
+    /// All stages are done.
+    Complete,
+    /// A part failed; the stages after it were not begun.
+    Failed,
+}
+
+impl OperationStatus {
+    /// As operators see it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            OperationStatus::InProgress => "IN_PROGRESS",
+            OperationStatus::Complete => "COMPLETE",
+            OperationStatus::Failed => "FAILED",
+        }
+    }
+
+    /// From [`OperationStatus::as_str`].
+    pub fn from_name(name: &str) -> Option<Self> {
+        [Self::InProgress, Self::Complete, Self::Failed].into_iter().find(|it| it.as_str() == name)
+    }
+}
+
+/// An operation that was taken and has begun.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Begun {
+    /// Its number.
+    pub operation: u64,
+    /// Rules in it.
+    pub rules: u64,
+    /// Devices in it.
+    pub devices: u64,
+    /// What operators are to know of it, such as nodes that are away.
+    pub warnings: Vec<String>,
+}
+
 /// Why a part of an operation came to nothing.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FlowError {
@@ -98,7 +137,7 @@ pub struct FlowError {
 #[derive(Debug)]
 pub(crate) struct Operation {
     pub action: FlowAction,
-    pub status: Status,
+    pub status: OperationStatus,
     pub stage: usize,
     pub stages: FlowStages,
     pub stage_count: usize,
@@ -111,6 +150,22 @@ pub(crate) struct Operation {
 }
 
 impl Operation {
+    /// An operation of nothing, which has just begun.
+    pub fn new(action: FlowAction, confirm: Option<u32>) -> Self {
+        Self {
+            action,
+            status: OperationStatus::InProgress,
+            stage: 0,
+            stages: Arc::default(),
+            stage_count: 0,
+            done: 0,
+            total: 0,
+            confirm,
+            open: BTreeSet::new(),
+            errors: Vec::new(),
+        }
+    }
+
     fn record(&self, id: u64) -> FlowOperationRecord {
         FlowOperationRecord {
             id,
@@ -126,58 +181,61 @@ impl Operation {
     }
 }
 
-impl Engine {
-    /// Takes an operation and begins it; refused as a whole where anything is known to be wrong.
-    pub(crate) fn begin_flows(
+impl Flows {
+    /// Takes an operation and begins it. Its nodes are known to the site.
+    ///
+    /// # Errors
+    /// Anything is known to be wrong; then nothing of it is done.
+    pub fn begin(
         &mut self,
+        turn: &mut Turn<'_>,
         action: FlowAction,
         stages: Vec<Vec<FlowWrite>>,
         confirm: Option<u32>,
-    ) -> Result<Answer, Refusal> {
-        let warnings = self.check_flows(action, &stages)?;
+    ) -> Result<Begun, Refused> {
+        let warnings = self.check(turn.site, action, &stages)?;
         let mut devices = BTreeSet::new();
         for write in stages.iter().flatten() {
             devices.insert(self.device(&write.device)?);
         }
-        self.flows.next_operation += 1;
-        let id = self.flows.next_operation;
-        let total = stages.iter().flatten().map(|write| write.ops.len() as u64).sum();
+        let rules = stages.iter().flatten().map(|write| write.ops.len() as u64).sum();
         let stage_count = stages.len();
-        let operation = Operation {
-            action,
-            status: Status::InProgress,
-            stage: 0,
-            stages: Arc::new(Vec::new()),
-            stage_count,
-            done: 0,
-            total,
-            confirm,
-            open: BTreeSet::new(),
-            errors: Vec::new(),
-        };
-        self.flows.operations.insert(id, operation);
+        let operation = Operation { stage_count, total: rules, ..Operation::new(action, confirm) };
+        let id = self.add_operation(operation);
         self.operation_changed(id);
         let mut stages = stages.into_iter();
         let first = stages.next().unwrap_or_default();
         let rest: Vec<Vec<FlowWrite>> = stages.collect();
         if !rest.is_empty() {
             let rest = Arc::new(rest);
-            self.change(Change::Flow(FlowChange::Stages { operation: id, stages: rest.clone() }));
-            if let Some(operation) = self.flows.operations.get_mut(&id) {
+            self.change(FlowChange::Stages { operation: id, stages: rest.clone() });
+            if let Some(operation) = self.operations.get_mut(&id) {
                 operation.stages = rest;
             }
         }
-        self.begin_stage(id, first);
-        Ok(Answer::Flows { operation: id, rules: total, devices: devices.len() as u64, warnings })
+        self.begin_stage(turn, id, first);
+        Ok(Begun { operation: id, rules, devices: devices.len() as u64, warnings })
+    }
+
+    /// Enters an operation under the next number.
+    pub(crate) fn add_operation(&mut self, operation: Operation) -> u64 {
+        self.next_operation += 1;
+        self.operations.insert(self.next_operation, operation);
+        self.next_operation
     }
 
     /// What can be known before anything is sent: bounds, owners, collisions, nodes.
-    fn check_flows(&self, action: FlowAction, stages: &[Vec<FlowWrite>]) -> Result<Vec<String>, Refusal> {
+    fn check(
+        &self,
+        site: &dyn Site,
+        action: FlowAction,
+        stages: &[Vec<FlowWrite>],
+    ) -> Result<Vec<String>, Refused> {
         if stages.len() > STAGES_MAX {
-            return Err(Refusal::Invalid(format!("{} stages: {STAGES_MAX} are allowed", stages.len())));
+            return Err(Refused::Invalid(format!("{} stages: {STAGES_MAX} are allowed", stages.len())));
         }
-        if self.flows.operations.len() >= RUNNING_MAX + self.limits.flow_operations_kept {
-            return Err(Refusal::Conflict(format!("{RUNNING_MAX} operations have not ended: wait for some")));
+        if self.operations.len() >= RUNNING_MAX + self.limits.operations_kept {
+            return Err(Refused::Conflict(format!("{RUNNING_MAX} operations have not ended: wait for some")));
         }
         let mut puts = BTreeMap::new();
         let mut absent: BTreeSet<&NodeId> = BTreeSet::new();
@@ -185,29 +243,26 @@ impl Engine {
         for stage in stages {
             let mut devices = BTreeSet::new();
             if let Some(twice) = stage.iter().find(|write| !devices.insert(&write.device)) {
-                return Err(Refusal::Invalid(format!("device {} is twice in a stage", twice.device)));
+                return Err(Refused::Invalid(format!("device {} is twice in a stage", twice.device)));
             }
         }
         for write in stages.iter().flatten() {
-            let node = self.nodes.find(&write.device.node);
-            match node.filter(|node| self.nodes[*node].ready) {
-                None => drop(absent.insert(&write.device.node)),
-                Some(node) if action == FlowAction::Apply => {
-                    lacking.extend(self.lacks_bridge(node, &write.device))
-                }
-                Some(_) => {}
+            match self.peers.get(&write.device.node).is_some_and(Peer::is_there) {
+                false => drop(absent.insert(&write.device.node)),
+                true if action == FlowAction::Apply => lacking.extend(site.lacks_bridge(&write.device)),
+                true => {}
             }
-            *puts.entry(&write.device).or_insert(0) += self.check_write(action, write)?;
+            *puts.entry(&write.device).or_insert(0) += self.check_write(site, action, write)?;
         }
         let new: usize = puts.values().sum();
         // What was before a write that waits costs as much as what is to be.
         let versions: usize = match new {
             0 => 0,
-            _ => self.flows.iter().map(|(_, device)| device.table.versions()).sum(),
+            _ => self.iter().map(|(_, device)| device.table.versions()).sum(),
         };
-        let all = self.flows.entries + versions + new;
+        let all = self.entries + versions + new;
         if all > ENTRIES_MAX {
-            return Err(Refusal::Conflict(match versions {
+            return Err(Refused::Conflict(match versions {
                 0 => format!("the site would have {all} rules: {ENTRIES_MAX} are allowed"),
                 _ => format!(
                     "the site would have {all} rules, {versions} of them changed again while a change of them waits: \
@@ -216,7 +271,7 @@ impl Engine {
             }));
         }
         let mut warnings: Vec<String> =
-            absent.iter().take(WARNINGS_MAX).map(|name| self.waited_for(name)).collect();
+            absent.iter().take(WARNINGS_MAX).map(|name| site.why_waited_for(name)).collect();
         if absent.len() > WARNINGS_MAX {
             warnings.push(format!("{} more nodes are not there", absent.len() - WARNINGS_MAX));
         }
@@ -228,38 +283,19 @@ impl Engine {
         Ok(warnings)
     }
 
-    /// Why so many entries more are too many for a device or the site.
-    pub(crate) fn no_room(&self, key: DeviceKey, new: usize) -> Option<String> {
-        let known = self.flows.get(key).map_or(0, |device| device.table.len());
-        if known + new > DEVICE_ENTRIES_MAX {
-            return Some(format!("it would have {} rules: {DEVICE_ENTRIES_MAX} are allowed", known + new));
-        }
-        let all = self.flows.entries + new;
-        (all > ENTRIES_MAX).then(|| format!("the site would have {all} rules: {ENTRIES_MAX} are allowed"))
-    }
-
-    /// Why nothing happens on a node until it comes.
-    fn waited_for(&self, name: &NodeId) -> String {
-        match self.nodes.find(name).is_some_and(|node| self.nodes[node].joined.is_some()) {
-            true => format!("node {name} is away and is waited for"),
-            false => self.never_joined(name),
-        }
-    }
-
     /// How many entries would be new, or kept in one more version.
-    fn check_write(&self, action: FlowAction, write: &FlowWrite) -> Result<usize, Refusal> {
-        let node = self.nodes.find(&write.device.node);
-        let device = node.and_then(|node| self.flows.get(self.flows.find(node, &write.device.bridge)?));
-        let claimed = node.filter(|node| self.claims.has_kind(*node, ClaimKind::Flow));
+    fn check_write(&self, site: &dyn Site, action: FlowAction, write: &FlowWrite) -> Result<usize, Refused> {
+        let device = self.find(&write.device).and_then(|key| self.get(key));
         if let Some(device) = device
             && device.open() >= OPEN_MAX
             && action != FlowAction::Purge
         {
-            return Err(Refusal::Conflict(format!(
+            return Err(Refused::Conflict(format!(
                 "device '{}' has {OPEN_MAX} changes that wait: let its node come, or 'muster flow purge {}'",
                 write.device, write.device
             )));
         }
+        let has_claims = site.has_claims(&write.device.node);
         let (mut new, mut versions) = (0, 0);
         for op in &write.ops {
             let (FlowOp::Put { id, .. } | FlowOp::Remove(id)) = op;
@@ -267,24 +303,20 @@ impl Engine {
             new += usize::from(kept.is_none() && matches!(op, FlowOp::Put { .. }));
             versions += usize::from(kept.is_some_and(Kept::has_past) && action != FlowAction::Purge);
             let owner = kept.map(|kept| kept.owner).filter(|owner| !owner.is_operator());
-            let claim = claimed.and_then(|node| {
-                let key = format!("{} {id}", write.device.bridge);
-                let slot = self.claims.owner(node, &Claim { kind: ClaimKind::Flow, key })?;
-                Some(Owner(self.rows[slot].id))
-            });
-            if let Some(owner) = owner.or(claim) {
-                return Err(self.owned_by_resource(&write.device, *id, owner, op));
+            let claimant = || has_claims.then(|| site.claimant(&write.device, *id))?;
+            if let Some(owner) = owner.or_else(claimant) {
+                return Err(owned_by_another(site, &write.device, *id, owner, op));
             }
             if let (Some(kept), FlowOp::Put { packed, digest, .. }) = (kept, op)
                 && kept.digest != *digest
                 && !kept.packed.unpack().has_place_of(&packed.unpack())
             {
-                return Err(Refusal::Conflict(collision(*id, &write.device)));
+                return Err(Refused::Conflict(collision(*id, &write.device)));
             }
         }
         let known = device.map_or(0, |device| device.table.len());
         if known + new > DEVICE_ENTRIES_MAX {
-            return Err(Refusal::Conflict(format!(
+            return Err(Refused::Conflict(format!(
                 "device '{}' would have {} rules: {DEVICE_ENTRIES_MAX} are allowed",
                 write.device,
                 known + new
@@ -293,104 +325,51 @@ impl Engine {
         Ok(new + versions)
     }
 
-    fn owned_by_resource(&self, device: &DeviceName, id: FlowId, owner: Owner, op: &FlowOp) -> Refusal {
-        let whose = self.owner_text(owner);
-        let todo = match op {
-            _ if self.is_lost_owner(owner) => {
-                return Refusal::Conflict(format!(
-                    "rule {id} on {device} belongs to {whose}, which cleans it up when it is back; if it never is: \
-                     'muster flow purge --forget {device}'"
-                ));
-            }
-            FlowOp::Put { .. } if owner.as_intent().is_some() => {
-                "one rule has one owner; give the rule or the intent another priority"
-            }
-            FlowOp::Remove(_) if owner.as_intent().is_some() => "withdraw the intent",
-            FlowOp::Put { .. } => "one rule has one owner; take it out of the template, or out of the file",
-            FlowOp::Remove(_) => "take it out of the stack's template and update the stack",
-        };
-        Refusal::Conflict(match op {
-            FlowOp::Put { .. } => {
-                format!("the operator asks for rule {id} on {device}, which belongs to {whose}: {todo}")
-            }
-            FlowOp::Remove(_) => format!("rule {id} on {device} belongs to {whose}: {todo}"),
-        })
-    }
-
-    /// Who it is, for people.
-    pub(crate) fn owner_text(&self, owner: Owner) -> String {
-        if owner.is_operator() {
-            return "the operator".into();
-        }
-        if let Some(no) = owner.as_intent() {
-            return match self.intents.manager.key(no) {
-                Some(key) => format!("intent {key}"),
-                None => "an intent that is gone".into(),
-            };
-        }
-        match self.rows.of_id(owner.0).map(|slot| &self.rows[slot]) {
-            Some(row) => match self.stacks.get(&row.stack) {
-                Some(stack) => format!("resource {} of stack {}", row.name, stack.name),
-                None => format!("resource {} of a removed node", row.name),
-            },
-            None => "a resource that is gone".into(),
-        }
-    }
-
-    /// Its node was removed, or nobody knows of it: it has no stack that could take its rules off.
-    pub(super) fn is_lost_owner(&self, owner: Owner) -> bool {
-        match owner.as_intent() {
-            Some(no) => self.intents.manager.key(no).is_none(),
-            None => {
-                !owner.is_operator() && self.rows.of_id(owner.0).is_none_or(|slot| self.rows[slot].is_lost())
-            }
-        }
-    }
-
-    fn begin_stage(&mut self, id: u64, writes: Vec<FlowWrite>) {
-        let confirm = self.flows.operations.get(&id).and_then(|operation| operation.confirm);
+    fn begin_stage(&mut self, turn: &mut Turn<'_>, id: u64, writes: Vec<FlowWrite>) {
+        let confirm = self.operations.get(&id).and_then(|operation| operation.confirm);
         let mut parts = Vec::new();
         for write in writes {
             let count = write.ops.len() as u64;
             match self.device(&write.device) {
                 Ok(key) => {
-                    let serial = self.write_flows(key, write.ops, Owner::OPERATOR, confirm);
+                    let serial = self.write(turn.site, key, write.ops, Owner::OPERATOR, confirm);
                     parts.push((key, serial, count));
                 }
-                Err(refusal) => self.flow_error(id, None, write.device.to_string(), refusal.to_string()),
+                Err(refusal) => self.add_error(id, None, write.device.to_string(), refusal.to_string()),
             }
         }
         for &(key, serial, count) in &parts {
-            let Some(device) = self.flows.get_mut(key) else { continue };
+            let Some(device) = self.get_mut(key) else { continue };
             if serial <= device.table.settled() {
-                if let Some(operation) = self.flows.operations.get_mut(&id) {
+                if let Some(operation) = self.operations.get_mut(&id) {
                     operation.done += count;
                 }
                 continue;
             }
             device.waiters.entry(serial).or_default().push(Target::Operation(id, count));
-            if let Some(operation) = self.flows.operations.get_mut(&id) {
+            if let Some(operation) = self.operations.get_mut(&id) {
                 operation.open.insert(key);
             }
             let part = FlowPartRecord { operation: id, device: key.0, serial, count };
-            self.change(Change::Flow(FlowChange::Part(part)));
+            self.change(FlowChange::Part(part));
         }
         for (key, ..) in parts {
-            self.pump_device(key);
+            self.pump(turn, key);
         }
-        self.stage_ends(id);
+        self.stage_ends(turn, id);
     }
 
     /// Writes entries of one owner; the write whose end is to be waited for, or one that has ended.
-    pub(crate) fn write_flows(
+    pub(crate) fn write(
         &mut self,
+        site: &dyn Site,
         key: DeviceKey,
         ops: Vec<FlowOp>,
         owner: Owner,
         confirm: Option<u32>,
     ) -> u64 {
-        let whose = (owner, self.hides_flows(owner));
-        let Some(device) = self.flows.get_mut(key) else { return 0 };
+        let whose = (owner, site.hides(owner));
+        let Some(device) = self.get_mut(key) else { return 0 };
         let before = device.table.len();
         let serial = device.table.begin();
         let (mut changed, mut awaited) = (false, 0);
@@ -414,100 +393,123 @@ impl Engine {
             }
         }
         let after = device.table.len();
-        self.flows.entries = self.flows.entries + after - before;
+        self.entries = self.entries + after - before;
         self.device_changed(key);
         awaited
     }
 
     /// A part of an operation has come to its end.
-    pub(super) fn part_ended(
+    pub(crate) fn part_ended(
         &mut self,
+        turn: &mut Turn<'_>,
         id: u64,
         key: DeviceKey,
         count: u64,
-        error: Option<(Option<FlowId>, &str)>,
+        ended: Result<(), Failure>,
     ) {
-        self.change(Change::Flow(FlowChange::PartRemoved { operation: id, device: key.0 }));
-        let Some(operation) = self.flows.operations.get_mut(&id) else { return };
+        self.change(FlowChange::PartRemoved { operation: id, device: key.0 });
+        let Some(operation) = self.operations.get_mut(&id) else { return };
         operation.open.remove(&key);
-        match error {
-            None => operation.done += count,
-            Some((rule, why)) => {
+        match ended {
+            Ok(()) => operation.done += count,
+            Err(failure) => {
                 if operation.action == FlowAction::Import {
-                    let id = rule.map(|id| format!("rule {id}: ")).unwrap_or_default();
-                    self.import_failed(key, &format!("{id}{why}"));
+                    self.import_failed(key, &failure.text());
                 }
-                let device = self.device_name(key).map(|name| name.to_string()).unwrap_or_default();
-                self.flow_error(id, rule, device, why.to_owned());
+                let device = self.name(key).map(|name| name.to_string()).unwrap_or_default();
+                self.add_error(id, failure.rule, device, failure.reason);
             }
         }
-        self.stage_ends(id);
+        self.stage_ends(turn, id);
     }
 
-    fn flow_error(&mut self, id: u64, rule: Option<FlowId>, device: String, error: String) {
-        let Some(operation) = self.flows.operations.get_mut(&id) else { return };
+    fn add_error(&mut self, id: u64, rule: Option<FlowId>, device: String, error: String) {
+        let Some(operation) = self.operations.get_mut(&id) else { return };
         if operation.errors.len() < ERRORS_MAX {
             operation.errors.push(FlowError { id: rule.map(|id| id.to_string()), device, error });
         }
     }
 
-    pub(super) fn stage_ends(&mut self, id: u64) {
+    pub(crate) fn stage_ends(&mut self, turn: &mut Turn<'_>, id: u64) {
         self.operation_changed(id);
-        let Some(operation) = self.flows.operations.get_mut(&id) else { return };
-        if !operation.open.is_empty() || operation.status != Status::InProgress {
+        let Some(operation) = self.operations.get_mut(&id) else { return };
+        if !operation.open.is_empty() || operation.status != OperationStatus::InProgress {
             return;
         }
         let next = operation.stages.get(operation.stage).cloned();
         match next {
-            _ if !operation.errors.is_empty() => self.end_operation(id, Status::Failed),
-            None => self.end_operation(id, Status::Complete),
+            _ if !operation.errors.is_empty() => self.end_operation(id, OperationStatus::Failed),
+            None => self.end_operation(id, OperationStatus::Complete),
             Some(writes) => {
                 operation.stage += 1;
                 let action = operation.action;
                 // Others may own by now what was free when the operation was taken.
                 let refused = |write: &FlowWrite| {
-                    Some((write.device.to_string(), self.check_write(action, write).err()?))
+                    Some((write.device.to_string(), self.check_write(turn.site, action, write).err()?))
                 };
                 match writes.iter().find_map(refused) {
-                    None => self.begin_stage(id, writes),
+                    None => self.begin_stage(turn, id, writes),
                     Some((device, refusal)) => {
-                        self.flow_error(id, None, device, refusal.to_string());
-                        self.end_operation(id, Status::Failed);
+                        self.add_error(id, None, device, refusal.to_string());
+                        self.end_operation(id, OperationStatus::Failed);
                     }
                 }
             }
         }
     }
 
-    pub(super) fn end_operation(&mut self, id: u64, status: Status) {
-        let Some(operation) = self.flows.operations.get_mut(&id) else { return };
+    pub(crate) fn end_operation(&mut self, id: u64, status: OperationStatus) {
+        let Some(operation) = self.operations.get_mut(&id) else { return };
         operation.status = status;
         operation.stages = Arc::default();
         self.operation_changed(id);
-        self.flows.ended.push_back(id);
-        while self.flows.ended.len() > self.limits.flow_operations_kept {
-            if let Some(old) = self.flows.ended.pop_front() {
-                self.flows.operations.remove(&old);
-                self.change(Change::Flow(FlowChange::OperationRemoved(old)));
+        self.ended.push_back(id);
+        while self.ended.len() > self.limits.operations_kept {
+            if let Some(old) = self.ended.pop_front() {
+                self.operations.remove(&old);
+                self.change(FlowChange::OperationRemoved(old));
             }
         }
     }
 
     fn operation_changed(&mut self, id: u64) {
-        if let Some(operation) = self.flows.operations.get(&id) {
+        if let Some(operation) = self.operations.get(&id) {
             let record = operation.record(id);
-            self.change(Change::Flow(FlowChange::Operation(Box::new(record))));
+            self.change(FlowChange::Operation(Box::new(record)));
         }
     }
 
-    /// How an entry stands.
-    pub fn flow_standing(&self, device: &DeviceName, id: FlowId) -> Option<FlowStanding> {
-        let device = self.flows.get(self.flows.find(self.nodes.find(&device.node)?, &device.bridge)?)?;
-        Some(device.table.standing(device.table.get(id)?))
+    /// Whether an operation has ended, or was never known.
+    pub fn has_ended(&self, operation: u64) -> bool {
+        self.operations.get(&operation).is_none_or(|it| it.status != OperationStatus::InProgress)
     }
 }
 
-pub(super) fn collision(id: FlowId, device: &DeviceName) -> String {
+fn owned_by_another(site: &dyn Site, device: &DeviceName, id: FlowId, owner: Owner, op: &FlowOp) -> Refused {
+    let whose = site.describe(owner);
+    let todo = match op {
+        _ if site.is_lost(owner) => {
+            return Refused::Conflict(format!(
+                "rule {id} on {device} belongs to {whose}, which cleans it up when it is back; if it never is: \
+                 'muster flow purge --forget {device}'"
+            ));
+        }
+        FlowOp::Put { .. } if owner.as_intent().is_some() => {
+            "one rule has one owner; give the rule or the intent another priority"
+        }
+        FlowOp::Remove(_) if owner.as_intent().is_some() => "withdraw the intent",
+        FlowOp::Put { .. } => "one rule has one owner; take it out of the template, or out of the file",
+        FlowOp::Remove(_) => "take it out of the stack's template and update the stack",
+    };
+    Refused::Conflict(match op {
+        FlowOp::Put { .. } => {
+            format!("the operator asks for rule {id} on {device}, which belongs to {whose}: {todo}")
+        }
+        FlowOp::Remove(_) => format!("rule {id} on {device} belongs to {whose}: {todo}"),
+    })
+}
+
+pub(crate) fn collision(id: FlowId, device: &DeviceName) -> String {
     format!(
         "two rules on {device} have the same id {id}, by a chance of one in 280,000,000,000,000: change the priority of one"
     )

@@ -5,18 +5,18 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use muster_shared::model::flow::{BUCKETS, EntryState, FlowAsk, FlowDown, FlowId, bucket_of};
+use muster_shared::model::flow::{BUCKETS, DeviceName, EntryState, FlowAsk, FlowDown, FlowId, bucket_of};
+use muster_shared::{MonoTime, NodeId};
 
-use super::device::{DeviceKey, InFlight};
-use super::record::FlowMark;
-use super::table::STRAYS_MAX;
-use crate::engine::Engine;
-use crate::restored::HeldTable;
-use crate::timer::TimerKey;
-use muster_shared::MonoTime;
+use crate::device::{DeviceKey, Flows, InFlight};
+use crate::difference::TableDifference;
+use crate::effect::Effect;
+use crate::record::FlowMark;
+use crate::site::Turn;
+use crate::table::STRAYS_MAX;
 
 /// An agent answers in milliseconds; after this the question is as good as lost.
-pub(super) const ANSWER_WITHIN: Duration = Duration::from_secs(30);
+pub(crate) const ANSWER_WITHIN: Duration = Duration::from_secs(30);
 /// Between comparisons that found something each time: this, doubled, up to the longest. The first two are at once.
 const AGAIN_FIRST: Duration = Duration::from_millis(500);
 const AGAIN_MAX: Duration = Duration::from_secs(300);
@@ -41,18 +41,18 @@ enum Difference {
     Is(EntryState),
 }
 
-impl Engine {
+impl Flows {
     /// Asks for the sums, if ours are others than the agent's.
-    pub(super) fn compare(&mut self, key: DeviceKey) {
-        let (now, until) = (self.now, self.now + ANSWER_WITHIN);
-        let Some(device) = self.flows.get_mut(key) else { return };
+    pub(crate) fn compare(&mut self, turn: &mut Turn<'_>, key: DeviceKey) {
+        let (now, until) = (turn.now, turn.now + ANSWER_WITHIN);
+        let Some(device) = self.get_mut(key) else { return };
         let ours = device.table.sums().root();
         let theirs = device.state.as_ref().map_or(0, |state| state.root);
         if ours == theirs {
             (device.odd, device.repairs) = (None, 0);
-            if self.restored.is_on() {
-                let node = &self.nodes[device.node].name;
-                self.restored.table_told(node, &device.bridge, HeldTable::default());
+            if turn.site.is_restored() {
+                let (device, difference) = (device.name.clone(), TableDifference::default());
+                self.effect(Effect::Compared { device, difference });
             }
             return;
         }
@@ -71,10 +71,10 @@ impl Engine {
                 differs: Vec::new(),
                 strays: Vec::new(),
             });
-            return self.compared(key);
+            return self.compared(turn, key);
         }
-        let number = self.next_ask();
-        let Some(device) = self.flows.get_mut(key) else { return };
+        let number = self.next_question();
+        let Some(device) = self.get_mut(key) else { return };
         device.comparing = Some(Comparing {
             number,
             until,
@@ -84,32 +84,27 @@ impl Engine {
             differs: Vec::new(),
             strays: Vec::new(),
         });
-        let (node, bridge) = (device.node, device.bridge.clone());
-        self.send_flow(node, FlowDown::Ask { device: bridge, number, ask: FlowAsk::Buckets });
+        let DeviceName { node, bridge } = device.name.clone();
+        self.send(node, FlowDown::Ask { device: bridge, number, ask: FlowAsk::Buckets });
     }
 
     /// Repairs of a held table that waited, or were under way, do not go before somebody has decided about it.
-    pub(super) fn leave_repairs(&mut self, key: DeviceKey) {
-        let Some(device) = self.flows.get_mut(key) else { return };
-        if !self.restored.holds_table(&self.nodes[device.node].name, &device.bridge) {
+    pub(crate) fn leave_repairs(&mut self, turn: &Turn<'_>, key: DeviceKey) {
+        let Some(device) = self.get(key) else { return };
+        if !turn.site.holds_table(&device.name) {
             return;
         }
         let has_repairs = |it: &InFlight| it.with_strays || device.table.repairs_among(&it.ids) > 0;
         if device.in_flight.as_ref().is_some_and(has_repairs) {
             self.wait_again(key);
         }
-        if self.flows.get_mut(key).is_some_and(|device| device.table.leave_repairs()) {
+        if self.get_mut(key).is_some_and(|device| device.table.leave_repairs()) {
             self.device_changed(key);
         }
     }
 
-    pub(super) fn next_ask(&mut self) -> u64 {
-        self.flows.next_number += 1;
-        self.flows.next_number
-    }
-
-    pub(super) fn buckets_told(&mut self, key: DeviceKey, number: u64, sums: &[u64]) {
-        let Some(device) = self.flows.get_mut(key) else { return };
+    pub(crate) fn buckets_told(&mut self, key: DeviceKey, number: u64, sums: &[u64]) {
+        let Some(device) = self.get_mut(key) else { return };
         let ours = device.table.sums();
         let Some(comparing) = device.comparing.as_mut().filter(|it| it.number == number) else { return };
         if sums.len() != BUCKETS {
@@ -125,22 +120,22 @@ impl Engine {
             device.comparing = None; // it has become equal since
             return;
         }
-        let (node, bridge) = (device.node, device.bridge.clone());
-        self.send_flow(node, FlowDown::Ask { device: bridge, number, ask: FlowAsk::Entries(buckets) });
+        let DeviceName { node, bridge } = device.name.clone();
+        self.send(node, FlowDown::Ask { device: bridge, number, ask: FlowAsk::Entries(buckets) });
     }
 
-    pub(super) fn entries_told(
+    pub(crate) fn entries_told(
         &mut self,
+        turn: &mut Turn<'_>,
         key: DeviceKey,
         number: u64,
         entries: Vec<(FlowId, u64, EntryState)>,
         last: bool,
     ) {
-        let now = self.now;
-        let Some(device) = self.flows.get_mut(key) else { return };
+        let Some(device) = self.get_mut(key) else { return };
         let Some(comparing) = device.comparing.as_mut().filter(|it| it.number == number) else { return };
-        comparing.until = now + ANSWER_WITHIN;
-        let left = self.restored.left_rules(&self.nodes[device.node].name, &device.bridge);
+        comparing.until = turn.now + ANSWER_WITHIN;
+        let left = turn.site.left_rules(&device.name);
         for (id, digest, state) in entries {
             let asked = u16::try_from(bucket_of(id)).is_ok_and(|bucket| comparing.buckets.contains(&bucket));
             if !asked {
@@ -162,14 +157,14 @@ impl Engine {
             }
         }
         if last {
-            self.compared(key);
+            self.compared(turn, key);
         }
     }
 
     /// All is known: what differs is recorded or sent.
-    fn compared(&mut self, key: DeviceKey) {
-        let now = self.now;
-        let Some(device) = self.flows.get_mut(key) else { return };
+    fn compared(&mut self, turn: &mut Turn<'_>, key: DeviceKey) {
+        let now = turn.now;
+        let Some(device) = self.get_mut(key) else { return };
         let Some(mut comparing) = device.comparing.take() else { return };
         if device.in_flight.is_some() || device.table.waits() {
             return; // something was written meanwhile: compared again after it
@@ -185,23 +180,22 @@ impl Engine {
             comparing.buckets.contains(&bucket) && !comparing.seen.contains(id) && table.wants(*id)
         };
         let mut missing: Vec<FlowId> = table.iter().map(|(id, _)| id).filter(is_missing).collect();
-        let name = &self.nodes[device.node].name;
-        if let Some(left) = self.restored.left_rules(name, &device.bridge) {
+        if let Some(left) = turn.site.left_rules(&device.name) {
             missing.retain(|id| !left.contains(id));
             let is_left = |(id, differs): &(FlowId, Difference)| {
                 matches!(differs, Difference::Altered) && left.contains(id)
             };
             comparing.differs.retain(|differs| !is_left(differs));
         }
-        if self.restored.holds_table(name, &device.bridge) {
+        let mut held = None;
+        if turn.site.holds_table(&device.name) {
             let altered = comparing.differs.iter().filter(|(_, it)| matches!(it, Difference::Altered));
-            let held = HeldTable {
+            held = Some(TableDifference {
                 newer: altered.map(|(id, _)| *id).collect(),
                 unknown: std::mem::take(&mut comparing.strays).into_iter().collect(),
                 deleted: std::mem::take(&mut missing).into_iter().collect(),
-            };
+            });
             comparing.differs.retain(|(_, it)| !matches!(it, Difference::Altered));
-            self.restored.table_told(name, &device.bridge, held);
         }
         let found = !missing.is_empty() || !comparing.differs.is_empty() || !comparing.strays.is_empty();
         let mut repaired = missing.len() + comparing.strays.len();
@@ -223,25 +217,66 @@ impl Engine {
             repaired += usize::from(!matches!(difference, Difference::Is(_)));
         }
         device.tally.repaired += repaired as u64;
+        let name = device.name.clone();
         let roots = (device.state.as_ref().map_or(0, |state| state.root), device.table.sums().root());
-        if !found && comparing.theirs != roots.0 {
-            // What was looked at is well by now, and something else is not.
-            return self.pump_device(key);
+        if !found && comparing.theirs == roots.0 {
+            device.odd = Some(roots);
+        }
+        if let Some(difference) = held {
+            self.effect(Effect::Compared { device: name.clone(), difference });
         }
         if !found {
-            device.odd = Some(roots);
-            let node = device.node;
-            return self.tables_compared(node);
+            return match comparing.theirs == roots.0 {
+                true => self.effect(Effect::Told(name.node)),
+                // What was looked at is well by now, and something else is not.
+                false => self.pump(turn, key),
+            };
         }
-        self.flows.touched(key);
-        let Some(device) = self.flows.get_mut(key) else { return };
+        self.touched(key);
+        let Some(device) = self.get_mut(key) else { return };
         device.repairs = device.repairs.saturating_add(1);
         if device.repairs > 2 {
             let delay = AGAIN_FIRST.saturating_mul(1 << (device.repairs - 3).min(16)).min(AGAIN_MAX);
             device.not_before = Some(now + delay);
-            self.timers.set(now + delay, TimerKey::Device(key));
+            self.set_timer(now + delay, key);
         }
-        self.pump_device(key);
+        self.pump(turn, key);
+    }
+
+    /// Whether all that a node's tables hold was compared with its devices.
+    pub fn is_compared(&self, node: &NodeId) -> bool {
+        self.of_node(node).into_iter().filter_map(|key| self.get(key)).all(|device| {
+            let theirs = device.state.as_ref().map_or(0, |state| state.root);
+            let ours = device.table.sums().root();
+            device.in_flight.is_none()
+                && !device.table.waits()
+                && (theirs == ours || device.odd == Some((theirs, ours)))
+        })
+    }
+
+    /// Whether a comparison of one of a node's tables is under way.
+    pub fn is_comparing(&self, node: &NodeId) -> bool {
+        self.of_node(node)
+            .into_iter()
+            .filter_map(|key| self.get(key))
+            .any(|device| device.comparing.is_some())
+    }
+
+    /// A node's tables are compared anew when it tells of them next.
+    pub fn compare_anew(&mut self, node: &NodeId) {
+        for key in self.of_node(node) {
+            if let Some(device) = self.get_mut(key) {
+                device.odd = None;
+            }
+        }
+    }
+
+    /// A table is compared anew now, for other parts of it may be put right.
+    pub fn compare_now(&mut self, turn: &mut Turn<'_>, key: DeviceKey) {
+        if let Some(device) = self.get_mut(key) {
+            (device.odd, device.repairs) = (None, 0);
+        }
+        self.pump(turn, key);
     }
 }
 

@@ -3,16 +3,16 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use muster_shared::MonoTime;
+use muster_shared::NodeId;
 use muster_shared::model::flow::{FlowBatch, FlowDown, FlowId, FlowRefusal, OPS_INLINE_MAX, Ops};
-use muster_shared::model::{Content, ContentDigest, Down};
+use muster_shared::model::{Content, ContentDigest};
 use muster_shared::wire::CHUNK_MAX;
 
-use super::device::{DeviceKey, InFlight, Target};
-use super::record::{FlowChange, FlowMark};
-use crate::engine::{Engine, Todo};
-use crate::node::NodeKey;
-use crate::record::Change;
-use crate::timer::TimerKey;
+use crate::device::{DeviceKey, Flows, InFlight, Target};
+use crate::effect::{Effect, Failure};
+use crate::record::{FlowChange, FlowMark};
+use crate::site::Turn;
 
 /// Delays between tries of a batch that was refused for now: this, doubled each time, up to the longest.
 const BACKOFF_FIRST: Duration = Duration::from_secs(1);
@@ -23,40 +23,36 @@ const SAID_AGAIN: Duration = Duration::from_secs(60);
 
 /// Seconds in which the agent must reach its controller again after a batch that takes rules away, whoever wanted it
 /// and however: a rule in force may be the one that lets the node be reached. As long as intents and agents take.
-pub(super) const CONFIRM_TIMEOUT: u32 = 30;
+pub(crate) const CONFIRM_TIMEOUT: u32 = 30;
 
 /// Entries that are named where one of them is to blame and nobody knows which: a line that can still be read.
 const SUSPECTS_NAMED: usize = 10;
 
-/// How a write ended: if not well, whose fault, why, and whether trying again cannot help.
-pub(super) type Ended<'a> = Result<(), (Option<FlowId>, &'a str, bool)>;
-
-impl Engine {
+impl Flows {
     /// Sends what there is to be sent, or compares, if the agent is there and nothing of the device is with it.
-    pub(crate) fn pump_device(&mut self, key: DeviceKey) {
-        let Some(device) = self.flows.get(key) else { return };
-        let node = &self.nodes[device.node];
-        if !node.ready || !device.heard {
+    pub fn pump(&mut self, turn: &mut Turn<'_>, key: DeviceKey) {
+        let Some(device) = self.get(key) else { return };
+        let connection = self.peers.get(&device.name.node).and_then(|peer| peer.connection);
+        if connection.is_none() || !device.heard {
             return;
         }
         match &device.in_flight {
-            Some(flight)
-                if flight.connection == node.connection && flight.sent_at + SAID_AGAIN > self.now => {}
-            Some(flight) if flight.batch.is_some() => self.send_batch(key),
+            Some(flight) if flight.connection == connection && flight.sent_at + SAID_AGAIN > turn.now => {}
+            Some(flight) if flight.batch.is_some() => self.send_batch(turn.now, key),
             // Of a start before: what it was is made anew.
             Some(_) => {
                 self.wait_again(key);
-                self.pump_device(key);
+                self.pump(turn, key);
             }
-            None if device.not_before.is_some_and(|at| at > self.now) => {}
-            None if device.table.waits() => self.make_batch(key),
-            None => self.compare(key),
+            None if device.not_before.is_some_and(|at| at > turn.now) => {}
+            None if device.table.waits() => self.make_batch(turn, key),
+            None => self.compare(turn, key),
         }
     }
 
-    fn make_batch(&mut self, key: DeviceKey) {
-        let (generation, now) = (self.next_generation(), self.now);
-        let Some(device) = self.flows.get_mut(key) else { return };
+    fn make_batch(&mut self, turn: &mut Turn<'_>, key: DeviceKey) {
+        let (generation, now) = (turn.generations.draw(), turn.now);
+        let Some(device) = self.get_mut(key) else { return };
         let first = device.waiters.keys().next().copied();
         let narrow = first.filter(|first| device.narrow_upto.is_some_and(|last| *first <= last));
         let upto = match narrow {
@@ -76,11 +72,11 @@ impl Engine {
         };
         if ids.is_empty() && strays.is_empty() {
             // All that was written has been taken back.
-            self.settle_device(key, upto, &[]);
-            return self.pump_device(key);
+            self.settle_device(turn, key, upto, &[]);
+            return self.pump(turn, key);
         }
         if device.table.has_specials() {
-            ids.sort_by_key(|id| device.table.get(*id).map(super::entry::Kept::rank));
+            ids.sort_by_key(|id| device.table.get(*id).map(crate::entry::Kept::rank));
         }
         let mut ops = Ops::default();
         let mut special = Vec::new();
@@ -107,7 +103,7 @@ impl Engine {
         } else {
             (Content::Inline(bytes), None)
         };
-        let batch = FlowBatch { device: device.bridge.clone(), generation, confirm_timeout, ops };
+        let batch = FlowBatch { device: device.name.bridge.clone(), generation, confirm_timeout, ops };
         device.tally.batches += 1;
         device.comparing = None;
         device.in_flight = Some(InFlight {
@@ -122,48 +118,41 @@ impl Engine {
             sent_at: now,
         });
         self.device_changed(key);
-        self.send_batch(key);
+        self.send_batch(now, key);
     }
 
-    fn send_batch(&mut self, key: DeviceKey) {
-        let now = self.now;
-        let Some(device) = self.flows.get_mut(key) else { return };
-        let (node, connection) = (device.node, self.nodes[device.node].connection);
+    fn send_batch(&mut self, now: MonoTime, key: DeviceKey) {
+        let Some(node) = self.get(key).map(|device| device.name.node.clone()) else { return };
+        let connection = self.peers.get(&node).and_then(|peer| peer.connection);
+        let Some(device) = self.get_mut(key) else { return };
         let Some(flight) = &mut device.in_flight else { return };
         (flight.connection, flight.sent_at) = (connection, now);
         let batch = flight.batch.clone();
         // One timer for each device, however many batches it has until then.
         if device.said_again.is_none() {
             device.said_again = Some(now + SAID_AGAIN);
-            self.timers.set(now + SAID_AGAIN, TimerKey::Device(key));
+            self.set_timer(now + SAID_AGAIN, key);
         }
         if let Some(batch) = batch {
-            self.send_flow(node, FlowDown::Batch(batch));
+            self.send(node, FlowDown::Batch(batch));
         }
     }
 
-    pub(super) fn send_flow(&mut self, node: NodeKey, message: FlowDown) {
-        if self.nodes[node].ready {
-            self.send(node, Down::Flow(message));
-        }
-    }
-
-    /// A part of a batch that is with this node; false if there is none of that digest.
-    pub(crate) fn send_flow_chunk(&mut self, node: NodeKey, digest: ContentDigest, offset: u64) -> bool {
-        let of_it = |key: &DeviceKey| {
-            let stored = self.flows.get(*key)?.in_flight.as_ref()?.stored.as_ref()?;
-            (stored.0 == digest).then(|| stored.1.clone())
-        };
-        let Some(bytes) = self.flows.of_node(node).iter().find_map(of_it) else { return false };
+    /// A part of a batch that is with this node's agent, from this byte on; none if there is no batch of that digest.
+    pub fn chunk(&self, node: &NodeId, digest: ContentDigest, offset: u64) -> Option<Vec<u8>> {
+        let keys = self.peers.get(node)?.devices.values();
+        let bytes = keys.into_iter().find_map(|key| {
+            let (of, bytes) = self.get(*key)?.in_flight.as_ref()?.stored.as_ref()?;
+            (*of == digest).then_some(bytes)
+        })?;
         let from = usize::try_from(offset).unwrap_or(usize::MAX).min(bytes.len());
         let upto = from.saturating_add(CHUNK_MAX).min(bytes.len());
-        self.send(node, Down::Chunk { digest, offset, bytes: bytes[from..upto].to_vec() });
-        true
+        Some(bytes[from..upto].to_vec())
     }
 
     /// What is in flight was never applied, or is not known to have been: it is sent again as a new batch.
-    pub(super) fn wait_again(&mut self, key: DeviceKey) {
-        let Some(device) = self.flows.get_mut(key) else { return };
+    pub(crate) fn wait_again(&mut self, key: DeviceKey) {
+        let Some(device) = self.get_mut(key) else { return };
         if let Some(flight) = device.in_flight.take() {
             device.table.wait_again(&flight.ids);
             self.device_changed(key);
@@ -171,8 +160,8 @@ impl Engine {
     }
 
     /// The batch in flight was applied.
-    pub(super) fn batch_applied(&mut self, key: DeviceKey) {
-        let Some(device) = self.flows.get_mut(key) else { return };
+    pub(crate) fn batch_applied(&mut self, turn: &mut Turn<'_>, key: DeviceKey) {
+        let Some(device) = self.get_mut(key) else { return };
         let Some(flight) = device.in_flight.take() else { return };
         (device.tries, device.not_before) = (0, None);
         if device.table.repairs_among(&flight.ids) > 0 {
@@ -180,33 +169,36 @@ impl Engine {
         }
         // Those of later writes were not in it.
         let is_applied = |id: &FlowId| device.table.get(*id).is_some_and(|kept| kept.serial <= flight.serial);
-        let applied = flight.ids.iter().copied().filter(is_applied);
-        self.restored.rules_applied(&self.nodes[device.node].name, &device.bridge, applied);
-        self.settle_device(key, flight.serial, &flight.special);
+        if turn.site.heeds_applied(&device.name) {
+            let rules = flight.ids.iter().copied().filter(is_applied).collect();
+            let device = device.name.clone();
+            self.effect(Effect::Applied { device, rules });
+        }
+        self.settle_device(turn, key, flight.serial, &flight.special);
     }
 
-    fn settle_device(&mut self, key: DeviceKey, serial: u64, special: &[FlowId]) {
-        let Some(device) = self.flows.get_mut(key) else { return };
+    fn settle_device(&mut self, turn: &mut Turn<'_>, key: DeviceKey, serial: u64, special: &[FlowId]) {
+        let Some(device) = self.get_mut(key) else { return };
         let before = device.table.len();
         device.table.settle(serial, special);
         let gone = before - device.table.len();
         let later = device.waiters.split_off(&(serial + 1));
         let ended = std::mem::replace(&mut device.waiters, later);
         device.guards = device.guards.split_off(&(serial + 1));
-        self.flows.entries -= gone;
+        self.entries -= gone;
         if !special.is_empty() {
-            self.change(Change::Flow(FlowChange::Settled { device: key.0, serial }));
+            self.change(FlowChange::Settled { device: key.0, serial });
         }
         self.device_changed(key);
         for target in ended.into_values().flatten() {
-            self.target_ended(key, target, Ok(()));
+            self.target_ended(turn, key, target, Ok(()));
         }
     }
 
     /// The batch in flight came to nothing: the write of the entry that is to blame fails, the others go again.
-    pub(super) fn batch_refused(&mut self, key: DeviceKey, refusal: &FlowRefusal) {
+    pub(crate) fn batch_refused(&mut self, turn: &mut Turn<'_>, key: DeviceKey, refusal: &FlowRefusal) {
         let limit = self.limits.retries;
-        let Some(device) = self.flows.get_mut(key) else { return };
+        let Some(device) = self.get_mut(key) else { return };
         let Some(flight) = device.in_flight.take() else { return };
         device.tally.refusals += 1;
         let settled = device.table.settled();
@@ -217,11 +209,11 @@ impl Engine {
         let finally = refusal.permanent || device.tries >= limit;
         device.table.wait_again(&flight.ids);
         match (blamed, open.as_slice()) {
-            (Some(serial), _) if serial <= settled => self.repair_refused(key, refusal, repairs),
-            _ if !finally => self.try_later(key),
+            (Some(serial), _) if serial <= settled => self.repair_refused(turn.now, key, refusal, repairs),
+            _ if !finally => self.try_later(turn.now, key),
             (Some(serial), _) => {
                 device.tries = 0;
-                self.fail_write(key, serial, &flight.ids, refusal);
+                self.fail_write(turn, key, serial, &flight.ids, refusal);
             }
             (None, []) => {
                 // Of one alone it is known whom to blame. The others are told apart by halves.
@@ -230,7 +222,7 @@ impl Engine {
                     device.table.see(*id, FlowMark::Wrong, Some(refusal.reason.as_str().into()));
                 }
                 device.apart = Some((repairs / 2).max(1));
-                self.try_later(key);
+                self.try_later(turn.now, key);
             }
             // Nobody's write is to fail for what a repair may be to blame for: from now on they go apart.
             (None, _) if repairs > 0 || flight.with_strays => {
@@ -240,7 +232,7 @@ impl Engine {
                 device.tries = 0;
                 // Newest first: what each has changed becomes what it was before.
                 for serial in open.iter().rev() {
-                    self.fail_write(key, *serial, &flight.ids, refusal);
+                    self.fail_write(turn, key, *serial, &flight.ids, refusal);
                 }
             }
             (None, _) => (device.narrow_upto, device.tries) = (Some(flight.serial), 0),
@@ -250,8 +242,8 @@ impl Engine {
 
     /// What was to be put right cannot be, by the fault of an entry that is settled: it stays wrong, and is looked at
     /// again with the next comparison. The others go at once, but fewer at a time: many may be to blame.
-    fn repair_refused(&mut self, key: DeviceKey, refusal: &FlowRefusal, repairs: usize) {
-        let Some(device) = self.flows.get_mut(key) else { return };
+    fn repair_refused(&mut self, now: MonoTime, key: DeviceKey, refusal: &FlowRefusal, repairs: usize) {
+        let Some(device) = self.get_mut(key) else { return };
         let is_repair = |id: &FlowId| device.table.get(*id).is_some_and(|kept| kept.mark == FlowMark::Again);
         match refusal.id.filter(is_repair) {
             Some(id) => {
@@ -259,23 +251,29 @@ impl Engine {
                 (device.apart, device.tries) = (Some((repairs / 2).max(1)), 0);
             }
             // Of one that is FAILED and is there all the same, its removal was refused.
-            None => self.try_later(key),
+            None => self.try_later(now, key),
         }
     }
 
-    fn try_later(&mut self, key: DeviceKey) {
-        let now = self.now;
-        let Some(device) = self.flows.get_mut(key) else { return };
+    fn try_later(&mut self, now: MonoTime, key: DeviceKey) {
+        let Some(device) = self.get_mut(key) else { return };
         let delay = BACKOFF_FIRST.saturating_mul(1 << device.tries.min(16)).min(BACKOFF_MAX);
         device.tries = device.tries.saturating_add(1);
         let due = now + delay;
         device.not_before = Some(due);
-        self.timers.set(due, TimerKey::Device(key));
+        self.set_timer(due, key);
     }
 
     /// Nothing of this write will be: who waits for it is told.
-    pub(super) fn fail_write(&mut self, key: DeviceKey, serial: u64, ids: &[FlowId], refusal: &FlowRefusal) {
-        let Some(device) = self.flows.get_mut(key) else { return };
+    fn fail_write(
+        &mut self,
+        turn: &mut Turn<'_>,
+        key: DeviceKey,
+        serial: u64,
+        ids: &[FlowId],
+        refusal: &FlowRefusal,
+    ) {
+        let Some(device) = self.get_mut(key) else { return };
         let reason: Arc<str> = refusal.reason.as_str().into();
         // What a newer write has changed since is not in the batch, and must not become this again.
         let ids = [ids, device.table.waiting()].concat();
@@ -297,38 +295,40 @@ impl Engine {
         let gone = before - device.table.len();
         device.guards.remove(&serial);
         let ended = device.waiters.remove(&serial).unwrap_or_default();
-        self.flows.entries -= gone;
+        self.entries -= gone;
         self.device_changed(key);
+        let failure = Failure { rule: blamed, reason: told, permanent: refusal.permanent };
         for target in ended {
-            self.target_ended(key, target, Err((blamed, &told, refusal.permanent)));
+            self.target_ended(turn, key, target, Err(failure.clone()));
         }
     }
 
-    pub(super) fn target_ended(&mut self, key: DeviceKey, target: Target, ended: Ended<'_>) {
+    /// A write that somebody waits for came to its end.
+    pub(crate) fn target_ended(
+        &mut self,
+        turn: &mut Turn<'_>,
+        key: DeviceKey,
+        target: Target,
+        ended: Result<(), Failure>,
+    ) {
         match target {
-            Target::Operation(id, count) => {
-                let error = ended.err().map(|(rule, why, _)| (rule, why));
-                self.part_ended(id, key, count, error);
-            }
-            Target::Row(slot, generation, attempt) => self.flow_job_ended(slot, generation, attempt, ended),
-            Target::Intent(token) => {
-                let end = ended.map_err(|(rule, why, _)| match rule {
-                    Some(id) => format!("rule {id}: {why}").into_boxed_str(),
-                    None => why.into(),
-                });
-                self.intents.ended.push((token, end));
-            }
-            // Only when all that fails with it has: what it does may send a batch.
-            Target::After(slot, generation, attempt) => {
-                self.agenda.push_back(Todo::Begin(slot, generation, attempt));
-            }
+            Target::Operation(id, count) => self.part_ended(turn, id, key, count, ended),
+            Target::Job(job) => self.effect(Effect::JobEnded(job, ended)),
+            Target::Intent(token) => self.effect(Effect::IntentEnded(token, ended)),
+            Target::After(job) => self.effect(Effect::JobBegins(job)),
         }
     }
 
-    /// Something of a device is due.
-    pub(crate) fn device_due(&mut self, key: DeviceKey) {
-        let now = self.now;
-        let Some(device) = self.flows.get_mut(key) else { return };
+    /// The time of [`Flows::next_due`] has come.
+    pub fn timeout(&mut self, turn: &mut Turn<'_>) {
+        while let Some(key) = self.next_timer(turn.now) {
+            self.device_due(turn, key);
+        }
+    }
+
+    fn device_due(&mut self, turn: &mut Turn<'_>, key: DeviceKey) {
+        let now = turn.now;
+        let Some(device) = self.get_mut(key) else { return };
         device.not_before = device.not_before.filter(|at| *at > now);
         let again = device.said_again.take_if(|at| *at <= now);
         // When the present one is due; of one that was sent just now, later than the timer that has run out.
@@ -336,10 +336,10 @@ impl Engine {
             device.in_flight.as_ref().filter(|_| again.is_some()).map(|flight| flight.sent_at + SAID_AGAIN);
         if let Some(due) = due.filter(|due| *due > now) {
             device.said_again = Some(due);
-            self.timers.set(due, TimerKey::Device(key));
+            self.set_timer(due, key);
         }
-        self.asks_due(key);
-        self.pump_device(key);
+        self.questions_due(now, key);
+        self.pump(turn, key);
     }
 }
 

@@ -1,0 +1,113 @@
+//! The rest of the site, as the flow tables see it.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use muster_flow::{Owner, Site};
+use muster_shared::model::flow::{DeviceName, FlowId};
+use muster_shared::model::{Claim, ClaimKind};
+use muster_shared::{MonoTime, NodeId};
+
+use crate::claim::Claims;
+use crate::flow::HIDES_FLOWS;
+use crate::intent::Intents;
+use crate::node::Nodes;
+use crate::resource::Rows;
+use crate::restored::Restored;
+use crate::stack::Stack;
+
+/// Parts of the engine that flow tables ask about.
+pub(crate) struct FlowSite<'e> {
+    pub now: MonoTime,
+    pub nodes: &'e Nodes,
+    pub rows: &'e Rows,
+    pub stacks: &'e BTreeMap<u64, Stack>,
+    pub claims: &'e Claims,
+    pub intents: &'e Intents,
+    pub restored: &'e Restored,
+}
+
+impl Site for FlowSite<'_> {
+    fn has_claims(&self, node: &NodeId) -> bool {
+        self.nodes.find(node).is_some_and(|node| self.claims.has_kind(node, ClaimKind::Flow))
+    }
+
+    fn claimant(&self, device: &DeviceName, id: FlowId) -> Option<Owner> {
+        let claim = Claim { kind: ClaimKind::Flow, key: format!("{} {id}", device.bridge) };
+        let slot = self.claims.owner(self.nodes.find(&device.node)?, &claim)?;
+        Some(Owner(self.rows[slot].id))
+    }
+
+    fn describe(&self, owner: Owner) -> String {
+        if owner.is_operator() {
+            return "the operator".into();
+        }
+        if let Some(no) = owner.as_intent() {
+            return match self.intents.manager.key(no) {
+                Some(key) => format!("intent {key}"),
+                None => "an intent that is gone".into(),
+            };
+        }
+        match self.rows.of_id(owner.0).map(|slot| &self.rows[slot]) {
+            Some(row) => match self.stacks.get(&row.stack) {
+                Some(stack) => format!("resource {} of stack {}", row.name, stack.name),
+                None => format!("resource {} of a removed node", row.name),
+            },
+            None => "a resource that is gone".into(),
+        }
+    }
+
+    fn is_lost(&self, owner: Owner) -> bool {
+        match owner.as_intent() {
+            Some(no) => self.intents.manager.key(no).is_none(),
+            None => {
+                !owner.is_operator() && self.rows.of_id(owner.0).is_none_or(|slot| self.rows[slot].is_lost())
+            }
+        }
+    }
+
+    fn hides(&self, owner: Owner) -> bool {
+        let row = self.rows.of_id(owner.0).map(|slot| &self.rows[slot]);
+        row.is_some_and(|row| row.attributes.contains_key(HIDES_FLOWS))
+    }
+
+    fn has_joined(&self, node: &NodeId) -> bool {
+        self.nodes.find(node).is_some_and(|node| self.nodes[node].joined.is_some())
+    }
+
+    fn unknown(&self, node: &NodeId) -> Option<String> {
+        match self.nodes.find(node) {
+            Some(_) => None,
+            None => Some(match self.nodes.nearest(node.as_str()) {
+                Some(near) => format!("no node '{node}' is known; did you mean {near}?"),
+                None => format!("no node '{node}' is known: see 'muster node list'"),
+            }),
+        }
+    }
+
+    fn why_waited_for(&self, node: &NodeId) -> String {
+        match self.has_joined(node) {
+            true => format!("node {node} is away and is waited for"),
+            false => self.nodes.never_joined(node),
+        }
+    }
+
+    fn lacks_bridge(&self, device: &DeviceName) -> Option<String> {
+        self.intents.lacks_bridge(self.now, self.nodes.find(&device.node)?, device)
+    }
+
+    fn is_restored(&self) -> bool {
+        self.restored.is_on()
+    }
+
+    fn holds_table(&self, device: &DeviceName) -> bool {
+        self.restored.holds_table(&device.node, &device.bridge)
+    }
+
+    fn left_rules(&self, device: &DeviceName) -> Option<&BTreeSet<FlowId>> {
+        self.restored.left_rules(&device.node, &device.bridge)
+    }
+
+    fn heeds_applied(&self, device: &DeviceName) -> bool {
+        self.restored.lists_or_leaves(&device.node, &device.bridge)
+    }
+}

@@ -1,0 +1,429 @@
+//! A device: its table, what is with its agent, and what the agent said of it.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+
+use indexmap::IndexSet;
+use muster_intent::manager::Token;
+use muster_shared::model::ContentDigest;
+use muster_shared::model::flow::{Bridge, DeviceName, FlowBatch, FlowDown, FlowId, FlowState};
+use muster_shared::{Generation, MonoTime, NodeId};
+use muster_template::ForeignPolicy;
+
+use crate::ask::Asks;
+use crate::effect::{Effect, Job};
+use crate::entry::FlowStanding;
+use crate::operation::Operation;
+use crate::reconcile::Comparing;
+use crate::record::{FlowChange, FlowDeviceRecord};
+use crate::session::Peer;
+use crate::site::{Refused, Site};
+use crate::table::Table;
+
+/// Entries of one device: as many as a flow file may have, and room for what a stack adds.
+pub(crate) const DEVICE_ENTRIES_MAX: usize = 2_000_000;
+/// Entries of all devices: at 200 bytes each they are most of a gigabyte.
+pub(crate) const ENTRIES_MAX: usize = 4_000_000;
+/// Devices of all nodes; each costs some kilobytes.
+const DEVICES_MAX: usize = 100_000;
+/// Devices of one node, also of one that lies.
+pub(crate) const NODE_DEVICES_MAX: usize = 256;
+/// Writes of a device that are not decided: each may keep what was before it.
+pub(crate) const OPEN_MAX: usize = 1024;
+
+/// A device's place in memory, and its number in the store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct DeviceKey(pub(crate) u32);
+
+impl DeviceKey {
+    /// The device's number in the store.
+    pub fn number(self) -> u32 {
+        self.0
+    }
+}
+
+/// Who waits for a write to be decided.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Target {
+    /// A stage of an operation; so many entries.
+    Operation(u64, u64),
+    /// A job of a resource.
+    Job(Job),
+    /// An intent's write.
+    Intent(Token),
+    /// A job of a resource that begins when the write of another has ended.
+    After(Job),
+}
+
+/// A batch that its agent may have.
+#[derive(Debug)]
+pub(crate) struct InFlight {
+    pub generation: Generation,
+    /// The newest write in it.
+    pub serial: u64,
+    pub ids: Vec<FlowId>,
+    /// Those of `ids` that are more than ADDED when it is settled.
+    pub special: Vec<FlowId>,
+    /// It takes something off the device that is in no table.
+    pub with_strays: bool,
+    /// None after a restart: what it was is not known any more, only how it ended.
+    pub batch: Option<FlowBatch>,
+    /// Where it is too large for a message.
+    pub stored: Option<(ContentDigest, Arc<[u8]>)>,
+    /// The connection it was sent over.
+    pub connection: Option<u64>,
+    /// When.
+    pub sent_at: MonoTime,
+}
+
+/// What has happened to a device since this start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Tally {
+    pub batches: u64,
+    pub refusals: u64,
+    pub reconciliations: u64,
+    pub repaired: u64,
+}
+
+/// Something that holds flow rules.
+#[derive(Debug)]
+pub(crate) struct Device {
+    pub name: DeviceName,
+    pub table: Table,
+    pub in_flight: Option<InFlight>,
+    /// Who waits, by the write that decides.
+    pub waiters: BTreeMap<u64, Vec<Target>>,
+    /// Writes that are guarded, with their time.
+    pub guards: BTreeMap<u64, u32>,
+    /// The agent has said how all its devices stand since it greeted.
+    pub heard: bool,
+    /// What it said of this one; none: it has no table of it.
+    pub state: Option<FlowState>,
+    /// One write in a batch, up to this: the agent could not say whose fault a refusal was.
+    pub narrow_upto: Option<u64>,
+    /// Repairs go without writes, so many at a time: one of them was refused.
+    pub apart: Option<usize>,
+    /// Tries of the present batch that came to nothing.
+    pub tries: u32,
+    /// When it is seen whether the batch in flight is to be said again.
+    pub said_again: Option<MonoTime>,
+    /// Nothing is sent before.
+    pub not_before: Option<MonoTime>,
+    pub comparing: Option<Comparing>,
+    /// Roots, theirs and ours, that a comparison could not explain.
+    pub odd: Option<(u64, u64)>,
+    /// Comparisons in a row that found something.
+    pub repairs: u32,
+    pub foreign: ForeignPolicy,
+    /// Why the last import came to nothing.
+    pub import_error: Option<String>,
+    pub asks: Asks,
+    pub tally: Tally,
+    unsaved: bool,
+}
+
+/// Bounds that a site may set.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Tries of a batch that is refused for now.
+    pub retries: u32,
+    /// Operations that have ended and can still be asked for.
+    pub operations_kept: usize,
+}
+
+/// All devices and operations.
+#[derive(Debug)]
+pub struct Flows {
+    pub(crate) limits: Limits,
+    devices: Vec<Option<Box<Device>>>,
+    /// What is known of nodes: each has a device, is there, or has yet to forget a table.
+    pub(crate) peers: BTreeMap<NodeId, Peer>,
+    count: usize,
+    pub(crate) operations: BTreeMap<u64, Operation>,
+    pub(crate) ended: VecDeque<u64>,
+    pub(crate) next_operation: u64,
+    next_question: u64,
+    pub(crate) entries: usize,
+    timers: BTreeSet<(MonoTime, DeviceKey)>,
+    unsaved: IndexSet<DeviceKey>,
+    /// Numbers of devices whose removal is not handed out: what is written of another would be removed by it.
+    leaving: BTreeSet<usize>,
+    changes: VecDeque<FlowChange>,
+    effects: VecDeque<Effect>,
+}
+
+/// Entries in one change: enough that its own cost does not count.
+const ENTRIES_PER_CHANGE: usize = 512;
+
+impl Flows {
+    /// A site without devices.
+    pub fn new(limits: Limits) -> Self {
+        Self {
+            limits,
+            devices: Vec::new(),
+            peers: BTreeMap::new(),
+            count: 0,
+            operations: BTreeMap::new(),
+            ended: VecDeque::new(),
+            next_operation: 0,
+            next_question: 0,
+            entries: 0,
+            timers: BTreeSet::new(),
+            unsaved: IndexSet::new(),
+            leaving: BTreeSet::new(),
+            changes: VecDeque::new(),
+            effects: VecDeque::new(),
+        }
+    }
+
+    /// What is there only while something goes on. A table stays as long as its bridge; what was in it goes.
+    pub fn leftovers(&self) -> [(&'static str, usize); 9] {
+        let devices = || self.devices.iter().flatten();
+        [
+            ("entries of flow tables", self.entries),
+            ("open operations on flow tables", self.operations.len().saturating_sub(self.ended.len())),
+            ("flow tables to be written", self.unsaved.len()),
+            ("flow tables that leave", self.leaving.len()),
+            ("tables named by a greeting", self.peers.values().map(Peer::named).sum()),
+            ("batches in flight", devices().filter(|device| device.in_flight.is_some()).count()),
+            ("writes that are waited for", devices().map(|device| device.waiters.len()).sum()),
+            ("guards of writes", devices().map(|device| device.guards.len()).sum()),
+            ("comparisons", devices().filter(|device| device.comparing.is_some()).count()),
+        ]
+    }
+
+    /// The device of this name, if it has a table.
+    pub fn find(&self, name: &DeviceName) -> Option<DeviceKey> {
+        self.peers.get(&name.node)?.devices.get(&name.bridge).copied()
+    }
+
+    pub(crate) fn get(&self, key: DeviceKey) -> Option<&Device> {
+        self.devices.get(key.0 as usize)?.as_deref()
+    }
+
+    pub(crate) fn get_mut(&mut self, key: DeviceKey) -> Option<&mut Device> {
+        self.devices.get_mut(key.0 as usize)?.as_deref_mut()
+    }
+
+    /// Whether a node has a table here, or has yet to forget one.
+    pub fn knows(&self, node: &NodeId) -> bool {
+        self.peers.get(node).is_some_and(|peer| !peer.devices.is_empty() || !peer.forgotten.is_empty())
+    }
+
+    pub(crate) fn of_node(&self, node: &NodeId) -> Vec<DeviceKey> {
+        self.peers.get(node).into_iter().flat_map(|peer| peer.devices.values()).copied().collect()
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (DeviceKey, &Device)> {
+        (0..).zip(&self.devices).filter_map(|(at, device)| Some((DeviceKey(at), device.as_deref()?)))
+    }
+
+    /// Makes a table at this number, or at the first that is free.
+    pub(crate) fn insert(&mut self, at: Option<u32>, name: DeviceName) -> DeviceKey {
+        let is_full = self.devices.len() <= self.count + self.leaving.len();
+        let mut places = (0..).zip(&self.devices);
+        let mut free = || places.position(|(at, it)| it.is_none() && !self.leaving.contains(&at));
+        let free = if is_full { None } else { free() };
+        let at = at.map(|at| at as usize).or(free).unwrap_or(self.devices.len());
+        if self.devices.len() <= at {
+            self.devices.resize_with(at + 1, || None);
+        }
+        let key = DeviceKey(u32::try_from(at).expect("bounded by DEVICES_MAX"));
+        self.devices[at] = Some(Box::new(Device {
+            name: name.clone(),
+            table: Table::default(),
+            in_flight: None,
+            waiters: BTreeMap::new(),
+            guards: BTreeMap::new(),
+            heard: false,
+            state: None,
+            narrow_upto: None,
+            apart: None,
+            tries: 0,
+            said_again: None,
+            not_before: None,
+            comparing: None,
+            odd: None,
+            repairs: 0,
+            foreign: ForeignPolicy::default(),
+            import_error: None,
+            asks: Asks::default(),
+            tally: Tally::default(),
+            unsaved: false,
+        }));
+        self.peers.entry(name.node).or_default().devices.insert(name.bridge, key);
+        self.count += 1;
+        key
+    }
+
+    pub(crate) fn remove(&mut self, key: DeviceKey) {
+        let Some(device) = self.devices.get_mut(key.0 as usize).and_then(Option::take) else { return };
+        if let Some(peer) = self.peers.get_mut(&device.name.node) {
+            peer.devices.remove(&device.name.bridge);
+        }
+        self.drop_idle_peer(&device.name.node);
+        self.count -= 1;
+        self.unsaved.swap_remove(&key);
+        self.entries -= device.table.len();
+        self.leaving.insert(key.0 as usize);
+        self.change(FlowChange::DeviceRemoved(key.0));
+    }
+
+    /// Nothing of a node is kept that is away and has no tables.
+    pub(crate) fn drop_idle_peer(&mut self, node: &NodeId) {
+        if self.peers.get(node).is_some_and(Peer::is_idle) {
+            self.peers.remove(node);
+        }
+    }
+
+    /// The table of this name, made if need be. Its node is known to the site.
+    pub(crate) fn device(&mut self, name: &DeviceName) -> Result<DeviceKey, Refused> {
+        if let Some(key) = self.find(name) {
+            return Ok(key);
+        }
+        if self.count >= DEVICES_MAX {
+            return Err(Refused::Conflict(format!("the site has {DEVICES_MAX} devices, which is its limit")));
+        }
+        let peer = self.peers.get(&name.node);
+        if peer.is_some_and(|peer| peer.devices.len() >= NODE_DEVICES_MAX) {
+            return Err(Refused::Conflict(format!(
+                "node {} has {NODE_DEVICES_MAX} devices, which is the limit",
+                name.node
+            )));
+        }
+        // The agent has told of all it has, and this is none of them.
+        let has_told = peer.is_some_and(|peer| peer.has_told);
+        let key = self.insert(None, name.clone());
+        if let Some(device) = self.get_mut(key) {
+            device.heard = has_told;
+        }
+        self.device_changed(key);
+        Ok(key)
+    }
+
+    /// The table of this name, if there is one.
+    pub(crate) fn known_device(&self, site: &dyn Site, name: &DeviceName) -> Result<DeviceKey, Refused> {
+        if let Some(key) = self.find(name) {
+            return Ok(key);
+        }
+        if let Some(unknown) = site.unknown(&name.node) {
+            return Err(Refused::NotFound(unknown));
+        }
+        let bridges = self.peers.get(&name.node).into_iter().flat_map(|peer| peer.devices.keys());
+        let near = muster_template::suggestion(name.bridge.as_str(), bridges.map(Bridge::as_str));
+        Err(Refused::NotFound(format!("there are no flow rules of device '{name}'{near}")))
+    }
+
+    /// A device's name.
+    pub fn name(&self, key: DeviceKey) -> Option<&DeviceName> {
+        Some(&self.get(key)?.name)
+    }
+
+    /// How an entry stands.
+    pub fn standing(&self, device: &DeviceName, id: FlowId) -> Option<FlowStanding> {
+        let device = self.get(self.find(device)?)?;
+        Some(device.table.standing(device.table.get(id)?))
+    }
+
+    /// The device's record is to be written.
+    pub(crate) fn device_changed(&mut self, key: DeviceKey) {
+        if let Some(device) = self.get_mut(key) {
+            device.unsaved = true;
+            self.touched(key);
+        }
+    }
+
+    /// Something of the device or its entries is to be written.
+    pub(crate) fn touched(&mut self, key: DeviceKey) {
+        self.unsaved.insert(key);
+    }
+
+    pub(crate) fn change(&mut self, change: FlowChange) {
+        self.changes.push_back(change);
+    }
+
+    pub(crate) fn effect(&mut self, effect: Effect) {
+        self.effects.push_back(effect);
+    }
+
+    pub(crate) fn send(&mut self, node: NodeId, message: FlowDown) {
+        if self.peers.get(&node).is_some_and(Peer::is_there) {
+            self.effects.push_back(Effect::Send { node, message });
+        }
+    }
+
+    pub(crate) fn next_question(&mut self) -> u64 {
+        self.next_question += 1;
+        self.next_question
+    }
+
+    pub(crate) fn set_timer(&mut self, due: MonoTime, key: DeviceKey) {
+        self.timers.insert((due, key));
+    }
+
+    /// When [`Flows::timeout`] is to be called.
+    pub fn next_due(&self) -> Option<MonoTime> {
+        self.timers.first().map(|(due, _)| *due)
+    }
+
+    /// The device whose time has come, if one's has.
+    pub(crate) fn next_timer(&mut self, now: MonoTime) -> Option<DeviceKey> {
+        self.timers.first().filter(|(due, _)| *due <= now)?;
+        self.timers.pop_first().map(|(_, key)| key)
+    }
+
+    /// What is to be done next.
+    pub fn poll_effect(&mut self) -> Option<Effect> {
+        self.effects.pop_front()
+    }
+
+    /// The next change to be made durable. Those of devices and entries are made only now, so that a million of them never
+    /// lie in memory at once.
+    pub fn poll_change(&mut self) -> Option<FlowChange> {
+        let change = self.next_unsaved().or_else(|| self.changes.pop_front())?;
+        if let FlowChange::DeviceRemoved(number) = change {
+            // Its removal is handed out: the number is free.
+            self.leaving.remove(&(number as usize));
+        }
+        Some(change)
+    }
+
+    fn next_unsaved(&mut self) -> Option<FlowChange> {
+        loop {
+            let key = *self.unsaved.last()?;
+            let Some(device) = self.devices.get_mut(key.0 as usize).and_then(Option::as_mut) else {
+                self.unsaved.pop();
+                continue;
+            };
+            if std::mem::take(&mut device.unsaved) {
+                return Some(FlowChange::Device(Box::new(device.record(key))));
+            }
+            let (entries, gone) = device.table.next_unsaved(ENTRIES_PER_CHANGE);
+            if !entries.is_empty() || !gone.is_empty() {
+                return Some(FlowChange::Entries { device: key.0, entries, gone });
+            }
+            if !device.table.is_unsaved() {
+                self.unsaved.pop();
+            }
+        }
+    }
+}
+
+impl Device {
+    fn record(&self, key: DeviceKey) -> FlowDeviceRecord {
+        FlowDeviceRecord {
+            device: key.0,
+            node: self.name.node.clone(),
+            bridge: self.name.bridge.clone(),
+            serial: self.table.serial(),
+            settled: self.table.settled(),
+            sent: self.in_flight.as_ref().map(|batch| (batch.generation, batch.serial)),
+            foreign: self.foreign,
+        }
+    }
+
+    /// Writes that are not decided and somebody waits for.
+    pub fn open(&self) -> usize {
+        self.waiters.len()
+    }
+}

@@ -1,0 +1,170 @@
+//! Writes of intents. A rule that another owns is neither put over nor taken away.
+
+use std::collections::BTreeMap;
+
+use muster_intent::manager::{IntentNo, Lies, Op, Token};
+use muster_shared::model::flow::{DeviceName, FlowId, Packed};
+
+use crate::device::{DEVICE_ENTRIES_MAX, DeviceKey, ENTRIES_MAX, Flows, Target};
+use crate::entry::Owner;
+use crate::operation::FlowOp;
+use crate::record::FlowMark;
+use crate::site::Site;
+
+/// Seconds after which a change that cut its node off is taken back.
+const CONFIRM: u32 = 30;
+
+/// A write of an intent that is not decided.
+#[derive(Debug, Default)]
+pub struct OpenWrite {
+    /// What it puts and removes.
+    pub ops: Vec<Op>,
+    /// What may be there until it is decided.
+    pub before: Vec<Packed>,
+}
+
+/// What tables have of intents, after a start.
+#[derive(Debug, Default)]
+pub struct IntentWrites {
+    /// Entries that are there, or on their way.
+    pub placed: BTreeMap<IntentNo, Vec<(DeviceName, Packed)>>,
+    /// Entries that their devices would not have.
+    pub refused: BTreeMap<IntentNo, Vec<(DeviceName, Packed)>>,
+    /// Writes that are not decided, by intent, device and write.
+    pub open: BTreeMap<(IntentNo, DeviceKey, u64), OpenWrite>,
+}
+
+impl Flows {
+    /// What a table has in the place of an entry, as far as it is this intent's.
+    pub fn placed(&self, no: IntentNo, device: &DeviceName, packed: &Packed) -> Lies {
+        let entry = packed.unpack();
+        let table = self.find(device).and_then(|key| self.get(key)).map(|device| &device.table);
+        let kept = table.and_then(|table| table.get(entry.id(device)));
+        let kept = kept.filter(|kept| kept.owner == Owner::intent(no) && !kept.removing);
+        match kept.filter(|kept| kept.packed.unpack().has_place_of(&entry)) {
+            None => Lies::Nothing,
+            Some(kept) if kept.mark == FlowMark::Failed => Lies::Failed(kept.packed.clone()),
+            Some(kept) => Lies::Entry(kept.packed.clone()),
+        }
+    }
+
+    /// Gives a write of an intent to the table of its device. The device is to be pumped then; none if the write has ended
+    /// at once, for nothing was to be done.
+    ///
+    /// # Errors
+    /// A rule is another's, or there is no room: the reason, for operators.
+    pub fn write_intent(
+        &mut self,
+        site: &dyn Site,
+        token: Token,
+        intent: IntentNo,
+        device: &DeviceName,
+        ops: &[Op],
+    ) -> Result<Option<DeviceKey>, String> {
+        let owner = Owner::intent(intent);
+        let key = self.device(device).map_err(|refused| refused.to_string())?;
+        let has_claims = site.has_claims(&device.node);
+        let mut flow_ops = Vec::with_capacity(ops.len());
+        for op in ops {
+            let id = op.packed().unpack().id(device);
+            match op {
+                Op::Put(packed) => {
+                    if let Some(why) = self.why_not(site, key, id, packed, owner, has_claims) {
+                        return Err(why);
+                    }
+                    flow_ops.push(FlowOp::Put { id, digest: packed.digest(), packed: packed.clone() });
+                }
+                Op::Remove(_) => {
+                    let kept = self.get(key).and_then(|device| device.table.get(id));
+                    if kept.is_some_and(|kept| kept.owner == owner) {
+                        flow_ops.push(FlowOp::Remove(id));
+                    }
+                }
+            }
+        }
+        if let Some(why) = self.no_room(key, flow_ops.len()) {
+            return Err(why);
+        }
+        let serial = self.write(site, key, flow_ops, owner, Some(CONFIRM));
+        let Some(device) = self.get_mut(key) else { return Ok(None) };
+        if serial <= device.table.settled() {
+            return Ok(None);
+        }
+        device.waiters.entry(serial).or_default().push(Target::Intent(token));
+        Ok(Some(key))
+    }
+
+    /// Why a rule cannot be this owner's.
+    fn why_not(
+        &self,
+        site: &dyn Site,
+        key: DeviceKey,
+        id: FlowId,
+        packed: &Packed,
+        owner: Owner,
+        has_claims: bool,
+    ) -> Option<String> {
+        let device = self.get(key)?;
+        let kept = device.table.get(id);
+        // One that an intent takes back may come back, where its bridge keeps it.
+        let held = kept.filter(|kept| !kept.removing || kept.owner.as_intent().is_some());
+        let held = held.map(|kept| kept.owner).filter(|held| *held != owner);
+        let claimant = || has_claims.then(|| site.claimant(&device.name, id))?;
+        if let Some(other) = held.or_else(claimant) {
+            return Some(format!(
+                "rule {id} belongs to {}: one rule has one owner; give the intent another priority or selector",
+                site.describe(other)
+            ));
+        }
+        let collides = kept.is_some_and(|kept| {
+            kept.packed != *packed && !kept.packed.unpack().has_place_of(&packed.unpack())
+        });
+        collides
+            .then(|| format!("rule {id} has by chance the id of another: give the intent another priority"))
+    }
+
+    /// Why so many entries more are too many for a device or the site.
+    fn no_room(&self, key: DeviceKey, new: usize) -> Option<String> {
+        let known = self.get(key).map_or(0, |device| device.table.len());
+        if known + new > DEVICE_ENTRIES_MAX {
+            return Some(format!("it would have {} rules: {DEVICE_ENTRIES_MAX} are allowed", known + new));
+        }
+        let all = self.entries + new;
+        (all > ENTRIES_MAX).then(|| format!("the site would have {all} rules: {ENTRIES_MAX} are allowed"))
+    }
+
+    /// What the tables have of intents.
+    pub fn intent_writes(&self) -> IntentWrites {
+        let mut found = IntentWrites::default();
+        for (key, device) in self.iter() {
+            for (owner, _) in device.table.owners() {
+                let Some(no) = owner.as_intent() else { continue };
+                for kept in device.table.owned(owner).filter_map(|id| device.table.get(id)) {
+                    let entry = || (device.name.clone(), kept.packed.clone());
+                    if kept.mark == FlowMark::Failed {
+                        found.refused.entry(no).or_default().push(entry());
+                    } else if !kept.removing {
+                        found.placed.entry(no).or_default().push(entry());
+                    }
+                }
+            }
+            // Of all writes that are not decided, also where a newer one is another's: each may fail by itself.
+            let waiting = device.table.waiting().iter().filter_map(|id| device.table.get(*id));
+            for write in waiting.flat_map(|kept| kept.open_writes(device.table.settled())) {
+                let Some(no) = write.owner.as_intent() else { continue };
+                let packed = write.packed.clone();
+                let OpenWrite { ops, before } = found.open.entry((no, key, write.serial)).or_default();
+                ops.push(if write.removing { Op::Remove(packed) } else { Op::Put(packed) });
+                before.extend(write.before().cloned());
+            }
+        }
+        found
+    }
+
+    /// An intent waits for a write that was not decided when the controller ended.
+    pub fn await_write(&mut self, key: DeviceKey, serial: u64, token: Token) {
+        if let Some(device) = self.get_mut(key) {
+            device.waiters.entry(serial).or_default().push(Target::Intent(token));
+        }
+    }
+}

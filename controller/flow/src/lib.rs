@@ -1,0 +1,50 @@
+//! Flow tables: one for each device, equal here and on the device.
+//!
+//! ```text
+//!   operators ── stages ──▶ Operation ─┐                  ┌─ one batch in flight per device ─▶ agent
+//!   resources ── "exactly these" ──────┼─▶ Table (writes) ─┤
+//!   intents ── puts and removals ──────┤                  └─ settle / fail ◀─ its next State
+//!   agent ── State, Entries ───────────┘
+//! ```
+//!
+//! [`Flows`] is a machine of its own. The controller's engine calls its methods with a [`Turn`] (the time, the source of
+//! generations, and what the rest of the site says) and carries out what [`Flows::poll_effect`] returns.
+//!
+//! **Invariants.** No entry of ours is on a device without one in its table: entries are durable before their batch
+//! leaves, and go only when their removal was decided. A write is all or nothing per device. At most one batch of a
+//! device is with its agent; what is written meanwhile goes into the next, and the last writer of an entry wins. An entry
+//! has one owner. Nothing is purged because a node is away: its table waits for it.
+//!
+//! Absent: how a device is spoken to, what a selector means, stacks, and what an intent compiles to.
+
+mod ask;
+mod audit;
+mod batch;
+mod device;
+mod difference;
+mod effect;
+mod entry;
+mod forget;
+mod intent;
+mod load;
+mod operation;
+mod purge;
+mod reconcile;
+pub mod record;
+mod resource;
+mod secret;
+mod session;
+mod site;
+mod table;
+mod view;
+
+pub use ask::Asked;
+pub use device::{DeviceKey, Flows, Limits};
+pub use difference::TableDifference;
+pub use effect::{Effect, Failure, Job};
+pub use entry::{FlowStanding, Owner};
+pub use intent::IntentWrites;
+pub use operation::{Begun, FlowAction, FlowError, FlowOp, FlowStages, FlowWrite, OperationStatus};
+pub use resource::{Differs, ResourceWrite, Want};
+pub use site::{Refused, Site, Turn};
+pub use view::{DeviceView, FlowOperationView, FlowRow, FlowRows, OwnerCounters, StatsView};

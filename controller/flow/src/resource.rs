@@ -1,0 +1,231 @@
+//! Writes of resources: "this owner wants exactly these entries". The write's outcome is that of the resource's job.
+
+use std::collections::BTreeSet;
+
+use muster_shared::model::flow::{DeviceName, FlowId, Packed};
+use muster_template::{FlowSet, ForeignPolicy};
+
+use crate::device::{DeviceKey, Flows, Target};
+use crate::effect::Job;
+use crate::entry::{FlowStanding, Owner};
+use crate::operation::{FlowOp, collision};
+use crate::record::FlowMark;
+use crate::site::{Refused, Site, Turn};
+
+/// What a resource's job wants of its device.
+#[derive(Clone, Copy, Debug)]
+pub enum Want<'a> {
+    /// It holds exactly these entries of the resource.
+    Be {
+        /// The entries.
+        set: &'a FlowSet,
+        /// The resource's name, for operators.
+        asker: &'a str,
+    },
+    /// It holds none of them.
+    Gone,
+    /// What it holds stays there, and is the operators'.
+    Left,
+}
+
+/// A job of a resource.
+#[derive(Clone, Copy, Debug)]
+pub struct ResourceWrite<'a> {
+    /// The device; its node is known to the site.
+    pub device: &'a DeviceName,
+    /// The job.
+    pub job: Job,
+    /// What it wants.
+    pub want: Want<'a>,
+    /// Seconds until a change that cut the node off is taken back.
+    pub confirm_timeout: Option<u32>,
+    /// What becomes of rules on the device that are not ours, where the resource says so.
+    pub foreign: Option<ForeignPolicy>,
+}
+
+/// How a device's table is not as a resource wants it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Differs {
+    /// A rule is not there at all.
+    pub missing: bool,
+    /// The reason, for operators.
+    pub reason: String,
+}
+
+impl Flows {
+    /// Gives a job to the table: true if it has ended at once, for nothing was to be done. Otherwise its end is told by
+    /// [`Effect::JobEnded`](crate::Effect::JobEnded), or its begin by [`Effect::JobBegins`](crate::Effect::JobBegins).
+    ///
+    /// # Errors
+    /// An entry is another's, or there is no room for the device.
+    pub fn write_resource(&mut self, turn: &mut Turn<'_>, write: ResourceWrite<'_>) -> Result<bool, Refused> {
+        let ResourceWrite { device, job, want, confirm_timeout, foreign } = write;
+        let key = self.device(device)?;
+        match self.job_of(key, job.owner) {
+            Some((_, target)) if target == Target::Job(job) => return Ok(false), // said again
+            Some((serial, target)) => self.wait_no_more(key, serial, target),
+            None => {}
+        }
+        if self.waits_for_taker(key, job) {
+            self.pump(turn, key);
+            return Ok(false);
+        }
+        let ops = match want {
+            Want::Left => {
+                self.leave_to_operators(key, job.owner);
+                Vec::new()
+            }
+            Want::Gone => self.owned_but(key, job.owner, &BTreeSet::new()),
+            Want::Be { set, asker } => self.exactly(turn.site, key, set, job.owner, asker)?,
+        };
+        if let Some(policy) = foreign {
+            let stays = matches!(want, Want::Be { .. });
+            self.set_foreign(turn.now, key, if stays { policy } else { ForeignPolicy::Leave });
+        }
+        let serial = self.write(turn.site, key, ops, job.owner, confirm_timeout);
+        let Some(device) = self.get_mut(key) else { return Ok(true) };
+        if serial <= device.table.settled() {
+            return Ok(true);
+        }
+        device.waiters.entry(serial).or_default().push(Target::Job(job));
+        self.pump(turn, key);
+        Ok(false)
+    }
+
+    /// What another's write took over is this owner's again if that fails: nothing must come back to one that is gone,
+    /// or that wants it no more.
+    fn waits_for_taker(&mut self, key: DeviceKey, job: Job) -> bool {
+        let Some(device) = self.get_mut(key) else { return false };
+        let sent = device.in_flight.as_ref().map_or(&[][..], |flight| &flight.ids);
+        let Some(serial) = device.table.taken_from(job.owner, sent) else { return false };
+        device.waiters.entry(serial).or_default().push(Target::After(job));
+        true
+    }
+
+    /// The job of a resource that waits for a write, or for its turn behind one.
+    fn job_of(&self, key: DeviceKey, owner: Owner) -> Option<(u64, Target)> {
+        let is_it = |it: &&Target| matches!(it, Target::Job(job) | Target::After(job) if job.owner == owner);
+        let waiters = &self.get(key)?.waiters;
+        waiters.iter().find_map(|(serial, all)| Some((*serial, *all.iter().find(is_it)?)))
+    }
+
+    fn wait_no_more(&mut self, key: DeviceKey, serial: u64, target: Target) {
+        let Some(device) = self.get_mut(key) else { return };
+        if let Some(all) = device.waiters.get_mut(&serial) {
+            all.retain(|other| *other != target);
+            if all.is_empty() {
+                device.waiters.remove(&serial);
+            }
+        }
+    }
+
+    /// What this owner has on the device and is not to have any more.
+    fn owned_but(&self, key: DeviceKey, owner: Owner, kept: &BTreeSet<FlowId>) -> Vec<FlowOp> {
+        let Some(device) = self.get(key) else { return Vec::new() };
+        device.table.owned(owner).filter(|id| !kept.contains(id)).map(FlowOp::Remove).collect()
+    }
+
+    fn exactly(
+        &self,
+        site: &dyn Site,
+        key: DeviceKey,
+        set: &FlowSet,
+        owner: Owner,
+        asker: &str,
+    ) -> Result<Vec<FlowOp>, Refused> {
+        let ids = set.ids();
+        if let Some(refusal) = self.conflict(site, set, &ids, asker) {
+            return Err(refusal);
+        }
+        let put = |(id, packed): (&FlowId, &Packed)| FlowOp::Put {
+            id: *id,
+            digest: packed.digest(),
+            packed: packed.clone(),
+        };
+        let mut ops: Vec<FlowOp> = ids.iter().zip(&set.entries).map(put).collect();
+        ops.extend(self.owned_but(key, owner, &ids.into_iter().collect()));
+        Ok(ops)
+    }
+
+    /// Why a resource cannot have these entries: an operator or an intent has one of them. Other resources have claims.
+    pub fn conflict(&self, site: &dyn Site, set: &FlowSet, ids: &[FlowId], asker: &str) -> Option<Refused> {
+        let device = self.get(self.find(&set.device)?)?;
+        ids.iter().zip(&set.entries).find_map(|(id, packed)| {
+            let kept = device.table.get(*id)?;
+            // One that an intent takes back may come back, where its bridge keeps it.
+            let goes = kept.removing && kept.owner.as_intent().is_none();
+            // Also one that has expired, whether its agent knows of that or not.
+            let is_free = goes || kept.mark == FlowMark::Failed;
+            let is_held = !is_free && (kept.owner.is_operator() || kept.owner.as_intent().is_some());
+            if is_held {
+                let (device, whose) = (&set.device, site.describe(kept.owner));
+                let todo = match kept.owner.as_intent() {
+                    Some(_) if kept.removing => "wait until the bridge has let go of it".to_owned(),
+                    Some(_) => "withdraw the intent".to_owned(),
+                    None => format!("'muster flow delete {device} {id}'"),
+                };
+                return Some(Refused::Conflict(format!(
+                    "resource {asker} asks for rule {id} on {device}, which belongs to {whose}: one rule has one \
+                     owner; take it out of the template, or {todo}"
+                )));
+            }
+            let collides = kept.packed != *packed && !kept.packed.unpack().has_place_of(&packed.unpack());
+            collides.then(|| Refused::Conflict(collision(*id, &set.device)))
+        })
+    }
+
+    /// They stay, and are the operators'; what is hidden of them stays so.
+    fn leave_to_operators(&mut self, key: DeviceKey, owner: Owner) {
+        let Some(device) = self.get_mut(key) else { return };
+        for id in device.table.owned(owner).collect::<Vec<_>>() {
+            device.table.give(id, Owner::OPERATOR);
+        }
+        self.touched(key);
+    }
+
+    /// How the table is not as a resource wants it. It is compared with the device all the time.
+    pub fn difference(&self, set: &FlowSet) -> Option<Differs> {
+        let device = self.find(&set.device).and_then(|key| self.get(key));
+        set.ids().into_iter().zip(&set.entries).find_map(|(id, packed)| {
+            let table = device.map(|device| &device.table);
+            let kept = table.and_then(|table| table.get(id));
+            let standing = table.zip(kept).map(|(table, kept)| table.standing(kept));
+            let is_so = matches!(standing, Some(FlowStanding::Added | FlowStanding::Expired));
+            if is_so && kept.is_some_and(|kept| kept.packed == *packed) {
+                return None;
+            }
+            let state = standing.map_or("not in the table", FlowStanding::as_str);
+            let told = table.and_then(|table| Some(table.told(table.reason(id)?.to_owned(), &[id])));
+            let why = told.map(|why| format!(": {why}")).unwrap_or_default();
+            Some(Differs { missing: standing.is_none(), reason: format!("rule {id} is {state}{why}") })
+        })
+    }
+
+    /// Takes a resource's job back, if no agent has its write. False if one has: the outcome is told then.
+    pub fn withdraw(&mut self, turn: &mut Turn<'_>, device: &DeviceName, owner: Owner) -> bool {
+        let Some(key) = self.find(device) else { return true };
+        let waits = self.job_of(key, owner);
+        let Some(device) = self.get_mut(key) else { return true };
+        if let Some((serial, target)) = waits {
+            let is_own = matches!(target, Target::Job(_));
+            if is_own && device.in_flight.as_ref().is_some_and(|flight| flight.serial >= serial) {
+                return false;
+            }
+            // Those that begin after it do not ask for it.
+            let asks = |all: &Vec<Target>| all.iter().filter(|it| !matches!(it, Target::After(_))).count();
+            let is_alone = is_own && device.waiters.get(&serial).is_some_and(|all| asks(all) == 1);
+            if is_alone {
+                let ids = device.table.waiting().to_vec();
+                let before = device.table.len();
+                device.table.fail(serial, &ids, None);
+                let gone = before - device.table.len();
+                device.guards.remove(&serial);
+                self.entries -= gone;
+                self.touched(key);
+            }
+            self.wait_no_more(key, serial, target);
+        }
+        self.pump(turn, key);
+        true
+    }
+}

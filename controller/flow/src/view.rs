@@ -1,0 +1,388 @@
+//! What operators see of flow tables.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use muster_shared::MonoTime;
+use muster_shared::model::flow::{
+    DeviceName, FlowCounters, FlowId, ForeignRule, Packed, SwitchState, TableCounters,
+};
+use serde::{Deserialize, Serialize};
+
+use crate::device::{Device, DeviceKey, Flows};
+use crate::entry::{FlowStanding, Kept, Owner};
+use crate::operation::FlowError;
+use crate::record::FlowMark;
+use crate::session::Peer;
+use crate::site::{Refused, Site};
+
+/// A device.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DeviceView {
+    /// `node/bridge`
+    pub device: String,
+    /// Where it is.
+    pub node: String,
+    /// Its name there.
+    pub bridge: String,
+    /// Whether its node's agent is there: `online` or `offline`.
+    pub node_state: String,
+    /// `absent`, `filling`, `watched`, or `unknown` while the agent has not said.
+    pub switch: String,
+    /// Rules, groups and meters in its table.
+    pub rules: u64,
+    /// Of those, as they are to be on the device.
+    pub added: u64,
+    /// On their way to it.
+    pub pending_add: u64,
+    /// On their way off it.
+    pub pending_remove: u64,
+    /// The device would not have them.
+    pub failed: u64,
+    /// They ended by their own timeouts.
+    pub expired: u64,
+    /// Of those on their way: the agent cannot put them right at present.
+    pub wrong: u64,
+    /// Rules on the device that are not ours.
+    pub foreign: u64,
+    /// What becomes of those.
+    pub foreign_policy: String,
+    /// A batch is with the agent.
+    pub in_flight: bool,
+    /// Batches sent since the controller started.
+    pub batches: u64,
+    /// Batches refused since the controller started.
+    pub refusals: u64,
+    /// Comparisons of tables that differed since the controller started.
+    pub reconciliations: u64,
+    /// Entries put right by those.
+    pub repaired: u64,
+    /// Why the last import of those came to nothing; empty if it did not.
+    pub import_error: String,
+    /// Why something is wrong; empty if nothing is.
+    pub reason: String,
+}
+
+/// An operation.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FlowOperationView {
+    /// Its number.
+    pub operation: u64,
+    /// `APPLY`, `DELETE`, `PURGE` or `IMPORT`
+    pub action: String,
+    /// `IN_PROGRESS`, `COMPLETE` or `FAILED`
+    pub state: String,
+    /// The stage under way, or the last; from 1.
+    pub stage: u64,
+    /// How many there are.
+    pub stages: u64,
+    /// Entries that are as it wants them.
+    pub done: u64,
+    /// Entries in all.
+    pub total: u64,
+    /// What went wrong.
+    pub errors: Vec<FlowError>,
+}
+
+/// An entry, to be shown beside the driver.
+#[derive(Clone, Debug)]
+pub struct FlowRow {
+    /// Its id.
+    pub id: FlowId,
+    /// What it is.
+    pub packed: Packed,
+    /// How it stands.
+    pub standing: FlowStanding,
+    /// Whose it is.
+    pub owner: Owner,
+    /// The write that made it so.
+    pub serial: u64,
+    /// As last told.
+    pub counters: Option<FlowCounters>,
+    /// Why it is not as it is to be.
+    pub error: Option<String>,
+    /// What a hidden parameter holds went into it: nobody sees of what it is made.
+    pub secret: bool,
+}
+
+/// Entries of a device.
+#[derive(Clone, Debug, Default)]
+pub struct FlowRows {
+    /// In no order: see [`FlowRows::sorted`].
+    pub rows: Vec<FlowRow>,
+    /// For people.
+    pub owners: BTreeMap<Owner, String>,
+    /// Rules that are not ours, as last told.
+    pub foreign: Vec<ForeignRule>,
+    /// How its device is.
+    pub device: DeviceView,
+    /// Of the device in the store.
+    pub number: u32,
+}
+
+/// What one owner's entries counted.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OwnerCounters {
+    /// For people.
+    pub owner: String,
+    /// Entries in the table.
+    pub rules: u64,
+    /// Packets.
+    pub packets: u64,
+    /// Bytes.
+    pub bytes: u64,
+}
+
+impl OwnerCounters {
+    fn add(&mut self, other: &Self) {
+        self.rules += other.rules;
+        self.packets = self.packets.wrapping_add(other.packets);
+        self.bytes = self.bytes.wrapping_add(other.bytes);
+    }
+}
+
+/// Counters of a device.
+#[derive(Clone, Debug, Default)]
+pub struct StatsView {
+    /// Of its tables.
+    pub tables: Vec<TableCounters>,
+    /// By owner.
+    pub owners: Vec<OwnerCounters>,
+    /// How old they are; none if the agent has not told any since the controller started.
+    pub age: Option<Duration>,
+}
+
+impl FlowRows {
+    /// In the order of their ids; beside the driver, for there may be a million.
+    #[must_use]
+    pub fn sorted(mut self) -> Self {
+        self.rows.sort_unstable_by_key(|row| row.id);
+        self
+    }
+}
+
+impl Device {
+    /// Entries by how they stand, in the order of [`FlowStanding::ALL`].
+    pub fn standings(&self) -> [u64; 5] {
+        let marked = |mark| self.table.marked(mark) as u64;
+        let failed = marked(FlowMark::Failed);
+        let expired = marked(FlowMark::Expired) + marked(FlowMark::Gone);
+        let pending = marked(FlowMark::Wrong) + marked(FlowMark::Again);
+        let added = (self.table.len() as u64).saturating_sub(failed + expired + pending);
+        let mut counts = [pending, added, 0, failed, expired];
+        // Only of those that are on their way the marks do not say all.
+        let mut open = self.table.waiting().to_vec();
+        open.extend(self.in_flight.iter().flat_map(|flight| &flight.ids));
+        open.sort_unstable();
+        open.dedup();
+        for kept in open.into_iter().filter_map(|id| self.table.get(id)) {
+            let by_mark = match kept.mark {
+                FlowMark::Failed => FlowStanding::Failed,
+                FlowMark::Expired | FlowMark::Gone => FlowStanding::Expired,
+                FlowMark::Wrong | FlowMark::Again => FlowStanding::PendingAdd,
+                FlowMark::None => FlowStanding::Added,
+            };
+            counts[by_mark as usize] -= 1;
+            counts[self.table.standing(kept) as usize] += 1;
+        }
+        counts
+    }
+}
+
+impl Flows {
+    /// All devices, by name.
+    pub fn device_views(&self) -> Vec<DeviceView> {
+        let mut views: Vec<DeviceView> = self.iter().map(|(_, device)| self.device_view_of(device)).collect();
+        views.sort_by(|a, b| a.device.cmp(&b.device));
+        views
+    }
+
+    /// One device.
+    ///
+    /// # Errors
+    /// There is none of this name.
+    pub fn device_view(&self, site: &dyn Site, name: &DeviceName) -> Result<DeviceView, Refused> {
+        let key = self.known_device(site, name)?;
+        Ok(self.get(key).map(|device| self.device_view_of(device)).unwrap_or_default())
+    }
+
+    fn device_view_of(&self, device: &Device) -> DeviceView {
+        let [pending_add, added, pending_remove, failed, expired] = device.standings();
+        let is_there = self.peers.get(&device.name.node).is_some_and(Peer::is_there);
+        let said = device.state.as_ref();
+        DeviceView {
+            device: device.name.to_string(),
+            node: device.name.node.to_string(),
+            bridge: device.name.bridge.to_string(),
+            node_state: if is_there { "online" } else { "offline" }.into(),
+            switch: match said.map(|state| state.switch) {
+                Some(SwitchState::Absent) => "absent",
+                Some(SwitchState::Filling) => "filling",
+                Some(SwitchState::Watched) => "watched",
+                None => "unknown",
+            }
+            .into(),
+            rules: device.table.len() as u64,
+            added,
+            pending_add,
+            pending_remove,
+            failed,
+            expired,
+            wrong: device.table.marked(FlowMark::Wrong) as u64,
+            foreign: said.map_or(0, |state| state.foreign.into()),
+            foreign_policy: device.foreign.as_str().into(),
+            in_flight: device.in_flight.is_some(),
+            batches: device.tally.batches,
+            refusals: device.tally.refusals,
+            reconciliations: device.tally.reconciliations,
+            repaired: device.tally.repaired,
+            import_error: device.import_error.clone().unwrap_or_default(),
+            reason: said.map(|state| state.reason.clone()).unwrap_or_default(),
+        }
+    }
+
+    /// The entries of a device, all or those that stand so.
+    ///
+    /// # Errors
+    /// There is no such device.
+    pub fn rows(
+        &self,
+        site: &dyn Site,
+        name: &DeviceName,
+        only: Option<FlowStanding>,
+    ) -> Result<FlowRows, Refused> {
+        let key = self.known_device(site, name)?;
+        let Some(device) = self.get(key) else { return Ok(FlowRows::default()) };
+        let is_wanted = |kept: &&Kept| only.is_none_or(|only| device.table.standing(kept) == only);
+        let wanted = device.table.iter().filter(|(_, kept)| is_wanted(kept));
+        let rows: Vec<FlowRow> = wanted.map(|(id, kept)| flow_row(device, id, kept)).collect();
+        let owners = rows.iter().map(|row| row.owner).collect::<BTreeSet<_>>();
+        Ok(FlowRows {
+            owners: owner_texts(site, owners.into_iter()),
+            rows,
+            foreign: device.asks.strangers.clone(),
+            device: self.device_view_of(device),
+            number: key.0,
+        })
+    }
+
+    /// The digest of a device's table as it is to be.
+    pub fn root(&self, name: &DeviceName) -> Option<u64> {
+        Some(self.get(self.find(name)?)?.table.sums().root())
+    }
+
+    /// Whether a device's rules that are not ours are listed with ours.
+    pub fn shows_foreign(&self, name: &DeviceName) -> bool {
+        let device = self.find(name).and_then(|key| self.get(key));
+        device.is_some_and(|device| device.foreign != muster_template::ForeignPolicy::Leave)
+    }
+
+    /// One entry of a device.
+    ///
+    /// # Errors
+    /// There is no such device, or no such entry.
+    pub fn row(&self, site: &dyn Site, name: &DeviceName, id: FlowId) -> Result<FlowRows, Refused> {
+        let key = self.known_device(site, name)?;
+        let device = self.get(key);
+        let row = device.and_then(|device| Some(flow_row(device, id, device.table.get(id)?)));
+        let row = row.ok_or_else(|| {
+            Refused::NotFound(format!("device '{name}' has no rule {id}: see 'muster flow list {name}'"))
+        })?;
+        Ok(FlowRows {
+            owners: owner_texts(site, [row.owner].into_iter()),
+            rows: vec![row],
+            device: self.device_view(site, name)?,
+            number: key.0,
+            ..FlowRows::default()
+        })
+    }
+
+    /// An operation, while it is known.
+    pub fn operation(&self, id: u64) -> Option<FlowOperationView> {
+        let operation = self.operations.get(&id)?;
+        Some(FlowOperationView {
+            operation: id,
+            action: operation.action.as_str().into(),
+            state: operation.status.as_str().into(),
+            stage: (operation.stage + 1).min(operation.stage_count) as u64,
+            stages: operation.stage_count as u64,
+            done: operation.done,
+            total: operation.total,
+            errors: operation.errors.clone(),
+        })
+    }
+
+    /// Counters of a device, as last told.
+    ///
+    /// # Errors
+    /// There is no such device.
+    pub fn stats(&self, site: &dyn Site, now: MonoTime, name: &DeviceName) -> Result<StatsView, Refused> {
+        let key = self.known_device(site, name)?;
+        Ok(self.stats_of(site, now, key, usize::MAX))
+    }
+
+    /// With so many owners by name, the largest.
+    fn stats_of(&self, site: &dyn Site, now: MonoTime, key: DeviceKey, most: usize) -> StatsView {
+        let Some(device) = self.get(key) else { return StatsView::default() };
+        let mut sums: BTreeMap<Owner, OwnerCounters> = BTreeMap::new();
+        for (owner, rules) in device.table.owners() {
+            sums.entry(owner).or_default().rules = rules as u64;
+        }
+        let counted = device.asks.counted.as_ref();
+        for (owner, (packets, bytes)) in counted.into_iter().flat_map(|counted| &counted.owners) {
+            // Of one that has nothing left here, nothing is said.
+            if let Some(sum) = sums.get_mut(owner) {
+                (sum.packets, sum.bytes) = (*packets, *bytes);
+            }
+        }
+        let mut sums: Vec<(Owner, OwnerCounters)> = sums.into_iter().collect();
+        sums.sort_by_key(|(owner, sum)| (std::cmp::Reverse(sum.rules), *owner));
+        let others = sums.split_off(most.min(sums.len()));
+        let mut owners: Vec<OwnerCounters> = Vec::new();
+        let mut places = BTreeMap::new();
+        for (owner, sum) in sums {
+            // Several may be the same to people: a resource and the one that replaces it.
+            let text = site.describe(owner);
+            let at = *places.entry(text.clone()).or_insert(owners.len());
+            match owners.get_mut(at) {
+                Some(same) => same.add(&sum),
+                None => owners.push(OwnerCounters { owner: text, ..sum }),
+            }
+        }
+        if !others.is_empty() {
+            let mut rest = OwnerCounters { owner: "others".into(), ..OwnerCounters::default() };
+            others.iter().for_each(|(_, sum)| rest.add(sum));
+            owners.push(rest);
+        }
+        StatsView {
+            tables: counted.map(|counted| counted.tables.clone()).unwrap_or_default(),
+            owners,
+            age: counted.map(|counted| now.since(counted.at)),
+        }
+    }
+
+    /// Every device with its counters, at most so many owners of each by name; for metrics.
+    pub fn metrics(&self, site: &dyn Site, now: MonoTime, owners: usize) -> Vec<(DeviceView, StatsView)> {
+        let all = self.iter();
+        all.map(|(key, device)| (self.device_view_of(device), self.stats_of(site, now, key, owners)))
+            .collect()
+    }
+}
+
+/// Names of owners, for people.
+fn owner_texts(site: &dyn Site, owners: impl Iterator<Item = Owner>) -> BTreeMap<Owner, String> {
+    owners.map(|owner| (owner, site.describe(owner))).collect()
+}
+
+fn flow_row(device: &Device, id: FlowId, kept: &Kept) -> FlowRow {
+    FlowRow {
+        id,
+        packed: kept.packed.clone(),
+        standing: device.table.standing(kept),
+        owner: kept.owner,
+        serial: kept.serial,
+        counters: device.asks.counted.as_ref().and_then(|counted| counted.of(id)).copied(),
+        error: device.table.reason(id).map(str::to_owned),
+        secret: kept.hidden,
+    }
+}

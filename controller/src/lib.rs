@@ -9,5 +9,6 @@ pub mod faults;
 pub mod link;
 pub mod pki;
 pub mod pulse;
+pub mod random;
 pub mod signals;
 pub mod store;

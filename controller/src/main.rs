@@ -11,6 +11,7 @@ use muster_controller::driver::{self, Driver, DriverInbox};
 use muster_controller::link::intake::{self, Feed, Intake};
 use muster_controller::link::{DirectConfig, DirectLink, Keys, LinkHandle, ReadContent, direct};
 use muster_controller::pki::Pki;
+use muster_controller::random::random;
 use muster_controller::store::{KeyFile, Reader, Sqlite, backup};
 use muster_controller::{api, signals};
 use muster_shared::wire::CHUNK_MAX;
@@ -304,13 +305,12 @@ fn spawn_driver(
     from_link: Intake,
 ) -> anyhow::Result<(std::thread::JoinHandle<()>, oneshot::Receiver<()>)> {
     let limits = settings.engine_limits();
-    let (high, low) = uuid::Uuid::new_v4().as_u64_pair();
-    let epoch_bits = high ^ low;
+    let (epoch_bits, seed) = (u64::from_ne_bytes(random()?), random()?);
     let driver = Driver::new(store, link, move |epoch| muster_engine::Config {
         epoch,
         epoch_bits,
         starts: muster_engine::Starts::default(),
-        seed: *blake3::hash(uuid::Uuid::new_v4().as_bytes()).as_bytes(),
+        seed,
         limits,
     })
     .context("the database cannot be read")?

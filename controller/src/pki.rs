@@ -33,6 +33,8 @@ use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 use thiserror::Error;
 use time::{Duration, OffsetDateTime};
 
+use crate::random::{NoRandom, random};
+
 /// Where the keys are in the data directory.
 pub const FOLDER: &str = "pki";
 /// The files in it: the site's name, the CA's key and certificate, the controller's sealing key.
@@ -79,8 +81,8 @@ pub enum PkiError {
         why: String,
     },
     /// The system gives no random bytes.
-    #[error("the system gives no random bytes")]
-    Random,
+    #[error(transparent)]
+    Random(#[from] NoRandom),
     /// A certificate could not be made.
     #[error("cannot make a certificate")]
     Certificate(#[from] rcgen::Error),
@@ -174,7 +176,7 @@ impl Pki {
     /// [`PkiError::Random`]
     pub fn nonce(&self) -> Result<Nonce, PkiError> {
         let mut nonce = Nonce::default();
-        self.random.fill(&mut nonce).map_err(|_| PkiError::Random)?;
+        self.random.fill(&mut nonce).map_err(|_| NoRandom)?;
         Ok(nonce)
     }
 
@@ -362,12 +364,6 @@ fn alternative_name(name: &str) -> Option<SanType> {
         // A host name and a node name are the same thing.
         Err(_) => name.parse::<NodeId>().ok().and_then(|n| n.as_str().try_into().ok()).map(SanType::DnsName),
     }
-}
-
-fn random<const N: usize>() -> Result<[u8; N], PkiError> {
-    let mut bytes = [0; N];
-    default_provider().secure_random.fill(&mut bytes).map_err(|_| PkiError::Random)?;
-    Ok(bytes)
 }
 
 fn unix(time: OffsetDateTime) -> u64 {

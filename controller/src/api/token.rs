@@ -12,7 +12,6 @@ use muster_engine::{NewToken, Request};
 use muster_shared::Rate;
 use muster_shared::join::{ADDRESSES_MAX, Address, JoinToken, TokenId, TokenSecret};
 use muster_shared::rate::RateError;
-use rustls::crypto::ring::default_provider;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use time::OffsetDateTime;
@@ -20,6 +19,7 @@ use time::format_description::well_known::Rfc3339;
 
 use super::error::ApiError;
 use super::{Api, source};
+use crate::random::{NoRandom, random};
 
 /// A year: a token that lives longer is a password on a wall.
 const TTL_MAX: u64 = 365 * 86_400;
@@ -58,7 +58,8 @@ pub async fn create(State(api): State<Api>, body: Body) -> Result<(StatusCode, J
     let rate = rate.map_err(|error: RateError| ApiError::invalid(format!("rate: {error}")))?;
     check(ttl, name.as_deref())?;
     let expires = now() + ttl;
-    let (id, secret) = (random::<8>()?, random::<16>()?);
+    let no_random = |error: NoRandom| ApiError::internal(error.to_string());
+    let (id, secret) = (random::<8>().map_err(no_random)?, random::<16>().map_err(no_random)?);
     let token = JoinToken {
         site: api.pki.site().clone(),
         addresses: addresses(&api.config.addresses)?,
@@ -127,13 +128,6 @@ fn addresses(configured: &[String]) -> Result<Vec<Address>, ApiError> {
             address.parse().map_err(|error| ApiError::internal(format!("controller.addresses: {error}")))
         })
         .collect()
-}
-
-fn random<const N: usize>() -> Result<[u8; N], ApiError> {
-    let mut bytes = [0; N];
-    let filled = default_provider().secure_random.fill(&mut bytes);
-    filled.map_err(|_| ApiError::internal("the system gives no random bytes"))?;
-    Ok(bytes)
 }
 
 fn now() -> u64 {

@@ -1,7 +1,8 @@
 //! Items of a flow file, one after the other → its stages.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 
+use indexmap::IndexMap;
 use muster_shared::model::flow::{BadEntry, DeviceName, Entry, FlowId, Packed, Step, suggestion};
 use serde_json::Value;
 
@@ -46,12 +47,12 @@ type Kinds = [Vec<(FlowId, Packed)>; 3];
 
 pub(super) struct Collector {
     seen: Vec<(Section, Place)>,
-    devices: HashMap<Box<str>, usize>,
+    devices: IndexMap<Box<str>, usize>,
     names: Vec<DeviceName>,
     /// By stage, by number of the device.
     stages: Vec<BTreeMap<usize, Kinds>>,
     /// The line of everything that has an id: never walked, only asked.
-    lines: HashMap<FlowId, u32>,
+    lines: IndexMap<FlowId, u32>,
     entries_max: usize,
     confirm_timeout: Option<u32>,
 }
@@ -60,10 +61,10 @@ impl Collector {
     pub fn new(entries_max: usize) -> Self {
         Self {
             seen: Vec::new(),
-            devices: HashMap::new(),
+            devices: IndexMap::new(),
             names: Vec::new(),
             stages: vec![BTreeMap::new()],
-            lines: HashMap::new(),
+            lines: IndexMap::new(),
             entries_max,
             confirm_timeout: None,
         }

@@ -299,8 +299,15 @@ impl Engine {
 
     fn run_timers(&mut self) {
         self.run_own_timers();
-        while self.flows.next_due().is_some_and(|due| due <= self.now) {
-            self.with_flows(|flows, turn| flows.timeout(turn));
+        loop {
+            let is_due = |due: Option<MonoTime>| due.is_some_and(|due| due <= self.now);
+            if is_due(self.flows.next_due()) {
+                self.with_flows(|flows, turn| flows.timeout(turn));
+            } else if is_due(self.intents.ports.next_due()) {
+                self.listened();
+            } else {
+                return;
+            }
             self.run_agenda();
             self.run_own_timers();
         }
@@ -319,7 +326,6 @@ impl Engine {
                 TimerKey::Intents => self.intents_due(),
                 TimerKey::Fit(stack) => self.fit_due(stack, due),
                 TimerKey::Turn(stack) => self.turn_due(stack, due),
-                TimerKey::Listened(node) => self.listened(node),
                 TimerKey::Fetches => self.serve_fetches(),
             }
             self.run_agenda();
@@ -342,7 +348,8 @@ impl Engine {
     /// When to call [`Engine::handle`] with [`Input::Timeout`], and why.
     pub fn poll_timeout(&self) -> Option<(MonoTime, &'static str)> {
         let flows = self.flows.next_due().map(|due| (due, "a device is due"));
-        self.timers.next().into_iter().chain(flows).min()
+        let ports = self.intents.ports.next_due().map(|due| (due, "an agent has listened for long enough"));
+        self.timers.next().into_iter().chain(flows).chain(ports).min()
     }
 
     /// The epoch in force; it rises when agents know of a later one.

@@ -9,13 +9,14 @@ use muster_shared::{Attempt, MonoTime};
 use muster_template::Desired;
 
 use crate::engine::{Effect, Engine, Todo};
-use crate::node::{NODES_MAX, NodeKey, TOKENS_MAX};
+use crate::node::{NODES_MAX, NodeKey};
 use crate::record::PackedSpec;
 use crate::record::{Observation, Status};
 use crate::resource::{Previous, Role, Row, Slot, Work, WorkState};
 use crate::rollout::Ended;
 use crate::silence::ANSWER_GRACE;
 use crate::timer::TimerKey;
+use crate::token::TOKENS_MAX;
 
 /// Bounds on work in flight, and how often it is tried again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

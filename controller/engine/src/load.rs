@@ -46,7 +46,7 @@ pub struct Snapshot {
     /// Flow tables.
     pub flows: FlowSnapshot,
     /// Intents, and the network as it was heard of.
-    pub intents: crate::intent::record::IntentSnapshot,
+    pub intents: muster_intent::record::IntentSnapshot,
     /// What a restored site holds; none: it is not restored.
     pub restored: Option<RestoredRecord>,
     /// The highest ids ever given: row, stack, traversal.
@@ -70,7 +70,7 @@ impl Engine {
             engine.end_restored();
         }
         for record in snapshot.tokens {
-            engine.nodes.tokens.insert(record.token.id, record);
+            engine.nodes.tokens.load(record);
         }
         let mut slots: BTreeMap<u64, Slot> = BTreeMap::new();
         let mut by_stack: BTreeMap<u64, Vec<Slot>> = BTreeMap::new();

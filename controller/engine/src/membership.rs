@@ -85,12 +85,7 @@ impl Engine {
         self.decide_by_leaving(key);
         self.nodes.leave(key);
         // It may know their secrets, and would be back at once.
-        let of_it = |name: &NodeId, bound: &Option<String>| bound.as_deref() == Some(name.as_str());
-        let tokens = self.nodes.tokens.iter().filter(|(_, record)| of_it(name, &record.token.name));
-        for id in tokens.map(|(id, _)| *id).collect::<Vec<_>>() {
-            self.nodes.remove_token(&id);
-            self.change(Change::TokenRemoved(id));
-        }
+        self.nodes.tokens.remove_bound_to(name).into_iter().for_each(|change| self.change(change));
         Ok(Answer::Done)
     }
 

@@ -1,10 +1,9 @@
-//! Nodes and join tokens.
+//! Nodes.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Bound;
 
 use muster_shared::model::{DriftState, LedgerEntry};
-use muster_shared::pattern::matches_host;
 use muster_shared::{Generation, MonoTime, NodeId, ResourceId};
 
 use crate::by_name::short_names;
@@ -12,12 +11,11 @@ use crate::clones::Instances;
 use crate::engine::Engine;
 use crate::facts::{Asking, Told};
 use crate::lost::Lost;
-use crate::membership::{LABELS_MAX, check_label};
-use crate::pace::Pace;
-use crate::record::{Change, NodeRecord, TokenRecord};
+use crate::record::{Change, NodeRecord};
 use crate::request::{Answer, JoinAsk, NewToken, Refusal, Request};
 use crate::resource::Slot;
 use crate::stray::Asked;
+use crate::token::Tokens;
 
 /// Where a node lies in memory; nodes are never dropped from there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -140,8 +138,6 @@ impl Node {
 
 /// Nodes known or named; more are refused, for each costs memory.
 pub(crate) const NODES_MAX: usize = 200_000;
-/// Tokens open at a time: each is looked at when one is made.
-pub(crate) const TOKENS_MAX: usize = 10_000;
 
 #[derive(Debug, Default)]
 pub(crate) struct Nodes {
@@ -153,21 +149,13 @@ pub(crate) struct Nodes {
     by_name: BTreeMap<NodeId, NodeKey>,
     /// Those that have joined and may have jobs, by name.
     joined: Vec<NodeKey>,
-    pub tokens: BTreeMap<[u8; 8], TokenRecord>,
-    /// Of those of them that have a rate and were used.
-    pub paces: BTreeMap<[u8; 8], Pace>,
+    pub tokens: Tokens,
     /// How often one was looked at.
     #[cfg(any(test, feature = "visits"))]
     pub visits: std::cell::Cell<usize>,
 }
 
 impl Nodes {
-    /// Whether there was such a token.
-    pub fn remove_token(&mut self, id: &[u8; 8]) -> bool {
-        self.paces.remove(id);
-        self.tokens.remove(id).is_some()
-    }
-
     pub fn key(&mut self, name: &NodeId) -> NodeKey {
         if let Some(key) = self.by_name.get(name) {
             return *key;
@@ -197,10 +185,10 @@ impl Nodes {
     }
 
     /// Gives the places of names back that nothing refers to; `has_devices` tells whether anything else does.
-    fn give_back(&mut self, has_devices: impl Fn(&NodeId, NodeKey) -> bool) {
+    fn give_back(&mut self, has_devices: impl Fn(&NodeId) -> bool) {
         let (nodes, vacant) = (&self.nodes, &mut self.vacant);
         self.by_name.retain(|name, key| {
-            let goes = nodes[key.0 as usize].is_vacant() && !has_devices(name, *key);
+            let goes = nodes[key.0 as usize].is_vacant() && !has_devices(name);
             vacant.extend(goes.then_some(*key));
             !goes
         });
@@ -372,28 +360,14 @@ fn distance(a: &str, b: &str) -> usize {
 
 impl Engine {
     pub(crate) fn new_token(&mut self, token: NewToken, wall: u64) -> Result<Answer, Refusal> {
-        self.drop_expired_tokens(wall);
-        let most = self.limits.tokens_max;
-        if self.nodes.tokens.len() >= most {
-            return Err(Refusal::Conflict(format!(
-                "{most} join tokens are open: revoke some with 'muster node token-revoke'"
-            )));
-        }
-        if token.uses == 0 || token.labels.len() > LABELS_MAX {
-            return Err(Refusal::Invalid(format!(
-                "a token has at least one use and at most {LABELS_MAX} labels"
-            )));
-        }
-        for (key, value) in &token.labels {
-            check_label(key, value)?;
-        }
+        self.nodes.tokens.remove_expired(wall).into_iter().for_each(|change| self.change(change));
+        self.nodes.tokens.check(&token, self.limits.tokens_max)?;
         // Of a pattern nobody knows yet who comes: that is looked at when a server joins.
         if let Some(name) = token.name.as_deref().and_then(|name| name.parse().ok()) {
             self.nodes.check_distinct(&name)?;
         }
-        let record = TokenRecord { uses_left: token.uses, token };
-        self.nodes.tokens.insert(record.token.id, record.clone());
-        self.change(Change::Token(Box::new(record)));
+        let change = self.nodes.tokens.add(token);
+        self.change(change);
         Ok(Answer::Done)
     }
 
@@ -411,31 +385,19 @@ impl Engine {
         let is_due = may_name_many && named > most / 2 && named != self.nodes.looked_through;
         if named >= most || is_due {
             let (flows, intents) = (&self.flows, &self.intents);
-            self.nodes.give_back(|name, key| flows.knows(name) || intents.knows(key));
-        }
-    }
-
-    /// Nobody can join with them, and nobody sees them.
-    fn drop_expired_tokens(&mut self, wall: u64) {
-        let tokens = self.nodes.tokens.values();
-        let expired: Vec<_> =
-            tokens.map(|it| &it.token).filter(|token| token.expires < wall).map(|token| token.id).collect();
-        for id in expired {
-            self.nodes.remove_token(&id);
-            self.change(Change::TokenRemoved(id));
+            self.nodes.give_back(|name| flows.knows(name) || intents.ports.knows(name));
         }
     }
 
     pub(crate) fn revoke_token(&mut self, id: [u8; 8]) -> Result<Answer, Refusal> {
-        if !self.nodes.remove_token(&id) {
+        let Some(change) = self.nodes.tokens.remove(id) else {
             return Err(Refusal::NotFound("no such token: see 'muster node tokens'".into()));
-        }
-        self.change(Change::TokenRemoved(id));
+        };
+        self.change(change);
         Ok(Answer::Done)
     }
 
     pub(crate) fn join(&mut self, ask: JoinAsk) -> Result<Answer, Refusal> {
-        let refuse = |why: &str| Err(Refusal::Conflict(why.to_owned()));
         let secret_hash = ask.secret.digest();
         if let Some(joined) = self.nodes.find(&ask.name).and_then(|key| self.nodes[key].joined.as_ref())
             && joined.joined_with == (ask.token_id, secret_hash)
@@ -444,49 +406,14 @@ impl Engine {
         {
             return Ok(Answer::Joined { node: ask.name }); // the first answer was lost
         }
-        let Some(record) = self.nodes.tokens.get(&ask.token_id) else {
-            return refuse("the join token is unknown, expired, revoked or used up: ask for a new one");
-        };
-        if record.token.secret_hash != secret_hash {
-            return refuse("the join token's secret is wrong: copy the token whole");
-        }
-        if ask.wall > record.token.expires {
-            return refuse("the join token has expired: ask for a new one");
-        }
-        if let Some(pattern) = record.token.name.as_deref().filter(|p| !matches_host(p, ask.name.as_str())) {
-            let stops = if pattern.contains('*') { " ('*' stops at dots)" } else { "" };
-            return Err(Refusal::Conflict(format!(
-                "the join token is for '{pattern}', not for '{}'{stops}: give this server such a name (--name), or \
-                 make a token for its name",
-                ask.name
-            )));
-        }
-        if self.is_taken(&ask.name) && record.token.name.as_deref() != Some(ask.name.as_str()) {
-            return Err(Refusal::Conflict(format!(
-                "'{}' has joined before: to join again it needs a token for that name (--name {})",
-                ask.name, ask.name
-            )));
-        }
+        self.nodes.tokens.admits(&ask, self.is_taken(&ask.name))?;
         self.nodes.check_distinct(&ask.name)?;
         if self.nodes.find(&ask.name).is_none() && !self.has_room_for_nodes(1) {
             let most = self.limits.nodes_max;
             return Err(Refusal::Conflict(format!("the site has {most} nodes, which is its limit")));
         }
-        if let Some(rate) = record.token.rate
-            && let Err(after) = self.nodes.paces.entry(ask.token_id).or_default().take(rate, self.now)
-        {
-            let why = format!("the join token lets {rate} join, and others come first");
-            return Err(Refusal::Later { why, after });
-        }
-        let left = TokenRecord { uses_left: record.uses_left.saturating_sub(1), ..record.clone() };
-        let labels = left.token.labels.clone();
-        if left.uses_left == 0 {
-            self.nodes.remove_token(&ask.token_id);
-            self.change(Change::TokenRemoved(ask.token_id));
-        } else {
-            self.nodes.tokens.insert(ask.token_id, left.clone());
-            self.change(Change::Token(Box::new(left)));
-        }
+        let (labels, change) = self.nodes.tokens.take(ask.token_id, self.now)?;
+        self.change(change);
         let joined = NodeRecord {
             name: ask.name.clone(),
             labels,

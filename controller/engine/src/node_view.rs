@@ -269,7 +269,7 @@ impl Engine {
     pub fn token_views(&self) -> Vec<TokenView> {
         self.nodes
             .tokens
-            .values()
+            .iter()
             .map(|record| TokenView {
                 id: record.token.id.iter().map(|b| format!("{b:02x}")).collect(),
                 expires: record.token.expires,

@@ -11,11 +11,11 @@ use muster_shared::{Epoch, Generation, NodeId, ResourceId, StackName};
 use muster_template::{Desired, DriftPolicy, Hook, Kind};
 use serde::{Deserialize, Serialize};
 
-use crate::intent::record::IntentChange;
 use crate::request::{NewToken, SourceText};
 use crate::restored::RestoredRecord;
 use crate::view::{FailureView, OutputView};
 use muster_flow::record::FlowChange;
+use muster_intent::record::IntentChange;
 
 /// One change of the durable state. All changes of a turn are committed together.
 #[derive(Clone, Debug)]

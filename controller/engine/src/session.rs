@@ -145,8 +145,8 @@ impl Engine {
         let node = &self.nodes[key];
         if let Some(connection) = node.connection {
             self.flows.greeted(&node.name, connection);
+            self.intents.ports.greeted(self.now, &node.name);
         }
-        self.topology_hello(key);
         for slot in self.nodes[key].sent.clone() {
             let id = self.rows[slot].stack;
             if let Some(stack) = self.stacks.get_mut(&id) {

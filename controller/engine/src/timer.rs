@@ -30,8 +30,6 @@ pub(crate) enum TimerKey {
     Fit(u64),
     /// The next batch of a rollout begins.
     Turn(u64),
-    /// An agent has listened for long enough.
-    Listened(NodeKey),
     /// A node's place for fetching may be free.
     Fetches,
 }
@@ -66,7 +64,6 @@ impl Timers {
             TimerKey::Turn(_) => "the next batch of a rollout begins",
             TimerKey::Fit(_) => "a stack follows the nodes",
             TimerKey::Fetches => "another node may fetch",
-            TimerKey::Listened(_) => "an agent has listened for long enough",
             TimerKey::Facts(_) => "a node is to have told its facts",
         };
         Some((*due, why))

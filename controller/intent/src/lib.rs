@@ -7,7 +7,8 @@
 //!                             └──▶ Compiled ──▶ stages(old, new): what is put where, in which order
 //! ```
 //!
-//! `manager` has all of it for a site. Absent: who may ask for an intent, and its rules' way to their devices: the engine's.
+//! `manager` has all of it for a site; `ports` makes the topology of what agents tell. Absent: who may ask for an intent, and
+//! its rules' way to their devices: the engine's.
 
 pub mod compile;
 pub mod host;
@@ -17,6 +18,8 @@ pub mod ledger;
 pub mod manager;
 pub mod path;
 pub mod phase;
+pub mod ports;
+pub mod record;
 pub mod stages;
 pub mod topology;
 pub mod track;

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use muster_engine::intent::record::{IntentChange, IntentSnapshot};
 use muster_intent::intent::Intent;
 use muster_intent::manager::{IntentNo, IntentRecord, PathRecord, Reroute};
 use muster_intent::phase::{Request, State};
+use muster_intent::record::{IntentChange, IntentSnapshot};
 use muster_intent::topology::ConnectPoint;
 use muster_shared::model::flow::DeviceName;
 use rusqlite::{Connection, OptionalExtension as _, Row, Transaction, params};

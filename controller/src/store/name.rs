@@ -1,8 +1,8 @@
 //! What a change is called in logs and reasons, and how much room it takes.
 
-use muster_engine::intent::record::IntentChange;
 use muster_engine::record::Change;
 use muster_flow::record::FlowChange;
+use muster_intent::record::IntentChange;
 
 /// Bytes on disk of a record of a few columns, with its share of indexes and inner pages.
 const RECORD: u64 = 2048;

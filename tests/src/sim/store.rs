@@ -10,7 +10,6 @@ use std::time::Duration;
 use muster_controller::driver::Outbox;
 use muster_controller::link::Grant;
 use muster_controller::store::{Store, StoreError};
-use muster_engine::intent::record::{IntentChange, IntentSnapshot};
 use muster_engine::record::{
     Change, EventRecord, NodeRecord, PackedSpec, ProgressRecord, ResourceRecord, StackAction, StackRecord,
     Status, TokenRecord,
@@ -20,6 +19,7 @@ use muster_engine::{Limits, Snapshot, Source, SourceText};
 use muster_flow::record::FlowSnapshot;
 use muster_intent::manager::IntentRecord;
 use muster_intent::phase::State;
+use muster_intent::record::{IntentChange, IntentSnapshot};
 use muster_shared::model::flow::DeviceName;
 use muster_shared::model::{Action, Claim, ContentDigest, Down, ReportKey};
 use muster_shared::seal::SealPublic;

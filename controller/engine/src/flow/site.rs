@@ -92,7 +92,7 @@ impl Site for FlowSite<'_> {
     }
 
     fn lacks_bridge(&self, device: &DeviceName) -> Option<String> {
-        self.intents.lacks_bridge(self.now, self.nodes.find(&device.node)?, device)
+        self.intents.ports.lacks_bridge(self.now, device)
     }
 
     fn is_restored(&self) -> bool {

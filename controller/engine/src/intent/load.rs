@@ -2,9 +2,9 @@
 
 use muster_flow::IntentWrites;
 use muster_intent::manager::SettledPort;
+use muster_intent::record::IntentSnapshot;
 use muster_intent::topology::ConnectPoint;
 
-use super::record::IntentSnapshot;
 use crate::engine::Engine;
 
 impl Engine {

@@ -12,7 +12,6 @@
 //! Absent: paths, rules and their order (`muster-intent`).
 
 mod load;
-pub mod record;
 mod request;
 mod row;
 mod topology;
@@ -22,18 +21,16 @@ use std::collections::{BTreeMap, BTreeSet};
 use muster_flow::{DeviceKey, Flows, Turn};
 use muster_intent::host::HostId;
 use muster_intent::manager::{Effect, Ended, IntentNo, Manager};
+use muster_intent::ports::Ports;
+use muster_intent::record::IntentChange;
 use muster_intent::topology::ConnectPoint;
 use muster_shared::MonoTime;
-use muster_shared::model::flow::Bridge;
-use muster_shared::model::topology::{Beacon, DevicePorts};
 
 pub use request::IntentSummary;
 
 use crate::engine::Engine;
-use crate::node::NodeKey;
 use crate::record::Change;
 use crate::timer::TimerKey;
-use record::IntentChange;
 
 /// All intents, and what agents say of the network.
 #[derive(Debug, Default)]
@@ -41,22 +38,10 @@ pub(crate) struct Intents {
     pub manager: Manager,
     /// The number of the newest intent ever.
     highest: u64,
-    /// What each node said of its devices, on its present connection or the last.
-    told: BTreeMap<NodeKey, BTreeMap<Bridge, DevicePorts>>,
-    /// Which port says which beacon.
-    beacons: BTreeMap<Beacon, ConnectPoint>,
-    /// What ports said before the beacons that they say now.
-    former: BTreeMap<ConnectPoint, Beacon>,
-    /// Where each beacon is heard.
-    hearers: BTreeMap<Beacon, BTreeSet<(NodeKey, Bridge)>>,
+    /// What agents tell of the network.
+    pub ports: Ports,
     /// Resources that an intent belongs to, by the id of their row.
     owners: BTreeMap<IntentNo, u64>,
-    /// Agents that have greeted, and not told of their ports since, with when.
-    greeted: BTreeMap<NodeKey, MonoTime>,
-    /// Agents that have just begun to listen, with until when.
-    listening: BTreeMap<NodeKey, MonoTime>,
-    /// Devices of which something that was told could not be taken.
-    refused: BTreeSet<(NodeKey, Bridge)>,
     /// Whose a declared link is, each direction by itself: the id of a row.
     links: BTreeMap<(ConnectPoint, ConnectPoint), u64>,
     /// Whose a declared host is: the id of a row.
@@ -80,16 +65,6 @@ impl Intents {
             ("intents to be written", self.unsaved.len()),
         ];
         own.into_iter().chain(self.manager.leftovers())
-    }
-
-    /// It has heard something of this node.
-    pub fn knows(&self, node: NodeKey) -> bool {
-        let hears = |hearers: &BTreeSet<(NodeKey, Bridge)>| hearers.iter().any(|(hearer, _)| *hearer == node);
-        self.told.contains_key(&node)
-            || self.greeted.contains_key(&node)
-            || self.listening.contains_key(&node)
-            || self.refused.iter().any(|(refused, _)| *refused == node)
-            || self.hearers.values().any(hears)
     }
 }
 

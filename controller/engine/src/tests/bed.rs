@@ -28,7 +28,7 @@ pub struct Tables {
     pub tokens: BTreeMap<[u8; 8], TokenRecord>,
     pub contents: BTreeMap<muster_shared::model::ContentDigest, usize>,
     pub flows: muster_flow::record::FlowSnapshot,
-    pub intents: crate::intent::record::IntentSnapshot,
+    pub intents: muster_intent::record::IntentSnapshot,
     pub restored: Option<crate::restored::RestoredRecord>,
     /// Stacks of which a row cannot be read, with the reason.
     pub damaged: BTreeMap<u64, String>,

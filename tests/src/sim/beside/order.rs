@@ -15,9 +15,9 @@
 
 use std::collections::BTreeMap;
 
-use muster_engine::intent::record::IntentChange;
 use muster_engine::record::Change;
 use muster_flow::record::FlowChange;
+use muster_intent::record::IntentChange;
 use muster_shared::model::ContentDigest;
 use muster_shared::model::flow::{Bridge, DeviceName};
 use muster_shared::{NodeId, StackName};

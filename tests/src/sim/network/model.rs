@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use muster_engine::intent::record::{IntentChange, IntentSnapshot};
 use muster_flow::record::{FlowMark, FlowSnapshot};
 use muster_intent::manager::{IntentRecord, Wish};
 use muster_intent::phase::{Request, State};
+use muster_intent::record::{IntentChange, IntentSnapshot};
 
 /// What was asked for last under a key; none: that it be forgotten, or nothing ever.
 pub type Asked = Option<(Request, Wish)>;

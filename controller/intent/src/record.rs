@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use muster_intent::manager::{IntentNo, IntentRecord, PortRecord};
 use muster_shared::model::flow::DeviceName;
+
+use crate::manager::{IntentNo, IntentRecord, PortRecord};
 
 /// One change of what is durable of intents.
 #[derive(Clone, Debug)]

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use muster_agent_core::Input;
-use muster_shared::model::topology::{Beacon, DevicePorts, PortState};
+use muster_shared::model::topology::{Beacon, DevicePorts, HEARD_MAX, PortState};
 
 use super::super::fault::{Kind, Level};
 use super::super::world::{Event, World};
@@ -173,7 +173,9 @@ impl World {
         let mut ports: Vec<PortState> = cables
             .filter_map(|(cable, ends)| Some((cable, ends.iter().position(|it| *it == device)?)))
             .map(|side| {
-                let heard = self.network.ears.get(&side).map(|ear| ear.heard.clone());
+                // As a host tells them: of an agent that started twice in a moment three are good.
+                let heard = self.network.ears.get(&side).map(|ear| ear.heard.iter().take(HEARD_MAX).copied());
+                let heard = heard.map(Iterator::collect);
                 port(cable_port(side.0), heard.unwrap_or_default())
             })
             .collect();

@@ -237,10 +237,8 @@ fn a_hundred_thousand_rules() {
     }
     json.push_str("]}");
     let mut files = Vec::new();
-    for (name, text) in [("YAML", &yaml), ("JSON", &json)] {
-        let start = std::time::Instant::now();
+    for text in [&yaml, &json] {
         files.push(read(text).expect("right"));
-        println!("{count} rules, {} bytes of {name}: {:?}", text.len(), start.elapsed());
     }
     assert_eq!(files[0].len(), count as usize);
     assert_eq!(files[0], files[1]);

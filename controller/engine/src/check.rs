@@ -62,8 +62,7 @@ impl Engine {
             Refusal::Conflict(format!("the stack's revision cannot be read: {why}; update it"))
         })?;
         self.leave_walk(id);
-        let traversal = self.next_traversal;
-        self.next_traversal += 1;
+        let traversal = self.ids.traversal();
         if let Some(stack) = self.stacks.get_mut(&id) {
             stack.action = StackAction::Check;
             stack.status = Status::InProgress;

@@ -1,5 +1,6 @@
 //! Large content of files: it is kept once, by its digest, as long as some spec refers to it.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use muster_shared::model::{Content, ContentDigest, Down, Spec};
@@ -11,15 +12,45 @@ use crate::fetches::Piece;
 use crate::node::NodeKey;
 use crate::record::Change;
 use crate::resource::Slot;
-use crate::timer::TimerKey;
+
+/// The number of specs that refer to each content.
+#[derive(Debug, Default)]
+pub(crate) struct Contents(BTreeMap<ContentDigest, u32>);
+
+impl Contents {
+    /// A spec of the store refers to it.
+    pub fn load(&mut self, digest: ContentDigest) {
+        *self.0.entry(digest).or_default() += 1;
+    }
+
+    /// Whether a spec refers to it.
+    pub fn has(&self, digest: &ContentDigest) -> bool {
+        self.0.contains_key(digest)
+    }
+
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// One more spec refers to a content; true if it is the first.
+    fn refer(&mut self, digest: ContentDigest) -> bool {
+        self.load(digest);
+        self.0[&digest] == 1
+    }
+
+    /// One spec less refers to a content; true if it was the last.
+    fn let_go(&mut self, digest: ContentDigest) -> bool {
+        let Some(count) = self.0.get_mut(&digest) else { return false };
+        *count -= 1;
+        *count == 0 && self.0.remove(&digest).is_some()
+    }
+}
 
 impl Engine {
     /// Counts one more spec that refers to a content; `bytes` are needed the first time.
     pub(crate) fn keep_content(&mut self, spec: &Desired, bytes: Option<Arc<[u8]>>) {
         let Some(digest) = stored_content(spec) else { return };
-        let count = self.contents.entry(digest).or_default();
-        *count += 1;
-        if *count == 1
+        if self.contents.refer(digest)
             && let Some(bytes) = bytes
         {
             self.change(Change::Content { digest, bytes });
@@ -27,13 +58,10 @@ impl Engine {
     }
 
     pub(crate) fn release_content(&mut self, spec: &Desired) {
-        let Some(digest) = stored_content(spec) else { return };
-        if let Some(count) = self.contents.get_mut(&digest) {
-            *count -= 1;
-            if *count == 0 {
-                self.contents.remove(&digest);
-                self.change(Change::ContentRemoved(digest));
-            }
+        if let Some(digest) = stored_content(spec)
+            && self.contents.let_go(digest)
+        {
+            self.change(Change::ContentRemoved(digest));
         }
     }
 }
@@ -67,13 +95,6 @@ impl Engine {
             if let Some(connection) = connection {
                 self.effect(Effect::SendChunk { node, connection, digest, offset });
             }
-        }
-        if let Some(due) = self.fetches_due.take() {
-            self.timers.clear(due, TimerKey::Fetches);
-        }
-        if let Some(due) = self.fetches.timeout() {
-            self.fetches_due = Some(due);
-            self.timers.set(due, TimerKey::Fetches);
         }
     }
 

@@ -6,16 +6,19 @@ use std::sync::Arc;
 use indexmap::IndexMap;
 use muster_flow::{Asked, Flows, Job};
 use muster_shared::model::{ContentDigest, Down, Up};
-use muster_shared::{Epoch, EpochId, Generation, Generations, MonoTime, NodeId, ResourceId, StackName};
+use muster_shared::{Epoch, EpochId, Generation, MonoTime, NodeId, ResourceId, StackName};
 use muster_template::Tree;
 
 use crate::address::AddressPlan;
 use crate::by_name::ByName;
 use crate::claim::Claims;
+use crate::content::Contents;
 use crate::fetches::Fetches;
-use crate::history::Starts;
+use crate::history::{History, Starts};
+use crate::ids::Ids;
 use crate::intent::Intents;
 use crate::job::Limits;
+use crate::journal::{Journal, Touched};
 use crate::node::{NodeKey, Nodes};
 use crate::operation::Pending;
 use crate::record::{Change, Counters, EventRecord};
@@ -137,16 +140,10 @@ pub struct Config {
 
 /// The controller's pure machine.
 pub struct Engine {
-    /// The source of generations, and the epoch in force.
-    pub(crate) generations: Generations,
-    epoch_bits: u64,
-    pub(crate) starts: Starts,
-    seed: [u8; 32],
+    /// The epoch in force, the source of generations, and the starts before this one.
+    pub(crate) history: History,
     pub(crate) limits: Limits,
-    pub(crate) next_row: u64,
-    pub(crate) next_stack: u64,
-    pub(crate) next_traversal: u64,
-    next_load: u64,
+    pub(crate) ids: Ids,
     pub(crate) now: MonoTime,
     /// Stacks of which a row cannot be read, with the reason.
     pub(crate) damaged: BTreeMap<u64, String>,
@@ -164,11 +161,10 @@ pub struct Engine {
     pub(crate) intents: Intents,
     /// What agents hold and the store, which was restored, does not know.
     pub(crate) restored: Restored,
-    pub(crate) contents: BTreeMap<ContentDigest, u32>,
+    /// Large contents that rows refer to.
+    pub(crate) contents: Contents,
     /// Which nodes fetch them.
     pub(crate) fetches: Fetches<NodeKey>,
-    /// When one that waits may begin.
-    pub(crate) fetches_due: Option<MonoTime>,
     pub(crate) timers: Timers,
     pub(crate) pending: BTreeMap<u64, Pending>,
     /// Rows that were seen drifted or missing; only [`Engine::observe`] changes that.
@@ -187,16 +183,11 @@ pub struct Engine {
     pub(crate) rolling: BTreeSet<u64>,
     /// What follows from the input in hand.
     pub(crate) agenda: VecDeque<Todo>,
-    pub(crate) seq: u64,
     /// How often a row was looked at: what grows with the square of something is found by counting.
     #[cfg(test)]
     pub(crate) visits: usize,
-    dirty_rows: VecDeque<Slot>,
-    dirty_stacks: BTreeSet<u64>,
-    changes: VecDeque<Change>,
-    /// So many of `changes` remove a stack.
-    removals: usize,
-    effects: VecDeque<Effect>,
+    /// What has changed and is to be done.
+    pub(crate) journal: Journal,
 }
 
 /// A step that follows from another; taken in turn so that nothing recurses.
@@ -226,15 +217,9 @@ impl Engine {
     /// With nothing in it. [`Engine::load`] makes one from the store.
     pub fn new(config: Config) -> Self {
         let mut engine = Self {
-            generations: Generations::new(config.epoch),
-            epoch_bits: config.epoch_bits,
-            starts: config.starts,
-            seed: config.seed,
+            history: History::new(config.epoch, config.epoch_bits, config.starts),
+            ids: Ids::new(config.seed),
             limits: config.limits,
-            next_row: 1,
-            next_stack: 1,
-            next_traversal: 1,
-            next_load: 0,
             now: MonoTime::default(),
             damaged: BTreeMap::new(),
             began: MonoTime::default(),
@@ -251,9 +236,8 @@ impl Engine {
             }),
             intents: Intents::default(),
             restored: Restored::new(config.limits.held_per_node),
-            contents: BTreeMap::new(),
+            contents: Contents::default(),
             fetches: Fetches::default(),
-            fetches_due: None,
             timers: Timers::default(),
             pending: BTreeMap::new(),
             drifted: BTreeSet::new(),
@@ -264,15 +248,9 @@ impl Engine {
             unnamed: ByName::default(),
             rolling: BTreeSet::new(),
             agenda: VecDeque::new(),
-            // So that one who watches across a restart does not take a new state for the one it knows.
-            seq: u64::from(config.epoch.0) << 32,
             #[cfg(test)]
             visits: 0,
-            dirty_rows: VecDeque::new(),
-            dirty_stacks: BTreeSet::new(),
-            changes: VecDeque::new(),
-            removals: 0,
-            effects: VecDeque::new(),
+            journal: Journal::new(config.epoch),
         };
         engine.change(Change::Counters(Counters { epoch: config.epoch }));
         engine
@@ -305,6 +283,8 @@ impl Engine {
                 self.with_flows(|flows, turn| flows.timeout(turn));
             } else if is_due(self.intents.ports.next_due()) {
                 self.listened();
+            } else if is_due(self.fetches.timeout()) {
+                self.serve_fetches();
             } else {
                 return;
             }
@@ -326,7 +306,6 @@ impl Engine {
                 TimerKey::Intents => self.intents_due(),
                 TimerKey::Fit(stack) => self.fit_due(stack, due),
                 TimerKey::Turn(stack) => self.turn_due(stack, due),
-                TimerKey::Fetches => self.serve_fetches(),
             }
             self.run_agenda();
         }
@@ -335,31 +314,34 @@ impl Engine {
     /// What is to be done next. The removal of stacks comes first, for a new stack may have the name of one that is gone;
     /// then changes of stacks and rows, each once.
     pub fn poll_effect(&mut self) -> Option<Effect> {
+        let mut touched =
+            Touched { rows: &mut self.rows, stacks: &self.stacks, nodes: &self.nodes, now: self.now };
         let change = self
-            .next_removal()
-            .or_else(|| self.next_dirty())
+            .journal
+            .first_change(&mut touched)
             .or_else(|| self.flows.poll_change().map(Change::Flow))
             .or_else(|| self.next_intent_change())
-            .or_else(|| self.changes.pop_front())
+            .or_else(|| self.journal.next_change())
             .or_else(|| self.restored.changed().map(|record| Change::Restored(record.map(Box::new))));
-        change.map(Effect::Persist).or_else(|| self.effects.pop_front())
+        change.map(Effect::Persist).or_else(|| self.journal.next_effect())
     }
 
     /// When to call [`Engine::handle`] with [`Input::Timeout`], and why.
     pub fn poll_timeout(&self) -> Option<(MonoTime, &'static str)> {
         let flows = self.flows.next_due().map(|due| (due, "a device is due"));
         let ports = self.intents.ports.next_due().map(|due| (due, "an agent has listened for long enough"));
-        self.timers.next().into_iter().chain(flows).chain(ports).min()
+        let fetches = self.fetches.timeout().map(|due| (due, "another node may fetch"));
+        self.timers.next().into_iter().chain(flows).chain(ports).chain(fetches).min()
     }
 
     /// The epoch in force; it rises when agents know of a later one.
     pub fn epoch(&self) -> Epoch {
-        self.generations.epoch()
+        self.history.generations.epoch()
     }
 
     /// As agents are told.
     pub(crate) fn epoch_id(&self) -> EpochId {
-        EpochId { number: self.epoch(), bits: Some(self.epoch_bits) }
+        self.history.id()
     }
 
     fn run_agenda(&mut self) {
@@ -460,47 +442,39 @@ impl Engine {
     }
 
     pub(crate) fn answer(&mut self, id: u64, answer: Result<Answer, Refusal>) {
-        self.effects.push_back(Effect::Answer { id, answer });
+        self.journal.effect(Effect::Answer { id, answer });
     }
 
     pub(crate) fn effect(&mut self, effect: Effect) {
-        self.effects.push_back(effect);
+        self.journal.effect(effect);
     }
 
     pub(crate) fn change(&mut self, change: Change) {
-        self.changes.push_back(change);
+        self.journal.change(change);
     }
 
-    /// A stack is gone. What changed so far comes before its removal, for a row may have left it just now.
+    /// A stack is gone.
     pub(crate) fn stack_removed(&mut self, id: u64, name: StackName, traversal: u64) {
-        while let Some(change) = self.next_dirty() {
-            self.changes.push_back(change);
-        }
-        self.changes.push_back(Change::StackRemoved { id, name, traversal });
-        self.removals += 1;
-    }
-
-    /// What was queued up to the last removal of a stack.
-    fn next_removal(&mut self) -> Option<Change> {
-        let change = self.changes.pop_front_if(|_| self.removals > 0)?;
-        self.removals -= usize::from(matches!(change, Change::StackRemoved { .. }));
-        Some(change)
+        self.journal.next_seq();
+        let mut touched =
+            Touched { rows: &mut self.rows, stacks: &self.stacks, nodes: &self.nodes, now: self.now };
+        self.journal.stack_removed(&mut touched, id, name, traversal);
     }
 
     pub(crate) fn load_revision(&mut self, stack: StackName, revision: u32, pending: Pending) {
-        self.next_load += 1;
-        self.pending.insert(self.next_load, pending);
-        self.effects.push_back(Effect::LoadRevision { load: self.next_load, stack, revision });
+        let load = self.ids.load();
+        self.pending.insert(load, pending);
+        self.effect(Effect::LoadRevision { load, stack, revision });
     }
 
     pub(crate) fn next_generation(&mut self) -> Generation {
-        self.generations.draw()
+        self.history.generations.draw()
     }
 
     /// See [`Generations::rise_above`].
     pub(crate) fn rise_above(&mut self, seen: Generation) -> bool {
         let before = self.epoch();
-        let is_honest = self.generations.rise_above(seen);
+        let is_honest = self.history.generations.rise_above(seen);
         self.epoch_rose_from(before);
         is_honest
     }
@@ -508,7 +482,7 @@ impl Engine {
     /// See [`Generations::rise_over`].
     pub(crate) fn rise_over(&mut self, seen: Epoch) -> bool {
         let before = self.epoch();
-        let is_honest = self.generations.rise_over(seen);
+        let is_honest = self.history.generations.rise_over(seen);
         self.epoch_rose_from(before);
         is_honest
     }
@@ -520,28 +494,9 @@ impl Engine {
         }
     }
 
-    /// The id of a new row and of the thing it stands for.
-    pub(crate) fn next_ids(&mut self) -> (u64, ResourceId) {
-        let id = self.next_row;
-        self.next_row += 1;
-        let hash = blake3::keyed_hash(&self.seed, &id.to_le_bytes());
-        let mut bytes = [0; 16];
-        bytes.copy_from_slice(&hash.as_bytes()[..16]);
-        (id, ResourceId(uuid::Builder::from_random_bytes(bytes).into_uuid()))
-    }
-
-    /// Random bytes for one purpose and row; the same in every run with the same seed.
-    pub(crate) fn stream(&self, purpose: &[u8], row: u64) -> blake3::OutputReader {
-        blake3::Hasher::new_keyed(&self.seed).update(purpose).update(&row.to_le_bytes()).finalize_xof()
-    }
-
     pub(crate) fn row_changed(&mut self, slot: Slot, full: bool) {
-        let row = &mut self.rows[slot];
-        if !row.dirty.any() {
-            self.dirty_rows.push_back(slot);
-        }
-        row.dirty.progress = true;
-        row.dirty.full |= full;
+        self.journal.row(&mut self.rows, slot, Some(full), false);
+        let row = &self.rows[slot];
         let (stack, index) = (row.stack, row.index as usize);
         self.touch(stack);
         if let Some(stack) = self.stacks.get_mut(&stack)
@@ -553,23 +508,19 @@ impl Engine {
     }
 
     pub(crate) fn edges_changed(&mut self, slot: Slot) {
-        let row = &mut self.rows[slot];
-        if !row.dirty.any() {
-            self.dirty_rows.push_back(slot);
-        }
-        row.dirty.edges = true;
+        self.journal.row(&mut self.rows, slot, None, true);
     }
 
     pub(crate) fn stack_changed(&mut self, stack: u64) {
-        self.dirty_stacks.insert(stack);
+        self.journal.stack(stack);
         self.touch(stack);
     }
 
     /// For those who watch.
     pub(crate) fn touch(&mut self, stack: u64) {
-        self.seq += 1;
+        let seq = self.journal.next_seq();
         if let Some(stack) = self.stacks.get_mut(&stack) {
-            stack.seq = self.seq;
+            stack.seq = seq;
             if let Some((old, due)) = stack.quiet.moved(self.now, self.limits.quiet) {
                 let key = TimerKey::Quiet(stack.id);
                 self.timers.clear(old, key);
@@ -620,40 +571,5 @@ impl Engine {
             reason: reason.into(),
         };
         self.change(Change::Event(record));
-    }
-
-    /// The next change of a stack or row that was touched: made only now, so that a hundred thousand of them
-    /// never lie in memory at once.
-    fn next_dirty(&mut self) -> Option<Change> {
-        while let Some(id) = self.dirty_stacks.pop_first() {
-            if let Some(stack) = self.stacks.get(&id) {
-                return Some(Change::Stack(Box::new(stack.record())));
-            }
-        }
-        while let Some(slot) = self.dirty_rows.front().copied() {
-            let Some(row) = self.rows.get_mut(slot) else {
-                self.dirty_rows.pop_front();
-                continue;
-            };
-            let dirty = row.dirty;
-            if dirty.full || dirty.progress {
-                (row.dirty.full, row.dirty.progress) = (false, false);
-                let row = &self.rows[slot];
-                return Some(if dirty.full {
-                    let node = row.node.map(|key| self.nodes[key].name.clone());
-                    Change::Resource(Box::new(row.record(node, self.now)))
-                } else {
-                    Change::Progress(Box::new(row.progress_record(self.now)))
-                });
-            }
-            row.dirty.edges = false;
-            self.dirty_rows.pop_front();
-            if dirty.edges {
-                let row = &self.rows[slot];
-                let requires = row.requires.iter().map(|slot| self.rows[*slot].id).collect();
-                return Some(Change::Edges { needed_by: row.id, requires });
-            }
-        }
-        None
     }
 }

@@ -117,7 +117,7 @@ impl Engine {
     }
 
     fn is_another_thing(&mut self, slot: Slot) {
-        let (_, physical) = self.next_ids();
+        let (_, physical) = self.ids.row();
         let before = std::mem::replace(&mut self.rows[slot].physical, physical);
         self.by_physical.swap_remove(&before);
         self.by_physical.insert(physical, slot);

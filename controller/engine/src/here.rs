@@ -264,7 +264,7 @@ impl Engine {
 
     /// A text that nobody can foresee, from the row's own stream of random bytes.
     fn draw(&self, slot: Slot, random: &RandomString) -> String {
-        let mut bytes = self.stream(b"random string", self.rows[slot].id);
+        let mut bytes = self.ids.stream(b"random string", self.rows[slot].id);
         random.generate(|below| {
             let below = below as u64;
             // As many numbers for each answer: what is left over at the top is drawn again.

@@ -19,7 +19,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use muster_shared::model::LedgerEntry;
-use muster_shared::{Epoch, EpochId, ResourceId};
+use muster_shared::{Epoch, EpochId, Generations, ResourceId};
 use serde::{Deserialize, Serialize};
 
 use crate::engine::{Effect, Engine};
@@ -65,29 +65,56 @@ impl Starts {
     }
 }
 
-fn standing(ours: EpochId, starts: &Starts, theirs: EpochId, was_welcomed: bool) -> Standing {
-    // A node that obeys a lower epoch has not recorded this one yet, though it may have been welcomed.
-    let is_lower_ours = theirs.number < ours.number && (was_welcomed || starts.may_have(theirs));
-    let is_ours = is_lower_ours || theirs == ours;
-    // Older agents say no bits.
-    let may_be_ours = theirs.number == ours.number && !theirs.contradicts(ours);
-    match (is_ours || may_be_ours, was_welcomed && theirs.bits.is_some()) {
-        (true, _) => Standing::Ours,
-        (false, false) => Standing::Ahead,
-        (false, true) => Standing::Elsewhere,
+/// This start's epoch, the source of its generations, and what is known of the starts before it.
+#[derive(Debug)]
+pub(crate) struct History {
+    pub generations: Generations,
+    /// Random bits of this start.
+    bits: u64,
+    starts: Starts,
+}
+
+impl History {
+    pub fn new(epoch: Epoch, bits: u64, starts: Starts) -> Self {
+        Self { generations: Generations::new(epoch), bits, starts }
+    }
+
+    /// The epoch in force, as agents are told.
+    pub fn id(&self) -> EpochId {
+        EpochId { number: self.generations.epoch(), bits: Some(self.bits) }
+    }
+
+    /// A node tells of a start that this store does not know.
+    pub fn add_start(&mut self, epoch: Epoch, bits: u64) {
+        self.starts.add(epoch, bits);
+    }
+
+    /// What follows from the epoch that a node says.
+    fn standing(&self, theirs: EpochId, was_welcomed: bool) -> Standing {
+        let ours = self.id();
+        // A node that obeys a lower epoch has not recorded this one yet, though it may have been welcomed.
+        let is_lower_ours = theirs.number < ours.number && (was_welcomed || self.starts.may_have(theirs));
+        let is_ours = is_lower_ours || theirs == ours;
+        // Older agents say no bits.
+        let may_be_ours = theirs.number == ours.number && !theirs.contradicts(ours);
+        match (is_ours || may_be_ours, was_welcomed && theirs.bits.is_some()) {
+            (true, _) => Standing::Ours,
+            (false, false) => Standing::Ahead,
+            (false, true) => Standing::Elsewhere,
+        }
     }
 }
 
 impl Engine {
     /// Whether the node may be welcomed. If it knows of a later epoch, this engine's rises above that.
     pub(crate) fn takes_up(&mut self, key: NodeKey, theirs: EpochId) -> bool {
-        match standing(self.epoch_id(), &self.starts, theirs, self.nodes[key].was_welcomed) {
+        match self.history.standing(theirs, self.nodes[key].was_welcomed) {
             Standing::Ours => true,
             Standing::Ahead => {
                 let is_lower = theirs.number < self.epoch();
                 if let Some(bits) = theirs.bits.filter(|_| is_lower) {
                     // All nodes of a lost history may come with the same epoch: the first one tells.
-                    self.starts.add(theirs.number, bits);
+                    self.history.add_start(theirs.number, bits);
                 }
                 if is_lower || self.rise_over(theirs.number) {
                     self.begin_restored(None);
@@ -167,7 +194,6 @@ mod tests {
     #[test]
     fn what_a_nodes_epoch_says_of_the_store() {
         use Standing::{Ahead, Elsewhere, Ours};
-        let ours = id(5, Some(1));
         let mut starts = Starts::default();
         for (number, bits) in [(3, 7), (4, 8), (5, 1)] {
             starts.add(Epoch(number), bits);
@@ -187,12 +213,14 @@ mod tests {
             (id(6, Some(9)), Ahead, Elsewhere),
             (id(6, None), Ahead, Ahead),
         ];
+        let history = History::new(Epoch(5), 1, starts);
         for (theirs, first, again) in rows {
-            assert_eq!(standing(ours, &starts, theirs, false), first, "{theirs:?}");
-            assert_eq!(standing(ours, &starts, theirs, true), again, "{theirs:?}, welcomed before");
+            assert_eq!(history.standing(theirs, false), first, "{theirs:?}");
+            assert_eq!(history.standing(theirs, true), again, "{theirs:?}, welcomed before");
         }
         // A store of a version that recorded no starts.
-        assert_eq!(standing(ours, &Starts::default(), id(4, Some(9)), false), Ours);
+        let history = History::new(Epoch(5), 1, Starts::default());
+        assert_eq!(history.standing(id(4, Some(9)), false), Ours);
     }
 
     #[test]

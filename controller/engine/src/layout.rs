@@ -174,7 +174,7 @@ impl Engine {
     }
 
     fn new_row(&mut self, stack: u64, tree: &Tree, index: usize) -> Slot {
-        let (id, physical) = self.next_ids();
+        let (id, physical) = self.ids.row();
         let slot = self.rows.insert(Row::new(id, physical, stack, tree.shared_name(index), tree.kind(index)));
         self.by_physical.insert(physical, slot);
         self.rows[slot].revision = self.stacks[&stack].revision;

@@ -58,8 +58,7 @@ impl Engine {
     pub fn load(config: Config, snapshot: Snapshot, now: MonoTime) -> Self {
         let mut engine = Self::new(config);
         (engine.now, engine.began) = (now, now);
-        let (row, stack, traversal) = snapshot.highest;
-        (engine.next_row, engine.next_stack, engine.next_traversal) = (row + 1, stack + 1, traversal + 1);
+        engine.ids.go_on(snapshot.highest);
         for record in snapshot.nodes {
             engine.nodes.join(record);
         }
@@ -102,7 +101,7 @@ impl Engine {
         }
         // What only the state before a job needed, when the controller ended.
         for digest in snapshot.contents {
-            if !engine.contents.contains_key(&digest) {
+            if !engine.contents.has(&digest) {
                 engine.change(Change::ContentRemoved(digest));
             }
         }
@@ -219,7 +218,7 @@ impl Engine {
                     }
                 }
                 if let Some(digest) = stored_content(&spec) {
-                    *self.contents.entry(digest).or_default() += 1;
+                    self.contents.load(digest);
                 }
             }
         }
@@ -260,7 +259,7 @@ impl Engine {
         // Whose they are is not known any more: what was of the operation before is to stay.
         stack.failures_before = if stack.action == StackAction::Rollback { stack.failures.len() } else { 0 };
         stack.policies = policies;
-        stack.seq = self.seq;
+        stack.seq = self.journal.seq();
         rows.sort_by(|a, b| {
             let (a, b) = (&self.rows[*a], &self.rows[*b]);
             (&a.name, a.id).cmp(&(&b.name, b.id))

@@ -197,7 +197,7 @@ impl Engine {
 
     /// The row stays where it is in its stack and stands for a thing that is yet to be made; the row as it was.
     fn make_anew(&mut self, slot: Slot) -> Row {
-        let (id, physical) = self.next_ids();
+        let (id, physical) = self.ids.row();
         let old = &self.rows[slot];
         let mut new = Row::new(id, physical, old.stack, old.name.clone(), old.kind);
         (new.definition, new.revision) = (old.definition, old.revision);
@@ -365,8 +365,7 @@ impl Engine {
 
     /// A COMPLETE stack is so no more: its revision is walked again.
     pub(crate) fn begin_again(&mut self, id: u64, reason: String) {
-        let traversal = self.next_traversal;
-        self.next_traversal += 1;
+        let traversal = self.ids.traversal();
         let Some(stack) = self.stacks.get_mut(&id) else { return };
         stack.action = StackAction::Update;
         stack.status = Status::InProgress;

@@ -63,14 +63,14 @@ impl Engine {
         if self.stacks.len() >= STACKS_MAX {
             return Err(Refusal::Conflict(format!("the site has {STACKS_MAX} stacks, which is its limit")));
         }
-        let stack = Stack::new(self.next_stack, name.clone());
+        let stack = Stack::new(self.ids.next_stack(), name.clone());
         let id = stack.id;
         self.stacks.insert(id, stack);
         let target = Target { action: StackAction::Create, revision: None, options, is_wish: true };
         let begun = self.begin(id, source, target);
         match begun {
             Ok(_) => {
-                self.next_stack += 1;
+                self.ids.keep_stack();
                 self.names.insert(name, id);
             }
             Err(_) => {
@@ -303,8 +303,7 @@ impl Engine {
     }
 
     fn enter(&mut self, id: u64, number: u32, target: &Target) {
-        let traversal = self.next_traversal;
-        self.next_traversal += 1;
+        let traversal = self.ids.traversal();
         self.leave_walk(id);
         let Some(stack) = self.stacks.get_mut(&id) else { return };
         stack.action = target.action;

@@ -148,7 +148,7 @@ impl Engine {
             return;
         };
         self.restored.drop_thing(node, thing);
-        let (id, _) = self.next_ids();
+        let (id, _) = self.ids.row();
         let name = if stray.name.is_empty() { thing.to_string() } else { stray.name };
         let mut row = Row::new(id, thing, 0, name.into(), kind);
         (row.action, row.status) = (Some(Action::Create), Some(Status::Complete));

@@ -30,8 +30,6 @@ pub(crate) enum TimerKey {
     Fit(u64),
     /// The next batch of a rollout begins.
     Turn(u64),
-    /// A node's place for fetching may be free.
-    Fetches,
 }
 
 #[derive(Debug, Default)]
@@ -63,7 +61,6 @@ impl Timers {
             TimerKey::Intents => "an intent is to be looked at",
             TimerKey::Turn(_) => "the next batch of a rollout begins",
             TimerKey::Fit(_) => "a stack follows the nodes",
-            TimerKey::Fetches => "another node may fetch",
             TimerKey::Facts(_) => "a node is to have told its facts",
         };
         Some((*due, why))

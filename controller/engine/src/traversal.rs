@@ -228,7 +228,6 @@ impl Engine {
             self.event(id, None);
             self.stacks.remove(&id);
             self.names.remove(&name);
-            self.seq += 1;
             self.stack_removed(id, name, traversal);
             return;
         }

@@ -51,8 +51,8 @@ impl Engine {
             intents: &self.intents,
             restored: &self.restored,
         };
-        let before = self.generations.epoch();
-        let mut turn = Turn { now: self.now, generations: &mut self.generations, site: &site };
+        let before = self.epoch();
+        let mut turn = Turn { now: self.now, generations: &mut self.history.generations, site: &site };
         let result = call(&mut self.flows, &mut turn);
         self.epoch_rose_from(before);
         self.take_flow_effects();

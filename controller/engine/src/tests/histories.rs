@@ -52,8 +52,8 @@ fn a_lost_epoch_is_known_below_this_one() {
         let this = bed.engine.epoch();
         let lost = EpochId { number: Epoch(this.0 - 1), bits: Some(99) };
         if is_recorded {
-            bed.engine.starts.add(lost.number, 5);
-            bed.engine.starts.add(this, 1);
+            bed.engine.history.add_start(lost.number, 5);
+            bed.engine.history.add_start(this, 1);
         }
         // The first one tells; the other one says nothing new.
         bed.connect_as(&node(0), lost, Some(1));

@@ -1,0 +1,181 @@
+//! What has changed and is to be done: changes to be made durable, and what may leave once they are.
+//!
+//! **Invariants.** A stack's removal goes before all that was changed after it, for a new stack may have its name. A row or a
+//! stack that was touched often is written once, as it is when the driver asks. Nothing leaves before all changes so far
+//! were handed out.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use muster_shared::{Epoch, MonoTime, StackName};
+
+use crate::engine::Effect;
+use crate::node::Nodes;
+use crate::record::Change;
+use crate::resource::{Rows, Slot};
+use crate::stack::Stack;
+
+/// Changes and effects of the inputs so far.
+#[derive(Debug)]
+pub(crate) struct Journal {
+    /// Grows with everything that those who watch may want to see.
+    seq: u64,
+    rows: VecDeque<Slot>,
+    stacks: BTreeSet<u64>,
+    changes: VecDeque<Change>,
+    /// The number of stacks' removals among `changes`.
+    removals: usize,
+    effects: VecDeque<Effect>,
+}
+
+impl Journal {
+    /// The journal of a start with this epoch.
+    pub fn new(epoch: Epoch) -> Self {
+        Self {
+            // So that one who watches across a restart does not take a new state for the one it knows.
+            seq: u64::from(epoch.0) << 32,
+            rows: VecDeque::new(),
+            stacks: BTreeSet::new(),
+            changes: VecDeque::new(),
+            removals: 0,
+            effects: VecDeque::new(),
+        }
+    }
+
+    /// The number of the newest state.
+    pub fn seq(&self) -> u64 {
+        self.seq
+    }
+
+    /// The number of a new state.
+    pub fn next_seq(&mut self) -> u64 {
+        self.seq += 1;
+        self.seq
+    }
+
+    /// Makes a change durable.
+    pub fn change(&mut self, change: Change) {
+        self.changes.push_back(change);
+    }
+
+    /// Does this once all changes so far are durable.
+    pub fn effect(&mut self, effect: Effect) {
+        self.effects.push_back(effect);
+    }
+
+    /// A stack is to be written.
+    pub fn stack(&mut self, stack: u64) {
+        self.stacks.insert(stack);
+    }
+
+    /// Parts of a row are to be written: all of it or its progress (`full`), or what it needs (`edges`).
+    pub fn row(&mut self, rows: &mut Rows, slot: Slot, full: Option<bool>, edges: bool) {
+        let row = &mut rows[slot];
+        if !row.dirty.any() {
+            self.rows.push_back(slot);
+        }
+        row.dirty.progress |= full.is_some();
+        row.dirty.full |= full == Some(true);
+        row.dirty.edges |= edges;
+    }
+
+    /// The next change of a stack or a row that was touched. It is made only now, so that a hundred thousand of them never
+    /// lie in memory at once.
+    fn next_touched(&mut self, state: &mut Touched<'_>) -> Option<Change> {
+        while let Some(id) = self.stacks.pop_first() {
+            if let Some(stack) = state.stacks.get(&id) {
+                return Some(Change::Stack(Box::new(stack.record())));
+            }
+        }
+        while let Some(slot) = self.rows.front().copied() {
+            let Some(row) = state.rows.get_mut(slot) else {
+                self.rows.pop_front();
+                continue;
+            };
+            let dirty = row.dirty;
+            if dirty.full || dirty.progress {
+                (row.dirty.full, row.dirty.progress) = (false, false);
+                let row = &state.rows[slot];
+                return Some(match dirty.full {
+                    true => {
+                        let node = row.node.map(|key| state.nodes[key].name.clone());
+                        Change::Resource(Box::new(row.record(node, state.now)))
+                    }
+                    false => Change::Progress(Box::new(row.progress_record(state.now))),
+                });
+            }
+            row.dirty.edges = false;
+            self.rows.pop_front();
+            if dirty.edges {
+                let row = &state.rows[slot];
+                let requires = row.requires.iter().map(|slot| state.rows[*slot].id).collect();
+                return Some(Change::Edges { needed_by: row.id, requires });
+            }
+        }
+        None
+    }
+
+    /// A stack is gone. What changed so far comes before its removal, for a row may have left it just now.
+    pub fn stack_removed(&mut self, state: &mut Touched<'_>, id: u64, name: StackName, traversal: u64) {
+        while let Some(change) = self.next_touched(state) {
+            self.changes.push_back(change);
+        }
+        self.changes.push_back(Change::StackRemoved { id, name, traversal });
+        self.removals += 1;
+    }
+
+    /// What was queued up to the last removal of a stack, then what was touched.
+    pub fn first_change(&mut self, state: &mut Touched<'_>) -> Option<Change> {
+        match self.changes.pop_front_if(|_| self.removals > 0) {
+            Some(change) => {
+                self.removals -= usize::from(matches!(change, Change::StackRemoved { .. }));
+                Some(change)
+            }
+            None => self.next_touched(state),
+        }
+    }
+
+    /// What else was queued.
+    pub fn next_change(&mut self) -> Option<Change> {
+        self.changes.pop_front()
+    }
+
+    /// What is to be done, once there is no change any more.
+    pub fn next_effect(&mut self) -> Option<Effect> {
+        self.effects.pop_front()
+    }
+}
+
+/// What records are made of.
+pub(crate) struct Touched<'e> {
+    pub rows: &'e mut Rows,
+    pub stacks: &'e BTreeMap<u64, Stack>,
+    pub nodes: &'e Nodes,
+    pub now: MonoTime,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_removal_goes_before_what_comes_after_it() {
+        let (mut rows, stacks, nodes) = (Rows::default(), BTreeMap::new(), Nodes::default());
+        let mut state = Touched { rows: &mut rows, stacks: &stacks, nodes: &nodes, now: MonoTime::default() };
+        let mut journal = Journal::new(Epoch(3));
+        assert_eq!((journal.next_seq(), journal.seq()), (3 << 32 | 1, 3 << 32 | 1));
+        let token = |id: u8| Change::TokenRemoved([id; 8]);
+        journal.change(token(1));
+        journal.stack_removed(&mut state, 7, "web".parse().unwrap(), 9);
+        journal.change(token(2));
+        journal.effect(Effect::Warn("now".into()));
+        let mut told = Vec::new();
+        while let Some(change) = journal.first_change(&mut state) {
+            told.push(format!("{change:?}"));
+        }
+        assert!(told[0].starts_with("TokenRemoved([1") && told[1].starts_with("StackRemoved"), "{told:?}");
+        assert_eq!(told.len(), 2, "what came after it waits for what else is first");
+        assert!(matches!(journal.next_change(), Some(Change::TokenRemoved([2, ..]))));
+        assert!(journal.next_change().is_none());
+        assert!(matches!(journal.next_effect(), Some(Effect::Warn(_))));
+    }
+}

@@ -17,7 +17,7 @@ impl Engine {
     pub(crate) fn cancel(&mut self, name: &StackName) -> Result<Answer, Refusal> {
         let id = self.find(name)?;
         let stack = &self.stacks[&id];
-        let begins = self.pending.values().any(|pending| pending.stack == id);
+        let begins = self.stacks.is_pending(id);
         if stack.status != Status::InProgress && !begins {
             return Err(Refusal::Conflict(format!(
                 "nothing of stack '{name}' is IN_PROGRESS: it is {}_{}",
@@ -35,11 +35,9 @@ impl Engine {
 
     /// What waits for its revision to be loaded does not begin.
     fn cancel_pending(&mut self, id: u64) {
-        let (cancelled, others): (Vec<_>, Vec<_>) =
-            std::mem::take(&mut self.pending).into_iter().partition(|(_, pending)| pending.stack == id);
-        self.pending = others.into_iter().collect();
+        let cancelled = self.stacks.take_pending_of(id);
         self.owe_no_rollback(id);
-        for request in cancelled.into_iter().filter_map(|(_, pending)| pending.request) {
+        for request in cancelled.into_iter().filter_map(|pending| pending.request) {
             self.answer(
                 request,
                 Err(Refusal::Conflict("the operation was cancelled before it began".into())),

@@ -28,7 +28,7 @@ impl Engine {
     pub(crate) fn check_stack(&mut self, name: &StackName, request: u64) -> Result<(), Refusal> {
         let id = self.find(name)?;
         let stack = &self.stacks[&id];
-        if stack.status == Status::InProgress || self.pending.values().any(|pending| pending.stack == id) {
+        if stack.status == Status::InProgress || self.stacks.is_pending(id) {
             return Err(Refusal::Conflict(format!(
                 "stack '{name}' is {}_IN_PROGRESS: wait until that has ended, or stop it with 'muster stack cancel {name}'",
                 stack.action.as_str()

@@ -207,7 +207,7 @@ impl Engine {
         }
         let goes_first = stack.status == Status::InProgress
             || stack.action == StackAction::Delete
-            || self.pending.values().any(|pending| pending.stack == stack.id);
+            || self.stacks.is_pending(stack.id);
         if goes_first || self.restricted(slot, Restriction::Update).is_some() {
             return None;
         }

@@ -1,6 +1,6 @@
 //! The machine's face and its state; what it does lies beside: operations, traversals, jobs, nodes.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use indexmap::IndexMap;
@@ -25,7 +25,7 @@ use crate::record::{Change, Counters, EventRecord};
 use crate::request::{Answer, Refusal, Request, Source};
 use crate::resource::{Rows, Slot};
 use crate::restored::Restored;
-use crate::stack::Stack;
+use crate::stacks::Stacks;
 use crate::timer::{TimerKey, Timers};
 
 /// What happened.
@@ -145,12 +145,9 @@ pub struct Engine {
     pub(crate) limits: Limits,
     pub(crate) ids: Ids,
     pub(crate) now: MonoTime,
-    /// Stacks of which a row cannot be read, with the reason.
-    pub(crate) damaged: BTreeMap<u64, String>,
     /// When it was built: nobody is known to have been away before.
     pub(crate) began: MonoTime,
-    pub(crate) stacks: BTreeMap<u64, Stack>,
-    pub(crate) names: BTreeMap<StackName, u64>,
+    pub(crate) stacks: Stacks,
     pub(crate) rows: Rows,
     pub(crate) by_physical: IndexMap<ResourceId, Slot>,
     pub(crate) nodes: Nodes,
@@ -166,7 +163,6 @@ pub struct Engine {
     /// Which nodes fetch them.
     pub(crate) fetches: Fetches<NodeKey>,
     pub(crate) timers: Timers,
-    pub(crate) pending: BTreeMap<u64, Pending>,
     /// Rows that were seen drifted or missing; only [`Engine::observe`] changes that.
     pub(crate) drifted: BTreeSet<Slot>,
     /// Rows of which it counts how often they were corrected.
@@ -179,8 +175,6 @@ pub struct Engine {
     pub(crate) asking: ByName,
     /// Deployed servers under a name that nobody has joined with: it may be a short one.
     pub(crate) unnamed: ByName,
-    /// Stacks with rollouts under way.
-    pub(crate) rolling: BTreeSet<u64>,
     /// What follows from the input in hand.
     pub(crate) agenda: VecDeque<Todo>,
     /// How often a row was looked at: what grows with the square of something is found by counting.
@@ -221,10 +215,8 @@ impl Engine {
             ids: Ids::new(config.seed),
             limits: config.limits,
             now: MonoTime::default(),
-            damaged: BTreeMap::new(),
             began: MonoTime::default(),
-            stacks: BTreeMap::new(),
-            names: BTreeMap::new(),
+            stacks: Stacks::default(),
             rows: Rows::default(),
             by_physical: IndexMap::new(),
             nodes: Nodes::default(),
@@ -239,14 +231,12 @@ impl Engine {
             contents: Contents::default(),
             fetches: Fetches::default(),
             timers: Timers::default(),
-            pending: BTreeMap::new(),
             drifted: BTreeSet::new(),
             fights: BTreeSet::new(),
             owed: BTreeSet::new(),
             unplaced: BTreeSet::new(),
             asking: ByName::default(),
             unnamed: ByName::default(),
-            rolling: BTreeSet::new(),
             agenda: VecDeque::new(),
             #[cfg(test)]
             visits: 0,
@@ -463,7 +453,7 @@ impl Engine {
 
     pub(crate) fn load_revision(&mut self, stack: StackName, revision: u32, pending: Pending) {
         let load = self.ids.load();
-        self.pending.insert(load, pending);
+        self.stacks.wait(load, pending);
         self.effect(Effect::LoadRevision { load, stack, revision });
     }
 

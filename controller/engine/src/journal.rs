@@ -4,7 +4,7 @@
 //! stack that was touched often is written once, as it is when the driver asks. Nothing leaves before all changes so far
 //! were handed out.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeSet, VecDeque};
 
 use muster_shared::{Epoch, MonoTime, StackName};
 
@@ -12,7 +12,7 @@ use crate::engine::Effect;
 use crate::node::Nodes;
 use crate::record::Change;
 use crate::resource::{Rows, Slot};
-use crate::stack::Stack;
+use crate::stacks::Stacks;
 
 /// Changes and effects of the inputs so far.
 #[derive(Debug)]
@@ -148,7 +148,7 @@ impl Journal {
 /// What records are made of.
 pub(crate) struct Touched<'e> {
     pub rows: &'e mut Rows,
-    pub stacks: &'e BTreeMap<u64, Stack>,
+    pub stacks: &'e Stacks,
     pub nodes: &'e Nodes,
     pub now: MonoTime,
 }
@@ -159,7 +159,7 @@ mod tests {
 
     #[test]
     fn a_removal_goes_before_what_comes_after_it() {
-        let (mut rows, stacks, nodes) = (Rows::default(), BTreeMap::new(), Nodes::default());
+        let (mut rows, stacks, nodes) = (Rows::default(), Stacks::default(), Nodes::default());
         let mut state = Touched { rows: &mut rows, stacks: &stacks, nodes: &nodes, now: MonoTime::default() };
         let mut journal = Journal::new(Epoch(3));
         assert_eq!((journal.next_seq(), journal.seq()), (3 << 32 | 1, 3 << 32 | 1));

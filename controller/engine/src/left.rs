@@ -25,17 +25,12 @@ impl Engine {
             node.drifts.keys().filter(|thing| self.by_physical.contains_key(*thing)).count()
         };
         let own = [
-            ("stacks", self.stacks.len()),
-            ("names of stacks", self.names.len()),
-            ("stacks with damaged rows", self.damaged.len()),
-            ("stacks with rollouts", self.rolling.len()),
             ("rows", self.rows.len()),
             ("things", self.by_physical.len()),
             ("claims", self.claims.len()),
             ("places in the address plan", self.addresses.len()),
             ("contents", self.contents.len()),
             ("fetches", self.fetches.waiting()),
-            ("revisions that are read", self.pending.len()),
             ("drifted rows", self.drifted.len()),
             ("counts of corrections", self.fights.len()),
             ("restarts that are owed", self.owed.len()),
@@ -51,7 +46,11 @@ impl Engine {
             ("lost rows on nodes", of_nodes(|node| node.lost.len() + node.lost.open.len())),
             ("drifts on nodes", self.nodes.iter().map(drifts).sum()),
         ];
-        let all = own.into_iter().chain(self.flows.leftovers()).chain(self.intents.leftovers());
+        let all = own
+            .into_iter()
+            .chain(self.stacks.leftovers())
+            .chain(self.flows.leftovers())
+            .chain(self.intents.leftovers());
         all.filter(|(_, count)| *count > 0).collect()
     }
 }

@@ -73,6 +73,7 @@ mod signal;
 mod silence;
 pub mod site;
 mod stack;
+mod stacks;
 mod stray;
 mod timer;
 mod token;

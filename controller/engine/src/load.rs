@@ -105,7 +105,7 @@ impl Engine {
                 engine.change(Change::ContentRemoved(digest));
             }
         }
-        engine.damaged = snapshot.damaged;
+        engine.stacks.load_damage(snapshot.damaged);
         let mut policies = snapshot.policies;
         for (record, source) in snapshot.stacks {
             let rows = by_stack.remove(&record.id).unwrap_or_default();
@@ -280,10 +280,10 @@ impl Engine {
         // Known no better than the rows.
         stack.settled = vec![0; stack.forward.len()];
         stack.names = names_digest(stack.forward.iter().map(|slot| &*self.rows[*slot].name));
-        self.names.insert(record.name, id);
         self.stacks.insert(id, stack);
+        self.stacks.name(id);
         self.load_sets(id);
-        if let Some(reason) = self.damaged.get(&id).cloned() {
+        if let Some(reason) = self.stacks.damage(id).map(str::to_owned) {
             return self.hold(id, reason);
         }
         let stack = &self.stacks[&id];
@@ -322,8 +322,8 @@ impl Engine {
         else {
             return Ok(());
         };
-        let damaged = self.names.get(name).and_then(|id| self.damaged.get(id));
-        damaged.map_or(Ok(()), |reason| Err(Refusal::Conflict(reason.clone())))
+        let damage = self.stacks.id_of(name).and_then(|id| self.stacks.damage(id));
+        damage.map_or(Ok(()), |reason| Err(Refusal::Conflict(reason.to_owned())))
     }
 
     /// A traversal that cannot be taken up is not IN_PROGRESS for ever.

@@ -55,7 +55,7 @@ impl Engine {
         source: Source,
         options: Options,
     ) -> Result<Answer, Refusal> {
-        if self.names.contains_key(&name) {
+        if self.stacks.id_of(&name).is_some() {
             return Err(Refusal::Conflict(format!(
                 "stack '{name}' exists already: update it with 'muster stack update {name}', or choose another name"
             )));
@@ -71,7 +71,7 @@ impl Engine {
         match begun {
             Ok(_) => {
                 self.ids.keep_stack();
-                self.names.insert(name, id);
+                self.stacks.name(id);
             }
             Err(_) => {
                 self.stacks.remove(&id);
@@ -152,7 +152,7 @@ impl Engine {
     }
 
     pub(crate) fn revision_loaded(&mut self, load: u64, source: Result<Source, String>) {
-        let Some(pending) = self.pending.remove(&load) else { return };
+        let Some(pending) = self.stacks.take_pending(load) else { return };
         let Pending { stack, traversal, revision, request, purpose } = pending;
         // What went first may come to nothing.
         self.correct_all(|row| row.stack == stack);
@@ -226,12 +226,12 @@ impl Engine {
 
     /// What to say of a name that no stack has.
     pub fn no_stack(&self, name: &StackName) -> Refusal {
-        let near = suggestion(name.as_str(), self.names.keys().map(StackName::as_str));
+        let near = suggestion(name.as_str(), self.stacks.names().map(StackName::as_str));
         Refusal::NotFound(format!("no stack '{name}'{near}"))
     }
 
     pub(crate) fn find(&self, name: &StackName) -> Result<u64, Refusal> {
-        self.names.get(name).copied().ok_or_else(|| self.no_stack(name))
+        self.stacks.id_of(name).ok_or_else(|| self.no_stack(name))
     }
 
     pub(crate) fn changeable(&self, name: &StackName) -> Result<u64, Refusal> {

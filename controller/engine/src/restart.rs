@@ -246,7 +246,7 @@ impl Engine {
         let Some(stack) = self.stacks.get(&row.stack) else { return };
         let goes_first = stack.status == Status::InProgress
             || stack.action == StackAction::Delete
-            || self.pending.values().any(|pending| pending.stack == stack.id);
+            || self.stacks.is_pending(stack.id);
         // What its server has of it since the backup waits for an operator.
         let is_held = self.awaits_verdict(slot);
         if is_held

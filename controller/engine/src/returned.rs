@@ -90,7 +90,7 @@ impl Engine {
 
     /// In the events of the stack that it was of, if that is still there.
     fn tell_of_lost(&mut self, from: Option<StackName>, name: &str, node: NodeKey, what: &str) {
-        let Some(id) = from.and_then(|from| self.names.get(&from)).copied() else { return };
+        let Some(id) = from.and_then(|from| self.stacks.id_of(&from)) else { return };
         let node = &self.nodes[node].name;
         self.note(id, format!("{name}, which node {node} had when it was removed, {what}"));
     }

@@ -60,11 +60,9 @@ impl Engine {
             tree.sets().filter_map(|set| self.wave_of(id, tree, &set, old)).collect();
         let Some(walk) = self.stacks.get_mut(&id).and_then(|stack| stack.walk.as_mut()) else { return };
         walk.rollouts.waves = sets.into_iter().collect();
-        match walk.rollouts.waves.is_empty() {
-            true => self.rolling.remove(&id),
-            false => self.rolling.insert(id),
-        };
-        if self.rolling.contains(&id) {
+        let is_rolling = !walk.rollouts.waves.is_empty();
+        self.stacks.set_rolling(id, is_rolling);
+        if is_rolling {
             self.turn_soon(id);
         }
     }
@@ -138,7 +136,7 @@ impl Engine {
     /// After a restart of the controller, as they were kept.
     pub(crate) fn take_up_rollouts(&mut self, id: u64, tree: &Tree) {
         self.begin_rollouts(id, tree, None);
-        if !self.rolling.contains(&id) {
+        if !self.stacks.is_rolling(id) {
             return;
         }
         // Who failed in an operation before has its turn in this one.
@@ -158,7 +156,7 @@ impl Engine {
 
     /// Nothing of a walk waits for its turn any more.
     pub(crate) fn leave_rollouts(&mut self, id: u64) {
-        self.rolling.remove(&id);
+        self.stacks.set_rolling(id, false);
         let Some(stack) = self.stacks.get_mut(&id) else { return };
         let Some(walk) = &mut stack.walk else { return };
         if let Some(due) = walk.rollouts.due.take() {
@@ -248,7 +246,7 @@ impl Engine {
         let row = &self.rows[slot];
         let id = row.stack;
         // An old row goes under the name of the new one.
-        if row.role == Role::Cleanup || !self.rolling.contains(&id) {
+        if row.role == Role::Cleanup || !self.stacks.is_rolling(id) {
             return;
         }
         let Some(stack) = self.stacks.get_mut(&id) else { return };
@@ -263,11 +261,12 @@ impl Engine {
 
     /// A node has come or gone.
     pub(crate) fn turn_of_node(&mut self, key: NodeKey) {
-        if self.rolling.is_empty() {
+        let rolling = self.stacks.rolling();
+        if rolling.is_empty() {
             return;
         }
         let (node, is_there, now) = (self.nodes[key].name.clone(), self.nodes[key].ready, self.now);
-        for id in self.rolling.clone() {
+        for id in rolling {
             let Some(walk) = self.stacks.get_mut(&id).and_then(|stack| stack.walk.as_mut()) else { continue };
             let names = walk.rollouts.waves.iter_mut().map(|(path, wave)| (format!("{path}[{node}]"), wave));
             let told: Vec<String> =
@@ -310,7 +309,7 @@ impl Engine {
 
     /// Members that are none any more: what is under way of them is taken back, or counts when it has ended.
     pub(crate) fn leave_turns(&mut self, id: u64, dropped: &[Slot]) {
-        if !self.rolling.contains(&id) {
+        if !self.stacks.is_rolling(id) {
             return;
         }
         for slot in dropped {
@@ -332,7 +331,7 @@ impl Engine {
     pub(crate) fn left_ended(&mut self, slot: Slot, how: Ended) {
         let row = &self.rows[slot];
         let (id, name) = (row.stack, Arc::clone(&row.name));
-        if row.is_going() || !self.rolling.contains(&id) {
+        if row.is_going() || !self.stacks.is_rolling(id) {
             return;
         }
         let Some(walk) = self.stacks.get_mut(&id).and_then(|stack| stack.walk.as_mut()) else { return };
@@ -345,7 +344,7 @@ impl Engine {
     /// A row was seen to be another than is wanted.
     pub(crate) fn turn_disturbed(&mut self, slot: Slot) {
         let id = self.rows[slot].stack;
-        if self.rolling.contains(&id) {
+        if self.stacks.is_rolling(id) {
             self.turn_soon(id);
         }
     }

@@ -105,7 +105,7 @@ impl Engine {
                 "{thing} on node {node} has the id of a resource elsewhere, so Muster cannot remove it: adopt it"
             ));
         }
-        if let Some(reason) = self.damaged.values().next() {
+        if let Some(reason) = self.stacks.any_damage() {
             return refuse(format!(
                 "{thing} on node {node} may be a resource whose row is damaged, so Muster does not remove it: {reason}"
             ));

@@ -227,7 +227,6 @@ impl Engine {
             let (name, traversal) = (stack.name.clone(), stack.traversal);
             self.event(id, None);
             self.stacks.remove(&id);
-            self.names.remove(&name);
             self.stack_removed(id, name, traversal);
             return;
         }
@@ -262,8 +261,8 @@ impl Engine {
     /// The rollback that was asked for in case of failure. It is owed until it has begun, also over a restart.
     pub(crate) fn roll_back_if_owed(&mut self, id: u64) {
         let Some(stack) = self.stacks.get(&id) else { return };
-        let begins = |pending: &Pending| pending.stack == id && pending.traversal == stack.traversal;
-        if !stack.rollback || stack.status != Status::Failed || self.pending.values().any(begins) {
+        let begins = |pending: &Pending| pending.traversal == stack.traversal;
+        if !stack.rollback || stack.status != Status::Failed || self.stacks.pending_of(id).any(begins) {
             return;
         }
         let (name, traversal) = (stack.name.clone(), stack.traversal);
@@ -278,7 +277,7 @@ impl Engine {
         match revision {
             Some(revision) => self.load_revision(name, revision, pending),
             None => {
-                self.pending.insert(0, pending);
+                self.stacks.wait(0, pending);
                 self.revision_loaded(0, Ok(Source::nothing()));
             }
         }

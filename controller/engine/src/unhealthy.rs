@@ -11,7 +11,7 @@ impl Engine {
     pub(crate) fn mark_unhealthy(&mut self, name: &StackName, resource: &str) -> Result<Answer, Refusal> {
         let id = self.find(name)?;
         let stack = &self.stacks[&id];
-        if stack.status == Status::InProgress || self.pending.values().any(|pending| pending.stack == id) {
+        if stack.status == Status::InProgress || self.stacks.is_pending(id) {
             return Err(Refusal::Conflict(format!(
                 "stack '{name}' is {}_IN_PROGRESS: wait until that has ended, or stop it with 'muster stack cancel {name}'",
                 stack.action.as_str()

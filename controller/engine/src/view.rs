@@ -197,7 +197,7 @@ impl Engine {
 
     /// One stack, with its outputs and what is being done.
     pub fn stack_view(&self, name: &StackName) -> Option<StackView> {
-        let stack = self.stacks.get(self.names.get(name)?)?;
+        let stack = self.stacks.named(name)?;
         let mut view = self.short_view(stack);
         view.outputs.clone_from(&stack.outputs);
         view.parameters.clone_from(&stack.parameters);
@@ -221,22 +221,22 @@ impl Engine {
 
     /// All stacks, without outputs and parameters.
     pub fn stack_views(&self) -> Vec<StackView> {
-        self.names.values().filter_map(|id| self.stacks.get(id)).map(|stack| self.short_view(stack)).collect()
+        self.stacks.after(None).map(|stack| self.short_view(stack)).collect()
     }
 
     /// A stack's place in the count of changes: for those who watch.
     pub fn stack_seq(&self, name: &StackName) -> Option<u64> {
-        Some(self.stacks.get(self.names.get(name)?)?.seq)
+        Some(self.stacks.named(name)?.seq)
     }
 
     /// A stack's id: another may have its name later.
     pub fn stack_id(&self, name: &StackName) -> Option<u64> {
-        self.names.get(name).copied()
+        self.stacks.id_of(name)
     }
 
     /// What failed in a stack's last operation.
     pub fn failure_views(&self, name: &StackName) -> Option<Vec<FailureView>> {
-        Some(self.stacks.get(self.names.get(name)?)?.failures.clone())
+        Some(self.stacks.named(name)?.failures.clone())
     }
 
     fn short_view(&self, stack: &Stack) -> StackView {
@@ -259,7 +259,7 @@ impl Engine {
 
     /// The rows of a stack: those of the current revision, or `all`, also those being cleaned up.
     pub fn resource_views(&self, name: &StackName, all: bool) -> Option<Vec<ResourceView>> {
-        let stack = self.stacks.get(self.names.get(name)?)?;
+        let stack = self.stacks.named(name)?;
         let extras = stack.extras.iter().filter(|_| all || stack.forward.is_empty());
         let needed = self.still_needed(stack);
         let view = |slot: &Slot| self.resource_view(stack, *slot, &needed);
@@ -317,7 +317,7 @@ impl Engine {
 
     /// Every row with its last desired state, dropped ones included: for simulation and tests.
     pub fn physical_ids(&self, name: &StackName) -> Vec<(String, ResourceId)> {
-        let Some(stack) = self.names.get(name).and_then(|id| self.stacks.get(id)) else { return Vec::new() };
+        let Some(stack) = self.stacks.named(name) else { return Vec::new() };
         let rows = stack.forward.iter().chain(&stack.extras).map(|slot| &self.rows[*slot]);
         rows.map(|row| (row.name.to_string(), row.physical)).collect()
     }

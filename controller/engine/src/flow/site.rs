@@ -1,6 +1,6 @@
 //! The rest of the site, as the flow tables see it.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use muster_flow::{Owner, Site};
 use muster_shared::model::flow::{DeviceName, FlowId};
@@ -13,14 +13,14 @@ use crate::intent::Intents;
 use crate::node::Nodes;
 use crate::resource::Rows;
 use crate::restored::Restored;
-use crate::stack::Stack;
+use crate::stacks::Stacks;
 
 /// Parts of the engine that flow tables ask about.
 pub(crate) struct FlowSite<'e> {
     pub now: MonoTime,
     pub nodes: &'e Nodes,
     pub rows: &'e Rows,
-    pub stacks: &'e BTreeMap<u64, Stack>,
+    pub stacks: &'e Stacks,
     pub claims: &'e Claims,
     pub intents: &'e Intents,
     pub restored: &'e Restored,

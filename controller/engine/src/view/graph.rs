@@ -74,7 +74,7 @@ pub struct GraphEdgeView {
 impl Engine {
     /// The graph of a stack.
     pub fn graph_view(&self, name: &StackName) -> Option<GraphView> {
-        let stack = self.stacks.get(self.names.get(name)?)?;
+        let stack = self.stacks.named(name)?;
         let slots = || stack.forward.iter().chain(&stack.extras);
         let needed = self.still_needed(stack);
         let forward = stack.forward.iter().map(|slot| (slot, "forward"));

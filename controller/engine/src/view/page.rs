@@ -1,7 +1,5 @@
 //! Long lists, page by page: a page begins after a name, and costs what is in it, not what is in the list.
 
-use std::ops::Bound;
-
 use muster_shared::{NodeId, ResourceId, StackName};
 use muster_template::Kind;
 
@@ -34,7 +32,7 @@ impl Engine {
         after: Option<&str>,
         most: usize,
     ) -> Option<Vec<ResourceView>> {
-        let stack = self.stacks.get(self.names.get(name)?)?;
+        let stack = self.stacks.named(name)?;
         let name_of = |slot: &Slot| &*self.rows[*slot].name;
         let is_after = |slot: &Slot| after.is_none_or(|after| name_of(slot) > after);
         let is_listed = |slot: &&Slot| {
@@ -63,7 +61,7 @@ impl Engine {
     /// A row by its name in the template or by its physical id; those of the current revision come first. The outer None:
     /// there is no such stack.
     pub fn resource_named(&self, name: &StackName, wanted: &str, all: bool) -> Option<Option<ResourceView>> {
-        let stack = self.stacks.get(self.names.get(name)?)?;
+        let stack = self.stacks.named(name)?;
         let is_listed = |slot: &Slot| all || self.rows[*slot].kind != Kind::Set;
         let forward = stack.forward.binary_search_by(|slot| (*self.rows[*slot].name).cmp(wanted));
         let forward = forward.ok().map(|at| stack.forward[at]).filter(is_listed);
@@ -94,9 +92,7 @@ impl Engine {
 
     /// The next stacks by name, without outputs and parameters.
     pub fn stack_page(&self, after: Option<&StackName>, most: usize) -> Vec<StackView> {
-        let from = after.map_or(Bound::Unbounded, Bound::Excluded);
-        let ids = self.names.range::<StackName, _>((from, Bound::Unbounded)).map(|(_, id)| id);
-        ids.filter_map(|id| self.stacks.get(id)).map(|stack| self.short_view(stack)).take(most).collect()
+        self.stacks.after(after).map(|stack| self.short_view(stack)).take(most).collect()
     }
 
     /// The next nodes by name, as [`Engine::known_nodes`] has them.

@@ -47,6 +47,78 @@ impl ByName {
     }
 }
 
+/// Rows that wait for a server to be known.
+#[derive(Debug, Default)]
+pub(crate) struct AwaitedNodes {
+    /// Rows of resources that may be anywhere, while no node has joined.
+    any: BTreeSet<Slot>,
+    /// Rows that ask something of a server which is not known, or has told nothing of itself.
+    facts: ByName,
+    /// Deployed servers under a name that nobody has joined with; it may be a short one.
+    servers: ByName,
+}
+
+impl AwaitedNodes {
+    /// A row waits for any node.
+    pub fn any(&mut self, slot: Slot) {
+        self.any.insert(slot);
+    }
+
+    /// A node has joined: rows that waited for any.
+    pub fn take_any(&mut self) -> BTreeSet<Slot> {
+        std::mem::take(&mut self.any)
+    }
+
+    /// A row waits for what a node tells of itself.
+    pub fn facts(&mut self, slot: Slot, node: NodeId) {
+        self.facts.insert(slot, node);
+    }
+
+    /// The node whose facts a row waits for, as it is called there.
+    pub fn facts_of(&self, slot: Slot) -> Option<&NodeId> {
+        self.facts.name_of(slot)
+    }
+
+    /// Rows that wait for the facts of this node.
+    pub fn for_facts(&self, node: &NodeId) -> BTreeSet<Slot> {
+        self.facts.meant(node)
+    }
+
+    /// A row is looked at again: it says anew what it waits for.
+    pub fn looked_at(&mut self, slot: Slot) {
+        self.any.remove(&slot);
+        self.facts.remove(slot);
+    }
+
+    /// A deployed server waits for a node of this name; none: it waits for none.
+    pub fn server(&mut self, slot: Slot, name: Option<NodeId>) {
+        match name {
+            Some(name) => self.servers.insert(slot, name),
+            None => self.servers.remove(slot),
+        }
+    }
+
+    /// Deployed servers that may be this node.
+    pub fn servers(&self, node: &NodeId) -> BTreeSet<Slot> {
+        self.servers.meant(node)
+    }
+
+    /// A row is gone.
+    pub fn forget(&mut self, slot: Slot) {
+        self.looked_at(slot);
+        self.servers.remove(slot);
+    }
+
+    /// See [`Engine::leftovers`](crate::Engine::leftovers).
+    pub fn leftovers(&self) -> [(&'static str, usize); 3] {
+        [
+            ("rows without a place", self.any.len()),
+            ("rows that ask of servers", self.facts.len()),
+            ("rows with names nobody has", self.servers.len()),
+        ]
+    }
+}
+
 /// Whether `name` is the node's, in full or for short.
 pub(crate) fn is_called(node: &NodeId, name: &NodeId) -> bool {
     node.as_str().strip_prefix(name.as_str()).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))

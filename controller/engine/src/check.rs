@@ -236,10 +236,7 @@ impl Engine {
 
     pub(crate) fn set_observed(&mut self, slot: Slot, observed: Observation) {
         self.rows[slot].observed = observed;
-        match observed.differs() {
-            true => self.drifted.insert(slot),
-            false => self.drifted.remove(&slot),
-        };
+        self.unsettled.set_drifted(slot, observed.differs());
         if observed.differs() {
             self.turn_disturbed(slot);
         }

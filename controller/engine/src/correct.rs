@@ -104,7 +104,7 @@ impl Engine {
     /// It is not as it should be, or was not the last time that anybody could correct it.
     pub(crate) fn correct(&mut self, slot: Slot) {
         let now = self.now;
-        if self.owed.contains(&slot) {
+        if self.unsettled.owed().contains(&slot) {
             self.restart_owed(slot);
         }
         let Some(node) = self.may_correct(slot) else { return };
@@ -122,7 +122,7 @@ impl Engine {
             Turn::Now => {
                 let fight = self.rows[slot].rare_mut().fight.get_or_insert_with(|| Fight::new(now));
                 fight.strike(now);
-                self.fights.insert(slot);
+                self.unsettled.set_counted(slot, true);
                 let spec = self.rows[slot].spec.clone();
                 self.queue_job(slot, node, Action::Update, spec, None);
                 self.rows[slot].set_aside(Some(Aside::Correction));
@@ -153,7 +153,7 @@ impl Engine {
 
     /// Its row goes, or all is forgotten: nothing of it is waited for.
     pub(crate) fn fight_is_over(&mut self, slot: Slot, fight: Option<Fight>) {
-        self.fights.remove(&slot);
+        self.unsettled.set_counted(slot, false);
         if let Some(due) = fight.and_then(|fight| fight.due) {
             self.timers.clear(due, TimerKey::Correct(slot));
         }
@@ -183,7 +183,7 @@ impl Engine {
     /// agent tells anew.
     pub(crate) fn is_open(&mut self, slot: Slot, node: NodeKey) -> bool {
         let is_ready = self.nodes[node].ready;
-        if !is_ready && (self.owed.contains(&slot) || self.rows[slot].could_not_be_corrected()) {
+        if !is_ready && (self.unsettled.owed().contains(&slot) || self.rows[slot].could_not_be_corrected()) {
             self.nodes[node].put_off.insert(slot);
         }
         is_ready && !self.is_in_maintenance(node)
@@ -229,7 +229,7 @@ impl Engine {
     pub(crate) fn may_make_again(&mut self, slot: Slot, node: NodeKey) -> bool {
         let now = self.now;
         let fight = self.rows[slot].rare_mut().fight.get_or_insert_with(|| Fight::new(now));
-        self.fights.insert(slot);
+        self.unsettled.set_counted(slot, true);
         if !matches!(fight.made_again.turn(now), Turn::Never(_)) {
             fight.made_again.strike(now, 0);
             return true;
@@ -252,7 +252,7 @@ impl Engine {
     /// An operator has seen to the stack: what was fought over counts no more.
     pub(crate) fn forget_fights(&mut self, stack: u64) {
         let of_stack = |slot: &&Slot| self.rows.get(**slot).is_none_or(|row| row.stack == stack);
-        for slot in self.fights.iter().filter(of_stack).copied().collect::<Vec<_>>() {
+        for slot in self.unsettled.counted().iter().filter(of_stack).copied().collect::<Vec<_>>() {
             let rare = self.rows.get_mut(slot).and_then(|row| row.rare.as_mut());
             let fight = rare.and_then(|rare| rare.fight.take());
             self.fight_is_over(slot, fight);
@@ -267,8 +267,8 @@ impl Engine {
 
     /// Looks again at what differs, now that something that kept it from being corrected may be over.
     pub(crate) fn correct_all(&mut self, of: impl Fn(&Row) -> bool) {
-        let drifted = self.drifted.iter().chain(&self.fights).chain(&self.owed).copied();
-        let slots: Vec<Slot> = drifted.filter(|slot| self.rows.get(*slot).is_some_and(&of)).collect();
+        let slots: Vec<Slot> =
+            self.unsettled.all().filter(|slot| self.rows.get(*slot).is_some_and(&of)).collect();
         self.agenda.extend(slots.into_iter().map(Todo::Correct));
     }
 

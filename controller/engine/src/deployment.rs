@@ -39,8 +39,8 @@ impl Engine {
     /// The software config of this id in a stack, as it is there.
     pub(crate) fn config(&self, stack: u64, id: &str) -> Result<SoftwareConfig, String> {
         let physical = uuid::Uuid::parse_str(id).ok().map(ResourceId);
-        let slot = physical.and_then(|id| self.by_physical.get(&id));
-        let row = slot.map(|slot| &self.rows[*slot]).filter(|row| row.stack == stack);
+        let slot = physical.and_then(|id| self.rows.of_thing(&id));
+        let row = slot.map(|slot| &self.rows[slot]).filter(|row| row.stack == stack);
         let Some(row) = row else {
             let shown: String = id.chars().take(64).collect();
             return Err(format!(

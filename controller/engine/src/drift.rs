@@ -69,8 +69,8 @@ impl Engine {
         let Drift { resource, generation, state, .. } = *drift;
         self.unhear(node, resource);
         // No more of them than rows, and things that are listed or left.
-        let is_ours = match self.by_physical.get(&resource) {
-            Some(slot) => self.rows[*slot].node == Some(node),
+        let is_ours = match self.rows.of_thing(&resource) {
+            Some(slot) => self.rows[slot].node == Some(node),
             // Or its agent would be asked again with each heartbeat.
             None => self.restored.is_stray(&self.nodes[node].name, resource),
         };
@@ -103,7 +103,7 @@ impl Engine {
     }
 
     fn drift(&mut self, node: NodeKey, drift: Drift) {
-        let Some(slot) = self.by_physical.get(&drift.resource).copied() else { return };
+        let Some(slot) = self.rows.of_thing(&drift.resource) else { return };
         let row = &self.rows[slot];
         let is_believed = row.node == Some(node) && row.held == Some(drift.generation);
         if !is_believed || row.is_lost() || row.handed_over || row.is_sent() {

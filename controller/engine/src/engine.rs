@@ -3,14 +3,13 @@
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
-use indexmap::IndexMap;
 use muster_flow::{Asked, Flows, Job};
 use muster_shared::model::{ContentDigest, Down, Up};
-use muster_shared::{Epoch, EpochId, Generation, MonoTime, NodeId, ResourceId, StackName};
+use muster_shared::{Epoch, EpochId, Generation, MonoTime, NodeId, StackName};
 use muster_template::Tree;
 
 use crate::address::AddressPlan;
-use crate::by_name::ByName;
+use crate::by_name::AwaitedNodes;
 use crate::claim::Claims;
 use crate::content::Contents;
 use crate::fetches::Fetches;
@@ -27,6 +26,7 @@ use crate::resource::{Rows, Slot};
 use crate::restored::Restored;
 use crate::stacks::Stacks;
 use crate::timer::{TimerKey, Timers};
+use crate::unsettled::Unsettled;
 
 /// What happened.
 pub enum Input {
@@ -149,7 +149,6 @@ pub struct Engine {
     pub(crate) began: MonoTime,
     pub(crate) stacks: Stacks,
     pub(crate) rows: Rows,
-    pub(crate) by_physical: IndexMap<ResourceId, Slot>,
     pub(crate) nodes: Nodes,
     pub(crate) claims: Claims,
     /// Which port has which address.
@@ -163,18 +162,10 @@ pub struct Engine {
     /// Which nodes fetch them.
     pub(crate) fetches: Fetches<NodeKey>,
     pub(crate) timers: Timers,
-    /// Rows that were seen drifted or missing; only [`Engine::observe`] changes that.
-    pub(crate) drifted: BTreeSet<Slot>,
-    /// Rows of which it counts how often they were corrected.
-    pub(crate) fights: BTreeSet<Slot>,
-    /// Units that are to be restarted for what was put right, and have no job for that yet.
-    pub(crate) owed: BTreeSet<Slot>,
-    /// Rows of resources that may be anywhere, while no node has joined.
-    pub(crate) unplaced: BTreeSet<Slot>,
-    /// Rows that ask something of a server which is not known, or has told nothing of itself.
-    pub(crate) asking: ByName,
-    /// Deployed servers under a name that nobody has joined with: it may be a short one.
-    pub(crate) unnamed: ByName,
+    /// Rows that are to be put right outside of an operation.
+    pub(crate) unsettled: Unsettled,
+    /// Rows that wait for a server to be known.
+    pub(crate) awaited: AwaitedNodes,
     /// What follows from the input in hand.
     pub(crate) agenda: VecDeque<Todo>,
     /// How often a row was looked at: what grows with the square of something is found by counting.
@@ -218,7 +209,6 @@ impl Engine {
             began: MonoTime::default(),
             stacks: Stacks::default(),
             rows: Rows::default(),
-            by_physical: IndexMap::new(),
             nodes: Nodes::default(),
             claims: Claims::default(),
             addresses: AddressPlan::default(),
@@ -231,12 +221,8 @@ impl Engine {
             contents: Contents::default(),
             fetches: Fetches::default(),
             timers: Timers::default(),
-            drifted: BTreeSet::new(),
-            fights: BTreeSet::new(),
-            owed: BTreeSet::new(),
-            unplaced: BTreeSet::new(),
-            asking: ByName::default(),
-            unnamed: ByName::default(),
+            unsettled: Unsettled::default(),
+            awaited: AwaitedNodes::default(),
             agenda: VecDeque::new(),
             #[cfg(test)]
             visits: 0,

@@ -98,7 +98,7 @@ impl Engine {
 
     /// More is known of a node than before.
     pub(crate) fn wake_those_asking(&mut self, key: NodeKey) {
-        let meant = self.asking.meant(&self.nodes[key].name);
+        let meant = self.awaited.for_facts(&self.nodes[key].name);
         self.agenda.extend(meant.into_iter().map(Todo::Visit));
     }
 

@@ -97,7 +97,7 @@ impl Engine {
     /// ever sent, as far as the store knows, the row is another thing from now on: two things with one id are in each
     /// other's way.
     fn give_another_id(&mut self, thing: ResourceId) {
-        let Some(slot) = self.by_physical.get(&thing).copied() else { return };
+        let Some(slot) = self.rows.of_thing(&thing) else { return };
         // The script of a deployment may have been told the id.
         if !self.rows[slot].has_left() && !self.rows[slot].kind.is_deployment() {
             self.is_another_thing(slot);
@@ -118,9 +118,7 @@ impl Engine {
 
     fn is_another_thing(&mut self, slot: Slot) {
         let (_, physical) = self.ids.row();
-        let before = std::mem::replace(&mut self.rows[slot].physical, physical);
-        self.by_physical.swap_remove(&before);
-        self.by_physical.insert(physical, slot);
+        self.rows.rename(slot, physical);
         self.row_changed(slot, true);
     }
 
@@ -146,8 +144,8 @@ impl Engine {
         )));
         let mut by_stack: BTreeMap<u64, Vec<String>> = BTreeMap::new();
         for (id, unlike) in &new {
-            if let Some(slot) = self.by_physical.get(id).filter(|_| *unlike != Unlike::Unknown) {
-                let row = &self.rows[*slot];
+            if let Some(slot) = self.rows.of_thing(id).filter(|_| *unlike != Unlike::Unknown) {
+                let row = &self.rows[slot];
                 by_stack.entry(row.stack).or_default().push(row.name.to_string());
             }
         }
@@ -199,9 +197,8 @@ impl Engine {
         if !self.restored.is_on() {
             return false;
         }
-        let is_of_it = |thing: &ResourceId| {
-            self.by_physical.get(thing).is_some_and(|slot| self.rows[*slot].stack == stack)
-        };
+        let is_of_it =
+            |thing: &ResourceId| self.rows.of_thing(thing).is_some_and(|slot| self.rows[slot].stack == stack);
         // A thing without a row on its node may have the id of a row elsewhere: no stack names that thing.
         let is_known = |held: &HeldThing| held.unlike != Unlike::Unknown;
         let things = self.restored.things().filter(|(_, thing, held)| is_known(held) && is_of_it(thing));
@@ -347,7 +344,7 @@ impl Engine {
     fn decide_thing(&mut self, verdict: Verdict, node: &NodeId, thing: ResourceId, held: HeldThing) {
         let key = self.nodes.find(node);
         let here = |slot: &Slot| self.rows[*slot].node == key;
-        let Some(slot) = self.by_physical.get(&thing).copied().filter(here) else {
+        let Some(slot) = self.rows.of_thing(&thing).filter(here) else {
             return match verdict {
                 Verdict::Adopt => self.restored.leave(node, thing),
                 Verdict::Remove => self.remove_stray(node, thing, held),
@@ -356,7 +353,7 @@ impl Engine {
         self.restored.drop_thing(node, thing);
         self.holds(slot, held);
         // A restart of it was put off for that.
-        if self.owed.contains(&slot) {
+        if self.unsettled.owed().contains(&slot) {
             self.agenda.push_back(Todo::Correct(slot));
         }
         match (verdict, key) {

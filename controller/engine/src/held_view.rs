@@ -49,8 +49,8 @@ impl Engine {
     }
 
     fn thing_view(&self, node: &NodeId, thing: ResourceId, held: HeldThing) -> HeldView {
-        let slot = self.by_physical.get(&thing).filter(|_| held.unlike != Unlike::Unknown);
-        let row = slot.map(|slot| &self.rows[*slot]);
+        let slot = self.rows.of_thing(&thing).filter(|_| held.unlike != Unlike::Unknown);
+        let row = slot.map(|slot| &self.rows[slot]);
         let stray = self.restored.stray(node, thing).filter(|_| row.is_none());
         let (state, reason) = match held.unlike {
             Unlike::Unknown => ("unknown", self.why_unknown(node, stray)),

@@ -132,14 +132,13 @@ impl Engine {
         match self.name_of_unknown(slot) {
             // As databases have it that were written before nodes were bound.
             Some(name) if self.nodes.is_joined(&name) => self.bind(slot, name),
-            Some(name) => self.unnamed.insert(slot, name),
-            None => self.unnamed.remove(slot),
+            name => self.awaited.server(slot, name),
         }
     }
 
     /// From now on the deployed server is this node.
     fn bind(&mut self, slot: Slot, node: NodeId) {
-        self.unnamed.remove(slot);
+        self.awaited.server(slot, None);
         self.rows[slot].spec = Some(PackedSpec::new(&Desired::Here(Here::Bound(node))));
         self.row_changed(slot, true);
     }
@@ -147,9 +146,9 @@ impl Engine {
     /// A node has joined: a deployed server that waited for its name is it from now on. What waits for a node of the short
     /// name is decided on again.
     pub(crate) fn name_the_unnamed(&mut self, joined: &NodeId) {
-        for slot in self.unnamed.meant(joined) {
+        for slot in self.awaited.servers(joined) {
             let Some(name) = self.name_of_unknown(slot) else {
-                self.unnamed.remove(slot);
+                self.awaited.server(slot, None);
                 continue;
             };
             // Two of that short name: an operator has to say which.

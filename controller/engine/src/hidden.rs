@@ -92,8 +92,8 @@ impl Stack {
 impl Engine {
     /// What the address plan says to a resource: it names what other stacks made, whose secrets they are too.
     pub(crate) fn shown_of_plan(&self, slot: Slot, reason: &str) -> String {
-        let made = self.addresses.made().filter_map(|id| self.by_physical.get(&id));
-        let makers: BTreeSet<u64> = made.map(|slot| self.rows[*slot].stack).collect();
+        let made = self.addresses.made().filter_map(|id| self.rows.of_thing(&id));
+        let makers: BTreeSet<u64> = made.map(|slot| self.rows[slot].stack).collect();
         let makers = makers.iter().filter_map(|id| self.stacks.get(id));
         let others = makers.filter(|stack| stack.id != self.rows[slot].stack);
         let mut shown = self.shown(slot, reason);

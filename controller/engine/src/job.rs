@@ -393,7 +393,7 @@ impl Engine {
             }
         }
         // It may be owed another try, or a restart.
-        if self.fights.contains(&slot) || self.owed.contains(&slot) {
+        if self.unsettled.counted().contains(&slot) || self.unsettled.owed().contains(&slot) {
             self.agenda.push_back(Todo::Correct(slot));
         }
         self.agenda.push_back(Todo::CheckEnd(stack_id));

@@ -176,7 +176,6 @@ impl Engine {
     fn new_row(&mut self, stack: u64, tree: &Tree, index: usize) -> Slot {
         let (id, physical) = self.ids.row();
         let slot = self.rows.insert(Row::new(id, physical, stack, tree.shared_name(index), tree.kind(index)));
-        self.by_physical.insert(physical, slot);
         self.rows[slot].revision = self.stacks[&stack].revision;
         self.rows[slot].index = u32::try_from(index).expect("bounded by RESOURCES_MAX");
         self.row_changed(slot, true);

@@ -22,21 +22,17 @@ impl Engine {
         };
         // What has no row is its agent's to speak of.
         let drifts = |(_, node): (NodeKey, &Node)| {
-            node.drifts.keys().filter(|thing| self.by_physical.contains_key(*thing)).count()
+            node.drifts.keys().filter(|thing| self.rows.of_thing(*thing).is_some()).count()
         };
         let own = [
             ("rows", self.rows.len()),
-            ("things", self.by_physical.len()),
             ("claims", self.claims.len()),
             ("places in the address plan", self.addresses.len()),
             ("contents", self.contents.len()),
             ("fetches", self.fetches.waiting()),
-            ("drifted rows", self.drifted.len()),
-            ("counts of corrections", self.fights.len()),
-            ("restarts that are owed", self.owed.len()),
-            ("rows without a place", self.unplaced.len()),
-            ("rows that ask of servers", self.asking.len()),
-            ("rows with names nobody has", self.unnamed.len()),
+            ("drifted rows", self.unsettled.drifted().len()),
+            ("counts of corrections", self.unsettled.counted().len()),
+            ("restarts that are owed", self.unsettled.owed().len()),
             ("timers", self.timers.len()),
             ("steps that follow", self.agenda.len()),
             ("jobs on nodes", of_nodes(|node| node.sent.len())),
@@ -49,6 +45,7 @@ impl Engine {
         let all = own
             .into_iter()
             .chain(self.stacks.leftovers())
+            .chain(self.awaited.leftovers())
             .chain(self.flows.leftovers())
             .chain(self.intents.leftovers());
         all.filter(|(_, count)| *count > 0).collect()

@@ -79,6 +79,7 @@ mod timer;
 mod token;
 mod traversal;
 mod unhealthy;
+mod unsettled;
 pub mod view;
 mod visit;
 

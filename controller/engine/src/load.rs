@@ -186,14 +186,13 @@ impl Engine {
         let (node, held, sent, handed_over) = (row.node, row.held, row.is_sent(), row.handed_over);
         let lost = row.is_lost();
         let slot = self.rows.insert(row);
-        self.by_physical.insert(physical, slot);
         self.observe(slot, progress.observed);
         self.hear_again(slot);
         if self.rows[slot].work.as_ref().is_some_and(|work| work.state == WorkState::Backoff) {
             self.set_due(slot, Some(self.now + backoff(progress.retry_count)));
         }
         if self.rows[slot].rare().fight.is_some() {
-            self.fights.insert(slot);
+            self.unsettled.set_counted(slot, true);
             self.agenda.push_back(Todo::Correct(slot));
         }
         self.note_owed(slot);

@@ -173,12 +173,10 @@ impl Engine {
         let old = self.make_anew(slot);
         loss.anew.insert(slot);
         loss.left.push(old.name.to_string());
-        let physical = old.physical;
         let node = old.node;
         let lost = self.rows.insert(old);
         self.is_off(slot, node);
         self.is_on(lost, node);
-        self.by_physical.insert(physical, lost);
         self.lose(lost, stack);
         Some(lost)
     }
@@ -216,7 +214,6 @@ impl Engine {
         let (before, stack) = (old.id, old.stack);
         let old = self.rows.replace(slot, new);
         self.fight_is_over(slot, old.rare().fight);
-        self.by_physical.insert(physical, slot);
         self.row_changed(slot, true);
         self.edges_changed(slot);
         // Only one that replaces another is known to that.
@@ -248,7 +245,7 @@ impl Engine {
         if let Some(node) = row.node {
             self.nodes[node].lost.insert(slot);
         }
-        self.drifted.remove(&slot);
+        self.unsettled.set_drifted(slot, false);
         self.fight_is_over(slot, fight);
         self.row_changed(slot, true);
     }

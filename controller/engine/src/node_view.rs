@@ -216,7 +216,8 @@ impl Engine {
             !row.is_lost() && at.is_some() && (node.is_none() || at == node)
         };
         let mut views: Vec<DriftView> = self
-            .drifted
+            .unsettled
+            .drifted()
             .iter()
             .map(|slot| &self.rows[*slot])
             .filter(wanted)
@@ -242,7 +243,7 @@ impl Engine {
     /// How many of each node's rows are known to differ; lost ones are none of its rows.
     pub(crate) fn drifted_on_nodes(&self) -> BTreeMap<NodeKey, u64> {
         let mut counts = BTreeMap::new();
-        let rows = self.drifted.iter().map(|slot| &self.rows[*slot]).filter(|row| !row.is_lost());
+        let rows = self.unsettled.drifted().iter().map(|slot| &self.rows[*slot]).filter(|row| !row.is_lost());
         for key in rows.filter_map(|row| row.node) {
             *counts.entry(key).or_default() += 1;
         }

@@ -240,8 +240,8 @@ impl Preview<'_> {
             return Err("it is not there yet".into());
         }
         let there = self.engine.config(self.stack.id, id)?;
-        let name = uuid::Uuid::parse_str(id).ok().and_then(|id| self.engine.by_physical.get(&ResourceId(id)));
-        let index = name.and_then(|slot| self.tree.index_of(&self.engine.rows[*slot].name));
+        let name = uuid::Uuid::parse_str(id).ok().and_then(|id| self.engine.rows.of_thing(&ResourceId(id)));
+        let index = name.and_then(|slot| self.tree.index_of(&self.engine.rows[slot].name));
         let predicted = index.and_then(|index| self.predicted(index)).and_then(|it| it.spec.as_ref());
         match predicted.and_then(Desired::here) {
             Some(Here::Config(config)) => Ok(config.clone()),

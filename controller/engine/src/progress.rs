@@ -86,7 +86,7 @@ impl Engine {
 
     /// The node whose facts it waits for, as it is called there.
     pub(crate) fn asks(&self, row: &Row) -> Option<&NodeId> {
-        self.rows.of_id(row.id).and_then(|slot| self.asking.name_of(slot))
+        self.rows.of_id(row.id).and_then(|slot| self.awaited.facts_of(slot))
     }
 
     /// How long it has been in that phase. What waits for others does so since its part of the operation began.

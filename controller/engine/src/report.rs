@@ -17,7 +17,7 @@ const ATTEMPTS_MAX: u32 = 1 << 20;
 impl Engine {
     pub(crate) fn report(&mut self, key: NodeKey, report: Report) {
         self.send(key, Down::Acknowledge(report.key));
-        let Some(slot) = self.by_physical.get(&report.key.resource).copied() else {
+        let Some(slot) = self.rows.of_thing(&report.key.resource) else {
             return self.stray_reported(key, &report);
         };
         if self.rows[slot].node != Some(key) {

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use indexmap::IndexMap;
 use muster_shared::model::Action;
 use muster_shared::{Attempt, Generation, MonoTime, NodeId, ResourceId, StackName};
 use muster_template::{DriftPolicy, Hook, Kind};
@@ -375,6 +376,8 @@ pub(crate) struct Rows {
     slots: Vec<Option<Box<Row>>>,
     free: Vec<Slot>,
     by_id: BTreeMap<u64, Slot>,
+    /// Looked up alone: its order says nothing.
+    by_thing: IndexMap<ResourceId, Slot>,
     /// How often one was looked at.
     #[cfg(any(test, feature = "visits"))]
     pub visits: std::cell::Cell<usize>,
@@ -382,7 +385,7 @@ pub(crate) struct Rows {
 
 impl Rows {
     pub fn insert(&mut self, row: Row) -> Slot {
-        let id = row.id;
+        let (id, thing) = (row.id, row.physical);
         let row = Some(Box::new(row));
         let slot = match self.free.pop() {
             Some(slot) => {
@@ -395,6 +398,7 @@ impl Rows {
             }
         };
         self.by_id.insert(id, slot);
+        self.by_thing.insert(thing, slot);
         slot
     }
 
@@ -403,6 +407,7 @@ impl Rows {
         if let Some(row) = &row {
             self.free.push(slot);
             self.by_id.remove(&row.id);
+            self.by_thing.swap_remove(&row.physical);
         }
         row
     }
@@ -410,14 +415,33 @@ impl Rows {
     /// Another takes its place; it is to be inserted elsewhere.
     pub fn replace(&mut self, slot: Slot, row: Row) -> Row {
         self.by_id.insert(row.id, slot);
+        self.by_thing.insert(row.physical, slot);
         let old = std::mem::replace(&mut self[slot], row);
         self.by_id.remove(&old.id);
+        self.by_thing.swap_remove(&old.physical);
         old
+    }
+
+    /// The row stands for a thing with another id from now on.
+    pub fn rename(&mut self, slot: Slot, thing: ResourceId) {
+        let before = std::mem::replace(&mut self[slot].physical, thing);
+        self.by_thing.swap_remove(&before);
+        self.by_thing.insert(thing, slot);
     }
 
     /// How many there are.
     pub fn len(&self) -> usize {
         self.by_id.len()
+    }
+
+    /// All, in the order of their numbers in the store.
+    pub fn slots(&self) -> impl Iterator<Item = Slot> {
+        self.by_id.values().copied()
+    }
+
+    /// The row that stands for a thing.
+    pub fn of_thing(&self, thing: &ResourceId) -> Option<Slot> {
+        self.by_thing.get(thing).copied()
     }
 
     /// By its number in the store.

@@ -222,7 +222,7 @@ impl Engine {
     /// Remembers that a unit is to be restarted.
     pub(crate) fn note_owed(&mut self, slot: Slot) {
         if self.rows[slot].owes_restart() {
-            self.owed.insert(slot);
+            self.unsettled.set_owed(slot, true);
             self.agenda.push_back(Todo::Correct(slot));
         }
     }
@@ -232,7 +232,7 @@ impl Engine {
         let row = &self.rows[slot];
         let is_open = self.nodes[node].ready && !self.is_in_maintenance(node);
         let is_whole = row.status == Some(Status::Complete) && row.is_left_alone();
-        !is_open && is_whole && self.owed.contains(&slot) && row.differs_in_marks(packed)
+        !is_open && is_whole && self.unsettled.owed().contains(&slot) && row.differs_in_marks(packed)
     }
 
     /// Restarts it, unless something goes first. As with a correction, what must not be corrected is left alone.
@@ -256,7 +256,7 @@ impl Engine {
         {
             return;
         }
-        self.owed.remove(&slot);
+        self.unsettled.set_owed(slot, false);
         let row = &self.rows[slot];
         let Some(mut spec) = row.spec.as_ref().map(PackedSpec::unpack).filter(|_| row.owes_restart()) else {
             return;

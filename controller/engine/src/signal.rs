@@ -186,7 +186,7 @@ impl Engine {
 
     /// A handle of the stack, by its id.
     pub(crate) fn wait_handle(&self, stack: u64, id: &str) -> Option<Slot> {
-        let slot = *self.by_physical.get(&muster_shared::ResourceId(uuid::Uuid::parse_str(id).ok()?))?;
+        let slot = self.rows.of_thing(&muster_shared::ResourceId(uuid::Uuid::parse_str(id).ok()?))?;
         let row = &self.rows[slot];
         (row.stack == stack && row.kind == Kind::WaitConditionHandle).then_some(slot)
     }

@@ -38,7 +38,7 @@ impl Engine {
             let Some(slot) = self.sent_job(node, *key) else { continue };
             let (state, behind) = match stage {
                 Stage::Waiting { behind } => {
-                    (WorkState::Sent, behind.and_then(|behind| self.by_physical.get(&behind).copied()))
+                    (WorkState::Sent, behind.and_then(|behind| self.rows.of_thing(&behind)))
                 }
                 Stage::Fetching => (WorkState::Sent, None),
                 Stage::Running => (WorkState::Running, None),
@@ -59,7 +59,7 @@ impl Engine {
 
     /// The row whose job is with the agent, whichever attempt of it.
     fn sent_job(&self, node: NodeKey, key: ReportKey) -> Option<Slot> {
-        let slot = self.by_physical.get(&key.resource).copied()?;
+        let slot = self.rows.of_thing(&key.resource)?;
         let row = &self.rows[slot];
         let is_it = row.node == Some(node) && row.generation == key.generation;
         let state = row.work.as_ref().filter(|_| is_it)?.state;

@@ -88,7 +88,7 @@ impl Engine {
 
     /// What was said of strays is said again, if they are still there.
     pub(crate) fn unhear_strays(&mut self, key: NodeKey) {
-        let heard = self.nodes[key].drifts.keys().filter(|thing| !self.by_physical.contains_key(*thing));
+        let heard = self.nodes[key].drifts.keys().filter(|thing| !self.rows.of_thing(*thing).is_some());
         for thing in heard.copied().collect::<Vec<_>>() {
             self.unhear(key, thing);
         }
@@ -100,7 +100,7 @@ impl Engine {
     /// What is in the way, and what to do.
     pub(crate) fn is_removable(&mut self, node: &NodeId, thing: ResourceId) -> Result<(), Refusal> {
         let refuse = |why: String| Err(Refusal::Conflict(why));
-        if self.by_physical.contains_key(&thing) {
+        if self.rows.of_thing(&thing).is_some() {
             return refuse(format!(
                 "{thing} on node {node} has the id of a resource elsewhere, so Muster cannot remove it: adopt it"
             ));
@@ -143,7 +143,7 @@ impl Engine {
             return;
         };
         // The same id on another node, whose stray came first.
-        let Some(kind) = Kind::from_name(&stray.kind).filter(|_| !self.by_physical.contains_key(&thing))
+        let Some(kind) = Kind::from_name(&stray.kind).filter(|_| !self.rows.of_thing(&thing).is_some())
         else {
             return;
         };
@@ -156,7 +156,6 @@ impl Engine {
         row.node = Some(key);
         let slot = self.rows.insert(row);
         self.is_on(slot, Some(key));
-        self.by_physical.insert(thing, slot);
         self.holds(slot, held);
         let node = &mut self.nodes[key];
         node.lost.insert(slot);

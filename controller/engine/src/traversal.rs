@@ -111,12 +111,8 @@ impl Engine {
         self.leave_hook(slot);
         self.end_pause(slot);
         let Some(row) = self.rows.remove(slot) else { return };
-        self.by_physical.swap_remove(&row.physical);
-        self.unplaced.remove(&slot);
-        self.asking.remove(slot);
-        self.unnamed.remove(slot);
-        self.drifted.remove(&slot);
-        self.owed.remove(&slot);
+        self.awaited.forget(slot);
+        self.unsettled.forget(slot);
         self.fight_is_over(slot, row.rare().fight);
         if let Some(node) = row.node {
             self.is_off(slot, Some(node));

@@ -139,8 +139,7 @@ impl Engine {
     }
 
     pub(crate) fn visit_forward(&mut self, slot: Slot) {
-        self.unplaced.remove(&slot);
-        self.asking.remove(slot);
+        self.awaited.looked_at(slot);
         let stack = self.rows[slot].stack;
         let Some(tree) = self.stacks.get(&stack).and_then(|s| s.walk.as_ref()).map(|w| Arc::clone(&w.tree))
         else {
@@ -254,10 +253,8 @@ impl Engine {
                     self.agenda.push_back(Todo::Visit(new));
                 }
             }
-            Ok(Decision::Unplaced) => {
-                self.unplaced.insert(slot);
-            }
-            Ok(Decision::Asks(node)) => self.asking.insert(slot, node),
+            Ok(Decision::Unplaced) => self.awaited.any(slot),
+            Ok(Decision::Asks(node)) => self.awaited.facts(slot, node),
         }
     }
 
@@ -517,7 +514,7 @@ impl Engine {
     }
 
     pub(crate) fn place_the_unplaced(&mut self) {
-        for slot in std::mem::take(&mut self.unplaced) {
+        for slot in self.awaited.take_any() {
             self.agenda.push_back(Todo::Visit(slot));
         }
     }

@@ -57,8 +57,8 @@ impl Engine {
         self.row_changed(slot, true);
         let ports: Vec<ResourceId> = self.addresses.ports_with(id).collect();
         for port in ports {
-            if let Some(port) = self.by_physical.get(&port) {
-                self.hide_of_port(*port);
+            if let Some(port) = self.rows.of_thing(&port) {
+                self.hide_of_port(port);
             }
         }
     }
@@ -66,9 +66,9 @@ impl Engine {
     /// What is hidden of the network and the subnets that a port is in.
     pub(crate) fn hide_of_port(&mut self, slot: Slot) {
         let row = &self.rows[slot];
-        let made = self.addresses.made_of(row.physical).filter_map(|id| self.by_physical.get(&id));
+        let made = self.addresses.made_of(row.physical).filter_map(|id| self.rows.of_thing(&id));
         // What it had before may still be told by what was made of it.
-        let all = made.chain([&slot]).flat_map(|slot| self.rows[*slot].hidden_of_plan());
+        let all = made.chain([slot]).flat_map(|slot| self.rows[slot].hidden_of_plan());
         let mut hidden: Vec<Value> = Vec::new();
         for value in all {
             if !hidden.contains(&value) {

@@ -64,7 +64,7 @@ impl Engine {
 
     /// The plan as the rows have it.
     pub(crate) fn load_plan(&mut self) {
-        let slots: Vec<Slot> = self.by_physical.values().copied().collect();
+        let slots: Vec<Slot> = self.rows.slots().collect();
         let of = |engine: &Self, kind: Kind| -> Vec<Slot> {
             let is_it = |slot: &&Slot| engine.rows[**slot].kind == kind && engine.rows[**slot].applied;
             slots.iter().filter(is_it).copied().collect()

@@ -137,13 +137,13 @@ impl Engine {
 
     /// Jobs of flow rules that were out when the controller ended, with what they put.
     pub(crate) fn flow_jobs(&self) -> Vec<(Job, FlowSet)> {
-        let of_flows = |slot: &Slot| {
-            let row = self.rows.get(*slot)?;
+        let of_flows = |slot: Slot| {
+            let row = self.rows.get(slot)?;
             let is_out = row.is_sent() && !row.is_asked();
             let spec = row.spec.as_ref().filter(|spec| is_out && spec.is_flows())?;
             let Desired::Flows(set) = spec.unpack() else { return None };
             Some((job_of(row), set))
         };
-        self.by_physical.values().filter_map(of_flows).collect()
+        self.rows.slots().filter_map(of_flows).collect()
     }
 }

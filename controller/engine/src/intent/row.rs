@@ -121,7 +121,7 @@ impl Engine {
 
     /// Links and hosts that rows declare, after a start.
     pub(super) fn declare_links(&mut self) {
-        let mut slots: Vec<Slot> = self.by_physical.values().copied().collect();
+        let mut slots: Vec<Slot> = self.rows.slots().collect();
         slots.sort_by_key(|slot| self.rows[*slot].id);
         for slot in slots {
             if let Some(link) = link_of(&self.rows[slot]) {

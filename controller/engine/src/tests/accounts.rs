@@ -19,8 +19,7 @@ impl Engine {
 
     /// Panics where a count is not what the rows say.
     pub fn audit(&self) {
-        let rows: BTreeMap<Slot, &Row> =
-            self.by_physical.values().map(|slot| (*slot, &self.rows[*slot])).collect();
+        let rows: BTreeMap<Slot, &Row> = self.rows.slots().map(|slot| (slot, &self.rows[slot])).collect();
         for (id, stack) in &self.stacks {
             let mine = || rows.values().filter(|row| row.stack == *id);
             assert_eq!(stack.working.len(), mine().filter(|row| row.work.is_some()).count(), "working");
@@ -53,9 +52,9 @@ impl Engine {
         }
         let differ = |row: &&Row| matches!(row.observed, Observation::Drifted | Observation::Missing);
         let drifted: BTreeSet<Slot> = rows.iter().filter(|(_, r)| differ(r)).map(|(s, _)| *s).collect();
-        assert_eq!(self.drifted, drifted, "drifted");
+        assert_eq!(*self.unsettled.drifted(), drifted, "drifted");
         let fights = rows.iter().filter(|(_, r)| r.rare().fight.is_some()).map(|(slot, _)| *slot);
-        assert_eq!(self.fights, fights.collect(), "corrected");
+        assert_eq!(*self.unsettled.counted(), fights.collect(), "corrected");
         for (slot, row) in rows.iter().filter(|(_, row)| row.could_not_be_corrected()) {
             let Some(node) = self.may_correct(*slot) else { continue };
             let due = row.rare().fight.and_then(|fight| fight.due);
@@ -69,7 +68,7 @@ impl Engine {
                 node.drifts.iter().map(|(id, (generation, state))| Drift::digest(*id, *generation, *state));
             assert_eq!(node.drifts_digest, said.fold(0, |sum, one| sum ^ one), "heard");
             let is_known =
-                |id: &&_| self.by_physical.contains_key(*id) || self.restored.is_stray(&node.name, **id);
+                |id: &&_| self.rows.of_thing(*id).is_some() || self.restored.is_stray(&node.name, **id);
             assert!(node.drifts.keys().all(|id| is_known(&id)), "heard of what is gone");
             let sent: BTreeSet<Slot> =
                 rows.iter().filter(|(_, r)| r.node == Some(key) && r.is_sent()).map(|(s, _)| *s).collect();

@@ -70,7 +70,7 @@ impl Engine {
         };
         let physical = || {
             let id = uuid::Uuid::parse_str(wanted).ok()?;
-            let slot = *self.by_physical.get(&ResourceId(id))?;
+            let slot = self.rows.of_thing(&ResourceId(id))?;
             let is_forward = || stack.forward.get(self.rows[slot].index as usize) == Some(&slot);
             Some(slot)
                 .filter(|slot| self.rows[*slot].stack == stack.id && (all || is_forward()) && is_listed(slot))

@@ -228,20 +228,6 @@ impl Engine {
         }
     }
 
-    /// How the thing was found, or that nobody knows any more.
-    pub(crate) fn observe(&mut self, slot: Slot, observed: Observation) {
-        self.set_observed(slot, observed);
-        self.forget_tidings(slot);
-    }
-
-    pub(crate) fn set_observed(&mut self, slot: Slot, observed: Observation) {
-        self.rows[slot].observed = observed;
-        self.unsettled.set_drifted(slot, observed.differs());
-        if observed.differs() {
-            self.turn_disturbed(slot);
-        }
-    }
-
     /// Takes all open questions back; their rows are as they were before.
     pub(crate) fn end_checks(&mut self, id: u64) {
         let Some(stack) = self.stacks.get_mut(&id) else { return };

@@ -7,13 +7,13 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use muster_shared::model::{Action, Down, Drift, DriftState};
+use muster_shared::model::{Action, Drift, DriftState};
 use muster_shared::{MonoTime, ResourceId};
 use muster_template::DriftPolicy;
 
 use crate::engine::{Engine, Todo};
 use crate::node::NodeKey;
-use crate::record::{Change, EventRecord, Observation, Status, action_str};
+use crate::record::{Observation, Status};
 use crate::resource::{Row, Slot};
 use crate::timer::TimerKey;
 
@@ -21,12 +21,6 @@ use crate::timer::TimerKey;
 const TOLD_EVERY: Duration = Duration::from_secs(10);
 /// Links named in one word.
 const LINKS_NAMED: usize = 10;
-/// Heartbeats of all agents in a second: a hundredth of a processor core, with room to spare. They say what differs; where
-/// they are further apart than a connection may be silent, agents say between them that they are there, which costs less.
-const HEARTBEATS_PER_SECOND: u64 = 200;
-/// Who is away is noticed by its connection; an agent that says nothing for longer is not trusted to be well.
-const HEARTBEAT_MAX: Duration = Duration::from_secs(600);
-
 /// What was told of a row besides its jobs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Tidings {
@@ -46,22 +40,6 @@ impl Engine {
                 self.hear(node, &drift);
                 self.drift(node, drift);
             }
-        }
-    }
-
-    /// How often agents are to say that they are there: ever more seldom the more there are.
-    pub(crate) fn heartbeat_every(&self) -> Duration {
-        let nodes = u64::try_from(self.nodes.count()).unwrap_or(u64::MAX);
-        let stretched = Duration::from_secs(nodes / HEARTBEATS_PER_SECOND).min(HEARTBEAT_MAX);
-        self.limits.heartbeat.max(stretched)
-    }
-
-    /// What a link has lost of what the agent said is asked for again.
-    pub(crate) fn heartbeat(&mut self, node: NodeKey, drift: Option<u128>) {
-        let at = &self.nodes[node];
-        if at.ready && drift.is_some_and(|drift| drift != at.drifts_digest) {
-            self.unhear_strays(node);
-            self.send(node, Down::AskDrift);
         }
     }
 
@@ -217,22 +195,6 @@ impl Engine {
             tidings.at = Some(now);
         }
         words.into_iter().for_each(|word| self.tell_of(slot, word));
-    }
-
-    /// Tells of a row whose state stays as it is.
-    pub(crate) fn tell_of(&mut self, slot: Slot, reason: String) {
-        let row = &self.rows[slot];
-        let Some(stack) = self.stacks.get_mut(&row.stack) else { return };
-        stack.events += 1;
-        let record = EventRecord {
-            stack: row.stack,
-            number: stack.events,
-            resource: Some((row.name.clone(), row.physical)),
-            action: action_str(row.action),
-            status: row.status.map_or("INIT", Status::as_str),
-            reason: reason.into(),
-        };
-        self.change(Change::Event(record));
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use muster_flow::{Asked, Flows, Job};
 use muster_shared::model::{ContentDigest, Down, Up};
-use muster_shared::{Epoch, EpochId, Generation, MonoTime, NodeId, StackName};
+use muster_shared::{Epoch, MonoTime, NodeId, StackName};
 use muster_template::Tree;
 
 use crate::address::AddressPlan;
@@ -20,7 +20,7 @@ use crate::job::Limits;
 use crate::journal::{Journal, Touched};
 use crate::node::{NodeKey, Nodes};
 use crate::operation::Pending;
-use crate::record::{Change, Counters, EventRecord};
+use crate::record::{Change, Counters};
 use crate::request::{Answer, Refusal, Request, Source};
 use crate::resource::{Rows, Slot};
 use crate::restored::Restored;
@@ -310,16 +310,6 @@ impl Engine {
         self.timers.next().into_iter().chain(flows).chain(ports).chain(fetches).min()
     }
 
-    /// The epoch in force; it rises when agents know of a later one.
-    pub fn epoch(&self) -> Epoch {
-        self.history.generations.epoch()
-    }
-
-    /// As agents are told.
-    pub(crate) fn epoch_id(&self) -> EpochId {
-        self.history.id()
-    }
-
     fn run_agenda(&mut self) {
         let mut ends = BTreeSet::new();
         loop {
@@ -417,135 +407,9 @@ impl Engine {
         self.answer(id, answer);
     }
 
-    pub(crate) fn answer(&mut self, id: u64, answer: Result<Answer, Refusal>) {
-        self.journal.effect(Effect::Answer { id, answer });
-    }
-
-    pub(crate) fn effect(&mut self, effect: Effect) {
-        self.journal.effect(effect);
-    }
-
-    pub(crate) fn change(&mut self, change: Change) {
-        self.journal.change(change);
-    }
-
-    /// A stack is gone.
-    pub(crate) fn stack_removed(&mut self, id: u64, name: StackName, traversal: u64) {
-        self.journal.next_seq();
-        let mut touched =
-            Touched { rows: &mut self.rows, stacks: &self.stacks, nodes: &self.nodes, now: self.now };
-        self.journal.stack_removed(&mut touched, id, name, traversal);
-    }
-
     pub(crate) fn load_revision(&mut self, stack: StackName, revision: u32, pending: Pending) {
         let load = self.ids.load();
         self.stacks.wait(load, pending);
         self.effect(Effect::LoadRevision { load, stack, revision });
-    }
-
-    pub(crate) fn next_generation(&mut self) -> Generation {
-        self.history.generations.draw()
-    }
-
-    /// See [`Generations::rise_above`].
-    pub(crate) fn rise_above(&mut self, seen: Generation) -> bool {
-        let before = self.epoch();
-        let is_honest = self.history.generations.rise_above(seen);
-        self.epoch_rose_from(before);
-        is_honest
-    }
-
-    /// See [`Generations::rise_over`].
-    pub(crate) fn rise_over(&mut self, seen: Epoch) -> bool {
-        let before = self.epoch();
-        let is_honest = self.history.generations.rise_over(seen);
-        self.epoch_rose_from(before);
-        is_honest
-    }
-
-    /// Makes the epoch durable, if it is another than before.
-    pub(crate) fn epoch_rose_from(&mut self, before: Epoch) {
-        if self.epoch() != before {
-            self.change(Change::Counters(Counters { epoch: self.epoch() }));
-        }
-    }
-
-    pub(crate) fn row_changed(&mut self, slot: Slot, full: bool) {
-        self.journal.row(&mut self.rows, slot, Some(full), false);
-        let row = &self.rows[slot];
-        let (stack, index) = (row.stack, row.index as usize);
-        self.touch(stack);
-        if let Some(stack) = self.stacks.get_mut(&stack)
-            && stack.forward.get(index) == Some(&slot)
-            && let Some(settled) = stack.settled.get_mut(index)
-        {
-            *settled = 0;
-        }
-    }
-
-    pub(crate) fn edges_changed(&mut self, slot: Slot) {
-        self.journal.row(&mut self.rows, slot, None, true);
-    }
-
-    pub(crate) fn stack_changed(&mut self, stack: u64) {
-        self.journal.stack(stack);
-        self.touch(stack);
-    }
-
-    /// For those who watch.
-    pub(crate) fn touch(&mut self, stack: u64) {
-        let seq = self.journal.next_seq();
-        if let Some(stack) = self.stacks.get_mut(&stack) {
-            stack.seq = seq;
-            if let Some((old, due)) = stack.quiet.moved(self.now, self.limits.quiet) {
-                let key = TimerKey::Quiet(stack.id);
-                self.timers.clear(old, key);
-                self.timers.set(due, key);
-            }
-        }
-    }
-
-    /// Tells what became of a stack (`slot` none) or of one of its rows.
-    pub(crate) fn event(&mut self, stack: u64, slot: Option<Slot>) {
-        let Some(found) = self.stacks.get_mut(&stack) else { return };
-        found.events += 1;
-        let number = found.events;
-        let record = match slot {
-            None => EventRecord {
-                stack,
-                number,
-                resource: None,
-                action: found.action.as_str(),
-                status: found.status.as_str(),
-                reason: found.reason.as_str().into(),
-            },
-            Some(slot) => {
-                let row = &self.rows[slot];
-                EventRecord {
-                    stack,
-                    number,
-                    resource: Some((row.name.clone(), row.physical)),
-                    action: crate::record::action_str(row.action),
-                    status: row.status.map_or("INIT", crate::record::Status::as_str),
-                    reason: row.reason.clone().unwrap_or_default(),
-                }
-            }
-        };
-        self.change(Change::Event(record));
-    }
-
-    /// Tells what an operator wants to know of a stack, whose state stays as it is.
-    pub(crate) fn note(&mut self, stack: u64, reason: String) {
-        let Some(found) = self.stacks.get_mut(&stack) else { return };
-        found.events += 1;
-        let record = EventRecord {
-            stack,
-            number: found.events,
-            resource: None,
-            action: found.action.as_str(),
-            status: found.status.as_str(),
-            reason: reason.into(),
-        };
-        self.change(Change::Event(record));
     }
 }

@@ -4,7 +4,7 @@
 use muster_shared::model::Action;
 
 use crate::engine::Engine;
-use crate::record::{Change, EventRecord, Status, action_str};
+use crate::record::{Status, action_str};
 use crate::resource::{Role, Slot};
 use crate::view::FailureView;
 
@@ -28,18 +28,13 @@ impl Engine {
     /// It is tried again.
     pub(crate) fn tell_of_attempt(&mut self, slot: Slot, reason: &str, again_s: u64) {
         let row = &self.rows[slot];
-        let Some(stack) = self.stacks.get_mut(&row.stack) else { return };
-        stack.events += 1;
-        let record = EventRecord {
-            stack: row.stack,
-            number: stack.events,
-            resource: Some((row.name.clone(), row.physical)),
-            action: action_str(row.action),
-            status: Status::InProgress.as_str(),
-            reason: format!("attempt {} failed, tried again in {again_s} s: {reason}", row.attempt + 1)
-                .into(),
-        };
-        self.change(Change::Event(record));
+        let state = (action_str(row.action), Status::InProgress.as_str());
+        let attempt = row.attempt + 1;
+        self.row_event(
+            slot,
+            state,
+            format!("attempt {attempt} failed, tried again in {again_s} s: {reason}"),
+        );
     }
 
     /// The end of a job whose beginning was told: it was taken back, `when`.
@@ -54,19 +49,9 @@ impl Engine {
 
     /// The same, for this reason.
     pub(crate) fn tell_ended(&mut self, slot: Slot, action: Option<Action>, when: &str, why: &str) {
-        let row = &self.rows[slot];
-        let Some(stack) = self.stacks.get_mut(&row.stack) else { return };
-        stack.events += 1;
         let action = action_str(action);
-        let record = EventRecord {
-            stack: row.stack,
-            number: stack.events,
-            resource: Some((row.name.clone(), row.physical)),
-            action,
-            status: Status::Failed.as_str(),
-            reason: format!("{action} was taken back {when}: {why}").into(),
-        };
-        self.change(Change::Event(record));
+        let reason = format!("{action} was taken back {when}: {why}");
+        self.row_event(slot, (action, Status::Failed.as_str()), reason);
     }
 
     /// A resource has failed for good.

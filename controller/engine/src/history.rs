@@ -172,15 +172,6 @@ impl Engine {
         self.note_on_node(key, &why);
         self.effect(Effect::Warn(why));
     }
-
-    /// An event in each stack that has something on the node.
-    pub(crate) fn note_on_node(&mut self, key: NodeKey, what: &str) {
-        let on_it = self.nodes[key].rows.iter().map(|slot| self.rows[*slot].stack);
-        let stacks: std::collections::BTreeSet<u64> = on_it.collect();
-        for stack in stacks {
-            self.note(stack, what.to_owned());
-        }
-    }
 }
 
 #[cfg(test)]

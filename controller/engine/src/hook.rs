@@ -12,7 +12,7 @@ use muster_shared::model::Action;
 use muster_template::{Hook, Restriction, suggestion};
 
 use crate::engine::{Engine, Todo};
-use crate::record::{Change, EventRecord, Status};
+use crate::record::Status;
 use crate::request::{Answer, Refusal};
 use crate::resource::{Role, Row, Slot, WorkState};
 
@@ -193,9 +193,6 @@ impl Engine {
     }
 
     fn hook_event(&mut self, slot: Slot, hook: Hook, reason: &str) {
-        let row = &self.rows[slot];
-        let Some(stack) = self.stacks.get_mut(&row.stack) else { return };
-        stack.events += 1;
         let (action, status) = match hook {
             Hook::PreCreate => ("CREATE", Status::InProgress),
             Hook::PostCreate => ("CREATE", Status::Complete),
@@ -204,15 +201,7 @@ impl Engine {
             Hook::PreDelete => ("DELETE", Status::InProgress),
             Hook::PostDelete => ("DELETE", Status::Complete),
         };
-        let record = EventRecord {
-            stack: stack.id,
-            number: stack.events,
-            resource: Some((row.name.clone(), row.physical)),
-            action,
-            status: status.as_str(),
-            reason: reason.into(),
-        };
-        self.change(Change::Event(record));
+        self.row_event(slot, (action, status.as_str()), reason.to_owned());
     }
 }
 

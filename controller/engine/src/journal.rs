@@ -8,11 +8,13 @@ use std::collections::{BTreeSet, VecDeque};
 
 use muster_shared::{Epoch, MonoTime, StackName};
 
-use crate::engine::Effect;
+use crate::engine::{Effect, Engine};
 use crate::node::Nodes;
 use crate::record::Change;
+use crate::request::{Answer, Refusal};
 use crate::resource::{Rows, Slot};
 use crate::stacks::Stacks;
+use crate::timer::TimerKey;
 
 /// Changes and effects of the inputs so far.
 #[derive(Debug)]
@@ -151,6 +153,63 @@ pub(crate) struct Touched<'e> {
     pub stacks: &'e Stacks,
     pub nodes: &'e Nodes,
     pub now: MonoTime,
+}
+
+impl Engine {
+    pub(crate) fn answer(&mut self, id: u64, answer: Result<Answer, Refusal>) {
+        self.journal.effect(Effect::Answer { id, answer });
+    }
+
+    pub(crate) fn effect(&mut self, effect: Effect) {
+        self.journal.effect(effect);
+    }
+
+    pub(crate) fn change(&mut self, change: Change) {
+        self.journal.change(change);
+    }
+
+    /// A stack is gone.
+    pub(crate) fn stack_removed(&mut self, id: u64, name: StackName, traversal: u64) {
+        self.journal.next_seq();
+        let mut touched =
+            Touched { rows: &mut self.rows, stacks: &self.stacks, nodes: &self.nodes, now: self.now };
+        self.journal.stack_removed(&mut touched, id, name, traversal);
+    }
+
+    pub(crate) fn row_changed(&mut self, slot: Slot, full: bool) {
+        self.journal.row(&mut self.rows, slot, Some(full), false);
+        let row = &self.rows[slot];
+        let (stack, index) = (row.stack, row.index as usize);
+        self.touch(stack);
+        if let Some(stack) = self.stacks.get_mut(&stack)
+            && stack.forward.get(index) == Some(&slot)
+            && let Some(settled) = stack.settled.get_mut(index)
+        {
+            *settled = 0;
+        }
+    }
+
+    pub(crate) fn edges_changed(&mut self, slot: Slot) {
+        self.journal.row(&mut self.rows, slot, None, true);
+    }
+
+    pub(crate) fn stack_changed(&mut self, stack: u64) {
+        self.journal.stack(stack);
+        self.touch(stack);
+    }
+
+    /// For those who watch.
+    pub(crate) fn touch(&mut self, stack: u64) {
+        let seq = self.journal.next_seq();
+        if let Some(stack) = self.stacks.get_mut(&stack) {
+            stack.seq = seq;
+            if let Some((old, due)) = stack.quiet.moved(self.now, self.limits.quiet) {
+                let key = TimerKey::Quiet(stack.id);
+                self.timers.clear(old, key);
+                self.timers.set(due, key);
+            }
+        }
+    }
 }
 
 #[cfg(test)]

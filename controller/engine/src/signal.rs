@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::engine::Engine;
-use crate::record::{Change, EventRecord, StackAction, Status};
+use crate::record::{StackAction, Status};
 use crate::request::{Answer, Refusal};
 use crate::resource::{Row, Slot};
 
@@ -142,7 +142,7 @@ impl Engine {
         let told = self.shown(slot, &cut(&format!("status:{status} reason:{}", kept.reason)));
         self.rows[slot].attributes.insert(kept_key, text);
         self.row_changed(slot, false);
-        self.signal_event(slot, told);
+        self.row_event(slot, ("SIGNAL", Status::Complete.as_str()), told);
         let physical = self.rows[slot].physical.to_string();
         let waiting: Vec<Slot> = self.stacks[&id].waiting.iter().copied().collect();
         for slot in waiting {
@@ -253,21 +253,6 @@ impl Engine {
         };
         let all: Map<String, Value> = self.rows[handle].signals().filter_map(data).collect();
         Some(Value::String(json(&Value::Object(all))))
-    }
-
-    fn signal_event(&mut self, slot: Slot, reason: String) {
-        let row = &self.rows[slot];
-        let Some(stack) = self.stacks.get_mut(&row.stack) else { return };
-        stack.events += 1;
-        let record = EventRecord {
-            stack: stack.id,
-            number: stack.events,
-            resource: Some((row.name.clone(), row.physical)),
-            action: "SIGNAL",
-            status: Status::Complete.as_str(),
-            reason: reason.into(),
-        };
-        self.change(Change::Event(record));
     }
 }
 

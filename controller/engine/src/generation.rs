@@ -1,0 +1,45 @@
+//! Generations that the engine draws, and its epoch, which rises on the word of agents.
+
+use muster_shared::{Epoch, EpochId, Generation};
+
+use crate::engine::Engine;
+use crate::record::{Change, Counters};
+
+impl Engine {
+    /// The epoch in force; it rises when agents know of a later one.
+    pub fn epoch(&self) -> Epoch {
+        self.history.generations.epoch()
+    }
+
+    /// As agents are told.
+    pub(crate) fn epoch_id(&self) -> EpochId {
+        self.history.id()
+    }
+
+    pub(crate) fn next_generation(&mut self) -> Generation {
+        self.history.generations.draw()
+    }
+
+    /// See [`Generations::rise_above`].
+    pub(crate) fn rise_above(&mut self, seen: Generation) -> bool {
+        let before = self.epoch();
+        let is_honest = self.history.generations.rise_above(seen);
+        self.epoch_rose_from(before);
+        is_honest
+    }
+
+    /// See [`Generations::rise_over`].
+    pub(crate) fn rise_over(&mut self, seen: Epoch) -> bool {
+        let before = self.epoch();
+        let is_honest = self.history.generations.rise_over(seen);
+        self.epoch_rose_from(before);
+        is_honest
+    }
+
+    /// Makes the epoch durable, if it is another than before.
+    pub(crate) fn epoch_rose_from(&mut self, before: Epoch) {
+        if self.epoch() != before {
+            self.change(Change::Counters(Counters { epoch: self.epoch() }));
+        }
+    }
+}

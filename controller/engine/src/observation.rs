@@ -1,0 +1,21 @@
+//! How things were found: in sync, drifted or missing, by whoever looked.
+
+use crate::engine::Engine;
+use crate::record::Observation;
+use crate::resource::Slot;
+
+impl Engine {
+    /// How the thing was found, or that nobody knows any more.
+    pub(crate) fn observe(&mut self, slot: Slot, observed: Observation) {
+        self.set_observed(slot, observed);
+        self.forget_tidings(slot);
+    }
+
+    pub(crate) fn set_observed(&mut self, slot: Slot, observed: Observation) {
+        self.rows[slot].observed = observed;
+        self.unsettled.set_drifted(slot, observed.differs());
+        if observed.differs() {
+            self.turn_disturbed(slot);
+        }
+    }
+}

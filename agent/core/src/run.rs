@@ -411,6 +411,9 @@ impl Agent {
             return;
         }
         let is_refused = failed.is_some();
+        if let Some(was) = held.as_deref().filter(|_| !is_refused) {
+            self.went(was);
+        }
         if let Some(reason) = failed {
             self.warn(format!("cannot record a job's outcome: {reason}"));
             // A failure is one either way, and what was refused for good is not to be tried again.

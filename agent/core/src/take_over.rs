@@ -2,7 +2,8 @@
 //!
 //! A resource that claims what another one made takes over what that one knows of the time before Muster; the
 //! other's end then leaves the thing alone. A resource that does not come to hold the thing, or goes without
-//! ever having been applied, gives it back.
+//! ever having been applied, gives it back. One that was applied and goes puts back what was there before the first of
+//! them: then the others hold nothing either, and are in no list of what is here.
 
 use muster_shared::ResourceId;
 use muster_shared::model::{Action, Claim, ReportKey, Spec};
@@ -194,8 +195,31 @@ impl Agent {
         self.hand_on(other, to);
     }
 
+    /// The resource has ended, and was this until then: what others handed over to it, and did not have back, has gone
+    /// with it. Should the controller have a row of one of them, that is lost, and made again.
+    pub(crate) fn went(&mut self, was: &Entry) {
+        // What it had handed over itself is its taker's, and so is what came from others.
+        if was.handed_over.is_none() {
+            self.go_with(self.givers(was.resource, &was.claims));
+        }
+    }
+
+    fn go_with(&mut self, mut gone: Vec<ResourceId>) {
+        while let Some(resource) = gone.pop() {
+            let Some(entry) = self.ledger.get(resource).filter(|entry| entry.undo.is_none()) else {
+                continue;
+            };
+            gone.extend(self.givers(resource, &entry.claims));
+            self.ledger.edit(resource, |entry| {
+                (entry.applied, entry.before, entry.handed_over) = (None, None, None);
+            });
+            self.write(resource, After::Nothing(resource));
+        }
+    }
+
     /// After a restart: what was given back and not written down any more, and what was on its way to a resource
-    /// whose turn may now come after another's. It is taken over again then.
+    /// whose turn may now come after another's. It is taken over again then. What has gone with its taker, and was not
+    /// written down any more, is gone.
     pub(crate) fn give_back_lost(&mut self) {
         let holds_not = |entry: &Entry| {
             let mut pending = [&entry.current, &entry.next].into_iter().flatten();
@@ -209,6 +233,9 @@ impl Agent {
         let givers: Vec<ResourceId> = self.ledger.iter().filter(giver).map(|entry| entry.resource).collect();
         self.hand_on(givers, None);
         self.open_rings();
+        let went = |to| !self.ledger.get(to).is_some_and(Entry::exists);
+        let gone = self.ledger.iter().filter(|entry| entry.exists() && entry.handed_over.is_some_and(went));
+        self.go_with(gone.map(|entry| entry.resource).collect());
     }
 
     /// A resource that takes back what it once handed over and fails leaves on disk, when it crashes before the other's

@@ -285,18 +285,57 @@ fn what_a_crash_left_with_one_that_never_held_it_comes_back() {
     assert_eq!(bed.disk[&id(3)].handed_over, None);
 }
 
-#[test]
-fn what_is_gone_with_the_one_that_took_it_over_stays_gone_after_a_crash() {
+/// The last of a chain has gone, and put back what was there before Muster.
+fn a_chain_that_has_gone() -> Bed {
     let mut bed = a_chain();
     bed.job(&file(3, 4, Action::Delete));
     bed.ran(3, Ok(()));
     let key = bed.report().key;
     bed.down(Down::Acknowledge(key));
-    let mut bed = bed.crash();
-    assert_eq!(bed.disk[&id(2)].handed_over, Some(id(3)));
+    bed
+}
+
+#[test]
+fn what_is_gone_with_the_one_that_took_it_over_stays_gone_after_a_crash() {
+    let mut bed = a_chain_that_has_gone().crash();
+    assert!(!bed.disk[&id(1)].exists() && !bed.disk[&id(2)].exists());
     bed.greet();
     bed.job(&file(2, 5, Action::Delete));
     assert_eq!((bed.runs.len(), bed.report().outcome), (0, done()), "it is not restored twice");
+}
+
+#[test]
+fn what_has_gone_with_another_is_listed_no_more_and_made_again_like_any_other() {
+    let ends: [fn(Bed) -> Bed; 2] = [
+        |bed| bed,
+        |mut bed| {
+            // Neither record that says so had come to disk.
+            let chain = a_chain().disk;
+            bed.disk.extend([1, 2].map(|n| (id(n), chain[&id(n)].clone())));
+            let mut bed = bed.crash();
+            bed.greet();
+            bed
+        },
+    ];
+    for end in ends {
+        let mut bed = end(a_chain_that_has_gone());
+        assert_eq!(bed.agent.ledger.digest(), 0, "a restored store may have a row of the first");
+        bed.captures.clear();
+        bed.job(&file(1, 5, Action::Update));
+        assert_eq!(bed.captures.len(), 1);
+        bed.captured(1, Ok("old"));
+        bed.ran(1, Ok(()));
+        bed.job(&file(1, 6, Action::Delete));
+        assert_eq!(bed.runs[0].1, old());
+    }
+}
+
+#[test]
+fn what_another_left_to_a_third_one_has_not_gone_with_it() {
+    let mut bed = a_chain();
+    bed.job(&file(2, 4, Action::Delete));
+    assert_eq!((bed.runs.len(), bed.disk[&id(1)].handed_over), (0, Some(id(3))));
+    assert!(bed.disk[&id(1)].applied.is_some(), "the third one may give it back");
 }
 
 fn links(n: u128, number: u64, action: Action, names: &[&str]) -> Job {

@@ -326,10 +326,13 @@ impl World {
                     }
                     _ => false,
                 };
-                Thing::of(entry.resource, &applied.spec).filter(|_| is_lost && differs)
+                (is_lost && differs).then(|| (entry.resource, applied.spec.clone()))
             });
-            for thing in differ.collect::<Vec<_>>() {
-                machine.host.is_as_others_left_it(&thing);
+            for (resource, spec) in differ.collect::<Vec<_>>() {
+                match Thing::of(resource, &spec) {
+                    Some(thing) => machine.host.is_as_others_left_it(&thing),
+                    None => machine.host.is_set_by_hand(&spec, self.now),
+                }
             }
         }
     }

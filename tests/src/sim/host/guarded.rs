@@ -82,6 +82,15 @@ impl Host {
         self.touched.insert(link.to_owned(), now);
     }
 
+    /// What of this document is not as it says is as somebody has set it.
+    pub fn is_set_by_hand(&mut self, spec: &Spec, now: MonoTime) {
+        for (link, mtu) in guarded_of(spec) {
+            if let Some(is) = self.links.get(&link).filter(|is| **is != mtu) {
+                self.by_hand.insert(link, (*is, now));
+            }
+        }
+    }
+
     /// What is not any more as it was changed by hand is nobody's doing any more.
     pub(super) fn mends(&mut self) {
         self.by_hand.retain(|link, (mtu, _)| self.links.get(link) == Some(mtu));

@@ -197,7 +197,11 @@ impl Wanted {
             .values()
             .filter(here)
             .filter(|row| row.progress.status == Some(Status::Failed) || row.is_lost())
-            .flat_map(|row| row.spec.as_ref().map(|spec| spec.unpack().claims()).unwrap_or_default())
+            .flat_map(|row| match &row.spec {
+                Some(spec) => spec.unpack().claims(),
+                // What a stray is that could not be removed is known to its agent alone.
+                None => machine.held_by(row.physical),
+            })
             .map(|claim| claim.key)
             // What an operator of a restored site has said is to stay is as it is, and whoever takes it over may put back
             // what was there before that one.

@@ -37,11 +37,11 @@ impl World {
         }
     }
 
-    /// Who sees to this server has done.
+    /// Who sees to this server, or to the one that came in its place, has done.
     pub fn maintenance_ends(&mut self, at: usize) {
         let name = &self.machines[at].name;
         let is_on = self.shared.borrow().tables.nodes.get(name).is_some_and(|node| node.maintenance);
-        if !is_on || self.machines[at].scrapped {
+        if !is_on {
             return;
         }
         if self.can_be_asked() {

@@ -22,7 +22,7 @@ impl Engine {
         };
         // What has no row is its agent's to speak of.
         let drifts = |(_, node): (NodeKey, &Node)| {
-            node.drifts.keys().filter(|thing| self.rows.of_thing(*thing).is_some()).count()
+            node.drifts.keys().filter(|thing| self.rows.of_thing(thing).is_some()).count()
         };
         let own = [
             ("rows", self.rows.len()),

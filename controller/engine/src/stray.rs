@@ -88,7 +88,7 @@ impl Engine {
 
     /// What was said of strays is said again, if they are still there.
     pub(crate) fn unhear_strays(&mut self, key: NodeKey) {
-        let heard = self.nodes[key].drifts.keys().filter(|thing| !self.rows.of_thing(*thing).is_some());
+        let heard = self.nodes[key].drifts.keys().filter(|thing| self.rows.of_thing(thing).is_none());
         for thing in heard.copied().collect::<Vec<_>>() {
             self.unhear(key, thing);
         }
@@ -143,8 +143,7 @@ impl Engine {
             return;
         };
         // The same id on another node, whose stray came first.
-        let Some(kind) = Kind::from_name(&stray.kind).filter(|_| !self.rows.of_thing(&thing).is_some())
-        else {
+        let Some(kind) = Kind::from_name(&stray.kind).filter(|_| self.rows.of_thing(&thing).is_none()) else {
             return;
         };
         self.restored.drop_thing(node, thing);

@@ -68,7 +68,7 @@ impl Engine {
                 node.drifts.iter().map(|(id, (generation, state))| Drift::digest(*id, *generation, *state));
             assert_eq!(node.drifts_digest, said.fold(0, |sum, one| sum ^ one), "heard");
             let is_known =
-                |id: &&_| self.rows.of_thing(*id).is_some() || self.restored.is_stray(&node.name, **id);
+                |id: &&_| self.rows.of_thing(id).is_some() || self.restored.is_stray(&node.name, **id);
             assert!(node.drifts.keys().all(|id| is_known(&id)), "heard of what is gone");
             let sent: BTreeSet<Slot> =
                 rows.iter().filter(|(_, r)| r.node == Some(key) && r.is_sent()).map(|(s, _)| *s).collect();

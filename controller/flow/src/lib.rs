@@ -48,3 +48,6 @@ pub use operation::{Begun, FlowAction, FlowError, FlowOp, FlowStages, FlowWrite,
 pub use resource::{Differs, ResourceWrite, Want};
 pub use site::{Refused, Site, Turn};
 pub use view::{DeviceView, FlowOperationView, FlowRow, FlowRows, OwnerCounters, StatsView};
+
+#[cfg(test)]
+mod tests;

@@ -7,6 +7,7 @@ pub mod generation;
 pub mod id;
 pub mod join;
 pub mod model;
+pub mod near;
 pub mod pattern;
 pub mod rate;
 pub mod seal;

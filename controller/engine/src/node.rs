@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Bound;
 
 use muster_shared::model::{DriftState, LedgerEntry};
+use muster_shared::near::distance;
 use muster_shared::{Generation, MonoTime, NodeId, ResourceId};
 
 use crate::by_name::short_names;
@@ -343,21 +344,6 @@ impl std::ops::IndexMut<NodeKey> for Nodes {
     }
 }
 
-/// Levenshtein's, for names of bounded length.
-fn distance(a: &str, b: &str) -> usize {
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, x) in a.bytes().enumerate() {
-        let mut diagonal = row[0];
-        row[0] = i + 1;
-        for (j, y) in b.bytes().enumerate() {
-            let replace = diagonal + usize::from(x != y);
-            diagonal = row[j + 1];
-            row[j + 1] = replace.min(row[j] + 1).min(diagonal + 1);
-        }
-    }
-    row[b.len()]
-}
-
 impl Engine {
     pub(crate) fn new_token(&mut self, token: NewToken, wall: u64) -> Result<Answer, Refusal> {
         self.nodes.tokens.remove_expired(wall).into_iter().for_each(|change| self.change(change));
@@ -454,17 +440,5 @@ impl Engine {
     fn is_taken(&self, name: &NodeId) -> bool {
         let node = self.nodes.find(name).map(|key| &self.nodes[key]);
         node.is_some_and(|node| node.joined.is_some() || !node.lost.is_empty())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn distances() {
-        for (a, b, want) in [("web-1", "web-1", 0), ("web-1", "web-2", 1), ("web", "we", 1), ("", "abc", 3)] {
-            assert_eq!(distance(a, b), want);
-        }
     }
 }

@@ -7,6 +7,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::Limits;
 use crate::render::RenderError;
+pub use muster_shared::near::suggestion;
+pub(crate) use muster_shared::near::suggestion_or_all;
 
 /// Where something stands in the template's text; both count from 1, columns in characters.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -216,33 +218,4 @@ fn printable(text: &str) -> String {
         if c.is_control() { out.extend(c.escape_default()) } else { out.push(c) }
     }
     out
-}
-
-/// `; did you mean 'X'?` with the nearest name, or nothing where none is near.
-pub fn suggestion<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> String {
-    nearest(name, known).map_or_else(String::new, |near| format!("; did you mean '{}'?", cut(near)))
-}
-
-/// As [`suggestion`]; where no name is near, all of them.
-pub(crate) fn suggestion_or_all(name: &str, known: &[&str]) -> String {
-    match suggestion(name, known.iter().copied()) {
-        near if near.is_empty() => format!("; known are {}", known.join(", ")),
-        near => near,
-    }
-}
-
-fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
-    let name = name.to_lowercase();
-    let length = name.chars().count();
-    if length > Limits::NAME {
-        return None;
-    }
-    let bound = (length / 3).clamp(1, 4);
-    known
-        .into_iter()
-        .filter(|candidate| candidate.len().abs_diff(name.len()) <= bound * 4)
-        .map(|candidate| (strsim::osa_distance(&name, &candidate.to_lowercase()), candidate))
-        .filter(|(distance, _)| *distance <= bound)
-        .min()
-        .map(|(_, candidate)| candidate)
 }

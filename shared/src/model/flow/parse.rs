@@ -21,7 +21,7 @@ use std::fmt;
 
 use serde_json::{Map, Value};
 
-pub use near::suggestion;
+pub use crate::near::suggestion;
 use object::{Object, unwanted};
 pub use traffic::{check_traffic, traffic_selector, traffic_treatment};
 

@@ -50,7 +50,7 @@ impl NetworkError {
 
     /// `written` is none of `words`.
     pub(super) fn not_one_of(path: &str, written: &str, words: &[&'static str]) -> Self {
-        let meant = nearest(written, words.iter().copied()).map(|word| format!("; did you mean '{word}'?"));
+        let meant = crate::near::nearest(written, words.iter().copied()).map(|word| format!("; did you mean '{word}'?"));
         let problem = format!("'{}' is none of {}", clip(written), words.join(", "));
         Self::invalid(path, problem + meant.as_deref().unwrap_or_default())
     }
@@ -61,7 +61,7 @@ impl NetworkError {
         name: &str,
         known: impl IntoIterator<Item = &'a str>,
     ) -> Self {
-        let suggestion = nearest(name, known).map(str::to_owned);
+        let suggestion = crate::near::nearest(name, known).map(str::to_owned);
         let name = clip(name);
         Self { path: path.to_owned(), problem: Problem::Unknown { what, name, suggestion } }
     }
@@ -74,31 +74,4 @@ pub(super) fn clip(text: &str) -> String {
         start.push('…');
     }
     start
-}
-
-/// The known name within a third of the letters of `name`, if there is one.
-fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
-    let name: Vec<char> = name.chars().take(64).collect();
-    known
-        .into_iter()
-        .map(|candidate| (distance(&name, candidate), candidate))
-        .filter(|(distance, _)| *distance <= 1.max(name.len() / 3))
-        .min_by_key(|(distance, _)| *distance)
-        .map(|(_, candidate)| candidate)
-}
-
-/// Levenshtein's distance, one row at a time.
-fn distance(left: &[char], right: &str) -> usize {
-    let right: Vec<char> = right.chars().collect();
-    let mut row: Vec<usize> = (0..=right.len()).collect();
-    for (i, l) in left.iter().enumerate() {
-        let mut diagonal = row[0];
-        row[0] = i + 1;
-        for (j, r) in right.iter().enumerate() {
-            let substituted = diagonal + usize::from(l != r);
-            diagonal = row[j + 1];
-            row[j + 1] = substituted.min(row[j] + 1).min(diagonal + 1);
-        }
-    }
-    row[right.len()]
 }

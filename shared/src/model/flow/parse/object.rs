@@ -4,9 +4,10 @@ use std::ops::RangeInclusive;
 
 use serde_json::{Map, Value};
 
-use super::near::{cut, suggestion_or_all};
+use super::near::cut;
 use super::value::number;
 use super::{BadEntry, Read};
+use crate::near::suggestion_or_all;
 
 /// A map of which every key is known. Null is as good as not given.
 pub(super) struct Object<'a>(&'a Map<String, Value>);

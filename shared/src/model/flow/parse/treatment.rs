@@ -4,11 +4,12 @@ use std::ops::RangeInclusive;
 
 use serde_json::{Map, Value};
 
-use super::near::{cut, suggestion};
+use super::near::cut;
 use super::object::{Object, flag, list, unwanted};
 use super::value::{masked_number, number, of_field, output};
 use super::{BadEntry, GROUP_MAX, METER_MAX, Read, TABLE_MAX};
 use crate::model::flow::{Action, Ct, Field, INSTRUCTIONS_MAX, Instruction};
+use crate::near::suggestion;
 
 /// All but `set_FIELD`.
 const WORDS: [&str; 17] = [

@@ -5,11 +5,12 @@ use std::ops::RangeInclusive;
 
 use serde_json::Value;
 
-use super::near::{cut, suggestion};
+use super::near::cut;
 use super::object::unwanted;
 use super::{BadEntry, Read};
 use crate::model::flow::print::{CT_STATES, TCP_FLAGS, VLAN_PRESENT, value_text};
 use crate::model::flow::{Field, FieldKind, Output, Port};
+use crate::near::suggestion;
 
 type Masked = (u128, Option<u128>);
 

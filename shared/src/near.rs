@@ -1,0 +1,65 @@
+//! The known name that is nearest to one that nobody knows.
+
+/// Letters of a name that can be a misspelt one; longer texts are none.
+const NAME_MAX: usize = 64;
+
+/// Insertions, deletions, substitutions and exchanges of neighbouring letters that make one name of the other.
+pub fn distance(a: &str, b: &str) -> usize {
+    strsim::osa_distance(a, b)
+}
+
+/// The known name that differs from `name` in a third of its letters at most, and in four; whether letters are large or
+/// small does not count. None: there is no such name.
+pub fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    let name = name.to_lowercase();
+    let length = name.chars().count();
+    if length > NAME_MAX {
+        return None;
+    }
+    let bound = (length / 3).clamp(1, 4);
+    known
+        .into_iter()
+        // A letter has four bytes at most.
+        .filter(|candidate| candidate.len().abs_diff(name.len()) <= bound * 4)
+        .map(|candidate| (distance(&name, &candidate.to_lowercase()), candidate))
+        .filter(|(distance, _)| *distance <= bound)
+        .min()
+        .map(|(_, candidate)| candidate)
+}
+
+/// `; did you mean 'X'?` with the nearest name, or nothing where none is near.
+pub fn suggestion<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> String {
+    nearest(name, known).map_or_else(String::new, |near| format!("; did you mean '{near}'?"))
+}
+
+/// [`suggestion`]; where no name is near, all of them.
+pub fn suggestion_or_all(name: &str, known: &[&str]) -> String {
+    match nearest(name, known.iter().copied()) {
+        Some(near) => format!("; did you mean '{near}'?"),
+        None => format!("; known are {}", known.join(", ")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_nearest_name_is_offered() {
+        let known = ["rollout", "rollback", "retain", "group", "grüne"];
+        for (name, near) in [
+            ("rolout", Some("rollout")),
+            ("Rollback", Some("rollback")),
+            ("ratein", Some("retain")),
+            ("gorup", Some("group")),
+            ("grune", Some("grüne")),
+            ("x", None),
+            ("", None),
+            (&"r".repeat(NAME_MAX + 1), None),
+        ] {
+            assert_eq!(nearest(name, known), near, "{name}");
+        }
+        assert_eq!(suggestion("gruop", known), "; did you mean 'group'?");
+        assert_eq!(suggestion_or_all("zzz", &["a", "b"]), "; known are a, b");
+    }
+}

@@ -50,7 +50,8 @@ impl NetworkError {
 
     /// `written` is none of `words`.
     pub(super) fn not_one_of(path: &str, written: &str, words: &[&'static str]) -> Self {
-        let meant = crate::near::nearest(written, words.iter().copied()).map(|word| format!("; did you mean '{word}'?"));
+        let meant = crate::near::nearest(written, words.iter().copied())
+            .map(|word| format!("; did you mean '{word}'?"));
         let problem = format!("'{}' is none of {}", clip(written), words.join(", "));
         Self::invalid(path, problem + meant.as_deref().unwrap_or_default())
     }

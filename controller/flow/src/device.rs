@@ -35,13 +35,6 @@ pub(crate) const OPEN_MAX: usize = 1024;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct DeviceKey(pub(crate) u32);
 
-impl DeviceKey {
-    /// The device's number in the store.
-    pub fn number(self) -> u32 {
-        self.0
-    }
-}
-
 /// Who waits for a write to be decided.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Target {

@@ -49,7 +49,7 @@ use self::admission::{Lobby, Places};
 use self::contents::Contents;
 pub use self::contents::{Grant, ReadContent};
 use self::heartbeats::Heartbeats;
-use self::metered::Incoming;
+use self::metered::Metered;
 use self::quiet::Quiet;
 use self::reason::{Reason, Refusal};
 use self::registry::{Peer, Registry};
@@ -354,14 +354,14 @@ async fn accept(shared: Arc<Shared>, listener: TcpListener, mut stopping: watch:
         if socket.set_nodelay(true).is_err() {
             continue; // it is over already
         }
-        let incoming = Incoming::new(socket);
-        let Some((waiting, leave)) = shared.lobby.arrive(remote, &incoming).await else {
+        let socket = Metered::new(socket);
+        let Some((waiting, leave)) = shared.lobby.arrive(remote, socket.incoming()).await else {
             if let Some(missed) = shared.refusals.tell() {
                 tracing::warn!(%remote, missed, "too many connections wait to be let in");
             }
             continue;
         };
-        tasks.spawn(connection::serve(Arc::clone(&shared), incoming, remote, waiting, leave));
+        tasks.spawn(connection::serve(Arc::clone(&shared), socket, remote, waiting, leave));
     }
     drop(listener);
     handing_on.abort();

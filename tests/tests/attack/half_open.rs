@@ -168,3 +168,13 @@ fn of_the_servers_own_address() {
 fn with_one_greeting_again_and_again() {
     comes_back("ClientHello again and again", &[11, 12], &client_hello(), Pace::Hurries);
 }
+
+#[test]
+fn of_eight_addresses_that_greet_and_say_no_more() {
+    comes_back(
+        "half open after a ClientHello",
+        &[11, 12, 13, 14, 15, 16, 17, 18],
+        &client_hello(),
+        Pace::Keeps,
+    );
+}

@@ -19,7 +19,7 @@ use super::Shared;
 use super::admission::{Leave, Waiting};
 use super::frame::{Connect, Frame, PUBLISH_OVERHEAD};
 use super::joining::JoinInbox;
-use super::metered::{Incoming, Metered};
+use super::metered::Metered;
 use super::outbound::Outbound;
 use super::reason::{Reason, Refusal};
 use super::registry::Peer;
@@ -40,14 +40,8 @@ const JOIN_QUEUE: (usize, usize) = (2, 2 * join::JOIN_MAX);
 const HANDSHAKE_PRESSED: Duration = Duration::from_secs(2);
 
 /// Serves one connection to its end.
-pub async fn serve(
-    shared: Arc<Shared>,
-    incoming: Arc<Incoming>,
-    remote: IpAddr,
-    waiting: Waiting,
-    leave: Leave,
-) {
-    let come_in = come_in(&shared, incoming, remote, waiting);
+pub async fn serve(shared: Arc<Shared>, socket: Metered, remote: IpAddr, waiting: Waiting, leave: Leave) {
+    let come_in = come_in(&shared, socket, remote, waiting);
     let guest = tokio::select! {
         biased;
         guest = come_in => guest,
@@ -66,14 +60,9 @@ struct Guest {
 }
 
 /// To the end of the connection, or until it is a node's that is let in.
-async fn come_in(
-    shared: &Arc<Shared>,
-    incoming: Arc<Incoming>,
-    remote: IpAddr,
-    waiting: Waiting,
-) -> Option<Guest> {
+async fn come_in(shared: &Arc<Shared>, socket: Metered, remote: IpAddr, waiting: Waiting) -> Option<Guest> {
     let started = Instant::now();
-    let mut tls = match handshake(shared, incoming, started, waiting.pressed).await {
+    let mut tls = match handshake(shared, socket, started, waiting.pressed).await {
         Some(Ok(tls)) => tls,
         Some(Err(error)) => {
             if let Some(why) = wrong_clock(&error)
@@ -108,12 +97,13 @@ async fn come_in(
 /// us goes on.
 async fn handshake(
     shared: &Shared,
-    incoming: Arc<Incoming>,
+    socket: Metered,
     started: Instant,
     pressed: bool,
 ) -> Option<io::Result<TlsStream<Metered>>> {
     let end = started + shared.limits.handshake;
-    let mut accepting = std::pin::pin!(shared.acceptor.accept(Metered::new(Arc::clone(&incoming))));
+    let incoming = Arc::clone(socket.incoming());
+    let mut accepting = std::pin::pin!(shared.acceptor.accept(socket));
     let mut read = 0;
     loop {
         let until = if pressed { end.min(Instant::now() + HANDSHAKE_PRESSED) } else { end };

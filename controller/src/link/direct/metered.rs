@@ -2,14 +2,14 @@
 //! of it kept.
 
 use std::io;
-use std::os::fd::AsRawFd as _;
+use std::os::fd::{AsRawFd as _, RawFd};
 use std::pin::Pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
-use nix::sys::socket::{MsgFlags, Shutdown, recv, shutdown};
+use nix::sys::socket::{MsgFlags, recv};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 
@@ -18,10 +18,11 @@ use super::room::Silence;
 /// Bytes of a TLS handshake from a client: an agent's, with its certificate, are under 3 KiB.
 const HANDSHAKE_MAX: usize = 16 * 1024;
 
-/// A socket, and what was read of it during the handshake. The lobby looks at it while its client waits.
+/// A socket during its handshake, as the lobby looks at it while the client waits there.
 #[derive(Debug)]
 pub struct Incoming {
-    socket: TcpStream,
+    /// None: the socket is closed. Whoever closes it waits for whoever looks at it.
+    socket: Mutex<Option<RawFd>>,
     came: Instant,
     read: AtomicUsize,
     /// Milliseconds after it came, when something was read last.
@@ -29,13 +30,10 @@ pub struct Incoming {
 }
 
 impl Incoming {
-    pub fn new(socket: TcpStream) -> Arc<Self> {
-        Arc::new(Self { socket, came: Instant::now(), read: AtomicUsize::new(0), heard: AtomicU64::new(0) })
-    }
-
     /// How long the client has been silent although it is its turn; none where its bytes wait to be read.
     pub fn silence(&self) -> Option<Silence> {
-        let peeked = recv(self.socket.as_raw_fd(), &mut [0], MsgFlags::MSG_PEEK | MsgFlags::MSG_DONTWAIT);
+        let socket = self.lock();
+        let peeked = recv((*socket)?, &mut [0], MsgFlags::MSG_PEEK | MsgFlags::MSG_DONTWAIT);
         let heard = Duration::from_millis(self.heard.load(Ordering::Relaxed));
         let lasts = self.came.elapsed().saturating_sub(heard);
         peeked.is_err().then(|| Silence { lasts, spoken: self.read() > 0 })
@@ -51,23 +49,45 @@ impl Incoming {
         let after = u64::try_from(self.came.elapsed().as_millis()).unwrap_or(u64::MAX);
         self.heard.store(after, Ordering::Relaxed);
     }
+
+    /// The descriptor is whole at every point that can panic.
+    fn lock(&self) -> MutexGuard<'_, Option<RawFd>> {
+        self.socket.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
-/// See above.
+/// See the module's head.
 pub struct Metered {
+    socket: TcpStream,
     incoming: Arc<Incoming>,
     /// What may still come; none once there is no bound any more.
     left: Option<usize>,
 }
 
 impl Metered {
-    pub fn new(incoming: Arc<Incoming>) -> Self {
-        Self { incoming, left: Some(HANDSHAKE_MAX) }
+    pub fn new(socket: TcpStream) -> Self {
+        let incoming = Arc::new(Incoming {
+            socket: Mutex::new(Some(socket.as_raw_fd())),
+            came: Instant::now(),
+            read: AtomicUsize::new(0),
+            heard: AtomicU64::new(0),
+        });
+        Self { socket, incoming, left: Some(HANDSHAKE_MAX) }
+    }
+
+    pub fn incoming(&self) -> &Arc<Incoming> {
+        &self.incoming
     }
 
     /// The handshake is over: what comes now has its own bounds.
     pub fn let_in(&mut self) {
         self.left = None;
+    }
+}
+
+impl Drop for Metered {
+    fn drop(&mut self) {
+        *self.incoming.lock() = None;
     }
 }
 
@@ -77,14 +97,9 @@ impl AsyncRead for Metered {
         cx: &mut Context<'_>,
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        let read = loop {
-            ready!(self.incoming.socket.poll_read_ready(cx))?;
-            match self.incoming.socket.try_read(buf.initialize_unfilled()) {
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                read => break read?,
-            }
-        };
-        buf.advance(read);
+        let before = buf.filled().len();
+        ready!(Pin::new(&mut self.socket).poll_read(cx, buf))?;
+        let read = buf.filled().len() - before;
         if let Some(left) = &mut self.left {
             *left = left.checked_sub(read).ok_or_else(|| io::Error::other("the handshake is too long"))?;
             self.incoming.heard(read);
@@ -94,43 +109,27 @@ impl AsyncRead for Metered {
 }
 
 impl AsyncWrite for Metered {
-    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
-        self.poll_written(cx, |socket| socket.try_write(buf))
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.socket).poll_write(cx, buf)
     }
 
-    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Poll::Ready(Ok(()))
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.socket).poll_flush(cx)
     }
 
-    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Poll::Ready(Ok(shutdown(self.incoming.socket.as_raw_fd(), Shutdown::Write)?))
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.socket).poll_shutdown(cx)
     }
 
     fn poll_write_vectored(
-        self: Pin<&mut Self>,
+        mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
         bufs: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        self.poll_written(cx, |socket| socket.try_write_vectored(bufs))
+        Pin::new(&mut self.socket).poll_write_vectored(cx, bufs)
     }
 
     fn is_write_vectored(&self) -> bool {
-        true
-    }
-}
-
-impl Metered {
-    fn poll_written(
-        &self,
-        cx: &mut Context<'_>,
-        mut write: impl FnMut(&TcpStream) -> io::Result<usize>,
-    ) -> Poll<io::Result<usize>> {
-        loop {
-            ready!(self.incoming.socket.poll_write_ready(cx))?;
-            match write(&self.incoming.socket) {
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                written => return Poll::Ready(written),
-            }
-        }
+        self.socket.is_write_vectored()
     }
 }

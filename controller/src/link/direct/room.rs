@@ -1,6 +1,6 @@
 //! Who waits to be let in, and who has to leave when it is full. Pure: no clock, no socket.
 //!
-//! Whoever comes is let in, and another leaves for it: the one that has waited longest of the address that has most
+//! Whoever comes is let in, and another leaves for it: one of those that have waited longest, of the address that has most
 //! places. So an address takes places from itself first, and one that only wants one gets it. Some places are kept for
 //! addresses from which somebody came with a good certificate lately: who never had one cannot take them.
 //!
@@ -191,7 +191,7 @@ impl<K> Room<K> {
         }
     }
 
-    /// The guest of an address that has waited longest and is silent.
+    /// Of the guests of an address that have waited longest, the one that is silent longest.
     fn longest(&self, host: IpAddr, silence: impl Fn(&K) -> Option<Silence>) -> Option<(u64, Silence)> {
         let oldest = self.hosts.get(&host)?.guests.iter().take(LOOKED_AT);
         oldest

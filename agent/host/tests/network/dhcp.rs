@@ -33,8 +33,19 @@ fn leasing(link: &str, more: &Value) -> Value {
     json!([object])
 }
 
+/// Counts the DHCP clients of a server. What a client has begun of itself does not count: until it is another
+/// program, its command is the client's own.
 fn clients(server: &Bed) -> usize {
-    server.processes().iter().filter(|(_, it)| it.contains("dhclient -d") || it.contains("dhcpcd")).count()
+    let processes = server.processes();
+    let is_client = |command: &str| command.contains("dhclient -d") || command.contains("dhcpcd");
+    let pids: Vec<i32> = processes.iter().filter(|(_, it)| is_client(it)).map(|(pid, _)| *pid).collect();
+    pids.iter().filter(|&&pid| parent(pid).is_some_and(|parent| !pids.contains(&parent))).count()
+}
+
+/// The process that began `pid`, unless that has ended since.
+fn parent(pid: i32) -> Option<i32> {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    status.lines().find_map(|line| line.strip_prefix("PPid:"))?.trim().parse().ok()
 }
 
 #[test]

@@ -14,7 +14,6 @@ use std::net::IpAddr;
 use muster_shared::ResourceId;
 use muster_template::{FixedIp, Subnet as Wanted};
 
-pub(crate) use hidden::HIDES;
 pub(crate) use row::AS_JSON;
 use subnet::Subnet;
 

@@ -3,13 +3,15 @@
 use muster_template::{Kind, References, Unresolved};
 use serde_json::Value;
 
-use crate::address::{AS_JSON, HIDES};
+use crate::address::AS_JSON;
 use crate::deployment;
 use crate::engine::Engine;
-use crate::flow::HIDES_FLOWS;
 use crate::resource::Row;
 use crate::restart::unmarked;
 use crate::stack::Stack;
+
+/// The attribute of a group with the names that it has given up, as in Heat.
+const REMOVED: &str = "removed_rsrc_list";
 
 /// What a resource sees of those it needs.
 pub(crate) struct Rendered<'a> {
@@ -42,15 +44,9 @@ impl Engine {
         if row.kind == Kind::WaitCondition && name == "data" {
             return self.signal_data(row);
         }
-        // What is noted for the engine's own use is no attribute.
-        let is_note = match row.kind {
-            Kind::Port => name == HIDES,
-            Kind::FlowRule | Kind::FlowTable => name == HIDES_FLOWS,
-            Kind::Unit => Row::notes_restarts(name),
-            _ => false,
-        };
-        if is_note {
-            return None;
+        if let Some(removed) = row.removed().filter(|_| name == REMOVED) {
+            let names: Vec<&str> = removed.keys().map(String::as_str).collect();
+            return Some(Value::String(names.join(",")));
         }
         if let Some(value) = row.attributes.get(name) {
             if row.kind == Kind::Port && AS_JSON.contains(&name) {

@@ -47,7 +47,7 @@ impl Engine {
 
     fn stop(&mut self, id: u64) {
         let Some(stack) = self.stacks.get_mut(&id) else { return };
-        stack.cancelled = true;
+        (stack.cancelled, stack.timed_out) = (true, false);
         self.end_checks(id);
         let Some(stack) = self.stacks.get_mut(&id) else { return };
         stack.status = Status::Failed;

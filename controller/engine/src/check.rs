@@ -10,7 +10,9 @@ use std::time::Duration;
 use muster_shared::StackName;
 use muster_shared::model::{Action, Down};
 
+use crate::cause::Cause;
 use crate::engine::{Engine, Todo};
+use crate::job::NewJob;
 use crate::operation::{Pending, Purpose};
 use crate::plan::stands;
 use crate::record::{Observation, StackAction, Status};
@@ -68,7 +70,7 @@ impl Engine {
             stack.status = Status::InProgress;
             stack.reason = String::new();
             stack.traversal = traversal;
-            (stack.rollback, stack.cancelled) = (false, false);
+            (stack.rollback, stack.cancelled, stack.timed_out) = (false, false, false);
         }
         self.keep_failures(id, Vec::new());
         self.forget_verdicts(id);
@@ -153,7 +155,6 @@ impl Engine {
             rollouts: Rollouts::default(),
             anew: 0,
             timeout: timed.then_some(due),
-            timed_out: false,
         });
         if timed {
             self.watch(id);
@@ -176,7 +177,8 @@ impl Engine {
         match row.node {
             Some(node) if stands(row) => {
                 let spec = row.spec.clone();
-                self.queue_job(slot, node, Action::Check, spec, None);
+                let job = NewJob { cause: Cause::Check, node, action: Action::Check, spec, content: None };
+                self.queue_job(slot, job);
             }
             _ => self.answered(slot),
         }

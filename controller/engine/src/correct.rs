@@ -12,9 +12,9 @@
 //! An operation of the stack goes first, and what it makes is no correction; a node in maintenance is left alone. Nothing
 //! is corrected but what stands, so a resource that failed, is adopted or must not be updated is only reported.
 //!
-//! A correction, and the restart that follows it, is work *aside*: none of an operation, also while one goes on because of
-//! nodes. Where it fails for good it leaves its resource FAILED and no operation; the correction is tried again when it
-//! has been calm for long, the restart when somebody asks for an operation.
+//! A correction, and the unit restart that follows it, is a background job (`cause.rs`), also while an operation goes on
+//! because of nodes. A correction that failed for good is tried again when it has been calm for long, a restart when an
+//! operator asks for an operation.
 //!
 //! Absent: who it was that changed it. The agent sees what differs, not who wrote it.
 
@@ -22,20 +22,14 @@ use muster_shared::MonoTime;
 use muster_shared::model::{Action, Down};
 use muster_template::{DriftPolicy, Restriction};
 
+use crate::cause::Cause;
 use crate::engine::{Engine, Todo};
 use crate::fight::{CALM, CORRECTIONS_MAX, Fight, Turn};
+use crate::job::NewJob;
 use crate::node::NodeKey;
 use crate::record::{Observation, StackAction, Status};
 use crate::resource::{Role, Row, Slot};
 use crate::timer::TimerKey;
-
-/// What a job is for that is none of an operation.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Aside {
-    Correction,
-    /// Of a unit, after what it names was corrected.
-    Restart,
-}
 
 impl Row {
     /// What becomes of it when somebody else has changed it.
@@ -65,39 +59,6 @@ impl Row {
         let lost = self.observed == Observation::Missing && self.held != Some(self.generation);
         lost && self.rare().fight.is_some_and(|fight| fight.made_again.count >= CORRECTIONS_MAX)
     }
-
-    /// Of its present job, or of the last one, unless that has ended well.
-    pub fn aside(&self) -> Option<Aside> {
-        let is_corrected = self.rare().fight.is_some_and(|fight| fight.under_way);
-        let restart = || self.is_restarting().then_some(Aside::Restart);
-        is_corrected.then_some(Aside::Correction).or_else(restart)
-    }
-
-    /// It is kept with the row.
-    pub fn set_aside(&mut self, aside: Option<Aside>) {
-        if let Some(fight) = self.rare.as_mut().and_then(|rare| rare.fight.as_mut()) {
-            fight.under_way = aside == Some(Aside::Correction);
-        }
-        self.note_restarting(aside == Some(Aside::Restart));
-    }
-
-    /// An operation that somebody asks for sees to it.
-    pub fn forget_aside(&mut self) {
-        self.set_aside(None);
-        if let Some(previous) = self.work.as_mut().and_then(|work| work.previous.as_mut()) {
-            previous.aside = None;
-        }
-    }
-
-    /// Its last job was none of an operation, and has failed for good.
-    pub fn has_failed_aside(&self) -> bool {
-        self.status == Some(Status::Failed) && self.aside().is_some()
-    }
-
-    /// Its last job is a correction that has failed for good.
-    pub fn could_not_be_corrected(&self) -> bool {
-        self.status == Some(Status::Failed) && self.aside() == Some(Aside::Correction)
-    }
 }
 
 impl Engine {
@@ -124,8 +85,9 @@ impl Engine {
                 fight.strike(now);
                 self.unsettled.set_counted(slot, true);
                 let spec = self.rows[slot].spec.clone();
-                self.queue_job(slot, node, Action::Update, spec, None);
-                self.rows[slot].set_aside(Some(Aside::Correction));
+                let job =
+                    NewJob { cause: Cause::Correction, node, action: Action::Update, spec, content: None };
+                self.queue_job(slot, job);
             }
             Turn::At(due) => self.correct_at(slot, due),
             Turn::Never(due) => {
@@ -216,8 +178,8 @@ impl Engine {
         row.node.filter(is_said)
     }
 
-    /// Its work aside has failed for good, which is no failure of an operation that goes on.
-    pub(crate) fn aside_failed(&mut self, slot: Slot) {
+    /// A job that drift caused has failed for good, which no operation counts as its failure.
+    pub(crate) fn failed_after_drift(&mut self, slot: Slot) {
         self.event(self.rows[slot].stack, Some(slot));
         self.add_failure(slot);
         self.answered(slot);
@@ -256,12 +218,15 @@ impl Engine {
             let rare = self.rows.get_mut(slot).and_then(|row| row.rare.as_mut());
             let fight = rare.and_then(|rare| rare.fight.take());
             self.fight_is_over(slot, fight);
-            if fight.is_some_and(|fight| fight.under_way) && self.rows[slot].work.is_some() {
+            if fight.is_none() {
+                continue;
+            }
+            let row = &mut self.rows[slot];
+            if row.cause == Cause::Correction && row.work.is_some() {
                 self.was_put_right(slot); // by a job that is the operation's from now on
             }
-            if fight.is_some() {
-                self.row_changed(slot, false);
-            }
+            self.rows[slot].take_over_correction();
+            self.row_changed(slot, false);
         }
     }
 

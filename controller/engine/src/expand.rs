@@ -11,11 +11,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use muster_template::{Errors, Known, Removed, Selector, Tree};
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use crate::attribute::Rendered;
 use crate::engine::{Engine, Todo};
 use crate::layout::Before;
+use crate::notes::Notes;
 use crate::plan::{Ground, Plan, is_usable, plan};
 use crate::record::Status;
 use crate::request::Options;
@@ -23,10 +24,6 @@ use crate::resource::{Role, Row, Slot};
 use crate::stack::Stack;
 use crate::timer::TimerKey;
 
-/// The names that a group has given up, in its row.
-const REMOVED: &str = "removed_rsrc_list";
-/// Those of them that were removed by reference, with that, as JSON: no attribute of anybody's.
-const REMOVED_BY: &str = "removed by";
 /// How often one operation may be laid out anew: each is for a value that became known, and people write a few.
 const ANEW_MAX: u32 = 1000;
 
@@ -83,12 +80,7 @@ impl Known for There<'_> {
     }
 
     fn removed(&self, path: &str) -> Removed {
-        let Some(row) = self.kept(path) else { return Removed::new() };
-        let names = row.attributes.get(REMOVED).into_iter().flat_map(|names| names.split(','));
-        let mut removed: Removed = names.map(|name| (name.to_owned(), None)).collect();
-        let by = row.attributes.get(REMOVED_BY).and_then(|by| serde_json::from_str::<Removed>(by).ok());
-        removed.extend(by.unwrap_or_default());
-        removed
+        self.kept(path).and_then(Row::removed).cloned().unwrap_or_default()
     }
 
     fn members(&self, path: &str) -> Vec<String> {
@@ -114,6 +106,16 @@ impl Known for There<'_> {
     }
 }
 
+impl Row {
+    /// Names that a group has given up.
+    pub fn removed(&self) -> Option<&Removed> {
+        match &self.rare().notes {
+            Some(Notes::Removed(removed)) => Some(removed),
+            _ => None,
+        }
+    }
+}
+
 impl Engine {
     /// The tree of a source as it is now that this is there. `follows`: also nodes that have come.
     pub(crate) fn grown(&self, stack: &Stack, tree: &Arc<Tree>, follows: bool) -> Result<Arc<Tree>, Errors> {
@@ -126,23 +128,8 @@ impl Engine {
     /// What a group never gives again is known as soon as that is decided.
     pub(crate) fn remember_removed(&mut self, slot: Slot, removed: Option<&Removed>) {
         let Some(removed) = removed else { return };
-        let row = &mut self.rows[slot];
-        let names: Vec<&str> = removed.keys().map(String::as_str).collect();
-        let by: BTreeMap<&String, &String> =
-            removed.iter().filter_map(|(name, by)| Some((name, by.as_ref()?))).collect();
-        let by = if by.is_empty() { String::new() } else { json!(by).to_string() };
-        let mut changed = false;
-        for (key, text) in [(REMOVED, names.join(",")), (REMOVED_BY, by)] {
-            if row.attributes.get(key).map_or("", String::as_str) == text {
-                continue;
-            }
-            changed = true;
-            match text.is_empty() {
-                true => drop(row.attributes.remove(key)),
-                false => drop(row.attributes.insert(key.to_owned(), text)),
-            }
-        }
-        if changed {
+        let notes = (!removed.is_empty()).then(|| Notes::Removed(removed.clone()));
+        if self.rows[slot].set_notes(notes) {
             self.row_changed(slot, true);
         }
     }
@@ -218,14 +205,12 @@ impl Engine {
             if is_loaded { row.failed_before() } else { row.failed && !self.is_held(row) }
         };
         let mut failed: BTreeSet<Slot> = stack.forward.iter().copied().filter(has_failed).collect();
-        let known = stack
-            .walk
-            .as_ref()
-            .map(|walk| (walk.timeout, walk.since, walk.ended, walk.batches.clone(), walk.timed_out));
+        let known =
+            stack.walk.as_ref().map(|walk| (walk.timeout, walk.since, walk.ended, walk.batches.clone()));
         let ended_before = stack.walk.as_ref().map_or(0, |_| stack.progress().done);
         let fleet = stack.walk.as_ref().map(|walk| walk.fleet).unwrap_or_default();
         let unclean = self.unclean_of(stack);
-        let (traversal, status, timed_out) = (stack.traversal, stack.status, stack.has_timed_out());
+        let (traversal, status) = (stack.traversal, stack.status);
         self.leave_turns(id, &plan.dropped);
         self.leave_rollouts(id);
         let walk = self.stacks.get_mut(&id).and_then(|stack| stack.walk.as_mut());
@@ -240,11 +225,10 @@ impl Engine {
         walk.ended_before = usize::try_from(ended_before).unwrap_or(usize::MAX);
         walk.fleet = fleet;
         let mut due = walk.timeout;
-        if let Some((timeout, since, ended, batches, timed_out)) = known {
+        if let Some((timeout, since, ended, batches)) = known {
             (due, walk.since, walk.ended, walk.batches) = (timeout, since, ended, batches);
-            walk.timed_out = timed_out;
         } else {
-            (walk.ended, walk.timed_out) = (status == Status::Failed, timed_out);
+            walk.ended = status == Status::Failed;
         }
         due = due.filter(|_| status == Status::InProgress);
         let set = std::mem::replace(&mut walk.timeout, due);

@@ -26,8 +26,6 @@ pub(crate) struct Fight {
     /// How often it was made again for an agent that had lost it. Counted by itself: that somebody fights over a file is no
     /// reason to leave it out on a server that was replaced.
     pub made_again: Strikes,
-    /// Its present job is a correction.
-    pub under_way: bool,
     /// It is left as it is.
     pub open: bool,
     /// When it is looked at next, if nobody says anything before.
@@ -58,27 +56,27 @@ pub(crate) enum Turn {
 impl Fight {
     pub fn new(now: MonoTime) -> Self {
         let none = Strikes::new(now);
-        Self { corrected: none, made_again: none, under_way: false, open: false, due: None }
+        Self { corrected: none, made_again: none, open: false, due: None }
     }
 
     /// As it was kept.
     pub fn load(record: &Corrections, now: MonoTime) -> Self {
-        let Corrections { count, ago, lasted, under_way, open, made_again } = *record;
+        let Corrections { count, ago, lasted, open, made_again } = *record;
         let load = |count, earlier, lasted| Strikes { count, since: now, earlier, lasted };
         let made_again = match made_again {
             Some(MadeAgain { count, ago, lasted }) => load(count, ago, lasted),
             None => Strikes::new(now),
         };
-        Self { corrected: load(count, ago, lasted), made_again, under_way, open, due: None }
+        Self { corrected: load(count, ago, lasted), made_again, open, due: None }
     }
 
     /// As it is kept.
     pub fn record(&self, now: MonoTime) -> Corrections {
-        let Self { corrected, made_again, under_way, open, .. } = *self;
+        let Self { corrected, made_again, open, .. } = *self;
         let Strikes { count, lasted, .. } = made_again;
         let made_again = (count > 0).then(|| MadeAgain { count, ago: made_again.ago(now), lasted });
         let Strikes { count, lasted, .. } = corrected;
-        Corrections { count, ago: corrected.ago(now), lasted, under_way, open, made_again }
+        Corrections { count, ago: corrected.ago(now), lasted, open, made_again }
     }
 
     /// When the next correction may begin.

@@ -21,6 +21,7 @@ use muster_template::{Kind, Selector, Tree};
 
 use crate::engine::{Engine, Todo};
 use crate::node::NodeKey;
+use crate::notes::Notes;
 use crate::record::{StackAction, Status};
 use crate::request::{Options, Refusal};
 use crate::resource::{Row, Slot};
@@ -33,8 +34,6 @@ const FIT_EVERY: Duration = Duration::from_secs(1);
 const FIT_SELDOM: Duration = Duration::from_secs(60);
 /// So often nodes may leave within a minute of one another before that is so.
 const LEAVES_FREE: u32 = 3;
-/// The selector of a set, in the row that stands for it: a COMPLETE stack has no tree to look at.
-const SELECTOR: &str = "selector";
 
 /// A `for_each` of a stack.
 pub(crate) struct Meant {
@@ -89,7 +88,10 @@ impl Engine {
         let Some(stack) = self.stacks.get(&id) else { return };
         let meant = |slot: &Slot| {
             let row = &self.rows[*slot];
-            let selector = row.attributes.get(SELECTOR).filter(|_| row.kind == Kind::Set)?;
+            let Some(Notes::Selector(selector)) = row.rare().notes.as_ref().filter(|_| row.kind == Kind::Set)
+            else {
+                return None;
+            };
             Some(Meant { path: row.name.clone(), selector: selector.parse().ok()? })
         };
         let sets: Vec<Meant> = stack.forward.iter().filter_map(meant).collect();
@@ -98,16 +100,14 @@ impl Engine {
         }
     }
 
-    /// In the row that stands for a set.
+    /// Notes the selector in the row that stands for a set: a COMPLETE stack has no tree to look at.
     pub(crate) fn remember_selector(&mut self, slot: Slot, tree: &Tree) {
         let index = self.rows[slot].index as usize;
         if tree.kind(index) != Kind::Set {
             return;
         }
         let Some(set) = tree.sets().find(|set| set.index() == index) else { return };
-        let attributes = &mut self.rows[slot].attributes;
-        if attributes.get(SELECTOR).map(String::as_str) != Some(set.selector()) {
-            attributes.insert(SELECTOR.to_owned(), set.selector().to_owned());
+        if self.rows[slot].set_notes(Some(Notes::Selector(set.selector().to_owned()))) {
             self.row_changed(slot, false);
         }
     }

@@ -10,7 +10,6 @@ use muster_shared::NodeId;
 use muster_shared::model::Action;
 use muster_template::{Desired, Here, Kind, RandomString};
 
-use crate::address::HIDES;
 use crate::engine::{Engine, Todo};
 use crate::pause::SIGNALS_GRACE;
 use crate::record::{Observation, PackedSpec, Status};
@@ -73,7 +72,7 @@ impl Engine {
             row.attributes = [(VALUE.to_owned(), text)].into();
         }
         if let Some(planned) = planned {
-            row.attributes = planned.into_iter().chain(row.attributes.remove_entry(HIDES)).collect();
+            row.attributes = planned.into_iter().collect();
         }
         self.place(slot, None);
         self.look_for_server(slot);

@@ -8,6 +8,7 @@ use muster_shared::model::{Action, Down, JOB_TIMEOUT, Job, Spec};
 use muster_shared::{Attempt, MonoTime};
 use muster_template::Desired;
 
+use crate::cause::Cause;
 use crate::engine::{Effect, Engine, Todo};
 use crate::node::{NODES_MAX, NodeKey};
 use crate::record::PackedSpec;
@@ -77,16 +78,28 @@ pub(crate) fn backoff(retries: u32) -> Duration {
     BACKOFF_FIRST.saturating_mul(1 << retries.saturating_sub(1).min(16)).min(BACKOFF_MAX)
 }
 
+/// A job that was decided on.
+pub(crate) struct NewJob {
+    pub cause: Cause,
+    pub node: NodeKey,
+    pub action: Action,
+    /// What is to be; `None` where the row's last desired state is taken away.
+    pub spec: Option<PackedSpec>,
+    /// A large content that the spec refers to, unless it is stored already.
+    pub content: Option<Arc<[u8]>>,
+}
+
+impl NewJob {
+    /// Takes away what a row stands for, by [`Row::farewell`].
+    pub fn removal(cause: Cause, node: NodeKey, action: Action) -> Self {
+        Self { cause, node, action, spec: None, content: None }
+    }
+}
+
 impl Engine {
     /// Makes a job of what was decided; it goes as soon as its node is there and has room.
-    pub(crate) fn queue_job(
-        &mut self,
-        slot: Slot,
-        node: NodeKey,
-        action: Action,
-        spec: Option<PackedSpec>,
-        content: Option<Arc<[u8]>>,
-    ) {
+    pub(crate) fn queue_job(&mut self, slot: Slot, job: NewJob) {
+        let NewJob { cause, node, action, spec, content } = job;
         if let Some(spec) = &spec {
             self.keep_content(&spec.unpack(), content);
         }
@@ -104,9 +117,10 @@ impl Engine {
             spec: row.spec.clone(),
             applied: row.applied,
             observed: row.observed,
-            aside: row.aside(),
+            cause: row.cause,
         };
         row.action = Some(action);
+        row.cause = cause;
         row.status = Some(Status::InProgress);
         row.generation = generation;
         row.attempt = 0;
@@ -128,7 +142,6 @@ impl Engine {
         if action != Action::Check {
             self.observe(slot, Observation::Unknown);
         }
-        self.rows[slot].set_aside(None);
         let state = if self.nodes[node].ready { WorkState::Queued } else { WorkState::NodeAway };
         self.rows[slot].work = Some(Box::new(Work {
             state,
@@ -323,10 +336,10 @@ impl Engine {
                 row.reason = previous.reason;
                 row.spec = previous.spec;
                 row.applied = previous.applied;
-                row.set_aside(previous.aside);
+                row.cause = previous.cause;
             }
             None => {
-                row.set_aside(None);
+                row.cause = Cause::Traversal;
                 // Known no more after a restart: whatever it is, it has to be applied again.
                 row.status = Some(Status::Failed);
                 row.reason.get_or_insert_with(|| {
@@ -476,9 +489,9 @@ impl Engine {
                 self.observe(slot, Observation::Unknown);
             }
             self.abandon_work(slot);
-            return match self.rows[slot].aside() {
-                Some(_) => self.aside_failed(slot),
-                None => self.fail_row(slot, reason.to_owned()),
+            return match self.rows[slot].cause.is_drift() {
+                true => self.failed_after_drift(slot),
+                false => self.fail_row(slot, reason.to_owned()),
             };
         }
         row.retry_count += 1;

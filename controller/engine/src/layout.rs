@@ -83,7 +83,6 @@ impl Engine {
             rollouts: Rollouts::default(),
             anew: 0,
             timeout: Some(timeout),
-            timed_out: false,
         });
         stack.extras = dropped.iter().copied().collect();
         // Work of an earlier traversal is taken back where it can be; what fits the new one is found by visit().
@@ -149,7 +148,7 @@ impl Engine {
             row.role = Role::Forward;
             (row.ready, row.failed) = (false, false);
             if !anew {
-                row.forget_aside();
+                row.take_over();
                 row.retry_count = 0;
                 row.converges = converges;
                 row.set_hooks_again();

@@ -18,6 +18,7 @@ mod adopt;
 mod attribute;
 mod by_name;
 mod cancel;
+pub mod cause;
 mod check;
 mod claim;
 mod clock;
@@ -55,6 +56,7 @@ mod lost;
 mod membership;
 mod node;
 mod node_view;
+pub mod notes;
 mod observation;
 mod operation;
 mod pace;
@@ -89,7 +91,7 @@ mod visit;
 
 pub use engine::{Config, Effect, Engine, Input};
 pub use fight::{CALM, CORRECTIONS_MAX, FIGHT_MAX};
-pub use flow::{FlowViews, HIDES_FLOWS};
+pub use flow::FlowViews;
 pub use held::Verdict;
 pub use held_view::HeldView;
 pub use history::Starts;
@@ -102,7 +104,7 @@ pub use request::{
     Answer, EnvironmentText, JoinAsk, NewToken, Options, Refusal, Request, Source, SourceText,
 };
 pub use rollout::{RolloutAction, RolloutView};
-pub use signal::Signal;
+pub use signal::{Signal, StoredSignal};
 
 #[cfg(test)]
 mod tests;

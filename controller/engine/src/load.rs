@@ -129,6 +129,7 @@ impl Engine {
         row.replaces = record.replaces;
         row.replaced_by = record.replaced_by;
         row.action = progress.action;
+        row.cause = progress.cause;
         row.status = progress.status;
         row.reason = progress.reason;
         row.applied = progress.applied;
@@ -154,6 +155,7 @@ impl Engine {
             }),
             tidings: None,
             drift_policy: record.drift_policy,
+            notes: progress.notes,
             fight: progress.corrections.map(|corrections| Fight::load(&corrections, self.now)),
         };
         row.changed = true;
@@ -248,6 +250,7 @@ impl Engine {
         stack.rollback = record.rollback;
         stack.delete_first = record.delete_first;
         (stack.cancelled, stack.converge) = (record.cancelled, record.converge);
+        stack.timed_out = record.timed_out;
         stack.complete = record.complete;
         stack.outputs = record.outputs;
         stack.parameters = record.parameters;
@@ -395,7 +398,6 @@ impl Engine {
             rollouts: Rollouts::default(),
             anew: 0,
             timeout: timed.then_some(timeout),
-            timed_out: stack.has_timed_out(),
         };
         for (index, slot) in stack.forward.iter().enumerate() {
             let blocked = tree

@@ -368,7 +368,7 @@ impl Engine {
         stack.status = Status::InProgress;
         stack.reason = reason;
         stack.traversal = traversal;
-        stack.rollback = false;
+        (stack.rollback, stack.timed_out) = (false, false);
         stack.unclean.clear();
         (stack.failures, stack.failures_before) = (Vec::new(), 0);
         let (name, revision) = (stack.name.clone(), stack.revision);

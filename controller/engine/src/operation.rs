@@ -320,7 +320,7 @@ impl Engine {
         (stack.delete_first, stack.converge) = (target.options.delete_first, target.options.converge);
         stack.returns = target.action == StackAction::Rollback
             && target.revision.is_none_or(|to| to == 0 || stack.complete.contains(&to));
-        stack.cancelled = false;
+        (stack.cancelled, stack.timed_out) = (false, false);
         stack.unclean.clear();
         (stack.failures, stack.failures_before) = (Vec::new(), 0);
         self.stack_changed(id);

@@ -119,12 +119,13 @@ impl Engine {
 
     /// The stack has had its time before the batch of a row began: in this operation it does not any more.
     pub(crate) fn comes_too_late(&self, row: &Row) -> bool {
-        let walk = self.stacks.get(&row.stack).and_then(|stack| stack.walk.as_ref());
+        let late = self.stacks.get(&row.stack).filter(|stack| stack.timed_out);
+        let walk = late.and_then(|stack| stack.walk.as_ref());
         let has_not_begun = row.role == Role::Forward && !row.ready && row.work.is_none();
         // One that is to take another's place has begun with that.
         let begun = row.rare().pause.is_some_and(|pause| !pause.of_batch) || row.replaces.is_some();
-        let late = |walk: &Walk| walk.timed_out && walk.tree.follows_a_batch(row.index as usize);
-        has_not_begun && !begun && !row.failed && walk.is_some_and(late)
+        let follows = |walk: &Walk| walk.tree.follows_a_batch(row.index as usize);
+        has_not_begun && !begun && !row.failed && walk.is_some_and(follows)
     }
 
     /// When the batch of a row begins: the first of it that is visited finds the one before done.

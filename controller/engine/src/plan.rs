@@ -7,7 +7,6 @@ use std::collections::BTreeMap;
 use indexmap::IndexSet;
 use muster_template::{Kind, Tree};
 
-use crate::flow::HIDES_FLOWS;
 use crate::record::Status;
 use crate::resource::{Row, Rows, Slot};
 use crate::stack::Adjacency;
@@ -110,7 +109,7 @@ fn keep(ground: &Ground<'_>) -> (Vec<Option<Slot>>, Vec<Slot>) {
 /// Rules of which nobody has said that something hidden went into them: it may have been no secret when they were made.
 fn may_hide(row: &Row) -> bool {
     matches!(row.kind, Kind::FlowGroup | Kind::FlowMeter | Kind::FlowRule | Kind::FlowTable)
-        && !row.attributes.contains_key(HIDES_FLOWS)
+        && !row.hides_flows()
 }
 
 /// As it was asked for, observed, and with nothing under way; and nobody has seen that it is another by now.
@@ -120,7 +119,7 @@ pub(crate) fn is_settled(row: &Row) -> bool {
 
 /// It is no business of an operation that goes on: it stands, or it did until work aside failed, which has its own time.
 fn stays(row: &Row) -> bool {
-    stands(row) || (row.ready && row.has_failed_aside() && !row.handed_over && !row.rare().unhealthy)
+    stands(row) || (row.ready && row.failed_after_drift() && !row.handed_over && !row.rare().unhealthy)
 }
 
 /// As it was asked for, observed, and with nothing under way.

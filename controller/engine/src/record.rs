@@ -11,6 +11,8 @@ use muster_shared::{Epoch, Generation, NodeId, ResourceId, StackName};
 use muster_template::{Desired, DriftPolicy, Hook, Kind};
 use serde::{Deserialize, Serialize};
 
+use crate::cause::Cause;
+use crate::notes::Notes;
 use crate::request::{NewToken, SourceText};
 use crate::restored::RestoredRecord;
 use crate::view::{FailureView, OutputView};
@@ -118,6 +120,8 @@ pub struct StackRecord {
     pub converge: bool,
     /// Its operation was cancelled: nothing of it is taken up again.
     pub cancelled: bool,
+    /// Its operation has had its time.
+    pub timed_out: bool,
     /// The last COMPLETE revisions, newest first.
     pub complete: Vec<u32>,
     /// Computed when last COMPLETE.
@@ -202,6 +206,8 @@ pub struct ProgressRecord {
     pub id: u64,
     /// What is being done, or was done last; none before the first job.
     pub action: Option<Action>,
+    /// Of the present job; after a failure, of the last one.
+    pub cause: Cause,
     /// How it stands; none before the first job.
     pub status: Option<Status>,
     /// Why.
@@ -222,6 +228,8 @@ pub struct ProgressRecord {
     pub observed_ready: bool,
     /// Attributes that do not follow from the desired state.
     pub attributes: BTreeMap<String, String>,
+    /// What the engine remembers of it for its own use.
+    pub notes: Option<Notes>,
     /// What was last read back.
     pub observed: Observation,
     /// An operator does not trust it: it is replaced.
@@ -249,8 +257,6 @@ pub struct Corrections {
     pub ago: Duration,
     /// How long before that the first one began.
     pub lasted: Duration,
-    /// Its present job is one, or the last, which failed.
-    pub under_way: bool,
     /// It was corrected too often and is left as it is.
     pub open: bool,
     /// It was made again for an agent that had lost it.

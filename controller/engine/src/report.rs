@@ -3,9 +3,8 @@
 use muster_shared::Generation;
 use muster_shared::model::{Action, Down, LedgerEntry, Observed, Outcome, Report};
 
-use crate::correct::Aside;
+use crate::cause::Cause;
 use crate::engine::{Engine, Todo};
-use crate::flow::HIDES_FLOWS;
 use crate::node::NodeKey;
 use crate::record::{PackedSpec, Status};
 use crate::resource::{Role, Slot, WorkState};
@@ -151,21 +150,19 @@ impl Engine {
             let differs = |name: &String, value: &String| {
                 spec.as_ref().and_then(|spec| spec.attribute(name)).is_none_or(|v| v.as_str() != Some(value))
             };
-            let hides = row.attributes.remove_entry(HIDES_FLOWS);
-            let restarts = row.take_restarts();
             let told = observed.attributes.into_iter().filter(|(name, value)| differs(name, value));
-            row.attributes = told.chain(hides).chain(restarts).collect();
+            row.attributes = told.collect();
             self.claims.keep(slot, &claims);
             self.release_previous(previous);
         }
         self.row_changed(slot, true);
         self.event(stack, Some(slot));
         self.not_failed(slot); // its outcome may come late
-        if self.rows[slot].aside() == Some(Aside::Correction) {
+        if self.rows[slot].cause == Cause::Correction {
             self.correction_ended(slot);
             self.was_put_right(slot);
         }
-        self.rows[slot].set_aside(None);
+        self.rows[slot].cause = Cause::Traversal;
         self.mended(slot);
         self.job_ended(slot);
         self.answered(slot);

@@ -8,10 +8,11 @@ use muster_shared::model::Action;
 use muster_shared::{Attempt, Generation, MonoTime, NodeId, ResourceId, StackName};
 use muster_template::{DriftPolicy, Hook, Kind};
 
-use crate::correct::Aside;
+use crate::cause::Cause;
 use crate::drift::Tidings;
 use crate::fight::Fight;
 use crate::node::NodeKey;
+use crate::notes::Notes;
 use crate::pause::Pause;
 use crate::record::{Observation, PackedSpec, ProgressRecord, ResourceRecord, Status};
 
@@ -38,6 +39,7 @@ pub(crate) struct Row {
     /// What the thing as it is needs; while a job is out, also what it will need.
     pub requires: Box<[Slot]>,
     pub action: Option<Action>,
+    pub cause: Cause,
     pub status: Option<Status>,
     pub reason: Option<Box<str>>,
     pub applied: bool,
@@ -70,7 +72,7 @@ pub(crate) struct Row {
 }
 
 /// What few rows have: kept apart, for there may be a million rows.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Rare {
     /// As operators see its type, where that is not the kind's name.
     pub type_name: Option<Arc<str>>,
@@ -86,6 +88,8 @@ pub(crate) struct Rare {
     pub tidings: Option<Tidings>,
     pub drift_policy: Option<DriftPolicy>,
     pub fight: Option<Fight>,
+    /// See [`Notes`].
+    pub notes: Option<Notes>,
 }
 
 static NOTHING_RARE: Rare = Rare {
@@ -101,6 +105,7 @@ static NOTHING_RARE: Rare = Rare {
     tidings: None,
     drift_policy: None,
     fight: None,
+    notes: None,
 };
 
 /// What the current traversal wants of a row.
@@ -156,7 +161,7 @@ pub(crate) struct Previous {
     pub spec: Option<PackedSpec>,
     pub applied: bool,
     pub observed: Observation,
-    pub aside: Option<Aside>,
+    pub cause: Cause,
 }
 
 /// What of a row is to be persisted.
@@ -212,6 +217,7 @@ impl Row {
             replaced_by: None,
             requires: Box::default(),
             action: None,
+            cause: Cause::default(),
             status: None,
             reason: None,
             applied: false,
@@ -256,7 +262,7 @@ impl Row {
     /// After a restart: it has failed, and nobody is asked for it.
     pub fn failed_before(&self) -> bool {
         let waits = self.rare().hook.is_some() || self.rare().pause.is_some();
-        self.status == Some(Status::Failed) && !self.ready && !waits && !self.has_failed_aside()
+        self.status == Some(Status::Failed) && !self.ready && !waits && !self.failed_after_drift()
     }
 
     /// It failed, but without a job: its agent holds what the last job made, or has found it as it is to be since.
@@ -349,6 +355,7 @@ impl Row {
         ProgressRecord {
             id: self.id,
             action: self.action,
+            cause: self.cause,
             status: self.status,
             reason: self.reason.clone(),
             applied: self.applied,
@@ -359,6 +366,7 @@ impl Row {
             retry_count: self.retry_count,
             observed_ready: self.ready,
             attributes: self.attributes.clone(),
+            notes: self.rare().notes.clone(),
             observed: self.observed,
             unhealthy: self.rare().unhealthy,
             hook: self.rare().hook,

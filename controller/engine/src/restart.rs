@@ -9,28 +9,28 @@
 //!   a correction ends well ─▶ units that name it get its generation as mark ─▶ a job, when no operation is under way
 //! ```
 //!
-//! It survives a restart of the controller with the row's attributes. Absent: what is restarted so restarts no other unit.
+//! It survives a restart of the controller with the row's notes. Absent: what is restarted so restarts no other unit.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use muster_shared::Generation;
 use muster_shared::model::{Action, Spec, Unit};
 use muster_template::{Desired, DriftPolicy, Kind, References, Restriction, Tree, Unresolved};
 use serde_json::Value;
 
 use crate::attribute::Rendered;
-use crate::correct::Aside;
+use crate::cause::Cause;
 use crate::engine::{Engine, Todo};
+use crate::job::NewJob;
 use crate::node::NodeKey;
+use crate::notes::{Notes, Trigger, UnitNotes};
 use crate::record::{PackedSpec, StackAction, Status};
 use crate::resource::{Role, Row, Slot};
 
-/// Of a unit's row: the property, the paths of what it names as JSON, and the mark. The last two are no attributes of anybody's.
-const NOTES: [(&str, &str, &str); 2] =
-    [("restart_on", "restarts for", "restarted for"), ("reload_on", "reloads for", "reloaded for")];
-/// Of a unit whose present job, or the last one, is a restart that was owed; likewise nobody's attribute.
-const RESTARTING: &str = "restarting";
+/// The properties that name what a unit is restarted and reloaded for, in the order of [`UnitNotes`].
+const TRIGGERS: [&str; 2] = ["restart_on", "reload_on"];
 /// Between what follows from the template and the mark.
 const MARK: char = '+';
 /// Names in one event.
@@ -64,22 +64,12 @@ impl References for Asked<'_> {
 }
 
 impl Row {
-    /// Whether a name is that of such a note, in the row of a unit.
-    pub fn notes_restarts(name: &str) -> bool {
-        name == RESTARTING || NOTES.iter().any(|(_, names, mark)| [*names, *mark].contains(&name))
-    }
-
-    /// Its present job, or the last one, is a restart that was owed.
-    pub fn is_restarting(&self) -> bool {
-        self.kind == Kind::Unit && self.attributes.contains_key(RESTARTING)
-    }
-
-    /// See [`Row::set_aside`].
-    pub fn note_restarting(&mut self, is_so: bool) {
-        if is_so {
-            self.attributes.insert(RESTARTING.to_owned(), String::new());
-        } else if self.kind == Kind::Unit {
-            self.attributes.remove(RESTARTING);
+    /// What a unit is restarted and reloaded for.
+    fn triggers(&self) -> [&Trigger; 2] {
+        static NONE: Trigger = Trigger { names: Vec::new(), mark: None };
+        match &self.rare().notes {
+            Some(Notes::Unit(UnitNotes { restart, reload })) => [restart, reload],
+            _ => [&NONE, &NONE],
         }
     }
 
@@ -89,20 +79,14 @@ impl Row {
         is_unit && self.spec.as_ref().is_some_and(|spec| unmarked(spec.unpack()) == unmarked(packed.unpack()))
     }
 
-    /// Of what its agent tells at the end of a job these notes are no part.
-    pub fn take_restarts(&mut self) -> Vec<(String, String)> {
-        let kept = NOTES.iter().flat_map(|(_, names, mark)| [*names, *mark]);
-        kept.filter_map(|name| self.attributes.remove_entry(name)).collect()
-    }
-
     /// Makes a desired state of a unit what it is to be after all that was put right.
     pub fn mark_restarts(&self, spec: &mut Desired) {
         if let Desired::Node(Spec::Unit(unit)) = spec {
-            for (text, (_, _, mark)) in texts(unit).into_iter().zip(NOTES) {
-                if let Some(mark) = self.attributes.get(mark).filter(|_| !text.is_empty()) {
+            for (text, trigger) in texts(unit).into_iter().zip(self.triggers()) {
+                if let Some(mark) = trigger.mark.filter(|_| !text.is_empty()) {
                     unmark(text);
                     text.push(MARK);
-                    text.push_str(mark);
+                    text.push_str(&mark.to_string());
                 }
             }
         }
@@ -110,13 +94,21 @@ impl Row {
 
     /// It is to be restarted, or reloaded, and has no job for that yet.
     fn owes_restart(&self) -> bool {
-        let is_marked = NOTES.iter().any(|(_, _, mark)| self.attributes.contains_key(*mark));
+        let is_marked = self.triggers().iter().any(|trigger| trigger.mark.is_some());
         let Some(spec) = self.spec.as_ref().filter(|_| is_marked && self.kind == Kind::Unit) else {
             return false;
         };
         let mut wanted = spec.unpack();
         self.mark_restarts(&mut wanted);
         PackedSpec::new(&wanted) != *spec
+    }
+}
+
+impl Trigger {
+    /// The same trigger, naming these resources. A trigger that names nothing follows no correction.
+    fn naming(&self, names: Vec<String>) -> Self {
+        let mark = self.mark.filter(|_| !names.is_empty());
+        Self { names, mark }
     }
 }
 
@@ -145,34 +137,24 @@ impl Engine {
         if tree.kind(self.rows[slot].index as usize) != Kind::Unit {
             return;
         }
-        let mut changed = false;
-        for (property, names, mark) in NOTES {
-            let paths = self.named_by(slot, tree, property);
-            let text = (!paths.is_empty()).then(|| serde_json::json!(paths).to_string());
-            let attributes = &mut self.rows[slot].attributes;
-            if attributes.get(names) != text.as_ref() {
-                changed = true;
-                match text {
-                    Some(text) => drop(attributes.insert(names.to_owned(), text)),
-                    None => {
-                        attributes.remove(names);
-                        attributes.remove(mark);
-                    }
-                }
-            }
-        }
-        if changed {
+        let [restart, reload] = TRIGGERS.map(|property| self.named_by(slot, tree, property));
+        let row = &mut self.rows[slot];
+        let [before_restart, before_reload] = row.triggers();
+        let notes =
+            UnitNotes { restart: before_restart.naming(restart), reload: before_reload.naming(reload) };
+        let names_any = notes != UnitNotes::default();
+        if row.set_notes(names_any.then_some(Notes::Unit(notes))) {
             self.row_changed(slot, true);
         }
     }
 
-    fn named_by<'t>(&self, slot: Slot, tree: &'t Tree, property: &str) -> Vec<&'t str> {
+    fn named_by(&self, slot: Slot, tree: &Tree, property: &str) -> Vec<String> {
         let row = &self.rows[slot];
         let rendered = Rendered { engine: self, stack: &self.stacks[&row.stack] };
         let asked = Asked { rendered, whom: RefCell::default() };
         // What is wrong with it is told when all of it is rendered.
         let _ = tree.render_property(row.index as usize, property, &asked);
-        asked.whom.into_inner().into_iter().map(|index| tree.name(index as usize)).collect()
+        asked.whom.into_inner().into_iter().map(|index| tree.name(index as usize).to_owned()).collect()
     }
 
     /// What others changed is as it should be again: those that name it hear of that with all others of this turn.
@@ -190,23 +172,19 @@ impl Engine {
     pub(crate) fn mark_units(&mut self, id: u64) {
         let Some(stack) = self.stacks.get_mut(&id) else { return };
         let right = std::mem::take(&mut stack.put_right);
-        // Mostly it is one, which is looked for before what each unit names is read.
-        let only = right.keys().next().filter(|_| right.len() == 1);
-        let only = only.map_or_else(String::new, |name| Value::from(&**name).to_string());
         let units: Vec<Slot> =
             stack.forward.iter().copied().filter(|slot| self.rows[*slot].kind == Kind::Unit).collect();
         for slot in units {
             let mut causes = BTreeSet::new();
-            for (_, names, mark) in NOTES {
-                let row = &mut self.rows[slot];
-                let named = row.attributes.get(names).filter(|names| names.contains(&only));
-                let named = named.and_then(|names| serde_json::from_str(names).ok());
-                let named: Vec<String> = named.unwrap_or_default();
-                let found = named.into_iter().filter(|name| right.contains_key(name.as_str()));
-                let found: Vec<String> = found.collect();
-                if let Some(newest) = found.iter().filter_map(|name| right.get(name.as_str())).max() {
-                    row.attributes.insert(mark.to_owned(), newest.to_string());
-                    causes.extend(found);
+            let rare = self.rows[slot].rare.as_mut();
+            if let Some(Notes::Unit(notes)) = rare.and_then(|rare| rare.notes.as_mut()) {
+                for trigger in [&mut notes.restart, &mut notes.reload] {
+                    let found = trigger.names.iter().filter_map(|name| right.get_key_value(name.as_str()));
+                    let found: Vec<(&Arc<str>, &Generation)> = found.collect();
+                    if let Some((_, newest)) = found.iter().max_by_key(|(_, generation)| **generation) {
+                        trigger.mark = Some(**newest);
+                        causes.extend(found.iter().map(|(name, _)| name.to_string()));
+                    }
                 }
             }
             if causes.is_empty() {
@@ -263,7 +241,13 @@ impl Engine {
         };
         row.mark_restarts(&mut spec);
         let spec = PackedSpec::new(&spec);
-        self.queue_job(slot, node, Action::Update, Some(spec), None);
-        self.rows[slot].set_aside(Some(Aside::Restart));
+        let job = NewJob {
+            cause: Cause::UnitRestart,
+            node,
+            action: Action::Update,
+            spec: Some(spec),
+            content: None,
+        };
+        self.queue_job(slot, job);
     }
 }

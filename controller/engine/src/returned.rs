@@ -2,7 +2,9 @@
 
 use muster_shared::StackName;
 
+use crate::cause::Cause;
 use crate::engine::{Engine, Todo};
+use crate::job::NewJob;
 use crate::node::NodeKey;
 use crate::record::Status;
 use crate::resource::{Row, Slot};
@@ -36,7 +38,7 @@ impl Engine {
             Some(node) if row.applied => {
                 if self.nodes[node].ready && self.nodes[node].lost.open.contains(&slot) {
                     let farewell = row.farewell();
-                    self.queue_job(slot, node, farewell, None, None);
+                    self.queue_job(slot, NewJob::removal(Cause::LostCleanup, node, farewell));
                 }
             }
             _ => self.drop_row(slot),

@@ -175,8 +175,8 @@ impl Engine {
         let (is_under_way, away, now) = (row.work.is_some(), self.away_since(&name), self.now);
         // A job of the operation before that no agent has was in that one's batch. In this one its turn comes anew.
         let is_unbegun = is_done && row.is_unsent();
-        // Work aside is no turn.
-        let is_done = is_done && row.aside().is_none();
+        // A background job is no turn.
+        let is_done = is_done && !row.cause.is_drift();
         let Some(stack) = self.stacks.get_mut(&id) else { return false };
         let Some(walk) = &mut stack.walk else { return false };
         let Some(wave) = walk.rollouts.waves.get_mut(tree.name(set)) else { return false };

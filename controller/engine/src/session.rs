@@ -5,7 +5,9 @@ use std::collections::BTreeMap;
 use muster_shared::model::{Action, Down, Hello, LedgerEntry, Up, Welcome};
 use muster_shared::{EpochId, Generation, NodeId};
 
+use crate::cause::Cause;
 use crate::engine::{Effect, Engine, Todo};
+use crate::job::NewJob;
 use crate::node::NodeKey;
 use crate::record::{Change, Observation, Status};
 use crate::resource::{Role, Slot, WorkState};
@@ -285,6 +287,6 @@ impl Engine {
         // Not Create: what is there is no one else's. A deployment is nobody's, and has for a server that is new what it
         // runs at its creation.
         let action = if row.kind.is_deployment() { Action::Create } else { Action::Update };
-        self.queue_job(slot, node, action, spec, None);
+        self.queue_job(slot, NewJob { cause: Cause::Rebuild, node, action, spec, content: None });
     }
 }

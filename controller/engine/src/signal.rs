@@ -1,21 +1,22 @@
 //! Signals to wait condition handles: taken by an operator's request, kept with the handle's row, waited for by
 //! conditions. As in Heat: a signal's id is told or counted, and the same id again takes the place of the first.
 
+use std::collections::BTreeMap;
+
 use muster_shared::StackName;
 use muster_template::{Desired, Here, Kind, SIGNALS_MAX, WaitCondition, json, suggestion};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::engine::Engine;
+use crate::notes::Notes;
 use crate::record::{StackAction, Status};
 use crate::request::{Answer, Refusal};
 use crate::resource::{Row, Slot};
 
-/// Before the id of a signal among the attributes of its handle's row: attributes have no spaces in their names.
-const KEPT: &str = "signal ";
-/// Of the data and the reason of one signal, as JSON: what is larger is a file.
+/// Bound on the reason and the data of one signal, as JSON: what is larger is a file.
 const BYTES_MAX: usize = 64 * 1024;
-/// Of all signals of a handle: they are written anew with each.
+/// Bound on all signals of a handle, which the store writes together.
 const KEPT_MAX: usize = 1024 * 1024;
 /// Of an id: a name.
 const ID_MAX: usize = 255;
@@ -76,22 +77,39 @@ impl Signal {
     }
 }
 
-/// A signal as it is kept, by its id.
-#[derive(Serialize, Deserialize)]
-struct Kept {
-    // First, so that it is found without reading the rest.
-    status: String,
-    reason: String,
-    data: Value,
+/// A signal that a handle has taken.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct StoredSignal {
+    /// It says FAILURE.
+    pub failure: bool,
+    /// Why.
+    pub reason: String,
+    /// For `get_attr`.
+    pub data: Value,
 }
 
-const FAILED: &str = "{\"status\":\"FAILURE\"";
+impl StoredSignal {
+    /// As counted against the bounds, in bytes of JSON.
+    fn size(&self) -> usize {
+        serde_json::to_vec(self).map_or(usize::MAX, |text| text.len())
+    }
+}
 
 impl Row {
-    /// Ids of signals, with what is kept of each.
-    fn signals(&self) -> impl Iterator<Item = (&str, &str)> {
-        let from = self.attributes.range(KEPT.to_owned()..);
-        from.map_while(|(key, kept)| Some((key.strip_prefix(KEPT)?, &**kept)))
+    /// Signals of a handle, by their ids.
+    fn signals(&self) -> &BTreeMap<String, StoredSignal> {
+        static NONE: BTreeMap<String, StoredSignal> = BTreeMap::new();
+        match &self.rare().notes {
+            Some(Notes::Signals(signals)) => signals,
+            _ => &NONE,
+        }
+    }
+
+    fn add_signal(&mut self, id: String, signal: StoredSignal) {
+        match &mut self.rare_mut().notes {
+            Some(Notes::Signals(signals)) => drop(signals.insert(id, signal)),
+            notes => *notes = Some(Notes::Signals(BTreeMap::from([(id, signal)]))),
+        }
     }
 
     /// What a wait condition waits for; none: it is none.
@@ -113,17 +131,15 @@ impl Engine {
         let id = self.find(name)?;
         let slot = self.signalled(id, name, resource)?;
         let row = &self.rows[slot];
-        let known = row.signals().count();
+        let known = row.signals().len();
         // As Heat counts, which may take the place of one that told its id.
         let key = signal.id.unwrap_or_else(|| (known + 1).to_string());
         let reason = signal.reason.unwrap_or_else(|| format!("Signal {} received", known + 1));
         let status = if signal.failure { "FAILURE" } else { "SUCCESS" };
-        let kept = Kept { status: status.into(), reason, data: signal.data };
-        let text = serde_json::to_string(&kept).map_err(|error| Refusal::Invalid(error.to_string()))?;
-        let kept_key = format!("{KEPT}{key}");
-        let again = row.attributes.contains_key(&kept_key);
-        if text.len() > BYTES_MAX {
-            let bytes = text.len();
+        let stored = StoredSignal { failure: signal.failure, reason, data: signal.data };
+        let again = row.signals().contains_key(&key);
+        let bytes = stored.size();
+        if bytes > BYTES_MAX {
             return Err(Refusal::Invalid(format!(
                 "the signal is {bytes} bytes, over the limit of {BYTES_MAX}"
             )));
@@ -133,14 +149,14 @@ impl Engine {
                 "'{resource}' has {SIGNALS_MAX} signals, which is its limit"
             )));
         }
-        let others = row.signals().filter(|(id, _)| *id != key).map(|(id, text)| id.len() + text.len());
-        if others.sum::<usize>() + key.len() + text.len() > KEPT_MAX {
+        let others = row.signals().iter().filter(|(id, _)| **id != key).map(|(id, it)| id.len() + it.size());
+        if others.sum::<usize>() + key.len() + bytes > KEPT_MAX {
             let message =
                 format!("the signals of '{resource}' would be more than {KEPT_MAX} bytes, its limit");
             return Err(Refusal::Conflict(message));
         }
-        let told = self.shown(slot, &cut(&format!("status:{status} reason:{}", kept.reason)));
-        self.rows[slot].attributes.insert(kept_key, text);
+        let told = self.shown(slot, &cut(&format!("status:{status} reason:{}", stored.reason)));
+        self.rows[slot].add_signal(key.clone(), stored);
         self.row_changed(slot, false);
         self.row_event(slot, ("SIGNAL", Status::Complete.as_str()), told);
         let physical = self.rows[slot].physical.to_string();
@@ -151,7 +167,7 @@ impl Engine {
                 self.look_at_signals(slot);
             }
         }
-        let signals = self.rows[slot].signals().count();
+        let signals = self.rows[slot].signals().len();
         Ok(Answer::Signalled { id: key, again, signals })
     }
 
@@ -195,17 +211,17 @@ impl Engine {
     pub(crate) fn look_at_signals(&mut self, slot: Slot) {
         let Some(wait) = self.rows[slot].waits_on() else { return };
         let Some(handle) = self.wait_handle(self.rows[slot].stack, &wait.handle) else {
-            let reason = "its handle is none: want {get_resource: NAME of an OS::Heat::WaitConditionHandle of the stack}";
+            let reason = "'handle' must be {get_resource: NAME}, where NAME is an OS::Heat::WaitConditionHandle in this stack";
             return self.fail_row(slot, reason.into());
         };
-        let signals = || self.rows[handle].signals();
-        let failures = signals().filter(|(_, text)| text.starts_with(FAILED)).count();
-        let enough = signals().count() - failures >= wait.count as usize;
+        let signals = self.rows[handle].signals();
+        let failed = || signals.values().filter(|signal| signal.failure);
+        let failures = failed().count();
+        let enough = signals.len() - failures >= wait.count as usize;
         // A failure of what is taken back says nothing of what comes back.
         let back = self.stacks.get(&self.rows[slot].stack).is_some_and(|s| s.action == StackAction::Rollback);
         if failures > 0 && !(back && enough) {
-            let failed = signals().filter(|(_, text)| text.starts_with(FAILED));
-            let reason = self.shown(slot, &reasons(failed));
+            let reason = self.shown(slot, &reasons(failed()));
             return self.fail_row(slot, reason);
         }
         if enough {
@@ -218,7 +234,9 @@ impl Engine {
     pub(crate) fn signals_are_late(&mut self, slot: Slot) {
         let Some(wait) = self.rows[slot].waits_on() else { return };
         let handle = self.wait_handle(self.rows[slot].stack, &wait.handle);
-        let told = handle.map(|handle| reasons(self.rows[handle].signals())).filter(|told| !told.is_empty());
+        let told = handle
+            .map(|handle| reasons(self.rows[handle].signals().values()))
+            .filter(|told| !told.is_empty());
         let told = told.map_or_else(String::new, |told| format!(" - {told}"));
         let reason = format!("timed out after {} s: {}{told}", wait.timeout, self.signals_of(slot));
         let reason = self.shown(slot, &reason);
@@ -230,7 +248,7 @@ impl Engine {
         let row = &self.rows[slot];
         let Some(wait) = row.waits_on() else { return String::new() };
         let handle = self.wait_handle(row.stack, &wait.handle);
-        let came = handle.map_or(0, |handle| self.rows[handle].signals().count());
+        let came = handle.map_or(0, |handle| self.rows[handle].signals().len());
         format!("{came} of {} signals received", wait.count)
     }
 
@@ -247,25 +265,21 @@ impl Engine {
     /// The attribute `data` of a condition: what its handle's signals brought, also those that came later.
     pub(crate) fn signal_data(&self, row: &Row) -> Option<Value> {
         let handle = self.wait_handle(row.stack, &row.waits_on()?.handle)?;
-        let data = |(id, text): (&str, &str)| {
-            let kept: Kept = serde_json::from_str(text).ok()?;
-            Some((id.to_owned(), kept.data))
-        };
-        let all: Map<String, Value> = self.rows[handle].signals().filter_map(data).collect();
+        let signals = self.rows[handle].signals().iter();
+        let all: Map<String, Value> = signals.map(|(id, signal)| (id.clone(), signal.data.clone())).collect();
         Some(Value::String(json(&Value::Object(all))))
     }
 }
 
 /// Heat's: one after the other, with semicolons between.
-fn reasons<'a>(signals: impl Iterator<Item = (&'a str, &'a str)>) -> String {
+fn reasons<'a>(signals: impl Iterator<Item = &'a StoredSignal>) -> String {
     let mut told = String::new();
-    for (_, text) in signals {
+    for signal in signals {
         if told.len() > TOLD_MAX {
             break;
         }
-        let Ok(kept) = serde_json::from_str::<Kept>(text) else { continue };
         told.push_str(if told.is_empty() { "" } else { ";" });
-        told.push_str(&kept.reason);
+        told.push_str(&signal.reason);
     }
     cut(&told)
 }

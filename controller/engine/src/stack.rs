@@ -16,9 +16,6 @@ use crate::resource::Slot;
 use crate::rollout::Rollouts;
 use crate::view::{FailureView, OutputView, ProgressView};
 
-/// How the reason begins of a stack that has had its time, by which it is known again after a restart.
-pub(crate) const TIMED_OUT: &str = "timed out after ";
-
 /// A named set of resources.
 pub(crate) struct Stack {
     pub id: u64,
@@ -37,6 +34,8 @@ pub(crate) struct Stack {
     pub returns: bool,
     /// Its operation was cancelled: nothing more of it begins.
     pub cancelled: bool,
+    /// Its operation has had its time: no further batch of a group begins.
+    pub timed_out: bool,
     pub complete: Vec<u32>,
     pub outputs: Vec<OutputView>,
     pub parameters: BTreeMap<String, serde_json::Value>,
@@ -112,8 +111,6 @@ pub(crate) struct Walk {
     /// How often it was laid out again for what became known on the way.
     pub anew: u32,
     pub timeout: Option<MonoTime>,
-    /// The stack has had its time: no further batch of a group begins.
-    pub timed_out: bool,
 }
 
 /// How many nodes selectors have come to mean, and to mean no more.
@@ -218,6 +215,7 @@ impl Stack {
             converge: false,
             returns: false,
             cancelled: false,
+            timed_out: false,
             complete: Vec::new(),
             outputs: Vec::new(),
             parameters: BTreeMap::new(),
@@ -250,9 +248,9 @@ impl Stack {
         self.cancelled || self.action == StackAction::Check
     }
 
-    /// It has failed because its time was over.
+    /// The stack has failed because the time of its operation was over.
     pub fn has_timed_out(&self) -> bool {
-        self.status == Status::Failed && self.reason.starts_with(TIMED_OUT)
+        self.status == Status::Failed && self.timed_out
     }
 
     pub fn is_being_deleted(&self) -> bool {
@@ -273,6 +271,7 @@ impl Stack {
             delete_first: self.delete_first,
             converge: self.converge,
             cancelled: self.cancelled,
+            timed_out: self.timed_out,
             complete: self.complete.clone(),
             outputs: self.outputs.clone(),
             parameters: self.parameters.clone(),

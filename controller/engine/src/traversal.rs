@@ -17,7 +17,7 @@ use crate::record::PackedSpec;
 use crate::record::{Change, StackAction, Status};
 use crate::request::Source;
 use crate::resource::{Role, Slot};
-use crate::stack::{Stack, Stage, TIMED_OUT};
+use crate::stack::{Stack, Stage};
 use crate::view::OutputView;
 
 impl Engine {
@@ -34,7 +34,7 @@ impl Engine {
         self.turn_ended(slot);
         self.set_requires(slot, &tree, false);
         self.not_failed(slot);
-        let rests = self.rows[slot].has_failed_aside();
+        let rests = self.rows[slot].failed_after_drift();
         match rests {
             true => self.agenda.push_back(Todo::Correct(slot)),
             false => self.mended(slot),
@@ -233,10 +233,8 @@ impl Engine {
 
     pub(crate) fn stuck(&mut self, id: u64) {
         let mut reason = self.why_stuck(id);
-        let stack = self.stacks.get(&id);
-        if let Some(stack) = stack.filter(|stack| stack.walk.as_ref().is_some_and(|walk| walk.timed_out)) {
-            let timed_out = stack.reason.split_once("; ").map_or(&*stack.reason, |(first, _)| first);
-            reason = format!("{timed_out}; {reason}");
+        if let Some(stack) = self.stacks.get(&id).filter(|stack| stack.timed_out) {
+            reason = format!("{}; {reason}", had_its_time(stack));
         }
         self.end_failed(id, reason);
     }
@@ -287,9 +285,9 @@ impl Engine {
         if stack.status != Status::InProgress {
             return;
         }
+        stack.timed_out = true;
         if let Some(walk) = &mut stack.walk {
             walk.timeout = None;
-            walk.timed_out = true;
         }
         let waiting: Vec<Slot> = stack.waiting.iter().copied().collect();
         for slot in waiting {
@@ -299,17 +297,17 @@ impl Engine {
         }
         let Some(stack) = self.stacks.get(&id) else { return };
         let missing = self.missing_nodes(stack);
-        let seconds = stack.timeout_s;
+        let timed_out = had_its_time(stack);
         let hooks = self.hooks_waited_at(id);
         let rollouts = self.rollouts_time_out(id);
         let reason = match missing.len() {
             0 if hooks.is_empty() => match self.what_is_waited_for(id) {
-                Some(waiting) => format!("{TIMED_OUT}{seconds} s; not ended: {waiting}"),
-                None => format!("{TIMED_OUT}{seconds} s"),
+                Some(waiting) => format!("{timed_out}; not ended: {waiting}"),
+                None => timed_out,
             },
-            0 => format!("{TIMED_OUT}{seconds} s"),
-            1..=10 => format!("{TIMED_OUT}{seconds} s; missing nodes: {}", missing.join(", ")),
-            n => format!("{TIMED_OUT}{seconds} s; {n} nodes missing: {}, …", missing[..10].join(", ")),
+            0 => timed_out,
+            1..=10 => format!("{timed_out}; missing nodes: {}", missing.join(", ")),
+            n => format!("{timed_out}; {n} nodes missing: {}, …", missing[..10].join(", ")),
         };
         self.end_failed(id, reason + &hooks + &rollouts);
     }
@@ -327,4 +325,9 @@ impl Engine {
         };
         walk.tree.outputs().iter().enumerate().map(render).collect()
     }
+}
+
+/// Why a stack has failed whose operation had its time.
+fn had_its_time(stack: &Stack) -> String {
+    format!("timed out after {} s", stack.timeout_s)
 }

@@ -10,10 +10,12 @@ use muster_template::{Desired, Here, Kind, RenderError, Restriction, Tree};
 
 use crate::attribute::Rendered;
 use crate::by_name::is_called;
+use crate::cause::Cause;
 use crate::content::externalise;
 use crate::deployment::Deployed;
 use crate::engine::{Engine, Todo};
 use crate::held::HELD;
+use crate::job::NewJob;
 use crate::node::NodeKey;
 use crate::record::{PackedSpec, Status};
 use crate::resource::{Role, Row, Slot, WorkState};
@@ -75,12 +77,13 @@ impl Row {
             && (self.kind, self.definition) == (kind, definition)
     }
 
-    /// Work aside has failed: that is tried again in its own time, or by who asks for an operation, which forgets all of that
-    /// first.
+    /// A job that drift caused has failed. It is tried again in its own time; an operator's operation takes over first.
     fn waits_for_its_time(&self, packed: &PackedSpec) -> bool {
-        let is_as_wanted =
-            || self.spec.as_ref() == Some(packed) || (self.is_restarting() && self.differs_in_marks(packed));
-        self.has_failed_aside() && self.is_left_alone() && is_as_wanted()
+        let is_as_wanted = || {
+            self.spec.as_ref() == Some(packed)
+                || (self.cause == Cause::UnitRestart && self.differs_in_marks(packed))
+        };
+        self.failed_after_drift() && self.is_left_alone() && is_as_wanted()
     }
 
     /// What leads from the row to a desired state; `packed` is `spec`, `node` where it is to be.
@@ -205,7 +208,8 @@ impl Engine {
                     self.set_requires(slot, &tree, true);
                     let row = &mut self.rows[slot];
                     row.kind = tree.kind(row.index as usize);
-                    self.queue_job(slot, node, action, Some(spec), content);
+                    let job = NewJob { cause: Cause::Traversal, node, action, spec: Some(spec), content };
+                    self.queue_job(slot, job);
                 } else if !self.is_same_work(slot, node, &spec) || self.is_held_back(slot) {
                     self.take_back(slot);
                     if self.rows[slot].work.is_none() {
@@ -306,7 +310,7 @@ impl Engine {
     /// It failed without a job, and is wanted again as it is.
     fn mend(&mut self, slot: Slot) {
         let row = &self.rows[slot];
-        if row.status == Some(Status::Failed) && !row.has_failed_aside() {
+        if row.status == Some(Status::Failed) && !row.failed_after_drift() {
             self.not_failed(slot);
             let row = &mut self.rows[slot];
             row.status = Some(Status::Complete);
@@ -535,7 +539,7 @@ impl Engine {
             Some(node) => {
                 let farewell = row.farewell();
                 if !self.waits_before(slot, farewell) {
-                    self.queue_job(slot, node, farewell, None, None);
+                    self.queue_job(slot, NewJob::removal(Cause::Traversal, node, farewell));
                 }
             }
             None if row.applied && row.kind.is_here() => {

@@ -1,5 +1,5 @@
 //! How often a resource was corrected, and made again for an agent that had lost it, as one text: JSON, of how many, the last
-//! (seconds of the steady clock), seconds from the first to that, under way, given up; then, if it was made again, how many,
+//! (seconds of the steady clock), seconds from the first to that, given up; then, if it was made again, how many,
 //! the last, seconds from the first to that.
 
 use std::time::Duration;
@@ -9,38 +9,37 @@ use muster_engine::record::{Corrections, MadeAgain};
 use super::load::since;
 use super::sqlite::{began, json};
 
-type Corrected = (u32, i64, u64, bool, bool);
-type AndMadeAgain = (u32, i64, u64, bool, bool, (u32, i64, u64));
+type Corrected = (u32, i64, u64, bool);
+type AndMadeAgain = (u32, i64, u64, bool, (u32, i64, u64));
 
 pub(super) fn written(it: &Corrections, steady: i64) -> String {
     let (count, last, lasted) = (it.count, began(steady, it.ago), it.lasted.as_secs());
     match &it.made_again {
-        None => json::<Corrected>(&(count, last, lasted, it.under_way, it.open)),
+        None => json::<Corrected>(&(count, last, lasted, it.open)),
         Some(again) => {
             let again = (again.count, began(steady, again.ago), again.lasted.as_secs());
-            json::<AndMadeAgain>(&(count, last, lasted, it.under_way, it.open, again))
+            json::<AndMadeAgain>(&(count, last, lasted, it.open, again))
         }
     }
 }
 
 /// None: that is none.
 pub(super) fn read(text: &str, steady: i64) -> Option<Corrections> {
-    let corrected = |(count, last, lasted, under_way, open): Corrected, made_again| Corrections {
+    let corrected = |(count, last, lasted, open): Corrected, made_again| Corrections {
         count,
         ago: since(steady, last),
         lasted: Duration::from_secs(lasted),
-        under_way,
         open,
         made_again,
     };
     if let Ok(it) = serde_json::from_str::<Corrected>(text) {
         return Some(corrected(it, None));
     }
-    let (count, last, lasted, under_way, open, again) = serde_json::from_str::<AndMadeAgain>(text).ok()?;
+    let (count, last, lasted, open, again) = serde_json::from_str::<AndMadeAgain>(text).ok()?;
     let (again, again_last, again_lasted) = again;
     let made_again =
         MadeAgain { count: again, ago: since(steady, again_last), lasted: Duration::from_secs(again_lasted) };
-    Some(corrected((count, last, lasted, under_way, open), Some(made_again)))
+    Some(corrected((count, last, lasted, open), Some(made_again)))
 }
 
 #[cfg(test)]
@@ -52,19 +51,12 @@ mod tests {
         let seconds = Duration::from_secs;
         let made_again = MadeAgain { count: 2, ago: seconds(7), lasted: seconds(3) };
         for made_again in [None, Some(made_again)] {
-            let it = Corrections {
-                count: 5,
-                ago: seconds(40),
-                lasted: seconds(15),
-                under_way: false,
-                open: true,
-                made_again,
-            };
+            let it = Corrections { count: 5, ago: seconds(40), lasted: seconds(15), open: true, made_again };
             assert_eq!(read(&written(&it, 1000), 1000), Some(it));
             let later = read(&written(&it, 1000), 1010).map(|it| it.ago);
             assert_eq!(later, Some(seconds(50)));
         }
-        assert!(read("[5,960,15,false,true]", 1000).is_some(), "as earlier versions write it");
+        assert!(read("[5,960,15,true]", 1000).is_some(), "never made again");
         assert_eq!(read("[5,960]", 1000), None);
     }
 }

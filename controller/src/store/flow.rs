@@ -4,7 +4,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use muster_engine::HIDES_FLOWS;
+/// What a row of such a database has among its attributes where its flow rules are made of something hidden.
+pub(super) const HIDES_FLOWS: &str = "hides_flows";
 use muster_flow::OperationStatus;
 use muster_flow::record::{
     FlowChange, FlowDeviceRecord, FlowEntryRecord, FlowMark, FlowOperationRecord, FlowPartRecord, FlowPast,

@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use muster_engine::cause::Cause;
+use muster_engine::notes::Notes;
 use muster_engine::record::{
     NodeRecord, Observation, PackedSpec, ProgressRecord, ResourceRecord, StackAction, StackRecord, Status,
     TokenRecord, action_from_name, type_from_text,
@@ -18,7 +20,9 @@ use rusqlite::{Connection, Row};
 use super::aside::Aside;
 use super::convert::digest_of;
 use super::key::DataKey;
-use super::sealed::{ATTRIBUTES, Column, ENVIRONMENTS, HIDDEN_DIGESTS, OUTPUTS, SPEC, open, open_text};
+use super::sealed::{
+    ATTRIBUTES, Column, ENVIRONMENTS, HIDDEN_DIGESTS, OUTPUTS, SECRET_NOTES, SPEC, open, open_text,
+};
 use super::sqlite::{SPEC_VERSION, Sqlite, int};
 use super::{Store as _, StoreError, corrections};
 
@@ -184,6 +188,7 @@ fn stack(row: &Row<'_>, key: &DataKey) -> rusqlite::Result<StackRecord> {
         delete_first: row.get("delete_first")?,
         converge: row.get("converge")?,
         cancelled: row.get("cancelled")?,
+        timed_out: row.get("timed_out")?,
         complete: json(row, "complete")?,
         outputs: serde_json::from_str(&sealed(OUTPUTS)?).map_err(|e| bad("outputs", e))?,
         parameters: json(row, "parameters")?,
@@ -245,6 +250,18 @@ impl Columns<'_> {
         }
     }
 
+    /// From the column in clear, or the sealed one after it.
+    fn notes(&mut self, key: &DataKey, place: &[i64]) -> rusqlite::Result<Option<Notes>> {
+        let clear: Option<String> = self.next()?;
+        self.at += 1;
+        let text = match (clear, self.row.get_ref(self.at - 1)?) {
+            (Some(text), _) => text,
+            (None, ValueRef::Null) => return Ok(None),
+            (None, sealed) => open_text(key, SECRET_NOTES, place, sealed)?,
+        };
+        serde_json::from_str(&text).map(Some).map_err(|e| bad(self.name(), e))
+    }
+
     /// Of the column that was read last.
     fn name(&self) -> &str {
         self.row.as_ref().column_name(self.at - 1).unwrap_or("?")
@@ -255,7 +272,7 @@ impl Columns<'_> {
 const RESOURCES: &str = "SELECT id, spec, physical_id, stack_id, name, type, node, revision, dropped,
     handed_over, replaces, replaced_by, retain, external_id, lost_from, action, status, status_reason, applied,
     held_epoch, held_number, epoch, number, attempt, in_flight, retry_count, observed_ready, attributes, observed,
-    unhealthy, hook, hooks_cleared, causes, waits_since, corrections, drift_policy FROM resources ORDER BY id";
+    unhealthy, hook, hooks_cleared, causes, waits_since, corrections, cause, notes, secret_notes, drift_policy FROM resources ORDER BY id";
 
 fn resource(row: &Row<'_>, key: &DataKey, now: i64) -> rusqlite::Result<ResourceRecord> {
     let mut columns = Columns { row, at: 0 };
@@ -321,6 +338,8 @@ fn resource(row: &Row<'_>, key: &DataKey, now: i64) -> rusqlite::Result<Resource
             causes: c.json()?,
             waited: c.next::<Option<i64>>()?.map(|began| since(now, began)),
             corrections: c.parsed(|text| corrections::read(text, now))?,
+            cause: c.required(Cause::from_name)?,
+            notes: c.notes(key, &place)?,
         },
         drift_policy: c.parsed(DriftPolicy::from_name)?,
     })

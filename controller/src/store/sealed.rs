@@ -32,6 +32,7 @@ pub(super) const OUTPUTS: Column = Column { table: "stacks", name: "outputs", ro
 pub(super) const HIDDEN_DIGESTS: Column = Column { table: "stacks", name: "hidden_digests", row: &["id"] };
 pub(super) const WISH: Column = Column { table: "intents", name: "wish", row: &["number"] };
 pub(super) const ATTRIBUTES: Column = Column { table: "resources", name: "attributes", row: &["id"] };
+pub(super) const SECRET_NOTES: Column = Column { table: "resources", name: "secret_notes", row: &["id"] };
 /// A row's definition digest, then its spec with the version of its encoding, if there is one; null if there is neither.
 pub(super) const SPEC: Column = Column { table: "resources", name: "spec", row: &["id"] };
 
@@ -43,8 +44,8 @@ pub(super) const FLOW_PAST: Column =
 
 /// Those that are no texts: null, or sealed bytes.
 pub(super) const BYTES: [Column; 3] = [SPEC, FLOW_ENTRY, FLOW_PAST];
-pub(super) const TEXTS: [Column; 8] =
-    [TEMPLATE, FILES, PARAMETERS, ENVIRONMENTS, OUTPUTS, ATTRIBUTES, HIDDEN_DIGESTS, WISH];
+pub(super) const TEXTS: [Column; 9] =
+    [TEMPLATE, FILES, PARAMETERS, ENVIRONMENTS, OUTPUTS, ATTRIBUTES, HIDDEN_DIGESTS, WISH, SECRET_NOTES];
 /// Those that a database of version 4 has, in clear.
 pub(super) const TEXTS_BEFORE_5: &[Column] = TEXTS.split_at(6).0;
 

@@ -17,13 +17,14 @@ use rusqlite::{Connection, OptionalExtension as _, Transaction, params};
 use super::convert::{put_content, remove_content, sealed_with, to_version_5};
 use super::key::{DataKey, KeyFile};
 use super::sealed::{
-    ATTRIBUTES, ENVIRONMENTS, FILES, HIDDEN_DIGESTS, OUTPUTS, PARAMETERS, SPEC, SealedText, TEMPLATE,
+    ATTRIBUTES, ENVIRONMENTS, FILES, HIDDEN_DIGESTS, OUTPUTS, PARAMETERS, SECRET_NOTES, SPEC, SealedText,
+    TEMPLATE,
 };
 use super::steady::Steady;
 use super::{Bounds, Failure, Store, StoreError, corrections, name};
 
 /// Each brings the database to the next version; `user_version` counts those that were applied.
-pub(super) const SCHEMAS: [&str; 11] = [
+pub(super) const SCHEMAS: [&str; 12] = [
     include_str!("schema-1.sql"),
     include_str!("schema-2.sql"),
     include_str!("schema-3.sql"),
@@ -35,6 +36,7 @@ pub(super) const SCHEMAS: [&str; 11] = [
     include_str!("schema-9.sql"),
     include_str!("schema-10.sql"),
     include_str!("schema-11.sql"),
+    include_str!("schema-12.sql"),
 ];
 /// The first version that seals: what was there before is sealed on the way to it.
 const SEALED_FROM: usize = 5;
@@ -377,11 +379,12 @@ fn put_stack(db: &Transaction<'_>, key: &DataKey, stack: &StackRecord, now: &str
     let row = [int(stack.id)];
     let (outputs, hidden_digests) = (json(&stack.outputs), json(&stack.hidden_digests));
     db.prepare_cached(
-        "INSERT INTO stacks VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?14, ?15, ?16, ?17, ?18, ?19)
+        "INSERT INTO stacks VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?14, ?15, ?16, ?17, ?18, ?19,
+             ?20)
          ON CONFLICT (id) DO UPDATE SET action = ?3, status = ?4, status_reason = ?5, revision = ?6, traversal = ?7,
              timeout_s = ?8, rollback = ?9, complete = ?10, outputs = ?11, parameters = ?12, events = ?13,
              updated_at = ?14, delete_first = ?15, cancelled = ?16, failures = ?17, hidden_digests = ?18,
-             converge = ?19",
+             converge = ?19, timed_out = ?20",
     )?
     .execute(params![
         row[0],
@@ -403,6 +406,7 @@ fn put_stack(db: &Transaction<'_>, key: &DataKey, stack: &StackRecord, now: &str
         json(&stack.failures),
         SealedText::new(key, HIDDEN_DIGESTS, &row, &hidden_digests)?,
         stack.converge,
+        stack.timed_out,
     ])?;
     for (key, value) in [("highest_stack", stack.id), ("highest_traversal", stack.traversal)] {
         raise(db, key, value)?;
@@ -449,6 +453,19 @@ fn sealed_attributes(
     })
 }
 
+/// The notes of a row, in clear or sealed.
+fn kept_notes(key: &DataKey, p: &ProgressRecord) -> Result<(Option<String>, Option<Vec<u8>>), StoreError> {
+    let Some(notes) = &p.notes else { return Ok((None, None)) };
+    let text = json(notes);
+    if !notes.is_secret() {
+        return Ok((Some(text), None));
+    }
+    match SealedText::new(key, SECRET_NOTES, &[int(p.id)], &text)? {
+        SealedText::Sealed(bytes) => Ok((None, Some(bytes))),
+        SealedText::Plain(text) => Ok((Some(text.to_owned()), None)),
+    }
+}
+
 /// The desired state of a row, and the digest of its definition with it: of one with a short secret, the secret could be
 /// found by trying. None while there is neither.
 fn sealed_spec(key: &DataKey, r: &ResourceRecord) -> Result<Option<Vec<u8>>, StoreError> {
@@ -473,11 +490,12 @@ fn put_resource(
 ) -> Result<(), StoreError> {
     let p = &r.progress;
     let spec = sealed_spec(key, r)?;
+    let (notes, secret_notes) = kept_notes(key, p)?;
     let mut physical = [0; uuid::fmt::Hyphenated::LENGTH];
     db.prepare_cached(
         "INSERT OR REPLACE INTO resources VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15,
              ?16, ?17, ?18, ?19, ?20, ?21, ?22, ?23, ?24, ?25, ?26,
-             ?27, ?28, ?29, ?30, ?31, ?32, ?33, ?34, ?35, ?36)",
+             ?27, ?28, ?29, ?30, ?31, ?32, ?33, ?34, ?35, ?36, ?37, ?38, ?39)",
     )?
     .execute(params![
         int(r.id),
@@ -516,6 +534,9 @@ fn put_resource(
         p.waited.map(|waited| began(steady, waited)),
         r.drift_policy.map(DriftPolicy::as_str),
         p.corrections.as_ref().map(|it| corrections::written(it, steady)),
+        p.cause.as_str(),
+        notes,
+        secret_notes,
     ])?;
     Ok(())
 }
@@ -526,12 +547,13 @@ fn put_progress(
     p: &ProgressRecord,
     steady: i64,
 ) -> Result<(), StoreError> {
+    let (notes, secret_notes) = kept_notes(key, p)?;
     db.prepare_cached(
         "UPDATE resources SET action = ?2, status = ?3, status_reason = ?4, applied = ?5, held_epoch = ?6,
              held_number = ?7, epoch = ?8, number = ?9, attempt = ?10, in_flight = ?11, retry_count = ?12,
              observed_ready = ?13, attributes = ?14,
              observed = ?15, unhealthy = ?16, hook = ?17, hooks_cleared = ?18, causes = ?19, waits_since = ?20,
-             corrections = ?21
+             corrections = ?21, cause = ?22, notes = ?23, secret_notes = ?24
              WHERE id = ?1",
     )?
     .execute(params![
@@ -556,6 +578,9 @@ fn put_progress(
         (!p.causes.is_empty()).then(|| json(&p.causes)),
         p.waited.map(|waited| began(steady, waited)),
         p.corrections.as_ref().map(|it| corrections::written(it, steady)),
+        p.cause.as_str(),
+        notes,
+        secret_notes,
     ])?;
     Ok(())
 }

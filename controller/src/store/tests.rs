@@ -1,7 +1,12 @@
 //! What is written is read again.
 
-use muster_engine::record::{Change, EventRecord, TokenRecord};
+use muster_engine::cause::Cause;
+use muster_engine::notes::{Notes, Trigger, UnitNotes};
+use muster_engine::record::{Change, EventRecord, Observation, ProgressRecord, ResourceRecord, TokenRecord};
 use muster_engine::{NewToken, Starts};
+use muster_shared::{Epoch, Generation, ResourceId};
+use muster_template::Kind;
+use serde_json::json;
 
 use super::{Failure, Sqlite, Store as _};
 
@@ -82,4 +87,87 @@ fn starts_are_recorded_with_their_bits() {
     expected.add(first, 7);
     expected.add(second, u64::MAX);
     assert_eq!(starts, expected);
+}
+
+/// A lost row, which the store keeps without a stack.
+fn row(id: u64, cause: Cause, notes: Option<Notes>) -> ResourceRecord {
+    ResourceRecord {
+        id,
+        physical: ResourceId(uuid::Uuid::from_u128(id.into())),
+        stack: 0,
+        name: "motd".into(),
+        kind: Kind::File,
+        type_name: None,
+        node: None,
+        definition: 0,
+        revision: 0,
+        dropped: None,
+        spec: None,
+        handed_over: false,
+        replaces: None,
+        replaced_by: None,
+        retain: false,
+        drift_policy: None,
+        external_id: None,
+        lost_from: None,
+        progress: ProgressRecord {
+            id,
+            action: None,
+            cause,
+            status: None,
+            reason: None,
+            applied: false,
+            held: None,
+            generation: Generation::default(),
+            attempt: 0,
+            in_flight: false,
+            retry_count: 0,
+            observed_ready: false,
+            attributes: [].into(),
+            notes,
+            observed: Observation::Unknown,
+            unhealthy: false,
+            hook: None,
+            hooks_cleared: 0,
+            causes: Vec::new(),
+            waited: None,
+            corrections: None,
+        },
+    }
+}
+
+/// `sqlite3` shows why a job runs and what a row remembers, but for what may be secret.
+#[test]
+fn causes_and_notes_are_kept_readable_or_sealed() {
+    let folder = tempfile::tempdir().unwrap();
+    let (database, key) = (folder.path().join("muster.db"), folder.path().join("key"));
+    let mark = Some(Generation { epoch: Epoch(3), number: 7 });
+    let restart = Trigger { names: vec!["conf".to_owned()], mark };
+    let unit = UnitNotes { restart, reload: Trigger::default() };
+    let mut rows = vec![
+        row(1, Cause::UnitRestart, Some(Notes::Unit(unit))),
+        row(2, Cause::Traversal, Some(Notes::Hides(vec![json!("s3cret")]))),
+        row(3, Cause::LostCleanup, None),
+    ];
+    let mut changes = rows.iter().cloned().map(|row| Change::Resource(Box::new(row)));
+    Sqlite::open(&database, &key).unwrap().commit(&mut changes, &[]).unwrap();
+    assert_eq!(Sqlite::open(&database, &key).unwrap().load().unwrap().resources, rows);
+
+    rows[0].progress.notes = Some(Notes::HidesFlows);
+    rows[1].progress = ProgressRecord { cause: Cause::Rebuild, ..rows[1].progress.clone() };
+    let mut changes = rows.iter().map(|row| Change::Progress(Box::new(row.progress.clone())));
+    Sqlite::open(&database, &key).unwrap().commit(&mut changes, &[]).unwrap();
+    assert_eq!(Sqlite::open(&database, &key).unwrap().load().unwrap().resources, rows);
+
+    let db = rusqlite::Connection::open(&database).unwrap();
+    let mut select =
+        db.prepare("SELECT cause, notes, secret_notes IS NULL FROM resources ORDER BY id").unwrap();
+    let seen = select.query_map([], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?))).unwrap();
+    let seen: Vec<(String, Option<String>, bool)> = seen.collect::<Result<_, _>>().unwrap();
+    let wanted = [
+        ("unit_restart", Some("\"hides_flows\""), true),
+        ("rebuild", None, false),
+        ("lost_cleanup", None, true),
+    ];
+    assert_eq!(seen, wanted.map(|(cause, notes, clear)| (cause.to_owned(), notes.map(str::to_owned), clear)));
 }

@@ -3,8 +3,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use muster_engine::notes::Notes;
 use muster_engine::record::{PackedSpec, ProgressRecord, ResourceRecord, StackAction, Status};
-use muster_engine::{Answer, Request, Signal};
+use muster_engine::{Answer, Request, Signal, StoredSignal};
 use muster_shared::{MonoTime, ResourceId, StackName};
 use muster_template::{Desired, Here, Kind, WaitCondition};
 use serde_json::json;
@@ -13,11 +14,6 @@ use super::operator::stack_name;
 use super::plan::HANDLE;
 use super::store::{Shared, Tables, brief};
 use super::world::{Event, World};
-
-/// Before the id of a signal among a handle's attributes.
-const KEPT: &str = "signal ";
-/// What is kept of a signal of failure begins so.
-const FAILED: &str = "{\"status\":\"FAILURE\"";
 
 /// What is known of signals and of those that wait for them.
 #[derive(Clone, Default)]
@@ -37,9 +33,11 @@ pub struct Signals {
     sent: u64,
 }
 
-fn kept(row: &ResourceRecord) -> BTreeMap<&str, &str> {
-    let attributes = row.progress.attributes.iter();
-    attributes.filter_map(|(key, text)| Some((key.strip_prefix(KEPT)?, text.as_str()))).collect()
+fn kept(row: &ResourceRecord) -> BTreeMap<&str, &StoredSignal> {
+    match &row.progress.notes {
+        Some(Notes::Signals(signals)) => signals.iter().map(|(id, signal)| (&**id, signal)).collect(),
+        _ => BTreeMap::new(),
+    }
 }
 
 fn waits_for(row: &ResourceRecord) -> Option<WaitCondition> {
@@ -153,7 +151,7 @@ impl Signals {
             return None;
         }
         let kept = kept(row);
-        let has = |id: &str, data: &str| kept.get(id).is_some_and(|text| text.contains(data));
+        let has = |id: &str, data: &str| kept.get(id).is_some_and(|signal| signal.data == *data);
         let lost = self.acknowledged.get(&row.physical)?.iter().find(|(id, data)| !has(id, data))?;
         Some(format!("the signal {lost:?} to {} is lost", brief(row)))
     }
@@ -165,7 +163,7 @@ impl Tables {
         let handle = wait.handle.parse().ok().map(ResourceId);
         let row = handle.and_then(|id| self.physical.get(&id)).and_then(|id| self.rows.get(id));
         let all = row.map(kept).unwrap_or_default();
-        let badly = all.values().filter(|text| text.starts_with(FAILED)).count();
+        let badly = all.values().filter(|signal| signal.failure).count();
         (all.len() - badly, badly)
     }
 
@@ -233,13 +231,14 @@ impl World {
         let Some(row) = shared.tables.rows.get(&row) else { return };
         let kept = kept(row);
         let known = shared.signals.acknowledged.entry(physical).or_default();
-        let is_kept =
-            |id: &str, was: &str| kept.get(id).is_some_and(|text| text.contains(was) || text.contains(&data));
+        let is_kept = |id: &str, was: &str| {
+            kept.get(id).is_some_and(|signal| signal.data == *was || signal.data == *data)
+        };
         let lost = known.iter().find(|(id, was)| !is_kept(id, was));
         let lost = lost.map(|lost| format!("a signal to {} comes, and {lost:?} is lost", row.name));
         let wrong = match answer {
             Some(Ok(Answer::Signalled { id, again, signals })) => {
-                let is_kept = kept.get(&*id).is_some_and(|text| text.contains(&data));
+                let is_kept = kept.get(&*id).is_some_and(|signal| signal.data == *data);
                 let was = known.insert(id.clone(), data.clone());
                 let is_right = is_kept && was.is_some() == again && known.len() == signals;
                 shared.counts.add(if again { "signal takes the place of another" } else { "signal is new" });
@@ -257,7 +256,8 @@ impl World {
             Some(Err(_)) => None,
             // It came, or it did not.
             None => {
-                *known = kept.iter().map(|(id, text)| ((*id).to_owned(), (*text).to_owned())).collect();
+                let brought = |signal: &StoredSignal| signal.data.as_str().unwrap_or_default().to_owned();
+                *known = kept.iter().map(|(id, signal)| ((*id).to_owned(), brought(signal))).collect();
                 None
             }
         };
@@ -269,7 +269,7 @@ impl World {
         let failed: Vec<(u64, String, String)> = {
             let shared = self.shared.borrow();
             let all = shared.tables.handles().flat_map(|row| {
-                let bad = kept(row).into_iter().filter(|(_, text)| text.starts_with(FAILED));
+                let bad = kept(row).into_iter().filter(|(_, signal)| signal.failure);
                 bad.map(|(id, _)| (row.stack, row.name.to_string(), id.to_owned()))
             });
             all.collect()
@@ -286,7 +286,7 @@ impl World {
         let id = shared.tables.names.get(stack);
         let goes = |row: &&ResourceRecord| row.dropped.is_some() && Some(&row.stack) == id;
         let mut rows = shared.tables.rows.values().filter(goes);
-        rows.any(|row| kept(row).values().any(|text| text.starts_with(FAILED)))
+        rows.any(|row| kept(row).values().any(|signal| signal.failure))
     }
 
     /// Whoever waits gets a signal.

@@ -1,7 +1,7 @@
 //! What a stack hides of its networks and subnets, in stacks whose ports have something of them: the attributes of such a
 //! port tell it, and are masked there as well.
 //!
-//! A row keeps it with its attributes, which are sealed: a port what it has seen, also when the network is called
+//! A row notes it, sealed in the store: a port what it has seen, also when the network is called
 //! otherwise since, and whatever is known of the other stack after a restart.
 
 use muster_shared::ResourceId;
@@ -9,15 +9,16 @@ use muster_template::{Kind, Secrets};
 use serde_json::Value;
 
 use crate::engine::Engine;
+use crate::notes::Notes;
 use crate::resource::{Row, Slot};
 
-/// Under this a network, a subnet or a port keeps, as a list in JSON, what is not to be shown of it.
-pub(crate) const HIDES: &str = "hides";
-
 impl Row {
-    /// What is not to be shown of it.
-    fn hidden_of_plan(&self) -> Vec<Value> {
-        self.attributes.get(HIDES).and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default()
+    /// Texts that are not to be shown of a network, a subnet or a port.
+    fn hidden_of_plan(&self) -> &[Value] {
+        match &self.rare().notes {
+            Some(Notes::Hides(hidden)) => hidden,
+            _ => &[],
+        }
     }
 
     /// What other stacks hide of what this port tells.
@@ -28,16 +29,8 @@ impl Row {
         }
     }
 
-    fn hide_of_plan(&mut self, hidden: &[Value]) -> bool {
-        let kept = (!hidden.is_empty()).then(|| Value::from(hidden).to_string());
-        if self.attributes.get(HIDES) == kept.as_ref() {
-            return false;
-        }
-        match kept {
-            Some(text) => drop(self.attributes.insert(HIDES.to_owned(), text)),
-            None => drop(self.attributes.remove(HIDES)),
-        }
-        true
+    fn hide_of_plan(&mut self, hidden: Vec<Value>) -> bool {
+        self.set_notes((!hidden.is_empty()).then_some(Notes::Hides(hidden)))
     }
 }
 
@@ -51,7 +44,7 @@ impl Engine {
         let given = row.spec.as_ref().map(|spec| spec.unpack().properties()).unwrap_or_default();
         let hidden: Vec<Value> = given.values().flat_map(|value| hidden_in(secrets, value)).collect();
         let id = row.physical;
-        if !self.rows[slot].hide_of_plan(&hidden) {
+        if !self.rows[slot].hide_of_plan(hidden) {
             return;
         }
         self.row_changed(slot, true);
@@ -71,11 +64,11 @@ impl Engine {
         let all = made.chain([slot]).flat_map(|slot| self.rows[slot].hidden_of_plan());
         let mut hidden: Vec<Value> = Vec::new();
         for value in all {
-            if !hidden.contains(&value) {
-                hidden.push(value);
+            if !hidden.contains(value) {
+                hidden.push(value.clone());
             }
         }
-        if self.rows[slot].hide_of_plan(&hidden) {
+        if self.rows[slot].hide_of_plan(hidden) {
             self.row_changed(slot, true);
         }
         self.hide_of_others(slot);

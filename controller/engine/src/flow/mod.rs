@@ -14,7 +14,6 @@ use muster_flow::{Begun, DeviceKey, Effect, FlowAction, FlowWrite, Flows, Turn};
 use muster_shared::model::Down;
 use muster_shared::model::flow::{DeviceName, FlowUp};
 
-pub use row::HIDES_FLOWS;
 pub use view::FlowViews;
 
 use crate::engine::{Engine, Todo};

@@ -8,17 +8,22 @@ use muster_shared::model::{Action, Observed};
 use muster_template::{Desired, FlowSet};
 
 use crate::engine::{Engine, Todo};
+use crate::notes::Notes;
 use crate::record::Observation;
 use crate::resource::{Row, Slot, WorkState};
-
-/// Under this a row keeps, among its attributes, that its flow rules are made of something hidden.
-pub const HIDES_FLOWS: &str = "hides_flows";
 
 /// A batch may wait for the one before it, and for the bridge.
 const JOB_TIMEOUT: Duration = Duration::from_secs(330);
 
 fn job_of(row: &Row) -> Job {
     Job { owner: Owner(row.id), generation: row.generation, attempt: row.attempt }
+}
+
+impl Row {
+    /// Whether the flow rules of the row are made of something hidden.
+    pub fn hides_flows(&self) -> bool {
+        self.rare().notes == Some(Notes::HidesFlows)
+    }
 }
 
 impl Engine {
@@ -120,8 +125,8 @@ impl Engine {
         let row = &mut self.rows[slot];
         let (owner, node, applied) = (Owner(row.id), row.node, row.applied);
         let changed = match hides {
-            true => row.attributes.insert(HIDES_FLOWS.to_owned(), String::new()).is_none(),
-            false => (settled || !applied) && row.attributes.remove(HIDES_FLOWS).is_some(),
+            true => row.set_notes(Some(Notes::HidesFlows)),
+            false => (settled || !applied) && row.set_notes(None),
         };
         if !changed {
             return;

@@ -8,7 +8,6 @@ use muster_shared::model::{Claim, ClaimKind};
 use muster_shared::{MonoTime, NodeId};
 
 use crate::claim::Claims;
-use crate::flow::HIDES_FLOWS;
 use crate::intent::Intents;
 use crate::node::Nodes;
 use crate::resource::Rows;
@@ -67,7 +66,7 @@ impl Site for FlowSite<'_> {
 
     fn hides(&self, owner: Owner) -> bool {
         let row = self.rows.of_id(owner.0).map(|slot| &self.rows[slot]);
-        row.is_some_and(|row| row.attributes.contains_key(HIDES_FLOWS))
+        row.is_some_and(|row| row.hides_flows())
     }
 
     fn has_joined(&self, node: &NodeId) -> bool {

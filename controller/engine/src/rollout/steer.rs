@@ -186,10 +186,10 @@ impl Engine {
     fn give_time(&mut self, id: u64) {
         let now = self.now;
         let Some(stack) = self.stacks.get_mut(&id) else { return };
-        let Some(walk) = stack.walk.as_mut().filter(|walk| walk.timed_out) else { return };
+        let Some(walk) = stack.walk.as_mut().filter(|_| stack.timed_out) else { return };
         let due = now + Duration::from_secs(stack.timeout_s);
-        (walk.timed_out, walk.ended, walk.timeout) = (false, false, Some(due));
-        (stack.status, stack.reason) = (Status::InProgress, String::new());
+        (walk.ended, walk.timeout) = (false, Some(due));
+        (stack.status, stack.reason, stack.timed_out) = (Status::InProgress, String::new(), false);
         self.timers.set(due, TimerKey::Stack(id, stack.traversal));
         self.stack_changed(id);
         self.watch(id);

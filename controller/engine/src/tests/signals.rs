@@ -5,6 +5,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::bed::{Bed, options, parse, stack, under};
+use crate::notes::Notes;
 use crate::{Answer, Hook, Options, Refusal, Request, Signal, Source, SourceText};
 
 /// A handle, a condition with these properties, and something that needs what the signals brought.
@@ -367,8 +368,9 @@ fn signals_have_bounds() {
     bed.create(waiting("timeout: 60, count: 10000")).unwrap();
     signal(&mut bed, json!({"id": "of all"})).unwrap();
     let kept = bed.tables.resources.values_mut().find(|row| &*row.name == "h").unwrap();
-    let one = kept.progress.attributes["signal of all"].clone();
-    kept.progress.attributes.extend((3..10_001).map(|id| (format!("signal {id}"), one.clone())));
+    let Some(Notes::Signals(signals)) = &mut kept.progress.notes else { panic!("{:?}", kept.progress.notes) };
+    let one = signals["of all"].clone();
+    signals.extend((3..10_001).map(|id| (id.to_string(), one.clone())));
     bed.restart();
     assert!(
         bed.resource("w").status_reason.starts_with("9999 of 10000"),
@@ -419,7 +421,7 @@ fn a_handle_that_is_none_fails_the_condition() {
     let template = text.template.replace("{get_resource: h}", "somewhere");
     bed.create(parse(SourceText { template, ..text })).unwrap();
     assert_eq!(bed.status(), "CREATE_FAILED");
-    assert!(reason(&bed, "w").contains("its handle is none: want {get_resource:"), "{}", reason(&bed, "w"));
+    assert!(reason(&bed, "w").contains("'handle' must be {get_resource: NAME}"), "{}", reason(&bed, "w"));
 }
 
 /// In a nested stack: signalled by its path, and the endpoint says where.

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use muster_engine::cause::Cause;
 use muster_engine::record::{EventRecord, ProgressRecord, ResourceRecord, Status};
 use muster_shared::model::{Action, Job};
 use muster_shared::{MonoTime, ResourceId};
@@ -29,7 +30,7 @@ impl Shared {
     /// A correction that leaves for the first time, and should not.
     pub fn corrects_wrongly(&mut self, job: &Job) -> Option<String> {
         let row = self.tables.physical.get(&job.resource).and_then(|id| self.tables.rows.get(id))?;
-        let is_correction = row.progress.corrections.is_some_and(|corrections| corrections.under_way);
+        let is_correction = row.progress.cause == Cause::Correction;
         let stack = self.tables.stacks.get(&row.stack)?;
         if !is_correction || job.action != Action::Update || stack.status == Status::InProgress {
             return None;
@@ -54,11 +55,12 @@ impl Shared {
     pub fn fight_went(&mut self, was: Option<&ProgressRecord>, row: &ResourceRecord) {
         let before = was.and_then(|was| was.corrections);
         let after = row.progress.corrections;
+        let is_corrected = |progress: &ProgressRecord| progress.cause == Cause::Correction;
         let is = |it: Option<muster_engine::record::Corrections>,
                   what: fn(&muster_engine::record::Corrections) -> bool| {
             it.as_ref().is_some_and(what)
         };
-        let (was_under_way, is_under_way) = (is(before, |it| it.under_way), is(after, |it| it.under_way));
+        let (was_under_way, is_under_way) = (was.is_some_and(is_corrected), is_corrected(&row.progress));
         let kind = row.kind.name();
         if is_under_way && before.map(|it| it.count) != after.map(|it| it.count) {
             self.counts.add(format!("drift of {kind} is to be corrected"));

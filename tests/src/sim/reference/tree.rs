@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use muster_engine::notes::Notes;
 use muster_engine::record::{ResourceRecord, Status};
 use muster_intent::manager::Wish;
 use muster_shared::ResourceId;
@@ -154,12 +155,10 @@ impl<'a> At<'a> {
         if group.chain.is_some() {
             return Ok((0..).take(count).collect());
         }
-        let known = row.progress.attributes.get("removed_rsrc_list");
-        let removed: BTreeSet<u64> = known
-            .into_iter()
-            .flat_map(|names| names.split(','))
-            .filter_map(|name| name.parse().ok())
-            .collect();
+        let removed: BTreeSet<u64> = match &row.progress.notes {
+            Some(Notes::Removed(removed)) => removed.keys().filter_map(|name| name.parse().ok()).collect(),
+            _ => BTreeSet::new(),
+        };
         let more = removed.difference(&group.removed).count();
         let by_thing = &group.removed_things;
         if !removed.is_superset(&group.removed) || !group.appends && more > by_thing.len() {

@@ -4,9 +4,9 @@
 use std::collections::BTreeSet;
 
 use muster_agent_core::Before;
-use muster_engine::record::{PackedSpec, ResourceRecord};
+use muster_engine::record::{PackedSpec, ResourceRecord, Status};
 use muster_shared::model::{Action, Claim, Job, OnDelete, Spec};
-use muster_shared::{NodeId, ResourceId};
+use muster_shared::{NodeId, ResourceId, StackName};
 
 use super::machine::Machine;
 use super::store::{Noted, brief};
@@ -202,12 +202,20 @@ impl World {
         let Some(turns) = self.controller.turns.as_ref().filter(|_| self.looks_at_all()) else { return };
         let engine = turns.engine();
         let mut wrong = None;
+        // A COMPLETE row needs no reason and is in no phase.
+        let busy: BTreeSet<StackName> = {
+            let tables = &self.shared.borrow().tables;
+            let is_busy = |row: &&ResourceRecord| row.progress.status != Some(Status::Complete);
+            let stacks = tables.rows.values().filter(is_busy).filter_map(|row| tables.stacks.get(&row.stack));
+            stacks.map(|stack| stack.name.clone()).collect()
+        };
         for stack in engine.stack_views() {
             let Ok(name) = stack.name.parse() else { continue };
             if stack.status == "FAILED" && stack.status_reason.is_empty() {
                 wrong = Some(format!("stack {name} is FAILED without a reason"));
             }
-            for row in engine.resource_views(&name, true).unwrap_or_default() {
+            let rows = busy.contains(&name).then(|| engine.resource_views(&name, true));
+            for row in rows.flatten().unwrap_or_default() {
                 if row.status == "IN_PROGRESS" && row.phase.is_empty() {
                     wrong = Some(format!("{} of {name} is IN_PROGRESS and in no phase: {row:?}", row.name));
                 }

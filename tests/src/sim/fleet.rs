@@ -53,14 +53,13 @@ impl Fleet {
         let stacks = tables.stacks.iter();
         self.stood = stacks.map(|(id, stack)| (*id, (stack.revision, stack.traversal))).collect();
         self.leaving.retain(|row, _| tables.rows.get(row).is_some_and(|row| row.dropped.is_some()));
+        let is_unready = |row: &&ResourceRecord| row.dropped.is_none() && !row.progress.observed_ready;
+        let unready: BTreeSet<u64> = tables.rows.values().filter(is_unready).map(|row| row.stack).collect();
         for row in tables.rows.values().filter(|row| row.dropped.is_some()) {
             let Some(stack) = tables.stacks.get(&row.stack) else { continue };
             let is_going = row.progress.status == Some(Status::InProgress)
                 && matches!(row.progress.action, Some(Action::Delete | Action::Retain));
-            let is_unready = |other: &ResourceRecord| {
-                other.stack == row.stack && other.dropped.is_none() && !other.progress.observed_ready
-            };
-            if is_going && !tables.rows.values().any(is_unready) {
+            if is_going && !unready.contains(&row.stack) {
                 self.leaving.insert(row.id, stack.traversal);
             }
         }

@@ -28,6 +28,8 @@ pub struct Held {
     pub number: u64,
     /// Somebody else put it there, or changed it.
     pub by_hand: bool,
+    /// It drops everything of its bridge, as [`cuts`] says: asked at each message to the server.
+    pub cuts: bool,
 }
 
 /// One bridge, while it exists.
@@ -123,8 +125,8 @@ impl Switch {
 
     /// Nothing gets through to the server.
     pub fn cuts(&self) -> bool {
-        let held = self.planes.get(MANAGEMENT).into_iter().flat_map(|plane| plane.held.values());
-        self.is_there(MANAGEMENT) && held.map(|held| &held.packed).any(cuts)
+        let mut held = self.planes.get(MANAGEMENT).into_iter().flat_map(|plane| plane.held.values());
+        self.is_there(MANAGEMENT) && held.any(|held| held.cuts)
     }
 
     /// Puts something, whoever does it.
@@ -140,7 +142,8 @@ impl Switch {
         self.puts += 1;
         let number = self.puts;
         if let Some(plane) = self.planes.get_mut(bridge) {
-            plane.held.insert(at, Held { cookie, packed, number, by_hand });
+            let cuts = cuts(&packed);
+            plane.held.insert(at, Held { cookie, packed, number, by_hand, cuts });
             plane.ended.remove(&at);
             plane.put_at.insert(at, now);
         }

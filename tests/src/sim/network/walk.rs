@@ -6,7 +6,7 @@ use muster_shared::model::flow::{
     Action, Criterion, Entry, Field, Group, Instruction, Output, Packed, Port, Rule,
 };
 
-use super::super::flow::{Plane, cuts};
+use super::super::flow::Plane;
 use super::super::world::World;
 use super::fabric::{HOSTS, PRIORITY, cable_of};
 
@@ -75,7 +75,7 @@ impl Rules {
         }
         (self.rules, self.groups, self.is_cut) = (Vec::new(), Vec::new(), false);
         for held in plane.into_iter().flat_map(|plane| plane.held.values()) {
-            self.is_cut |= cuts(&held.packed);
+            self.is_cut |= held.cuts;
             match held.packed.unpack() {
                 Entry::Rule(rule) if rule.table == 0 && is_ours(&rule) => self.rules.push(rule),
                 Entry::Group(group) => self.groups.push(group),

@@ -50,8 +50,12 @@ impl Row {
 
     /// As operators see it.
     pub fn breaker(&self) -> &'static str {
-        let is_open = self.rare().fight.is_some_and(|fight| fight.open) || self.is_lost_again_and_again();
-        if is_open { "open" } else { "closed" }
+        if self.is_breaker_open() { "open" } else { "closed" }
+    }
+
+    /// Corrections kept being undone, so the row is left as it is.
+    pub fn is_breaker_open(&self) -> bool {
+        self.rare().fight.is_some_and(|fight| fight.open) || self.is_lost_again_and_again()
     }
 
     /// Its agent has lost it so often that it is left as it is: what the agent holds of it is not what was made last.

@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::engine::Engine;
 use crate::node::{Node, NodeKey};
+use crate::progress::Phase;
 use crate::resource::{Row, Slot};
 use crate::site::NodeState;
 
@@ -230,7 +231,7 @@ impl Engine {
                 observed: row.observed.as_str().into(),
                 reason: row.reason.as_deref().unwrap_or_default().into(),
                 policy: row.drift_policy().as_str().into(),
-                phase: self.phase_of_drift(row).into(),
+                phase: Phase::shown(self.phase_of_drift(row)),
                 corrections: row.corrections(),
                 breaker: row.breaker().into(),
             })

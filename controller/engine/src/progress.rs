@@ -5,11 +5,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use muster_shared::{MonoTime, NodeId};
-use muster_template::DriftPolicy;
+use muster_template::{DriftPolicy, Hook};
 
 use crate::engine::Engine;
 use crate::record::Status;
-use crate::resource::{Role, Row, Slot, WorkState};
+use crate::resource::{Role, Row, Slot};
 use crate::stack::Stack;
 use crate::timer::TimerKey;
 
@@ -17,8 +17,6 @@ use crate::timer::TimerKey;
 const QUIET_MAX: Duration = Duration::from_secs(3600);
 /// Resources that such a word names.
 const NAMED: usize = 10;
-/// As operators see that a node's jobs are held back.
-const MAINTENANCE: &str = "maintenance";
 /// Names shown of what one resource waits for: more say the same.
 const WAITS_FOR_MAX: usize = 100;
 
@@ -42,46 +40,100 @@ impl Quiet {
     }
 }
 
+/// What a row with something to do is at, or waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Phase {
+    /// Its node is away, or no node has joined that could have it.
+    NodeAway,
+    /// Its node is in maintenance.
+    Maintenance,
+    /// The disk of its node is full.
+    DiskFull,
+    /// The job waits until less is in flight, or for its agent to begin.
+    Queued,
+    /// The agent works at the job.
+    Running,
+    /// The agent waits until the observed equals the desired.
+    Settling,
+    /// An attempt failed, and the next one waits.
+    Backoff,
+    /// The row waits for an operator, at a hook.
+    Hook,
+    /// A wait condition waits for signals.
+    Signals,
+    /// The row waits for time to pass.
+    Pause,
+    /// The row waits for its turn in a rollout.
+    Rollout,
+    /// The row waits for what it needs.
+    Waiting,
+    /// The row waits for a node to tell its facts.
+    Facts,
+}
+
+impl Phase {
+    /// As operators see it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Phase::NodeAway => "node_away",
+            Phase::Maintenance => "maintenance",
+            Phase::DiskFull => "disk_full",
+            Phase::Queued => "queued",
+            Phase::Running => "running",
+            Phase::Settling => "settling",
+            Phase::Backoff => "backoff",
+            Phase::Hook => "hook",
+            Phase::Signals => "signals",
+            Phase::Pause => "pause",
+            Phase::Rollout => "rollout",
+            Phase::Waiting => "waiting",
+            Phase::Facts => "facts",
+        }
+    }
+
+    /// As operators see a row that may be in no phase.
+    pub fn shown(phase: Option<Self>) -> String {
+        phase.map_or("", Phase::as_str).to_owned()
+    }
+}
+
 /// Rows that are needed still, with the names of those that need them.
 pub(crate) type NeededBy<'a> = BTreeMap<Slot, BTreeSet<&'a str>>;
 
 impl Engine {
-    /// As operators see it.
-    pub(crate) fn phase(&self, row: &Row) -> &'static str {
-        match &row.work {
-            Some(work) if work.state.is_sent() && row.node.is_some_and(|key| !self.nodes[key].ready) => {
-                WorkState::NodeAway.phase()
-            }
-            Some(work)
-                if !work.state.is_sent() && row.node.is_some_and(|key| self.is_in_maintenance(key)) =>
-            {
-                MAINTENANCE
-            }
-            Some(_) if self.waits_for_disk(row) => "disk_full",
-            Some(work) => work.state.phase(),
-            None if row.role == Role::Steady || row.ready => "",
-            None if self.stacks.get(&row.stack).is_some_and(Stack::is_still) => "",
-            None if row.rare().hook.is_some() => "hook",
-            None if row.awaits_signals() => "signals",
-            None if row.pauses() => "pause",
-            None if self.is_held(row) => self.phase_of_held(row),
-            None if row.failed || self.comes_too_late(row) => "",
-            None if row.blocked > 0 || self.waits_for_first(row) => "waiting",
-            None if row.status == Some(Status::Failed) => "",
-            None if self.asks(row).is_some() => "facts",
-            None => WorkState::NodeAway.phase(), // no node has joined
+    /// What a row is at, or waits for; none if nothing is to be done for it now.
+    pub(crate) fn phase(&self, row: &Row) -> Option<Phase> {
+        if let Some(work) = &row.work {
+            let is_sent = work.state.is_sent();
+            return Some(match row.node {
+                Some(key) if is_sent && !self.nodes[key].ready => Phase::NodeAway,
+                Some(key) if !is_sent && self.is_in_maintenance(key) => Phase::Maintenance,
+                _ if self.waits_for_disk(row) => Phase::DiskFull,
+                _ => work.state.phase(),
+            });
+        }
+        let is_still = self.stacks.get(&row.stack).is_some_and(Stack::is_still);
+        if row.role == Role::Steady || row.ready || is_still {
+            return None;
+        }
+        match row {
+            _ if row.rare().hook.is_some() => Some(Phase::Hook),
+            _ if row.awaits_signals() => Some(Phase::Signals),
+            _ if row.pauses() => Some(Phase::Pause),
+            _ if self.is_held(row) => self.phase_of_held(row),
+            _ if row.failed || self.comes_too_late(row) => None,
+            _ if row.blocked > 0 || self.waits_for_first(row) => Some(Phase::Waiting),
+            _ if row.status == Some(Status::Failed) => None,
+            _ if self.asks(row).is_some() => Some(Phase::Facts),
+            _ => Some(Phase::NodeAway), // no node has joined that could have it
         }
     }
 
     /// Of a row that differs: also of one that only waits to be corrected.
-    pub(crate) fn phase_of_drift(&self, row: &Row) -> &'static str {
+    pub(crate) fn phase_of_drift(&self, row: &Row) -> Option<Phase> {
         let held = row.node.is_some_and(|key| self.is_in_maintenance(key));
-        match self.phase(row) {
-            "" if held && row.drift_policy() == DriftPolicy::Correct && row.breaker() == "closed" => {
-                MAINTENANCE
-            }
-            phase => phase,
-        }
+        let waits = || held && row.drift_policy() == DriftPolicy::Correct && !row.is_breaker_open();
+        self.phase(row).or_else(|| waits().then_some(Phase::Maintenance))
     }
 
     /// The node whose facts it waits for, as it is called there.
@@ -93,10 +145,10 @@ impl Engine {
     pub(crate) fn phase_time(&self, row: &Row) -> Duration {
         let walk = self.stacks.get(&row.stack).and_then(|stack| stack.walk.as_ref());
         let since = match (&row.work, self.phase(row)) {
-            (_, "") => return Duration::ZERO,
+            (_, None) => return Duration::ZERO,
             (Some(work), _) => Some(work.since),
-            (None, "hook") => row.rare().hook_since,
-            (None, "signals" | "pause") => {
+            (None, Some(Phase::Hook)) => row.rare().hook_since,
+            (None, Some(Phase::Signals | Phase::Pause)) => {
                 return row.rare().pause.map_or(Duration::ZERO, |pause| pause.waited(self.now));
             }
             (None, _) => walk.map(|walk| walk.since),
@@ -198,8 +250,12 @@ impl Engine {
     pub(crate) fn what_is_waited_for(&self, id: u64) -> Option<String> {
         let stack = self.stacks.get(&id)?;
         let rows = stack.forward.iter().chain(&stack.extras).map(|slot| &self.rows[*slot]);
-        let mut causes = rows.filter(|row| !matches!(self.phase(row), "" | "waiting"));
-        let told: Vec<String> = causes.by_ref().take(NAMED).map(|row| self.told(row)).collect();
+        let mut causes = rows.filter_map(|row| {
+            let phase = self.phase(row).filter(|phase| *phase != Phase::Waiting)?;
+            Some((row, phase))
+        });
+        let told = causes.by_ref().take(NAMED).map(|(row, phase)| self.told(row, phase));
+        let told: Vec<String> = told.collect();
         match (told.len(), causes.count()) {
             (0, _) => None,
             (_, 0) => Some(told.join(", ")),
@@ -237,24 +293,24 @@ impl Engine {
         }
     }
 
-    fn told(&self, row: &Row) -> String {
-        let (name, phase) = (&row.name, self.phase(row));
-        match (row.rare().hook, row.node.map(|key| &self.nodes[key].name)) {
-            (Some(hook), _) if phase == "hook" => format!("{name} ({phase} {})", hook.as_str()),
-            (None, None) if phase == "signals" => {
+    fn told(&self, row: &Row, phase: Phase) -> String {
+        let (name, shown) = (&row.name, phase.as_str());
+        match (phase, row.node.map(|key| &self.nodes[key].name)) {
+            (Phase::Hook, _) => {
+                format!("{name} ({shown} {})", row.rare().hook.map_or("", Hook::as_str))
+            }
+            (Phase::Signals, None) => {
                 let slot = self.rows.of_id(row.id);
                 format!("{name} ({})", slot.map_or_else(String::new, |slot| self.signals_of(slot)))
             }
-            _ if phase == "rollout" => match self.away_member(row) {
-                Some((_, node)) => format!("{name} ({phase}: {node} is away)"),
-                None => format!("{name} ({phase})"),
+            (Phase::Rollout, _) => match self.away_member(row) {
+                Some((_, node)) => format!("{name} ({shown}: {node} is away)"),
+                None => format!("{name} ({shown})"),
             },
-            _ if phase == "pause" => format!("{name} ({phase})"),
-            _ if phase == "facts" => {
-                format!("{name} (facts of {})", self.asked(row))
-            }
-            (_, Some(node)) => format!("{name} ({phase} on {node})"),
-            (_, None) => format!("{name} ({phase}: no node has joined that could have it)"),
+            (Phase::Pause, _) => format!("{name} ({shown})"),
+            (Phase::Facts, _) => format!("{name} (facts of {})", self.asked(row)),
+            (_, Some(node)) => format!("{name} ({shown} on {node})"),
+            (_, None) => format!("{name} ({shown}: no node has joined that could have it)"),
         }
     }
 }

@@ -14,6 +14,7 @@ use crate::fight::Fight;
 use crate::node::NodeKey;
 use crate::notes::Notes;
 use crate::pause::Pause;
+use crate::progress::Phase;
 use crate::record::{Observation, PackedSpec, ProgressRecord, ResourceRecord, Status};
 
 /// Where a row lies in memory; reused after the row is gone.
@@ -182,13 +183,13 @@ impl WorkState {
     }
 
     /// As operators see it.
-    pub fn phase(self) -> &'static str {
+    pub fn phase(self) -> Phase {
         match self {
-            WorkState::NodeAway => "node_away",
-            WorkState::Queued | WorkState::Sent | WorkState::Withdrawing => "queued",
-            WorkState::Running => "running",
-            WorkState::Settling => "settling",
-            WorkState::Backoff => "backoff",
+            WorkState::NodeAway => Phase::NodeAway,
+            WorkState::Queued | WorkState::Sent | WorkState::Withdrawing => Phase::Queued,
+            WorkState::Running => Phase::Running,
+            WorkState::Settling => Phase::Settling,
+            WorkState::Backoff => Phase::Backoff,
         }
     }
 }

@@ -24,6 +24,7 @@ pub use self::view::RolloutView;
 pub(crate) use self::wave::Wave;
 use crate::engine::{Engine, Todo};
 use crate::node::NodeKey;
+use crate::progress::Phase;
 use crate::record::{StackAction, Status};
 use crate::resource::{Role, Row, Slot};
 use crate::stack::{Stack, Stage};
@@ -207,16 +208,16 @@ impl Engine {
     }
 
     /// What such a row does; nothing, where its turn will not come.
-    pub(crate) fn phase_of_held(&self, row: &Row) -> &'static str {
+    pub(crate) fn phase_of_held(&self, row: &Row) -> Option<Phase> {
         match self.wave_with(row).map(Wave::state) {
-            Some(State::Aborted(_)) | None => "",
-            Some(State::Going | State::Paused | State::TimedOut) => "rollout",
+            Some(State::Aborted(_)) | None => None,
+            Some(State::Going | State::Paused | State::TimedOut) => Some(Phase::Rollout),
         }
     }
 
     /// Of a member whose turn is passed over because its node is away: the set, and the node.
     pub(crate) fn away_member<'r>(&self, row: &'r Row) -> Option<(&'r str, &'r str)> {
-        let is_passed_over = self.phase_of_held(row) == "rollout" && self.is_held(row);
+        let is_passed_over = self.phase_of_held(row).is_some() && self.is_held(row);
         let set = set_of(&row.name).filter(|_| is_passed_over && !self.is_there(&row.name))?;
         Some((set, node_of(&row.name)))
     }

@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::engine::Engine;
 pub use crate::node_view::{DriftView, LostView, NodeView, TokenView};
-use crate::progress::NeededBy;
+use crate::progress::{NeededBy, Phase};
 use crate::record::{Observation, Status, action_str};
 use crate::resource::{Row, Slot};
 use crate::rollout::RolloutView;
@@ -210,7 +210,7 @@ impl Engine {
             ActiveView {
                 name: row.name.to_string(),
                 node: self.node_of(row),
-                phase: self.phase(row).into(),
+                phase: Phase::shown(self.phase(row)),
                 phase_seconds: self.phase_time(row).as_secs(),
             }
         };
@@ -284,14 +284,14 @@ impl Engine {
             status_reason: match row.rare().hook.filter(|_| !stack.cancelled) {
                 Some(hook) => self.hook_reason(slot, hook),
                 None if row.pauses() => self.pause_reason(slot),
-                None if self.phase(row) == "facts" => {
+                None if self.phase(row) == Some(Phase::Facts) => {
                     format!("waits for {} to tell what it is", self.asked(row))
                 }
                 None => row.reason.as_deref().unwrap_or_default().into(),
             },
             generation: row.generation.to_string(),
             observed: observed(row).into(),
-            phase: self.phase(row).into(),
+            phase: Phase::shown(self.phase(row)),
             phase_seconds: self.phase_time(row).as_secs(),
             waits_for: self.waits_for(stack, slot, needed),
             requires: row.requires.iter().filter_map(name_of).collect(),

@@ -5,9 +5,10 @@
 
 use muster_shared::NodeId;
 use muster_shared::model::{Action, Claim};
-use muster_template::Tree;
+use muster_template::{Removed, Tree};
 
 use crate::engine::Engine;
+use crate::notes::Notes;
 use crate::plan::Plan;
 use crate::record::Status;
 use crate::request::Refusal;
@@ -100,5 +101,14 @@ impl Engine {
              deletion_policy retain first",
             owner.name, owner.name
         ))
+    }
+
+    /// What a group never gives again is known as soon as that is decided.
+    pub(crate) fn remember_removed(&mut self, slot: Slot, removed: Option<&Removed>) {
+        let Some(removed) = removed else { return };
+        let notes = (!removed.is_empty()).then(|| Notes::Removed(removed.clone()));
+        if self.rows[slot].set_notes(notes) {
+            self.row_changed(slot, true);
+        }
     }
 }

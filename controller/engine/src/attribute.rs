@@ -7,8 +7,8 @@ use crate::address::AS_JSON;
 use crate::deployment;
 use crate::engine::Engine;
 use crate::resource::Row;
-use crate::restart::unmarked;
 use crate::stack::Stack;
+use crate::unit_trigger::unmarked;
 
 /// The attribute of a group with the names that it has given up, as in Heat.
 const REMOVED: &str = "removed_rsrc_list";

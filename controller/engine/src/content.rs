@@ -11,7 +11,7 @@ use crate::engine::{Effect, Engine};
 use crate::fetches::Piece;
 use crate::node::NodeKey;
 use crate::record::Change;
-use crate::resource::Slot;
+use crate::resource::{Previous, Slot};
 
 /// The number of specs that refer to each content.
 #[derive(Debug, Default)]
@@ -19,7 +19,7 @@ pub(crate) struct Contents(BTreeMap<ContentDigest, u32>);
 
 impl Contents {
     /// A spec of the store refers to it.
-    pub fn load(&mut self, digest: ContentDigest) {
+    pub fn found(&mut self, digest: ContentDigest) {
         *self.0.entry(digest).or_default() += 1;
     }
 
@@ -34,7 +34,7 @@ impl Contents {
 
     /// One more spec refers to a content; true if it is the first.
     fn refer(&mut self, digest: ContentDigest) -> bool {
-        self.load(digest);
+        self.found(digest);
         self.0[&digest] == 1
     }
 
@@ -102,6 +102,13 @@ impl Engine {
     pub(crate) fn fetches_away(&mut self, key: NodeKey) {
         self.fetches.gone(key);
         self.serve_fetches();
+    }
+
+    /// The content that only the state before the job needed.
+    pub(crate) fn release_previous(&mut self, previous: Option<Previous>) {
+        if let Some(spec) = previous.and_then(|previous| previous.spec) {
+            self.release_content(&spec.unpack());
+        }
     }
 }
 

@@ -23,7 +23,7 @@ use muster_shared::model::{Action, Down};
 use muster_template::{DriftPolicy, Restriction};
 
 use crate::cause::Cause;
-use crate::engine::{Engine, Todo};
+use crate::engine::Engine;
 use crate::fight::{CALM, CORRECTIONS_MAX, Fight, Turn};
 use crate::job::NewJob;
 use crate::node::NodeKey;
@@ -101,28 +101,12 @@ impl Engine {
         }
     }
 
-    /// It has ended well.
-    pub(crate) fn correction_ended(&mut self, slot: Slot) {
-        let now = self.now;
-        if let Some(fight) = self.rows[slot].rare_mut().fight.as_mut() {
-            fight.end(now);
-        }
-    }
-
     fn correct_at(&mut self, slot: Slot, due: MonoTime) {
         let fight = self.rows.get_mut(slot).and_then(|row| row.rare.as_mut()?.fight.as_mut());
         if let Some(before) = fight.and_then(|fight| fight.due.replace(due)) {
             self.timers.clear(before, TimerKey::Correct(slot));
         }
         self.timers.set(due, TimerKey::Correct(slot));
-    }
-
-    /// Its row goes, or all is forgotten: nothing of it is waited for.
-    pub(crate) fn fight_is_over(&mut self, slot: Slot, fight: Option<Fight>) {
-        self.unsettled.set_counted(slot, false);
-        if let Some(due) = fight.and_then(|fight| fight.due) {
-            self.timers.clear(due, TimerKey::Correct(slot));
-        }
     }
 
     fn open_breaker(&mut self, slot: Slot) {
@@ -143,16 +127,6 @@ impl Engine {
                  --existing --converge'"
             ),
         );
-    }
-
-    /// Whether its node is there and takes jobs. What is owed to it is looked at again when it is back; what differs its
-    /// agent tells anew.
-    pub(crate) fn is_open(&mut self, slot: Slot, node: NodeKey) -> bool {
-        let is_ready = self.nodes[node].ready;
-        if !is_ready && (self.unsettled.owed().contains(&slot) || self.rows[slot].could_not_be_corrected()) {
-            self.nodes[node].put_off.insert(slot);
-        }
-        is_ready && !self.is_in_maintenance(node)
     }
 
     /// Where, if it is to be corrected as far as anybody but its own fight and that node is concerned.
@@ -180,65 +154,6 @@ impl Engine {
         // A check only asks: what it found is put right when the agent says it of itself.
         let is_said = |node: &NodeKey| failed_so || self.nodes[*node].drifts.contains_key(&row.physical);
         row.node.filter(is_said)
-    }
-
-    /// A job that drift caused has failed for good, which no operation counts as its failure.
-    pub(crate) fn failed_after_drift(&mut self, slot: Slot) {
-        self.event(self.rows[slot].stack, Some(slot));
-        self.add_failure(slot);
-        self.answered(slot);
-        self.agenda.push_back(Todo::Visit(slot));
-    }
-
-    /// Its agent has lost it, or has an older state of it. Whether it may be made again: an agent that loses it again and
-    /// again (a disk that is set back, a clone) gets it as often as a fight lasts, then it is left as it is.
-    pub(crate) fn may_make_again(&mut self, slot: Slot, node: NodeKey) -> bool {
-        let now = self.now;
-        let fight = self.rows[slot].rare_mut().fight.get_or_insert_with(|| Fight::new(now));
-        self.unsettled.set_counted(slot, true);
-        if !matches!(fight.made_again.turn(now), Turn::Never(_)) {
-            fight.made_again.strike(now, 0);
-            return true;
-        }
-        let (count, lasted) = (fight.made_again.count, fight.made_again.lasted.as_secs());
-        let name = &self.nodes[node].name;
-        let stack = self.stacks.get(&self.rows[slot].stack);
-        let stack = stack.map(|stack| stack.name.to_string()).unwrap_or_default();
-        let why = format!(
-            "{name} has lost it again and again: it was made {count} times within {lasted} s; it is left as it is until \
-             'muster stack update {stack} --existing --converge'"
-        );
-        self.rows[slot].reason = Some(why.as_str().into());
-        self.observe(slot, Observation::Missing);
-        self.row_changed(slot, false);
-        self.tell_of(slot, why);
-        false
-    }
-
-    /// An operator has seen to the stack: what was fought over counts no more.
-    pub(crate) fn forget_fights(&mut self, stack: u64) {
-        let of_stack = |slot: &&Slot| self.rows.get(**slot).is_none_or(|row| row.stack == stack);
-        for slot in self.unsettled.counted().iter().filter(of_stack).copied().collect::<Vec<_>>() {
-            let rare = self.rows.get_mut(slot).and_then(|row| row.rare.as_mut());
-            let fight = rare.and_then(|rare| rare.fight.take());
-            self.fight_is_over(slot, fight);
-            if fight.is_none() {
-                continue;
-            }
-            let row = &mut self.rows[slot];
-            if row.cause == Cause::Correction && row.work.is_some() {
-                self.was_put_right(slot); // by a job that is the operation's from now on
-            }
-            self.rows[slot].take_over_correction();
-            self.row_changed(slot, false);
-        }
-    }
-
-    /// Looks again at what differs, now that something that kept it from being corrected may be over.
-    pub(crate) fn correct_all(&mut self, of: impl Fn(&Row) -> bool) {
-        let slots: Vec<Slot> =
-            self.unsettled.all().filter(|slot| self.rows.get(*slot).is_some_and(&of)).collect();
-        self.agenda.extend(slots.into_iter().map(Todo::Correct));
     }
 
     /// The template says something else of what becomes of its drift.

@@ -32,107 +32,33 @@ pub(crate) struct DeleteFirst {
     failed: BTreeSet<Slot>,
 }
 
+impl DeleteFirst {
+    /// `needed_by`: rows that need a row, by that row, when the traversal began.
+    pub fn new(first: BTreeSet<Slot>, needed_by: BTreeMap<Slot, Vec<Slot>>) -> Self {
+        Self { first, needed_by, ..Self::default() }
+    }
+
+    /// Rows of the first stage that are still there.
+    pub fn first(&self) -> &BTreeSet<Slot> {
+        &self.first
+    }
+
+    /// Rows of the next stage have failed before: that counts when the first stage is over.
+    pub fn put_off_failed(&mut self, failed: &BTreeSet<Slot>) {
+        self.failed.extend(failed);
+    }
+
+    /// The first stage is over: what had failed before counts.
+    pub fn take_failed(&mut self) -> BTreeSet<Slot> {
+        std::mem::take(&mut self.failed)
+    }
+}
+
 impl Engine {
-    /// Begins with the clean-up of what nobody needs, if that was asked for.
-    pub(crate) fn begin_first(&mut self, id: u64) {
-        let Some(stack) = self.stacks.get(&id).filter(|stack| stack.delete_first) else { return };
-        let first = self.needed_by_none(stack);
-        let mut needed_by: BTreeMap<Slot, Vec<Slot>> = BTreeMap::new();
-        for slot in stack.forward.iter().chain(&stack.extras) {
-            for required in &self.rows[*slot].requires {
-                needed_by.entry(*required).or_default().push(*slot);
-            }
-        }
-        let unready: Vec<Slot> =
-            stack.forward.iter().copied().filter(|slot| !self.rows[*slot].ready).collect();
-        let begins = !first.is_empty();
-        let last: Vec<Slot> = stack.extras.iter().copied().filter(|slot| !first.contains(slot)).collect();
-        last.into_iter().for_each(|slot| self.leave_hook(slot));
-        let Some(walk) = self.stacks.get_mut(&id).and_then(|stack| stack.walk.as_mut()) else { return };
-        walk.delete_first =
-            Some(Box::new(DeleteFirst { first: first.clone(), needed_by, ..DeleteFirst::default() }));
-        if !begins {
-            return;
-        }
-        walk.stage = Stage::First;
-        for slot in unready {
-            // Their turn comes after; what is under way of an earlier traversal would make something new.
-            self.not_failed(slot);
-            self.leave_hook(slot);
-            self.take_back(slot);
-        }
-        self.visit_first(id);
-    }
-
-    /// Counts who waits for whom in the first stage, and visits all of it.
-    pub(crate) fn visit_first(&mut self, id: u64) {
-        let Some(stack) = self.stacks.get_mut(&id) else { return };
-        let Some(known) = stack.walk.as_ref().and_then(|walk| walk.delete_first.as_ref()) else { return };
-        let mut first: Vec<Slot> = known.first.iter().copied().collect();
-        for slot in &first {
-            self.rows[*slot].blocked = 0;
-        }
-        for slot in &first {
-            for required in self.rows[*slot].requires.clone() {
-                if first.binary_search(&required).is_ok() {
-                    self.rows[required].blocked += 1;
-                }
-            }
-        }
-        first.sort_by(|a, b| {
-            let (a, b) = (&self.rows[*a], &self.rows[*b]);
-            (&a.name, a.id).cmp(&(&b.name, b.id))
-        });
-        self.agenda.extend(first.into_iter().map(Todo::Visit));
-        self.agenda.push_back(Todo::CheckEnd(id));
-    }
-
-    /// Rows to be cleaned up that no kept row's thing needs, not even by way of others.
-    fn needed_by_none(&self, stack: &Stack) -> BTreeSet<Slot> {
-        let mut first: BTreeSet<Slot> = stack.extras.iter().copied().collect();
-        let exists = |slot: &&Slot| self.rows[**slot].applied;
-        let mut queue: Vec<Slot> = stack.forward.iter().filter(exists).copied().collect();
-        // What could not go, and what that needs, is for the last stage.
-        queue.extend(stack.unclean.iter().filter(|slot| first.remove(*slot)));
-        while let Some(slot) = queue.pop() {
-            for required in &self.rows[slot].requires {
-                if first.remove(required) {
-                    queue.push(*required);
-                }
-            }
-        }
-        first
-    }
-
     /// Whether nothing but the first stage's clean-up may go on.
     pub(crate) fn is_first(&self, stack: u64) -> bool {
         let walk = self.stacks.get(&stack).and_then(|stack| stack.walk.as_ref());
         walk.is_some_and(|walk| walk.stage == Stage::First)
-    }
-
-    /// Goes on to what is new, once all of the first stage is gone.
-    pub(crate) fn end_first(&mut self, id: u64) {
-        let Some(stack) = self.stacks.get_mut(&id) else { return };
-        let Some(walk) = &mut stack.walk else { return };
-        if walk.delete_first.as_ref().is_some_and(|known| !known.first.is_empty()) {
-            return;
-        }
-        walk.stage = Stage::Forward;
-        let failed = walk.delete_first.as_mut().map(|known| std::mem::take(&mut known.failed));
-        for index in &walk.visits {
-            self.agenda.push_back(Todo::Visit(stack.forward[*index as usize]));
-        }
-        self.stay_failed(id, &failed.unwrap_or_default());
-        self.agenda.push_back(Todo::CheckEnd(id));
-    }
-
-    /// In the first stage none of what is new has failed: what had is remembered until that is over.
-    pub(crate) fn fail_after_first(&mut self, id: u64, failed: &BTreeSet<Slot>) -> bool {
-        let walk = self.stacks.get_mut(&id).and_then(|stack| stack.walk.as_mut());
-        let walk = walk.filter(|walk| walk.stage == Stage::First);
-        let Some(known) = walk.and_then(|walk| walk.delete_first.as_mut()) else { return false };
-        known.failed.extend(failed);
-        true
     }
 
     /// A row to be cleaned up is gone, or is this stack's no more.

@@ -7,8 +7,8 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use muster_shared::MonoTime;
 use muster_shared::model::{Action, Drift, DriftState};
-use muster_shared::{MonoTime, ResourceId};
 use muster_template::DriftPolicy;
 
 use crate::engine::{Engine, Todo};
@@ -32,6 +32,13 @@ pub(crate) struct Tidings {
     carriers: BTreeMap<Box<str>, bool>,
 }
 
+impl Tidings {
+    /// A job or a check has found the resource so, and tells that itself.
+    pub fn replace(&mut self, observed: Observation) {
+        (self.observed, self.reason) = (observed, Box::default());
+    }
+}
+
 impl Engine {
     /// From an agent that is there.
     pub(crate) fn drifts(&mut self, node: NodeKey, drifts: Vec<Drift>) {
@@ -40,43 +47,6 @@ impl Engine {
                 self.hear(node, &drift);
                 self.drift(node, drift);
             }
-        }
-    }
-
-    fn hear(&mut self, node: NodeKey, drift: &Drift) {
-        let Drift { resource, generation, state, .. } = *drift;
-        self.unhear(node, resource);
-        // No more of them than rows, and things that are listed or left.
-        let is_ours = match self.rows.of_thing(&resource) {
-            Some(slot) => self.rows[slot].node == Some(node),
-            // Or its agent would be asked again with each heartbeat.
-            None => self.restored.is_stray(&self.nodes[node].name, resource),
-        };
-        if state != DriftState::InSync && is_ours {
-            let node = &mut self.nodes[node];
-            node.drifts.insert(resource, (generation, state));
-            node.drifts_digest ^= Drift::digest(resource, generation, state);
-        }
-    }
-
-    /// The agent has forgotten what it said of it: it has a job now.
-    pub(crate) fn unhear(&mut self, node: NodeKey, resource: ResourceId) {
-        let node = &mut self.nodes[node];
-        if let Some((generation, state)) = node.drifts.remove(&resource) {
-            node.drifts_digest ^= Drift::digest(resource, generation, state);
-        }
-    }
-
-    /// What was heard before the controller was started: should it be so no more, the agent says that.
-    pub(crate) fn hear_again(&mut self, slot: Slot) {
-        let row = &self.rows[slot];
-        let state = match row.observed {
-            Observation::Drifted => DriftState::Drifted,
-            Observation::Missing => DriftState::Missing,
-            Observation::Unknown | Observation::InSync => return,
-        };
-        if let (Some(node), Some(generation)) = (row.node, row.held) {
-            self.hear(node, &Drift { resource: row.physical, generation, state, reason: String::new() });
         }
     }
 
@@ -136,15 +106,6 @@ impl Engine {
         let tidings = row.rare_mut().tidings.get_or_insert_default();
         tidings.carriers.entry(link.into()).or_insert(was);
         self.tell_soon(slot);
-    }
-
-    /// What a job or a check has found is told by itself.
-    pub(crate) fn forget_tidings(&mut self, slot: Slot) {
-        let row = &mut self.rows[slot];
-        let observed = row.observed;
-        if let Some(tidings) = row.rare.as_mut().and_then(|rare| rare.tidings.as_mut()) {
-            (tidings.observed, tidings.reason) = (observed, Box::default());
-        }
     }
 
     fn tell_soon(&mut self, slot: Slot) {

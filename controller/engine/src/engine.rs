@@ -3,7 +3,7 @@
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
-use muster_flow::{Asked, Flows, Job};
+use muster_flow::{Asked, Failure, Flows, Job};
 use muster_shared::model::{ContentDigest, Down, Up};
 use muster_shared::{Epoch, MonoTime, NodeId, StackName};
 use muster_template::Tree;
@@ -19,11 +19,11 @@ use crate::intent::Intents;
 use crate::job::Limits;
 use crate::journal::{Journal, Touched};
 use crate::node::{NodeKey, Nodes};
-use crate::operation::Pending;
-use crate::record::{Change, Counters};
+use crate::record::{Change, Counters, Status};
 use crate::request::{Answer, Refusal, Request, Source};
 use crate::resource::{Rows, Slot};
 use crate::restored::Restored;
+use crate::revision::{Pending, Purpose};
 use crate::stacks::Stacks;
 use crate::timer::{TimerKey, Timers};
 use crate::unsettled::Unsettled;
@@ -176,7 +176,7 @@ pub struct Engine {
 }
 
 /// A step that follows from another; taken in turn so that nothing recurses.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 pub(crate) enum Todo {
     /// All this graph node needs is ready.
     Visit(Slot),
@@ -196,6 +196,14 @@ pub(crate) enum Todo {
     Restart(u64),
     /// The job of this generation and attempt waited for another's write, and begins.
     Begin(Job),
+    /// The flow rules of a row's job are for its table, which gets them or is asked to leave them out.
+    Write(Slot),
+    /// The write that carries a row's job has come to its end.
+    FlowJobEnded(Job, Result<(), Failure>),
+    /// The job of a row has nothing that could be sent to its agent.
+    Unsendable(Slot),
+    /// A stack has FAILED and is rolled back.
+    RollBack(u64),
 }
 
 impl Engine {
@@ -324,6 +332,10 @@ impl Engine {
                 Some(Todo::Correct(slot)) => self.correct(slot),
                 Some(Todo::Restart(stack)) => self.mark_units(stack),
                 Some(Todo::Begin(job)) => self.flow_job_begins(job),
+                Some(Todo::Write(slot)) => self.write_flows(slot),
+                Some(Todo::FlowJobEnded(job, how)) => self.flow_job_ended(job, how),
+                Some(Todo::Unsendable(slot)) => self.unsendable(slot),
+                Some(Todo::RollBack(stack)) => self.roll_back_if_owed(stack),
                 None if self.run_intents() => {}
                 None => match ends.pop_first() {
                     Some(stack) => self.check_end(stack),
@@ -407,9 +419,52 @@ impl Engine {
         self.answer(id, answer);
     }
 
-    pub(crate) fn load_revision(&mut self, stack: StackName, revision: u32, pending: Pending) {
-        let load = self.ids.load();
-        self.stacks.wait(load, pending);
-        self.effect(Effect::LoadRevision { load, stack, revision });
+    pub(crate) fn revision_loaded(&mut self, load: u64, source: Result<Source, String>) {
+        let Some(pending) = self.stacks.take_pending(load) else { return };
+        let Pending { stack, traversal, revision, request, purpose } = pending;
+        // What went first may come to nothing.
+        self.correct_all(|row| row.stack == stack);
+        let source = match self.stacks.get(&stack) {
+            Some(stack) if purpose != Purpose::RollBack => source.and_then(|source| {
+                let source = source.of_stack(&stack.name, &stack.id.to_string());
+                source.map_err(|errors| errors.to_string())
+            }),
+            _ => source, // as an operation of its own
+        };
+        match (purpose, request) {
+            (Purpose::RollBack, _) => {}
+            (Purpose::TakeUp, _) => return self.taken_up(stack, traversal, source),
+            (Purpose::Check, request) => {
+                let answer = self.check_loaded(stack, traversal, source);
+                return request.into_iter().for_each(|request| self.answer(request, answer.clone()));
+            }
+        }
+        if request.is_none() && self.stacks.get(&stack).is_some_and(|stack| stack.status != Status::Failed) {
+            return; // what had failed has ended well meanwhile
+        }
+        let current = self.stacks.get(&stack).map(|stack| (stack.is_being_deleted(), stack.traversal));
+        let result = match (current, source) {
+            (current, _) if request.is_none() && current.is_none_or(|(_, now)| now != traversal) => return,
+            (None | Some((true, _)), _) => Err(Refusal::Conflict("the stack is being deleted".into())),
+            (Some(_), Err(why)) => {
+                Err(Refusal::NotFound(format!("revision {revision} cannot be loaded: {why}")))
+            }
+            (Some(_), Ok(source)) => {
+                let failures = self.stacks[&stack].failures.clone();
+                let begun = self.roll_back_to(stack, revision, source, request.is_some());
+                if begun.is_ok() && request.is_none() {
+                    self.keep_failures(stack, failures);
+                }
+                begun
+            }
+        };
+        match (request, result) {
+            (Some(id), answer) => self.answer(id, answer),
+            (None, Ok(_)) => {}
+            (None, Err(refusal)) => {
+                self.owe_no_rollback(stack);
+                self.end_failed(stack, format!("rollback failed: {refusal}"));
+            }
+        }
     }
 }

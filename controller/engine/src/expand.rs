@@ -7,17 +7,16 @@
 //!
 //! Rows are kept by name, so that only what comes or goes is touched. What waited, failed or was cleared stays so.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use muster_template::{Errors, Known, Removed, Selector, Tree};
-use serde_json::Value;
+use muster_template::{Removed, Tree};
 
 use crate::attribute::Rendered;
 use crate::engine::{Engine, Todo};
 use crate::layout::Before;
 use crate::notes::Notes;
-use crate::plan::{Ground, Plan, is_usable, plan};
+use crate::plan::{Ground, Plan, plan};
 use crate::record::Status;
 use crate::request::Options;
 use crate::resource::{Role, Row, Slot};
@@ -26,85 +25,6 @@ use crate::timer::TimerKey;
 
 /// How often one operation may be laid out anew: each is for a value that became known, and people write a few.
 const ANEW_MAX: u32 = 1000;
-
-/// The rows of a stack by path, as they are now.
-struct There<'a> {
-    engine: &'a Engine,
-    stack: &'a Stack,
-    /// What the stack is to be.
-    wanted: &'a Tree,
-    /// Nodes that have come are meant too.
-    follows: bool,
-    /// Rows on their way out, by path: each is taken up again where its path is wanted.
-    going: BTreeMap<&'a str, &'a Row>,
-}
-
-impl<'a> There<'a> {
-    fn new(engine: &'a Engine, stack: &'a Stack, wanted: &'a Tree, follows: bool) -> Self {
-        let mut going: Vec<&Row> = stack.extras.iter().map(|slot| &engine.rows[*slot]).collect();
-        going.retain(|row| is_usable(row));
-        going.sort_by_key(|row| row.id);
-        let going = going.into_iter().map(|row| (&*row.name, row)).collect();
-        Self { engine, stack, wanted, follows, going }
-    }
-
-    fn row(&self, path: &str) -> Option<&Row> {
-        let rows = &self.engine.rows;
-        let found = self.stack.forward.binary_search_by(|slot| (*rows[*slot].name).cmp(path));
-        Some(&rows[self.stack.forward[found.ok()?]])
-    }
-
-    /// The row that stands for this path from now on.
-    fn kept(&self, path: &str) -> Option<&Row> {
-        let kind = self.wanted.index_of(path).map(|index| self.wanted.kind(index));
-        let fits = |row: &&Row| kind.is_none_or(|kind| kind == row.kind);
-        let (row, going) = (self.row(path), self.going.get(path).copied());
-        row.filter(fits).or(going.filter(fits)).or(row)
-    }
-
-    /// What a thing of another type tells is not what is asked for.
-    fn told(&self, path: &str) -> Option<&Row> {
-        let row = self.row(path)?;
-        let index = self.wanted.index_of(path);
-        index.is_none_or(|index| self.wanted.kind(index) == row.kind).then_some(row)
-    }
-}
-
-impl Known for There<'_> {
-    fn reference(&self, path: &str) -> Option<String> {
-        self.kept(path).map(Row::reference)
-    }
-
-    fn attribute(&self, path: &str, name: &str) -> Option<Value> {
-        self.engine.attribute(self.told(path)?, name)
-    }
-
-    fn removed(&self, path: &str) -> Removed {
-        self.kept(path).and_then(Row::removed).cloned().unwrap_or_default()
-    }
-
-    fn members(&self, path: &str) -> Vec<String> {
-        let rows = &self.engine.rows;
-        let prefix = format!("{path}/");
-        let first = self.stack.forward.partition_point(|slot| *rows[*slot].name < *prefix);
-        let inside =
-            self.stack.forward[first..].iter().map_while(|slot| rows[*slot].name.strip_prefix(&*prefix));
-        let mut names: Vec<&str> = inside.filter(|name| !name.contains('/')).collect();
-        names.sort_by_key(|name| (name.len(), *name));
-        names.into_iter().map(str::to_owned).collect()
-    }
-
-    fn nodes(&self, path: &str, selector: &Selector) -> Vec<Arc<str>> {
-        match self.follows {
-            true => self.engine.meant(self.stack, path, selector),
-            false => self.engine.still_meant(self.stack, path, selector),
-        }
-    }
-
-    fn is_there(&self, path: &str) -> bool {
-        self.row(path).is_some_and(|row| row.applied)
-    }
-}
 
 impl Row {
     /// Names that a group has given up.
@@ -117,23 +37,6 @@ impl Row {
 }
 
 impl Engine {
-    /// The tree of a source as it is now that this is there. `follows`: also nodes that have come.
-    pub(crate) fn grown(&self, stack: &Stack, tree: &Arc<Tree>, follows: bool) -> Result<Arc<Tree>, Errors> {
-        if !tree.looks_at_what_is_there() {
-            return Ok(Arc::clone(tree));
-        }
-        tree.with(&There::new(self, stack, tree, follows)).map(Arc::new)
-    }
-
-    /// What a group never gives again is known as soon as that is decided.
-    pub(crate) fn remember_removed(&mut self, slot: Slot, removed: Option<&Removed>) {
-        let Some(removed) = removed else { return };
-        let notes = (!removed.is_empty()).then(|| Notes::Removed(removed.clone()));
-        if self.rows[slot].set_notes(notes) {
-            self.row_changed(slot, true);
-        }
-    }
-
     /// Whether a visit may go on. If not, the operation was laid out anew, or the row has failed.
     pub(crate) fn is_as_expanded(&mut self, slot: Slot, tree: &Arc<Tree>) -> bool {
         let row = &self.rows[slot];
@@ -256,39 +159,5 @@ impl Engine {
             row.role == Role::Cleanup && (row.failed || stack.unclean.contains(slot))
         };
         stack.extras.iter().copied().filter(is_unclean).collect()
-    }
-
-    /// Those are not tried again by it: when the clean-up begins.
-    pub(crate) fn stay_unclean(&mut self, id: u64) {
-        let Some(stack) = self.stacks.get_mut(&id) else { return };
-        let Some(walk) = &mut stack.walk else { return };
-        let mut unclean = std::mem::take(&mut stack.unclean);
-        unclean.retain(|slot| {
-            self.rows.get(*slot).is_some_and(|row| {
-                row.role == Role::Cleanup && row.status == Some(Status::Failed) && row.work.is_none()
-            })
-        });
-        for slot in &unclean {
-            self.rows[*slot].failed = true;
-        }
-        walk.failed += unclean.len();
-        self.agenda.retain(|todo| !matches!(todo, Todo::Visit(slot) if unclean.contains(slot)));
-    }
-
-    /// What has failed in this operation is not tried again by it.
-    pub(crate) fn stay_failed(&mut self, id: u64, failed: &BTreeSet<Slot>) {
-        let stays = |row: &Row| row.role == Role::Forward && row.status == Some(Status::Failed);
-        let failed: BTreeSet<Slot> =
-            failed.iter().copied().filter(|slot| self.rows.get(*slot).is_some_and(stays)).collect();
-        if failed.is_empty() || self.fail_after_first(id, &failed) {
-            return;
-        }
-        for slot in &failed {
-            self.rows[*slot].failed = true;
-        }
-        if let Some(walk) = self.stacks.get_mut(&id).and_then(|stack| stack.walk.as_mut()) {
-            walk.failed += failed.len();
-        }
-        self.agenda.retain(|todo| !matches!(todo, Todo::Visit(slot) if failed.contains(slot)));
     }
 }

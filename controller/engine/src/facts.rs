@@ -2,12 +2,11 @@
 //!
 //! Counters go on by themselves: who asks waits a moment until the agent has said them as they are now.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use muster_shared::id::IdError;
-use muster_shared::model::{Claim, ClaimKind, Down, Facts};
+use muster_shared::model::{Down, Facts};
 use muster_shared::{MonoTime, NodeId};
 use muster_template::{FACTS, fact, fact_at};
 use serde_json::{Value, json};
@@ -80,44 +79,10 @@ impl Engine {
         Ok(Answer::Facts { node: node.name.clone(), age, facts: Arc::clone(&told.facts) })
     }
 
-    /// From an agent that is there.
-    pub(crate) fn facts(&mut self, key: NodeKey, facts: Box<Facts>) {
-        if !self.nodes[key].ready {
-            return;
-        }
-        let before = self.nodes[key].facts.replace(Told { facts: facts.into(), at: self.now });
-        self.answer_facts(key);
-        self.look_for_hosts(key);
-        if before.is_none() {
-            self.wake_those_asking(key);
-        }
-        if let (Some(before), Some(now)) = (before, self.nodes[key].facts.clone()) {
-            self.compare_carriers(key, &before.facts, &now.facts);
-        }
-    }
-
     /// More is known of a node than before.
     pub(crate) fn wake_those_asking(&mut self, key: NodeKey) {
         let meant = self.awaited.for_facts(&self.nodes[key].name);
         self.agenda.extend(meant.into_iter().map(Todo::Visit));
-    }
-
-    /// What is in one of the lists alone has come or gone and has no carrier to lose.
-    fn compare_carriers(&mut self, key: NodeKey, before: &Facts, now: &Facts) {
-        let was: BTreeMap<&str, bool> =
-            before.links.iter().map(|link| (link.name.as_str(), link.carrier)).collect();
-        for link in &now.links {
-            let Some(was) = was.get(link.name.as_str()).copied().filter(|was| *was != link.carrier) else {
-                continue;
-            };
-            // A mapping may name it by its MAC address.
-            let mac = link.mac.map(|mac| mac.map(|octet| format!("{octet:02x}")).join(":"));
-            let mut names = [Some(link.name.clone()), mac].into_iter().flatten();
-            let owner = |name| self.claims.owner(key, &Claim { kind: ClaimKind::Link, key: name });
-            if let Some(slot) = names.find_map(owner) {
-                self.carrier_changed(slot, &link.name, was);
-            }
-        }
     }
 
     /// What templates may ask of a node, by its full or short name; none while it is not known, as before it has joined.

@@ -25,7 +25,7 @@ use crate::notes::Notes;
 use crate::record::{StackAction, Status};
 use crate::request::{Options, Refusal};
 use crate::resource::{Row, Slot};
-use crate::stack::{Stack, Stage};
+use crate::stack::Stack;
 use crate::timer::TimerKey;
 
 /// Between two plans of one stack because of nodes: one of 20,000 resources takes some tens of milliseconds.
@@ -61,13 +61,39 @@ impl Fitting {
         (FIT_EVERY * (1 << doubled)).min(FIT_SELDOM)
     }
 
-    /// It has followed them.
-    fn followed(&mut self, now: MonoTime, leave: bool) {
+    /// When to follow the nodes, unless a time for that is set already.
+    fn next(&mut self, now: MonoTime) -> Option<MonoTime> {
+        if self.due.is_some() {
+            return None;
+        }
+        let due = self.last.map_or(now, |last| last + self.pause()).max(now);
+        self.due = Some(due);
+        self.due
+    }
+
+    /// Whether this is the time that was set.
+    pub fn is_due(&self, due: MonoTime) -> bool {
+        self.due == Some(due)
+    }
+
+    /// The stack follows the nodes now.
+    pub fn begin(&mut self) {
+        self.due = None;
+    }
+
+    /// The present operation is in the way: the stack follows the nodes after it.
+    pub fn set_owed(&mut self, is_owed: bool) {
+        self.later = is_owed;
+    }
+
+    /// The stack has followed the nodes. `leave`: one of them has left.
+    pub fn followed(&mut self, now: MonoTime, leave: bool) {
         let is_quiet = self.last.is_none_or(|last| now.since(last) > 2 * FIT_SELDOM);
         if is_quiet {
             self.leaves = 0;
         }
         self.leaves = self.leaves.saturating_add(leave.into());
+        self.last = Some(now);
     }
 }
 
@@ -169,7 +195,7 @@ impl Engine {
     }
 
     /// Somebody is meant who has no member, or the other way round.
-    fn is_unfit(&self, stack: &Stack) -> bool {
+    pub(crate) fn is_unfit(&self, stack: &Stack) -> bool {
         let is_unfit = |set: &Meant| {
             let meant = self.meant(stack, &set.path, &set.selector);
             let prefix = format!("{}[", set.path);
@@ -186,7 +212,7 @@ impl Engine {
     }
 
     /// Somebody has a member who is not meant.
-    fn somebody_left(&self, stack: &Stack) -> bool {
+    pub(crate) fn somebody_left(&self, stack: &Stack) -> bool {
         stack.sets.iter().any(|set| {
             let meant = self.meant(stack, &set.path, &set.selector);
             let prefix = format!("{}[", set.path);
@@ -201,21 +227,10 @@ impl Engine {
     fn fit_soon(&mut self, id: u64) {
         let now = self.now;
         let Some(stack) = self.stacks.get_mut(&id) else { return };
-        if stack.fitting.due.is_some() {
-            return;
-        }
-        let due = stack.fitting.last.map_or(now, |last| last + stack.fitting.pause()).max(now);
-        stack.fitting.due = Some(due);
+        let Some(due) = stack.fitting.next(now) else { return };
         match due > now {
             true => self.timers.set(due, TimerKey::Fit(id)),
             false => self.agenda.push_back(Todo::Fit(id)),
-        }
-    }
-
-    /// The time has come.
-    pub(crate) fn fit_due(&mut self, id: u64, due: MonoTime) {
-        if self.stacks.get(&id).is_some_and(|stack| stack.fitting.due == Some(due)) {
-            self.agenda.push_back(Todo::Fit(id));
         }
     }
 
@@ -227,78 +242,12 @@ impl Engine {
         }
     }
 
-    /// Makes a stack what its selectors mean now.
-    pub(crate) fn fit(&mut self, id: u64) {
-        let now = self.now;
-        let Some(stack) = self.stacks.get_mut(&id) else { return };
-        stack.fitting.due = None;
-        if stack.action == StackAction::Delete {
-            return;
-        }
-        let is_under_way = stack.status == Status::InProgress;
-        let leave = self.stacks.get(&id).is_some_and(|stack| self.somebody_left(stack));
-        if let Some(stack) = self.stacks.get_mut(&id) {
-            stack.fitting.followed(now, leave);
-            stack.fitting.last = Some(now);
-        }
-        let Some(stack) = self.stacks.get(&id) else { return };
-        match stack.walk.as_ref().map(|walk| walk.stage) {
-            // Whoever cancelled wants nothing to begin.
-            _ if stack.cancelled => {}
-            Some(Stage::First | Stage::Forward | Stage::Cleanup) => self.fit_walk(id),
-            None if is_under_way => return, // its revision is being read, and is walked with the nodes of then
-            Some(Stage::Check) | None => {
-                if !is_under_way && self.stands_whole(stack) && self.is_unfit(stack) {
-                    self.leave_walk(id);
-                    // What the check has found is for the next operation that somebody asks for.
-                    self.forget_verdicts(id);
-                    return self.begin_again(id, "the nodes that its selectors mean have changed".into());
-                }
-            }
-        }
-        let is_owed = self.stacks.get(&id).is_some_and(|stack| self.is_unfit(stack));
-        if let Some(stack) = self.stacks.get_mut(&id) {
-            stack.fitting.later = is_owed;
-        }
-    }
-
     /// It is COMPLETE, or was before a check that failed.
-    fn stands_whole(&self, stack: &Stack) -> bool {
+    pub(crate) fn stands_whole(&self, stack: &Stack) -> bool {
         let is_ready = |slot: &Slot| self.rows[*slot].ready;
         let stood = || stack.extras.is_empty() && stack.forward.iter().all(is_ready);
         stack.status == Status::Complete
             || (stack.action == StackAction::Check && !stack.cancelled && stood())
-    }
-
-    fn fit_walk(&mut self, id: u64) {
-        let Some(stack) = self.stacks.get(&id) else { return };
-        let Some(walk) = &stack.walk else { return };
-        // What has failed does not spread to those who come.
-        let follows = stack.status == Status::InProgress;
-        let tree = match self.grown(stack, &walk.tree, follows) {
-            Ok(tree) => tree,
-            Err(errors) => {
-                let reason = stack.without_hidden(&walk.tree, &errors.to_string());
-                return self.note(id, format!("the nodes that its selectors mean have changed: {reason}"));
-            }
-        };
-        if tree.names() == stack.names {
-            return;
-        }
-        let plan = self.plan_again(stack, &tree);
-        let come = plan.chosen.iter().filter(|slot| slot.is_none()).count();
-        let go = plan.dropped.iter().filter(|slot| !stack.extras.contains(*slot)).count();
-        let (before, now) = (nodes_of(&walk.tree), nodes_of(&tree));
-        let (joined, left) = (now.difference(&before).count(), before.difference(&now).count());
-        self.lay_out_again(id, plan, tree, true);
-        if let Some(walk) = self.stacks.get_mut(&id).and_then(|stack| stack.walk.as_mut()) {
-            walk.fleet.joined += joined;
-            walk.fleet.left += left;
-        }
-        self.note(
-            id,
-            format!("the nodes that its selectors mean have changed: {come} resources come, {go} go"),
-        );
     }
 
     /// What is wrong with selectors and rollouts as things are, and what deserves attention.
@@ -332,7 +281,7 @@ impl Engine {
 }
 
 /// The nodes that have a member of one of its sets.
-fn nodes_of(tree: &Tree) -> BTreeSet<Arc<str>> {
+pub(crate) fn nodes_of(tree: &Tree) -> BTreeSet<Arc<str>> {
     let of_set = |set: muster_template::Set<'_>| {
         let prefix = format!("{}[", set.name());
         let node = move |member: &u32| {

@@ -3,18 +3,16 @@
 //! A thing is compared by generations. An agent keeps the generation of what it applied last, and a row the one that its
 //! agent is known to hold: whatever was applied after the backup has a higher one.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
-use muster_shared::model::flow::DeviceName;
 use muster_shared::model::{Action, LedgerEntry};
 use muster_shared::{NodeId, ResourceId};
 use muster_template::Kind;
 use serde::{Deserialize, Serialize};
 
-use crate::engine::{Effect, Engine, Todo};
+use crate::engine::{Effect, Engine};
 use crate::node::{Node, NodeKey};
 use crate::record::{Observation, Status};
-use crate::request::{Answer, Refusal};
 use crate::resource::{Row, Slot, WorkState};
 use crate::restored::{Awaited, HeldThing, Unlike};
 
@@ -47,56 +45,10 @@ impl Engine {
         self.restored.begin(awaited);
     }
 
-    /// Rows that are not made again for what the node's whole ledger says. What differs is listed.
-    pub(crate) fn hold_unlike(
-        &mut self,
-        key: NodeKey,
-        pages: &BTreeMap<ResourceId, LedgerEntry>,
-    ) -> BTreeSet<Slot> {
-        let node = self.nodes[key].name.clone();
-        self.restored.keep_left(&node, |thing| pages.contains_key(thing));
-        let holds_rows = self.restored.holds_things(&node);
-        let (mut known, mut slots) = (BTreeSet::new(), BTreeSet::new());
-        let mut things = BTreeMap::new();
-        for slot in self.rows_on(key) {
-            let physical = self.rows[slot].physical;
-            known.insert(physical);
-            if !holds_rows {
-                continue;
-            }
-            let generation = pages.get(&physical).map(|entry| entry.generation);
-            if generation.is_some_and(|generation| !self.rise_above(generation)) {
-                continue;
-            }
-            if let Some(unlike) = self.rows[slot].unlike(generation) {
-                slots.insert(slot);
-                things.insert(physical, HeldThing { unlike, generation });
-            }
-        }
-        if self.restored.is_on() {
-            let others = pages.keys().filter(|thing| !known.contains(*thing));
-            others.for_each(|thing| self.give_another_id(*thing));
-        }
-        let strays = pages.values().filter(|entry| !known.contains(&entry.resource));
-        let strays = strays.filter(|entry| !self.restored.is_left(&node, entry.resource));
-        things.extend(strays.map(|entry| {
-            let held = HeldThing { unlike: Unlike::Unknown, generation: Some(entry.generation) };
-            (entry.resource, held)
-        }));
-        self.tell_held(&node, &things);
-        self.restored.ledger_told(&node, things);
-        for slot in &slots {
-            if self.rows[*slot].work.is_some() {
-                self.attempt_failed(*slot, HELD, true);
-            }
-        }
-        slots
-    }
-
     /// A node has a thing with the id of a row that is elsewhere: the row left there since the backup. If nothing of it was
     /// ever sent, as far as the store knows, the row is another thing from now on: two things with one id are in each
     /// other's way.
-    fn give_another_id(&mut self, thing: ResourceId) {
+    pub(crate) fn give_another_id(&mut self, thing: ResourceId) {
         let Some(slot) = self.rows.of_thing(&thing) else { return };
         // The script of a deployment may have been told the id.
         if !self.rows[slot].has_left() && !self.rows[slot].kind.is_deployment() {
@@ -123,7 +75,7 @@ impl Engine {
     }
 
     /// In the log, and in the events of the stacks, of what was not listed before.
-    fn tell_held(&mut self, node: &NodeId, things: &BTreeMap<ResourceId, HeldThing>) {
+    pub(crate) fn tell_held(&mut self, node: &NodeId, things: &BTreeMap<ResourceId, HeldThing>) {
         let is_new = |(id, _): &(&ResourceId, &HeldThing)| self.restored.thing(node, **id).is_none();
         let new: Vec<(ResourceId, Unlike)> =
             things.iter().filter(is_new).map(|(id, held)| (*id, held.unlike)).collect();
@@ -191,27 +143,6 @@ impl Engine {
         self.end_restored();
     }
 
-    /// An operator's wish is newer than all that is held of its stack: it is compared with what the nodes have. Whether
-    /// anything was.
-    pub(crate) fn wish(&mut self, stack: u64) -> bool {
-        if !self.restored.is_on() {
-            return false;
-        }
-        let is_of_it =
-            |thing: &ResourceId| self.rows.of_thing(thing).is_some_and(|slot| self.rows[slot].stack == stack);
-        // A thing without a row on its node may have the id of a row elsewhere: no stack names that thing.
-        let is_known = |held: &HeldThing| held.unlike != Unlike::Unknown;
-        let things = self.restored.things().filter(|(_, thing, held)| is_known(held) && is_of_it(thing));
-        let things: Vec<_> = things.map(|(node, thing, held)| (node.clone(), thing, held)).collect();
-        self.restored.note_wish(stack);
-        for (node, thing, held) in &things {
-            self.decide_thing(Verdict::Adopt, node, *thing, *held);
-        }
-        self.ask_for_more();
-        self.end_restored();
-        !things.is_empty()
-    }
-
     /// What its node has of it since the backup waits for an operator.
     pub(crate) fn awaits_verdict(&self, slot: Slot) -> bool {
         let row = &self.rows[slot];
@@ -224,7 +155,7 @@ impl Engine {
     }
 
     /// The next operation of its stack applies it, whatever that says of it; nothing else does.
-    fn compare_with_next(&mut self, slot: Slot) {
+    pub(crate) fn compare_with_next(&mut self, slot: Slot) {
         let row = &mut self.rows[slot];
         if row.work.is_some() {
             return;
@@ -264,109 +195,6 @@ impl Engine {
         }
         self.row_changed(slot, true);
     }
-
-    /// Decides: all that is named, or nothing.
-    pub(crate) fn decide_held(
-        &mut self,
-        verdict: Verdict,
-        ids: Option<Vec<String>>,
-        node: Option<&NodeId>,
-    ) -> Result<Answer, Refusal> {
-        if !self.restored.is_on() && self.restored.count() == 0 {
-            return Err(Refusal::Conflict("the site is not restored: nothing waits to be decided".into()));
-        }
-        let is_there = |on: &NodeId| node.is_none_or(|node| node == on);
-        let is_named = |id: &str| ids.as_ref().is_none_or(|ids| ids.iter().any(|named| named == id));
-        let things = self.restored.things().filter(|(on, _, _)| is_there(on));
-        let things = things.filter(|(_, thing, _)| is_named(&thing.to_string()));
-        let mut things: Vec<(NodeId, ResourceId, HeldThing)> =
-            things.map(|(node, thing, held)| (node.clone(), thing, held)).collect();
-        // What was made last may need what was made before, and goes first.
-        things.sort_by_key(|(_, _, held)| std::cmp::Reverse(held.generation));
-        let tables = self.restored.tables().filter(|(on, _, _)| is_there(on));
-        let tables = tables.map(|(node, bridge, _)| (node.clone(), bridge.clone()));
-        let tables: Vec<_> = tables.filter(|(node, bridge)| is_named(&format!("{node}/{bridge}"))).collect();
-        let known: BTreeSet<String> = things
-            .iter()
-            .map(|(_, thing, _)| thing.to_string())
-            .chain(tables.iter().map(|(node, bridge)| format!("{node}/{bridge}")))
-            .collect();
-        if let Some(id) = ids.iter().flatten().find(|id| !known.contains(*id)) {
-            return Err(Refusal::NotFound(format!(
-                "'{id}' does not wait to be decided: see 'muster restore list'"
-            )));
-        }
-        if let Some(node) = node.filter(|_| known.is_empty()) {
-            return Err(Refusal::NotFound(format!(
-                "nothing on node '{node}' waits to be decided: see 'muster restore list'"
-            )));
-        }
-        if verdict == Verdict::Remove {
-            let strays = things.iter().filter(|(_, _, held)| held.unlike == Unlike::Unknown);
-            for (node, thing, _) in strays {
-                self.is_removable(node, *thing)?;
-            }
-        }
-        for (node, thing, held) in things {
-            self.decide_thing(verdict, &node, thing, held);
-        }
-        self.ask_for_more();
-        for (node, bridge) in tables {
-            let Some(key) = self.nodes.find(&node) else { continue };
-            match verdict {
-                Verdict::Adopt => self.restored.leave_table(&node, &bridge),
-                Verdict::Remove => {
-                    self.restored.drop_table(&node, &bridge);
-                    self.restored.free_table(&node, &bridge);
-                }
-            }
-            if let Some(device) = self.flows.find(&DeviceName { node: node.clone(), bridge }) {
-                // There may be more than was listed.
-                self.restored.await_tables(&node);
-                self.with_flows(|flows, turn| flows.compare_now(turn, device));
-                self.tables_compared(key);
-            }
-        }
-        self.end_restored();
-        Ok(Answer::Done)
-    }
-
-    /// Nodes of which more differs than the list had room for, and nothing is listed any more, greet again: they say the
-    /// rest then.
-    fn ask_for_more(&mut self) {
-        for node in self.restored.beyond_the_list() {
-            if let Some(key) = self.nodes.find(&node).filter(|key| self.nodes[*key].ready) {
-                self.cut_off(key);
-            }
-        }
-    }
-
-    fn decide_thing(&mut self, verdict: Verdict, node: &NodeId, thing: ResourceId, held: HeldThing) {
-        let key = self.nodes.find(node);
-        let here = |slot: &Slot| self.rows[*slot].node == key;
-        let Some(slot) = self.rows.of_thing(&thing).filter(here) else {
-            return match verdict {
-                Verdict::Adopt => self.restored.leave(node, thing),
-                Verdict::Remove => self.remove_stray(node, thing, held),
-            };
-        };
-        self.restored.drop_thing(node, thing);
-        self.holds(slot, held);
-        // A restart of it was put off for that.
-        if self.unsettled.owed().contains(&slot) {
-            self.agenda.push_back(Todo::Correct(slot));
-        }
-        match (verdict, key) {
-            (Verdict::Adopt, _) | (_, None) => self.compare_with_next(slot),
-            (Verdict::Remove, Some(key)) => {
-                let row = &mut self.rows[slot];
-                if row.work.is_none() {
-                    row.status = Some(Status::Complete); // as the store has it
-                }
-                self.make_again(slot, key);
-            }
-        }
-    }
 }
 
 impl Row {
@@ -376,7 +204,7 @@ impl Row {
     }
 
     /// How the row differs from what its node says that it has; none: as it was known, or in a way that jobs explain.
-    fn unlike(&self, theirs: Option<muster_shared::Generation>) -> Option<Unlike> {
+    pub fn unlike(&self, theirs: Option<muster_shared::Generation>) -> Option<Unlike> {
         if self.is_lost() {
             return None;
         }

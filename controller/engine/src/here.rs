@@ -3,17 +3,16 @@
 //! Such a row is made, changed and taken away within one turn, so that nothing of it is ever under way: the store has
 //! it as it was or as it is. The exceptions wait for signals, or take their time (`signal.rs`, `pause.rs`).
 
-use std::collections::BTreeSet;
 use std::time::Duration;
 
-use muster_shared::NodeId;
+use muster_shared::MonoTime;
 use muster_shared::model::Action;
 use muster_template::{Desired, Here, Kind, RandomString};
 
 use crate::engine::{Engine, Todo};
 use crate::pause::SIGNALS_GRACE;
-use crate::record::{Observation, PackedSpec, Status};
-use crate::resource::{Role, Row, Slot, WorkState};
+use crate::record::{Observation, PackedSpec};
+use crate::resource::{Row, Slot};
 
 /// Why a test resource fails that is to.
 const TOLD_TO_FAIL: &str = "told to fail";
@@ -117,70 +116,6 @@ impl Engine {
         }
     }
 
-    /// The name of a deployed server that nobody is yet.
-    fn name_of_unknown(&self, slot: Slot) -> Option<NodeId> {
-        let row = self.rows.get(slot).filter(|row| row.kind == Kind::DeployedServer)?;
-        match row.spec.as_ref()?.unpack() {
-            Desired::Here(Here::Server(name)) => Some(name),
-            _ => None,
-        }
-    }
-
-    /// Who joins may be the deployed server that is meant.
-    pub(crate) fn look_for_server(&mut self, slot: Slot) {
-        match self.name_of_unknown(slot) {
-            // As databases have it that were written before nodes were bound.
-            Some(name) if self.nodes.is_joined(&name) => self.bind(slot, name),
-            name => self.awaited.server(slot, name),
-        }
-    }
-
-    /// From now on the deployed server is this node.
-    fn bind(&mut self, slot: Slot, node: NodeId) {
-        self.awaited.server(slot, None);
-        self.rows[slot].spec = Some(PackedSpec::new(&Desired::Here(Here::Bound(node))));
-        self.row_changed(slot, true);
-    }
-
-    /// A node has joined: a deployed server that waited for its name is it from now on. What waits for a node of the short
-    /// name is decided on again.
-    pub(crate) fn name_the_unnamed(&mut self, joined: &NodeId) {
-        for slot in self.awaited.servers(joined) {
-            let Some(name) = self.name_of_unknown(slot) else {
-                self.awaited.server(slot, None);
-                continue;
-            };
-            // Two of that short name: an operator has to say which.
-            let Ok(Some(full)) = self.nodes.full_name(&name) else { continue };
-            self.bind(slot, full.clone());
-            if full == name {
-                continue; // what waits for it has the right name
-            }
-            let row = &self.rows[slot];
-            let (stack, told) = (row.stack, format!("{}: the server {name} is {full}", row.name));
-            self.note(stack, told);
-            self.decide_again_for(slot, &name);
-        }
-    }
-
-    /// Jobs that have not left are made again of a server's full name: those for a node of its short name, and those of
-    /// what names the server itself.
-    fn decide_again_for(&mut self, server: Slot, short: &NodeId) {
-        let row = &self.rows[server];
-        let (id, index) = (row.stack, row.index as usize);
-        let Some(stack) = self.stacks.get(&id) else { return };
-        let Some(walk) = stack.walk.as_ref().filter(|_| row.role != Role::Cleanup) else { return };
-        let direct = walk.needed_by.of(index).iter().map(|index| stack.forward[*index as usize]);
-        let line = self.nodes.find(short).into_iter().flat_map(|key| &self.nodes[key].queue).copied();
-        let waits = |slot: &Slot| {
-            let row = &self.rows[*slot];
-            let away = row.work.as_ref().is_some_and(|work| work.state == WorkState::NodeAway);
-            row.stack == id && !row.ready && away
-        };
-        let waiting: BTreeSet<Slot> = direct.chain(line).filter(waits).collect();
-        self.agenda.extend(waiting.into_iter().map(Todo::Visit));
-    }
-
     /// A test resource has taken its time.
     pub(crate) fn has_waited(&mut self, slot: Slot) {
         if self.rows[slot].kind == Kind::Intent {
@@ -196,20 +131,6 @@ impl Engine {
                 self.end_pause(slot);
                 self.is_made(slot);
             }
-        }
-    }
-
-    /// It is as it is to be.
-    pub(crate) fn is_made(&mut self, slot: Slot) {
-        let row = &mut self.rows[slot];
-        row.status = Some(Status::Complete);
-        let stack = row.stack;
-        self.observe(slot, Observation::InSync);
-        self.row_changed(slot, true);
-        self.event(stack, Some(slot));
-        self.job_ended(slot);
-        if !self.waits_after(slot) {
-            self.row_ready(slot);
         }
     }
 
@@ -237,27 +158,8 @@ impl Engine {
             }
             return self.pause(slot, farewell, takes, still.then_some(Duration::ZERO));
         }
-        self.unmade(slot);
-    }
-
-    pub(crate) fn unmade(&mut self, slot: Slot) {
-        self.end_pause(slot);
         self.unsettle_link(slot);
-        self.job_begins(slot);
-        if let Err(reason) = self.take_out_of_plan(slot) {
-            let reason = self.shown_of_plan(slot, &reason);
-            let row = &mut self.rows[slot];
-            row.action = Some(row.farewell());
-            return self.fail_row(slot, reason);
-        }
-        let row = &mut self.rows[slot];
-        row.action = Some(row.farewell());
-        row.status = Some(Status::Complete);
-        (row.reason, row.applied) = (None, false);
-        let stack = row.stack;
-        self.row_changed(slot, true);
-        self.event(stack, Some(slot));
-        self.agenda.push_back(Todo::Visit(slot));
+        self.unmade(slot);
     }
 
     /// A text that nobody can foresee, from the row's own stream of random bytes.
@@ -276,6 +178,19 @@ impl Engine {
                 }
             }
         })
+    }
+
+    pub(crate) fn pause_due(&mut self, slot: Slot, due: MonoTime) {
+        let Some(row) = self.rows.get(slot) else { return };
+        let Some(pause) = row.rare().pause.filter(|pause| pause.due == Some(due)) else { return };
+        match row.kind {
+            _ if pause.of_batch => {
+                self.end_pause(slot);
+                self.agenda.push_back(Todo::Visit(slot));
+            }
+            Kind::WaitCondition => self.signals_are_late(slot),
+            _ => self.has_waited(slot),
+        }
     }
 }
 

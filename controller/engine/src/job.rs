@@ -1,22 +1,20 @@
 //! Jobs: queued, sent, withdrawn, tried again.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use muster_shared::model::{Action, Down, JOB_TIMEOUT, Job, Spec};
+use muster_shared::model::{Action, Down, JOB_TIMEOUT, Job};
 use muster_shared::{Attempt, MonoTime};
 use muster_template::Desired;
 
 use crate::cause::Cause;
-use crate::engine::{Effect, Engine, Todo};
+use crate::engine::{Engine, Todo};
 use crate::node::{NODES_MAX, NodeKey};
 use crate::record::PackedSpec;
 use crate::record::{Observation, Status};
 use crate::resource::{Previous, Role, Row, Slot, Work, WorkState};
 use crate::rollout::Ended;
 use crate::silence::ANSWER_GRACE;
-use crate::timer::TimerKey;
 use crate::token::TOKENS_MAX;
 
 /// Bounds on work in flight, and how often it is tried again.
@@ -67,8 +65,6 @@ impl Default for Limits {
     }
 }
 
-/// Places in a node's line beyond two for each of its rows, before those that nobody stands at are given up.
-const PLACES_SPARE: usize = 64;
 /// Delays between tries: this, doubled each time, up to the longest.
 pub(crate) const BACKOFF_FIRST: Duration = Duration::from_secs(1);
 pub(crate) const BACKOFF_MAX: Duration = Duration::from_secs(60);
@@ -158,39 +154,6 @@ impl Engine {
         self.line_up(slot, node);
     }
 
-    fn line_up(&mut self, slot: Slot, node: NodeKey) {
-        let lost = self.rows[slot].is_lost();
-        let node_at = &mut self.nodes[node];
-        if lost {
-            node_at.lost.queue.push_back(slot)
-        } else {
-            node_at.queue.push_back(slot)
-        };
-        self.close_ranks(node);
-        self.agenda.push_back(Todo::Pump(node));
-    }
-
-    /// Jobs that were taken back leave their places in the line of a node that is away: a year of operations must not
-    /// make it long.
-    fn close_ranks(&mut self, node: NodeKey) {
-        let places = self.nodes[node].queue.len();
-        if places <= 2 * self.nodes[node].rows.len() + PLACES_SPARE {
-            return;
-        }
-        let mut queue = std::mem::take(&mut self.nodes[node].queue);
-        let mut seen = BTreeSet::new();
-        queue.retain(|slot| self.waits_in_line(*slot, node) && seen.insert(*slot));
-        self.nodes[node].queue = queue;
-    }
-
-    /// A place in line outlives the job that was taken back.
-    pub(crate) fn waits_in_line(&self, slot: Slot, node: NodeKey) -> bool {
-        self.rows.get(slot).is_some_and(|row| {
-            let state = row.work.as_ref().map(|work| work.state);
-            row.node == Some(node) && matches!(state, Some(WorkState::Queued | WorkState::NodeAway))
-        })
-    }
-
     /// Sends what waits for this node, as far as there is room.
     pub(crate) fn pump(&mut self, node: NodeKey) {
         if self.restored.awaits_ledger(&self.nodes[node].name) {
@@ -255,10 +218,10 @@ impl Engine {
         let (Some(action), Some(work)) = (row.action, &row.work) else { return };
         let spec = match row.spec.as_ref().map(PackedSpec::unpack) {
             Some(Desired::Node(spec)) => Some(spec),
-            Some(Desired::Flows(set)) => return self.transmit_flows(slot, &set),
+            Some(Desired::Flows(_)) => return self.agenda.push_back(Todo::Write(slot)),
             // A stray; or a row whose desired state was not known yet in the copy that a restored store has.
             None if action == Action::Delete => None,
-            None => return self.leave_unknown(slot, node),
+            None => return self.agenda.push_back(Todo::Unsendable(slot)),
             // It has no jobs.
             Some(Desired::Here(_)) => return,
         };
@@ -278,20 +241,15 @@ impl Engine {
         };
         let due = match &message {
             Down::Job(job) => self.silent_at(node, job.timeout),
-            Down::Remove(_) if !self.may_remove_stray(slot, node) => return,
+            Down::Remove(_) if !self.removes_strays(node) => {
+                return self.agenda.push_back(Todo::Unsendable(slot));
+            }
             Down::Remove(_) => self.silent_at(node, self.limits.job_timeout),
             _ => self.now + self.limits.job_timeout + ANSWER_GRACE,
         };
         self.set_due(slot, Some(due));
         self.unhear(node, self.rows[slot].physical);
         self.send(node, message);
-    }
-
-    pub(crate) fn send(&mut self, node: NodeKey, message: Down) {
-        let node = &self.nodes[node];
-        if let Some(connection) = node.connection {
-            self.effect(Effect::Send { node: node.name.clone(), connection, message });
-        }
     }
 
     /// Takes a job back: at once if it was not sent, else when the agent says that it had not begun.
@@ -380,62 +338,6 @@ impl Engine {
         self.row_changed(slot, false);
     }
 
-    /// The content that only the state before the job needed.
-    pub(crate) fn release_previous(&mut self, previous: Option<Previous>) {
-        if let Some(spec) = previous.and_then(|previous| previous.spec) {
-            self.release_content(&spec.unpack());
-        }
-    }
-
-    pub(crate) fn end_work(&mut self, slot: Slot) -> Option<Work> {
-        self.set_due(slot, None);
-        let row = &mut self.rows[slot];
-        let work = *row.work.take()?;
-        let (stack_id, node) = (row.stack, row.node);
-        let mut stack = self.stacks.get_mut(&stack_id);
-        if let Some(stack) = &mut stack {
-            stack.working.remove(&slot);
-        }
-        if let Some(node) = node
-            && self.nodes[node].sent.remove(&slot)
-        {
-            self.agenda.push_back(Todo::Pump(node));
-            if let Some(stack) = stack.filter(|_| self.nodes[node].ready) {
-                stack.in_flight -= 1;
-                self.agenda.push_back(Todo::PumpStack(stack_id));
-            }
-        }
-        // It may be owed another try, or a restart.
-        if self.unsettled.counted().contains(&slot) || self.unsettled.owed().contains(&slot) {
-            self.agenda.push_back(Todo::Correct(slot));
-        }
-        self.agenda.push_back(Todo::CheckEnd(stack_id));
-        Some(work)
-    }
-
-    pub(crate) fn set_work(&mut self, slot: Slot, state: WorkState) {
-        let now = self.now;
-        let row = &mut self.rows[slot];
-        let stack = row.stack;
-        if let Some(work) = &mut row.work
-            && work.state != state
-        {
-            work.state = state;
-            work.since = now;
-            self.touch(stack);
-        }
-    }
-
-    pub(crate) fn set_due(&mut self, slot: Slot, due: Option<MonoTime>) {
-        let Some(work) = &mut self.rows[slot].work else { return };
-        if let Some(old) = std::mem::replace(&mut work.due, due) {
-            self.timers.clear(old, TimerKey::Work(slot));
-        }
-        if let Some(due) = due {
-            self.timers.set(due, TimerKey::Work(slot));
-        }
-    }
-
     /// Something that it needs is not ready. Where no operation is under way nobody counts that, and its node may have been
     /// removed since.
     fn is_blocked(&self, row: &Row) -> bool {
@@ -517,10 +419,5 @@ impl Engine {
         self.set_work(slot, WorkState::Backoff);
         self.set_due(slot, Some(self.now + delay));
         self.row_changed(slot, false);
-    }
-
-    /// How long an agent may work at a job.
-    pub(crate) fn job_timeout(&self, spec: &Spec) -> Duration {
-        self.limits.job_timeout + Job::own_time(spec)
     }
 }

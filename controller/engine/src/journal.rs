@@ -6,10 +6,11 @@
 
 use std::collections::{BTreeSet, VecDeque};
 
+use muster_shared::model::Down;
 use muster_shared::{Epoch, MonoTime, StackName};
 
 use crate::engine::{Effect, Engine};
-use crate::node::Nodes;
+use crate::node::{NodeKey, Nodes};
 use crate::record::Change;
 use crate::request::{Answer, Refusal};
 use crate::resource::{Rows, Slot};
@@ -208,6 +209,13 @@ impl Engine {
                 self.timers.clear(old, key);
                 self.timers.set(due, key);
             }
+        }
+    }
+
+    pub(crate) fn send(&mut self, node: NodeKey, message: Down) {
+        let node = &self.nodes[node];
+        if let Some(connection) = node.connection {
+            self.effect(Effect::Send { node: node.name.clone(), connection, message });
         }
     }
 }

@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use muster_flow::record::FlowSnapshot;
 use muster_shared::MonoTime;
 use muster_shared::model::{Action, ContentDigest, LedgerEntry};
 use muster_template::{Policies, names_digest};
@@ -22,7 +23,6 @@ use crate::resource::{Rare, Role, Row, Slot, Work, WorkState};
 use crate::restored::{Restored, RestoredRecord};
 use crate::rollout::Rollouts;
 use crate::stack::{Adjacency, FleetChange, Stack, Stage, Walk};
-use muster_flow::record::FlowSnapshot;
 
 /// All that the store holds and the engine needs.
 #[derive(Default)]
@@ -219,7 +219,7 @@ impl Engine {
                     }
                 }
                 if let Some(digest) = stored_content(&spec) {
-                    self.contents.load(digest);
+                    self.contents.found(digest);
                 }
             }
         }
@@ -286,7 +286,7 @@ impl Engine {
         self.stacks.name(id);
         self.load_sets(id);
         if let Some(reason) = self.stacks.damage(id).map(str::to_owned) {
-            return self.hold(id, reason);
+            return self.hold_back(id, reason);
         }
         let stack = &self.stacks[&id];
         // It was right when it was taken.
@@ -299,7 +299,7 @@ impl Engine {
     }
 
     /// A stack of which a row is damaged stays as it is: what that row stands for is not known, and might be made twice.
-    fn hold(&mut self, id: u64, reason: String) {
+    fn hold_back(&mut self, id: u64, reason: String) {
         self.end_checks(id);
         let Some(stack) = self.stacks.get_mut(&id) else { return };
         // It follows no nodes.

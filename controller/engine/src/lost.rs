@@ -17,10 +17,10 @@ use muster_shared::NodeId;
 
 use crate::engine::{Engine, Todo};
 use crate::node::NodeKey;
-use crate::operation::{Pending, Purpose};
 use crate::record::{Change, Observation, StackAction, Status};
 use crate::request::{Answer, Refusal, Source, SourceText};
 use crate::resource::{Dirty, Role, Row, Slot};
+use crate::revision::{Pending, Purpose};
 use crate::stack::Stage;
 
 /// Names in one event or reason: a line.

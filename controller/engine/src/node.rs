@@ -12,8 +12,8 @@ use crate::clones::Instances;
 use crate::engine::Engine;
 use crate::facts::{Asking, Told};
 use crate::lost::Lost;
-use crate::record::{Change, NodeRecord};
-use crate::request::{Answer, JoinAsk, NewToken, Refusal, Request};
+use crate::record::NodeRecord;
+use crate::request::{Answer, NewToken, Refusal, Request};
 use crate::resource::Slot;
 use crate::stray::Asked;
 use crate::token::Tokens;
@@ -276,7 +276,7 @@ impl Nodes {
     ///
     /// # Errors
     /// Templates that name the one could mean the other. Two that joined before this was refused go on.
-    fn check_distinct(&self, name: &NodeId) -> Result<(), Refusal> {
+    pub(crate) fn check_distinct(&self, name: &NodeId) -> Result<(), Refusal> {
         if self.is_joined(name) {
             return Ok(());
         }
@@ -382,63 +382,28 @@ impl Engine {
         self.change(change);
         Ok(Answer::Done)
     }
-
-    pub(crate) fn join(&mut self, ask: JoinAsk) -> Result<Answer, Refusal> {
-        let secret_hash = ask.secret.digest();
-        if let Some(joined) = self.nodes.find(&ask.name).and_then(|key| self.nodes[key].joined.as_ref())
-            && joined.joined_with == (ask.token_id, secret_hash)
-            && joined.seal_public == ask.seal_public
-            && !joined.revoked
-        {
-            return Ok(Answer::Joined { node: ask.name }); // the first answer was lost
-        }
-        self.nodes.tokens.admits(&ask, self.is_taken(&ask.name))?;
-        self.nodes.check_distinct(&ask.name)?;
-        if self.nodes.find(&ask.name).is_none() && !self.has_room_for_nodes(1) {
-            let most = self.limits.nodes_max;
-            return Err(Refusal::Conflict(format!("the site has {most} nodes, which is its limit")));
-        }
-        let (labels, change) = self.nodes.tokens.take(ask.token_id, self.now)?;
-        self.change(change);
-        let joined = NodeRecord {
-            name: ask.name.clone(),
-            labels,
-            seal_public: ask.seal_public,
-            agent_version: ask.agent_version,
-            revoked: false,
-            // Whoever put the server there was at work on it, and says when that is done.
-            maintenance: self.nodes.find(&ask.name).is_some_and(|key| self.is_in_maintenance(key)),
-            joined_with: (ask.token_id, secret_hash),
-        };
-        if let Some(key) = self.nodes.find(&ask.name) {
-            // Whoever speaks under that name until now has other keys.
-            self.away(key);
-            // It may be another server, or installed anew.
-            self.nodes[key].facts = None;
-            self.nodes[key].instances = Instances::default();
-        }
-        self.nodes.join(joined.clone());
-        self.change(Change::Node(Box::new(joined)));
-        self.restored.await_node(&ask.name);
-        self.place_the_unplaced();
-        if let Some(key) = self.nodes.find(&ask.name) {
-            self.nodes[key].away_since = self.now;
-            self.wake_those_asking(key);
-            self.follow_node(key);
-            if !self.nodes[key].rows.is_empty() {
-                // With the labels of its token it may be meant again.
-                self.correct_all(|row| row.node == Some(key));
-            }
-        }
-        self.name_the_unnamed(&ask.name);
-        Ok(Answer::Joined { node: ask.name })
-    }
 }
 
 impl Engine {
     /// The name was a node's, and something of that node counts still.
-    fn is_taken(&self, name: &NodeId) -> bool {
+    pub(crate) fn is_taken(&self, name: &NodeId) -> bool {
         let node = self.nodes.find(name).map(|key| &self.nodes[key]);
         node.is_some_and(|node| node.joined.is_some() || !node.lost.is_empty())
+    }
+
+    /// An operator holds its jobs back.
+    pub(crate) fn is_in_maintenance(&self, key: NodeKey) -> bool {
+        self.nodes[key].joined.as_ref().is_some_and(|joined| joined.maintenance)
+    }
+
+    /// The node of this name, if it has joined.
+    pub(crate) fn joined(&self, name: &NodeId) -> Result<NodeKey, Refusal> {
+        if let Some(key) = self.nodes.find(name).filter(|key| self.nodes[*key].joined.is_some()) {
+            return Ok(key);
+        }
+        Err(Refusal::NotFound(match self.nodes.nearest(name.as_str()) {
+            Some(near) => format!("no node '{name}' has joined; did you mean {near}?"),
+            None => format!("no node '{name}' has joined: see 'muster node list'"),
+        }))
     }
 }

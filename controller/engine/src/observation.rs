@@ -18,4 +18,13 @@ impl Engine {
             self.turn_disturbed(slot);
         }
     }
+
+    /// What a job or a check has found is told by itself.
+    pub(crate) fn forget_tidings(&mut self, slot: Slot) {
+        let row = &mut self.rows[slot];
+        let observed = row.observed;
+        if let Some(tidings) = row.rare.as_mut().and_then(|rare| rare.tidings.as_mut()) {
+            tidings.replace(observed);
+        }
+    }
 }

@@ -3,40 +3,17 @@
 use std::time::Duration;
 
 use muster_shared::StackName;
-use muster_template::suggestion;
 
 use crate::acceptance::Planned;
-use crate::engine::{Effect, Engine, Todo};
+use crate::engine::{Engine, Todo};
 use crate::layout::Before;
 use crate::record::{Change, RevisionRecord, StackAction, Status};
 use crate::request::{Answer, Options, Refusal, Source};
+use crate::revision::{Pending, Purpose};
 use crate::stack::Stack;
-use crate::timer::TimerKey;
 
 /// Stacks in a site.
 const STACKS_MAX: usize = 100_000;
-
-/// An operation that waits for a revision to be loaded.
-pub(crate) struct Pending {
-    pub stack: u64,
-    /// The traversal it was decided in; a newer one makes what the engine decided moot.
-    pub traversal: u64,
-    pub revision: u32,
-    /// The operator's request; none: the engine decided.
-    pub request: Option<u64>,
-    pub purpose: Purpose,
-}
-
-/// What a loaded revision is for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Purpose {
-    /// Its content comes back.
-    RollBack,
-    /// The current one is walked again.
-    TakeUp,
-    /// What is there is compared with the current one.
-    Check,
-}
 
 /// Where an operation leads.
 struct Target {
@@ -151,55 +128,6 @@ impl Engine {
         }
     }
 
-    pub(crate) fn revision_loaded(&mut self, load: u64, source: Result<Source, String>) {
-        let Some(pending) = self.stacks.take_pending(load) else { return };
-        let Pending { stack, traversal, revision, request, purpose } = pending;
-        // What went first may come to nothing.
-        self.correct_all(|row| row.stack == stack);
-        let source = match self.stacks.get(&stack) {
-            Some(stack) if purpose != Purpose::RollBack => source.and_then(|source| {
-                let source = source.of_stack(&stack.name, &stack.id.to_string());
-                source.map_err(|errors| errors.to_string())
-            }),
-            _ => source, // as an operation of its own
-        };
-        match (purpose, request) {
-            (Purpose::RollBack, _) => {}
-            (Purpose::TakeUp, _) => return self.taken_up(stack, traversal, source),
-            (Purpose::Check, request) => {
-                let answer = self.check_loaded(stack, traversal, source);
-                return request.into_iter().for_each(|request| self.answer(request, answer.clone()));
-            }
-        }
-        if request.is_none() && self.stacks.get(&stack).is_some_and(|stack| stack.status != Status::Failed) {
-            return; // what had failed has ended well meanwhile
-        }
-        let current = self.stacks.get(&stack).map(|stack| (stack.is_being_deleted(), stack.traversal));
-        let result = match (current, source) {
-            (current, _) if request.is_none() && current.is_none_or(|(_, now)| now != traversal) => return,
-            (None | Some((true, _)), _) => Err(Refusal::Conflict("the stack is being deleted".into())),
-            (Some(_), Err(why)) => {
-                Err(Refusal::NotFound(format!("revision {revision} cannot be loaded: {why}")))
-            }
-            (Some(_), Ok(source)) => {
-                let failures = self.stacks[&stack].failures.clone();
-                let begun = self.roll_back_to(stack, revision, source, request.is_some());
-                if begun.is_ok() && request.is_none() {
-                    self.keep_failures(stack, failures);
-                }
-                begun
-            }
-        };
-        match (request, result) {
-            (Some(id), answer) => self.answer(id, answer),
-            (None, Ok(_)) => {}
-            (None, Err(refusal)) => {
-                self.owe_no_rollback(stack);
-                self.end_failed(stack, format!("rollback failed: {refusal}"));
-            }
-        }
-    }
-
     /// It could not be made, or is not wanted any more.
     pub(crate) fn owe_no_rollback(&mut self, id: u64) {
         if let Some(stack) = self.stacks.get_mut(&id)
@@ -209,7 +137,7 @@ impl Engine {
         }
     }
 
-    fn roll_back_to(
+    pub(crate) fn roll_back_to(
         &mut self,
         id: u64,
         revision: u32,
@@ -224,16 +152,6 @@ impl Engine {
         self.begin(id, source, target)
     }
 
-    /// What to say of a name that no stack has.
-    pub fn no_stack(&self, name: &StackName) -> Refusal {
-        let near = suggestion(name.as_str(), self.stacks.names().map(StackName::as_str));
-        Refusal::NotFound(format!("no stack '{name}'{near}"))
-    }
-
-    pub(crate) fn find(&self, name: &StackName) -> Result<u64, Refusal> {
-        self.stacks.id_of(name).ok_or_else(|| self.no_stack(name))
-    }
-
     pub(crate) fn changeable(&self, name: &StackName) -> Result<u64, Refusal> {
         let id = self.find(name)?;
         if self.stacks[&id].is_being_deleted() {
@@ -242,17 +160,6 @@ impl Engine {
             )));
         }
         Ok(id)
-    }
-
-    pub(crate) fn begun(&self, id: u64, warnings: Vec<String>) -> Answer {
-        let stack = &self.stacks[&id];
-        Answer::Stack {
-            name: stack.name.clone(),
-            id,
-            traversal: stack.traversal,
-            revision: stack.revision,
-            warnings,
-        }
     }
 
     /// Checks everything that can be known now, then begins the traversal. A refusal has changed nothing.
@@ -324,21 +231,6 @@ impl Engine {
         stack.unclean.clear();
         (stack.failures, stack.failures_before) = (Vec::new(), 0);
         self.stack_changed(id);
-    }
-
-    /// The traversal that ran until now releases nothing more.
-    pub(crate) fn leave_walk(&mut self, id: u64) {
-        self.watch_no_more(id);
-        self.end_checks(id);
-        self.leave_rollouts(id);
-        let Some(stack) = self.stacks.get_mut(&id) else { return };
-        let traversal = stack.traversal;
-        let Some(walk) = stack.walk.take() else { return };
-        if let Some(due) = walk.timeout {
-            self.timers.clear(due, TimerKey::Stack(id, traversal));
-        }
-        self.effect(Effect::Discard(walk.tree));
-        self.fit_if_owed(id);
     }
 }
 

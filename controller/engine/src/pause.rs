@@ -197,31 +197,4 @@ impl Engine {
             self.break_pause(slot);
         }
     }
-
-    pub(crate) fn pause_due(&mut self, slot: Slot, due: MonoTime) {
-        let Some(row) = self.rows.get(slot) else { return };
-        let Some(pause) = row.rare().pause.filter(|pause| pause.due == Some(due)) else { return };
-        match row.kind {
-            _ if pause.of_batch => {
-                self.end_pause(slot);
-                self.agenda.push_back(Todo::Visit(slot));
-            }
-            Kind::WaitCondition => self.signals_are_late(slot),
-            _ => self.has_waited(slot),
-        }
-    }
-
-    /// What an operator reads of a row that waits.
-    pub(crate) fn pause_reason(&self, slot: Slot) -> String {
-        let row = &self.rows[slot];
-        let Some(pause) = row.rare().pause.filter(|_| !row.awaits_signals()) else {
-            return self.signals_reason(slot);
-        };
-        if row.kind == Kind::Intent && !pause.of_batch {
-            return self.intent_reason(slot);
-        }
-        let left = pause.due.map_or(0, |due| due.since(self.now).as_secs());
-        let what = if pause.of_batch { "its batch begins" } else { "it is as it is to be" };
-        format!("{what} in {left} s")
-    }
 }

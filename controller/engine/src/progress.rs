@@ -4,8 +4,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use muster_shared::{MonoTime, NodeId};
-use muster_template::{DriftPolicy, Hook};
+use muster_shared::MonoTime;
+use muster_template::{DriftPolicy, Hook, Kind};
 
 use crate::engine::Engine;
 use crate::record::Status;
@@ -13,32 +13,10 @@ use crate::resource::{Role, Row, Slot};
 use crate::stack::Stack;
 use crate::timer::TimerKey;
 
-/// The longest between two words that nothing moves.
-const QUIET_MAX: Duration = Duration::from_secs(3600);
 /// Resources that such a word names.
 const NAMED: usize = 10;
 /// Names shown of what one resource waits for: more say the same.
 const WAITS_FOR_MAX: usize = 100;
-
-/// Who watches that something moves.
-#[derive(Debug, Default)]
-pub(crate) struct Quiet {
-    /// The last change of the stack or of one of its rows.
-    moved: MonoTime,
-    /// How long nothing has to move before the next word of it.
-    after: Duration,
-    due: Option<MonoTime>,
-}
-
-impl Quiet {
-    /// After a word that nothing moves, the next is due sooner again: then, instead of.
-    pub fn moved(&mut self, now: MonoTime, first: Duration) -> Option<(MonoTime, MonoTime)> {
-        self.moved = now;
-        let old = self.due.filter(|_| self.after > first)?;
-        (self.after, self.due) = (first, Some(now + first));
-        Some((old, now + first))
-    }
-}
 
 /// What a row with something to do is at, or waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -136,11 +114,6 @@ impl Engine {
         self.phase(row).or_else(|| waits().then_some(Phase::Maintenance))
     }
 
-    /// The node whose facts it waits for, as it is called there.
-    pub(crate) fn asks(&self, row: &Row) -> Option<&NodeId> {
-        self.rows.of_id(row.id).and_then(|slot| self.awaited.facts_of(slot))
-    }
-
     /// How long it has been in that phase. What waits for others does so since its part of the operation began.
     pub(crate) fn phase_time(&self, row: &Row) -> Duration {
         let walk = self.stacks.get(&row.stack).and_then(|stack| stack.walk.as_ref());
@@ -204,43 +177,21 @@ impl Engine {
         }
     }
 
-    /// From now on something is to move.
-    pub(crate) fn watch(&mut self, id: u64) {
-        self.watch_no_more(id);
-        let (now, after) = (self.now, self.limits.quiet);
-        let Some(stack) = self.stacks.get_mut(&id) else { return };
-        stack.quiet = Quiet { moved: now, after, due: Some(now + after) };
-        self.timers.set(now + after, TimerKey::Quiet(id));
-    }
-
-    pub(crate) fn watch_no_more(&mut self, id: u64) {
-        if let Some(due) = self.stacks.get_mut(&id).and_then(|stack| stack.quiet.due.take()) {
-            self.timers.clear(due, TimerKey::Quiet(id));
-        }
-    }
-
     /// Has anything moved?
     pub(crate) fn quiet_due(&mut self, id: u64, due: MonoTime) {
         let now = self.now;
-        let Some(stack) = self.stacks.get_mut(&id).filter(|stack| stack.quiet.due == Some(due)) else {
+        let Some(stack) = self.stacks.get_mut(&id) else { return };
+        if !stack.quiet.is_due(due) {
             return;
-        };
-        stack.quiet.due = None;
+        }
         if stack.status != Status::InProgress {
             return;
         }
-        let quiet = &mut stack.quiet;
-        let still = now.0.saturating_sub(quiet.moved.0);
-        let tell = still >= quiet.after;
-        let next = if tell {
-            quiet.after = (quiet.after * 2).min(QUIET_MAX);
-            now + quiet.after
-        } else {
-            quiet.moved + quiet.after
-        };
-        quiet.due = Some(next);
+        let (next, still) = stack.quiet.look(now);
         self.timers.set(next, TimerKey::Quiet(id));
-        if tell && let Some(waiting) = self.what_is_waited_for(id) {
+        if let Some(still) = still
+            && let Some(waiting) = self.what_is_waited_for(id)
+        {
             self.note(id, format!("no progress for {} s: {waiting}", still.as_secs()));
         }
     }
@@ -312,5 +263,19 @@ impl Engine {
             (_, Some(node)) => format!("{name} ({shown} on {node})"),
             (_, None) => format!("{name} ({shown}: no node has joined that could have it)"),
         }
+    }
+
+    /// What an operator reads of a row that waits.
+    pub(crate) fn pause_reason(&self, slot: Slot) -> String {
+        let row = &self.rows[slot];
+        let Some(pause) = row.rare().pause.filter(|_| !row.awaits_signals()) else {
+            return self.signals_reason(slot);
+        };
+        if row.kind == Kind::Intent && !pause.of_batch {
+            return self.intent_reason(slot);
+        }
+        let left = pause.due.map_or(0, |due| due.since(self.now).as_secs());
+        let what = if pause.of_batch { "its batch begins" } else { "it is as it is to be" };
+        format!("{what} in {left} s")
     }
 }

@@ -5,6 +5,7 @@ use muster_shared::model::{Action, Down, LedgerEntry, Observed, Outcome, Report}
 
 use crate::cause::Cause;
 use crate::engine::{Engine, Todo};
+use crate::job::{BACKOFF_FIRST, BACKOFF_MAX};
 use crate::node::NodeKey;
 use crate::record::{PackedSpec, Status};
 use crate::resource::{Role, Slot, WorkState};
@@ -172,5 +173,35 @@ impl Engine {
             Role::Cleanup | Role::Forward => self.agenda.push_back(Todo::Visit(slot)),
             Role::Steady => {}
         }
+    }
+
+    /// The job's attempt found no room.
+    pub(crate) fn found_no_room(&mut self, slot: Slot, reason: &str) {
+        let row = &mut self.rows[slot];
+        let delay = BACKOFF_FIRST.saturating_mul(1 << row.attempt.min(16)).min(BACKOFF_MAX);
+        let is_told = row.reason.as_deref() == Some(reason);
+        row.reason = Some(reason.into());
+        if !is_told {
+            self.add_cause(slot, reason);
+            self.tell_of_attempt(slot, reason, delay.as_secs());
+        }
+        self.try_again(slot, delay);
+    }
+
+    /// The agent of a row cannot be told what to do. A stray that is to be removed waits for another agent. A row that is
+    /// to leave its thing, of which the copy that a restored store has does not know what it is, goes, and the thing
+    /// stays in the agent's ledger as one that was adopted.
+    pub(crate) fn unsendable(&mut self, slot: Slot) {
+        let Some(row) = self.rows.get(slot).filter(|row| row.is_sent() && row.spec.is_none()) else { return };
+        let (thing, Some(node)) = (row.physical, row.node) else { return };
+        if row.action == Some(Action::Delete) {
+            if !self.removes_strays(node) {
+                let why = "its agent is too old to remove what the store does not know: upgrade the agent";
+                self.attempt_failed(slot, why, true);
+            }
+            return;
+        }
+        self.restored.leave_unlisted(&self.nodes[node].name, thing);
+        self.done(slot, node, Observed::default());
     }
 }

@@ -7,9 +7,8 @@
 use muster_shared::wire::REASON_MAX;
 
 use crate::engine::{Engine, Todo};
-use crate::job::{BACKOFF_FIRST, BACKOFF_MAX};
 use crate::node::NodeKey;
-use crate::resource::{Row, Slot};
+use crate::resource::Row;
 
 impl Engine {
     /// The agent cannot record jobs, or can again.
@@ -39,18 +38,5 @@ impl Engine {
     pub(crate) fn waits_for_disk(&self, row: &Row) -> bool {
         let is_full = row.node.is_some_and(|key| self.nodes[key].disk_full.is_some());
         is_full && !row.is_sent() && !row.action.is_some_and(|action| action.removes())
-    }
-
-    /// The job's attempt found no room.
-    pub(crate) fn found_no_room(&mut self, slot: Slot, reason: &str) {
-        let row = &mut self.rows[slot];
-        let delay = BACKOFF_FIRST.saturating_mul(1 << row.attempt.min(16)).min(BACKOFF_MAX);
-        let is_told = row.reason.as_deref() == Some(reason);
-        row.reason = Some(reason.into());
-        if !is_told {
-            self.add_cause(slot, reason);
-            self.tell_of_attempt(slot, reason, delay.as_secs());
-        }
-        self.try_again(slot, delay);
     }
 }

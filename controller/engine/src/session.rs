@@ -2,19 +2,15 @@
 
 use std::collections::BTreeMap;
 
-use muster_shared::model::{Action, Down, Hello, LedgerEntry, Up, Welcome};
-use muster_shared::{EpochId, Generation, NodeId};
+use muster_shared::model::Facts;
+use muster_shared::model::{Claim, ClaimKind, Down, Hello, Up, Welcome};
+use muster_shared::{EpochId, NodeId};
 
-use crate::cause::Cause;
 use crate::engine::{Effect, Engine, Todo};
-use crate::job::NewJob;
+use crate::facts::Told;
 use crate::node::NodeKey;
-use crate::record::{Change, Observation, Status};
-use crate::resource::{Role, Slot, WorkState};
-use crate::restored::{HeldThing, Unlike};
-
-/// Entries of one agent's ledger: what a node can hold.
-const LEDGER_MAX: usize = 1_000_000;
+use crate::record::Change;
+use crate::resource::{Slot, WorkState};
 
 impl Engine {
     pub(crate) fn connected(&mut self, name: &NodeId, connection: u64) {
@@ -173,120 +169,43 @@ impl Engine {
     }
 
     /// What the agent may have is said again.
-    fn transmit_sent(&mut self, key: NodeKey) {
+    pub(crate) fn transmit_sent(&mut self, key: NodeKey) {
         for slot in self.nodes[key].sent.clone() {
             self.transmit(slot, key);
         }
     }
 
-    /// The node has exactly what the store says.
-    fn hold_nothing(&mut self, key: NodeKey) {
-        let name = self.nodes[key].name.clone();
-        self.restored.keep_left(&name, |_| false);
-        self.restored.ledger_told(&name, BTreeMap::new());
-        self.end_restored();
+    /// From an agent that is there.
+    pub(crate) fn facts(&mut self, key: NodeKey, facts: Box<Facts>) {
+        if !self.nodes[key].ready {
+            return;
+        }
+        let before = self.nodes[key].facts.replace(Told { facts: facts.into(), at: self.now });
+        self.answer_facts(key);
+        self.look_for_hosts(key);
+        if before.is_none() {
+            self.wake_those_asking(key);
+        }
+        if let (Some(before), Some(now)) = (before, self.nodes[key].facts.clone()) {
+            self.compare_carriers(key, &before.facts, &now.facts);
+        }
     }
 
-    /// Compares an agent's whole ledger with the rows: what the agent has lost is made again.
-    pub(crate) fn ledger(&mut self, key: NodeKey, entries: Vec<LedgerEntry>, last: bool) {
-        let Some(pages) = &mut self.nodes[key].pages else { return };
-        pages.extend(entries.into_iter().map(|entry| (entry.resource, entry)));
-        if pages.len() > LEDGER_MAX {
-            self.nodes[key].pages = None;
-            return;
-        }
-        if !last {
-            return;
-        }
-        let pages = self.nodes[key].pages.take().unwrap_or_default();
-        self.compare_history(key, &pages);
-        let was_awaited = self.restored.awaits_ledger(&self.nodes[key].name);
-        let kept = self.hold_unlike(key, &pages);
-        let mut rows = self.rows_on(key);
-        rows.retain(|slot| !kept.contains(slot));
-        for slot in rows {
-            let row = &self.rows[slot];
-            let resource = row.physical;
-            let theirs = pages.get(&resource).map(|entry| entry.generation);
-            if row.held.is_none() {
-                theirs.into_iter().for_each(|theirs| self.take_up_again(slot, theirs));
+    /// What is in one of the lists alone has come or gone and has no carrier to lose.
+    pub(crate) fn compare_carriers(&mut self, key: NodeKey, before: &Facts, now: &Facts) {
+        let was: BTreeMap<&str, bool> =
+            before.links.iter().map(|link| (link.name.as_str(), link.carrier)).collect();
+        for link in &now.links {
+            let Some(was) = was.get(link.name.as_str()).copied().filter(|was| *was != link.carrier) else {
                 continue;
+            };
+            // A mapping may name it by its MAC address.
+            let mac = link.mac.map(|mac| mac.map(|octet| format!("{octet:02x}")).join(":"));
+            let mut names = [Some(link.name.clone()), mac].into_iter().flatten();
+            let owner = |name| self.claims.owner(key, &Claim { kind: ClaimKind::Link, key: name });
+            if let Some(slot) = names.find_map(owner) {
+                self.carrier_changed(slot, &link.name, was);
             }
-            if theirs == row.held || theirs.is_some_and(|theirs| !self.rise_above(theirs)) {
-                continue;
-            }
-            let row = &self.rows[slot];
-            for generation in [row.held, theirs].into_iter().flatten() {
-                self.nodes[key].ledger ^= LedgerEntry { resource, generation }.digest();
-            }
-            let row = &mut self.rows[slot];
-            row.held = theirs;
-            self.row_changed(slot, false);
-            self.make_again(slot, key);
         }
-        self.ask_strays(key);
-        if was_awaited {
-            self.transmit_sent(key);
-            self.agenda.push_back(Todo::Pump(key));
-            self.tables_compared(key);
-            self.end_restored();
-        }
-    }
-
-    /// A row whose thing was taken away, and that the node has all the same: it went back in time. It goes by a job once more.
-    fn take_up_again(&mut self, slot: Slot, theirs: Generation) {
-        let row = &self.rows[slot];
-        let is_over = row.is_going() && row.held.is_none() && row.work.is_none() && !row.applied;
-        if is_over && self.rise_above(theirs) {
-            self.holds(slot, HeldThing { unlike: Unlike::Newer, generation: Some(theirs) });
-            self.agenda.push_back(Todo::Visit(slot));
-        }
-    }
-
-    /// The agent has no record of a resource that was in place, or one of another state: its own was lost.
-    pub(crate) fn make_again(&mut self, slot: Slot, node: NodeKey) {
-        if self.rows[slot].is_asked() {
-            self.end_check(slot);
-            // The check waits for it no more if it is not made again now.
-            self.agenda.push_back(Todo::Visit(slot));
-        }
-        let row = &mut self.rows[slot];
-        if let Some(work) = &mut row.work {
-            // The job sees to it; should it turn out never to have begun, what was before it is not there either.
-            if let Some(previous) = &mut work.previous {
-                previous.status = None;
-            }
-            return;
-        }
-        if row.status != Some(Status::Complete) {
-            return; // it is seen to already
-        }
-        let row = &self.rows[slot];
-        let is_wanted = row.ready && row.role != Role::Cleanup && !self.is_outside(row);
-        if is_wanted && !self.may_make_again(slot, node) {
-            return;
-        }
-        let row = &mut self.rows[slot];
-        // Also for a later revision, should this one's job be taken back.
-        row.status = None;
-        self.observe(slot, Observation::Unknown);
-        let row = &self.rows[slot];
-        if !row.ready || row.role == Role::Cleanup {
-            return; // in its turn, if it is wanted
-        }
-        // Its stack may follow the nodes no more, and yet nobody outside of a selector is touched.
-        if self.is_outside(row) {
-            let stack = row.stack;
-            let row = &mut self.rows[slot];
-            row.status = Some(Status::Failed);
-            row.reason = Some("its server has lost it, and is not selected any more".into());
-            self.row_changed(slot, true);
-            return self.event(stack, Some(slot));
-        }
-        let spec = row.spec.clone();
-        // Not Create: what is there is no one else's. A deployment is nobody's, and has for a server that is new what it
-        // runs at its creation.
-        let action = if row.kind.is_deployment() { Action::Create } else { Action::Update };
-        self.queue_job(slot, NewJob { cause: Cause::Rebuild, node, action, spec, content: None });
     }
 }

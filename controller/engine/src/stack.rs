@@ -10,7 +10,7 @@ use muster_template::{Policies, Tree};
 use crate::delete_first::DeleteFirst;
 use crate::fleet::{Fitting, Meant};
 use crate::hidden::Hidden;
-use crate::progress::Quiet;
+use crate::quiet::Quiet;
 use crate::record::{StackAction, StackRecord, Status};
 use crate::resource::Slot;
 use crate::rollout::Rollouts;

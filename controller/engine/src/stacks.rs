@@ -4,9 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::{Bound, Index};
 
 use muster_shared::StackName;
+use muster_template::suggestion;
 
-use crate::operation::Pending;
+use crate::revision::Pending;
 use crate::stack::Stack;
+use crate::{Answer, Engine, Refusal};
 
 /// All stacks. **Invariant.** A name stands for one stack, which exists; a stack has no name while its first operation is
 /// worked out.
@@ -170,5 +172,28 @@ impl<'s> IntoIterator for &'s Stacks {
 
     fn into_iter(self) -> Self::IntoIter {
         self.by_id.iter()
+    }
+}
+
+impl Engine {
+    pub(crate) fn find(&self, name: &StackName) -> Result<u64, Refusal> {
+        self.stacks.id_of(name).ok_or_else(|| self.no_stack(name))
+    }
+
+    pub(crate) fn begun(&self, id: u64, warnings: Vec<String>) -> Answer {
+        let stack = &self.stacks[&id];
+        Answer::Stack {
+            name: stack.name.clone(),
+            id,
+            traversal: stack.traversal,
+            revision: stack.revision,
+            warnings,
+        }
+    }
+
+    /// What to say of a name that no stack has.
+    pub fn no_stack(&self, name: &StackName) -> Refusal {
+        let near = suggestion(name.as_str(), self.stacks.names().map(StackName::as_str));
+        Refusal::NotFound(format!("no stack '{name}'{near}"))
     }
 }

@@ -12,7 +12,7 @@
 
 use std::collections::BTreeSet;
 
-use muster_shared::model::{Action, DESCRIBED_MAX, Down, LedgerEntry, Observed, Outcome, Report, Stray};
+use muster_shared::model::{Action, DESCRIBED_MAX, Down, LedgerEntry, Outcome, Report, Stray};
 use muster_shared::{NodeId, ResourceId};
 use muster_template::Kind;
 
@@ -20,7 +20,7 @@ use crate::engine::{Effect, Engine, Todo};
 use crate::node::NodeKey;
 use crate::record::Status;
 use crate::request::Refusal;
-use crate::resource::{Role, Row, Slot};
+use crate::resource::{Role, Row};
 use crate::restored::HeldThing;
 
 /// Agents that read so much describe and remove strays: [`READS`](muster_shared::wire::READS).
@@ -164,22 +164,9 @@ impl Engine {
         }
     }
 
-    /// Whether the node's agent can be told to remove a stray; else the job has failed until it is another agent.
-    pub(crate) fn may_remove_stray(&mut self, slot: Slot, node: NodeKey) -> bool {
-        let reads = self.nodes[node].reads >= READS_STRAYS;
-        if !reads {
-            let why = "its agent is too old to remove what the store does not know: upgrade the agent";
-            self.attempt_failed(slot, why, true);
-        }
-        reads
-    }
-
-    /// A row is to leave its thing, and the copy that a restored store has does not know what that is. The row goes, and
-    /// the thing stays in its agent's ledger as one that was adopted.
-    pub(crate) fn leave_unknown(&mut self, slot: Slot, node: NodeKey) {
-        let thing = self.rows[slot].physical;
-        self.restored.leave_unlisted(&self.nodes[node].name, thing);
-        self.done(slot, node, Observed::default());
+    /// Whether the agent of a node can be told to remove a stray.
+    pub(crate) fn removes_strays(&self, node: NodeKey) -> bool {
+        self.nodes[node].reads >= READS_STRAYS
     }
 
     /// In the log, for no stack has events of it.

@@ -6,10 +6,9 @@ use std::sync::Arc;
 use muster_shared::NodeId;
 use muster_shared::id::IdError;
 use muster_shared::model::{Action, Claim, ClaimKind};
-use muster_template::{Desired, Here, Kind, RenderError, Restriction, Tree};
+use muster_template::{Desired, Kind, RenderError, Restriction, Tree};
 
 use crate::attribute::Rendered;
-use crate::by_name::is_called;
 use crate::cause::Cause;
 use crate::content::externalise;
 use crate::deployment::Deployed;
@@ -416,31 +415,6 @@ impl Engine {
             && self.restricted(slot, Restriction::Update).is_none()
     }
 
-    /// A deployed server may be called by its short name. The node that it was first found to be stays it, whoever joins
-    /// later, and also when that node is removed, as long as the template's name can mean that node.
-    pub(crate) fn bind_server(&self, row: Option<&Row>, spec: &mut Desired) -> Result<(), String> {
-        let Desired::Here(server) = spec else { return Ok(()) };
-        let Here::Server(name) = server else { return Ok(()) };
-        let bound = row.and_then(|row| self.bound_server(row)).filter(|node| is_called(node, name));
-        let node = match bound {
-            Some(node) => Some(node),
-            None => self.nodes.full_name(name)?,
-        };
-        if let Some(node) = node {
-            *server = Here::Bound(node);
-        }
-        Ok(())
-    }
-
-    /// The node that a row is, or that the row was in whose place it stands.
-    fn bound_server(&self, row: &Row) -> Option<NodeId> {
-        let replaced = || self.rows.get(self.rows.of_id(row.replaces?)?)?.spec.as_ref();
-        match row.spec.as_ref().or_else(replaced)?.unpack() {
-            Desired::Here(Here::Bound(node)) => Some(node),
-            _ => None,
-        }
-    }
-
     fn decide_here(&self, slot: Slot, kind: Kind, spec: &Desired) -> Result<Decision, String> {
         let packed = PackedSpec::new(spec);
         if packed.bytes().len() > HERE_MAX {
@@ -517,12 +491,6 @@ impl Engine {
         }
     }
 
-    pub(crate) fn place_the_unplaced(&mut self) {
-        for slot in self.awaited.take_any() {
-            self.agenda.push_back(Todo::Visit(slot));
-        }
-    }
-
     pub(crate) fn visit_cleanup(&mut self, slot: Slot) {
         if self.rows[slot].work.is_some() {
             return; // visited again when its outcome is known
@@ -550,23 +518,6 @@ impl Engine {
             }
             None if self.waits_after_delete(slot) => {}
             None => self.drop_row(slot),
-        }
-    }
-
-    /// `both`: the thing may be as it was or as it will be, so it needs what either needs.
-    pub(crate) fn set_requires(&mut self, slot: Slot, tree: &Tree, both: bool) {
-        let row = &self.rows[slot];
-        let forward = &self.stacks[&row.stack].forward;
-        let wanted = tree.requires(row.index as usize).iter().map(|r| forward[*r as usize]);
-        let mut requires: Vec<Slot> = wanted.collect();
-        if both && row.applied {
-            requires.extend(row.requires.iter().filter(|old| self.rows.get(**old).is_some()));
-        }
-        requires.sort_unstable();
-        requires.dedup();
-        if *requires != *row.requires {
-            self.rows[slot].requires = requires.into();
-            self.edges_changed(slot);
         }
     }
 }

@@ -6,7 +6,6 @@
 //!                                                  └─────────────────────────────────────┘
 //! ```
 
-mod row;
 mod site;
 mod view;
 
@@ -59,6 +58,7 @@ impl Engine {
     }
 
     fn take_flow_effects(&mut self) {
+        let mut ended = Vec::new();
         while let Some(effect) = self.flows.poll_effect() {
             match effect {
                 Effect::Send { node, message } => {
@@ -67,7 +67,7 @@ impl Engine {
                     }
                 }
                 Effect::Answer(request) => self.answer(request, Ok(Answer::Done)),
-                Effect::JobEnded(job, ended) => self.flow_job_ended(job, ended),
+                Effect::JobEnded(job, how) => ended.push(Todo::FlowJobEnded(job, how)),
                 // Only when all that fails with the write before it has: what it does may send a batch.
                 Effect::JobBegins(job) => self.agenda.push_back(Todo::Begin(job)),
                 Effect::IntentEnded(token, ended) => {
@@ -87,6 +87,8 @@ impl Engine {
                 }
             }
         }
+        // Before anything else is decided: a job that has ended cannot be taken back.
+        ended.into_iter().rev().for_each(|todo| self.agenda.push_front(todo));
     }
 
     /// Takes rules from a file, and begins to put them on their devices.

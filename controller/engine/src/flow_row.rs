@@ -9,7 +9,7 @@ use muster_template::{Desired, FlowSet};
 
 use crate::engine::{Engine, Todo};
 use crate::notes::Notes;
-use crate::record::Observation;
+use crate::record::{Observation, PackedSpec};
 use crate::resource::{Row, Slot, WorkState};
 
 /// A batch may wait for the one before it, and for the bridge.
@@ -28,8 +28,10 @@ impl Row {
 
 impl Engine {
     /// Gives a row's job to the table, or takes it back from there.
-    pub(crate) fn transmit_flows(&mut self, slot: Slot, set: &FlowSet) {
-        let row = &self.rows[slot];
+    pub(crate) fn write_flows(&mut self, slot: Slot) {
+        let Some(row) = self.rows.get(slot).filter(|row| row.is_sent()) else { return };
+        let Some(Desired::Flows(set)) = row.spec.as_ref().map(PackedSpec::unpack) else { return };
+        let set = &set;
         let (Some(action), Some(work)) = (row.action, &row.work) else { return };
         let (job, asker) = (job_of(row), row.name.clone());
         let is_withdrawing = work.state == WorkState::Withdrawing;
@@ -65,8 +67,8 @@ impl Engine {
     pub(crate) fn flow_job_begins(&mut self, job: Job) {
         let Some(slot) = self.rows.of_id(job.owner.0) else { return };
         let row = &self.rows[slot];
-        if let Some(node) = row.node.filter(|_| row.is_sent() && job_of(row) == job) {
-            self.transmit(slot, node);
+        if row.is_sent() && job_of(row) == job {
+            self.write_flows(slot);
         }
     }
 

@@ -15,26 +15,23 @@ use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use muster_shared::Generation;
-use muster_shared::model::{Action, Spec, Unit};
-use muster_template::{Desired, DriftPolicy, Kind, References, Restriction, Tree, Unresolved};
+use muster_shared::model::{Spec, Unit};
+use muster_template::{Desired, Kind, References, Tree, Unresolved};
 use serde_json::Value;
 
 use crate::attribute::Rendered;
-use crate::cause::Cause;
 use crate::engine::{Engine, Todo};
-use crate::job::NewJob;
 use crate::node::NodeKey;
 use crate::notes::{Notes, Trigger, UnitNotes};
-use crate::record::{PackedSpec, StackAction, Status};
-use crate::resource::{Role, Row, Slot};
+use crate::record::{PackedSpec, Status};
+use crate::resource::{Row, Slot};
 
 /// The properties that name what a unit is restarted and reloaded for, in the order of [`UnitNotes`].
 const TRIGGERS: [&str; 2] = ["restart_on", "reload_on"];
 /// Between what follows from the template and the mark.
 const MARK: char = '+';
 /// Names in one event.
-const NAMED: usize = 5;
+pub(crate) const NAMED: usize = 5;
 
 /// Says who is asked for what it is to be.
 struct Asked<'a> {
@@ -93,7 +90,7 @@ impl Row {
     }
 
     /// It is to be restarted, or reloaded, and has no job for that yet.
-    fn owes_restart(&self) -> bool {
+    pub fn owes_restart(&self) -> bool {
         let is_marked = self.triggers().iter().any(|trigger| trigger.mark.is_some());
         let Some(spec) = self.spec.as_ref().filter(|_| is_marked && self.kind == Kind::Unit) else {
             return false;
@@ -168,35 +165,6 @@ impl Engine {
         stack.put_right.insert(name, generation);
     }
 
-    /// Marks the units that name what was put right, and gives them a job as soon as that may be.
-    pub(crate) fn mark_units(&mut self, id: u64) {
-        let Some(stack) = self.stacks.get_mut(&id) else { return };
-        let right = std::mem::take(&mut stack.put_right);
-        let units: Vec<Slot> =
-            stack.forward.iter().copied().filter(|slot| self.rows[*slot].kind == Kind::Unit).collect();
-        for slot in units {
-            let mut causes = BTreeSet::new();
-            let rare = self.rows[slot].rare.as_mut();
-            if let Some(Notes::Unit(notes)) = rare.and_then(|rare| rare.notes.as_mut()) {
-                for trigger in [&mut notes.restart, &mut notes.reload] {
-                    let found = trigger.names.iter().filter_map(|name| right.get_key_value(name.as_str()));
-                    let found: Vec<(&Arc<str>, &Generation)> = found.collect();
-                    if let Some((_, newest)) = found.iter().max_by_key(|(_, generation)| **generation) {
-                        trigger.mark = Some(**newest);
-                        causes.extend(found.iter().map(|(name, _)| name.to_string()));
-                    }
-                }
-            }
-            if causes.is_empty() {
-                continue;
-            }
-            self.row_changed(slot, true);
-            self.note_owed(slot);
-            let named: Vec<String> = causes.into_iter().take(NAMED).collect();
-            self.tell_of(slot, format!("put right: {}", named.join(", ")));
-        }
-    }
-
     /// Remembers that a unit is to be restarted.
     pub(crate) fn note_owed(&mut self, slot: Slot) {
         if self.rows[slot].owes_restart() {
@@ -211,43 +179,5 @@ impl Engine {
         let is_open = self.nodes[node].ready && !self.is_in_maintenance(node);
         let is_whole = row.status == Some(Status::Complete) && row.is_left_alone();
         !is_open && is_whole && self.unsettled.owed().contains(&slot) && row.differs_in_marks(packed)
-    }
-
-    /// Restarts it, unless something goes first. As with a correction, what must not be corrected is left alone.
-    pub(crate) fn restart_owed(&mut self, slot: Slot) {
-        let Some(row) = self.rows.get(slot) else { return };
-        let stands =
-            row.status == Some(Status::Complete) && row.work.is_none() && row.ready && !row.is_going();
-        let is_ours = !row.is_lost() && !row.handed_over && row.applied && row.role != Role::Cleanup;
-        let may = row.drift_policy() == DriftPolicy::Correct && !self.is_outside(row);
-        let Some(node) = row.node.filter(|_| stands && is_ours && may) else { return };
-        let Some(stack) = self.stacks.get(&row.stack) else { return };
-        let goes_first = stack.status == Status::InProgress
-            || stack.action == StackAction::Delete
-            || self.stacks.is_pending(stack.id);
-        // What its server has of it since the backup waits for an operator.
-        let is_held = self.awaits_verdict(slot);
-        if is_held
-            || goes_first
-            || self.restricted(slot, Restriction::Update).is_some()
-            || !self.is_open(slot, node)
-        {
-            return;
-        }
-        self.unsettled.set_owed(slot, false);
-        let row = &self.rows[slot];
-        let Some(mut spec) = row.spec.as_ref().map(PackedSpec::unpack).filter(|_| row.owes_restart()) else {
-            return;
-        };
-        row.mark_restarts(&mut spec);
-        let spec = PackedSpec::new(&spec);
-        let job = NewJob {
-            cause: Cause::UnitRestart,
-            node,
-            action: Action::Update,
-            spec: Some(spec),
-            content: None,
-        };
-        self.queue_job(slot, job);
     }
 }

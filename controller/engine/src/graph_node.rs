@@ -1,0 +1,147 @@
+//! How a graph node ends in a traversal: ready, failed for good, or gone.
+
+use std::sync::Arc;
+
+use muster_shared::model::Action;
+
+use crate::engine::{Engine, Todo};
+use crate::record::{Change, PackedSpec, Status};
+use crate::resource::{Role, Slot};
+
+impl Engine {
+    /// A forward node is as the revision wants it: those that need it may go.
+    pub(crate) fn row_ready(&mut self, slot: Slot) {
+        self.leave_hook(slot);
+        self.end_pause(slot);
+        let stack_id = self.rows[slot].stack;
+        let Some(walk) = self.stacks.get(&stack_id).and_then(|stack| stack.walk.as_ref()) else { return };
+        let tree = Arc::clone(&walk.tree);
+        let index = self.rows[slot].index as usize;
+        let definition = tree.definition(index);
+        self.set_is_ready(slot, &tree);
+        self.turn_ended(slot);
+        self.set_requires(slot, &tree, false);
+        self.not_failed(slot);
+        let rests = self.rows[slot].failed_after_drift();
+        match rests {
+            true => self.agenda.push_back(Todo::Correct(slot)),
+            false => self.mended(slot),
+        }
+        let revision = self.stacks[&stack_id].revision;
+        let row = &mut self.rows[slot];
+        row.ready = true;
+        row.forget_hooks();
+        let redefined = row.definition != definition;
+        if redefined {
+            row.definition = definition;
+            row.revision = revision;
+        }
+        self.row_changed(slot, redefined);
+        let Some(stack) = self.stacks.get_mut(&stack_id) else { return };
+        stack.settled[index] = if rests { 0 } else { definition };
+        let Some(walk) = &mut stack.walk else { return };
+        walk.forward_left -= 1;
+        for &next in walk.needed_by.of(index) {
+            let next = stack.forward[next as usize];
+            let row = &mut self.rows[next];
+            if row.role == Role::Forward && !row.ready {
+                row.blocked = row.blocked.saturating_sub(1);
+                if row.blocked == 0 {
+                    self.agenda.push_back(Todo::Visit(next));
+                }
+            }
+        }
+        self.agenda.push_back(Todo::CheckEnd(stack_id));
+    }
+
+    /// This graph node has failed for good; independent branches go on.
+    pub(crate) fn fail_row(&mut self, slot: Slot, reason: String) {
+        if self.rows[slot].is_lost() {
+            return self.not_found(slot, reason);
+        }
+        self.leave_hook(slot);
+        self.end_pause(slot);
+        self.turn_failed(slot);
+        let row = &mut self.rows[slot];
+        row.status = Some(Status::Failed);
+        row.action.get_or_insert(Action::Create);
+        row.reason = Some(reason.into());
+        let stack = row.stack;
+        // A ready one is none of the traversal's any more: it failed to be made again for an agent that had lost it.
+        if row.role != Role::Steady
+            && !row.ready
+            && let Some(walk) = self.stacks.get_mut(&stack).and_then(|stack| stack.walk.as_mut())
+            && !std::mem::replace(&mut row.failed, true)
+        {
+            walk.failed += 1;
+        }
+        self.row_changed(slot, false);
+        self.event(stack, Some(slot));
+        self.add_failure(slot);
+        self.answered(slot);
+        self.agenda.push_back(Todo::CheckEnd(stack));
+    }
+
+    /// It was counted as failed, and is no more.
+    pub(crate) fn not_failed(&mut self, slot: Slot) {
+        let row = &mut self.rows[slot];
+        if std::mem::take(&mut row.failed)
+            && let Some(walk) = self.stacks.get_mut(&row.stack).and_then(|stack| stack.walk.as_mut())
+        {
+            walk.failed -= 1;
+            walk.ended = false;
+        }
+    }
+
+    /// The row's thing is not there (any more): nothing is left to remember.
+    pub(crate) fn drop_row(&mut self, slot: Slot) {
+        self.let_go(slot);
+        self.leave_hook(slot);
+        self.end_pause(slot);
+        let Some(row) = self.rows.remove(slot) else { return };
+        self.awaited.forget(slot);
+        self.unsettled.forget(slot);
+        self.fight_is_over(slot, row.rare().fight);
+        if let Some(node) = row.node {
+            self.is_off(slot, Some(node));
+            self.unhear(node, row.physical);
+        }
+        self.change(Change::ResourceRemoved(row.id));
+        if row.is_lost() {
+            return self.found(slot, &row);
+        }
+        let Some(stack) = self.stacks.get_mut(&row.stack) else { return };
+        stack.extras.swap_remove(&slot);
+        self.room_made(row.stack, slot);
+        let mut released: Vec<Slot> = Vec::new();
+        for required in &row.requires {
+            let Some(other) = self.rows.get_mut(*required) else { continue };
+            if other.role == Role::Cleanup {
+                other.blocked = other.blocked.saturating_sub(1);
+                if other.blocked == 0 {
+                    released.push(*required);
+                }
+            }
+        }
+        released.sort_by(|a, b| self.rows[*a].name.cmp(&self.rows[*b].name));
+        self.agenda.extend(released.into_iter().map(Todo::Visit));
+        self.agenda.push_back(Todo::CheckEnd(row.stack));
+        self.touch(row.stack);
+    }
+
+    /// Claims and contents of a row's last spec.
+    pub(crate) fn let_go(&mut self, slot: Slot) {
+        self.claims.keep(slot, &[]);
+        if let Some(spec) = self.rows[slot].spec.as_ref().map(PackedSpec::unpack) {
+            self.release_content(&spec);
+        }
+    }
+
+    /// A job that drift caused has failed for good, which no operation counts as its failure.
+    pub(crate) fn failed_after_drift(&mut self, slot: Slot) {
+        self.event(self.rows[slot].stack, Some(slot));
+        self.add_failure(slot);
+        self.answered(slot);
+        self.agenda.push_back(Todo::Visit(slot));
+    }
+}

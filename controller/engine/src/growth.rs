@@ -1,0 +1,101 @@
+//! A tree that depends on what is there, as it is now.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use muster_template::{Errors, Known, Removed, Selector, Tree};
+use serde_json::Value;
+
+use crate::engine::Engine;
+use crate::plan::is_usable;
+use crate::resource::Row;
+use crate::stack::Stack;
+
+/// The rows of a stack by path, as they are now.
+struct There<'a> {
+    engine: &'a Engine,
+    stack: &'a Stack,
+    /// What the stack is to be.
+    wanted: &'a Tree,
+    /// Nodes that have come are meant too.
+    follows: bool,
+    /// Rows on their way out, by path: each is taken up again where its path is wanted.
+    going: BTreeMap<&'a str, &'a Row>,
+}
+
+impl<'a> There<'a> {
+    fn new(engine: &'a Engine, stack: &'a Stack, wanted: &'a Tree, follows: bool) -> Self {
+        let mut going: Vec<&Row> = stack.extras.iter().map(|slot| &engine.rows[*slot]).collect();
+        going.retain(|row| is_usable(row));
+        going.sort_by_key(|row| row.id);
+        let going = going.into_iter().map(|row| (&*row.name, row)).collect();
+        Self { engine, stack, wanted, follows, going }
+    }
+
+    fn row(&self, path: &str) -> Option<&Row> {
+        let rows = &self.engine.rows;
+        let found = self.stack.forward.binary_search_by(|slot| (*rows[*slot].name).cmp(path));
+        Some(&rows[self.stack.forward[found.ok()?]])
+    }
+
+    /// The row that stands for this path from now on.
+    fn kept(&self, path: &str) -> Option<&Row> {
+        let kind = self.wanted.index_of(path).map(|index| self.wanted.kind(index));
+        let fits = |row: &&Row| kind.is_none_or(|kind| kind == row.kind);
+        let (row, going) = (self.row(path), self.going.get(path).copied());
+        row.filter(fits).or(going.filter(fits)).or(row)
+    }
+
+    /// What a thing of another type tells is not what is asked for.
+    fn tells(&self, path: &str) -> Option<&Row> {
+        let row = self.row(path)?;
+        let index = self.wanted.index_of(path);
+        index.is_none_or(|index| self.wanted.kind(index) == row.kind).then_some(row)
+    }
+}
+
+impl Known for There<'_> {
+    fn reference(&self, path: &str) -> Option<String> {
+        self.kept(path).map(Row::reference)
+    }
+
+    fn attribute(&self, path: &str, name: &str) -> Option<Value> {
+        self.engine.attribute(self.tells(path)?, name)
+    }
+
+    fn removed(&self, path: &str) -> Removed {
+        self.kept(path).and_then(Row::removed).cloned().unwrap_or_default()
+    }
+
+    fn members(&self, path: &str) -> Vec<String> {
+        let rows = &self.engine.rows;
+        let prefix = format!("{path}/");
+        let first = self.stack.forward.partition_point(|slot| *rows[*slot].name < *prefix);
+        let inside =
+            self.stack.forward[first..].iter().map_while(|slot| rows[*slot].name.strip_prefix(&*prefix));
+        let mut names: Vec<&str> = inside.filter(|name| !name.contains('/')).collect();
+        names.sort_by_key(|name| (name.len(), *name));
+        names.into_iter().map(str::to_owned).collect()
+    }
+
+    fn nodes(&self, path: &str, selector: &Selector) -> Vec<Arc<str>> {
+        match self.follows {
+            true => self.engine.meant(self.stack, path, selector),
+            false => self.engine.still_meant(self.stack, path, selector),
+        }
+    }
+
+    fn is_there(&self, path: &str) -> bool {
+        self.row(path).is_some_and(|row| row.applied)
+    }
+}
+
+impl Engine {
+    /// The tree of a source as it is now that this is there. `follows`: also nodes that have come.
+    pub(crate) fn grown(&self, stack: &Stack, tree: &Arc<Tree>, follows: bool) -> Result<Arc<Tree>, Errors> {
+        if !tree.looks_at_what_is_there() {
+            return Ok(Arc::clone(tree));
+        }
+        tree.with(&There::new(self, stack, tree, follows)).map(Arc::new)
+    }
+}

@@ -1,0 +1,123 @@
+//! What an agent says that it holds, compared with the rows of its node.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use muster_shared::model::LedgerEntry;
+use muster_shared::{Generation, ResourceId};
+
+use crate::engine::{Engine, Todo};
+use crate::held::HELD;
+use crate::node::NodeKey;
+use crate::resource::Slot;
+use crate::restored::{HeldThing, Unlike};
+
+/// Entries of one agent's ledger: what a node can hold.
+const LEDGER_MAX: usize = 1_000_000;
+
+impl Engine {
+    /// Compares an agent's whole ledger with the rows: what the agent has lost is made again.
+    pub(crate) fn ledger(&mut self, key: NodeKey, entries: Vec<LedgerEntry>, last: bool) {
+        let Some(pages) = &mut self.nodes[key].pages else { return };
+        pages.extend(entries.into_iter().map(|entry| (entry.resource, entry)));
+        if pages.len() > LEDGER_MAX {
+            self.nodes[key].pages = None;
+            return;
+        }
+        if !last {
+            return;
+        }
+        let pages = self.nodes[key].pages.take().unwrap_or_default();
+        self.compare_history(key, &pages);
+        let was_awaited = self.restored.awaits_ledger(&self.nodes[key].name);
+        let kept = self.hold_unlike(key, &pages);
+        let mut rows = self.rows_on(key);
+        rows.retain(|slot| !kept.contains(slot));
+        for slot in rows {
+            let row = &self.rows[slot];
+            let resource = row.physical;
+            let theirs = pages.get(&resource).map(|entry| entry.generation);
+            if row.held.is_none() {
+                theirs.into_iter().for_each(|theirs| self.take_up_again(slot, theirs));
+                continue;
+            }
+            if theirs == row.held || theirs.is_some_and(|theirs| !self.rise_above(theirs)) {
+                continue;
+            }
+            let row = &self.rows[slot];
+            for generation in [row.held, theirs].into_iter().flatten() {
+                self.nodes[key].ledger ^= LedgerEntry { resource, generation }.digest();
+            }
+            let row = &mut self.rows[slot];
+            row.held = theirs;
+            self.row_changed(slot, false);
+            self.make_again(slot, key);
+        }
+        self.ask_strays(key);
+        if was_awaited {
+            self.transmit_sent(key);
+            self.agenda.push_back(Todo::Pump(key));
+            self.tables_compared(key);
+            self.end_restored();
+        }
+    }
+
+    /// A row whose thing was taken away, and that the node has all the same: it went back in time. It goes by a job once more.
+    fn take_up_again(&mut self, slot: Slot, theirs: Generation) {
+        let row = &self.rows[slot];
+        let is_over = row.is_going() && row.held.is_none() && row.work.is_none() && !row.applied;
+        if is_over && self.rise_above(theirs) {
+            self.holds(slot, HeldThing { unlike: Unlike::Newer, generation: Some(theirs) });
+            self.agenda.push_back(Todo::Visit(slot));
+        }
+    }
+
+    /// The node has exactly what the store says.
+    pub(crate) fn hold_nothing(&mut self, key: NodeKey) {
+        let name = self.nodes[key].name.clone();
+        self.restored.keep_left(&name, |_| false);
+        self.restored.ledger_told(&name, BTreeMap::new());
+        self.end_restored();
+    }
+
+    /// Rows that are not made again for what the node's whole ledger says. What differs is listed.
+    fn hold_unlike(&mut self, key: NodeKey, pages: &BTreeMap<ResourceId, LedgerEntry>) -> BTreeSet<Slot> {
+        let node = self.nodes[key].name.clone();
+        self.restored.keep_left(&node, |thing| pages.contains_key(thing));
+        let holds_rows = self.restored.holds_things(&node);
+        let (mut known, mut slots) = (BTreeSet::new(), BTreeSet::new());
+        let mut things = BTreeMap::new();
+        for slot in self.rows_on(key) {
+            let physical = self.rows[slot].physical;
+            known.insert(physical);
+            if !holds_rows {
+                continue;
+            }
+            let generation = pages.get(&physical).map(|entry| entry.generation);
+            if generation.is_some_and(|generation| !self.rise_above(generation)) {
+                continue;
+            }
+            if let Some(unlike) = self.rows[slot].unlike(generation) {
+                slots.insert(slot);
+                things.insert(physical, HeldThing { unlike, generation });
+            }
+        }
+        if self.restored.is_on() {
+            let others = pages.keys().filter(|thing| !known.contains(*thing));
+            others.for_each(|thing| self.give_another_id(*thing));
+        }
+        let strays = pages.values().filter(|entry| !known.contains(&entry.resource));
+        let strays = strays.filter(|entry| !self.restored.is_left(&node, entry.resource));
+        things.extend(strays.map(|entry| {
+            let held = HeldThing { unlike: Unlike::Unknown, generation: Some(entry.generation) };
+            (entry.resource, held)
+        }));
+        self.tell_held(&node, &things);
+        self.restored.ledger_told(&node, things);
+        for slot in &slots {
+            if self.rows[*slot].work.is_some() {
+                self.attempt_failed(*slot, HELD, true);
+            }
+        }
+        slots
+    }
+}

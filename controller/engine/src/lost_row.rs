@@ -1,0 +1,75 @@
+//! Lost rows: what a node may still have that no stack has. Each goes when its removal was observed.
+
+use muster_shared::StackName;
+
+use crate::engine::{Engine, Todo};
+use crate::node::NodeKey;
+use crate::record::Status;
+use crate::resource::{Row, Slot};
+
+impl Engine {
+    /// The row is gone; those that it needed may go.
+    pub(crate) fn found(&mut self, slot: Slot, row: &Row) {
+        let Some(node) = row.node else { return };
+        self.nodes[node].lost.all.remove(&slot);
+        self.nodes[node].lost.open.remove(&slot);
+        if row.is_stray() {
+            self.tell_of_stray(&row.name, node, "was removed");
+        }
+        self.tell_of_lost(row.rare().lost_from.clone(), &row.name, node, "was cleaned up");
+        for required in &row.requires {
+            let other = &mut self.rows[*required];
+            other.blocked = other.blocked.saturating_sub(1);
+            if other.blocked == 0 {
+                self.agenda.push_back(Todo::Visit(*required));
+            }
+        }
+        self.agenda.push_back(Todo::Pump(node));
+    }
+
+    /// It cannot be cleaned up now. It stays listed, and so do those it needs; the rest of the node goes on.
+    pub(crate) fn not_found(&mut self, slot: Slot, reason: String) {
+        let what = format!("could not be cleaned up: {reason}");
+        let row = &mut self.rows[slot];
+        row.status = Some(Status::Failed);
+        row.reason = Some(reason.into());
+        let Some(node) = row.node else { return };
+        let (name, from) = (row.name.clone(), row.rare().lost_from.clone());
+        self.row_changed(slot, false);
+        self.nodes[node].lost.open.remove(&slot);
+        if self.rows[slot].is_stray() {
+            self.tell_of_stray(&name, node, &what);
+        }
+        self.tell_of_lost(from, &name, node, &what);
+        let mut waiting: Vec<Slot> = self.rows[slot].requires.to_vec();
+        while let Some(next) = waiting.pop() {
+            if self.nodes[node].lost.open.remove(&next) {
+                let row = &mut self.rows[next];
+                row.reason = Some(format!("it is needed by {name}, which could not be cleaned up").into());
+                waiting.extend(row.requires.iter().copied());
+                self.row_changed(next, false);
+            }
+        }
+        self.agenda.push_back(Todo::Pump(node));
+    }
+
+    /// In the events of the stack that it was of, if that is still there.
+    fn tell_of_lost(&mut self, from: Option<StackName>, name: &str, node: NodeKey, what: &str) {
+        let Some(id) = from.and_then(|from| self.stacks.id_of(&from)) else { return };
+        let node = &self.nodes[node].name;
+        self.note(id, format!("{name}, which node {node} had when it was removed, {what}"));
+    }
+
+    /// How many others each lost row of a node waits for: one that is needed goes last, whatever becomes known of it.
+    pub(crate) fn count_lost(&mut self, key: NodeKey) {
+        let all: Vec<Slot> = self.nodes[key].lost.slots().collect();
+        for slot in &all {
+            self.rows[*slot].blocked = 0;
+        }
+        for slot in &all {
+            for required in self.rows[*slot].requires.clone() {
+                self.rows[required].blocked += 1;
+            }
+        }
+    }
+}

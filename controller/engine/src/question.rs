@@ -1,0 +1,89 @@
+//! Open questions of a check, and what one leaves behind when it is taken back.
+
+use muster_shared::model::{Action, Down};
+
+use crate::engine::{Engine, Todo};
+use crate::record::{Observation, StackAction, Status};
+use crate::resource::Slot;
+
+impl Engine {
+    /// Whatever the agent may still say of the question is of no interest any more.
+    pub(crate) fn end_check(&mut self, slot: Slot) {
+        let row = &self.rows[slot];
+        let withdraw = Down::Withdraw { resource: row.physical, generation: row.generation };
+        if let Some(node) = row.node.filter(|node| row.is_sent() && self.nodes[*node].ready) {
+            self.send(node, withdraw);
+        }
+        self.tell_taken_back(slot, Some(Action::Check), "unanswered");
+        let previous = self.end_work(slot).and_then(|work| work.previous);
+        let generation = self.next_generation();
+        let row = &mut self.rows[slot];
+        row.generation = generation;
+        (row.attempt, row.retry_count) = (0, 0);
+        row.action = previous.as_ref().and_then(|previous| previous.action).or(Some(Action::Update));
+        // Its agent may have told of drift while the check was not sent yet.
+        let told = previous.as_ref().filter(|previous| previous.observed != row.observed);
+        let told = told.map(|previous| (previous.observed, previous.reason.clone()));
+        (row.status, row.reason) = match (row.observed, &told) {
+            (_, Some((_, reason))) => (Some(Status::Complete), reason.clone()),
+            (Observation::Unknown | Observation::InSync, None) => (Some(Status::Complete), None),
+            // The check before has seen it so.
+            (Observation::Drifted | Observation::Missing, None) => {
+                row.action = Some(Action::Check);
+                (Some(Status::Failed), Some("not as desired when it was looked at".into()))
+            }
+        };
+        if let Some((observed, _)) = told {
+            self.observe(slot, observed);
+            self.agenda.push_back(Todo::Correct(slot));
+        }
+        self.release_previous(previous);
+        self.row_changed(slot, false);
+    }
+
+    /// Takes all open questions back; their rows are as they were before.
+    pub(crate) fn end_checks(&mut self, id: u64) {
+        let Some(stack) = self.stacks.get_mut(&id) else { return };
+        if stack.action != StackAction::Check || stack.status != Status::InProgress {
+            return;
+        }
+        if let Some(walk) = &mut stack.walk {
+            walk.asked.clear();
+        }
+        let asked = |slot: &&Slot| self.rows[**slot].is_asked();
+        let slots: Vec<Slot> = stack.forward.iter().filter(asked).copied().collect();
+        for slot in slots {
+            self.end_check(slot);
+        }
+    }
+
+    /// What a check has found is asked again by the next one: somebody may have put it right.
+    pub(crate) fn forget_verdicts(&mut self, id: u64) {
+        let Some(stack) = self.stacks.get(&id) else { return };
+        let failed = |slot: &Slot| {
+            let row = &self.rows[*slot];
+            row.action == Some(Action::Check)
+                && row.status == Some(Status::Failed)
+                && row.work.is_none()
+                && row.ready
+                && !row.rare().unhealthy
+        };
+        let slots: Vec<Slot> = stack.forward.iter().copied().filter(failed).collect();
+        for slot in slots {
+            let row = &mut self.rows[slot];
+            row.status = Some(Status::Complete);
+            (row.reason, row.failed) = (None, false);
+            self.row_changed(slot, false);
+        }
+    }
+
+    /// It is known how the row stands.
+    pub(crate) fn answered(&mut self, slot: Slot) {
+        let stack = self.rows[slot].stack;
+        if let Some(walk) = self.stacks.get_mut(&stack).and_then(|stack| stack.walk.as_mut())
+            && walk.asked.remove(&slot)
+        {
+            self.agenda.push_back(Todo::CheckEnd(stack));
+        }
+    }
+}

@@ -1,0 +1,67 @@
+//! Whether anything of a stack moves.
+
+use std::time::Duration;
+
+use muster_shared::MonoTime;
+
+use crate::engine::Engine;
+use crate::timer::TimerKey;
+
+/// The longest between two words that nothing moves.
+const QUIET_MAX: Duration = Duration::from_secs(3600);
+
+/// Who watches that something moves.
+#[derive(Debug, Default)]
+pub(crate) struct Quiet {
+    /// The last change of the stack or of one of its rows.
+    moved: MonoTime,
+    /// How long nothing has to move before the next word of it.
+    after: Duration,
+    due: Option<MonoTime>,
+}
+
+impl Quiet {
+    /// After a word that nothing moves, the next is due sooner again: then, instead of.
+    pub fn moved(&mut self, now: MonoTime, first: Duration) -> Option<(MonoTime, MonoTime)> {
+        self.moved = now;
+        let old = self.due.filter(|_| self.after > first)?;
+        (self.after, self.due) = (first, Some(now + first));
+        Some((old, now + first))
+    }
+
+    /// Whether this timer is the one that was set last; if so, it is set no more.
+    pub fn is_due(&mut self, due: MonoTime) -> bool {
+        self.due.take_if(|set| *set == due).is_some()
+    }
+
+    /// When to look again, and how long nothing has moved, if operators are to be told.
+    pub fn look(&mut self, now: MonoTime) -> (MonoTime, Option<Duration>) {
+        let still = now.since(self.moved);
+        let tells = still >= self.after;
+        let next = if tells {
+            self.after = (self.after * 2).min(QUIET_MAX);
+            now + self.after
+        } else {
+            self.moved + self.after
+        };
+        self.due = Some(next);
+        (next, tells.then_some(still))
+    }
+}
+
+impl Engine {
+    /// From now on something is to move.
+    pub(crate) fn watch(&mut self, id: u64) {
+        self.watch_no_more(id);
+        let (now, after) = (self.now, self.limits.quiet);
+        let Some(stack) = self.stacks.get_mut(&id) else { return };
+        stack.quiet = Quiet { moved: now, after, due: Some(now + after) };
+        self.timers.set(now + after, TimerKey::Quiet(id));
+    }
+
+    pub(crate) fn watch_no_more(&mut self, id: u64) {
+        if let Some(due) = self.stacks.get_mut(&id).and_then(|stack| stack.quiet.due.take()) {
+            self.timers.clear(due, TimerKey::Quiet(id));
+        }
+    }
+}

@@ -1,0 +1,102 @@
+//! Deployed servers: which node the name in a template stands for.
+
+use std::collections::BTreeSet;
+
+use muster_shared::NodeId;
+use muster_template::{Desired, Here, Kind};
+
+use crate::by_name::is_called;
+use crate::engine::{Engine, Todo};
+use crate::record::PackedSpec;
+use crate::resource::{Role, Row, Slot, WorkState};
+
+impl Engine {
+    /// The name of a deployed server that nobody is yet.
+    fn name_of_unknown(&self, slot: Slot) -> Option<NodeId> {
+        let row = self.rows.get(slot).filter(|row| row.kind == Kind::DeployedServer)?;
+        match row.spec.as_ref()?.unpack() {
+            Desired::Here(Here::Server(name)) => Some(name),
+            _ => None,
+        }
+    }
+
+    /// Who joins may be the deployed server that is meant.
+    pub(crate) fn look_for_server(&mut self, slot: Slot) {
+        match self.name_of_unknown(slot) {
+            // As databases have it that were written before nodes were bound.
+            Some(name) if self.nodes.is_joined(&name) => self.bind(slot, name),
+            name => self.awaited.server(slot, name),
+        }
+    }
+
+    /// From now on the deployed server is this node.
+    fn bind(&mut self, slot: Slot, node: NodeId) {
+        self.awaited.server(slot, None);
+        self.rows[slot].spec = Some(PackedSpec::new(&Desired::Here(Here::Bound(node))));
+        self.row_changed(slot, true);
+    }
+
+    /// A node has joined: a deployed server that waited for its name is it from now on. What waits for a node of the short
+    /// name is decided on again.
+    pub(crate) fn name_the_unnamed(&mut self, joined: &NodeId) {
+        for slot in self.awaited.servers(joined) {
+            let Some(name) = self.name_of_unknown(slot) else {
+                self.awaited.server(slot, None);
+                continue;
+            };
+            // Two of that short name: an operator has to say which.
+            let Ok(Some(full)) = self.nodes.full_name(&name) else { continue };
+            self.bind(slot, full.clone());
+            if full == name {
+                continue; // what waits for it has the right name
+            }
+            let row = &self.rows[slot];
+            let (stack, told) = (row.stack, format!("{}: the server {name} is {full}", row.name));
+            self.note(stack, told);
+            self.decide_again_for(slot, &name);
+        }
+    }
+
+    /// Jobs that have not left are made again of a server's full name: those for a node of its short name, and those of
+    /// what names the server itself.
+    fn decide_again_for(&mut self, server: Slot, short: &NodeId) {
+        let row = &self.rows[server];
+        let (id, index) = (row.stack, row.index as usize);
+        let Some(stack) = self.stacks.get(&id) else { return };
+        let Some(walk) = stack.walk.as_ref().filter(|_| row.role != Role::Cleanup) else { return };
+        let direct = walk.needed_by.of(index).iter().map(|index| stack.forward[*index as usize]);
+        let line = self.nodes.find(short).into_iter().flat_map(|key| &self.nodes[key].queue).copied();
+        let waits = |slot: &Slot| {
+            let row = &self.rows[*slot];
+            let away = row.work.as_ref().is_some_and(|work| work.state == WorkState::NodeAway);
+            row.stack == id && !row.ready && away
+        };
+        let waiting: BTreeSet<Slot> = direct.chain(line).filter(waits).collect();
+        self.agenda.extend(waiting.into_iter().map(Todo::Visit));
+    }
+
+    /// A deployed server may be called by its short name. The node that it was first found to be stays it, whoever joins
+    /// later, and also when that node is removed, as long as the template's name can mean that node.
+    pub(crate) fn bind_server(&self, row: Option<&Row>, spec: &mut Desired) -> Result<(), String> {
+        let Desired::Here(server) = spec else { return Ok(()) };
+        let Here::Server(name) = server else { return Ok(()) };
+        let bound = row.and_then(|row| self.bound_server(row)).filter(|node| is_called(node, name));
+        let node = match bound {
+            Some(node) => Some(node),
+            None => self.nodes.full_name(name)?,
+        };
+        if let Some(node) = node {
+            *server = Here::Bound(node);
+        }
+        Ok(())
+    }
+
+    /// The node that a row is, or that the row was in whose place it stands.
+    fn bound_server(&self, row: &Row) -> Option<NodeId> {
+        let replaced = || self.rows.get(self.rows.of_id(row.replaces?)?)?.spec.as_ref();
+        match row.spec.as_ref().or_else(replaced)?.unpack() {
+            Desired::Here(Here::Bound(node)) => Some(node),
+            _ => None,
+        }
+    }
+}

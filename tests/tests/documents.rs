@@ -103,6 +103,32 @@ fn no_row_of_hot_lacks_a_test() {
     assert!(rows > 110, "{rows}");
 }
 
+/// An issue has a number of its own, a severity, its cause and a way around.
+#[test]
+fn known_issues_are_whole() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+    let text = fs::read_to_string(root.join("docs/known-issues.md")).unwrap();
+    let (text, seeds) = text.split_once("## Simulator seeds").unwrap();
+    let issues: Vec<String> = text
+        .split("\n- **")
+        .skip(4)
+        .map(|issue| issue.split_whitespace().collect::<Vec<_>>().join(" "))
+        .collect();
+    let mut last = 0;
+    for issue in &issues {
+        let (number, issue) = issue.split_once("** (").unwrap();
+        let number: u32 = number.parse().unwrap();
+        assert!(number > last, "{number} follows {last}");
+        last = number;
+        assert!(
+            ["high) ", "medium) ", "low) "].iter().any(|severity| issue.starts_with(severity)),
+            "{issue}"
+        );
+        assert!(issue.contains(" Cause: ") && issue.contains(" Way around: "), "{issue}");
+    }
+    assert!(issues.len() > 100 && seeds.contains("- **"), "{}", issues.len());
+}
+
 #[test]
 fn every_function_is_in_the_table_of_hot() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/hot.md");

@@ -1,7 +1,7 @@
-//! Values that are sealed anew: those of a database before version 5, and all of them when the key changes. Each is one
-//! transaction, so that a crash leaves either all or none.
+//! Contents in sealed pieces, and a change of the data key: every sealed value is sealed again, in one transaction, so that
+//! a crash leaves either all or none.
 //!
-//! What stood there before lies on in free pages and in the log until [`scrub`] has been through; `meta.scrub` says that
+//! What stood there before stays in free pages and in the log until [`scrub`] has been through; `meta.scrub` says that
 //! it has to, also to the next start.
 
 use rusqlite::types::{Value, ValueRef};
@@ -10,11 +10,9 @@ use rusqlite::{Connection, OptionalExtension as _, Transaction, params};
 use super::StoreError;
 use super::key::{DataKey, KeyFile, KeyId};
 use super::sealed::{
-    BYTES, Column, PIECE, SPEC, SealedText, TEXTS, TEXTS_BEFORE_5, change, content_place, open, open_text,
-    piece_place,
+    BYTES, Column, PIECE, SealedText, TEXTS, change, content_place, open, open_text, piece_place,
 };
 use super::sqlite::{Sqlite, int};
-use super::text::before_5;
 
 /// The key that the database says it is sealed with.
 pub(super) fn sealed_with(db: &Connection) -> Result<Option<KeyId>, StoreError> {
@@ -25,43 +23,16 @@ pub(super) fn sealed_with(db: &Connection) -> Result<Option<KeyId>, StoreError> 
     Ok(Some(id))
 }
 
-fn note_key(db: &Transaction<'_>, key: &DataKey) -> Result<(), StoreError> {
+/// Records which key the database is sealed with.
+pub(super) fn note_key(db: &Transaction<'_>, key: &DataKey) -> Result<(), StoreError> {
     db.execute("INSERT OR REPLACE INTO meta VALUES ('key', ?1)", [key.id().to_string()])?;
-    note_scrub(db)
+    Ok(())
 }
 
 /// What is sealed now stood there in clear: the next start writes the database anew without that.
 pub(super) fn note_scrub(db: &Transaction<'_>) -> Result<(), StoreError> {
     db.prepare_cached("INSERT OR REPLACE INTO meta VALUES ('scrub', '1')")?.execute([])?;
     Ok(())
-}
-
-/// Seals what a database of version 4 has in clear. `schema-5.sql` ran before, in the same transaction.
-pub(super) fn to_version_5(db: &Transaction<'_>, key: &DataKey) -> Result<(), StoreError> {
-    for &column in TEXTS_BEFORE_5 {
-        change(db, column, |row, old| {
-            let old = before_5(ValueRef::from(&old)).map_err(|why| wrong(column, row, &why))?;
-            sealed_text(key, column, row, &old)
-        })?;
-    }
-    db.execute("UPDATE resources SET spec = x'' WHERE spec IS NULL AND definition <> zeroblob(16)", [])?;
-    let mut definition = db.prepare("SELECT definition FROM resources WHERE id = ?1")?;
-    change(db, SPEC, |row, old| {
-        let definition: Vec<u8> = definition.query_row([row[0]], |found| found.get(0))?;
-        let Value::Blob(spec) = old else { return Err(wrong(SPEC, row, "it is no blob")) };
-        Ok(Value::Blob(key.seal(&SPEC.place(row), &[definition, spec].concat())?))
-    })?;
-    drop(definition);
-    db.execute_batch("ALTER TABLE resources DROP COLUMN definition")?;
-    let mut digests = db.prepare("SELECT digest FROM plain_contents")?;
-    let digests: Vec<[u8; 32]> = digests.query_map([], |row| row.get(0))?.collect::<Result<_, _>>()?;
-    for digest in digests {
-        let mut select = db.prepare_cached("SELECT bytes FROM plain_contents WHERE digest = ?1")?;
-        let bytes: Vec<u8> = select.query_row([digest], |row| row.get(0))?;
-        put_content(db, key, &digest, &bytes)?;
-    }
-    db.execute_batch("DROP TABLE plain_contents")?;
-    note_key(db, key)
 }
 
 fn sealed_text(key: &DataKey, column: Column, row: &[i64], text: &str) -> Result<Value, StoreError> {
@@ -176,6 +147,7 @@ impl Sqlite {
             reseal_content(&db, &old, new, &name, &sealed)?;
         }
         note_key(&db, new)?;
+        note_scrub(&db)?;
         db.commit()?;
         Ok(())
     }

@@ -1,11 +1,8 @@
 //! Flow tables: one row of `flow_devices` says what became of many entries. What an entry is can be read by everybody,
 //! unless something hidden went into it: then it is sealed, and only that one costs more.
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// What a row of such a database has among its attributes where its flow rules are made of something hidden.
-pub(super) const HIDES_FLOWS: &str = "hides_flows";
 use muster_flow::OperationStatus;
 use muster_flow::record::{
     FlowChange, FlowDeviceRecord, FlowEntryRecord, FlowMark, FlowOperationRecord, FlowPartRecord, FlowPast,
@@ -15,17 +12,13 @@ use muster_flow::{FlowAction, FlowWrite, Owner};
 use muster_shared::model::flow::{Entry, FlowId, Packed};
 use muster_shared::{Epoch, Generation};
 use muster_template::ForeignPolicy;
-use rusqlite::types::Value as SqlValue;
-use rusqlite::{Connection, OptionalExtension as _, Row, Transaction, params, params_from_iter};
+use rusqlite::{Connection, OptionalExtension as _, Row, Transaction, params};
 use serde_json::Value;
 
 use super::StoreError;
 use super::convert::note_scrub;
 use super::key::DataKey;
-use super::sealed::{ATTRIBUTES, Column, FLOW_ENTRY, FLOW_PAST, open, open_text};
-
-/// As whose a database before version 8 had what resources left to operators, if something hidden went into it.
-const LEFT_HIDDEN: i64 = i64::MAX;
+use super::sealed::{Column, FLOW_ENTRY, FLOW_PAST, open};
 
 /// Ends of writes that are kept of a device: who asks since when an older rule is there gets the time it was written.
 const SETTLED_KEPT: i64 = 1000;
@@ -251,60 +244,6 @@ fn note_if_clear(db: &Transaction<'_>, device: u32, entry: FlowId) -> Result<(),
         )?
         .query_row(params![device, id(entry)], |row| row.get(0))?;
     if could_be_read { note_scrub(db) } else { Ok(()) }
-}
-
-/// Seals what a database before version 8 has in clear. `schema-8.sql` ran before, in the same transaction.
-pub(super) fn seal_hidden(db: &Transaction<'_>, key: &DataKey) -> Result<(), StoreError> {
-    let mut owners = BTreeSet::from([LEFT_HIDDEN]);
-    let mut select = db.prepare(
-        "SELECT id, attributes FROM resources WHERE attributes IS NOT NULL
-             AND id IN (SELECT owner FROM flow_entries UNION SELECT owner FROM flow_past)",
-    )?;
-    let mut rows = select.query([])?;
-    while let Some(row) = rows.next()? {
-        let owner = row.get(0)?;
-        let text = open_text(key, ATTRIBUTES, &[owner], row.get_ref(1)?)?;
-        let attributes: BTreeMap<String, String> =
-            serde_json::from_str(&text).map_err(|e| StoreError::Format(e.to_string()))?;
-        if attributes.contains_key(HIDES_FLOWS) {
-            owners.insert(owner);
-        }
-    }
-    for (column, reason, empty) in [
-        (
-            FLOW_ENTRY,
-            "reason",
-            ", reason = NULL, table_id = NULL, priority = NULL, selector = NULL, treatment = ''",
-        ),
-        (FLOW_PAST, "NULL", ""),
-    ] {
-        let Column { table, row: place, .. } = column;
-        let mut select =
-            db.prepare(&format!("SELECT owner, packed, {reason}, {} FROM {table}", place.join(", ")))?;
-        let mut rows = select.query([])?;
-        let mut found = Vec::new();
-        while let Some(row) = rows.next()? {
-            if owners.contains(&row.get(0)?) {
-                let at: Vec<i64> = (0..place.len()).map(|n| row.get(3 + n)).collect::<Result<_, _>>()?;
-                let reason: Option<String> = row.get(2)?;
-                let sealed = seal(key, column, &at, &packed(row, 1)?, reason.as_deref())?;
-                found.push((at, sealed));
-            }
-        }
-        let at: Vec<String> = (2..).zip(place).map(|(n, name)| format!("{name} = ?{n}")).collect();
-        let at = at.join(" AND ");
-        let mut update =
-            db.prepare(&format!("UPDATE {table} SET sealed = ?1, packed = x''{empty} WHERE {at}"))?;
-        if !found.is_empty() {
-            note_scrub(db)?;
-        }
-        for (at, sealed) in found {
-            let at = at.into_iter().map(SqlValue::Integer);
-            update.execute(params_from_iter(std::iter::once(SqlValue::Blob(sealed)).chain(at)))?;
-        }
-        db.execute(&format!("UPDATE {table} SET owner = 0 WHERE owner = ?1"), [LEFT_HIDDEN])?;
-    }
-    Ok(())
 }
 
 fn put_operation(db: &Transaction<'_>, record: &FlowOperationRecord, now: &str) -> Result<(), StoreError> {

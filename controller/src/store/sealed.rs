@@ -46,8 +46,6 @@ pub(super) const FLOW_PAST: Column =
 pub(super) const BYTES: [Column; 3] = [SPEC, FLOW_ENTRY, FLOW_PAST];
 pub(super) const TEXTS: [Column; 9] =
     [TEMPLATE, FILES, PARAMETERS, ENVIRONMENTS, OUTPUTS, ATTRIBUTES, HIDDEN_DIGESTS, WISH, SECRET_NOTES];
-/// Those that a database of version 4 has, in clear.
-pub(super) const TEXTS_BEFORE_5: &[Column] = TEXTS.split_at(6).0;
 
 impl Column {
     /// What a value in this row is bound to.

@@ -14,7 +14,7 @@ use muster_shared::{Epoch, NodeId, StackName};
 use muster_template::DriftPolicy;
 use rusqlite::{Connection, OptionalExtension as _, Transaction, params};
 
-use super::convert::{put_content, remove_content, sealed_with, to_version_5};
+use super::convert::{note_key, put_content, remove_content, sealed_with};
 use super::key::{DataKey, KeyFile};
 use super::sealed::{
     ATTRIBUTES, ENVIRONMENTS, FILES, HIDDEN_DIGESTS, OUTPUTS, PARAMETERS, SECRET_NOTES, SPEC, SealedText,
@@ -23,26 +23,10 @@ use super::sealed::{
 use super::steady::Steady;
 use super::{Bounds, Failure, Store, StoreError, corrections, name};
 
-/// Each brings the database to the next version; `user_version` counts those that were applied.
-pub(super) const SCHEMAS: [&str; 12] = [
-    include_str!("schema-1.sql"),
-    include_str!("schema-2.sql"),
-    include_str!("schema-3.sql"),
-    include_str!("schema-4.sql"),
-    include_str!("schema-5.sql"),
-    include_str!("schema-6.sql"),
-    include_str!("schema-7.sql"),
-    include_str!("schema-8.sql"),
-    include_str!("schema-9.sql"),
-    include_str!("schema-10.sql"),
-    include_str!("schema-11.sql"),
-    include_str!("schema-12.sql"),
-];
-/// The first version that seals: what was there before is sealed on the way to it.
-const SEALED_FROM: usize = 5;
-/// The first version that seals flow entries which something hidden went into.
-const FLOWS_SEALED_FROM: usize = 8;
-/// Of the encoding of `resources.spec`.
+/// The first makes the database, and each further one brings it to the next version. `user_version` counts those that
+/// were applied. A released one never changes: what a later controller wants is a further file.
+const SCHEMAS: [&str; 1] = [include_str!("schema.sql")];
+/// The version of the encoding of `resources.spec`.
 pub(super) const SPEC_VERSION: u8 = 2;
 /// Pages held in memory, in KiB: the engine has the working set, this is for the tree's inner pages.
 const CACHE_KIB: i64 = 8 * 1024;
@@ -87,12 +71,12 @@ impl Sqlite {
         db.pragma_update(None, "wal_autocheckpoint", CHECKPOINT_PAGES)?;
         db.set_prepared_statement_cache_capacity(64);
         let version = version(&db)?;
-        let sealed_with = if version < SEALED_FROM { None } else { sealed_with(&db)? };
-        if version >= SEALED_FROM && sealed_with.is_none() {
+        let sealed_with = if version == 0 { None } else { sealed_with(&db)? };
+        if version > 0 && sealed_with.is_none() {
             return Err(StoreError::Format("the database does not say which key it is sealed with".into()));
         }
         let key = KeyFile::at(key_file).open(sealed_with)?;
-        migrate(&mut db, &key, version)?;
+        migrate(&mut db, &key, &SCHEMAS, version)?;
         let steady = Steady::open(&db)?;
         let mut store = Self { db, key, bounds: Bounds::default(), steady, wants: 0 };
         if let Err(error) = store.scrub() {
@@ -144,22 +128,19 @@ impl Sqlite {
     }
 }
 
-fn migrate(db: &mut Connection, key: &DataKey, version: usize) -> Result<(), StoreError> {
-    if version == SCHEMAS.len() {
+/// Applies the schemas that a database of this version does not have yet, all of them or none.
+fn migrate(db: &mut Connection, key: &DataKey, schemas: &[&str], version: usize) -> Result<(), StoreError> {
+    if version == schemas.len() {
         return Ok(());
     }
     let transaction = db.transaction()?;
-    for (number, schema) in (1..).zip(SCHEMAS).skip(version) {
+    for schema in schemas.iter().skip(version) {
         transaction.execute_batch(schema)?;
-        if number == SEALED_FROM {
-            to_version_5(&transaction, key)?;
-        }
-        if number == FLOWS_SEALED_FROM {
-            super::flow::seal_hidden(&transaction, key)?;
-        }
     }
-    let newest = i64::try_from(SCHEMAS.len()).unwrap_or(i64::MAX);
-    transaction.pragma_update(None, "user_version", newest)?;
+    if version == 0 {
+        note_key(&transaction, key)?;
+    }
+    transaction.pragma_update(None, "user_version", int(schemas.len() as u64))?;
     transaction.commit()?;
     Ok(())
 }
@@ -608,3 +589,6 @@ fn put_event(
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests;

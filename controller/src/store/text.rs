@@ -1,8 +1,6 @@
 //! Large texts of revisions: compressed before they are sealed, so that a hundred revisions of a large stack do not fill
 //! the disk and writing one does not hold a turn up.
 
-use rusqlite::types::ValueRef;
-
 /// From here on a text is compressed.
 const PACKED_FROM: usize = 256 * 1024;
 /// What a blob may unfold to, which the API never lets in: a damaged size must not ask for all memory.
@@ -38,15 +36,6 @@ fn unfold(packed: &[u8]) -> Result<Vec<u8>, String> {
     lz4_flex::block::decompress_size_prepended(packed).map_err(|error| error.to_string())
 }
 
-/// A text of a database before version 5: as text, or as a blob that unfolds to one.
-pub(super) fn before_5(value: ValueRef<'_>) -> Result<String, String> {
-    match value {
-        ValueRef::Blob(packed) => String::from_utf8(unfold(packed)?).map_err(|error| error.to_string()),
-        ValueRef::Text(text) => String::from_utf8(text.to_vec()).map_err(|error| error.to_string()),
-        ValueRef::Null | ValueRef::Integer(_) | ValueRef::Real(_) => Err("it is no text".to_owned()),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -59,18 +48,11 @@ mod tests {
             let text: String = ('a'..='z').cycle().take(length).collect();
             let packed = pack(&text);
             assert_eq!((packed.len() < length, unpack(&packed).as_ref()), (is_small, Ok(&text)), "{length}");
-            if is_small {
-                assert_eq!(before_5(ValueRef::Blob(&packed[1..])).as_ref(), Ok(&text), "{length}");
-            }
-            assert_eq!(before_5(ValueRef::Text(text.as_bytes())).as_ref(), Ok(&text), "{length}");
         }
         for damaged in
             [&[][..], &[0, 255], &[1], &[1, 2], &[1, 255, 255, 255, 255, 9], &[1, 9, 0, 0, 0, 1, 2], &[2]]
         {
             assert!(unpack(damaged).is_err(), "{damaged:?}");
-        }
-        for damaged in [&[][..], &[1, 2], &[255; 9], &[9, 0, 0, 0, 1, 2]] {
-            assert!(before_5(ValueRef::Blob(damaged)).is_err(), "{damaged:?}");
         }
     }
 }

@@ -4,11 +4,11 @@ use muster_engine::record::Change;
 use muster_shared::model::ContentDigest;
 
 use super::*;
-use crate::store::sqlite::SCHEMAS;
+use crate::store::sealed::SPEC;
 use crate::store::{KEY_FILE, Store as _};
 
-const OLD: &str = include_str!("../testdata/version-4.sql");
-/// Each secret of the old database begins with it.
+const STACK: &str = include_str!("../testdata/stack.sql");
+/// Each secret of the database begins with it.
 const MARKER: &[u8] = b"marker-";
 
 fn part(
@@ -20,15 +20,27 @@ fn part(
     read_content(&store.db, &store.key, &digest.0, offset, length)
 }
 
-/// A database as a controller of version 4 left it.
-fn old(folder: &Path) {
-    let db = Connection::open(folder.join("muster.db")).unwrap();
-    db.pragma_update(None, "journal_mode", "WAL").unwrap();
-    for schema in &SCHEMAS[..4] {
-        db.execute_batch(schema).unwrap();
+/// A database with a sealed stack and a sealed content.
+fn sealed(folder: &Path) {
+    let mut store = open_in(folder).unwrap();
+    let db = store.db.transaction().unwrap();
+    db.execute_batch(STACK).unwrap();
+    for column in TEXTS {
+        change(&db, column, |row, value| {
+            let Value::Text(text) = value else { panic!("{value:?}") };
+            sealed_text(&store.key, column, row, &text)
+        })
+        .unwrap();
     }
-    db.execute_batch(OLD).unwrap();
-    db.pragma_update(None, "user_version", 4).unwrap();
+    change(&db, SPEC, |row, value| {
+        let Value::Blob(spec) = value else { panic!("{value:?}") };
+        Ok(Value::Blob(store.key.seal(&SPEC.place(row), &spec)?))
+    })
+    .unwrap();
+    put_content(&db, &store.key, &[7; 32], b"marker-in-content").unwrap();
+    note_scrub(&db).unwrap();
+    db.commit().unwrap();
+    store.scrub().unwrap();
 }
 
 fn open_in(folder: &Path) -> Result<Sqlite, StoreError> {
@@ -65,13 +77,10 @@ fn all(store: &mut Sqlite) -> String {
 }
 
 #[test]
-fn a_database_of_before_is_sealed_and_nothing_is_lost_or_left_in_clear() {
+fn what_is_sealed_is_read_again_and_nothing_is_left_in_clear() {
     let folder = tempfile::tempdir().unwrap();
-    old(folder.path());
-    assert!(!with_marker(folder.path()).is_empty());
-    let mut store = open_in(folder.path()).unwrap();
-    assert_eq!(with_marker(folder.path()), Vec::<String>::new(), "nor in free pages or the log");
-    let found = all(&mut store);
+    sealed(folder.path());
+    let found = all(&mut open_in(folder.path()).unwrap());
     for secret in [
         "marker-from-old-code",
         "marker-in-environment",
@@ -83,55 +92,13 @@ fn a_database_of_before_is_sealed_and_nothing_is_lost_or_left_in_clear() {
     ] {
         assert!(found.contains(secret), "{secret}: {found}");
     }
-    drop(store);
-    assert_eq!(all(&mut open_in(folder.path()).unwrap()), found);
-    assert_eq!(with_marker(folder.path()), Vec::<String>::new());
-}
-
-#[test]
-fn killed_in_the_middle_it_begins_again_and_killed_before_the_end_it_goes_on() {
-    let folder = tempfile::tempdir().unwrap();
-    old(folder.path());
-    let key = KeyFile::at(&folder.path().join(KEY_FILE)).open(None).unwrap();
-    let mut db = Connection::open(folder.path().join("muster.db")).unwrap();
-    db.pragma_update(None, "cache_spill", 1).unwrap();
-    let convert = |db: &Transaction<'_>| {
-        db.execute_batch(SCHEMAS[4]).unwrap();
-        to_version_5(db, &key).unwrap();
-        db.pragma_update(None, "user_version", 5).unwrap();
-    };
-    let copied = |of: &Path| {
-        let copy = tempfile::tempdir().unwrap();
-        for entry in std::fs::read_dir(of).unwrap() {
-            let path = entry.unwrap().path();
-            std::fs::copy(&path, copy.path().join(path.file_name().unwrap())).unwrap();
-        }
-        copy
-    };
-    let transaction = db.transaction().unwrap();
-    convert(&transaction);
-    let middle = copied(folder.path());
-    drop(transaction);
-    let transaction = db.transaction().unwrap();
-    convert(&transaction);
-    transaction.commit().unwrap();
-    let end = copied(folder.path());
-    assert!(!with_marker(end.path()).is_empty(), "it was not scrubbed yet");
-    drop(db);
-    let mut found = Vec::new();
-    for folder in [middle, end] {
-        let mut store = open_in(folder.path()).unwrap();
-        assert_eq!(store.key().id(), key.id());
-        found.push(all(&mut store));
-        assert_eq!(with_marker(folder.path()), Vec::<String>::new());
-    }
-    assert_eq!(found[0], found[1]);
+    assert_eq!(with_marker(folder.path()), Vec::<String>::new(), "nor in free pages or the log");
 }
 
 #[test]
 fn without_its_key_a_sealed_database_is_refused_and_stays_as_it_is() {
     let folder = tempfile::tempdir().unwrap();
-    old(folder.path());
+    sealed(folder.path());
     let file = folder.path().join(KEY_FILE);
     let found = all(&mut open_in(folder.path()).unwrap());
     let kept = std::fs::read(&file).unwrap();
@@ -151,7 +118,7 @@ fn without_its_key_a_sealed_database_is_refused_and_stays_as_it_is() {
 #[test]
 fn a_new_key_opens_everything_and_the_old_one_nothing() {
     let folder = tempfile::tempdir().unwrap();
-    old(folder.path());
+    sealed(folder.path());
     let file = KeyFile::at(&folder.path().join(KEY_FILE));
     let mut store = open_in(folder.path()).unwrap();
     let long: Vec<u8> = (0..PIECE * 2 + 5).map(|at| (at / PIECE) as u8 + 1).collect();
@@ -188,7 +155,7 @@ fn a_new_key_opens_everything_and_the_old_one_nothing() {
 fn whatever_a_crash_leaves_of_a_change_of_keys_the_next_start_opens_the_database() {
     for steps in 0..=3 {
         let folder = tempfile::tempdir().unwrap();
-        old(folder.path());
+        sealed(folder.path());
         let file = KeyFile::at(&folder.path().join(KEY_FILE));
         let mut store = open_in(folder.path()).unwrap();
         let (found, old, new) = (all(&mut store), store.key().id(), DataKey::random().unwrap());
@@ -225,7 +192,7 @@ fn what_was_moved_opens_no_more() {
         "UPDATE contents SET digest = (SELECT spec FROM resources WHERE id = 1)",
     ] {
         let folder = tempfile::tempdir().unwrap();
-        old(folder.path());
+        sealed(folder.path());
         let mut store = open_in(folder.path()).unwrap();
         store.db.execute_batch(sql).unwrap();
         let whole = (2, 1);
@@ -239,7 +206,7 @@ fn what_was_moved_opens_no_more() {
         }
     }
     let folder = tempfile::tempdir().unwrap();
-    old(folder.path());
+    sealed(folder.path());
     let mut store = open_in(folder.path()).unwrap();
     store.db.execute_batch("UPDATE revisions SET template = parameters").unwrap();
     assert!(store.source(&"app".parse().unwrap(), 1).is_err());

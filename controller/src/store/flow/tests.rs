@@ -1,5 +1,7 @@
 //! What SQLite holds is what the engine's changes mean, after every step of random operations.
 
+use std::collections::BTreeMap;
+
 use muster_engine::record::Change;
 use muster_engine::{Config, Effect, Engine, Input, JoinAsk, Limits, NewToken, Request, Starts};
 use muster_flow::{FlowOp, FlowWrite};
@@ -362,73 +364,4 @@ fn what_becomes_hidden_is_sealed_and_at_the_next_start_nothing_is_left_of_it_in_
     let mut store = open_store(folder.path());
     assert_eq!(readable_in(folder.path()), Vec::<String>::new());
     assert_eq!(loaded(&mut store), hidden);
-}
-
-/// As a controller of version 7 of the database left it: a row that hides its rules, one that does not, and what such a
-/// row left to operators.
-#[test]
-fn entries_of_a_database_of_before_are_sealed_where_their_owners_hide_them() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("muster.db");
-    let key = crate::store::KeyFile::at(&folder.path().join("secrets.key")).open(None).unwrap();
-    let mut db = Connection::open(&path).unwrap();
-    db.pragma_update(None, "journal_mode", "WAL").unwrap();
-    let transaction = db.transaction().unwrap();
-    for (number, schema) in (1..).zip(&crate::store::sqlite::SCHEMAS[..7]) {
-        transaction.execute_batch(schema).unwrap();
-        if number == 5 {
-            crate::store::convert::to_version_5(&transaction, &key).unwrap();
-        }
-    }
-    for (row, attributes) in [(1, format!("{{\"{HIDES_FLOWS}\":\"\"}}")), (2, "{\"id\":\"x\"}".to_owned())] {
-        let sealed = crate::store::sealed::SealedText::new(&key, ATTRIBUTES, &[row], &attributes).unwrap();
-        let values = params![row, format!("00000000-0000-4000-8000-00000000000{row}"), sealed];
-        let sql = "INSERT INTO resources (id, physical_id, stack_id, name, type, revision, handed_over, applied, epoch,
-                 number, attempt, in_flight, retry_count, observed_ready, attributes)
-             VALUES (?1, ?2, 0, 'a', 'Muster::FlowRule', 1, 0, 1, 1, 1, 0, 0, 0, 1, ?3)";
-        transaction.execute(sql, values).unwrap();
-    }
-    transaction
-        .execute_batch("INSERT INTO flow_devices VALUES (3, 'web-1', 'br0', 9, 1, NULL, NULL, NULL, 'leave')")
-        .unwrap();
-    let plain = Packed::new(&Entry::Rule(Rule {
-        table: 0,
-        priority: 3,
-        selector: Vec::new(),
-        treatment: Vec::new(),
-        idle_timeout: 0,
-        hard_timeout: 0,
-    }))
-    .unwrap();
-    for (n, owner, packed) in
-        [(1, 1, marked(1)), (2, LEFT_HIDDEN, marked(2)), (3, 2, plain.clone()), (4, 0, plain)]
-    {
-        let reason = (n < 3).then(|| format!("no port {MARKER}-{n}"));
-        let values = params![0x4d55_0000_0000_0000_i64 | n, n, owner, reason, packed.bytes()];
-        let sql =
-            "INSERT INTO flow_entries VALUES (3, ?1, ?2, ?3, 0, 'FAILED', ?4, ?5, 0, 3, '{}', '[]', '')";
-        transaction.execute(sql, values).unwrap();
-    }
-    for (until, owner) in [(1, LEFT_HIDDEN), (0, 1)] {
-        let packed = marked(9);
-        let values = params![0x4d55_0000_0000_0001_i64, until, owner, packed.bytes()];
-        transaction.execute("INSERT INTO flow_past VALUES (3, ?1, ?2, 0, ?3, 0, '', ?4)", values).unwrap();
-    }
-    transaction.execute_batch("DELETE FROM meta WHERE key = 'scrub'").unwrap();
-    transaction.pragma_update(None, "user_version", 7).unwrap();
-    transaction.commit().unwrap();
-    drop(db);
-    assert_ne!(readable_in(folder.path()), Vec::<String>::new());
-    let mut store = open_store(folder.path());
-    assert_eq!(readable_in(folder.path()), Vec::<String>::new(), "nor in free pages or the log");
-    let entries = loaded(&mut store);
-    let told = |entry: &FlowEntryRecord| (entry.hidden, entry.owner.0, entry.reason.is_some());
-    assert_eq!(
-        entries.iter().map(told).collect::<Vec<_>>(),
-        [(true, 1, true), (true, 0, true), (false, 2, false), (false, 0, false)]
-    );
-    assert_eq!((&entries[0].packed, &entries[1].packed), (&marked(1), &marked(2)));
-    let past: Vec<_> = entries[0].past.iter().map(|past| (past.hidden, past.owner.0, &past.packed)).collect();
-    assert_eq!(past, [(true, 0, &marked(9)), (true, 1, &marked(9))]);
-    assert_eq!(seen(&store)[2..], ["3 {} [] FAILED - resource 2", "3 {} [] FAILED - operator"]);
 }

@@ -68,9 +68,7 @@ Examples:
 /// What is asked for.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Verb {
-    /// Run.
     Run,
-    /// Enrol.
     Join {
         /// Where the token is.
         token: TokenSource,
@@ -83,7 +81,6 @@ pub enum Verb {
     NetApply {
         /// The document.
         file: PathBuf,
-        /// What keeps it.
         confirm: Option<Confirm>,
         /// Another process puts back what this one leaves.
         watched: bool,
@@ -111,7 +108,6 @@ pub enum Verb {
 /// A parsed command line.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Cli {
-    /// What to do.
     pub verb: Verb,
     /// `--config`
     pub config: Option<PathBuf>,

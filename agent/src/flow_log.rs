@@ -66,7 +66,6 @@ type Stamps = Vec<(FlowId, Option<u64>)>;
 type Stamp = (u32, u64);
 type Refusal = (Option<u64>, String, bool);
 
-/// One device's.
 #[derive(Debug)]
 pub struct FlowLog {
     path: PathBuf,

@@ -35,7 +35,6 @@ const REQUEST_WITHIN: Duration = Duration::from_secs(10);
 const TRIES: u32 = 50;
 const AGAIN: Duration = Duration::from_millis(100);
 
-/// What is wanted.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Request {
     /// The document, as JSON text.
@@ -56,7 +55,6 @@ pub enum Answer {
     },
     /// It is not.
     Failed {
-        /// Why.
         reason: String,
         /// What was there before is not back, and no fallback is in force.
         not_back: bool,
@@ -65,7 +63,6 @@ pub enum Answer {
 
 /// A request, and where its answer goes.
 pub struct Given {
-    /// What is wanted.
     pub request: Request,
     /// Dropped without an answer: the agent ends.
     pub answer: oneshot::Sender<Answer>,

@@ -21,7 +21,6 @@ pub struct Settings {
     pub agent: AgentSection,
     /// The host's own ways.
     pub host: HostSection,
-    /// What it says.
     pub log: LogSection,
 }
 

@@ -4,7 +4,6 @@ use std::io;
 
 use tokio::signal::unix::{Signal as Stream, SignalKind, signal};
 
-/// What came.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Signal {
     /// End cleanly.

@@ -27,7 +27,7 @@ use thiserror::Error;
 use crate::calls::{Call, before};
 use crate::record::{self, Read};
 
-/// Why the state directory cannot be used.
+/// The reason why the state directory cannot be used.
 #[derive(Debug, Error)]
 pub enum StateError {
     /// Two agents must never share one.
@@ -47,7 +47,6 @@ pub enum StateError {
     Io {
         /// The file or directory.
         path: PathBuf,
-        /// Why.
         source: io::Error,
     },
 }

@@ -23,11 +23,8 @@ const DATABASE_MIN: u64 = 16 * 1024 * 1024;
 pub struct Settings {
     /// Where it keeps and listens.
     pub controller: Controller,
-    /// What it keeps.
     pub store: StoreSettings,
-    /// Bounds.
     pub limits: Limits,
-    /// What it says.
     pub log: Log,
 }
 
@@ -42,7 +39,6 @@ pub struct Controller {
     pub listen: SocketAddr,
     /// Addresses that join tokens carry, `host:port`; by default this host's name with the port of `listen`.
     pub addresses: Vec<String>,
-    /// Where operators connect.
     pub api_socket: PathBuf,
 }
 

@@ -58,24 +58,13 @@ const COMMON_NAME_MAX: usize = 64;
 pub enum PkiError {
     /// The folder could not be made.
     #[error("cannot make the site's keys in {path}")]
-    Create {
-        /// Where.
-        path: PathBuf,
-        /// Why.
-        source: io::Error,
-    },
+    Create { path: PathBuf, source: io::Error },
     /// A file is missing or unreadable.
     #[error("cannot read {path}: the fleet trusts it, so put it back from a backup")]
-    Read {
-        /// Which file.
-        path: PathBuf,
-        /// Why.
-        source: io::Error,
-    },
+    Read { path: PathBuf, source: io::Error },
     /// A file is there, but is not what it was.
     #[error("{path} is damaged ({why}): the fleet trusts it, so put it back from a backup")]
     Damaged {
-        /// Which file.
         path: PathBuf,
         /// What is wrong with it.
         why: String,
@@ -117,7 +106,7 @@ pub struct Issued {
 pub struct ServerCertificate {
     /// Its own certificate and the CA's, which joiners compare with their token.
     pub chain: Vec<CertificateDer<'static>>,
-    /// Its key, never written anywhere.
+    /// The key, never written anywhere.
     pub key: PrivateKeyDer<'static>,
     /// Seconds since 1970 (UTC): when to make another.
     pub renew_at: u64,

@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// One start of the controller. Every start takes a higher one, so that a deposed controller cannot command.
+/// A start of the controller. Every start takes a higher one, so that a deposed controller cannot command.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Epoch(pub u32);
 
@@ -13,7 +13,6 @@ pub struct Epoch(pub u32);
 /// numbers that were given before.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EpochId {
-    /// Which start.
     pub number: Epoch,
     /// None: said by an older version.
     pub bits: Option<u64>,

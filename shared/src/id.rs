@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 use uuid::Uuid;
 
-/// Why a text is no name.
+/// The reason why a text is no name.
 #[derive(Debug, Error, PartialEq, Eq)]
 pub enum IdError {
     /// Empty, too long, or with characters that do not belong.

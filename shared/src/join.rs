@@ -81,7 +81,7 @@ pub struct JoinToken {
     pub expires: u64,
 }
 
-/// Why a text is no token.
+/// The reason why a text is no token.
 #[derive(Debug, Error, PartialEq, Eq)]
 pub enum TokenError {
     /// Something else altogether.
@@ -123,7 +123,6 @@ pub enum JoinRequest {
     },
     /// A new certificate for a node whose old one is about to run out, or has; made by [`renewal`].
     Renew {
-        /// Who asks.
         node: NodeId,
         /// The signing request, sealed with the node's key.
         packet: Vec<u8>,
@@ -135,7 +134,6 @@ pub enum JoinRequest {
 pub enum JoinAnswer {
     /// The node belongs to the site.
     Granted {
-        /// Its certificate.
         certificate_der: Vec<u8>,
         /// The site's CA: the only root to trust from now on.
         ca_der: Vec<u8>,
@@ -162,7 +160,7 @@ pub enum JoinAnswer {
     },
 }
 
-/// Why a request or an answer is refused.
+/// The reason why a request or an answer is refused.
 #[derive(Debug, Error, PartialEq, Eq)]
 pub enum JoinError {
     /// A version this build does not speak.

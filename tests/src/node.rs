@@ -25,7 +25,6 @@ pub enum Withdrawn {
     StopsAfter,
 }
 
-/// One simulated server.
 #[derive(Debug, Default)]
 pub struct SimNode {
     queue: VecDeque<Job>,

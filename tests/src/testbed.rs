@@ -51,7 +51,6 @@ pub struct Agent {
     pub name: String,
     /// The running agent.
     pub daemon: Daemon,
-    /// Its state directory.
     pub state: PathBuf,
     /// A directory of this node's own for files of a template.
     pub root: PathBuf,

@@ -36,14 +36,12 @@ const SHARE: u64 = 1;
 /// After the last fault: the longest pause before something is tried again, and more.
 const SETTLED_AFTER: Duration = Duration::from_secs(700);
 
-/// What is run.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
     /// How bridges are connected.
     pub shape: Shape,
     /// How many bridges there are, at least 10.
     pub devices: usize,
-    /// How many intents.
     pub intents: usize,
     /// Cables that break, bridges and controllers that restart.
     pub faults: usize,

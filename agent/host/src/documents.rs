@@ -36,7 +36,7 @@ const DIRECTORY_MODE: u32 = 0o700;
 
 type Taken = BTreeMap<String, FileBefore>;
 
-/// Why a document is not where it should be.
+/// The reason why a document is not where it should be.
 #[derive(Debug, Error)]
 pub enum DocumentError {
     /// It is none.

@@ -107,7 +107,7 @@ impl Files {
         reach(resource, &directory, path, &wanted).await
     }
 
-    /// Its path without symbolic links, whether it is there or not.
+    /// The path without symbolic links, whether it is there or not.
     ///
     /// # Errors
     /// [`FileError`]: its directory is not there, or others could lead it elsewhere.

@@ -39,7 +39,7 @@ pub struct NameState {
     file: FileBefore,
 }
 
-/// Why the host name is not what it should be.
+/// The reason why the host name is not what it should be.
 #[derive(Debug, Error)]
 pub enum NameError {
     /// The name will not do.
@@ -47,7 +47,6 @@ pub enum NameError {
     Name {
         /// What was asked for.
         name: String,
-        /// Why.
         why: HostnameError,
     },
     /// The file.
@@ -59,7 +58,6 @@ pub enum NameError {
     /// The kernel.
     #[error("cannot {action} the kernel's host name: {errno}")]
     Kernel {
-        /// What was attempted.
         action: &'static str,
         /// As it says.
         errno: Errno,

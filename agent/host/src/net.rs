@@ -135,9 +135,9 @@ pub struct Applied {
 /// What applying would do.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PlanText {
-    /// One line for each step.
+    /// A line for each step.
     pub lines: Vec<String>,
-    /// Why applying would be refused, or what could not be put back.
+    /// The reason why applying would be refused, or what could not be put back.
     pub warnings: Vec<String>,
 }
 

@@ -87,7 +87,6 @@ impl Nftables {
         Ok(Self { device: device.clone(), program, watch: Watch::open()? })
     }
 
-    /// Which device.
     pub fn device(&self) -> &DeviceName {
         &self.device
     }

@@ -73,7 +73,6 @@ pub enum Event {
     },
     /// A rule ended by itself.
     Removed {
-        /// Which.
         id: FlowId,
         /// By which of its timeouts.
         timeout: Timeout,
@@ -91,15 +90,13 @@ pub enum Timeout {
     Hard,
 }
 
-/// Why a bridge cannot be spoken to (any more).
+/// The reason why a bridge cannot be spoken to (any more).
 #[derive(Debug, Error)]
 pub enum Lost {
     /// No such bridge, no such switch.
     #[error("cannot reach bridge {bridge} of Open vSwitch at {path}")]
     Connect {
-        /// Which.
         bridge: String,
-        /// Its socket.
         path: String,
         /// The system's error.
         #[source]
@@ -130,12 +127,12 @@ pub enum Lost {
     Kept(#[source] io::Error),
 }
 
-/// One operation of a change.
+/// An operation of a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Op<'a> {
     /// The bridge is to hold this.
     Put {
-        /// Its id: the cookie of a rule.
+        /// The id: the cookie of a rule.
         id: FlowId,
         /// [`Packed`](muster_shared::model::flow::Packed) bytes.
         packed: &'a [u8],
@@ -145,7 +142,6 @@ pub enum Op<'a> {
     },
     /// The bridge is not to hold this any more. It is well if it does not.
     Remove {
-        /// Its id.
         id: FlowId,
         /// What was last put under this id. Groups and meters are found by it; a rule is by its cookie alone.
         was: Option<&'a [u8]>,
@@ -202,7 +198,7 @@ pub struct Applied {
     pub missing: Vec<FlowId>,
 }
 
-/// Why a change was not applied.
+/// The reason why a change was not applied.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
     /// The entry that is to blame, where one is.
@@ -219,7 +215,6 @@ pub struct Form(pub u64);
 
 /// What a bridge is to hold: entries in the order of their ids, by their index.
 pub trait Desired {
-    /// How many.
     fn len(&self) -> usize;
 
     /// None at all.
@@ -243,7 +238,6 @@ pub trait Desired {
 /// An entry of [`Desired`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Wanted {
-    /// Its id.
     pub id: FlowId,
     /// It is to be there. Of one that is not, such as one that has expired, only the place is ours: what stands under
     /// its id is extraneous.
@@ -300,7 +294,6 @@ pub struct Extraneous {
 }
 
 impl Extraneous {
-    /// Its cookie.
     pub fn id(&self) -> FlowId {
         self.cookie
     }
@@ -392,7 +385,6 @@ impl Switch {
         self.read_foreign(max).await
     }
 
-    /// Which bridge.
     pub fn device(&self) -> &DeviceName {
         &self.device
     }

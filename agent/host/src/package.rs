@@ -107,7 +107,7 @@ enum Manager {
     Dnf,
 }
 
-/// One job: its runs, one after the other under one name, and its time.
+/// A job: its runs, one after the other under one name, and its time.
 struct Work<'a> {
     runs: &'a Runner,
     id: &'a RunId,

@@ -48,7 +48,6 @@ const WARNINGS_MAX: usize = 1000;
 /// What this node's ports say of themselves.
 #[derive(Clone)]
 pub struct Voice {
-    /// Who speaks.
     pub node: NodeId,
     /// Of which each port's beacon is made: nobody else's, and the same for as long as neighbours are to know it.
     pub seed: [u8; 32],
@@ -56,7 +55,6 @@ pub struct Voice {
     pub speaks: bool,
 }
 
-/// What is new.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct News {
     /// Devices that are others than before, each whole; by name.

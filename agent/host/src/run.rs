@@ -54,7 +54,6 @@ pub const AGAIN_MAX: u32 = 3;
 const LOOK_FIRST: Duration = Duration::from_millis(5);
 const LOOK_AT_LAST: Duration = Duration::from_millis(500);
 
-/// What is run.
 #[derive(Clone)]
 pub struct Task {
     /// For people who look at the server's units, all of its users.
@@ -83,23 +82,17 @@ pub enum Program {
 /// What is done next for whoever wants the end of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
-    /// Its recorded end is the answer.
+    /// The recorded end is the answer.
     Take,
     /// It is under way.
     Wait,
     /// It is not begun again: it was interrupted so often.
-    Interrupted {
-        /// How often.
-        times: u32,
-    },
+    Interrupted { times: u32 },
     /// It is ordered; it was interrupted so often before.
-    Prepare {
-        /// How often.
-        again: u32,
-    },
-    /// Its supervisor is started.
+    Prepare { again: u32 },
+    /// The supervisor is started.
     Start,
-    /// One was started, and is not there.
+    /// A was started, and is not there.
     NeverBegan,
 }
 

@@ -37,7 +37,7 @@ pub struct SysctlState {
     file: FileBefore,
 }
 
-/// Why a setting is not what it should be.
+/// The reason why a setting is not what it should be.
 #[derive(Debug, Error)]
 pub enum SysctlFault {
     /// The kernel has none of that name.
@@ -48,9 +48,7 @@ pub enum SysctlFault {
     /// The kernel.
     #[error("the kernel does not let {key} be {action}: {source}")]
     Kernel {
-        /// Which.
         key: String,
-        /// What was attempted.
         action: &'static str,
         /// As it says.
         source: io::Error,

@@ -58,7 +58,7 @@ pub struct Watcher {
     systemd: Systemd,
     inotify: Option<Open>,
     directories: BTreeMap<PathBuf, Directory>,
-    /// One directory may be reached by several paths.
+    /// A directory may be reached by several paths.
     by_watch: BTreeMap<i32, BTreeSet<PathBuf>>,
     places: BTreeMap<ResourceId, Places>,
     units: BTreeMap<String, BTreeSet<ResourceId>>,

@@ -56,15 +56,13 @@ const BATCH_MAX: usize = 4096;
 /// Packets from the controller that wait for the machine; more wait in the socket.
 const INBOX_MAX: usize = 16;
 
-/// Why there is no connection.
+/// The reason why there is no connection.
 #[derive(Debug, Error)]
 pub enum LinkError {
     /// No address worked; the last one's reason.
     #[error("cannot reach the controller at {address}: {why}")]
     Unreachable {
-        /// Which.
         address: String,
-        /// Why.
         why: String,
         /// It does not take our certificate any more.
         expired: bool,
@@ -77,14 +75,9 @@ pub enum LinkError {
          joined under its name, or its certificate ran out; 'muster-agent join' with a token for its name lets it in"
     )]
     NotLetIn(String),
-    /// Its name is unknown.
+    /// The name is unknown.
     #[error("cannot resolve {address}: {why}")]
-    Unresolved {
-        /// Which.
-        address: String,
-        /// Why.
-        why: String,
-    },
+    Unresolved { address: String, why: String },
     /// It says nothing any more.
     #[error("connection lost: the controller has not answered for {} s", SILENCE_MAX.as_secs())]
     Silent,
@@ -154,21 +147,17 @@ pub enum LinkEvent {
     Disconnected(LinkError),
 }
 
-/// Who connects.
 pub struct Peer {
     /// Client id.
     pub id: String,
-    /// What is subscribed.
     pub down: String,
-    /// Where to publish.
     pub up: String,
-    /// Certificates.
     pub tls: Arc<ClientConfig>,
     /// Addresses in their order.
     pub addresses: Vec<Address>,
 }
 
-/// One connection; dropping it closes it.
+/// A connection; dropping it closes it.
 pub struct Connection {
     /// What happens on it.
     pub events: mpsc::Receiver<LinkEvent>,

@@ -23,7 +23,6 @@ pub struct Identity {
     pub ca_der: Vec<u8>,
     /// The node's certificate.
     pub certificate_der: Vec<u8>,
-    /// Its key, PKCS#8.
     pub key_der: Vec<u8>,
     /// The node's sealing key.
     pub seal_secret: [u8; 32],

@@ -27,7 +27,7 @@ const LATER_SPREAD: Duration = Duration::from_secs(1);
 /// Between two looks whether it is our turn.
 const TURN_PAUSE: Duration = Duration::from_millis(250);
 
-/// Why this server is not a node.
+/// The reason why this server is not a node.
 #[derive(Debug, Error)]
 pub enum EnrolError {
     /// The token is too old.
@@ -67,7 +67,6 @@ pub enum EnrolError {
     /// Keys cannot be made.
     #[error("cannot make keys: {0}")]
     Keys(#[from] rcgen::Error),
-    /// TLS.
     #[error("TLS: {0}")]
     Tls(#[from] rustls::Error),
 }

@@ -395,7 +395,7 @@ async fn compare(
     Ok((compared, said))
 }
 
-/// Its hard timeout is over, by the wall clock.
+/// The hard timeout is over, by the wall clock.
 fn has_run_out(file: &Rc<File>, kept: &Kept, put_at: u64) -> bool {
     let mut reader = super::entries::Reader::forward(Rc::clone(file));
     let packed = reader.read(kept.at, kept.length);

@@ -22,7 +22,7 @@ pub enum Extraneous {
 }
 
 impl Switch {
-    /// Why not, in words.
+    /// The reason why not, in words.
     pub async fn connect(rundir: &Path, name: &DeviceName) -> Result<Self, String> {
         if name.is_nftables() {
             let filter = Nftables::open(name).map_err(|lost| chain(&lost))?;
@@ -87,7 +87,7 @@ impl Switch {
         }
     }
 
-    /// Why not all of them are gone, where one knows.
+    /// The reason why not all of them are gone, where one knows.
     pub async fn strip(&mut self, extraneous: &[Extraneous]) -> Result<Option<String>, Lost> {
         match self {
             Self::Bridge(switch) => {

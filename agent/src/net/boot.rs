@@ -61,7 +61,7 @@ pub fn is_seen_to(error: &StateError) -> bool {
 enum Todo {
     Resource(AtBoot),
     Local {
-        /// Its document is the newest one.
+        /// The document is the newest one.
         applies: bool,
     },
 }

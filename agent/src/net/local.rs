@@ -47,7 +47,6 @@ pub struct Local {
 /// What is to be applied.
 #[derive(Debug)]
 pub struct Given {
-    /// Parsed.
     pub document: NetworkDocument,
     /// As JSON.
     pub text: String,

@@ -121,7 +121,6 @@ pub struct Options {
     pub watched: bool,
 }
 
-/// What to do.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Asked {
     /// Configure, or print what that would be.

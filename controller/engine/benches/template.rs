@@ -20,7 +20,7 @@ const SHAPES: [&str; 3] = ["short", "files", "computed"];
 /// Marks the process that measures one document.
 const ONE: &str = "--one";
 
-/// One resource of a shape; `at` is its number.
+/// A resource of a shape; `at` is its number.
 fn resource(text: &mut String, shape: &str, at: usize) {
     let before = at.saturating_sub(1);
     match shape {

@@ -25,7 +25,7 @@ impl Row {
         if self.retain { Action::Retain } else { Action::Delete }
     }
 
-    /// Its thing stays when it is cleaned up.
+    /// The thing stays when it is cleaned up.
     fn leaves_its_thing(&self) -> bool {
         self.retain || self.is_adopted()
     }

@@ -75,7 +75,7 @@ impl Instances {
         }
     }
 
-    /// Its connection is over, on which it was heard last at this time.
+    /// The connection is over, on which it was heard last at this time.
     pub fn left(&mut self, heard: MonoTime) {
         if let Some(newest) = self.known.back_mut() {
             newest.heard = newest.heard.max(heard);

@@ -38,7 +38,7 @@ impl Contents {
         self.0[&digest] == 1
     }
 
-    /// One spec less refers to a content; true if it was the last.
+    /// A spec less refers to a content; true if it was the last.
     fn let_go(&mut self, digest: ContentDigest) -> bool {
         let Some(count) = self.0.get_mut(&digest) else { return false };
         *count -= 1;

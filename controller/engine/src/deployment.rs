@@ -16,7 +16,6 @@ use crate::stack::Stack;
 /// What a deployment of a stack is told beside its properties.
 pub(crate) struct Deployed<'a> {
     pub stack: &'a Stack,
-    /// Its path.
     pub resource: &'a str,
     pub config: &'a dyn Fn(&str) -> Result<SoftwareConfig, String>,
 }

@@ -111,7 +111,7 @@ impl Engine {
         }
     }
 
-    /// Why nothing can go on: `3 resources failed: a: …; b: …; c: …`.
+    /// The reason why nothing can go on: `3 resources failed: a: …; b: …; c: …`.
     pub(crate) fn why_stuck(&self, id: u64) -> String {
         let Some(stack) = self.stacks.get(&id) else { return String::new() };
         let rows = stack.forward.iter().chain(&stack.extras).map(|slot| &self.rows[*slot]);

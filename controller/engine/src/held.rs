@@ -16,10 +16,9 @@ use crate::record::{Observation, Status};
 use crate::resource::{Row, Slot, WorkState};
 use crate::restored::{Awaited, HeldThing, Unlike};
 
-/// Why a resource is left as it is.
+/// The reason why a resource is left as it is.
 pub(crate) const HELD: &str = "changed since the backup: it waits for 'muster restore'";
 
-/// What operators decide.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Verdict {

@@ -14,7 +14,6 @@ use crate::restored::{HeldThing, Unlike};
 pub struct HeldView {
     /// The physical id of a resource, or a device.
     pub id: String,
-    /// Where it is.
     pub node: NodeId,
     /// `unknown`: not in the store; `newer`: changed since; `deleted`: gone since; `table`: rules differ.
     pub state: String,
@@ -30,7 +29,6 @@ pub struct HeldView {
     pub resource: Option<String>,
     /// How many rules of a table differ.
     pub rules: Option<usize>,
-    /// Why it waits.
     pub reason: String,
 }
 

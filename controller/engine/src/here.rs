@@ -14,7 +14,7 @@ use crate::pause::SIGNALS_GRACE;
 use crate::record::{Observation, PackedSpec};
 use crate::resource::{Row, Slot};
 
-/// Why a test resource fails that is to.
+/// The reason why a test resource fails that is to.
 const TOLD_TO_FAIL: &str = "told to fail";
 /// What a random text is kept under.
 const VALUE: &str = "value";

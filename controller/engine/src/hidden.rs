@@ -39,7 +39,6 @@ impl Hidden {
         (self.secrets, self.forgotten) = (secrets.clone(), false);
     }
 
-    /// Its own values.
     pub fn secrets(&self) -> &Secrets {
         &self.secrets
     }

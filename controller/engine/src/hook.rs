@@ -170,7 +170,7 @@ impl Engine {
         Ok(Answer::Done)
     }
 
-    /// Why it must not be changed so, if that is so.
+    /// The reason why it must not be changed so, if that is so.
     pub(crate) fn restricted(&self, slot: Slot, restriction: Restriction) -> Option<String> {
         let row = &self.rows[slot];
         let restricts = self.stacks[&row.stack].policies.of(&row.name).restricts(restriction);

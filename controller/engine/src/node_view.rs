@@ -25,11 +25,10 @@ const DRIFTS_SHOWN: usize = 10_000;
 /// `node list -o json`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NodeView {
-    /// Its fqdn.
     pub name: String,
     /// online, disk_full, offline, maintenance, conflict, revoked or lost.
     pub state: String,
-    /// Why it is in that state, where that needs saying.
+    /// The reason why it is in that state, where that needs saying.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub state_reason: Option<String>,
     /// From its token.
@@ -87,16 +86,15 @@ impl KnownNode {
 pub struct LostView {
     /// The stack that made it; empty where the store was restored and does not know.
     pub stack: String,
-    /// Its name in that stack's template, or what its server knows it by.
+    /// The name in that stack's template, or what its server knows it by.
     pub resource: String,
     /// The thing.
     pub physical_id: String,
     /// Muster::File, …
     #[serde(rename = "type")]
     pub kind: String,
-    /// Where it is.
     pub node: String,
-    /// Why it could not be cleaned up when the node came back; else empty.
+    /// The reason why it could not be cleaned up when the node came back; else empty.
     #[serde(default)]
     pub reason: String,
 }
@@ -104,11 +102,9 @@ pub struct LostView {
 /// `node drift -o json`: a resource that is not as it was made.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DriftView {
-    /// Where it is.
     pub node: String,
-    /// Its stack.
     pub stack: String,
-    /// Its name in that stack's template.
+    /// The name in that stack's template.
     pub resource: String,
     /// Muster::NetworkConfig, …
     #[serde(rename = "type")]
@@ -117,7 +113,6 @@ pub struct DriftView {
     pub physical_id: String,
     /// drifted or missing.
     pub observed: String,
-    /// What differs.
     pub reason: String,
     /// correct, report or ignore.
     #[serde(default)]
@@ -136,7 +131,7 @@ pub struct DriftView {
 /// `node tokens -o json`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TokenView {
-    /// Its id; the secret is not kept.
+    /// The id; the secret is not kept.
     pub id: String,
     /// Unix seconds.
     pub expires: u64,

@@ -164,7 +164,7 @@ impl Engine {
         true
     }
 
-    /// Its batch is yet to begin.
+    /// The batch is yet to begin.
     pub(crate) fn is_before_batch(&self, slot: Slot) -> bool {
         self.rows[slot].rare().pause.is_some_and(|pause| pause.of_batch)
     }

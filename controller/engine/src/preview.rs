@@ -46,7 +46,7 @@ pub struct PreviewView {
 /// What would become of one resource.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct PreviewRow {
-    /// Its name in the template.
+    /// The name in the template.
     pub name: String,
     /// Muster::File, …
     #[serde(rename = "type")]
@@ -63,7 +63,7 @@ pub struct PreviewRow {
     pub properties: Vec<PropertyView>,
 }
 
-/// One property that differs; hidden values are masked.
+/// A property that differs; hidden values are masked.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct PropertyView {
     /// Such as `content` or `values.a`.
@@ -81,7 +81,7 @@ pub struct PropertyView {
 struct Predicted {
     change: &'static str,
     restricted: bool,
-    /// Its row goes on to stand for it.
+    /// The row goes on to stand for it.
     keeps: Option<Slot>,
     node: Option<NodeId>,
     external_id: Option<String>,

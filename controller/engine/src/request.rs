@@ -101,7 +101,7 @@ pub struct SourceText {
 pub struct EnvironmentText {
     /// The file's name, for error places.
     pub name: String,
-    /// Its key among the files, for the templates it names are relative to it; the name where it is left out.
+    /// The key among the files, for the templates it names are relative to it; the name where it is left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key: Option<String>,
     /// What is in it.
@@ -149,39 +149,28 @@ impl Default for Options {
 pub enum Request {
     /// A new stack.
     Create {
-        /// Its name.
         name: StackName,
         /// What it is to be.
         source: Source,
-        /// How.
         options: Options,
     },
     /// A new revision of a stack.
     Update {
-        /// Its name.
         name: StackName,
         /// What it is to become.
         source: Source,
-        /// How.
         options: Options,
     },
     /// Takes everything of a stack away, then the stack.
-    Delete {
-        /// Its name.
-        name: StackName,
-    },
+    Delete { name: StackName },
     /// A new revision with the content of an older one.
     Rollback {
-        /// Its name.
         name: StackName,
         /// Which; by default the last good one before the current.
         to: Option<u32>,
     },
     /// Compares what is there with what a stack wants; changes nothing.
-    Check {
-        /// Its name.
-        name: StackName,
-    },
+    Check { name: StackName },
     /// The next update makes another thing in place of this one.
     Unhealthy {
         /// The stack.
@@ -190,37 +179,24 @@ pub enum Request {
         resource: String,
     },
     /// Nothing more of what is being done with a stack begins.
-    Cancel {
-        /// Its name.
-        name: StackName,
-    },
+    Cancel { name: StackName },
     /// Pauses a rollout, or has it go on, hurry or end.
     Rollout {
         /// The stack.
         name: StackName,
-        /// What.
         action: RolloutAction,
         /// The resource with the `for_each`; all of the stack if absent.
         resource: Option<String>,
     },
     /// Lets a resource that waits at a hook go on.
     ClearHook {
-        /// Its stack.
         stack: StackName,
-        /// Its name; all rows of that name.
+        /// The name; all rows of that name.
         resource: String,
-        /// Where it waits.
         hook: Hook,
     },
     /// Tells a wait condition's handle something.
-    Signal {
-        /// Its stack.
-        stack: StackName,
-        /// Its name.
-        resource: String,
-        /// What.
-        signal: Signal,
-    },
+    Signal { stack: StackName, resource: String, signal: Signal },
     /// A join token.
     NewToken {
         /// The token.
@@ -237,28 +213,20 @@ pub enum Request {
     Join(JoinAsk),
     /// Changes a node's labels.
     LabelNode {
-        /// Its name.
         node: NodeId,
         /// Those to be set, and those to go (none).
         labels: BTreeMap<String, Option<String>>,
     },
     /// What a node is, as it says when it is asked.
-    Facts {
-        /// Its name.
-        node: NodeId,
-    },
+    Facts { node: NodeId },
     /// While a node is in maintenance it gets no jobs; what is on it is looked at all the same.
     Maintenance {
-        /// Its name.
         node: NodeId,
         /// From now on, or not any more.
         on: bool,
     },
     /// Cuts a node off: no connection and no job until it joins again, with a token for its name.
-    RevokeNode {
-        /// Its name.
-        node: NodeId,
-    },
+    RevokeNode { node: NodeId },
     /// Rules for devices, in stages: the next begins when all devices of this one have theirs.
     ApplyFlows {
         /// What each does; a device at most once in a stage.
@@ -268,16 +236,13 @@ pub enum Request {
     },
     /// Takes rules off a device.
     DeleteFlows {
-        /// Where.
         device: DeviceName,
-        /// Which.
         ids: Vec<FlowId>,
         /// As in [`Request::ApplyFlows`].
         confirm_timeout: Option<u32>,
     },
     /// Takes all rules that operators own off a device.
     PurgeFlows {
-        /// Where.
         device: DeviceName,
         /// The table alone: what is on the device is left there.
         forget: bool,
@@ -286,38 +251,25 @@ pub enum Request {
     },
     /// Compares a device with its table now, and puts right what differs.
     ReconcileFlows {
-        /// Which.
         device: DeviceName,
         /// What becomes of rules that are not ours, from now on.
         foreign: Option<ForeignPolicy>,
     },
     /// Reads the counters of a device: [`crate::Engine::flow_stats`] has them then.
-    FlowStats {
-        /// Which.
-        device: DeviceName,
-    },
+    FlowStats { device: DeviceName },
     /// Reads the counters of those devices whose were not read for long; answered at once.
     SampleFlows,
     /// Reads a device's rules that are not ours: [`crate::Engine::flow_rows`] has them then.
-    ForeignFlows {
-        /// Which.
-        device: DeviceName,
-    },
+    ForeignFlows { device: DeviceName },
     /// Intents, each under its key; in place of those that have the keys.
     SubmitIntents {
         /// No key twice.
         intents: Vec<(Box<str>, Wish)>,
     },
     /// Nothing of these intents is to be left on devices.
-    WithdrawIntents {
-        /// Which.
-        keys: Vec<Box<str>>,
-    },
+    WithdrawIntents { keys: Vec<Box<str>> },
     /// These intents are to be forgotten.
-    PurgeIntents {
-        /// Which.
-        keys: Vec<Box<str>>,
-    },
+    PurgeIntents { keys: Vec<Box<str>> },
     /// An operator decides about what a restored store does not know: all that is named, or nothing.
     Restored {
         /// What becomes of it.
@@ -328,10 +280,7 @@ pub enum Request {
         node: Option<NodeId>,
     },
     /// A node is gone for ever: what may be on it is lost, and cleaned up first should it come back.
-    RemoveNode {
-        /// Its name.
-        node: NodeId,
-    },
+    RemoveNode { node: NodeId },
 }
 
 /// What a join token allows.
@@ -377,7 +326,6 @@ pub enum Answer {
     Stack {
         /// The stack's name.
         name: StackName,
-        /// Its id.
         id: u64,
         /// The walk that carries the operation out.
         traversal: u64,
@@ -390,7 +338,7 @@ pub enum Answer {
     Done,
     /// A signal is taken.
     Signalled {
-        /// Its id, told or counted.
+        /// The id, told or counted.
         id: String,
         /// It took the place of an earlier one.
         again: bool,
@@ -408,23 +356,19 @@ pub enum Answer {
         node: NodeId,
         /// How long ago it said so.
         age: Duration,
-        /// What it said.
         facts: Arc<Facts>,
     },
     /// An operation on flow tables has begun.
     Flows {
-        /// Its number.
         operation: u64,
         /// Entries in all its stages.
         rules: u64,
-        /// Devices.
         devices: u64,
         /// What deserves attention but hinders nothing.
         warnings: Vec<String>,
     },
     /// Intents were asked for, or are to go.
     Intents {
-        /// Which.
         keys: Vec<Box<str>>,
         /// What deserves attention but hinders nothing.
         warnings: Vec<String>,
@@ -440,7 +384,7 @@ pub enum Answer {
     },
 }
 
-/// Why an operator's wish was not taken. Nothing has changed.
+/// The reason why an operator's wish was not taken. Nothing has changed.
 #[derive(Clone, Debug, Error, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Refusal {
     /// No such thing.

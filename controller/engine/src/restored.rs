@@ -40,7 +40,6 @@ pub enum Unlike {
 /// A thing on a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HeldThing {
-    /// How it differs.
     pub unlike: Unlike,
     /// What the node has; none where it has nothing.
     pub generation: Option<Generation>,
@@ -72,7 +71,6 @@ impl OnNode {
     }
 }
 
-/// What is kept.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RestoredRecord {
     /// Whether the site is restored; else the record says what is left.

@@ -31,7 +31,6 @@ pub struct Signal {
     pub id: Option<String>,
     /// It says FAILURE.
     pub failure: bool,
-    /// Why.
     pub reason: Option<String>,
     /// For `get_attr`.
     pub data: Value,

@@ -9,13 +9,13 @@ use crate::node::Node;
 /// How a node stands, as operators see it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NodeState {
-    /// Its agent is there.
+    /// The agent is there.
     Online,
-    /// Its agent is there, and has no room to record jobs.
+    /// The agent is there, and has no room to record jobs.
     DiskFull,
-    /// Its agent is away.
+    /// The agent is away.
     Offline,
-    /// Its jobs are held back.
+    /// The jobs are held back.
     Maintenance,
     /// Two agents with its identity are running.
     Conflict,
@@ -45,7 +45,7 @@ impl NodeState {
 pub struct SiteView {
     /// Of this start of the controller.
     pub epoch: Epoch,
-    /// Its store was older than what agents know, and not all of that is decided.
+    /// The store was older than what agents know, and not all of that is decided.
     pub restored: bool,
     /// Agents by state.
     pub agents: AgentCounts,

@@ -131,12 +131,12 @@ impl Stacks {
         self.rolling.iter().copied().collect()
     }
 
-    /// Why rows of a stack cannot be read.
+    /// The reason why rows of a stack cannot be read.
     pub fn damage(&self, stack: u64) -> Option<&str> {
         self.damaged.get(&stack).map(String::as_str)
     }
 
-    /// Why rows of any stack cannot be read.
+    /// The reason why rows of any stack cannot be read.
     pub fn any_damage(&self) -> Option<&str> {
         self.damaged.values().next().map(String::as_str)
     }

@@ -27,7 +27,7 @@ use crate::restored::HeldThing;
 const READS_STRAYS: u32 = 1;
 
 impl Row {
-    /// Its desired state is known to its agent alone.
+    /// The desired state is known to its agent alone.
     pub fn is_stray(&self) -> bool {
         self.is_lost() && self.rare().lost_from.is_none()
     }

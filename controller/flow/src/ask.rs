@@ -40,7 +40,7 @@ pub(crate) struct Asks {
     pub strangers: Vec<ForeignRule>,
 }
 
-/// One question, and who waits for its answer.
+/// A question, and who waits for its answer.
 #[derive(Debug)]
 struct Asking<T> {
     number: u64,

@@ -65,7 +65,6 @@ pub(crate) struct InFlight {
     pub stored: Option<(ContentDigest, Arc<[u8]>)>,
     /// The connection it was sent over.
     pub connection: Option<u64>,
-    /// When.
     pub sent_at: MonoTime,
 }
 
@@ -92,7 +91,7 @@ pub(crate) struct Device {
     pub heard: bool,
     /// What it said of this one; none: it has no table of it.
     pub state: Option<FlowState>,
-    /// One write in a batch, up to this: the agent could not say whose fault a refusal was.
+    /// A write in a batch, up to this: the agent could not say whose fault a refusal was.
     pub narrow_upto: Option<u64>,
     /// Repairs go without writes, so many at a time: one of them was refused.
     pub apart: Option<usize>,
@@ -108,7 +107,7 @@ pub(crate) struct Device {
     /// Comparisons in a row that found something.
     pub repairs: u32,
     pub foreign: ForeignPolicy,
-    /// Why the last import came to nothing.
+    /// The reason why the last import came to nothing.
     pub import_error: Option<String>,
     pub asks: Asks,
     pub tally: Tally,

@@ -18,7 +18,7 @@ pub struct Job {
     pub attempt: u32,
 }
 
-/// Why a write came to nothing.
+/// The reason why a write came to nothing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
     /// The entry that is to blame, where one is known.
@@ -39,7 +39,7 @@ impl Failure {
     }
 }
 
-/// One thing for the engine to do.
+/// A thing for the engine to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Effect {
     /// Send a message to a node's agent.
@@ -61,7 +61,6 @@ pub enum Effect {
     Compared {
         /// The device.
         device: DeviceName,
-        /// What differs.
         difference: TableDifference,
     },
     /// Rules of a table that is held, or of which some are left as they are, are on the device as the table has them.

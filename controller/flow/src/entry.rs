@@ -152,7 +152,7 @@ impl Kept {
         self.open_writes(settled).skip(1).any(|write| write.serial <= upto)
     }
 
-    /// Its writes that are not decided, newest first.
+    /// The writes that are not decided, newest first.
     pub fn open_writes(&self, settled: u64) -> impl Iterator<Item = OpenWrite<'_>> {
         let newest = OpenWrite {
             serial: self.serial,

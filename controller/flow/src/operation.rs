@@ -33,7 +33,6 @@ pub enum FlowOp {
         id: FlowId,
         /// [`Packed::digest`]
         digest: u64,
-        /// What.
         packed: Packed,
     },
     /// The device is not to hold it any more.
@@ -43,7 +42,6 @@ pub enum FlowOp {
 /// What one stage does to one device: all of it or nothing.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FlowWrite {
-    /// Where.
     pub device: DeviceName,
     /// In any order; best in that of their ids. No two of one id.
     pub ops: Vec<FlowOp>,
@@ -112,7 +110,6 @@ impl OperationStatus {
 /// An operation that was taken and has begun.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Begun {
-    /// Its number.
     pub operation: u64,
     /// Rules in it.
     pub rules: u64,
@@ -122,7 +119,7 @@ pub struct Begun {
     pub warnings: Vec<String>,
 }
 
-/// Why a part of an operation came to nothing.
+/// The reason why a part of an operation came to nothing.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FlowError {
     /// The entry that is to blame, where one is.

@@ -10,7 +10,7 @@ use muster_template::ForeignPolicy;
 use crate::entry::Owner;
 use crate::operation::{FlowAction, FlowError, FlowStages, OperationStatus};
 
-/// One change of what is durable of flow tables.
+/// A change of what is durable of flow tables.
 #[derive(Clone, Debug)]
 pub enum FlowChange {
     /// Inserts or replaces.
@@ -19,7 +19,6 @@ pub enum FlowChange {
     DeviceRemoved(u32),
     /// Inserts or replaces, each with what it was before.
     Entries {
-        /// Whose.
         device: u32,
         /// Many at a time.
         entries: Vec<FlowEntryRecord>,
@@ -29,7 +28,6 @@ pub enum FlowChange {
     /// All writes up to here have come to their end: entries that were to go are gone, and what others were before
     /// such a write is not needed any more.
     Settled {
-        /// Whose.
         device: u32,
         /// Up to here.
         serial: u64,
@@ -37,21 +35,11 @@ pub enum FlowChange {
     /// A table was forgotten, and its agent may not know.
     Forgotten(ForgottenRecord),
     /// It does.
-    ForgottenHeard {
-        /// Where.
-        node: NodeId,
-        /// Which.
-        bridge: Bridge,
-    },
+    ForgottenHeard { node: NodeId, bridge: Bridge },
     /// Inserts or replaces.
     Operation(Box<FlowOperationRecord>),
     /// What an operation is to do; once, when it begins.
-    Stages {
-        /// Which operation.
-        operation: u64,
-        /// Its stages.
-        stages: FlowStages,
-    },
+    Stages { operation: u64, stages: FlowStages },
     /// The operation is forgotten.
     OperationRemoved(u64),
     /// A stage has begun on a device.
@@ -68,11 +56,8 @@ pub enum FlowChange {
 /// Table `flow_devices`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FlowDeviceRecord {
-    /// Its number.
     pub device: u32,
-    /// Where it is.
     pub node: NodeId,
-    /// Its name there.
     pub bridge: Bridge,
     /// Of the newest write.
     pub serial: u64,
@@ -87,9 +72,7 @@ pub struct FlowDeviceRecord {
 /// Table `flow_forgotten`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ForgottenRecord {
-    /// Where it was.
     pub node: NodeId,
-    /// Its name there.
     pub bridge: Bridge,
     /// What was decided before is of the table that was forgotten.
     pub generation: Generation,
@@ -139,21 +122,17 @@ impl FlowMark {
 /// Table `flow_entries`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FlowEntryRecord {
-    /// Its id.
     pub id: FlowId,
     /// What it is to be, or was, if it is to go.
     pub packed: Packed,
-    /// Its newest write.
     pub serial: u64,
-    /// Whose it is.
     pub owner: Owner,
     /// It is to go.
     pub removing: bool,
-    /// Its state, where that does not follow from the write.
+    /// The state, where that does not follow from the write.
     pub mark: FlowMark,
     /// Something hidden went into it: nobody is to read what it is, nor why it is so.
     pub hidden: bool,
-    /// Why.
     pub reason: Option<Arc<str>>,
     /// What it was before, newest first, while its write is not decided.
     pub past: Vec<FlowPast>,
@@ -166,11 +145,9 @@ pub struct FlowPast {
     pub packed: Packed,
     /// By which write.
     pub serial: u64,
-    /// Whose.
     pub owner: Owner,
     /// It was to go.
     pub removing: bool,
-    /// Its state.
     pub mark: FlowMark,
     /// Something hidden went into it: nobody is to read what it was.
     pub hidden: bool,
@@ -181,9 +158,7 @@ pub struct FlowPast {
 pub struct FlowOperationRecord {
     /// Never used twice.
     pub id: u64,
-    /// What it is.
     pub action: FlowAction,
-    /// How it stands.
     pub status: OperationStatus,
     /// The stage that is under way, or was the last; from 0.
     pub stage: u32,
@@ -195,7 +170,6 @@ pub struct FlowOperationRecord {
     pub total: u64,
     /// Seconds until a change that could cut a node off is taken back.
     pub confirm_timeout: Option<u32>,
-    /// What went wrong.
     pub errors: Vec<FlowError>,
 }
 
@@ -208,7 +182,6 @@ pub struct FlowPartRecord {
     pub device: u32,
     /// The write that ends it.
     pub serial: u64,
-    /// Entries.
     pub count: u64,
 }
 

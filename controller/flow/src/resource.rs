@@ -35,7 +35,6 @@ pub struct ResourceWrite<'a> {
     pub device: &'a DeviceName,
     /// The job.
     pub job: Job,
-    /// What it wants.
     pub want: Want<'a>,
     /// Seconds until a change that cut the node off is taken back.
     pub confirm_timeout: Option<u32>,

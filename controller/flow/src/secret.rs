@@ -42,7 +42,7 @@ impl Flows {
 }
 
 impl Table {
-    /// Why an agent did not do what these say, which may repeat what is in them, for operators.
+    /// The reason why an agent did not do what these say, which may repeat what is in them, for operators.
     pub fn told(&self, reason: String, of: &[FlowId]) -> String {
         let hidden = of.iter().filter_map(|id| self.get(*id)).flat_map(Kept::hidden);
         let values: Vec<Value> =
@@ -54,7 +54,7 @@ impl Table {
         }
     }
 
-    /// Why something of the device is wrong, for operators: of one entry agents say its id first.
+    /// The reason why something of the device is wrong, for operators: of one entry agents say its id first.
     pub fn told_of_device(&self, reason: String) -> String {
         match reason.split_once(": ").and_then(|(id, why)| Some((FlowId::parse(id)?, why))) {
             Some((id, why)) => format!("{id}: {}", self.told(why.to_owned(), &[id])),

@@ -13,20 +13,20 @@ use crate::site::Turn;
 /// What is known of a node.
 #[derive(Debug, Default)]
 pub(crate) struct Peer {
-    /// Its agent's connection, once that has greeted.
+    /// The agent's connection, once that has greeted.
     pub connection: Option<u64>,
     /// The agent has said how all its devices stand since it greeted.
     pub has_told: bool,
     /// Devices that it has named on this connection so far.
     said: BTreeSet<Bridge>,
-    /// Its devices that have a table.
+    /// The devices that have a table.
     pub devices: BTreeMap<Bridge, DeviceKey>,
     /// Tables that its agent may still have, though there are none here.
     pub forgotten: BTreeMap<Bridge, Forgotten>,
 }
 
 impl Peer {
-    /// Its agent can be spoken to.
+    /// The agent can be spoken to.
     pub fn is_there(&self) -> bool {
         self.connection.is_some()
     }

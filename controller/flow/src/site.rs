@@ -8,7 +8,7 @@ use thiserror::Error;
 
 use crate::entry::Owner;
 
-/// Why a request was not taken. Nothing has changed.
+/// The reason why a request was not taken. Nothing has changed.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum Refused {
     /// There is no such device, rule or node.
@@ -55,10 +55,10 @@ pub trait Site {
     /// A node that is not known: what an operator is told of its name.
     fn unknown(&self, node: &NodeId) -> Option<String>;
 
-    /// Why nothing happens on a node that is away, or has never joined.
+    /// The reason why nothing happens on a node that is away, or has never joined.
     fn why_waited_for(&self, node: &NodeId) -> String;
 
-    /// Why nothing happens on a device whose node is there without such a bridge.
+    /// The reason why nothing happens on a device whose node is there without such a bridge.
     fn lacks_bridge(&self, device: &DeviceName) -> Option<String>;
 
     /// Whether the site is restored: its store is older than what agents have.

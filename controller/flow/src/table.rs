@@ -40,7 +40,7 @@ pub(crate) struct Table {
     waiting: Vec<FlowId>,
     /// Ids that are on the device and in no table: found by comparing, and found again if they are forgotten here.
     strays: Vec<FlowId>,
-    /// Why entries are FAILED or wrong.
+    /// The reason why entries are FAILED or wrong.
     reasons: BTreeMap<FlowId, Arc<str>>,
     marked: [usize; FlowMark::COUNT],
     /// Groups and meters, which come before the rules that use them.
@@ -314,7 +314,7 @@ impl Table {
         self.entries.get(&id).is_some_and(|kept| kept.seen().is_some())
     }
 
-    /// Its newest write takes it off the device.
+    /// The newest write takes it off the device.
     pub fn is_removing(&self, id: FlowId) -> bool {
         self.entries.get(&id).is_some_and(|kept| kept.removing)
     }

@@ -21,9 +21,7 @@ use crate::site::{Refused, Site};
 pub struct DeviceView {
     /// `node/bridge`
     pub device: String,
-    /// Where it is.
     pub node: String,
-    /// Its name there.
     pub bridge: String,
     /// Whether its node's agent is there: `online` or `offline`.
     pub node_state: String,
@@ -57,16 +55,15 @@ pub struct DeviceView {
     pub reconciliations: u64,
     /// Entries put right by those.
     pub repaired: u64,
-    /// Why the last import of those came to nothing; empty if it did not.
+    /// The reason why the last import of those came to nothing; empty if it did not.
     pub import_error: String,
-    /// Why something is wrong; empty if nothing is.
+    /// The reason why something is wrong; empty if nothing is.
     pub reason: String,
 }
 
 /// An operation.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FlowOperationView {
-    /// Its number.
     pub operation: u64,
     /// `APPLY`, `DELETE`, `PURGE` or `IMPORT`
     pub action: String,
@@ -80,26 +77,21 @@ pub struct FlowOperationView {
     pub done: u64,
     /// Entries in all.
     pub total: u64,
-    /// What went wrong.
     pub errors: Vec<FlowError>,
 }
 
 /// An entry, to be shown beside the driver.
 #[derive(Clone, Debug)]
 pub struct FlowRow {
-    /// Its id.
     pub id: FlowId,
-    /// What it is.
     pub packed: Packed,
-    /// How it stands.
     pub standing: FlowStanding,
-    /// Whose it is.
     pub owner: Owner,
     /// The write that made it so.
     pub serial: u64,
     /// As last told.
     pub counters: Option<FlowCounters>,
-    /// Why it is not as it is to be.
+    /// The reason why it is not as it is to be.
     pub error: Option<String>,
     /// What a hidden parameter holds went into it: nobody sees of what it is made.
     pub secret: bool,
@@ -127,9 +119,7 @@ pub struct OwnerCounters {
     pub owner: String,
     /// Entries in the table.
     pub rules: u64,
-    /// Packets.
     pub packets: u64,
-    /// Bytes.
     pub bytes: u64,
 }
 
@@ -197,7 +187,7 @@ impl Flows {
         views
     }
 
-    /// One device.
+    /// A device.
     ///
     /// # Errors
     /// There is none of this name.
@@ -277,7 +267,7 @@ impl Flows {
         device.is_some_and(|device| device.foreign != muster_template::ForeignPolicy::Leave)
     }
 
-    /// One entry of a device.
+    /// An entry of a device.
     ///
     /// # Errors
     /// There is no such device, or no such entry.

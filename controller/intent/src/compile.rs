@@ -47,7 +47,7 @@ pub fn claimed(at: &[ConnectPoint]) -> String {
     at.join(" and ")
 }
 
-/// Why nothing can be made of an intent now.
+/// The reason why nothing can be made of an intent now.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum CompileError {
     /// In any network.
@@ -106,9 +106,7 @@ pub enum CompileError {
         from: DeviceName,
         /// To where.
         to: DeviceName,
-        /// Nanoseconds.
         fastest: u64,
-        /// Nanoseconds.
         wanted: u64,
     },
     /// All labels are taken on every path.
@@ -145,7 +143,6 @@ pub enum CompileError {
 pub struct Compiler<'a> {
     /// The network.
     pub topology: &'a Topology,
-    /// What others hold.
     pub ledger: &'a Ledger,
     /// Kept between intents.
     pub trees: &'a mut Trees,

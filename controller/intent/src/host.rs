@@ -26,7 +26,7 @@ pub const ADDRESSES_MAX: usize = 64;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct HostId([u8; 6]);
 
-/// Why a text is no host.
+/// The reason why a text is no host.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("want the MAC address of one interface, such as 52:54:00:12:34:56")]
 pub struct NotAHost;
@@ -100,7 +100,6 @@ impl Said {
 pub enum Whereabouts<'a> {
     /// Nobody tells of it.
     Unknown,
-    /// There.
     At(&'a Host),
     /// Several nodes tell of it, each at its own port: one of them has another's MAC address.
     Claimed(Vec<&'a Host>),

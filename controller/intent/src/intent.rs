@@ -28,7 +28,6 @@ pub struct Intent {
     pub selector: Vec<Criterion>,
     /// What is done with them on the last device.
     pub treatment: Vec<Action>,
-    /// How.
     pub constraints: Constraints,
 }
 
@@ -67,7 +66,6 @@ pub enum Kind {
     },
     /// Between two hosts, both ways, wherever they are.
     HostToHost {
-        /// One of them.
         one: HostId,
         /// The other.
         two: HostId,
@@ -156,7 +154,6 @@ pub enum BadIntent {
     /// Something that this kind of intent has not.
     #[error("'{constraint}' means nothing for an intent of type {kind}")]
     NotOfKind {
-        /// Which.
         constraint: &'static str,
         /// The type's name.
         kind: &'static str,

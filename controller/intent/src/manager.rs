@@ -91,11 +91,8 @@ pub type Ended = (Token, Result<(), Box<str>>);
 pub enum Effect {
     /// All of it or nothing; its end is told to [`Manager::written`].
     Write {
-        /// Which.
         token: Token,
-        /// Whose.
         intent: IntentNo,
-        /// Where.
         device: DeviceName,
         /// No two of one identity.
         ops: Vec<Op>,
@@ -264,7 +261,6 @@ impl Manager {
         self.held.len()
     }
 
-    /// None.
     pub fn is_empty(&self) -> bool {
         self.held.is_empty()
     }
@@ -302,7 +298,6 @@ impl Manager {
         self.by_key.get(key).copied()
     }
 
-    /// Its key.
     pub fn key(&self, no: IntentNo) -> Option<&str> {
         self.held.get(&no).map(|held| &*held.key)
     }

@@ -20,20 +20,19 @@ pub enum Request {
     Purge,
 }
 
-/// How it stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum State {
     /// Asked for, and not looked at yet.
     InstallReq,
-    /// Its rules are on their way.
+    /// The rules are on their way.
     Installing,
-    /// Its rules are on their devices.
+    /// The rules are on their devices.
     Installed,
     /// It is installed on one path and on its way to another.
     Reallocating,
     /// It is to go, and was not looked at yet.
     WithdrawReq,
-    /// Its rules are being taken away.
+    /// The rules are being taken away.
     Withdrawing,
     /// Nothing of it is left.
     Withdrawn,

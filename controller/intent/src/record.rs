@@ -6,7 +6,7 @@ use muster_shared::model::flow::DeviceName;
 
 use crate::manager::{IntentNo, IntentRecord, PortRecord};
 
-/// One change of what is durable of intents.
+/// A change of what is durable of intents.
 #[derive(Clone, Debug)]
 pub enum IntentChange {
     /// Inserts or replaces; with the id of the row it belongs to, if it is a resource's.
@@ -15,14 +15,13 @@ pub enum IntentChange {
     Removed(IntentNo),
     /// A device as it was last heard of.
     Device {
-        /// Which.
         device: DeviceName,
         /// It exists.
         up: bool,
         /// By name.
         ports: Vec<PortRecord>,
     },
-    /// Its node was removed.
+    /// The node was removed.
     DeviceRemoved(DeviceName),
 }
 

@@ -38,7 +38,7 @@ impl DeviceNo {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PortNo(u32);
 
-/// One direction of a link of a [`Topology`].
+/// A direction of a link of a [`Topology`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LinkNo(u32);
 
@@ -78,7 +78,7 @@ pub enum Change {
     LinkUp(LinkNo),
     /// Packets no longer pass.
     LinkDown(LinkNo),
-    /// Its traits are others; packets pass as before.
+    /// The traits are others; packets pass as before.
     LinkChanged(LinkNo),
     /// It can be an end point, which it could not before.
     PortUp(PortNo),
@@ -92,7 +92,7 @@ pub enum Change {
     Host(HostId),
 }
 
-/// Why something cannot be said of a topology.
+/// The reason why something cannot be said of a topology.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum TopologyError {
     /// More than [`DEVICES_MAX`].
@@ -220,12 +220,10 @@ impl Topology {
         self.by_ends.get(&(self.port(from)?, self.port(to)?)).copied()
     }
 
-    /// Its name.
     pub fn device_name(&self, device: DeviceNo) -> &DeviceName {
         &self.devices[device.0 as usize].name
     }
 
-    /// Its names.
     pub fn point(&self, port: PortNo) -> ConnectPoint {
         let state = &self.ports[port.0 as usize];
         ConnectPoint { device: self.device_name(state.device).clone(), port: state.name.clone() }
@@ -236,7 +234,6 @@ impl Topology {
         Port::Named(self.ports[port.0 as usize].name.clone())
     }
 
-    /// Whose it is.
     pub fn device_of(&self, port: PortNo) -> DeviceNo {
         self.ports[port.0 as usize].device
     }
@@ -264,7 +261,7 @@ impl Topology {
         self.links[link.0 as usize].declared.clone().unwrap_or_default()
     }
 
-    /// Its cost; more where a device of it is away.
+    /// The cost; more where a device of it is away.
     pub fn cost(&self, link: LinkNo) -> u32 {
         let (from, to) = self.devices_of(link);
         let own = self.links[link.0 as usize].declared.as_ref().map_or(COST, |traits| traits.cost);
@@ -277,7 +274,7 @@ impl Topology {
         self.devices[device.0 as usize].away
     }
 
-    /// Its agent is not there, or there again: new paths keep off it where they can.
+    /// The agent is not there, or there again: new paths keep off it where they can.
     pub fn set_away(&mut self, device: DeviceNo, away: bool) {
         if self.devices[device.0 as usize].away == away {
             return;

@@ -28,7 +28,7 @@ pub(super) type Query = Box<dyn FnOnce(&Look<'_>) + Send>;
 pub struct Look<'a> {
     /// As it is durable.
     pub engine: &'a Engine,
-    /// Why nothing can be written, while that is so.
+    /// The reason why nothing can be written, while that is so.
     pub read_only: Option<&'a str>,
 }
 

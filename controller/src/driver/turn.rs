@@ -38,7 +38,7 @@ pub struct Told {
     pub discarded: Vec<Arc<Tree>>,
 }
 
-/// Why nothing can be written at present.
+/// The reason why nothing can be written at present.
 struct ReadOnly {
     why: String,
     probe_at: MonoTime,
@@ -143,7 +143,7 @@ impl<S: Store, O: Outbox> Turns<S, O> {
         &self.store
     }
 
-    /// Why nothing can be written, while that is so.
+    /// The reason why nothing can be written, while that is so.
     pub fn read_only(&self) -> Option<&str> {
         self.read_only.as_ref().map(|it| it.why.as_str())
     }

@@ -211,7 +211,6 @@ impl DirectLink {
         Ok(DirectLink { handle, local_addr })
     }
 
-    /// Where it listens.
     pub fn local_addr(&self) -> SocketAddr {
         self.local_addr
     }

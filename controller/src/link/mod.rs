@@ -31,23 +31,19 @@ use tokio::sync::oneshot;
 pub enum LinkEvent {
     /// A node is here. It may have been revoked since its key was looked up: then close it.
     Connected {
-        /// Which node.
         node: NodeId,
         /// Which of its connections; higher is newer, never 0.
         connection: u64,
     },
     /// A node said something; the seal fits and every bound holds.
     Received {
-        /// Which node.
         node: NodeId,
         /// On which of its connections.
         connection: u64,
-        /// What it said.
         messages: Vec<Up>,
     },
     /// A connection that was [`Connected`](Self::Connected) is gone.
     Disconnected {
-        /// Which node.
         node: NodeId,
         /// Which of its connections.
         connection: u64,
@@ -66,7 +62,6 @@ pub enum LinkEvent {
 /// more is the same joining, to be granted again.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JoinAsk {
-    /// Which token.
     pub token_id: TokenId,
     /// The proof of it.
     pub secret: TokenSecret,
@@ -78,7 +73,7 @@ pub struct JoinAsk {
     pub agent_version: String,
 }
 
-/// Why someone does not become a node.
+/// The reason why someone does not become a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NotJoined {
     /// For the operator.

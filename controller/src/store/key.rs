@@ -36,7 +36,7 @@ const NONCES: usize = 64;
 /// Before each sealed value.
 const FORMAT: u8 = 1;
 
-/// Why the data key cannot be used.
+/// The reason why the data key cannot be used.
 #[derive(Debug, Error)]
 pub enum KeyError {
     /// The database was sealed with a key that is not there.
@@ -67,7 +67,6 @@ pub enum KeyError {
     Exposed {
         /// The file.
         path: PathBuf,
-        /// Its permission bits.
         mode: u32,
     },
     /// It is not what a key looks like.
@@ -81,7 +80,6 @@ pub enum KeyError {
     Io {
         /// The file.
         path: PathBuf,
-        /// Why.
         source: io::Error,
     },
     /// The system gives no random bytes.
@@ -167,7 +165,6 @@ impl DataKey {
         Ok(Self::from_bytes(bytes))
     }
 
-    /// Its name.
     pub fn id(&self) -> KeyId {
         self.0.id
     }

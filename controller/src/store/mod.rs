@@ -33,7 +33,7 @@ use muster_engine::{Snapshot, SourceText, Starts};
 use muster_shared::{Epoch, NodeId, StackName};
 use thiserror::Error;
 
-/// Why the store could not do it.
+/// The reason why the store could not do it.
 #[derive(Debug, Error)]
 pub enum StoreError {
     /// SQLite said no; its message says whether the disk is full.
@@ -45,12 +45,11 @@ pub enum StoreError {
         /// The bound.
         bytes: u64,
     },
-    /// One change of a commit that was refused.
+    /// A change of a commit that was refused.
     #[error("{change} cannot be written: {source}")]
     Change {
         /// Which, without its content.
         change: String,
-        /// Why.
         source: Box<StoreError>,
     },
     /// Of the data key.

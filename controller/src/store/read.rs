@@ -23,7 +23,6 @@ pub struct Reader {
     key: DataKey,
 }
 
-/// One event.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EventRow {
     /// Counts up within the stack.
@@ -32,17 +31,14 @@ pub struct EventRow {
     pub time: String,
     /// The resource; none for the stack itself.
     pub resource: Option<String>,
-    /// Its physical id.
     pub physical_id: Option<String>,
     /// CREATE, …
     pub action: String,
     /// IN_PROGRESS, …
     pub status: String,
-    /// Why.
     pub reason: String,
 }
 
-/// One revision.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RevisionRow {
     /// Counts up from 1.
@@ -62,9 +58,7 @@ pub struct RevisionRow {
 /// When a stack was made and last changed, RFC 3339 UTC.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Times {
-    /// Its first revision.
     pub created_at: String,
-    /// Its last change.
     pub updated_at: String,
 }
 

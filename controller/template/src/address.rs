@@ -20,7 +20,6 @@ pub struct Subnet {
     pub name: Option<String>,
     /// Name or id of its network.
     pub network: String,
-    /// Its range.
     pub cidr: IpNet,
     /// The first address where nothing is said.
     pub gateway: Option<IpAddr>,
@@ -51,7 +50,7 @@ pub struct Port {
     pub device_owner: Option<String>,
 }
 
-/// One address that a port is to have.
+/// An address that a port is to have.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FixedIp {
     /// Name or id; any subnet of the network that has room, if absent.

@@ -40,7 +40,7 @@ pub struct Parameters {
 pub struct StackNames {
     /// As operators call it.
     pub name: String,
-    /// Its id, which no other stack ever has.
+    /// The id, which no other stack ever has.
     pub id: String,
 }
 

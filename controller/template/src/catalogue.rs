@@ -2,7 +2,6 @@
 
 use crate::version::Version;
 
-/// One function.
 #[derive(Clone, Copy, Debug)]
 pub struct Function {
     /// As written in templates.
@@ -13,7 +12,6 @@ pub struct Function {
     pub in_conditions: Option<Version>,
     /// How it is written.
     pub syntax: &'static str,
-    /// What it gives.
     pub meaning: &'static str,
 }
 

@@ -7,7 +7,6 @@ use serde_json::{Map, Value, json};
 /// `OS::Heat::SoftwareConfig` and what is like it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SoftwareConfig {
-    /// What is done.
     pub body: ConfigBody,
     /// What it declares; a deployment may give more.
     pub inputs: Vec<ConfigInput>,
@@ -31,11 +30,9 @@ pub enum ConfigBody {
 /// One of a component's configs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ComponentPart {
-    /// When.
     pub actions: Vec<ConfigAction>,
     /// By whom.
     pub tool: ConfigGroup,
-    /// What.
     pub config: String,
 }
 
@@ -61,16 +58,13 @@ pub enum ConfigAction {
     Update,
     /// When it goes.
     Delete,
-    /// Accepted.
     Suspend,
-    /// Accepted.
     Resume,
 }
 
 /// Something a config is given.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ConfigInput {
-    /// Its name.
     pub name: String,
     /// As JSON, where nothing is given.
     pub default: Option<String>,

@@ -22,7 +22,6 @@ pub enum Desired {
 /// All entries that one resource wants of a device: one (`Muster::FlowRule`) or many (`Muster::FlowTable`).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FlowSet {
-    /// Where.
     pub device: DeviceName,
     /// In the order of the template; no two take the same place.
     pub entries: Vec<Packed>,

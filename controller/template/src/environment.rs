@@ -40,7 +40,7 @@ pub struct Environment {
 pub struct EnvironmentFile<'t> {
     /// The file's name, for the places of errors.
     pub name: &'t str,
-    /// Its key, as [`crate::library`] has it: the templates it names are relative to its folder.
+    /// The key, as [`crate::library`] has it: the templates it names are relative to its folder.
     pub key: &'t str,
     /// What is in it.
     pub text: &'t str,
@@ -62,7 +62,7 @@ struct Given {
     strategy: Strategy,
 }
 
-/// One environment as it was read.
+/// An environment as it was read.
 #[derive(Default)]
 struct One {
     parameters: BTreeMap<Box<str>, Given>,

@@ -30,7 +30,7 @@ impl fmt::Display for Place {
     }
 }
 
-/// One thing that is wrong. `line` is 0 where there is no place, as with a parameter that was given on a command line.
+/// A thing that is wrong. `line` is 0 where there is no place, as with a parameter that was given on a command line.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Error {
     /// Name of the template as it was given.

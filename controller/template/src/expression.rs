@@ -116,7 +116,6 @@ pub(crate) enum FacadePart {
 /// What is an error for `str_replace`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Strictness {
-    /// Nothing.
     Lenient,
     /// A text that is not in the template.
     Strict,

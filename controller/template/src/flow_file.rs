@@ -38,10 +38,9 @@ pub struct FlowFile {
 /// What happens at once, all or nothing on each device. In the order of the devices' names.
 pub type FlowStage = Vec<FlowPart>;
 
-/// One device's part of a stage.
+/// A device's part of a stage.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FlowPart {
-    /// Which.
     pub device: DeviceName,
     /// Meters and groups before the rules that need them, else in the order of the file; no two of a file take the same
     /// place.

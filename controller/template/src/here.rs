@@ -44,9 +44,8 @@ pub enum Here {
     Link(TopologyLink),
     /// `Muster::Intent`
     Intent {
-        /// Its key, of which the site has one.
+        /// The key, of which the site has one.
         key: Box<str>,
-        /// What.
         wish: Wish,
         /// Seconds to be installed in.
         timeout: u32,
@@ -62,7 +61,6 @@ pub enum Here {
 pub struct TopologyHost {
     /// What it is known by.
     pub mac: HostId,
-    /// Where it is.
     pub host: Host,
 }
 
@@ -82,7 +80,6 @@ pub struct TopologyLink {
 /// How a random text is made; another way makes another text.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RandomString {
-    /// Characters.
     pub length: u16,
     /// Characters to draw from, each with how many of it there are at least. Never empty, nor is one of them.
     pub sources: Vec<(String, u16)>,
@@ -95,7 +92,6 @@ pub struct RandomString {
 pub struct WaitCondition {
     /// The id of its handle.
     pub handle: String,
-    /// Seconds.
     pub timeout: u32,
     /// How many of them say SUCCESS.
     pub count: u32,
@@ -104,7 +100,7 @@ pub struct WaitCondition {
 /// For trying out what others do when something happens to it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TestResource {
-    /// Its attribute `output`.
+    /// The attribute `output`.
     pub value: String,
     /// It cannot be made or changed.
     pub fail: bool,

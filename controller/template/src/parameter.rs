@@ -32,10 +32,9 @@ pub enum ParameterType {
     Boolean,
 }
 
-/// One entry of `parameters`.
+/// An entry of `parameters`.
 #[derive(Clone, Debug)]
 pub struct ParameterDef {
-    /// Its key.
     pub name: Box<str>,
     /// What its values are.
     pub kind: ParameterType,

@@ -132,7 +132,7 @@ pub(crate) struct DraftResource {
 }
 
 impl DraftResource {
-    /// Its type, where that is not the name of its kind.
+    /// The type, where that is not the name of its kind.
     pub fn written_type(&self) -> Option<&str> {
         self.beside.as_ref()?.type_name.as_deref()
     }

@@ -50,7 +50,7 @@ impl Hook {
         Self::ALL.into_iter().find(|hook| hook.as_str() == name)
     }
 
-    /// Its place in a set of hooks.
+    /// The place in a set of hooks.
     pub fn bit(self) -> u8 {
         1 << (self as u8)
     }

@@ -18,7 +18,7 @@ pub(crate) struct Registry {
 #[derive(Clone, Default)]
 pub(crate) struct Types(BTreeMap<Box<str>, Option<Entry>>);
 
-/// One line of a registry.
+/// A line of a registry.
 #[derive(Clone)]
 pub(crate) struct Entry {
     pub to: Target,
@@ -43,7 +43,7 @@ pub enum Mapping {
     Type(String),
     /// A template.
     File {
-        /// Its key among the files of the stack.
+        /// The key among the files of the stack.
         key: String,
         /// The line that says so.
         entry: EntryId,

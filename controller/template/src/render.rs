@@ -63,7 +63,7 @@ pub trait References {
     }
 }
 
-/// Why something that a resource or a node stands for has no value.
+/// The reason why something that a resource or a node stands for has no value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Unresolved {
     /// What is wrong, to be said where the resource is referred to.
@@ -78,7 +78,7 @@ impl From<RenderError> for Unresolved {
     }
 }
 
-/// Why there is no value.
+/// The reason why there is no value.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum RenderError {
     /// It depends on something that is not known yet.
@@ -86,7 +86,7 @@ pub enum RenderError {
     NotYet {
         /// Name of the resource.
         resource: Box<str>,
-        /// Its index in [`Template::resources`].
+        /// The index in [`Template::resources`].
         index: u32,
     },
     /// It depends on what a node has not told yet.
@@ -106,7 +106,6 @@ pub enum RenderError {
         column: u32,
         /// Such as `resources.motd.properties.content`.
         path: String,
-        /// What is wrong.
         message: String,
     },
 }
@@ -130,7 +129,7 @@ impl Template {
             })
     }
 
-    /// One property alone; `None` where it is not given.
+    /// A property alone; `None` where it is not given.
     pub fn render_property(
         &self,
         index: usize,
@@ -232,7 +231,7 @@ impl References for Unknown {
     }
 }
 
-/// One step down the tree.
+/// A step down the tree.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
     Key(Box<str>),

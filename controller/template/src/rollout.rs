@@ -42,7 +42,7 @@ pub enum Share {
 pub enum Away {
     /// Others go first; it begins when it is back.
     Skip,
-    /// Its batch waits for it.
+    /// The batch waits for it.
     Wait,
     /// It counts as failed, until it is back.
     Fail,

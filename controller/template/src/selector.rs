@@ -30,7 +30,6 @@ struct Term {
 #[derive(Clone, Debug, PartialEq)]
 enum Subject {
     Label(String),
-    /// Its parts.
     Fact(Vec<String>),
 }
 

@@ -37,7 +37,7 @@ pub struct Template {
 /// What few resources have beside their properties.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Beside {
-    /// Its type as it is written, where that is not the name of its kind.
+    /// The type as it is written, where that is not the name of its kind.
     pub type_name: Option<Box<str>>,
     pub external_id: Option<Expr>,
     /// Whether there is such a resource; none: always.
@@ -101,12 +101,10 @@ impl Resource {
     }
 }
 
-/// One entry of `resources`.
+/// An entry of `resources`.
 #[derive(Clone, Debug)]
 pub struct Resource {
-    /// Its key.
     pub name: Box<str>,
-    /// Its type.
     pub kind: Kind,
     pub(crate) beside: Option<Box<Beside>>,
     /// Indexes of all it needs by `depends_on`, `get_resource` and `get_attr`; sorted, unique. Where there are conditions
@@ -126,16 +124,15 @@ pub struct Resource {
     pub(crate) nodes: bool,
     /// Of type, properties, `depends_on` and whose the thing is, without the values of parameters.
     pub(crate) digest: u128,
-    /// Its thing is left where it is when it goes.
+    /// The thing is left where it is when it goes.
     pub(crate) retain: bool,
     pub(crate) properties: Expr,
     pub(crate) at: Place,
 }
 
-/// One entry of `outputs`.
+/// An entry of `outputs`.
 #[derive(Clone, Debug)]
 pub struct Output {
-    /// Its key.
     pub key: Box<str>,
     /// For operators.
     pub description: Option<Box<str>>,
@@ -144,7 +141,7 @@ pub struct Output {
     pub(crate) value: Expr,
 }
 
-/// One entry of `conditions`.
+/// An entry of `conditions`.
 #[derive(Clone, Debug)]
 pub(crate) struct Condition {
     pub name: Box<str>,
@@ -155,7 +152,7 @@ pub(crate) struct Condition {
     pub rank: usize,
 }
 
-/// One item of `parameter_groups`.
+/// An item of `parameter_groups`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ParameterGroup {
     /// For operators.

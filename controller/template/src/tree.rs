@@ -254,7 +254,6 @@ impl Tree {
         self.grown.as_ref().map_or_else(|| self.template.index_of(name), |grown| grown.parts.index_of(name))
     }
 
-    /// Its type.
     pub fn kind(&self, index: usize) -> Kind {
         match &self.grown {
             None => self.template.resources[index].kind,
@@ -374,7 +373,7 @@ impl Tree {
         }
     }
 
-    /// One property alone; `None` where it is not given. `refs` are by place.
+    /// A property alone; `None` where it is not given. `refs` are by place.
     ///
     /// # Errors
     /// Why there is no value.
@@ -463,7 +462,6 @@ impl<'a> Set<'a> {
         self.set.index as usize
     }
 
-    /// Its path.
     pub fn name(&self) -> &'a str {
         &self.parts.instances[self.index()].name
     }

@@ -56,7 +56,6 @@ impl Version {
     /// The last of all.
     pub const NEWEST: Self = Self::Wallaby;
 
-    /// Its date.
     pub fn date(self) -> &'static str {
         self.row().1
     }

@@ -7,7 +7,6 @@ use thiserror::Error;
 
 use super::spec::OnDelete;
 
-/// What shadow-utils takes.
 const NAME_MAX: usize = 32;
 /// Of a path of a home or a shell.
 const PATH_MAX: usize = 256;
@@ -34,7 +33,6 @@ pub struct User {
     pub groups: Option<Vec<String>>,
     /// Made with the user, unless that is a `system` user.
     pub home: Option<String>,
-    /// Its path.
     pub shell: Option<String>,
     /// Full name and the like.
     pub comment: Option<String>,
@@ -94,7 +92,6 @@ pub enum AccountError {
     /// A password, most likely.
     #[error("want a hash as 'openssl passwd -6' prints it, such as $6$…, not the password itself")]
     Hash,
-    /// Keys.
     #[error("want keys of one line each, not empty, and {KEYS_MAX} bytes at most together")]
     Keys,
     /// Too many, or one of them twice.

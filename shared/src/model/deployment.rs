@@ -58,7 +58,6 @@ pub struct Deployment {
 /// What is done for some actions.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DeploymentStep {
-    /// When.
     pub actions: Vec<DeploymentAction>,
     /// By whom.
     pub group: DeploymentGroup,
@@ -107,9 +106,8 @@ pub enum OnInterrupt {
     Fail,
 }
 
-/// Why there is no such deployment. Reads on after the deployment's name.
+/// The reason why there is no such deployment. Reads on after the deployment's name.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[expect(missing_docs, reason = "each says it itself")]
 pub enum DeploymentError {
     #[error("its name is empty, has control characters, or is longer than {NAME_MAX} bytes")]
     Name,

@@ -47,9 +47,8 @@ pub struct OsFacts {
 /// A disk of hardware, or of the machine that the server is.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DiskFacts {
-    /// Its name, such as `sda`.
+    /// The name, such as `sda`.
     pub name: String,
-    /// Bytes.
     pub size: u64,
     /// As it calls itself; empty if it does not.
     pub model: String,
@@ -60,7 +59,6 @@ pub struct DiskFacts {
 /// A network interface as it is.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LinkFacts {
-    /// Its name.
     pub name: String,
     /// The kernel's kind, such as `bridge`; empty for hardware.
     pub kind: String,
@@ -97,7 +95,6 @@ pub struct PciFacts {
     pub address: String,
     /// Whose it is, by the PCI's list.
     pub vendor: u16,
-    /// Which of theirs.
     pub device: u16,
 }
 
@@ -123,7 +120,6 @@ pub struct NeighbourFacts {
 
 /// Of one link.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[allow(missing_docs)] // the kernel's names
 pub struct Counters {
     pub rx_bytes: u64,
     pub rx_packets: u64,

@@ -57,7 +57,6 @@ pub const BANDS_MAX: usize = 8;
 /// Something that holds flow rules, named `node/bridge`; `node/nftables` is the node's own packet filter.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct DeviceName {
-    /// Where it is.
     pub node: NodeId,
     /// The bridge, or [`NFTABLES`].
     pub bridge: Bridge,
@@ -68,7 +67,7 @@ pub struct DeviceName {
 #[serde(try_from = "String", into = "String")]
 pub struct Bridge(Arc<str>);
 
-/// Why a text names no device.
+/// The reason why a text names no device.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("'{given}' is not a device: want NODE/BRIDGE, such as web-1/br0")]
 pub struct NotADevice {
@@ -107,14 +106,13 @@ pub struct Rule {
     pub hard_timeout: u16,
 }
 
-/// One condition of a selector.
+/// A condition of a selector.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Criterion {
     /// `in_port`
     InPort(Port),
     /// A field of the packet or of its metadata.
     Field {
-        /// Which.
         field: Field,
         /// Right-aligned; no bit outside `mask`.
         value: u128,
@@ -135,7 +133,6 @@ pub enum Port {
 /// Where a packet is sent.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Output {
-    /// One port.
     Port(Port),
     /// Where it came from (`IN_PORT`).
     InPort,
@@ -147,7 +144,7 @@ pub enum Output {
     Flood,
 }
 
-/// One step of a treatment.
+/// A step of a treatment.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Instruction {
     /// At once, in order.
@@ -182,7 +179,6 @@ pub enum Action {
     Resubmit(u8),
     /// `set_FIELD`
     Set {
-        /// Which.
         field: Field,
         /// Right-aligned; no bit outside `mask`.
         value: u128,
@@ -223,7 +219,7 @@ pub struct Ct {
 /// A group: what happens to packets that rules send to it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Group {
-    /// Its number on the device, at most 0xffffff00.
+    /// The number on the device, at most 0xffffff00.
     pub number: u32,
     /// How buckets are chosen.
     pub kind: GroupKind,
@@ -258,7 +254,7 @@ pub struct GroupBucket {
 /// A meter: packets above its rates are dropped or marked.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Meter {
-    /// Its number on the device, from 1.
+    /// The number on the device, from 1.
     pub number: u32,
     /// Rates count packets, not kilobits.
     pub packets: bool,
@@ -266,7 +262,7 @@ pub struct Meter {
     pub bands: Vec<Band>,
 }
 
-/// One rate of a meter.
+/// A rate of a meter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Band {
     /// Kilobits or packets per second.

@@ -11,9 +11,8 @@ pub const HOSTNAME_MAX: usize = 64;
 /// RFC 1035: of one part between dots.
 const LABEL_MAX: usize = 63;
 
-/// Why a text is no host name, and what to do.
+/// The reason why a text is no host name, and what to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-#[expect(missing_docs, reason = "each says it itself")]
 pub enum HostnameError {
     #[error("is empty")]
     Empty,

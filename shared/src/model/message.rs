@@ -96,7 +96,6 @@ pub enum Up {
     Fetch {
         /// Of the whole content.
         digest: ContentDigest,
-        /// Where to begin.
         offset: u64,
     },
     /// Still here.
@@ -157,12 +156,11 @@ pub struct JobState {
 /// How far a job is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stage {
-    /// Accepted.
     Waiting {
         /// The resource whose job runs in its lane.
         behind: Option<ResourceId>,
     },
-    /// Its content is on its way.
+    /// The content is on its way.
     Fetching,
     /// It runs. The agent ends it as failed after [`Job::timeout`].
     Running,
@@ -218,7 +216,6 @@ pub struct ReportKey {
 pub struct Report {
     /// The job.
     pub key: ReportKey,
-    /// How it ended.
     pub outcome: Outcome,
 }
 
@@ -271,7 +268,7 @@ pub struct Progress {
     pub settling: bool,
 }
 
-/// One resource as the agent's ledger has it.
+/// A resource as the agent's ledger has it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct LedgerEntry {
     /// The resource.

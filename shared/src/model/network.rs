@@ -133,7 +133,6 @@ pub struct NetworkDocument {
 /// A name for a routing table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RouteTable {
-    /// Where it stands.
     pub path: String,
     /// As routes, rules and `ip route` name it.
     pub name: String,
@@ -144,7 +143,6 @@ pub struct RouteTable {
 /// Something that goes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Removal {
-    /// Where it stands.
     pub path: String,
     /// The interface, bridge or port.
     pub name: LinkName,
@@ -152,14 +150,13 @@ pub struct Removal {
     pub kind: String,
 }
 
-/// One object of the document, or a member of a bridge.
+/// An object of the document, or a member of a bridge.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Object {
     /// Where it stands, such as `network_config[0].members[1]`.
     pub path: String,
     /// The link's name; of a VLAN it is `vlan<ID>`, as in os-net-config.
     pub name: LinkName,
-    /// What it is.
     pub kind: ObjectKind,
     /// `ip_netmask` of `addresses`, host bits kept.
     pub addresses: Vec<IpNet>,
@@ -202,15 +199,11 @@ pub enum ObjectKind {
         members: Vec<Object>,
     },
     /// `ovs_bond`: a port with several interfaces.
-    OvsBond {
-        /// Interfaces.
-        members: Vec<Object>,
-    },
+    OvsBond { members: Vec<Object> },
     /// `ovs_patch_port`: a way to another bridge of Open vSwitch.
     OvsPatch {
         /// The bridge it belongs to.
         bridge: LinkName,
-        /// Its other end.
         peer: LinkName,
     },
     /// `ovs_tunnel`
@@ -220,7 +213,6 @@ pub enum ObjectKind {
     },
     /// `linux_bond`, and `team`, which is made as one.
     LinuxBond {
-        /// Interfaces.
         members: Vec<Object>,
         /// Exactly these, and the kernel's own choice for all others.
         options: BondOptions,
@@ -236,7 +228,6 @@ pub enum ObjectKind {
     },
 }
 
-/// One route.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Route {
     /// `ip_netmask` or `destination`; `default: true` is 0.0.0.0/0 or ::/0. No host bits.

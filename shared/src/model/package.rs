@@ -43,13 +43,11 @@ pub enum Presence {
 /// What is wrong with a package.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum PackageError {
-    /// Its name.
     #[error(
         "want the name of a package such as nginx: letters, digits and '+', '-', '.', '_', \
          with a letter or digit first and no '-', '.' or '_' last; a version has its own property"
     )]
     Name,
-    /// Its version.
     #[error(
         "want a version such as 1.22.1-9 or 1:2.0~rc1-1.el9: letters, digits and '+', '-', '.', '_', ':', '~', '^', \
          with a letter or digit first"

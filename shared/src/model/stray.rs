@@ -11,14 +11,13 @@ pub const DESCRIBED_MAX: usize = 256;
 /// Bytes of a stray's name: it is for reading. A longer one is cut.
 pub const STRAY_NAME_MAX: usize = 512;
 
-/// One thing of an agent's ledger. Never content, inputs or secrets of it.
+/// A thing of an agent's ledger. Never content, inputs or secrets of it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Stray {
-    /// Its physical id.
     pub resource: ResourceId,
     /// Of its last good state.
     pub generation: Generation,
-    /// Its type as templates name it.
+    /// The type as templates name it.
     #[serde(rename = "type")]
     pub kind: String,
     /// What an operator finds it by on the server: its path, its unit, its package, its links. Empty where it has none.

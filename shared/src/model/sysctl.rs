@@ -15,7 +15,7 @@ const VALUE_MAX: usize = 1024;
 pub struct Sysctl {
     /// As sysctl(8) has it, with dots; a dot within a part is `/` (`net.ipv4.conf.eth0/100.forwarding`).
     pub key: String,
-    /// One line. Blanks of any length separate its parts.
+    /// A line. Blanks of any length separate its parts.
     pub value: String,
     /// What a delete leaves behind.
     pub on_delete: OnDelete,
@@ -24,13 +24,11 @@ pub struct Sysctl {
 /// What is wrong with a setting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum SysctlError {
-    /// Its key.
     #[error(
         "want a key such as net.ipv4.ip_forward: parts of letters, digits, '_', '-' and ':' with dots between them; \
          write a dot within a part as '/'"
     )]
     Key,
-    /// Its value.
     #[error("want a value in one line, not empty and at most {VALUE_MAX} bytes")]
     Value,
 }

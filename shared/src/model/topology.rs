@@ -18,7 +18,6 @@ pub const HEARD_MAX: usize = 2;
 /// and when something of it changes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DevicePorts {
-    /// Which.
     pub bridge: Bridge,
     /// It exists on the node; false: it is gone, and has no ports.
     pub up: bool,

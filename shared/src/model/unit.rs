@@ -33,7 +33,7 @@ const SUFFIXES: [&str; 8] = ["automount", "mount", "path", "service", "slice", "
 pub struct Unit {
     /// With its suffix.
     pub name: String,
-    /// Its file's, in [`UNIT_FOLDER`]; without, somebody else's file counts.
+    /// The file's, in [`UNIT_FOLDER`]; without, somebody else's file counts.
     pub content: Option<String>,
     /// Files in the unit's own drop-in folder there: name, with `.conf`, to content.
     pub drop_ins: BTreeMap<String, String>,
@@ -65,7 +65,6 @@ pub enum UnitActive {
 /// What is wrong with a unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum UnitError {
-    /// Its name.
     #[error(
         "want the name of a unit with its kind, such as nginx.service: letters, digits and ':', '-', '_', '.', '\\', '@'; \
          one of automount, mount, path, service, slice, socket, target, timer"
@@ -121,7 +120,7 @@ impl Unit {
         if self.settle > SETTLE_MAX { Err(UnitError::Settle) } else { Ok(()) }
     }
 
-    /// Its files by path, with their contents.
+    /// The files by path, with their contents.
     pub fn files(&self) -> impl Iterator<Item = (String, &str)> {
         let unit = self.content.iter().map(|content| (self.file(), content.as_str()));
         unit.chain(self.drop_ins.iter().map(|(name, content)| (self.drop_in(name), content.as_str())))

@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-#[allow(missing_docs)] // what each means stands at its model type
 mod types {
     use super::*;
 

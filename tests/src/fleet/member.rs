@@ -27,7 +27,7 @@ use super::figures::Figures;
 pub struct Order {
     /// Connections are dropped when this rises.
     pub storms: u64,
-    /// One thing of the first so many members is changed behind their backs when this rises.
+    /// A thing of the first so many members is changed behind their backs when this rises.
     pub drifts: u64,
     /// How many members drift.
     pub drifting: u64,
@@ -48,7 +48,7 @@ pub struct Member {
     reported: BTreeMap<ReportKey, Instant>,
     /// When a thing was changed behind its back, and not put right since.
     drifted: BTreeMap<ResourceId, Instant>,
-    /// Its jobs may begin: no input came since.
+    /// The jobs may begin: no input came since.
     caught_up: bool,
     start: Instant,
     /// Since when it is not online; none while it is.
@@ -57,7 +57,7 @@ pub struct Member {
 }
 
 impl Member {
-    /// Its agent is about to start for the first time.
+    /// The agent is about to start for the first time.
     ///
     /// # Errors
     /// The certificate and key do not fit each other.

@@ -13,7 +13,7 @@ use super::order::{Dice, Order};
 use super::world::World;
 use super::{Operation, Scenario, Step, Wish};
 
-/// One run of a family.
+/// A run of a family.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Variant {
     /// For each operation but the first: so many jobs after the one before, or when nothing is left to do.

@@ -20,7 +20,7 @@ impl Wanted {
     }
 }
 
-/// One stack, from its creation until it is gone.
+/// A stack, from its creation until it is gone.
 #[derive(Clone)]
 pub(super) struct History {
     /// By the last operation.

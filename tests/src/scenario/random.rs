@@ -10,7 +10,7 @@ const NAMES: [&str; 8] = ["a", "b", "c", "d", "e", "f", "g", "h"];
 /// Operations in one scenario: as many as interfere with each other.
 const OPERATIONS_MAX: usize = 7;
 
-/// One resource, as far as the next template may keep it.
+/// A resource, as far as the next template may keep it.
 #[derive(Clone)]
 struct Resource {
     x: usize,

@@ -25,7 +25,6 @@ use crate::node::SimNode;
 const MOVES_MAX: usize = 500_000;
 const NODE: &str = "node-1";
 
-/// What moved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Moved {
     /// A job ran to its end.

@@ -17,7 +17,7 @@ pub const ASKED_FOR: RangeInclusive<u8> = 150..=231;
 
 /// What a port says that gets none.
 const NONE_FREE: &str = "no address is free";
-/// Why else something of the plan is refused.
+/// The reason why else something of the plan is refused.
 const REFUSALS: [(&str, &str); 4] = [
     ("there is no network", "tree port without a network"),
     ("is in use by the port", "tree address is another's"),

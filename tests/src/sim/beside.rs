@@ -24,7 +24,7 @@ use super::dice::Dice;
 use super::fault::Kind;
 use super::world::World;
 
-/// One seed in so many has it.
+/// A seed in so many has it.
 const EACH: u64 = 10;
 
 /// Rows of a commit of which any may be the one that goes wrong: most commits have few, some have many.
@@ -38,7 +38,7 @@ pub struct Beside {
     _folder: TempDir,
 }
 
-/// Why a commit was not written.
+/// The reason why a commit was not written.
 pub enum Refused {
     /// As the run wanted it.
     Meant(StoreError),

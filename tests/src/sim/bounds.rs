@@ -12,7 +12,7 @@ use super::Options;
 use super::dice::Dice;
 use super::store::{Shared, Tables};
 
-/// One run in so many.
+/// A run in so many.
 const IN: u64 = 4;
 /// Of all that is kept of the past.
 const FEW: usize = 3;

@@ -34,7 +34,6 @@ pub enum End {
 pub struct Line {
     /// The name in its certificate.
     pub node: NodeId,
-    /// Which server.
     pub machine: usize,
     /// Which start of its agent.
     pub life: u64,
@@ -274,7 +273,7 @@ impl World {
         }
     }
 
-    /// One end notices that the connection is over.
+    /// An end notices that the connection is over.
     pub fn notices(&mut self, number: u64, end: End) {
         let Some(line) = self.bus.lines.get(&number) else { return };
         match end {

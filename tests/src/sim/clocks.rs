@@ -134,7 +134,6 @@ impl World {
         self.later(Duration::from_secs(9), Event::LooksAtTokens);
     }
 
-    /// One is set.
     pub fn clock_jumps(&mut self) {
         if !self.faults.on {
             return;

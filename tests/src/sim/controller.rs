@@ -45,7 +45,6 @@ pub struct Controller {
     woken: (MonoTime, u32),
 }
 
-/// What comes in.
 #[derive(Clone)]
 pub enum Inlet {
     /// A node is here.
@@ -190,7 +189,7 @@ impl World {
         }
     }
 
-    /// Its turn has come.
+    /// The turn has come.
     pub fn controller_turn_due(&mut self, run: u64) {
         if run != self.controller.run || self.controller.turns.is_none() {
             return;
@@ -248,7 +247,7 @@ impl World {
         MonoTime(self.now.since(self.controller.started))
     }
 
-    /// Its timer has come due.
+    /// The timer has come due.
     pub fn controller_wakes(&mut self, run: u64, timer: u64) {
         if run != self.controller.run || timer != self.controller.timer {
             return;

@@ -24,9 +24,7 @@ const SELDOM: [u64; 2] = [8, 40];
 pub struct Asking {
     /// Of this stack.
     pub name: StackName,
-    /// This.
     pub asked: Asked,
-    /// So.
     pub how: How,
 }
 

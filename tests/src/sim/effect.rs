@@ -19,7 +19,6 @@ impl World {
         }
     }
 
-    /// One of them.
     pub fn agent_effect(&mut self, at: usize, effect: Effect) {
         self.note(|world| format!("{} {}", world.machines[at].name, shown(&effect)));
         if let Some(what) = counted(&effect) {

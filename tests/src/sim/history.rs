@@ -46,7 +46,7 @@ pub use rules::Rules;
 use servers::Servers;
 use twin::Twin;
 
-/// One run in so many has disks that go back.
+/// A run in so many has disks that go back.
 const EACH: u64 = 8;
 /// So often is the store restored in a run that is about that.
 const RESTORES_MAX: u32 = 2;
@@ -84,7 +84,6 @@ impl Which {
     }
 }
 
-/// What happens next.
 #[derive(Clone, Copy, Debug)]
 pub enum Step {
     /// The controller's disk is copied.

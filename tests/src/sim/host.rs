@@ -37,12 +37,10 @@ enum Was {
     Undo(BTreeMap<String, (u32, Option<ResourceId>)>),
 }
 
-/// One change of a link.
+/// A change of a link.
 #[derive(Clone, Debug)]
 pub struct Step {
-    /// Which.
     pub link: String,
-    /// Its MTU.
     pub mtu: u32,
     /// Who makes it; none: it is as before Muster.
     pub by: Option<ResourceId>,
@@ -73,7 +71,6 @@ pub struct Host {
     pub scripts: BTreeMap<ResourceId, Ran>,
     /// Runs of scripts.
     pub runner: Runner,
-    /// What forwards packets.
     pub switch: Switch,
     /// The newest that was applied.
     applied: BTreeMap<ResourceId, Generation>,
@@ -204,7 +201,7 @@ impl Host {
         }
     }
 
-    /// Why a job is not to begin here, as far as the host can see.
+    /// The reason why a job is not to begin here, as far as the host can see.
     pub fn out_of_order(&self, job: &Job) -> Option<String> {
         let newest = self.applied.get(&job.resource).filter(|newest| **newest > job.generation)?;
         Some(format!("generation {} of {} runs after {newest}", job.generation, job.resource))

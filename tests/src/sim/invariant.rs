@@ -233,7 +233,7 @@ fn hooked(shared: &Shared, row: &ResourceRecord, job: &Job) -> Option<Hook> {
     (hooks.contains(&hook) && row.progress.hooks_cleared & (1 << bit) == 0).then_some(hook)
 }
 
-/// Its node knows more of the resource than a store that went back, so a job that was out before has another number.
+/// The node knows more of the resource than a store that went back, so a job that was out before has another number.
 fn is_sent_anew(shared: &Shared, job: &Job) -> bool {
     let before = (job.resource, Generation::default())..(job.resource, job.generation);
     shared.tables.restored.is_some() && shared.sent.range(before).next().is_some()

@@ -9,7 +9,7 @@ use super::dice::Dice;
 use super::store::Noted;
 use super::world::World;
 
-/// One run in so many.
+/// A run in so many.
 const IN: u64 = 100;
 const NODES: usize = 2000;
 const STACKS: usize = 2;
@@ -60,7 +60,7 @@ impl World {
         Some(Turn { loads: shared.loads, changes: shared.changes, told })
     }
 
-    /// Its end: what became durable and what leaves is there.
+    /// The end: what became durable and what leaves is there.
     pub fn turn_costs(&mut self, turn: &Turn) {
         let Some(turns) = self.controller.turns.as_ref() else { return };
         let visits = turns.engine().take_visits();

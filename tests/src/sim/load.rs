@@ -18,7 +18,7 @@ use super::dice::Dice;
 use super::machine::Process;
 use super::world::World;
 
-/// One run in so many.
+/// A run in so many.
 const IN: u64 = 5;
 /// Of those, one in so many has as many jobs with one server as there may be: each turn looks at all of them.
 const CROWDED_IN: u64 = 4;
@@ -126,7 +126,7 @@ struct Place {
 }
 
 impl Places {
-    /// Its agent knows it no more.
+    /// The agent knows it no more.
     pub fn forgets(&mut self, resource: ResourceId) {
         self.came.retain(|key, _| key.resource != resource);
         self.unplaced.retain(|(of, _)| *of != resource);

@@ -28,9 +28,8 @@ const INPUTS_PER_TURN: usize = 32;
 pub struct Machine {
     /// The name it has joined under.
     pub name: NodeId,
-    /// Its end of the seal.
+    /// The end of the seal.
     pub seal: Rc<Seal>,
-    /// Its key.
     pub key: SealPublic,
     /// It has been told that it is a node.
     pub joined: bool,
@@ -38,17 +37,15 @@ pub struct Machine {
     pub scrapped: bool,
     /// It runs beside the one that it is a copy of, and counts for nothing.
     pub is_clone: bool,
-    /// Its agent, while one runs.
+    /// The agent, while one runs.
     pub process: Option<Process>,
     /// Counts agents' starts: what is for an earlier one is nobody's.
     pub life: u64,
     /// What is on its disk.
     pub disk: Disk,
-    /// What Muster configures.
     pub host: Host,
     /// Bytes a second over its line, if that is slow.
     pub bandwidth: Option<u64>,
-    /// Its clock.
     pub clock: Clock,
     /// Of its jobs.
     pub places: Places,
@@ -56,7 +53,7 @@ pub struct Machine {
     pub cut_off_until: MonoTime,
     /// Stands still until then.
     pub frozen_until: MonoTime,
-    /// Its host could not put something back then: it is tried again in its time.
+    /// The host could not put something back then: it is tried again in its time.
     pub refused_at: MonoTime,
     boot: u128,
     /// It starts anew after a power cut.
@@ -248,7 +245,6 @@ impl Process {
 }
 
 impl World {
-    /// Its agent starts.
     pub fn agent_starts(&mut self, at: usize) {
         let seed = self.dice.agents.number();
         let now = self.now;
@@ -310,7 +306,7 @@ impl World {
         self.agent_has_something(at, Duration::ZERO);
     }
 
-    /// Its agent ends, wherever it is; with a power cut the whole server.
+    /// The agent ends, wherever it is; with a power cut the whole server.
     pub fn agent_ends(&mut self, at: usize, power_cut: bool) {
         let machine = &mut self.machines[at];
         let Some(process) = machine.process.take() else { return };
@@ -367,7 +363,7 @@ impl World {
         self.at(due, Event::AgentTurn(at, life));
     }
 
-    /// One turn of the agent's loop: some inputs, their effects, one sync.
+    /// A turn of the agent's loop: some inputs, their effects, one sync.
     pub fn agent_turn(&mut self, at: usize, life: u64) {
         if self.machines[at].life != life {
             return;

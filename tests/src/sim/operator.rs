@@ -33,7 +33,6 @@ pub struct Operators {
     pub done: bool,
 }
 
-/// What one does.
 #[derive(Clone, Debug)]
 enum Deed {
     Create,

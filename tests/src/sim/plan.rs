@@ -47,22 +47,20 @@ pub struct Plan {
     pub hooks: BTreeMap<String, Vec<Hook>>,
     /// What must not be done to a resource.
     pub restricted: BTreeMap<String, &'static str>,
-    /// Its environment says what its types are.
+    /// The environment says what its types are.
     pub own_types: bool,
     /// What becomes of what others do to its resources.
     pub policies: drift::Policies,
 }
 
-/// One resource.
 #[derive(Clone, Debug)]
 pub struct Resource {
     /// Where; anywhere if absent.
     pub node: Option<String>,
     /// After these.
     pub depends_on: BTreeSet<String>,
-    /// What.
     pub what: What,
-    /// Its thing stays when it goes.
+    /// The thing stays when it goes.
     pub retain: bool,
     /// It stands for a thing that was there before, by this id.
     pub external: Option<String>,

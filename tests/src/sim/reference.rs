@@ -32,9 +32,7 @@ pub enum Asked {
     Update(Rc<Plan>),
     /// An older one.
     Rollback(Option<u32>),
-    /// Nothing.
     Delete,
-    /// How it is.
     Check,
     /// To stop.
     Cancel,
@@ -66,7 +64,6 @@ impl Asked {
     }
 }
 
-/// One stack's history.
 #[derive(Clone, Debug, Default)]
 struct History {
     id: u64,

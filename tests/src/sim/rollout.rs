@@ -87,7 +87,7 @@ impl Wave {
         self.begun.values().filter(|begun| begun.ended.is_none() && !begun.left).count()
     }
 
-    /// Why nobody may begin now. `rollout`: as it goes.
+    /// The reason why nobody may begin now. `rollout`: as it goes.
     fn refuses(&self, rollout: &Rollout, is_fatal: bool, now: MonoTime) -> Option<String> {
         let batch = rollout.batch_of(self.members);
         let most = rollout.failures_of(self.members);

@@ -322,7 +322,7 @@ impl World {
         }
     }
 
-    /// One thing changes, and what needs it follows.
+    /// A thing changes, and what needs it follows.
     fn everybody_changes(&mut self) {
         for n in 0..self.options.stacks {
             let Some(plan) = self.operators.maker.change(n) else { continue };

@@ -24,7 +24,6 @@ use super::world::{Event, World};
 /// From being asked to end until it is killed.
 const STOPS_WITHIN: u64 = 11_000;
 
-/// Which run.
 pub type RunKey = (ResourceId, Generation);
 
 /// Runs of a server, as they are on its disk.
@@ -66,7 +65,6 @@ enum End {
 pub struct Ran {
     /// Of this.
     pub deployment: Deployment,
-    /// What it wrote.
     pub stdout: String,
     /// What its resource is given now: where a change runs nothing that is not what it ran with.
     pub inputs: BTreeMap<String, String>,
@@ -361,7 +359,7 @@ impl World {
         }
     }
 
-    /// Its job is not to go on.
+    /// The job is not to go on.
     pub(super) fn script_is_cancelled(&mut self, at: usize, key: ReportKey) {
         let process = self.machines[at].process.as_mut();
         if process.and_then(|process| process.scripts.remove(&key)).is_some() {
@@ -428,7 +426,7 @@ impl World {
     }
 }
 
-/// Its job has not ended, or may be tried again.
+/// The job has not ended, or may be tried again.
 fn needs(entry: &Entry, key: RunKey) -> bool {
     let is_it = |it: ReportKey| (it.resource, it.generation) == key;
     let jobs = [&entry.current, &entry.next];

@@ -40,7 +40,6 @@ impl World {
         self.unserved.0 = unserved;
     }
 
-    /// Its connection.
     fn is_open_and_not_served(&self, machine: &Machine) -> Option<u64> {
         let turns = self.controller.turns.as_ref()?;
         let is_well =

@@ -93,11 +93,9 @@ pub enum Leaving {
 
 /// A job that must not be out.
 pub struct Suspect {
-    /// Its resource.
     pub resource: ResourceId,
     /// Which of its jobs.
     pub generation: Generation,
-    /// What is wrong.
     pub wrong: String,
     /// Unless this node is greeted after it, in the same turn.
     pub unless_greeted: Option<NodeId>,
@@ -126,7 +124,6 @@ pub enum Noted {
 /// The controller's surroundings. It survives the controller.
 #[derive(Default)]
 pub struct Shared {
-    /// What is durable.
     pub tables: Tables,
     /// The same in the real database.
     pub beside: Option<Beside>,

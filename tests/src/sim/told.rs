@@ -61,7 +61,7 @@ impl World {
         Some(format!("{name} is FAILED, and nobody has told it to: {}", event.reason))
     }
 
-    /// Its server's agent has not made it.
+    /// The server's agent has not made it.
     fn is_not_there(&self, resource: ResourceId) -> bool {
         let entries = self.machines.iter().filter(|machine| !machine.scrapped);
         let mut entries = entries.filter_map(|machine| machine.disk.entries.get(&resource));

@@ -74,7 +74,7 @@ impl World {
 }
 
 impl Host {
-    /// Why something of this must not be said: it is not so, and was not so a moment ago.
+    /// The reason why something of this must not be said: it is not so, and was not so a moment ago.
     pub(super) fn untrue<'a>(
         &self,
         drifts: &[Drift],

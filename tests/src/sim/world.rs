@@ -40,7 +40,7 @@ pub enum Event {
     ControllerStarts,
     /// What waits for it is taken.
     ControllerTurn(u64),
-    /// Its timer is due.
+    /// The timer is due.
     ControllerWakes(u64, u64),
     /// A server asks to become a node.
     Joins(usize),
@@ -50,9 +50,9 @@ pub enum Event {
     AgentStarts(usize),
     /// What waits for it is taken.
     AgentTurn(usize, u64),
-    /// Its timer is due.
+    /// The timer is due.
     AgentWakes(usize, u64, u64),
-    /// Its host is done with something.
+    /// The host is done with something.
     HostWork(usize, u64, Work),
     /// An attempt to connect fails.
     ConnectFails(usize, u64, u64),
@@ -174,7 +174,6 @@ pub struct World {
     order: u64,
     /// Events of the present moment.
     at_once: u32,
-    /// What goes wrong.
     pub faults: Faults,
     /// Random streams.
     pub dice: Streams,
@@ -184,11 +183,9 @@ pub struct World {
     pub controller: Controller,
     /// Servers, also those that were replaced.
     pub machines: Vec<Machine>,
-    /// Connections.
     pub bus: Bus,
     /// Jobs that run at this moment, on any host.
     pub running: BTreeMap<ResourceId, (usize, ReportKey)>,
-    /// What operators do.
     pub operators: Operators,
     /// Cables between bridges.
     pub network: Network,
@@ -204,7 +201,6 @@ pub struct World {
     pub retained: Vec<ResourceId>,
     /// When something was written last.
     pub last_write: MonoTime,
-    /// What happened.
     pub trace: Trace,
     /// Operators do what can be done from now on.
     pub is_sound: bool,

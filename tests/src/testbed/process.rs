@@ -210,7 +210,6 @@ fn read_all(mut pipe: impl Read) -> String {
 pub struct Ran {
     /// Exit code; -1 for a signal.
     pub status: i32,
-    /// What it printed.
     pub stdout: String,
     /// What it complained of.
     pub stderr: String,

@@ -20,7 +20,6 @@ pub struct Hostile {
     thread: Option<JoinHandle<()>>,
 }
 
-/// What it saw.
 #[derive(Default)]
 struct Told {
     packets: AtomicU64,

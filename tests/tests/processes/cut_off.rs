@@ -13,7 +13,6 @@ struct Bed {
     site: Site,
     server: Namespace,
     switch: Switch,
-    /// What lies between.
     _way: Option<Namespace>,
 }
 

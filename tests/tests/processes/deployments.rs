@@ -22,7 +22,7 @@ impl Bed {
         self.agent.file(name).display().to_string()
     }
 
-    /// One deployment, for all actions, whose script leaves a line for each run.
+    /// A deployment, for all actions, whose script leaves a line for each run.
     fn template(&self, script: &str, options: &str) -> String {
         let begin = format!("echo \"$deploy_action $colour\" >>{}", self.path("lines"));
         let script =

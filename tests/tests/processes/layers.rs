@@ -28,7 +28,7 @@ pub struct Layers {
 }
 
 impl Layers {
-    /// Its files say `version`; between two layers is a dummy that takes a moment.
+    /// The files say `version`; between two layers is a dummy that takes a moment.
     pub fn new(site: &Site, agents: &[Agent]) -> Self {
         let mut text = String::from(
             "heat_template_version: 2018-08-31\nparameters:\n  version: {type: string}\nresources:\n",

@@ -29,7 +29,7 @@ const TEAM: &str = "network_config:
   addresses: [{ip_netmask: 192.0.2.1/24}]
   members: [{type: interface, name: nic2}, {type: interface, name: nic3, primary: true}]
 ";
-/// Its members are elsewhere, one alone and one in a bridge.
+/// The members are elsewhere, one alone and one in a bridge.
 const PLAIN: &str = "network_config:
 - {type: interface, name: nic2, use_dhcp: false, addresses: [{ip_netmask: 192.0.2.1/24}]}
 - {type: linux_bridge, name: br1, use_dhcp: false, members: [{type: interface, name: nic3}]}

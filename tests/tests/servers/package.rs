@@ -90,7 +90,6 @@ impl Bed {
         assert_eq!(ended["status"], "COMPLETE", "{properties}: {ended}");
     }
 
-    /// Why it failed.
     pub fn fails(&self, stack: &str, properties: &str) -> String {
         self.begin(stack, properties);
         let ended = self.end(stack);

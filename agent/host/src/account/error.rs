@@ -5,37 +5,24 @@ use std::path::PathBuf;
 
 use thiserror::Error;
 
-/// Why a user or a group is not what it should be.
+/// The reason why a user or a group is not what it should be.
 #[derive(Debug, Error)]
 pub enum AccountFault {
     /// It has the number 0.
     #[error("{0} has the number 0 on this server: the superuser is not Muster's to change")]
     Root(String),
-    /// Its files.
     #[error("cannot read {}: {source}", .path.display())]
-    File {
-        /// Which.
-        path: PathBuf,
-        /// Why.
-        source: io::Error,
-    },
+    File { path: PathBuf, source: io::Error },
     /// shadow-utils are not there.
     #[error("there is no {0} on this server: install the package passwd (Debian) or shadow-utils")]
     NoTool(&'static str),
     /// It does not run.
     #[error("cannot run {tool}: {source}")]
-    Run {
-        /// Which.
-        tool: &'static str,
-        /// Why.
-        source: io::Error,
-    },
+    Run { tool: &'static str, source: io::Error },
     /// It says no.
     #[error("{tool} says: {said}")]
     Tool {
-        /// Which.
         tool: &'static str,
-        /// Its exit code.
         status: Option<i32>,
         /// The last that it wrote.
         said: String,
@@ -44,37 +31,22 @@ pub enum AccountFault {
     #[error(
         "{user} runs process {process} ({command}): end it first, for its number or home would change under it"
     )]
-    Busy {
-        /// Its name.
-        user: String,
-        /// Which.
-        process: i32,
-        /// Its name.
-        command: String,
-    },
+    Busy { user: String, process: i32, command: String },
     /// Nothing to unlock.
     #[error("{0} has no password that could be unlocked: give its password_hash")]
     NoPassword(String),
     /// Keys have no place.
     #[error("{user} has no home at {home} for its keys: make that folder, or give another home")]
     NoHome {
-        /// Its name.
         user: String,
         /// Where it should be.
         home: String,
     },
-    /// Its keys.
     #[error("the authorized keys of {user}: {fault}")]
-    Keys {
-        /// Its name.
-        user: String,
-        /// Why.
-        fault: Box<AccountFault>,
-    },
+    Keys { user: String, fault: Box<AccountFault> },
     /// It worked, and it is not so.
     #[error("{name} after the change: {differ}")]
     Differs {
-        /// Its name.
         name: String,
         /// In words.
         differ: String,
@@ -82,9 +54,8 @@ pub enum AccountFault {
     /// Something was changed before it failed.
     #[error("{fault} ({})", match .back { None => "what was there before this job is back".to_owned(), Some(back) => format!("what was there before this job could not be put back: {back}") })]
     After {
-        /// Why it failed.
         fault: Box<AccountFault>,
-        /// Why that could not be undone.
+        /// The reason why that could not be undone.
         back: Option<Box<AccountFault>>,
     },
 }

@@ -6,17 +6,13 @@ use serde::{Deserialize, Serialize};
 /// What was at the path before Muster.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum FileBefore {
-    /// Nothing.
     Absent,
     /// A file.
     Present {
         /// Permission bits.
         mode: u32,
-        /// User.
         uid: u32,
-        /// Group.
         gid: u32,
-        /// Its content.
         content: Kept,
     },
 }
@@ -24,7 +20,6 @@ pub enum FileBefore {
 /// Where previous content is kept.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Kept {
-    /// Here.
     Inline(Vec<u8>),
     /// In a file of that name in the state directory.
     Aside(ContentDigest),

@@ -33,7 +33,7 @@ const ROOT: u32 = 0;
 #[derive(Debug)]
 pub(super) struct Directory {
     handle: OwnedFd,
-    /// Its path without symbolic links.
+    /// The path without symbolic links.
     path: PathBuf,
     is_shared: bool,
 }
@@ -62,7 +62,7 @@ impl Directory {
         Self::walk(path, owner, Missing::Make)
     }
 
-    /// Its path without symbolic links.
+    /// The path without symbolic links.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -205,7 +205,7 @@ impl Directory {
         }
     }
 
-    /// Its names survive a power cut.
+    /// The names survive a power cut.
     pub fn sync(&self) -> io::Result<()> {
         let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
         Handle::from(openat(self.handle.as_fd(), ".", flags, Mode::empty())?).sync_all()

@@ -8,7 +8,7 @@ use thiserror::Error;
 
 use super::KEPT_MAX;
 
-/// Why a file is not as desired.
+/// The reason why a file is not as desired.
 #[derive(Debug, Error)]
 pub enum FileError {
     /// It lies nowhere.
@@ -16,7 +16,6 @@ pub enum FileError {
     NoDirectory {
         /// The file.
         path: PathBuf,
-        /// Its directory.
         directory: PathBuf,
     },
     /// Others than root and the file's owner decide where it lies.
@@ -26,7 +25,6 @@ pub enum FileError {
         path: PathBuf,
         /// A directory or a symbolic link on the way to it.
         place: PathBuf,
-        /// How.
         way: Way,
     },
     /// Something else is there.
@@ -34,7 +32,6 @@ pub enum FileError {
     NotRegular {
         /// The path.
         path: PathBuf,
-        /// What is there.
         found: &'static str,
     },
     /// More than may be kept aside.
@@ -53,7 +50,6 @@ pub enum FileError {
         path: PathBuf,
         /// User or group.
         kind: &'static str,
-        /// Its name.
         name: String,
     },
     /// Read back, it is not what was written.
@@ -77,9 +73,7 @@ pub enum FileError {
     Io {
         /// The file.
         path: PathBuf,
-        /// What was tried.
         action: &'static str,
-        /// Why it failed.
         source: io::Error,
     },
 }

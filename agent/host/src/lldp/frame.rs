@@ -48,7 +48,6 @@ const IPV6: u8 = 2;
 /// What a neighbour says of itself.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Frame {
-    /// Who speaks.
     pub chassis: Id,
     /// On which port.
     pub port: Id,
@@ -77,7 +76,7 @@ pub struct Id {
     pub octets: Vec<u8>,
 }
 
-/// Why bytes are no frame of LLDP.
+/// The reason why bytes are no frame of LLDP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[error("no frame of LLDP: {0}")]
 pub struct FrameError(&'static str);

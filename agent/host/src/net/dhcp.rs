@@ -46,7 +46,6 @@ pub enum Client {
 /// What a client is told of a link.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Told {
-    /// Whom.
     pub client: Client,
     /// It leases an address of IPv4.
     pub v4: bool,
@@ -63,7 +62,6 @@ pub struct Told {
 /// A link of which a client was told.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Lease {
-    /// What.
     pub told: Told,
     /// The kernel's number of the link that is meant.
     pub index: u32,
@@ -88,15 +86,13 @@ pub struct Leases {
     pub links: BTreeMap<String, Lease>,
 }
 
-/// Why a client was not told.
+/// The reason why a client was not told.
 #[derive(Debug, Error)]
 pub enum DhcpError {
     /// A note of ours.
     #[error("{}", path.display())]
     File {
-        /// Which.
         path: PathBuf,
-        /// Why.
         #[source]
         source: io::Error,
     },

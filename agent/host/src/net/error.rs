@@ -17,7 +17,7 @@ use super::target::Difference;
 /// Differences that are worth a line; the rest is counted.
 const SHOWN: usize = 5;
 
-/// Why the network could not be read or changed.
+/// The reason why the network could not be read or changed.
 #[derive(Debug, ThisError)]
 pub enum NetError {
     /// The document or its mapping is wrong.

@@ -17,12 +17,11 @@ pub struct StepError {
     /// What was to be done.
     pub step: Box<Step>,
     hint: &'static str,
-    /// Why not.
     #[source]
     pub source: Cause,
 }
 
-/// Why a step failed.
+/// The reason why a step failed.
 #[derive(Debug, Error)]
 pub enum Cause {
     /// The kernel.

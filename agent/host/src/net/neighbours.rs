@@ -40,7 +40,7 @@ pub struct Neighbours {
     programs: PathBuf,
 }
 
-/// Why a link cannot be had.
+/// The reason why a link cannot be had.
 #[derive(Debug, Error)]
 pub enum NeighbourError {
     /// It would configure the link at every boot.
@@ -59,24 +59,16 @@ pub enum NeighbourError {
     /// A drop-in.
     #[error("{}", path.display())]
     File {
-        /// Which.
         path: PathBuf,
-        /// Why.
         #[source]
         source: io::Error,
     },
     /// It did not hear.
     #[error("cannot tell {who}: {why}")]
-    Told {
-        /// Whom.
-        who: &'static str,
-        /// What was said.
-        why: String,
-    },
+    Told { who: &'static str, why: String },
     /// It has heard and does it all the same.
     #[error("{who} still manages {link} {} s after it was told to leave it alone", TOLD_WITHIN.as_secs())]
     Holds {
-        /// Who.
         who: &'static str,
         /// The link.
         link: String,

@@ -36,7 +36,6 @@ const OWNER: &str = "muster-owner";
 pub struct Failed {
     /// Which of the steps.
     pub step: usize,
-    /// Why.
     pub error: OvsdbError,
 }
 

@@ -30,11 +30,11 @@ use super::state::{Attach, Link, OvsPort, State};
 use super::step::Step;
 use super::target::{LinkKind, LinkTarget, Origin, Target, Wanted};
 
-/// Why there is no way from what is to what shall be.
+/// The reason why there is no way from what is to what shall be.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("{path}: {problem}")]
 pub struct PlanError {
-    /// Its place in the document.
+    /// The place in the document.
     pub path: String,
     /// What is in the way, and what to do.
     pub problem: String,
@@ -182,7 +182,7 @@ impl Planner<'_> {
         wanted.origin != Origin::Beside || !self.stays(link, state)
     }
 
-    /// Its client runs as it is to, and its link is not made anew.
+    /// The client runs as it is to, and its link is not made anew.
     fn leases(&self, link: &str, wanted: &LinkTarget, state: &State) -> bool {
         let as_wanted = |lease: &Lease| lease.runs && wanted.dhcp.as_ref() == Some(&lease.told);
         self.stays(link, state) && state.dhcp.links.get(link).is_some_and(as_wanted)
@@ -424,7 +424,7 @@ impl Planner<'_> {
         }
     }
 
-    /// One step for each group of a link's settings: that is one message to its driver.
+    /// A step for each group of a link's settings: that is one message to its driver.
     fn ethtool(&mut self, state: &State) {
         let mut steps: BTreeMap<(&str, &str), BTreeMap<String, u32>> = BTreeMap::new();
         for ((link, key), (value, _)) in &self.target.ethtool {

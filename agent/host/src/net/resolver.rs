@@ -24,7 +24,6 @@ const RELOAD_TIMEOUT: Duration = Duration::from_secs(10);
 const RELOAD_LOOK: Duration = Duration::from_millis(5);
 const HEAD: &str = "# Written by muster-agent from the network document. What was here before is kept and comes back with it.\n";
 
-/// What was there.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Resolver {
     /// No file.
@@ -58,15 +57,12 @@ pub enum ResolverFile {
     DropIn,
 }
 
-/// What failed.
 #[derive(Debug, Error)]
 pub enum ResolverError {
     /// A file.
     #[error("{}", path.display())]
     File {
-        /// Which.
         path: PathBuf,
-        /// Why.
         #[source]
         source: io::Error,
     },

@@ -56,7 +56,6 @@ pub struct Snapshot {
     pub uses_ovs: bool,
 }
 
-/// One link before.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Before {
     /// It was not there: what the document made goes.
@@ -86,7 +85,7 @@ pub struct LinkBefore {
     pub mtu: u32,
     /// What it belonged to.
     pub attach: Attach,
-    /// Its port of Open vSwitch, if it was one's only interface.
+    /// The port of Open vSwitch, if it was one's only interface.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub port: Option<OvsPort>,
     /// Without the link-local one that the kernel makes.

@@ -100,7 +100,6 @@ pub struct VlanLink {
 /// What a link belongs to.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Attach {
-    /// Nothing.
     #[default]
     None,
     /// A Linux bridge, a bond, or a VRF.

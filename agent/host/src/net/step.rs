@@ -10,9 +10,7 @@ use super::dhcp::Told;
 use super::resolver::ResolverFile;
 use super::state::{Address, OvsBridge, OvsPort, Route};
 
-/// One change.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[allow(missing_docs, reason = "the fields are the kernel's and Open vSwitch's own words")]
 pub enum Step {
     /// A Linux bridge.
     CreateLinuxBridge { link: String },
@@ -42,7 +40,7 @@ pub enum Step {
     SetOvsHwaddr { bridge: String, hwaddr: Option<String> },
     /// `mtu_request`
     SetOvsMtu { interface: String, mtu: Option<u32> },
-    /// One setting; nothing: the default.
+    /// A setting; nothing: the default.
     SetOvs { place: OvsPlace, value: Option<Value> },
     /// Waits until the switch has taken up all that was asked of its database.
     SyncOvs,

@@ -65,7 +65,6 @@ pub struct Target {
 /// What the resolver's settings shall be.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum WantedResolver {
-    /// These.
     Document(Dns),
     /// As they were.
     Before(Resolver),
@@ -83,17 +82,15 @@ pub enum Wanted {
 /// A link as it shall be.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LinkTarget {
-    /// Its place in the document, or `before`.
+    /// The place in the document, or `before`.
     pub path: String,
-    /// Who wants it.
     pub origin: Origin,
-    /// What it is.
     pub kind: LinkKind,
     /// What Muster has made in its place may go.
     pub may_replace: bool,
     /// What it belongs to.
     pub attach: Attach,
-    /// Its port of Open vSwitch as it was, if it is to be as it was.
+    /// The port of Open vSwitch as it was, if it is to be as it was.
     pub port: Option<OvsPort>,
     /// Administratively up. Nothing: as it is.
     pub up: Option<bool>,
@@ -122,11 +119,11 @@ impl LinkTarget {
 /// A port of Open vSwitch without a link of the kernel.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PortTarget {
-    /// Its place in the document, or `before`.
+    /// The place in the document, or `before`.
     pub path: String,
     /// In this bridge.
     pub bridge: String,
-    /// Its interfaces and their types; the rest where it is made.
+    /// The interfaces and their types; the rest where it is made.
     pub row: OvsPort,
     /// What Muster has made in its place may go.
     pub may_replace: bool,

@@ -72,7 +72,6 @@ pub(super) struct Found {
 }
 
 impl Found {
-    /// What removes it.
     pub fn removal(&self) -> String {
         match self.at {
             At::Rule { handle, .. } => delete_rule(self.table, handle),
@@ -81,7 +80,6 @@ impl Found {
     }
 }
 
-/// Where it is.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum At {
     /// A rule, by its handle; not in the order of priorities, if it is misplaced.

@@ -17,7 +17,7 @@ use crate::openflow::Form;
 /// So many rules of one shape in a change make a map of it: fewer are more easily read as rules.
 const SHARED: usize = 16;
 
-/// One operation of a change.
+/// An operation of a change.
 pub(super) struct Wish {
     pub id: FlowId,
     /// None: to be removed.

@@ -32,7 +32,6 @@ pub(super) struct Bad {
     pub reason: String,
 }
 
-/// nft.
 #[derive(Clone, Debug)]
 pub(super) struct Program(PathBuf);
 

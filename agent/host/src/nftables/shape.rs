@@ -149,7 +149,6 @@ impl MapName {
         (shape.keys != 0 && name.to_string() == text).then_some(name)
     }
 
-    /// What makes it.
     pub fn declaration(&self) -> String {
         format!("{{ typeof {} : verdict; counter; }}", self.shape.words().join(" . "))
     }

@@ -28,7 +28,6 @@ const OWN_MAX: usize = 64;
 const HEADER: usize = 16;
 const FAMILY_HEADER: usize = 4;
 
-/// Listens.
 pub(super) struct Watch {
     socket: TokioSocket,
     own: VecDeque<u32>,

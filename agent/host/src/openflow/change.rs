@@ -21,7 +21,7 @@ const FLAGS: u16 = 3;
 const ADD: u8 = 0;
 const DELETE: u8 = 3;
 
-/// Why it went no further.
+/// The reason why it went no further.
 pub(super) enum Stop {
     Lost(Lost),
     Refused(Refusal),

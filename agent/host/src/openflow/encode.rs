@@ -12,7 +12,7 @@ use super::wire::{GROUP_ANY, NICIRA, Put, SEND_FLOW_REM, action, instruction, ni
 /// Bytes of a group's buckets, or of a rule: its message has to be shorter than 64 KiB.
 const BODY_MAX: usize = 60_000;
 
-/// Why an entry cannot be said to this switch now.
+/// The reason why an entry cannot be said to this switch now.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Unsayable {
     pub reason: String,

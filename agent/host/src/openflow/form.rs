@@ -19,7 +19,6 @@ pub(super) struct RuleParts<'a> {
     pub hard_timeout: u16,
     pub flags: u16,
     pub importance: u16,
-    /// OXM.
     pub matched: &'a [u8],
     pub instructions: &'a [u8],
 }

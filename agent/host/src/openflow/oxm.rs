@@ -153,7 +153,7 @@ pub(super) fn put_key(out: &mut Vec<u8>, key: Key, bytes: usize, value: u128, ma
     }
 }
 
-/// One criterion, as it was read.
+/// A criterion, as it was read.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Item<'a> {
     pub key: Key,

@@ -26,7 +26,7 @@ pub(super) const ENVIRONMENT: [(&str, &str); 7] = [
     ("LC_ALL", "C.UTF-8"),
     ("LANGUAGE", "C"),
 ];
-/// One field each, as [`parse_list`] reads them.
+/// A field each, as [`parse_list`] reads them.
 const FORMAT: &str = "-f=${Package}\t${Architecture}\t${db:Status-Want}\t${db:Status-Eflag}\t${db:Status-Status}\t${Version}\n";
 /// For all that changes something: no question, and files of an administrator stay. The lock was waited for; this is
 /// for whoever takes it at that moment.

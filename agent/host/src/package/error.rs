@@ -14,10 +14,9 @@ const TEXT_MAX: usize = 1500;
 /// Versions that are named where the wanted one is none of them.
 const OFFERED_SHOWN: usize = 5;
 
-/// Why a package is not what it should be.
+/// The reason why a package is not what it should be.
 #[derive(Debug, Error)]
 pub enum PackageFault {
-    /// Neither.
     #[error("there is neither apt nor dnf on this server: packages cannot be installed")]
     NoManager,
     /// It does not answer.
@@ -25,7 +24,6 @@ pub enum PackageFault {
     Ask {
         /// The command.
         program: &'static str,
-        /// Why.
         source: io::Error,
     },
     /// It answers, and it is no answer.
@@ -33,21 +31,14 @@ pub enum PackageFault {
     Answer {
         /// The command.
         program: &'static str,
-        /// What it said.
         said: String,
     },
     /// The lock itself cannot be looked at.
     #[error("cannot look at the lock {file}: {source}")]
-    Lock {
-        /// Which.
-        file: String,
-        /// Why.
-        source: io::Error,
-    },
+    Lock { file: String, source: io::Error },
     /// Somebody else changes packages.
     #[error("packages were locked by {holder} for all of {seconds} s: wait for it or end it")]
     Locked {
-        /// Who.
         holder: String,
         /// How long it was waited for.
         seconds: u32,
@@ -55,53 +46,39 @@ pub enum PackageFault {
     /// Nobody offers it.
     #[error("no repository of this server has a package {package}{}: look at its name and at the server's repositories", refreshed(.refresh.as_ref()))]
     NoPackage {
-        /// Its name.
         package: String,
-        /// Why the lists may be old.
+        /// The reason why the lists may be old.
         refresh: Option<String>,
     },
     /// Nobody offers that version.
     #[error("no repository of this server has version {version} of {package}{}; there is {}", refreshed(.refresh.as_ref()), listed(.offered))]
     NoVersion {
-        /// Its name.
         package: String,
-        /// Which.
         version: String,
-        /// What there is.
         offered: Vec<String>,
-        /// Why the lists may be old.
+        /// The reason why the lists may be old.
         refresh: Option<String>,
     },
     /// Others would go.
     #[error("to {what} would remove {} as well: if that is right, make them packages that are absent, and this one depend on them", .others.join(", "))]
     Others {
-        /// What was wanted.
         what: String,
         /// Their names.
         others: Vec<String>,
     },
     /// Somebody holds it.
     #[error("{package} is held at {version} on this server: give 'held: false', or unhold it there")]
-    Held {
-        /// Its name.
-        package: String,
-        /// What is there.
-        version: String,
-    },
+    Held { package: String, version: String },
     /// The agent would remove itself.
     #[error(
         "{package} is the package of the agent that runs here, which does not remove itself: take this resource out of the template with 'on_delete: keep', and remove it on the server by hand"
     )]
-    Own {
-        /// Its name.
-        package: String,
-    },
+    Own { package: String },
     /// A command failed.
     #[error("'{command}' {how}{}", quoted(.lines))]
     Command {
         /// As somebody would type it.
         command: String,
-        /// How it ended.
         how: String,
         /// The last that it wrote.
         lines: Vec<String>,
@@ -114,7 +91,6 @@ pub enum PackageFault {
     /// It worked, and it is not so.
     #[error("{package} after the change: {differ}")]
     Differs {
-        /// Its name.
         package: String,
         /// In words.
         differ: String,
@@ -122,7 +98,6 @@ pub enum PackageFault {
     /// Something was changed before it failed.
     #[error("{fault} ({})", if .left.is_empty() { "what was there before this job is back".to_owned() } else { format!("what was there before this job could not all be put back: {}", .left.join(", ")) })]
     After {
-        /// Why it failed.
         fault: Box<PackageFault>,
         /// What is not as before; empty if all is.
         left: Vec<String>,

@@ -66,14 +66,14 @@ pub enum Stands {
     Nothing,
     /// It is ordered, and has not begun.
     Ordered,
-    /// Its supervisor is there.
+    /// The supervisor is there.
     Alive,
     /// It is not alive, and its end is not recorded.
     Began {
         /// It had begun so often before.
         again: u32,
     },
-    /// Its end is recorded.
+    /// The end is recorded.
     Ended,
 }
 

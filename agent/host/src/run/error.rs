@@ -6,15 +6,15 @@ use thiserror::Error;
 
 use crate::systemd::SystemdError;
 
-/// Why nobody can say how a run ended.
+/// The reason why nobody can say how a run ended.
 #[derive(Debug, Error)]
 pub enum RunFailed {
-    /// Its directory cannot be used.
+    /// The directory cannot be used.
     #[error("cannot {doing} on the node's disk: {source}")]
     Disk {
         /// What was to be done.
         doing: &'static str,
-        /// Why it was not.
+        /// The reason why it was not.
         source: io::Error,
     },
     /// A record in it makes no sense.
@@ -27,10 +27,7 @@ pub enum RunFailed {
     Task(String),
     /// The supervisor cannot be started.
     #[error("cannot start what watches over the run: {source}")]
-    Start {
-        /// Why.
-        source: io::Error,
-    },
+    Start { source: io::Error },
     /// systemd cannot be asked for a unit.
     #[error(transparent)]
     Systemd(#[from] SystemdError),
@@ -39,10 +36,7 @@ pub enum RunFailed {
     NeverBegan,
     /// It began, and nobody saw its end.
     #[error("the run was interrupted{}: the server went down, or its processes were killed", often(*times))]
-    Interrupted {
-        /// How often.
-        times: u32,
-    },
+    Interrupted { times: u32 },
 }
 
 impl RunFailed {

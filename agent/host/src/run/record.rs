@@ -36,7 +36,6 @@ pub(super) struct Order {
 /// How a run ended, and what it told.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ended {
-    /// How.
     pub how: How,
     /// The end of what it wrote to its standard output, lossily as text.
     pub stdout: String,

@@ -48,7 +48,7 @@ const PIECE: usize = 8 * 1024;
 /// The largest pipe that the kernel gives anybody, if its settings are as they come; nobody is there to fill it again.
 const DRAIN_MAX: usize = 1024 * 1024;
 
-/// Why the command ends.
+/// The reason why the command ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Why {
     TimedOut,
@@ -180,7 +180,6 @@ struct Child {
     stderr: Stream,
 }
 
-/// What it writes.
 struct Stream {
     pipe: Option<pipe::Receiver>,
     tail: Tail,

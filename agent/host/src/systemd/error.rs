@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use thiserror::Error;
 
-/// Why systemd did not do what it was asked for.
+/// The reason why systemd did not do what it was asked for.
 #[derive(Debug, Error)]
 pub enum SystemdError {
     /// Another init, or none.
@@ -41,7 +41,7 @@ pub enum SystemdError {
         /// What was asked for.
         doing: String,
     },
-    /// Its job goes on.
+    /// The job goes on.
     #[error("systemd was to {doing} and has not ended after {} s", .within.as_secs())]
     TooLong {
         /// What was asked for.

@@ -28,7 +28,7 @@ pub struct Command {
     pub path: String,
     /// With the name of the program as the first.
     pub arguments: Vec<String>,
-    /// Its failure is none.
+    /// The failure is none.
     pub may_fail: bool,
 }
 

@@ -33,17 +33,15 @@ pub struct UnitState {
     pub load: String,
     /// What is wrong with its files, in systemd's words.
     pub load_error: String,
-    /// What it does.
     pub active: Active,
     /// More exactly, by the unit's kind: `running`, `exited`, `auto-restart`.
     pub sub: String,
     /// `enabled`, `disabled`, `static`, `masked`; empty if it has no file.
     pub file_state: String,
-    /// Its file.
     pub fragment: Option<PathBuf>,
     /// Drop-ins that count.
     pub drop_ins: Vec<PathBuf>,
-    /// Its files are newer than what systemd has read.
+    /// The files are newer than what systemd has read.
     pub needs_reload: bool,
     /// Another one for every start.
     pub invocation: Vec<u8>,

@@ -9,10 +9,9 @@ use super::journal::quoted;
 use crate::files::FileError;
 use crate::systemd::{SystemdError, UnitState, Verb};
 
-/// Why a unit is not what it should be.
+/// The reason why a unit is not what it should be.
 #[derive(Debug, Error)]
 pub enum UnitFault {
-    /// What systemd says.
     #[error(transparent)]
     Systemd(#[from] SystemdError),
     /// One of its files.
@@ -23,7 +22,6 @@ pub enum UnitFault {
     Folder {
         /// The drop-in.
         path: PathBuf,
-        /// Why.
         source: io::Error,
     },
     /// It is no such file.
@@ -34,7 +32,6 @@ pub enum UnitFault {
         "there is no unit {0}: give its content, or install the package that brings it and depend on that"
     )]
     Missing(String),
-    /// Its files.
     #[error("systemd does not take {unit} ({load}): {why}")]
     Refused {
         /// The unit.
@@ -51,7 +48,6 @@ pub enum UnitFault {
         unit: String,
         /// systemd's word.
         is: String,
-        /// What was wanted.
         wanted: bool,
     },
     /// A start or the like failed.
@@ -59,11 +55,8 @@ pub enum UnitFault {
     NotDone {
         /// The unit.
         unit: String,
-        /// What was attempted.
         verb: Verb,
-        /// How that ended.
         how: String,
-        /// Its last lines.
         log: Vec<String>,
     },
     /// It did not stay up.
@@ -71,9 +64,7 @@ pub enum UnitFault {
     NotUp {
         /// The unit.
         unit: String,
-        /// What it is.
         how: String,
-        /// Its last lines.
         log: Vec<String>,
     },
     /// And what was there before is back.
@@ -81,12 +72,7 @@ pub enum UnitFault {
     PutBack(Box<UnitFault>),
     /// And what was there before is not back.
     #[error("{fault} (and what was there before this job is not back: {back})")]
-    NotPutBack {
-        /// What failed first.
-        fault: Box<UnitFault>,
-        /// What failed then.
-        back: Box<UnitFault>,
-    },
+    NotPutBack { fault: Box<UnitFault>, back: Box<UnitFault> },
 }
 
 impl UnitFault {

@@ -15,7 +15,7 @@ async fn next(watcher: &mut Watcher) -> BTreeSet<ResourceId> {
     tokio::time::timeout(Duration::from_secs(20), watcher.changed()).await.expect("a change is told")
 }
 
-/// One file of resource 1, told of once as it begins, in a folder where resource 2 has another.
+/// A file of resource 1, told of once as it begins, in a folder where resource 2 has another.
 async fn watching(root: &Path) -> Watcher {
     let mut watcher = Watcher::new(Systemd::new(root.join("run")));
     fs::write(root.join("one"), "1").unwrap();

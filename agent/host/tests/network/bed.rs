@@ -10,7 +10,6 @@ use muster_host::net::{Client, HostConfig, Network};
 use nix::sched::{CloneFlags, setns, unshare};
 use tempfile::TempDir;
 
-/// One server.
 pub struct Bed {
     namespace: String,
     directory: TempDir,

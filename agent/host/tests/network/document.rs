@@ -10,7 +10,7 @@ use muster_shared::model::network::support::{Support, of_option, of_type};
 const BEGIN: &str = "<!-- types and options: made by the test `the_table_is_what_the_code_does` -->\n";
 const END: &str = "<!-- end -->\n";
 
-/// One line for each type, and below each way that options are treated.
+/// A line for each type, and below each way that options are treated.
 fn table() -> String {
     let mut text = String::from(
         "| type | options that are applied | taken, and change nothing | refused |\n|---|---|---|---|\n",

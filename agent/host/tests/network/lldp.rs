@@ -43,7 +43,7 @@ async fn facts(server: &Server, network: &Network, link: &str) -> LinkFacts {
     facts.links.into_iter().find(|facts| facts.name == link).unwrap()
 }
 
-/// Its neighbours after the next change.
+/// The neighbours after the next change.
 async fn changed(server: &Server, network: &Network) -> Vec<NeighbourFacts> {
     timeout(COMES, server.neighbours_changed()).await.expect("no neighbour came or went");
     facts(server, network, "eth0").await.neighbours

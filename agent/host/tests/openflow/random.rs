@@ -81,7 +81,6 @@ const KINDS: [Kind; 10] = [
     },
     Kind { fixed: &[(Field::EthType, 0x8847)], fields: &[Field::MplsLabel, Field::MplsTc, Field::MplsBos] },
 ];
-/// What nothing sets.
 const NOT_SET: [Field; 8] = [
     Field::CtState,
     Field::CtZone,

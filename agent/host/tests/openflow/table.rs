@@ -17,7 +17,6 @@ pub struct Table {
     pub entries: BTreeMap<FlowId, (Packed, bool, Option<Form>)>,
 }
 
-/// Operations.
 #[derive(Default)]
 pub struct Batch {
     pub ops: Vec<(FlowId, Option<Packed>, bool)>,

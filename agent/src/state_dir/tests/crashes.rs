@@ -48,7 +48,7 @@ struct Disk {
     names: BTreeMap<PathBuf, usize>,
     durable: BTreeMap<PathBuf, usize>,
     pending: Vec<Name>,
-    /// One call in so many is refused.
+    /// A call in so many is refused.
     refuses: u64,
 }
 

@@ -43,7 +43,7 @@ impl FlowViews<'_> {
         self.flows.device_views()
     }
 
-    /// One device.
+    /// A device.
     ///
     /// # Errors
     /// There is none of this name.
@@ -59,7 +59,7 @@ impl FlowViews<'_> {
         Ok(self.flows.rows(&self.site, name, only)?)
     }
 
-    /// One entry of a device.
+    /// An entry of a device.
     ///
     /// # Errors
     /// There is no such device, or no such entry.
@@ -67,7 +67,7 @@ impl FlowViews<'_> {
         Ok(self.flows.row(&self.site, name, id)?)
     }
 
-    /// Why a resource cannot have these entries.
+    /// The reason why a resource cannot have these entries.
     pub(crate) fn conflict(&self, set: &FlowSet, asker: &str) -> Option<Refusal> {
         self.flows.conflict(&self.site, set, &set.ids(), asker).map(Refusal::from)
     }

@@ -12,19 +12,15 @@ const KEYS_MAX: usize = 100_000;
 /// An intent in a list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IntentSummary {
-    /// Its key.
     pub key: Box<str>,
-    /// Its type.
     pub kind: &'static str,
-    /// How it stands.
     pub state: State,
     /// What was asked for last.
     pub request: Asked,
     /// Failures on devices since it was last as it is to be.
     pub errors: u32,
-    /// Why it stands so; empty where nothing is to be said.
+    /// The reason why it stands so; empty where nothing is to be said.
     pub reason: String,
-    /// Whose it is.
     pub owner: String,
 }
 
@@ -123,7 +119,7 @@ impl Engine {
         self.intents.manager.list().filter_map(|no| self.summary_of(no)).collect()
     }
 
-    /// One as in the list.
+    /// An as in the list.
     pub fn intent_summary(&self, key: &str) -> Option<IntentSummary> {
         self.summary_of(self.intents.manager.find(key)?)
     }

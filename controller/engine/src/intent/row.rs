@@ -109,7 +109,6 @@ impl Engine {
         }
     }
 
-    /// Its row goes.
     pub(crate) fn unsettle_link(&mut self, slot: Slot) {
         self.unsettle_host(slot);
         let row = &self.rows[slot];
@@ -177,7 +176,7 @@ impl Engine {
         (self.intents.owners.get(&no) == Some(&row.id)).then_some(no)
     }
 
-    /// Its row goes. How long that may take; none: there is nothing to wait for.
+    /// The row goes. How long that may take; none: there is nothing to wait for.
     pub(crate) fn unsettle_intent(&mut self, slot: Slot, farewell: Action) -> Option<Duration> {
         let no = self.intent_of(slot)?;
         if farewell == Action::Retain {

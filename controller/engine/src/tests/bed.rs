@@ -17,7 +17,6 @@ use crate::{
 };
 use crate::{EnvironmentText, Hook, Source, SourceText};
 
-/// What is durable.
 #[derive(Clone, Default)]
 pub struct Tables {
     pub stacks: BTreeMap<u64, StackRecord>,

@@ -188,7 +188,7 @@ fn no_input_of_one_node_costs_a_look_at_the_site() {
     site.is_cheap();
 }
 
-/// Its rows are yet to be made: a removal makes nothing anew.
+/// The rows are yet to be made: a removal makes nothing anew.
 #[test]
 fn a_node_that_has_nothing_is_removed_for_the_price_of_its_rows() {
     let mut site = Site::new();

@@ -73,7 +73,7 @@ fn an_order_to_forget_that_is_lost_with_its_connection_is_said_again() {
     assert_eq!((bed.hosts[&node(0)].flows.ran, bed.engine.flows().devices().len()), (1, 0));
 }
 
-/// Its disk was full: it has the table still, and says so with every heartbeat.
+/// The disk was full: it has the table still, and says so with every heartbeat.
 #[test]
 fn an_agent_that_could_not_forget_is_told_again() {
     let (mut bed, d) = (Bed::new(1), device(0));

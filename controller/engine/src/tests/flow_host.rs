@@ -9,7 +9,6 @@ use muster_shared::model::flow::{
 };
 use muster_shared::model::{Content, ContentDigest, Up};
 
-/// One device.
 #[derive(Default)]
 pub struct FlowDevice {
     pub entries: BTreeMap<FlowId, (Packed, EntryState)>,

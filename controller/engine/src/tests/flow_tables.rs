@@ -459,7 +459,7 @@ fn what_the_device_lost_or_altered_is_sent_again_and_what_is_nobodys_is_removed(
     assert_eq!((view.reconciliations, view.repaired), (1, 3));
 }
 
-/// One entry is well again while it is asked about, and another one has ended meanwhile.
+/// An entry is well again while it is asked about, and another one has ended meanwhile.
 #[test]
 fn what_changes_while_it_is_compared_is_compared_again() {
     let (mut bed, d) = (Bed::new(1), device(0));

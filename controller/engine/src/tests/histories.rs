@@ -88,7 +88,7 @@ fn a_snapshot_of_the_same_start_is_found_out() {
     assert!(!bed.engine.site_view().restored, "its tables are compared as well");
 }
 
-/// Its row waits to go, and its server goes back in time meanwhile.
+/// The row waits to go, and its server goes back in time meanwhile.
 #[test]
 fn what_was_taken_away_and_is_back_is_taken_away_again() {
     let mut bed = Bed::new(1);

@@ -14,7 +14,7 @@ use super::flow_host::FlowHost;
 #[derive(Default)]
 pub struct Host {
     pub connection: Option<u64>,
-    /// Its agent reads nothing that was appended.
+    /// The agent reads nothing that was appended.
     pub is_old: bool,
     /// How often it was asked what it holds, and for its ledger.
     pub described: usize,
@@ -25,7 +25,6 @@ pub struct Host {
     /// Jobs that have begun.
     pub running: Vec<Job>,
     pub things: BTreeMap<ResourceId, (Spec, LedgerEntry)>,
-    /// What others made.
     pub foreign: Vec<Spec>,
     /// Paths: which resource wrote the file last, and what is in it.
     pub files: BTreeMap<String, (ResourceId, Content)>,

@@ -190,7 +190,7 @@ fn a_restart_neither_begins_the_time_anew_nor_forgets_signals() {
     );
 }
 
-/// Its time ended while no controller ran: who could not send is given a moment.
+/// The time ended while no controller ran: who could not send is given a moment.
 #[test]
 fn after_a_long_absence_it_waits_a_moment_still() {
     let mut bed = Bed::new(0);

@@ -183,7 +183,7 @@ impl Compiler<'_> {
         Gate { topology: self.topology, ledger: self.ledger, wanted, holder }
     }
 
-    /// Why there is no path: the first constraint without which, and those after it, there is one.
+    /// The reason why there is no path: the first constraint without which, and those after it, there is one.
     fn no_path(
         &mut self,
         wanted: &Constraints,

@@ -26,7 +26,7 @@ pub(super) struct Fork {
 /// By the port that packets come in by.
 pub(super) type Forks = BTreeMap<PortNo, Fork>;
 
-/// One rule for each port that packets come in by.
+/// A rule for each port that packets come in by.
 pub(super) fn of_forks(topology: &Topology, intent: &Intent, forks: &Forks) -> Vec<(DeviceNo, Entry)> {
     let rule = |(port, fork): (&PortNo, &Fork)| {
         // First on as they came, then changed and out.

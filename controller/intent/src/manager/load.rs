@@ -40,7 +40,6 @@ pub(super) struct Stand {
 /// A move from one path to another.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Reroute {
-    /// What happened.
     pub why: Box<str>,
     /// From then until packets went the new way.
     pub took: Duration,
@@ -54,23 +53,19 @@ pub type PathRecord = Vec<(ConnectPoint, ConnectPoint)>;
 /// An intent as it is kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IntentRecord {
-    /// Its number.
     pub no: IntentNo,
-    /// Its key.
     pub key: Box<str>,
-    /// What.
     pub intent: Arc<Intent>,
     /// With whom it shares what it reserves.
     pub group: Option<Box<str>>,
     /// What was asked for last.
     pub request: Request,
-    /// How it stands.
     pub state: State,
     /// Of the outcome.
     pub version: u64,
     /// Failures on devices since it was last as it is to be.
     pub errors: u32,
-    /// Why it stands so.
+    /// The reason why it stands so.
     pub reason: Option<Box<str>>,
     /// What it stands on, or was on its way to.
     pub paths: Vec<PathRecord>,

@@ -16,13 +16,12 @@ pub const KEY_MAX: usize = 255;
 /// An intent that is asked for.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Wish {
-    /// What.
     pub intent: Arc<Intent>,
     /// Intents of one resource group share what they reserve.
     pub group: Option<Box<str>>,
 }
 
-/// Why a request was not taken; nothing has changed.
+/// The reason why a request was not taken; nothing has changed.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum IntentRefused {
     /// In any network.
@@ -39,12 +38,7 @@ pub enum IntentRefused {
     Unknown(Box<str>),
     /// Only what was withdrawn, or never came about, is forgotten.
     #[error("intent '{key}' is {}: withdraw it first", state.as_str())]
-    NotWithdrawn {
-        /// Which.
-        key: Box<str>,
-        /// How it stands.
-        state: State,
-    },
+    NotWithdrawn { key: Box<str>, state: State },
 }
 
 impl Manager {

@@ -16,21 +16,17 @@ use crate::topology::{ConnectPoint, DeviceNo, LinkNo, LinkTraits};
 /// An intent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IntentView {
-    /// Its number.
     pub no: IntentNo,
-    /// Its key.
     pub key: Box<str>,
-    /// What.
     pub intent: Arc<Intent>,
     /// With whom it shares what it reserves.
     pub group: Option<Box<str>>,
     /// What was asked for last.
     pub request: Request,
-    /// How it stands.
     pub state: State,
     /// Failures on devices since it was last as it is to be.
     pub errors: u32,
-    /// Why it stands so.
+    /// The reason why it stands so.
     pub reason: Option<Box<str>>,
     /// The devices of each path, in order.
     pub paths: Vec<Vec<DeviceName>>,
@@ -94,7 +90,6 @@ pub struct LinkView {
 /// A host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HostView {
-    /// Its MAC address.
     pub id: HostId,
     /// Where it is, and its addresses; of one that several nodes claim, where the first of them says.
     pub host: Host,

@@ -47,7 +47,7 @@ pub struct Contents {
     room: Arc<Semaphore>,
 }
 
-/// One grant for each node, the newest; nodes in turn.
+/// A grant for each node, the newest; nodes in turn.
 #[derive(Default)]
 struct Granted {
     order: VecDeque<NodeId>,

@@ -46,7 +46,7 @@ impl Reason {
     }
 }
 
-/// Why a connection is ended.
+/// The reason why a connection is ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
     /// For the client.

@@ -10,7 +10,7 @@ use muster_shared::seal::Seal;
 use super::outbound::Outbound;
 use super::reason::{Reason, Refusal};
 
-/// One connection of one node.
+/// A connection of one node.
 pub struct Peer {
     pub node: NodeId,
     /// Higher is newer.

@@ -56,7 +56,7 @@ pub struct Terms {
     pub receive_maximum: u16,
 }
 
-/// Why a session ended.
+/// The reason why a session ended.
 #[derive(Debug)]
 pub enum End {
     /// The client left, or its network did.

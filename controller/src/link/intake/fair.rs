@@ -50,7 +50,7 @@ impl Default for Bounds {
     }
 }
 
-/// One thing for the driver.
+/// A thing for the driver.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Taken<M, K> {
     /// The connection is there.

@@ -348,7 +348,7 @@ fn an_entry_that_hides_something_can_be_read_with_the_key_alone() {
     }
 }
 
-/// Its parameter was not hidden before.
+/// The parameter was not hidden before.
 #[test]
 fn what_becomes_hidden_is_sealed_and_at_the_next_start_nothing_is_left_of_it_in_clear() {
     let folder = tempfile::tempdir().unwrap();

@@ -146,7 +146,7 @@ impl Section<'_, '_> {
         types.insert(&line.key, Some(registry::Entry { to, file: self.file, at: line.value.at, path }));
     }
 
-    /// One word or a list of them, as a set of bits.
+    /// A word or a list of them, as a set of bits.
     fn words(&mut self, value: &Expr, known: &[(&str, u8)]) -> Option<u8> {
         let items = match &value.kind {
             ExprKind::List(items) => &**items,

@@ -39,7 +39,6 @@ pub(super) struct Asked {
     pub constraints: Constraints,
     /// With whom reservations are shared.
     pub group: Option<Box<str>>,
-    /// Where each stands.
     places: BTreeMap<Box<str>, usize>,
 }
 

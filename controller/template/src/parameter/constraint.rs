@@ -13,7 +13,7 @@ use crate::render::plain::same;
 use crate::text::text_of;
 use crate::version::Version;
 
-/// One item of `constraints`.
+/// An item of `constraints`.
 #[derive(Clone, Debug)]
 pub(crate) struct Constraint {
     rule: Rule,
@@ -49,7 +49,7 @@ const RULES: [&str; 6] =
 const SHOWN: usize = 10;
 
 impl Constraint {
-    /// Why the value is not allowed; none if it is. A hidden one is not shown.
+    /// The reason why the value is not allowed; none if it is. A hidden one is not shown.
     pub fn refusal(&self, value: &Value, hidden: bool) -> Option<String> {
         let wanted = self.rule.wanted(value)?;
         if let Some(description) = &self.description {

@@ -7,7 +7,7 @@ use crate::Limits;
 /// A regular expression that begins where the text does.
 #[derive(Clone, Debug)]
 pub(super) enum Pattern {
-    /// Its time is the text's length.
+    /// The time is the text's length.
     Plain(Box<Regex>),
     /// It looks around or back: its time is not, and is bounded by steps.
     Looking(Box<fancy_regex::Regex>),

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use crate::error::{Path, Place, Sink, cut};
 use crate::types::Kind;
 
-/// Why a fact may not stand there.
+/// The reason why a fact may not stand there.
 pub(super) const REFUSED: &str = "a fact of a server does not choose a node, or that server could have sent to it what is \
     meant for another: write the node's name, a parameter, or for_each";
 
@@ -77,7 +77,7 @@ pub(super) fn property(kind: Kind) -> Option<&'static str> {
     }
 }
 
-/// Its attributes say what its properties do.
+/// The attributes say what its properties do.
 fn passes_on(kind: Kind) -> bool {
     kind.is_here() && !kind.is_whole() && kind != Kind::DeployedServer
 }

@@ -44,7 +44,7 @@ pub(super) struct SetParts {
     pub source: u128,
 }
 
-/// One stack: a template with what stands for it.
+/// A stack: a template with what stands for it.
 pub(super) struct Scope {
     pub template: Arc<Template>,
     /// The instance that is this stack; [`NONE`]: it is the root.
@@ -55,9 +55,7 @@ pub(super) struct Scope {
     pub late: bool,
 }
 
-/// One resource.
 pub(super) struct Instance {
-    /// Its path.
     pub name: Arc<str>,
     pub kind: Kind,
     /// As operators see its type, where that is not the kind's name.

@@ -25,7 +25,7 @@ const INDEX_VAR: &str = "%index%";
 
 type Found<T> = Result<T, Unresolved>;
 
-/// One rendering: what has been found on the way is kept to its end.
+/// A rendering: what has been found on the way is kept to its end.
 pub(super) struct Context<'a> {
     pub parts: &'a Parts,
     /// By place.

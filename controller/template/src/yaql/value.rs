@@ -15,7 +15,7 @@ pub(super) enum Y {
     Text(Arc<str>),
     List(Arc<List>),
     Map(Arc<Map>),
-    /// Its pattern, which is known to be valid.
+    /// The pattern, which is known to be valid.
     Regex(Arc<str>),
 }
 

@@ -21,12 +21,11 @@ pub struct Ops {
     count: usize,
 }
 
-/// One operation, as it lies in the bytes.
+/// An operation, as it lies in the bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OpsRef<'a> {
     /// The device is to hold this.
     Put {
-        /// Its id.
         id: FlowId,
         /// Where the packed entry begins in the bytes.
         at: usize,
@@ -60,7 +59,6 @@ impl Ops {
         self.count += 1;
     }
 
-    /// How many.
     pub fn len(&self) -> usize {
         self.count
     }

@@ -44,7 +44,6 @@ macro_rules! fields {
                 match self { $(Field::$variant => $name,)* }
             }
 
-            /// Its width.
             pub fn bits(self) -> u32 {
                 match self { $(Field::$variant => $bits,)* }
             }
@@ -111,7 +110,6 @@ fields! {
     EthSrc "eth_src" 48 Mac true;
     /// EtherType, behind any VLAN tag.
     EthType "eth_type" 16 Number false;
-    /// VLAN.
     VlanVid "vlan_vid" 13 Vlan true;
     /// Priority in the VLAN tag.
     VlanPcp "vlan_pcp" 3 Number false;

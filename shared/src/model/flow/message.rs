@@ -37,12 +37,10 @@ pub enum FlowDown {
         device: Bridge,
         /// Comes back.
         number: u64,
-        /// What.
         ask: FlowAsk,
     },
     /// The controller has no table of this device any more: what is on it is nobody's business.
     Forget {
-        /// Which.
         device: Bridge,
         /// Decides against a batch that is older.
         generation: Generation,
@@ -52,7 +50,6 @@ pub enum FlowDown {
 /// A change of one device's table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FlowBatch {
-    /// Which.
     pub device: Bridge,
     /// Rises with every batch of the device.
     pub generation: Generation,
@@ -137,7 +134,6 @@ pub enum FlowUp {
 /// How one device stands.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FlowState {
-    /// Which.
     pub device: Bridge,
     /// Of the newest batch that has come to its end; zero before the first.
     pub decided: Generation,
@@ -153,7 +149,7 @@ pub struct FlowState {
     pub foreign: u32,
     /// Whether there is a device.
     pub switch: SwitchState,
-    /// Why something is wrong; empty if nothing is.
+    /// The reason why something is wrong; empty if nothing is.
     pub reason: String,
 }
 
@@ -168,7 +164,7 @@ pub enum SwitchState {
     Watched,
 }
 
-/// Why a batch was refused.
+/// The reason why a batch was refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FlowRefusal {
     /// The entry that is to blame, where one is.
@@ -182,11 +178,8 @@ pub struct FlowRefusal {
 /// What the switch counted of one entry.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FlowCounters {
-    /// Which.
     pub id: FlowId,
-    /// Packets.
     pub packets: u64,
-    /// Bytes.
     pub bytes: u64,
     /// Seconds since it was put there.
     pub duration: u32,
@@ -195,7 +188,6 @@ pub struct FlowCounters {
 /// What the switch counted of one table.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TableCounters {
-    /// Which.
     pub table: u8,
     /// Rules in it, anyone's.
     pub active: u32,
@@ -208,7 +200,6 @@ pub struct TableCounters {
 /// A rule on a device that nobody asked Muster for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ForeignRule {
-    /// Its cookie.
     pub cookie: u64,
     /// The rule, if it can be said in our words.
     pub entry: Option<Packed>,

@@ -71,7 +71,6 @@ impl Packed {
         &self.0
     }
 
-    /// Unpacks.
     pub fn unpack(&self) -> Entry {
         postcard::from_bytes(&self.0).expect("packed by new(), or checked by from_bytes()")
     }

@@ -42,7 +42,7 @@ pub(super) const METER_MAX: u64 = 0xffff_0000;
 /// The last table: 255 means all of them.
 const TABLE_MAX: u64 = 254;
 
-/// Why a value is no entry.
+/// The reason why a value is no entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BadEntry {
     /// Where in the value; empty: as a whole.
@@ -51,7 +51,7 @@ pub struct BadEntry {
     pub message: String,
 }
 
-/// One step down a value.
+/// A step down a value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
     /// Into a map.

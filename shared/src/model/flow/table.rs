@@ -52,7 +52,7 @@ impl Buckets {
         &self.0[..]
     }
 
-    /// One digest for the whole table; 0 for an empty one.
+    /// A digest for the whole table; 0 for an empty one.
     pub fn root(&self) -> u64 {
         (0..)
             .zip(self.0.iter())

@@ -81,7 +81,7 @@ impl BondOptions {
         KNOWN.iter().find(|(_, known, ..)| *known == number).map(|(_, _, width, _)| *width)
     }
 
-    /// Its members have the bond's MAC address, instead of the bond that of a member (`fail_over_mac`).
+    /// The members have the bond's MAC address, instead of the bond that of a member (`fail_over_mac`).
     pub fn has_one_mac(&self) -> bool {
         self.values.get(&FAIL_OVER_MAC).is_none_or(|value| *value == 0)
     }

@@ -9,12 +9,11 @@ use super::{LinkName, NetworkError};
 /// Words of one option: all that is known are fewer.
 const MAX_WORDS: usize = 256;
 
-/// One setting.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EthtoolSetting {
     /// As written, such as `-K tso`.
     pub written: String,
-    /// Its name, such as `rings/rx`, or several with a `*` in them: `features/tx-tcp*-segmentation`.
+    /// The name, such as `rings/rx`, or several with a `*` in them: `features/tx-tcp*-segmentation`.
     pub name: String,
     /// A number; 1 and 0 for on and off, full and half.
     pub value: u32,

@@ -22,7 +22,6 @@ const MAX_VALUE: usize = 1_024;
 
 /// A table of the database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[allow(missing_docs, reason = "the database's own names")]
 pub enum OvsTable {
     Bridge,
     Port,
@@ -42,20 +41,17 @@ pub struct OvsPlace {
     pub key: Option<String>,
 }
 
-/// One setting.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OvsSetting {
-    /// Its place in the document.
+    /// The place in the document.
     pub path: String,
-    /// Its place in the database.
+    /// The place in the database.
     pub place: OvsPlace,
-    /// What stands there.
     pub value: OvsValue,
 }
 
 /// A value of the database.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[allow(missing_docs, reason = "the database's own kinds")]
 pub enum OvsValue {
     Text(String),
     Number(i64),

@@ -106,7 +106,7 @@ pub enum RuleAction {
 
 type Parsed<T> = Result<T, NetworkError>;
 
-/// One entry of `rules`: `{rule, comment}`.
+/// An entry of `rules`: `{rule, comment}`.
 pub(super) fn entry(path: &str, value: &Value, tables: &Tables) -> Parsed<Rule> {
     let map = fields(path, value)?;
     let path = format!("{path}.rule");

@@ -83,7 +83,7 @@ fn removal(path: &str, value: &Value) -> Checked {
     one_of(&format!("{path}.remove_type"), &REMOVED_TYPES, &map["remove_type"])
 }
 
-/// One object; `fits` are the types its place takes, any where nothing is said.
+/// An object; `fits` are the types its place takes, any where nothing is said.
 fn object(path: &str, value: &Value, fits: Option<&[&str]>, depth: usize) -> Checked {
     let map = fields(path, value)?;
     let type_path = format!("{path}.type");

@@ -152,7 +152,7 @@ fn all_the_options_of_this_version() {
     assert_eq!(document.objects[3].mtu, Some(1_400));
 }
 
-/// One interface with more options, refused with exactly this text.
+/// An interface with more options, refused with exactly this text.
 fn refused(more: Value) -> String {
     let mut object = json!({"type": "interface", "name": "eth0"});
     object.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());

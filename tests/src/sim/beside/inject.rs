@@ -11,7 +11,6 @@ use rusqlite::{Connection, params};
 
 use super::super::dice::Dice;
 
-/// What goes wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wrong {
     /// No room for a row.

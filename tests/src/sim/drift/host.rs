@@ -22,7 +22,6 @@ pub enum Thing {
 pub enum Left {
     /// A file.
     File(Option<FileState>),
-    /// Values.
     Dummy(Option<BTreeMap<String, String>>),
 }
 
@@ -31,7 +30,6 @@ pub enum Left {
 pub struct Foe {
     /// Not any more from then on.
     pub until: MonoTime,
-    /// How.
     pub leaves: Left,
 }
 

@@ -38,7 +38,7 @@ impl Watched<'_> {
         self.row.progress.corrections.is_some_and(|corrections| corrections.open)
     }
 
-    /// Its selector does not mean its node, and its stack has not followed that.
+    /// The selector does not mean its node, and its stack has not followed that.
     fn is_outside(&self, shared: &Shared) -> bool {
         let (name, _) = split(&self.row.name);
         let each = self.plan.resources.get(name).and_then(|resource| resource.each.as_ref());

@@ -13,13 +13,23 @@ use super::super::dice::Dice;
 #[derive(Clone, Debug)]
 pub enum Record {
     /// A batch.
-    Batch { generation: Generation, ops: Vec<Op>, guarded: bool },
-    /// Its end.
-    Decided { generation: Generation, refused: Option<FlowRefusal> },
+    Batch {
+        generation: Generation,
+        ops: Vec<Op>,
+        guarded: bool,
+    },
+    Decided {
+        generation: Generation,
+        refused: Option<FlowRefusal>,
+    },
     /// These ended by their timeouts.
     Expired(Vec<FlowId>),
     /// All there is, written anew.
-    Base { kept: Vec<Kept>, decided: Generation, refused: Option<FlowRefusal> },
+    Base {
+        kept: Vec<Kept>,
+        decided: Generation,
+        refused: Option<FlowRefusal>,
+    },
     /// The table was forgotten.
     Forgotten(Generation),
 }
@@ -32,7 +42,6 @@ pub struct Log {
     synced: usize,
     /// The last of them was refused by a full disk, and may be there all the same until the next one is written.
     doubtful: bool,
-    /// What lies where.
     bytes: BTreeMap<u32, Packed>,
     end: u32,
 }
@@ -44,7 +53,6 @@ pub struct Folded {
     pub kept: BTreeMap<FlowId, Kept>,
     /// The newest batch that ended.
     pub decided: Generation,
-    /// How.
     pub refused: Option<FlowRefusal>,
     /// The one after it.
     pub open: Option<Undecided>,
@@ -65,7 +73,6 @@ impl Log {
         at
     }
 
-    /// What lies there.
     pub fn read(&self, at: u32) -> Option<Packed> {
         self.bytes.get(&at).cloned()
     }
@@ -129,7 +136,6 @@ impl Log {
         self.records.is_empty()
     }
 
-    /// How many bytes.
     pub fn len(&self) -> u64 {
         u64::from(self.end) - self.bytes.keys().next().map_or(u64::from(self.end), |at| u64::from(*at))
     }

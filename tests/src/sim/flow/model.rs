@@ -46,7 +46,6 @@ pub struct Model {
 pub enum Wanted {
     /// It must be this, or not be there.
     Is(Option<Packed>),
-    /// One of these.
     OneOf(Vec<Option<Packed>>),
 }
 

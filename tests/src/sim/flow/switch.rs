@@ -20,9 +20,8 @@ pub const FOREIGN: u64 = 0x00ab_0000_0000_0000;
 /// What is in one place of a bridge.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Held {
-    /// Its cookie, which says whose it is.
+    /// The cookie, which says whose it is.
     pub cookie: u64,
-    /// What it is.
     pub packed: Packed,
     /// Counts what was ever put on this server: a timeout ends what it was set for, and nothing else.
     pub number: u64,
@@ -32,7 +31,7 @@ pub struct Held {
     pub cuts: bool,
 }
 
-/// One bridge, while it exists.
+/// A bridge, while it exists.
 #[derive(Clone, Debug, Default)]
 pub struct Plane {
     /// By place: the id of what takes it, whoever put it there.
@@ -59,7 +58,7 @@ pub struct Switch {
     puts: u64,
 }
 
-/// One operation of a bundle.
+/// An operation of a bundle.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Bundled {
     /// Put this, with its id as cookie.

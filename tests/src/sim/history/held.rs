@@ -168,13 +168,13 @@ impl Held {
     }
 }
 
-/// Its job has yet to leave.
+/// The job has yet to leave.
 fn is_unsent(row: &ResourceRecord) -> bool {
     let progress = &row.progress;
     progress.status == Some(Status::InProgress) && !progress.in_flight && progress.attempt == 0
 }
 
-/// Its server is known to have it.
+/// The server is known to have it.
 fn stands(row: &ResourceRecord) -> bool {
     let progress = &row.progress;
     let is_made = progress.status == Some(Status::Complete) && progress.held.is_some() && !progress.in_flight;
@@ -417,7 +417,7 @@ impl World {
         )
     }
 
-    /// Its agent has been connected for so long that all it has is known.
+    /// The agent has been connected for so long that all it has is known.
     fn was_heard(&self, machine: &Machine) -> bool {
         let process =
             machine.process.as_ref().filter(|process| process.agent.is_online() && !machine.scrapped);

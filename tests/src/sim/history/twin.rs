@@ -25,7 +25,7 @@ use super::super::world::{Event, World};
 use super::held::Jobs;
 use super::{Copy, Step};
 
-/// One run in so many of those in which anything may go back has two controllers.
+/// A run in so many of those in which anything may go back has two controllers.
 const EACH: u64 = 3;
 
 /// The second controller of a run.

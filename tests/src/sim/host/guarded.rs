@@ -64,7 +64,7 @@ impl Host {
         .collect()
     }
 
-    /// One step; whether anything is different now.
+    /// A step; whether anything is different now.
     pub fn step(&mut self, step: &Step) -> bool {
         let was = self.links.insert(step.link.clone(), step.mtu);
         match step.by {

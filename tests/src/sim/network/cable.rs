@@ -90,7 +90,7 @@ impl World {
         Beacon(bytes)
     }
 
-    /// Its agent runs, and knows its bridges.
+    /// The agent runs, and knows its bridges.
     fn listens(&self, at: usize) -> bool {
         let machine = &self.machines[at];
         machine.process.is_some() && self.network.seen.contains(&(at, machine.life))

@@ -25,7 +25,6 @@ const NODES_MAX: usize = 8;
 /// Bridges and cables as they are meant to be.
 #[derive(Debug, Default)]
 pub struct Fabric {
-    /// Bridges.
     pub devices: Vec<DeviceName>,
     /// The bridges at the two ends of each cable. Its ports have its number.
     pub cables: Vec<[usize; 2]>,

@@ -92,7 +92,6 @@ impl Rollout {
 /// Nodes by their role.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Selector {
-    /// All.
     Every,
     /// Those that have one.
     Any,

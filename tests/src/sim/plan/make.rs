@@ -93,7 +93,7 @@ pub struct Maker {
 
 /// The longest job, in milliseconds: several times what an older agent is given to answer.
 const LONG_JOB: u64 = 1_200_000;
-/// One run in so many has such.
+/// A run in so many has such.
 const LONG_JOBS_IN: u64 = 5;
 
 /// Names are few, so that rows are found again.

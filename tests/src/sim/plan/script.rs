@@ -41,7 +41,6 @@ pub enum Runs {
 }
 
 impl Script {
-    /// Its type.
     pub fn json(&self, node: Option<&String>, properties: &mut Map<String, Json>) -> &'static str {
         if let Some(node) = node {
             properties.insert("server".into(), json!(node));

@@ -53,7 +53,6 @@ pub enum Here {
 pub struct Group {
     /// It is a chain: all of its members are given the same, and none is removed.
     pub chain: Option<Order>,
-    /// How many.
     pub count: Value,
     /// A parameter says so.
     pub by_parameter: bool,
@@ -65,7 +64,6 @@ pub struct Group {
     pub appends: bool,
     /// So many at once, when they are made and when they are changed.
     pub batches: Option<(u64, u64)>,
-    /// What each is.
     pub member: Member,
 }
 
@@ -156,7 +154,6 @@ impl Here {
         Some(())
     }
 
-    /// Its type.
     pub fn json(&self, properties: &mut Map<String, Json>) -> &'static str {
         let (kind, all) = match self {
             Here::Value(value) => ("OS::Heat::Value", json!({"value": value.json()})),
@@ -228,7 +225,6 @@ impl Group {
         Some(())
     }
 
-    /// Its type.
     pub fn json(
         &self,
         name: &str,
@@ -291,7 +287,6 @@ impl Inner {
         [&self.value, &self.on].into_iter().chain(&self.count).collect()
     }
 
-    /// Its type.
     pub fn json(&self, properties: &mut Map<String, Json>) -> &'static str {
         properties.insert("node".into(), json!(self.node));
         properties.insert("p".into(), self.value.json());

@@ -16,15 +16,13 @@ use super::super::store::Tables;
 
 /// A plan with what is durable: ids, random texts and addresses are nobody's to foresee.
 pub struct At<'a> {
-    /// Whose.
     pub stack: u64,
     /// What it is to be.
     pub plan: &'a Plan,
-    /// What is durable.
     pub tables: &'a Tables,
 }
 
-/// One resource of a tree.
+/// A resource of a tree.
 pub enum Thing<'a> {
     /// As the plan has it, on a server.
     Plain(&'a Resource),

@@ -28,7 +28,6 @@ struct Request {
 }
 
 mod ioctl {
-    #![allow(missing_docs, reason = "the kernel's names")]
     nix::ioctl_write_int!(tunsetiff, b'T', 202);
     nix::ioctl_write_int!(tunsetpersist, b'T', 203);
 }

@@ -36,7 +36,6 @@ impl Known {
 /// A transaction that grows.
 pub(super) struct Batch {
     known: Known,
-    /// What to send.
     pub operations: Vec<Value>,
     /// For each operation the step it belongs to.
     pub steps: Vec<usize>,

@@ -17,9 +17,7 @@ const MARK: &str = "muster-flow-restore";
 /// Who holds the flow tables of the next start back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Hold {
-    /// Nobody.
     Nobody,
-    /// Muster.
     Ours,
     /// Somebody else, who is to take it away.
     Others,
@@ -33,7 +31,6 @@ impl Ovsdb {
         Ok(rows(&results, 0).filter_map(name).collect())
     }
 
-    /// Who holds.
     pub async fn held(&mut self) -> Result<Hold> {
         let select = json!({"op": "select", "table": "Open_vSwitch", "where": [],
             "columns": ["other_config", "external_ids"]});

@@ -11,7 +11,7 @@ use tokio::net::UnixStream;
 
 use super::{OvsdbError, Result};
 
-/// One answer: 10,000 ports need about 4 MiB.
+/// An answer: 10,000 ports need about 4 MiB.
 const MAX_MESSAGE: usize = 32 * 1024 * 1024;
 /// The database is local and answers at once.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);

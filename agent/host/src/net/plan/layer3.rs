@@ -86,7 +86,7 @@ fn in_the_way(target: &Target, links: &Links<'_>, later: &mut Vec<Step>) {
     }
 }
 
-/// One link, and what this host has anywhere.
+/// A link, and what this host has anywhere.
 struct OnLink<'a> {
     name: &'a str,
     wanted: &'a LinkTarget,

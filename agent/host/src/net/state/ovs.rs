@@ -40,7 +40,6 @@ pub struct OvsBridge {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct OvsPort {
-    /// Its VLAN.
     pub tag: Option<u16>,
     /// It carries Muster's mark.
     pub ours: bool,
@@ -59,9 +58,9 @@ pub struct OvsInterface {
     pub internal: bool,
     /// The MTU asked for.
     pub mtu_request: Option<u32>,
-    /// Why the switch cannot use it.
+    /// The reason why the switch cannot use it.
     pub error: Option<String>,
-    /// Its type, if it is neither a link nor internal, and whatever else is set.
+    /// The type, if it is neither a link nor internal, and whatever else is set.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub columns: Columns,
 }

@@ -36,7 +36,7 @@ fn bandwidth_is_held_once_and_what_one_gives_back_another_takes() {
     assert!(site.manager.ledger().is_empty());
 }
 
-/// Its way was down when more was asked for, and a bridge is yet to let go of the rules: what it holds is what it held.
+/// The way was down when more was asked for, and a bridge is yet to let go of the rules: what it holds is what it held.
 #[test]
 fn bandwidth_that_was_asked_for_before_a_start_is_held() {
     for restarts in [false, true] {

@@ -25,7 +25,7 @@ fn nest() -> impl Strategy<Value = Nest> {
 }
 
 impl Nest {
-    /// Its type, with properties, and the templates it needs.
+    /// The type, with properties, and the templates it needs.
     fn written(&self, files: &mut Vec<(String, String)>) -> (String, String) {
         match self {
             Nest::Leaf => ("OS::Heat::None".into(), "{}".into()),

@@ -3,7 +3,6 @@
 use super::Kind;
 use Kind::{Bool, Int, IntOrText, Members, OneOf, OvsExtra, OvsOptionList, OvsOptions, PlainText, Text};
 
-/// One object type.
 #[derive(Debug)]
 pub(in super::super) struct Type {
     /// As documents write it.

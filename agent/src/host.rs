@@ -110,7 +110,7 @@ impl Host {
         let mut needed = Vec::new();
         for entry in entries {
             // Where nothing is kept in the ledger, nothing is kept aside.
-            let Some(before) = entry.before.as_ref().filter(|before| !before.written().is_empty()) else {
+            let Some(before) = entry.before().filter(|before| !before.written().is_empty()) else {
                 continue;
             };
             let jobs = [&entry.current, &entry.next].into_iter().flatten().map(|accepted| &accepted.job.spec);

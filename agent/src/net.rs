@@ -153,16 +153,14 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let state = StateDir::open(dir.path()).unwrap();
         let resource = ResourceId(uuid::Uuid::from_u128(1));
-        let mut entry = Entry { before: Some(Before::new(Vec::new())), ..Entry::new(resource) };
+        let mut entry = Entry::new(resource);
         state.write_entry(&entry).unwrap();
         refuse_unconfirmed(&state).unwrap();
         let generation = Generation { epoch: Epoch(1), number: 1 };
         entry.undo = Some(Undo {
             key: ReportKey { resource, generation, attempt: Attempt(0) },
             state: Before::new(Vec::new()),
-            before: None,
-            claims: Vec::new(),
-            handed_over: None,
+            holding: None,
         });
         state.write_entry(&entry).unwrap();
         assert!(refuse_unconfirmed(&state).unwrap_err().to_string().contains("not put back yet"));

@@ -317,8 +317,7 @@ impl Run<'_> {
 
 /// What was there before Muster, as an agent or an earlier run wrote it down.
 fn known(state_dir: &Path) -> anyhow::Result<Option<Snapshot>> {
-    let ledger = state_dir::local_entry(state_dir);
-    Local::read(state_dir)?.known(ledger.as_slice())
+    Local::read(state_dir)?.known(&state_dir::entries_unlocked(state_dir))
 }
 
 /// Nothing where there is no such file.

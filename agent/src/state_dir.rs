@@ -288,14 +288,12 @@ impl StateDir {
     }
 }
 
-/// The document that was given to an agent on this server, read without the lock: none where it is being written, or
-/// there is none.
-pub fn local_entry(state_dir: &Path) -> Vec<Entry> {
-    let path = state_dir.join("ledger").join(ResourceId::LOCAL.to_string());
-    match record::read(&path) {
-        Ok(Read::Whole(entry)) => vec![entry],
-        Ok(Read::Absent | Read::Corrupt) | Err(_) => Vec::new(),
-    }
+/// The entries of the ledger that can be read, without the lock: an agent may be writing others.
+pub fn entries_unlocked(state_dir: &Path) -> Vec<Entry> {
+    let files = fs::read_dir(state_dir.join("ledger")).into_iter().flatten().flatten();
+    let paths = files.map(|file| file.path()).filter(|path| path.extension().is_none());
+    let entries = paths.map(|path| record::read(&path));
+    entries.filter_map(|read| if let Ok(Read::Whole(entry)) = read { Some(entry) } else { None }).collect()
 }
 
 #[cfg(test)]

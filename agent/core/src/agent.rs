@@ -28,11 +28,9 @@ const LEDGER_PAGE: usize = 4096;
 pub(crate) enum After {
     /// A job was accepted.
     Accepted(ReportKey),
-    /// Another resource's entry says that this job's resource took over.
-    HandedOver { other: ResourceId, to: ReportKey },
     /// What was there before is recorded for this job; how the entry was until then.
     Captured { key: ReportKey, was: Box<Entry> },
-    /// A job ended; what its resource held until then, if it let go of it.
+    /// A job ended; how the entry was until then, if its resource let go of what it held.
     Ended { report: Report, held: Option<Box<Entry>> },
     /// What a job may touch is recorded for it; how the entry was until then.
     Guarded { key: ReportKey, was: Box<Entry> },
@@ -495,8 +493,6 @@ impl Agent {
         match (after, failed) {
             (After::Accepted(key), None) => self.accepted(key),
             (After::Accepted(key), Some(reason)) => self.not_accepted(key, &reason),
-            (After::HandedOver { to, .. }, None) => self.handed_over(to),
-            (After::HandedOver { other, to }, Some(reason)) => self.not_handed_over(other, to, &reason),
             (After::Captured { key, .. }, None) => self.run(key),
             (After::Captured { key, was }, Some(reason)) => self.not_captured(key, *was, &reason),
             (After::Guarded { key, was }, None) => self.guard_written(key, *was),

@@ -3,11 +3,9 @@
 //!
 //! Absent: the jobs themselves. The agent ends them when it starts, and puts back once more what is not confirmed.
 
-use muster_shared::model::{Claim, ReportKey, Spec};
-use muster_shared::{EpochId, ResourceId};
+use muster_shared::ResourceId;
+use muster_shared::model::{ReportKey, Spec};
 
-use crate::agent::Agent;
-use crate::face::Config;
 use crate::ledger::{Before, Entry, Ledger};
 
 /// One thing to do.
@@ -33,11 +31,11 @@ pub enum AtBoot {
 
 /// What is to be done, in this order.
 pub fn at_boot(entries: &[Entry]) -> Vec<AtBoot> {
-    let ledger = as_recovered(entries);
+    let ledger = Ledger::new(entries.to_vec());
     let entries = || ledger.iter();
     // What another one took over is that one's, in its state or in what it undoes.
     let mut applied: Vec<_> = entries()
-        .filter(|entry| entry.undo.is_none() && !is_taken(&ledger, entry))
+        .filter(|entry| entry.undo.is_none() && !ledger.is_taken(entry.resource))
         .filter_map(|entry| Some((entry, entry.applied.as_ref()?)))
         .filter(|(_, applied)| applied.spec.confirm_within().is_some())
         .collect();
@@ -48,26 +46,8 @@ pub fn at_boot(entries: &[Entry]) -> Vec<AtBoot> {
     let apply = applied.into_iter().map(|(entry, applied)| AtBoot::Apply {
         resource: entry.resource,
         spec: Box::new(applied.spec.clone()),
-        before: entry.before.clone(),
+        before: entry.before().cloned(),
     });
     let restore = undone.into_iter().map(|undo| AtBoot::Restore { key: undo.key, undo: undo.state.clone() });
     apply.chain(restore).collect()
-}
-
-/// Who holds what, as the agent sees it when it starts.
-fn as_recovered(entries: &[Entry]) -> Ledger {
-    let config = Config { seed: 0, boot_id: 0, instance: 0, agent_version: String::new() };
-    let mut agent = Agent::new(config, entries.to_vec(), EpochId::default());
-    agent.give_back_lost();
-    agent.ledger
-}
-
-/// One that is on its way to another resource, which knows nothing of it yet, is not: nobody else would bring it up.
-fn is_taken(ledger: &Ledger, entry: &Entry) -> bool {
-    let Some(to) = entry.handed_over else { return false };
-    let Some(taker) = ledger.get(to) else { return true };
-    let job = taker.current.as_ref().map(|accepted| &accepted.job);
-    let wanted = job.filter(|job| job.action.applies()).map(|job| job.spec.claims()).unwrap_or_default();
-    let holds = |claims: &[Claim]| entry.claims.iter().any(|claim| claims.contains(claim));
-    holds(&taker.claims) || !holds(&wanted)
 }

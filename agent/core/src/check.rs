@@ -1,9 +1,8 @@
 //! Jobs that change nothing on the host, and jobs that are ended before their time.
 //!
-//! A check compares; whatever it finds, the last good state and who holds the thing stay as they are. A resource
-//! that is retained is forgotten: who took over from it, or handed over to it, stands as after a delete.
+//! A check compares; whatever it finds, the last good state and who holds the thing stay as they are.
 
-use muster_shared::model::{Action, Claim, Observed, Outcome, ReportKey};
+use muster_shared::model::{Action, Observed, Outcome, ReportKey};
 
 use crate::agent::Agent;
 use crate::face::{Effect, Found, RunError};
@@ -14,7 +13,7 @@ impl Agent {
         let Some(job) = self.current(key, |phase| phase == Phase::Queued).cloned() else { return };
         let entry = self.ledger.get(key.resource);
         let applied = entry.and_then(|entry| entry.applied.as_ref()).map(|applied| applied.spec.clone());
-        let before = entry.and_then(|entry| entry.before.clone());
+        let before = entry.and_then(|entry| entry.before().cloned());
         self.set_running(&job);
         self.effects.push_back(Effect::Check { job: Box::new(job), applied, before });
     }
@@ -32,11 +31,6 @@ impl Agent {
                 },
             );
         }
-    }
-
-    pub(crate) fn retain(&mut self, key: ReportKey, claims: &[Claim]) {
-        self.leaves_alone(key.resource, claims);
-        self.end(key, Outcome::Done(Observed::default()));
     }
 
     /// Ends a job that may have begun, if its type allows that; else it is left to end by itself.

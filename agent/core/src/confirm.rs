@@ -24,10 +24,10 @@ use muster_shared::{MonoTime, ResourceId};
 use crate::agent::{After, Agent};
 use crate::challenge::{Challenge, NO_ANSWER};
 use crate::face::{Effect, RunError};
+use crate::holding::Holding;
 use crate::ledger::{Before, Entry, Undo};
 use crate::restore::Attempt;
 use crate::run::{PROGRESS_EVERY, PROGRESS_FIRST, Phase};
-use crate::take_over::Captured;
 
 /// Between attempts to connect while a change waits to be confirmed: there is no time for a fleet's backoff.
 const CONNECT_EVERY: Duration = Duration::from_secs(1);
@@ -44,7 +44,7 @@ pub(crate) struct Guard {
 pub(crate) enum Stage {
     Reading {
         deadline: MonoTime,
-        captured: Option<Captured>,
+        captured: Option<Holding>,
     },
     /// `again`: what a change before this one has left could not be put back, so that this one is to be confirmed or
     /// undone whatever it does itself.
@@ -60,7 +60,6 @@ pub(crate) enum Stage {
     Confirming(Box<Confirming>),
     Keeping {
         held: Box<Entry>,
-        gave_back: Vec<ResourceId>,
     },
     Restoring {
         why: String,
@@ -109,7 +108,7 @@ impl Agent {
 
     /// All that its job needs is on disk, but what it may touch and, where that was `captured` for it, what was there
     /// before.
-    pub(crate) fn guard(&mut self, job: &Job, captured: Option<Captured>) {
+    pub(crate) fn guard(&mut self, job: &Job, captured: Option<Holding>) {
         let (key, resource) = (job.key(), job.resource);
         // What a refused record on disk would put back after a crash is not to be put back over this change.
         if !self.stale.is_empty() {
@@ -120,7 +119,7 @@ impl Agent {
         }
         self.set_phase(resource, Phase::Guarded);
         let (known, theirs) = self.known_to(job);
-        let before = captured.as_ref().map(|captured| captured.before().clone()).or(known);
+        let before = captured.as_ref().map(|captured| captured.before.clone()).or(known);
         let stage = Stage::Reading { deadline: self.now + job.timeout, captured };
         // Said before the change: afterwards nobody may hear it for a while.
         self.guard = Some(Guard { resource, stage, progress: self.now });
@@ -141,12 +140,11 @@ impl Agent {
                 self.set_stage(Stage::Recording { challenge, again });
                 let was = self.ledger.edit(key.resource, |entry| {
                     let was = entry.clone();
-                    let (before, claims) = (was.before.clone(), was.claims.clone());
-                    let new = Undo { key, state, before, claims, handed_over: was.handed_over };
+                    let new = Undo { key, state, holding: was.holding.clone() };
                     // What could not be put back yet is what this change is to be undone to as well.
                     entry.undo = Some(entry.undo.take().map_or(new, |old| Undo { key, ..old }));
-                    if let Some(captured) = captured {
-                        captured.into_entry(entry);
+                    if captured.is_some() {
+                        entry.holding = captured;
                     }
                     was
                 });
@@ -190,8 +188,7 @@ impl Agent {
         if self.stage(key, |stage| matches!(stage, Stage::Recording { .. }).then_some(())).is_some() {
             self.guard = None;
             self.ledger.edit(key.resource, |entry| {
-                (entry.before, entry.claims, entry.handed_over) = (was.before, was.claims, was.handed_over);
-                entry.undo = was.undo;
+                (entry.holding, entry.undo) = (was.holding, was.undo);
             });
             self.end(key, self.disk_failed(reason));
         }
@@ -285,13 +282,9 @@ impl Agent {
     fn keep(&mut self, key: ReportKey, observed: Observed, before: Option<Before>) {
         let resource = key.resource;
         let Some(held) = self.ledger.get(resource).cloned().map(Box::new) else { return };
-        let removes = held.current.as_ref().is_some_and(|accepted| accepted.job.action.removes());
-        let gave_back = if removes { self.have_back(resource) } else { Vec::new() };
-        self.set_stage(Stage::Keeping { held, gave_back });
+        self.set_stage(Stage::Keeping { held });
         self.drop_undo(resource);
-        if before.is_some() {
-            self.ledger.edit(resource, |entry| entry.before = before);
-        }
+        self.keep_before(resource, before);
         self.end(key, Outcome::Done(observed));
     }
 
@@ -305,24 +298,23 @@ impl Agent {
     /// anything is said.
     pub(crate) fn kept(&mut self, key: ReportKey, failed: Option<&str>) -> bool {
         let keeping = self.guard.as_mut().filter(|guard| guard.resource == key.resource);
-        let Some(Stage::Keeping { held, gave_back }) = keeping.map(|guard| &mut guard.stage) else {
+        let Some(Stage::Keeping { held }) = keeping.map(|guard| &mut guard.stage) else {
             return false;
         };
         let Some(reason) = failed else {
             self.guard = None;
             return false;
         };
-        let (held, gave_back) = (held.clone(), std::mem::take(gave_back));
+        let held = held.clone();
         // What came meanwhile stays.
         self.ledger.edit(key.resource, |entry| {
-            (entry.before, entry.claims, entry.handed_over) = (held.before, held.claims, held.handed_over);
+            (entry.holding, entry.gone) = (held.holding, held.gone);
             (entry.undo, entry.applied, entry.current) = (held.undo, held.applied, held.current);
             entry.unacknowledged.retain(|report| report.key != key);
             if entry.last.as_ref().is_some_and(|last| last.key == key) {
                 entry.last = held.last;
             }
         });
-        self.hand_on(gave_back, Some(key.resource));
         self.set_phase(key.resource, Phase::Guarded);
         self.restore(
             key.resource,

@@ -14,6 +14,8 @@ use muster_shared::model::{
 use muster_shared::{Generation, ResourceId};
 use serde::{Deserialize, Serialize};
 
+use crate::holding::Holding;
+
 /// Tombstones kept: a duplicate comes within minutes, and 4,096 resources deleted on one node last longer.
 /// Each is a file of some 200 bytes.
 pub const TOMBSTONES_MAX: usize = 4096;
@@ -22,7 +24,7 @@ pub const TOMBSTONES_MAX: usize = 4096;
 /// job's outcome alone.
 const UNACKNOWLEDGED_MAX: usize = 8;
 
-/// Counts arrivals; restores the order of jobs after a restart.
+/// Counts arrivals and takings-over; restores the order of jobs after a restart.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Order(pub u64);
 
@@ -57,12 +59,8 @@ pub struct Undo {
     pub key: ReportKey,
     /// As the host wrote it down.
     pub state: Before,
-    /// What the resource held until then: as [`Entry::before`].
-    pub before: Option<Before>,
-    /// As [`Entry::claims`].
-    pub claims: Vec<Claim>,
-    /// As [`Entry::handed_over`].
-    pub handed_over: Option<ResourceId>,
+    /// What the resource held until then.
+    pub holding: Option<Holding>,
 }
 
 /// A job that was accepted and has not ended.
@@ -101,17 +99,14 @@ pub struct Ended {
 pub struct Entry {
     /// The resource.
     pub resource: ResourceId,
-    /// What was there before Muster; kept until the resource is gone. Present: the host may have begun.
-    pub before: Option<Before>,
-    /// What `before` is about. Of a resource that is gone: what it held, so that what others handed over to it
-    /// is known to be gone with it.
-    pub claims: Vec<Claim>,
+    /// What the resource holds, kept until it is gone. Present: the host may have begun.
+    pub holding: Option<Holding>,
+    /// Holdings of others that went with this resource, until their own records say so.
+    pub gone: BTreeMap<ResourceId, Order>,
     /// A change that is not kept yet, or could not be put back yet: what to put back.
     pub undo: Option<Undo>,
     /// The last good state.
     pub applied: Option<Applied>,
-    /// The resource that took over what this one had made; this one's end leaves it alone.
-    pub handed_over: Option<ResourceId>,
     /// The job that may be running.
     pub current: Option<Accepted>,
     /// The job that follows it.
@@ -127,11 +122,10 @@ impl Entry {
     pub fn new(resource: ResourceId) -> Self {
         Self {
             resource,
-            before: None,
+            holding: None,
+            gone: BTreeMap::new(),
             undo: None,
-            claims: Vec::new(),
             applied: None,
-            handed_over: None,
             current: None,
             next: None,
             last: None,
@@ -141,7 +135,7 @@ impl Entry {
 
     /// Something of it may be on this node.
     pub fn exists(&self) -> bool {
-        self.before.is_some() || self.applied.is_some()
+        self.holding.is_some()
     }
 
     /// Nothing of it is here and nothing is to be done or said.
@@ -261,6 +255,8 @@ pub fn weight(job: &Job) -> usize {
 pub struct Ledger {
     entries: BTreeMap<ResourceId, Entry>,
     owners: BTreeMap<Claim, Vec<ResourceId>>,
+    /// Resources whose records name a resource as taken over, or gone with them.
+    takers: BTreeMap<ResourceId, BTreeSet<ResourceId>>,
     tombstones: BTreeMap<Order, ResourceId>,
     by_lane: BTreeMap<Lane, BTreeSet<ResourceId>>,
     /// Whose last good state may be another than [`Ledger::take_changed`] said last.
@@ -291,11 +287,6 @@ impl Ledger {
         self.entries.values()
     }
 
-    /// How many there are.
-    pub(crate) fn len(&self) -> usize {
-        self.entries.len()
-    }
-
     /// The only way to change an entry; one that holds nothing at all afterwards is not kept.
     pub fn edit<R>(&mut self, resource: ResourceId, change: impl FnOnce(&mut Entry) -> R) -> R {
         let mut entry = self.entries.remove(&resource).unwrap_or_else(|| Entry::new(resource));
@@ -318,22 +309,14 @@ impl Ledger {
         Order(self.order)
     }
 
-    /// Others that hold, or held until `resource` took over, one of these claims.
-    pub fn held_by_others(&self, claims: &[Claim], resource: ResourceId) -> Vec<ResourceId> {
-        let mut others: Vec<ResourceId> = claims
-            .iter()
-            .filter_map(|claim| self.owners.get(claim))
-            .flatten()
-            .copied()
-            .filter(|&other| other != resource)
-            .filter(|other| {
-                self.entries[other].exists()
-                    && self.entries[other].handed_over.is_none_or(|to| to == resource)
-            })
-            .collect();
-        others.sort_unstable();
-        others.dedup();
-        others
+    /// Those that have one of these claims in their holding.
+    pub(crate) fn owners(&self, claims: &[Claim]) -> BTreeSet<ResourceId> {
+        claims.iter().filter_map(|claim| self.owners.get(claim)).flatten().copied().collect()
+    }
+
+    /// Those whose records name this resource as taken over, or gone with them, now or in an earlier holding.
+    pub(crate) fn takers(&self, resource: ResourceId) -> impl Iterator<Item = &Entry> {
+        self.takers.get(&resource).into_iter().flatten().filter_map(|taker| self.get(*taker))
     }
 
     /// The oldest tombstone, if there are too many.
@@ -355,10 +338,8 @@ impl Ledger {
 
     /// Others that hold one of these claims, or are about to.
     pub(crate) fn owners_of(&self, claims: &[Claim], resource: ResourceId) -> Option<(ResourceId, Claim)> {
-        let held = self.held_by_others(claims, resource).into_iter().find_map(|other| {
-            let entry = self.get(other).filter(|entry| entry.handed_over.is_none())?;
-            let claim = claims.iter().find(|claim| entry.claims.contains(claim))?;
-            Some((other, claim.clone()))
+        let held = self.holders(claims, resource).into_iter().find_map(|(other, holding)| {
+            Some((other, claims.iter().find(|claim| holding.claims.contains(claim))?.clone()))
         });
         held.or_else(|| {
             let others = self.iter().filter(|entry| entry.resource != resource);
@@ -387,8 +368,11 @@ impl Ledger {
             self.jobs += 1;
             self.weight += weight(job);
         }
-        for claim in &entry.claims {
+        for claim in entry.claims() {
             self.owners.entry(claim.clone()).or_default().push(entry.resource);
+        }
+        for taken in entry.over() {
+            self.takers.entry(taken).or_default().insert(entry.resource);
         }
         if let Some(lane) = entry.lane() {
             self.by_lane.entry(lane).or_default().insert(entry.resource);
@@ -397,7 +381,9 @@ impl Ledger {
             self.tombstones.insert(last.order, entry.resource);
         }
         let orders = [&entry.current, &entry.next].into_iter().flatten().map(|accepted| accepted.order);
-        let newest = orders.chain(entry.last.as_ref().map(|last| last.order)).max();
+        let held = [entry.holding.as_ref(), entry.undo.as_ref().and_then(|undo| undo.holding.as_ref())];
+        let since = held.into_iter().flatten().map(|holding| holding.since);
+        let newest = orders.chain(since).chain(entry.last.as_ref().map(|last| last.order)).max();
         self.order = self.order.max(newest.map_or(0, |order| order.0));
     }
 
@@ -407,11 +393,19 @@ impl Ledger {
             self.jobs -= 1;
             self.weight -= weight(job);
         }
-        for claim in &entry.claims {
+        for claim in entry.claims() {
             if let Some(owners) = self.owners.get_mut(claim) {
                 owners.retain(|&owner| owner != entry.resource);
                 if owners.is_empty() {
                     self.owners.remove(claim);
+                }
+            }
+        }
+        for taken in entry.over() {
+            if let Some(takers) = self.takers.get_mut(&taken) {
+                takers.remove(&entry.resource);
+                if takers.is_empty() {
+                    self.takers.remove(&taken);
                 }
             }
         }

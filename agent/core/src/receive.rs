@@ -121,10 +121,6 @@ impl Agent {
             self.runs.insert(resource, Run::new(Phase::Accepting));
             self.ledger.edit(resource, |entry| entry.current.replace(accepted))
         };
-        if let (false, Some(Job { spec, .. })) = (follows, older.as_ref().map(|older| &older.job)) {
-            // It may have begun to take over before a restart.
-            self.give_back(resource, &spec.claims());
-        }
         // Needs no record: should this be lost, the older job's next delivery is answered alike.
         if let Some(older) = older.map(|older| older.job.key())
             && older.generation != key.generation
@@ -192,8 +188,6 @@ impl Agent {
             self.leave_queue(key.resource, None);
             self.runs.remove(&key.resource);
             let job = self.ledger.edit(key.resource, |entry| entry.current.take());
-            let claims = job.as_ref().map(|accepted| accepted.job.spec.claims());
-            self.give_back(key.resource, &claims.unwrap_or_default());
             self.record_withdrawn(key, job.map(|accepted| ledger::digest(&accepted.job)));
         } else if let Some(last) = &entry.last {
             let outcome = last.outcome.clone();

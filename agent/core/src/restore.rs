@@ -135,7 +135,6 @@ impl Agent {
 
     fn is_back(&mut self, key: ReportKey, resource: ResourceId, is_fallback: bool, why: &str) {
         let has_job = self.undone_job(resource).is_some();
-        let held = self.ledger.get(resource).map(|entry| entry.claims.clone()).unwrap_or_default();
         self.guard = None;
         if is_fallback {
             self.drop_undo(resource);
@@ -154,11 +153,8 @@ impl Agent {
                 };
                 self.end(key, Outcome::Failed { reason: format!("{why}; {how}"), permanent: true });
             }
-            false => {
-                // Its job ended before: what it took over is given back now that it does not hold it any more.
-                self.give_back(resource, &held);
-                self.write(resource, After::Nothing(resource));
-            }
+            // Its job ended before.
+            false => self.write(resource, After::Nothing(resource)),
         }
     }
 
@@ -176,12 +172,11 @@ impl Agent {
         }
     }
 
-    /// The resource holds what it held before the change.
+    /// The resource holds what it held before the change, and so do those that it took over from.
     pub(crate) fn undo_entry(&mut self, resource: ResourceId) {
         self.ledger.edit(resource, |entry| {
             if let Some(undo) = entry.undo.take() {
-                (entry.before, entry.claims, entry.handed_over) =
-                    (undo.before, undo.claims, undo.handed_over);
+                entry.holding = undo.holding;
             }
         });
     }

@@ -1,9 +1,9 @@
 //! From an accepted job to its recorded outcome.
 //!
 //! ```text
-//!   Accepting ─Written─▶ Fetching ─▶ Queued ─turn─▶ HandingOver ─Written─▶ Capturing ─▶ Recording ─Written─▶ Running ─▶ Ending
-//!        └──────────────────────────────▲  (any of these three is left out where it is not needed)  ▲
-//!                                       └────────────── after a restart                             └ delete
+//!   Accepting ─Written─▶ Fetching ─▶ Queued ─turn─▶ Capturing ─▶ Recording ─Written─▶ Running ─▶ Ending
+//!        └──────────────────────────────▲ (both are left out where they are not needed) ▲
+//!                                       └────────────── after a restart                └ delete
 //! ```
 
 use std::time::Duration;
@@ -27,9 +27,6 @@ pub(crate) enum Phase {
     Accepting,
     Fetching,
     Queued,
-    HandingOver {
-        left: usize,
-    },
     /// Ends with a failure if nobody knows by the deadline what is there: nobody but the agent counts this time.
     Capturing {
         deadline: MonoTime,
@@ -50,34 +47,16 @@ pub(crate) struct Run {
     phase: Phase,
     /// It was accepted before a restart and may have been running then.
     recovered: bool,
-    /// Resources that hand over to it; after a restart, others may have done so.
-    givers: Vec<ResourceId>,
 }
 
 impl Run {
     pub(crate) fn new(phase: Phase) -> Self {
-        Self { phase, recovered: false, givers: Vec::new() }
+        Self { phase, recovered: false }
     }
 
     /// Its job is being recorded.
     pub(crate) fn is_accepting(&self) -> bool {
         self.phase == Phase::Accepting
-    }
-
-    /// Resources begin to hand over to it.
-    pub(crate) fn takes_over_from(&mut self, givers: &[ResourceId]) {
-        self.phase = Phase::HandingOver { left: givers.len() };
-        self.givers = givers.to_vec();
-    }
-
-    /// Whether that one hands over in this run.
-    pub(crate) fn took_over_from(&self, giver: ResourceId) -> bool {
-        self.givers.contains(&giver)
-    }
-
-    /// Whether that one hands over in this run, or may have done so in the same job before a restart.
-    pub(crate) fn may_take_over_from(&self, giver: ResourceId) -> bool {
-        self.recovered || self.took_over_from(giver)
     }
 
     /// Too late to replace or withdraw it.
@@ -89,8 +68,7 @@ impl Run {
     pub(crate) fn has_its_turn(&self) -> bool {
         match self.phase {
             Phase::Accepting | Phase::Fetching | Phase::Queued => false,
-            Phase::HandingOver { .. }
-            | Phase::Capturing { .. }
+            Phase::Capturing { .. }
             | Phase::Recording
             | Phase::Running { .. }
             | Phase::Guarded
@@ -107,7 +85,8 @@ impl Run {
 impl Agent {
     /// After a restart: what was accepted and has not ended is run again.
     pub(crate) fn recover(&mut self) {
-        self.give_back_lost();
+        let ended: Vec<ResourceId> = self.ledger.iter().map(|entry| entry.resource).collect();
+        ended.into_iter().for_each(|resource| self.went(resource));
         let accepted: Vec<(ResourceId, bool)> = self
             .ledger
             .iter()
@@ -118,10 +97,10 @@ impl Agent {
         self.recover_undo();
         for (resource, recovered) in accepted {
             if self.is_half_done(resource) {
-                self.runs.insert(resource, Run { recovered, ..Run::new(Phase::Guarded) });
+                self.runs.insert(resource, Run { phase: Phase::Guarded, recovered });
                 continue;
             }
-            self.runs.insert(resource, Run { recovered, ..Run::new(Phase::Accepting) });
+            self.runs.insert(resource, Run { phase: Phase::Accepting, recovered });
             if resource.is_local() {
                 self.drop_local();
             } else {
@@ -206,8 +185,8 @@ impl Agent {
     pub(crate) fn begin_all(&mut self) {
         while let Some(resource) = self.next_in_lane() {
             let job = self.ledger.get(resource).and_then(|entry| entry.current.as_ref()).map(|a| &a.job);
-            let (key, action, claims) = match job {
-                Some(job) => (job.key(), job.action, job.spec.claims()),
+            let (key, action) = match job {
+                Some(job) => (job.key(), job.action),
                 None => {
                     self.lanes.release(resource);
                     continue;
@@ -218,8 +197,8 @@ impl Agent {
                 continue;
             }
             match action {
-                Action::Create | Action::Update => self.take_over(key, &claims),
-                Action::Delete | Action::Retain if self.is_held_up(resource, &claims) => {
+                Action::Create | Action::Update => self.capture(key),
+                Action::Delete | Action::Retain if self.is_held_up(resource) => {
                     self.end(
                         key,
                         self.disk_failed(
@@ -227,9 +206,10 @@ impl Agent {
                         ),
                     );
                 }
-                Action::Delete => self.begin_delete(key, &claims),
+                Action::Delete => self.begin_delete(key),
                 Action::Check => self.check(key),
-                Action::Retain => self.retain(key, &claims),
+                // Nothing is changed, and what others held under it is gone with it as after a delete.
+                Action::Retain => self.end(key, Outcome::Done(Observed::default())),
             }
         }
     }
@@ -266,9 +246,9 @@ impl Agent {
         })
     }
 
-    fn begin_delete(&mut self, key: ReportKey, claims: &[Claim]) {
+    fn begin_delete(&mut self, key: ReportKey) {
         let is_half_done = self.ledger.get(key.resource).is_some_and(|entry| entry.undo.is_some());
-        if self.leaves_alone(key.resource, claims) && !is_half_done {
+        if self.ledger.leaves_alone(key.resource) && !is_half_done {
             self.end(key, Outcome::Done(Observed::default()));
         } else {
             self.run(key);
@@ -295,9 +275,10 @@ impl Agent {
     /// What was there before Muster as the job is to know it, and as those know it that have back what the job's
     /// resource took over.
     pub(crate) fn known_to(&self, job: &Job) -> (Option<Before>, Vec<Before>) {
-        let before = self.ledger.get(job.resource).and_then(|entry| entry.before.clone());
-        let givers = if job.action == Action::Delete { self.have_back(job.resource) } else { Vec::new() };
-        (before, givers.iter().filter_map(|&giver| self.ledger.get(giver)?.before.clone()).collect())
+        let before = self.ledger.get(job.resource).and_then(|entry| entry.before().cloned());
+        let theirs =
+            if job.action == Action::Delete { self.ledger.have_back(job.resource) } else { Vec::new() };
+        (before, theirs.into_iter().filter_map(|entry| entry.before().cloned()).collect())
     }
 
     pub(crate) fn set_running(&mut self, job: &Job) {
@@ -317,9 +298,7 @@ impl Agent {
             return self.guarded_ran(key, outcome, before, touched);
         }
         if self.current(key, |phase| matches!(phase, Phase::Running { .. })).is_some() {
-            if before.is_some() {
-                self.ledger.edit(key.resource, |entry| entry.before = before);
-            }
+            self.keep_before(key.resource, before);
             self.end(
                 key,
                 match outcome {
@@ -327,6 +306,14 @@ impl Agent {
                     Err(error) => error.into(),
                 },
             );
+        }
+    }
+
+    /// The host says what is to be kept of the time before Muster, where that changed.
+    pub(crate) fn keep_before(&mut self, resource: ResourceId, before: Option<Before>) {
+        if let Some(before) = before {
+            let keep = |entry: &mut Entry| entry.holding.as_mut().map(|holding| holding.before = before);
+            self.ledger.edit(resource, keep);
         }
     }
 
@@ -338,20 +325,12 @@ impl Agent {
         {
             reason.truncate(reason.floor_char_boundary(REASON_MAX));
         }
-        if let Outcome::Failed { .. } | Outcome::NoRoom { .. } = &outcome {
-            // On disk before this end is: after a crash in between, the job runs again and takes over again.
-            let entry = self.ledger.get(resource);
-            let claims =
-                entry.and_then(|entry| entry.current.as_ref()).map(|accepted| accepted.job.spec.claims());
-            self.give_back(resource, &claims.unwrap_or_default());
-        }
         let action = self.ledger.get(resource).and_then(|e| e.current.as_ref()).map(|a| a.job.action);
-        let goes = matches!(outcome, Outcome::Done(_))
+        let lets_go = matches!(outcome, Outcome::Done(_))
             && action.is_some_and(|action| matches!(action, Action::Delete | Action::Retain));
-        let have_back = if goes { self.have_back(resource) } else { Vec::new() };
-        let gives_back = !have_back.is_empty();
-        self.hand_on(have_back, None);
-        let held = self.ledger.get(resource).filter(|_| goes && !gives_back).cloned().map(Box::new);
+        let held = self.ledger.get(resource).filter(|_| lets_go).cloned().map(Box::new);
+        let goes = self.ledger.goes_with(resource);
+        let unsaid = self.not_said_gone(resource);
         self.set_phase(resource, Phase::Ending(key));
         let content = self.ledger.edit(resource, |entry| {
             let accepted = entry.current.take_if(|accepted| accepted.job.key() == key)?;
@@ -359,23 +338,20 @@ impl Agent {
             match (&outcome, job.action) {
                 (Outcome::Done(_), Action::Create | Action::Update) => {
                     let spec = ledger::without_content(&job.spec);
-                    // What was given up on the way has been put back and is nobody's again.
-                    entry.claims = spec.claims();
-                    entry.claims.sort();
-                    entry.claims.dedup();
+                    if let Some(holding) = &mut entry.holding {
+                        // What was given up on the way has been put back and is nobody's again.
+                        holding.claims = spec.claims();
+                        holding.claims.sort();
+                        holding.claims.dedup();
+                    }
                     entry.applied = Some(Applied { generation: key.generation, spec });
-                    entry.handed_over = None;
                 }
                 (Outcome::Done(_), Action::Delete | Action::Retain) => {
-                    (entry.applied, entry.before, entry.handed_over) = (None, None, None);
-                    if gives_back {
-                        // Should a crash lose that they have it back, it has not gone with this one.
-                        entry.claims.clear();
-                    }
+                    (entry.applied, entry.holding) = (None, None);
+                    entry.gone.retain(|other, _| unsaid.contains(other));
+                    entry.gone.extend(goes);
                 }
                 (Outcome::Done(_), Action::Check) => {}
-                // What it held in an earlier life says nothing of what was handed over to this one.
-                (_, action) if action.applies() && !entry.exists() => entry.claims.clear(),
                 (
                     Outcome::Failed { .. }
                     | Outcome::NoRoom { .. }
@@ -411,8 +387,8 @@ impl Agent {
             return;
         }
         let is_refused = failed.is_some();
-        if let Some(was) = held.as_deref().filter(|_| !is_refused) {
-            self.went(was);
+        if !is_refused {
+            self.went(key.resource);
         }
         if let Some(reason) = failed {
             self.warn(format!("cannot record a job's outcome: {reason}"));
@@ -429,8 +405,7 @@ impl Agent {
                 }
                 if let Some(held) = held {
                     // As it is on disk: what it retains stays its own, to be asked for again, and a removal is repeated.
-                    (entry.applied, entry.before, entry.handed_over) =
-                        (held.applied, held.before, held.handed_over);
+                    (entry.applied, entry.holding, entry.gone) = (held.applied, held.holding, held.gone);
                 }
             });
         }
@@ -482,7 +457,6 @@ impl Agent {
             Phase::Accepting
             | Phase::Fetching
             | Phase::Queued
-            | Phase::HandingOver { .. }
             | Phase::Recording
             | Phase::Guarded
             | Phase::Ending(_) => None,

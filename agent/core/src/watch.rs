@@ -255,7 +255,7 @@ impl Agent {
     pub(crate) fn watch_ended(&mut self, report: &Report) {
         let resource = report.key.resource;
         let entry = self.ledger.get(resource);
-        let applied = entry.filter(|entry| entry.handed_over.is_none()).and_then(|e| e.applied.as_ref());
+        let applied = entry.filter(|_| !self.ledger.is_taken(resource)).and_then(|e| e.applied.as_ref());
         let Some(applied) = applied else { return };
         // The network may still be coming to rest, and is looked at after each of its jobs.
         if applied.spec.lane() == Lane::Network {
@@ -353,16 +353,17 @@ impl Agent {
                 Wanted::Some(wanted) => wanted.contains(resource),
             })
             .filter_map(|resource| self.ledger.get(*resource))
-            // What was handed over is its taker's, which may have made something else of it; what has a job is looked at
+            // What was taken over is its taker's, which may have made something else of it; what has a job is looked at
             // when that has ended.
-            .filter(|entry| entry.handed_over.is_none() && entry.current.is_none() && entry.next.is_none())
+            .filter(|entry| entry.current.is_none() && entry.next.is_none())
+            .filter(|entry| !self.ledger.is_taken(entry.resource))
             .filter_map(|entry| {
                 let applied = entry.applied.as_ref()?;
                 Some(Look {
                     resource: entry.resource,
                     generation: applied.generation,
                     spec: applied.spec.clone(),
-                    before: entry.before.clone(),
+                    before: entry.before().cloned(),
                 })
             })
             .collect();
@@ -394,7 +395,7 @@ impl Agent {
         let mut unknown = BTreeSet::new();
         for Looked { resource, generation, found } in looked {
             let entry = self.ledger.get(resource);
-            let entry = entry.filter(|entry| entry.handed_over.is_none());
+            let entry = entry.filter(|_| !self.ledger.is_taken(resource));
             let applied = entry.and_then(|entry| entry.applied.as_ref());
             if applied.is_none_or(|applied| applied.generation != generation) || self.is_at(resource) {
                 continue;

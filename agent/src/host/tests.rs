@@ -1,7 +1,8 @@
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
-use muster_agent_core::Applied;
+use muster_agent_core::{Applied, Holding, Order};
 use muster_host::files::Kept;
 use muster_host::net::HostConfig;
 use muster_host::systemd::Systemd;
@@ -30,7 +31,12 @@ fn entry(n: u128, kept: Option<ContentDigest>) -> Entry {
     let before =
         kept.map(|digest| FileBefore::Present { mode: 0, uid: 0, gid: 0, content: Kept::Aside(digest) });
     Entry {
-        before: before.map(|before| Before::new(before.encode())),
+        holding: before.map(|before| Holding {
+            before: Before::new(before.encode()),
+            claims: Vec::new(),
+            since: Order(1),
+            over: BTreeMap::new(),
+        }),
         applied: Some(Applied { generation, spec: file() }),
         ..Entry::new(ResourceId(Uuid::from_u128(n)))
     }

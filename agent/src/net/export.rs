@@ -122,7 +122,8 @@ async fn in_force(state_dir: &Path) -> anyhow::Result<Vec<(NetworkDocument, NicM
     let is_newest = local.document.is_some() && local.counts(&ledger);
     let mut found = Vec::new();
     for entry in &ledger {
-        if entry.handed_over.is_some() || (entry.resource.is_local() && is_newest) {
+        let is_taken = ledger.iter().any(|other| other.is_over(entry));
+        if is_taken || (entry.resource.is_local() && is_newest) {
             continue;
         }
         if let Some(Spec::Network(config)) = entry.applied.as_ref().map(|applied| &applied.spec) {

@@ -111,9 +111,9 @@ impl Local {
     /// # Errors
     /// A record is damaged.
     pub fn known(&self, ledger: &[Entry]) -> anyhow::Result<Option<Snapshot>> {
-        let of_agent =
-            handed_over(ledger).filter(|entry| entry.handed_over.is_none() && !self.counts(ledger));
-        match of_agent.and_then(|entry| entry.before.as_ref()) {
+        let is_taken = |entry: &Entry| ledger.iter().any(|other| other.is_over(entry));
+        let of_agent = handed_over(ledger).filter(|entry| !is_taken(entry) && !self.counts(ledger));
+        match of_agent.and_then(Entry::before) {
             None => self.snapshot(),
             Some(before) => {
                 let snapshot = muster_host::packed::unpack(before.written());

@@ -1,8 +1,9 @@
 mod crashes;
 
+use std::collections::BTreeMap;
 use std::os::unix::fs::PermissionsExt as _;
 
-use muster_agent_core::Before;
+use muster_agent_core::{Before, Holding, Order};
 use muster_shared::seal::SealPublic;
 use nix::mount::{MsFlags, mount};
 use nix::sched::{CloneFlags, unshare};
@@ -11,7 +12,13 @@ use uuid::Uuid;
 use super::*;
 
 fn entry(n: u128) -> Entry {
-    Entry { before: Some(Before::new(vec![n as u8; 100])), ..Entry::new(ResourceId(Uuid::from_u128(n))) }
+    holding(n, vec![n as u8; 100])
+}
+
+fn holding(n: u128, before: Vec<u8>) -> Entry {
+    let holding =
+        Holding { before: Before::new(before), claims: Vec::new(), since: Order(1), over: BTreeMap::new() };
+    Entry { holding: Some(holding), ..Entry::new(ResourceId(Uuid::from_u128(n))) }
 }
 
 fn ledger(path: &Path) -> Vec<Entry> {
@@ -190,7 +197,7 @@ fn what_could_not_be_read_again_is_not_written() {
     let dir = tempfile::tempdir().unwrap();
     let state = StateDir::open(dir.path()).unwrap();
     state.write_entry(&entry(1)).unwrap();
-    let large = Entry { before: Some(Before::new(vec![0; record::SIZE_MAX as usize])), ..entry(1) };
+    let large = holding(1, vec![0; record::SIZE_MAX as usize]);
     assert!(state.write_entry(&large).is_err());
     drop(state);
     assert_eq!(ledger(dir.path()), [entry(1)]);

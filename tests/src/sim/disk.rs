@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use muster_agent_core::Entry;
 use muster_shared::model::flow::{Bridge, FlowId};
-use muster_shared::model::{Action, ContentDigest, Outcome, ReportKey};
+use muster_shared::model::{Action, Claim, ContentDigest, Outcome, ReportKey};
 use muster_shared::{EpochId, MonoTime, ResourceId};
 
 use super::aftermath::is_kept;
@@ -15,6 +15,8 @@ use super::flow::Log;
 #[derive(Clone, Default)]
 pub struct Disk {
     pub(super) entries: BTreeMap<ResourceId, Entry>,
+    /// What each resource held last, also of those that are gone.
+    held: BTreeMap<ResourceId, Vec<Claim>>,
     /// As they were when last synced, of those that were written since.
     pub(super) unsynced: BTreeMap<ResourceId, Option<Entry>>,
     pub(super) epoch: EpochId,
@@ -32,6 +34,9 @@ pub struct Disk {
 
 impl Disk {
     pub fn write(&mut self, entry: Entry) {
+        if entry.exists() {
+            self.held.insert(entry.resource, entry.claims().to_vec());
+        }
         let old = self.entries.insert(entry.resource, entry.clone());
         self.unsynced.entry(entry.resource).or_insert(old);
     }
@@ -70,25 +75,29 @@ impl Disk {
 
     /// Resources that are to put a thing back.
     pub fn holders(&self, thing: &str) -> impl Iterator<Item = ResourceId> {
-        let holds = |entry: &&Entry| entry.exists() && entry.handed_over.is_none();
-        let about = move |entry: &&Entry| entry.claims.iter().any(|claim| claim.key == *thing);
-        self.entries.values().filter(holds).filter(about).map(|entry| entry.resource)
+        let holds = move |entry: &&Entry| entry.claims().iter().any(|claim| claim.key == *thing);
+        self.entries.values().filter(holds).filter(|entry| !self.is_taken(entry)).map(|entry| entry.resource)
     }
 
-    /// What a resource holds that others handed over to it, with those, as long as it has made something itself:
+    /// Whether another resource took over what this one held.
+    pub fn is_taken(&self, entry: &Entry) -> bool {
+        self.entries.values().any(|other| other.is_over(entry))
+    }
+
+    /// What a resource holds, or held.
+    pub fn held_by(&self, resource: ResourceId) -> Vec<Claim> {
+        self.held.get(&resource).cloned().unwrap_or_default()
+    }
+
+    /// What a resource holds that it took over from others, with those, as long as it has made something itself:
     /// it goes with the resource. Of one that has not, they have it back.
     pub fn given_up_to(&self, resource: ResourceId) -> Vec<(String, ResourceId)> {
-        let holds = |entry: &&Entry| entry.applied.is_some() && entry.handed_over.is_none();
+        let holds = |entry: &&Entry| entry.applied.is_some() && !self.is_taken(entry);
         let Some(holder) = self.entries.get(&resource).filter(holds) else { return Vec::new() };
-        let next = |from: &ResourceId| self.entries.get(from)?.handed_over;
-        let leads_here = |from: &Entry| {
-            let mut chain = std::iter::successors(from.handed_over, next).take(self.entries.len());
-            chain.any(|to| to == resource)
-        };
-        let givers = self.entries.values().filter(|entry| entry.exists() && leads_here(entry));
+        let givers = self.entries.values().filter(|entry| holder.is_over(entry));
         givers
-            .flat_map(|giver| giver.claims.iter().map(move |claim| (claim, giver.resource)))
-            .filter(|(claim, _)| holder.claims.contains(claim))
+            .flat_map(|giver| giver.claims().iter().map(move |claim| (claim, giver.resource)))
+            .filter(|(claim, _)| holder.claims().contains(claim))
             .map(|(claim, giver)| (claim.key.clone(), giver))
             .collect()
     }

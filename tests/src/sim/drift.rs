@@ -37,7 +37,7 @@ impl Machine {
     fn made_things(&self) -> Vec<Thing> {
         let entries = self.disk.entries().filter(|entry| {
             let has_job = entry.current.is_some() || entry.next.is_some();
-            entry.applied.is_some() && entry.handed_over.is_none() && !has_job
+            entry.applied.is_some() && !self.disk.is_taken(entry) && !has_job
         });
         let things = entries.filter_map(|entry| {
             let applied = entry.applied.as_ref()?;

@@ -163,11 +163,10 @@ impl Machine {
     pub(super) fn forgets_retained(&mut self, taker: ResourceId, spec: &Spec) {
         for claim in spec.claims() {
             let made_by = self.host.made_by.get(&claim.key).copied().filter(|by| *by != taker);
-            // One that holds it, or hands it over, knows what was there before Muster, and so does one that takes it
-            // again.
+            // One that holds it knows what was there before Muster, and so does one that takes it again.
             let known = |entry: &Entry| {
-                let holds = entry.exists() && entry.claims.contains(&claim);
-                holds && (entry.resource == taker || entry.handed_over.is_none_or(|to| to == taker))
+                let is_known = entry.resource == taker || !self.disk.is_taken(entry);
+                entry.claims().contains(&claim) && is_known
             };
             if self.disk.entries.values().any(known) {
                 continue;
@@ -180,7 +179,7 @@ impl Machine {
 
     /// What a resource holds, or held, as its agent has written down.
     pub fn held_by(&self, resource: ResourceId) -> Vec<Claim> {
-        self.disk.entries.get(&resource).map(|entry| entry.claims.clone()).unwrap_or_default()
+        self.disk.held_by(resource)
     }
 
     /// Whether its agent knows that something of a resource may be here.

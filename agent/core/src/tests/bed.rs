@@ -192,6 +192,12 @@ impl Bed {
         self.greet();
     }
 
+    /// The resource that took over what resource `n` held, as the disk says.
+    pub fn taker(&self, n: u128) -> Option<ResourceId> {
+        let takers = self.disk.values().filter(|entry| entry.exists() && entry.is_over(&self.disk[&id(n)]));
+        takers.max_by_key(|entry| entry.holding.as_ref().map(|it| it.since)).map(|entry| entry.resource)
+    }
+
     /// As after kill -9: what is on disk is all there is.
     pub fn crash(self) -> Self {
         Self::offline(self.disk.into_values().collect(), self.epoch)

@@ -36,10 +36,7 @@ fn whatever_it_finds_the_last_good_state_stays() {
         bed.input(Input::Checked { key: key(1, 2, 0), found });
         assert_eq!(bed.report(), Report { key: key(1, 2, 0), outcome: want.clone() });
         let entry = bed.disk[&id(1)].clone();
-        assert_eq!(
-            (&entry.applied, &entry.before, &entry.claims),
-            (&before.applied, &before.before, &before.claims)
-        );
+        assert_eq!((&entry.applied, &entry.holding), (&before.applied, &before.holding));
         assert_eq!(bed.agent.ledger.digest(), digest);
         bed.job(&job(1, 2, Action::Check, plain("/etc/motd")));
         assert_eq!(bed.report().outcome, want, "a duplicate is answered from the ledger");
@@ -51,8 +48,8 @@ fn it_takes_nothing_over() {
     let mut bed = applied();
     bed.job(&job(2, 2, Action::Check, plain("/etc/motd")));
     bed.checked(2, Found::AsDesired);
-    assert_eq!(bed.disk[&id(1)].handed_over, None);
-    assert!(bed.disk[&id(2)].claims.is_empty() && !bed.disk[&id(2)].exists());
+    assert_eq!(bed.taker(1), None);
+    assert!(!bed.disk[&id(2)].exists());
     bed.reports();
     bed.job(&job(1, 3, Action::Delete, plain("/etc/motd")));
     assert_eq!(bed.runs.len(), 1, "it is still the first one's to take away");

@@ -401,8 +401,8 @@ impl World {
         for entry in self.bed.agent.entries() {
             assert!(entry.current.is_none() && entry.next.is_none() && entry.undo.is_none(), "{entry:?}");
             assert_eq!(self.bed.disk.get(&entry.resource), Some(entry), "disk and memory agree");
-            let (Some(applied), None) = (&entry.applied, entry.handed_over) else { continue };
             let n = entry.resource.0.as_u128();
+            let (Some(applied), None) = (&entry.applied, self.bed.taker(n)) else { continue };
             for link in links_of(n) {
                 let there = self.host[&link];
                 assert_eq!(there, value(n, applied.generation.number), "{link} of {entry:?}");

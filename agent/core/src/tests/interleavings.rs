@@ -79,7 +79,7 @@ impl Witness {
                 "{job:?} runs, {accepted:?} is on disk"
             );
             if matches!(job.spec, Spec::File(_)) {
-                assert!(before.is_some() && entry.before == *before, "what was there is on disk");
+                assert!(before.is_some() && entry.before() == before.as_ref(), "what was there is on disk");
             }
             let newest = self.newest.entry(job.resource).or_default();
             // After a write was refused, a job that was reported as failed may be run by the next start.

@@ -129,7 +129,6 @@ fn a_link_of_the_controllers_is_refused_by_the_resource_that_owns_it() {
 fn the_controller_takes_it_over() {
     let mut bed = kept();
     bed.job(&network(5, 1, Action::Create));
-    assert_eq!(bed.disk[&ResourceId::LOCAL].handed_over, Some(id(5)));
     let known = bed.captures[0].1.clone();
     assert_eq!(known, [Before::new(b"before Muster".to_vec())], "what was there before comes with it");
     bed.captured(5, Ok("before Muster"));

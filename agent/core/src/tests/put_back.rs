@@ -52,10 +52,10 @@ fn what_it_took_over_is_given_back_however_late_it_is_put_back() {
     }
     let key = bed.fallbacks.pop().unwrap();
     bed.input(Input::Restored { key, result: Err("there is none".into()) });
-    assert_eq!(bed.disk[&id(1)].handed_over, Some(id(2)), "it may hold it still");
+    assert_eq!(bed.taker(1), Some(id(2)), "it may hold it still");
     bed.after(Duration::from_secs(30));
     bed.restored(Ok(()));
-    assert_eq!(bed.disk[&id(1)].handed_over, None);
+    assert_eq!(bed.taker(1), None);
     assert!(!bed.disk[&id(2)].exists());
 }
 

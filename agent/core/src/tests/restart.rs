@@ -43,7 +43,7 @@ fn what_was_there_before_is_on_disk_before_the_first_change_and_read_once() {
     bed.captured(1, Ok("old"));
     assert!(bed.runs.is_empty());
     bed.write_one();
-    assert_eq!(bed.disk[&id(1)].before, Some(Before::new(b"old".to_vec())));
+    assert_eq!(bed.disk[&id(1)].before(), Some(&Before::new(b"old".to_vec())));
     assert_eq!(bed.runs[0].1, Some(Before::new(b"old".to_vec())));
     let mut bed = bed.crash();
     assert!(bed.captures.is_empty(), "by now it may be our own");

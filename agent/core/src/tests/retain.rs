@@ -66,7 +66,7 @@ fn what_could_not_be_recorded_is_still_its_own() {
 }
 
 #[test]
-fn what_was_handed_over_to_it_or_by_it_stays_with_its_holder() {
+fn what_it_took_over_or_another_took_from_it_stays_with_its_holder() {
     // Resource 2 took over from 1.
     let taken_over = || {
         let mut bed = Bed::online();
@@ -94,7 +94,7 @@ fn what_was_handed_over_to_it_or_by_it_stays_with_its_holder() {
     let mut bed = taken_over();
     bed.ran(2, Err(failed("no such owner")));
     bed.job(&file(2, 3, Action::Retain));
-    assert_eq!(bed.disk[&id(1)].handed_over, None, "what it never held is the first one's again");
+    assert_eq!(bed.taker(1), None, "what it never held is the first one's again");
     bed.job(&file(1, 4, Action::Delete));
     assert_eq!(bed.runs.len(), 1);
 }

@@ -170,7 +170,7 @@ impl<T: PartialEq + std::fmt::Debug> May<T> {
 }
 
 fn version(n: u128, version: u64) -> Entry {
-    Entry { before: Some(Before::new(version.to_le_bytes().repeat(20))), ..entry(n) }
+    holding(n, version.to_le_bytes().repeat(20))
 }
 
 fn lives(seed: u64) {

@@ -156,7 +156,7 @@ impl World {
             let desired = row.spec.as_ref()?.unpack();
             let spec = desired.spec()?;
             let entry = machine.disk.entries.get(&row.physical)?;
-            let applied = entry.applied.as_ref().filter(|_| entry.handed_over.is_none())?;
+            let applied = entry.applied.as_ref().filter(|_| !machine.disk.is_taken(entry))?;
             if row.progress.held != Some(applied.generation) || row.kind == Kind::SoftwareDeployment {
                 return None;
             }

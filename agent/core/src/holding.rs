@@ -1,0 +1,162 @@
+//! Who holds a thing that several resources claim, and what was there before the first of them.
+//!
+//! ```text
+//!   resource   since   over                    1 made the thing; 2 took it over from 1, and 3 from 2.
+//!      1         3     -                       3 holds it: nobody is over 3.
+//!      2         5     1 since 3               3 ends without ever having been applied: 2 holds it.
+//!      3         8     1 since 3, 2 since 5    3 puts back what was there before Muster: 1 and 2 are gone with it.
+//! ```
+//!
+//! The record of a resource that takes over says what it knows of the time before Muster, and names the holdings that
+//! it took over; the records of those stay as they are. So taking over is one write, and so is its end, whichever way
+//! it ends. **Invariant.** A holding is over older ones alone: no ring of them can be written.
+//!
+//! A resource takes over all that another one holds, also what it does not claim itself, and puts that back with its
+//! own change: an address that moves from a bridge to its port must not be on both.
+
+use std::collections::BTreeMap;
+
+use muster_shared::ResourceId;
+use muster_shared::model::Claim;
+use serde::{Deserialize, Serialize};
+
+use crate::ledger::{Before, Entry, Ledger, Order};
+
+/// What a resource may change, or has changed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Holding {
+    /// What was there before Muster.
+    pub before: Before,
+    /// What `before` is about, in order.
+    pub claims: Vec<Claim>,
+    /// When it was taken; higher than that of every other holding before it.
+    pub since: Order,
+    /// Holdings of others that this one took over, and those that they had taken over, by when they were taken.
+    pub over: BTreeMap<ResourceId, Order>,
+}
+
+impl Entry {
+    /// What the resource holds or held until another one took over.
+    pub fn claims(&self) -> &[Claim] {
+        self.holding.as_ref().map_or(&[], |holding| &holding.claims)
+    }
+
+    /// What was there before Muster.
+    pub fn before(&self) -> Option<&Before> {
+        self.holding.as_ref().map(|holding| &holding.before)
+    }
+
+    /// Whether what `other` holds was taken over by this resource, or has gone with it.
+    pub fn is_over(&self, other: &Entry) -> bool {
+        let over = self.holding.iter().map(|holding| &holding.over).chain([&self.gone]);
+        over.into_iter().any(|over| other.is_in(over))
+    }
+
+    fn is_in(&self, holdings: &BTreeMap<ResourceId, Order>) -> bool {
+        let holding = self.holding.as_ref();
+        holding.is_some_and(|holding| holdings.get(&self.resource) == Some(&holding.since))
+    }
+
+    /// Resources that the record names as taken over or gone, now or in an earlier holding.
+    pub(crate) fn over(&self) -> impl Iterator<Item = ResourceId> {
+        let over = self.holding.iter().flat_map(|holding| holding.over.keys());
+        over.chain(self.gone.keys()).copied()
+    }
+}
+
+impl Ledger {
+    /// Whether another one took over what this resource holds.
+    pub(crate) fn is_taken(&self, resource: ResourceId) -> bool {
+        self.over(resource).is_some()
+    }
+
+    /// The holder of what this resource held until it was taken over.
+    fn over(&self, resource: ResourceId) -> Option<&Entry> {
+        let entry = self.get(resource)?;
+        let over = self.takers(resource).filter(|taker| taker.is_over(entry));
+        over.max_by_key(|taker| taker.holding.as_ref().map(|holding| holding.since))
+    }
+
+    /// Others that hold one of these claims.
+    pub(crate) fn holders(&self, claims: &[Claim], but: ResourceId) -> Vec<(ResourceId, &Holding)> {
+        let others = self.owners(claims).into_iter().filter(|&other| other != but && !self.is_taken(other));
+        others.filter_map(|other| Some((other, self.get(other)?.holding.as_ref()?))).collect()
+    }
+
+    /// Others that have back what this resource took over once it ends: it was never applied. What it claims besides is
+    /// its own to put back.
+    pub(crate) fn have_back(&self, resource: ResourceId) -> Vec<&Entry> {
+        let holds = |entry: &&Entry| entry.applied.is_none() && !self.is_taken(resource);
+        let holding = self.get(resource).filter(holds).and_then(|entry| entry.holding.as_ref());
+        holding.map_or_else(Vec::new, |holding| self.among(&holding.over).collect())
+    }
+
+    fn among(&self, holdings: &BTreeMap<ResourceId, Order>) -> impl Iterator<Item = &Entry> {
+        holdings.keys().filter_map(|resource| self.get(*resource)).filter(|entry| entry.is_in(holdings))
+    }
+
+    /// What is known of the time before Muster where a resource is to claim this: of itself, and of those it takes over
+    /// from. A holder that was applied has put back what it did not want of what it took over: what was there before is
+    /// known to that one alone.
+    pub(crate) fn known(&self, resource: ResourceId, claims: &[Claim]) -> Vec<Before> {
+        let own = self.own(resource).map(|own| own.before.clone());
+        let givers = self.givers(resource, claims).into_iter().map(|(_, giver)| giver.before.clone());
+        own.into_iter().chain(givers).collect()
+    }
+
+    /// The holding of a resource that takes over what it claims, and all that others hold with that: also what it does
+    /// not claim is its own until it is put back.
+    pub(crate) fn taken_over(&mut self, resource: ResourceId, before: Before, claims: &[Claim]) -> Holding {
+        let since = self.next_order();
+        let givers = self.givers(resource, claims);
+        let holdings = || self.own(resource).into_iter().chain(givers.iter().map(|(_, giver)| *giver));
+        let mut claims = claims.to_vec();
+        claims.extend(holdings().flat_map(|holding| holding.claims.iter().cloned()));
+        claims.sort();
+        claims.dedup();
+        let mut over: BTreeMap<_, _> = holdings().flat_map(|holding| holding.over.clone()).collect();
+        over.extend(givers.iter().map(|(giver, holding)| (*giver, holding.since)));
+        over.remove(&resource);
+        Holding { before, claims, since, over }
+    }
+
+    fn givers(&self, resource: ResourceId, claims: &[Claim]) -> Vec<(ResourceId, &Holding)> {
+        let own = self.own(resource).into_iter().flat_map(|own| &own.claims);
+        let claims: Vec<Claim> = claims.iter().chain(own).cloned().collect();
+        self.holders(&claims, resource)
+    }
+
+    /// What a resource itself knows to put back.
+    fn own(&self, resource: ResourceId) -> Option<&Holding> {
+        let is_lost = self.over(resource).is_some_and(|taker| taker.applied.is_some() || !taker.exists());
+        self.get(resource)?.holding.as_ref().filter(|_| !is_lost)
+    }
+
+    /// Whether the end of this resource changes nothing on the host: what it made, if anything, is another's.
+    pub(crate) fn leaves_alone(&self, resource: ResourceId) -> bool {
+        let Some(holding) = self.get(resource).and_then(|entry| entry.holding.as_ref()) else { return true };
+        let theirs = self.have_back(resource);
+        let have = |claim| theirs.iter().any(|theirs| theirs.claims().contains(claim));
+        self.is_taken(resource) || !theirs.is_empty() && holding.claims.iter().all(have)
+    }
+
+    /// Holdings that are gone once what this resource holds is put back, or left for good.
+    pub(crate) fn goes_with(&self, resource: ResourceId) -> BTreeMap<ResourceId, Order> {
+        let holds = |entry: &&Entry| entry.applied.is_some() && !self.is_taken(resource);
+        let entry = self.get(resource).filter(holds);
+        entry.and_then(|entry| entry.holding.as_ref()).map_or_else(BTreeMap::new, |it| it.over.clone())
+    }
+
+    /// Ends what has gone with a resource, as its record on disk says; whose records are to say so themselves. Should
+    /// the controller have a row of one of them, that is lost, and made again.
+    pub(crate) fn end_gone(&mut self, with: ResourceId) -> Vec<ResourceId> {
+        let Some(entry) = self.get(with) else { return Vec::new() };
+        // What is to be put back yet is not gone.
+        let gone = self.among(&entry.gone).filter(|other| other.undo.is_none());
+        let gone: Vec<ResourceId> = gone.map(|other| other.resource).collect();
+        for &gone in &gone {
+            self.edit(gone, |entry| (entry.holding, entry.applied) = (None, None));
+        }
+        gone
+    }
+}

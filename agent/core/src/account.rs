@@ -6,47 +6,54 @@
 //!
 //! What ended is told by its report.
 
+use std::collections::BTreeMap;
+
 use muster_shared::model::{JOBS_EVERY, JOBS_TOLD_MAX, JobState, Stage, Up};
 use muster_shared::{MonoTime, ResourceId};
 
-use crate::agent::Agent;
-use crate::face::Effect;
-use crate::ledger::Accepted;
+use crate::effects::Effects;
+use crate::lanes::Lanes;
+use crate::ledger::{Accepted, Ledger};
+use crate::run::Run;
 
 /// When all jobs are told next; none while there are none.
 #[derive(Debug, Default)]
 pub(crate) struct Account(Option<MonoTime>);
 
-impl Agent {
-    pub(crate) fn account_timeout(&self) -> Option<(MonoTime, &'static str)> {
-        self.account.0.filter(|_| self.session.is_open()).map(|at| (at, "tell how jobs stand"))
+/// The jobs, and how they stand.
+pub(crate) struct Jobs<'a> {
+    pub(crate) ledger: &'a Ledger,
+    pub(crate) lanes: &'a Lanes,
+    pub(crate) runs: &'a BTreeMap<ResourceId, Run>,
+}
+
+impl Account {
+    pub(crate) fn timeout(&self) -> Option<(MonoTime, &'static str)> {
+        self.0.map(|at| (at, "tell how jobs stand"))
     }
 
-    /// Somebody listens who may know nothing.
-    pub(crate) fn account_greeted(&mut self) {
-        self.tell_jobs();
-    }
-
-    /// Tells of all jobs if it is time.
-    pub(crate) fn account(&mut self) {
-        match self.account.0 {
-            _ if self.runs.is_empty() => self.account.0 = None,
-            None => self.account.0 = Some(self.now + JOBS_EVERY),
-            Some(at) if self.now >= at && self.session.is_open() => self.tell_jobs(),
+    /// Tells of all jobs if it is time, and somebody listens.
+    pub(crate) fn tell_if_due(&mut self, now: MonoTime, is_heard: bool, jobs: &Jobs, effects: &mut Effects) {
+        match self.0 {
+            _ if jobs.runs.is_empty() => self.0 = None,
+            None => self.0 = Some(now + JOBS_EVERY),
+            Some(at) if now >= at && is_heard => self.tell(now, jobs, effects),
             Some(_) => {}
         }
     }
 
-    fn tell_jobs(&mut self) {
-        self.account.0 = Some(self.now + JOBS_EVERY);
-        let states: Vec<JobState> = self.runs.keys().flat_map(|resource| self.states(*resource)).collect();
-        let mut pages: Vec<Vec<JobState>> = states.chunks(JOBS_TOLD_MAX).map(<[JobState]>::to_vec).collect();
-        if pages.is_empty() {
-            pages.push(Vec::new());
+    /// Tells of all jobs, also of none.
+    pub(crate) fn tell(&mut self, now: MonoTime, jobs: &Jobs, effects: &mut Effects) {
+        self.0 = Some(now + JOBS_EVERY);
+        let states: Vec<JobState> = jobs.runs.keys().flat_map(|resource| jobs.states(*resource)).collect();
+        if states.is_empty() {
+            return effects.send(Up::Jobs(states));
         }
-        self.effects.extend(pages.into_iter().map(|page| Effect::Send(Up::Jobs(page))));
+        states.chunks(JOBS_TOLD_MAX).for_each(|page| effects.send(Up::Jobs(page.to_vec())));
     }
+}
 
+impl Jobs<'_> {
     /// The job that may run, and the one that follows it.
     fn states(&self, resource: ResourceId) -> Vec<JobState> {
         let Some(entry) = self.ledger.get(resource).filter(|_| !resource.is_local()) else {

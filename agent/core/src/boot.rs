@@ -13,16 +13,13 @@ use crate::ledger::{Before, Entry, Ledger};
 pub enum AtBoot {
     /// The last good state of a resource.
     Apply {
-        /// Whose.
         resource: ResourceId,
-        /// The state.
         spec: Box<Spec>,
         /// What was there before Muster.
         before: Option<Before>,
     },
     /// What was there before a change that was not confirmed.
     Restore {
-        /// The change.
         key: ReportKey,
         /// As the host wrote it down.
         undo: Before,
@@ -32,15 +29,15 @@ pub enum AtBoot {
 /// What is to be done, in this order.
 pub fn at_boot(entries: &[Entry]) -> Vec<AtBoot> {
     let ledger = Ledger::new(entries.to_vec());
-    let entries = || ledger.iter();
     // What another one took over is that one's, in its state or in what it undoes.
-    let mut applied: Vec<_> = entries()
+    let mut applied: Vec<_> = ledger
+        .iter()
         .filter(|entry| entry.undo.is_none() && !ledger.is_taken(entry.resource))
         .filter_map(|entry| Some((entry, entry.applied.as_ref()?)))
         .filter(|(_, applied)| applied.spec.confirm_within().is_some())
         .collect();
     applied.sort_by_key(|(entry, applied)| (applied.generation, entry.resource));
-    let mut undone: Vec<_> = entries().filter_map(|entry| entry.undo.as_ref()).collect();
+    let mut undone: Vec<_> = ledger.iter().filter_map(|entry| entry.undo.as_ref()).collect();
     // The newest change is undone first.
     undone.sort_by_key(|undo| std::cmp::Reverse(undo.key.generation));
     let apply = applied.into_iter().map(|(entry, applied)| AtBoot::Apply {

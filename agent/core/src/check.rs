@@ -15,7 +15,7 @@ impl Agent {
         let applied = entry.and_then(|entry| entry.applied.as_ref()).map(|applied| applied.spec.clone());
         let before = entry.and_then(|entry| entry.before().cloned());
         self.set_running(&job);
-        self.effects.push_back(Effect::Check { job: Box::new(job), applied, before });
+        self.effects.push(Effect::Check { job: Box::new(job), applied, before });
     }
 
     /// The answer to [`Effect::Check`].
@@ -44,11 +44,11 @@ impl Agent {
             }
             Action::Create | Action::Update | Action::Delete | Action::Retain => return,
         };
-        if let Some(accepted) = self.ledger.get(key.resource).and_then(|entry| entry.current.as_ref()) {
+        if let Some(accepted) = self.ledger.current(key.resource) {
             self.lanes.withdraw(accepted.job.spec.lane(), accepted.order);
         }
         if self.current(key, |phase| matches!(phase, Phase::Running { .. })).is_some() {
-            self.effects.push_back(Effect::Cancel(key));
+            self.effects.push(Effect::Cancel(key));
         }
         self.end(key, outcome);
     }

@@ -21,11 +21,12 @@ use std::time::Duration;
 use muster_shared::model::{Job, Lane, Observed, Outcome, Progress, ReportKey, Up};
 use muster_shared::{MonoTime, ResourceId};
 
-use crate::agent::{After, Agent};
+use crate::agent::Agent;
 use crate::challenge::{Challenge, NO_ANSWER};
 use crate::face::{Effect, RunError};
 use crate::holding::Holding;
 use crate::ledger::{Before, Entry, Undo};
+use crate::records::After;
 use crate::restore::Attempt;
 use crate::run::{PROGRESS_EVERY, PROGRESS_FIRST, Phase};
 
@@ -76,12 +77,6 @@ pub(crate) struct Confirming {
 }
 
 impl Guard {
-    /// The job whose change it is, as the ledger has it.
-    fn key(&self, agent: &Agent) -> Option<ReportKey> {
-        let current = agent.ledger.get(self.resource)?.current.as_ref()?;
-        Some(current.job.key())
-    }
-
     fn timeout(&self) -> Option<(MonoTime, &'static str)> {
         match &self.stage {
             Stage::Reading { deadline, .. } => Some((*deadline, "reading what a job may touch")),
@@ -96,6 +91,12 @@ impl Guard {
 }
 
 impl Agent {
+    /// The job whose change it is.
+    fn guard_key(&self) -> Option<ReportKey> {
+        let guard = self.guard.as_ref()?;
+        self.ledger.current(guard.resource).map(|accepted| accepted.job.key())
+    }
+
     /// A change is under way, or something is being put back.
     pub fn is_guarding(&self) -> bool {
         !self.is_unguarded()
@@ -111,11 +112,9 @@ impl Agent {
     pub(crate) fn guard(&mut self, job: &Job, captured: Option<Holding>) {
         let (key, resource) = (job.key(), job.resource);
         // What a refused record on disk would put back after a crash is not to be put back over this change.
-        if !self.stale.is_empty() {
-            for stale in self.stale.keys().copied().collect::<Vec<_>>() {
-                self.write(stale, After::Nothing(stale));
-            }
-            return self.end(key, self.disk_failed("an older record was refused and is written again"));
+        if self.ledger.has_refused() {
+            self.ledger.write_refused(&mut self.effects);
+            return self.end(key, self.disk.failed("an older record was refused and is written again"));
         }
         self.set_phase(resource, Phase::Guarded);
         let (known, theirs) = self.known_to(job);
@@ -123,7 +122,7 @@ impl Agent {
         let stage = Stage::Reading { deadline: self.now + job.timeout, captured };
         // Said before the change: afterwards nobody may hear it for a while.
         self.guard = Some(Guard { resource, stage, progress: self.now });
-        self.effects.push_back(Effect::Guard { job: Box::new(job.clone()), before, theirs });
+        self.effects.push(Effect::Guard { job: Box::new(job.clone()), before, theirs });
     }
 
     /// The answer to [`Effect::Guard`].
@@ -148,7 +147,8 @@ impl Agent {
                     }
                     was
                 });
-                self.write(key.resource, After::Guarded { key, was: Box::new(was) });
+                let after = After::Guarded { key, was: Box::new(was) };
+                self.ledger.write(key.resource, after, &mut self.effects);
             }
             Err(error) => {
                 self.guard = None;
@@ -159,13 +159,10 @@ impl Agent {
 
     /// What the job may touch is on disk: it begins.
     pub(crate) fn guard_written(&mut self, key: ReportKey, was: Entry) {
-        if self.undo_on_disk.iter().any(|&other| other != key.resource) {
+        if self.ledger.has_undo_on_disk_but(key.resource) {
             // After a crash that one would be put back over this change.
-            return self.guard_not_written(
-                key,
-                was,
-                "what was put back of another resource is not recorded yet",
-            );
+            let reason = "what was put back of another resource is not recorded yet";
+            return self.not_recorded(key, was, reason);
         }
         let Some((challenge, again)) = self.stage(key, |stage| match stage {
             Stage::Recording { challenge, again } => Some((std::mem::take(challenge), *again)),
@@ -183,15 +180,10 @@ impl Agent {
         self.host_begins(job);
     }
 
-    /// The disk refused it; nothing was touched.
-    pub(crate) fn guard_not_written(&mut self, key: ReportKey, was: Entry, reason: &str) {
-        if self.stage(key, |stage| matches!(stage, Stage::Recording { .. }).then_some(())).is_some() {
-            self.guard = None;
-            self.ledger.edit(key.resource, |entry| {
-                (entry.holding, entry.undo) = (was.holding, was.undo);
-            });
-            self.end(key, self.disk_failed(reason));
-        }
+    /// Whether it was this job's record that the disk refused: nothing was touched.
+    pub(crate) fn leaves_guard(&mut self, key: ReportKey) -> bool {
+        let is_it = self.stage(key, |stage| matches!(stage, Stage::Recording { .. }).then_some(())).is_some();
+        self.guard.take_if(|_| is_it).is_some()
     }
 
     /// The answer to [`Effect::Run`] of a guarded job; `touched`: something was changed.
@@ -227,7 +219,7 @@ impl Agent {
                 if let Some(guard) = &mut self.guard {
                     guard.progress = self.now + PROGRESS_FIRST;
                 }
-                self.seen = None;
+                self.connection.forget_seen();
                 self.reconnect("to confirm a change over a new connection");
             }
             Ok(observed) => self.keep(key, observed, before),
@@ -239,7 +231,7 @@ impl Agent {
         let now = self.now;
         if let Some(Guard { stage: Stage::Confirming(confirming), .. }) = &mut self.guard {
             confirming.challenge.reached(now);
-            self.seen = Some(NO_ANSWER.into());
+            self.connection.saw(NO_ANSWER.into());
         }
         self.flow_confirms_over_new_connection();
     }
@@ -248,15 +240,16 @@ impl Agent {
     pub(crate) fn confirm_disconnected(&mut self, reason: String) {
         if let Some(Guard { stage: Stage::Confirming(confirming), .. }) = &mut self.guard {
             confirming.challenge.lost();
-            self.seen = Some(reason.clone());
+            self.connection.saw(reason.clone());
         }
         self.flow_disconnected(reason);
     }
 
     /// The next attempt to connect comes soon where somebody waits for it.
     pub(crate) fn hurry(&mut self) {
-        if self.hurries() {
-            self.session.hasten(self.now + CONNECT_EVERY);
+        let confirms = matches!(self.guard, Some(Guard { stage: Stage::Confirming(_), .. }));
+        if confirms || self.flows.is_confirming() || self.connection.hurries(self.now) {
+            self.connection.hasten(self.now + CONNECT_EVERY);
         }
     }
 
@@ -328,7 +321,7 @@ impl Agent {
         self.is_stopping = true;
         self.stop_flows();
         let Some(guard) = &self.guard else { return };
-        let (resource, key) = (guard.resource, guard.key(self));
+        let (resource, key) = (guard.resource, self.guard_key());
         match &guard.stage {
             Stage::Reading { .. } => self.guard = None,
             Stage::Applying { .. } => {
@@ -347,7 +340,7 @@ impl Agent {
             let due = self.restore_at.values().min().filter(|_| is_free);
             return due.map(|at| (*at, "putting back again"));
         };
-        let progress = self.session.is_open().then_some((guard.progress, "progress"));
+        let progress = self.connection.is_open().then_some((guard.progress, "progress"));
         guard.timeout().into_iter().chain(progress).min_by_key(|(at, _)| *at)
     }
 
@@ -363,19 +356,19 @@ impl Agent {
         match &mut guard.stage {
             Stage::Reading { deadline, .. } if now >= *deadline => self.reading_timed_out(),
             Stage::Applying { deadline, .. } if now >= *deadline => {
-                let key = self.guard.as_ref().and_then(|guard| guard.key(self));
-                self.effects.extend(key.map(Effect::Cancel));
+                self.effects.extend(self.guard_key().map(Effect::Cancel));
                 let within = self.window_of(resource);
                 self.restore(resource, format!("it was not applied within {within} s"));
             }
             Stage::Confirming(confirming) if confirming.challenge.is_late(now) => {
-                self.not_confirmed(resource);
+                let why = self.connection.why_not_reached(self.window_of(resource));
+                self.restore(resource, why);
             }
             Stage::Confirming(confirming) => {
                 if let Some(bytes) = confirming.challenge.due(now)
-                    && let Some(key) = self.guard.as_ref().and_then(|guard| guard.key(self))
+                    && let Some(key) = self.guard_key()
                 {
-                    self.effects.push_back(Effect::Send(Up::Challenge { key, bytes }));
+                    self.effects.send(Up::Challenge { key, bytes });
                 }
             }
             Stage::Restoring { last, .. } => {
@@ -390,43 +383,24 @@ impl Agent {
     }
 
     fn reading_timed_out(&mut self) {
-        let Some(key) = self.guard.as_ref().and_then(|guard| guard.key(self)) else { return };
+        let Some(key) = self.guard_key() else { return };
         self.guard = None;
-        self.effects.push_back(Effect::Cancel(key));
+        self.effects.push(Effect::Cancel(key));
         let reason = "the host did not say in time what the job may touch".into();
         self.end(key, Outcome::Failed { reason, permanent: false });
-    }
-
-    fn not_confirmed(&mut self, resource: ResourceId) {
-        let within = self.window_of(resource);
-        let why = self.why_not_confirmed(within);
-        self.restore(resource, why);
-    }
-
-    pub(crate) fn why_not_confirmed(&mut self, within: u64) -> String {
-        let seen = self.seen.take().unwrap_or_else(|| "no connection could be made".into());
-        format!("the controller was not reached anew within {within} s of the change: {seen}")
     }
 
     fn guard_progress(&mut self) {
         let Some(guard) = &self.guard else { return };
         let settling = matches!(guard.stage, Stage::Confirming(_));
-        let is_told = self.session.is_open() && !guard.resource.is_local();
-        if let (Some(key), true) = (guard.key(self), is_told) {
-            self.effects.push_back(Effect::Send(Up::Progress(Progress { key, settling })));
+        let is_told = self.connection.is_open() && !guard.resource.is_local();
+        if let (Some(key), true) = (self.guard_key(), is_told) {
+            self.effects.send(Up::Progress(Progress { key, settling }));
         }
     }
 
-    /// Whether a connection is to be made without a fleet's backoff.
-    fn hurries(&self) -> bool {
-        self.hurry_until.is_some_and(|until| self.now < until)
-            || matches!(self.guard, Some(Guard { stage: Stage::Confirming(_), .. }))
-            || self.flows.is_confirming()
-    }
-
     fn window_of(&self, resource: ResourceId) -> u64 {
-        let job = self.ledger.get(resource).and_then(|entry| entry.current.as_ref()).map(|a| &a.job);
-        job.map_or(Duration::ZERO, window).as_secs()
+        self.ledger.current(resource).map_or(Duration::ZERO, |accepted| window(&accepted.job)).as_secs()
     }
 
     fn set_stage(&mut self, stage: Stage) {

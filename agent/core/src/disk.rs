@@ -12,9 +12,9 @@
 use std::time::Duration;
 
 use muster_shared::MonoTime;
-use muster_shared::model::{Outcome, Up};
+use muster_shared::model::Outcome;
 
-use crate::agent::{After, Agent};
+use crate::effects::Effects;
 use crate::face::Effect;
 
 /// Between two looks for room: this, doubled each time, up to the longest.
@@ -38,77 +38,51 @@ impl Disk {
     pub(crate) fn is_full(&self) -> bool {
         matches!(self, Disk::Full { .. })
     }
-}
 
-impl Agent {
-    pub(crate) fn disk_timeout(&self) -> Option<(MonoTime, &'static str)> {
-        match self.disk {
+    pub(crate) fn timeout(&self) -> Option<(MonoTime, &'static str)> {
+        match self {
             Disk::Full { look_at, .. } => look_at.map(|at| (at, "look for room")),
             Disk::Room => None,
         }
     }
 
     /// Looks for room if it is time.
-    pub(crate) fn look_for_room(&mut self) {
-        if let Disk::Full { look_at, .. } = &mut self.disk
-            && look_at.take_if(|at| self.now >= *at).is_some()
+    pub(crate) fn look(&mut self, now: MonoTime, effects: &mut Effects) {
+        if let Disk::Full { look_at, .. } = self
+            && look_at.take_if(|at| now >= *at).is_some()
         {
-            self.effects.push_back(Effect::FindRoom);
+            effects.push(Effect::FindRoom);
         }
     }
 
-    pub(crate) fn room(&mut self, found: Result<(), String>) {
-        match (found, &mut self.disk) {
-            (Ok(()), Disk::Full { .. }) => {
-                self.disk = Disk::Room;
-                self.tell_disk();
-                for resource in self.stale.keys().copied().collect::<Vec<_>>() {
-                    self.write(resource, After::Nothing(resource));
-                }
-                if self.epoch_refused {
-                    self.reconnect("there is room again to record the controller's epoch");
-                }
-            }
+    /// Whether it is news that there is room, or none.
+    pub(crate) fn found(&mut self, now: MonoTime, found: Result<(), String>) -> bool {
+        match (found, &mut *self) {
+            (Ok(()), Disk::Full { .. }) => *self = Disk::Room,
             (Err(reason), Disk::Room) => {
-                self.warn(format!("there is no room for what the agent records: {reason}"));
-                let look_at = Some(self.now + PAUSE_FIRST);
-                self.disk = Disk::Full { reason, pause: PAUSE_FIRST, look_at };
-                // Records come before what may be fetched again.
-                self.fetch.drop_kept(&mut self.effects);
-                self.tell_disk();
+                *self = Disk::Full { reason, pause: PAUSE_FIRST, look_at: Some(now + PAUSE_FIRST) };
             }
             (Err(_), Disk::Full { pause, look_at: look_at @ None, .. }) => {
                 *pause = (*pause * 2).min(PAUSE_MAX);
-                *look_at = Some(self.now + *pause);
+                *look_at = Some(now + *pause);
+                return false;
             }
-            (Ok(()), Disk::Room) | (Err(_), Disk::Full { .. }) => {}
+            (Ok(()), Disk::Room) | (Err(_), Disk::Full { .. }) => return false,
         }
+        true
     }
 
-    /// Somebody listens who takes the disk to have room.
-    pub(crate) fn disk_greeted(&mut self) {
-        if self.disk.is_full() {
-            self.tell_disk();
-        }
-    }
-
-    fn tell_disk(&mut self) {
-        let full = match &self.disk {
-            Disk::Full { reason, .. } => Some(reason.clone()),
+    /// The reason why nothing more can be recorded, if so.
+    pub(crate) fn full(&self) -> Option<&str> {
+        match self {
+            Disk::Full { reason, .. } => Some(reason),
             Disk::Room => None,
-        };
-        if self.session.is_open() {
-            self.effects.push_back(Effect::Send(Up::DiskFull(full)));
         }
     }
 
-    /// How a job ends whose record was refused.
-    pub(crate) fn disk_failed(&self, reason: &str) -> Outcome {
+    /// The outcome of a job whose record was refused.
+    pub(crate) fn failed(&self, reason: &str) -> Outcome {
         let reason = format!("cannot write on the node's disk: {reason}");
-        if self.disk.is_full() {
-            Outcome::NoRoom { reason }
-        } else {
-            Outcome::Failed { reason, permanent: false }
-        }
+        if self.is_full() { Outcome::NoRoom { reason } } else { Outcome::Failed { reason, permanent: false } }
     }
 }

@@ -30,7 +30,6 @@ pub struct Config {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct WriteId(pub u64);
 
-/// What happened.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Input {
     /// Once, first.
@@ -39,30 +38,23 @@ pub enum Input {
     Connected,
     /// It could not be made, or is gone. Exactly one follows each [`Effect::Connect`].
     Disconnected {
-        /// For the operator.
         reason: String,
     },
     /// From the controller.
     Received(Down),
     /// The write is on disk and survives a power cut.
     Written(WriteId),
-    /// It is not.
     WriteFailed {
-        /// Which.
         write: WriteId,
-        /// For the operator.
         reason: String,
     },
     /// The answer to [`Effect::Capture`].
     Captured {
-        /// For this job.
         key: ReportKey,
-        /// What was there.
         before: Result<Before, RunError>,
     },
     /// The answer to [`Effect::Guard`].
     Guarded {
-        /// The job.
         key: ReportKey,
         /// What it may touch, as it is now.
         undo: Result<Before, RunError>,
@@ -71,7 +63,6 @@ pub enum Input {
     },
     /// The answer to [`Effect::Run`].
     Ran {
-        /// The job.
         key: ReportKey,
         /// Applied and read back as desired, or why not.
         outcome: Result<Observed, RunError>,
@@ -82,21 +73,18 @@ pub enum Input {
     },
     /// The answer to [`Effect::Restore`] and [`Effect::Fallback`].
     Restored {
-        /// As in the effect.
         key: ReportKey,
         /// In force, or why not.
         result: Result<(), String>,
     },
     /// The answer to [`Effect::Check`].
     Checked {
-        /// The job.
         key: ReportKey,
         /// How what is there compares, or why that is not known.
         found: Result<Found, RunError>,
     },
     /// The answer to every [`Effect::Content`] but [`ContentStep::Drop`].
     Content {
-        /// Which content.
         digest: ContentDigest,
         /// How it stands now, or why the step failed.
         state: Result<ContentState, RunError>,
@@ -110,7 +98,6 @@ pub enum Input {
     Changed(BTreeSet<ResourceId>),
     /// The answer to [`Effect::Look`].
     Looked {
-        /// From the effect.
         number: u64,
         /// How each stands.
         looked: Vec<Looked>,
@@ -122,16 +109,13 @@ pub enum Input {
     Room(Result<(), String>),
     /// Of a flow table, as [`FlowInput`] says.
     Flow {
-        /// Which.
         device: Bridge,
-        /// What happened.
         input: FlowInput,
     },
     /// Devices whose ports changed, each whole as it is now, in order of their names.
     Ports(Vec<DevicePorts>),
     /// A network document that was given on this server itself; answered by [`Effect::LocalEnded`].
     Local {
-        /// What is wanted.
         config: NetworkConfig,
         /// How long it may take in all.
         timeout: Duration,
@@ -159,11 +143,9 @@ pub enum Hint {
 /// One resource to look at, with what [`Effect::Check`] says of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Look {
-    /// Which.
     pub resource: ResourceId,
     /// Of its last good state.
     pub generation: Generation,
-    /// Its last good state.
     pub spec: Spec,
     /// What was there before Muster.
     pub before: Option<Before>,
@@ -172,7 +154,6 @@ pub struct Look {
 /// How it stands.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Looked {
-    /// Which.
     pub resource: ResourceId,
     /// As in [`Look`].
     pub generation: Generation,
@@ -185,7 +166,6 @@ pub struct Looked {
 pub enum Found {
     /// It is as desired.
     AsDesired,
-    /// It is not.
     Differs {
         /// Nothing is there at all.
         missing: bool,
@@ -197,7 +177,6 @@ pub enum Found {
 /// Why a job was not applied.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RunError {
-    /// For the operator, free of content.
     pub reason: String,
     /// Whether the same job may end otherwise.
     pub retry: Retry,
@@ -248,31 +227,21 @@ pub enum Effect {
     /// Open a connection to the controller.
     Connect,
     /// Close it; answered by [`Input::Disconnected`].
-    Disconnect {
-        /// For the log.
-        reason: String,
-    },
+    Disconnect { reason: String },
     /// Over the open connection.
     Send(Up),
     /// Make the entry durable, in place of an older one of the resource.
-    Write {
-        /// Comes back in the answer.
-        write: WriteId,
-        /// The whole record.
-        entry: Box<Entry>,
-    },
+    Write { write: WriteId, entry: Box<Entry> },
     /// Forget the resource's entry; need not be durable, is not answered.
     Remove(ResourceId),
     /// Make the highest epoch seen durable.
     WriteEpoch {
-        /// Comes back in the answer.
         write: WriteId,
         /// The highest seen.
         epoch: EpochId,
     },
     /// Read what is there before Muster changes it.
     Capture {
-        /// Comes back in the answer.
         key: ReportKey,
         /// What will be applied.
         spec: Spec,
@@ -285,7 +254,6 @@ pub enum Effect {
     },
     /// Read all that the job may touch, completely, to be put back should the node be cut off.
     Guard {
-        /// The job.
         job: Box<Job>,
         /// As in [`Effect::Run`].
         before: Option<Before>,
@@ -293,19 +261,9 @@ pub enum Effect {
         theirs: Vec<Before>,
     },
     /// Put back what [`Effect::Guard`] read; may be asked again.
-    Restore {
-        /// Comes back in the answer.
-        key: ReportKey,
-        /// What was read.
-        undo: Before,
-    },
+    Restore { key: ReportKey, undo: Before },
     /// Apply what the job has for the case that nothing else works; without such a thing, fail.
-    Fallback {
-        /// Comes back in the answer.
-        key: ReportKey,
-        /// The job's desired state.
-        spec: Spec,
-    },
+    Fallback { key: ReportKey, spec: Spec },
     /// Apply the job and read back.
     Run {
         /// The job; a content that is fetched is there, verified.
@@ -327,27 +285,12 @@ pub enum Effect {
     /// Stop this run, check, reading or putting back; it is not answered any more.
     Cancel(ReportKey),
     /// Work on a content in the state directory.
-    Content {
-        /// Which.
-        digest: ContentDigest,
-        /// What to do with it.
-        step: ContentStep,
-    },
+    Content { digest: ContentDigest, step: ContentStep },
     /// Compare what is there with the last good state of these, and change nothing.
-    Look {
-        /// Comes back in the answer.
-        number: u64,
-        /// Which.
-        looks: Vec<Look>,
-    },
+    Look { number: u64, looks: Vec<Look> },
     /// Say [`Input::Changed`] when something of this resource may have changed, as far as that costs little; a slow look
     /// finds the rest. None: not any more.
-    Watch {
-        /// Which.
-        resource: ResourceId,
-        /// Its last good state.
-        spec: Option<Box<Spec>>,
-    },
+    Watch { resource: ResourceId, spec: Option<Box<Spec>> },
     /// See whether there is room again for what the agent records.
     FindRoom,
     /// Read the server's facts.
@@ -355,12 +298,7 @@ pub enum Effect {
     /// Drop every content but these.
     KeepContents(Vec<ContentDigest>),
     /// Work on a flow table, as [`FlowEffect`] says.
-    Flow {
-        /// Which.
-        device: Bridge,
-        /// What to do.
-        effect: FlowEffect,
-    },
+    Flow { device: Bridge, effect: FlowEffect },
     /// The answer to [`Input::Local`]; also without somebody who waits, after a restart.
     LocalEnded(Outcome),
     /// Tell the operator.
@@ -376,7 +314,6 @@ pub enum ContentStep {
     Append {
         /// Where: what is there already.
         offset: u64,
-        /// What.
         bytes: Vec<u8>,
     },
     /// It is whole: is it right?

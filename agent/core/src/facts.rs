@@ -9,8 +9,8 @@ use std::time::Duration;
 use muster_shared::MonoTime;
 use muster_shared::model::{Facts, Up};
 
-use crate::agent::Agent;
 use crate::backoff::Random;
+use crate::effects::Effects;
 use crate::face::Effect;
 
 /// After a hint: a link that comes up changes a few times.
@@ -74,55 +74,57 @@ impl Telling {
     pub(crate) fn timeout(&self) -> Option<(MonoTime, &'static str)> {
         self.due.filter(|_| !self.gathering).map(|due| (due, "facts"))
     }
-}
 
-impl Agent {
-    pub(crate) fn ask_facts(&mut self) {
-        self.facts.asked = true;
-        self.facts.due = Some(self.now);
+    /// The controller waits for them.
+    pub(crate) fn ask(&mut self, now: MonoTime) {
+        (self.asked, self.due) = (true, Some(now));
     }
 
-    /// After every input.
-    pub(crate) fn tell_facts(&mut self) {
-        let facts = &mut self.facts;
-        let is_due = facts.due.is_some_and(|due| self.now >= due);
-        if is_due && !facts.gathering && self.session.is_open() {
-            (facts.gathering, facts.due, facts.last) = (true, None, Some(self.now));
-            self.effects.push_back(Effect::Gather);
+    /// After every input while somebody listens: reads them if it is time.
+    pub(crate) fn gather(&mut self, now: MonoTime, effects: &mut Effects) {
+        let is_due = self.due.is_some_and(|due| now >= due);
+        if is_due && !self.gathering {
+            (self.gathering, self.due, self.last) = (true, None, Some(now));
+            effects.push(Effect::Gather);
         }
     }
 
-    /// The answer to [`Effect::Gather`].
-    pub(crate) fn gathered(&mut self, facts: Result<Box<Facts>, String>) {
-        if !std::mem::take(&mut self.facts.gathering) {
+    /// The answer to [`Effect::Gather`]; somebody listens, or not.
+    pub(crate) fn gathered(
+        &mut self,
+        now: MonoTime,
+        facts: Result<Box<Facts>, String>,
+        is_heard: bool,
+        effects: &mut Effects,
+    ) {
+        if !std::mem::take(&mut self.gathering) {
             return;
         }
         let facts = match facts {
             Ok(facts) => facts,
             Err(reason) => {
-                self.facts.due_by(self.now + GATHER_AGAIN);
-                return self.warn(format!("cannot read what this server is: {reason}"));
+                self.due_by(now + GATHER_AGAIN);
+                return effects.warn(format!("cannot read what this server is: {reason}"));
             }
         };
-        if !self.session.is_open() {
+        if !is_heard {
             return;
         }
-        let telling = &mut self.facts;
-        let (is_news, is_urgent) = match &telling.said {
+        let (is_news, is_urgent) = match &self.said {
             None => (true, true),
-            Some(said) => (!said.is_same(&facts), telling.asked || carrier_differs(said, &facts)),
+            Some(said) => (!said.is_same(&facts), self.asked || carrier_differs(said, &facts)),
         };
-        let burst_until = MonoTime(telling.paid_until.0.saturating_sub(BURST));
-        if is_news && !is_urgent && burst_until > self.now {
-            return telling.due_by(burst_until);
+        let burst_until = MonoTime(self.paid_until.0.saturating_sub(BURST));
+        if is_news && !is_urgent && burst_until > now {
+            return self.due_by(burst_until);
         }
-        if is_news || telling.asked {
-            telling.asked = false;
+        if is_news || self.asked {
+            self.asked = false;
             // A carrier that flaps for hours does not hold the rest back for longer than the burst.
-            let paid = telling.paid_until.min(self.now + BURST).max(self.now);
-            telling.paid_until = paid + STORM_SPACING;
-            telling.said = Some(facts.clone());
-            self.effects.push_back(Effect::Send(Up::Facts(facts)));
+            let paid = self.paid_until.min(now + BURST).max(now);
+            self.paid_until = paid + STORM_SPACING;
+            self.said = Some(facts.clone());
+            effects.send(Up::Facts(facts));
         }
     }
 }

@@ -10,12 +10,13 @@
 //! What is on disk survives reconnects and restarts and is found again. What has no room beside the others waits until
 //! their jobs have ended. Where the disk itself has no room the attempt ends, and what is there is kept for the next one.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use muster_shared::model::{ContentDigest, Up};
 use muster_shared::{MonoTime, ResourceId};
 
+use crate::effects::Effects;
 use crate::face::{ContentState, ContentStep, Effect, Retry, RunError};
 use crate::ledger::Order;
 
@@ -52,12 +53,7 @@ pub enum Settled {
     /// These resources' jobs can run.
     Ready(Vec<ResourceId>),
     /// They cannot.
-    Failed {
-        /// Whose.
-        users: Vec<ResourceId>,
-        /// Why.
-        error: RunError,
-    },
+    Failed { users: Vec<ResourceId>, error: RunError },
 }
 
 /// See the module's diagram.
@@ -118,10 +114,10 @@ impl Fetch {
         resource: ResourceId,
         digest: ContentDigest,
         now: MonoTime,
-        effects: &mut VecDeque<Effect>,
+        effects: &mut Effects,
     ) {
         if self.leave(resource, digest).is_some() {
-            effects.push_back(Effect::Content { digest, step: ContentStep::Drop });
+            effects.push(Effect::Content { digest, step: ContentStep::Drop });
             self.pump(now, effects);
         }
     }
@@ -132,7 +128,7 @@ impl Fetch {
         resource: ResourceId,
         digest: ContentDigest,
         now: MonoTime,
-        effects: &mut VecDeque<Effect>,
+        effects: &mut Effects,
     ) {
         if let Some(wanted) = self.leave(resource, digest) {
             self.kept.insert(digest, (wanted.size, now + KEPT_FOR));
@@ -148,14 +144,14 @@ impl Fetch {
     }
 
     /// Gives up the room of what is kept. False: there is nothing.
-    pub fn drop_kept(&mut self, effects: &mut VecDeque<Effect>) -> bool {
+    pub fn drop_kept(&mut self, effects: &mut Effects) -> bool {
         let kept = std::mem::take(&mut self.kept);
         effects.extend(kept.keys().map(|&digest| Effect::Content { digest, step: ContentStep::Drop }));
         !kept.is_empty()
     }
 
     /// The controller can, or cannot, be asked.
-    pub fn set_online(&mut self, online: bool, now: MonoTime, effects: &mut VecDeque<Effect>) {
+    pub fn set_online(&mut self, online: bool, now: MonoTime, effects: &mut Effects) {
         self.online = online;
         if let Some((_, Step::Asking { again, .. })) = &mut self.active {
             *again = None;
@@ -170,7 +166,7 @@ impl Fetch {
         offset: u64,
         bytes: Vec<u8>,
         now: MonoTime,
-        effects: &mut VecDeque<Effect>,
+        effects: &mut Effects,
     ) -> Option<Settled> {
         let Some((active, Step::Asking { have, .. })) = self.active else { return None };
         // A chunk that was asked for twice comes twice.
@@ -187,7 +183,7 @@ impl Fetch {
             return self.fail(digest, error, now, effects);
         }
         self.active = Some((digest, Step::Appending));
-        effects.push_back(Effect::Content { digest, step: ContentStep::Append { offset, bytes } });
+        effects.push(Effect::Content { digest, step: ContentStep::Append { offset, bytes } });
         None
     }
 
@@ -197,7 +193,7 @@ impl Fetch {
         digest: ContentDigest,
         state: Result<ContentState, RunError>,
         now: MonoTime,
-        effects: &mut VecDeque<Effect>,
+        effects: &mut Effects,
     ) -> Option<Settled> {
         let (active, step) = self.active?;
         if active != digest {
@@ -212,7 +208,7 @@ impl Fetch {
             (ContentState::Have(have), Step::Finding | Step::Appending) => {
                 if have == wanted.size {
                     self.active = Some((digest, Step::Verifying));
-                    effects.push_back(Effect::Content { digest, step: ContentStep::Verify });
+                    effects.push(Effect::Content { digest, step: ContentStep::Verify });
                 } else if have > wanted.size {
                     let error = later("the content is longer on disk than announced");
                     return self.fail(digest, error, now, effects);
@@ -252,9 +248,9 @@ impl Fetch {
     }
 
     /// Asks again if it is time, drops what nobody came back for, begins the next content if none is under way.
-    pub fn pump(&mut self, now: MonoTime, effects: &mut VecDeque<Effect>) {
+    pub fn pump(&mut self, now: MonoTime, effects: &mut Effects) {
         for (digest, _) in self.kept.extract_if(.., |_, (_, until)| *until <= now) {
-            effects.push_back(Effect::Content { digest, step: ContentStep::Drop });
+            effects.push(Effect::Content { digest, step: ContentStep::Drop });
         }
         if self.active.is_none()
             && let Some(digest) = self.next()
@@ -265,14 +261,14 @@ impl Fetch {
                 self.drop_kept(effects);
             }
             self.active = Some((digest, Step::Finding));
-            effects.push_back(Effect::Content { digest, step: ContentStep::Find });
+            effects.push(Effect::Content { digest, step: ContentStep::Find });
         }
         if let Some((digest, Step::Asking { have, again })) = &mut self.active
             && self.online
             && again.is_none_or(|again| again <= now)
         {
             *again = Some(now + ASK_AGAIN);
-            effects.push_back(Effect::Send(Up::Fetch { digest: *digest, offset: *have }));
+            effects.send(Up::Fetch { digest: *digest, offset: *have });
         }
     }
 
@@ -282,14 +278,14 @@ impl Fetch {
         digest: ContentDigest,
         error: RunError,
         now: MonoTime,
-        effects: &mut VecDeque<Effect>,
+        effects: &mut Effects,
     ) -> Option<Settled> {
         if error.retry != Retry::WhenRoom {
             return self.fail(digest, error, now, effects);
         }
         if self.drop_kept(effects) {
             self.active = Some((digest, Step::Finding));
-            effects.push_back(Effect::Content { digest, step: ContentStep::Find });
+            effects.push(Effect::Content { digest, step: ContentStep::Find });
             return None;
         }
         let wanted = self.take(digest)?;
@@ -303,10 +299,10 @@ impl Fetch {
         digest: ContentDigest,
         error: RunError,
         now: MonoTime,
-        effects: &mut VecDeque<Effect>,
+        effects: &mut Effects,
     ) -> Option<Settled> {
         let users = self.take(digest)?.users.into_keys().collect();
-        effects.push_back(Effect::Content { digest, step: ContentStep::Drop });
+        effects.push(Effect::Content { digest, step: ContentStep::Drop });
         self.pump(now, effects);
         Some(Settled::Failed { users, error })
     }

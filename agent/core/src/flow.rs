@@ -288,7 +288,7 @@ impl Agent {
     }
 
     fn flow_effect(&mut self, device: &Bridge, effect: FlowEffect) {
-        self.effects.push_back(Effect::Flow { device: device.clone(), effect });
+        self.effects.push(Effect::Flow { device: device.clone(), effect });
     }
 
     /// The host is to begin this; its number.
@@ -407,7 +407,7 @@ impl Agent {
         self.flows.telling.all = true;
         if let Some(reason) = failed {
             self.flow_effect(bridge, FlowEffect::Watch);
-            self.warn(format!("cannot forget the flow table of {bridge}: {reason}"));
+            self.effects.warn(format!("cannot forget the flow table of {bridge}: {reason}"));
         }
     }
 
@@ -438,7 +438,7 @@ impl Agent {
             Err(reason) => {
                 // With the next batch that is decided.
                 device.log = Some(0);
-                self.warn(format!("cannot write the log of {bridge} anew: {reason}"));
+                self.effects.warn(format!("cannot write the log of {bridge} anew: {reason}"));
             }
         }
     }
@@ -471,7 +471,7 @@ impl Agent {
             return batches.filter(|_| self.flows.is_guarding());
         }
         let compares = devices().filter_map(Device::compare_timeout).min_by_key(|(at, _)| *at);
-        let told = self.flows.telling.timeout().filter(|_| self.session.is_open());
+        let told = self.flows.telling.timeout().filter(|_| self.connection.is_open());
         [batches, compares, told].into_iter().flatten().min_by_key(|(at, _)| *at)
     }
 }

@@ -20,14 +20,15 @@ use muster_shared::ResourceId;
 use muster_shared::model::Claim;
 use serde::{Deserialize, Serialize};
 
+use crate::effects::Effects;
 use crate::ledger::{Before, Entry, Ledger, Order};
 
-/// What a resource may change, or has changed.
+/// The things that a resource may change, or has changed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Holding {
-    /// What was there before Muster.
+    /// The state before Muster.
     pub before: Before,
-    /// What `before` is about, in order.
+    /// The subject of `before`, in order.
     pub claims: Vec<Claim>,
     /// When it was taken; higher than that of every other holding before it.
     pub since: Order,
@@ -36,12 +37,12 @@ pub struct Holding {
 }
 
 impl Entry {
-    /// What the resource holds or held until another one took over.
+    /// The claims that the resource holds, or held until another one took over.
     pub fn claims(&self) -> &[Claim] {
         self.holding.as_ref().map_or(&[], |holding| &holding.claims)
     }
 
-    /// What was there before Muster.
+    /// The state before Muster.
     pub fn before(&self) -> Option<&Before> {
         self.holding.as_ref().map(|holding| &holding.before)
     }
@@ -58,7 +59,7 @@ impl Entry {
     }
 
     /// Resources that the record names as taken over or gone, now or in an earlier holding.
-    pub(crate) fn over(&self) -> impl Iterator<Item = ResourceId> {
+    pub(crate) fn named(&self) -> impl Iterator<Item = ResourceId> {
         let over = self.holding.iter().flat_map(|holding| holding.over.keys());
         over.chain(self.gone.keys()).copied()
     }
@@ -67,14 +68,14 @@ impl Entry {
 impl Ledger {
     /// Whether another one took over what this resource holds.
     pub(crate) fn is_taken(&self, resource: ResourceId) -> bool {
-        self.over(resource).is_some()
+        self.taker(resource).is_some()
     }
 
     /// The holder of what this resource held until it was taken over.
-    fn over(&self, resource: ResourceId) -> Option<&Entry> {
+    fn taker(&self, resource: ResourceId) -> Option<&Entry> {
         let entry = self.get(resource)?;
-        let over = self.takers(resource).filter(|taker| taker.is_over(entry));
-        over.max_by_key(|taker| taker.holding.as_ref().map(|holding| holding.since))
+        let takers = self.naming(resource).filter(|taker| taker.is_over(entry));
+        takers.max_by_key(|taker| taker.holding.as_ref().map(|holding| holding.since))
     }
 
     /// Others that hold one of these claims.
@@ -95,8 +96,8 @@ impl Ledger {
         holdings.keys().filter_map(|resource| self.get(*resource)).filter(|entry| entry.is_in(holdings))
     }
 
-    /// What is known of the time before Muster where a resource is to claim this: of itself, and of those it takes over
-    /// from. A holder that was applied has put back what it did not want of what it took over: what was there before is
+    /// The records of the time before Muster where a resource is to claim this: its own, and those of the resources it takes
+    /// over from. A holder that was applied has put back what it did not want of what it took over: what was there before is
     /// known to that one alone.
     pub(crate) fn known(&self, resource: ResourceId, claims: &[Claim]) -> Vec<Before> {
         let own = self.own(resource).map(|own| own.before.clone());
@@ -114,7 +115,9 @@ impl Ledger {
         claims.extend(holdings().flat_map(|holding| holding.claims.iter().cloned()));
         claims.sort();
         claims.dedup();
-        let mut over: BTreeMap<_, _> = holdings().flat_map(|holding| holding.over.clone()).collect();
+        let under = holdings().flat_map(|holding| self.among(&holding.over));
+        let under = under.filter_map(|entry| Some((entry.resource, entry.holding.as_ref()?.since)));
+        let mut over: BTreeMap<_, _> = under.collect();
         over.extend(givers.iter().map(|(giver, holding)| (*giver, holding.since)));
         over.remove(&resource);
         Holding { before, claims, since, over }
@@ -126,9 +129,9 @@ impl Ledger {
         self.holders(&claims, resource)
     }
 
-    /// What a resource itself knows to put back.
+    /// The holding of a resource, unless another one knows alone what was there before.
     fn own(&self, resource: ResourceId) -> Option<&Holding> {
-        let is_lost = self.over(resource).is_some_and(|taker| taker.applied.is_some() || !taker.exists());
+        let is_lost = self.taker(resource).is_some_and(|taker| taker.applied.is_some() || !taker.exists());
         self.get(resource)?.holding.as_ref().filter(|_| !is_lost)
     }
 
@@ -147,16 +150,15 @@ impl Ledger {
         entry.and_then(|entry| entry.holding.as_ref()).map_or_else(BTreeMap::new, |it| it.over.clone())
     }
 
-    /// Ends what has gone with a resource, as its record on disk says; whose records are to say so themselves. Should
-    /// the controller have a row of one of them, that is lost, and made again.
-    pub(crate) fn end_gone(&mut self, with: ResourceId) -> Vec<ResourceId> {
-        let Some(entry) = self.get(with) else { return Vec::new() };
+    /// The resource has ended, and its record on disk says what has gone with it. Should the controller have a row of one
+    /// of those, that is lost, and made again.
+    pub(crate) fn went(&mut self, resource: ResourceId, effects: &mut Effects) {
+        let Some(entry) = self.get(resource) else { return };
         // What is to be put back yet is not gone.
         let gone = self.among(&entry.gone).filter(|other| other.undo.is_none());
-        let gone: Vec<ResourceId> = gone.map(|other| other.resource).collect();
-        for &gone in &gone {
+        for gone in gone.map(|other| other.resource).collect::<Vec<_>>() {
             self.edit(gone, |entry| (entry.holding, entry.applied) = (None, None));
+            self.write_through(gone, effects);
         }
-        gone
     }
 }

@@ -14,7 +14,6 @@ struct Queue {
     waiting: BTreeMap<Order, ResourceId>,
 }
 
-/// Whose turn it is.
 #[derive(Debug, Default)]
 pub struct Lanes(BTreeMap<Lane, Queue>);
 
@@ -47,12 +46,10 @@ impl Lanes {
         })
     }
 
-    /// Something runs in it.
     pub fn is_busy(&self, lane: Lane) -> bool {
         self.running_in(lane).is_some()
     }
 
-    /// What runs in it.
     pub fn running_in(&self, lane: Lane) -> Option<ResourceId> {
         self.0.get(&lane).and_then(|queue| queue.running)
     }

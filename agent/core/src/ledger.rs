@@ -15,6 +15,7 @@ use muster_shared::{Generation, ResourceId};
 use serde::{Deserialize, Serialize};
 
 use crate::holding::Holding;
+use crate::records::Records;
 
 /// Tombstones kept: a duplicate comes within minutes, and 4,096 resources deleted on one node last longer.
 /// Each is a file of some 200 bytes.
@@ -59,20 +60,17 @@ pub struct Undo {
     pub key: ReportKey,
     /// As the host wrote it down.
     pub state: Before,
-    /// What the resource held until then.
+    /// The holding of the resource until then.
     pub holding: Option<Holding>,
 }
 
 /// A job that was accepted and has not ended.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Accepted {
-    /// When it came.
     pub order: Order,
-    /// The job.
     pub job: Job,
 }
 
-/// The last good state.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Applied {
     /// Whose state it is.
@@ -84,32 +82,26 @@ pub struct Applied {
 /// The newest job that ended.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ended {
-    /// When it came.
     pub order: Order,
-    /// The job.
     pub key: ReportKey,
     /// [`digest`] of it; none if it was withdrawn unseen.
     pub digest: Option<ContentDigest>,
-    /// How.
     pub outcome: Outcome,
 }
 
 /// All that is known of one resource: one record on disk.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Entry {
-    /// The resource.
     pub resource: ResourceId,
-    /// What the resource holds, kept until it is gone. Present: the host may have begun.
+    /// The holding of the resource, kept until that is gone. Present: the host may have begun.
     pub holding: Option<Holding>,
     /// Holdings of others that went with this resource, until their own records say so.
     pub gone: BTreeMap<ResourceId, Order>,
     /// A change that is not kept yet, or could not be put back yet: what to put back.
     pub undo: Option<Undo>,
-    /// The last good state.
     pub applied: Option<Applied>,
     /// The job that may be running.
     pub current: Option<Accepted>,
-    /// The job that follows it.
     pub next: Option<Accepted>,
     /// The newest job that ended.
     pub last: Option<Ended>,
@@ -250,17 +242,18 @@ pub fn weight(job: &Job) -> usize {
         }
 }
 
-/// All entries, with what must not be counted anew each time.
+/// The entries, with what must not be counted anew each time; how they come to disk is in `records.rs`.
 #[derive(Debug, Default)]
 pub struct Ledger {
     entries: BTreeMap<ResourceId, Entry>,
     owners: BTreeMap<Claim, Vec<ResourceId>>,
     /// Resources whose records name a resource as taken over, or gone with them.
-    takers: BTreeMap<ResourceId, BTreeSet<ResourceId>>,
+    naming: BTreeMap<ResourceId, BTreeSet<ResourceId>>,
     tombstones: BTreeMap<Order, ResourceId>,
     by_lane: BTreeMap<Lane, BTreeSet<ResourceId>>,
     /// Whose last good state may be another than [`Ledger::take_changed`] said last.
     changed: BTreeSet<ResourceId>,
+    pub(crate) records: Records,
     digest: u128,
     jobs: usize,
     weight: usize,
@@ -270,7 +263,8 @@ pub struct Ledger {
 impl Ledger {
     /// As it was on disk.
     pub fn new(entries: Vec<Entry>) -> Self {
-        let mut ledger = Self::default();
+        let with_undo = entries.iter().filter(|entry| entry.undo.is_some()).map(|entry| entry.resource);
+        let mut ledger = Self { records: Records::new(with_undo.collect()), ..Self::default() };
         for entry in entries {
             ledger.edit(entry.resource, |slot| *slot = entry);
         }
@@ -280,6 +274,11 @@ impl Ledger {
     /// The entry of a resource.
     pub fn get(&self, resource: ResourceId) -> Option<&Entry> {
         self.entries.get(&resource)
+    }
+
+    /// The job of a resource that may be running.
+    pub(crate) fn current(&self, resource: ResourceId) -> Option<&Accepted> {
+        self.get(resource)?.current.as_ref()
     }
 
     /// All of them, by id.
@@ -309,14 +308,14 @@ impl Ledger {
         Order(self.order)
     }
 
-    /// Those that have one of these claims in their holding.
+    /// Resources that have one of these claims in their holding.
     pub(crate) fn owners(&self, claims: &[Claim]) -> BTreeSet<ResourceId> {
         claims.iter().filter_map(|claim| self.owners.get(claim)).flatten().copied().collect()
     }
 
-    /// Those whose records name this resource as taken over, or gone with them, now or in an earlier holding.
-    pub(crate) fn takers(&self, resource: ResourceId) -> impl Iterator<Item = &Entry> {
-        self.takers.get(&resource).into_iter().flatten().filter_map(|taker| self.get(*taker))
+    /// Entries that name this resource as taken over, or gone with them, now or in an earlier holding.
+    pub(crate) fn naming(&self, resource: ResourceId) -> impl Iterator<Item = &Entry> {
+        self.naming.get(&resource).into_iter().flatten().filter_map(|other| self.get(*other))
     }
 
     /// The oldest tombstone, if there are too many.
@@ -371,8 +370,8 @@ impl Ledger {
         for claim in entry.claims() {
             self.owners.entry(claim.clone()).or_default().push(entry.resource);
         }
-        for taken in entry.over() {
-            self.takers.entry(taken).or_default().insert(entry.resource);
+        for named in entry.named() {
+            self.naming.entry(named).or_default().insert(entry.resource);
         }
         if let Some(lane) = entry.lane() {
             self.by_lane.entry(lane).or_default().insert(entry.resource);
@@ -401,11 +400,11 @@ impl Ledger {
                 }
             }
         }
-        for taken in entry.over() {
-            if let Some(takers) = self.takers.get_mut(&taken) {
-                takers.remove(&entry.resource);
-                if takers.is_empty() {
-                    self.takers.remove(&taken);
+        for named in entry.named() {
+            if let Some(naming) = self.naming.get_mut(&named) {
+                naming.remove(&entry.resource);
+                if naming.is_empty() {
+                    self.naming.remove(&named);
                 }
             }
         }

@@ -11,6 +11,8 @@
 //! Absent on purpose: clocks, files, sockets, randomness without a seed. The driver executes the effects in
 //! their order and answers with inputs.
 
+#![allow(missing_docs)] // Not published: a doc comment says what a name cannot.
+
 mod account;
 mod agent;
 mod backoff;
@@ -18,7 +20,9 @@ mod boot;
 mod challenge;
 mod check;
 mod confirm;
+mod connection;
 mod disk;
+mod effects;
 mod face;
 mod facts;
 mod fetch;
@@ -29,6 +33,7 @@ mod ledger;
 mod local;
 mod ports;
 mod receive;
+mod records;
 mod restore;
 mod run;
 mod session;

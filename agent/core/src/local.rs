@@ -19,13 +19,13 @@ impl Agent {
     pub(crate) fn local(&mut self, config: NetworkConfig, timeout: Duration, after: u64) {
         let refused = |reason: String| Effect::LocalEnded(Outcome::Failed { reason, permanent: true });
         if self.is_stopping {
-            return self.effects.push_back(refused("the agent is stopping".into()));
+            return self.effects.push(refused("the agent is stopping".into()));
         }
         let resource = ResourceId::LOCAL;
         let entry = self.ledger.get(resource);
         if self.runs.contains_key(&resource) || entry.is_some_and(|entry| entry.current.is_some()) {
             let reason = "another document that was given on this server is being applied: try again when it has ended";
-            return self.effects.push_back(refused(reason.into()));
+            return self.effects.push(refused(reason.into()));
         }
         let exists = entry.is_some_and(|entry| entry.applied.is_some());
         let newest = entry.and_then(|entry| entry.newest()).map_or(0, |(key, _)| key.generation.number);
@@ -35,7 +35,7 @@ impl Agent {
                 "the {claim} belongs to resource {other} of the controller: change it there ('muster resource list' of \
                  its stack names it), or leave it out here"
             );
-            return self.effects.push_back(refused(reason));
+            return self.effects.push(refused(reason));
         }
         self.accept(Job {
             resource,
@@ -46,14 +46,5 @@ impl Agent {
             timeout,
             spec,
         });
-    }
-
-    /// After a restart: who gave it was told that the agent had ended, and nothing of it has begun.
-    pub(crate) fn drop_local(&mut self) {
-        let entry = self.ledger.get(ResourceId::LOCAL);
-        if let Some(key) = entry.and_then(|entry| entry.current.as_ref()).map(|accepted| accepted.job.key()) {
-            let reason = "the agent was started anew before the change began".into();
-            self.end(key, Outcome::Failed { reason, permanent: true });
-        }
     }
 }

@@ -18,8 +18,7 @@ use muster_shared::model::Up;
 use muster_shared::model::flow::Bridge;
 use muster_shared::model::topology::{DevicePorts, TOLD_DEVICES_MAX, TOLD_PORTS_MAX};
 
-use crate::agent::Agent;
-use crate::face::Effect;
+use crate::effects::Effects;
 
 /// What came is seldom alone: a cable is two ports, and a switch that starts is many.
 const SETTLE: Duration = Duration::from_millis(50);
@@ -73,7 +72,8 @@ impl Device {
 }
 
 impl Ports {
-    fn take(&mut self, now: MonoTime, ports: DevicePorts) {
+    /// A device that changed, as it is now.
+    pub(crate) fn take(&mut self, now: MonoTime, ports: DevicePorts) {
         if let Some(device) = self.devices.get_mut(&ports.bridge) {
             device.now = ports;
             return device.schedule(now);
@@ -94,50 +94,32 @@ impl Ports {
         self.devices.insert(bridge, device);
     }
 
-    fn greeted(&mut self, now: MonoTime) {
+    /// The controller listens: it is told of all, also of those that went since this agent runs.
+    pub(crate) fn greeted(&mut self, now: MonoTime) {
         for device in self.devices.values_mut() {
             (device.told, device.due) = (None, Some(now));
         }
     }
-}
 
-impl Agent {
-    /// Of devices that changed, each as it is now.
-    pub(crate) fn ports(&mut self, devices: Vec<DevicePorts>) {
-        let now = self.now;
-        devices.into_iter().for_each(|device| self.ports.take(now, device));
-    }
-
-    /// The controller listens: it is told of all, also of those that went since this agent runs.
-    pub(crate) fn ports_greeted(&mut self) {
-        self.ports.greeted(self.now);
-    }
-
-    /// After every input.
-    pub(crate) fn tell_ports(&mut self) {
-        if !self.session.is_open() || self.is_stopping {
-            return;
-        }
-        let now = self.now;
+    /// After every input while somebody listens.
+    pub(crate) fn tell(&mut self, now: MonoTime, effects: &mut Effects) {
         let is_due = |device: &&mut Device| device.due.is_some_and(|due| now >= due);
         let mut page = Vec::new();
-        for device in self.ports.devices.values_mut().filter(is_due) {
+        for device in self.devices.values_mut().filter(is_due) {
             let device = device.tell(now);
             let ports: usize = page.iter().map(|told: &DevicePorts| told.ports.len()).sum();
             if page.len() == TOLD_DEVICES_MAX || ports + device.ports.len() > TOLD_PORTS_MAX {
-                self.effects.push_back(Effect::Send(Up::Ports(std::mem::take(&mut page))));
+                effects.send(Up::Ports(std::mem::take(&mut page)));
             }
             page.push(device);
         }
         if !page.is_empty() {
-            self.effects.push_back(Effect::Send(Up::Ports(page)));
+            effects.send(Up::Ports(page));
         }
     }
 
-    pub(crate) fn ports_timeout(&self) -> Option<(MonoTime, &'static str)> {
-        let is_open = self.session.is_open() && !self.is_stopping;
-        let due = self.ports.devices.values().filter_map(|device| device.due);
-        due.min().filter(|_| is_open).map(|at| (at, "ports"))
+    pub(crate) fn timeout(&self) -> Option<(MonoTime, &'static str)> {
+        self.devices.values().filter_map(|device| device.due).min().map(|at| (at, "ports"))
     }
 }
 

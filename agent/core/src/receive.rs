@@ -3,8 +3,9 @@
 use muster_shared::model::{Content, ContentDigest, Job, Outcome, Report, ReportKey, Spec};
 use muster_shared::{Attempt, Generation, ResourceId};
 
-use crate::agent::{After, Agent};
+use crate::agent::Agent;
 use crate::ledger::{self, Accepted, Ended, Entry, Order};
+use crate::records::After;
 use crate::run::{Phase, Run};
 
 /// Jobs that wait at one time. A controller keeps far fewer in flight for one node; each takes 64 KiB at most.
@@ -63,42 +64,30 @@ fn standing(entry: Option<&Entry>, job: &Job) -> Standing {
 }
 
 impl Agent {
+    /// An agent that could not even record the controller's epoch takes nothing new. A job that is known is answered as
+    /// ever: "no room" would be acknowledged in place of its outcome, and what has run would run again.
     pub(crate) fn job(&mut self, job: Job) {
         let key = job.key();
-        match standing(self.ledger.get(job.resource), &job) {
-            Standing::New => self.accept(job),
-            Standing::Older(by) => self.report(Report { key, outcome: Outcome::Superseded { by } }),
-            Standing::Ended(outcome) if !self.is_about_to_tell(key) => {
-                self.report(Report { key, outcome });
+        let outcome = match standing(self.ledger.get(job.resource), &job) {
+            Standing::New | Standing::Contradiction if self.connection.is_only_heard() => {
+                self.disk.failed("there is no room to record the controller's epoch")
             }
-            Standing::OlderAttempt(Some(ended)) if !self.is_about_to_tell(ended.key) => self.report(ended),
-            Standing::OlderAttempt(_) | Standing::Pending | Standing::Ended(_) => {}
+            Standing::New => return self.accept(job),
+            Standing::Older(by) => Outcome::Superseded { by },
+            Standing::Ended(outcome) if !self.ledger.is_about_to_tell(key) => outcome,
+            Standing::OlderAttempt(Some(ended)) if !self.ledger.is_about_to_tell(ended.key) => {
+                return self.report(ended);
+            }
+            Standing::OlderAttempt(_) | Standing::Pending | Standing::Ended(_) => return,
             Standing::Contradiction => {
                 let reason = format!(
                     "generation {} of {} came before with another content: a bug of the controller, please \
                      report it",
                     key.generation, key.resource
                 );
-                self.warn(reason.clone());
-                self.refuse(key, reason, true);
+                self.effects.warn(reason.clone());
+                Outcome::Failed { reason, permanent: true }
             }
-        }
-    }
-
-    /// Not even the controller's epoch could be recorded, so nothing new is taken. A job that is known is answered as ever:
-    /// "no room" would be acknowledged in place of its outcome, and what has run would run again.
-    pub(crate) fn job_without_epoch(&mut self, job: &Job) {
-        let key = job.key();
-        let outcome = match standing(self.ledger.get(job.resource), job) {
-            Standing::New | Standing::Contradiction => {
-                self.disk_failed("there is no room to record the controller's epoch")
-            }
-            Standing::Older(by) => Outcome::Superseded { by },
-            Standing::Ended(outcome) if !self.is_about_to_tell(key) => outcome,
-            Standing::OlderAttempt(Some(ended)) if !self.is_about_to_tell(ended.key) => {
-                return self.report(ended);
-            }
-            Standing::OlderAttempt(_) | Standing::Pending | Standing::Ended(_) => return,
         };
         self.report(Report { key, outcome });
     }
@@ -108,7 +97,7 @@ impl Agent {
         let (jobs, weight) = self.ledger.load();
         if jobs >= JOBS_MAX || weight + ledger::weight(&job) > JOBS_WEIGHT_MAX {
             let reason = format!("{jobs} jobs with {weight} bytes wait on this node already: too many");
-            return self.refuse(key, reason, false);
+            return self.report(Report { key, outcome: Outcome::Failed { reason, permanent: false } });
         }
         let follows = self.runs.get(&resource).is_some_and(|run| run.may_have_begun());
         let order = self.place(&job, follows).unwrap_or_else(|| self.ledger.next_order());
@@ -127,7 +116,7 @@ impl Agent {
         {
             self.report(Report { key: older, outcome: Outcome::Superseded { by: key.generation } });
         }
-        self.write(resource, After::Accepted(key));
+        self.ledger.write(resource, After::Accepted(key), &mut self.effects);
     }
 
     /// A further attempt of a job that has not begun takes that one's place: whoever came between stays behind it. Where the
@@ -152,9 +141,9 @@ impl Agent {
             self.runs.remove(&key.resource);
         }
         // What is on disk may be the job that this one took the place of.
-        self.write(key.resource, After::Nothing(key.resource));
-        self.warn(format!("cannot record a job: {reason}"));
-        let outcome = self.disk_failed(reason);
+        self.ledger.write_through(key.resource, &mut self.effects);
+        self.effects.warn(format!("cannot record a job: {reason}"));
+        let outcome = self.disk.failed(reason);
         self.report(Report { key, outcome });
     }
 
@@ -191,7 +180,10 @@ impl Agent {
             self.record_withdrawn(key, job.map(|accepted| ledger::digest(&accepted.job)));
         } else if let Some(last) = &entry.last {
             let outcome = last.outcome.clone();
-            self.report_ended(Report { key, outcome });
+            // One that is not on disk yet is said when it is.
+            if !self.ledger.is_ending(&key) {
+                self.report(Report { key, outcome });
+            }
         }
     }
 
@@ -200,7 +192,7 @@ impl Agent {
         let outcome = Outcome::Withdrawn;
         let report = Report { key, outcome: outcome.clone() };
         self.ledger.edit(key.resource, |entry| entry.end(Ended { order, key, digest, outcome }));
-        self.write(key.resource, After::Ended { report, held: None });
+        self.ledger.write(key.resource, After::Ended { report, held: None }, &mut self.effects);
     }
 
     pub(crate) fn acknowledge(&mut self, key: ReportKey) {
@@ -211,28 +203,17 @@ impl Agent {
         if known {
             self.ledger.edit(key.resource, |entry| entry.unacknowledged.retain(|report| report.key != key));
             // May be lost: then it is reported and acknowledged again.
-            self.write(key.resource, After::Nothing(key.resource));
+            self.ledger.write_through(key.resource, &mut self.effects);
         }
     }
 
-    /// Whether an outcome of this generation is not on disk yet, and will be said then.
-    pub(crate) fn is_about_to_tell(&self, key: ReportKey) -> bool {
-        let last = self.ledger.get(key.resource).and_then(|entry| entry.last.as_ref());
-        last.is_some_and(|last| last.key.generation == key.generation && self.is_ending(&last.key))
-    }
-
-    /// Says a stored outcome again, unless it is not on disk yet and will be said then.
-    fn report_ended(&mut self, report: Report) {
-        if !self.is_ending(&report.key) {
-            self.report(report);
-        }
+    fn report(&mut self, report: Report) {
+        self.connection.report(report, &mut self.effects);
     }
 
     /// Out of lane and fetching, before it began. What was fetched stays if the job that comes instead has this `content`.
     fn leave_queue(&mut self, resource: ResourceId, content: Option<(ContentDigest, u64)>) {
-        let Some(accepted) = self.ledger.get(resource).and_then(|entry| entry.current.as_ref()) else {
-            return;
-        };
+        let Some(accepted) = self.ledger.current(resource) else { return };
         let (lane, order) = (accepted.job.spec.lane(), accepted.order);
         let fetched = stored(&accepted.job).filter(|fetched| content != Some(*fetched));
         self.lanes.withdraw(lane, order);

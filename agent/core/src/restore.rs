@@ -7,7 +7,7 @@ use std::time::Duration;
 use muster_shared::model::{Action, Job, Lane, Outcome, ReportKey};
 use muster_shared::{MonoTime, ResourceId};
 
-use crate::agent::{After, Agent};
+use crate::agent::Agent;
 use crate::confirm::{Guard, Stage};
 use crate::face::Effect;
 use crate::ledger::Undo;
@@ -49,7 +49,7 @@ impl Agent {
     /// What is to be put back before the resource's job may begin: nothing of it would be known any more later, or it
     /// would be put back over what the job makes. A newer change of the same resource is undone to the same state.
     pub(crate) fn must_be_put_back(&self, resource: ResourceId) -> Option<String> {
-        let job = &self.ledger.get(resource)?.current.as_ref()?.job;
+        let job = &self.ledger.current(resource)?.job;
         let changes = job.action != Action::Check && job.spec.confirm_within().is_some();
         let undone = self.ledger.iter().filter(|entry| changes && entry.undo.is_some()).map(|e| e.resource);
         let mut undone = undone.filter(|&other| other != resource || job.action == Action::Retain);
@@ -87,7 +87,7 @@ impl Agent {
     fn put_back(&mut self, resource: ResourceId) {
         if let Some(Undo { key, state, .. }) = self.ledger.get(resource).and_then(|entry| entry.undo.clone())
         {
-            self.effects.push_back(Effect::Restore { key, undo: state });
+            self.effects.push(Effect::Restore { key, undo: state });
         }
     }
 
@@ -104,14 +104,16 @@ impl Agent {
         }
         let (resource, why) = (*resource, why.clone());
         let reason = match result {
-            Ok(()) => return self.is_back(key, resource, fallback, &why),
+            Ok(()) => return self.back_in_force(key, resource, fallback, &why),
             Err(reason) => reason,
         };
         *tries += 1;
         let (tries, now) = (*tries, self.now);
         if tries < RESTORE_TRIES {
             *last = Attempt::Waits { until: now + RESTORE_AGAIN_FIRST * 2u32.pow(tries - 1) };
-            return self.warn(format!("cannot put back what was there before, will try again: {reason}"));
+            return self
+                .effects
+                .warn(format!("cannot put back what was there before, will try again: {reason}"));
         }
         let spec = self.undone_job(resource).map(|job| job.spec.clone());
         match spec {
@@ -119,10 +121,10 @@ impl Agent {
                 if let Some(Guard { stage: Stage::Restoring { last, .. }, .. }) = &mut self.guard {
                     *last = Attempt::Running { fallback: true, until: now + RESTORE_WITHIN };
                 }
-                self.warn(format!("cannot put back what was there before, falling back: {reason}"));
-                self.effects.push_back(Effect::Fallback { key, spec });
+                self.effects.warn(format!("cannot put back what was there before, falling back: {reason}"));
+                self.effects.push(Effect::Fallback { key, spec });
             }
-            Some(_) | None => self.is_not_back(key, resource, &why, &reason),
+            Some(_) | None => self.not_back_yet(key, resource, &why, &reason),
         }
     }
 
@@ -133,7 +135,7 @@ impl Agent {
         self.current(key, |phase| phase == Phase::Guarded)
     }
 
-    fn is_back(&mut self, key: ReportKey, resource: ResourceId, is_fallback: bool, why: &str) {
+    fn back_in_force(&mut self, key: ReportKey, resource: ResourceId, is_fallback: bool, why: &str) {
         let has_job = self.undone_job(resource).is_some();
         self.guard = None;
         if is_fallback {
@@ -141,7 +143,7 @@ impl Agent {
         } else {
             self.undo_entry(resource);
         }
-        self.hurry_until = Some(self.now + HURRY);
+        self.connection.hurry_until(self.now + HURRY);
         self.reconnect("the network was put back");
         match has_job {
             // Nobody wants a server cut off again by itself.
@@ -154,15 +156,15 @@ impl Agent {
                 self.end(key, Outcome::Failed { reason: format!("{why}; {how}"), permanent: true });
             }
             // Its job ended before.
-            false => self.write(resource, After::Nothing(resource)),
+            false => self.ledger.write_through(resource, &mut self.effects),
         }
     }
 
-    fn is_not_back(&mut self, key: ReportKey, resource: ResourceId, why: &str, reason: &str) {
+    fn not_back_yet(&mut self, key: ReportKey, resource: ResourceId, why: &str, reason: &str) {
         let has_job = self.undone_job(resource).is_some();
         self.guard = None;
         self.restore_at.insert(resource, self.now + RESTORE_AGAIN);
-        self.warn(format!("cannot put back what was there before: {reason}"));
+        self.effects.warn(format!("cannot put back what was there before: {reason}"));
         if has_job {
             let again = RESTORE_AGAIN.as_secs();
             let reason = format!(
@@ -195,7 +197,7 @@ impl Agent {
         };
         match last {
             Attempt::Running { until, .. } if now >= until => {
-                self.effects.push_back(Effect::Cancel(key));
+                self.effects.push(Effect::Cancel(key));
                 let reason = format!("no answer within {} s", RESTORE_WITHIN.as_secs());
                 self.restored(key, Err(reason));
             }

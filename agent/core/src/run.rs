@@ -12,10 +12,11 @@ use muster_shared::model::{Action, Claim, Job, Lane, Observed, Outcome, Progress
 use muster_shared::wire::REASON_MAX;
 use muster_shared::{MonoTime, ResourceId};
 
-use crate::agent::{After, Agent};
+use crate::agent::Agent;
 use crate::face::{Effect, RunError};
-use crate::ledger::{self, Applied, Before, Ended, Entry, Order};
+use crate::ledger::{self, Accepted, Applied, Before, Ended, Entry, Order};
 use crate::receive::stored;
+use crate::records::After;
 
 /// A job that takes longer than this says so, and again from time to time.
 pub(crate) const PROGRESS_FIRST: Duration = Duration::from_secs(1);
@@ -86,23 +87,25 @@ impl Agent {
     /// After a restart: what was accepted and has not ended is run again.
     pub(crate) fn recover(&mut self) {
         let ended: Vec<ResourceId> = self.ledger.iter().map(|entry| entry.resource).collect();
-        ended.into_iter().for_each(|resource| self.went(resource));
-        let accepted: Vec<(ResourceId, bool)> = self
+        ended.into_iter().for_each(|resource| self.ledger.went(resource, &mut self.effects));
+        let accepted: Vec<(ReportKey, bool)> = self
             .ledger
             .iter()
             .filter_map(|entry| Some((entry, &entry.current.as_ref()?.job)))
             // A check leaves nothing behind.
-            .map(|(entry, job)| (entry.resource, entry.exists() && job.action != Action::Check))
+            .map(|(entry, job)| (job.key(), entry.exists() && job.action != Action::Check))
             .collect();
         self.recover_undo();
-        for (resource, recovered) in accepted {
+        for (key, recovered) in accepted {
+            let resource = key.resource;
             if self.is_half_done(resource) {
                 self.runs.insert(resource, Run { phase: Phase::Guarded, recovered });
                 continue;
             }
             self.runs.insert(resource, Run { phase: Phase::Accepting, recovered });
             if resource.is_local() {
-                self.drop_local();
+                let reason = "the agent was started anew before the change began".into();
+                self.end(key, Outcome::Failed { reason, permanent: true });
             } else {
                 self.admit(resource);
             }
@@ -119,7 +122,7 @@ impl Agent {
     pub(crate) fn current(&self, key: ReportKey, phase: impl FnOnce(Phase) -> bool) -> Option<&Job> {
         let run = self.runs.get(&key.resource).filter(|run| phase(run.phase))?;
         debug_assert!(self.ledger.get(key.resource).is_some(), "{run:?} has an entry");
-        let job = &self.ledger.get(key.resource)?.current.as_ref()?.job;
+        let job = &self.ledger.current(key.resource)?.job;
         (job.key() == key).then_some(job)
     }
 
@@ -142,9 +145,7 @@ impl Agent {
 
     /// To its lane, by way of its content.
     fn admit(&mut self, resource: ResourceId) {
-        let Some(accepted) = self.ledger.get(resource).and_then(|entry| entry.current.as_ref()) else {
-            return;
-        };
+        let Some(accepted) = self.ledger.current(resource) else { return };
         let (key, order) = (accepted.job.key(), accepted.order);
         let Some((digest, size)) = stored(&accepted.job) else { return self.enqueue(resource) };
         match self.fetch.want(resource, order, digest, size) {
@@ -158,7 +159,7 @@ impl Agent {
     }
 
     fn enqueue(&mut self, resource: ResourceId) {
-        if let Some(accepted) = self.ledger.get(resource).and_then(|entry| entry.current.as_ref()) {
+        if let Some(accepted) = self.ledger.current(resource) {
             self.lanes.enqueue(accepted.job.spec.lane(), accepted.order, resource);
             self.set_phase(resource, Phase::Queued);
         }
@@ -175,7 +176,7 @@ impl Agent {
     }
 
     pub(crate) fn not_fetched(&mut self, resource: ResourceId, error: &RunError) {
-        let key = self.ledger.get(resource).and_then(|e| e.current.as_ref()).map(|a| a.job.key());
+        let key = self.ledger.current(resource).map(|accepted| accepted.job.key());
         if let (Some(key), true) = (key, self.is_fetching(resource)) {
             self.end(key, error.clone().into());
         }
@@ -184,24 +185,21 @@ impl Agent {
     /// Begins what has its turn.
     pub(crate) fn begin_all(&mut self) {
         while let Some(resource) = self.next_in_lane() {
-            let job = self.ledger.get(resource).and_then(|entry| entry.current.as_ref()).map(|a| &a.job);
-            let (key, action) = match job {
-                Some(job) => (job.key(), job.action),
-                None => {
-                    self.lanes.release(resource);
-                    continue;
-                }
+            let Some(Accepted { job, .. }) = self.ledger.current(resource) else {
+                self.lanes.release(resource);
+                continue;
             };
+            let (key, action) = (job.key(), job.action);
             if let Some(reason) = self.must_be_put_back(resource) {
                 self.end(key, Outcome::Failed { reason, permanent: false });
                 continue;
             }
             match action {
                 Action::Create | Action::Update => self.capture(key),
-                Action::Delete | Action::Retain if self.is_held_up(resource) => {
+                Action::Delete | Action::Retain if self.ledger.is_held_up(resource, &mut self.effects) => {
                     self.end(
                         key,
-                        self.disk_failed(
+                        self.disk.failed(
                             "an older record of what this resource claims was refused and is written again",
                         ),
                     );
@@ -221,7 +219,7 @@ impl Agent {
             return None;
         }
         let held = self.is_guarding().then_some(Lane::Network);
-        let current = |resource| self.ledger.get(resource)?.current.as_ref();
+        let current = |resource| self.ledger.current(resource);
         // With those that wait for them: what overtakes these overtakes the first as well.
         let mut awaited: Vec<(Order, Vec<Claim>)> = self
             .fetch
@@ -269,7 +267,7 @@ impl Agent {
 
     pub(crate) fn host_begins(&mut self, job: Job) {
         let (before, theirs) = self.known_to(&job);
-        self.effects.push_back(Effect::Run { job: Box::new(job), before, theirs });
+        self.effects.push(Effect::Run { job: Box::new(job), before, theirs });
     }
 
     /// What was there before Muster as the job is to know it, and as those know it that have back what the job's
@@ -325,12 +323,11 @@ impl Agent {
         {
             reason.truncate(reason.floor_char_boundary(REASON_MAX));
         }
-        let action = self.ledger.get(resource).and_then(|e| e.current.as_ref()).map(|a| a.job.action);
+        let action = self.ledger.current(resource).map(|accepted| accepted.job.action);
         let lets_go = matches!(outcome, Outcome::Done(_))
             && action.is_some_and(|action| matches!(action, Action::Delete | Action::Retain));
         let held = self.ledger.get(resource).filter(|_| lets_go).cloned().map(Box::new);
         let goes = self.ledger.goes_with(resource);
-        let unsaid = self.not_said_gone(resource);
         self.set_phase(resource, Phase::Ending(key));
         let content = self.ledger.edit(resource, |entry| {
             let accepted = entry.current.take_if(|accepted| accepted.job.key() == key)?;
@@ -348,8 +345,8 @@ impl Agent {
                 }
                 (Outcome::Done(_), Action::Delete | Action::Retain) => {
                     (entry.applied, entry.holding) = (None, None);
-                    entry.gone.retain(|other, _| unsaid.contains(other));
-                    entry.gone.extend(goes);
+                    // What went with an earlier holding is on disk as gone: see `is_held_up`.
+                    entry.gone = goes;
                 }
                 (Outcome::Done(_), Action::Check) => {}
                 (
@@ -374,13 +371,14 @@ impl Agent {
                 _ => self.fetch.release(resource, digest, now, effects),
             }
         }
-        self.write(resource, After::Ended { report: Report { key, outcome }, held });
+        let after = After::Ended { report: Report { key, outcome }, held };
+        self.ledger.write(resource, after, &mut self.effects);
     }
 
     /// The outcome is on disk, or cannot be; what follows it begins.
     pub(crate) fn ended(&mut self, mut report: Report, held: Option<Box<Entry>>, failed: Option<String>) {
         let key = report.key;
-        if failed.is_some() && self.is_written_again(&report) {
+        if failed.is_some() && self.is_keeping(key) && self.ledger.is_written_again(&report) {
             return;
         }
         if self.kept(key, failed.as_deref()) {
@@ -388,13 +386,13 @@ impl Agent {
         }
         let is_refused = failed.is_some();
         if !is_refused {
-            self.went(key.resource);
+            self.ledger.went(key.resource, &mut self.effects);
         }
         if let Some(reason) = failed {
-            self.warn(format!("cannot record a job's outcome: {reason}"));
+            self.effects.warn(format!("cannot record a job's outcome: {reason}"));
             // A failure is one either way, and what was refused for good is not to be tried again.
             if !matches!(report.outcome, Outcome::Failed { .. } | Outcome::NoRoom { .. }) {
-                report.outcome = self.disk_failed(&reason);
+                report.outcome = self.disk.failed(&reason);
             }
             let outcome = report.outcome.clone();
             self.ledger.edit(key.resource, |entry| {
@@ -409,8 +407,8 @@ impl Agent {
                 }
             });
         }
-        self.watch_ended(&report);
-        self.report(report);
+        self.watches.ended(self.now, &report, &self.ledger);
+        self.connection.report(report, &mut self.effects);
         let next = if self.runs.get(&key.resource).is_some_and(|run| run.phase == Phase::Ending(key)) {
             self.lanes.release(key.resource);
             self.runs.remove(&key.resource);
@@ -420,9 +418,9 @@ impl Agent {
         };
         match next {
             // On disk is still the job that has ended, and runs again after a crash: never once a later one has run.
-            Some(next) if is_refused => self.accept_again(next),
-            Some(next) if !self.is_accepting(next) => self.admit(key.resource),
-            None if is_refused => self.write(key.resource, After::Nothing(key.resource)),
+            Some(next) if is_refused => self.ledger.accept_again(next, &mut self.effects),
+            Some(next) if !self.ledger.is_accepting(next) => self.admit(key.resource),
+            None if is_refused => self.ledger.write_through(key.resource, &mut self.effects),
             Some(_) | None => {}
         }
     }
@@ -442,7 +440,7 @@ impl Agent {
     pub(crate) fn run_timeout(&self) -> Option<(MonoTime, &'static str)> {
         self.running()
             .flat_map(|(_, deadline, progress)| {
-                let progress = progress.filter(|_| self.session.is_open()).map(|at| (at, "progress"));
+                let progress = progress.filter(|_| self.connection.is_open()).map(|at| (at, "progress"));
                 [Some((deadline, "deadline of a job")), progress]
             })
             .flatten()
@@ -466,17 +464,17 @@ impl Agent {
     pub(crate) fn run_timeouts(&mut self) {
         let running: Vec<_> = self.running().collect();
         for (resource, deadline, progress) in running {
-            let job = self.ledger.get(resource).and_then(|entry| entry.current.as_ref()).map(|a| &a.job);
-            let Some((key, timeout)) = job.map(|job| (job.key(), job.timeout)) else { continue };
+            let Some(Accepted { job, .. }) = self.ledger.current(resource) else { continue };
+            let (key, timeout) = (job.key(), job.timeout);
             if self.now >= deadline {
-                self.effects.push_back(Effect::Cancel(key));
+                self.effects.push(Effect::Cancel(key));
                 let reason = format!("timed out after {} s", timeout.as_secs_f64());
                 self.end(key, Outcome::Failed { reason, permanent: false });
             } else if progress.is_some_and(|progress| self.now >= progress) {
                 let next = self.now + PROGRESS_EVERY;
                 self.set_phase(resource, Phase::Running { deadline, progress: next });
-                if self.session.is_open() {
-                    self.effects.push_back(Effect::Send(Up::Progress(Progress { key, settling: false })));
+                if self.connection.is_open() {
+                    self.effects.send(Up::Progress(Progress { key, settling: false }));
                 }
             }
         }

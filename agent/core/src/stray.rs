@@ -7,7 +7,6 @@ use muster_shared::model::{
 };
 
 use crate::agent::Agent;
-use crate::face::Effect;
 use crate::ledger::Entry;
 
 impl Agent {
@@ -19,12 +18,12 @@ impl Agent {
             Some(Stray::new(listed.resource, listed.generation, &entry.applied.as_ref()?.spec))
         };
         let strays = resources.iter().take(DESCRIBED_MAX).filter_map(known).collect();
-        self.effects.push_back(Effect::Send(Up::Described(strays)));
+        self.effects.send(Up::Described(strays));
     }
 
     /// Deletes the thing as a job would whose desired state the controller knew.
     pub(crate) fn remove(&mut self, key: ReportKey) {
-        if self.is_about_to_tell(key) {
+        if self.ledger.is_about_to_tell(key) {
             return;
         }
         let entry = self.ledger.get(key.resource);
@@ -37,25 +36,26 @@ impl Agent {
                 // Nothing of it is here.
                 Some(_) | None => Outcome::Done(Observed::default()),
             };
-            return self.report(Report { key, outcome });
+            return self.connection.report(Report { key, outcome }, &mut self.effects);
         };
         let ReportKey { resource, generation, attempt } = key;
         let timeout = Job::time_for(&spec);
         let job = Job { resource, generation, attempt, action: Action::Delete, timeout, spec };
         let Some(newest) = newest.filter(|newest| newest.generation == generation) else {
-            return match self.epoch_refused {
-                true => self.job_without_epoch(&job),
-                false => self.job(job),
-            };
+            return self.job(job);
         };
         // Of one generation there is one removal, though a job that ended meanwhile may have left another state.
         let last = entry.and_then(|entry| entry.last.as_ref()).filter(|last| last.key == newest);
         let outcome = last.map(|last| last.outcome.clone());
         match outcome {
-            Some(Outcome::Withdrawn) => self.report(Report { key, outcome: Outcome::Withdrawn }),
-            _ if newest.attempt < attempt && self.epoch_refused => self.job_without_epoch(&job),
+            Some(Outcome::Withdrawn) => {
+                self.connection.report(Report { key, outcome: Outcome::Withdrawn }, &mut self.effects)
+            }
+            _ if newest.attempt < attempt && self.connection.is_only_heard() => self.job(job),
             _ if newest.attempt < attempt => self.accept(job),
-            Some(outcome) if newest.attempt == attempt => self.report(Report { key, outcome }),
+            Some(outcome) if newest.attempt == attempt => {
+                self.connection.report(Report { key, outcome }, &mut self.effects)
+            }
             Some(_) | None => {}
         }
     }

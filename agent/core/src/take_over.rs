@@ -2,21 +2,19 @@
 //!
 //! Absent: who holds what (`holding.rs`), and what a guarded change may touch (`confirm.rs`).
 
-use std::collections::BTreeSet;
-
-use muster_shared::ResourceId;
 use muster_shared::model::{Action, ReportKey, Spec};
 
-use crate::agent::{After, Agent};
+use crate::agent::Agent;
 use crate::face::{Effect, RunError};
-use crate::ledger::{Before, Entry};
+use crate::ledger::{Accepted, Before, Entry};
+use crate::records::After;
 use crate::run::Phase;
 
 impl Agent {
     /// Asks what is there, unless that is known of all the job claims.
     pub(crate) fn capture(&mut self, key: ReportKey) {
         let Some(entry) = self.ledger.get(key.resource) else { return };
-        let Some(job) = entry.current.as_ref().map(|accepted| &accepted.job) else { return };
+        let Some(Accepted { job, .. }) = &entry.current else { return };
         let claims = job.spec.claims();
         let deadline = self.now + job.timeout;
         if let (Spec::Dummy(_), false) = (&job.spec, entry.exists()) {
@@ -30,7 +28,7 @@ impl Agent {
         }
         let known = self.ledger.known(key.resource, &claims);
         let own = job.action == Action::Update && !entry.exists() && known.is_empty();
-        self.effects.push_back(Effect::Capture { key, spec: job.spec.clone(), known, own });
+        self.effects.push(Effect::Capture { key, spec: job.spec.clone(), known, own });
         self.set_phase(key.resource, Phase::Capturing { deadline });
     }
 
@@ -53,40 +51,15 @@ impl Agent {
             was
         });
         self.set_phase(key.resource, Phase::Recording);
-        self.write(key.resource, After::Captured { key, was: Box::new(was) });
+        let after = After::Captured { key, was: Box::new(was) };
+        self.ledger.write(key.resource, after, &mut self.effects);
     }
 
     /// Nothing was touched. What was read is right, but would not survive: it is read again next time.
-    pub(crate) fn not_captured(&mut self, key: ReportKey, was: Entry, reason: &str) {
-        if self.current(key, |phase| phase == Phase::Recording).is_some() {
-            self.ledger.edit(key.resource, |entry| entry.holding = was.holding);
-            self.end(key, self.disk_failed(reason));
-        }
-    }
-
-    /// Whether the disk refused to record that what this resource took over is another's again. Should it go before that
-    /// is there, that one would not have gone with it after a crash.
-    pub(crate) fn is_held_up(&mut self, resource: ResourceId) -> bool {
-        let Some(entry) = self.ledger.get(resource) else { return false };
-        let stale: Vec<ResourceId> = entry.over().filter(|other| self.stale.contains_key(other)).collect();
-        stale.iter().for_each(|&other| self.write(other, After::Nothing(other)));
-        !stale.is_empty()
-    }
-
-    /// Those that went with this resource and whose records may not say so.
-    pub(crate) fn not_said_gone(&self, resource: ResourceId) -> BTreeSet<ResourceId> {
-        let is_unsaid = |other: &ResourceId| {
-            let writes = |after: &After| matches!(after, After::Nothing(resource) if resource == other);
-            self.stale.contains_key(other) || self.is_on_its_way(writes)
-        };
-        let gone = self.ledger.get(resource).into_iter().flat_map(|entry| entry.gone.keys().copied());
-        gone.filter(is_unsaid).collect()
-    }
-
-    /// The resource has ended, and its record on disk says what has gone with it.
-    pub(crate) fn went(&mut self, resource: ResourceId) {
-        for gone in self.ledger.end_gone(resource) {
-            self.write(gone, After::Nothing(gone));
+    pub(crate) fn not_recorded(&mut self, key: ReportKey, was: Entry, reason: &str) {
+        if self.current(key, |phase| phase == Phase::Recording).is_some() || self.leaves_guard(key) {
+            self.ledger.edit(key.resource, |entry| (entry.holding, entry.undo) = (was.holding, was.undo));
+            self.end(key, self.disk.failed(reason));
         }
     }
 }

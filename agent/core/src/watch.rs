@@ -19,10 +19,10 @@ use muster_shared::model::{Drift, DriftState, Lane, Outcome, Report, Up};
 use muster_shared::wire::{DRIFT_REASON_MAX, DRIFTS_MAX};
 use muster_shared::{Generation, MonoTime, ResourceId};
 
-use crate::agent::{After, Agent};
 use crate::backoff::Random;
+use crate::effects::Effects;
 use crate::face::{Effect, Found, Look, Looked, Retry, RunError};
-use crate::ledger::Entry;
+use crate::ledger::{Entry, Ledger};
 
 /// After a hint, for one change is seldom alone. A person hardly notices it.
 const SETTLE: Duration = Duration::from_millis(50);
@@ -108,10 +108,8 @@ struct Round {
 
 impl Watches {
     pub(crate) fn new(seed: u64) -> Self {
-        let watch = |(n, lane)| Watch::new(seed ^ 0x7761_7463_6800_0000 ^ n, lane);
-        let mut lanes = (0u64..).zip(Lane::ALL).map(watch);
         Self {
-            lanes: std::array::from_fn(|_| lanes.next().expect("one for each lane")),
+            lanes: Lane::ALL.map(|lane| Watch::new(seed ^ 0x7761_7463_6800_0000 ^ lane as u64, lane)),
             number: 0,
             said: BTreeMap::new(),
             digest: 0,
@@ -191,6 +189,56 @@ impl Watch {
         self.due = Some(self.due.map_or(at, |due| due.min(at)));
     }
 
+    /// The resources to look at now, if a look is due and would not see our own work.
+    fn due(
+        &mut self,
+        now: MonoTime,
+        is_heard: bool,
+        is_running: bool,
+        scan_every: Duration,
+        ledger: &Ledger,
+    ) -> Option<Wanted> {
+        let is_network = self.lane == Lane::Network;
+        if is_running {
+            self.was_busy = true;
+        } else if std::mem::take(&mut self.was_busy) && is_network {
+            // Also where one was due before: what was just done is to come to rest.
+            (self.due, self.held) = (None, false);
+            self.hint(now, &Wanted::All);
+        }
+        let in_lane = ledger.in_lane(self.lane);
+        if !is_heard || in_lane.is_empty() {
+            self.round = None;
+            return None;
+        }
+        let within = self.within();
+        if let Some(round) = self.round.take_if(|round| now >= round.since + within) {
+            self.hint(now, &round.of);
+        }
+        let is_scan = now >= self.scan;
+        let is_due = is_scan || self.due.is_some_and(|due| now >= due);
+        if self.round.is_none() && !is_due {
+            return None;
+        }
+        // Of the network a job that waits may be half done, before a restart.
+        let is_busy = is_running || is_network && in_lane.iter().any(|resource| is_at(*resource, ledger));
+        if let Some(round) = &mut self.round {
+            round.void |= is_busy;
+            return None;
+        }
+        if is_busy {
+            if is_scan {
+                self.want(&Wanted::All);
+                self.scan = now + scan_every;
+            }
+            self.due_by(now);
+            self.held = true;
+            return None;
+        }
+        self.held = false;
+        Some(if is_scan { Wanted::All } else { self.wanted.clone() })
+    }
+
     fn begin(&mut self, now: MonoTime, number: u64, of: Wanted, scan_every: Duration) {
         self.rest_until = now + SPACING;
         self.paid_until = self.paid_until.min(now + BURST).max(now) + STORM_SPACING;
@@ -217,176 +265,104 @@ impl Watch {
     }
 }
 
-impl Agent {
+impl Watches {
     /// The controller listens: it is told how all stands.
-    pub(crate) fn watch_greeted(&mut self, heartbeat: Duration) {
-        self.watches.scan_every = (heartbeat * SCAN_HEARTBEATS).clamp(SCAN_MIN, SCAN_MAX);
+    pub(crate) fn greeted(&mut self, now: MonoTime, heartbeat: Duration) {
+        self.scan_every = (heartbeat * SCAN_HEARTBEATS).clamp(SCAN_MIN, SCAN_MAX);
         let within = (heartbeat / GREETING_PART).clamp(GREETING_MIN, GREETING_MAX);
-        self.watches.begin_anew(self.now, within);
-        self.facts.greeted(self.now);
+        self.begin_anew(now, within);
     }
 
     /// The controller has not heard all that was said.
-    pub(crate) fn say_all_again(&mut self) {
-        self.watches.begin_anew(self.now, GREETING_MIN);
+    pub(crate) fn say_all_again(&mut self, now: MonoTime) {
+        self.begin_anew(now, GREETING_MIN);
     }
 
     /// Something of these may have changed.
-    pub(crate) fn resources_changed(&mut self, resources: &BTreeSet<ResourceId>) {
-        for watch in &mut self.watches.lanes {
-            let in_lane = self.ledger.in_lane(watch.lane);
+    pub(crate) fn changed(&mut self, now: MonoTime, resources: &BTreeSet<ResourceId>, ledger: &Ledger) {
+        for watch in &mut self.lanes {
+            let in_lane = ledger.in_lane(watch.lane);
             let of_lane: BTreeSet<ResourceId> =
                 resources.iter().filter(|resource| in_lane.contains(resource)).copied().collect();
             if !of_lane.is_empty() {
-                watch.hint(self.now, &Wanted::Some(of_lane));
+                watch.hint(now, &Wanted::Some(of_lane));
             }
         }
     }
 
     /// The controller has something else in mind for it now: whatever it makes of it, it is told anew.
-    pub(crate) fn unsay(&mut self, resource: ResourceId) {
-        if self.watches.said.contains_key(&resource) {
-            self.watches.say(resource, None);
-            self.look_again(resource);
+    pub(crate) fn unsay(&mut self, now: MonoTime, resource: ResourceId, ledger: &Ledger) {
+        if self.said.contains_key(&resource) {
+            self.say(resource, None);
+            self.look_again(now, resource, ledger);
         }
     }
 
     /// A job's outcome is told by itself; what it made is as it should be.
-    pub(crate) fn watch_ended(&mut self, report: &Report) {
+    pub(crate) fn ended(&mut self, now: MonoTime, report: &Report, ledger: &Ledger) {
         let resource = report.key.resource;
-        let entry = self.ledger.get(resource);
-        let applied = entry.filter(|_| !self.ledger.is_taken(resource)).and_then(|e| e.applied.as_ref());
-        let Some(applied) = applied else { return };
+        let entry = ledger.get(resource).filter(|_| !ledger.is_taken(resource));
+        let Some(applied) = entry.and_then(|entry| entry.applied.as_ref()) else { return };
         // The network may still be coming to rest, and is looked at after each of its jobs.
         if applied.spec.lane() == Lane::Network {
             return;
         }
         if matches!(report.outcome, Outcome::Done(_)) && applied.generation == report.key.generation {
             let said = (applied.generation, DriftState::InSync, String::new());
-            self.watches.say(resource, Some(said));
+            self.say(resource, Some(said));
         } else {
-            self.look_again(resource);
+            self.look_again(now, resource, ledger);
         }
     }
 
-    fn look_again(&mut self, resource: ResourceId) {
-        let Some(applied) = self.ledger.get(resource).and_then(|entry| entry.applied.as_ref()) else {
-            return;
-        };
+    fn look_again(&mut self, now: MonoTime, resource: ResourceId, ledger: &Ledger) {
+        let Some(applied) = ledger.get(resource).and_then(|entry| entry.applied.as_ref()) else { return };
         let lane = applied.spec.lane();
         let at = match lane {
             Lane::Network => Wanted::All,
             Lane::Service | Lane::Package | Lane::Deployment => Wanted::Some([resource].into()),
         };
-        let now = self.now;
-        let watches = self.watches.lanes.iter_mut().filter(|watch| watch.lane == lane);
+        let watches = self.lanes.iter_mut().filter(|watch| watch.lane == lane);
         watches.for_each(|watch| watch.hint(now, &at));
     }
 
-    /// After every input: begins each look that is due, unless it would see our own work.
-    pub(crate) fn watch(&mut self) {
-        for at in 0..self.watches.lanes.len() {
-            self.watch_lane(at);
-        }
-    }
-
-    fn watch_lane(&mut self, at: usize) {
-        let lane = self.watches.lanes[at].lane;
-        let is_network = lane == Lane::Network;
-        let is_restoring = is_network && (self.guard.is_some() || !self.restore_at.is_empty());
-        let is_running = self.lanes.is_busy(lane) || is_restoring;
-        let watch = &mut self.watches.lanes[at];
-        if is_running {
-            watch.was_busy = true;
-        } else if std::mem::take(&mut watch.was_busy) && is_network {
-            // Also where one was due before: what was just done is to come to rest.
-            (watch.due, watch.held) = (None, false);
-            watch.hint(self.now, &Wanted::All);
-        }
-        if !self.session.is_open() || self.ledger.in_lane(lane).is_empty() {
-            watch.round = None;
-            return;
-        }
-        let within = watch.within();
-        if let Some(round) = watch.round.take_if(|round| self.now >= round.since + within) {
-            watch.hint(self.now, &round.of);
-        }
-        let is_scan = self.now >= watch.scan;
-        let is_due = is_scan || watch.due.is_some_and(|due| self.now >= due);
-        if watch.round.is_none() && !is_due {
-            return;
-        }
-        // Of the network a job that waits may be half done, before a restart.
-        let is_busy = is_running
-            || (is_network && self.ledger.in_lane(lane).iter().any(|resource| self.is_at(*resource)));
-        let watch = &mut self.watches.lanes[at];
-        match &mut watch.round {
-            Some(round) => round.void |= is_busy,
-            None if is_busy => {
-                if is_scan {
-                    watch.want(&Wanted::All);
-                    watch.scan = self.now + self.watches.scan_every;
-                }
-                watch.due_by(self.now);
-                watch.held = true;
-            }
-            None => {
-                watch.held = false;
-                let of = if is_scan { Wanted::All } else { watch.wanted.clone() };
-                self.look(at, of);
+    /// After every input: begins each look that is due, unless it would see our own work. `is_running`: a job of the lane
+    /// runs, or something of it is being put back.
+    pub(crate) fn look_if_due(
+        &mut self,
+        now: MonoTime,
+        is_heard: bool,
+        is_running: impl Fn(Lane) -> bool,
+        ledger: &Ledger,
+        effects: &mut Effects,
+    ) {
+        let (scan_every, mut number) = (self.scan_every, self.number);
+        for watch in &mut self.lanes {
+            if let Some(of) = watch.due(now, is_heard, is_running(watch.lane), scan_every, ledger) {
+                number += 1;
+                effects.push(Effect::Look { number, looks: looks(&of, ledger.in_lane(watch.lane), ledger) });
+                watch.begin(now, number, of, scan_every);
             }
         }
-    }
-
-    /// Something of this resource is under way, also on the way to disk.
-    fn is_at(&self, resource: ResourceId) -> bool {
-        let has_job = |entry: &Entry| entry.current.is_some() || entry.next.is_some();
-        self.ledger.get(resource).is_some_and(has_job) || self.is_ending_of(resource)
-    }
-
-    fn look(&mut self, at: usize, of: Wanted) {
-        let in_lane = self.ledger.in_lane(self.watches.lanes[at].lane);
-        let looks: Vec<Look> = in_lane
-            .iter()
-            .filter(|resource| match &of {
-                Wanted::All => true,
-                Wanted::Some(wanted) => wanted.contains(resource),
-            })
-            .filter_map(|resource| self.ledger.get(*resource))
-            // What was taken over is its taker's, which may have made something else of it; what has a job is looked at
-            // when that has ended.
-            .filter(|entry| entry.current.is_none() && entry.next.is_none())
-            .filter(|entry| !self.ledger.is_taken(entry.resource))
-            .filter_map(|entry| {
-                let applied = entry.applied.as_ref()?;
-                Some(Look {
-                    resource: entry.resource,
-                    generation: applied.generation,
-                    spec: applied.spec.clone(),
-                    before: entry.before().cloned(),
-                })
-            })
-            .collect();
-        self.watches.number += 1;
-        let (number, scan_every) = (self.watches.number, self.watches.scan_every);
-        self.watches.lanes[at].begin(self.now, number, of, scan_every);
-        self.effects.push_back(Effect::Look { number, looks });
+        self.number = number;
     }
 
     /// The answer to [`Effect::Look`].
-    pub(crate) fn looked(&mut self, number: u64, looked: Vec<Looked>) {
-        let of_number = |watch: &mut Watch| {
-            let round = watch.round.take_if(|round| round.number == number)?;
-            Some((watch.lane, round))
-        };
-        let Some((at, (lane, round))) = (0..)
-            .zip(&mut self.watches.lanes)
-            .find_map(|(at, watch): (usize, _)| Some((at, of_number(watch)?)))
-        else {
-            return;
-        };
-        let (now, took) = (self.now, self.now.since(round.since));
-        let watch = &mut self.watches.lanes[at];
+    pub(crate) fn looked(
+        &mut self,
+        now: MonoTime,
+        number: u64,
+        looked: Vec<Looked>,
+        ledger: &Ledger,
+        effects: &mut Effects,
+    ) {
+        let is_it = |round: &mut Round| round.number == number;
+        let rounds = self.lanes.iter_mut().enumerate();
+        let mut found = rounds.filter_map(|(at, watch)| Some((at, watch.round.take_if(is_it)?)));
+        let Some((at, round)) = found.next() else { return };
+        let took = now.since(round.since);
+        let watch = &mut self.lanes[at];
+        let lane = watch.lane;
         watch.rest_until = watch.rest_until.max(now + took.saturating_mul(REST));
         if round.void {
             return watch.hint(now, &round.of);
@@ -394,10 +370,9 @@ impl Agent {
         let mut news = Vec::new();
         let mut unknown = BTreeSet::new();
         for Looked { resource, generation, found } in looked {
-            let entry = self.ledger.get(resource);
-            let entry = entry.filter(|_| !self.ledger.is_taken(resource));
+            let entry = ledger.get(resource).filter(|_| !ledger.is_taken(resource));
             let applied = entry.and_then(|entry| entry.applied.as_ref());
-            if applied.is_none_or(|applied| applied.generation != generation) || self.is_at(resource) {
+            if applied.is_none_or(|applied| applied.generation != generation) || is_at(resource, ledger) {
                 continue;
             }
             let Some((state, reason)) = stands(found) else {
@@ -405,13 +380,13 @@ impl Agent {
                 continue;
             };
             let said = (generation, state, reason);
-            if self.watches.said.get(&resource) != Some(&said) {
-                self.watches.say(resource, Some(said.clone()));
+            if self.said.get(&resource) != Some(&said) {
+                self.say(resource, Some(said.clone()));
                 match resource.is_local() {
                     false => news.push(Drift { resource, generation, state, reason: said.2 }),
                     // The controller has no row of it.
                     true if state != DriftState::InSync => {
-                        self.warn(format!(
+                        effects.warn(format!(
                             "the document given on this server is not in force any more: {}",
                             said.2
                         ));
@@ -421,42 +396,61 @@ impl Agent {
             }
         }
         if !unknown.is_empty() {
-            let watch = &mut self.watches.lanes[at];
+            let watch = &mut self.lanes[at];
             watch.want(&if lane == Lane::Network { Wanted::All } else { Wanted::Some(unknown) });
             watch.due_by(now + LOOK_AGAIN);
         }
         for page in news.chunks(DRIFTS_MAX) {
-            self.effects.push_back(Effect::Send(Up::Drift(page.to_vec())));
+            effects.send(Up::Drift(page.to_vec()));
         }
     }
 
     /// After every input: what is there to be watched by the host, and of what nothing is to be said any more.
-    pub(crate) fn watch_applied(&mut self) {
-        for resource in self.ledger.take_changed() {
-            let entry = self.ledger.get(resource);
-            let applied = entry.and_then(|entry| entry.applied.as_ref());
+    pub(crate) fn watch_applied(&mut self, ledger: &mut Ledger, effects: &mut Effects) {
+        for resource in ledger.take_changed() {
+            let applied = ledger.get(resource).and_then(|entry| entry.applied.as_ref());
             let spec = applied.map(|applied| Box::new(applied.spec.clone()));
             if spec.is_none() {
-                self.watches.say(resource, None);
+                self.say(resource, None);
             }
-            self.effects.push_back(Effect::Watch { resource, spec });
+            effects.push(Effect::Watch { resource, spec });
         }
     }
 
-    pub(crate) fn watch_timeout(&self) -> Option<(MonoTime, &'static str)> {
-        let is_open = self.session.is_open();
-        let watched = |watch: &&Watch| is_open && !self.ledger.in_lane(watch.lane).is_empty();
-        let looks = self.watches.lanes.iter().filter(watched).map(Watch::timeout);
-        let facts = is_open.then(|| self.facts.timeout()).flatten();
-        looks.chain(facts).min_by_key(|(at, _)| *at)
+    /// While somebody listens.
+    pub(crate) fn timeout(&self, ledger: &Ledger) -> Option<(MonoTime, &'static str)> {
+        let watched = self.lanes.iter().filter(|watch| !ledger.in_lane(watch.lane).is_empty());
+        watched.map(Watch::timeout).min_by_key(|(at, _)| *at)
     }
+}
 
-    /// Whether an outcome of this resource is not on disk yet.
-    fn is_ending_of(&self, resource: ResourceId) -> bool {
-        self.is_on_its_way(
-            |after| matches!(after, After::Ended { report, .. } if report.key.resource == resource),
-        )
-    }
+/// Whether a job of this resource is under way, or its outcome is on the way to disk.
+fn is_at(resource: ResourceId, ledger: &Ledger) -> bool {
+    let has_job = |entry: &Entry| entry.current.is_some() || entry.next.is_some();
+    ledger.get(resource).is_some_and(has_job) || ledger.ending().any(|key| key.resource == resource)
+}
+
+fn looks(of: &Wanted, in_lane: &BTreeSet<ResourceId>, ledger: &Ledger) -> Vec<Look> {
+    let is_wanted = |resource: &&ResourceId| match of {
+        Wanted::All => true,
+        Wanted::Some(wanted) => wanted.contains(resource),
+    };
+    let entries = in_lane.iter().filter(is_wanted).filter_map(|resource| ledger.get(*resource));
+    let looks = entries
+        // What was taken over is its taker's, which may have made something else of it; what has a job is looked at when
+        // that has ended.
+        .filter(|entry| entry.current.is_none() && entry.next.is_none())
+        .filter(|entry| !ledger.is_taken(entry.resource))
+        .filter_map(|entry| {
+            let applied = entry.applied.as_ref()?;
+            Some(Look {
+                resource: entry.resource,
+                generation: applied.generation,
+                spec: applied.spec.clone(),
+                before: entry.before().cloned(),
+            })
+        });
+    looks.collect()
 }
 
 /// Nothing if that is not known.

@@ -226,7 +226,7 @@ impl Agent {
         let wait_until = self.now + SWITCH_WITHIN;
         let Some(device) = self.flows.devices.get_mut(&bridge) else { return };
         if std::mem::take(&mut device.forgotten) {
-            self.effects.push_back(crate::Effect::Flow { device: bridge.clone(), effect: FlowEffect::Watch });
+            self.effects.push(crate::Effect::Flow { device: bridge.clone(), effect: FlowEffect::Watch });
         }
         let (resource, confirm) =
             (device.resource, confirm_timeout.map(|s| Duration::from_secs(u64::from(s.max(1)))));
@@ -478,7 +478,7 @@ impl Agent {
             }
             (Some(refused), Ok(_)) => self.flow_ended(bridge, Some(refused)),
             (Some(refused), Err(reason)) => {
-                self.warn(format!("cannot record how a batch of {bridge} ended: {reason}"));
+                self.effects.warn(format!("cannot record how a batch of {bridge} ended: {reason}"));
                 self.owe(bridge, generation, &refused);
                 self.flow_ended(bridge, Some(refused));
             }

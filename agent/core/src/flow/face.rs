@@ -27,7 +27,6 @@ pub struct Kept {
 /// One operation of a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Op {
-    /// Which entry.
     pub id: FlowId,
     /// Of its content; 0 if it is removed.
     pub digest: u64,
@@ -50,7 +49,6 @@ pub struct Extraneous(pub Box<[u8]>);
 /// A device's table as the log has it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Loaded {
-    /// Which.
     pub device: Bridge,
     /// By id; none is [`EntryState::Wrong`].
     pub kept: Vec<Kept>,
@@ -69,7 +67,6 @@ pub struct Loaded {
 /// A batch that was appended to the log, and not decided before the agent ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Undecided {
-    /// Which.
     pub generation: Generation,
     /// What it does, in any order.
     pub ops: Vec<Op>,
@@ -86,7 +83,6 @@ pub enum FlowEffect {
     Leave,
     /// Append the batch to the device's log, durably. The answer: [`FlowInput::Appended`].
     Append {
-        /// Which.
         generation: Generation,
         /// The operations; what is stored is there, verified.
         ops: Content,
@@ -96,16 +92,12 @@ pub enum FlowEffect {
     },
     /// Record durably how the batch ended. The answer: [`FlowInput::Decided`].
     Decide {
-        /// Which.
         generation: Generation,
         /// None: well.
         refused: Option<FlowRefusal>,
     },
     /// Record durably that these ended by themselves. The answer: [`FlowInput::Expired`].
-    Expire {
-        /// Which.
-        ids: Vec<FlowId>,
-    },
+    Expire { ids: Vec<FlowId> },
     /// Write the log anew, with nothing but this in it, durably. The answer: [`FlowInput::Compacted`].
     Compact {
         /// What is to be there, by id.
@@ -124,7 +116,6 @@ pub enum FlowEffect {
     Drop,
     /// Do this on the device, all or nothing, and read it back. The answer: [`FlowInput::Applied`].
     Apply {
-        /// Comes back; rises.
         number: u64,
         /// By id: the host puts meters and groups before what uses them, and removes them after.
         ops: Arc<Vec<Op>>,
@@ -133,7 +124,6 @@ pub enum FlowEffect {
     },
     /// Compare the device with this. The answer: [`FlowInput::Compared`].
     Compare {
-        /// Comes back; rises.
         number: u64,
         /// What is to be there, by id; what is [`EntryState::Expired`] is to be gone.
         kept: Arc<Vec<Kept>>,
@@ -142,7 +132,6 @@ pub enum FlowEffect {
     },
     /// Put and remove what can be, each by itself. The answer: [`FlowInput::Repaired`].
     Repair {
-        /// Comes back; rises.
         number: u64,
         /// To be put, by id, in place of what is there.
         put: Vec<Kept>,
@@ -158,15 +147,9 @@ pub enum FlowEffect {
     /// The device holds what it can hold of its table: packets may pass.
     Filled,
     /// Counters of the device. The answers: [`FlowInput::Counted`].
-    Count {
-        /// Comes back.
-        number: u64,
-    },
+    Count { number: u64 },
     /// Rules that are not ours. The answers: [`FlowInput::Foreigners`].
-    Foreign {
-        /// Comes back.
-        number: u64,
-    },
+    Foreign { number: u64 },
 }
 
 /// What happened to one device, or to its log.
@@ -175,34 +158,25 @@ pub enum FlowInput {
     /// The device answers, whatever is on it now.
     Back,
     /// It does not.
-    Gone {
-        /// For the operator.
-        reason: String,
-    },
+    Gone { reason: String },
     /// Somebody else may have changed it. Many at once are as good as one.
     Hint,
     /// The switch says that these ended by their timeouts.
-    Ended {
-        /// Which.
-        ids: Vec<FlowId>,
-    },
+    Ended { ids: Vec<FlowId> },
     /// The answer to [`FlowEffect::Append`].
     Appended {
-        /// Which.
         generation: Generation,
         /// Its operations, in any order; or why the log is as if it had never come.
         result: Result<Appended, FlowRefusal>,
     },
     /// The answer to [`FlowEffect::Decide`].
     Decided {
-        /// Which.
         generation: Generation,
         /// Bytes of the log, or why it may not be on disk.
         result: Result<u64, String>,
     },
     /// The answer to [`FlowEffect::Expire`].
     Expired {
-        /// As in the effect.
         ids: Vec<FlowId>,
         /// Bytes of the log, or why it may not be on disk.
         result: Result<u64, String>,
@@ -234,7 +208,6 @@ pub enum FlowInput {
     },
     /// A page of the answer to [`FlowEffect::Count`]; a device that does not answer has one, empty.
     Counted {
-        /// From the effect.
         number: u64,
         /// At most [`STATS_PAGE`](muster_shared::model::flow::STATS_PAGE).
         entries: Vec<FlowCounters>,
@@ -245,7 +218,6 @@ pub enum FlowInput {
     },
     /// A page of the answer to [`FlowEffect::Foreign`]; a device that does not answer has one, empty.
     Foreigners {
-        /// From the effect.
         number: u64,
         /// At most [`FOREIGN_PAGE`](muster_shared::model::flow::FOREIGN_PAGE).
         rules: Vec<ForeignRule>,
@@ -278,10 +250,7 @@ pub enum NotApplied {
     /// It was refused, before or by the switch.
     Refused(FlowRefusal),
     /// The switch went away; also if nobody knows whether it took it before.
-    Gone {
-        /// For the operator.
-        reason: String,
-    },
+    Gone { reason: String },
 }
 
 /// How a device differs from its table.

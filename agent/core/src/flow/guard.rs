@@ -15,7 +15,6 @@ use super::{Compared, FlowEffect, Flows, NotApplied, Odd, Switch, Work, bounded}
 use crate::agent::Agent;
 use crate::challenge::{Challenge, NO_ANSWER};
 use crate::confirm::STOPPED;
-use crate::face::Effect;
 use crate::restore::HURRY;
 
 /// Attempts to undo before the batch is over, and the device left to be compared: about 15 s of them.
@@ -40,7 +39,7 @@ impl Flows {
 impl Agent {
     /// Nothing else that can cut the node off is under way.
     pub(super) fn may_guard(&self) -> bool {
-        self.is_unguarded() && !self.lanes.is_busy(Lane::Network)
+        self.guard.is_none() && !self.flows.is_guarding() && !self.lanes.is_busy(Lane::Network)
     }
 
     fn challenge_mut(&mut self) -> Option<&mut Challenge> {
@@ -64,7 +63,7 @@ impl Agent {
                 batch.stage = Stage::Confirming { ops, challenge: Challenge::new(bytes, deadline) };
             }
         });
-        self.seen = None;
+        self.connection.forget_seen();
         self.reconnect("to confirm a change of flow rules over a new connection");
     }
 
@@ -73,7 +72,7 @@ impl Agent {
         let now = self.now;
         if let Some(challenge) = self.challenge_mut() {
             challenge.reached(now);
-            self.seen = Some(NO_ANSWER.into());
+            self.connection.saw(NO_ANSWER.into());
         }
     }
 
@@ -81,7 +80,7 @@ impl Agent {
     pub(crate) fn flow_disconnected(&mut self, reason: String) {
         if let Some(challenge) = self.challenge_mut() {
             challenge.lost();
-            self.seen = Some(reason);
+            self.connection.saw(reason);
         }
     }
 
@@ -158,13 +157,13 @@ impl Agent {
                 self.begin_undoing(bridge, why.into());
             }
             Stage::Confirming { challenge, .. } if challenge.is_late(now) => {
-                let why = self.why_not_confirmed(within);
+                let why = self.connection.why_not_reached(within);
                 self.begin_undoing(bridge, why);
             }
             Stage::Confirming { challenge, .. } => {
                 if let Some(bytes) = challenge.due(now) {
                     let key = ReportKey { resource, generation: batch.generation, attempt: Attempt(0) };
-                    self.effects.push_back(Effect::Send(Up::Challenge { key, bytes }));
+                    self.effects.send(Up::Challenge { key, bytes });
                 }
             }
             Stage::Applying { .. }
@@ -263,7 +262,7 @@ impl Agent {
         // Nobody wants a server cut off again by itself.
         self.decide(bridge, Some(FlowRefusal { id, reason, permanent }));
         if permanent {
-            self.hurry_until = Some(now + HURRY);
+            self.connection.hurry_until(now + HURRY);
             // Not where nobody has connected since, as after a restart.
             if is_asked {
                 self.reconnect("the flow rules were put back");

@@ -283,7 +283,8 @@ impl Agent {
             Ok(log) => device.log = Some(log),
             Err(reason) => {
                 device.owed_expired.extend(ids);
-                self.warn(format!("cannot record which rules of {bridge} ended by their timeouts: {reason}"));
+                self.effects
+                    .warn(format!("cannot record which rules of {bridge} ended by their timeouts: {reason}"));
             }
         }
     }

@@ -12,7 +12,6 @@ use muster_shared::model::flow::{
 
 use super::{Device, FlowEffect, Switch};
 use crate::agent::Agent;
-use crate::face::Effect;
 
 /// Between messages of what changed by itself; how a batch ended is said at once.
 const SPACING: Duration = Duration::from_millis(250);
@@ -32,7 +31,6 @@ pub(super) struct Telling {
     asks: BTreeMap<(Bridge, u64), Question>,
 }
 
-/// Which answer is expected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Question {
     Count,
@@ -78,7 +76,7 @@ impl Agent {
 
     /// Says what has changed, as often as that may be said.
     pub(super) fn tell_flows(&mut self) {
-        if !self.session.is_open() || self.is_stopping {
+        if !self.connection.is_open() || self.is_stopping {
             return;
         }
         let (now, telling) = (self.now, &mut self.flows.telling);
@@ -129,7 +127,7 @@ impl Agent {
     }
 
     fn say(&mut self, up: FlowUp) {
-        self.effects.push_back(Effect::Send(Up::Flow(up)));
+        self.effects.send(Up::Flow(up));
     }
 
     pub(super) fn flow_ask(&mut self, bridge: &Bridge, number: u64, ask: FlowAsk) {
@@ -168,7 +166,9 @@ impl Agent {
 
     fn ask_host(&mut self, bridge: &Bridge, number: u64, kind: Question) {
         if self.flows.telling.asks.len() >= ASKS_MAX {
-            return self.warn(format!("{ASKS_MAX} questions about flow tables wait already: one is dropped"));
+            return self
+                .effects
+                .warn(format!("{ASKS_MAX} questions about flow tables wait already: one is dropped"));
         }
         self.flows.telling.asks.insert((bridge.clone(), number), kind);
         let effect = match kind {
@@ -185,7 +185,7 @@ impl Agent {
         if is_wanted && last {
             self.flows.telling.asks.remove(&key);
         }
-        is_wanted && self.session.is_open()
+        is_wanted && self.connection.is_open()
     }
 
     pub(super) fn flow_counted(

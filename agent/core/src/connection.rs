@@ -1,0 +1,199 @@
+//! The connection to the controller: who is obeyed, and to whom anything is said.
+//!
+//! ```text
+//!   Welcome ─▶ epoch lower, or of another history ─▶ refused, closed
+//!      ├─────▶ epoch known ─▶ obeyed
+//!      └─────▶ epoch higher ─▶ on its way to disk ─Written─▶ obeyed
+//!                                                 └─no room─▶ heard, and given no job
+//! ```
+//!
+//! Absent: when to connect (`session.rs`).
+
+use muster_shared::model::{Report, Up, Welcome};
+use muster_shared::{EpochId, MonoTime};
+
+use crate::agent::Agent;
+use crate::effects::Effects;
+use crate::face::{Effect, WriteId};
+use crate::ledger::Ledger;
+use crate::session::{Due, Session};
+
+/// The connection, and who was obeyed last.
+#[derive(Debug)]
+pub(crate) struct Connection {
+    session: Session,
+    epoch: EpochId,
+    /// A greeting whose epoch is on its way to disk.
+    greeting: Option<(WriteId, Welcome)>,
+    /// The controller's epoch is not on disk, for want of room.
+    epoch_refused: bool,
+    /// The last sight of the controller since a change.
+    seen: Option<String>,
+    /// Connections are tried without backoff until then.
+    hurry_until: Option<MonoTime>,
+}
+
+impl Connection {
+    /// With the highest epoch as it was on disk.
+    pub(crate) fn new(seed: u64, epoch: EpochId) -> Self {
+        let session = Session::new(seed);
+        Self { session, epoch, greeting: None, epoch_refused: false, seen: None, hurry_until: None }
+    }
+
+    pub(crate) fn epoch(&self) -> EpochId {
+        self.epoch
+    }
+
+    /// The controller has been heard and accepted.
+    pub(crate) fn is_open(&self) -> bool {
+        self.session.is_open()
+    }
+
+    /// A greeting or an order is expected.
+    pub(crate) fn listens(&self) -> bool {
+        self.session.listens()
+    }
+
+    /// The controller has shown its epoch. Until then, the speaker may be a controller that was replaced.
+    pub(crate) fn is_greeted(&self) -> bool {
+        self.is_open() || self.greeting.is_some()
+    }
+
+    /// The controller is heard, and given no job: its epoch could not be recorded.
+    pub(crate) fn is_only_heard(&self) -> bool {
+        self.epoch_refused
+    }
+
+    pub(crate) fn timeout(&self) -> Option<(MonoTime, &'static str)> {
+        self.session.timeout()
+    }
+
+    pub(crate) fn due(&mut self, now: MonoTime) -> Option<Due> {
+        self.session.due(now)
+    }
+
+    /// Whether `Hello` is to be said.
+    pub(crate) fn connected(&mut self, now: MonoTime) -> bool {
+        self.epoch_refused = false;
+        self.session.connected(now)
+    }
+
+    /// Whether this side had closed it.
+    pub(crate) fn disconnected(&mut self, now: MonoTime) -> bool {
+        self.greeting = None;
+        let is_ours = self.session.is_closing();
+        self.session.disconnected(now);
+        is_ours
+    }
+
+    pub(crate) fn close(&mut self, now: MonoTime) {
+        self.greeting = None;
+        self.session.close(now);
+    }
+
+    /// The next attempt comes by then.
+    pub(crate) fn hasten(&mut self, by: MonoTime) {
+        self.session.hasten(by);
+    }
+
+    /// The greeting if the controller is obeyed from now on; nothing if its epoch is to be recorded first.
+    ///
+    /// # Errors
+    /// The controller is not to be obeyed, and why.
+    pub(crate) fn welcome(
+        &mut self,
+        welcome: Welcome,
+        ledger: &mut Ledger,
+        effects: &mut Effects,
+    ) -> Result<Option<Welcome>, String> {
+        // One that is on its way to disk counts.
+        let seen = self.greeting.as_ref().map_or(self.epoch, |(_, greeting)| greeting.epoch);
+        let (theirs, ours) = (welcome.epoch.number, seen.number);
+        if theirs < ours {
+            return Err(format!(
+                "the controller is of epoch {}, this node has obeyed epoch {}: it was replaced or restored \
+                 from a backup",
+                theirs.0, ours.0
+            ));
+        }
+        if welcome.epoch.contradicts(seen) {
+            return Err(format!(
+                "the controller is of epoch {}, and so was another one that this node has obeyed: one of the two is \
+                 a copy of the other's store; stop the one that is to go",
+                theirs.0
+            ));
+        }
+        // One of an older version has no bits: those of the number stay.
+        if welcome.epoch == self.epoch || (welcome.epoch.bits.is_none() && theirs == self.epoch.number) {
+            return Ok(Some(welcome));
+        }
+        let write = ledger.next_write();
+        effects.push(Effect::WriteEpoch { write, epoch: welcome.epoch });
+        self.greeting = Some((write, welcome));
+        Ok(None)
+    }
+
+    /// The greeting whose epoch this write was to record.
+    pub(crate) fn take_greeting(&mut self, write: WriteId) -> Option<Welcome> {
+        self.greeting.take_if(|(id, _)| *id == write).map(|(_, welcome)| welcome)
+    }
+
+    /// The controller's epoch is on disk.
+    pub(crate) fn recorded(&mut self, epoch: EpochId) {
+        self.epoch = epoch;
+    }
+
+    pub(crate) fn obey(&mut self, now: MonoTime, welcome: &Welcome) {
+        self.session.welcome(now, welcome.heartbeat);
+    }
+
+    /// There is no room to record the controller's epoch.
+    pub(crate) fn only_hear(&mut self, now: MonoTime, welcome: &Welcome) {
+        self.epoch_refused = true;
+        self.session.welcome(now, welcome.heartbeat);
+    }
+
+    /// Says it if someone listens; a durable one is said again after the next greeting.
+    pub(crate) fn report(&self, report: Report, effects: &mut Effects) {
+        if report.key.resource.is_local() {
+            effects.push(Effect::LocalEnded(report.outcome));
+        } else if self.is_greeted() {
+            effects.send(Up::Report(report));
+        }
+    }
+
+    /// A change begins that is kept only if the controller is reached anew.
+    pub(crate) fn forget_seen(&mut self) {
+        self.seen = None;
+    }
+
+    /// The controller was seen like this, or was not for this reason.
+    pub(crate) fn saw(&mut self, what: String) {
+        self.seen = Some(what);
+    }
+
+    pub(crate) fn why_not_reached(&mut self, within: u64) -> String {
+        let seen = self.seen.take().unwrap_or_else(|| "no connection could be made".into());
+        format!("the controller was not reached anew within {within} s of the change: {seen}")
+    }
+
+    /// Connections are tried without backoff until then.
+    pub(crate) fn hurry_until(&mut self, until: MonoTime) {
+        self.hurry_until = Some(until);
+    }
+
+    pub(crate) fn hurries(&self, now: MonoTime) -> bool {
+        self.hurry_until.is_some_and(|until| now < until)
+    }
+}
+
+impl Agent {
+    /// A new connection, at once.
+    pub(crate) fn reconnect(&mut self, why: &str) {
+        self.connection.greeting = None;
+        if self.connection.session.reconnect(self.now) {
+            self.fetch.set_online(false, self.now, &mut self.effects);
+            self.effects.push(Effect::Disconnect { reason: why.to_owned() });
+        }
+    }
+}

@@ -4,6 +4,7 @@
 //! command line and a controller of neighbouring versions understand each other.
 
 mod client;
+mod drawing;
 mod failure;
 mod flow;
 mod intent;

@@ -1,16 +1,17 @@
 //! `muster topology show`: bridges, the links between them, and the ways of intents, as tables, a document, Graphviz's
-//! language or a picture of our own.
+//! language or a drawing.
 
 mod dot;
-mod svg;
 
-use std::collections::BTreeMap;
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use clap::builder::NonEmptyStringValueParser;
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 
 use crate::client::{Client, escaped, path};
+use crate::drawing::{Drawing, Line, Look, Shape};
 use crate::failure::Failure;
 use crate::output::{Column, Output, cell, count, document, print, printable, table};
 
@@ -78,7 +79,7 @@ pub async fn run(verb: TopologyVerb, client: &mut Client) -> Result<(), Failure>
     match asked.output {
         Output::Document(format) => document(format, &answer, tables),
         Output::Dot => print(&dot::document(&Picture::of(&answer))),
-        Output::Svg => print(&svg::document(&Picture::of(&answer))),
+        Output::Svg => print(&drawing(&Picture::of(&answer)).svg()),
     }
 }
 
@@ -229,6 +230,75 @@ fn about(link: &Value) -> String {
         text += ", down";
     }
     printable(&format!("{text}, {}", count(link["intents"].as_u64().unwrap_or_default(), "intent")))
+}
+
+/// The network as it is drawn: links lead away from the bridge with the most of them, and the ways of intents run beside them.
+fn drawing(picture: &Picture) -> Drawing {
+    let order = around(picture);
+    let mut place = vec![0; order.len()];
+    order.iter().enumerate().for_each(|(n, device)| place[*device] = n);
+    let shape = |device: &usize| {
+        let device = &picture.devices[*device];
+        let (fill, stroke) = match device.state {
+            "up" => ("#f2f2f2", "#546e7a"),
+            "away" => ("#fff3cd", "#a66f00"),
+            _ => ("#f6c4c1", "#b71c1c"),
+        };
+        let state = format!("{}, {}", device.state, count(device.ports as u64, "port"));
+        let tooltip = format!("{}\n{state}", device.name);
+        let look = Look { fill, stroke, ..Look::default() };
+        Shape { text: vec![device.name.clone(), state], tooltip, look, urgency: 0 }
+    };
+    let link = Look { stroke: "#90a4ae", ..Look::default() };
+    let down = Look { stroke: "#b71c1c", is_dashed: true, ..Look::default() };
+    let cable = |cable: &Cable| Line {
+        from: place[cable.from],
+        to: place[cable.to],
+        tooltip: cable.about.join("\n"),
+        look: Look { has_arrow: !cable.both, ..if cable.up { link } else { down } },
+    };
+    let mut lines: Vec<Line> = picture.cables.iter().map(cable).collect();
+    let mut legend = vec![(link, "a link".to_owned()), (down, "a link over which nothing passes".to_owned())];
+    for (way, stroke) in picture.intents.iter().zip(COLOURS) {
+        let look = Look { stroke, is_wide: true, has_arrow: true, ..Look::default() };
+        for (cable, back) in &way.hops {
+            let cable = &picture.cables[*cable];
+            let (from, to) = if *back { (cable.to, cable.from) } else { (cable.from, cable.to) };
+            lines.push(Line { from: place[from], to: place[to], tooltip: way.key.clone(), look });
+        }
+        legend.push((look, format!("intent {} {}", way.key, way.state)));
+    }
+    Drawing {
+        title: picture.title.clone(),
+        nouns: ["bridges", "links"],
+        boxes: order.iter().map(shape).collect(),
+        lines,
+        legend,
+    }
+}
+
+/// Devices in the order in which they are drawn: those with the most links first, then their neighbours.
+fn around(picture: &Picture) -> Vec<usize> {
+    let count = picture.devices.len();
+    let mut next: Vec<BTreeSet<usize>> = vec![BTreeSet::new(); count];
+    for cable in &picture.cables {
+        next[cable.from].insert(cable.to);
+        next[cable.to].insert(cable.from);
+    }
+    let mut starts: Vec<usize> = (0..count).collect();
+    starts.sort_by_key(|device| (Reverse(next[*device].len()), *device));
+    let mut seen = vec![false; count];
+    let mut order = Vec::with_capacity(count);
+    for start in starts {
+        let mut open = VecDeque::from([start]);
+        while let Some(device) = open.pop_front() {
+            if !std::mem::replace(&mut seen[device], true) {
+                order.push(device);
+                open.extend(&next[device]);
+            }
+        }
+    }
+    order
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! `stack graph`: what needs what, as a table, a document, Graphviz's language or a picture of our own.
+//! `stack graph`: what needs what, as a table, a document, Graphviz's language or a drawing.
 
 use std::collections::HashMap;
 
@@ -6,13 +6,13 @@ use serde_json::Value;
 
 use super::Graph;
 use crate::client::{Client, path};
+use crate::drawing::layout::layers;
+use crate::drawing::{Drawing, Line, Look, Shape};
 use crate::failure::Failure;
 use crate::output::{Output, count, document, print, printable, rows};
 use crate::resource::phase_since;
 
 pub mod dot;
-mod layout;
-pub mod svg;
 
 /// Names in one cell of the table.
 const NAMED: usize = 8;
@@ -50,7 +50,7 @@ pub async fn run(asked: Graph, client: &mut Client) -> Result<(), Failure> {
     match asked.output {
         Output::Document(format) => document(format, &answer, |answer| table(&Picture::of(answer))),
         Output::Dot => print(&dot::document(&Picture::of(&answer))),
-        Output::Svg => print(&svg::document(&Picture::of(&answer))),
+        Output::Svg => print(&drawing(&Picture::of(&answer)).svg()),
     }
 }
 
@@ -111,6 +111,33 @@ impl Node {
         state
     }
 
+    /// `File on web-1`
+    fn place(&self) -> String {
+        let kind = self.kind.rsplit("::").next().unwrap_or_default();
+        if self.node.is_empty() { kind.to_owned() } else { format!("{kind} on {}", self.node) }
+    }
+
+    fn urgency(&self) -> u8 {
+        match self.status.as_str() {
+            "FAILED" => 0,
+            "IN_PROGRESS" => 1,
+            _ if self.cleanup || !self.ready => 2,
+            _ => 3,
+        }
+    }
+
+    fn tooltip(&self) -> String {
+        let mut lines = vec![
+            self.label(),
+            format!("{} {}", self.kind, self.node).trim_end().to_owned(),
+            self.state() + if self.ready { ", ready" } else { "" },
+            format!("row {}, {}", self.id, self.physical_id),
+        ];
+        lines.extend(self.replaces.as_ref().map(|old| format!("replaces {old}")));
+        lines.extend((!self.reason.is_empty()).then(|| self.reason.clone()));
+        lines.join("\n")
+    }
+
     fn label(&self) -> String {
         if self.cleanup { format!("{} (clean-up)", self.name) } else { self.name.clone() }
     }
@@ -124,10 +151,54 @@ fn text(value: &Value, key: &str) -> String {
     printable(value[key].as_str().unwrap_or_default())
 }
 
+/// Fill and line of a box; in any two of them the lightness differs, too.
+fn colours(status: &str) -> (&'static str, &'static str) {
+    match status {
+        "COMPLETE" => ("#d7efd6", "#2e7d32"),
+        "IN_PROGRESS" => ("#cfe4fb", "#1565c0"),
+        "FAILED" => ("#f6c4c1", "#b71c1c"),
+        _ => ("#f2f2f2", "#757575"),
+    }
+}
+
+/// The graph as it is drawn, what failed or is under way before the rest.
+fn drawing(picture: &Picture) -> Drawing {
+    let look = |status: &str, is_dashed: bool| {
+        let (fill, stroke) = colours(status);
+        Look { fill, stroke, is_dashed, ..Look::default() }
+    };
+    let arrow = Look { stroke: "#78909c", has_arrow: true, ..Look::default() };
+    let shape = |node: &Node| Shape {
+        text: vec![node.name.clone(), node.place(), node.state()],
+        tooltip: node.tooltip(),
+        look: look(&node.status, node.cleanup),
+        urgency: node.urgency(),
+    };
+    let line = |&(from, to): &(usize, usize)| {
+        let names = (picture.nodes[to].label(), picture.nodes[from].label());
+        Line { from, to, tooltip: format!("{} needs {}", names.0, names.1), look: arrow }
+    };
+    let legend = [
+        (look("COMPLETE", false), "COMPLETE"),
+        (look("IN_PROGRESS", false), "IN_PROGRESS"),
+        (look("FAILED", false), "FAILED"),
+        (look("INIT", false), "not begun"),
+        (look("COMPLETE", true), "to be cleaned up"),
+        (arrow, "is needed by"),
+    ];
+    Drawing {
+        title: picture.title.clone(),
+        nouns: ["resources", "arrows"],
+        boxes: picture.nodes.iter().map(shape).collect(),
+        lines: picture.edges.iter().map(line).collect(),
+        legend: legend.map(|(look, text)| (look, text.to_owned())).to_vec(),
+    }
+}
+
 /// A line for each row, after those of the rows it needs.
 fn table(picture: &Picture) -> String {
     let nodes = &picture.nodes;
-    let layers = layout::layers(nodes.len(), &picture.edges);
+    let layers = layers(nodes.len(), &picture.edges);
     let mut needs: Vec<Vec<usize>> = vec![Vec::new(); nodes.len()];
     picture.edges.iter().for_each(|(from, to)| needs[*to].push(*from));
     let mut order: Vec<usize> = (0..nodes.len()).collect();

@@ -2,8 +2,7 @@
 
 use std::fmt::Write;
 
-use super::svg::Colours;
-use super::{Node, Picture};
+use super::{Node, Picture, colours};
 
 /// The whole document.
 pub(super) fn document(picture: &Picture) -> String {
@@ -40,7 +39,7 @@ pub(super) fn document(picture: &Picture) -> String {
 }
 
 fn attributes(node: &Node) -> String {
-    let Colours { fill, line } = Colours::of(node);
+    let (fill, line) = colours(&node.status);
     let parts = [node.label(), format!("{} {}", node.kind, node.node), node.state()];
     let label = parts.map(|part| escaped(part.trim())).join("\\n");
     let dashed = if node.cleanup { ", style=\"rounded,filled,dashed\"" } else { "" };

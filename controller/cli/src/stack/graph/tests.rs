@@ -82,16 +82,16 @@ fn nothing_breaks_out_of_a_quoted_string_of_dot() {
 
 #[test]
 fn svg() {
-    insta::assert_snapshot!(svg::document(&Picture::of(&answer())));
+    insta::assert_snapshot!(drawing(&Picture::of(&answer())).svg());
 }
 
 #[test]
 fn nothing_breaks_out_of_a_text_of_svg() {
-    let text = svg::document(&Picture::of(&hostile()));
+    let text = drawing(&Picture::of(&hostile())).svg();
     assert!(!text.contains("<script") && !text.contains('\u{1b}') && !text.contains('\u{fffe}'), "{text}");
     assert!(text.contains("&lt;/title&gt;&lt;script&gt;&amp;&#39;"), "{text}");
     let opened = text.matches("<g>").count();
-    assert_eq!((opened, text.matches("</g>").count()), (4, 4));
+    assert_eq!((opened, text.matches("</g>").count()), (4, 5));
 }
 
 #[test]
@@ -104,7 +104,7 @@ fn a_large_graph_is_drawn_in_part_and_says_so() {
     let edge = |index: usize| json!({"resource_id": (index % 30).to_string(), "needed_by": (30 + index / 30).to_string()});
     let answer = json!({"name": "web", "nodes": (0..5000).map(row).collect::<Vec<_>>(),
         "edges": (0..20_000).map(edge).collect::<Vec<_>>()});
-    let text = svg::document(&Picture::of(&answer));
+    let text = drawing(&Picture::of(&answer)).svg();
     assert!(text.contains("1000 of 5000 resources are drawn"), "{}", &text[..2000]);
     assert!(text.contains("5000 of ") && text.contains("arrows are drawn"));
     assert!(text.contains(">r04999<"), "what failed is drawn");

@@ -9,6 +9,7 @@ pub mod join;
 pub mod model;
 pub mod near;
 pub mod pattern;
+pub mod property;
 pub mod rate;
 pub mod seal;
 pub mod time;

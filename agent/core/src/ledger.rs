@@ -9,7 +9,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use muster_shared::model::{
-    Action, Claim, Content, ContentDigest, Job, Lane, LedgerEntry, Outcome, Report, ReportKey, Spec,
+    Action, Claim, ContentDigest, Job, Lane, LedgerEntry, Outcome, Report, ReportKey, Spec,
 };
 use muster_shared::{Generation, ResourceId};
 use serde::{Deserialize, Serialize};
@@ -196,50 +196,14 @@ pub fn digest(job: &Job) -> ContentDigest {
 /// The state without its content, which the host has no use for once it is applied.
 pub fn without_content(spec: &Spec) -> Spec {
     let mut spec = spec.clone();
-    let strip = |content: &mut Content| {
-        if let Content::Inline(bytes) = content {
-            *content = Content::Stored { digest: ContentDigest::of(bytes), size: bytes.len() as u64 };
-        }
-    };
-    match &mut spec {
-        Spec::File(file) => strip(&mut file.content),
-        Spec::Deployment(deployment) => {
-            deployment.steps.iter_mut().for_each(|step| strip(&mut step.config));
-            // They may be secrets, and the job of a delete brings them again.
-            deployment.inputs.clear();
-        }
-        // A unit's is compared with what is there, and small.
-        Spec::Dummy(_)
-        | Spec::Network(_)
-        | Spec::Hostname(_)
-        | Spec::Unit(_)
-        | Spec::Sysctl(_)
-        | Spec::Package(_)
-        | Spec::User(_)
-        | Spec::Group(_) => {}
-    }
+    spec.strip();
     spec
 }
 
 /// About how much memory a job takes.
 pub fn weight(job: &Job) -> usize {
     const FIXED: usize = 256;
-    FIXED
-        + match &job.spec {
-            Spec::Dummy(dummy) => dummy.values.iter().map(|(k, v)| k.len() + v.len()).sum(),
-            Spec::File(file) => match &file.content {
-                Content::Inline(bytes) => bytes.len(),
-                Content::Stored { .. } => 0,
-            },
-            Spec::Network(network) => network.document.len(),
-            Spec::Hostname(hostname) => hostname.hostname.len(),
-            Spec::Deployment(deployment) => deployment.weight(),
-            Spec::Sysctl(sysctl) => sysctl.key.len() + sysctl.value.len(),
-            Spec::User(user) => user.weight(),
-            Spec::Group(group) => group.weight(),
-            Spec::Package(package) => package.name.len() + package.version.as_ref().map_or(0, String::len),
-            Spec::Unit(unit) => unit.files().map(|(path, content)| path.len() + content.len()).sum(),
-        }
+    FIXED + job.spec.weight()
 }
 
 /// The entries, with what must not be counted anew each time; how they come to disk is in `records.rs`.

@@ -1,6 +1,6 @@
 //! What the controller says about jobs, and when a job is new, old, known or wrong.
 
-use muster_shared::model::{Content, ContentDigest, Job, Outcome, Report, ReportKey, Spec};
+use muster_shared::model::{ContentDigest, Job, Outcome, Report, ReportKey, Spec};
 use muster_shared::{Attempt, Generation, ResourceId};
 
 use crate::agent::Agent;
@@ -225,20 +225,5 @@ impl Agent {
 
 /// The content that must be fetched before the job can run.
 pub(crate) fn stored(job: &Job) -> Option<(ContentDigest, u64)> {
-    match &job.spec {
-        _ if !job.action.applies() => None,
-        Spec::File(file) => match &file.content {
-            Content::Stored { digest, size } => Some((*digest, *size)),
-            Content::Inline(_) => None,
-        },
-        Spec::Dummy(_)
-        | Spec::Network(_)
-        | Spec::Hostname(_)
-        | Spec::Deployment(_)
-        | Spec::Unit(_)
-        | Spec::Sysctl(_)
-        | Spec::Package(_)
-        | Spec::User(_)
-        | Spec::Group(_) => None,
-    }
+    job.spec.content().filter(|_| job.action.applies())?.stored()
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use muster_shared::model::{Content, ContentDigest, Down, Spec};
+use muster_shared::model::{Content, ContentDigest, Down};
 use muster_shared::wire::CHUNK_MAX;
 use muster_template::Desired;
 
@@ -114,12 +114,13 @@ impl Engine {
 
 /// Large content leaves the spec: it is fetched by its digest.
 pub(crate) fn externalise(spec: &mut Desired) -> Option<Arc<[u8]>> {
-    let Desired::Node(Spec::File(file)) = spec else { return None };
-    match &mut file.content {
+    let Desired::Node(spec) = spec else { return None };
+    let content = spec.content_mut()?;
+    match content {
         Content::Inline(bytes) if bytes.len() > Content::INLINE_MAX => {
             let bytes = std::mem::take(bytes);
             let digest = ContentDigest::of(&bytes);
-            file.content = Content::Stored { digest, size: bytes.len() as u64 };
+            *content = Content::Stored { digest, size: bytes.len() as u64 };
             Some(bytes.into())
         }
         Content::Inline(_) | Content::Stored { .. } => None,
@@ -132,23 +133,5 @@ pub(crate) fn stored_content(spec: &Desired) -> Option<ContentDigest> {
 
 /// With its size.
 fn stored(spec: &Desired) -> Option<(ContentDigest, u64)> {
-    match spec {
-        Desired::Node(Spec::File(file)) => match &file.content {
-            Content::Stored { digest, size } => Some((*digest, *size)),
-            Content::Inline(_) => None,
-        },
-        Desired::Node(
-            Spec::Dummy(_)
-            | Spec::Network(_)
-            | Spec::Hostname(_)
-            | Spec::Deployment(_)
-            | Spec::Unit(_)
-            | Spec::Sysctl(_)
-            | Spec::Package(_)
-            | Spec::User(_)
-            | Spec::Group(_),
-        )
-        | Desired::Flows(_)
-        | Desired::Here(_) => None,
-    }
+    spec.spec()?.content()?.stored()
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use muster_shared::MonoTime;
-use muster_shared::model::{Job, Spec};
+use muster_shared::model::Spec;
 
 use crate::engine::{Engine, Todo};
 use crate::node::NodeKey;
@@ -99,6 +99,6 @@ impl Engine {
 
     /// How long an agent may work at a job.
     pub(crate) fn job_timeout(&self, spec: &Spec) -> Duration {
-        self.limits.job_timeout + Job::own_time(spec)
+        self.limits.job_timeout + spec.own_time()
     }
 }

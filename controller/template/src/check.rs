@@ -1,12 +1,13 @@
 //! What can be said about a resource's properties before any value is known.
 
+use muster_shared::property::has_null;
 use serde_json::Value;
 
 use crate::error::{Error, Path, Place, Sink, push_key, suggestion};
 use crate::expression::{Expr, ExprKind};
 use crate::render::Step;
 use crate::template::Template;
-use crate::types::{Kind, Property, PropertyError, has_null};
+use crate::types::{Kind, Property, PropertyError, with_function};
 
 /// Unknown names, missing ones, and values that no rendering can make right. `at` is the resource's own place.
 /// `is_set`: it is made for each of some nodes.
@@ -60,7 +61,7 @@ pub(crate) fn member_properties(
             Ok(property) => match without(entry.value.sketch(), variable) {
                 Value::Null => {}
                 sketch => {
-                    if let Err(error) = (property.check)(&sketch) {
+                    if let Err(error) = (property.check)(&sketch).map_err(with_function) {
                         for step in &error.steps {
                             match step {
                                 Step::Key(key) => path.key(key),

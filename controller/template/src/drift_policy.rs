@@ -36,13 +36,9 @@ impl DriftPolicy {
 
     /// Of resources that say nothing.
     pub fn of_kind(kind: Kind) -> Self {
-        match kind {
-            // Cheap to put right, and nothing else hangs on the moment.
-            Kind::File | Kind::Sysctl | Kind::Unit | Kind::User | Kind::UnixGroup => DriftPolicy::Correct,
-            // Who changes the network of a server by hand is mending it, packages are changed by upgrades, and a script
-            // that runs again may do more than put back.
-            _ => DriftPolicy::Report,
-        }
+        // Who changes the network of a server by hand is mending it, packages are changed by upgrades, and a script that
+        // runs again may do more than put back.
+        if kind.is_corrected() { DriftPolicy::Correct } else { DriftPolicy::Report }
     }
 }
 
@@ -71,6 +67,5 @@ pub(crate) fn read(reader: &mut Reader<'_>, kind: Option<Kind>, value: &Expr) ->
 
 /// Something of it is on a server and is looked at there, or it stands for others of which that may be so.
 fn may_drift(kind: Kind) -> bool {
-    let is_of_table = matches!(kind, Kind::FlowGroup | Kind::FlowMeter | Kind::FlowRule | Kind::FlowTable);
-    kind.is_whole() || !(kind.is_here() || is_of_table)
+    kind.is_whole() || kind.node_property().is_some()
 }

@@ -9,6 +9,7 @@ use crate::Limits;
 use crate::render::RenderError;
 pub use muster_shared::near::suggestion;
 pub(crate) use muster_shared::near::suggestion_or_all;
+pub(crate) use muster_shared::property::{cut, push_item, push_key};
 
 /// Where something stands in the template's text; both count from 1, columns in characters.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -188,24 +189,6 @@ impl Path {
     pub fn as_str(&self) -> &str {
         &self.0
     }
-}
-
-pub(crate) fn push_key(path: &mut String, key: &str) {
-    if !path.is_empty() {
-        path.push('.');
-    }
-    path.push_str(cut(key));
-}
-
-pub(crate) fn push_item(path: &mut String, index: usize) {
-    use fmt::Write;
-    write!(path, "[{index}]").expect("writing to a String does not fail");
-}
-
-/// The first part of a text, for messages: a whole file may be in it.
-pub(crate) fn cut(text: &str) -> &str {
-    const SHOWN: usize = 80;
-    text.char_indices().nth(SHOWN).map_or(text, |(end, _)| &text[..end])
 }
 
 /// Control characters escaped: an error goes to a terminal.

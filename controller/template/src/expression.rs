@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+pub(crate) use muster_shared::property::describe;
 use serde_json::{Number, Value};
 
 use crate::error::Place;
@@ -364,16 +365,4 @@ fn items(first: usize, exprs: &[Expr]) -> Vec<(Part, &Expr)> {
 
 fn items_mut(first: usize, exprs: &mut [Expr]) -> Vec<(Part, &mut Expr)> {
     exprs.iter_mut().enumerate().map(|(n, expr)| (Part::Item(first + n), expr)).collect()
-}
-
-/// What a value is, for messages.
-pub(crate) fn describe(value: &Value) -> &'static str {
-    match value {
-        Value::Null => "nothing",
-        Value::Bool(_) => "a boolean",
-        Value::Number(_) => "a number",
-        Value::String(_) => "text",
-        Value::Array(_) => "a list",
-        Value::Object(_) => "a map",
-    }
 }

@@ -13,12 +13,13 @@ mod yaql;
 use std::borrow::Cow;
 use std::cell::Cell;
 
+pub(crate) use muster_shared::property::Step;
 use serde_json::{Map, Value};
 use thiserror::Error;
 
 use crate::Limits;
 use crate::bind::{Parameters, Values};
-use crate::error::{Place, cut, push_item, push_key};
+use crate::error::{Place, cut, push_key};
 use crate::expression::{Call, Entry, Expr, ExprKind, describe};
 use crate::template::Template;
 use crate::text::{text_of, weight};
@@ -228,22 +229,6 @@ impl References for Unknown {
 
     fn attribute(&self, _: u32, _: &str) -> Option<Value> {
         None
-    }
-}
-
-/// A step down the tree.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Step {
-    Key(Box<str>),
-    Item(usize),
-}
-
-impl Step {
-    pub fn push(&self, path: &mut String) {
-        match self {
-            Step::Key(key) => push_key(path, key),
-            Step::Item(index) => push_item(path, *index),
-        }
     }
 }
 

@@ -3,6 +3,7 @@
 
 use std::borrow::Cow;
 
+use muster_shared::property::scalar_text;
 use serde_json::Value;
 
 /// About as many bytes as a copy of the value takes.
@@ -17,14 +18,7 @@ pub(crate) fn weight(value: &Value) -> usize {
 
 /// A value as text, as Heat puts it into one.
 pub(crate) fn text_of(value: &Value) -> Cow<'_, str> {
-    match value {
-        Value::Null => Cow::Borrowed(""),
-        Value::Bool(true) => Cow::Borrowed("True"),
-        Value::Bool(false) => Cow::Borrowed("False"),
-        Value::Number(number) => Cow::Owned(number.to_string()),
-        Value::String(text) => Cow::Borrowed(text),
-        Value::Array(_) | Value::Object(_) => Cow::Owned(json(value)),
-    }
+    scalar_text(value).unwrap_or_else(|| Cow::Owned(json(value)))
 }
 
 /// As Python prints a value: `{'a': [1, True, None]}`.

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::flow::{FlowDown, FlowUp};
 use super::topology::DevicePorts;
-use super::{Action, ContentDigest, Drift, Facts, PACKAGE_BACK, Spec, Stray};
+use super::{Action, ContentDigest, Drift, Facts, Spec, Stray};
 use crate::{Attempt, EpochId, Generation, ResourceId};
 
 /// Desired state of one resource for one node.
@@ -296,20 +296,7 @@ pub const JOB_TIMEOUT: Duration = Duration::from_secs(300);
 impl Job {
     /// How long a job with this desired state may take.
     pub fn time_for(spec: &Spec) -> Duration {
-        JOB_TIMEOUT + Self::own_time(spec)
-    }
-
-    /// What the desired state itself says that it takes.
-    pub fn own_time(spec: &Spec) -> Duration {
-        match spec {
-            Spec::Dummy(dummy) => Duration::from_millis(dummy.milliseconds),
-            Spec::Network(network) => Duration::from_secs(network.confirm_timeout.into()),
-            Spec::Hostname(hostname) => Duration::from_secs(hostname.confirm_timeout.into()),
-            Spec::Deployment(deployment) => Duration::from_secs(deployment.timeout.into()),
-            Spec::Unit(unit) => Duration::from_secs(unit.settle.into()),
-            Spec::Package(package) => Duration::from_secs((package.timeout + PACKAGE_BACK).into()),
-            Spec::File(_) | Spec::Sysctl(_) | Spec::User(_) | Spec::Group(_) => Duration::ZERO,
-        }
+        JOB_TIMEOUT + spec.own_time()
     }
 
     /// Names the report this job will lead to.

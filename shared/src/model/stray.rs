@@ -3,7 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{ClaimKind, DeploymentAction, Spec};
+use super::Spec;
 use crate::{Generation, ResourceId};
 
 /// Things in one [`Down::Describe`](super::Down::Describe): with the longest names the answer is half a packet.
@@ -29,33 +29,10 @@ pub struct Stray {
 impl Stray {
     /// What the ledger knows of a thing.
     pub fn new(resource: ResourceId, generation: Generation, spec: &Spec) -> Self {
-        let mut name = name(spec);
+        let mut name = spec.key().into_owned();
         name.truncate(name.floor_char_boundary(STRAY_NAME_MAX));
-        let is_removable = match spec {
-            Spec::Deployment(deployment) => {
-                !deployment.steps.iter().any(|step| step.actions.contains(&DeploymentAction::Delete))
-            }
-            _ => true,
-        };
-        Self { resource, generation, kind: spec.type_name().to_owned(), name, is_removable }
-    }
-}
-
-fn name(spec: &Spec) -> String {
-    match spec {
-        Spec::Dummy(_) => String::new(),
-        Spec::File(file) => file.path.clone(),
-        Spec::Network(_) => {
-            let links = spec.claims().into_iter().filter(|claim| claim.kind == ClaimKind::Link);
-            links.map(|claim| claim.key).collect::<Vec<_>>().join(", ")
-        }
-        Spec::Hostname(hostname) => hostname.hostname.clone(),
-        Spec::Deployment(deployment) => deployment.name.clone(),
-        Spec::Unit(unit) => unit.name.clone(),
-        Spec::Sysctl(sysctl) => sysctl.key.clone(),
-        Spec::Package(package) => package.name.clone(),
-        Spec::User(user) => user.name.clone(),
-        Spec::Group(group) => group.name.clone(),
+        let (kind, is_removable) = (spec.type_name().to_owned(), spec.is_removable());
+        Self { resource, generation, kind, name, is_removable }
     }
 }
 
@@ -65,7 +42,8 @@ mod tests {
 
     use super::*;
     use crate::model::{
-        Content, Deployment, DeploymentGroup, DeploymentStep, File, NetworkConfig, OnDelete, OnInterrupt,
+        Content, Deployment, DeploymentAction, DeploymentGroup, DeploymentStep, File, NetworkConfig,
+        OnDelete, OnInterrupt,
     };
 
     fn told(spec: &Spec) -> (String, String, bool) {

@@ -1,37 +1,23 @@
 //! Between version 1 and the model; every bound on a field from outside is here.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use uuid::Uuid;
 
-use super::{CHUNK_MAX, WireError, deployment, facts, flow, jobs, service, stray, topology, v1, watch};
+use super::{CHUNK_MAX, WireError, facts, flow, jobs, stray, topology, v1, watch};
 use crate::model::{
-    Action, CHALLENGE_BYTES, Content, ContentDigest, Down, Dummy, FailOn, File, Hello, Hostname, Job,
-    LedgerEntry, NetworkConfig, Observed, OnDelete, Outcome, Progress, Report, ReportKey, Spec, Up, Welcome,
-    check_hostname,
+    Action, CHALLENGE_BYTES, Content, ContentDigest, Down, Hello, Job, LedgerEntry, Observed, Outcome,
+    Progress, Report, ReportKey, Up, Welcome, map_in_bounds,
 };
 use crate::{Attempt, Epoch, EpochId, Generation, ResourceId};
 
 /// Messages in one packet: a packet of the smallest ones holds fewer.
 pub const MESSAGES_MAX: usize = 16 * 1024;
-/// A path in Linux (`PATH_MAX`).
-const PATH_MAX: usize = 4096;
-/// User and group names in Linux are at most 32.
-const OWNER_MAX: usize = 64;
-/// Keys and values of a map: a job must fit its message, so these only keep one field from taking it all.
-const MAP_MAX: usize = 1024;
-const KEY_MAX: usize = 1024;
-const VALUE_MAX: usize = 64 * 1024;
-/// A network document; a server with 4,000 VLANs needs about this much.
-const DOCUMENT_MAX: usize = 224 * 1024;
 /// Bytes of a reason: it is for reading. Longer ones are cut.
 pub const REASON_MAX: usize = 4096;
 const VERSION_MAX: usize = 64;
 /// Ledger entries in one page: 28 bytes each, so half a packet.
 pub const LEDGER_PAGE_MAX: usize = 4096;
-/// The largest content that is fetched: a template with all its files is at most this.
-const CONTENT_MAX: u64 = 256 * 1024 * 1024;
 /// Resources in one [`Up::Drift`]: with the longest reasons two thirds of a packet.
 pub const DRIFTS_MAX: usize = 256;
 /// A day: longer jobs are hung jobs.
@@ -39,6 +25,10 @@ const TIMEOUT_MAX_MS: u32 = 24 * 3600 * 1000;
 
 pub fn at_most(field: &'static str, size: usize, max: usize) -> Result<(), WireError> {
     if size <= max { Ok(()) } else { Err(WireError::Bounds { field }) }
+}
+
+fn out_of_bounds(field: &'static str) -> WireError {
+    WireError::Bounds { field }
 }
 
 /// What came from outside, checked.
@@ -64,7 +54,7 @@ impl From<&Down> for v1::Down {
                 timeout_ms: u32::try_from(job.timeout.as_millis())
                     .unwrap_or(TIMEOUT_MAX_MS)
                     .min(TIMEOUT_MAX_MS),
-                spec: spec_out(&job.spec),
+                spec: (&job.spec).into(),
             }),
             Down::Withdraw { resource, generation } => {
                 v1::Down::Withdraw { resource: id_out(*resource), generation: generation_out(*generation) }
@@ -103,7 +93,7 @@ impl Bounded for v1::Down {
                     attempt: key.attempt,
                     action: action_in(job.action),
                     timeout: Duration::from_millis(job.timeout_ms.min(TIMEOUT_MAX_MS).into()),
-                    spec: spec_in(job.spec)?,
+                    spec: job.spec.try_into().map_err(out_of_bounds)?,
                 })
             }
             v1::Down::Withdraw { resource, generation } => {
@@ -285,44 +275,6 @@ fn action_in(action: v1::Action) -> Action {
     }
 }
 
-fn spec_out(spec: &Spec) -> v1::Spec {
-    match spec {
-        Spec::Dummy(dummy) => v1::Spec::Dummy {
-            values: dummy.values.clone(),
-            milliseconds: dummy.milliseconds,
-            fail: dummy.fail.map(|fail| match fail {
-                FailOn::Any => None,
-                FailOn::Action(action) => Some(action_out(action)),
-            }),
-        },
-        Spec::File(file) => v1::Spec::File {
-            path: file.path.clone(),
-            content: content_out(&file.content),
-            mode: file.mode,
-            owner: file.owner.clone(),
-            group: file.group.clone(),
-            keep: file.on_delete == OnDelete::Keep,
-        },
-        Spec::Network(network) => v1::Spec::Network {
-            document: network.document.clone(),
-            mapping: network.mapping.clone(),
-            confirm_timeout_s: network.confirm_timeout,
-            keep: network.on_delete == OnDelete::Keep,
-        },
-        Spec::Hostname(hostname) => v1::Spec::Hostname {
-            hostname: hostname.hostname.clone(),
-            confirm_timeout_s: hostname.confirm_timeout,
-            keep: hostname.on_delete == OnDelete::Keep,
-        },
-        Spec::Deployment(deployment) => v1::Spec::Deployment(deployment::deployment_out(deployment)),
-        Spec::Unit(unit) => service::unit_out(unit),
-        Spec::Sysctl(sysctl) => service::sysctl_out(sysctl),
-        Spec::Package(package) => service::package_out(package),
-        Spec::User(user) => service::user_out(user),
-        Spec::Group(group) => service::group_out(group),
-    }
-}
-
 pub fn content_out(content: &Content) -> v1::Content {
     match content {
         Content::Inline(bytes) => v1::Content::Inline(bytes.clone()),
@@ -333,73 +285,11 @@ pub fn content_out(content: &Content) -> v1::Content {
 pub fn content_in(content: v1::Content) -> Result<Content, WireError> {
     match content {
         v1::Content::Inline(bytes) => Ok(Content::Inline(bytes)),
-        v1::Content::Stored { digest, size } if size <= CONTENT_MAX => {
+        v1::Content::Stored { digest, size } if size <= Content::SIZE_MAX => {
             Ok(Content::Stored { digest: ContentDigest(digest), size })
         }
         v1::Content::Stored { .. } => Err(WireError::Bounds { field: "content" }),
     }
-}
-
-fn spec_in(spec: v1::Spec) -> Result<Spec, WireError> {
-    let on_delete = |keep| if keep { OnDelete::Keep } else { OnDelete::Restore };
-    Ok(match spec {
-        v1::Spec::Dummy { values, milliseconds, fail } => {
-            map_in_bounds("values", &values)?;
-            let fail = fail.map(|on| on.map_or(FailOn::Any, |action| FailOn::Action(action_in(action))));
-            Spec::Dummy(Dummy { values, milliseconds, fail })
-        }
-        v1::Spec::File { path, content, mode, owner, group, keep } => {
-            at_most("path", path.len(), PATH_MAX)?;
-            if !is_normal_path(&path) {
-                return Err(WireError::Bounds { field: "path" });
-            }
-            for name in [&owner, &group].into_iter().flatten() {
-                at_most("owner", name.len(), OWNER_MAX)?;
-            }
-            at_most("mode", mode as usize, 0o7777)?;
-            let content = content_in(content)?;
-            Spec::File(File { path, content, mode, owner, group, on_delete: on_delete(keep) })
-        }
-        v1::Spec::Network { document, mapping, confirm_timeout_s, keep } => {
-            at_most("document", document.len(), DOCUMENT_MAX)?;
-            map_in_bounds("mapping", &mapping)?;
-            Spec::Network(NetworkConfig {
-                document,
-                mapping,
-                confirm_timeout: confirm_timeout_s,
-                on_delete: on_delete(keep),
-            })
-        }
-        v1::Spec::Hostname { hostname, confirm_timeout_s, keep } => {
-            check_hostname(&hostname).map_err(|_| WireError::Bounds { field: "hostname" })?;
-            Spec::Hostname(Hostname {
-                hostname,
-                confirm_timeout: confirm_timeout_s,
-                on_delete: on_delete(keep),
-            })
-        }
-        v1::Spec::Deployment(deployment) => Spec::Deployment(deployment::deployment_in(deployment)?),
-        service @ (v1::Spec::Unit { .. }
-        | v1::Spec::Sysctl { .. }
-        | v1::Spec::Package { .. }
-        | v1::Spec::User { .. }
-        | v1::Spec::Group { .. }) => service::spec_in(service)?,
-    })
-}
-
-/// Absolute, no empty, `.` or `..` part, no NUL: so that a path names the same thing everywhere.
-pub fn is_normal_path(path: &str) -> bool {
-    path.strip_prefix('/').is_some_and(|rest| {
-        !rest.contains('\0') && rest.split('/').all(|part| !part.is_empty() && part != "." && part != "..")
-    })
-}
-
-fn map_in_bounds(field: &'static str, map: &BTreeMap<String, String>) -> Result<(), WireError> {
-    at_most(field, map.len(), MAP_MAX)?;
-    map.iter().try_for_each(|(key, value)| {
-        at_most(field, key.len(), KEY_MAX)?;
-        at_most(field, value.len(), VALUE_MAX)
-    })
 }
 
 fn outcome_out(outcome: &Outcome) -> v1::Outcome {
@@ -424,7 +314,7 @@ fn reason_out(reason: &str) -> String {
 fn outcome_in(outcome: v1::Outcome) -> Result<Outcome, WireError> {
     Ok(match outcome {
         v1::Outcome::Done { attributes } => {
-            map_in_bounds("attributes", &attributes)?;
+            map_in_bounds("attributes", &attributes).map_err(out_of_bounds)?;
             Outcome::Done(Observed { attributes })
         }
         v1::Outcome::Failed { reason, permanent } => {

@@ -10,11 +10,9 @@
 //! is refused whole. Golden byte vectors in the tests pin version 1.
 
 mod convert;
-mod deployment;
 mod facts;
 mod flow;
 mod jobs;
-mod service;
 mod stray;
 mod topology;
 pub mod v1;

@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use crate::model::SpecV1;
+
 mod types {
     use super::*;
 
@@ -55,7 +57,7 @@ mod types {
         pub key: Key,
         pub action: Action,
         pub timeout_ms: u32,
-        pub spec: Spec,
+        pub spec: SpecV1,
     }
 
     #[derive(Clone, Copy, Serialize, Deserialize)]
@@ -65,108 +67,6 @@ mod types {
         Delete,
         Check,
         Retain,
-    }
-
-    #[derive(Serialize, Deserialize)]
-    pub enum Spec {
-        Dummy {
-            values: BTreeMap<String, String>,
-            milliseconds: u64,
-            fail: Option<Option<Action>>,
-        },
-        File {
-            path: String,
-            content: Content,
-            mode: u32,
-            owner: Option<String>,
-            group: Option<String>,
-            keep: bool,
-        },
-        Network {
-            document: String,
-            mapping: BTreeMap<String, String>,
-            confirm_timeout_s: u32,
-            keep: bool,
-        },
-        Hostname {
-            hostname: String,
-            confirm_timeout_s: u32,
-            keep: bool,
-        },
-        Deployment(Deployment),
-        Unit {
-            name: String,
-            content: Option<String>,
-            drop_ins: BTreeMap<String, String>,
-            enabled: Option<bool>,
-            started: Option<bool>,
-            masked: Option<bool>,
-            restart_on: String,
-            reload_on: String,
-            settle_s: u32,
-            keep: bool,
-        },
-        Sysctl {
-            key: String,
-            value: String,
-            keep: bool,
-        },
-        Package {
-            name: String,
-            version: Option<String>,
-            absent: bool,
-            held: Option<bool>,
-            timeout_s: u32,
-            keep: bool,
-        },
-        User {
-            name: String,
-            uid: Option<u32>,
-            group: Option<String>,
-            groups: Option<Vec<String>>,
-            home: Option<String>,
-            shell: Option<String>,
-            comment: Option<String>,
-            system: bool,
-            password_hash: Option<String>,
-            authorized_keys: Option<Vec<String>>,
-            locked: Option<bool>,
-            keep: bool,
-        },
-        Group {
-            name: String,
-            gid: Option<u32>,
-            system: bool,
-            members: Option<Vec<String>>,
-            keep: bool,
-        },
-    }
-
-    #[derive(Serialize, Deserialize)]
-    pub struct Deployment {
-        pub name: String,
-        /// actions, group, config
-        pub steps: Vec<(Vec<DeploymentAction>, DeploymentGroup, Vec<u8>)>,
-        pub inputs: BTreeMap<String, String>,
-        pub replace_on: Vec<String>,
-        /// name, error_output
-        pub outputs: Vec<(String, bool)>,
-        pub timeout_s: u32,
-        pub rerun: bool,
-    }
-
-    #[derive(Serialize, Deserialize)]
-    pub enum DeploymentAction {
-        Create,
-        Update,
-        Delete,
-    }
-
-    #[derive(Serialize, Deserialize)]
-    pub enum DeploymentGroup {
-        Script,
-        ApplyConfig,
-        JsonFile,
     }
 
     #[derive(Serialize, Deserialize)]

@@ -128,13 +128,6 @@ impl Host {
     /// What is there before `spec` is applied; what is `known` counts more.
     pub fn capture(&self, spec: &Spec, known: &[Before], own: bool) -> Before {
         match spec {
-            Spec::Dummy(_)
-            | Spec::Deployment(_)
-            | Spec::Unit(_)
-            | Spec::Sysctl(_)
-            | Spec::Package(_)
-            | Spec::User(_)
-            | Spec::Group(_) => encode(&Was::Nothing),
             Spec::File(file) => match known.first() {
                 Some(known) => known.clone(),
                 None => {
@@ -157,6 +150,7 @@ impl Host {
                 }
                 encode(&Was::Links(was))
             }
+            _ => encode(&Was::Nothing),
         }
     }
 
@@ -174,13 +168,6 @@ impl Host {
     /// Compares what is there with what is wanted of a resource, and changes nothing.
     pub fn check(&self, resource: ResourceId, spec: &Spec) -> Found {
         let (missing, equal) = match spec {
-            // No plan has any, and of a script its agent's word counts.
-            Spec::Deployment(_)
-            | Spec::Unit(_)
-            | Spec::Sysctl(_)
-            | Spec::Package(_)
-            | Spec::User(_)
-            | Spec::Group(_) => (false, true),
             Spec::Dummy(dummy) => {
                 let there = self.dummies.get(&resource);
                 (there.is_none(), there == Some(&dummy.values))
@@ -193,6 +180,8 @@ impl Host {
                 let there = |(link, mtu): (&String, &u32)| self.links.get(link) == Some(mtu);
                 (false, guarded_of(spec).iter().all(there))
             }
+            // No plan has any, and of a script its agent's word counts.
+            _ => (false, true),
         };
         if equal {
             Found::AsDesired
@@ -223,12 +212,6 @@ impl Host {
         let was = before.map_or(Was::Nothing, decode);
         match &job.spec {
             Spec::Dummy(dummy) => Ok((self.dummy(job, dummy, kind)?, None)),
-            Spec::Deployment(_)
-            | Spec::Unit(_)
-            | Spec::Sysctl(_)
-            | Spec::Package(_)
-            | Spec::User(_)
-            | Spec::Group(_) => Err(failed("no plan has services, and scripts run by themselves")),
             Spec::File(file) if job.action == Action::Delete => {
                 // One that is kept is a file of others once its row is gone.
                 if file.on_delete != OnDelete::Keep {
@@ -252,6 +235,7 @@ impl Host {
                 };
                 Ok((Observed { attributes }, before))
             }
+            _ => Err(failed("no plan has services, and scripts run by themselves")),
         }
     }
 
@@ -348,18 +332,12 @@ impl Host {
             return None;
         }
         let things: Vec<String> = match &job.spec {
-            Spec::Dummy(_)
-            | Spec::Deployment(_)
-            | Spec::Unit(_)
-            | Spec::Sysctl(_)
-            | Spec::Package(_)
-            | Spec::User(_)
-            | Spec::Group(_) => Vec::new(),
             Spec::File(file) => vec![file.path.clone()],
             Spec::Network(_) | Spec::Hostname(_) => match before.map(decode) {
                 Some(Was::Links(was)) => was.into_keys().collect(),
                 _ => Vec::new(),
             },
+            _ => Vec::new(),
         };
         let other = |thing: &&String| self.made_by.get(*thing).is_some_and(|by| *by != job.resource);
         let thing = things.iter().find(other)?;

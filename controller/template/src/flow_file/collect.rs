@@ -4,11 +4,12 @@ use std::collections::BTreeMap;
 
 use indexmap::IndexMap;
 use muster_shared::model::flow::{BadEntry, DeviceName, Entry, FlowId, Packed, Step, suggestion};
+use muster_shared::property::confirm_timeout;
 use serde_json::Value;
 
 use super::{FlowFile, FlowPart, STAGES_MAX};
 use crate::error::{Errors, Place, Sink, cut, push_item, push_key};
-use crate::types::confirm_timeout;
+use crate::types::with_function;
 
 /// A section of a flow file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -105,7 +106,7 @@ impl Collector {
     }
 
     pub fn timeout(&mut self, errors: &mut Sink, value: &Value, at: Place) {
-        match confirm_timeout(value) {
+        match confirm_timeout(value).map_err(with_function) {
             Ok(seconds) => self.confirm_timeout = Some(seconds),
             Err(error) => errors.push(at, "confirm_timeout", error.message),
         }

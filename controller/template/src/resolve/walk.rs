@@ -466,6 +466,7 @@ impl Resolver<'_> {
             return;
         }
         let Some(known) = kind.attributes() else { return };
+        let known: Vec<&str> = known.iter().map(|(name, _)| *name).collect();
         if known.contains(&attribute) {
             return;
         }
@@ -474,7 +475,7 @@ impl Resolver<'_> {
         } else if let Some(why) = crate::types::refused_attribute(kind, attribute) {
             format!("the attribute '{attribute}' of {} is not supported: {why}", kind.name())
         } else {
-            let near = suggestion_or_all(attribute, known);
+            let near = suggestion_or_all(attribute, &known);
             format!("{} has no attribute '{}'{near}", kind.name(), cut(attribute))
         };
         self.errors.push(at, self.path.as_str(), message);

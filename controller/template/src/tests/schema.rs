@@ -228,9 +228,8 @@ fn everything_is_described() {
                 property.name
             );
         }
-        for attribute in kind.attributes().unwrap_or_default() {
-            assert!(!kind.attribute_about(attribute).is_empty(), "{kind} {attribute}");
-        }
+        let attributes = kind.attributes().unwrap_or_default();
+        assert!(attributes.is_sorted() && attributes.iter().all(|(_, about)| !about.is_empty()), "{kind}");
         let names: Vec<&str> = kind.properties().iter().map(|property| property.name).collect();
         assert!(names.is_sorted(), "{names:?}");
     }

@@ -4,9 +4,10 @@ use muster_shared::model::DeploymentOutput;
 use serde_json::{Map, Value};
 
 use super::value::{text, unwanted};
-use super::{Given, Property, PropertyError, PropertyType};
+use super::{Given, Place, Property, PropertyError, PropertyType, TypeInfo};
 use crate::config::{ComponentPart, ConfigAction, ConfigBody, ConfigGroup, ConfigInput, SoftwareConfig};
 use crate::error::{cut, suggestion_or_all};
+use crate::here::Here;
 use crate::parameter::ParameterType;
 use crate::render::Step;
 
@@ -34,7 +35,34 @@ const OUTPUTS: Property = Property::optional("outputs", |value| outputs(value).m
 const OPTIONS: Property = Property::optional("options", |value| map(value).map(drop))
     .is(PropertyType::Map, "taken for Heat's sake: no group here has options");
 
-pub(super) static SOFTWARE_PROPERTIES: [Property; 5] = [
+pub(super) const SOFTWARE: TypeInfo = TypeInfo::new(
+    "OS::Heat::SoftwareConfig",
+    "what deployments do: a script, or a document as text",
+    &SOFTWARE_PROPERTIES,
+    Place::Controller(|given| software(given).map(Here::Config)),
+)
+.attributes(&CONFIG_ATTRIBUTES);
+
+pub(super) const STRUCTURED: TypeInfo = TypeInfo::new(
+    "OS::Heat::StructuredConfig",
+    "what deployments do: a document",
+    &STRUCTURED_PROPERTIES,
+    Place::Controller(|given| structured(given).map(Here::Config)),
+)
+.attributes(&CONFIG_ATTRIBUTES);
+
+pub(super) const COMPONENT: TypeInfo = TypeInfo::new(
+    "OS::Heat::SoftwareComponent",
+    "what deployments do, for each action apart",
+    &COMPONENT_PROPERTIES,
+    Place::Controller(|given| component(given).map(Here::Config)),
+)
+.attributes(&CONFIG_ATTRIBUTES);
+
+static CONFIG_ATTRIBUTES: [(&str, &str); 1] =
+    [("config", "the property 'config'; of a component a map with 'configs'")];
+
+static SOFTWARE_PROPERTIES: [Property; 5] = [
     Property::optional("config", |value| text(value).map(drop))
         .is(PropertyType::String, "a script, or a document as JSON"),
     GROUP,
@@ -43,7 +71,7 @@ pub(super) static SOFTWARE_PROPERTIES: [Property; 5] = [
     OUTPUTS,
 ];
 
-pub(super) static STRUCTURED_PROPERTIES: [Property; 5] = [
+static STRUCTURED_PROPERTIES: [Property; 5] = [
     Property::optional("config", |value| document(value).map(drop))
         .is(PropertyType::Map, "a document; {get_input: NAME} in it is what a structured deployment gives"),
     DOCUMENT_GROUP,
@@ -52,7 +80,7 @@ pub(super) static STRUCTURED_PROPERTIES: [Property; 5] = [
     OUTPUTS,
 ];
 
-pub(super) static COMPONENT_PROPERTIES: [Property; 4] = [
+static COMPONENT_PROPERTIES: [Property; 4] = [
     Property::required("configs", |value| parts(value).map(drop))
         .is(PropertyType::List, "maps with actions, tool and config"),
     INPUTS,
@@ -60,19 +88,19 @@ pub(super) static COMPONENT_PROPERTIES: [Property; 4] = [
     OUTPUTS,
 ];
 
-pub(super) fn software(given: &Given<'_>) -> Read<SoftwareConfig> {
+fn software(given: &Given<'_>) -> Read<SoftwareConfig> {
     let group = given.get("group", group)?.unwrap_or(ConfigGroup::ApplyConfig);
     let config = given.get("config", text)?.unwrap_or_default();
     whole(given, ConfigBody::Text(group, config))
 }
 
-pub(super) fn structured(given: &Given<'_>) -> Read<SoftwareConfig> {
+fn structured(given: &Given<'_>) -> Read<SoftwareConfig> {
     let group = given.get("group", document_group)?.unwrap_or(ConfigGroup::ApplyConfig);
     let config = given.get("config", document)?.unwrap_or_else(|| Value::Object(Map::new()));
     whole(given, ConfigBody::Structured(group, config.to_string()))
 }
 
-pub(super) fn component(given: &Given<'_>) -> Read<SoftwareConfig> {
+fn component(given: &Given<'_>) -> Read<SoftwareConfig> {
     let parts = given.required("configs", parts)?;
     whole(given, ConfigBody::Component(parts))
 }

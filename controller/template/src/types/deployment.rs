@@ -4,7 +4,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use muster_shared::NodeId;
 use muster_shared::model::network::NetworkDocument;
 use muster_shared::model::{
     Content, DEPLOY_ACTION, DEPLOYMENT_TIMEOUT_MAX, Deployment, DeploymentAction, DeploymentGroup,
@@ -14,7 +13,7 @@ use serde_json::{Map, Value};
 
 use super::config::{actions, map};
 use super::value::{CONFIRM_TIMEOUT, integer, node, text, unwanted};
-use super::{Given, Kind, Property, PropertyError, PropertyType};
+use super::{Given, Place, Property, PropertyError, PropertyType, TypeInfo};
 use crate::config::{ConfigAction, ConfigBody, ConfigGroup, SoftwareConfig};
 use crate::error::{cut, suggestion_or_all};
 use crate::text::text_of;
@@ -96,19 +95,52 @@ const SECONDS: Property = Property::optional("timeout", |value| timeout(value).m
     .default("3600")
     .range(1, DEPLOYMENT_TIMEOUT_MAX as u64);
 
-pub(super) static SOFTWARE_PROPERTIES: [Property; 8] =
-    [ACTIONS, CONFIG, INPUT_VALUES, NAME, ON_INTERRUPT, SERVER, SIGNAL, SECONDS];
-pub(super) static SOFTWARE_GROUP_PROPERTIES: [Property; 8] =
-    [ACTIONS, CONFIG, INPUT_VALUES, NAME, ON_INTERRUPT, SERVERS, SIGNAL, SECONDS];
-pub(super) static STRUCTURED_PROPERTIES: [Property; 10] =
-    [ACTIONS, CONFIG, INPUT_KEY, INPUT_VALUES, VALIDATE, NAME, ON_INTERRUPT, SERVER, SIGNAL, SECONDS];
-pub(super) static STRUCTURED_GROUP_PROPERTIES: [Property; 10] =
-    [ACTIONS, CONFIG, INPUT_KEY, INPUT_VALUES, VALIDATE, NAME, ON_INTERRUPT, SERVERS, SIGNAL, SECONDS];
+pub(super) const SOFTWARE: TypeInfo = TypeInfo::new(
+    "OS::Heat::SoftwareDeployment",
+    "a software config on a node",
+    &SOFTWARE_PROPERTIES,
+    Place::Deployment(|given, site| spec(given, site, false)),
+)
+.other_attributes(OUTPUTS);
 
-/// The node that a deployment runs on.
-pub(super) fn server(value: &Value) -> Read<NodeId> {
-    node(value)
-}
+pub(super) const STRUCTURED: TypeInfo = TypeInfo::new(
+    "OS::Heat::StructuredDeployment",
+    "a document on a node, with inputs in it",
+    &STRUCTURED_PROPERTIES,
+    Place::Deployment(|given, site| spec(given, site, true)),
+)
+.other_attributes(OUTPUTS);
+
+pub(super) const SOFTWARE_GROUP: TypeInfo = TypeInfo::new(
+    "OS::Heat::SoftwareDeploymentGroup",
+    "a software config on many nodes",
+    &SOFTWARE_GROUP_PROPERTIES,
+    Place::Whole,
+)
+.other_attributes(OUTPUTS_OF_MEMBERS);
+
+pub(super) const STRUCTURED_GROUP: TypeInfo = TypeInfo::new(
+    "OS::Heat::StructuredDeploymentGroup",
+    "a document on many nodes, with inputs in it",
+    &STRUCTURED_GROUP_PROPERTIES,
+    Place::Whole,
+)
+.other_attributes(OUTPUTS_OF_MEMBERS);
+
+const OUTPUTS: &str = "each output of the config, deploy_stdout, deploy_stderr and deploy_status_code: null where the run told \
+                       nothing of it";
+const OUTPUTS_OF_MEMBERS: &str = "each output of the config, deploy_stdouts, deploy_stderrs and deploy_status_codes: maps with the value of \
+                                  each member; refs, refs_map, attributes (with the name of one), resource.NAME or \
+                                  resource.NAME.ATTRIBUTE of a member";
+
+static SOFTWARE_PROPERTIES: [Property; 8] =
+    [ACTIONS, CONFIG, INPUT_VALUES, NAME, ON_INTERRUPT, SERVER, SIGNAL, SECONDS];
+static SOFTWARE_GROUP_PROPERTIES: [Property; 8] =
+    [ACTIONS, CONFIG, INPUT_VALUES, NAME, ON_INTERRUPT, SERVERS, SIGNAL, SECONDS];
+static STRUCTURED_PROPERTIES: [Property; 10] =
+    [ACTIONS, CONFIG, INPUT_KEY, INPUT_VALUES, VALIDATE, NAME, ON_INTERRUPT, SERVER, SIGNAL, SECONDS];
+static STRUCTURED_GROUP_PROPERTIES: [Property; 10] =
+    [ACTIONS, CONFIG, INPUT_KEY, INPUT_VALUES, VALIDATE, NAME, ON_INTERRUPT, SERVERS, SIGNAL, SECONDS];
 
 fn servers(value: &Value) -> Read<()> {
     for (name, server) in map(value)? {
@@ -133,8 +165,8 @@ fn word(value: &Value, known: &[&'static str]) -> Read<&'static str> {
 }
 
 /// What a deployment comes to on its node.
-pub(super) fn spec(kind: Kind, given: &Given<'_>, site: &dyn Site) -> Read<Spec> {
-    given.required("server", server)?;
+fn spec(given: &Given<'_>, site: &dyn Site, is_structured: bool) -> Read<Spec> {
+    given.required("server", node)?;
     let config = given.get("config", text)?.map(|id| site.config(&id)).transpose();
     let config = config.map_err(|message| PropertyError::new(message).within_key("config"))?;
     let actions =
@@ -146,7 +178,7 @@ pub(super) fn spec(kind: Kind, given: &Given<'_>, site: &dyn Site) -> Read<Spec>
         _ => OnInterrupt::Rerun,
     };
     let mut values = input_values(given, config.as_ref())?;
-    let structured = Structured::read(kind, given, &values)?;
+    let structured = Structured::read(is_structured, given, &values)?;
     let added = [
         ("deploy_server_id", given.get("server", text)?.unwrap_or_default()),
         ("deploy_stack_id", site.stack()),
@@ -211,8 +243,8 @@ struct Structured {
 }
 
 impl Structured {
-    fn read(kind: Kind, given: &Given<'_>, values: &BTreeMap<String, Value>) -> Read<Option<Self>> {
-        if kind != Kind::StructuredDeployment {
+    fn read(is_structured: bool, given: &Given<'_>, values: &BTreeMap<String, Value>) -> Read<Option<Self>> {
+        if !is_structured {
             return Ok(None);
         }
         let key = given.get("input_key", text)?.unwrap_or_else(|| GET_INPUT.to_owned());

@@ -8,8 +8,8 @@ use std::collections::BTreeMap;
 use muster_shared::model::flow::{self, BadEntry, DeviceName, Entry, FlowId, Packed, check_part};
 use serde_json::{Map, Value};
 
-use super::value::{CONFIRM_TIMEOUT_MAX, confirm_timeout, unwanted};
-use super::{Given, Kind, Property, PropertyError, PropertyType};
+use super::value::{CONFIRM_TIMEOUT_MAX, confirm_timeout, has_null, unwanted};
+use super::{Given, Place, Property, PropertyError, PropertyType, TypeInfo};
 use crate::desired::{FlowSet, ForeignPolicy};
 use crate::error::{cut, suggestion};
 use crate::render::Step;
@@ -20,7 +20,45 @@ pub(super) const DEVICE: &str = "device";
 /// after a change of the network's configuration.
 const CONFIRM_TIMEOUT: u32 = 30;
 
-pub(super) static RULE_PROPERTIES: [Property; 9] = [
+pub(super) const RULE: TypeInfo = TypeInfo::new(
+    "Muster::FlowRule",
+    "one flow rule of a bridge",
+    &RULE_PROPERTIES,
+    Place::Device(|given| one(given, None)),
+)
+.attributes(&ENTRY_ATTRIBUTES);
+
+// Their key makes an entry a group or a meter, also where its value is missing.
+pub(super) const GROUP: TypeInfo = TypeInfo::new(
+    "Muster::FlowGroup",
+    "a group of treatments on a bridge, which flow rules send packets to",
+    &GROUP_PROPERTIES,
+    Place::Device(|given| one(given, Some("group"))),
+)
+.attributes(&ENTRY_ATTRIBUTES);
+
+pub(super) const METER: TypeInfo = TypeInfo::new(
+    "Muster::FlowMeter",
+    "a bound on the rate of packets on a bridge, which flow rules name",
+    &METER_PROPERTIES,
+    Place::Device(|given| one(given, Some("meter"))),
+)
+.attributes(&ENTRY_ATTRIBUTES);
+
+pub(super) const TABLE: TypeInfo = TypeInfo::new(
+    "Muster::FlowTable",
+    "many flow rules of a bridge",
+    &TABLE_PROPERTIES,
+    Place::Device(table),
+)
+.attributes(&[DEVICE_ATTRIBUTE, IDS_ATTRIBUTE]);
+
+static ENTRY_ATTRIBUTES: [(&str, &str); 3] =
+    [DEVICE_ATTRIBUTE, ("id", "its id, as 'muster flow list' has it"), IDS_ATTRIBUTE];
+const DEVICE_ATTRIBUTE: (&str, &str) = (DEVICE, "the bridge, NODE/BRIDGE");
+const IDS_ATTRIBUTE: (&str, &str) = ("ids", "the ids of all its entries, in order");
+
+static RULE_PROPERTIES: [Property; 9] = [
     Property::optional("confirm_timeout", |value| confirm_timeout(value).map(drop))
         .is(
             PropertyType::Integer,
@@ -66,7 +104,7 @@ pub(super) static RULE_PROPERTIES: [Property; 9] = [
         .default("[]"),
 ];
 
-pub(super) static TABLE_PROPERTIES: [Property; 6] = [
+static TABLE_PROPERTIES: [Property; 6] = [
     Property::optional("confirm_timeout", |value| confirm_timeout(value).map(drop))
         .is(
             PropertyType::Integer,
@@ -93,7 +131,7 @@ pub(super) static TABLE_PROPERTIES: [Property; 6] = [
         .range(0, 254),
 ];
 
-pub(super) static GROUP_PROPERTIES: [Property; 6] = [
+static GROUP_PROPERTIES: [Property; 6] = [
     Property::required("buckets", check_buckets)
         .is(PropertyType::List, "what is done with packets: {treatment, weight, watch_port} each"),
     Property::optional("confirm_timeout", |value| confirm_timeout(value).map(drop))
@@ -120,7 +158,7 @@ pub(super) static GROUP_PROPERTIES: [Property; 6] = [
         .one_of(&["all", "select", "indirect", "fast_failover"]),
 ];
 
-pub(super) static METER_PROPERTIES: [Property; 6] = [
+static METER_PROPERTIES: [Property; 6] = [
     Property::required("bands", |value| part("bands", value))
         .is(PropertyType::List, "bounds: {rate, burst, dscp_remark} each"),
     Property::optional("confirm_timeout", |value| confirm_timeout(value).map(drop))
@@ -149,22 +187,19 @@ pub(super) static METER_PROPERTIES: [Property; 6] = [
 ];
 
 /// A rule, a group or a meter.
-pub(super) fn one(kind: Kind, given: &Given<'_>) -> Result<FlowSet, PropertyError> {
+fn one(given: &Given<'_>, key: Option<&str>) -> Result<FlowSet, PropertyError> {
     let own = ["confirm_timeout", "guard", DEVICE];
     let words = given.0.iter().filter(|(key, value)| !own.contains(&key.as_str()) && !value.is_null());
     let mut map: Map<String, Value> = words.map(|(key, value)| (key.clone(), value.clone())).collect();
-    // Their key makes an entry a group or a meter, also where its value is missing.
-    match kind {
-        Kind::FlowGroup => drop(map.entry("group").or_insert(Value::Null)),
-        Kind::FlowMeter => drop(map.entry("meter").or_insert(Value::Null)),
-        _ => {}
+    if let Some(key) = key {
+        map.entry(key).or_insert(Value::Null);
     }
     let entry = Entry::from_json(&Value::Object(map)).map_err(located)?;
     set(given, vec![packed(&entry)?], None)
 }
 
 /// All rules of `rules`.
-pub(super) fn table(given: &Given<'_>) -> Result<FlowSet, PropertyError> {
+fn table(given: &Given<'_>) -> Result<FlowSet, PropertyError> {
     let table = given.get("table", |value| part("table", value).map(|()| value.clone()))?;
     let device = given.required(DEVICE, device)?;
     let rules = given.required("rules", |value| rules(value, table.as_ref(), &device))?;
@@ -280,19 +315,6 @@ fn check_buckets(value: &Value) -> Result<(), PropertyError> {
     if value.is_array() { Ok(()) } else { Err(unwanted("a list of {treatment: [...]}", value)) }
 }
 
-pub(crate) fn has_null(value: &Value) -> bool {
-    match value {
-        Value::Null => true,
-        Value::Array(items) => items.iter().any(has_null),
-        Value::Object(map) => map.values().any(has_null),
-        Value::Bool(_) | Value::Number(_) | Value::String(_) => false,
-    }
-}
-
 pub(super) fn located(bad: BadEntry) -> PropertyError {
-    let steps = bad.path.into_iter().rev().map(|step| match step {
-        flow::Step::Key(key) => Step::Key(key),
-        flow::Step::Item(index) => Step::Item(index),
-    });
-    steps.fold(PropertyError::new(bad.message), PropertyError::within)
+    bad.path.into_iter().rev().fold(PropertyError::new(bad.message), PropertyError::within)
 }

@@ -4,13 +4,48 @@
 use serde_json::Value;
 
 use super::value::{integer, text, unwanted};
-use super::{Property, PropertyError, PropertyType};
+use super::{Place, Property, PropertyError, PropertyType, TypeInfo};
 use crate::Limits;
 use crate::parameter::ParameterType;
 
 const MODES: [&str; 2] = ["append", "update"];
 
-pub(super) static GROUP_PROPERTIES: [Property; 5] = [
+pub(super) const GROUP: TypeInfo = TypeInfo::new(
+    "OS::Heat::ResourceGroup",
+    "many resources of one definition",
+    &GROUP_PROPERTIES,
+    Place::Whole,
+)
+.other_attributes(
+    "refs, refs_map, removed_rsrc_list, attributes (with the name of one), resource.NAME or \
+     resource.NAME.ATTRIBUTE of a member, and any other name: the list of that of all members",
+);
+
+pub(super) const CHAIN: TypeInfo = TypeInfo::new(
+    "OS::Heat::ResourceChain",
+    "one resource of each type of a list, with the same properties",
+    &CHAIN_PROPERTIES,
+    Place::Whole,
+)
+.other_attributes(
+    "refs, refs_map, attributes (with the name of one), resource.NAME or resource.NAME.ATTRIBUTE of a \
+     member, and any other name: the list of that of all members",
+);
+
+/// Another template, or what an environment makes of the type: named by the resource. This is its name where only the
+/// kind is known.
+pub(super) const NESTED: TypeInfo =
+    TypeInfo::new("a template", "another template, as a stack in this one", &[], Place::Whole)
+        .other_attributes(
+            "each output, outputs, and resource.NAME or resource.NAME.ATTRIBUTE of what is in it",
+        );
+
+/// All that a `for_each` makes of one resource; no type of its own.
+pub(super) const SET: TypeInfo =
+    TypeInfo::new("for_each", "one resource for each node that a selector means", &[], Place::Whole)
+        .other_attributes("those of its members");
+
+static GROUP_PROPERTIES: [Property; 5] = [
     Property::optional("count", |value| integer(value, 0, Limits::COUNT).map(drop))
         .is(PropertyType::Integer, "how many members there are")
         .default("1")
@@ -31,7 +66,7 @@ pub(super) static GROUP_PROPERTIES: [Property; 5] = [
         .is(PropertyType::Map, "what each member is: 'type', 'properties' and 'metadata'"),
 ];
 
-pub(super) static CHAIN_PROPERTIES: [Property; 3] = [
+static CHAIN_PROPERTIES: [Property; 3] = [
     Property::optional("concurrent", flag)
         .is(PropertyType::Boolean, "all at once, and not each after the one before")
         .default("false"),

@@ -4,7 +4,7 @@ use muster_shared::NodeId;
 use serde_json::Value;
 
 use super::value::{integer, text, unwanted};
-use super::{Given, Property, PropertyError, PropertyType};
+use super::{Given, Place, Property, PropertyError, PropertyType, TypeInfo};
 use crate::error::{cut, suggestion_or_all};
 use crate::here::{Here, RandomString, TestResource, TestTimes};
 use crate::parameter::ParameterType;
@@ -38,14 +38,50 @@ const CLASS_NAMES: [&str; 7] =
     ["lettersdigits", "letters", "lowercase", "uppercase", "digits", "hexdigits", "octdigits"];
 const TYPE_NAMES: [&str; 5] = ["string", "number", "json", "comma_delimited_list", "boolean"];
 
-pub(super) static VALUE_PROPERTIES: [Property; 2] = [
+pub(super) const NONE: TypeInfo = TypeInfo::new(
+    "OS::Heat::None",
+    "nothing, whatever its properties are; each attribute is null",
+    &[],
+    Place::Controller(|_| Ok(Here::None)),
+)
+.other_attributes("any name, which is null");
+
+pub(super) const VALUE: TypeInfo =
+    TypeInfo::new("OS::Heat::Value", "a value under a name", &VALUE_PROPERTIES, Place::Controller(value))
+        .attributes(&[("value", "the value")]);
+
+pub(super) const RANDOM: TypeInfo = TypeInfo::new(
+    "OS::Heat::RandomString",
+    "a random text, which stays over updates",
+    &RANDOM_PROPERTIES,
+    Place::Controller(random),
+)
+.attributes(&[("value", "the text, as get_resource has it")]);
+
+pub(super) const TEST: TypeInfo = TypeInfo::new(
+    "OS::Heat::TestResource",
+    "makes nothing real: for what Heat's tests do",
+    &TEST_PROPERTIES,
+    Place::Controller(test),
+)
+.attributes(&[("output", "the property 'value'")]);
+
+pub(super) const SERVER: TypeInfo = TypeInfo::new(
+    "OS::Heat::DeployedServer",
+    "a node under its name, for templates that were made for Heat",
+    &SERVER_PROPERTIES,
+    Place::Controller(deployed_server),
+)
+.attributes(&[("name", "the name of the node, as get_resource has it")]);
+
+static VALUE_PROPERTIES: [Property; 2] = [
     Property::optional("type", |value| value_type(value).map(drop))
         .is(PropertyType::String, "what the value is converted to, as a parameter's")
         .one_of(&TYPE_NAMES),
     Property::required("value", |_| Ok(())).is(PropertyType::Any, "the value"),
 ];
 
-pub(super) static RANDOM_PROPERTIES: [Property; 5] = [
+static RANDOM_PROPERTIES: [Property; 5] = [
     Property::optional("character_classes", |value| classes(value).map(drop))
         .is(
             PropertyType::List,
@@ -74,7 +110,7 @@ const WAIT_MAX: f64 = 30.0 * 86_400.0;
 const ACTIONS: [&str; 3] = ["create", "update", "delete"];
 const AT_ONCE: &str = "must be 0: what is known is given at once";
 
-pub(super) static TEST_PROPERTIES: [Property; 8] = [
+static TEST_PROPERTIES: [Property; 8] = [
     Property::optional("action_wait_secs", |value| times(value).map(drop))
         .is(PropertyType::Map, "how many seconds it takes to 'create', 'update' and 'delete' it"),
     Property::optional("attr_wait_secs", at_once)
@@ -100,7 +136,7 @@ pub(super) static TEST_PROPERTIES: [Property; 8] = [
         .limits("-1: thirty days"),
 ];
 
-pub(super) static SERVER_PROPERTIES: [Property; 2] = [
+static SERVER_PROPERTIES: [Property; 2] = [
     Property::required("name", |value| server(value).map(drop))
         .is(PropertyType::String, "the name of the node")
         .replaces(),
@@ -108,7 +144,7 @@ pub(super) static SERVER_PROPERTIES: [Property; 2] = [
         .is(PropertyType::String, "taken for Heat's sake: what is told to a node goes by way of its agent"),
 ];
 
-pub(super) fn value(given: &Given<'_>) -> Read<Here> {
+fn value(given: &Given<'_>) -> Read<Here> {
     let kind = given.get("type", value_type)?;
     let value = given.required("value", |value| match kind {
         Some(kind) => kind.convert(value).map_err(PropertyError::new),
@@ -125,7 +161,7 @@ fn value_type(value: &Value) -> Read<ParameterType> {
     })
 }
 
-pub(super) fn random(given: &Given<'_>) -> Read<Here> {
+fn random(given: &Given<'_>) -> Read<Here> {
     let length = given.get("length", length)?.unwrap_or(LENGTH);
     let sequence = given.get("sequence", class)?;
     let mut sources = given.get("character_sequences", sequences)?.unwrap_or_default();
@@ -197,7 +233,7 @@ fn parts(value: &Value, key: &str, read: impl Fn(&Value) -> Read<String>) -> Rea
     items.iter().enumerate().map(each).collect()
 }
 
-pub(super) fn test(given: &Given<'_>) -> Read<Here> {
+fn test(given: &Given<'_>) -> Read<Here> {
     let test = TestResource {
         value: given.get("value", text)?.unwrap_or_else(|| "test_string".to_owned()),
         fail: given.get("fail", flag)?.unwrap_or(false),
@@ -261,7 +297,7 @@ fn flag(value: &Value) -> Read<bool> {
     }
 }
 
-pub(super) fn deployed_server(given: &Given<'_>) -> Read<Here> {
+fn deployed_server(given: &Given<'_>) -> Read<Here> {
     Ok(Here::Server(given.required("name", server)?))
 }
 

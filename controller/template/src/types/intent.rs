@@ -10,10 +10,10 @@ use muster_intent::host::{ADDRESSES_MAX, Host, HostId};
 use muster_intent::topology::{ConnectPoint, LinkTraits};
 use serde_json::{Map, Value};
 
-use super::flow::{guard as flag, has_null, located};
+use super::flow::{guard as flag, located};
 use super::neutron::addresses;
-use super::value::{integer, text, unwanted};
-use super::{Given, Property, PropertyError, PropertyType};
+use super::value::{has_null, integer, text, unwanted};
+use super::{Given, Place, Property, PropertyError, PropertyType, TypeInfo};
 use crate::here::{Here, TopologyHost, TopologyLink};
 use crate::intent_file::{self, TYPES};
 use crate::render::Step;
@@ -31,7 +31,30 @@ const TIMEOUT: u32 = 60;
 /// As a wait condition's: twelve hours.
 const TIMEOUT_MAX: u64 = 43_200;
 
-pub(super) static LINK_PROPERTIES: [Property; 7] = [
+pub(super) const LINK: TypeInfo = TypeInfo::new(
+    "Muster::TopologyLink",
+    "a link between ports of two bridges",
+    &LINK_PROPERTIES,
+    Place::Controller(link),
+);
+
+pub(super) const HOST: TypeInfo = TypeInfo::new(
+    "Muster::TopologyHost",
+    "a host, and the port of a bridge that it is at",
+    &HOST_PROPERTIES,
+    Place::Controller(host),
+)
+.attributes(&[("mac", "its MAC address, as intents name it")]);
+
+pub(super) const INTENT: TypeInfo = TypeInfo::new(
+    "Muster::Intent",
+    "connectivity through the bridges of the site, which finds its way by itself",
+    &INTENT_PROPERTIES,
+    Place::Controller(intent),
+)
+.attributes(&[("key", "its key, as 'muster intent list' has it")]);
+
+static LINK_PROPERTIES: [Property; 7] = [
     Property::optional("annotations", |value| annotations(value).map(drop))
         .is(
             PropertyType::Map,
@@ -57,7 +80,7 @@ pub(super) static LINK_PROPERTIES: [Property; 7] = [
     Property::required("to", end).is(PropertyType::Map, "the other end, on another bridge").replaces(),
 ];
 
-pub(super) static HOST_PROPERTIES: [Property; 3] = [
+static HOST_PROPERTIES: [Property; 3] = [
     Property::optional("addresses", |value| host_addresses(value).map(drop))
         .is(PropertyType::List, "its addresses, for people")
         .default("[]"),
@@ -68,7 +91,7 @@ pub(super) static HOST_PROPERTIES: [Property; 3] = [
         .replaces(),
 ];
 
-pub(super) static INTENT_PROPERTIES: [Property; 10] = [
+static INTENT_PROPERTIES: [Property; 10] = [
     Property::optional("constraints", |value| part("constraints", value))
         .is(
             PropertyType::List,
@@ -110,7 +133,7 @@ pub(super) static INTENT_PROPERTIES: [Property; 10] = [
         .one_of(&TYPES),
 ];
 
-pub(super) fn link(given: &Given<'_>) -> Read<Here> {
+fn link(given: &Given<'_>) -> Read<Here> {
     let link = TopologyLink {
         from: given.required("from", point)?,
         to: given.required("to", point)?,
@@ -129,7 +152,7 @@ pub(super) fn link(given: &Given<'_>) -> Read<Here> {
     Ok(Here::Link(link))
 }
 
-pub(super) fn host(given: &Given<'_>) -> Read<Here> {
+fn host(given: &Given<'_>) -> Read<Here> {
     Ok(Here::Host(TopologyHost {
         mac: given.required("mac", mac)?,
         host: Host {
@@ -139,7 +162,7 @@ pub(super) fn host(given: &Given<'_>) -> Read<Here> {
     }))
 }
 
-pub(super) fn intent(given: &Given<'_>) -> Read<Here> {
+fn intent(given: &Given<'_>) -> Read<Here> {
     let words = given.0.iter().filter(|(name, value)| *name != "timeout" && !value.is_null());
     let map: Map<String, Value> = words.map(|(name, value)| (name.clone(), value.clone())).collect();
     for property in INTENT_PROPERTIES.iter().filter(|property| property.required) {

@@ -8,7 +8,7 @@ use ipnet::IpNet;
 use serde_json::{Map, Value};
 
 use super::value::{integer, text, unwanted};
-use super::{Given, Property, PropertyError, PropertyType};
+use super::{Given, Place, Property, PropertyError, PropertyType, TypeInfo};
 use crate::address::{FixedIp, Net, Port, Subnet};
 use crate::error::{cut, suggestion_or_all};
 use crate::here::Here;
@@ -34,7 +34,57 @@ const fn nothing(name: &'static str, kind: PropertyType) -> Property {
     Property::optional(name, check).is(kind, NOTHING)
 }
 
-pub(super) static NET_PROPERTIES: [Property; 10] = [
+pub(super) const NET: TypeInfo = TypeInfo::new(
+    "OS::Neutron::Net",
+    "a network of the site's address plan",
+    &NET_PROPERTIES,
+    Place::Controller(net),
+)
+.attributes(&[UP, ("name", AS_GIVEN), ACTIVE]);
+
+pub(super) const PORT: TypeInfo = TypeInfo::new(
+    "OS::Neutron::Port",
+    "addresses of a network, nobody else's for as long as it is there",
+    &PORT_PROPERTIES,
+    Place::Controller(port),
+)
+.attributes(&[
+    UP,
+    ("device_id", AS_GIVEN),
+    ("device_owner", AS_GIVEN),
+    ("fixed_ips", "its addresses: maps with subnet_id and ip_address"),
+    ("mac_address", AS_GIVEN),
+    ("name", AS_GIVEN),
+    ("network", "its network: a map with id, name and subnets"),
+    NETWORK_ID,
+    ACTIVE,
+    ("subnets", "what its addresses are of: maps with id, name, cidr, gateway_ip, …"),
+]);
+
+pub(super) const SUBNET: TypeInfo = TypeInfo::new(
+    "OS::Neutron::Subnet",
+    "a range of a network, from which ports get addresses",
+    &SUBNET_PROPERTIES,
+    Place::Controller(subnet),
+)
+.attributes(&[
+    ("allocation_pools", "maps with start and end"),
+    ("cidr", AS_GIVEN),
+    ("dns_nameservers", AS_GIVEN),
+    ("enable_dhcp", AS_GIVEN),
+    ("gateway_ip", "what routes from it; null where nothing does"),
+    ("host_routes", AS_GIVEN),
+    ("ip_version", "4 or 6"),
+    ("name", AS_GIVEN),
+    NETWORK_ID,
+]);
+
+const AS_GIVEN: &str = "the property";
+const UP: (&str, &str) = ("admin_state_up", "true");
+const ACTIVE: (&str, &str) = ("status", "ACTIVE");
+const NETWORK_ID: (&str, &str) = ("network_id", "the id of its network, or as it was given");
+
+static NET_PROPERTIES: [Property; 10] = [
     nothing("admin_state_up", PropertyType::Boolean),
     nothing("dns_domain", PropertyType::String),
     nothing("mtu", PropertyType::Integer),
@@ -48,7 +98,7 @@ pub(super) static NET_PROPERTIES: [Property; 10] = [
     nothing("value_specs", PropertyType::Map),
 ];
 
-pub(super) static SUBNET_PROPERTIES: [Property; 15] = [
+static SUBNET_PROPERTIES: [Property; 15] = [
     Property::optional("allocation_pools", |value| pools(value).map(drop)).is(
         PropertyType::List,
         "maps with 'start' and 'end': where ports get addresses; all but the gateway if not given",
@@ -79,7 +129,7 @@ pub(super) static SUBNET_PROPERTIES: [Property; 15] = [
     nothing("value_specs", PropertyType::Map),
 ];
 
-pub(super) static PORT_PROPERTIES: [Property; 17] = [
+static PORT_PROPERTIES: [Property; 17] = [
     nothing("admin_state_up", PropertyType::Boolean),
     nothing("allowed_address_pairs", PropertyType::List),
     nothing("binding:vnic_type", PropertyType::String),
@@ -107,11 +157,11 @@ pub(super) static PORT_PROPERTIES: [Property; 17] = [
     nothing("value_specs", PropertyType::Map),
 ];
 
-pub(super) fn net(given: &Given<'_>) -> Read<Here> {
+fn net(given: &Given<'_>) -> Read<Here> {
     Ok(Here::Net(Net { name: given.get("name", text)? }))
 }
 
-pub(super) fn subnet(given: &Given<'_>) -> Read<Here> {
+fn subnet(given: &Given<'_>) -> Read<Here> {
     let says_gateway = given.0.get("gateway_ip").is_some_and(|value| !value.is_null());
     let subnet = Subnet {
         name: given.get("name", text)?,
@@ -132,7 +182,7 @@ pub(super) fn subnet(given: &Given<'_>) -> Read<Here> {
     complete.map(Here::Subnet).map_err(|(key, message)| PropertyError::new(message).within_key(key))
 }
 
-pub(super) fn port(given: &Given<'_>) -> Read<Here> {
+fn port(given: &Given<'_>) -> Read<Here> {
     Ok(Here::Port(Port {
         name: given.get("name", text)?,
         network: given.required("network", text)?,

@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::value::{integer, text};
-use super::{Given, Kind, Property, PropertyError, PropertyType};
+use super::{Given, Kind, Place, Property, PropertyError, PropertyType, TypeInfo};
 use crate::here::{Here, WaitCondition};
 
 /// Signals that one handle takes: one of each node of a large site. As many may be waited for.
@@ -15,7 +15,23 @@ const TIMEOUT_MAX: u64 = 43_200;
 const TRANSPORTS: [&str; 5] =
     ["CFN_SIGNAL", "HEAT_SIGNAL", "TEMP_URL_SIGNAL", "TOKEN_SIGNAL", "ZAQAR_SIGNAL"];
 
-pub(super) static CONDITION_PROPERTIES: [Property; 3] = [
+pub(super) const CONDITION: TypeInfo = TypeInfo::new(
+    "OS::Heat::WaitCondition",
+    "waits until signals have come to its handle",
+    &CONDITION_PROPERTIES,
+    Place::Controller(condition),
+)
+.attributes(&[("data", "what signals brought, as JSON text: the data of each by its id")]);
+
+pub(super) const HANDLE: TypeInfo = TypeInfo::new(
+    "OS::Heat::WaitConditionHandle",
+    "takes signals, which a wait condition waits for",
+    &HANDLE_PROPERTIES,
+    Place::Controller(|_| Ok(Here::WaitHandle)),
+)
+.attributes(&[("endpoint", "where in the API signals are sent to")]);
+
+static CONDITION_PROPERTIES: [Property; 3] = [
     Property::optional("count", |value| count(value).map(drop))
         .is(PropertyType::Integer, "how many signals of SUCCESS are waited for")
         .default("1")
@@ -29,12 +45,12 @@ pub(super) static CONDITION_PROPERTIES: [Property; 3] = [
         .replaces(),
 ];
 
-pub(super) static HANDLE_PROPERTIES: [Property; 1] = [Property::optional("signal_transport", transport)
+static HANDLE_PROPERTIES: [Property; 1] = [Property::optional("signal_transport", transport)
     .is(PropertyType::String, "taken for Heat's sake: signals come by the API")
     .default("\"TOKEN_SIGNAL\"")
     .one_of(&TRANSPORTS)];
 
-pub(super) fn condition(given: &Given<'_>) -> Result<Here, PropertyError> {
+fn condition(given: &Given<'_>) -> Result<Here, PropertyError> {
     Ok(Here::Wait(WaitCondition {
         handle: given.required("handle", text)?,
         timeout: given.required("timeout", timeout)?,

@@ -6,12 +6,16 @@
 //!
 //! Absent: group `os-net-config`, which is a [`NetworkConfig`](super::NetworkConfig).
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
 use thiserror::Error;
 
-use super::spec::{Action, Content};
+use super::DesiredState;
+use crate::model::spec::{Action, Claim, Content, Lane};
 
 /// The input that the agent adds: `CREATE`, `UPDATE` or `DELETE`.
 pub const DEPLOY_ACTION: &str = "deploy_action";
@@ -133,21 +137,126 @@ pub enum DeploymentError {
     Timeout,
 }
 
+/// On the wire a config is always in the job, and an interrupted run runs again or does not.
+#[derive(Serialize, Deserialize)]
+pub struct Wire {
+    name: String,
+    steps: Vec<(Vec<DeploymentAction>, DeploymentGroup, Vec<u8>)>,
+    inputs: BTreeMap<String, String>,
+    replace_on: BTreeSet<String>,
+    outputs: Vec<DeploymentOutput>,
+    timeout: u32,
+    rerun: bool,
+}
+
+impl From<Deployment> for Wire {
+    fn from(deployment: Deployment) -> Self {
+        let Deployment { name, steps, inputs, replace_on, outputs, timeout, on_interrupt } = deployment;
+        let step = |step: DeploymentStep| match step.config {
+            Content::Inline(bytes) => (step.actions, step.group, bytes),
+            // A checked deployment has none.
+            Content::Stored { .. } => (step.actions, step.group, Vec::new()),
+        };
+        let steps = steps.into_iter().map(step).collect();
+        Self { name, steps, inputs, replace_on, outputs, timeout, rerun: on_interrupt == OnInterrupt::Rerun }
+    }
+}
+
+impl From<Wire> for Deployment {
+    fn from(wire: Wire) -> Self {
+        let Wire { name, steps, inputs, replace_on, outputs, timeout, rerun } = wire;
+        let step =
+            |(actions, group, config)| DeploymentStep { actions, group, config: Content::Inline(config) };
+        let steps = steps.into_iter().map(step).collect();
+        let on_interrupt = if rerun { OnInterrupt::Rerun } else { OnInterrupt::Fail };
+        Self { name, steps, inputs, replace_on, outputs, timeout, on_interrupt }
+    }
+}
+
+impl DesiredState for Deployment {
+    fn type_name(&self) -> &'static str {
+        "OS::Heat::SoftwareDeployment"
+    }
+
+    fn key(&self) -> Cow<'_, str> {
+        (&self.name).into()
+    }
+
+    /// What a script touches, nobody knows.
+    fn claims(&self) -> Vec<Claim> {
+        Vec::new()
+    }
+
+    fn properties(&self) -> Value {
+        let steps = self.steps.iter().map(|step| {
+            json!({
+                "actions": step.actions.iter().map(|action| action.name()).collect::<Vec<_>>(),
+                "group": step.group.name(),
+                "config": step.config.shown(),
+            })
+        });
+        let outputs = self.outputs.iter().map(|output| match output.error_output {
+            true => json!({"name": output.name, "error_output": true}),
+            false => json!({"name": output.name}),
+        });
+        json!({
+            "name": self.name,
+            "configs": steps.collect::<Vec<_>>(),
+            "input_values": self.inputs,
+            "outputs": outputs.collect::<Vec<_>>(),
+            "timeout": self.timeout,
+            "on_interrupt": match self.on_interrupt {
+                OnInterrupt::Rerun => "rerun",
+                OnInterrupt::Fail => "fail",
+            },
+        })
+    }
+
+    fn attribute(&self, _name: &str) -> Option<Value> {
+        None
+    }
+
+    fn check_bounds(&self) -> Result<(), &'static str> {
+        self.check().map_err(|_| "deployment")
+    }
+
+    /// Whether an input changed whose change makes it another deployment.
+    fn needs_replacement(&self, next: &Self) -> bool {
+        let differs = |name: &String| self.inputs.get(name) != next.inputs.get(name);
+        next.replace_on.iter().any(differs)
+    }
+
+    fn lane(&self) -> Lane {
+        Lane::Deployment
+    }
+
+    fn own_time(&self) -> Duration {
+        Duration::from_secs(self.timeout.into())
+    }
+
+    /// What runs on a delete is not kept in the ledger.
+    fn is_removable(&self) -> bool {
+        !self.steps.iter().any(|step| step.actions.contains(&DeploymentAction::Delete))
+    }
+
+    /// Inputs may be secrets, and the job of a delete brings them again.
+    fn strip(&mut self) {
+        self.steps.iter_mut().for_each(|step| step.config.strip());
+        self.inputs.clear();
+    }
+
+    fn weight(&self) -> usize {
+        let configs = self.steps.iter().map(|step| step.config.weight());
+        let inputs = self.inputs.iter().map(|(name, value)| name.len() + value.len());
+        configs.chain(inputs).sum()
+    }
+}
+
 impl Deployment {
     /// What an action runs.
     pub fn step(&self, action: Action) -> Option<&DeploymentStep> {
         let action = DeploymentAction::of(action)?;
         self.steps.iter().find(|step| step.actions.contains(&action))
-    }
-
-    /// About how many bytes it takes.
-    pub fn weight(&self) -> usize {
-        let configs = self.steps.iter().map(|step| match &step.config {
-            Content::Inline(bytes) => bytes.len(),
-            Content::Stored { .. } => 0,
-        });
-        let inputs = self.inputs.iter().map(|(name, value)| name.len() + value.len());
-        configs.chain(inputs).sum()
     }
 
     /// Whether a job can carry it and a run can be given all of it.
@@ -211,12 +320,6 @@ impl Deployment {
             }
         }
         Ok(())
-    }
-
-    /// Whether an input changed whose change makes it another deployment.
-    pub(super) fn needs_replacement(&self, next: &Deployment) -> bool {
-        let differs = |name: &&String| self.inputs.get(*name) != next.inputs.get(*name);
-        next.replace_on.iter().any(|name| differs(&name))
     }
 }
 
@@ -290,7 +393,7 @@ mod tests {
                 .check()
                 .unwrap_err()
         };
-        let stored = Content::Stored { digest: super::super::ContentDigest([0; 32]), size: 1 };
+        let stored = Content::Stored { digest: crate::model::ContentDigest([0; 32]), size: 1 };
         for (wrong, error) in [
             (with(|d| d.name.clear()), E::Name),
             (with(|d| d.name = "a\nb".into()), E::Name),

@@ -1,16 +1,26 @@
 //! `Muster::Package`: a package of the server's own distribution.
 
+use std::borrow::Cow;
+use std::time::Duration;
+
 use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
 use thiserror::Error;
 
-use super::spec::OnDelete;
+use super::{ClaimKind, DesiredState, TemplateType};
+use crate::model::spec::{Claim, Lane, OnDelete};
+use crate::property::{
+    Given, Property, PropertyError, PropertyType, checked, cut, flag, integer, on_delete, one_of_two, text,
+};
 
 /// Longer than any name of Debian or Fedora.
 const NAME_MAX: usize = 128;
 /// Longer than any version of them.
 const VERSION_MAX: usize = 128;
 /// Seconds: an upgrade of a whole desktop over a slow line ends within it.
-pub const PACKAGE_TIMEOUT_MAX: u32 = 4 * 3600;
+const TIMEOUT_MAX: u32 = 4 * 3600;
+/// Seconds: as long as a slow mirror and a large package take, with somebody else's upgrade before them.
+const TIMEOUT: u32 = 1800;
 /// Seconds beyond a package's own for putting back what failed: a job that ran to its end of time has them still.
 pub const PACKAGE_BACK: u32 = 900;
 
@@ -57,8 +67,97 @@ pub enum PackageError {
     #[error("a package that is to be absent can have no version and not be held")]
     Absent,
     /// No time, or too much.
-    #[error("want a time of 1 to {PACKAGE_TIMEOUT_MAX} seconds")]
+    #[error("want a time of 1 to {TIMEOUT_MAX} seconds")]
     Timeout,
+}
+
+impl TemplateType for Package {
+    const NAME: &'static str = "Muster::Package";
+    const ABOUT: &'static str = "a package of the node's distribution, by apt or dnf";
+    const PROPERTIES: &'static [Property] = &[
+        Property::optional("held", |value| flag(value).map(drop))
+            .is(PropertyType::Boolean, "upgrades leave it alone; left as it is where this is left out"),
+        Property::required("name", |value| name(value).map(drop))
+            .is(PropertyType::String, "its name, as apt or dnf has it")
+            .replaces(),
+        Property::node(),
+        Property::on_delete(),
+        Property::optional("state", |value| presence(value).map(drop))
+            .is(PropertyType::String, "whether it is there")
+            .default("\"present\"")
+            .one_of(&["present", "absent"]),
+        Property::optional("timeout", |value| timeout(value).map(drop))
+            .is(PropertyType::Integer, "seconds for all of it, waiting for others who install included")
+            .default("1800")
+            .range(1, TIMEOUT_MAX as u64),
+        Property::optional("version", |value| version(value).map(drop)).is(
+            PropertyType::String,
+            "this version and no other, as apt or dnf has it; any, where it is left out",
+        ),
+    ];
+    const ATTRIBUTES: &'static [(&'static str, &'static str)] =
+        &[("name", "the name"), ("version", "the version that is there; empty where none is")];
+
+    fn read(given: &Given<'_>) -> Result<Self, PropertyError> {
+        let package = Package {
+            name: given.required("name", name)?,
+            version: given.get("version", version)?,
+            state: given.get("state", presence)?.unwrap_or(Presence::Present),
+            held: given.get("held", flag)?,
+            timeout: given.get("timeout", timeout)?.unwrap_or(TIMEOUT),
+            on_delete: given.get("on_delete", on_delete)?.unwrap_or_default(),
+        };
+        package.check().map_err(wrong)?;
+        Ok(package)
+    }
+}
+
+impl DesiredState for Package {
+    fn type_name(&self) -> &'static str {
+        Self::NAME
+    }
+
+    fn key(&self) -> Cow<'_, str> {
+        (&self.name).into()
+    }
+
+    fn claims(&self) -> Vec<Claim> {
+        vec![Claim::new(ClaimKind::Package, &self.name)]
+    }
+
+    fn properties(&self) -> Value {
+        json!({
+            "name": self.name,
+            "version": self.version,
+            "state": match self.state {
+                Presence::Present => "present",
+                Presence::Absent => "absent",
+            },
+            "held": self.held,
+            "timeout": self.timeout,
+            "on_delete": self.on_delete.as_str(),
+        })
+    }
+
+    fn attribute(&self, name: &str) -> Option<Value> {
+        (name == "name").then(|| json!(self.name))
+    }
+
+    fn check_bounds(&self) -> Result<(), &'static str> {
+        self.check().map_err(|_| "package")
+    }
+
+    fn lane(&self) -> Lane {
+        Lane::Package
+    }
+
+    fn own_time(&self) -> Duration {
+        Duration::from_secs((self.timeout + PACKAGE_BACK).into())
+    }
+
+    fn weight(&self) -> usize {
+        self.name.len() + self.version.as_ref().map_or(0, String::len)
+    }
 }
 
 impl Package {
@@ -67,12 +166,12 @@ impl Package {
     /// # Errors
     /// [`PackageError`]
     pub fn check(&self) -> Result<(), PackageError> {
-        check_package_name(&self.name)?;
-        self.version.as_deref().map_or(Ok(()), check_package_version)?;
+        check_name(&self.name)?;
+        self.version.as_deref().map_or(Ok(()), check_version)?;
         if self.state == Presence::Absent && (self.version.is_some() || self.held == Some(true)) {
             return Err(PackageError::Absent);
         }
-        if (1..=PACKAGE_TIMEOUT_MAX).contains(&self.timeout) { Ok(()) } else { Err(PackageError::Timeout) }
+        if (1..=TIMEOUT_MAX).contains(&self.timeout) { Ok(()) } else { Err(PackageError::Timeout) }
     }
 }
 
@@ -80,7 +179,7 @@ impl Package {
 ///
 /// # Errors
 /// [`PackageError::Name`]
-pub fn check_package_name(name: &str) -> Result<(), PackageError> {
+fn check_name(name: &str) -> Result<(), PackageError> {
     let allowed = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'+' | b'-' | b'.' | b'_');
     let ends = |b: &u8| b.is_ascii_alphanumeric() || *b == b'+';
     let bytes = name.as_bytes();
@@ -95,13 +194,39 @@ pub fn check_package_name(name: &str) -> Result<(), PackageError> {
 ///
 /// # Errors
 /// [`PackageError::Version`]
-pub fn check_package_version(version: &str) -> Result<(), PackageError> {
+fn check_version(version: &str) -> Result<(), PackageError> {
     let allowed =
         |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'+' | b'-' | b'.' | b'_' | b':' | b'~' | b'^');
     let is_one = version.len() <= VERSION_MAX
         && version.bytes().all(allowed)
         && version.bytes().next().is_some_and(|b| b.is_ascii_alphanumeric());
     if is_one { Ok(()) } else { Err(PackageError::Version) }
+}
+
+fn name(value: &Value) -> Result<String, PropertyError> {
+    checked("the name of a package", value, check_name)
+}
+
+fn version(value: &Value) -> Result<String, PropertyError> {
+    let version = text(value)?;
+    match check_version(&version) {
+        Ok(()) => Ok(version),
+        Err(error) => Err(PropertyError::new(format!("'{}': {error}", cut(&version)))),
+    }
+}
+
+fn presence(value: &Value) -> Result<Presence, PropertyError> {
+    let is_present = one_of_two(value, ["present", "absent"])?;
+    Ok(if is_present { Presence::Present } else { Presence::Absent })
+}
+
+fn timeout(value: &Value) -> Result<u32, PropertyError> {
+    let seconds = integer(value, 1, TIMEOUT_MAX.into())?;
+    u32::try_from(seconds).map_err(|_| wrong(PackageError::Timeout))
+}
+
+fn wrong(error: PackageError) -> PropertyError {
+    PropertyError::new(error.to_string())
 }
 
 #[cfg(test)]
@@ -140,7 +265,7 @@ mod tests {
             |version, held| Package { state: Presence::Absent, held, ..package("a", version) }.check();
         assert_eq!(absent(None, Some(false)), Ok(()));
         assert_eq!([absent(Some("1"), None), absent(None, Some(true))], [Err(PackageError::Absent); 2]);
-        for timeout in [0, PACKAGE_TIMEOUT_MAX + 1] {
+        for timeout in [0, TIMEOUT_MAX + 1] {
             let package = Package { timeout, ..package("a", None) };
             assert_eq!(package.check(), Err(PackageError::Timeout));
         }

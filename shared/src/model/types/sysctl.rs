@@ -1,9 +1,14 @@
 //! `Muster::Sysctl`: a setting of the kernel.
 
+use std::borrow::Cow;
+
 use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
 use thiserror::Error;
 
-use super::spec::OnDelete;
+use super::{ClaimKind, DesiredState, TemplateType};
+use crate::model::spec::{Claim, OnDelete};
+use crate::property::{Given, Property, PropertyError, PropertyType, checked, on_delete, text};
 
 /// Longer than any key of Linux.
 const KEY_MAX: usize = 200;
@@ -33,13 +38,69 @@ pub enum SysctlError {
     Value,
 }
 
+impl TemplateType for Sysctl {
+    const NAME: &'static str = "Muster::Sysctl";
+    const ABOUT: &'static str = "a setting of the kernel, now and at boot";
+    const PROPERTIES: &'static [Property] = &[
+        Property::required("key", |value| key(value).map(drop))
+            .is(PropertyType::String, "its name, with dots; a dot within a part is '/'")
+            .replaces(),
+        Property::node(),
+        Property::on_delete(),
+        Property::required("value", |value| text(value).map(drop))
+            .is(PropertyType::String, "what the kernel has now and from boot on"),
+    ];
+    const ATTRIBUTES: &'static [(&'static str, &'static str)] = &[("value", "the value, as it was given")];
+    const IS_CORRECTED: bool = true;
+
+    fn read(given: &Given<'_>) -> Result<Self, PropertyError> {
+        let sysctl = Sysctl {
+            key: given.required("key", key)?,
+            value: given.required("value", text)?,
+            on_delete: given.get("on_delete", on_delete)?.unwrap_or_default(),
+        };
+        sysctl.check().map_err(|error: SysctlError| PropertyError::new(error.to_string()))?;
+        Ok(sysctl)
+    }
+}
+
+impl DesiredState for Sysctl {
+    fn type_name(&self) -> &'static str {
+        Self::NAME
+    }
+
+    fn key(&self) -> Cow<'_, str> {
+        (&self.key).into()
+    }
+
+    fn claims(&self) -> Vec<Claim> {
+        vec![Claim::new(ClaimKind::Sysctl, &self.key)]
+    }
+
+    fn properties(&self) -> Value {
+        json!({"key": self.key, "value": self.value, "on_delete": self.on_delete.as_str()})
+    }
+
+    fn attribute(&self, name: &str) -> Option<Value> {
+        (name == "value").then(|| json!(self.value))
+    }
+
+    fn check_bounds(&self) -> Result<(), &'static str> {
+        self.check().map_err(|_| "sysctl")
+    }
+
+    fn weight(&self) -> usize {
+        self.key.len() + self.value.len()
+    }
+}
+
 impl Sysctl {
     /// Whether it can be applied at all.
     ///
     /// # Errors
     /// [`SysctlError`]
     pub fn check(&self) -> Result<(), SysctlError> {
-        check_sysctl_key(&self.key)?;
+        check_key(&self.key)?;
         let is_line = !self.value.chars().any(|c| c.is_control() && c != '\t');
         if self.value.trim().is_empty() || self.value.len() > VALUE_MAX || !is_line {
             return Err(SysctlError::Value);
@@ -62,7 +123,7 @@ impl Sysctl {
 ///
 /// # Errors
 /// [`SysctlError::Key`]
-pub fn check_sysctl_key(key: &str) -> Result<(), SysctlError> {
+fn check_key(key: &str) -> Result<(), SysctlError> {
     let allowed = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-' | b':' | b'/');
     let part = |part: &str| {
         // Dots alone are no name in a path.
@@ -73,6 +134,10 @@ pub fn check_sysctl_key(key: &str) -> Result<(), SysctlError> {
     } else {
         Err(SysctlError::Key)
     }
+}
+
+fn key(value: &Value) -> Result<String, PropertyError> {
+    checked("the name of a setting", value, check_key)
 }
 
 #[cfg(test)]

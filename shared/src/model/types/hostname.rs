@@ -1,10 +1,102 @@
-//! What the name of a server may be: the kernel takes any 64 bytes, everything else only what RFC 1123 has.
+//! `Muster::Hostname`: the name that the kernel and `/etc/hostname` have. The kernel takes any 64 bytes, everything else
+//! only what RFC 1123 has.
 //!
 //! Absent: whether anybody resolves it.
 
+use std::borrow::Cow;
 use std::net::Ipv4Addr;
+use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
 use thiserror::Error;
+
+use super::{ClaimKind, DesiredState, TemplateType};
+use crate::model::spec::{Claim, Lane, OnDelete};
+use crate::property::{
+    CONFIRM_TIMEOUT, Given, Property, PropertyError, PropertyType, confirm_timeout, cut, on_delete, unwanted,
+};
+
+/// The name of a server.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Hostname {
+    /// As [`check_hostname`] takes it.
+    pub hostname: String,
+    /// Seconds until an unconfirmed change is taken back.
+    pub confirm_timeout: u32,
+    /// What a delete leaves behind.
+    pub on_delete: OnDelete,
+}
+
+impl Hostname {
+    /// The key of the one thing that is claimed.
+    pub const CLAIM: &str = "/etc/hostname";
+}
+
+impl TemplateType for Hostname {
+    const NAME: &'static str = "Muster::Hostname";
+    const ABOUT: &'static str = "the name of a node, in the kernel and in /etc/hostname";
+    const PROPERTIES: &'static [Property] = &[
+        Property::confirm_timeout(),
+        Property::required("hostname", |value| hostname(value).map(drop))
+            .is(PropertyType::String, "the name, short or fully qualified")
+            .limits("labels of letters, digits and '-' with dots between them, 64 characters at most"),
+        Property::node(),
+        Property::on_delete(),
+    ];
+    const ATTRIBUTES: &'static [(&'static str, &'static str)] = &[("hostname", "the name")];
+
+    fn read(given: &Given<'_>) -> Result<Self, PropertyError> {
+        Ok(Hostname {
+            hostname: given.required("hostname", hostname)?,
+            confirm_timeout: given.get("confirm_timeout", confirm_timeout)?.unwrap_or(CONFIRM_TIMEOUT),
+            on_delete: given.get("on_delete", on_delete)?.unwrap_or_default(),
+        })
+    }
+}
+
+impl DesiredState for Hostname {
+    fn type_name(&self) -> &'static str {
+        Self::NAME
+    }
+
+    fn key(&self) -> Cow<'_, str> {
+        (&self.hostname).into()
+    }
+
+    fn claims(&self) -> Vec<Claim> {
+        vec![Claim::new(ClaimKind::Hostname, Self::CLAIM)]
+    }
+
+    fn properties(&self) -> Value {
+        json!({
+            "hostname": self.hostname,
+            "confirm_timeout": self.confirm_timeout,
+            "on_delete": self.on_delete.as_str(),
+        })
+    }
+
+    fn attribute(&self, name: &str) -> Option<Value> {
+        (name == "hostname").then(|| json!(self.hostname))
+    }
+
+    fn check_bounds(&self) -> Result<(), &'static str> {
+        check_hostname(&self.hostname).map_err(|_| "hostname")
+    }
+
+    /// There is one on a server.
+    fn needs_replacement(&self, _next: &Self) -> bool {
+        false
+    }
+
+    fn lane(&self) -> Lane {
+        Lane::Network
+    }
+
+    fn confirm_within(&self) -> Option<Duration> {
+        Some(Duration::from_secs(self.confirm_timeout.into()))
+    }
+}
 
 /// `__NEW_UTS_LEN` of Linux: the kernel takes no longer name.
 pub const HOSTNAME_MAX: usize = 64;
@@ -72,6 +164,15 @@ pub fn check_hostname(name: &str) -> Result<(), HostnameError> {
         return Err(HostnameError::Address);
     }
     Ok(())
+}
+
+/// A number is refused: YAML reads `010` and `1e3` as one, and the name would be another.
+fn hostname(value: &Value) -> Result<String, PropertyError> {
+    let Value::String(name) = value else { return Err(unwanted("a host name", value)) };
+    match check_hostname(name) {
+        Ok(()) => Ok(name.clone()),
+        Err(why) => Err(PropertyError::new(format!("the host name '{}' {why}", cut(name)))),
+    }
 }
 
 #[cfg(test)]

@@ -4,12 +4,20 @@
 //! one of them is then a change of the unit itself, which the controller finds by comparing as it finds any other, and
 //! the agent has only to know what the unit was last started with.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
 use thiserror::Error;
 
-use super::spec::{Claim, ClaimKind, ContentDigest, OnDelete};
+use super::{ClaimKind, DesiredState, TemplateType};
+use crate::model::spec::{Claim, Content, ContentDigest, OnDelete};
+use crate::property::{
+    Given, Property, PropertyError, PropertyType, checked, cut, flag, integer, on_delete, one_of_two, text,
+    unwanted,
+};
 
 /// Where an administrator's units are.
 pub const UNIT_FOLDER: &str = "/etc/systemd/system";
@@ -18,13 +26,15 @@ const NAME_MAX: usize = 255;
 /// Linux's `NAME_MAX`.
 const FILE_NAME_MAX: usize = 255;
 /// Bytes of a unit's content and drop-ins together: a job with them must fit a message of 256 KiB.
-pub const UNIT_CONTENT_MAX: usize = 128 * 1024;
+const CONTENT_MAX: usize = 128 * 1024;
 /// More than anybody writes; keeps names alone from filling a message.
 const DROP_INS_MAX: usize = 64;
 /// Digests in `restart_on` and `reload_on`: one text each, whatever it stands for.
 const DIGEST_MAX: usize = 128;
 /// Seconds: a job has five minutes in all beside it.
-pub const SETTLE_MAX: u32 = 300;
+const SETTLE_MAX: u32 = 300;
+/// Seconds: a program that cannot read its configuration has ended by then.
+const SETTLE: u32 = 2;
 /// What systemd calls its kinds of units, but for those that nobody writes (`device`) or starts (`scope`).
 const SUFFIXES: [&str; 8] = ["automount", "mount", "path", "service", "slice", "socket", "target", "timer"];
 
@@ -81,7 +91,7 @@ pub enum UnitError {
     )]
     DropInName,
     /// All of it.
-    #[error("content and drop-ins together are over the limit of {UNIT_CONTENT_MAX} bytes")]
+    #[error("content and drop-ins together are over the limit of {CONTENT_MAX} bytes")]
     TooLarge,
     /// Too many files.
     #[error("more than {DROP_INS_MAX} drop-ins")]
@@ -94,23 +104,157 @@ pub enum UnitError {
     Settle,
 }
 
+/// On the wire `active` says whether the unit is started, so that yes comes after no.
+#[derive(Serialize, Deserialize)]
+pub struct Wire(Unit);
+
+impl From<Unit> for Wire {
+    fn from(unit: Unit) -> Self {
+        Self(Unit { active: unit.active.map(UnitActive::other), ..unit })
+    }
+}
+
+impl From<Wire> for Unit {
+    fn from(Wire(unit): Wire) -> Self {
+        Unit { active: unit.active.map(UnitActive::other), ..unit }
+    }
+}
+
+impl UnitActive {
+    fn other(self) -> Self {
+        match self {
+            UnitActive::Started => UnitActive::Stopped,
+            UnitActive::Stopped => UnitActive::Started,
+        }
+    }
+}
+
+impl TemplateType for Unit {
+    const NAME: &'static str = "Muster::Unit";
+    const ABOUT: &'static str =
+        "a unit of systemd: its file or drop-ins, whether it is enabled, and that it runs";
+    const PROPERTIES: &'static [Property] = &[
+        Property::optional("active", |value| active(value).map(drop))
+            .is(PropertyType::String, "what it is to do now; left as it is where this is left out")
+            .one_of(&["started", "stopped"]),
+        Property::optional("content", |value| content(value).map(drop)).is(
+            PropertyType::String,
+            "its file in /etc/systemd/system; where it is left out, the unit is somebody else's",
+        ),
+        Property::optional("drop_ins", |value| drop_ins(value).map(drop))
+            .is(PropertyType::Map, "files of its drop-in folder: name to content")
+            .limits("names of letters, digits and '-', '_', '.'; '.conf' may be left out"),
+        Property::optional("enabled", |value| flag(value).map(drop))
+            .is(PropertyType::Boolean, "started at boot; left as it is where this is left out"),
+        Property::optional("masked", |value| flag(value).map(drop))
+            .is(PropertyType::Boolean, "nobody can start it; left as it is where this is left out"),
+        Property::required("name", |value| name(value).map(drop))
+            .is(PropertyType::String, "its name, with its kind such as .service")
+            .replaces(),
+        Property::node(),
+        Property::on_delete(),
+        Property::optional("reload_on", |value| digest(value).map(drop)).is(
+            PropertyType::List,
+            "names of resources of this template: where one changes, the unit is reloaded",
+        ),
+        Property::optional("restart_on", |value| digest(value).map(drop)).is(
+            PropertyType::List,
+            "names of resources of this template: where one changes, the unit is restarted",
+        ),
+        Property::optional("settle", |value| settle(value).map(drop))
+            .is(PropertyType::Integer, "seconds it must stay active before it counts as ready")
+            .default("2")
+            .range(0, SETTLE_MAX as u64),
+    ];
+    const ATTRIBUTES: &'static [(&'static str, &'static str)] = &[("name", "the name")];
+    const IS_CORRECTED: bool = true;
+
+    fn read(given: &Given<'_>) -> Result<Self, PropertyError> {
+        let unit = Unit {
+            name: given.required("name", name)?,
+            content: given.get("content", content)?,
+            drop_ins: given.get("drop_ins", drop_ins)?.unwrap_or_default(),
+            enabled: given.get("enabled", flag)?,
+            active: given.get("active", active)?,
+            masked: given.get("masked", flag)?,
+            restart_on: given.get("restart_on", digest)?.unwrap_or_default(),
+            reload_on: given.get("reload_on", digest)?.unwrap_or_default(),
+            settle: given.get("settle", settle)?.unwrap_or(SETTLE),
+            on_delete: given.get("on_delete", on_delete)?.unwrap_or_default(),
+        };
+        unit.check().map_err(wrong)?;
+        Ok(unit)
+    }
+}
+
+impl DesiredState for Unit {
+    fn type_name(&self) -> &'static str {
+        Self::NAME
+    }
+
+    fn key(&self) -> Cow<'_, str> {
+        (&self.name).into()
+    }
+
+    fn claims(&self) -> Vec<Claim> {
+        let files = self.files().map(|(path, _)| Claim::new(ClaimKind::File, path));
+        [Claim::new(ClaimKind::Unit, &self.name)].into_iter().chain(files).collect()
+    }
+
+    /// Without what it is restarted for: that is digests of what may be secret.
+    fn properties(&self) -> Value {
+        let text = |text: &String| Content::Inline(text.clone().into_bytes()).shown();
+        let drop_ins: Map<String, Value> =
+            self.drop_ins.iter().map(|(name, content)| (name.clone(), text(content))).collect();
+        json!({
+            "name": self.name,
+            "content": self.content.as_ref().map(text),
+            "drop_ins": if drop_ins.is_empty() { Value::Null } else { Value::Object(drop_ins) },
+            "enabled": self.enabled,
+            "active": self.active.map(|active| match active {
+                UnitActive::Started => "started",
+                UnitActive::Stopped => "stopped",
+            }),
+            "masked": self.masked,
+            "settle": self.settle,
+            "on_delete": self.on_delete.as_str(),
+        })
+    }
+
+    fn attribute(&self, name: &str) -> Option<Value> {
+        (name == "name").then(|| json!(self.name))
+    }
+
+    fn check_bounds(&self) -> Result<(), &'static str> {
+        self.check().map_err(|_| "unit")
+    }
+
+    fn own_time(&self) -> Duration {
+        Duration::from_secs(self.settle.into())
+    }
+
+    fn weight(&self) -> usize {
+        self.files().map(|(path, content)| path.len() + content.len()).sum()
+    }
+}
+
 impl Unit {
     /// Whether it can be applied at all.
     ///
     /// # Errors
     /// [`UnitError`]
     pub fn check(&self) -> Result<(), UnitError> {
-        check_unit_name(&self.name)?;
+        check_name(&self.name)?;
         if self.active.is_some() && self.name.contains("@.") {
             return Err(UnitError::Template);
         }
         if self.drop_ins.len() > DROP_INS_MAX {
             return Err(UnitError::TooMany);
         }
-        self.drop_ins.keys().try_for_each(|name| check_drop_in_name(name))?;
+        self.drop_ins.keys().try_for_each(|name| check_drop_in(name))?;
         let drop_ins = self.drop_ins.values().map(String::len).sum::<usize>();
         let digests = [&self.restart_on, &self.reload_on].into_iter().any(|text| text.len() > DIGEST_MAX);
-        if digests || self.content.as_ref().map_or(0, String::len) + drop_ins > UNIT_CONTENT_MAX {
+        if digests || self.content.as_ref().map_or(0, String::len) + drop_ins > CONTENT_MAX {
             return Err(UnitError::TooLarge);
         }
         let started = self.active == Some(UnitActive::Started);
@@ -150,19 +294,13 @@ impl Unit {
         }
         ContentDigest(*hasher.finalize().as_bytes())
     }
-
-    pub(super) fn claims(&self) -> Vec<Claim> {
-        let unit = Claim { kind: ClaimKind::Unit, key: self.name.clone() };
-        let files = self.files().map(|(key, _)| Claim { kind: ClaimKind::File, key });
-        [unit].into_iter().chain(files).collect()
-    }
 }
 
 /// A unit's name as this model takes it.
 ///
 /// # Errors
 /// [`UnitError::Name`]
-pub fn check_unit_name(name: &str) -> Result<(), UnitError> {
+fn check_name(name: &str) -> Result<(), UnitError> {
     let allowed = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b':' | b'-' | b'_' | b'.' | b'\\' | b'@');
     let suffix = name.rsplit_once('.').filter(|(stem, _)| !stem.is_empty() && !stem.starts_with('@'));
     match suffix {
@@ -179,12 +317,60 @@ pub fn check_unit_name(name: &str) -> Result<(), UnitError> {
 ///
 /// # Errors
 /// [`UnitError::DropInName`]
-pub fn check_drop_in_name(name: &str) -> Result<(), UnitError> {
+fn check_drop_in(name: &str) -> Result<(), UnitError> {
     let allowed = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.');
     let is_one = name.len() <= FILE_NAME_MAX
         && name.strip_suffix(".conf").is_some_and(|stem| !stem.is_empty() && !stem.starts_with('.'))
         && name.bytes().all(allowed);
     if is_one { Ok(()) } else { Err(UnitError::DropInName) }
+}
+
+fn name(value: &Value) -> Result<String, PropertyError> {
+    checked("the name of a unit", value, check_name)
+}
+
+fn content(value: &Value) -> Result<String, PropertyError> {
+    let text = text(value)?;
+    if text.len() > CONTENT_MAX { Err(wrong(UnitError::TooLarge)) } else { Ok(text) }
+}
+
+fn drop_ins(value: &Value) -> Result<BTreeMap<String, String>, PropertyError> {
+    let Value::Object(map) = value else {
+        return Err(unwanted("a map of drop-ins, each a name with its content", value));
+    };
+    let mut read = BTreeMap::new();
+    for (name, value) in map {
+        let file = if name.ends_with(".conf") { name.clone() } else { format!("{name}.conf") };
+        check_drop_in(&file).map_err(wrong)?;
+        let content = if value.is_null() { String::new() } else { content(value)? };
+        if read.insert(file, content).is_some() {
+            return Err(PropertyError::new(format!("the drop-in '{}' is given twice", cut(name))));
+        }
+    }
+    Ok(read)
+}
+
+fn active(value: &Value) -> Result<UnitActive, PropertyError> {
+    let is_started = one_of_two(value, ["started", "stopped"])?;
+    Ok(if is_started { UnitActive::Started } else { UnitActive::Stopped })
+}
+
+/// Of whatever the references have become. Nothing to look at is no reason to restart.
+fn digest(value: &Value) -> Result<String, PropertyError> {
+    match value {
+        Value::Array(items) if items.is_empty() => Ok(String::new()),
+        Value::Array(_) => Ok(ContentDigest::of(value.to_string().as_bytes()).to_string()),
+        _ => Err(unwanted("a list of resources' names", value)),
+    }
+}
+
+fn settle(value: &Value) -> Result<u32, PropertyError> {
+    let seconds = integer(value, 0, SETTLE_MAX.into())?;
+    u32::try_from(seconds).map_err(|_| wrong(UnitError::Settle))
+}
+
+fn wrong(error: UnitError) -> PropertyError {
+    PropertyError::new(error.to_string())
 }
 
 #[cfg(test)]
@@ -232,10 +418,7 @@ mod tests {
             with(|unit| drop(unit.drop_ins.insert("x".into(), String::new()))),
             Err(UnitError::DropInName)
         );
-        assert_eq!(
-            with(|unit| unit.content = Some("a".repeat(UNIT_CONTENT_MAX + 1))),
-            Err(UnitError::TooLarge)
-        );
+        assert_eq!(with(|unit| unit.content = Some("a".repeat(CONTENT_MAX + 1))), Err(UnitError::TooLarge));
         let masked = |unit: &mut Unit| (unit.masked, unit.enabled) = (Some(true), Some(true));
         assert_eq!(with(masked), Err(UnitError::Masked));
         assert_eq!(with(|unit| unit.settle = SETTLE_MAX + 1), Err(UnitError::Settle));

@@ -1,0 +1,244 @@
+//! Resource types on nodes: each is a file below, and one line of the list here. On the agent's side each is a file of
+//! `muster-host` behind its trait `Resource`.
+//!
+//! Absent: types that the controller sees to itself, and how software configs and flow rules are written in templates.
+
+#[macro_use]
+mod list;
+
+mod account;
+mod deployment;
+mod dummy;
+mod file;
+mod group;
+mod hostname;
+mod network_config;
+mod package;
+mod sysctl;
+mod unit;
+mod user;
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::ops::{Deref, DerefMut};
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use super::spec::{Claim, Content, ContentDigest, Lane};
+use crate::property::{Given, Property, PropertyError};
+
+pub use account::{AccountError, PasswordHash};
+pub use deployment::{
+    DEPLOY_ACTION, DEPLOY_STATUS_CODE, DEPLOY_STDERR, DEPLOY_STDOUT, DEPLOYMENT_ATTRIBUTE_MAX,
+    DEPLOYMENT_ATTRIBUTES_MAX, DEPLOYMENT_MAX, DEPLOYMENT_TIMEOUT_MAX, Deployment, DeploymentAction,
+    DeploymentError, DeploymentGroup, DeploymentOutput, DeploymentStep, OnInterrupt,
+};
+pub use dummy::{Dummy, FailOn};
+pub use file::File;
+pub use group::Group;
+pub use hostname::{HOSTNAME_MAX, Hostname, HostnameError, check_hostname};
+pub use network_config::NetworkConfig;
+pub use package::{PACKAGE_BACK, Package, PackageError, Presence};
+pub use sysctl::{Sysctl, SysctlError};
+pub use unit::{UNIT_FOLDER, Unit, UnitActive, UnitError};
+pub use user::User;
+
+// The types, in the order in which they came: a job, a ledger and a store know a type by its place, so a new one is the
+// last. What stands behind `as` is its wire form, where that is not its own serde form.
+resource_types! {
+    Dummy(Dummy),
+    File(File),
+    Network(NetworkConfig),
+    Hostname(Hostname),
+    Deployment(Deployment as deployment::Wire),
+    Unit(Unit as unit::Wire),
+    Sysctl(Sysctl),
+    Package(Package),
+    User(User),
+    Group(Group),
+}
+
+/// Kinds of things that are claimed, in the order in which they came, as the types.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub enum ClaimKind {
+    /// A path in the file system.
+    File,
+    /// A network interface or bridge.
+    Link,
+    /// The node's own name; there is one, whose key is [`Hostname::CLAIM`].
+    Hostname,
+    /// The node's DNS settings; there is one set of them, whose key is `dns`.
+    Resolver,
+    /// A place in a flow table; its key is the bridge and the id.
+    Flow,
+    /// A unit of systemd.
+    Unit,
+    /// A setting of the kernel.
+    Sysctl,
+    /// A package of the distribution.
+    Package,
+    /// A user of the server.
+    User,
+    /// A group of the server.
+    Group,
+}
+
+impl fmt::Display for ClaimKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            ClaimKind::File => "file",
+            ClaimKind::Link => "link",
+            ClaimKind::Hostname => "host name",
+            ClaimKind::Resolver => "resolver",
+            ClaimKind::Flow => "flow",
+            ClaimKind::Unit => "unit",
+            ClaimKind::Sysctl => "kernel setting",
+            ClaimKind::Package => "package",
+            ClaimKind::User => "user",
+            ClaimKind::Group => "group",
+        })
+    }
+}
+
+/// How a template names and describes a type whose properties are its desired state.
+pub trait TemplateType: Sized {
+    /// As written in templates.
+    const NAME: &'static str;
+    /// In a line, what it is.
+    const ABOUT: &'static str;
+    /// All properties it takes, by name.
+    const PROPERTIES: &'static [Property];
+    /// What `get_attr` takes: name, and what that is.
+    const ATTRIBUTES: &'static [(&'static str, &'static str)];
+    /// Attributes whose names are in the properties' values, in a line.
+    const OTHER_ATTRIBUTES: &'static str = "";
+    /// Drift is corrected where a template says nothing: that is cheap, and nothing else hangs on the moment.
+    const IS_CORRECTED: bool = false;
+
+    /// Desired state from rendered properties.
+    ///
+    /// # Errors
+    /// A property is missing or wrong.
+    fn read(given: &Given<'_>) -> Result<Self, PropertyError>;
+}
+
+/// What is known of a desired state whatever its type is.
+pub trait DesiredState {
+    /// The type as templates name it. Of deployments all that is known here is that they are some.
+    fn type_name(&self) -> &'static str;
+
+    /// What an operator finds the thing by on its server: its path, its unit, its package; empty where it has none.
+    fn key(&self) -> Cow<'_, str>;
+
+    /// What it owns on its node.
+    fn claims(&self) -> Vec<Claim>;
+
+    /// Property → value, as a template gives it, for people who compare two states. Null is left out.
+    fn properties(&self) -> Value;
+
+    /// An attribute that follows from the desired state itself; the others only the node knows.
+    fn attribute(&self, name: &str) -> Option<Value>;
+
+    /// Whether the state may be believed: it came from outside, and may break what templates were checked for.
+    ///
+    /// # Errors
+    /// The field that is out of bounds.
+    fn check_bounds(&self) -> Result<(), &'static str>;
+
+    /// Whether the thing in this state must be replaced to become `next`, because it is another thing.
+    fn needs_replacement(&self, next: &Self) -> bool
+    where
+        Self: Sized,
+    {
+        self.key() != next.key()
+    }
+
+    /// Which lane its jobs run in.
+    fn lane(&self) -> Lane {
+        Lane::Service
+    }
+
+    /// Of what can cut the node off: how long a change may take until the controller was reached again. The change is
+    /// kept only then.
+    fn confirm_within(&self) -> Option<Duration> {
+        None
+    }
+
+    /// What the state itself says that a job of it takes, beside what every job may take.
+    fn own_time(&self) -> Duration {
+        self.confirm_within().unwrap_or_default()
+    }
+
+    /// Whether a job of it may be ended while it runs; another is left to end, for half of it would be worse.
+    fn is_interruptible(&self) -> bool {
+        false
+    }
+
+    /// The agent can delete the thing by its own ledger.
+    fn is_removable(&self) -> bool {
+        true
+    }
+
+    /// Content that is fetched where it is large.
+    fn content(&self) -> Option<&Content> {
+        None
+    }
+
+    /// The same, to be replaced.
+    fn content_mut(&mut self) -> Option<&mut Content> {
+        None
+    }
+
+    /// Leaves out what the host has no use for once the state is applied, and what may be secret and comes again.
+    fn strip(&mut self) {}
+
+    /// About how many bytes of memory it takes, beside a fixed part.
+    fn weight(&self) -> usize {
+        self.key().len()
+    }
+}
+
+impl Spec {
+    /// The attribute that is another value for every other desired state, of any type: what `restart_on` is made of. It
+    /// is a digest of contents that may be secret, so no template may name it, and nobody is shown it.
+    pub const STATE: &str = "muster:state";
+
+    /// An attribute that follows from the desired state itself.
+    pub fn attribute(&self, name: &str) -> Option<Value> {
+        if name == Self::STATE {
+            let bytes = postcard::to_stdvec(self).expect("a desired state has no map of unknown length");
+            return Some(Value::String(ContentDigest::of(&bytes).to_string()));
+        }
+        (**self).attribute(name)
+    }
+
+    /// Property → value. What was not given and has no default is left out.
+    pub fn properties(&self) -> Map<String, Value> {
+        match (**self).properties() {
+            Value::Object(map) => map.into_iter().filter(|(_, value)| !value.is_null()).collect(),
+            _ => Map::new(),
+        }
+    }
+}
+
+fn at_most(field: &'static str, size: usize, max: usize) -> Result<(), &'static str> {
+    if size <= max { Ok(()) } else { Err(field) }
+}
+
+/// A map from outside: a job must fit its message, so these bounds only keep one field from taking it all.
+pub(crate) fn map_in_bounds(field: &'static str, map: &BTreeMap<String, String>) -> Result<(), &'static str> {
+    const ENTRIES_MAX: usize = 1024;
+    const KEY_MAX: usize = 1024;
+    const VALUE_MAX: usize = 64 * 1024;
+    at_most(field, map.len(), ENTRIES_MAX)?;
+    map.iter().try_for_each(|(key, value)| {
+        at_most(field, key.len(), KEY_MAX)?;
+        at_most(field, value.len(), VALUE_MAX)
+    })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,14 +1,16 @@
-//! Rollouts: what [`wave`] decides, carried out on the rows of a set. What is kept lies with the row that stands for the
+//! Rollouts: what [`machine`] decides, carried out on the rows of a set. What is kept lies with the row that stands for the
 //! set, so that a restart of the controller goes on with the same batch.
 //!
 //! A rollout that is aborted fails that row: the stack is FAILED, and who waited keeps what it had. A rollback to what
 //! was COMPLETE needs no canary and no pause, and nobody stops it; nor need what was rolled out to the end before, as for a
 //! node that joins later.
 
+mod machine;
+mod member;
+mod members;
 mod policy;
 mod steer;
 mod view;
-mod wave;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -17,11 +19,12 @@ use muster_shared::MonoTime;
 use muster_template::{Kind, Set, Tree};
 use serde::{Deserialize, Serialize};
 
-pub(crate) use self::policy::Ended;
-use self::policy::{Health, Kept, Policy, Standing, State};
+use self::machine::{Health, Kept, Rollout};
+pub(crate) use self::member::Ended;
+use self::member::{Event, Standing};
+use self::policy::{Course, Policy};
 pub use self::steer::RolloutAction;
 pub use self::view::RolloutView;
-pub(crate) use self::wave::Wave;
 use crate::engine::{Engine, Todo};
 use crate::node::NodeKey;
 use crate::progress::Phase;
@@ -39,7 +42,7 @@ const PROVEN: &str = "proven";
 #[derive(Default)]
 pub(crate) struct Rollouts {
     /// By the path of their set.
-    pub waves: BTreeMap<Arc<str>, Wave>,
+    pub waves: BTreeMap<Arc<str>, Rollout>,
     /// They are looked at when all else of the input in hand is done.
     turns: bool,
     /// When they are looked at for the time's sake.
@@ -57,7 +60,7 @@ struct Noted {
 impl Engine {
     /// The rollouts of an operation that begins or goes on. `old`: as they were a moment before.
     pub(crate) fn begin_rollouts(&mut self, id: u64, tree: &Tree, old: Option<&Rollouts>) {
-        let sets: Vec<(Arc<str>, Wave)> =
+        let sets: Vec<(Arc<str>, Rollout)> =
             tree.sets().filter_map(|set| self.wave_of(id, tree, &set, old)).collect();
         let Some(walk) = self.stacks.get_mut(&id).and_then(|stack| stack.walk.as_mut()) else { return };
         walk.rollouts.waves = sets.into_iter().collect();
@@ -87,7 +90,7 @@ impl Engine {
         tree: &Tree,
         set: &Set<'_>,
         old: Option<&Rollouts>,
-    ) -> Option<(Arc<str>, Wave)> {
+    ) -> Option<(Arc<str>, Rollout)> {
         let stack = self.stacks.get(&id)?;
         let mut policy = Policy::new(set.rollout()?, set.members().len());
         let row = &self.rows[*stack.forward.get(set.index())?];
@@ -96,7 +99,7 @@ impl Engine {
         let path = tree.shared_name(set.index());
         let old = old.and_then(|old| old.waves.get(&path));
         let is_proven = row.attributes.get(PROVEN).is_some_and(|proven| *proven == proven_as(stack, set));
-        let returned = old.map(Wave::returns).or_else(|| noted.as_ref().map(|kept| kept.returns));
+        let returned = old.map(Rollout::returns).or_else(|| noted.as_ref().map(|kept| kept.returns));
         let returns = stack.action == StackAction::Rollback && (stack.returns || returned == Some(true));
         if returns {
             policy = policy.back(set.members().len());
@@ -105,15 +108,15 @@ impl Engine {
         }
         let is_new = old.is_none() && noted.is_none();
         let mut wave = match (old, noted) {
-            (Some(old), _) => Wave::going_on_from(policy, old),
-            (None, Some(kept)) => Wave::of(policy, kept),
-            (None, None) => Wave::new(policy),
+            (Some(old), _) => old.clone(),
+            (None, Some(kept)) => Rollout::load(policy, kept),
+            (None, None) => Rollout::new(policy),
         };
         if returns {
             wave.set_returns();
         }
         if is_new && stack.has_timed_out() && !row.ready {
-            wave.set_state(State::TimedOut);
+            wave.set_course(Course::TimedOut);
         }
         let leaving: BTreeSet<&str> = stack
             .extras
@@ -122,7 +125,7 @@ impl Engine {
             .filter(|row| row.work.is_some() && !row.is_going())
             .map(|row| &*row.name)
             .collect();
-        wave.settle(self.now, &|name| {
+        wave.lay_out(policy, self.now, &|name| {
             let row = tree.index_of(name).map(|index| &self.rows[stack.forward[index]]);
             Standing {
                 is_member: row.is_some(),
@@ -181,19 +184,19 @@ impl Engine {
         let Some(stack) = self.stacks.get_mut(&id) else { return false };
         let Some(walk) = &mut stack.walk else { return false };
         let Some(wave) = walk.rollouts.waves.get_mut(tree.name(set)) else { return false };
-        if wave.may_begin(&name) {
+        if wave.has_begun(&name) {
             return false;
         }
         if is_under_way && !is_unbegun {
             // Another job is taken back first.
             if is_done {
-                wave.take_in(&name, away.is_none(), now);
+                wave.tell(&name, Event::UnderWay(away.map(|_| now)));
                 self.turn_soon(id);
             }
             return false;
         }
-        wave.hold(&name, away);
-        if !matches!(wave.state(), State::Aborted(_)) {
+        wave.tell(&name, Event::Wanted(away));
+        if !wave.is_aborted() {
             stack.waiting.insert(slot);
             self.touch(id);
         }
@@ -209,9 +212,9 @@ impl Engine {
 
     /// What such a row does; nothing, where its turn will not come.
     pub(crate) fn phase_of_held(&self, row: &Row) -> Option<Phase> {
-        match self.wave_with(row).map(Wave::state) {
-            Some(State::Aborted(_)) | None => None,
-            Some(State::Going | State::Paused | State::TimedOut) => Some(Phase::Rollout),
+        match self.wave_with(row).map(Rollout::course) {
+            Some(Course::Aborted(_)) | None => None,
+            Some(Course::Going | Course::Paused | Course::TimedOut) => Some(Phase::Rollout),
         }
     }
 
@@ -222,7 +225,7 @@ impl Engine {
         Some((set, node_of(&row.name)))
     }
 
-    fn wave_with(&self, row: &Row) -> Option<&Wave> {
+    fn wave_with(&self, row: &Row) -> Option<&Rollout> {
         let walk = self.stacks.get(&row.stack)?.walk.as_ref()?;
         walk.rollouts.waves.get(set_of(&row.name)?)
     }
@@ -235,15 +238,15 @@ impl Engine {
 
     /// A member is ready, or wanted no more.
     pub(crate) fn turn_ended(&mut self, slot: Slot) {
-        self.tell_wave(slot, |wave, name| wave.ended(name));
+        self.tell_wave(slot, Event::EndsWell);
     }
 
     /// A member has failed for good.
     pub(crate) fn turn_failed(&mut self, slot: Slot) {
-        self.tell_wave(slot, |wave, name| wave.failed_of(name));
+        self.tell_wave(slot, Event::Fails);
     }
 
-    fn tell_wave(&mut self, slot: Slot, tell: impl Fn(&mut Wave, &Arc<str>)) {
+    fn tell_wave(&mut self, slot: Slot, event: Event) {
         let row = &self.rows[slot];
         let id = row.stack;
         // An old row goes under the name of the new one.
@@ -253,7 +256,7 @@ impl Engine {
         let Some(stack) = self.stacks.get_mut(&id) else { return };
         let Some(walk) = &mut stack.walk else { return };
         let Some(wave) = set_of(&row.name).and_then(|set| walk.rollouts.waves.get_mut(set)) else { return };
-        tell(wave, &row.name);
+        wave.tell(&row.name, event);
         if row.rare().pause.is_none() {
             stack.waiting.remove(&slot);
         }
@@ -266,12 +269,13 @@ impl Engine {
         if rolling.is_empty() {
             return;
         }
-        let (node, is_there, now) = (self.nodes[key].name.clone(), self.nodes[key].ready, self.now);
+        let node = self.nodes[key].name.clone();
+        let event = if self.nodes[key].ready { Event::NodeBack } else { Event::NodeGone(self.now) };
         for id in rolling {
             let Some(walk) = self.stacks.get_mut(&id).and_then(|stack| stack.walk.as_mut()) else { continue };
             let names = walk.rollouts.waves.iter_mut().map(|(path, wave)| (format!("{path}[{node}]"), wave));
             let told: Vec<String> =
-                names.filter_map(|(name, wave)| wave.node(&name, is_there, now).then_some(name)).collect();
+                names.filter_map(|(name, wave)| wave.tell_of_node(&name, event).then_some(name)).collect();
             for name in &told {
                 self.turn_is_not_missed(id, name);
             }
@@ -298,7 +302,7 @@ impl Engine {
         let Some(slot) = self.row_named(id, name) else { return };
         let row = &self.rows[slot];
         // Of one that was aborted nobody's turn comes any more.
-        let is_open = self.wave_with(row).is_some_and(|wave| !matches!(wave.state(), State::Aborted(_)));
+        let is_open = self.wave_with(row).is_some_and(|wave| !wave.is_aborted());
         if !is_open || !self.is_held(row) || !row.failed || !self.is_there(name) {
             return;
         }
@@ -322,7 +326,7 @@ impl Engine {
             let Some(walk) = self.stacks.get_mut(&id).and_then(|stack| stack.walk.as_mut()) else { return };
             let wave = set_of(&name).and_then(|set| walk.rollouts.waves.get_mut(set));
             if let Some(wave) = wave {
-                wave.leave(&name);
+                wave.tell(&name, Event::Leaves);
                 self.take_back(*slot);
             }
         }
@@ -337,7 +341,7 @@ impl Engine {
         }
         let Some(walk) = self.stacks.get_mut(&id).and_then(|stack| stack.walk.as_mut()) else { return };
         let wave = set_of(&name).and_then(|set| walk.rollouts.waves.get_mut(set));
-        if wave.is_some_and(|wave| wave.left_ended(&name, how)) {
+        if wave.is_some_and(|wave| wave.tell(&name, Event::JobEnds(how))) {
             self.turn_soon(id);
         }
     }
@@ -369,32 +373,27 @@ impl Engine {
         let mut waves = std::mem::take(&mut walk.rollouts.waves);
         let (mut aborted, mut missed) = (Vec::new(), Vec::new());
         for (path, wave) in &mut waves {
-            let was_canary = wave.is_canary();
-            let went = !matches!(wave.state(), State::Aborted(_));
-            let begin = wave.turn(self.now, &|name| self.health(id, name));
-            if !begin.is_empty() {
-                let what = if was_canary && wave.is_canary() { "its canary" } else { "a batch" };
-                self.note(id, format!("rollout of {path}: {what} begins: {}", named(&begin)));
+            let look = wave.look(self.now, &|name| self.health(id, name));
+            if !look.begin.is_empty() {
+                let what = if look.of_canary { "its canary" } else { "a batch" };
+                self.note(id, format!("rollout of {path}: {what} begins: {}", named(&look.begin)));
             }
-            let away = wave.take_missed();
-            if !away.is_empty() {
-                let named = named(&away);
+            if !look.missed.is_empty() {
+                let named = named(&look.missed);
                 self.note(
                     id,
                     format!("rollout of {path}: their nodes were away when their turn came: {named}"),
                 );
             }
-            missed.extend(away);
-            for name in begin {
+            missed.extend(look.missed);
+            for name in look.begin {
                 let Some(slot) = self.row_named(id, &name) else { continue };
                 if let Some(stack) = self.stacks.get_mut(&id) {
                     stack.waiting.remove(&slot);
                 }
                 self.agenda.push_back(Todo::Visit(slot));
             }
-            if went && let State::Aborted(reason) = wave.state() {
-                aborted.push((Arc::clone(path), reason.clone()));
-            }
+            aborted.extend(look.aborted.map(|reason| (Arc::clone(path), reason)));
             self.note_wave(id, path, wave);
         }
         let due = waves.values().filter_map(|wave| wave.due(self.now)).min();
@@ -446,8 +445,8 @@ impl Engine {
         Some(forward[at])
     }
 
-    fn note_wave(&mut self, id: u64, path: &str, wave: &mut Wave) {
-        let Some(kept) = wave.take_changed().cloned() else { return };
+    fn note_wave(&mut self, id: u64, path: &str, wave: &mut Rollout) {
+        let Some(kept) = wave.take_changed() else { return };
         let Some(slot) = self.row_named(id, path) else { return };
         let traversal = self.stacks[&id].traversal;
         let Ok(text) = serde_json::to_string(&Noted { traversal, kept }) else { return };
@@ -529,7 +528,7 @@ impl Engine {
     /// After a restart: one that was aborted counts as failed again.
     pub(crate) fn fail_aborted(&mut self, id: u64) {
         let Some(walk) = self.stacks.get(&id).and_then(|stack| stack.walk.as_ref()) else { return };
-        let aborted = |wave: &Wave| matches!(wave.state(), State::Aborted(_));
+        let aborted = |wave: &Rollout| wave.is_aborted();
         let paths: Vec<Arc<str>> = walk
             .rollouts
             .waves

@@ -1,7 +1,5 @@
-//! What a rollout is told, and what is kept of it.
+//! What a rollout is told to do.
 
-use std::collections::BTreeSet;
-use std::sync::Arc;
 use std::time::Duration;
 
 use muster_template::{Away, Rollout};
@@ -20,7 +18,7 @@ pub(crate) struct Policy {
 /// Whether members begin.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum State {
+pub(crate) enum Course {
     #[default]
     Going,
     /// An operator wants it so.
@@ -29,57 +27,6 @@ pub(crate) enum State {
     TimedOut,
     /// Nothing more of it begins in this operation, for this reason.
     Aborted(String),
-}
-
-/// How a member is that had begun.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Health {
-    Well,
-    /// Nobody can say.
-    Away,
-    Disturbed(String),
-}
-
-/// What is kept over a restart of the controller.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Kept {
-    pub state: State,
-    /// Whether the canary is yet to prove itself.
-    pub canary: bool,
-    pub batch: BTreeSet<Arc<str>>,
-    pub begun: BTreeSet<Arc<str>>,
-    pub failed: BTreeSet<Arc<str>>,
-    /// Members no more that were under way. Those of whom nothing will be heard count as failed as soon as another one has.
-    #[serde(default)]
-    pub left: BTreeSet<Arc<str>>,
-    /// Somebody has ended well: it does not fail everywhere.
-    #[serde(default)]
-    pub well: bool,
-    /// In a rollback: to what was COMPLETE.
-    #[serde(default)]
-    pub returns: bool,
-}
-
-/// How a job of one that left has ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Ended {
-    Well,
-    Failed,
-    /// It was interrupted: what it has done is anyone's guess.
-    Untold,
-    /// It never began.
-    Unbegun,
-}
-
-/// What is known of a member when its rollout is laid out again.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Standing {
-    pub is_member: bool,
-    pub is_ready: bool,
-    /// A job of it is under way, also if it is a member no more.
-    pub works: bool,
-    /// Its node is there.
-    pub is_there: bool,
 }
 
 impl Policy {

@@ -7,9 +7,9 @@ use muster_shared::StackName;
 use muster_template::suggestion;
 use serde::{Deserialize, Serialize};
 
+use super::machine::Rollout;
 use super::named;
-use super::policy::State;
-use super::wave::Wave;
+use super::policy::Course;
 use crate::engine::Engine;
 use crate::record::Status;
 use crate::request::{Answer, Refusal};
@@ -40,16 +40,16 @@ impl Engine {
         let mut waves = std::mem::take(&mut walk.rollouts.waves);
         for (path, wave) in &mut waves {
             let yet = self.yet_to_begin(id, path, wave);
-            let (waiting, away) = wave.waiting();
-            match wave.state() {
-                State::Going if yet == 0 || (waiting, away) == (yet, yet) => {
+            let (waiting, away) = (wave.waiting(), wave.away());
+            match wave.course() {
+                Course::Going if yet == 0 || (waiting, away) == (yet, yet) => {
                     wave.keep();
                     self.note_wave(id, path, wave);
                     continue;
                 }
-                State::Going => wave.set_state(State::TimedOut),
-                State::Paused if yet > 0 => {}
-                State::Paused | State::TimedOut | State::Aborted(_) => continue,
+                Course::Going => wave.set_course(Course::TimedOut),
+                Course::Paused if yet > 0 => {}
+                Course::Paused | Course::TimedOut | Course::Aborted(_) => continue,
             }
             stopped.push(format!("{path} ({yet} yet to begin)"));
             self.note_wave(id, path, wave);
@@ -68,14 +68,14 @@ impl Engine {
     }
 
     /// Members whose turn is yet to come, also those that wait for what they need.
-    fn yet_to_begin(&self, id: u64, path: &str, wave: &Wave) -> usize {
+    fn yet_to_begin(&self, id: u64, path: &str, wave: &Rollout) -> usize {
         let Some(stack) = self.stacks.get(&id) else { return 0 };
         let Some(set) = stack.walk.as_ref().and_then(|walk| walk.tree.sets().find(|set| set.name() == path))
         else {
             return 0;
         };
         let rows = set.members().iter().map(|index| &self.rows[stack.forward[*index as usize]]);
-        rows.filter(|row| !row.ready && !wave.may_begin(&row.name) && (wave.holds(&row.name) || !row.failed))
+        rows.filter(|row| !row.ready && !wave.has_begun(&row.name) && (wave.holds(&row.name) || !row.failed))
             .count()
     }
 
@@ -83,10 +83,10 @@ impl Engine {
     pub(crate) fn no_paused_rollout(&self, id: u64) -> Result<(), Refusal> {
         let stack = &self.stacks[&id];
         let Some(walk) = stack.walk.as_ref().filter(|_| !stack.cancelled) else { return Ok(()) };
-        let goes_on = |path: &str, wave: &Wave| {
+        let goes_on = |path: &str, wave: &Rollout| {
             wave.is_open() || stack.status == Status::InProgress && !self.is_set_ready(id, path)
         };
-        let is_paused = |path: &str, wave: &Wave| *wave.state() == State::Paused && goes_on(path, wave);
+        let is_paused = |path: &str, wave: &Rollout| *wave.course() == Course::Paused && goes_on(path, wave);
         let paused = walk.rollouts.waves.iter().find(|(path, wave)| is_paused(path, wave));
         let Some((path, _)) = paused else { return Ok(()) };
         let name = &stack.name;
@@ -132,20 +132,20 @@ impl Engine {
             .collect();
         let fitting = |path: &Arc<str>| {
             matches!(
-                (action, walk.rollouts.waves[path].state()),
-                (RolloutAction::Pause | RolloutAction::Promote, State::Going)
-                    | (RolloutAction::Resume, State::Paused | State::TimedOut)
-                    | (RolloutAction::Abort, State::Going | State::Paused | State::TimedOut)
+                (action, walk.rollouts.waves[path].course()),
+                (RolloutAction::Pause | RolloutAction::Promote, Course::Going)
+                    | (RolloutAction::Resume, Course::Paused | Course::TimedOut)
+                    | (RolloutAction::Abort, Course::Going | Course::Paused | Course::TimedOut)
             )
         };
         let meant: Vec<Arc<str>> = open.iter().filter(|path| fitting(path)).cloned().collect();
         if meant.is_empty() {
             let Some(path) = open.first() else { return Err(none()) };
-            let how = match walk.rollouts.waves[path].state() {
-                State::Going => "is not paused".to_owned(),
-                State::Paused => "is paused".to_owned(),
-                State::TimedOut => "was stopped when the stack had had its time: resume it".to_owned(),
-                State::Aborted(why) => format!("was aborted ({why}): update the stack, or roll back"),
+            let how = match walk.rollouts.waves[path].course() {
+                Course::Going => "is not paused".to_owned(),
+                Course::Paused => "is paused".to_owned(),
+                Course::TimedOut => "was stopped when the stack had had its time: resume it".to_owned(),
+                Course::Aborted(why) => format!("was aborted ({why}): update the stack, or roll back"),
             };
             return Err(Refusal::Conflict(format!("the rollout of {path} {how}")));
         }
@@ -163,14 +163,14 @@ impl Engine {
         let Some(walk) = &mut stack.walk else { return };
         let Some(mut wave) = walk.rollouts.waves.remove(path) else { return };
         match action {
-            RolloutAction::Pause => wave.set_state(State::Paused),
-            RolloutAction::Resume => wave.set_state(State::Going),
+            RolloutAction::Pause => wave.set_course(Course::Paused),
+            RolloutAction::Resume => wave.set_course(Course::Going),
             RolloutAction::Promote => wave.promote(),
-            RolloutAction::Abort => wave.abort("an operator wants it so".into()),
+            RolloutAction::Abort => wave.set_course(Course::Aborted("an operator wants it so".into())),
         }
-        let reason = match wave.state() {
-            State::Aborted(reason) => Some(reason.clone()),
-            State::Going | State::Paused | State::TimedOut => None,
+        let reason = match wave.course() {
+            Course::Aborted(reason) => Some(reason.clone()),
+            Course::Going | Course::Paused | Course::TimedOut => None,
         };
         self.note_wave(id, path, &mut wave);
         let Some(walk) = self.stacks.get_mut(&id).and_then(|stack| stack.walk.as_mut()) else { return };

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::policy::State;
+use super::policy::Course;
 use crate::engine::Engine;
 use crate::stack::{Stack, Stage};
 
@@ -49,12 +49,12 @@ impl Engine {
         sets.map(|(wave, set)| {
             let done =
                 set.members().iter().filter(|at| self.rows[stack.forward[**at as usize]].ready).count();
-            let ((waiting, away), in_flight) = (wave.waiting(), wave.begun().len());
-            let (state, reason) = match wave.state() {
-                State::Going => ("going", ""),
-                State::Paused => ("paused", ""),
-                State::TimedOut => ("timed_out", ""),
-                State::Aborted(reason) => ("aborted", &**reason),
+            let in_flight = wave.under_way();
+            let (state, reason) = match wave.course() {
+                Course::Going => ("going", ""),
+                Course::Paused => ("paused", ""),
+                Course::TimedOut => ("timed_out", ""),
+                Course::Aborted(reason) => ("aborted", &**reason),
             };
             let next = wave.due(self.now).filter(|_| in_flight == 0).map(|due| due.since(self.now).as_secs());
             let stage = match () {
@@ -74,10 +74,10 @@ impl Engine {
                 in_flight: in_flight as u64,
                 in_flight_away: wave.gone() as u64,
                 failed: wave.failed() as u64,
-                waiting: waiting as u64,
-                away: away as u64,
-                batch: wave.policy.batch as u64,
-                max_failures: wave.policy.max_failures as u64,
+                waiting: wave.waiting() as u64,
+                away: wave.away() as u64,
+                batch: wave.policy().batch as u64,
+                max_failures: wave.policy().max_failures as u64,
                 next_in: next,
             }
         })

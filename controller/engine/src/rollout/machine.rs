@@ -1,0 +1,498 @@
+//! One rollout: in which order the members of a set begin, and what stops that. Pure: the caller says what time it is,
+//! what happens to members and how they are.
+//!
+//! ```text
+//!   Going: a batch begins ─▶ all of it ended ─▶ pause ─▶ the next     the first is the canary's, if there is one
+//!     │ ▲
+//!     ▼ └── resume
+//!   Paused    abort, too many failed, a canary failed or was disturbed ─▶ Aborted
+//! ```
+//!
+//! So at most `batch` members are under way on top of those that failed, of which there are at most `max_failures` when
+//! a batch begins: no more than both together ever get a revision that fails everywhere. Members that left the set while
+//! under way are counted with those that failed, as long as nothing tells how that ended.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use muster_shared::MonoTime;
+use muster_template::Away;
+use serde::{Deserialize, Serialize};
+
+use super::member::{Counts, Event, Member, Rules, Standing, State};
+use super::members::{List, Members};
+use super::policy::{Course, Policy};
+
+/// Names in a reason: a line's worth.
+const NAMED: usize = 3;
+/// A batch does not wait any longer for a node that went away after its member had begun: most servers boot in less.
+const GONE_AFTER: Duration = Duration::from_secs(300);
+/// A member whose node is away for less than that when its place in the order comes has not missed it: agents connect
+/// anew, as to confirm a change of the network, and after a restart of the controller.
+const AWAY_AFTER: Duration = Duration::from_secs(30);
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Rollout {
+    policy: Policy,
+    course: Course,
+    /// The present batch is the canary's, which is yet to prove itself.
+    canary: bool,
+    /// Some member has ended well: the revision does not fail everywhere.
+    well: bool,
+    /// In a rollback: whether it leads to what was COMPLETE.
+    returns: bool,
+    members: Members,
+    /// When the last of the present batch ended, or was found well again.
+    batch_ended: Option<MonoTime>,
+    /// What is kept has changed.
+    changed: bool,
+}
+
+/// What is kept over a restart of the controller.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Kept {
+    pub course: Course,
+    pub canary: bool,
+    pub well: bool,
+    pub returns: bool,
+    pub members: BTreeMap<Arc<str>, KeptMember>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct KeptMember {
+    pub begun: bool,
+    pub leaving: bool,
+    pub counts: Counts,
+    pub in_batch: bool,
+}
+
+/// How a member is that has ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Health {
+    Well,
+    /// Nothing tells, for its node is away.
+    Away,
+    Disturbed(String),
+}
+
+/// What follows from a look at a rollout.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Look {
+    /// Members that begin now.
+    pub begin: Vec<Arc<str>>,
+    /// They are the canary, or more of it.
+    pub of_canary: bool,
+    /// Members whose nodes were away when their place in the order came, which now counts as failed.
+    pub missed: Vec<Arc<str>>,
+    /// The rollout is aborted, for this reason.
+    pub aborted: Option<String>,
+}
+
+impl Rollout {
+    pub fn new(policy: Policy) -> Self {
+        Self::load(policy, Kept { canary: policy.canary > 0, ..Kept::default() })
+    }
+
+    /// A rollout as it was kept. A pause between batches begins anew.
+    pub fn load(policy: Policy, kept: Kept) -> Self {
+        let Kept { course, canary, well, returns, members: loaded } = kept;
+        let mut members = Members::default();
+        for (name, member) in loaded {
+            members.set(&name, member.into());
+        }
+        Self { policy, course, canary, well, returns, members, batch_ended: None, changed: false }
+    }
+
+    /// What is to be kept, if that is something else than before.
+    pub fn take_changed(&mut self) -> Option<Kept> {
+        std::mem::take(&mut self.changed).then(|| self.kept())
+    }
+
+    pub fn kept(&self) -> Kept {
+        let Self { course, canary, well, returns, .. } = self;
+        let members = self.members.all().map(|(name, member)| (name, member.kept()));
+        let members = members.filter(|(_, member)| *member != Member::default());
+        Kept {
+            course: course.clone(),
+            canary: *canary,
+            well: *well,
+            returns: *returns,
+            members: members.map(|(name, member)| (Arc::clone(name), member.into())).collect(),
+        }
+    }
+
+    /// What there is to keep counts as changed, so that a rollout in which nothing has happened yet is kept, too.
+    pub fn keep(&mut self) {
+        self.changed = true;
+    }
+
+    /// The operation goes on with another tree, or after a restart: who waits is told of anew.
+    pub fn lay_out(&mut self, policy: Policy, now: MonoTime, standing: &dyn Fn(&str) -> Standing) {
+        // A percentage of nobody is no canary: it is one as soon as there are members.
+        let is_untouched = !self.members.has(List::Batch) && !self.members.has(List::Touched);
+        self.canary |= is_untouched && self.policy.canary == 0 && policy.canary > 0;
+        self.policy = policy;
+        let names: Vec<Arc<str>> = self.members.all().map(|(name, _)| Arc::clone(name)).collect();
+        for name in names {
+            self.tell(&name, Event::LaidOut(standing(&name), now));
+        }
+    }
+
+    /// Something has happened to a member. Returns whether that changes its state.
+    pub fn tell(&mut self, name: &Arc<str>, event: Event) -> bool {
+        let before = self.members.get(name);
+        let after = before.after(event, Rules { away: self.policy.away, canary: self.canary });
+        let proves = before.proves(event) && !std::mem::replace(&mut self.well, true);
+        self.changed |= proves || before.kept() != after.kept();
+        self.members.set(name, after);
+        before != after
+    }
+
+    /// The node of a member has come or gone. Returns whether something may follow from that.
+    pub fn tell_of_node(&mut self, name: &str, event: Event) -> bool {
+        // A member of the batch may be held anew by what others of it have changed.
+        let matters = |member: Member| matches!(member.state, State::Begun { .. }) || member.in_batch;
+        self.members
+            .name(name)
+            .is_some_and(|name| self.tell(&name, event) || matters(self.members.get(&name)))
+    }
+
+    /// All members are as they are wanted: members that come later are another rollout's, also if this one was paused or
+    /// aborted. Without members, none has shown that the revision does no harm: what was to stop stays so.
+    pub fn is_over(&mut self, has_members: bool) {
+        let course = match std::mem::take(&mut self.course) {
+            Course::Paused | Course::Aborted(_) if has_members => Course::Going,
+            course => course,
+        };
+        let canary = !has_members && self.policy.canary > 0;
+        let kept = Kept { course, canary, well: self.well, returns: self.returns, ..Kept::default() };
+        *self = Self::load(self.policy, kept);
+        self.changed = self.is_stopped();
+    }
+
+    pub fn policy(&self) -> &Policy {
+        &self.policy
+    }
+
+    pub fn course(&self) -> &Course {
+        &self.course
+    }
+
+    /// Nothing more begins.
+    pub fn is_stopped(&self) -> bool {
+        matches!(self.course, Course::Paused | Course::Aborted(_))
+    }
+
+    pub fn is_aborted(&self) -> bool {
+        matches!(self.course, Course::Aborted(_))
+    }
+
+    pub fn is_canary(&self) -> bool {
+        self.canary
+    }
+
+    pub fn returns(&self) -> bool {
+        self.returns
+    }
+
+    /// The rollout leads to what was COMPLETE.
+    pub fn set_returns(&mut self) {
+        self.changed |= !std::mem::replace(&mut self.returns, true);
+    }
+
+    pub fn under_way(&self) -> usize {
+        self.members.count(List::Begun)
+    }
+
+    /// Members under way whose node is away.
+    pub fn gone(&self) -> usize {
+        self.members.count(List::Gone)
+    }
+
+    pub fn failed(&self) -> usize {
+        self.members.count(List::Failed)
+    }
+
+    pub fn has_failed(&self, name: &str) -> bool {
+        self.members.get(name).counts == Counts::Failed
+    }
+
+    /// Members that wait to begin whose node is away.
+    pub fn away(&self) -> usize {
+        self.members.count(List::Absent) + self.members.count(List::Missed)
+    }
+
+    /// Members that wait to begin.
+    pub fn waiting(&self) -> usize {
+        self.members.count(List::Held) + self.away()
+    }
+
+    pub fn all_waiting(&self) -> impl Iterator<Item = &Arc<str>> {
+        let lists = [List::Held, List::Absent, List::Missed];
+        lists.into_iter().flat_map(|list| self.members.names(list))
+    }
+
+    /// Whether a member waits to begin.
+    pub fn holds(&self, name: &str) -> bool {
+        matches!(self.members.get(name).state, State::Held | State::Absent { .. } | State::Missed)
+    }
+
+    /// Whether a member has begun, and has not ended.
+    pub fn has_begun(&self, name: &str) -> bool {
+        matches!(self.members.get(name).state, State::Begun { .. })
+    }
+
+    /// Some member is yet to begin or to end.
+    pub fn is_open(&self) -> bool {
+        self.waiting() > 0 || self.under_way() > 0
+    }
+
+    pub fn set_course(&mut self, course: Course) {
+        self.changed |= self.course != course;
+        self.course = course;
+    }
+
+    /// The next batch begins without waiting any longer, and the canary counts as proven.
+    pub fn promote(&mut self) {
+        let leaving: Vec<Arc<str>> = self.members.names(List::Leaving).cloned().collect();
+        for name in leaving {
+            self.tell(&name, Event::Promoted);
+        }
+        self.next_batch();
+        self.well = true;
+    }
+
+    fn next_batch(&mut self) {
+        let batch: Vec<Arc<str>> = self.members.names(List::Batch).cloned().collect();
+        for name in batch {
+            self.tell(&name, Event::BatchOver);
+        }
+        (self.canary, self.batch_ended, self.changed) = (false, None, true);
+    }
+
+    /// When to look again, after `now`.
+    pub fn due(&self, now: MonoTime) -> Option<MonoTime> {
+        if self.course != Course::Going {
+            return None;
+        }
+        // Where being away counts as failed, a member's place in the order comes also while its node is.
+        let counts = self.policy.away == Away::Fail && self.members.has(List::Absent);
+        let waits = counts || self.members.has(List::Held);
+        let pause = self.batch_ended.filter(|_| waits).map(|ended| ended + self.policy.pause);
+        let away = self.members.absent().filter(|_| counts).map(|(_, since)| since + AWAY_AFTER);
+        let awaited = self.members.first_awaited().map(|(since, _)| since + GONE_AFTER);
+        let gone = awaited.filter(|_| self.may_pass_over() && (waits || self.policy.away == Away::Fail));
+        pause.into_iter().chain(away).chain(gone).filter(|due| *due > now).min()
+    }
+
+    /// Decides which members begin now.
+    pub fn look(&mut self, now: MonoTime, health: &dyn Fn(&str) -> Health) -> Look {
+        debug_assert!(self.members.is_consistent());
+        let went = !self.is_aborted();
+        let mut look = Look::default();
+        self.pass_over(now);
+        self.stop_if_it_hurts(health);
+        if self.course == Course::Going {
+            self.go_on(now, health, &mut look);
+        }
+        self.stop_if_it_hurts(health);
+        look.of_canary = self.canary;
+        if let Course::Aborted(reason) = &self.course {
+            look.aborted = went.then(|| reason.clone());
+        }
+        look
+    }
+
+    /// Batches wait no longer for members whose nodes are gone for long.
+    fn pass_over(&mut self, now: MonoTime) {
+        while self.course == Course::Going
+            && self.may_pass_over()
+            && let Some((since, name)) = self.members.first_awaited()
+            && since + GONE_AFTER <= now
+        {
+            let name = Arc::clone(name);
+            self.tell(&name, Event::PassedOver);
+        }
+    }
+
+    /// Whether one more member may be left behind whose node is gone.
+    fn may_pass_over(&self) -> bool {
+        match self.policy.away {
+            Away::Wait => false,
+            Away::Fail => true,
+            Away::Skip => {
+                let [lost, begun, open] =
+                    [List::Lost, List::Begun, List::Open].map(|list| self.members.count(list));
+                // Members that failed, and those of which nothing tells yet that they did not.
+                !self.canary && self.failed() + lost + begun - open < self.policy.max_failures
+            }
+        }
+    }
+
+    fn stop_if_it_hurts(&mut self, health: &dyn Fn(&str) -> Health) {
+        if !self.is_aborted()
+            && let Some(reason) = self.what_hurts(health)
+        {
+            self.set_course(Course::Aborted(reason));
+        }
+    }
+
+    fn what_hurts(&self, health: &dyn Fn(&str) -> Health) -> Option<String> {
+        self.what_hurts_a_canary(health).or_else(|| {
+            let (lost, most) = (self.members.count(List::Lost), self.policy.max_failures);
+            let count = if self.failed() == 0 { 0 } else { self.failed() + lost };
+            if lost > 0 && count <= most && self.is_out_of_room() {
+                return Some(format!("{lost} left while under way, and nobody has ended well yet"));
+            }
+            (count > most).then(|| {
+                let named = self.members.names(List::Failed).take(NAMED);
+                let named = named.map(|name| &**name).collect::<Vec<_>>().join(", ");
+                let more = if self.failed() > NAMED { ", …" } else { "" };
+                let left = match lost {
+                    0 => String::new(),
+                    lost => format!(" and {lost} that left while under way"),
+                };
+                format!("{count} failed, more than its max_failures of {most}: {named}{more}{left}")
+            })
+        })
+    }
+
+    fn what_hurts_a_canary(&self, health: &dyn Fn(&str) -> Health) -> Option<String> {
+        let mut names = self.members.names(List::Batch).filter(|_| self.canary);
+        names.find_map(|name| {
+            let Member { state, counts, .. } = self.members.get(name);
+            match (state, counts) {
+                (State::Begun { .. }, Counts::Failed) => {
+                    Some(format!("its canary {name} went away after it had begun"))
+                }
+                (State::Begun { .. }, Counts::Nothing | Counts::Lost) => None,
+                (_, Counts::Failed) => Some(format!("its canary {name} failed")),
+                (_, Counts::Nothing | Counts::Lost) => match health(name) {
+                    Health::Disturbed(why) => Some(format!("its canary {name} was disturbed: {why}")),
+                    Health::Well | Health::Away => None,
+                },
+            }
+        })
+    }
+
+    fn go_on(&mut self, now: MonoTime, health: &dyn Fn(&str) -> Health, look: &mut Look) {
+        if self.members.has(List::Open) || self.members.has(List::Leaving) {
+            self.batch_ended = None;
+            return self.fill(now, look);
+        }
+        let is_over = |ended: MonoTime| ended + self.policy.pause <= now;
+        if !self.members.has(List::Batch) {
+            // All of the batch may have left meanwhile: the pause after it goes on.
+            if self.canary || self.batch_ended.is_none_or(is_over) {
+                self.fill(now, look);
+            }
+            return;
+        }
+        let is_away = |name: &Arc<str>| health(name) == Health::Away;
+        if self.canary && !self.policy.pause.is_zero() && self.members.names(List::Batch).any(is_away) {
+            self.batch_ended = None; // its time begins when it is back
+            return;
+        }
+        // Others of the canary may have had to wait for what they need.
+        if self.canary && self.members.count(List::Batch) < self.size() {
+            self.fill(now, look);
+            if !look.begin.is_empty() {
+                return;
+            }
+        }
+        let ended = *self.batch_ended.get_or_insert(now);
+        if ended + self.policy.pause > now {
+            return;
+        }
+        if !self.members.has(List::Held) && !self.members.has(List::Absent) {
+            return; // nobody is left
+        }
+        if self.canary && self.members.count(List::Batch) < self.size() {
+            return; // those who are left are away, and are of the canary
+        }
+        self.next_batch();
+        self.fill(now, look);
+    }
+
+    /// Nothing is under way that could show that the revision does not fail everywhere, and no member may begin before
+    /// that is shown.
+    fn is_out_of_room(&self) -> bool {
+        let rests = !self.members.has(List::Begun) && !self.members.has(List::Leaving);
+        let waits_for_room = self.members.has(List::Held) && !self.members.has(List::HeldAgain);
+        rests && self.room() == 0 && waits_for_room
+    }
+
+    /// How many may begin yet: before any has ended well, no more than may get what fails everywhere.
+    fn room(&self) -> usize {
+        match self.well {
+            true => usize::MAX,
+            false => {
+                let most = self.policy.batch + self.policy.max_failures;
+                most.saturating_sub(self.members.count(List::Touched))
+            }
+        }
+    }
+
+    /// The most members of the present batch.
+    fn size(&self) -> usize {
+        match self.canary {
+            true => self.policy.canary.min(self.policy.batch).max(1),
+            false => self.policy.batch,
+        }
+    }
+
+    fn fill(&mut self, now: MonoTime, look: &mut Look) {
+        while self.members.count(List::Batch) < self.size() {
+            let Some(name) = self.next(now, look) else { break };
+            self.tell(&name, Event::Begins);
+            self.batch_ended = None;
+            look.begin.push(name);
+        }
+    }
+
+    /// The first by name of those whose node is there; without room, of those that have begun before.
+    fn next(&mut self, now: MonoTime, look: &mut Look) -> Option<Arc<str>> {
+        if self.room() == 0 {
+            return self.members.first(List::HeldAgain).cloned();
+        }
+        let first = self.members.first(List::Held).cloned();
+        if self.policy.away == Away::Fail {
+            let is_before = |name: &Arc<str>| first.as_ref().is_none_or(|first| name < first);
+            let before = self.members.absent().take_while(|(name, _)| is_before(name));
+            let missed = before.filter(|(_, since)| *since + AWAY_AFTER <= now);
+            let missed: Vec<Arc<str>> = missed.map(|(name, _)| Arc::clone(name)).collect();
+            for name in &missed {
+                self.tell(name, Event::Misses);
+            }
+            look.missed.extend(missed);
+            if self.failed() > self.policy.max_failures {
+                return None;
+            }
+        }
+        first
+    }
+}
+
+impl From<Member> for KeptMember {
+    fn from(member: Member) -> Self {
+        let Member { state, counts, in_batch } = member;
+        let begun = matches!(state, State::Begun { .. });
+        Self { begun, leaving: state == State::Leaving, counts, in_batch }
+    }
+}
+
+impl From<KeptMember> for Member {
+    fn from(kept: KeptMember) -> Self {
+        let KeptMember { begun, leaving, counts, in_batch } = kept;
+        let state = match (begun, leaving) {
+            (true, _) => State::Begun { gone: None },
+            (false, true) => State::Leaving,
+            (false, false) => State::Idle,
+        };
+        Self { state, counts, in_batch }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,272 @@
+//! One member of a rollout: where it stands, and what it counts as. [`Member::after`] is all that happens to it.
+//!
+//! ```text
+//!   Idle ── something is to be done ─▶ Held ◀─ its node ─▶ Absent ── its place is passed over ─▶ Missed
+//!    ▲                                  │ begins
+//!    │                                  ▼
+//!    ├─── ends well, or fails ──────── Begun ── leaves the set ─▶ Leaving
+//!    └─── its job ends ◀──────────────────────────────────────────┘
+//! ```
+//!
+//! A member that failed, or that left the set while under way, may be held again and begin again. What it counts as
+//! stays until that ends: a server that has the revision is never counted out.
+
+use muster_shared::MonoTime;
+use muster_template::Away;
+use serde::{Deserialize, Serialize};
+
+/// The state of one member. The default is that of a member with nothing to do.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Member {
+    pub state: State,
+    pub counts: Counts,
+    /// The member is of the present batch, also when it has ended.
+    pub in_batch: bool,
+}
+
+/// Where a member stands.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum State {
+    /// Nothing is to be done, or what was begun has ended.
+    #[default]
+    Idle,
+    /// The member waits to begin.
+    Held,
+    /// The member waits to begin, and its node is away.
+    Absent { since: MonoTime },
+    /// The same, and members behind it have begun meanwhile. That counts as failed.
+    Missed,
+    /// The member has begun.
+    Begun { gone: Option<Gone> },
+    /// The member has left the set while its job is under way: its place in the batch is taken until that ends.
+    Leaving,
+}
+
+/// The node of a member that has begun is away.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Gone {
+    pub since: MonoTime,
+    /// The batch waits for the member no longer.
+    pub passed_over: bool,
+}
+
+/// What a member counts as, beside those that are under way.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Counts {
+    #[default]
+    Nothing,
+    /// The member left while under way, and nothing will tell how that ended. It counts as failed once another has.
+    Lost,
+    Failed,
+}
+
+/// What happens to a member.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Event {
+    /// The rollout begins, or goes on with another tree or after a restart: who waits is told of anew.
+    LaidOut(Standing, MonoTime),
+    /// Something is to be done. The time is that since when the node is away, if it is.
+    Wanted(Option<MonoTime>),
+    /// What is to be done is under way already. The time is now, if the node is away.
+    UnderWay(Option<MonoTime>),
+    Begins,
+    /// The member is as the revision wants it, or is wanted no longer.
+    EndsWell,
+    Fails,
+    NodeGone(MonoTime),
+    NodeBack,
+    /// A member behind it begins first.
+    Misses,
+    /// The node is gone for so long that the batch waits for it no longer.
+    PassedOver,
+    /// The member leaves the set.
+    Leaves,
+    /// The job of a member that has left has ended.
+    JobEnds(Ended),
+    /// The next batch begins without waiting for jobs of members that have left.
+    Promoted,
+    /// The next batch begins.
+    BatchOver,
+}
+
+/// What is known of a member when its rollout is laid out.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Standing {
+    pub is_member: bool,
+    pub is_ready: bool,
+    /// A job is under way, also of one that has left the set.
+    pub works: bool,
+    pub is_there: bool,
+}
+
+/// How the job of a member that left has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ended {
+    Well,
+    Failed,
+    /// The job was interrupted: what it has done is anyone's guess.
+    Untold,
+    /// The job never began.
+    Unbegun,
+}
+
+/// The part of a rollout's course that a member's state depends on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Rules {
+    pub away: Away,
+    /// The present batch is the canary's.
+    pub canary: bool,
+}
+
+impl Member {
+    /// The member after an event.
+    pub fn after(self, event: Event, rules: Rules) -> Self {
+        use State::{Absent, Begun, Held, Idle, Leaving, Missed};
+        let Self { state, counts, in_batch } = self;
+        let waiting = |away: Option<MonoTime>| match away {
+            Some(since) if rules.away != Away::Wait => Absent { since },
+            Some(_) | None => Held,
+        };
+        match (state, event) {
+            (_, Event::LaidOut(standing, now)) => self.laid_out(standing, now),
+            (Idle | Held | Absent { .. } | Missed | Leaving, Event::Wanted(away)) => {
+                Self { state: waiting(away), ..self }
+            }
+            (Idle | Held | Absent { .. } | Missed | Leaving, Event::UnderWay(away)) => {
+                Self { state: Begun { gone: away.map(Gone::new) }, counts: counts.again(), in_batch: true }
+            }
+            (_, Event::Begins) => {
+                Self { state: Begun { gone: None }, counts: counts.again(), in_batch: true }
+            }
+            (_, Event::EndsWell) => Self { state: Idle, counts: Counts::Nothing, in_batch },
+            // What fails before its turn is no matter of the rollout.
+            (Idle | Held | Absent { .. } | Missed | Leaving, Event::Fails) if !in_batch => {
+                Self { state: Idle, ..self }
+            }
+            (_, Event::Fails) => Self { state: Idle, counts: Counts::Failed, in_batch },
+            (Begun { gone: None }, Event::NodeGone(now) | Event::UnderWay(Some(now))) => {
+                Self { state: Begun { gone: Some(Gone::new(now)) }, ..self }
+            }
+            (Held, Event::NodeGone(now)) => Self { state: waiting(Some(now)), ..self },
+            // A member that counts as failed for being gone has not failed yet.
+            (Begun { gone: Some(_) }, Event::NodeBack) => {
+                Self { state: Begun { gone: None }, counts: Counts::Nothing, in_batch }
+            }
+            (Absent { .. } | Missed, Event::NodeBack) => Self { state: Held, ..self },
+            (Absent { .. }, Event::Misses) => Self { state: Missed, ..self },
+            (Begun { gone: Some(Gone { since, .. }) }, Event::PassedOver) => Self {
+                state: Begun { gone: Some(Gone { since, passed_over: true }) },
+                counts: if rules.away == Away::Fail { Counts::Failed } else { counts },
+                in_batch: in_batch && rules.canary,
+            },
+            (Begun { .. }, Event::Leaves) => Self { state: Leaving, ..self },
+            (Leaving, Event::JobEnds(how)) => Self {
+                state: Idle,
+                counts: match how {
+                    Ended::Well | Ended::Unbegun => Counts::Nothing,
+                    Ended::Failed => Counts::Failed,
+                    Ended::Untold => counts.lost(),
+                },
+                // Another member takes the place; and a canary's also to prove what nobody sees of one that left.
+                in_batch: in_batch
+                    && match how {
+                        Ended::Unbegun => false,
+                        Ended::Well | Ended::Untold => !rules.canary,
+                        Ended::Failed => true,
+                    },
+            },
+            (Leaving, Event::Promoted) => Self { state: Idle, counts: counts.lost(), in_batch: false },
+            (_, Event::Promoted | Event::BatchOver) => Self { in_batch: false, ..self },
+            (Begun { .. }, Event::Wanted(_) | Event::UnderWay(_))
+            | (Idle | Absent { .. } | Missed | Begun { gone: Some(_) } | Leaving, Event::NodeGone(_))
+            | (Idle | Held | Begun { gone: None } | Leaving, Event::NodeBack)
+            | (Idle | Held | Missed | Begun { .. } | Leaving, Event::Misses)
+            | (Idle | Held | Absent { .. } | Missed | Begun { gone: None } | Leaving, Event::PassedOver)
+            | (Idle | Held | Absent { .. } | Missed | Leaving, Event::Leaves)
+            | (Idle | Held | Absent { .. } | Missed | Begun { .. }, Event::JobEnds(_)) => self,
+        }
+    }
+
+    /// Members that wait are told of anew. A member that had begun, or left while under way, goes on where it is.
+    fn laid_out(self, standing: Standing, now: MonoTime) -> Self {
+        let Self { state, counts, in_batch } = self;
+        let Standing { is_member, is_ready, works, is_there } = standing;
+        let gone = if let State::Begun { gone: Some(gone) } = state { gone } else { Gone::new(now) };
+        let goes_on = works || matches!(state, State::Begun { .. });
+        let (state, counts) = match is_member {
+            _ if !self.is_open() => (State::Idle, counts),
+            true if is_ready => (State::Idle, Counts::Nothing),
+            true if goes_on => (State::Begun { gone: (!is_there).then_some(gone) }, counts.again()),
+            false if works => (State::Leaving, counts.again()),
+            true | false => (State::Idle, counts.lost()),
+        };
+        Self { state, counts, in_batch: in_batch && (is_member || state == State::Leaving) }
+    }
+
+    /// Whether an event shows that the revision does not fail everywhere.
+    pub fn proves(self, event: Event) -> bool {
+        match event {
+            Event::EndsWell => matches!(self.state, State::Begun { .. }),
+            Event::JobEnds(how) => self.state == State::Leaving && how == Ended::Well,
+            Event::LaidOut(standing, _) => standing.is_member && standing.is_ready && self.is_open(),
+            Event::Wanted(_)
+            | Event::UnderWay(_)
+            | Event::Begins
+            | Event::Fails
+            | Event::NodeGone(_)
+            | Event::NodeBack
+            | Event::Misses
+            | Event::PassedOver
+            | Event::Leaves
+            | Event::Promoted
+            | Event::BatchOver => false,
+        }
+    }
+
+    /// The member has begun, and how that ended is not known.
+    fn is_open(self) -> bool {
+        matches!(self.state, State::Begun { .. } | State::Leaving) || self.counts == Counts::Lost
+    }
+
+    /// The member has, or may have, what the rollout brings.
+    pub fn is_touched(self) -> bool {
+        self.is_open() || self.counts == Counts::Failed
+    }
+
+    /// What is kept of it over a restart of the controller: who waits, and whose node is away, is told of anew.
+    pub fn kept(self) -> Self {
+        let state = match self.state {
+            State::Idle | State::Held | State::Absent { .. } | State::Missed => State::Idle,
+            State::Begun { .. } => State::Begun { gone: None },
+            State::Leaving => State::Leaving,
+        };
+        Self { state, ..self }
+    }
+}
+
+impl Gone {
+    fn new(since: MonoTime) -> Self {
+        Self { since, passed_over: false }
+    }
+}
+
+impl Counts {
+    /// What a member counts as that begins: how it ends will be seen.
+    fn again(self) -> Self {
+        match self {
+            Counts::Nothing | Counts::Lost => Counts::Nothing,
+            Counts::Failed => Counts::Failed,
+        }
+    }
+
+    fn lost(self) -> Self {
+        match self {
+            Counts::Nothing | Counts::Lost => Counts::Lost,
+            Counts::Failed => Counts::Failed,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

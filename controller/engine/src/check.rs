@@ -18,7 +18,6 @@ use crate::record::{Observation, StackAction, Status};
 use crate::request::{Answer, Refusal, Source};
 use crate::resource::{Role, Slot};
 use crate::revision::{Pending, Purpose};
-use crate::rollout::Rollouts;
 use crate::stack::{Adjacency, FleetChange, Stack, Stage, Walk};
 use crate::timer::TimerKey;
 
@@ -132,7 +131,6 @@ impl Engine {
             failed: 0,
             ended: !timed,
             batches: BTreeMap::new(),
-            rollouts: Rollouts::default(),
             anew: 0,
             timeout: timed.then_some(due),
         });

@@ -24,6 +24,7 @@ use crate::request::{Answer, Refusal, Request, Source};
 use crate::resource::{Rows, Slot};
 use crate::restored::Restored;
 use crate::revision::{Pending, Purpose};
+use crate::rollout::Rollouts;
 use crate::stacks::Stacks;
 use crate::timer::{TimerKey, Timers};
 use crate::unsettled::Unsettled;
@@ -148,6 +149,7 @@ pub struct Engine {
     /// When it was built: nobody is known to have been away before.
     pub(crate) began: MonoTime,
     pub(crate) stacks: Stacks,
+    pub(crate) rollouts: Rollouts,
     pub(crate) rows: Rows,
     pub(crate) nodes: Nodes,
     pub(crate) claims: Claims,
@@ -216,6 +218,7 @@ impl Engine {
             now: MonoTime::default(),
             began: MonoTime::default(),
             stacks: Stacks::default(),
+            rollouts: Rollouts::default(),
             rows: Rows::default(),
             nodes: Nodes::default(),
             claims: Claims::default(),

@@ -115,15 +115,13 @@ impl Engine {
         let unclean = self.unclean_of(stack);
         let (traversal, status) = (stack.traversal, stack.status);
         self.leave_turns(id, &plan.dropped);
-        self.leave_rollouts(id);
-        let walk = self.stacks.get_mut(&id).and_then(|stack| stack.walk.as_mut());
-        let rollouts = walk.map(|walk| std::mem::take(&mut walk.rollouts));
+        let rollouts = self.leave_rollouts(id);
         self.leave_walk(id);
+        self.rollouts.begin(id, rollouts);
         if let Some(stack) = self.stacks.get_mut(&id) {
             stack.unclean = unclean;
         }
         self.lay_out(id, plan, Before { steady: false, anew: true, fits, ended: true }, Arc::clone(&tree));
-        self.begin_rollouts(id, &tree, rollouts.as_ref());
         let Some(walk) = self.stacks.get_mut(&id).and_then(|stack| stack.walk.as_mut()) else { return };
         walk.ended_before = usize::try_from(ended_before).unwrap_or(usize::MAX);
         walk.fleet = fleet;

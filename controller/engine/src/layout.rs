@@ -10,7 +10,6 @@ use crate::delete_first::UNCOUNTED;
 use crate::engine::{Engine, Todo};
 use crate::plan::{Plan, is_settled};
 use crate::resource::{Role, Row, Slot};
-use crate::rollout::Rollouts;
 use crate::stack::{FleetChange, Stage, Walk};
 use crate::timer::TimerKey;
 
@@ -80,7 +79,6 @@ impl Engine {
             at_hooks: BTreeSet::new(),
             ended: false,
             batches: BTreeMap::new(),
-            rollouts: Rollouts::default(),
             anew: 0,
             timeout: Some(timeout),
         });
@@ -95,7 +93,7 @@ impl Engine {
             self.take_back(slot);
         }
         self.hide_plan_of(id);
-        self.begin_rollouts(id, &of_rollouts, None);
+        self.begin_rollouts(id, &of_rollouts);
         for slot in slots {
             if self.rows[slot].blocked == 0 {
                 self.agenda.push_back(Todo::Visit(slot));

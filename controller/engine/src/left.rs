@@ -27,6 +27,7 @@ impl Engine {
         let own = [
             ("rows", self.rows.len()),
             ("claims", self.claims.len()),
+            ("stacks with rollouts", self.rollouts.len()),
             ("places in the address plan", self.addresses.len()),
             ("contents", self.contents.len()),
             ("fetches", self.fetches.waiting()),

@@ -21,7 +21,6 @@ use crate::record::{
 use crate::request::{Refusal, Request, Source};
 use crate::resource::{Rare, Role, Row, Slot, Work, WorkState};
 use crate::restored::{Restored, RestoredRecord};
-use crate::rollout::Rollouts;
 use crate::stack::{Adjacency, FleetChange, Stack, Stage, Walk};
 
 /// All that the store holds and the engine needs.
@@ -395,7 +394,6 @@ impl Engine {
             at_hooks: BTreeSet::new(),
             ended: stack.status == Status::Failed,
             batches: BTreeMap::new(),
-            rollouts: Rollouts::default(),
             anew: 0,
             timeout: timed.then_some(timeout),
         };

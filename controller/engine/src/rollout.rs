@@ -9,13 +9,15 @@ mod machine;
 mod member;
 mod members;
 mod policy;
+mod site;
 mod steer;
 mod view;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::time::Duration;
 
-use muster_shared::MonoTime;
+use muster_shared::{MonoTime, StackName};
 use muster_template::{Kind, Set, Tree};
 use serde::{Deserialize, Serialize};
 
@@ -23,12 +25,16 @@ use self::machine::{Health, Kept, Rollout};
 pub(crate) use self::member::Ended;
 use self::member::{Event, Standing};
 use self::policy::{Course, Policy};
+use self::site::set_of;
+pub(crate) use self::site::{Rollouts, node_of};
 pub use self::steer::RolloutAction;
+use self::steer::Unfit;
 pub use self::view::RolloutView;
 use crate::engine::{Engine, Todo};
 use crate::node::NodeKey;
 use crate::progress::Phase;
 use crate::record::{StackAction, Status};
+use crate::request::{Answer, Refusal};
 use crate::resource::{Role, Row, Slot};
 use crate::stack::{Stack, Stage};
 use crate::timer::TimerKey;
@@ -37,17 +43,6 @@ use crate::timer::TimerKey;
 const ROLLOUT: &str = "rollout";
 /// What was rolled out to the end: a revision, and a digest of what the set says in it.
 const PROVEN: &str = "proven";
-
-/// The rollouts of a walk.
-#[derive(Default)]
-pub(crate) struct Rollouts {
-    /// By the path of their set.
-    pub waves: BTreeMap<Arc<str>, Rollout>,
-    /// They are looked at when all else of the input in hand is done.
-    turns: bool,
-    /// When they are looked at for the time's sake.
-    due: Option<MonoTime>,
-}
 
 /// What stands in a row of a set.
 #[derive(Serialize, Deserialize)]
@@ -58,17 +53,11 @@ struct Noted {
 }
 
 impl Engine {
-    /// The rollouts of an operation that begins or goes on. `old`: as they were a moment before.
-    pub(crate) fn begin_rollouts(&mut self, id: u64, tree: &Tree, old: Option<&Rollouts>) {
-        let sets: Vec<(Arc<str>, Rollout)> =
-            tree.sets().filter_map(|set| self.wave_of(id, tree, &set, old)).collect();
-        let Some(walk) = self.stacks.get_mut(&id).and_then(|stack| stack.walk.as_mut()) else { return };
-        walk.rollouts.waves = sets.into_iter().collect();
-        let is_rolling = !walk.rollouts.waves.is_empty();
-        self.stacks.set_rolling(id, is_rolling);
-        if is_rolling {
-            self.turn_soon(id);
-        }
+    /// The rollouts of an operation that begins or goes on.
+    pub(crate) fn begin_rollouts(&mut self, id: u64, tree: &Tree) {
+        let rollouts = tree.sets().filter_map(|set| self.rollout_of(id, tree, &set)).collect();
+        self.rollouts.begin(id, rollouts);
+        self.turn_soon(id);
     }
 
     /// The node of a member.
@@ -84,20 +73,14 @@ impl Engine {
             .then(|| node.map_or(self.began, |node| node.away_since.max(self.began)))
     }
 
-    fn wave_of(
-        &self,
-        id: u64,
-        tree: &Tree,
-        set: &Set<'_>,
-        old: Option<&Rollouts>,
-    ) -> Option<(Arc<str>, Rollout)> {
+    fn rollout_of(&self, id: u64, tree: &Tree, set: &Set<'_>) -> Option<(Arc<str>, Rollout)> {
         let stack = self.stacks.get(&id)?;
         let mut policy = Policy::new(set.rollout()?, set.members().len());
         let row = &self.rows[*stack.forward.get(set.index())?];
         let noted = row.attributes.get(ROLLOUT).and_then(|text| serde_json::from_str::<Noted>(text).ok());
         let noted = noted.filter(|noted| noted.traversal == stack.traversal).map(|noted| noted.kept);
         let path = tree.shared_name(set.index());
-        let old = old.and_then(|old| old.waves.get(&path));
+        let old = self.rollouts.get(id, &path);
         let is_proven = row.attributes.get(PROVEN).is_some_and(|proven| *proven == proven_as(stack, set));
         let returned = old.map(Rollout::returns).or_else(|| noted.as_ref().map(|kept| kept.returns));
         let returns = stack.action == StackAction::Rollback && (stack.returns || returned == Some(true));
@@ -107,16 +90,16 @@ impl Engine {
             policy = policy.proven();
         }
         let is_new = old.is_none() && noted.is_none();
-        let mut wave = match (old, noted) {
+        let mut rollout = match (old, noted) {
             (Some(old), _) => old.clone(),
             (None, Some(kept)) => Rollout::load(policy, kept),
             (None, None) => Rollout::new(policy),
         };
         if returns {
-            wave.set_returns();
+            rollout.set_returns();
         }
         if is_new && stack.has_timed_out() && !row.ready {
-            wave.set_course(Course::TimedOut);
+            rollout.set_course(Course::TimedOut);
         }
         let leaving: BTreeSet<&str> = stack
             .extras
@@ -125,7 +108,7 @@ impl Engine {
             .filter(|row| row.work.is_some() && !row.is_going())
             .map(|row| &*row.name)
             .collect();
-        wave.lay_out(policy, self.now, &|name| {
+        rollout.lay_out(policy, self.now, &|name| {
             let row = tree.index_of(name).map(|index| &self.rows[stack.forward[index]]);
             Standing {
                 is_member: row.is_some(),
@@ -134,13 +117,13 @@ impl Engine {
                 is_there: self.is_there(name),
             }
         });
-        Some((path, wave))
+        Some((path, rollout))
     }
 
     /// After a restart of the controller, as they were kept.
     pub(crate) fn take_up_rollouts(&mut self, id: u64, tree: &Tree) {
-        self.begin_rollouts(id, tree, None);
-        if !self.stacks.is_rolling(id) {
+        self.begin_rollouts(id, tree);
+        if !self.rollouts.is_rolling(id) {
             return;
         }
         // Who failed in an operation before has its turn in this one.
@@ -158,45 +141,42 @@ impl Engine {
         self.turn_soon(id);
     }
 
-    /// Nothing of a walk waits for its turn any more.
-    pub(crate) fn leave_rollouts(&mut self, id: u64) {
-        self.stacks.set_rolling(id, false);
-        let Some(stack) = self.stacks.get_mut(&id) else { return };
-        let Some(walk) = &mut stack.walk else { return };
-        if let Some(due) = walk.rollouts.due.take() {
+    /// The operation ends, or is laid out again: nothing of it waits to begin any more. Returns its rollouts.
+    pub(crate) fn leave_rollouts(&mut self, id: u64) -> BTreeMap<Arc<str>, Rollout> {
+        let Some((rollouts, due)) = self.rollouts.end(id) else { return BTreeMap::new() };
+        if let Some(due) = due {
             self.timers.clear(due, TimerKey::Turn(id));
         }
-        if !walk.rollouts.waves.is_empty() {
+        if let Some(stack) = self.stacks.get_mut(&id) {
             stack.waiting.retain(|slot| self.rows[*slot].rare().pause.is_some());
         }
+        rollouts
     }
 
     /// Whether a row that has something to do is to wait for its turn. `is_done`: the job that is out does it.
-    pub(crate) fn waits_for_turn(&mut self, slot: Slot, tree: &Tree, is_done: bool) -> bool {
+    pub(crate) fn waits_for_turn(&mut self, slot: Slot, is_done: bool) -> bool {
         let row = &self.rows[slot];
-        let Some(set) = tree.set_of(row.index as usize) else { return false };
-        let (name, id) = (row.name.clone(), row.stack);
-        let (is_under_way, away, now) = (row.work.is_some(), self.away_since(&name), self.now);
+        let (name, id) = (Arc::clone(&row.name), row.stack);
+        let Some(rollout) = self.rollouts.of_member(id, &name) else { return false };
+        if rollout.has_begun(&name) {
+            return false;
+        }
+        let is_aborted = rollout.is_aborted();
+        let away = self.away_since(&name);
         // A job of the operation before that no agent has was in that one's batch. In this one its turn comes anew.
         let is_unbegun = is_done && row.is_unsent();
         // A background job is no turn.
         let is_done = is_done && !row.cause.is_drift();
-        let Some(stack) = self.stacks.get_mut(&id) else { return false };
-        let Some(walk) = &mut stack.walk else { return false };
-        let Some(wave) = walk.rollouts.waves.get_mut(tree.name(set)) else { return false };
-        if wave.has_begun(&name) {
-            return false;
-        }
-        if is_under_way && !is_unbegun {
+        if row.work.is_some() && !is_unbegun {
             // Another job is taken back first.
             if is_done {
-                wave.tell(&name, Event::UnderWay(away.map(|_| now)));
+                self.rollouts.tell(id, &name, Event::UnderWay(away.map(|_| self.now)));
                 self.turn_soon(id);
             }
             return false;
         }
-        wave.tell(&name, Event::Wanted(away));
-        if !wave.is_aborted() {
+        self.rollouts.tell(id, &name, Event::Wanted(away));
+        if !is_aborted && let Some(stack) = self.stacks.get_mut(&id) {
             stack.waiting.insert(slot);
             self.touch(id);
         }
@@ -207,12 +187,12 @@ impl Engine {
 
     /// Its turn is yet to come.
     pub(crate) fn is_held(&self, row: &Row) -> bool {
-        self.wave_with(row).is_some_and(|wave| wave.holds(&row.name))
+        self.rollout_with(row).is_some_and(|rollout| rollout.holds(&row.name))
     }
 
     /// What such a row does; nothing, where its turn will not come.
     pub(crate) fn phase_of_held(&self, row: &Row) -> Option<Phase> {
-        match self.wave_with(row).map(Rollout::course) {
+        match self.rollout_with(row).map(Rollout::course) {
             Some(Course::Aborted(_)) | None => None,
             Some(Course::Going | Course::Paused | Course::TimedOut) => Some(Phase::Rollout),
         }
@@ -225,39 +205,37 @@ impl Engine {
         Some((set, node_of(&row.name)))
     }
 
-    fn wave_with(&self, row: &Row) -> Option<&Rollout> {
-        let walk = self.stacks.get(&row.stack)?.walk.as_ref()?;
-        walk.rollouts.waves.get(set_of(&row.name)?)
+    fn rollout_with(&self, row: &Row) -> Option<&Rollout> {
+        self.rollouts.of_member(row.stack, &row.name)
     }
 
     /// After a restart: whether a member's failure is of this operation.
     pub(crate) fn failed_in_rollout(&self, slot: Slot) -> Option<bool> {
         let row = &self.rows[slot];
-        self.wave_with(row).map(|wave| wave.has_failed(&row.name))
+        self.rollout_with(row).map(|rollout| rollout.has_failed(&row.name))
     }
 
     /// A member is ready, or wanted no more.
     pub(crate) fn turn_ended(&mut self, slot: Slot) {
-        self.tell_wave(slot, Event::EndsWell);
+        self.tell_rollout(slot, Event::EndsWell);
     }
 
     /// A member has failed for good.
     pub(crate) fn turn_failed(&mut self, slot: Slot) {
-        self.tell_wave(slot, Event::Fails);
+        self.tell_rollout(slot, Event::Fails);
     }
 
-    fn tell_wave(&mut self, slot: Slot, event: Event) {
+    fn tell_rollout(&mut self, slot: Slot, event: Event) {
         let row = &self.rows[slot];
         let id = row.stack;
         // An old row goes under the name of the new one.
-        if row.role == Role::Cleanup || !self.stacks.is_rolling(id) {
+        if row.role == Role::Cleanup || self.rollout_with(row).is_none() {
             return;
         }
-        let Some(stack) = self.stacks.get_mut(&id) else { return };
-        let Some(walk) = &mut stack.walk else { return };
-        let Some(wave) = set_of(&row.name).and_then(|set| walk.rollouts.waves.get_mut(set)) else { return };
-        wave.tell(&row.name, event);
-        if row.rare().pause.is_none() {
+        self.rollouts.tell(id, &row.name, event);
+        if row.rare().pause.is_none()
+            && let Some(stack) = self.stacks.get_mut(&id)
+        {
             stack.waiting.remove(&slot);
         }
         self.turn_soon(id);
@@ -265,23 +243,11 @@ impl Engine {
 
     /// A node has come or gone.
     pub(crate) fn turn_of_node(&mut self, key: NodeKey) {
-        let rolling = self.stacks.rolling();
-        if rolling.is_empty() {
-            return;
-        }
-        let node = self.nodes[key].name.clone();
-        let event = if self.nodes[key].ready { Event::NodeBack } else { Event::NodeGone(self.now) };
-        for id in rolling {
-            let Some(walk) = self.stacks.get_mut(&id).and_then(|stack| stack.walk.as_mut()) else { continue };
-            let names = walk.rollouts.waves.iter_mut().map(|(path, wave)| (format!("{path}[{node}]"), wave));
-            let told: Vec<String> =
-                names.filter_map(|(name, wave)| wave.tell_of_node(&name, event).then_some(name)).collect();
-            for name in &told {
-                self.turn_is_not_missed(id, name);
-            }
-            if !told.is_empty() {
-                self.turn_soon(id);
-            }
+        let node = &self.nodes[key];
+        let event = if node.ready { Event::NodeBack } else { Event::NodeGone(self.now) };
+        for (id, name) in self.rollouts.tell_of_node(&node.name, event) {
+            self.turn_is_not_missed(id, &name);
+            self.turn_soon(id);
         }
     }
 
@@ -301,8 +267,8 @@ impl Engine {
     fn turn_is_not_missed(&mut self, id: u64, name: &str) {
         let Some(slot) = self.row_named(id, name) else { return };
         let row = &self.rows[slot];
-        // Of one that was aborted nobody's turn comes any more.
-        let is_open = self.wave_with(row).is_some_and(|wave| !wave.is_aborted());
+        // An aborted rollout starts no further members.
+        let is_open = self.rollout_with(row).is_some_and(|rollout| !rollout.is_aborted());
         if !is_open || !self.is_held(row) || !row.failed || !self.is_there(name) {
             return;
         }
@@ -314,19 +280,11 @@ impl Engine {
 
     /// Members that are none any more: what is under way of them is taken back, or counts when it has ended.
     pub(crate) fn leave_turns(&mut self, id: u64, dropped: &[Slot]) {
-        if !self.stacks.is_rolling(id) {
-            return;
-        }
         for slot in dropped {
             let row = &self.rows[*slot];
-            if row.role != Role::Forward || row.work.is_none() || row.is_going() {
-                continue;
-            }
-            let name = Arc::clone(&row.name);
-            let Some(walk) = self.stacks.get_mut(&id).and_then(|stack| stack.walk.as_mut()) else { return };
-            let wave = set_of(&name).and_then(|set| walk.rollouts.waves.get_mut(set));
-            if let Some(wave) = wave {
-                wave.tell(&name, Event::Leaves);
+            let leaves = row.role == Role::Forward && row.work.is_some() && !row.is_going();
+            if leaves && self.rollout_with(row).is_some() {
+                self.rollouts.tell(id, &row.name, Event::Leaves);
                 self.take_back(*slot);
             }
         }
@@ -335,45 +293,32 @@ impl Engine {
     /// What was under way of one that left has ended.
     pub(crate) fn left_ended(&mut self, slot: Slot, how: Ended) {
         let row = &self.rows[slot];
-        let (id, name) = (row.stack, Arc::clone(&row.name));
-        if row.is_going() || !self.stacks.is_rolling(id) {
-            return;
-        }
-        let Some(walk) = self.stacks.get_mut(&id).and_then(|stack| stack.walk.as_mut()) else { return };
-        let wave = set_of(&name).and_then(|set| walk.rollouts.waves.get_mut(set));
-        if wave.is_some_and(|wave| wave.tell(&name, Event::JobEnds(how))) {
+        let id = row.stack;
+        if !row.is_going() && self.rollouts.tell(id, &row.name, Event::JobEnds(how)) {
             self.turn_soon(id);
         }
     }
 
     /// A row was seen to be another than is wanted.
     pub(crate) fn turn_disturbed(&mut self, slot: Slot) {
-        let id = self.rows[slot].stack;
-        if self.stacks.is_rolling(id) {
-            self.turn_soon(id);
-        }
+        self.turn_soon(self.rows[slot].stack);
     }
 
     fn turn_soon(&mut self, id: u64) {
-        let Some(walk) = self.stacks.get_mut(&id).and_then(|stack| stack.walk.as_mut()) else { return };
-        if !std::mem::replace(&mut walk.rollouts.turns, true) {
+        if self.rollouts.wake(id) {
             self.agenda.push_back(Todo::Turn(id));
         }
     }
 
-    /// Looks whose turn it is.
+    /// Looks which members begin.
     pub(crate) fn turn(&mut self, id: u64) {
-        let Some(stack) = self.stacks.get_mut(&id) else { return };
-        let is_still = stack.is_still();
-        let Some(walk) = &mut stack.walk else { return };
-        walk.rollouts.turns = false;
-        if is_still || walk.stage != Stage::Forward {
-            return;
-        }
-        let mut waves = std::mem::take(&mut walk.rollouts.waves);
-        let (mut aborted, mut missed) = (Vec::new(), Vec::new());
-        for (path, wave) in &mut waves {
-            let look = wave.look(self.now, &|name| self.health(id, name));
+        let Some(stack) = self.stacks.get(&id) else { return };
+        let is_forward = stack.walk.as_ref().is_some_and(|walk| walk.stage == Stage::Forward);
+        let goes_on = is_forward && !stack.is_still();
+        let mut rollouts = std::mem::take(&mut self.rollouts);
+        let looks = rollouts.look(id, goes_on, self.now, &|name| self.health(id, name));
+        self.rollouts = rollouts;
+        for (path, look) in &looks.of_sets {
             if !look.begin.is_empty() {
                 let what = if look.of_canary { "its canary" } else { "a batch" };
                 self.note(id, format!("rollout of {path}: {what} begins: {}", named(&look.begin)));
@@ -385,41 +330,36 @@ impl Engine {
                     format!("rollout of {path}: their nodes were away when their turn came: {named}"),
                 );
             }
-            missed.extend(look.missed);
-            for name in look.begin {
-                let Some(slot) = self.row_named(id, &name) else { continue };
+            for name in &look.begin {
+                let Some(slot) = self.row_named(id, name) else { continue };
                 if let Some(stack) = self.stacks.get_mut(&id) {
                     stack.waiting.remove(&slot);
                 }
                 self.agenda.push_back(Todo::Visit(slot));
             }
-            aborted.extend(look.aborted.map(|reason| (Arc::clone(path), reason)));
-            self.note_wave(id, path, wave);
         }
-        let due = waves.values().filter_map(|wave| wave.due(self.now)).min();
-        let Some(walk) = self.stacks.get_mut(&id).and_then(|stack| stack.walk.as_mut()) else { return };
-        walk.rollouts.waves = waves;
-        let before = std::mem::replace(&mut walk.rollouts.due, due);
+        self.keep_rollouts(id);
+        let (before, due) = looks.timers;
         if let Some(before) = before {
             self.timers.clear(before, TimerKey::Turn(id));
         }
         if let Some(due) = due {
             self.timers.set(due, TimerKey::Turn(id));
         }
-        for name in missed {
-            self.miss_turn(id, &name);
+        for name in looks.of_sets.iter().flat_map(|(_, look)| &look.missed) {
+            self.miss_turn(id, name);
         }
-        for (path, reason) in aborted {
-            self.rollout_aborted(id, &path, &reason);
+        for (path, look) in &looks.of_sets {
+            if let Some(reason) = &look.aborted {
+                self.rollout_aborted(id, path, reason);
+            }
         }
     }
 
     /// The time has come.
     pub(crate) fn turn_due(&mut self, id: u64, due: MonoTime) {
-        let Some(walk) = self.stacks.get_mut(&id).and_then(|stack| stack.walk.as_mut()) else { return };
-        if walk.rollouts.due == Some(due) {
-            walk.rollouts.due = None;
-            self.turn_soon(id);
+        if self.rollouts.is_due(id, due) {
+            self.agenda.push_back(Todo::Turn(id));
         }
     }
 
@@ -445,13 +385,15 @@ impl Engine {
         Some(forward[at])
     }
 
-    fn note_wave(&mut self, id: u64, path: &str, wave: &mut Rollout) {
-        let Some(kept) = wave.take_changed() else { return };
-        let Some(slot) = self.row_named(id, path) else { return };
-        let traversal = self.stacks[&id].traversal;
-        let Ok(text) = serde_json::to_string(&Noted { traversal, kept }) else { return };
-        self.rows[slot].attributes.insert(ROLLOUT.to_owned(), text);
-        self.row_changed(slot, false);
+    /// What has changed of a stack's rollouts goes into the rows of their sets.
+    fn keep_rollouts(&mut self, id: u64) {
+        let Some(traversal) = self.stacks.get(&id).map(|stack| stack.traversal) else { return };
+        for (path, kept) in self.rollouts.take_changed(id) {
+            let Some(slot) = self.row_named(id, &path) else { continue };
+            let Ok(text) = serde_json::to_string(&Noted { traversal, kept }) else { continue };
+            self.rows[slot].attributes.insert(ROLLOUT.to_owned(), text);
+            self.row_changed(slot, false);
+        }
     }
 
     /// All of a set is as the revision wants it.
@@ -462,11 +404,9 @@ impl Engine {
         }
         let Some(set) = tree.sets().find(|set| set.index() == index) else { return };
         let (id, has_members) = (self.rows[slot].stack, !set.members().is_empty());
-        let walk = self.stacks.get_mut(&id).and_then(|stack| stack.walk.as_mut());
-        let wave = walk.and_then(|walk| walk.rollouts.waves.get_mut(set.name()));
-        let is_stopped = wave.is_some_and(|wave| {
-            wave.is_over(has_members);
-            wave.is_stopped()
+        let is_stopped = self.rollouts.get_mut(id, set.name()).is_some_and(|rollout| {
+            rollout.is_over(has_members);
+            rollout.is_stopped()
         });
         let ended = match is_stopped {
             // It is kept for whoever comes.
@@ -511,10 +451,9 @@ impl Engine {
         }
     }
 
-    fn rollout_aborted(&mut self, id: u64, path: &Arc<str>, reason: &str) {
-        let Some(stack) = self.stacks.get(&id) else { return };
-        let Some(wave) = stack.walk.as_ref().and_then(|walk| walk.rollouts.waves.get(path)) else { return };
-        let held: Vec<Slot> = wave.all_waiting().filter_map(|name| self.row_named(id, name)).collect();
+    fn rollout_aborted(&mut self, id: u64, path: &str, reason: &str) {
+        let Some(rollout) = self.rollouts.get(id, path) else { return };
+        let held: Vec<Slot> = rollout.all_waiting().filter_map(|name| self.row_named(id, name)).collect();
         let untouched = held.len();
         if let Some(stack) = self.stacks.get_mut(&id) {
             held.iter().for_each(|slot| {
@@ -527,24 +466,133 @@ impl Engine {
 
     /// After a restart: one that was aborted counts as failed again.
     pub(crate) fn fail_aborted(&mut self, id: u64) {
-        let Some(walk) = self.stacks.get(&id).and_then(|stack| stack.walk.as_ref()) else { return };
-        let aborted = |wave: &Rollout| wave.is_aborted();
-        let paths: Vec<Arc<str>> = walk
-            .rollouts
-            .waves
-            .iter()
-            .filter(|(_, wave)| aborted(wave))
-            .map(|(path, _)| path.clone())
-            .collect();
-        for path in paths {
-            let Some(slot) = self.row_named(id, &path).filter(|slot| !self.rows[*slot].failed) else {
-                continue;
-            };
-            self.rows[slot].failed = true;
-            if let Some(walk) = self.stacks.get_mut(&id).and_then(|stack| stack.walk.as_mut()) {
+        let aborted = self.rollouts.of_stack(id).filter(|(_, rollout)| rollout.is_aborted());
+        let sets: Vec<Slot> = aborted.filter_map(|(path, _)| self.row_named(id, path)).collect();
+        for slot in sets {
+            if !std::mem::replace(&mut self.rows[slot].failed, true)
+                && let Some(walk) = self.stacks.get_mut(&id).and_then(|stack| stack.walk.as_mut())
+            {
                 walk.failed += 1;
             }
         }
+    }
+
+    /// The stack has had its time: no further batch begins. Who waits for its node alone goes on when that is back.
+    pub(crate) fn rollouts_time_out(&mut self, id: u64) -> String {
+        let yet: BTreeMap<Arc<str>, usize> = self
+            .rollouts
+            .of_stack(id)
+            .map(|(path, it)| (Arc::clone(path), self.yet_to_begin(id, path, it)))
+            .collect();
+        let mut stopped = Vec::new();
+        for (path, yet) in yet {
+            if self.rollouts.get_mut(id, &path).is_some_and(|rollout| rollout.time_out(yet)) {
+                stopped.push(format!("{path} ({yet} yet to begin)"));
+            }
+        }
+        self.keep_rollouts(id);
+        if stopped.is_empty() {
+            return String::new();
+        }
+        let stack = self.stacks.get(&id).map_or("?", |stack| stack.name.as_str());
+        format!(
+            "; rollouts stopped: {}: go on with 'muster stack rollout {stack} resume'",
+            stopped.join(", ")
+        )
+    }
+
+    /// Members whose turn is yet to come, also those that wait for what they need.
+    fn yet_to_begin(&self, id: u64, path: &str, rollout: &Rollout) -> usize {
+        let Some(stack) = self.stacks.get(&id) else { return 0 };
+        let Some(set) = stack.walk.as_ref().and_then(|walk| walk.tree.sets().find(|set| set.name() == path))
+        else {
+            return 0;
+        };
+        let rows = set.members().iter().map(|index| &self.rows[stack.forward[*index as usize]]);
+        let yet = |row: &&Row| {
+            !row.ready && !rollout.has_begun(&row.name) && (rollout.holds(&row.name) || !row.failed)
+        };
+        rows.filter(yet).count()
+    }
+
+    /// A revision does not go over one that an operator has paused.
+    pub(crate) fn no_paused_rollout(&self, id: u64) -> Result<(), Refusal> {
+        let stack = &self.stacks[&id];
+        if stack.walk.is_none() || stack.cancelled {
+            return Ok(());
+        }
+        let goes_on = |path: &str, rollout: &Rollout| {
+            rollout.is_open() || stack.status == Status::InProgress && !self.is_set_ready(id, path)
+        };
+        let mut paused = self.rollouts.of_stack(id).filter(|(_, it)| *it.course() == Course::Paused);
+        let Some((path, _)) = paused.find(|(path, rollout)| goes_on(path, rollout)) else { return Ok(()) };
+        let name = &stack.name;
+        Err(Refusal::Conflict(format!(
+            "the rollout of {path} of stack '{name}' is paused at revision {}: resume or abort it first, with 'muster stack \
+             rollout {name} resume' or 'abort', or roll back",
+            stack.revision
+        )))
+    }
+
+    /// An operator has a say.
+    pub(crate) fn steer_rollout(
+        &mut self,
+        name: &StackName,
+        action: RolloutAction,
+        resource: Option<&str>,
+    ) -> Result<Answer, Refusal> {
+        let id = self.find(name)?;
+        let stack = &self.stacks[&id];
+        let is_walked = stack.walk.as_ref().is_some_and(|walk| walk.stage != Stage::Check);
+        let goes_on = is_walked && !stack.is_still();
+        let meant = match goes_on {
+            true => self.rollouts.meant(id, action, resource, &|path| self.is_set_ready(id, path)),
+            false => Err(Unfit::None),
+        };
+        let meant = meant.map_err(|unfit| match unfit {
+            Unfit::None => Refusal::Conflict(format!(
+                "no rollout of stack '{name}' is under way: it is {}_{}",
+                stack.action.as_str(),
+                stack.status.as_str()
+            )),
+            Unfit::Unknown { near } => {
+                let resource = resource.unwrap_or_default();
+                Refusal::NotFound(format!("stack '{name}' has no rollout of '{resource}'{near}"))
+            }
+            Unfit::Stands { path, how } => Refusal::Conflict(format!("the rollout of {path} {how}")),
+        })?;
+        let said = format!("rollout of {}: {}", named(&meant), action.as_str());
+        for path in &meant {
+            let Some(rollout) = self.rollouts.get_mut(id, path) else { continue };
+            rollout.steer(action);
+            let aborted = match rollout.course() {
+                Course::Aborted(reason) => Some(reason.clone()),
+                Course::Going | Course::Paused | Course::TimedOut => None,
+            };
+            self.keep_rollouts(id);
+            match aborted {
+                Some(reason) => self.rollout_aborted(id, path, &reason),
+                None if action == RolloutAction::Resume => self.give_time(id),
+                None => {}
+            }
+        }
+        self.note(id, said);
+        self.turn_soon(id);
+        Ok(self.begun(id, Vec::new()))
+    }
+
+    /// What had its time gets it again.
+    fn give_time(&mut self, id: u64) {
+        let now = self.now;
+        let Some(stack) = self.stacks.get_mut(&id) else { return };
+        let Some(walk) = stack.walk.as_mut().filter(|_| stack.timed_out) else { return };
+        let due = now + Duration::from_secs(stack.timeout_s);
+        (walk.ended, walk.timeout, stack.timed_out) = (false, Some(due), false);
+        (stack.status, stack.reason) = (Status::InProgress, String::new());
+        self.timers.set(due, TimerKey::Stack(id, stack.traversal));
+        self.stack_changed(id);
+        self.watch(id);
+        self.event(id, None);
     }
 
     fn is_set_ready(&self, id: u64, path: &str) -> bool {
@@ -555,16 +603,6 @@ impl Engine {
 /// What comes from other resources may be another in another revision, though the set says the same.
 fn proven_as(stack: &Stack, set: &Set<'_>) -> String {
     format!("{}/{:032x}", stack.revision, set.source())
-}
-
-/// `a[web-1]` is of the set `a`.
-fn set_of(name: &str) -> Option<&str> {
-    name.strip_suffix(']')?.rsplit_once('[').map(|(set, _)| set)
-}
-
-/// The node of a member, as its name says it; empty for what is none.
-pub(crate) fn node_of(name: &str) -> &str {
-    name.strip_suffix(']').and_then(|name| name.rsplit_once('[')).map_or("", |(_, node)| node)
 }
 
 /// Names in an event: a line.

@@ -13,7 +13,6 @@ use crate::hidden::Hidden;
 use crate::quiet::Quiet;
 use crate::record::{StackAction, StackRecord, Status};
 use crate::resource::Slot;
-use crate::rollout::Rollouts;
 use crate::view::{FailureView, OutputView, ProgressView};
 
 /// A named set of resources.
@@ -106,8 +105,6 @@ pub(crate) struct Walk {
     pub ended: bool,
     /// When those batches of groups begin that wait after the one before, by [`muster_template::Pause::batch`].
     pub batches: BTreeMap<Arc<str>, MonoTime>,
-    /// Members of sets that begin in their turn.
-    pub rollouts: Rollouts,
     /// How often it was laid out again for what became known on the way.
     pub anew: u32,
     pub timeout: Option<MonoTime>,

@@ -1,6 +1,6 @@
-//! The site's stacks, by id and by name, and which of them wait for a revision, have a rollout or a row that cannot be read.
+//! The site's stacks, by id and by name, and which of them wait for a revision or have a row that cannot be read.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::ops::{Bound, Index};
 
 use muster_shared::StackName;
@@ -18,8 +18,6 @@ pub(crate) struct Stacks {
     names: BTreeMap<StackName, u64>,
     /// Operations that wait for a revision to be read, by the number of that question.
     pending: BTreeMap<u64, Pending>,
-    /// Stacks with rollouts under way.
-    rolling: BTreeSet<u64>,
     /// Stacks of which a row cannot be read, with the reason.
     damaged: BTreeMap<u64, String>,
 }
@@ -53,7 +51,6 @@ impl Stacks {
         {
             self.names.remove(&stack.name);
         }
-        self.rolling.remove(id);
     }
 
     /// A stack that was entered goes by its name from now on.
@@ -113,24 +110,6 @@ impl Stacks {
         self.pending_of(stack).next().is_some()
     }
 
-    /// Whether a rollout of a stack is under way.
-    pub fn is_rolling(&self, stack: u64) -> bool {
-        self.rolling.contains(&stack)
-    }
-
-    /// A rollout of a stack is under way, or none any more.
-    pub fn set_rolling(&mut self, stack: u64, is_rolling: bool) {
-        match is_rolling {
-            true => self.rolling.insert(stack),
-            false => self.rolling.remove(&stack),
-        };
-    }
-
-    /// Stacks with rollouts under way.
-    pub fn rolling(&self) -> Vec<u64> {
-        self.rolling.iter().copied().collect()
-    }
-
     /// The reason why rows of a stack cannot be read.
     pub fn damage(&self, stack: u64) -> Option<&str> {
         self.damaged.get(&stack).map(String::as_str)
@@ -147,12 +126,11 @@ impl Stacks {
     }
 
     /// See [`Engine::leftovers`](crate::Engine::leftovers).
-    pub fn leftovers(&self) -> [(&'static str, usize); 5] {
+    pub fn leftovers(&self) -> [(&'static str, usize); 4] {
         [
             ("stacks", self.by_id.len()),
             ("names of stacks", self.names.len()),
             ("stacks with damaged rows", self.damaged.len()),
-            ("stacks with rollouts", self.rolling.len()),
             ("revisions that are read", self.pending.len()),
         ]
     }

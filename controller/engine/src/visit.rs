@@ -177,7 +177,7 @@ impl Engine {
         if acts
             && (self.comes_too_late(&self.rows[slot])
                 || self.waits_for_batch(slot, &tree)
-                || self.waits_for_turn(slot, &tree, is_done))
+                || self.waits_for_turn(slot, is_done))
         {
             return;
         }

@@ -1,7 +1,9 @@
 //! Rollouts as `stack show` draws them.
 
+use muster_shared::MonoTime;
 use serde::{Deserialize, Serialize};
 
+use super::machine::Rollout;
 use super::policy::Course;
 use crate::engine::Engine;
 use crate::stack::{Stack, Stage};
@@ -45,42 +47,49 @@ impl Engine {
     pub(crate) fn rollout_views(&self, stack: &Stack) -> Vec<RolloutView> {
         let walk = stack.walk.as_ref().filter(|walk| walk.stage != Stage::Check && !stack.is_still());
         let Some(walk) = walk else { return Vec::new() };
-        let sets = walk.tree.sets().filter_map(|set| Some((walk.rollouts.waves.get(set.name())?, set)));
-        sets.map(|(wave, set)| {
-            let done =
-                set.members().iter().filter(|at| self.rows[stack.forward[**at as usize]].ready).count();
-            let in_flight = wave.under_way();
-            let (state, reason) = match wave.course() {
-                Course::Going => ("going", ""),
-                Course::Paused => ("paused", ""),
-                Course::TimedOut => ("timed_out", ""),
-                Course::Aborted(reason) => ("aborted", &**reason),
-            };
-            let next = wave.due(self.now).filter(|_| in_flight == 0).map(|due| due.since(self.now).as_secs());
-            let stage = match () {
-                () if done == set.members().len() => "done",
-                () if state != "going" => "",
-                () if wave.is_canary() => "canary",
-                () if next.is_some() => "pause",
-                () => "batch",
-            };
-            RolloutView {
-                resource: set.name().to_owned(),
-                state: state.to_owned(),
-                stage: stage.to_owned(),
-                reason: stack.without_hidden(&walk.tree, reason),
-                total: set.members().len() as u64,
-                done: done as u64,
-                in_flight: in_flight as u64,
-                in_flight_away: wave.gone() as u64,
-                failed: wave.failed() as u64,
-                waiting: wave.waiting() as u64,
-                away: wave.away() as u64,
-                batch: wave.policy().batch as u64,
-                max_failures: wave.policy().max_failures as u64,
-                next_in: next,
-            }
+        let sets = walk.tree.sets().filter_map(|set| Some((self.rollouts.get(stack.id, set.name())?, set)));
+        sets.map(|(rollout, set)| {
+            let ready = set.members().iter().filter(|at| self.rows[stack.forward[**at as usize]].ready);
+            let view = rollout.view(set.members().len(), ready.count(), self.now);
+            let reason = stack.without_hidden(&walk.tree, &view.reason);
+            RolloutView { resource: set.name().to_owned(), reason, ..view }
         })
         .collect()
+    }
+}
+
+impl Rollout {
+    /// The rollout of so many members, of which so many are as the revision wants them; without its name.
+    fn view(&self, total: usize, done: usize, now: MonoTime) -> RolloutView {
+        let (state, reason) = match self.course() {
+            Course::Going => ("going", ""),
+            Course::Paused => ("paused", ""),
+            Course::TimedOut => ("timed_out", ""),
+            Course::Aborted(reason) => ("aborted", &**reason),
+        };
+        let next_in = self.due(now).filter(|_| self.under_way() == 0).map(|due| due.since(now).as_secs());
+        let stage = match () {
+            () if done == total => "done",
+            () if state != "going" => "",
+            () if self.is_canary() => "canary",
+            () if next_in.is_some() => "pause",
+            () => "batch",
+        };
+        RolloutView {
+            resource: String::new(),
+            state: state.to_owned(),
+            stage: stage.to_owned(),
+            reason: reason.to_owned(),
+            total: total as u64,
+            done: done as u64,
+            in_flight: self.under_way() as u64,
+            in_flight_away: self.gone() as u64,
+            failed: self.failed() as u64,
+            waiting: self.waiting() as u64,
+            away: self.away() as u64,
+            batch: self.policy().batch as u64,
+            max_failures: self.policy().max_failures as u64,
+            next_in,
+        }
     }
 }

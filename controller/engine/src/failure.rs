@@ -5,15 +5,13 @@ use muster_shared::model::Action;
 
 use crate::engine::Engine;
 use crate::record::{Status, action_str};
-use crate::resource::{Role, Slot};
+use crate::resource::Slot;
 use crate::view::FailureView;
 
 /// Causes kept of one job, the newest.
 const CAUSES_MAX: usize = 20;
 /// Failures kept of one operation: more are not read one by one.
 const FAILURES_MAX: usize = 1000;
-/// Failures that a stack's reason tells of: each resource has its own.
-const TOLD: usize = 3;
 
 impl Engine {
     /// An attempt of a row's job has come to nothing.
@@ -111,24 +109,14 @@ impl Engine {
         }
     }
 
-    /// The reason why nothing can go on: `3 resources failed: a: …; b: …; c: …`.
-    pub(crate) fn why_stuck(&self, id: u64) -> String {
-        let Some(stack) = self.stacks.get(&id) else { return String::new() };
-        let rows = stack.forward.iter().chain(&stack.extras).map(|slot| &self.rows[*slot]);
-        let mut failed = rows.filter(|row| row.failed && row.role != Role::Steady);
-        let told: Vec<String> = failed
-            .by_ref()
-            .take(TOLD)
-            .map(|row| {
-                let away = self.is_held(row).then_some("its node was away when its turn came");
-                format!("{}: {}", row.name, away.or(row.reason.as_deref()).unwrap_or("failed"))
-            })
-            .collect();
-        let more = failed.count();
-        match (told.len(), more) {
-            (0 | 1, _) => told.concat(),
-            (n, 0) => format!("{n} resources failed: {}", told.join("; ")),
-            (n, more) => format!("{} resources failed: {}; …", n + more, told.join("; ")),
+    /// It was counted as failed, and is no more.
+    pub(crate) fn not_failed(&mut self, slot: Slot) {
+        let row = &mut self.rows[slot];
+        if std::mem::take(&mut row.failed)
+            && let Some(walk) = self.stacks.get_mut(&row.stack).and_then(|stack| stack.walk.as_mut())
+        {
+            walk.failed -= 1;
+            walk.ended = false;
         }
     }
 }

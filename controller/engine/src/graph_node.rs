@@ -82,17 +82,6 @@ impl Engine {
         self.agenda.push_back(Todo::CheckEnd(stack));
     }
 
-    /// It was counted as failed, and is no more.
-    pub(crate) fn not_failed(&mut self, slot: Slot) {
-        let row = &mut self.rows[slot];
-        if std::mem::take(&mut row.failed)
-            && let Some(walk) = self.stacks.get_mut(&row.stack).and_then(|stack| stack.walk.as_mut())
-        {
-            walk.failed -= 1;
-            walk.ended = false;
-        }
-    }
-
     /// The row's thing is not there (any more): nothing is left to remember.
     pub(crate) fn drop_row(&mut self, slot: Slot) {
         self.let_go(slot);

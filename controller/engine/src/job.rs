@@ -420,4 +420,11 @@ impl Engine {
         self.set_due(slot, Some(self.now + delay));
         self.row_changed(slot, false);
     }
+
+    /// What the agent may have is said again.
+    pub(crate) fn transmit_sent(&mut self, key: NodeKey) {
+        for slot in self.nodes[key].sent.clone() {
+            self.transmit(slot, key);
+        }
+    }
 }

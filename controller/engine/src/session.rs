@@ -168,13 +168,6 @@ impl Engine {
         self.agenda.push_back(Todo::Pump(key));
     }
 
-    /// What the agent may have is said again.
-    pub(crate) fn transmit_sent(&mut self, key: NodeKey) {
-        for slot in self.nodes[key].sent.clone() {
-            self.transmit(slot, key);
-        }
-    }
-
     /// From an agent that is there.
     pub(crate) fn facts(&mut self, key: NodeKey, facts: Box<Facts>) {
         if !self.nodes[key].ready {

@@ -16,6 +16,9 @@ use crate::revision::{Pending, Purpose};
 use crate::stack::{Stack, Stage};
 use crate::view::OutputView;
 
+/// Failures that a stack's reason tells of: each resource has its own.
+const TOLD: usize = 3;
+
 impl Engine {
     pub(crate) fn check_end(&mut self, id: u64) {
         let Some(stack) = self.stacks.get_mut(&id).filter(|stack| !stack.cancelled) else { return };
@@ -157,6 +160,27 @@ impl Engine {
                 .map_or(Value::Null, |value| stack.masked(&walk.tree, value)),
         };
         walk.tree.outputs().iter().enumerate().map(render).collect()
+    }
+
+    /// The reason why nothing can go on: `3 resources failed: a: …; b: …; c: …`.
+    pub(crate) fn why_stuck(&self, id: u64) -> String {
+        let Some(stack) = self.stacks.get(&id) else { return String::new() };
+        let rows = stack.forward.iter().chain(&stack.extras).map(|slot| &self.rows[*slot]);
+        let mut failed = rows.filter(|row| row.failed && row.role != Role::Steady);
+        let told: Vec<String> = failed
+            .by_ref()
+            .take(TOLD)
+            .map(|row| {
+                let away = self.is_held(row).then_some("its node was away when its turn came");
+                format!("{}: {}", row.name, away.or(row.reason.as_deref()).unwrap_or("failed"))
+            })
+            .collect();
+        let more = failed.count();
+        match (told.len(), more) {
+            (0 | 1, _) => told.concat(),
+            (n, 0) => format!("{n} resources failed: {}", told.join("; ")),
+            (n, more) => format!("{} resources failed: {}; …", n + more, told.join("; ")),
+        }
     }
 }
 

@@ -219,13 +219,13 @@ impl Rollout {
     }
 
     /// Members that wait to begin whose node is away.
-    pub fn away(&self) -> usize {
+    pub fn absent(&self) -> usize {
         self.members.count(List::Absent) + self.members.count(List::Missed)
     }
 
     /// Members that wait to begin.
     pub fn waiting(&self) -> usize {
-        self.members.count(List::Held) + self.away()
+        self.members.count(List::Held) + self.absent()
     }
 
     pub fn all_waiting(&self) -> impl Iterator<Item = &Arc<str>> {

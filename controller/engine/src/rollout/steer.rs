@@ -87,7 +87,7 @@ impl Rollout {
     /// of which all these wait for their nodes alone goes on when they are back.
     pub fn time_out(&mut self, yet: usize) -> bool {
         match self.course() {
-            Course::Going if yet == 0 || (self.waiting(), self.away()) == (yet, yet) => {
+            Course::Going if yet == 0 || (self.waiting(), self.absent()) == (yet, yet) => {
                 self.keep();
                 false
             }

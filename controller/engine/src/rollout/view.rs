@@ -86,7 +86,7 @@ impl Rollout {
             in_flight_away: self.gone() as u64,
             failed: self.failed() as u64,
             waiting: self.waiting() as u64,
-            away: self.away() as u64,
+            away: self.absent() as u64,
             batch: self.policy().batch as u64,
             max_failures: self.policy().max_failures as u64,
             next_in,

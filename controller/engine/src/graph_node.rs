@@ -96,6 +96,7 @@ impl Engine {
             self.unhear(node, row.physical);
         }
         self.change(Change::ResourceRemoved(row.id));
+        self.forget_rollout(row.id);
         if row.is_lost() {
             return self.found(slot, &row);
         }

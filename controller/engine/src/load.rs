@@ -16,7 +16,8 @@ use crate::fight::Fight;
 use crate::job::backoff;
 use crate::pause::Pause;
 use crate::record::{
-    Change, NodeRecord, PackedSpec, ResourceRecord, StackAction, StackRecord, Status, TokenRecord,
+    Change, NodeRecord, PackedSpec, ResourceRecord, RolloutSnapshot, StackAction, StackRecord, Status,
+    TokenRecord,
 };
 use crate::request::{Refusal, Request, Source};
 use crate::resource::{Rare, Role, Row, Slot, Work, WorkState};
@@ -46,6 +47,8 @@ pub struct Snapshot {
     pub flows: FlowSnapshot,
     /// Intents, and the network as it was heard of.
     pub intents: muster_intent::record::IntentSnapshot,
+    /// Rollouts.
+    pub rollouts: RolloutSnapshot,
     /// What a restored site holds; none: it is not restored.
     pub restored: Option<RestoredRecord>,
     /// The highest ids ever given: row, stack, traversal.
@@ -95,6 +98,7 @@ impl Engine {
         let jobs = engine.flow_jobs();
         engine.with_flows(|flows, turn| flows.load(turn, snapshot.flows, jobs));
         engine.load_intents(snapshot.intents);
+        engine.rollouts.load(snapshot.rollouts);
         for key in engine.nodes.iter().map(|(key, _)| key).collect::<Vec<_>>() {
             engine.count_lost(key);
         }

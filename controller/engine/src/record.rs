@@ -19,6 +19,10 @@ use crate::view::{FailureView, OutputView};
 use muster_flow::record::FlowChange;
 use muster_intent::record::IntentChange;
 
+pub use crate::rollout::record::{
+    Counts, Course, MemberRecord, Proven, RolloutChange, RolloutRecord, RolloutSnapshot,
+};
+
 /// One change of the durable state. All changes of a turn are committed together.
 #[derive(Clone, Debug)]
 pub enum Change {
@@ -82,6 +86,8 @@ pub enum Change {
     Intent(IntentChange),
     /// The engine's own counters.
     Counters(Counters),
+    /// Of rollouts.
+    Rollout(RolloutChange),
     /// What a restored site holds; none: nothing any more.
     Restored(Option<Box<RestoredRecord>>),
 }

@@ -1,4 +1,4 @@
-//! Rollouts: what [`machine`] decides, carried out on the rows of a set. What is kept lies with the row that stands for the
+//! Rollouts: what [`machine`] decides, carried out on the rows of a set. What is kept goes by the row that stands for the
 //! set, so that a restart of the controller goes on with the same batch.
 //!
 //! A rollout that is aborted fails that row: the stack is FAILED, and who waited keeps what it had. A rollback to what
@@ -9,6 +9,7 @@ mod machine;
 mod member;
 mod members;
 mod policy;
+pub(crate) mod record;
 mod site;
 mod steer;
 mod view;
@@ -19,38 +20,24 @@ use std::time::Duration;
 
 use muster_shared::{MonoTime, StackName};
 use muster_template::{Kind, Set, Tree};
-use serde::{Deserialize, Serialize};
 
-use self::machine::{Health, Kept, Rollout};
+use self::machine::{Health, Rollout};
 pub(crate) use self::member::Ended;
 use self::member::{Event, Standing};
-use self::policy::{Course, Policy};
+use self::policy::Policy;
+use self::record::{Course, Proven};
 use self::site::set_of;
 pub(crate) use self::site::{Rollouts, node_of};
 pub use self::steer::RolloutAction;
-use self::steer::Unfit;
 pub use self::view::RolloutView;
 use crate::engine::{Engine, Todo};
 use crate::node::NodeKey;
 use crate::progress::Phase;
-use crate::record::{StackAction, Status};
+use crate::record::{Change, StackAction, Status};
 use crate::request::{Answer, Refusal};
 use crate::resource::{Role, Row, Slot};
 use crate::stack::{Stack, Stage};
 use crate::timer::TimerKey;
-
-/// How a rollout stands, in the row of its set.
-const ROLLOUT: &str = "rollout";
-/// What was rolled out to the end: a revision, and a digest of what the set says in it.
-const PROVEN: &str = "proven";
-
-/// What stands in a row of a set.
-#[derive(Serialize, Deserialize)]
-struct Noted {
-    traversal: u64,
-    #[serde(flatten)]
-    kept: Kept,
-}
 
 impl Engine {
     /// The rollouts of an operation that begins or goes on.
@@ -77,23 +64,21 @@ impl Engine {
         let stack = self.stacks.get(&id)?;
         let mut policy = Policy::new(set.rollout()?, set.members().len());
         let row = &self.rows[*stack.forward.get(set.index())?];
-        let noted = row.attributes.get(ROLLOUT).and_then(|text| serde_json::from_str::<Noted>(text).ok());
-        let noted = noted.filter(|noted| noted.traversal == stack.traversal).map(|noted| noted.kept);
+        let kept = self.rollouts.kept(row.id, stack.traversal);
         let path = tree.shared_name(set.index());
         let old = self.rollouts.get(id, &path);
-        let is_proven = row.attributes.get(PROVEN).is_some_and(|proven| *proven == proven_as(stack, set));
-        let returned = old.map(Rollout::returns).or_else(|| noted.as_ref().map(|kept| kept.returns));
+        let returned = old.map(Rollout::returns).or(kept.map(|(record, _)| record.returns));
         let returns = stack.action == StackAction::Rollback && (stack.returns || returned == Some(true));
         if returns {
             policy = policy.back(set.members().len());
-        } else if is_proven {
+        } else if self.rollouts.is_proven(row.id, proven_as(stack, set)) {
             policy = policy.proven();
         }
-        let is_new = old.is_none() && noted.is_none();
-        let mut rollout = match (old, noted) {
+        let is_new = old.is_none() && kept.is_none();
+        let mut rollout = match (old, kept) {
             (Some(old), _) => old.clone(),
-            (None, Some(kept)) => Rollout::load(policy, kept),
-            (None, None) => Rollout::new(policy),
+            (None, Some((record, members))) => Rollout::load(policy, record.clone(), members),
+            (None, None) => Rollout::new(policy, stack.traversal),
         };
         if returns {
             rollout.set_returns();
@@ -385,15 +370,19 @@ impl Engine {
         Some(forward[at])
     }
 
-    /// What has changed of a stack's rollouts goes into the rows of their sets.
+    /// What has changed of a stack's rollouts goes to the store.
     fn keep_rollouts(&mut self, id: u64) {
-        let Some(traversal) = self.stacks.get(&id).map(|stack| stack.traversal) else { return };
-        for (path, kept) in self.rollouts.take_changed(id) {
-            let Some(slot) = self.row_named(id, &path) else { continue };
-            let Ok(text) = serde_json::to_string(&Noted { traversal, kept }) else { continue };
-            self.rows[slot].attributes.insert(ROLLOUT.to_owned(), text);
-            self.row_changed(slot, false);
-        }
+        let mut rollouts = std::mem::take(&mut self.rollouts);
+        let row = |path: &str| self.row_named(id, path).map(|slot| self.rows[slot].id);
+        let changes = rollouts.save(id, &row);
+        self.rollouts = rollouts;
+        changes.into_iter().for_each(|change| self.change(Change::Rollout(change)));
+    }
+
+    /// A row is gone.
+    pub(crate) fn forget_rollout(&mut self, row: u64) {
+        let changes = self.rollouts.forget(row);
+        changes.into_iter().for_each(|change| self.journal.change(Change::Rollout(change)));
     }
 
     /// All of a set is as the revision wants it.
@@ -405,36 +394,29 @@ impl Engine {
         let Some(set) = tree.sets().find(|set| set.index() == index) else { return };
         let (id, has_members) = (self.rows[slot].stack, !set.members().is_empty());
         let is_stopped = self.rollouts.get_mut(id, set.name()).is_some_and(|rollout| {
-            rollout.is_over(has_members);
+            rollout.end(has_members);
             rollout.is_stopped()
         });
-        let ended = match is_stopped {
-            // It is kept for whoever comes.
-            true => {
-                self.turn_soon(id);
-                false
+        match is_stopped {
+            true => self.turn_soon(id), // It is kept for whoever comes.
+            false => {
+                let over = self.rollouts.over(self.rows[slot].id);
+                over.into_iter().for_each(|over| self.change(Change::Rollout(over)));
             }
-            false => self.rows[slot].attributes.remove(ROLLOUT).is_some(),
-        };
-        let is_new = self.prove(slot, &set);
-        if ended || is_new {
-            self.row_changed(slot, false);
         }
+        self.prove(slot, &set);
     }
 
-    /// Of a set with members; whether that is new.
-    fn prove(&mut self, slot: Slot, set: &Set<'_>) -> bool {
-        let Some(stack) = self.stacks.get(&self.rows[slot].stack) else { return false };
+    /// A set with members is as the revision wants it.
+    fn prove(&mut self, slot: Slot, set: &Set<'_>) {
+        let row = &self.rows[slot];
+        let Some(stack) = self.stacks.get(&row.stack) else { return };
         if set.rollout().is_none() || set.members().is_empty() {
-            return false;
+            return;
         }
-        let proven = proven_as(stack, set);
-        let attributes = &mut self.rows[slot].attributes;
-        let is_new = attributes.get(PROVEN) != Some(&proven);
-        if is_new {
-            attributes.insert(PROVEN.to_owned(), proven);
+        if let Some(proven) = self.rollouts.prove(row.id, proven_as(stack, set)) {
+            self.change(Change::Rollout(proven));
         }
-        is_new
     }
 
     /// All of a stack is as the revision wants it, also sets that had nothing to do.
@@ -443,10 +425,8 @@ impl Engine {
         let Some(tree) = stack.walk.as_ref().map(|walk| Arc::clone(&walk.tree)) else { return };
         for set in tree.sets() {
             let slot = self.stacks.get(&id).and_then(|stack| stack.forward.get(set.index())).copied();
-            if let Some(slot) = slot
-                && self.prove(slot, &set)
-            {
-                self.row_changed(slot, false);
+            if let Some(slot) = slot {
+                self.prove(slot, &set);
             }
         }
     }
@@ -545,22 +525,8 @@ impl Engine {
         let stack = &self.stacks[&id];
         let is_walked = stack.walk.as_ref().is_some_and(|walk| walk.stage != Stage::Check);
         let goes_on = is_walked && !stack.is_still();
-        let meant = match goes_on {
-            true => self.rollouts.meant(id, action, resource, &|path| self.is_set_ready(id, path)),
-            false => Err(Unfit::None),
-        };
-        let meant = meant.map_err(|unfit| match unfit {
-            Unfit::None => Refusal::Conflict(format!(
-                "no rollout of stack '{name}' is under way: it is {}_{}",
-                stack.action.as_str(),
-                stack.status.as_str()
-            )),
-            Unfit::Unknown { near } => {
-                let resource = resource.unwrap_or_default();
-                Refusal::NotFound(format!("stack '{name}' has no rollout of '{resource}'{near}"))
-            }
-            Unfit::Stands { path, how } => Refusal::Conflict(format!("the rollout of {path} {how}")),
-        })?;
+        let is_ready = |path: &str| self.is_set_ready(id, path);
+        let meant = self.rollouts.meant(stack, goes_on, action, resource, &is_ready)?;
         let said = format!("rollout of {}: {}", named(&meant), action.as_str());
         for path in &meant {
             let Some(rollout) = self.rollouts.get_mut(id, path) else { continue };
@@ -600,9 +566,8 @@ impl Engine {
     }
 }
 
-/// What comes from other resources may be another in another revision, though the set says the same.
-fn proven_as(stack: &Stack, set: &Set<'_>) -> String {
-    format!("{}/{:032x}", stack.revision, set.source())
+fn proven_as(stack: &Stack, set: &Set<'_>) -> Proven {
+    Proven { revision: stack.revision, source: set.source() }
 }
 
 /// Names in an event: a line.

@@ -93,6 +93,7 @@ pub(super) fn load(store: &mut Sqlite) -> Result<Snapshot, StoreError> {
         snapshot.highest = (rows, meta("highest_stack")?, meta("highest_traversal")?);
     }
     snapshot.restored = super::restored::load(store.db())?;
+    snapshot.rollouts = super::rollout::load(store.db())?;
     snapshot.policies = policies(store.db(), &key)?;
     snapshot.intents = super::intent::load(store.db(), &key)?;
     snapshot.flows = super::flow::load(store.db(), &key)?;
@@ -149,7 +150,7 @@ fn policies(db: &Connection, key: &DataKey) -> Result<BTreeMap<u64, Policies>, S
     Ok(found)
 }
 
-fn bad(column: &str, message: impl std::fmt::Display) -> rusqlite::Error {
+pub(super) fn bad(column: &str, message: impl std::fmt::Display) -> rusqlite::Error {
     let error = std::io::Error::other(format!("column {column}: {message}"));
     rusqlite::Error::FromSqlConversionFailure(0, Type::Text, Box::new(error))
 }
@@ -158,11 +159,15 @@ fn unsigned(row: &Row<'_>, column: usize) -> rusqlite::Result<u64> {
     u64::try_from(row.get::<_, i64>(column)?).map_err(|e| bad("number", e))
 }
 
-fn number(row: &Row<'_>, column: &str) -> rusqlite::Result<u64> {
+pub(super) fn number(row: &Row<'_>, column: &str) -> rusqlite::Result<u64> {
     u64::try_from(row.get::<_, i64>(column)?).map_err(|e| bad(column, e))
 }
 
-fn parsed<T>(row: &Row<'_>, column: &str, parse: impl Fn(&str) -> Option<T>) -> rusqlite::Result<T> {
+pub(super) fn parsed<T>(
+    row: &Row<'_>,
+    column: &str,
+    parse: impl Fn(&str) -> Option<T>,
+) -> rusqlite::Result<T> {
     let text: String = row.get(column)?;
     parse(&text).ok_or_else(|| bad(column, format!("unknown value '{text}'")))
 }

@@ -15,6 +15,7 @@ mod load;
 mod name;
 mod read;
 mod restored;
+mod rollout;
 mod sealed;
 mod sqlite;
 mod steady;

@@ -1,6 +1,6 @@
 //! What a change is called in logs and reasons, and how much room it takes.
 
-use muster_engine::record::Change;
+use muster_engine::record::{Change, RolloutChange};
 use muster_flow::record::FlowChange;
 use muster_intent::record::IntentChange;
 
@@ -27,6 +27,7 @@ pub(super) fn name(change: &Change) -> String {
         Change::Event(event) => format!("event {} of stack {}", event.number, event.stack),
         Change::Flow(flow) => of_flow(flow),
         Change::Intent(intent) => of_intent(intent),
+        Change::Rollout(change) => of_rollout(change),
         Change::Counters(_) => "the counters".to_owned(),
         Change::Restored(_) => "what a restored site holds".to_owned(),
     }
@@ -41,6 +42,14 @@ fn of_flow(change: &FlowChange) -> String {
         FlowChange::DeviceRemoved(device) => format!("removal of flow device {device}"),
         FlowChange::Device(_) => "a flow device".to_owned(),
         _ => "a record of flow tables".to_owned(),
+    }
+}
+
+fn of_rollout(change: &RolloutChange) -> String {
+    match change {
+        RolloutChange::Kept { row, .. } => format!("the rollout of row {row}"),
+        RolloutChange::Over(row) => format!("the end of the rollout of row {row}"),
+        RolloutChange::Proven(row, _) => format!("what was rolled out to all of row {row}"),
     }
 }
 
@@ -67,6 +76,7 @@ pub(super) fn weight(change: &Change) -> u64 {
             (entries.len() + gone.len()) * 512 // a rule is a few hundred bytes
         }
         Change::Intent(IntentChange::Device { ports, .. }) => ports.len() * 128,
+        Change::Rollout(RolloutChange::Kept { members, .. }) => members.len() * 128,
         _ => 0,
     };
     RECORD + bytes as u64

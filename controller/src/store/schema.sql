@@ -87,6 +87,35 @@ CREATE TABLE resources (
     secret_notes   BLOB               -- sealed JSON, likewise: hides, signals
 );
 
+-- A rollout stands with the row that stands for its set.
+CREATE TABLE rollouts (
+    row_id    INTEGER PRIMARY KEY,
+    traversal INTEGER NOT NULL,     -- the rollout means nothing to another one
+    state     TEXT NOT NULL,        -- going, paused, timed_out, aborted
+    reason    TEXT NOT NULL,        -- why it was aborted
+    canary    INTEGER NOT NULL,     -- the present batch is the canary's
+    well      INTEGER NOT NULL,     -- some member has ended well
+    returns   INTEGER NOT NULL      -- it leads back to what was COMPLETE
+);
+
+-- Members that have nothing to do, or wait to begin, are not in it.
+CREATE TABLE rollout_members (
+    row_id   INTEGER NOT NULL,
+    member   TEXT NOT NULL,
+    begun    INTEGER NOT NULL,      -- it has begun, and has not ended
+    leaving  INTEGER NOT NULL,      -- it has left the set since
+    counts   TEXT NOT NULL,         -- nothing, lost, failed
+    in_batch INTEGER NOT NULL,      -- of the present batch
+    PRIMARY KEY (row_id, member)
+) WITHOUT ROWID;
+
+-- What all members of a set have: the next rollout of just that needs no canary and no pause.
+CREATE TABLE proven_sets (
+    row_id   INTEGER PRIMARY KEY,
+    revision INTEGER NOT NULL,
+    source   BLOB NOT NULL          -- digest of what the set says
+);
+
 CREATE TABLE graph (
     needed_by   INTEGER NOT NULL,
     resource_id INTEGER NOT NULL,

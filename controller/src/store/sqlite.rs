@@ -321,6 +321,7 @@ fn apply(
             db.prepare_cached("UPDATE meta SET value = max(CAST(value AS INTEGER), ?1) WHERE key = 'epoch'")?
                 .execute([counters.epoch.0])?;
         }
+        Change::Rollout(change) => super::rollout::apply(db, change)?,
         Change::Restored(record) => super::restored::put(db, record.as_deref())?,
     }
     Ok(())

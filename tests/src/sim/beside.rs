@@ -163,6 +163,16 @@ fn told(snapshot: &Snapshot) -> BTreeMap<String, String> {
     flows.entries.iter().for_each(|(id, entry)| tell(format!("flow entry {id:?}"), entry));
     flows.operations.iter().for_each(|(id, operation)| tell(format!("flow operation {id}"), operation));
     flows.parts.iter().for_each(|(id, part)| tell(format!("part of a flow operation {id:?}"), part));
+    snapshot
+        .rollouts
+        .rollouts
+        .iter()
+        .for_each(|(row, rollout)| tell(format!("rollout of row {row}"), rollout));
+    snapshot
+        .rollouts
+        .proven
+        .iter()
+        .for_each(|(row, proven)| tell(format!("proven set of row {row}"), proven));
     tell("forgotten tables".into(), &flows.forgotten);
     intents.intents.iter().for_each(|(no, intent)| tell(format!("intent {no:?}"), intent));
     intents.devices.iter().for_each(|(name, device)| tell(format!("bridge {name:?}"), device));

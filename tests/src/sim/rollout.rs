@@ -315,12 +315,8 @@ fn begins(shared: &mut Shared, row: u64) -> Option<String> {
     refuses.map(|why| format!("{} begins in {rollout:?} of {members}: {why}", row.name))
 }
 
-/// What of a row that stands for all members is counted.
+/// Why the rollout of a row that stands for all members was aborted, if it was.
 pub fn counted(was: &ProgressRecord, is: &ProgressRecord) -> Option<&'static str> {
-    let has = |progress: &ProgressRecord| progress.attributes.contains_key("rollout");
-    if has(was) && !has(is) && is.observed_ready {
-        return Some("rollout ended");
-    }
     let reason =
         is.reason.as_deref().filter(|_| is.status == Some(Status::Failed) && was.reason != is.reason)?;
     let whys = [
@@ -330,11 +326,6 @@ pub fn counted(was: &ProgressRecord, is: &ProgressRecord) -> Option<&'static str
         ("an operator wants it so", "", "rollout aborted by an operator"),
     ];
     whys.iter().find(|(one, other, _)| reason.contains(one) && reason.contains(other)).map(|(.., what)| *what)
-}
-
-/// Whether that ends it.
-pub fn is_abort(what: &str) -> bool {
-    what != "rollout ended"
 }
 
 impl World {
@@ -355,7 +346,7 @@ impl World {
             let id = shared.tables.names.get(&name).copied().unwrap_or_default();
             let rows = shared.tables.rows.values();
             let rows = rows.filter(|row| row.stack == id && row.dropped.is_none() && row.kind == Kind::Set);
-            rows.filter(|row| row.progress.attributes.contains_key("rollout"))
+            rows.filter(|row| shared.tables.rollouts.rollouts.contains_key(&row.id))
                 .map(|row| row.name.to_string())
                 .collect()
         };

@@ -11,8 +11,8 @@ use muster_controller::driver::Outbox;
 use muster_controller::link::Grant;
 use muster_controller::store::{Store, StoreError};
 use muster_engine::record::{
-    Change, EventRecord, NodeRecord, PackedSpec, ProgressRecord, ResourceRecord, StackAction, StackRecord,
-    Status, TokenRecord,
+    Change, EventRecord, NodeRecord, PackedSpec, ProgressRecord, ResourceRecord, RolloutChange,
+    RolloutSnapshot, StackAction, StackRecord, Status, TokenRecord,
 };
 use muster_engine::restored::RestoredRecord;
 use muster_engine::{Limits, Snapshot, Source, SourceText};
@@ -77,6 +77,8 @@ pub struct Tables {
     /// The bits of all starts, as the simulator has them.
     pub bits: BTreeSet<u64>,
     highest: (u64, u64, u64),
+    /// Rollouts.
+    pub rollouts: RolloutSnapshot,
     /// What a restored site holds.
     pub restored: Option<RestoredRecord>,
     /// Rows that own what they claim.
@@ -388,6 +390,13 @@ impl Shared {
                 tables.intents.apply(change);
             }
             Change::Counters(counters) => tables.epoch = tables.epoch.max(counters.epoch.0),
+            Change::Rollout(change) => {
+                let has_row = |row: &u64| tables.rows.get(row).is_some_and(|row| row.progress.observed_ready);
+                if matches!(&change, RolloutChange::Over(row) if has_row(row)) {
+                    self.counts.add("rollout ended");
+                }
+                tables.rollouts.apply(change);
+            }
             Change::Restored(record) => tables.restored = record.map(|record| *record),
         }
     }
@@ -396,7 +405,7 @@ impl Shared {
     fn told(&mut self, was: Option<&ProgressRecord>, is: &ProgressRecord) {
         let is_set = self.tables.rows.get(&is.id).is_some_and(|row| row.kind == Kind::Set);
         let steps = was.filter(|_| is_set).and_then(|was| rollout::counted(was, is));
-        if steps.is_some_and(rollout::is_abort) {
+        if steps.is_some() {
             self.rollouts.aborted.push(is.id);
         }
         steps.into_iter().for_each(|what| self.counts.add(what));
@@ -680,7 +689,7 @@ impl Store for SimStore {
             if waiting > 0 {
                 shared.counts.add("wait goes on after a restart");
             }
-            if shared.tables.rows.values().any(|row| row.progress.attributes.contains_key("rollout")) {
+            if !shared.tables.rollouts.rollouts.is_empty() {
                 shared.counts.add("rollout goes on after a restart");
             }
             for (record, _) in shared.tables.intents.intents.values() {
@@ -722,6 +731,7 @@ impl Store for SimStore {
                 contents: tables.contents.keys().copied().collect(),
                 flows: tables.flows.clone(),
                 intents: tables.intents.clone(),
+                rollouts: tables.rollouts.clone(),
                 restored: tables.restored.clone(),
                 highest: tables.highest,
             }

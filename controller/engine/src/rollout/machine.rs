@@ -12,17 +12,17 @@
 //! a batch begins: no more than both together ever get a revision that fails everywhere. Members that left the set while
 //! under way are counted with those that failed, as long as nothing tells how that ended.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 use muster_shared::MonoTime;
 use muster_template::Away;
-use serde::{Deserialize, Serialize};
 
-use super::member::{Counts, Event, Member, Rules, Standing, State};
+use super::member::{Event, Member, Rules, Standing, State};
 use super::members::{List, Members};
-use super::policy::{Course, Policy};
+use super::policy::Policy;
+use super::record::{Counts, Course, MemberRecord, RolloutChange, RolloutRecord};
 
 /// Names in a reason: a line's worth.
 const NAMED: usize = 3;
@@ -35,39 +35,24 @@ const AWAY_AFTER: Duration = Duration::from_secs(30);
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Rollout {
     policy: Policy,
-    course: Course,
-    /// The present batch is the canary's, which is yet to prove itself.
-    canary: bool,
-    /// Some member has ended well: the revision does not fail everywhere.
-    well: bool,
-    /// In a rollback: whether it leads to what was COMPLETE.
-    returns: bool,
+    record: RolloutRecord,
     members: Members,
     /// When the last of the present batch ended, or was found well again.
     batch_ended: Option<MonoTime>,
-    /// What is kept has changed.
-    changed: bool,
+    unsaved: Unsaved,
 }
 
-/// What is kept over a restart of the controller.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Kept {
-    pub course: Course,
-    pub canary: bool,
-    pub well: bool,
-    pub returns: bool,
-    pub members: BTreeMap<Arc<str>, KeptMember>,
+/// What the store does not have yet.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Unsaved {
+    /// What the store has of members is of another rollout.
+    anew: bool,
+    /// Something beside members.
+    itself: bool,
+    members: BTreeSet<Arc<str>>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct KeptMember {
-    pub begun: bool,
-    pub leaving: bool,
-    pub counts: Counts,
-    pub in_batch: bool,
-}
-
-/// How a member is that has ended.
+/// How a member is doing that has ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Health {
     Well,
@@ -90,48 +75,45 @@ pub(crate) struct Look {
 }
 
 impl Rollout {
-    pub fn new(policy: Policy) -> Self {
-        Self::load(policy, Kept { canary: policy.canary > 0, ..Kept::default() })
+    pub fn new(policy: Policy, traversal: u64) -> Self {
+        let record = RolloutRecord { traversal, canary: policy.canary > 0, ..RolloutRecord::default() };
+        let unsaved = Unsaved { anew: true, ..Unsaved::default() };
+        Self { unsaved, ..Self::load(policy, record, &BTreeMap::new()) }
     }
 
     /// A rollout as it was kept. A pause between batches begins anew.
-    pub fn load(policy: Policy, kept: Kept) -> Self {
-        let Kept { course, canary, well, returns, members: loaded } = kept;
+    pub fn load(policy: Policy, record: RolloutRecord, loaded: &BTreeMap<Arc<str>, MemberRecord>) -> Self {
         let mut members = Members::default();
         for (name, member) in loaded {
-            members.set(&name, member.into());
+            members.set(name, Member::load(*member));
         }
-        Self { policy, course, canary, well, returns, members, batch_ended: None, changed: false }
+        Self { policy, record, members, batch_ended: None, unsaved: Unsaved::default() }
     }
 
-    /// What is to be kept, if that is something else than before.
-    pub fn take_changed(&mut self) -> Option<Kept> {
-        std::mem::take(&mut self.changed).then(|| self.kept())
-    }
-
-    pub fn kept(&self) -> Kept {
-        let Self { course, canary, well, returns, .. } = self;
-        let members = self.members.all().map(|(name, member)| (name, member.kept()));
-        let members = members.filter(|(_, member)| *member != Member::default());
-        Kept {
-            course: course.clone(),
-            canary: *canary,
-            well: *well,
-            returns: *returns,
-            members: members.map(|(name, member)| (Arc::clone(name), member.into())).collect(),
+    /// What the store is to have of the rollout, whose set has this row, and has not.
+    pub fn save(&mut self, row: u64) -> Option<RolloutChange> {
+        let Unsaved { anew, itself, members } = std::mem::take(&mut self.unsaved);
+        if !itself && members.is_empty() {
+            self.unsaved.anew = anew;
+            return None;
         }
+        let members = members.into_iter().map(|name| {
+            let member = self.members.get(&name).record();
+            (name, member)
+        });
+        Some(RolloutChange::Kept { row, record: self.record.clone(), members: members.collect(), anew })
     }
 
-    /// What there is to keep counts as changed, so that a rollout in which nothing has happened yet is kept, too.
+    /// The rollout is saved, though nothing may have happened in it yet.
     pub fn keep(&mut self) {
-        self.changed = true;
+        self.unsaved.itself = true;
     }
 
-    /// The operation goes on with another tree, or after a restart: who waits is told of anew.
+    /// The operation begins, or goes on with another tree or after a restart. Members that wait are told of anew.
     pub fn lay_out(&mut self, policy: Policy, now: MonoTime, standing: &dyn Fn(&str) -> Standing) {
         // A percentage of nobody is no canary: it is one as soon as there are members.
         let is_untouched = !self.members.has(List::Batch) && !self.members.has(List::Touched);
-        self.canary |= is_untouched && self.policy.canary == 0 && policy.canary > 0;
+        self.record.canary |= is_untouched && self.policy.canary == 0 && policy.canary > 0;
         self.policy = policy;
         let names: Vec<Arc<str>> = self.members.all().map(|(name, _)| Arc::clone(name)).collect();
         for name in names {
@@ -142,9 +124,11 @@ impl Rollout {
     /// Something has happened to a member. Returns whether that changes its state.
     pub fn tell(&mut self, name: &Arc<str>, event: Event) -> bool {
         let before = self.members.get(name);
-        let after = before.after(event, Rules { away: self.policy.away, canary: self.canary });
-        let proves = before.proves(event) && !std::mem::replace(&mut self.well, true);
-        self.changed |= proves || before.kept() != after.kept();
+        let after = before.after(event, Rules { away: self.policy.away, canary: self.record.canary });
+        self.unsaved.itself |= before.proves(event) && !std::mem::replace(&mut self.record.well, true);
+        if before.record() != after.record() {
+            self.unsaved.members.insert(Arc::clone(name));
+        }
         self.members.set(name, after);
         before != after
     }
@@ -160,15 +144,13 @@ impl Rollout {
 
     /// All members are as they are wanted: members that come later are another rollout's, also if this one was paused or
     /// aborted. Without members, none has shown that the revision does no harm: what was to stop stays so.
-    pub fn is_over(&mut self, has_members: bool) {
-        let course = match std::mem::take(&mut self.course) {
-            Course::Paused | Course::Aborted(_) if has_members => Course::Going,
-            course => course,
-        };
-        let canary = !has_members && self.policy.canary > 0;
-        let kept = Kept { course, canary, well: self.well, returns: self.returns, ..Kept::default() };
-        *self = Self::load(self.policy, kept);
-        self.changed = self.is_stopped();
+    pub fn end(&mut self, has_members: bool) {
+        if self.is_stopped() && has_members {
+            self.record.course = Course::Going;
+        }
+        self.record.canary = !has_members && self.policy.canary > 0;
+        let unsaved = Unsaved { anew: true, itself: self.is_stopped(), ..Unsaved::default() };
+        *self = Self { unsaved, ..Self::load(self.policy, self.record.clone(), &BTreeMap::new()) };
     }
 
     pub fn policy(&self) -> &Policy {
@@ -176,29 +158,29 @@ impl Rollout {
     }
 
     pub fn course(&self) -> &Course {
-        &self.course
+        &self.record.course
     }
 
     /// Nothing more begins.
     pub fn is_stopped(&self) -> bool {
-        matches!(self.course, Course::Paused | Course::Aborted(_))
+        matches!(self.record.course, Course::Paused | Course::Aborted(_))
     }
 
     pub fn is_aborted(&self) -> bool {
-        matches!(self.course, Course::Aborted(_))
+        matches!(self.record.course, Course::Aborted(_))
     }
 
     pub fn is_canary(&self) -> bool {
-        self.canary
+        self.record.canary
     }
 
     pub fn returns(&self) -> bool {
-        self.returns
+        self.record.returns
     }
 
     /// The rollout leads to what was COMPLETE.
     pub fn set_returns(&mut self) {
-        self.changed |= !std::mem::replace(&mut self.returns, true);
+        self.unsaved.itself |= !std::mem::replace(&mut self.record.returns, true);
     }
 
     pub fn under_way(&self) -> usize {
@@ -207,7 +189,9 @@ impl Rollout {
 
     /// Members under way whose node is away.
     pub fn gone(&self) -> usize {
-        self.members.count(List::Gone)
+        let is_gone =
+            |name: &&Arc<str>| matches!(self.members.get(name).state, State::Begun { gone: Some(_) });
+        self.members.names(List::Begun).filter(is_gone).count()
     }
 
     pub fn failed(&self) -> usize {
@@ -249,31 +233,28 @@ impl Rollout {
     }
 
     pub fn set_course(&mut self, course: Course) {
-        self.changed |= self.course != course;
-        self.course = course;
+        self.unsaved.itself |= self.record.course != course;
+        self.record.course = course;
     }
 
     /// The next batch begins without waiting any longer, and the canary counts as proven.
     pub fn promote(&mut self) {
-        let leaving: Vec<Arc<str>> = self.members.names(List::Leaving).cloned().collect();
-        for name in leaving {
-            self.tell(&name, Event::Promoted);
-        }
         self.next_batch();
-        self.well = true;
+        self.record.well = true;
     }
 
     fn next_batch(&mut self) {
-        let batch: Vec<Arc<str>> = self.members.names(List::Batch).cloned().collect();
-        for name in batch {
-            self.tell(&name, Event::BatchOver);
+        let before = self.members.names(List::Batch).chain(self.members.names(List::Leaving));
+        for name in before.cloned().collect::<BTreeSet<Arc<str>>>() {
+            self.tell(&name, Event::NextBatch);
         }
-        (self.canary, self.batch_ended, self.changed) = (false, None, true);
+        self.record.canary = false;
+        (self.batch_ended, self.unsaved.itself) = (None, true);
     }
 
     /// When to look again, after `now`.
     pub fn due(&self, now: MonoTime) -> Option<MonoTime> {
-        if self.course != Course::Going {
+        if self.record.course != Course::Going {
             return None;
         }
         // Where being away counts as failed, a member's place in the order comes also while its node is.
@@ -293,12 +274,12 @@ impl Rollout {
         let mut look = Look::default();
         self.pass_over(now);
         self.stop_if_it_hurts(health);
-        if self.course == Course::Going {
+        if self.record.course == Course::Going {
             self.go_on(now, health, &mut look);
         }
         self.stop_if_it_hurts(health);
-        look.of_canary = self.canary;
-        if let Course::Aborted(reason) = &self.course {
+        look.of_canary = self.record.canary;
+        if let Course::Aborted(reason) = &self.record.course {
             look.aborted = went.then(|| reason.clone());
         }
         look
@@ -306,7 +287,7 @@ impl Rollout {
 
     /// Batches wait no longer for members whose nodes are gone for long.
     fn pass_over(&mut self, now: MonoTime) {
-        while self.course == Course::Going
+        while self.record.course == Course::Going
             && self.may_pass_over()
             && let Some((since, name)) = self.members.first_awaited()
             && since + GONE_AFTER <= now
@@ -325,7 +306,7 @@ impl Rollout {
                 let [lost, begun, open] =
                     [List::Lost, List::Begun, List::Open].map(|list| self.members.count(list));
                 // Members that failed, and those of which nothing tells yet that they did not.
-                !self.canary && self.failed() + lost + begun - open < self.policy.max_failures
+                !self.record.canary && self.failed() + lost + begun - open < self.policy.max_failures
             }
         }
     }
@@ -359,7 +340,7 @@ impl Rollout {
     }
 
     fn what_hurts_a_canary(&self, health: &dyn Fn(&str) -> Health) -> Option<String> {
-        let mut names = self.members.names(List::Batch).filter(|_| self.canary);
+        let mut names = self.members.names(List::Batch).filter(|_| self.record.canary);
         names.find_map(|name| {
             let Member { state, counts, .. } = self.members.get(name);
             match (state, counts) {
@@ -384,18 +365,19 @@ impl Rollout {
         let is_over = |ended: MonoTime| ended + self.policy.pause <= now;
         if !self.members.has(List::Batch) {
             // All of the batch may have left meanwhile: the pause after it goes on.
-            if self.canary || self.batch_ended.is_none_or(is_over) {
+            if self.record.canary || self.batch_ended.is_none_or(is_over) {
                 self.fill(now, look);
             }
             return;
         }
         let is_away = |name: &Arc<str>| health(name) == Health::Away;
-        if self.canary && !self.policy.pause.is_zero() && self.members.names(List::Batch).any(is_away) {
+        if self.record.canary && !self.policy.pause.is_zero() && self.members.names(List::Batch).any(is_away)
+        {
             self.batch_ended = None; // its time begins when it is back
             return;
         }
         // Others of the canary may have had to wait for what they need.
-        if self.canary && self.members.count(List::Batch) < self.size() {
+        if self.record.canary && self.members.count(List::Batch) < self.size() {
             self.fill(now, look);
             if !look.begin.is_empty() {
                 return;
@@ -408,7 +390,7 @@ impl Rollout {
         if !self.members.has(List::Held) && !self.members.has(List::Absent) {
             return; // nobody is left
         }
-        if self.canary && self.members.count(List::Batch) < self.size() {
+        if self.record.canary && self.members.count(List::Batch) < self.size() {
             return; // those who are left are away, and are of the canary
         }
         self.next_batch();
@@ -419,13 +401,17 @@ impl Rollout {
     /// that is shown.
     fn is_out_of_room(&self) -> bool {
         let rests = !self.members.has(List::Begun) && !self.members.has(List::Leaving);
-        let waits_for_room = self.members.has(List::Held) && !self.members.has(List::HeldAgain);
-        rests && self.room() == 0 && waits_for_room
+        rests && self.room() == 0 && self.members.has(List::Held) && self.first_held_again().is_none()
+    }
+
+    /// The first of those that had begun before they left the set, and are back.
+    fn first_held_again(&self) -> Option<&Arc<str>> {
+        self.members.names(List::Held).find(|name| self.members.get(name).counts == Counts::Lost)
     }
 
     /// How many may begin yet: before any has ended well, no more than may get what fails everywhere.
     fn room(&self) -> usize {
-        match self.well {
+        match self.record.well {
             true => usize::MAX,
             false => {
                 let most = self.policy.batch + self.policy.max_failures;
@@ -436,7 +422,7 @@ impl Rollout {
 
     /// The most members of the present batch.
     fn size(&self) -> usize {
-        match self.canary {
+        match self.record.canary {
             true => self.policy.canary.min(self.policy.batch).max(1),
             false => self.policy.batch,
         }
@@ -454,9 +440,9 @@ impl Rollout {
     /// The first by name of those whose node is there; without room, of those that have begun before.
     fn next(&mut self, now: MonoTime, look: &mut Look) -> Option<Arc<str>> {
         if self.room() == 0 {
-            return self.members.first(List::HeldAgain).cloned();
+            return self.first_held_again().cloned();
         }
-        let first = self.members.first(List::Held).cloned();
+        let first = self.members.names(List::Held).next().cloned();
         if self.policy.away == Away::Fail {
             let is_before = |name: &Arc<str>| first.as_ref().is_none_or(|first| name < first);
             let before = self.members.absent().take_while(|(name, _)| is_before(name));
@@ -471,26 +457,6 @@ impl Rollout {
             }
         }
         first
-    }
-}
-
-impl From<Member> for KeptMember {
-    fn from(member: Member) -> Self {
-        let Member { state, counts, in_batch } = member;
-        let begun = matches!(state, State::Begun { .. });
-        Self { begun, leaving: state == State::Leaving, counts, in_batch }
-    }
-}
-
-impl From<KeptMember> for Member {
-    fn from(kept: KeptMember) -> Self {
-        let KeptMember { begun, leaving, counts, in_batch } = kept;
-        let state = match (begun, leaving) {
-            (true, _) => State::Begun { gone: None },
-            (false, true) => State::Leaving,
-            (false, false) => State::Idle,
-        };
-        Self { state, counts, in_batch }
     }
 }
 

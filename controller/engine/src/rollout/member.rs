@@ -13,7 +13,8 @@
 
 use muster_shared::MonoTime;
 use muster_template::Away;
-use serde::{Deserialize, Serialize};
+
+use super::record::{Counts, MemberRecord};
 
 /// The state of one member. The default is that of a member with nothing to do.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -50,21 +51,10 @@ pub(crate) struct Gone {
     pub passed_over: bool,
 }
 
-/// What a member counts as, beside those that are under way.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub(crate) enum Counts {
-    #[default]
-    Nothing,
-    /// The member left while under way, and nothing will tell how that ended. It counts as failed once another has.
-    Lost,
-    Failed,
-}
-
 /// What happens to a member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Event {
-    /// The rollout begins, or goes on with another tree or after a restart: who waits is told of anew.
+    /// The rollout begins, or goes on with another tree or after a restart.
     LaidOut(Standing, MonoTime),
     /// Something is to be done. The time is that since when the node is away, if it is.
     Wanted(Option<MonoTime>),
@@ -84,10 +74,8 @@ pub(crate) enum Event {
     Leaves,
     /// The job of a member that has left has ended.
     JobEnds(Ended),
-    /// The next batch begins without waiting for jobs of members that have left.
-    Promoted,
-    /// The next batch begins.
-    BatchOver,
+    /// The next batch begins, without waiting for jobs of members that have left.
+    NextBatch,
 }
 
 /// What is known of a member when its rollout is laid out.
@@ -124,60 +112,48 @@ impl Member {
     pub fn after(self, event: Event, rules: Rules) -> Self {
         use State::{Absent, Begun, Held, Idle, Leaving, Missed};
         let Self { state, counts, in_batch } = self;
+        let now = |state| Self { state, ..self };
+        let ended = |counts, in_batch| Self { state: Idle, counts, in_batch };
+        let begun =
+            |gone: Option<Gone>| Self { state: Begun { gone }, counts: counts.again(), in_batch: true };
         let waiting = |away: Option<MonoTime>| match away {
-            Some(since) if rules.away != Away::Wait => Absent { since },
-            Some(_) | None => Held,
+            Some(since) if rules.away != Away::Wait => now(Absent { since }),
+            Some(_) | None => now(Held),
         };
         match (state, event) {
-            (_, Event::LaidOut(standing, now)) => self.laid_out(standing, now),
-            (Idle | Held | Absent { .. } | Missed | Leaving, Event::Wanted(away)) => {
-                Self { state: waiting(away), ..self }
-            }
+            (_, Event::LaidOut(standing, time)) => self.laid_out(standing, time),
+            (Idle | Held | Absent { .. } | Missed | Leaving, Event::Wanted(away)) => waiting(away),
             (Idle | Held | Absent { .. } | Missed | Leaving, Event::UnderWay(away)) => {
-                Self { state: Begun { gone: away.map(Gone::new) }, counts: counts.again(), in_batch: true }
+                begun(away.map(Gone::new))
             }
-            (_, Event::Begins) => {
-                Self { state: Begun { gone: None }, counts: counts.again(), in_batch: true }
+            (_, Event::Begins) => begun(None),
+            (_, Event::EndsWell) => ended(Counts::Nothing, in_batch),
+            // A failure before a member has begun is no matter of the rollout.
+            (Idle | Held | Absent { .. } | Missed | Leaving, Event::Fails) if !in_batch => now(Idle),
+            (_, Event::Fails) => ended(Counts::Failed, in_batch),
+            (Begun { gone: None }, Event::NodeGone(time) | Event::UnderWay(Some(time))) => {
+                now(Begun { gone: Some(Gone::new(time)) })
             }
-            (_, Event::EndsWell) => Self { state: Idle, counts: Counts::Nothing, in_batch },
-            // What fails before its turn is no matter of the rollout.
-            (Idle | Held | Absent { .. } | Missed | Leaving, Event::Fails) if !in_batch => {
-                Self { state: Idle, ..self }
-            }
-            (_, Event::Fails) => Self { state: Idle, counts: Counts::Failed, in_batch },
-            (Begun { gone: None }, Event::NodeGone(now) | Event::UnderWay(Some(now))) => {
-                Self { state: Begun { gone: Some(Gone::new(now)) }, ..self }
-            }
-            (Held, Event::NodeGone(now)) => Self { state: waiting(Some(now)), ..self },
+            (Held, Event::NodeGone(time)) => waiting(Some(time)),
             // A member that counts as failed for being gone has not failed yet.
             (Begun { gone: Some(_) }, Event::NodeBack) => {
                 Self { state: Begun { gone: None }, counts: Counts::Nothing, in_batch }
             }
-            (Absent { .. } | Missed, Event::NodeBack) => Self { state: Held, ..self },
-            (Absent { .. }, Event::Misses) => Self { state: Missed, ..self },
-            (Begun { gone: Some(Gone { since, .. }) }, Event::PassedOver) => Self {
-                state: Begun { gone: Some(Gone { since, passed_over: true }) },
+            (Absent { .. } | Missed, Event::NodeBack) => now(Held),
+            (Absent { .. }, Event::Misses) => now(Missed),
+            (Begun { gone: Some(gone) }, Event::PassedOver) => Self {
+                state: Begun { gone: Some(Gone { passed_over: true, ..gone }) },
                 counts: if rules.away == Away::Fail { Counts::Failed } else { counts },
                 in_batch: in_batch && rules.canary,
             },
-            (Begun { .. }, Event::Leaves) => Self { state: Leaving, ..self },
-            (Leaving, Event::JobEnds(how)) => Self {
-                state: Idle,
-                counts: match how {
-                    Ended::Well | Ended::Unbegun => Counts::Nothing,
-                    Ended::Failed => Counts::Failed,
-                    Ended::Untold => counts.lost(),
-                },
-                // Another member takes the place; and a canary's also to prove what nobody sees of one that left.
-                in_batch: in_batch
-                    && match how {
-                        Ended::Unbegun => false,
-                        Ended::Well | Ended::Untold => !rules.canary,
-                        Ended::Failed => true,
-                    },
-            },
-            (Leaving, Event::Promoted) => Self { state: Idle, counts: counts.lost(), in_batch: false },
-            (_, Event::Promoted | Event::BatchOver) => Self { in_batch: false, ..self },
+            (Begun { .. }, Event::Leaves) => now(Leaving),
+            // Another member takes the place; and a canary's also to prove what nobody sees of one that left.
+            (Leaving, Event::JobEnds(Ended::Unbegun)) => ended(Counts::Nothing, false),
+            (Leaving, Event::JobEnds(Ended::Well)) => ended(Counts::Nothing, in_batch && !rules.canary),
+            (Leaving, Event::JobEnds(Ended::Untold)) => ended(counts.lost(), in_batch && !rules.canary),
+            (Leaving, Event::JobEnds(Ended::Failed)) => ended(Counts::Failed, in_batch),
+            (Leaving, Event::NextBatch) => ended(counts.lost(), false),
+            (_, Event::NextBatch) => Self { in_batch: false, ..self },
             (Begun { .. }, Event::Wanted(_) | Event::UnderWay(_))
             | (Idle | Absent { .. } | Missed | Begun { gone: Some(_) } | Leaving, Event::NodeGone(_))
             | (Idle | Held | Begun { gone: None } | Leaving, Event::NodeBack)
@@ -206,21 +182,10 @@ impl Member {
 
     /// Whether an event shows that the revision does not fail everywhere.
     pub fn proves(self, event: Event) -> bool {
-        match event {
-            Event::EndsWell => matches!(self.state, State::Begun { .. }),
-            Event::JobEnds(how) => self.state == State::Leaving && how == Ended::Well,
-            Event::LaidOut(standing, _) => standing.is_member && standing.is_ready && self.is_open(),
-            Event::Wanted(_)
-            | Event::UnderWay(_)
-            | Event::Begins
-            | Event::Fails
-            | Event::NodeGone(_)
-            | Event::NodeBack
-            | Event::Misses
-            | Event::PassedOver
-            | Event::Leaves
-            | Event::Promoted
-            | Event::BatchOver => false,
+        match (self.state, event) {
+            (State::Begun { .. }, Event::EndsWell) | (State::Leaving, Event::JobEnds(Ended::Well)) => true,
+            (_, Event::LaidOut(standing, _)) => standing.is_member && standing.is_ready && self.is_open(),
+            _ => false,
         }
     }
 
@@ -234,14 +199,23 @@ impl Member {
         self.is_open() || self.counts == Counts::Failed
     }
 
-    /// What is kept of it over a restart of the controller: who waits, and whose node is away, is told of anew.
-    pub fn kept(self) -> Self {
-        let state = match self.state {
-            State::Idle | State::Held | State::Absent { .. } | State::Missed => State::Idle,
-            State::Begun { .. } => State::Begun { gone: None },
-            State::Leaving => State::Leaving,
+    /// What is kept over a restart of the controller, if anything. Members that wait, and nodes that are away, are told of
+    /// anew.
+    pub fn record(self) -> Option<MemberRecord> {
+        let Self { state, counts, in_batch } = self;
+        let (begun, leaving) = (matches!(state, State::Begun { .. }), state == State::Leaving);
+        let is_kept = begun || leaving || in_batch || counts != Counts::Nothing;
+        is_kept.then_some(MemberRecord { begun, leaving, counts, in_batch })
+    }
+
+    pub fn load(record: MemberRecord) -> Self {
+        let MemberRecord { begun, leaving, counts, in_batch } = record;
+        let state = match (begun, leaving) {
+            (_, true) => State::Leaving,
+            (true, false) => State::Begun { gone: None },
+            (false, false) => State::Idle,
         };
-        Self { state, ..self }
+        Self { state, counts, in_batch }
     }
 }
 

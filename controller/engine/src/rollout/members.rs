@@ -5,83 +5,65 @@ use std::sync::Arc;
 
 use muster_shared::MonoTime;
 
-use super::member::{Counts, Gone, Member, State};
+use super::member::{Gone, Member, State};
+use super::record::Counts;
 
-/// **Invariant.** A list has those members for which [`Member::on`] says so: [`Members::set`] alone writes both.
+/// **Invariant.** A member is on those lists that [`Member::lists`] says: [`Members::set`] alone writes both.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Members {
     /// Members whose state is not the default.
     by_name: BTreeMap<Arc<str>, Member>,
-    lists: [BTreeSet<(MonoTime, Arc<str>)>; List::ALL.len()],
+    lists: [BTreeSet<(MonoTime, Arc<str>)>; List::COUNT],
 }
 
 /// A list is in the order of names, but for `Awaited`, which is in the order of time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum List {
     Held,
-    /// Held members that had begun before they left the set.
-    HeldAgain,
     Absent,
     Missed,
     Begun,
+    Leaving,
     /// Members of the present batch that have begun.
     Open,
-    /// Members that have begun, and whose node is away.
-    Gone,
-    /// Of these, members that their batch waits for.
-    Awaited,
-    Leaving,
     Batch,
     Failed,
     Lost,
     /// Members that have, or may have, what the rollout brings.
     Touched,
+    /// Members that have begun and that their batch waits for, though their node is away.
+    Awaited,
 }
 
 impl List {
-    const ALL: [List; 13] = [
-        List::Held,
-        List::HeldAgain,
-        List::Absent,
-        List::Missed,
-        List::Begun,
-        List::Open,
-        List::Gone,
-        List::Awaited,
-        List::Leaving,
-        List::Batch,
-        List::Failed,
-        List::Lost,
-        List::Touched,
-    ];
+    const COUNT: usize = List::Awaited as usize + 1;
 }
 
 impl Member {
-    /// Whether the member is on a list, and the time by which that is sorted.
-    fn on(self, list: List) -> Option<MonoTime> {
-        let is_begun = matches!(self.state, State::Begun { .. });
-        let is_on = match list {
-            List::Held => self.state == State::Held,
-            List::HeldAgain => self.state == State::Held && self.counts == Counts::Lost,
-            List::Absent => matches!(self.state, State::Absent { .. }),
-            List::Missed => self.state == State::Missed,
-            List::Begun => is_begun,
-            List::Open => is_begun && self.in_batch,
-            List::Gone => matches!(self.state, State::Begun { gone: Some(_) }),
-            List::Awaited => {
-                return match self.state {
-                    State::Begun { gone: Some(Gone { since, passed_over: false }) } => Some(since),
-                    State::Begun { .. } | State::Idle | State::Held | State::Absent { .. } => None,
-                    State::Missed | State::Leaving => None,
-                };
+    /// The lists that the member is on, each with the time by which it is sorted.
+    fn lists(self) -> impl Iterator<Item = (List, MonoTime)> {
+        let (of_state, awaited) = match self.state {
+            State::Idle => (None, None),
+            State::Held => (Some(List::Held), None),
+            State::Absent { .. } => (Some(List::Absent), None),
+            State::Missed => (Some(List::Missed), None),
+            State::Leaving => (Some(List::Leaving), None),
+            State::Begun { gone: Some(Gone { since, passed_over: false }) } => {
+                (Some(List::Begun), Some(since))
             }
-            List::Leaving => self.state == State::Leaving,
-            List::Batch => self.in_batch,
-            List::Failed => self.counts == Counts::Failed || self.state == State::Missed,
-            List::Lost => self.counts == Counts::Lost && self.state != State::Missed,
-            List::Touched => self.is_touched(),
+            State::Begun { .. } => (Some(List::Begun), None),
         };
-        is_on.then(MonoTime::default)
+        let is_missed = self.state == State::Missed;
+        let others = [
+            (List::Open, of_state == Some(List::Begun) && self.in_batch),
+            (List::Batch, self.in_batch),
+            (List::Failed, is_missed || self.counts == Counts::Failed),
+            (List::Lost, !is_missed && self.counts == Counts::Lost),
+            (List::Touched, self.is_touched()),
+        ];
+        let others = others.into_iter().filter_map(|(list, is_on)| is_on.then_some(list));
+        let by_name = of_state.into_iter().chain(others).map(|list| (list, MonoTime::default()));
+        by_name.chain(awaited.map(|since| (List::Awaited, since)))
     }
 }
 
@@ -91,19 +73,11 @@ impl Members {
     }
 
     pub fn set(&mut self, name: &Arc<str>, member: Member) {
-        let before = self.get(name);
-        for list in List::ALL {
-            let (was, is) = (before.on(list), member.on(list));
-            if was == is {
-                continue;
-            }
-            let names = &mut self.lists[list as usize];
-            if let Some(time) = was {
-                names.remove(&(time, Arc::clone(name)));
-            }
-            if let Some(time) = is {
-                names.insert((time, Arc::clone(name)));
-            }
+        for (list, time) in self.get(name).lists() {
+            self.lists[list as usize].remove(&(time, Arc::clone(name)));
+        }
+        for (list, time) in member.lists() {
+            self.lists[list as usize].insert((time, Arc::clone(name)));
         }
         match member == Member::default() {
             true => self.by_name.remove(name),
@@ -126,10 +100,6 @@ impl Members {
 
     pub fn has(&self, list: List) -> bool {
         !self.lists[list as usize].is_empty()
-    }
-
-    pub fn first(&self, list: List) -> Option<&Arc<str>> {
-        self.names(list).next()
     }
 
     pub fn names(&self, list: List) -> impl Iterator<Item = &Arc<str>> {

@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use muster_template::{Away, Rollout};
-use serde::{Deserialize, Serialize};
 
 /// A rollout as it is with so many members.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -13,20 +12,6 @@ pub(crate) struct Policy {
     pub max_failures: usize,
     pub canary: usize,
     pub away: Away,
-}
-
-/// Whether members begin.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub(crate) enum Course {
-    #[default]
-    Going,
-    /// An operator wants it so.
-    Paused,
-    /// The stack has had its time.
-    TimedOut,
-    /// Nothing more of it begins in this operation, for this reason.
-    Aborted(String),
 }
 
 impl Policy {

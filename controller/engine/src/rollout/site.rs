@@ -5,13 +5,15 @@ use std::sync::Arc;
 
 use muster_shared::{MonoTime, NodeId};
 
-use super::machine::{Health, Kept, Look, Rollout};
+use super::machine::{Health, Look, Rollout};
 use super::member::Event;
+use super::record::{MemberRecord, Proven, RolloutChange, RolloutRecord, RolloutSnapshot};
 
-/// **Invariant.** A stack in it has a rollout.
+/// **Invariant.** A stack in `by_stack` has a rollout; `kept` is what the store has when all changes are committed.
 #[derive(Default)]
 pub(crate) struct Rollouts {
     by_stack: BTreeMap<u64, OfStack>,
+    kept: RolloutSnapshot,
 }
 
 /// The rollouts of one stack's operation.
@@ -89,12 +91,6 @@ impl Rollouts {
         told.collect()
     }
 
-    /// What is to be kept of a stack's rollouts, of those of which that is something else than before.
-    pub fn take_changed(&mut self, stack: u64) -> Vec<(Arc<str>, Kept)> {
-        let of = self.by_stack.get_mut(&stack).into_iter().flat_map(|of| &mut of.by_set);
-        of.filter_map(|(set, rollout)| Some((Arc::clone(set), rollout.take_changed()?))).collect()
-    }
-
     /// Returns whether a look at a stack's rollouts is to be queued.
     pub fn wake(&mut self, stack: u64) -> bool {
         self.by_stack.get_mut(&stack).is_some_and(|of| !std::mem::replace(&mut of.is_woken, true))
@@ -124,6 +120,50 @@ impl Rollouts {
         let of_sets = looks.collect();
         let due = of.by_set.values().filter_map(|rollout| rollout.due(now)).min();
         Looks { of_sets, timers: (std::mem::replace(&mut of.due, due), due) }
+    }
+
+    pub fn load(&mut self, kept: RolloutSnapshot) {
+        self.kept = kept;
+    }
+
+    /// What was kept of the rollout of a row in a traversal.
+    pub fn kept(
+        &self,
+        row: u64,
+        traversal: u64,
+    ) -> Option<(&RolloutRecord, &BTreeMap<Arc<str>, MemberRecord>)> {
+        let (record, members) = self.kept.rollouts.get(&row)?;
+        (record.traversal == traversal).then_some((record, members))
+    }
+
+    /// What the store is to have of a stack's rollouts, whose sets have these rows, and has not.
+    pub fn save(&mut self, stack: u64, row: &dyn Fn(&str) -> Option<u64>) -> Vec<RolloutChange> {
+        let of = self.by_stack.get_mut(&stack).into_iter().flat_map(|of| &mut of.by_set);
+        let changes = of.filter_map(|(set, rollout)| rollout.save(row(set)?));
+        let changes: Vec<RolloutChange> = changes.collect();
+        changes.iter().for_each(|change| self.kept.apply(change.clone()));
+        changes
+    }
+
+    /// The rollout of a row is over: nothing of it is kept any more.
+    pub fn over(&mut self, row: u64) -> Option<RolloutChange> {
+        self.kept.rollouts.remove(&row).map(|_| RolloutChange::Over(row))
+    }
+
+    pub fn is_proven(&self, row: u64, proven: Proven) -> bool {
+        self.kept.proven.get(&row) == Some(&proven)
+    }
+
+    /// All members of the set of a row have this.
+    pub fn prove(&mut self, row: u64, proven: Proven) -> Option<RolloutChange> {
+        let is_new = self.kept.proven.insert(row, proven) != Some(proven);
+        is_new.then_some(RolloutChange::Proven(row, Some(proven)))
+    }
+
+    /// The row is gone.
+    pub fn forget(&mut self, row: u64) -> impl Iterator<Item = RolloutChange> {
+        let proven = self.kept.proven.remove(&row).map(|_| RolloutChange::Proven(row, None));
+        self.over(row).into_iter().chain(proven)
     }
 }
 

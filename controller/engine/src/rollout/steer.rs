@@ -6,8 +6,10 @@ use muster_template::suggestion;
 use serde::{Deserialize, Serialize};
 
 use super::machine::Rollout;
-use super::policy::Course;
+use super::record::Course;
 use super::site::Rollouts;
+use crate::request::Refusal;
+use crate::stack::Stack;
 
 /// What an operator wants of a rollout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -23,53 +25,53 @@ pub enum RolloutAction {
     Abort,
 }
 
-/// Why an action is for no rollout of a stack.
-pub(crate) enum Unfit {
-    /// None is under way.
-    None,
-    /// No rollout has this name; and one that is like it, as a question.
-    Unknown { near: String },
-    /// A rollout stands in such a way that nothing comes of the action.
-    Stands { path: Arc<str>, how: String },
-}
-
 impl Rollouts {
-    /// The rollouts of a stack that an action is for.
+    /// The rollouts of a stack that an action is for. `goes_on`: the stack's operation does.
     pub fn meant(
         &self,
-        stack: u64,
+        stack: &Stack,
+        goes_on: bool,
         action: RolloutAction,
         resource: Option<&str>,
         is_ready: &dyn Fn(&str) -> bool,
-    ) -> Result<Vec<Arc<str>>, Unfit> {
-        if !self.is_rolling(stack) {
-            return Err(Unfit::None);
+    ) -> Result<Vec<Arc<str>>, Refusal> {
+        let none = || {
+            let (action, status) = (stack.action.as_str(), stack.status.as_str());
+            Refusal::Conflict(format!(
+                "no rollout of stack '{}' is under way: it is {action}_{status}",
+                stack.name
+            ))
+        };
+        if !goes_on || !self.is_rolling(stack.id) {
+            return Err(none());
         }
         if let Some(resource) = resource
-            && self.get(stack, resource).is_none()
+            && self.get(stack.id, resource).is_none()
         {
-            let paths = self.of_stack(stack).map(|(path, _)| &**path);
-            return Err(Unfit::Unknown { near: suggestion(resource, paths) });
+            let near = suggestion(resource, self.of_stack(stack.id).map(|(path, _)| &**path));
+            return Err(Refusal::NotFound(format!(
+                "stack '{}' has no rollout of '{resource}'{near}",
+                stack.name
+            )));
         }
         let is_meant = |path: &str| resource.is_none_or(|resource| resource == path);
         let open: Vec<(&Arc<str>, &Rollout)> = self
-            .of_stack(stack)
+            .of_stack(stack.id)
             .filter(|(path, _)| is_meant(path) && !is_ready(path))
             .filter(|(_, rollout)| action != RolloutAction::Promote || rollout.is_open())
             .collect();
-        let Some((first, stands)) = open.first() else { return Err(Unfit::None) };
         let fitting = open.iter().filter(|(_, rollout)| action.fits(rollout.course()));
         let meant: Vec<Arc<str>> = fitting.map(|(path, _)| Arc::clone(path)).collect();
-        if !meant.is_empty() {
-            return Ok(meant);
-        }
-        let how = match stands.course() {
+        let Some((path, rollout)) = open.first().filter(|_| meant.is_empty()) else {
+            return if meant.is_empty() { Err(none()) } else { Ok(meant) };
+        };
+        let how = match rollout.course() {
             Course::Going => "is not paused".to_owned(),
             Course::Paused => "is paused".to_owned(),
             Course::TimedOut => "was stopped when the stack had had its time: resume it".to_owned(),
             Course::Aborted(why) => format!("was aborted ({why}): update the stack, or roll back"),
         };
-        Err(Unfit::Stands { path: Arc::clone(first), how })
+        Err(Refusal::Conflict(format!("the rollout of {path} {how}")))
     }
 }
 

@@ -4,7 +4,6 @@ use muster_shared::MonoTime;
 use serde::{Deserialize, Serialize};
 
 use super::machine::Rollout;
-use super::policy::Course;
 use crate::engine::Engine;
 use crate::stack::{Stack, Stage};
 
@@ -61,12 +60,7 @@ impl Engine {
 impl Rollout {
     /// The rollout of so many members, of which so many are as the revision wants them; without its name.
     fn view(&self, total: usize, done: usize, now: MonoTime) -> RolloutView {
-        let (state, reason) = match self.course() {
-            Course::Going => ("going", ""),
-            Course::Paused => ("paused", ""),
-            Course::TimedOut => ("timed_out", ""),
-            Course::Aborted(reason) => ("aborted", &**reason),
-        };
+        let state = self.course().as_str();
         let next_in = self.due(now).filter(|_| self.under_way() == 0).map(|due| due.since(now).as_secs());
         let stage = match () {
             () if done == total => "done",
@@ -79,7 +73,7 @@ impl Rollout {
             resource: String::new(),
             state: state.to_owned(),
             stage: stage.to_owned(),
-            reason: reason.to_owned(),
+            reason: self.course().reason().to_owned(),
             total: total as u64,
             done: done as u64,
             in_flight: self.under_way() as u64,

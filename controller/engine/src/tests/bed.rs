@@ -28,6 +28,7 @@ pub struct Tables {
     pub contents: BTreeMap<muster_shared::model::ContentDigest, usize>,
     pub flows: muster_flow::record::FlowSnapshot,
     pub intents: muster_intent::record::IntentSnapshot,
+    pub rollouts: crate::record::RolloutSnapshot,
     pub restored: Option<crate::restored::RestoredRecord>,
     /// Stacks of which a row cannot be read, with the reason.
     pub damaged: BTreeMap<u64, String>,
@@ -99,6 +100,7 @@ impl Tables {
             Change::Flow(change) => self.flows.apply(change),
             Change::Intent(change) => self.intents.apply(change),
             Change::Counters(_) => {}
+            Change::Rollout(change) => self.rollouts.apply(change),
             Change::Restored(record) => self.restored = record.map(|record| *record),
         }
     }
@@ -124,6 +126,7 @@ impl Tables {
             contents: self.contents.keys().copied().collect(),
             flows: self.flows.clone(),
             intents: self.intents.clone(),
+            rollouts: self.rollouts.clone(),
             restored: self.restored.clone(),
             highest: self.highest,
         }

@@ -9,13 +9,14 @@
 //! - `Resource`, `Progress` and `ResourceRemoved` of one row; `Edges` and `ResourceRemoved` of one row.
 //! - `Flow` changes of one device: `Settled` and `DeviceRemoved` take entries along. Of one operation, and of what is
 //!   forgotten of one bridge, likewise.
+//! - `Rollout` changes of one row.
 //! - A record and its removal: nodes, tokens, contents, intents, bridges.
 //!
 //! Everything else is independent: a row and its stack, a row and its edges, rows among each other, events, counters.
 
 use std::collections::BTreeMap;
 
-use muster_engine::record::Change;
+use muster_engine::record::{Change, RolloutChange};
 use muster_flow::record::FlowChange;
 use muster_intent::record::IntentChange;
 use muster_shared::model::ContentDigest;
@@ -43,6 +44,7 @@ enum Place {
     Forgotten(NodeId, Bridge),
     Intent(u64),
     Bridge(DeviceName),
+    Rollout(u64),
     Counters,
     Restored,
 }
@@ -70,8 +72,17 @@ fn places(change: &Change) -> (Vec<Place>, bool) {
         Change::Event(event) => (vec![Event(event.stack, event.number)], false),
         Change::Flow(change) => (vec![of_flow(change)], false),
         Change::Intent(change) => (vec![of_intent(change)], false),
+        Change::Rollout(change) => (vec![of_rollout(change)], false),
         Change::Counters(_) => (vec![Counters], false),
         Change::Restored(_) => (vec![Restored], false),
+    }
+}
+
+fn of_rollout(change: &RolloutChange) -> Place {
+    match change {
+        RolloutChange::Kept { row, .. } | RolloutChange::Over(row) | RolloutChange::Proven(row, _) => {
+            Place::Rollout(*row)
+        }
     }
 }
 

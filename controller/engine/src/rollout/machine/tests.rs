@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 
 use proptest::prelude::*;
 
-use super::super::member::Ended;
+use super::super::member::{Ended, Gone};
+use super::super::record::RolloutSnapshot;
 use super::*;
 
 fn policy(batch: usize, max_failures: usize, canary: usize, pause: u64) -> Policy {
@@ -20,7 +21,7 @@ fn name(n: usize) -> Arc<str> {
 }
 
 fn fresh(policy: Policy, members: usize) -> Rollout {
-    let mut rollout = Rollout::new(policy);
+    let mut rollout = Rollout::new(policy, 1);
     (0..members).for_each(|n| rollout.says(n, Event::Wanted(None)));
     rollout
 }
@@ -33,6 +34,28 @@ impl Rollout {
 
 fn numbers(names: &[Arc<str>]) -> String {
     names.iter().map(|name| name[3..name.len() - 1].to_owned()).collect::<Vec<_>>().join(" ")
+}
+
+/// What the store makes of a rollout, which is also told what the engine tells after a restart: who waits, and whose node
+/// is away.
+fn reloaded(rollout: &mut Rollout, store: &mut RolloutSnapshot) -> Option<Rollout> {
+    rollout.save(1).into_iter().for_each(|change| store.apply(change));
+    let (record, members) = store.rollouts.get(&1)?;
+    let mut again = Rollout::load(rollout.policy, record.clone(), members);
+    for (name, member) in rollout.members.all() {
+        let events = match member.state {
+            State::Held => vec![Event::Wanted(None)],
+            State::Absent { since } => vec![Event::Wanted(Some(since))],
+            State::Missed => vec![Event::Wanted(Some(at(0))), Event::Misses],
+            State::Begun { gone: Some(Gone { since, passed_over }) } => match passed_over {
+                true => vec![Event::NodeGone(since), Event::PassedOver],
+                false => vec![Event::NodeGone(since)],
+            },
+            State::Begun { gone: None } | State::Idle | State::Leaving => Vec::new(),
+        };
+        events.into_iter().for_each(|event| _ = again.tell(name, event));
+    }
+    Some(again)
 }
 
 fn look(rollout: &mut Rollout, seconds: u64) -> String {
@@ -142,7 +165,7 @@ fn those_whose_node_is_away() {
         (Away::Wait, "0 1", "2 3", "Going"),
         (Away::Fail, "1 2", "3", "Going"),
     ] {
-        let mut rollout = Rollout::new(Policy { away: policy_of, ..policy(2, 1, 0, 0) });
+        let mut rollout = Rollout::new(Policy { away: policy_of, ..policy(2, 1, 0, 0) }, 1);
         (0..4).for_each(|n| rollout.says(n, Event::Wanted((n == 0).then(MonoTime::default))));
         let begun = look(&mut rollout, 30);
         assert_eq!(begun, first, "{policy_of:?}");
@@ -156,7 +179,7 @@ fn those_whose_node_is_away() {
         let begins = if policy_of == Away::Wait { "" } else { "0" };
         assert_eq!((look(&mut rollout, 30).as_str(), rollout.failed()), (begins, 0), "{policy_of:?}");
     }
-    let mut all = Rollout::new(Policy { away: Away::Fail, ..policy(2, 1, 0, 0) });
+    let mut all = Rollout::new(Policy { away: Away::Fail, ..policy(2, 1, 0, 0) }, 1);
     (0..4).for_each(|n| all.says(n, Event::Wanted(Some(at(5)))));
     // An instant is no absence.
     assert_eq!((look(&mut all, 34), all.failed(), all.due(at(34))), (String::new(), 0, Some(at(35))));
@@ -181,7 +204,7 @@ fn who_is_held_anew_in_its_batch_comes_and_goes_as_any_other() {
         // Its node was away when it was held, and is back before the next batch.
         let mut back = again(Some(at(0)));
         assert!(back.tell_of_node(&name(0), Event::NodeBack), "{policy_of:?}");
-        assert_eq!((back.waiting(), back.away()), (2, 0), "{policy_of:?}");
+        assert_eq!((back.waiting(), back.absent()), (2, 0), "{policy_of:?}");
         back.says(1, Event::EndsWell);
         assert_eq!((look(&mut back, 1).as_str(), look(&mut back, 61).as_str()), ("", "0 2"), "{policy_of:?}");
         // Or it goes before that.
@@ -189,10 +212,10 @@ fn who_is_held_anew_in_its_batch_comes_and_goes_as_any_other() {
         assert!(gone.tell_of_node(&name(0), Event::NodeGone(at(1))), "{policy_of:?}");
         gone.says(1, Event::EndsWell);
         assert_eq!((look(&mut gone, 1).as_str(), look(&mut gone, 61).as_str()), ("", "2"), "{policy_of:?}");
-        assert_eq!((gone.waiting(), gone.away(), gone.failed()), (1, 1, counts), "{policy_of:?}");
+        assert_eq!((gone.waiting(), gone.absent(), gone.failed()), (1, 1, counts), "{policy_of:?}");
         // Having missed its turn, it is back.
         assert!(gone.tell_of_node(&name(0), Event::NodeBack), "{policy_of:?}");
-        assert_eq!((gone.waiting(), gone.away(), gone.failed()), (1, 0, 0), "{policy_of:?}");
+        assert_eq!((gone.waiting(), gone.absent(), gone.failed()), (1, 0, 0), "{policy_of:?}");
     }
 }
 
@@ -201,10 +224,8 @@ fn what_is_kept_goes_on_with_the_same_batch() {
     let mut rollout = fresh(policy(2, 1, 0, 0), 5);
     look(&mut rollout, 0);
     rollout.says(0, Event::Fails);
-    let kept = rollout.take_changed().unwrap();
-    assert!(rollout.take_changed().is_none());
-    let text = serde_json::to_string(&kept).unwrap();
-    let mut again = Rollout::load(rollout.policy, serde_json::from_str(&text).unwrap());
+    let mut again = reloaded(&mut rollout, &mut RolloutSnapshot::default()).unwrap();
+    assert!(rollout.save(1).is_none());
     (2..5).for_each(|n| again.says(n, Event::Wanted(None)));
     assert_eq!(look(&mut again, 0), "", "n1 is under way");
     again.says(1, Event::EndsWell);
@@ -341,7 +362,7 @@ fn no_more_than_may_begin_while_nobody_has_ended_well() {
 #[test]
 fn a_node_that_is_gone_for_long_is_passed_over_as_the_policy_says() {
     let begun = |away, max_failures, canary| {
-        let mut rollout = Rollout::new(Policy { away, ..policy(2, max_failures, canary, 0) });
+        let mut rollout = Rollout::new(Policy { away, ..policy(2, max_failures, canary, 0) }, 1);
         (0..5).for_each(|n| rollout.says(n, Event::Wanted(None)));
         look(&mut rollout, 0);
         rollout.tell_of_node(&name(0), Event::NodeGone(at(10)));
@@ -381,7 +402,7 @@ fn a_node_that_is_gone_for_long_is_passed_over_as_the_policy_says() {
 #[test]
 fn a_canary_of_several_is_all_of_them() {
     // Members come by one by one, as what they need is ready.
-    let mut rollout = Rollout::new(policy(3, 0, 2, 10));
+    let mut rollout = Rollout::new(policy(3, 0, 2, 10), 1);
     rollout.says(0, Event::Wanted(None));
     assert_eq!(look(&mut rollout, 0), "0");
     rollout.says(0, Event::EndsWell);
@@ -394,7 +415,7 @@ fn a_canary_of_several_is_all_of_them() {
     assert_eq!(look(&mut rollout, 15), "");
     assert_eq!(look(&mut rollout, 16), "2");
     // With no pause as well.
-    let mut rollout = Rollout::new(policy(3, 3, 2, 0));
+    let mut rollout = Rollout::new(policy(3, 3, 2, 0), 1);
     rollout.says(0, Event::Wanted(None));
     assert_eq!(look(&mut rollout, 0), "0");
     rollout.says(0, Event::EndsWell);
@@ -407,8 +428,8 @@ fn a_canary_of_several_is_all_of_them() {
 
 #[test]
 fn a_canary_is_at_least_one() {
-    let kept = Kept { canary: true, ..Kept::default() };
-    let mut rollout = Rollout::load(policy(2, 0, 0, 0), kept);
+    let record = RolloutRecord { canary: true, ..RolloutRecord::default() };
+    let mut rollout = Rollout::load(policy(2, 0, 0, 0), record, &BTreeMap::new());
     (0..3).for_each(|n| rollout.says(n, Event::Wanted(None)));
     assert_eq!(look(&mut rollout, 0), "0");
 }
@@ -423,10 +444,10 @@ proptest! {
         batch in 1usize..5, max_failures in 0usize..4, canary in 0usize..4, pause in 0u64..3, members in 1usize..20,
         hurts in any::<bool>(), steps in prop::collection::vec((0u8..6, 0usize..20), 0..200),
     ) {
-        let mut rollout = Rollout::new(policy(batch, max_failures, canary, pause));
+        let mut rollout = Rollout::new(policy(batch, max_failures, canary, pause), 1);
         let (mut under_way, mut touched, mut done) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
         (0..members).for_each(|n| rollout.says(n, Event::Wanted(None)));
-        let mut now = 0;
+        let (mut now, mut store) = (0, RolloutSnapshot::default());
         let rest = (0..members * 8).map(|n| (if n % 2 == 0 { 0 } else { 4 }, n / 2));
         for (step, n) in steps.into_iter().chain((0..members).map(|n| (2, n))).chain(rest) {
             match step {
@@ -451,16 +472,18 @@ proptest! {
                 }
                 4 => now += 1,
                 _ => {
-                    let kept = rollout.kept();
-                    let held: Vec<_> = (0..members).map(name).filter(|name| !touched.contains(name)).collect();
-                    rollout = Rollout::load(rollout.policy, kept);
-                    held.iter().for_each(|name| _ = rollout.tell(name, Event::Wanted(None)));
+                    rollout = reloaded(&mut rollout, &mut store).unwrap_or(rollout);
                 }
             }
             let begin = rollout.look(at(now), &|_| Health::Well).begin;
             prop_assert!(begin.iter().all(|name| touched.insert(name.clone())), "twice");
             under_way.extend(begin);
             prop_assert!(under_way.len() <= batch, "{} under way", under_way.len());
+            // A pause begins anew with a restart; all else is as it was.
+            if let Some(mut again) = reloaded(&mut rollout, &mut store) {
+                again.batch_ended = rollout.batch_ended;
+                prop_assert_eq!(&again, &rollout);
+            }
             if hurts {
                 prop_assert!(touched.len() <= batch + max_failures, "{touched:?}");
             }

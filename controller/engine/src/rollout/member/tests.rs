@@ -60,8 +60,7 @@ fn event(name: &str) -> Event {
         "job-failed" => Event::JobEnds(Ended::Failed),
         "job-untold" => Event::JobEnds(Ended::Untold),
         "job-unbegun" => Event::JobEnds(Ended::Unbegun),
-        "promoted" => Event::Promoted,
-        "batch-over" => Event::BatchOver,
+        "next-batch" => Event::NextBatch,
         other => match other.strip_prefix("laid-") {
             Some(text) => Event::LaidOut(standing(text), at(NOW)),
             None => panic!("no event is called {other}"),
@@ -113,8 +112,7 @@ fn each_event_in_each_state() {
         job-failed      .       .       .       .       .       .        .       .        .        .        .        idle!*
         job-untold      .       .       .       .       .       .        .       .        .        .        .        idle-*
         job-unbegun     .       .       .       .       .       .        .       .        .        .        .        idle
-        promoted        .       .       idle!   .       .       .        .       begun    gone     .        begun!   idle-
-        batch-over      .       .       idle!   .       .       .        .       begun    gone     .        begun!   leaving",
+        next-batch      .       .       idle!   .       .       .        .       begun    gone     .        begun!   idle-",
     );
 }
 

@@ -1,0 +1,163 @@
+//! Rollouts, their members, and what was rolled out to all of a set.
+
+use std::collections::BTreeMap;
+
+use muster_engine::record::{
+    Counts, Course, MemberRecord, Proven, RolloutChange, RolloutRecord, RolloutSnapshot,
+};
+use rusqlite::{Connection, Row, Transaction, params};
+
+use super::StoreError;
+use super::load::{bad, number, parsed};
+use super::sqlite::int;
+
+pub(super) fn apply(db: &Transaction<'_>, change: &RolloutChange) -> Result<(), StoreError> {
+    match change {
+        RolloutChange::Kept { row, record, members, anew } => {
+            if *anew {
+                db.prepare_cached("DELETE FROM rollout_members WHERE row_id = ?1")?.execute([int(*row)])?;
+            }
+            let RolloutRecord { traversal, course, canary, well, returns } = record;
+            db.prepare_cached("INSERT OR REPLACE INTO rollouts VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)")?
+                .execute(params![
+                    int(*row),
+                    int(*traversal),
+                    course.as_str(),
+                    course.reason(),
+                    canary,
+                    well,
+                    returns
+                ])?;
+            let mut put =
+                db.prepare_cached("INSERT OR REPLACE INTO rollout_members VALUES (?1, ?2, ?3, ?4, ?5, ?6)")?;
+            let mut remove =
+                db.prepare_cached("DELETE FROM rollout_members WHERE row_id = ?1 AND member = ?2")?;
+            for (name, member) in members {
+                match member {
+                    None => remove.execute(params![int(*row), name])?,
+                    Some(MemberRecord { begun, leaving, counts, in_batch }) => {
+                        put.execute(params![int(*row), name, begun, leaving, counts.as_str(), in_batch])?
+                    }
+                };
+            }
+        }
+        RolloutChange::Over(row) => {
+            db.prepare_cached("DELETE FROM rollouts WHERE row_id = ?1")?.execute([int(*row)])?;
+            db.prepare_cached("DELETE FROM rollout_members WHERE row_id = ?1")?.execute([int(*row)])?;
+        }
+        RolloutChange::Proven(row, Some(Proven { revision, source })) => {
+            db.prepare_cached("INSERT OR REPLACE INTO proven_sets VALUES (?1, ?2, ?3)")?.execute(params![
+                int(*row),
+                revision,
+                source.to_be_bytes()
+            ])?;
+        }
+        RolloutChange::Proven(row, None) => {
+            db.prepare_cached("DELETE FROM proven_sets WHERE row_id = ?1")?.execute([int(*row)])?;
+        }
+    }
+    Ok(())
+}
+
+/// A record that cannot be read is left out: its rollout begins again.
+pub(super) fn load(db: &Connection) -> Result<RolloutSnapshot, StoreError> {
+    let mut snapshot = RolloutSnapshot::default();
+    each(db, "SELECT * FROM rollouts", |row| {
+        let (id, record) = rollout(row)?;
+        snapshot.rollouts.insert(id, (record, BTreeMap::new()));
+        Ok(())
+    })?;
+    each(db, "SELECT * FROM rollout_members", |row| {
+        let member = MemberRecord {
+            begun: row.get("begun")?,
+            leaving: row.get("leaving")?,
+            counts: parsed(row, "counts", Counts::from_name)?,
+            in_batch: row.get("in_batch")?,
+        };
+        if let Some((_, members)) = snapshot.rollouts.get_mut(&number(row, "row_id")?) {
+            members.insert(row.get("member")?, member);
+        }
+        Ok(())
+    })?;
+    each(db, "SELECT * FROM proven_sets", |row| {
+        let proven =
+            Proven { revision: row.get("revision")?, source: u128::from_be_bytes(row.get("source")?) };
+        snapshot.proven.insert(number(row, "row_id")?, proven);
+        Ok(())
+    })?;
+    Ok(snapshot)
+}
+
+fn each(
+    db: &Connection,
+    select: &str,
+    mut read: impl FnMut(&Row<'_>) -> rusqlite::Result<()>,
+) -> Result<(), StoreError> {
+    let mut select = db.prepare(select)?;
+    let mut rows = select.query([])?;
+    while let Some(row) = rows.next()? {
+        if let Err(error) = read(row) {
+            tracing::error!("a record of a rollout cannot be read: {error}");
+        }
+    }
+    Ok(())
+}
+
+fn rollout(row: &Row<'_>) -> rusqlite::Result<(u64, RolloutRecord)> {
+    let (state, reason): (String, String) = (row.get("state")?, row.get("reason")?);
+    let course = Course::read(&state, reason);
+    let record = RolloutRecord {
+        traversal: number(row, "traversal")?,
+        course: course.ok_or_else(|| bad("state", format!("unknown value '{state}'")))?,
+        canary: row.get("canary")?,
+        well: row.get("well")?,
+        returns: row.get("returns")?,
+    };
+    Ok((number(row, "row_id")?, record))
+}
+
+#[cfg(test)]
+mod tests {
+    use muster_engine::record::Change;
+
+    use super::super::{Sqlite, Store as _};
+    use super::*;
+
+    #[test]
+    fn what_is_written_is_read_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let (database, key) = (folder.path().join("muster.db"), folder.path().join("key"));
+        let member =
+            |begun, leaving, counts, in_batch| Some(MemberRecord { begun, leaving, counts, in_batch });
+        let kept = |row, course, members: &[(&str, Option<MemberRecord>)], anew| {
+            let record = RolloutRecord { traversal: 7, course, canary: true, well: false, returns: true };
+            let members = members.iter().map(|(name, member)| ((*name).into(), *member)).collect();
+            RolloutChange::Kept { row, record, members, anew }
+        };
+        let (begun, left) =
+            (member(true, false, Counts::Failed, true), member(false, true, Counts::Nothing, false));
+        let lost = member(false, false, Counts::Lost, false);
+        let proven = |source| Some(Proven { revision: 3, source });
+        let changes = [
+            kept(1, Course::Going, &[("a[x]", begun), ("a[y]", left)], true),
+            kept(1, Course::Aborted("why".into()), &[("a[y]", None), ("a[z]", lost)], false),
+            kept(2, Course::Paused, &[("b[x]", begun)], true),
+            kept(2, Course::TimedOut, &[("b[y]", lost)], true),
+            kept(3, Course::Going, &[("c[x]", begun)], true),
+            RolloutChange::Over(3),
+            RolloutChange::Proven(1, proven(u128::MAX - 1)),
+            RolloutChange::Proven(2, proven(5)),
+            RolloutChange::Proven(2, None),
+        ];
+        let mut wanted = RolloutSnapshot::default();
+        changes.iter().for_each(|change| wanted.apply(change.clone()));
+        let mut store = Sqlite::open(&database, &key).unwrap();
+        store.commit(&mut changes.into_iter().map(Change::Rollout), &[]).unwrap();
+        assert_eq!(load(store.db()).unwrap(), wanted);
+        assert_eq!((wanted.rollouts.len(), wanted.proven.len()), (2, 1));
+        // Damage of a record costs no more than that.
+        store.db().execute("UPDATE rollouts SET state = 'x' WHERE row_id = 2", []).unwrap();
+        wanted.rollouts.remove(&2);
+        assert_eq!(Sqlite::open(&database, &key).unwrap().load().unwrap().rollouts, wanted);
+    }
+}

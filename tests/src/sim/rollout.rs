@@ -2,21 +2,24 @@
 //! operators asked for. Nobody begins too early, and what fails everywhere is stopped.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
 use std::time::Duration;
 
 use muster_engine::record::{ProgressRecord, ResourceRecord, StackAction, StackRecord, Status};
 use muster_engine::{Request, RolloutAction};
 use muster_shared::model::Action;
 use muster_shared::{Generation, MonoTime, ResourceId, StackName};
-use muster_template::Kind;
 
 use super::operator::stack_name;
-use super::plan::{Rollout, Share, What, member, split};
+use super::plan::{Plan, Rollout, Share, What, member, split};
 use super::store::{Shared, Tables};
 use super::world::World;
 
 /// What an agent said counts from then; it is durable a little later.
 const LAG: Duration = Duration::from_secs(1);
+
+/// What operators sent, by the name of the source.
+type Plans = BTreeMap<String, Rc<Plan>>;
 
 /// By stack and resource.
 #[derive(Clone, Default)]
@@ -151,29 +154,34 @@ impl Rollouts {
     pub fn committed(
         &mut self,
         tables: &Tables,
+        plans: &Plans,
         began: &BTreeMap<(ResourceId, Generation), u64>,
         now: MonoTime,
     ) {
         self.takes_in(tables, began);
-        let by_name: BTreeMap<(u64, &str), &ResourceRecord> = tables
+        let by_name: &BTreeMap<(u64, &str), &ResourceRecord> = &tables
             .rows
             .values()
             .filter(|row| row.dropped.is_none())
             .map(|row| ((row.stack, &*row.name), row))
             .collect();
-        for ((stack, name), row) in by_name.iter().filter(|(_, row)| row.kind == Kind::Set) {
+        let sets = tables.stacks.values().flat_map(|stack| {
+            let resources = plan_of(tables, plans, stack).into_iter().flat_map(|plan| &plan.resources);
+            let sets = resources.filter(|(_, resource)| resource.each.is_some());
+            sets.filter_map(move |(name, _)| Some((stack, name, by_name.get(&(stack.id, &**name))?)))
+        });
+        for (stack, name, row) in sets {
             let prefix = format!("{name}[");
-            let members = by_name.range((*stack, prefix.as_str())..);
+            let members = by_name.range((stack.id, prefix.as_str())..);
             let members =
-                members.take_while(|((of, name), _)| of == stack && name.starts_with(&prefix)).count();
-            let Some(stack) = tables.stacks.get(stack) else { continue };
+                members.take_while(|((of, name), _)| *of == stack.id && name.starts_with(&prefix)).count();
             let wave = self.wave(stack, name);
             wave.members = wave.members.max(members);
             if row.progress.observed_ready && members > 0 {
                 // Whoever comes later is another rollout's.
                 let Wave { traversal, members, returns, .. } = *wave;
                 *wave = Wave { traversal, members, returns, ..Wave::default() };
-                self.proven.insert((stack.id, stack.revision, (*name).to_owned()));
+                self.proven.insert((stack.id, stack.revision, name.clone()));
             }
         }
         for ((stack, name), wave) in &mut self.waves {
@@ -220,6 +228,20 @@ impl Rollouts {
         }
         wave
     }
+}
+
+/// What a stack is to be.
+fn plan_of<'p>(tables: &Tables, plans: &'p Plans, stack: &StackRecord) -> Option<&'p Plan> {
+    let text = tables.revisions.get(&(stack.id, stack.revision))?;
+    plans.get(&text.name).map(|plan| &**plan)
+}
+
+/// Whether a row stands for what its stack has for each node. The row's kind does not say so before all of that is ready: until
+/// then it is the kind of what stood under the name before.
+pub fn is_set(tables: &Tables, plans: &Plans, row: &ResourceRecord) -> bool {
+    let stack = tables.stacks.get(&row.stack).filter(|_| row.dropped.is_none());
+    let resource = stack.and_then(|stack| plan_of(tables, plans, stack)?.resources.get(&*row.name));
+    resource.is_some_and(|resource| resource.each.is_some())
 }
 
 /// As its operation begins: whether that is a rollback to what was COMPLETE, or to nothing.
@@ -284,8 +306,7 @@ fn begins(shared: &mut Shared, row: u64) -> Option<String> {
         return None;
     }
     let (stack, node) = (tables.stacks.get(&row.stack)?, node?.to_owned());
-    let plan = plans.get(&tables.revisions.get(&(stack.id, stack.revision))?.name)?;
-    let resource = plan.resources.get(name)?;
+    let resource = plan_of(tables, plans, stack)?.resources.get(name)?;
     let rollout = resource.each.as_ref()?.rollout.as_ref()?;
     let members = super::fleet::members(stack.id, tables).filter(|it| split(it).0 == name).count();
     let proven = (stack.id, stack.revision, name.to_owned());
@@ -345,7 +366,7 @@ impl World {
             let shared = self.shared.borrow();
             let id = shared.tables.names.get(&name).copied().unwrap_or_default();
             let rows = shared.tables.rows.values();
-            let rows = rows.filter(|row| row.stack == id && row.dropped.is_none() && row.kind == Kind::Set);
+            let rows = rows.filter(|row| row.stack == id && is_set(&shared.tables, &shared.plans, row));
             rows.filter(|row| shared.tables.rollouts.rollouts.contains_key(&row.id))
                 .map(|row| row.name.to_string())
                 .collect()
@@ -364,7 +385,8 @@ impl World {
         let waves: Vec<String> = {
             let shared = self.shared.borrow();
             let id = shared.tables.names.get(name).copied().unwrap_or_default();
-            let rows = shared.tables.rows.values().filter(|row| row.stack == id && row.kind == Kind::Set);
+            let rows = shared.tables.rows.values().filter(|row| row.stack == id);
+            let rows = rows.filter(|row| is_set(&shared.tables, &shared.plans, row));
             let meant = rows.filter(|row| resource.as_deref().is_none_or(|one| *row.name == *one));
             meant.map(|row| row.name.to_string()).collect()
         };

@@ -403,7 +403,8 @@ impl Shared {
 
     /// What is said of a row; a random text is drawn once.
     fn told(&mut self, was: Option<&ProgressRecord>, is: &ProgressRecord) {
-        let is_set = self.tables.rows.get(&is.id).is_some_and(|row| row.kind == Kind::Set);
+        let Self { tables, plans, .. } = self;
+        let is_set = tables.rows.get(&is.id).is_some_and(|row| rollout::is_set(tables, plans, row));
         let steps = was.filter(|_| is_set).and_then(|was| rollout::counted(was, is));
         if steps.is_some() {
             self.rollouts.aborted.push(is.id);
@@ -646,7 +647,7 @@ impl Store for SimStore {
         let it = &mut *shared;
         it.fleet.committed(&it.tables);
         let decided = it.signals.held_since.unwrap_or(it.now);
-        it.rollouts.committed(&it.tables, &it.began, decided);
+        it.rollouts.committed(&it.tables, &it.plans, &it.began, decided);
         rollout::begin(it);
         shared.plan_is_right(&held);
         shared.keeps_to_its_bounds();

@@ -8,6 +8,7 @@ use muster_engine::record::{Change, EventRecord, ResourceRecord, StackAction, St
 use muster_shared::model::flow::{DeviceName, FlowDown};
 use muster_shared::model::{Action, Claim, Down, Job, ReportKey};
 use muster_shared::{Generation, NodeId};
+use muster_template::Kind;
 
 use super::fleet;
 use super::plan::{HIDDEN, split};
@@ -51,9 +52,10 @@ impl SoFar {
         }
     }
 
-    /// A job went out for what this row was ready for, and then the stack was laid out again: it goes on.
+    /// A job went out for what this row was ready for, and then the stack was laid out again: it goes on. Operators are told
+    /// of no row that stands for a set: one that became ready and waits for who came is ready if its members were.
     fn was_ready(&self, row: &ResourceRecord) -> bool {
-        self.laid_out.contains(&row.stack) && self.were_ready.contains(&row.id)
+        self.laid_out.contains(&row.stack) && (row.kind == Kind::Set || self.were_ready.contains(&row.id))
     }
 }
 

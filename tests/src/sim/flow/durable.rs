@@ -98,12 +98,22 @@ impl Shared {
             && entry.owner.is_operator()
             && entry.mark != FlowMark::Failed
             && !entry.removing;
+        let goes = |was: &FlowEntryRecord| {
+            was.removing
+                || was.mark == FlowMark::Failed
+                || entry.past.first().is_some_and(|past| past.removing)
+        };
+        let is_taking =
+            !entry.owner.is_operator() && was.is_some_and(|was| was.owner.is_operator() && goes(was));
         let settled = device.settled;
         if from != to {
             self.counts.add(format!("flow entry {from} -> {to}"));
         }
         if entry.packed.unpack().id(&name) != entry.id {
             self.violate(format!("an entry of {name} is not what its id says: {entry:?}"));
+        }
+        if is_taking {
+            self.flows.is_taking(name.clone(), entry.id, entry.serial);
         }
         if is_given {
             let known = entry.serial <= settled;

@@ -37,6 +37,10 @@ pub struct Model {
     dropped: BTreeMap<(DeviceName, FlowId), Vec<u64>>,
     /// What a resource left to operators, with the write that made it, and whether that is on the device.
     given: BTreeMap<(DeviceName, FlowId), Vec<Given>>,
+    /// What operators were taking away and somebody else wants meanwhile, with the newest write that was seen of it.
+    taking: BTreeMap<(DeviceName, FlowId), u64>,
+    /// What of that is on the device, with that write: it is no operator's any more, also where taking it away failed.
+    taken: BTreeMap<(DeviceName, FlowId), Vec<u64>>,
     /// What operators have said is to stay on a device as it is, whatever the table says.
     pub left: BTreeMap<DeviceName, Left>,
 }
@@ -107,7 +111,32 @@ impl Model {
             }
             self.parts.insert((id, stage, name), part.serial);
         }
+        self.takes(flows);
         None
+    }
+
+    /// Somebody else wants what operators are taking away, by this write, which may yet fail.
+    pub fn is_taking(&mut self, device: DeviceName, id: FlowId, serial: u64) {
+        self.taking.insert((device, id), serial);
+    }
+
+    /// Which of those writes have come to their end is looked for. What is gone is nobody's.
+    fn takes(&mut self, flows: &FlowSnapshot) {
+        let taking = std::mem::take(&mut self.taking);
+        for ((name, id), seen) in taking {
+            let device = flows.devices.values().find(|it| it.node == name.node && it.bridge == name.bridge);
+            let Some(device) = device else { continue };
+            let serial = match flows.entries.get(&(device.device, id)) {
+                None => seen,
+                Some(entry) if entry.owner.is_operator() => continue,
+                Some(entry) if entry.serial > device.settled => {
+                    self.taking.insert((name, id), entry.serial);
+                    continue;
+                }
+                Some(entry) => entry.serial,
+            };
+            self.taken.entry((name, id)).or_default().push(serial);
+        }
     }
 
     /// A resource left an entry to operators; `known`: it is on the device.
@@ -130,6 +159,8 @@ impl Model {
         self.parts.retain(|(_, _, of), _| of != device);
         self.given.retain(|(of, _), _| of != device);
         self.dropped.retain(|(of, _), _| of != device);
+        self.taking.retain(|(of, _), _| of != device);
+        self.taken.retain(|(of, _), _| of != device);
     }
 
     /// Whether a part went well; none: nobody can know.
@@ -158,6 +189,11 @@ impl Model {
             for (entry, packed) in change.into_iter().flatten().filter(|_| of == device) {
                 writes.entry(*entry).or_default().push(((*serial, *id), packed.clone(), went));
             }
+        }
+        // Before what was given back by the same write.
+        for ((_, entry), taken) in self.taken.iter().filter(|((of, _), _)| of == device) {
+            let taken = taken.iter().map(|serial| ((*serial, 0), None, Some(true)));
+            writes.entry(*entry).or_default().extend(taken);
         }
         for ((of, entry), given) in self.given.iter().filter(|((of, _), _)| of == device) {
             debug_assert_eq!(of, device);

@@ -22,42 +22,42 @@ pub const HELP: &str = "\
 The agent of Muster: makes this server what its site's controller asks for.
 
 Usage: muster-agent [OPTIONS]                   run; this server must have joined
-       muster-agent [OPTIONS] join              enrol this server, then run; the token is that of
-                                                --token or --token-file, or a systemd credential
+       muster-agent [OPTIONS] join              enrol this server, then run; the token comes from
+                                                --token, --token-file, or a systemd credential
                                                 named muster.token
-       muster-agent [OPTIONS] net VERB          the network part alone, without a controller
-       muster-agent [OPTIONS] flow release      a switch waits for its flow tables no more, as the
-                                                unit muster-agent says when the agent has ended
+       muster-agent [OPTIONS] net VERB          configure the network, without a controller
+       muster-agent [OPTIONS] flow release      release switches that wait for their flow tables;
+                                                the unit muster-agent does so when the agent ends
 
 Verbs of net:
-  apply -c FILE   make the network what the document says, and remember what was there;
-                  with --confirm keep it only if TARGET is reached afterwards
-  plan -c FILE    say what apply would do
-  boot            make the network what it was last, as the unit muster-network does at boot
-  show            print the network as it is, as JSON
+  apply -c FILE   apply the document, and remember what was there before; with --confirm keep
+                  the change only if TARGET answers afterwards
+  plan -c FILE    print the steps of apply, and change nothing
+  boot            restore the last applied network; the unit muster-network does so at boot
+  show            print the current network as JSON
   export -c FILE  print the document as files of systemd-networkd, NetworkManager or ifupdown;
-                  with --from-ledger all that is in force; with --into write them below a folder
+                  --from-ledger exports all that is in force; --into writes below a directory
 
 Options:
-  --config FILE     settings (default: /etc/muster/agent.toml, if it is there)
+  --config FILE     settings (default: /etc/muster/agent.toml, if it exists)
   --state-dir DIR   keys and ledger (default: /var/lib/muster-agent)
-  --check-config    say whether the settings are valid, and exit
-  --token -         with join: the token is on standard input. 'join TOKEN' works as well, but
-                    users of this server see it in the list of processes
-  --token-file FILE   with join: the token is in this file
-  --name FQDN       with join: this server's name (default: its fqdn)
-  --check           with join: only say whether it could join
+  --check-config    check the settings, and exit
+  --token -         with join: read the token from stdin. 'join TOKEN' works as well, but users
+                    of this server see the token in the list of processes
+  --token-file FILE   with join: read the token from this file
+  --name FQDN       with join: name of this server (default: its fqdn)
+  --check           with join: only say whether this server could join
   --confirm TARGET  with net apply: gateway, an address, a host name, or HOST:PORT
-  --confirm-timeout SECONDS   how long the change and reaching TARGET may take (default: 120)
-  --format NAME     with net export: networkd, networkmanager, ifupdown, auto (the one that is here)
-  --from-ledger     with net export: what is in force on this server
-  --into DIR        with net export: stands for /
-  -c FILE           with net: the document, in os-net-config's format (YAML or JSON)
-  -h, --help        print this
+  --confirm-timeout SECONDS   time for the change and for reaching TARGET (default: 120)
+  --format NAME     with net export: networkd, networkmanager, ifupdown, or auto (the active one)
+  --from-ledger     with net export: export what is in force on this server
+  --into DIR        with net export: directory that stands for /
+  -c FILE           with net: document in os-net-config's format (YAML or JSON)
+  -h, --help        print this help
   -V, --version     print the version
 
 Every setting can also be given as MUSTER_<SECTION>__<KEY>, such as MUSTER_LOG__LEVEL=debug.
-A flag counts more than the environment, and that more than the file.
+Precedence: flags, then environment variables, then the settings file.
 
 Examples:
   ssh controller muster node token --name web-1.example.org | muster-agent join --token -

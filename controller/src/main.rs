@@ -30,26 +30,26 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 #[command(
     name = "muster-controller",
     version,
-    about = "Keeps stacks and hands servers their jobs",
+    about = "The controller of Muster: keep stacks, and send servers their jobs",
     after_help = "Example: muster-controller --data-dir /var/lib/muster --listen 0.0.0.0:8883"
 )]
 struct Cli {
-    /// Settings [default: /etc/muster/controller.toml, if it is there]
+    /// Settings file [default: /etc/muster/controller.toml, if it exists]
     #[arg(long, global = true, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// Database and keys [default: /var/lib/muster]
+    /// Directory of database and keys [default: /var/lib/muster]
     #[arg(long, global = true, value_name = "DIR")]
     data_dir: Option<PathBuf>,
-    /// The key that secrets in the database are sealed with [default: secrets.key in the data directory]
+    /// Key that seals the secrets in the database [default: secrets.key in the data directory]
     #[arg(long, global = true, value_name = "FILE")]
     key_file: Option<PathBuf>,
-    /// Where agents connect [default: 0.0.0.0:8883]
+    /// Address for agents [default: 0.0.0.0:8883]
     #[arg(long, value_name = "ADDR:PORT")]
     listen: Option<std::net::SocketAddr>,
-    /// Where operators connect [default: /run/muster/api.sock]
+    /// Socket for operators [default: /run/muster/api.sock]
     #[arg(long, value_name = "PATH")]
     api_socket: Option<PathBuf>,
-    /// Says whether the settings are valid, and ends
+    /// Check the settings, and exit
     #[arg(long)]
     check_config: bool,
     #[command(subcommand)]
@@ -58,30 +58,30 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Verb {
-    /// Copies the database and the site's keys to a new file, also while the controller runs
+    /// Copy the database and the site's keys to a new file, also while the controller runs
     #[command(after_help = "Example: muster-controller backup /var/backups/muster.db\n\n\
-                            Secrets and keys in it are sealed with the key in secrets.key, which is not in it: keep a \
-                            copy of that in another place. To restore, both are needed.")]
+                            The backup seals secrets and keys with the key in secrets.key, and does not contain that \
+                            key: keep a copy of it in another place. A restore needs both.")]
     Backup {
-        /// The new file
+        /// New file
         file: PathBuf,
-        /// Leaves the site's keys out; the folder 'pki' of the data directory must then be kept by other means
+        /// Leave the site's keys out; then back up the directory 'pki' of the data directory by other means
         #[arg(long)]
         without_keys: bool,
     },
-    /// Makes the site that a backup was made of, in a data directory that has none
+    /// Restore a site from a backup, into an empty data directory
     #[command(after_help = "Example: muster-controller restore /var/backups/muster.db\n\n\
-                            The key of its secrets must be in its place first (secrets.key in the data directory, or \
-                            --key-file). Agents come back by themselves once the controller runs where they look for it.")]
+                            Put the key of its secrets in place first (secrets.key in the data directory, or \
+                            --key-file). Agents reconnect by themselves once the controller runs at its old address.")]
     Restore {
-        /// What 'backup' wrote
+        /// Backup file
         file: PathBuf,
     },
-    /// Seals all secrets in the database with a new key; the controller must not be running
+    /// Seal all secrets in the database with a new key; stop the controller first
     #[command(after_help = "Example: systemctl stop muster-controller && muster-controller rekey && \
                             systemctl start muster-controller\n\n\
-                            The new key takes the place of the old one. Backups made before need the old one: keep that as \
-                            long as them.")]
+                            The new key replaces the old one. Earlier backups need the old key: keep it as long as \
+                            you keep them.")]
     Rekey,
 }
 

@@ -18,46 +18,45 @@ use crate::span::{YEAR, within};
 /// Verbs.
 #[derive(Subcommand)]
 pub enum FlowVerb {
-    /// Give devices the rules, groups and meters of a flow file
+    /// Apply the rules, groups and meters of a flow file to devices
     ///
-    /// Stages follow one another, devices of a stage work at the same time; on each device a stage is taken whole or not
-    /// at all, and a stage that fails stops what follows. What the file does not name stays as it is.
+    /// Stages run one after the other, and the devices of a stage at the same time. Each device takes a stage
+    /// whole or not at all. A failed stage stops those after it. Rules that the file does not name stay.
     #[command(after_help = "Example:\n  muster flow apply -f flows.yaml --wait")]
     Apply(Apply),
-    /// List what a device is to hold, with states and counters
+    /// List the rules, groups and meters of a device, with states and counters
     #[command(after_help = "Example:\n  muster flow list web-1/br0 --table 0 --state failed")]
     List(List),
-    /// Explain one rule, group or meter: owner, state since when, last error, what the switch holds
+    /// Explain a rule, group or meter: owner, state, last error, what the switch holds
     #[command(after_help = "Example:\n  muster flow show web-1/br0 4d550b208f12dbfa")]
     Show {
-        /// NODE/BRIDGE
+        /// Device, as NODE/BRIDGE
         device: DeviceName,
-        /// As 'muster flow list' shows it
+        /// Id, as 'muster flow list' shows it
         #[arg(value_parser = id)]
         id: FlowId,
     },
-    /// Take rules, groups or meters away from a device
+    /// Delete rules, groups or meters from a device
     #[command(after_help = "Example:\n  muster flow delete web-1/br0 4d550b208f12dbfa --wait")]
     Delete(Delete),
-    /// What the switch counted: tables, and rules by owner
+    /// Show the counters of a switch: tables, and rules by owner
     #[command(after_help = "Example:\n  muster flow stats web-1/br0")]
     Stats {
-        /// NODE/BRIDGE
+        /// Device, as NODE/BRIDGE
         device: DeviceName,
     },
-    /// Compare a device with its table now, and repair what differs
+    /// Compare a device with its table, and repair differences
     ///
-    /// This goes on by itself all the time; it is for those who do not want to wait. Rules that are not Muster's are
-    /// left alone.
+    /// Muster does this by itself; the command does it now. Rules that are not Muster's stay.
     #[command(after_help = "Example:\n  muster flow reconcile web-1/br0 --foreign import")]
     Reconcile {
-        /// NODE/BRIDGE
+        /// Device, as NODE/BRIDGE
         device: DeviceName,
-        /// From now on leave rules that are not Muster's alone, show them in lists, or make them Muster's
+        /// From now on leave foreign rules alone, show them in lists, or import them
         #[arg(long, value_parser = PossibleValuesParser::new(["leave", "show", "import"]))]
         foreign: Option<String>,
     },
-    /// Take everything that operators gave away from a device
+    /// Delete everything that operators applied to a device
     #[command(after_help = "Example:\n  muster flow purge web-1/br0 --wait")]
     Purge(Purge),
     /// List the devices that have a flow table
@@ -68,7 +67,7 @@ pub enum FlowVerb {
 /// `flow apply`
 #[derive(Args)]
 pub struct Apply {
-    /// The flow file, YAML or JSON; - for stdin
+    /// Flow file, YAML or JSON; - reads stdin
     #[arg(short, long, value_name = "FILE")]
     file: PathBuf,
     #[command(flatten)]
@@ -80,15 +79,15 @@ pub struct Apply {
 /// `flow list`
 #[derive(Args)]
 pub struct List {
-    /// NODE/BRIDGE
+    /// Device, as NODE/BRIDGE
     device: DeviceName,
-    /// Only of this table
+    /// List this table only
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(..=254))]
     table: Option<u8>,
-    /// Only in this state
+    /// List this state only
     #[arg(long, ignore_case = true, value_parser = PossibleValuesParser::new(STATES))]
     state: Option<String>,
-    /// Rules on the device that are not Muster's, too
+    /// Also list rules on the device that are not Muster's
     #[arg(long)]
     foreign: bool,
 }
@@ -96,9 +95,9 @@ pub struct List {
 /// `flow delete`
 #[derive(Args)]
 pub struct Delete {
-    /// NODE/BRIDGE
+    /// Device, as NODE/BRIDGE
     device: DeviceName,
-    /// As 'muster flow list' shows them
+    /// Ids, as 'muster flow list' shows them
     #[arg(required = true, value_name = "ID", value_parser = id)]
     ids: Vec<FlowId>,
     #[command(flatten)]
@@ -110,9 +109,9 @@ pub struct Delete {
 /// `flow purge`
 #[derive(Args)]
 pub struct Purge {
-    /// NODE/BRIDGE
+    /// Device, as NODE/BRIDGE
     device: DeviceName,
-    /// Forget the table only: what is on the device is left there, and is nobody's business from then on
+    /// Forget the table only; the rules stay on the device, without an owner
     #[arg(long)]
     forget: bool,
     #[command(flatten)]
@@ -124,10 +123,10 @@ pub struct Purge {
 /// How a change is kept from cutting a node off.
 #[derive(Args)]
 pub struct Guard {
-    /// Keep what the change adds even if the node then cannot reach the controller (removals stay guarded)
+    /// Keep added rules even if the node then cannot reach the controller (removals stay guarded)
     #[arg(long)]
     no_guard: bool,
-    /// How long the node may take to reach the controller after the change, before it is taken back
+    /// Undo the change if the node does not reach the controller within this time
     #[arg(long, value_name = "SECONDS", conflicts_with = "no_guard", value_parser = within(1..=3600))]
     confirm_timeout: Option<u64>,
 }
@@ -135,10 +134,10 @@ pub struct Guard {
 /// Whether to wait.
 #[derive(Args)]
 pub struct Wait {
-    /// Wait until it has ended, and show progress
+    /// Wait for the end of the operation, and show progress
     #[arg(long)]
     pub wait: bool,
-    /// How long to wait
+    /// Stop waiting after this time
     #[arg(long, value_name = "SECONDS", requires = "wait", value_parser = within(1..=YEAR))]
     pub timeout: Option<u64>,
 }

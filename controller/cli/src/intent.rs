@@ -17,33 +17,33 @@ use crate::output::{Column, Format, document, table};
 /// Verbs.
 #[derive(Subcommand)]
 pub enum IntentVerb {
-    /// Ask for the connectivity of an intent file
+    /// Submit the intents of an intent file
     ///
-    /// Each intent finds its way through the network and goes another one when a link on it fails. An intent that has a
-    /// key already takes the place of the one before; what the file does not name stays as it is.
+    /// Muster finds a path for each intent, and moves the intent when a link of the path fails. An intent
+    /// replaces an earlier one with the same key. Intents that the file does not name stay.
     #[command(after_help = "Example:\n  muster intent submit -f intents.yaml --wait")]
     Submit(Submit),
-    /// Take what intents placed off the devices; they are kept, and can be submitted again
+    /// Remove the rules of intents from the devices; the intents stay, and can be submitted again
     #[command(after_help = "Example:\n  muster intent withdraw a-to-b --wait")]
     Withdraw(Withdraw),
-    /// Forget intents that are withdrawn or failed
+    /// Forget withdrawn or failed intents
     #[command(after_help = "Example:\n  muster intent purge a-to-b")]
     Purge {
-        /// As 'muster intent list' shows them
+        /// Keys, as 'muster intent list' shows them
         #[arg(required = true, value_name = "KEY", value_parser = NonEmptyStringValueParser::new())]
         keys: Vec<String>,
     },
-    /// List all intents, with their states and why they are so
+    /// List all intents, with states and reasons
     #[command(after_help = "Example:\n  muster intent list --state failed")]
     List {
-        /// Only in this state
+        /// List this state only
         #[arg(long, ignore_case = true, value_parser = PossibleValuesParser::new(STATES))]
         state: Option<String>,
     },
-    /// Show one intent: its way, its rules, what it reserves, how often it moved
+    /// Show an intent: its path, rules, reservations, and how often it moved
     #[command(after_help = "Example:\n  muster intent show a-to-b")]
     Show {
-        /// As 'muster intent list' shows it
+        /// Key, as 'muster intent list' shows it
         #[arg(value_parser = NonEmptyStringValueParser::new())]
         key: String,
     },
@@ -52,7 +52,7 @@ pub enum IntentVerb {
 /// `intent submit`
 #[derive(Args)]
 pub struct Submit {
-    /// The intent file, YAML or JSON; - for stdin
+    /// Intent file, YAML or JSON; - reads stdin
     #[arg(short, long, value_name = "FILE")]
     file: PathBuf,
     #[command(flatten)]
@@ -62,7 +62,7 @@ pub struct Submit {
 /// `intent withdraw`
 #[derive(Args)]
 pub struct Withdraw {
-    /// As 'muster intent list' shows them
+    /// Keys, as 'muster intent list' shows them
     #[arg(required = true, value_name = "KEY", value_parser = NonEmptyStringValueParser::new())]
     keys: Vec<String>,
     #[command(flatten)]

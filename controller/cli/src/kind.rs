@@ -12,13 +12,13 @@ use crate::output::{Column, Format, cell, document, rows, table};
 /// Verbs.
 #[derive(Subcommand)]
 pub enum TypeVerb {
-    /// List the types of resources
+    /// List the resource types
     #[command(after_help = "Example:\n  muster type list")]
     List,
-    /// Show a type: its properties and attributes
+    /// Show the properties and attributes of a type
     ///
-    /// Of each property: its type, whether it must be given, what holds where it is not, what its values may be, and
-    /// whether a change of it is made in place or puts another thing in the place of the old one.
+    /// The table lists each property with its type, default and constraints, and says whether a change
+    /// updates the resource in place or replaces it.
     #[command(
         after_help = "Example:\n  muster type show Muster::File\n  muster type show Muster::File -o json"
     )]
@@ -28,7 +28,7 @@ pub enum TypeVerb {
 /// `type show`
 #[derive(Args)]
 pub struct Show {
-    /// As in templates
+    /// Name of the type, as in templates
     #[arg(value_name = "TYPE")]
     name: String,
 }

@@ -12,8 +12,8 @@ use crate::output::{Column, Format, document, table};
 pub enum TemplateVerb {
     /// List the functions of templates
     ///
-    /// Of each: the first version of the language that has it, how it is written, and what it gives. Some are for
-    /// conditions alone, or came to them later.
+    /// The table has the first version of the language with each function, its form and its result. Some
+    /// functions work in conditions only, or came to conditions later.
     #[command(
         after_help = "Example:\n  muster template functions\n  muster template functions --version 2016-10-14\n  \
                             muster template functions --version pike -o json"
@@ -24,7 +24,7 @@ pub enum TemplateVerb {
 /// `template functions`
 #[derive(Args)]
 pub struct Functions {
-    /// Those of this version alone, by date or name, as after heat_template_version
+    /// List this version only, by date or name, as in heat_template_version
     #[arg(long, value_name = "VERSION", value_parser = version)]
     version: Option<Version>,
 }

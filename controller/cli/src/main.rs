@@ -37,19 +37,19 @@ use failure::Failure;
 use output::{Format, Output};
 use stack::StackVerb;
 
-/// Configures servers: stacks of resources, from templates, through the agents on the nodes
+/// Configure servers: templates describe stacks of resources, agents on the nodes apply them
 ///
-/// Exit codes: 0 done, 1 failed or refused, 2 wrong usage or a bad file or template, 3 timed out waiting,
-/// 4 the controller cannot be reached.
+/// Exit codes: 0 done, 1 failed or refused, 2 wrong usage or a bad file or template, 3 timed out waiting, 4
+/// the controller cannot be reached.
 #[derive(Parser)]
 #[command(name = "muster", version, after_help = "Example:\n  muster stack create web -t web.yaml --wait")]
 struct Cli {
     #[command(subcommand)]
     noun: Noun,
-    /// How to print what is asked for
+    /// Output format
     #[arg(short, long, global = true, value_parser = Output::of_documents(), default_value = "table")]
     output: Output,
-    /// Where the controller is
+    /// Address of the controller's API
     #[arg(
         long,
         global = true,
@@ -62,40 +62,40 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Noun {
-    /// The site at a glance: its controller, its agents, and what waits for you
+    /// Show the controller, the agents, and what waits for an operator
     #[command(after_help = "Example:\n  muster status\n  muster status -o json")]
     Status,
-    /// Servers and the tokens they join with
+    /// Manage servers and their join tokens
     #[command(subcommand, after_help = "Example:\n  muster node list")]
     Node(node::NodeVerb),
-    /// Stacks: what the servers are to be
+    /// Manage stacks: the desired state of servers
     #[command(subcommand, after_help = "Example:\n  muster stack show web")]
     Stack(StackVerb),
-    /// The resources of a stack
+    /// Manage the resources of a stack
     #[command(subcommand, after_help = "Example:\n  muster resource list web")]
     Resource(resource::ResourceVerb),
-    /// Flow rules of bridges: what is to happen to packets
+    /// Manage flow rules of bridges
     #[command(subcommand, after_help = "Example:\n  muster flow list web-1/br0")]
     Flow(flow::FlowVerb),
-    /// Intents: connectivity through the bridges, which finds its way by itself
+    /// Manage intents: connectivity through bridges, over paths that Muster finds
     #[command(subcommand, after_help = "Example:\n  muster intent list")]
     Intent(intent::IntentVerb),
-    /// What servers hold and a restored store does not know: nothing of it changes until you decide
+    /// Decide about what servers hold and a restored database does not know
     #[command(subcommand, after_help = "Example:\n  muster restore list")]
     Restore(restore::RestoreVerb),
-    /// The network that intents are for: bridges and the links between them
+    /// Show the network of bridges and links that intents use
     #[command(subcommand, after_help = "Example:\n  muster topology show")]
     Topology(topology::TopologyVerb),
-    /// The language of templates: its functions; needs no controller
+    /// Describe the functions of templates; needs no controller
     #[command(subcommand, after_help = "Example:\n  muster template functions")]
     Template(language::TemplateVerb),
-    /// Types of resources: what templates may be made of; needs no controller
+    /// Describe resource types; needs no controller
     #[command(subcommand, after_help = "Example:\n  muster type show Muster::File")]
     Type(kind::TypeVerb),
     /// Print a completion script
     #[command(after_help = "Example:\n  muster completion bash > /etc/bash_completion.d/muster")]
     Completion {
-        /// For which shell
+        /// Shell to complete for
         #[arg(value_parser = clap::builder::PossibleValuesParser::new(["bash", "zsh", "fish"]))]
         shell: String,
     },
@@ -111,12 +111,12 @@ enum Noun {
 enum Generate {
     /// A page for each command
     Man {
-        /// Made if it is not there
+        /// Directory, which is created if needed
         folder: PathBuf,
     },
     /// For bash, zsh and fish
     Completion {
-        /// Made if it is not there
+        /// Directory, which is created if needed
         folder: PathBuf,
     },
 }

@@ -22,104 +22,104 @@ use crate::status;
 /// Verbs.
 #[derive(Subcommand)]
 pub enum NodeVerb {
-    /// Make a join token and print it, alone on stdout
+    /// Make a join token and print it on stdout
     ///
-    /// The token binds what a server may become with it: its name, or a pattern for it, and its labels. With --any-name
-    /// whoever has the token chooses a name.
+    /// The token decides the server's name, or a pattern for the name, and its labels. With --any-name the
+    /// server chooses its name.
     #[command(after_help = "Example:\n  muster node token --name web-1.example.org --label role=web\n  \
                       muster node token --ttl 1d --uses 40 --rate 10/s --name 'web-*.example.org' --label role=web")]
     Token(Token),
-    /// List the join tokens that are still good
+    /// List the valid join tokens
     #[command(after_help = "Example:\n  muster node tokens")]
     Tokens,
-    /// Make a join token worthless
+    /// Revoke a join token
     #[command(after_help = "Example:\n  muster node token-revoke 1f0c6a2e9b3d4f57")]
     TokenRevoke {
-        /// As 'muster node tokens' shows it
+        /// Token id, as 'muster node tokens' shows it
         id: String,
     },
     /// List the nodes
     #[command(after_help = "Example:\n  muster node list -l role=web,zone!=b\n  \
                       muster node list -l 'fact.os.id=debian,fact.memory>=16G,fact.links.*.speed>=10000'")]
     List {
-        /// Only nodes with these labels and facts: k=v, k!=v, k, !k, k>=4, joined by commas; facts begin with 'fact.'
+        /// Select nodes by labels and facts: k=v, k!=v, k, !k, k>=4, joined by commas. Names of facts begin
+        /// with 'fact.'
         #[arg(short = 'l', long, value_name = "SELECTOR", default_value = "", hide_default_value = true, value_parser = selector)]
         selector: String,
     },
-    /// Show one node, and what may be left on it from before it was removed
+    /// Show a node, and the resources that may be left on it after 'node remove'
     #[command(after_help = "Example:\n  muster node show web-1.example.org")]
     Show {
-        /// Its name
+        /// Name of the node
         node: NodeId,
     },
-    /// What a node is: system, disks, interfaces with their counters, and LLDP neighbours
+    /// Show the facts of a node: system, disks, interfaces with counters, LLDP neighbours
     ///
-    /// Its agent is asked for the counters as they are now; of a node that is away it says what was told last, and how
-    /// long ago.
+    /// The command asks the agent for current counters. For an offline node it shows the last facts and their
+    /// age.
     #[command(after_help = "Example:\n  muster node facts web-1.example.org -o json")]
     Facts {
-        /// Its name
+        /// Name of the node
         node: NodeId,
     },
-    /// What is not as Muster made it: somebody else has changed it
+    /// List drift: resources that differ from their desired state
     #[command(after_help = "Example:\n  muster node drift web-1.example.org")]
     Drift {
-        /// Only on this node
+        /// List this node only
         node: Option<NodeId>,
     },
-    /// Wait until so many nodes are online
+    /// Wait until a number of nodes is online
     ///
-    /// For servers that join by themselves, as with one token for many of them. With --timeout it ends with 3 when there are
-    /// fewer by then; nodes in maintenance do not count.
+    /// Nodes in maintenance do not count. After --timeout the command ends with exit code 3.
     #[command(after_help = "Example:\n  muster node wait -l role=web --count 40 --timeout 600")]
     Wait {
-        /// Only nodes with these labels and facts, as for 'muster node list'
+        /// Select nodes by labels and facts, as in 'muster node list'
         #[arg(short = 'l', long, value_name = "SELECTOR", default_value = "", hide_default_value = true, value_parser = selector)]
         selector: String,
-        /// How many
+        /// Number of nodes to wait for
         #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
         count: u64,
-        /// How long to wait; without it for ever
+        /// Stop waiting after this time [default: never]
         #[arg(long, value_name = "SECONDS", value_parser = within(1..=YEAR))]
         timeout: Option<u64>,
     },
     /// Set and remove labels
     #[command(after_help = "Example:\n  muster node label web-1.example.org role=web zone=b old-")]
     Label {
-        /// Its name
+        /// Name of the node
         node: NodeId,
-        /// A label to set, or one to remove: its key and '-'
+        /// Label to set, or key of a label to remove, followed by '-'
         #[arg(required = true, value_name = "KEY=VALUE|KEY-", value_parser = label)]
         labels: Vec<(String, Option<String>)>,
     },
-    /// Hold a node's jobs back, or let them go again
+    /// Hold back the jobs of a node, or release them
     ///
-    /// What its agent has already goes on to its end; nothing new is sent, and what drifts is seen and not corrected, until
-    /// the node is out of maintenance again. That outlives restarts of both sides.
+    /// Jobs that the agent already has run to their end. New jobs and corrections wait until maintenance is
+    /// off; drift is still reported. The state survives restarts of controller and agent.
     #[command(after_help = "Example:\n  muster node maintenance web-1.example.org on")]
     Maintenance {
-        /// Its name
+        /// Name of the node
         node: NodeId,
-        /// on or off
+        /// New state
         #[arg(value_parser = ["on", "off"])]
         state: String,
     },
-    /// Cut a node off at once
+    /// Disconnect a node and refuse it
     ///
-    /// Its resources stay; their work waits, as that of a node that is away. It joins again only with a token for
-    /// exactly its name.
+    /// The node's resources stay, and their jobs wait, as for an offline node. The node joins again only with
+    /// a token for exactly its name.
     #[command(after_help = "Example:\n  muster node revoke web-1.example.org")]
     Revoke {
-        /// Its name
+        /// Name of the node
         node: NodeId,
     },
-    /// Take a node that is gone for ever out of the site
+    /// Remove a node that does not come back
     ///
-    /// What may be left on it is listed and remembered: should a node of that name join again, it is cleaned up before
-    /// anything else. Resources that stacks want there wait for a node of that name, those that may be anywhere move.
+    /// The command lists what may be left on the server. If a node of that name joins again, its agent cleans
+    /// that up first. Resources bound to the name wait for such a node; other resources move.
     #[command(after_help = "Example:\n  muster node remove web-1.example.org")]
     Remove {
-        /// Its name
+        /// Name of the node
         node: NodeId,
     },
 }
@@ -127,22 +127,22 @@ pub enum NodeVerb {
 /// `node token`
 #[derive(Args)]
 pub struct Token {
-    /// How long it is good: a number with s, m, h or d
+    /// Lifetime: a number with s, m, h or d
     #[arg(long, default_value = "1h", value_parser = seconds)]
     ttl: u64,
-    /// How many nodes may join with it
+    /// Number of nodes that may join with the token
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     uses: u32,
-    /// How fast they may join, such as 10/s, 30/m or 100/h; those who come too early wait for their turn
+    /// Rate at which nodes may join, such as 10/s, 30/m or 100/h; nodes that come too early wait
     #[arg(long, value_name = "N/s|N/m|N/h")]
     rate: Option<Rate>,
-    /// The one name that it is good for, or a pattern: '*' stands for any characters up to a dot
+    /// Name of the node, or a pattern: '*' stands for any characters up to a dot
     #[arg(long, value_name = "FQDN|PATTERN")]
     name: Option<String>,
-    /// It is good for any name that no other node has
+    /// Allow any name that no other node has
     #[arg(long, conflicts_with = "name")]
     any_name: bool,
-    /// A label that nodes get which join with it; may be repeated
+    /// Label for nodes that join with the token. Repeatable
     #[arg(long = "label", value_name = "KEY=VALUE", value_parser = crate::source::parameter)]
     labels: Vec<(String, String)>,
 }

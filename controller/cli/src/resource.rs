@@ -24,13 +24,13 @@ pub enum ResourceVerb {
     /// Show one resource
     #[command(after_help = "Example:\n  muster resource show web motd")]
     Show(Which),
-    /// Say that a resource is not to be trusted: the next update replaces it
+    /// Mark a resource as unhealthy: the next update replaces it
     #[command(after_help = "Example:\n  muster resource unhealthy web motd")]
     Unhealthy(Which),
-    /// Send a signal to a wait condition's handle: that something is done, or has failed
+    /// Send a signal to the handle of a wait condition
     #[command(after_help = "Example:\n  muster resource signal web ready --data '{\"status\":\"SUCCESS\"}'")]
     Signal(Signal),
-    /// Let a resource go on that waits at a hook of an environment
+    /// Release a resource that waits at a hook of an environment
     #[command(after_help = "Example:\n  muster resource clear-hook web motd pre-update")]
     ClearHook(ClearHook),
 }
@@ -38,9 +38,9 @@ pub enum ResourceVerb {
 /// `resource list`
 #[derive(Args)]
 pub struct List {
-    /// The stack
+    /// Name of the stack
     stack: StackName,
-    /// Rows that are being replaced or cleaned up, too
+    /// Also list resources that are being replaced or cleaned up
     #[arg(long)]
     all: bool,
 }
@@ -48,23 +48,23 @@ pub struct List {
 /// One resource.
 #[derive(Args)]
 pub struct Which {
-    /// The stack
+    /// Name of the stack
     stack: StackName,
-    /// Its name in the template, or its physical id
+    /// Name in the template, or physical id
     resource: String,
 }
 
 /// `resource signal`
 #[derive(Args)]
 pub struct Signal {
-    /// The stack
+    /// Name of the stack
     stack: StackName,
-    /// The handle's name in the template, or its path
+    /// Name of the handle in the template, or its path
     resource: String,
-    /// A JSON map of id, status (SUCCESS or FAILURE), reason and data, each of which may be left out
+    /// JSON map of id, status (SUCCESS or FAILURE), reason and data, all optional
     #[arg(long, value_name = "JSON", conflicts_with = "file")]
     data: Option<String>,
-    /// The same in a file; - is standard input
+    /// File with that map; - reads stdin
     #[arg(short, long, value_name = "FILE")]
     file: Option<PathBuf>,
 }
@@ -72,11 +72,11 @@ pub struct Signal {
 /// `resource clear-hook`
 #[derive(Args)]
 pub struct ClearHook {
-    /// The stack
+    /// Name of the stack
     stack: StackName,
-    /// Its name in the template
+    /// Name in the template
     resource: String,
-    /// Where it waits
+    /// Hook to release
     #[arg(value_parser = PossibleValuesParser::new(Hook::ALL.map(Hook::as_str)))]
     hook: String,
 }

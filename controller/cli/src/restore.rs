@@ -12,29 +12,29 @@ use crate::output::{Column, Format, count, document, table};
 /// Verbs.
 #[derive(Subcommand)]
 pub enum RestoreVerb {
-    /// List what waits to be decided
+    /// List what waits for a decision
     ///
-    /// State 'unknown': the store has no row of it; 'newer': changed since the backup; 'deleted': gone since the backup;
-    /// 'table': rules of a device differ.
+    /// States: 'unknown', the database has no record of it; 'newer', changed since the backup; 'deleted',
+    /// gone since the backup; 'table', rules of a device differ.
     #[command(after_help = "Example:\n  muster restore list --node web-1.example.org")]
     List {
-        /// Only on this node
+        /// List this node only
         #[arg(long)]
         node: Option<NodeId>,
     },
     /// Keep what the servers have
     ///
-    /// What the store does not know stays on its server and is not Muster's any more. What is newer stays until the next
-    /// update of its stack. What was deleted is not made again before that update. The rules of a device stay.
+    /// Unknown resources stay on their servers and leave Muster. Newer resources stay until the next update
+    /// of their stack. Deleted resources are not made again before that update. The rules of a device stay.
     #[command(
         after_help = "Example:\n  muster restore adopt web-1.example.org/br0\n  muster restore adopt --all"
     )]
     Adopt(Which),
-    /// Make the servers what the store says
+    /// Make the servers what the database says
     ///
-    /// What is newer goes back, what was deleted is made again, rules of a device that the store does not know are removed.
-    /// What the store does not know is deleted, and what was there before it comes back; a node that is away does that when
-    /// it comes.
+    /// Newer resources return to the database's state, deleted ones are made again, and unknown rules of a
+    /// device are removed. Unknown resources are deleted, and the earlier state is restored. An offline node
+    /// does that when it connects.
     #[command(
         after_help = "Example:\n  muster restore remove web-1.example.org/br0\n  muster restore remove --all --node web-1.example.org"
     )]
@@ -46,13 +46,13 @@ pub enum RestoreVerb {
 #[group(skip)]
 #[command(group(ArgGroup::new("which").required(true).args(["ids", "all"])))]
 pub struct Which {
-    /// As 'muster restore list' shows it
+    /// Name, as 'muster restore list' shows it
     #[arg(value_name = "ID")]
     ids: Vec<String>,
-    /// All that is listed; what a node that is away has is listed when it comes
+    /// Everything in the list; an offline node adds to the list when it connects
     #[arg(long)]
     all: bool,
-    /// With --all: only what is listed of this node
+    /// With --all: this node only
     #[arg(long, requires = "all")]
     node: Option<NodeId>,
 }

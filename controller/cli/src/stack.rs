@@ -25,50 +25,51 @@ mod validate;
 pub enum StackVerb {
     /// Create a stack from a template
     ///
-    /// What the template and the environments name is sent along: files of 'get_file', nested templates, and what these
-    /// name. A name is relative to the file that it stands in.
+    /// The command also sends the files that the template and the environments name: 'get_file', nested
+    /// templates, and the files these name. A path is relative to the file that names it.
     #[command(after_help = "Example:\n  muster stack create web -t web.yaml -P greeting=hello --wait")]
     Create(Create),
-    /// Bring a stack to a changed template or changed parameters
+    /// Update a stack to a changed template or changed parameters
     ///
-    /// Without --template the current one is used. Parameters that are not given get their defaults, with
-    /// --existing their current values; environments likewise.
+    /// Without --template the stack keeps its current template. Parameters that are not given get their
+    /// defaults. With --existing they keep their values, and the stack keeps its environments.
     #[command(after_help = "Example:\n  muster stack update web -t web.yaml --wait\n  \
                             muster stack update web --existing -P greeting=hi --wait\n  \
                             muster stack update web -t web.yaml -e site.yaml --delete-first\n  \
                             muster stack update web --existing --converge --wait")]
     Update(Update),
-    /// Show what an update would create, change, replace and take away; changes nothing
+    /// Show what an update would create, change, replace and remove
     ///
-    /// Takes the template and the values as an update does. A stack that does not exist would be created. Secrets are masked.
+    /// A preview changes nothing. It takes the same template and values as an update, and also works for a
+    /// stack that does not exist. Secrets are masked.
     #[command(
         after_help = "Example:\n  muster stack preview web -t web.yaml -e site.yaml -P greeting=hi\n  \
                             muster stack preview web --existing -P greeting=hi -o json"
     )]
     Preview(Preview),
-    /// Take everything of a stack away, then the stack
+    /// Delete a stack and all its resources
     #[command(after_help = "Example:\n  muster stack delete web --wait")]
     Delete(Delete),
-    /// Bring a stack back to an older revision
+    /// Return a stack to an older revision
     #[command(after_help = "Example:\n  muster stack rollback web --to 3 --wait")]
     Rollback(Rollback),
-    /// Stop the operation that is in progress
+    /// Stop the operation in progress
     ///
-    /// Nothing more of it begins; what runs on nodes ends, or is interrupted where its type allows that, and is
-    /// recorded. The stack is FAILED with the reason 'cancelled' and is not rolled back. The next operation goes on from
-    /// what is there.
+    /// No further job starts. Running jobs end, or are interrupted where their type allows it. The stack is
+    /// FAILED with the reason 'cancelled' and is not rolled back. The next operation continues from there.
     #[command(after_help = "Example:\n  muster stack cancel web")]
     Cancel(Name),
-    /// Pause a rollout of a 'for_each', have it go on, hurry it, or stop it for good
+    /// Pause, resume, promote or abort a rollout of a 'for_each'
     ///
-    /// 'muster stack show' draws where it is; 'muster stack rollback' brings those back that have the new revision.
+    /// 'muster stack show' draws the state of a rollout. 'muster stack rollback' returns the members that
+    /// have the new revision.
     #[command(
         after_help = "Example:\n  muster stack rollout web pause\n  muster stack rollout web promote motd"
     )]
     Rollout(rollout::Rollout),
-    /// Look at every resource of a stack on its node, and change nothing
+    /// Compare every resource of a stack with its node; changes nothing
     ///
-    /// Those that differ from what was asked for are FAILED until the next update puts them right.
+    /// A resource that differs is FAILED until the next update repairs it.
     #[command(after_help = "Example:\n  muster stack check web --wait")]
     Check(Check),
     /// List the stacks
@@ -83,16 +84,16 @@ pub enum StackVerb {
     /// List a stack's outputs
     #[command(after_help = "Example:\n  muster stack outputs web")]
     Outputs(Name),
-    /// List a stack's revisions that are kept
+    /// List the stored revisions of a stack
     #[command(after_help = "Example:\n  muster stack revisions web")]
     Revisions(Name),
-    /// List what failed in a stack's last operation, with the cause of each attempt
+    /// List the failures of a stack's last operation, with the cause of each attempt
     #[command(after_help = "Example:\n  muster stack failures web")]
     Failures(Name),
-    /// List what happened to a stack
+    /// List the events of a stack
     ///
-    /// With --follow it goes on with what happens next, across restarts of the controller, until the stack is gone; one
-    /// line for each event, which with -o json is a JSON document of its own.
+    /// With --follow the command prints new events until the stack is gone, across restarts of the
+    /// controller. Each event is one line; with -o json each line is a JSON document.
     #[command(after_help = "Example:\n  muster stack events web\n  muster stack events web --follow -o json")]
     Events(Events),
     /// Show which resource needs which: as a table, JSON, Graphviz's language or a picture
@@ -104,9 +105,9 @@ pub enum StackVerb {
                             muster stack graph web -o dot > web.dot"
     )]
     Graph(Graph),
-    /// Check a template; needs no controller
+    /// Validate a template; needs no controller
     ///
-    /// Parameters that must be given and were not are listed; they are no error.
+    /// The command lists required parameters that were not given. They are no error.
     #[command(after_help = "Example:\n  muster stack validate -t web.yaml -P greeting=hello")]
     Validate(Validate),
 }
@@ -114,17 +115,17 @@ pub enum StackVerb {
 /// A stack.
 #[derive(Args)]
 pub struct Name {
-    /// The stack
+    /// Name of the stack
     name: StackName,
 }
 
 /// `-e` and `-P`
 #[derive(Args)]
 pub struct Given {
-    /// An environment: values for parameters, what types stand for, hooks; may be repeated, the last one counts
+    /// Environment file (parameters, resource registry, hooks). Repeatable; later files win
     #[arg(short = 'e', long = "environment", value_name = "FILE")]
     environments: Vec<PathBuf>,
-    /// A parameter's value; may be repeated
+    /// Value of a parameter. Repeatable
     #[arg(short = 'P', long = "parameter", value_name = "KEY=VALUE", value_parser = crate::source::parameter)]
     parameters: Vec<(String, String)>,
 }
@@ -132,22 +133,22 @@ pub struct Given {
 /// How an operation is to be carried out.
 #[derive(Args)]
 pub struct How {
-    /// Roll back when it fails
+    /// Roll back if the operation fails
     #[arg(long)]
     rollback: bool,
-    /// Take away what is no longer wanted before anything new is made, where there is no room for both
+    /// Remove obsolete resources before new ones are made, where there is no room for both
     #[arg(long)]
     delete_first: bool,
-    /// Refuse nodes that have never joined or are revoked, rather than wait for them
+    /// Refuse nodes that never joined or are revoked, instead of waiting for them
     #[arg(long)]
     require_nodes: bool,
-    /// Refuse a 'for_each' whose selector means more nodes than this
+    /// Refuse a 'for_each' whose selector matches more nodes than this
     #[arg(long, value_name = "N")]
     max_nodes: Option<u32>,
-    /// The stack is FAILED when it has not ended by then; with --wait, also how long to wait
+    /// Fail the operation after this many seconds; also limits --wait
     #[arg(long, value_name = "SECONDS", value_parser = within(1..=YEAR))]
     timeout: Option<u64>,
-    /// Wait until it has ended, and show progress
+    /// Wait for the end of the operation, and show progress
     #[arg(long)]
     wait: bool,
 }
@@ -155,10 +156,10 @@ pub struct How {
 /// Whether to wait.
 #[derive(Args)]
 pub struct Wait {
-    /// Wait until it has ended, and show progress
+    /// Wait for the end of the operation, and show progress
     #[arg(long)]
     wait: bool,
-    /// How long to wait
+    /// Stop waiting after this time
     #[arg(long, value_name = "SECONDS", requires = "wait", value_parser = within(1..=YEAR))]
     timeout: Option<u64>,
 }
@@ -166,9 +167,9 @@ pub struct Wait {
 /// `stack create`
 #[derive(Args)]
 pub struct Create {
-    /// The new stack
+    /// Name of the new stack
     name: StackName,
-    /// The template's file; - for stdin
+    /// Template file; - reads stdin
     #[arg(short, long, value_name = "FILE")]
     template: PathBuf,
     #[command(flatten)]
@@ -180,15 +181,15 @@ pub struct Create {
 /// `stack update`
 #[derive(Args)]
 pub struct Update {
-    /// The stack
+    /// Name of the stack
     name: StackName,
-    /// The template's file, - for stdin; the current template if left out
+    /// Template file; - reads stdin [default: the current template]
     #[arg(short, long, value_name = "FILE")]
     template: Option<PathBuf>,
-    /// Keep the values of parameters, and the environments, that are not given
+    /// Keep current parameters and environments that are not given
     #[arg(long)]
     existing: bool,
-    /// Have every resource looked at on its node, and put right where it differs, also if nothing is changed
+    /// Compare every resource with its node and repair it, also if the template is unchanged
     #[arg(long)]
     converge: bool,
     #[command(flatten)]
@@ -200,12 +201,12 @@ pub struct Update {
 /// `stack preview`
 #[derive(Args)]
 pub struct Preview {
-    /// The stack
+    /// Name of the stack
     name: StackName,
-    /// The template's file, - for stdin; the current template if left out
+    /// Template file; - reads stdin [default: the current template]
     #[arg(short, long, value_name = "FILE")]
     template: Option<PathBuf>,
-    /// Keep the values of parameters, and the environments, that are not given
+    /// Keep current parameters and environments that are not given
     #[arg(long)]
     existing: bool,
     #[command(flatten)]
@@ -215,7 +216,7 @@ pub struct Preview {
 /// `stack delete`
 #[derive(Args)]
 pub struct Delete {
-    /// The stack
+    /// Name of the stack
     name: StackName,
     #[command(flatten)]
     wait: Wait,
@@ -224,9 +225,9 @@ pub struct Delete {
 /// `stack rollback`
 #[derive(Args)]
 pub struct Rollback {
-    /// The stack
+    /// Name of the stack
     name: StackName,
-    /// The revision to go back to (default: the last good one before this). 0 empties the stack
+    /// Revision to return to; 0 empties the stack [default: the last good one before the current]
     #[arg(long, value_name = "REVISION", value_parser = revision)]
     to: Option<u32>,
     #[command(flatten)]
@@ -236,7 +237,7 @@ pub struct Rollback {
 /// `stack check`
 #[derive(Args)]
 pub struct Check {
-    /// The stack
+    /// Name of the stack
     name: StackName,
     #[command(flatten)]
     wait: Wait,
@@ -245,9 +246,9 @@ pub struct Check {
 /// `stack template`
 #[derive(Args)]
 pub struct Template {
-    /// The stack
+    /// Name of the stack
     name: StackName,
-    /// An older one
+    /// Revision to print [default: the current one]
     #[arg(long)]
     revision: Option<u32>,
 }
@@ -255,9 +256,9 @@ pub struct Template {
 /// `stack events`
 #[derive(Args)]
 pub struct Events {
-    /// The stack
+    /// Name of the stack
     name: StackName,
-    /// Go on with what happens next, until the stack is gone
+    /// Print new events until the stack is gone
     #[arg(short, long)]
     follow: bool,
 }
@@ -265,9 +266,9 @@ pub struct Events {
 /// `stack graph`
 #[derive(Args)]
 pub struct Graph {
-    /// The stack
+    /// Name of the stack
     name: StackName,
-    /// How to print it
+    /// Output format
     // The same as everywhere, with two more values.
     #[arg(short, long, value_parser = Output::of_graphs(), default_value = "table")]
     output: Output,
@@ -276,7 +277,7 @@ pub struct Graph {
 /// `stack validate`
 #[derive(Args)]
 pub struct Validate {
-    /// The template's file; - for stdin
+    /// Template file; - reads stdin
     #[arg(short, long, value_name = "FILE")]
     template: PathBuf,
     #[command(flatten)]

@@ -25,11 +25,10 @@ const COLOURS: [&str; 10] = [
 /// Verbs.
 #[derive(Subcommand)]
 pub enum TopologyVerb {
-    /// Show the network: bridges, links between them, hosts, and the ways of intents
+    /// Show the network: bridges, links, hosts, and the paths of intents
     ///
-    /// Links are there because a stack says so or because LLDP was heard over them; hosts because a stack says so or because
-    /// an agent knows of them. In pictures, the ways of up to ten
-    /// intents have colours: the first by key, or the one that --intent names.
+    /// A link is known from a stack or from LLDP, a host from a stack or from an agent. Pictures colour the
+    /// paths of up to ten intents: the first by key, or the one of --intent.
     #[command(after_help = "Example:\n  muster topology show -o svg > network.svg")]
     Show(Show),
 }
@@ -37,10 +36,10 @@ pub enum TopologyVerb {
 /// `topology show`
 #[derive(Args)]
 pub struct Show {
-    /// Draw the way of this intent alone
+    /// Draw the path of this intent only
     #[arg(long, value_name = "KEY", value_parser = NonEmptyStringValueParser::new())]
     intent: Option<String>,
-    /// How to print it
+    /// Output format
     // The same as everywhere, with two more values.
     #[arg(short, long, value_parser = Output::of_graphs(), default_value = "table")]
     output: Output,

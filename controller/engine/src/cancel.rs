@@ -20,7 +20,7 @@ impl Engine {
         let begins = self.stacks.is_pending(id);
         if stack.status != Status::InProgress && !begins {
             return Err(Refusal::Conflict(format!(
-                "nothing of stack '{name}' is IN_PROGRESS: it is {}_{}",
+                "stack '{name}' has no operation in progress ({}_{})",
                 stack.action.as_str(),
                 stack.status.as_str()
             )));

@@ -45,7 +45,7 @@ impl Engine {
         if new != record.labels {
             self.change_node(key, |record| record.labels = new);
             self.follow_node(key);
-            // Whoever is meant again is corrected again.
+            // Resources that match their selector again are corrected again.
             self.correct_all(|row| row.node == Some(key));
         }
         Ok(Answer::Done)

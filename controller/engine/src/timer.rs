@@ -20,11 +20,11 @@ pub(crate) enum TimerKey {
     Quiet(u64),
     /// Has a row changed since it was told of?
     Tidings(Slot),
-    /// A row that drifted is to be put right.
+    /// A drifted row is corrected.
     Correct(Slot),
     /// A node was asked for its facts.
     Facts(NodeKey),
-    /// Intents are to be looked at.
+    /// Intents are looked at.
     Intents,
     /// A stack follows the nodes.
     Fit(u64),
@@ -52,16 +52,16 @@ impl Timers {
     pub fn next(&self) -> Option<(MonoTime, &'static str)> {
         let (due, key) = self.0.first()?;
         let why = match key {
-            TimerKey::Work(_) => "a job is due",
-            TimerKey::Pause(_) => "a row has waited long enough",
-            TimerKey::Stack(..) => "a stack's time is over",
-            TimerKey::Quiet(_) => "a stack is to have moved",
-            TimerKey::Tidings(_) => "a row is to be told of",
-            TimerKey::Correct(_) => "a row is to be put right",
-            TimerKey::Intents => "an intent is to be looked at",
-            TimerKey::Turn(_) => "the next batch of a rollout begins",
-            TimerKey::Fit(_) => "a stack follows the nodes",
-            TimerKey::Facts(_) => "a node is to have told its facts",
+            TimerKey::Work(_) => "job",
+            TimerKey::Pause(_) => "end of a wait",
+            TimerKey::Stack(..) => "stack timeout",
+            TimerKey::Quiet(_) => "stack progress check",
+            TimerKey::Tidings(_) => "drift event",
+            TimerKey::Correct(_) => "correction",
+            TimerKey::Intents => "intent check",
+            TimerKey::Turn(_) => "next batch of a rollout",
+            TimerKey::Fit(_) => "stack follows nodes",
+            TimerKey::Facts(_) => "facts request timeout",
         };
         Some((*due, why))
     }

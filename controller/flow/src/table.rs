@@ -556,7 +556,7 @@ impl Table {
         (self.serial, self.settled) = (serial, settled);
     }
 
-    /// Who calls sees to it that it is written down.
+    /// The caller must persist the removal.
     fn drop_entry(&mut self, id: FlowId) {
         let Some(kept) = self.entries.swap_remove(&id) else { return };
         self.versions -= kept.versions();

@@ -102,7 +102,7 @@ pub enum TopologyError {
     #[error("{0} has more than {PORTS_MAX} ports")]
     Ports(DeviceName),
     /// From a device to itself.
-    #[error("a link from {0} to itself is none")]
+    #[error("a link cannot connect {0} to itself")]
     Loop(DeviceName),
     /// The port has another link already.
     #[error("{port} has a link with {other} already, and a port has one cable")]

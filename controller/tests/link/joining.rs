@@ -133,7 +133,7 @@ async fn a_sealing_key_of_which_nothing_secret_comes_is_refused() {
     asked.seal_public = SealPublic([0; 32]);
     let mut raw = joiner(&world, 1).await;
     let answer = ask(&world, &mut raw, join(&asked, request().1)).await;
-    assert!(reason(answer).starts_with("the sealing key is none"));
+    assert!(reason(answer).starts_with("the sealing key is weak"));
     world.driver.saw_nothing();
 }
 

@@ -229,7 +229,7 @@ impl World {
     /// No scenario ends by a stack's timeout.
     fn pass_time(&mut self) -> anyhow::Result<Moved> {
         match self.engine.poll_timeout() {
-            None | Some((_, "a stack's time is over")) => Ok(Moved::Nothing),
+            None | Some((_, "stack timeout")) => Ok(Moved::Nothing),
             Some((due, _)) => {
                 self.now = self.now.max(due);
                 self.input(Input::Timeout)?;

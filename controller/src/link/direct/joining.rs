@@ -48,7 +48,7 @@ async fn answer(shared: &Shared, payload: &[u8]) -> Result<JoinAnswer, String> {
         JoinRequest::Join { token_id, secret, name, csr_der, seal_public, agent_version } => {
             let key = shared.pki.prove(&csr_der).map_err(|error| error.to_string())?;
             if !seal_public.is_sound() {
-                return Err("the sealing key is none: everybody could open what is sealed with it".into());
+                return Err("the sealing key is weak: everybody could open what it seals".into());
             }
             let ask = JoinAsk { token_id, secret, name: name.clone(), seal_public, agent_version };
             match shared.ask(|reply| LinkEvent::Join { ask, reply }).await.ok_or(BUSY)? {

@@ -46,7 +46,7 @@ fn int(args: &Arguments<'_>) -> Evaluated {
         Y::Float(n) if n.abs() < 1e19 => Ok(Y::Int(n.trunc() as i128)),
         Y::Text(text) => match text.trim().parse::<i64>() {
             Ok(n) => Ok(Y::Int(n.into())),
-            Err(_) => Err("yaql: 'int' wants a number, got text that is none".into()),
+            Err(_) => Err("yaql: 'int' wants a number, got other text".into()),
         },
         other => Err(args.wants("a number or text", &other)),
     }
@@ -59,7 +59,7 @@ fn float(args: &Arguments<'_>) -> Evaluated {
         value @ (Y::Int(_) | Y::Float(_)) => Ok(Y::Float(value.float())),
         Y::Text(text) => match text.trim().parse::<f64>() {
             Ok(n) if n.is_finite() => Ok(Y::Float(n)),
-            _ => Err("yaql: 'float' wants a number, got text that is none".into()),
+            _ => Err("yaql: 'float' wants a number, got other text".into()),
         },
         other => Err(args.wants("a number or text", &other)),
     }

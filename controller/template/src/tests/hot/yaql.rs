@@ -317,7 +317,7 @@ fn expressions_that_are_wrong() {
             ("[].first()", "yaql: 'first' of an empty list"),
             ("dict([1])", "yaql: 'dict' wants pairs of a key and a value, got a number"),
             ("dict([[[1], 2]])", "yaql: want text as the key of a map, got a list"),
-            ("int('x')", "yaql: 'int' wants a number, got text that is none"),
+            ("int('x')", "yaql: 'int' wants a number, got other text"),
             ("let(a => 1)", "yaql: 'let' does not stand here"),
             ("1 -> 2", "yaql: before '->' stands let(…) or with(…)"),
             ("regex('a')", "yaql: a regex is no value of a template"),

@@ -19,7 +19,7 @@ pub(crate) struct Contents(BTreeMap<ContentDigest, u32>);
 
 impl Contents {
     /// A spec of the store refers to it.
-    pub fn found(&mut self, digest: ContentDigest) {
+    pub fn count_up(&mut self, digest: ContentDigest) {
         *self.0.entry(digest).or_default() += 1;
     }
 
@@ -34,7 +34,7 @@ impl Contents {
 
     /// One more spec refers to a content; true if it is the first.
     fn refer(&mut self, digest: ContentDigest) -> bool {
-        self.found(digest);
+        self.count_up(digest);
         self.0[&digest] == 1
     }
 

@@ -80,7 +80,7 @@ impl Engine {
         if let Some(ago) = ago.filter(|ago| *ago < CALM) {
             return self.correct_at(slot, now + (CALM - ago));
         }
-        if !self.is_open(slot, node) {
+        if !self.takes_corrections(slot, node) {
             return;
         }
         match fight.map_or(Turn::Now, |fight| fight.turn(now)) {

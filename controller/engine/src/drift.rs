@@ -112,7 +112,7 @@ impl Engine {
         let told = self.rows[slot].rare().tidings.as_ref().and_then(|tidings| tidings.at);
         match told.map(|at| at + TOLD_EVERY).filter(|due| *due > self.now) {
             Some(due) => self.timers.set(due, TimerKey::Tidings(slot)),
-            None => self.tell(slot),
+            None => self.tell_drift(slot),
         }
     }
 
@@ -120,12 +120,12 @@ impl Engine {
     pub(crate) fn tidings_due(&mut self, slot: Slot, due: MonoTime) {
         let tidings = self.rows.get(slot).and_then(|row| row.rare().tidings.as_ref());
         if tidings.is_some_and(|tidings| tidings.at.is_some_and(|at| at + TOLD_EVERY == due)) {
-            self.tell(slot);
+            self.tell_drift(slot);
         }
     }
 
     /// What is another than was told last.
-    fn tell(&mut self, slot: Slot) {
+    fn tell_drift(&mut self, slot: Slot) {
         let now = self.now;
         let row = &mut self.rows[slot];
         let (observed, reason) = (row.observed, row.reason.clone().unwrap_or_default());

@@ -470,4 +470,29 @@ impl Engine {
             }
         }
     }
+
+    /// The rollback that was asked for in case of failure. It is owed until it has begun, also over a restart.
+    pub(crate) fn roll_back_if_owed(&mut self, id: u64) {
+        let Some(stack) = self.stacks.get(&id) else { return };
+        let begins = |pending: &Pending| pending.traversal == stack.traversal;
+        if !stack.rollback || stack.status != Status::Failed || self.stacks.pending_of(id).any(begins) {
+            return;
+        }
+        let (name, traversal) = (stack.name.clone(), stack.traversal);
+        let revision = stack.complete.first().copied();
+        let pending = Pending {
+            stack: id,
+            traversal,
+            revision: revision.unwrap_or(0),
+            request: None,
+            purpose: Purpose::RollBack,
+        };
+        match revision {
+            Some(revision) => self.load_revision(name, revision, pending),
+            None => {
+                self.stacks.wait(0, pending);
+                self.revision_loaded(0, Ok(Source::nothing()));
+            }
+        }
+    }
 }

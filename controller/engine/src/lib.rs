@@ -16,6 +16,7 @@ mod acceptance;
 mod address;
 mod adopt;
 mod attribute;
+mod away;
 mod by_name;
 mod cancel;
 pub mod cause;
@@ -123,6 +124,7 @@ pub use signal::{Signal, StoredSignal};
 
 #[cfg(test)]
 mod tests;
+mod turns;
 mod unit_restart;
 mod unit_trigger;
 mod verdict;

@@ -222,7 +222,7 @@ impl Engine {
                     }
                 }
                 if let Some(digest) = stored_content(&spec) {
-                    self.contents.found(digest);
+                    self.contents.count_up(digest);
                 }
             }
         }
@@ -298,7 +298,7 @@ impl Engine {
             Some(source) => self.resume(id, source),
             None => self.abandon(id, "its revision cannot be read: update or delete the stack"),
         }
-        self.roll_back_if_owed(id);
+        self.agenda.push_back(Todo::RollBack(id));
     }
 
     /// A stack of which a row is damaged stays as it is: what that row stands for is not known, and might be made twice.

@@ -10,7 +10,7 @@ use crate::engine::{Effect, Engine, Todo};
 use crate::facts::Told;
 use crate::node::NodeKey;
 use crate::record::Change;
-use crate::resource::{Slot, WorkState};
+use crate::resource::WorkState;
 
 impl Engine {
     pub(crate) fn connected(&mut self, name: &NodeId, connection: u64) {
@@ -30,47 +30,6 @@ impl Engine {
         let Some(key) = self.nodes.find(name) else { return };
         if self.nodes[key].connection == Some(connection) {
             self.away(key);
-        }
-    }
-
-    /// What is in flight stays so, but takes no room and has no deadline until the node is back.
-    pub(crate) fn away(&mut self, key: NodeKey) {
-        let node = &mut self.nodes[key];
-        if node.ready {
-            node.instances.left(node.heard);
-        }
-        node.connection = None;
-        node.pages = None;
-        node.asked_strays.clear();
-        self.answer_facts(key);
-        let name = self.nodes[key].name.clone();
-        self.with_flows(|flows, _| flows.away(&name));
-        self.topology_away(key);
-        self.fetches_away(key);
-        let node = &mut self.nodes[key];
-        if !std::mem::take(&mut node.ready) {
-            return;
-        }
-        node.away_since = self.now;
-        for slot in node.sent.clone() {
-            self.set_due(slot, None);
-            let id = self.rows[slot].stack;
-            if let Some(stack) = self.stacks.get_mut(&id) {
-                stack.in_flight -= 1;
-            }
-            self.touch(id);
-            self.agenda.push_back(Todo::PumpStack(id));
-        }
-        for slot in self.nodes[key].in_line() {
-            self.set_work_if_waiting(slot, key, WorkState::NodeAway);
-        }
-        self.turn_of_node(key);
-    }
-
-    /// Nothing of a row that left its place: what waits to be tried again, or for another node, goes on as it is.
-    fn set_work_if_waiting(&mut self, slot: Slot, node: NodeKey, state: WorkState) {
-        if self.waits_in_line(slot, node) {
-            self.set_work(slot, state);
         }
     }
 

@@ -10,9 +10,7 @@ use serde_json::Value;
 use crate::attribute::Rendered;
 use crate::engine::Engine;
 use crate::record::{StackAction, Status};
-use crate::request::Source;
 use crate::resource::{Role, Slot};
-use crate::revision::{Pending, Purpose};
 use crate::stack::{Stack, Stage};
 use crate::view::OutputView;
 
@@ -86,31 +84,6 @@ impl Engine {
             reason = format!("{}; {reason}", had_its_time(stack));
         }
         self.end_failed(id, reason);
-    }
-
-    /// The rollback that was asked for in case of failure. It is owed until it has begun, also over a restart.
-    pub(crate) fn roll_back_if_owed(&mut self, id: u64) {
-        let Some(stack) = self.stacks.get(&id) else { return };
-        let begins = |pending: &Pending| pending.traversal == stack.traversal;
-        if !stack.rollback || stack.status != Status::Failed || self.stacks.pending_of(id).any(begins) {
-            return;
-        }
-        let (name, traversal) = (stack.name.clone(), stack.traversal);
-        let revision = stack.complete.first().copied();
-        let pending = Pending {
-            stack: id,
-            traversal,
-            revision: revision.unwrap_or(0),
-            request: None,
-            purpose: Purpose::RollBack,
-        };
-        match revision {
-            Some(revision) => self.load_revision(name, revision, pending),
-            None => {
-                self.stacks.wait(0, pending);
-                self.revision_loaded(0, Ok(Source::nothing()));
-            }
-        }
     }
 
     /// A stack has had its time. What is under way goes on: a node that returns finishes its branch.

@@ -63,7 +63,7 @@ impl Engine {
         if is_held
             || goes_first
             || self.restricted(slot, Restriction::Update).is_some()
-            || !self.is_open(slot, node)
+            || !self.takes_corrections(slot, node)
         {
             return;
         }
@@ -86,7 +86,7 @@ impl Engine {
 
     /// Whether its node is there and takes jobs. What is owed to it is looked at again when it is back; what differs its
     /// agent tells anew.
-    pub(crate) fn is_open(&mut self, slot: Slot, node: NodeKey) -> bool {
+    pub(crate) fn takes_corrections(&mut self, slot: Slot, node: NodeKey) -> bool {
         let is_ready = self.nodes[node].ready;
         if !is_ready && (self.unsettled.owed().contains(&slot) || self.rows[slot].could_not_be_corrected()) {
             self.nodes[node].put_off.insert(slot);

@@ -101,4 +101,11 @@ impl Engine {
     pub(crate) fn job_timeout(&self, spec: &Spec) -> Duration {
         self.limits.job_timeout + spec.own_time()
     }
+
+    /// Nothing of a row that left its place: what waits to be tried again, or for another node, goes on as it is.
+    pub(crate) fn set_work_if_waiting(&mut self, slot: Slot, node: NodeKey, state: WorkState) {
+        if self.waits_in_line(slot, node) {
+            self.set_work(slot, state);
+        }
+    }
 }

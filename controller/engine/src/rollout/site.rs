@@ -9,6 +9,9 @@ use super::machine::{Health, Look, Rollout};
 use super::member::Event;
 use super::record::{MemberRecord, Proven, RolloutChange, RolloutRecord, RolloutSnapshot};
 
+/// Rollouts of one stack, by the path of their set.
+type BySet = BTreeMap<Arc<str>, Rollout>;
+
 /// **Invariant.** A stack in `by_stack` has a rollout; `kept` is what the store has when all changes are committed.
 #[derive(Default)]
 pub(crate) struct Rollouts {
@@ -61,7 +64,7 @@ impl Rollouts {
     }
 
     /// These are the rollouts of a stack from now on.
-    pub fn begin(&mut self, stack: u64, rollouts: BTreeMap<Arc<str>, Rollout>) {
+    pub fn begin(&mut self, stack: u64, rollouts: BySet) {
         match rollouts.is_empty() {
             true => drop(self.by_stack.remove(&stack)),
             false => self.by_stack.entry(stack).or_default().by_set = rollouts,
@@ -70,7 +73,7 @@ impl Rollouts {
 
     /// The stack's operation ends, or is laid out again: then its rollouts come back with [`Rollouts::begin`]. Also
     /// returns the timer that ends.
-    pub fn end(&mut self, stack: u64) -> Option<(BTreeMap<Arc<str>, Rollout>, Option<MonoTime>)> {
+    pub fn end(&mut self, stack: u64) -> Option<(BySet, Option<MonoTime>)> {
         self.by_stack.remove(&stack).map(|of| (of.by_set, of.due))
     }
 

@@ -36,7 +36,7 @@ Verbs of net:
   boot            restore the last applied network; the unit muster-network does so at boot
   show            print the current network as JSON
   export -c FILE  print the document as files of systemd-networkd, NetworkManager or ifupdown;
-                  --from-ledger exports all that is in force; --into writes below a directory
+                  with --from-ledger all that is in force; with --into below a directory
 
 Options:
   --config FILE     settings (default: /etc/muster/agent.toml, if it exists)

@@ -24,9 +24,7 @@ use muster_shared::{MonoTime, ResourceId};
 use crate::agent::Agent;
 use crate::challenge::{Challenge, NO_ANSWER};
 use crate::face::{Effect, RunError};
-use crate::holding::Holding;
-use crate::ledger::{Before, Entry, Undo};
-use crate::records::After;
+use crate::ledger::{After, Before, Entry, Holding, Undo};
 use crate::restore::Attempt;
 use crate::run::{PROGRESS_EVERY, PROGRESS_FIRST, Phase};
 

@@ -14,8 +14,12 @@ use muster_shared::model::{
 use muster_shared::{Generation, ResourceId};
 use serde::{Deserialize, Serialize};
 
-use crate::holding::Holding;
-use crate::records::Records;
+mod holding;
+mod records;
+
+pub use holding::Holding;
+pub(crate) use records::After;
+use records::Records;
 
 /// Tombstones kept: a duplicate comes within minutes, and 4,096 resources deleted on one node last longer.
 /// Each is a file of some 200 bytes.
@@ -206,7 +210,7 @@ pub fn weight(job: &Job) -> usize {
     FIXED + job.spec.weight()
 }
 
-/// The entries, with what must not be counted anew each time; how they come to disk is in `records.rs`.
+/// The entries, with what must not be counted anew each time; how they come to disk is in `ledger/records.rs`.
 #[derive(Debug, Default)]
 pub struct Ledger {
     entries: BTreeMap<ResourceId, Entry>,
@@ -217,7 +221,7 @@ pub struct Ledger {
     by_lane: BTreeMap<Lane, BTreeSet<ResourceId>>,
     /// Whose last good state may be another than [`Ledger::take_changed`] said last.
     changed: BTreeSet<ResourceId>,
-    pub(crate) records: Records,
+    records: Records,
     digest: u128,
     jobs: usize,
     weight: usize,
@@ -270,16 +274,6 @@ impl Ledger {
     pub fn next_order(&mut self) -> Order {
         self.order += 1;
         Order(self.order)
-    }
-
-    /// Resources that have one of these claims in their holding.
-    pub(crate) fn owners(&self, claims: &[Claim]) -> BTreeSet<ResourceId> {
-        claims.iter().filter_map(|claim| self.owners.get(claim)).flatten().copied().collect()
-    }
-
-    /// Entries that name this resource as taken over, or gone with them, now or in an earlier holding.
-    pub(crate) fn naming(&self, resource: ResourceId) -> impl Iterator<Item = &Entry> {
-        self.naming.get(&resource).into_iter().flatten().filter_map(|other| self.get(*other))
     }
 
     /// The oldest tombstone, if there are too many.

@@ -27,13 +27,11 @@ mod face;
 mod facts;
 mod fetch;
 mod flow;
-mod holding;
 mod lanes;
 mod ledger;
 mod local;
 mod ports;
 mod receive;
-mod records;
 mod restore;
 mod run;
 mod session;
@@ -50,8 +48,7 @@ pub use flow::{
     Appended, BATCH_BYTES_MAX, Compacted, Compared, DEVICES_MAX, ENDED_MAX, ENTRIES_MAX, EXTRANEOUS_MAX,
     Extraneous, FlowEffect, FlowInput, Kept, Loaded, NotApplied, Odd, Op, Repaired, Undecided, resource_id,
 };
-pub use holding::Holding;
-pub use ledger::{Accepted, Applied, Before, Ended, Entry, Order, TOMBSTONES_MAX, Undo};
+pub use ledger::{Accepted, Applied, Before, Ended, Entry, Holding, Order, TOMBSTONES_MAX, Undo};
 
 #[cfg(test)]
 mod tests;

@@ -4,8 +4,7 @@ use muster_shared::model::{ContentDigest, Job, Outcome, Report, ReportKey, Spec}
 use muster_shared::{Attempt, Generation, ResourceId};
 
 use crate::agent::Agent;
-use crate::ledger::{self, Accepted, Ended, Entry, Order};
-use crate::records::After;
+use crate::ledger::{self, Accepted, After, Ended, Entry, Order};
 use crate::run::{Phase, Run};
 
 /// Jobs that wait at one time. A controller keeps far fewer in flight for one node; each takes 64 KiB at most.

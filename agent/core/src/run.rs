@@ -14,9 +14,8 @@ use muster_shared::{MonoTime, ResourceId};
 
 use crate::agent::Agent;
 use crate::face::{Effect, RunError};
-use crate::ledger::{self, Accepted, Applied, Before, Ended, Entry, Order};
+use crate::ledger::{self, Accepted, After, Applied, Before, Ended, Entry, Order};
 use crate::receive::stored;
-use crate::records::After;
 
 /// A job that takes longer than this says so, and again from time to time.
 pub(crate) const PROGRESS_FIRST: Duration = Duration::from_secs(1);

@@ -1,13 +1,12 @@
 //! Before a job changes anything: what is there, and who held it, is on disk.
 //!
-//! Absent: who holds what (`holding.rs`), and what a guarded change may touch (`confirm.rs`).
+//! Absent: who holds what (`ledger/holding.rs`), and what a guarded change may touch (`confirm.rs`).
 
 use muster_shared::model::{Action, ReportKey, Spec};
 
 use crate::agent::Agent;
 use crate::face::{Effect, RunError};
-use crate::ledger::{Accepted, Before, Entry};
-use crate::records::After;
+use crate::ledger::{Accepted, After, Before, Entry};
 use crate::run::Phase;
 
 impl Agent {

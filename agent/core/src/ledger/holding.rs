@@ -14,7 +14,7 @@
 //! A resource takes over all that another one holds, also what it does not claim itself, and puts that back with its
 //! own change: an address that moves from a bridge to its port must not be on both.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use muster_shared::ResourceId;
 use muster_shared::model::Claim;
@@ -74,13 +74,17 @@ impl Ledger {
     /// The holder of what this resource held until it was taken over.
     fn taker(&self, resource: ResourceId) -> Option<&Entry> {
         let entry = self.get(resource)?;
-        let takers = self.naming(resource).filter(|taker| taker.is_over(entry));
-        takers.max_by_key(|taker| taker.holding.as_ref().map(|holding| holding.since))
+        let naming = self.naming.get(&resource).into_iter().flatten().filter_map(|other| self.get(*other));
+        naming
+            .filter(|taker| taker.is_over(entry))
+            .max_by_key(|taker| taker.holding.as_ref().map(|holding| holding.since))
     }
 
     /// Others that hold one of these claims.
     pub(crate) fn holders(&self, claims: &[Claim], but: ResourceId) -> Vec<(ResourceId, &Holding)> {
-        let others = self.owners(claims).into_iter().filter(|&other| other != but && !self.is_taken(other));
+        let owners: BTreeSet<_> =
+            claims.iter().filter_map(|claim| self.owners.get(claim)).flatten().collect();
+        let others = owners.into_iter().copied().filter(|&other| other != but && !self.is_taken(other));
         others.filter_map(|other| Some((other, self.get(other)?.holding.as_ref()?))).collect()
     }
 

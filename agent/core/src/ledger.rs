@@ -339,7 +339,9 @@ impl Ledger {
         }
         let orders = [&entry.current, &entry.next].into_iter().flatten().map(|accepted| accepted.order);
         let held = [entry.holding.as_ref(), entry.undo.as_ref().and_then(|undo| undo.holding.as_ref())];
-        let since = held.into_iter().flatten().map(|holding| holding.since);
+        // An order that a record names is never drawn again.
+        let since =
+            held.into_iter().flatten().map(|holding| holding.since).chain(entry.gone.values().copied());
         let newest = orders.chain(since).chain(entry.last.as_ref().map(|last| last.order)).max();
         self.order = self.order.max(newest.map_or(0, |order| order.0));
     }

@@ -8,7 +8,7 @@ use muster_shared::model::{
 use muster_shared::wire::REASON_MAX;
 
 use super::bed::{Bed, again, done, failed, generation, id, job, plain};
-use crate::{Before, ContentState, Input};
+use crate::{Before, ContentState, Entry, Input, Order};
 
 fn file(n: u128, number: u64, action: Action) -> Job {
     job(n, number, action, plain("/etc/motd"))
@@ -342,6 +342,20 @@ fn what_another_left_to_a_third_one_has_not_gone_with_it() {
     bed.job(&file(2, 4, Action::Delete));
     assert_eq!((bed.runs.len(), bed.taker(1)), (0, Some(id(3))));
     assert!(bed.disk[&id(1)].applied.is_some(), "the third one may give it back");
+}
+
+/// The moment of a holding that has gone is known by its number: after a restart no other holding gets that.
+#[test]
+fn a_holding_after_a_restart_is_not_one_that_has_gone() {
+    let mut bed = Bed::online();
+    bed.disk_is_quick = false;
+    let gone = [(id(1), Order(1000))].into();
+    bed.disk.insert(id(9), Entry { gone, ..Entry::new(id(9)) });
+    let mut bed = bed.crash();
+    bed.greet();
+    bed.apply_file(&file(1, 1, Action::Create), "old");
+    let since = bed.disk[&id(1)].holding.as_ref().unwrap().since;
+    assert!(since > Order(1000), "{since:?}");
 }
 
 fn links(n: u128, number: u64, action: Action, names: &[&str]) -> Job {

@@ -1,14 +1,10 @@
 //! One job on this host: by resource type to the code that knows how.
 
-mod account;
 mod deployment;
 mod look;
 mod name;
 mod owners;
-mod package;
-mod sysctl;
 mod undo;
-mod unit;
 
 use std::collections::BTreeSet;
 use std::error::Error;
@@ -17,21 +13,19 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use muster_agent_core::{Before, Entry, Found, Retry, RunError};
-use muster_host::account::Accounts;
 use muster_host::documents::Documents;
 use muster_host::facts::Server;
-use muster_host::files::{FileBefore, FileDifference, FileError, Files, Source};
+use muster_host::files::{FileBefore, FileDifference, FileError, Source};
 use muster_host::hostname::ServerName;
 use muster_host::net::neighbours::NeighbourError;
 use muster_host::net::{NetError, Network, Snapshot};
-use muster_host::package::Packages;
+use muster_host::resource::{AnyResource, Applied, Fault, RecordFault};
 use muster_host::run::Runner;
-use muster_host::sysctl::Sysctls;
-use muster_host::unit::Units;
+use muster_host::types::{Tools, Way};
 use muster_shared::ResourceId;
 use muster_shared::model::network::{NetworkDocument, NicMapping};
 use muster_shared::model::{
-    Action, Content, ContentDigest, Dummy, FailOn, File, Job, NetworkConfig, Observed, OnDelete, Spec,
+    Action, Content, Dummy, FailOn, File, Job, NetworkConfig, Observed, OnDelete, Spec,
 };
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -44,8 +38,6 @@ use undo::Undo;
 
 /// This server.
 pub struct Host {
-    /// Regular files.
-    pub files: Files,
     /// Links, addresses, routes, bridges.
     pub network: Network,
     /// What it is called.
@@ -56,14 +48,8 @@ pub struct Host {
     pub documents: Documents,
     /// The agent's own directory.
     pub state: PathBuf,
-    /// Its units of systemd.
-    pub units: Units,
-    /// Its users and groups.
-    pub accounts: Accounts,
-    /// Packages of its distribution.
-    pub packages: Packages,
-    /// Settings of its kernel.
-    pub sysctls: Sysctls,
+    /// What resources of most types are made with.
+    pub tools: Tools,
     /// What it is, and who is at the other end of its cables.
     pub server: Server,
     /// Where fetched contents are.
@@ -118,22 +104,12 @@ impl Host {
                 Some(Spec::File(_)) => {
                     needed.extend(FileBefore::decode(before.written()).and_then(|b| b.aside()))
                 }
-                Some(
-                    Spec::Dummy(_)
-                    | Spec::Network(_)
-                    | Spec::Hostname(_)
-                    | Spec::Deployment(_)
-                    | Spec::Unit(_)
-                    | Spec::Sysctl(_)
-                    | Spec::Package(_)
-                    | Spec::User(_)
-                    | Spec::Group(_),
-                ) => {}
+                Some(_) => {}
                 // What a failed job left: whose it is, is not known, and it must stay.
                 None => return Ok(()),
             }
         }
-        self.files.keep_only(&needed)
+        self.tools.files.keep_only(&needed)
     }
 
     /// What is there before `spec` is applied; what is `known` already counts more. `own`: what is as `spec` wants it
@@ -148,18 +124,22 @@ impl Host {
         known: Vec<Before>,
         own: bool,
     ) -> Result<Before, RunError> {
-        match spec {
-            Spec::Dummy(_) | Spec::Deployment(_) => Ok(Before::new(Vec::new())),
-            Spec::File(file) => {
-                self.owners.claim(&self.files, resource, file)?;
+        match Way::of(spec) {
+            Way::Resource(resource) => {
+                let known = known.first().map(Before::written);
+                resource.observe(&self.tools, known).await.map(Before::new).map_err(not_done)
+            }
+            Way::Dummy(_) | Way::Deployment(_) => Ok(Before::new(Vec::new())),
+            Way::File(file) => {
+                self.owners.claim(&self.tools.files, resource, file)?;
                 if let Some(known) = known.into_iter().next() {
                     return Ok(known);
                 }
-                let there = self.files.capture(file).await.map_err(file_failed)?;
-                let ours = own && there.content() == Some(digest(&file.content));
+                let there = self.tools.files.capture(file).await.map_err(file_failed)?;
+                let ours = own && there.content() == Some(file.content.digest());
                 Ok(Before::new(if ours { FileBefore::Absent } else { there }.encode()))
             }
-            Spec::Network(config) => {
+            Way::Network(config) => {
                 let (document, mapping) = parsed(config)?;
                 let mut before = Snapshot::default();
                 for known in known {
@@ -168,12 +148,7 @@ impl Host {
                 let taken = self.network.snapshot(&document, &mapping, Some(before)).await;
                 encoded(&taken.map_err(network_failed)?)
             }
-            Spec::Hostname(_) => self.capture_name(known).await,
-            Spec::Unit(unit) => self.capture_unit(unit, known).await,
-            Spec::Sysctl(sysctl) => self.capture_sysctl(sysctl, known).await,
-            Spec::Package(package) => self.capture_package(package, known).await,
-            Spec::User(user) => self.capture_user(user, known).await,
-            Spec::Group(group) => self.capture_group(group, known),
+            Way::Hostname(_) => self.capture_name(known).await,
         }
     }
 
@@ -187,8 +162,8 @@ impl Host {
         before: Option<Before>,
         theirs: &[Before],
     ) -> Result<Before, RunError> {
-        match &job.spec {
-            Spec::Network(config) => {
+        match Way::of(&job.spec) {
+            Way::Network(config) => {
                 let before = known(before, theirs, job.action)?;
                 let (document, mapping) = match job.action {
                     Action::Delete => (NetworkDocument::default(), NicMapping::default()),
@@ -197,15 +172,10 @@ impl Host {
                 let undo = self.network.undo(&document, &mapping, &before).await;
                 encoded(&Undo::Network(undo.map_err(network_failed)?))
             }
-            Spec::Hostname(_) => encoded(&Undo::Hostname(self.name.observe().await.map_err(name_failed)?)),
-            Spec::Dummy(_)
-            | Spec::File(_)
-            | Spec::Deployment(_)
-            | Spec::Unit(_)
-            | Spec::Sysctl(_)
-            | Spec::Package(_)
-            | Spec::User(_)
-            | Spec::Group(_) => Ok(Before::new(Vec::new())),
+            Way::Hostname(_) => encoded(&Undo::Hostname(self.name.observe().await.map_err(name_failed)?)),
+            Way::Dummy(_) | Way::File(_) | Way::Deployment(_) | Way::Resource(_) => {
+                Ok(Before::new(Vec::new()))
+            }
         }
     }
 
@@ -258,20 +228,16 @@ impl Host {
     /// # Errors
     /// It is not as desired.
     pub async fn run(&self, job: &Job, before: Option<Before>, theirs: Vec<Before>) -> Result<Ran, NotRun> {
-        let observed = match &job.spec {
-            Spec::Dummy(dummy) => dummy_run(dummy, job.action).await?,
-            Spec::File(file) => self.file(job.resource, job.action, file, before).await?,
-            Spec::Network(config) => {
+        let observed = match Way::of(&job.spec) {
+            Way::Resource(resource) => return Ok(self.resource(job, resource, before).await?),
+            Way::Dummy(dummy) => dummy_run(dummy, job.action).await?,
+            Way::File(file) => self.file(job.resource, job.action, file, before).await?,
+            Way::Network(config) => {
                 let before = known(before, &theirs, job.action)?;
                 return self.network(job.action, config, before).await;
             }
-            Spec::Hostname(hostname) => return self.hostname(job.action, hostname, before).await,
-            Spec::Unit(unit) => return self.unit(job.resource, job.action, unit, before).await,
-            Spec::Sysctl(sysctl) => return self.sysctl(job.resource, job.action, sysctl, before).await,
-            Spec::Package(package) => return self.package(job, package, before).await,
-            Spec::User(user) => return self.user(job.action, user, before).await,
-            Spec::Group(group) => return self.group(job.action, group, before).await,
-            Spec::Deployment(deployment) => return self.deployment(job, deployment).await,
+            Way::Hostname(hostname) => return self.hostname(job.action, hostname, before).await,
+            Way::Deployment(deployment) => self.deployment(job, deployment).await?,
         };
         Ok(Ran { observed, before: None, touched: true })
     }
@@ -287,31 +253,48 @@ impl Host {
         applied: Option<&Spec>,
         before: Option<Before>,
     ) -> Result<Found, RunError> {
-        match spec {
-            Spec::Dummy(dummy) => Ok(dummy_check(dummy, applied)),
-            Spec::File(file) => {
-                let found = self.files.check(file).await.map_err(file_failed)?;
+        match Way::of(spec) {
+            Way::Resource(resource) => {
+                let found = resource.check(&self.tools).await.map_err(not_done)?;
+                Ok(compared(found.is_empty(), false, found.join(", ")))
+            }
+            Way::Dummy(dummy) => Ok(dummy_check(dummy, applied)),
+            Way::File(file) => {
+                let found = self.tools.files.check(file).await.map_err(file_failed)?;
                 let reasons: Vec<String> = found.iter().map(ToString::to_string).collect();
                 let reason = format!("{}: {}", file.path, reasons.join(", "));
                 Ok(compared(found.is_empty(), found.contains(&FileDifference::Missing), reason))
             }
-            Spec::Network(config) => {
+            Way::Network(config) => {
                 let (document, mapping) = parsed(config)?;
                 let before = before.as_ref().map(snapshot).transpose()?.unwrap_or_default();
                 let found = self.network.check(&document, &mapping, &before).await.map_err(network_failed)?;
                 Ok(compared(found.is_empty(), false, muster_host::net::listed(&found)))
             }
-            Spec::Deployment(deployment) => self.check_deployment(resource, deployment, applied).await,
-            Spec::Hostname(hostname) => {
+            Way::Deployment(deployment) => self.check_deployment(resource, deployment, applied).await,
+            Way::Hostname(hostname) => {
                 let found = self.name.check(&hostname.hostname).await.map_err(name_failed)?;
                 Ok(compared(found.is_empty(), false, found.join(", ")))
             }
-            Spec::Unit(unit) => self.check_unit(unit).await,
-            Spec::Sysctl(sysctl) => self.check_sysctl(sysctl).await,
-            Spec::Package(package) => self.check_package(package).await,
-            Spec::User(user) => self.check_user(user).await,
-            Spec::Group(group) => self.check_group(group),
         }
+    }
+
+    async fn resource(
+        &self,
+        job: &Job,
+        resource: &dyn AnyResource,
+        before: Option<Before>,
+    ) -> Result<Ran, RunError> {
+        let run = deployment::run_id(job.key());
+        let before = before.as_ref().map(Before::written);
+        if job.action == Action::Delete {
+            resource.restore(&self.tools, run, before).await.map_err(not_done)?;
+            return Ok(Ran { observed: Observed::default(), before: None, touched: true });
+        }
+        let applied = resource.apply(&self.tools, run, before).await.map_err(not_done)?;
+        let Applied { before, attributes, warnings } = applied;
+        warnings.iter().for_each(|warning| tracing::warn!("{warning}"));
+        Ok(Ran { observed: Observed { attributes }, before: before.map(Before::new), touched: true })
     }
 
     async fn file(
@@ -326,10 +309,10 @@ impl Host {
                 None => FileBefore::Absent,
                 Some(before) => FileBefore::decode(before.written()).ok_or_else(damaged)?,
             };
-            self.files.restore(resource, file, &before).await.map_err(file_failed)?;
+            self.tools.files.restore(resource, file, &before).await.map_err(file_failed)?;
             return Ok(Observed::default());
         }
-        self.owners.claim(&self.files, resource, file)?;
+        self.owners.claim(&self.tools.files, resource, file)?;
         let fetched;
         let source = match &file.content {
             Content::Inline(bytes) => Source::Bytes(bytes),
@@ -338,7 +321,7 @@ impl Host {
                 Source::File(&fetched)
             }
         };
-        self.files.apply(resource, file, source).await.map_err(file_failed)?;
+        self.tools.files.apply(resource, file, source).await.map_err(file_failed)?;
         let attributes = [("path".to_owned(), file.path.clone())].into_iter().collect();
         Ok(Observed { attributes })
     }
@@ -387,13 +370,6 @@ fn compared(equal: bool, missing: bool, reason: String) -> Found {
     if equal { Found::AsDesired } else { Found::Differs { missing, reason } }
 }
 
-fn digest(content: &Content) -> ContentDigest {
-    match content {
-        Content::Inline(bytes) => ContentDigest::of(bytes),
-        Content::Stored { digest, .. } => *digest,
-    }
-}
-
 fn parsed(config: &NetworkConfig) -> Result<(NetworkDocument, NicMapping), RunError> {
     let document = NetworkDocument::from_json(&config.document).map_err(|e| network_failed(e.into()))?;
     let mapping = NicMapping::new(config.mapping.clone()).map_err(|e| network_failed(e.into()))?;
@@ -432,8 +408,11 @@ fn decoded<T: DeserializeOwned>(before: &Before) -> Result<T, RunError> {
 }
 
 fn damaged() -> RunError {
-    let reason = "the record of what was there before Muster is damaged: put it back by hand".into();
-    RunError { reason, retry: Retry::Never }
+    RunError { reason: RecordFault::Damaged.to_string(), retry: Retry::Never }
+}
+
+fn not_done(fault: Box<dyn Fault>) -> RunError {
+    failed(&*fault, fault.is_permanent())
 }
 
 fn file_failed(error: FileError) -> RunError {

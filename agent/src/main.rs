@@ -38,6 +38,7 @@ use muster_host::package::Packages;
 use muster_host::run::Runner;
 use muster_host::sysctl::Sysctls;
 use muster_host::systemd::Systemd;
+use muster_host::types::Tools;
 use muster_host::unit::Units;
 use muster_shared::NodeId;
 use muster_shared::join::JoinToken;
@@ -273,12 +274,14 @@ async fn boot(network: &Network, settings: &Settings) -> anyhow::Result<()> {
 fn host(state: &StateDir, settings: &Settings) -> Host {
     Host {
         name: ServerName::new(settings.host.etc_hostname.clone(), Files::new(state.before())),
-        files: Files::new(state.before()),
         network: network(settings),
-        units: Units::new(systemd(settings), Files::new(state.before())),
-        accounts: Accounts,
-        packages: Packages::new(runs(state, settings)),
-        sysctls: Sysctls::new(None, Files::new(state.before())),
+        tools: Tools {
+            accounts: Accounts,
+            files: Files::new(state.before()),
+            packages: Packages::new(runs(state, settings)),
+            sysctls: Sysctls::new(None, Files::new(state.before())),
+            units: Units::new(systemd(settings), Files::new(state.before())),
+        },
         runs: runs(state, settings),
         documents: Documents::new(state.path().to_owned()),
         state: state.path().to_owned(),

@@ -3,7 +3,6 @@
 //!
 //! Absent on purpose: jobs, the ledger, MQTT. The callers decide when; this crate knows how.
 
-pub mod account;
 pub mod documents;
 mod durable;
 pub mod facts;
@@ -14,12 +13,13 @@ pub mod net;
 pub mod nftables;
 pub mod nics;
 pub mod openflow;
-pub mod package;
 pub mod packed;
 pub mod ports;
+pub mod resource;
 pub mod run;
 pub mod sys;
-pub mod sysctl;
 pub mod systemd;
-pub mod unit;
+pub mod types;
 pub mod watch;
+
+pub use types::{account, package, sysctl, unit};

@@ -20,18 +20,13 @@ use muster_shared::model::{
 };
 use muster_shared::{Attempt, ResourceId};
 
-use super::{Host, NotRun, Ran, compared, failed};
+use super::{Host, compared, failed};
 
 /// Of the end of a command's errors in a failure's reason: some lines, well within what a reason may have.
 const QUOTED_MAX: usize = 2048;
 
 impl Host {
-    pub(super) async fn deployment(&self, job: &Job, deployment: &Deployment) -> Result<Ran, NotRun> {
-        let observed = self.deploy(job, deployment).await?;
-        Ok(Ran { observed, before: None, touched: true })
-    }
-
-    async fn deploy(&self, job: &Job, deployment: &Deployment) -> Result<Observed, RunError> {
+    pub(super) async fn deployment(&self, job: &Job, deployment: &Deployment) -> Result<Observed, RunError> {
         let resource = job.resource;
         let observed = match deployment.step(job.action) {
             Some(step) => self.step(job, deployment, step).await?,

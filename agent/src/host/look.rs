@@ -9,6 +9,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use muster_agent_core::{Found, Look, RunError};
+use muster_host::types::Way;
 use muster_host::watch::Places;
 use muster_shared::model::Spec;
 use muster_shared::{Generation, ResourceId};
@@ -18,12 +19,6 @@ use super::Host;
 /// Times of file systems have steps of some milliseconds, on old ones of two seconds: what changed so recently may change
 /// again without another time.
 const SETTLED: Duration = Duration::from_secs(3);
-/// Who knows packages: a change of any of them is in one of these files.
-const PACKAGES: [&str; 2] = ["/var/lib/dpkg/status", "/var/lib/rpm/rpmdb.sqlite"];
-/// Beside the second: its journal, and what holds packages with dnf 4 and 5.
-const WITH_RPM: [&str; 3] =
-    ["/var/lib/rpm/rpmdb.sqlite-wal", "/etc/dnf/plugins/versionlock.list", "/etc/dnf/versionlock.toml"];
-
 /// What resources were made of when they were found as desired.
 #[derive(Debug, Default)]
 pub struct Seen(Mutex<BTreeMap<ResourceId, Known>>);
@@ -64,28 +59,18 @@ impl Host {
 
     /// Where something of a resource can be seen to change.
     pub fn places(&self, spec: &Spec) -> Places {
-        let files = |paths: &[&str]| paths.iter().map(PathBuf::from).collect();
-        match spec {
-            Spec::File(file) => Places { files: files(&[&file.path]), unit: None },
-            Spec::Unit(unit) => Places {
-                files: unit.files().map(|(path, _)| PathBuf::from(path)).collect(),
-                unit: Some(unit.name.clone()),
-            },
-            Spec::Sysctl(sysctl) => Places { files: self.sysctls.places(sysctl), unit: None },
-            Spec::Package(_) => Places { files: files(&PACKAGES), unit: None },
-            Spec::User(_) => {
-                Places { files: files(&["/etc/passwd", "/etc/shadow", "/etc/group"]), unit: None }
-            }
-            Spec::Group(_) => Places { files: files(&["/etc/group"]), unit: None },
+        match Way::of(spec) {
+            Way::Resource(resource) => resource.places(&self.tools),
+            Way::File(file) => Places { files: vec![PathBuf::from(&file.path)], unit: None },
             // The network has hints of its own, and what a deployment left only a look finds.
-            Spec::Dummy(_) | Spec::Network(_) | Spec::Hostname(_) | Spec::Deployment(_) => Places::default(),
+            Way::Dummy(_) | Way::Network(_) | Way::Hostname(_) | Way::Deployment(_) => Places::default(),
         }
     }
 
     /// The resource was applied as this, or nothing of it is there any more.
     pub fn applied(&self, resource: ResourceId, spec: Option<&Spec>) {
         let file = spec.and_then(|spec| if let Spec::File(file) = spec { Some(file) } else { None });
-        self.owners.set(&self.files, resource, file);
+        self.owners.set(&self.tools.files, resource, file);
         if spec.is_none() {
             self.seen.set(resource, None);
         }
@@ -125,26 +110,16 @@ impl Print {
 
 /// Files that are all a resource's state depends on; none where it depends on more.
 fn decisive(spec: &Spec) -> Vec<PathBuf> {
-    match spec {
-        Spec::File(file) => {
+    match Way::of(spec) {
+        Way::Resource(resource) => resource.decisive(),
+        Way::File(file) => {
             // Names of owners are numbers there.
             let users = file.owner.as_ref().map(|_| "/etc/passwd".into());
             let groups = file.group.as_ref().map(|_| "/etc/group".into());
-            users.into_iter().chain(groups).chain([file.path.clone().into()]).collect()
+            users.into_iter().chain(groups).chain([PathBuf::from(&file.path)]).collect()
         }
-        Spec::Package(_) if PACKAGES.iter().any(|file| fs::exists(file).unwrap_or(false)) => {
-            PACKAGES.iter().chain(&WITH_RPM).map(PathBuf::from).collect()
-        }
-        // Accounts are in files that are read as quickly as looked at; the rest is the kernel's or systemd's.
-        Spec::Package(_)
-        | Spec::Dummy(_)
-        | Spec::Network(_)
-        | Spec::Hostname(_)
-        | Spec::Deployment(_)
-        | Spec::Unit(_)
-        | Spec::Sysctl(_)
-        | Spec::User(_)
-        | Spec::Group(_) => Vec::new(),
+        // The rest is the kernel's.
+        Way::Dummy(_) | Way::Network(_) | Way::Hostname(_) | Way::Deployment(_) => Vec::new(),
     }
 }
 

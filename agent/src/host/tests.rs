@@ -3,9 +3,13 @@ use std::fs;
 use std::path::Path;
 
 use muster_agent_core::{Applied, Holding, Order};
-use muster_host::files::Kept;
+use muster_host::account::Accounts;
+use muster_host::files::{Files, Kept};
 use muster_host::net::HostConfig;
+use muster_host::package::Packages;
+use muster_host::sysctl::Sysctls;
 use muster_host::systemd::Systemd;
+use muster_host::unit::Units;
 use muster_shared::model::{ContentDigest, Hostname};
 use muster_shared::{Attempt, Epoch, Generation};
 use nix::mount::{MsFlags, mount};
@@ -47,11 +51,13 @@ pub fn host(dir: &Path) -> Host {
     let files = Files::new(dir.to_owned());
     Host {
         name: ServerName::new(Some(dir.join("hostname")), files.clone()),
-        accounts: Accounts,
-        packages: Packages::new(Runner::new(dir.join("runs"), "/nowhere".into(), None)),
-        sysctls: Sysctls::new(Some(dir.to_owned()), files.clone()),
-        units: Units::new(Systemd::new(dir.to_owned()), files.clone()),
-        files,
+        tools: Tools {
+            accounts: Accounts,
+            files: files.clone(),
+            packages: Packages::new(Runner::new(dir.join("runs"), "/nowhere".into(), None)),
+            sysctls: Sysctls::new(Some(dir.to_owned()), files.clone()),
+            units: Units::new(Systemd::new(dir.to_owned()), files),
+        },
         network: Network::new(HostConfig::default()),
         runs: Runner::new(dir.join("runs"), "/nowhere".into(), None),
         documents: Documents::new(dir.join("state")),

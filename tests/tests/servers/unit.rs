@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use muster_host::files::Files;
+use muster_host::resource::Fault as _;
 use muster_host::systemd::Systemd;
 use muster_host::unit::{UnitBefore, UnitFault, Units};
 use muster_shared::ResourceId;

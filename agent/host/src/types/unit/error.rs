@@ -7,6 +7,7 @@ use thiserror::Error;
 
 use super::journal::quoted;
 use crate::files::FileError;
+use crate::resource::Fault;
 use crate::systemd::{SystemdError, UnitState, Verb};
 
 /// The reason why a unit is not what it should be.
@@ -95,19 +96,15 @@ impl UnitFault {
             Some(back) => Self::NotPutBack { fault: Box::new(self), back: Box::new(back) },
         }
     }
+}
 
-    /// Whether trying again cannot help.
-    pub fn is_permanent(&self) -> bool {
+impl Fault for UnitFault {
+    fn is_permanent(&self) -> bool {
         match self {
             Self::File(error) => error.is_permanent(),
             Self::TooLarge(_) | Self::Refused { .. } | Self::Enabled { .. } => true,
             Self::PutBack(fault) => fault.is_permanent(),
             _ => false,
         }
-    }
-
-    /// Whether something may be other than before.
-    pub fn may_have_changed(&self) -> bool {
-        matches!(self, Self::PutBack(_) | Self::NotPutBack { .. })
     }
 }

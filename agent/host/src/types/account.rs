@@ -12,9 +12,15 @@ mod files;
 mod tool;
 
 use std::collections::BTreeSet;
+use std::path::PathBuf;
 
 use muster_shared::model::{Group, OnDelete, User};
 use serde::{Deserialize, Serialize};
+
+use super::{Tools, named};
+use crate::resource::{Applied, Resource};
+use crate::run::RunId;
+use crate::watch::Places;
 
 pub use error::AccountFault;
 use files::Etc;
@@ -68,6 +74,64 @@ enum Keys {
 struct GroupState {
     gid: u32,
     members: BTreeSet<String>,
+}
+
+impl Resource for User {
+    type Before = UserBefore;
+    type Fault = AccountFault;
+
+    async fn observe(&self, tools: &Tools) -> Result<UserBefore> {
+        tools.accounts.observe_user(self, None).await
+    }
+
+    async fn complete(&self, tools: &Tools, known: UserBefore) -> Result<UserBefore> {
+        tools.accounts.observe_user(self, Some(known)).await
+    }
+
+    async fn apply(&self, tools: &Tools, _run: &RunId, _before: UserBefore) -> Result<Applied<UserBefore>> {
+        tools.accounts.apply_user(self).await?;
+        let uid = tools.accounts.number(true, &self.name)?.map(|uid| uid.to_string());
+        Ok(Applied::new([("name", self.name.clone()), ("uid", uid.unwrap_or_default())]))
+    }
+
+    async fn restore(&self, tools: &Tools, _run: &RunId, before: UserBefore) -> Result<()> {
+        tools.accounts.restore_user(self, &before).await
+    }
+
+    async fn check(&self, tools: &Tools) -> Result<Vec<String>> {
+        Ok(named(&self.name, tools.accounts.check_user(self).await?))
+    }
+
+    fn places(&self, _tools: &Tools) -> Places {
+        Places { files: ["/etc/passwd", "/etc/shadow", "/etc/group"].map(PathBuf::from).into(), unit: None }
+    }
+}
+
+impl Resource for Group {
+    type Before = GroupBefore;
+    type Fault = AccountFault;
+
+    async fn observe(&self, tools: &Tools) -> Result<GroupBefore> {
+        tools.accounts.observe_group(self)
+    }
+
+    async fn apply(&self, tools: &Tools, _run: &RunId, _: GroupBefore) -> Result<Applied<GroupBefore>> {
+        tools.accounts.apply_group(self).await?;
+        let gid = tools.accounts.number(false, &self.name)?.map(|gid| gid.to_string());
+        Ok(Applied::new([("name", self.name.clone()), ("gid", gid.unwrap_or_default())]))
+    }
+
+    async fn restore(&self, tools: &Tools, _run: &RunId, before: GroupBefore) -> Result<()> {
+        tools.accounts.restore_group(self, &before).await
+    }
+
+    async fn check(&self, tools: &Tools) -> Result<Vec<String>> {
+        Ok(named(&self.name, tools.accounts.check_group(self)?))
+    }
+
+    fn places(&self, _tools: &Tools) -> Places {
+        Places { files: vec!["/etc/group".into()], unit: None }
+    }
 }
 
 impl Accounts {

@@ -22,8 +22,12 @@ use muster_shared::ResourceId;
 use muster_shared::model::{Content, File, OnDelete, UNIT_FOLDER, Unit, UnitActive};
 use serde::{Deserialize, Serialize};
 
+use super::{Tools, named};
 use crate::files::{FileBefore, Files, Kept};
+use crate::resource::{Applied, Resource};
+use crate::run::RunId;
 use crate::systemd::{Active, Bus, FileVerb, Systemd, UnitState, Verb};
+use crate::watch::Places;
 
 pub use error::UnitFault;
 use journal::Journal;
@@ -54,6 +58,37 @@ pub struct UnitBefore {
     /// What it was last reloaded for, by us.
     #[serde(default)]
     reloaded: Option<String>,
+}
+
+impl Resource for Unit {
+    type Before = UnitBefore;
+    type Fault = UnitFault;
+
+    async fn observe(&self, tools: &Tools) -> Result<UnitBefore> {
+        tools.units.capture(self, None).await
+    }
+
+    async fn complete(&self, tools: &Tools, known: UnitBefore) -> Result<UnitBefore> {
+        tools.units.capture(self, Some(known)).await
+    }
+
+    async fn apply(&self, tools: &Tools, run: &RunId, before: UnitBefore) -> Result<Applied<UnitBefore>> {
+        let (before, _) = tools.units.apply(run.resource, self, before).await?;
+        Ok(Applied { before: Some(before), ..Applied::new([("name", self.name.clone())]) })
+    }
+
+    async fn restore(&self, tools: &Tools, run: &RunId, before: UnitBefore) -> Result<()> {
+        tools.units.restore(run.resource, self, &before).await
+    }
+
+    async fn check(&self, tools: &Tools) -> Result<Vec<String>> {
+        Ok(named(&self.name, tools.units.check(self).await?))
+    }
+
+    fn places(&self, _tools: &Tools) -> Places {
+        let files = self.files().map(|(path, _)| PathBuf::from(path)).collect();
+        Places { files, unit: Some(self.name.clone()) }
+    }
 }
 
 impl Units {

@@ -20,6 +20,7 @@ mod lock;
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -27,7 +28,10 @@ use muster_shared::model::{OnDelete, PACKAGE_BACK, Package, Presence};
 use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 
+use super::{Tools, named};
+use crate::resource::{self, Resource};
 use crate::run::{How, Program, RunId, Runner, Task};
+use crate::watch::Places;
 use apt::Apt;
 use dnf::Dnf;
 pub use error::PackageFault;
@@ -113,6 +117,54 @@ struct Work<'a> {
     id: &'a RunId,
     package: &'a str,
     until: Instant,
+}
+
+/// What knows packages: a change of any of them is in one of these files.
+const STATUS: [&str; 2] = ["/var/lib/dpkg/status", "/var/lib/rpm/rpmdb.sqlite"];
+/// Beside the second: its journal, and what holds packages with dnf 4 and 5.
+const WITH_RPM: [&str; 3] =
+    ["/var/lib/rpm/rpmdb.sqlite-wal", "/etc/dnf/plugins/versionlock.list", "/etc/dnf/versionlock.toml"];
+
+impl Resource for Package {
+    type Before = PackageBefore;
+    type Fault = PackageFault;
+
+    async fn observe(&self, tools: &Tools) -> Result<PackageBefore> {
+        tools.packages.observe(self).await
+    }
+
+    async fn apply(
+        &self,
+        tools: &Tools,
+        run: &RunId,
+        _: PackageBefore,
+    ) -> Result<resource::Applied<PackageBefore>> {
+        let applied = tools.packages.apply(run, self).await?;
+        let version = applied.version.unwrap_or_default();
+        let mended = "dpkg had been interrupted before, or rpm: what it had under way was ended";
+        let warnings = applied.mended.then(|| format!("{}: {mended}", self.name)).into_iter().collect();
+        let attributes = [("name", self.name.clone()), ("version", version)];
+        Ok(resource::Applied { warnings, ..resource::Applied::new(attributes) })
+    }
+
+    async fn restore(&self, tools: &Tools, run: &RunId, before: PackageBefore) -> Result<()> {
+        tools.packages.restore(run, self, &before).await.map(drop)
+    }
+
+    async fn check(&self, tools: &Tools) -> Result<Vec<String>> {
+        Ok(named(&self.name, tools.packages.check(self).await?))
+    }
+
+    fn places(&self, _tools: &Tools) -> Places {
+        Places { files: STATUS.map(PathBuf::from).into(), unit: None }
+    }
+
+    fn decisive(&self) -> Vec<PathBuf> {
+        match STATUS.iter().any(|file| fs::exists(file).unwrap_or(false)) {
+            true => STATUS.iter().chain(&WITH_RPM).map(PathBuf::from).collect(),
+            false => Vec::new(),
+        }
+    }
 }
 
 impl Packages {
@@ -335,7 +387,7 @@ impl Manager {
 
     /// Whether it is the package of the running program.
     async fn is_own(self, name: &str) -> Result<bool> {
-        let Ok(program) = std::fs::read_link("/proc/self/exe") else { return Ok(false) };
+        let Ok(program) = fs::read_link("/proc/self/exe") else { return Ok(false) };
         // One that has been replaced since is still the one of its package.
         let program = program.to_string_lossy();
         let program = program.strip_suffix(" (deleted)").unwrap_or(&program);

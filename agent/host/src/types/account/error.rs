@@ -5,6 +5,8 @@ use std::path::PathBuf;
 
 use thiserror::Error;
 
+use crate::resource::Fault;
+
 /// The reason why a user or a group is not what it should be.
 #[derive(Debug, Error)]
 pub enum AccountFault {
@@ -60,9 +62,8 @@ pub enum AccountFault {
     },
 }
 
-impl AccountFault {
-    /// Whether trying again cannot help.
-    pub fn is_permanent(&self) -> bool {
+impl Fault for AccountFault {
+    fn is_permanent(&self) -> bool {
         match self {
             Self::Root(_) | Self::NoTool(_) | Self::NoPassword(_) => true,
             // A group or number that is taken or missing; a lock (10) and the like may go.
@@ -77,12 +78,9 @@ impl AccountFault {
             | Self::Differs { .. } => false,
         }
     }
+}
 
-    /// Something may be another than before.
-    pub fn may_have_changed(&self) -> bool {
-        matches!(self, Self::After { back: Some(_), .. })
-    }
-
+impl AccountFault {
     pub(super) fn gone(name: &str) -> Self {
         Self::Differs { name: name.to_owned(), differ: "there is no such user".into() }
     }

@@ -15,7 +15,11 @@ use nix::unistd::{getegid, geteuid};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
+use super::Tools;
 use crate::files::{FileBefore, FileError, Files, Kept};
+use crate::resource::{Applied, Fault, Resource};
+use crate::run::RunId;
+use crate::watch::Places;
 
 /// Where systemd-sysctl and procps look at boot.
 const FOLDER: &str = "/etc/sysctl.d";
@@ -66,9 +70,8 @@ pub enum SysctlFault {
 
 type Result<T> = std::result::Result<T, SysctlFault>;
 
-impl SysctlFault {
-    /// Whether trying again cannot help.
-    pub fn is_permanent(&self) -> bool {
+impl Fault for SysctlFault {
+    fn is_permanent(&self) -> bool {
         match self {
             Self::Kernel { source, .. } => {
                 matches!(source.kind(), ErrorKind::InvalidInput | ErrorKind::PermissionDenied)
@@ -77,6 +80,35 @@ impl SysctlFault {
             Self::TooLarge(_) => true,
             Self::Missing(_) | Self::Differs(_) => false,
         }
+    }
+}
+
+impl Resource for Sysctl {
+    type Before = SysctlState;
+    type Fault = SysctlFault;
+
+    async fn observe(&self, tools: &Tools) -> Result<SysctlState> {
+        tools.sysctls.observe(self).await
+    }
+
+    async fn apply(&self, tools: &Tools, run: &RunId, _before: SysctlState) -> Result<Applied<SysctlState>> {
+        tools.sysctls.reach(run.resource, self, &tools.sysctls.wanted(self)).await?;
+        Ok(Applied::new([("value", self.value.clone())]))
+    }
+
+    async fn restore(&self, tools: &Tools, run: &RunId, before: SysctlState) -> Result<()> {
+        match self.on_delete {
+            OnDelete::Keep => tools.sysctls.leave(run.resource, self).await,
+            OnDelete::Restore => tools.sysctls.reach(run.resource, self, &before).await.map(drop),
+        }
+    }
+
+    async fn check(&self, tools: &Tools) -> Result<Vec<String>> {
+        tools.sysctls.check(self).await
+    }
+
+    fn places(&self, tools: &Tools) -> Places {
+        Places { files: tools.sysctls.places(self), unit: None }
     }
 }
 

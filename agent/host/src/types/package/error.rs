@@ -5,6 +5,7 @@ use std::io;
 use thiserror::Error;
 
 use super::{Order, dnf};
+use crate::resource::Fault;
 use crate::run::{How, RunFailed};
 
 /// Lines of what a command wrote: enough to see why it failed; a reason is shown in one place with many others.
@@ -104,9 +105,8 @@ pub enum PackageFault {
     },
 }
 
-impl PackageFault {
-    /// Whether trying again cannot help.
-    pub fn is_permanent(&self) -> bool {
+impl Fault for PackageFault {
+    fn is_permanent(&self) -> bool {
         match self {
             Self::NoManager | Self::Others { .. } | Self::Held { .. } | Self::Own { .. } => true,
             Self::NoPackage { refresh, .. } | Self::NoVersion { refresh, .. } => refresh.is_none(),
@@ -121,12 +121,9 @@ impl PackageFault {
             | Self::Differs { .. } => false,
         }
     }
+}
 
-    /// Something may be another than before.
-    pub fn may_have_changed(&self) -> bool {
-        matches!(self, Self::After { left, .. } if !left.is_empty()) || matches!(self, Self::Run(_))
-    }
-
+impl PackageFault {
     /// What it was to fetch is not there any more.
     pub(super) fn is_of_old_lists(&self) -> bool {
         let is_so = |line: &String| line.starts_with("E: Failed to fetch");

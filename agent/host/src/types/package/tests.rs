@@ -1,4 +1,5 @@
 use super::*;
+use crate::resource::Fault as _;
 
 fn installed(name: &str, version: &str) -> (String, Installed) {
     let installed = Installed { name: name.into(), version: version.into(), broken: None, held: false };

@@ -5,12 +5,13 @@
 //! way to it nowhere (`directory.rs`). What a crash leaves behind is one temporary file whose name is known, so that the
 //! next run for the resource takes it away.
 //!
-//! Absent: anything that is no regular file.
+//! Absent: anything that is neither a regular file nor, where a type asks for it, a symbolic link.
 
 mod before;
 mod check;
 mod directory;
 mod error;
+mod link;
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File as Handle, OpenOptions, Permissions};

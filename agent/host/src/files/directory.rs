@@ -19,7 +19,7 @@ use nix::errno::Errno;
 use nix::fcntl::{AtFlags, OFlag, openat, readlinkat, renameat};
 use nix::sys::stat::{FileStat, Mode, SFlag, fstat, fstatat, mkdirat};
 use nix::sys::statfs::{PROC_SUPER_MAGIC, fstatfs};
-use nix::unistd::{UnlinkatFlags, getegid, geteuid, unlinkat};
+use nix::unistd::{UnlinkatFlags, getegid, geteuid, symlinkat, unlinkat};
 
 use super::{FileError, PERMISSION_BITS, Way};
 
@@ -190,6 +190,20 @@ impl Directory {
     pub fn create(&self, name: &OsStr) -> io::Result<Handle> {
         let flags = OFlag::O_WRONLY | OFlag::O_CREAT | OFlag::O_EXCL | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
         Ok(openat(&self.handle, name, flags, Mode::S_IRUSR | Mode::S_IWUSR)?.into())
+    }
+
+    /// Where the symbolic link of that name leads; none if there is none.
+    pub fn read_link(&self, name: &OsStr) -> io::Result<Option<OsString>> {
+        match readlinkat(&self.handle, name) {
+            Ok(target) => Ok(Some(target)),
+            Err(Errno::ENOENT | Errno::EINVAL) => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Makes a symbolic link where nothing was.
+    pub fn make_link(&self, target: &OsStr, name: &OsStr) -> io::Result<()> {
+        Ok(symlinkat(target, &self.handle, name)?)
     }
 
     /// Within the directory, in place of what is there.

@@ -6,6 +6,7 @@
 pub mod account;
 pub mod package;
 pub mod sysctl;
+pub mod timezone;
 pub mod unit;
 
 use muster_shared::model::{Deployment, Dummy, File, Hostname, NetworkConfig, Spec};
@@ -63,6 +64,7 @@ impl<'a> Way<'a> {
             Spec::Package(package) => Way::Resource(package),
             Spec::User(user) => Way::Resource(user),
             Spec::Group(group) => Way::Resource(group),
+            Spec::Timezone(timezone) => Way::Resource(timezone),
         }
     }
 }

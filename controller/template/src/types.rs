@@ -46,6 +46,7 @@ kinds! {
     NetworkConfig => TypeInfo::on_node::<model::NetworkConfig>(),
     Package => TypeInfo::on_node::<model::Package>(),
     Sysctl => TypeInfo::on_node::<model::Sysctl>(),
+    Timezone => TypeInfo::on_node::<model::Timezone>(),
     TopologyHost => intent::HOST,
     TopologyLink => intent::LINK,
     Unit => TypeInfo::on_node::<model::Unit>(),

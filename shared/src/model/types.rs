@@ -15,6 +15,7 @@ mod hostname;
 mod network_config;
 mod package;
 mod sysctl;
+mod timezone;
 mod unit;
 mod user;
 
@@ -43,6 +44,7 @@ pub use hostname::{HOSTNAME_MAX, Hostname, HostnameError, check_hostname};
 pub use network_config::NetworkConfig;
 pub use package::{PACKAGE_BACK, Package, PackageError, Presence};
 pub use sysctl::{Sysctl, SysctlError};
+pub use timezone::{Timezone, TimezoneError};
 pub use unit::{UNIT_FOLDER, Unit, UnitActive, UnitError};
 pub use user::User;
 
@@ -59,6 +61,7 @@ resource_types! {
     Package(Package),
     User(User),
     Group(Group),
+    Timezone(Timezone),
 }
 
 /// Kinds of things that are claimed, in the order in which they came, as the types.
@@ -84,6 +87,8 @@ pub enum ClaimKind {
     User,
     /// A group of the server.
     Group,
+    /// The server's time zone; there is one, whose key is [`Timezone::CLAIM`].
+    Timezone,
 }
 
 impl fmt::Display for ClaimKind {
@@ -99,6 +104,7 @@ impl fmt::Display for ClaimKind {
             ClaimKind::Package => "package",
             ClaimKind::User => "user",
             ClaimKind::Group => "group",
+            ClaimKind::Timezone => "time zone",
         })
     }
 }

@@ -56,6 +56,10 @@ fn hostname(name: &str) -> Spec {
     Spec::Hostname(Hostname { hostname: name.into(), confirm_timeout: 30, on_delete: OnDelete::Keep })
 }
 
+fn timezone(name: &str) -> Spec {
+    Spec::Timezone(Timezone { timezone: name.into(), on_delete: OnDelete::Keep })
+}
+
 fn sysctl() -> Sysctl {
     Sysctl { key: "net.ipv4.ip_forward".into(), value: "1".into(), on_delete: OnDelete::Keep }
 }
@@ -186,6 +190,7 @@ fn downs() -> Vec<Down> {
         job(Spec::Package(package())),
         job(Spec::User(user())),
         job(Spec::Group(group())),
+        job(timezone("Europe/Berlin")),
     ]
     .into_iter()
     .chain(flow_tests::downs())
@@ -548,6 +553,9 @@ fn bounds_are_kept() {
     let long = Deployment { inputs: [("a".to_owned(), "a".repeat(DEPLOYMENT_MAX))].into(), ..deployment() };
     for wrong in [twice, nameless, long] {
         assert_eq!(refused(job(Spec::Deployment(wrong))), WireError::Bounds { field: "deployment" });
+    }
+    for name in ["", "/UTC", "../etc/shadow", "Europe//Berlin", "a b"] {
+        assert_eq!(refused(job(timezone(name))), WireError::Bounds { field: "timezone" }, "{name:?}");
     }
     for key in ["", "kernel", "net/../x.y\n", "a.//.b"] {
         let wrong = Sysctl { key: key.into(), ..sysctl() };

@@ -252,6 +252,7 @@ pub fn is_kept(spec: &Spec) -> bool {
         Spec::Group(group) => group.on_delete == OnDelete::Keep,
         Spec::Package(package) => package.on_delete == OnDelete::Keep,
         Spec::Sysctl(sysctl) => sysctl.on_delete == OnDelete::Keep,
+        Spec::Timezone(zone) => zone.on_delete == OnDelete::Keep,
         Spec::Dummy(_) | Spec::Deployment(_) => false,
     }
 }

@@ -672,7 +672,8 @@ impl Bed {
                     | Spec::Sysctl(_)
                     | Spec::Package(_)
                     | Spec::User(_)
-                    | Spec::Group(_) => BTreeMap::new(),
+                    | Spec::Group(_)
+                    | Spec::Timezone(_) => BTreeMap::new(),
                 };
                 (row.map_or_else(|| format!("forgotten {id}"), |row| row.name.to_string()), values)
             })

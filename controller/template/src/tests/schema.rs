@@ -81,6 +81,10 @@ fn sample(kind: Kind) -> (Value, Value) {
             json!({"node": "web-1", "key": "net.ipv4.ip_forward", "value": "1"}),
             json!({"node": ["web-2", "web-3"], "key": ["a.b", "c.d"], "value": ["0", "2"]}),
         ),
+        Kind::Timezone => (
+            json!({"node": "web-1", "timezone": "UTC"}),
+            json!({"node": ["web-2", "web-3"], "timezone": ["Europe/Berlin", "Etc/GMT+5"]}),
+        ),
         Kind::Unit => (
             json!({"node": "web-1", "name": "web.service"}),
             json!({"node": ["web-2", "web-3"], "name": ["a.service", "b.timer"], "content": ["", "[Service]"],

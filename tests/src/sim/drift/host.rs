@@ -57,7 +57,8 @@ impl Thing {
             | Spec::Sysctl(_)
             | Spec::Package(_)
             | Spec::User(_)
-            | Spec::Group(_) => None,
+            | Spec::Group(_)
+            | Spec::Timezone(_) => None,
         }
     }
 }

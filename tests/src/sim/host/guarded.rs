@@ -26,7 +26,8 @@ pub(super) fn guarded_of(spec: &Spec) -> BTreeMap<String, u32> {
         | Spec::Sysctl(_)
         | Spec::Package(_)
         | Spec::User(_)
-        | Spec::Group(_) => BTreeMap::new(),
+        | Spec::Group(_)
+        | Spec::Timezone(_) => BTreeMap::new(),
     }
 }
 

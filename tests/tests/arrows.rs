@@ -40,12 +40,17 @@ const SHELL: &[&str] = &[
 const TABLE: &[Rule] = &[
     Rule { name: "muster-shared", may: &[], never: SHELL },
     Rule { name: "muster-template", may: &["muster-shared", "muster-intent"], never: SHELL },
+    Rule { name: "muster-api", may: &["muster-shared"], never: SHELL },
     Rule {
         name: "muster-engine",
-        may: &["muster-shared", "muster-intent", "muster-template", "muster-flow"],
+        may: &["muster-shared", "muster-intent", "muster-template", "muster-flow", "muster-api"],
         never: SHELL,
     },
-    Rule { name: "muster-flow", may: &["muster-shared", "muster-intent", "muster-template"], never: SHELL },
+    Rule {
+        name: "muster-flow",
+        may: &["muster-shared", "muster-intent", "muster-template", "muster-api"],
+        never: SHELL,
+    },
     Rule { name: "muster-intent", may: &["muster-shared"], never: SHELL },
     Rule { name: "muster-agent-core", may: &["muster-shared"], never: SHELL },
     Rule {
@@ -65,12 +70,19 @@ const TABLE: &[Rule] = &[
     },
     Rule {
         name: "muster-controller",
-        may: &["muster-shared", "muster-intent", "muster-template", "muster-engine", "muster-flow"],
+        may: &[
+            "muster-shared",
+            "muster-intent",
+            "muster-template",
+            "muster-engine",
+            "muster-flow",
+            "muster-api",
+        ],
         never: &["rtnetlink", "netlink-packet-route", "zbus"],
     },
     Rule {
         name: "muster-cli",
-        may: &["muster-shared", "muster-template"],
+        may: &["muster-shared", "muster-template", "muster-api"],
         never: &["rumqttc", "rusqlite", "axum", "rtnetlink", "zbus"],
     },
     Rule {

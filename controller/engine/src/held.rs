@@ -8,7 +8,6 @@ use std::collections::BTreeMap;
 use muster_shared::model::{Action, LedgerEntry};
 use muster_shared::{NodeId, ResourceId};
 use muster_template::Kind;
-use serde::{Deserialize, Serialize};
 
 use crate::engine::{Effect, Engine};
 use crate::node::{Node, NodeKey};
@@ -18,15 +17,6 @@ use crate::restored::{Awaited, HeldThing, Unlike};
 
 /// The reason why a resource is left as it is.
 pub(crate) const HELD: &str = "changed since the backup: it waits for 'muster restore'";
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Verdict {
-    /// What the node has stays.
-    Adopt,
-    /// It becomes what the store says.
-    Remove,
-}
 
 impl Engine {
     /// The store is older than a node: so it is for all that have not come yet, and for the one that tells it now. Of one

@@ -1,36 +1,13 @@
 //! What waits to be decided on a restored site, as operators see it.
 
+use muster_api::site::HeldView;
 use muster_flow::TableDifference;
 use muster_shared::model::Stray;
 use muster_shared::{NodeId, ResourceId};
-use serde::{Deserialize, Serialize};
 
 use crate::engine::Engine;
 use crate::record::type_text;
 use crate::restored::{HeldThing, Unlike};
-
-/// A line of `muster restore list`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct HeldView {
-    /// The physical id of a resource, or a device.
-    pub id: String,
-    pub node: NodeId,
-    /// `unknown`: not in the store; `newer`: changed since; `deleted`: gone since; `table`: rules differ.
-    pub state: String,
-    /// The type; none where neither the store nor the agent has said it.
-    #[serde(rename = "type")]
-    pub kind: Option<String>,
-    /// What the store does not know, as its agent names it: a path, a unit, a package, links.
-    #[serde(default)]
-    pub thing: Option<String>,
-    /// The resource's stack.
-    pub stack: Option<String>,
-    /// The resource's name.
-    pub resource: Option<String>,
-    /// How many rules of a table differ.
-    pub rules: Option<usize>,
-    pub reason: String,
-}
 
 impl Engine {
     /// What waits to be decided, by node.

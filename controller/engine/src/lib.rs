@@ -108,18 +108,17 @@ mod visit;
 pub use engine::{Config, Effect, Engine, Input};
 pub use fight::{CALM, CORRECTIONS_MAX, FIGHT_MAX};
 pub use flow::FlowViews;
-pub use held::Verdict;
-pub use held_view::HeldView;
 pub use history::Starts;
 pub use intent::IntentSummary;
 pub use job::Limits;
 pub use load::Snapshot;
+pub use muster_api::preview::{PreviewRow, PreviewView, PropertyView};
+pub use muster_api::site::{HeldView, Verdict};
+pub use muster_api::stack::{RolloutAction, RolloutView};
 pub use muster_template::Hook;
-pub use preview::{PreviewRow, PreviewView, PropertyView};
 pub use request::{
     Answer, EnvironmentText, JoinAsk, NewToken, Options, Refusal, Request, Source, SourceText,
 };
-pub use rollout::{RolloutAction, RolloutView};
 pub use signal::{Signal, StoredSignal};
 
 #[cfg(test)]

@@ -2,13 +2,12 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Duration;
 
+use muster_api::node::{DriftView, LostView, NodeView};
 use muster_shared::model::Facts;
 use muster_shared::seal::SealPublic;
 use muster_shared::{NodeId, Rate};
 use muster_template::{Selector, fact};
-use serde::{Deserialize, Serialize};
 
 use crate::engine::Engine;
 use crate::node::{Node, NodeKey};
@@ -21,49 +20,6 @@ const LOST_SHOWN: usize = 1000;
 
 /// Drifted resources shown at a time: more fill screens and answers; 'node list' has their number.
 const DRIFTS_SHOWN: usize = 10_000;
-
-/// `node list -o json`.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct NodeView {
-    pub name: String,
-    /// online, disk_full, offline, maintenance, conflict, revoked or lost.
-    pub state: String,
-    /// The reason why it is in that state, where that needs saying.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub state_reason: Option<String>,
-    /// From its token.
-    pub labels: BTreeMap<String, String>,
-    /// As it said last.
-    pub agent_version: String,
-    /// RFC 3339 UTC; null if it was never connected.
-    pub last_seen: Option<String>,
-    /// While it is connected: how long nothing was heard of it. Whoever keeps the clock makes `last_seen` of it.
-    #[serde(skip)]
-    pub silent: Option<Duration>,
-    /// Where the agents connect from, if two with its identity are running.
-    #[serde(default)]
-    pub conflict: Vec<String>,
-    /// Seconds that its clock is ahead of the controller's, negative behind; null if that is little, not known, or it is away.
-    #[serde(default)]
-    pub clock_off_s: Option<i64>,
-    /// Rows on it, lost ones not counted.
-    pub resources: u64,
-    /// Of them, those that were not as desired, or not there, when they were looked at last.
-    pub drifted: u64,
-    /// What it holds otherwise than a restored store says: things and tables that wait for 'muster restore'.
-    #[serde(default)]
-    pub held: u64,
-    /// MAC addresses that it claims and another node claims as well: a line each, which names all of them.
-    #[serde(default)]
-    pub mac_conflicts: Vec<String>,
-    /// What may be left on it from before it was removed, and what 'muster restore remove' has yet to take away; of very many
-    /// the first.
-    #[serde(default)]
-    pub lost: Vec<LostView>,
-    /// How many there are.
-    #[serde(default)]
-    pub lost_total: u64,
-}
 
 /// A node, and what it told of itself.
 #[derive(Clone, Debug)]
@@ -81,55 +37,8 @@ impl KnownNode {
     }
 }
 
-/// What a removed node may still have.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct LostView {
-    /// The stack that made it; empty where the store was restored and does not know.
-    pub stack: String,
-    /// The name in that stack's template, or what its server knows it by.
-    pub resource: String,
-    /// The thing.
-    pub physical_id: String,
-    /// Muster::File, …
-    #[serde(rename = "type")]
-    pub kind: String,
-    pub node: String,
-    /// The reason why it could not be cleaned up when the node came back; else empty.
-    #[serde(default)]
-    pub reason: String,
-}
-
-/// `node drift -o json`: a resource that is not as it was made.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct DriftView {
-    pub node: String,
-    pub stack: String,
-    /// The name in that stack's template.
-    pub resource: String,
-    /// Muster::NetworkConfig, …
-    #[serde(rename = "type")]
-    pub kind: String,
-    /// The thing.
-    pub physical_id: String,
-    /// drifted or missing.
-    pub observed: String,
-    pub reason: String,
-    /// correct, report or ignore.
-    #[serde(default)]
-    pub policy: String,
-    /// While it is being corrected, or that is held back: queued, maintenance, running, …; else empty.
-    #[serde(default)]
-    pub phase: String,
-    /// How often it was corrected since it was last calm.
-    #[serde(default)]
-    pub corrections: u32,
-    /// open: it was corrected too often and is left as it is; else closed.
-    #[serde(default)]
-    pub breaker: String,
-}
-
-/// `node tokens -o json`.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+/// A join token.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TokenView {
     /// The id; the secret is not kept.
     pub id: String,

@@ -6,10 +6,10 @@
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 
+use muster_api::preview::{PreviewRow, PreviewView, PropertyView};
 use muster_shared::model::Action;
 use muster_shared::{NodeId, ResourceId, StackName};
 use muster_template::{Desired, Here, Kind, MASK, References, Restriction, SoftwareConfig, Tree, Unresolved};
-use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::acceptance::Planned;
@@ -31,51 +31,6 @@ const UNCHANGED_MAX: usize = 1000;
 const PROPERTIES_MAX: usize = 64 * 1024 * 1024;
 /// Stands for what is not known: a private character, which no real value has.
 const UNKNOWN: &str = "\u{f8ff}muster:unknown\u{f8ff}";
-
-/// `stack preview -o json`.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct PreviewView {
-    /// What changes, by name; then up to 1000 of what does not.
-    pub resources: Vec<PreviewRow>,
-    /// How many there are of each change.
-    pub counts: BTreeMap<String, u64>,
-    /// What deserves attention but hinders nothing.
-    pub warnings: Vec<String>,
-}
-
-/// What would become of one resource.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct PreviewRow {
-    /// The name in the template.
-    pub name: String,
-    /// Muster::File, …
-    #[serde(rename = "type")]
-    pub kind: String,
-    /// Where it is, or will be; empty where any node will do.
-    pub node: String,
-    /// create, adopt, update, replace, delete or unchanged.
-    pub change: String,
-    /// The environment forbids that: the resource would fail.
-    pub restricted: bool,
-    /// delete or retain: what its clean-up does with the thing.
-    pub deletion_policy: String,
-    /// Those that differ.
-    pub properties: Vec<PropertyView>,
-}
-
-/// A property that differs; hidden values are masked.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct PropertyView {
-    /// Such as `content` or `values.a`.
-    pub path: String,
-    /// As it was applied last; null: not given.
-    pub old: Value,
-    /// As it will be; null: not given, or not known before another resource is made.
-    pub new: Value,
-    /// `new` is not known before another resource is made.
-    #[serde(default)]
-    pub unknown: bool,
-}
 
 /// What is known of a resource after the update.
 struct Predicted {

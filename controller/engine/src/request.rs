@@ -14,10 +14,10 @@ use muster_template::{Environment, EnvironmentFile, ForeignPolicy, Hook, Policie
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use crate::held::Verdict;
-use crate::node_view::LostView;
-use crate::rollout::RolloutAction;
 use crate::signal::Signal;
+use muster_api::node::LostView;
+use muster_api::site::Verdict;
+use muster_api::stack::RolloutAction;
 use muster_flow::FlowWrite;
 
 /// A parsed and bound template with the text it came from.

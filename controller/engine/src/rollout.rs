@@ -28,8 +28,6 @@ use self::policy::Policy;
 use self::record::{Course, Proven};
 use self::site::set_of;
 pub(crate) use self::site::{Rollouts, node_of};
-pub use self::steer::RolloutAction;
-pub use self::view::RolloutView;
 use crate::engine::{Engine, Todo};
 use crate::node::NodeKey;
 use crate::progress::Phase;

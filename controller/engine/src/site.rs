@@ -1,7 +1,7 @@
 //! The site at a glance, as `muster status` shows it.
 
+use muster_api::site::{AgentCounts, WaitingView};
 use muster_shared::{Epoch, MonoTime};
-use serde::{Deserialize, Serialize};
 
 use crate::engine::Engine;
 use crate::node::Node;
@@ -41,7 +41,7 @@ impl NodeState {
 }
 
 /// What the engine knows of the site as a whole.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SiteView {
     /// Of this start of the controller.
     pub epoch: Epoch,
@@ -53,43 +53,15 @@ pub struct SiteView {
     pub waiting: WaitingView,
 }
 
-/// Agents by state. One that was cut off, or whose node was removed, is none of the site's.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct AgentCounts {
-    /// Those that are there.
-    pub online: u64,
-    /// Those that are away.
-    pub offline: u64,
-    /// Those whose jobs are held back.
-    pub maintenance: u64,
-    /// Those that are two of one identity.
-    pub conflict: u64,
-    /// Those that cannot write.
-    pub disk_full: u64,
-}
-
-impl AgentCounts {
-    fn count(&mut self, state: NodeState) {
-        match state {
-            NodeState::Online => self.online += 1,
-            NodeState::DiskFull => self.disk_full += 1,
-            NodeState::Offline => self.offline += 1,
-            NodeState::Maintenance => self.maintenance += 1,
-            NodeState::Conflict => self.conflict += 1,
-            NodeState::Revoked | NodeState::Lost => {}
-        }
+fn count(agents: &mut AgentCounts, state: NodeState) {
+    match state {
+        NodeState::Online => agents.online += 1,
+        NodeState::DiskFull => agents.disk_full += 1,
+        NodeState::Offline => agents.offline += 1,
+        NodeState::Maintenance => agents.maintenance += 1,
+        NodeState::Conflict => agents.conflict += 1,
+        NodeState::Revoked | NodeState::Lost => {}
     }
-}
-
-/// What waits for an operator.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct WaitingView {
-    /// Things that agents hold and a restored store does not know.
-    pub restore: u64,
-    /// Resources at hooks of environments.
-    pub hooks: u64,
-    /// Operations that somebody else has to allow.
-    pub approvals: u64,
 }
 
 impl Node {
@@ -112,7 +84,10 @@ impl Engine {
     /// The site at a glance.
     pub fn site_view(&self) -> SiteView {
         let mut agents = AgentCounts::default();
-        self.nodes.iter().filter_map(|(_, node)| node.state(self.now)).for_each(|state| agents.count(state));
+        self.nodes
+            .iter()
+            .filter_map(|(_, node)| node.state(self.now))
+            .for_each(|state| count(&mut agents, state));
         let stacks = self.stacks.values().filter(|stack| !stack.cancelled);
         let hooks =
             stacks.filter_map(|stack| stack.walk.as_ref()).map(|walk| walk.at_hooks.len() as u64).sum();

@@ -1,186 +1,23 @@
-//! What operators see, as serde types with the JSON keys of the command line's contract.
+//! What operators see of stacks and resources, as the API has it (`muster_api`).
 
 use std::collections::BTreeMap;
 
+pub use muster_api::resource::{GraphEdgeView, GraphNodeView, GraphView, ResourceView};
+pub use muster_api::stack::{ActiveView, FailureView, OutputView, ProgressView, StackView};
 use muster_shared::{ResourceId, StackName};
 use muster_template::Kind;
-use serde::{Deserialize, Serialize};
-use serde_json::Value;
 
 use crate::engine::Engine;
-pub use crate::node_view::{DriftView, LostView, NodeView, TokenView};
+pub use crate::node_view::TokenView;
 use crate::progress::{NeededBy, Phase};
 use crate::record::{Observation, Status, action_str};
 use crate::resource::{Row, Slot};
-use crate::rollout::RolloutView;
 use crate::stack::Stack;
 
 mod graph;
 mod page;
 
-pub use graph::{GraphEdgeView, GraphNodeView, GraphView};
 pub use page::Which;
-
-/// `stack show -o json`; `created_at` and `updated_at` are added by whoever keeps the clock.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct StackView {
-    /// The stack's name.
-    pub name: String,
-    /// Its id.
-    pub id: String,
-    /// CREATE, UPDATE, DELETE, ROLLBACK or CHECK.
-    pub action: String,
-    /// IN_PROGRESS, COMPLETE or FAILED.
-    pub status: String,
-    /// Why.
-    pub status_reason: String,
-    /// The current revision.
-    pub revision: u32,
-    /// The current traversal.
-    pub traversal: u64,
-    /// RFC 3339 UTC.
-    #[serde(default)]
-    pub created_at: String,
-    /// RFC 3339 UTC.
-    #[serde(default)]
-    pub updated_at: String,
-    /// Values in force; hidden ones masked.
-    pub parameters: BTreeMap<String, Value>,
-    /// Empty until the stack is COMPLETE.
-    pub outputs: Vec<OutputView>,
-    /// How far the traversal is.
-    pub progress: ProgressView,
-    /// Nodes that its selectors have come to mean since the traversal began.
-    #[serde(default)]
-    pub nodes_joined: u64,
-    /// Nodes that its selectors mean no more since then.
-    #[serde(default)]
-    pub nodes_left: u64,
-    /// Up to 20 resources on which something is being done, with the phase each is in.
-    #[serde(default)]
-    pub active: Vec<ActiveView>,
-    /// Changes that go through resources of a `for_each` in batches.
-    #[serde(default)]
-    pub rollouts: Vec<RolloutView>,
-    /// Counts up with every change of the stack or a resource of it; for watching.
-    pub seq: u64,
-}
-
-/// One output.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct OutputView {
-    /// Its name.
-    pub key: String,
-    /// Its value; null if it could not be computed.
-    pub value: Value,
-    /// From the template.
-    pub description: String,
-}
-
-/// How far a traversal is, in graph nodes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ProgressView {
-    /// Observed ready, or cleaned up.
-    pub done: u64,
-    /// All that the traversal touches.
-    pub total: u64,
-    /// Jobs with an agent.
-    pub in_flight: u64,
-    /// Failed for good.
-    pub failed: u64,
-}
-
-/// A resource on which something is being done.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ActiveView {
-    /// The resource.
-    pub name: String,
-    /// Where it is.
-    pub node: String,
-    /// See [`ResourceView::phase`].
-    pub phase: String,
-    /// See [`ResourceView::phase_seconds`].
-    #[serde(default)]
-    pub phase_seconds: u64,
-}
-
-/// `resource list -o json`.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ResourceView {
-    /// Its name in the template.
-    pub name: String,
-    /// The row.
-    pub id: String,
-    /// The one thing it stands for.
-    pub physical_id: String,
-    /// Muster::File, …
-    #[serde(rename = "type")]
-    pub kind: String,
-    /// Where it is; empty until known.
-    pub node: String,
-    /// INIT, CREATE, UPDATE, DELETE, CHECK or RETAIN.
-    pub action: String,
-    /// IN_PROGRESS, COMPLETE or FAILED; INIT before anything was done.
-    pub status: String,
-    /// Why.
-    pub status_reason: String,
-    /// Of its last job.
-    pub generation: String,
-    /// in_sync, drifted, missing or unknown.
-    pub observed: String,
-    /// While IN_PROGRESS: waiting, hook, pause, rollout, signals, facts, node_away, maintenance, queued, running, settling or
-    /// backoff; else empty.
-    pub phase: String,
-    /// Seconds since it has been in that phase.
-    #[serde(default)]
-    pub phase_seconds: u64,
-    /// The resources it still waits for: those it needs, or, to be cleaned up, those that need it. Of very many the
-    /// first.
-    pub waits_for: Vec<String>,
-    /// The resources it needs.
-    pub requires: Vec<String>,
-    /// Physical id of the row it replaces.
-    pub replaces: Option<String>,
-    /// Physical id of the row that replaces it.
-    pub replaced_by: Option<String>,
-    /// How often its job was tried again.
-    pub retry_count: u32,
-    /// Why each attempt of its present job failed, oldest first.
-    #[serde(default)]
-    pub causes: Vec<String>,
-    /// Where it waits for an operator.
-    #[serde(default)]
-    pub hook: Option<String>,
-    /// What becomes of it when somebody else has changed it: correct, report or ignore. Empty for what is on no server.
-    #[serde(default)]
-    pub drift_policy: String,
-    /// How often it was corrected since it was last calm.
-    #[serde(default)]
-    pub corrections: u32,
-    /// open: it was corrected too often and is left as it is; else closed.
-    #[serde(default)]
-    pub breaker: String,
-}
-
-/// `stack failures -o json`.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct FailureView {
-    /// Its name in the template.
-    pub resource: String,
-    /// The one thing it stands for.
-    pub physical_id: String,
-    /// Muster::File, …
-    #[serde(rename = "type")]
-    pub kind: String,
-    /// Where it is; empty until known.
-    pub node: String,
-    /// CREATE, UPDATE, DELETE, CHECK or RETAIN.
-    pub action: String,
-    /// The last cause.
-    pub reason: String,
-    /// Why each attempt failed, oldest first.
-    pub causes: Vec<String>,
-}
 
 /// Resources shown as active: a screen's worth.
 const ACTIVE_MAX: usize = 20;

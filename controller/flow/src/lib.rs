@@ -44,10 +44,11 @@ pub use difference::TableDifference;
 pub use effect::{Effect, Failure, Job};
 pub use entry::{FlowStanding, Owner};
 pub use intent::IntentWrites;
-pub use operation::{Begun, FlowAction, FlowError, FlowOp, FlowStages, FlowWrite, OperationStatus};
+pub use muster_api::flow::{DeviceView, FlowError, FlowOperationView, OwnerCounters};
+pub use operation::{Begun, FlowAction, FlowOp, FlowStages, FlowWrite, OperationStatus};
 pub use resource::{Differs, ResourceWrite, Want};
 pub use site::{Refused, Site, Turn};
-pub use view::{DeviceView, FlowOperationView, FlowRow, FlowRows, OwnerCounters, StatsView};
+pub use view::{FlowRow, FlowRows, StatsView};
 
 #[cfg(test)]
 mod tests;

@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use muster_api::flow::FlowError;
 use muster_shared::NodeId;
 use muster_shared::model::flow::{DeviceName, FlowId, Packed};
 use serde::{Deserialize, Serialize};
@@ -117,17 +118,6 @@ pub struct Begun {
     pub devices: u64,
     /// What operators are to know of it, such as nodes that are away.
     pub warnings: Vec<String>,
-}
-
-/// The reason why a part of an operation came to nothing.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct FlowError {
-    /// The entry that is to blame, where one is.
-    pub id: Option<String>,
-    /// `node/bridge`
-    pub device: String,
-    /// For the operator.
-    pub error: String,
 }
 
 /// An operation.

@@ -3,12 +3,13 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use muster_api::flow::FlowError;
 use muster_shared::model::flow::{Bridge, FlowId, Packed};
 use muster_shared::{Generation, NodeId};
 use muster_template::ForeignPolicy;
 
 use crate::entry::Owner;
-use crate::operation::{FlowAction, FlowError, FlowStages, OperationStatus};
+use crate::operation::{FlowAction, FlowStages, OperationStatus};
 
 /// A change of what is durable of flow tables.
 #[derive(Clone, Debug)]

@@ -3,82 +3,17 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use muster_api::flow::{DeviceView, FlowOperationView, OwnerCounters};
 use muster_shared::MonoTime;
 use muster_shared::model::flow::{
     DeviceName, FlowCounters, FlowId, ForeignRule, Packed, SwitchState, TableCounters,
 };
-use serde::{Deserialize, Serialize};
 
 use crate::device::{Device, DeviceKey, Flows};
 use crate::entry::{FlowStanding, Kept, Owner};
-use crate::operation::FlowError;
 use crate::record::FlowMark;
 use crate::session::Peer;
 use crate::site::{Refused, Site};
-
-/// A device.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct DeviceView {
-    /// `node/bridge`
-    pub device: String,
-    pub node: String,
-    pub bridge: String,
-    /// Whether its node's agent is there: `online` or `offline`.
-    pub node_state: String,
-    /// `absent`, `filling`, `watched`, or `unknown` while the agent has not said.
-    pub switch: String,
-    /// Rules, groups and meters in its table.
-    pub rules: u64,
-    /// Of those, as they are to be on the device.
-    pub added: u64,
-    /// On their way to it.
-    pub pending_add: u64,
-    /// On their way off it.
-    pub pending_remove: u64,
-    /// The device would not have them.
-    pub failed: u64,
-    /// They ended by their own timeouts.
-    pub expired: u64,
-    /// Of those on their way: the agent cannot put them right at present.
-    pub wrong: u64,
-    /// Rules on the device that are not ours.
-    pub foreign: u64,
-    /// What becomes of those.
-    pub foreign_policy: String,
-    /// A batch is with the agent.
-    pub in_flight: bool,
-    /// Batches sent since the controller started.
-    pub batches: u64,
-    /// Batches refused since the controller started.
-    pub refusals: u64,
-    /// Comparisons of tables that differed since the controller started.
-    pub reconciliations: u64,
-    /// Entries put right by those.
-    pub repaired: u64,
-    /// The reason why the last import of those came to nothing; empty if it did not.
-    pub import_error: String,
-    /// The reason why something is wrong; empty if nothing is.
-    pub reason: String,
-}
-
-/// An operation.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct FlowOperationView {
-    pub operation: u64,
-    /// `APPLY`, `DELETE`, `PURGE` or `IMPORT`
-    pub action: String,
-    /// `IN_PROGRESS`, `COMPLETE` or `FAILED`
-    pub state: String,
-    /// The stage under way, or the last; from 1.
-    pub stage: u64,
-    /// How many there are.
-    pub stages: u64,
-    /// Entries that are as it wants them.
-    pub done: u64,
-    /// Entries in all.
-    pub total: u64,
-    pub errors: Vec<FlowError>,
-}
 
 /// An entry, to be shown beside the driver.
 #[derive(Clone, Debug)]
@@ -112,23 +47,10 @@ pub struct FlowRows {
     pub number: u32,
 }
 
-/// What one owner's entries counted.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct OwnerCounters {
-    /// For people.
-    pub owner: String,
-    /// Entries in the table.
-    pub rules: u64,
-    pub packets: u64,
-    pub bytes: u64,
-}
-
-impl OwnerCounters {
-    fn add(&mut self, other: &Self) {
-        self.rules += other.rules;
-        self.packets = self.packets.wrapping_add(other.packets);
-        self.bytes = self.bytes.wrapping_add(other.bytes);
-    }
+fn add(sum: &mut OwnerCounters, other: &OwnerCounters) {
+    sum.rules += other.rules;
+    sum.packets = sum.packets.wrapping_add(other.packets);
+    sum.bytes = sum.bytes.wrapping_add(other.bytes);
 }
 
 /// Counters of a device.
@@ -335,13 +257,13 @@ impl Flows {
             let text = site.describe(owner);
             let at = *places.entry(text.clone()).or_insert(owners.len());
             match owners.get_mut(at) {
-                Some(same) => same.add(&sum),
+                Some(same) => add(same, &sum),
                 None => owners.push(OwnerCounters { owner: text, ..sum }),
             }
         }
         if !others.is_empty() {
             let mut rest = OwnerCounters { owner: "others".into(), ..OwnerCounters::default() };
-            others.iter().for_each(|(_, sum)| rest.add(sum));
+            others.iter().for_each(|(_, sum)| add(&mut rest, sum));
             owners.push(rest);
         }
         StatsView {

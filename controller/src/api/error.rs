@@ -3,30 +3,13 @@
 use axum::Json;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
+use muster_api::error::{self, Class, Refused};
 use muster_engine::Refusal;
 use muster_template::{Error, Errors};
-use serde::Serialize;
-use serde_json::json;
 
 use crate::store::StoreError;
 
-/// Decides the status code, and the exit code of the command line.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Class {
-    /// 404
-    NotFound,
-    /// 409: it contradicts what is there.
-    Conflict,
-    /// 400: the request, a file or a template is wrong.
-    Invalid,
-    /// 503: at another time, perhaps.
-    Unavailable,
-    /// 500: our fault.
-    Internal,
-}
-
-/// `{"error": {"class", "message", "errors": [{"file", "line", "column", "path", "message"}]}}`
+/// What a request is answered in place of what it asked for.
 #[derive(Debug)]
 pub struct ApiError {
     /// What kind.
@@ -94,7 +77,7 @@ impl IntoResponse for ApiError {
             Class::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
             Class::Internal => StatusCode::INTERNAL_SERVER_ERROR,
         };
-        let body = json!({"error": {"class": self.class, "message": self.message, "errors": self.errors}});
-        (status, Json(body)).into_response()
+        let error = error::Refusal { class: self.class, message: self.message, errors: self.errors };
+        (status, Json(Refused { error })).into_response()
     }
 }

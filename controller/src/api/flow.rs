@@ -8,12 +8,14 @@ use axum::extract::rejection::QueryRejection;
 use axum::extract::{Path, Query, State};
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
+use muster_api::flow::{
+    DeleteFlows, DeviceView, ExplainedFlow, FlowOperationView, FlowView, FlowsBegun, StatsView, TableView,
+};
+use muster_api::query::{ApplyFlows, FlowList, Guard, Purge, Reconcile, Wait};
 use muster_engine::{Answer, Request};
-use muster_flow::{DeviceView, FlowOperationView, FlowStanding};
-use muster_shared::model::flow::{DeviceName, FlowId};
+use muster_flow::FlowStanding;
+use muster_shared::model::flow::{DeviceName, FlowId, TableCounters};
 use muster_template::ForeignPolicy;
-use serde::Deserialize;
-use serde_json::{Value, json};
 use tokio::time::timeout;
 
 use super::error::ApiError;
@@ -29,22 +31,13 @@ const WAIT_MAX: Duration = Duration::from_secs(25);
 /// Ids in one request.
 const IDS_MAX: usize = 1_000_000;
 
-/// `?guard=&confirm_timeout=&name=`
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct ApplyQuery {
-    guard: Option<bool>,
-    confirm_timeout: Option<u32>,
-    name: Option<String>,
-}
-
 /// POST /v1/flows: the body is a flow file.
 pub async fn apply(
     State(api): State<Api>,
-    asked: Result<Query<ApplyQuery>, QueryRejection>,
+    asked: Result<Query<ApplyFlows>, QueryRejection>,
     body: Body,
-) -> Result<Json<Value>, ApiError> {
-    let ApplyQuery { guard, confirm_timeout, name } = query(asked)?;
+) -> Result<Json<FlowsBegun>, ApiError> {
+    let ApplyFlows { guard, confirm_timeout, name } = query(asked)?;
     let asked = guarded(guard, confirm_timeout)?;
     let held = source::read(&api, body).await?;
     let (stages, confirm) = source::flows(held, name.unwrap_or_else(|| "flow file".into())).await?;
@@ -54,18 +47,11 @@ pub async fn apply(
     begun(api.driver.request(Request::ApplyFlows { stages, confirm_timeout }).await?)
 }
 
-/// `?wait=SECONDS`
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct WaitQuery {
-    wait: Option<u64>,
-}
-
 /// GET /v1/flows/operations/{id}
 pub async fn operation(
     State(api): State<Api>,
     Path(id): Path<u64>,
-    asked: Result<Query<WaitQuery>, QueryRejection>,
+    asked: Result<Query<Wait>, QueryRejection>,
 ) -> Result<Json<FlowOperationView>, ApiError> {
     let wait = query(asked)?.wait.map(Duration::from_secs).unwrap_or_default().min(WAIT_MAX);
     if !wait.is_zero() {
@@ -94,23 +80,13 @@ pub async fn device(
     one(&api, device_name(&path)?).await
 }
 
-/// `?table=&state=&foreign=&counters=`
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct ListQuery {
-    table: Option<u8>,
-    state: Option<String>,
-    foreign: Option<bool>,
-    counters: Option<bool>,
-}
-
 /// GET /v1/devices/{node}/{bridge}/flows
 pub async fn list(
     State(api): State<Api>,
     Path(path): Path<(String, String)>,
-    asked: Result<Query<ListQuery>, QueryRejection>,
+    asked: Result<Query<FlowList>, QueryRejection>,
 ) -> Result<Response, ApiError> {
-    let (device, ListQuery { table, state, foreign, counters }) = (device_name(&path)?, query(asked)?);
+    let (device, FlowList { table, state, foreign, counters }) = (device_name(&path)?, query(asked)?);
     let standing = state.as_deref().map(standing).transpose()?;
     if counters.unwrap_or(true) {
         api.driver.request(Request::FlowStats { device: device.clone() }).await?;
@@ -136,7 +112,7 @@ pub async fn list(
 }
 
 /// A list as text, item by item: a million of them as values would take gigabytes.
-fn written(items: impl Iterator<Item = Value>) -> Result<Vec<u8>, ApiError> {
+fn written(items: impl Iterator<Item = FlowView>) -> Result<Vec<u8>, ApiError> {
     let mut text = vec![b'['];
     for item in items {
         if text.len() > 1 {
@@ -152,7 +128,7 @@ fn written(items: impl Iterator<Item = Value>) -> Result<Vec<u8>, ApiError> {
 pub async fn show(
     State(api): State<Api>,
     Path((node, bridge, id)): Path<(String, String, String)>,
-) -> Result<Json<Value>, ApiError> {
+) -> Result<Json<ExplainedFlow>, ApiError> {
     let (device, id) = (device_name(&(node, bridge))?, flow_id(&id)?);
     // First: a rule that is not there is asked nobody about.
     let look = |device: DeviceName| {
@@ -171,36 +147,19 @@ pub async fn show(
     };
     let (number, serial, is_added) = (rows.number, row.serial, row.standing == FlowStanding::Added);
     let since = api.read(move |reader| reader.flow_since(number, id, is_added.then_some(serial))).await?;
-    explained(&Shown { device: &device, row, owners: &rows.owners, view: &rows.device, since, age })
-        .map(Json)
-        .ok_or_else(|| ApiError::internal("the rule cannot be shown"))
-}
-
-/// DELETE /v1/devices/{node}/{bridge}/flows
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Ids {
-    ids: Vec<String>,
-}
-
-/// `?guard=&confirm_timeout=`
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct GuardQuery {
-    guard: Option<bool>,
-    confirm_timeout: Option<u32>,
+    Ok(Json(explained(&Shown { device: &device, row, owners: &rows.owners, view: &rows.device, since, age })))
 }
 
 /// DELETE /v1/devices/{node}/{bridge}/flows
 pub async fn delete(
     State(api): State<Api>,
     Path(path): Path<(String, String)>,
-    asked: Result<Query<GuardQuery>, QueryRejection>,
+    asked: Result<Query<Guard>, QueryRejection>,
     body: Body,
-) -> Result<Json<Value>, ApiError> {
-    let (device, GuardQuery { guard, confirm_timeout }) = (device_name(&path)?, query(asked)?);
+) -> Result<Json<FlowsBegun>, ApiError> {
+    let (device, Guard { guard, confirm_timeout }) = (device_name(&path)?, query(asked)?);
     let confirm_timeout = guarded(guard, confirm_timeout)?;
-    let Ids { ids } = source::json(&api, body).await?;
+    let DeleteFlows { ids } = source::json(&api, body).await?;
     if ids.is_empty() || ids.len() > IDS_MAX {
         return Err(ApiError::invalid(format!("{} ids: want 1 to {IDS_MAX}", ids.len())));
     }
@@ -213,34 +172,30 @@ pub async fn delete(
 pub async fn stats(
     State(api): State<Api>,
     Path(path): Path<(String, String)>,
-) -> Result<Json<Value>, ApiError> {
+) -> Result<Json<StatsView>, ApiError> {
     let device = device_name(&path)?;
     api.driver.request(Request::FlowStats { device: device.clone() }).await?;
     let name = device.to_string();
     let stats = api.driver.query(move |engine| engine.flows().stats(&device)).await??;
-    let tables = stats.tables.iter().map(|table| {
-        json!({"table": table.table, "active": table.active, "lookups": table.lookups, "matches": table.matches})
-    });
-    Ok(Json(json!({
-        "device": name,
-        "tables": tables.collect::<Vec<_>>(),
-        "owners": stats.owners,
-        "age": stats.age.map(|age| age.as_secs_f64()),
-    })))
-}
-
-/// `?foreign=`
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct ReconcileQuery {
-    foreign: Option<String>,
+    let table = |TableCounters { table, active, lookups, matches }: TableCounters| TableView {
+        table,
+        active,
+        lookups,
+        matches,
+    };
+    Ok(Json(StatsView {
+        device: name,
+        tables: stats.tables.into_iter().map(table).collect(),
+        owners: stats.owners,
+        age: stats.age.map(|age| age.as_secs_f64()),
+    }))
 }
 
 /// POST /v1/devices/{node}/{bridge}/reconcile: the device as it is then.
 pub async fn reconcile(
     State(api): State<Api>,
     Path(path): Path<(String, String)>,
-    asked: Result<Query<ReconcileQuery>, QueryRejection>,
+    asked: Result<Query<Reconcile>, QueryRejection>,
 ) -> Result<Json<DeviceView>, ApiError> {
     let device = device_name(&path)?;
     let policy = |name: String| {
@@ -257,22 +212,13 @@ pub async fn reconcile(
     one(&api, device).await
 }
 
-/// `?forget=&guard=&confirm_timeout=`
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct PurgeQuery {
-    forget: Option<bool>,
-    guard: Option<bool>,
-    confirm_timeout: Option<u32>,
-}
-
 /// POST /v1/devices/{node}/{bridge}/purge
 pub async fn purge(
     State(api): State<Api>,
     Path(path): Path<(String, String)>,
-    asked: Result<Query<PurgeQuery>, QueryRejection>,
-) -> Result<Json<Value>, ApiError> {
-    let (device, PurgeQuery { forget, guard, confirm_timeout }) = (device_name(&path)?, query(asked)?);
+    asked: Result<Query<Purge>, QueryRejection>,
+) -> Result<Json<FlowsBegun>, ApiError> {
+    let (device, Purge { forget, guard, confirm_timeout }) = (device_name(&path)?, query(asked)?);
     let confirm_timeout = guarded(guard, confirm_timeout)?;
     let forget = forget.unwrap_or(false);
     tracing::info!(%device, forget, "flow purge");
@@ -290,11 +236,11 @@ fn guarded(guard: Option<bool>, seconds: Option<u32>) -> Result<Option<u32>, Api
     }
 }
 
-fn begun(answer: Answer) -> Result<Json<Value>, ApiError> {
+fn begun(answer: Answer) -> Result<Json<FlowsBegun>, ApiError> {
     match answer {
-        Answer::Flows { operation, rules, devices, warnings } => Ok(Json(
-            json!({"operation": operation, "rules": rules, "devices": devices, "warnings": warnings}),
-        )),
+        Answer::Flows { operation, rules, devices, warnings } => {
+            Ok(Json(FlowsBegun { operation, rules, devices, warnings }))
+        }
         Answer::Stack { .. }
         | Answer::Done
         | Answer::Joined { .. }

@@ -1,12 +1,13 @@
-//! Entries of flow tables as JSON, and in words.
+//! Entries of flow tables as the API has them, and in words.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use muster_flow::{DeviceView, FlowRow, FlowStanding, Owner};
+use muster_api::flow::{DeviceView, ExplainedFlow, FlowView};
+use muster_flow::{FlowRow, FlowStanding, Owner};
 use muster_shared::model::flow::{DeviceName, Entry, ForeignRule};
 use muster_template::MASK;
-use serde_json::{Map, Value, json};
+use serde_json::{Map, json};
 
 /// One entry; none where it is of another table than the one that is wanted.
 pub fn rule_view(
@@ -14,21 +15,29 @@ pub fn rule_view(
     row: &FlowRow,
     owners: &BTreeMap<Owner, String>,
     table: Option<u8>,
-) -> Option<Value> {
-    let mut view = entry_view(&row.packed.unpack(), table)?;
+) -> Option<FlowView> {
+    let entry = row.packed.unpack();
+    is_of(&entry, table).then(|| view(device, row, owners, &entry))
+}
+
+fn view(device: &DeviceName, row: &FlowRow, owners: &BTreeMap<Owner, String>, entry: &Entry) -> FlowView {
+    let mut words = entry.to_json();
     if row.secret {
-        let fields = view.iter_mut().filter(|(key, _)| *key != "kind");
-        fields.for_each(|(_, value)| *value = json!(MASK));
+        words.iter_mut().for_each(|(_, value)| *value = json!(MASK));
     }
-    view.insert("id".into(), json!(row.id.to_string()));
-    view.insert("device".into(), json!(device.to_string()));
-    view.insert("state".into(), json!(row.standing.as_str()));
-    view.insert("owner".into(), json!(owners.get(&row.owner)));
-    view.insert("packets".into(), json!(row.counters.map(|it| it.packets)));
-    view.insert("bytes".into(), json!(row.counters.map(|it| it.bytes)));
-    view.insert("duration".into(), json!(row.counters.map(|it| it.duration)));
-    view.insert("error".into(), json!(error_of(row)));
-    Some(Value::Object(view))
+    FlowView {
+        id: Some(row.id.to_string()),
+        device: device.to_string(),
+        kind: kind(entry).to_owned(),
+        state: row.standing.as_str().to_owned(),
+        owner: owners.get(&row.owner).cloned(),
+        packets: row.counters.map(|it| it.packets),
+        bytes: row.counters.map(|it| it.bytes),
+        duration: row.counters.map(|it| it.duration),
+        error: error_of(row).map(ToOwned::to_owned),
+        cookie: None,
+        entry: words,
+    }
 }
 
 /// What an agent says of a rule repeats what is in it.
@@ -37,35 +46,40 @@ fn error_of(row: &FlowRow) -> Option<&str> {
 }
 
 /// A rule that is not ours.
-pub fn foreign_view(device: &DeviceName, rule: &ForeignRule, table: Option<u8>) -> Option<Value> {
-    let mut view = match &rule.entry {
-        Some(packed) => entry_view(&packed.unpack(), table)?,
+pub fn foreign_view(device: &DeviceName, rule: &ForeignRule, table: Option<u8>) -> Option<FlowView> {
+    let (kind, entry) = match &rule.entry {
+        Some(packed) => {
+            let entry = packed.unpack();
+            is_of(&entry, table).then(|| (kind(&entry), entry.to_json()))?
+        }
         // What cannot be said in our words has no table to ask for.
         None if table.is_some() => return None,
-        None => Map::from_iter([("kind".to_owned(), json!("rule")), ("text".to_owned(), json!(rule.text))]),
+        None => ("rule", Map::from_iter([("text".to_owned(), json!(rule.text))])),
     };
-    view.insert("id".into(), Value::Null);
-    view.insert("cookie".into(), json!(format!("{:016x}", rule.cookie)));
-    view.insert("device".into(), json!(device.to_string()));
-    view.insert("state".into(), json!("FOREIGN"));
-    for key in ["owner", "packets", "bytes", "duration", "error"] {
-        view.insert(key.into(), Value::Null);
-    }
-    Some(Value::Object(view))
+    Some(FlowView {
+        device: device.to_string(),
+        kind: kind.to_owned(),
+        state: "FOREIGN".to_owned(),
+        cookie: Some(format!("{:016x}", rule.cookie)),
+        entry,
+        ..FlowView::default()
+    })
 }
 
-fn entry_view(entry: &Entry, table: Option<u8>) -> Option<Map<String, Value>> {
-    let (kind, of) = match entry {
-        Entry::Rule(rule) => ("rule", Some(rule.table)),
-        Entry::Group(_) => ("group", None),
-        Entry::Meter(_) => ("meter", None),
-    };
-    if table.is_some() && table != of {
-        return None;
+fn kind(entry: &Entry) -> &'static str {
+    match entry {
+        Entry::Rule(_) => "rule",
+        Entry::Group(_) => "group",
+        Entry::Meter(_) => "meter",
     }
-    let mut view = entry.to_json();
-    view.insert("kind".into(), json!(kind));
-    Some(view)
+}
+
+fn is_of(entry: &Entry, table: Option<u8>) -> bool {
+    let of = match entry {
+        Entry::Rule(rule) => Some(rule.table),
+        Entry::Group(_) | Entry::Meter(_) => None,
+    };
+    table.is_none() || table == of
 }
 
 /// All that is known of one entry.
@@ -85,14 +99,14 @@ pub struct Shown<'a> {
 }
 
 /// With why it is as it is.
-pub fn explained(shown: &Shown<'_>) -> Option<Value> {
+pub fn explained(shown: &Shown<'_>) -> ExplainedFlow {
     let Shown { device, row, owners, since, age, .. } = shown;
-    let mut rule = rule_view(device, row, owners, None)?;
-    let map = rule.as_object_mut()?;
-    map.insert("since".into(), json!(since));
-    map.insert("on_device".into(), json!(age.map(|_| row.counters.is_some())));
-    map.insert("explanation".into(), json!(lines(shown)));
-    Some(rule)
+    ExplainedFlow {
+        flow: view(device, row, owners, &row.packed.unpack()),
+        since: since.clone(),
+        on_device: age.map(|_| row.counters.is_some()),
+        explanation: lines(shown),
+    }
 }
 
 fn lines(shown: &Shown<'_>) -> Vec<String> {
@@ -166,7 +180,7 @@ mod tests {
                 since: None,
                 age: None,
             };
-            (rule_view(&device, &row, &owners, Some(3)).unwrap(), explained(&of).unwrap().to_string())
+            (json!(rule_view(&device, &row, &owners, Some(3)).unwrap()), json!(explained(&of)).to_string())
         };
         let (view, text) = shown(false);
         assert!(view["priority"] == 4711 && text.contains("no port port-s3cret"), "{text}");

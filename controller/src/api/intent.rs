@@ -7,14 +7,16 @@ use axum::Json;
 use axum::body::Body;
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{Path, Query, State};
+use muster_api::intent::{
+    IntentKeys, IntentRow, IntentView, IntentsTaken, IntentsWatched, TopologyView, WithdrawIntents,
+};
+use muster_api::query::{IntentList, SubmitIntents, Topology, WatchIntents};
 use muster_engine::{Answer, Engine, IntentSummary, Request};
 use muster_intent::phase::State as IntentState;
-use serde::Deserialize;
-use serde_json::{Value, json};
 use tokio::time::timeout;
 
 use super::error::ApiError;
-use super::intent_view::{RULES_JOINED, Shown, drawn, shown, summary, topology_view};
+use super::intent_view::{RULES_JOINED, Shown, shown, summary, topology_view};
 use super::{Api, blocking, query, source};
 
 /// An answer comes by then, also where something is still under way: whoever asks notices a controller that hangs.
@@ -26,19 +28,12 @@ const NAMED_MAX: usize = 100;
 /// Intents that a picture of the network may have.
 const DRAWN_MAX: usize = 100;
 
-/// `?name=`
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct SubmitQuery {
-    name: Option<String>,
-}
-
 /// POST /v1/intents: the body is an intent file.
 pub async fn submit(
     State(api): State<Api>,
-    asked: Result<Query<SubmitQuery>, QueryRejection>,
+    asked: Result<Query<SubmitIntents>, QueryRejection>,
     body: Body,
-) -> Result<Json<Value>, ApiError> {
+) -> Result<Json<IntentsTaken>, ApiError> {
     let name = query(asked)?.name.unwrap_or_else(|| "intent file".into());
     let held = source::read(&api, body).await?;
     let intents = source::intents(held, name).await?;
@@ -46,49 +41,38 @@ pub async fn submit(
     taken(api.driver.request(Request::SubmitIntents { intents }).await?)
 }
 
-/// Of a request about several.
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Keys {
-    keys: Vec<Box<str>>,
-}
-
-/// `PATCH /v1/intents`
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Withdrawn {
-    withdraw: Vec<Box<str>>,
-}
-
 /// PATCH /v1/intents, {"withdraw": [keys]}
-pub async fn withdraw_many(State(api): State<Api>, body: Body) -> Result<Json<Value>, ApiError> {
-    let Withdrawn { withdraw } = source::json(&api, body).await?;
+pub async fn withdraw_many(State(api): State<Api>, body: Body) -> Result<Json<IntentsTaken>, ApiError> {
+    let WithdrawIntents { withdraw } = source::json(&api, body).await?;
     withdraw_keys(&api, withdraw).await
 }
 
 /// POST /v1/intents/{key}/withdraw
-pub async fn withdraw(State(api): State<Api>, Path(key): Path<String>) -> Result<Json<Value>, ApiError> {
+pub async fn withdraw(
+    State(api): State<Api>,
+    Path(key): Path<String>,
+) -> Result<Json<IntentsTaken>, ApiError> {
     withdraw_keys(&api, vec![key.into()]).await
 }
 
-async fn withdraw_keys(api: &Api, keys: Vec<Box<str>>) -> Result<Json<Value>, ApiError> {
+async fn withdraw_keys(api: &Api, keys: Vec<Box<str>>) -> Result<Json<IntentsTaken>, ApiError> {
     let keys = distinct(keys)?;
     tracing::info!(intents = keys.len(), "intent withdraw");
     taken(api.driver.request(Request::WithdrawIntents { keys }).await?)
 }
 
 /// DELETE /v1/intents, {"keys": [keys]}
-pub async fn purge_many(State(api): State<Api>, body: Body) -> Result<Json<Value>, ApiError> {
-    let Keys { keys } = source::json(&api, body).await?;
+pub async fn purge_many(State(api): State<Api>, body: Body) -> Result<Json<IntentsTaken>, ApiError> {
+    let IntentKeys { keys } = source::json(&api, body).await?;
     purge_keys(&api, keys).await
 }
 
 /// DELETE /v1/intents/{key}
-pub async fn purge(State(api): State<Api>, Path(key): Path<String>) -> Result<Json<Value>, ApiError> {
+pub async fn purge(State(api): State<Api>, Path(key): Path<String>) -> Result<Json<IntentsTaken>, ApiError> {
     purge_keys(&api, vec![key.into()]).await
 }
 
-async fn purge_keys(api: &Api, keys: Vec<Box<str>>) -> Result<Json<Value>, ApiError> {
+async fn purge_keys(api: &Api, keys: Vec<Box<str>>) -> Result<Json<IntentsTaken>, ApiError> {
     let keys = distinct(keys)?;
     tracing::info!(intents = keys.len(), "intent purge");
     taken(api.driver.request(Request::PurgeIntents { keys }).await?)
@@ -103,18 +87,11 @@ fn distinct(keys: Vec<Box<str>>) -> Result<Vec<Box<str>>, ApiError> {
     Ok(keys.into_iter().filter(|key| seen.insert(key.clone())).collect())
 }
 
-/// `?state=`
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct ListQuery {
-    state: Option<String>,
-}
-
 /// GET /v1/intents
 pub async fn list(
     State(api): State<Api>,
-    asked: Result<Query<ListQuery>, QueryRejection>,
-) -> Result<Json<Value>, ApiError> {
+    asked: Result<Query<IntentList>, QueryRejection>,
+) -> Result<Json<Vec<IntentRow>>, ApiError> {
     let only = query(asked)?.state.as_deref().map(state).transpose()?;
     let all = api.driver.query(Engine::intents).await?;
     blocking(move || {
@@ -125,7 +102,7 @@ pub async fn list(
 }
 
 /// GET /v1/intents/{key}
-pub async fn show(State(api): State<Api>, Path(key): Path<String>) -> Result<Json<Value>, ApiError> {
+pub async fn show(State(api): State<Api>, Path(key): Path<String>) -> Result<Json<IntentView>, ApiError> {
     let found = api.driver.query(move |engine| {
         let view = engine.intent(&key)?;
         let entry = |(device, packed): &(_, muster_shared::model::flow::Packed)| {
@@ -141,25 +118,17 @@ pub async fn show(State(api): State<Api>, Path(key): Path<String>) -> Result<Jso
     blocking(move || Ok(Json(shown(&found)))).await
 }
 
-/// `?wait=SECONDS&state=`
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct WaitQuery {
-    wait: Option<u64>,
-    state: Option<String>,
-}
-
 /// POST /v1/watch/intents, {"keys": [keys]}: how they stand, as soon as nothing of them is under way. Failed
 /// has what came to another state than the one that is wanted; where none is given, than INSTALLED and WITHDRAWN.
 pub async fn watch(
     State(api): State<Api>,
-    asked: Result<Query<WaitQuery>, QueryRejection>,
+    asked: Result<Query<WatchIntents>, QueryRejection>,
     body: Body,
-) -> Result<Json<Value>, ApiError> {
-    let WaitQuery { wait, state: wanted } = query(asked)?;
+) -> Result<Json<IntentsWatched>, ApiError> {
+    let WatchIntents { wait, state: wanted } = query(asked)?;
     let wait = wait.map(Duration::from_secs).unwrap_or_default().min(WAIT_MAX);
     let wanted = wanted.as_deref().map(state).transpose()?;
-    let Keys { keys } = source::json(&api, body).await?;
+    let IntentKeys { keys } = source::json(&api, body).await?;
     let keys = distinct(keys)?;
     if !wait.is_zero() {
         let mut stopped = api.stopped.clone();
@@ -204,27 +173,19 @@ impl Watched {
         watched
     }
 
-    fn told(&self) -> Value {
+    fn told(self) -> IntentsWatched {
         let Self { total, ended, failed, named } = self;
-        json!({"ended": ended == total, "done": ended, "failed": failed, "total": total,
-            "intents": named.iter().map(summary).collect::<Value>()})
+        let intents = named.iter().map(summary).collect();
+        IntentsWatched { ended: ended == total, done: ended, failed, total, intents }
     }
-}
-
-/// `?intents=&key=`
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct TopologyQuery {
-    intents: Option<usize>,
-    key: Option<String>,
 }
 
 /// GET /v1/topology
 pub async fn topology(
     State(api): State<Api>,
-    asked: Result<Query<TopologyQuery>, QueryRejection>,
-) -> Result<Json<Value>, ApiError> {
-    let TopologyQuery { intents, key } = query(asked)?;
+    asked: Result<Query<Topology>, QueryRejection>,
+) -> Result<Json<TopologyView>, ApiError> {
+    let Topology { intents, key } = query(asked)?;
     let most = intents.unwrap_or(0).min(DRAWN_MAX);
     let found = api.driver.query(move |engine| {
         let views = match &key {
@@ -239,17 +200,12 @@ pub async fn topology(
         Ok::<_, muster_engine::Refusal>((engine.topology(), views))
     });
     let (topology, views) = found.await??;
-    blocking(move || {
-        let mut view = topology_view(&topology);
-        view["intents"] = views.iter().map(drawn).collect();
-        Ok(Json(view))
-    })
-    .await
+    blocking(move || Ok(Json(topology_view(topology, &views)))).await
 }
 
-fn taken(answer: Answer) -> Result<Json<Value>, ApiError> {
+fn taken(answer: Answer) -> Result<Json<IntentsTaken>, ApiError> {
     match answer {
-        Answer::Intents { keys, warnings } => Ok(Json(json!({"keys": keys, "warnings": warnings}))),
+        Answer::Intents { keys, warnings } => Ok(Json(IntentsTaken { keys, warnings })),
         Answer::Stack { .. }
         | Answer::Done
         | Answer::Joined { .. }

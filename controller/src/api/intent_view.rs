@@ -1,12 +1,18 @@
-//! Intents and the network as JSON.
+//! Intents and the network as the API has them.
 
+use std::time::Duration;
+
+use muster_api::intent::{
+    BridgeView, HostView, IntentRow, IntentRule, IntentView, IntentWay, LinkEnds, LinkView, Point, PortView,
+    Reroute, Reservation, TopologyView, WaitsFor,
+};
 use muster_engine::IntentSummary;
 use muster_flow::FlowRow;
-use muster_intent::manager::{IntentView, LinkView, Reroute, ReservationView, TopologyView};
+use muster_intent::manager;
 use muster_intent::topology::ConnectPoint;
 use muster_shared::model::flow::{DeviceName, FlowId};
-use muster_template::{MASK, point_json, wish_json};
-use serde_json::{Value, json};
+use muster_template::{MASK, wish_json};
+use serde_json::json;
 
 /// Rules of an intent whose states are told; of more the ids alone.
 pub const RULES_JOINED: usize = 1000;
@@ -14,7 +20,7 @@ pub const RULES_JOINED: usize = 1000;
 /// All that is known of one intent.
 pub struct Shown {
     /// Itself.
-    pub view: IntentView,
+    pub view: manager::IntentView,
     /// Of its first rules how the flow tables have them.
     pub rows: Vec<(FlowId, Option<FlowRow>)>,
     /// Whose it is, for people.
@@ -22,120 +28,127 @@ pub struct Shown {
 }
 
 /// In a list.
-pub fn summary(intent: &IntentSummary) -> Value {
-    json!({
-        "key": intent.key,
-        "type": intent.kind,
-        "state": intent.state.as_str(),
-        "request": intent.request.as_str(),
-        "errors": intent.errors,
-        "reason": intent.reason,
-        "owner": intent.owner,
-    })
+pub fn summary(intent: &IntentSummary) -> IntentRow {
+    IntentRow {
+        key: intent.key.to_string(),
+        kind: intent.kind.to_owned(),
+        state: intent.state.as_str().to_owned(),
+        request: intent.request.as_str().to_owned(),
+        errors: intent.errors,
+        reason: intent.reason.clone(),
+        owner: intent.owner.clone(),
+    }
 }
 
 /// Alone.
-pub fn shown(shown: &Shown) -> Value {
+pub fn shown(shown: &Shown) -> IntentView {
     let Shown { view, rows, owner } = shown;
     let secret = rows.iter().filter_map(|(_, row)| row.as_ref()).any(|row| row.secret);
-    let mut map = wish_json(&view.intent, view.group.as_deref());
+    let mut wish = wish_json(&view.intent, view.group.as_deref());
     if secret {
         // What a hidden parameter holds went into it.
-        map.iter_mut().filter(|(name, _)| *name != "type").for_each(|(_, value)| *value = json!(MASK));
+        wish.iter_mut().filter(|(name, _)| *name != "type").for_each(|(_, value)| *value = json!(MASK));
     }
-    let devices =
-        |path: &Vec<DeviceName>| path.iter().map(|device| json!(device.to_string())).collect::<Value>();
-    let mut put = |name: &str, value: Value| drop(map.insert(name.to_owned(), value));
-    put("key", json!(view.key));
-    put("state", json!(view.state.as_str()));
-    put("request", json!(view.request.as_str()));
-    put("errors", json!(view.errors));
-    put("reason", json!(view.reason.as_deref().unwrap_or_default()));
-    put("owner", json!(owner));
-    put("paths", view.paths.iter().map(devices).collect());
-    put("path_links", view.links.iter().map(link_json).collect());
-    let ids = view.rules.iter().map(|(device, packed)| packed.unpack().id(device).to_string());
-    put("rules", ids.collect());
-    let entries = view.rules.iter().zip(rows).map(|((device, _), (id, row))| {
+    let entry = |((device, _), (id, row)): (&(DeviceName, _), &(FlowId, Option<FlowRow>))| {
         let error = row.as_ref().and_then(|row| row.error.as_deref());
-        json!({
-            "id": id.to_string(),
-            "device": device.to_string(),
-            "state": row.as_ref().map(|row| row.standing.as_str()),
-            "error": error.map(|error| if secret { MASK } else { error }),
-        })
-    });
-    put("entries", entries.collect());
-    put("reservations", view.reservations.iter().map(reservation).collect());
-    put("history", view.history.iter().map(reroute).collect());
+        IntentRule {
+            id: id.to_string(),
+            device: device.to_string(),
+            state: row.as_ref().map(|row| row.standing.as_str().to_owned()),
+            error: error.map(|error| if secret { MASK } else { error }.to_owned()),
+        }
+    };
+    let ids = view.rules.iter().map(|(device, packed)| packed.unpack().id(device).to_string());
     let waits =
-        view.waits_for.iter().map(|(device, rules)| json!({"device": device.to_string(), "rules": rules}));
-    put("waits_for", waits.collect());
-    put("retry_in", json!(view.retry_in.map(|wait| wait.as_secs_f64())));
-    Value::Object(map)
+        view.waits_for.iter().map(|(device, rules)| WaitsFor { device: device.to_string(), rules: *rules });
+    IntentView {
+        key: view.key.to_string(),
+        state: view.state.as_str().to_owned(),
+        request: view.request.as_str().to_owned(),
+        errors: view.errors,
+        reason: view.reason.as_deref().unwrap_or_default().to_owned(),
+        owner: owner.clone(),
+        paths: paths(&view.paths),
+        path_links: view.links.iter().map(ends).collect(),
+        rules: ids.collect(),
+        entries: view.rules.iter().zip(rows).map(entry).collect(),
+        reservations: view.reservations.iter().map(reservation).collect(),
+        history: view.history.iter().map(reroute).collect(),
+        waits_for: waits.collect(),
+        retry_in: view.retry_in.map(|wait| wait.as_secs_f64()),
+        wish,
+    }
 }
 
 /// What a picture has of an intent.
-pub fn drawn(view: &IntentView) -> Value {
-    let links: Value = view.links.iter().map(link_json).collect();
-    json!({"key": view.key, "state": view.state.as_str(), "links": links})
+pub fn drawn(view: &manager::IntentView) -> IntentWay {
+    let (key, state) = (view.key.to_string(), view.state.as_str().to_owned());
+    IntentWay { key, state, links: view.links.iter().map(ends).collect() }
 }
 
-/// The network, whole.
-pub fn topology_view(topology: &TopologyView) -> Value {
-    let devices = topology.devices.iter().map(|(device, up, away, ports)| {
-        let ports: Value = ports.iter().map(|port| json!({"name": port.name, "up": port.up})).collect();
-        json!({"device": device.to_string(), "up": up, "away": away, "ports": ports})
-    });
-    let links = topology.links.iter().map(link);
-    let hosts = topology.hosts.iter().map(|view| {
-        json!({
-            "host": view.id.to_string(),
-            "location": point_json(&view.host.location),
-            "addresses": view.host.addresses,
-            "claimed": view.claimed.iter().map(point_json).collect::<Value>(),
-            "declared": view.declared,
-            "observed": view.observed,
-            "intents": view.intents,
-        })
-    });
-    let (devices, hosts): (Value, Value) = (devices.collect(), hosts.collect());
-    json!({"devices": devices, "links": links.collect::<Value>(), "hosts": hosts})
+/// The network, with the ways of some intents.
+pub fn topology_view(topology: manager::TopologyView, intents: &[manager::IntentView]) -> TopologyView {
+    let port = |port: manager::PortView| PortView { name: port.name.into(), up: port.up };
+    let device = |(device, up, away, ports): (DeviceName, bool, bool, Vec<manager::PortView>)| BridgeView {
+        device: device.to_string(),
+        up,
+        away,
+        ports: ports.into_iter().map(port).collect(),
+    };
+    let host = |view: manager::HostView| HostView {
+        host: view.id.to_string(),
+        location: point(&view.host.location),
+        addresses: view.host.addresses,
+        claimed: view.claimed.iter().map(point).collect(),
+        declared: view.declared,
+        observed: view.observed,
+        intents: view.intents,
+    };
+    TopologyView {
+        devices: topology.devices.into_iter().map(device).collect(),
+        links: topology.links.into_iter().map(link).collect(),
+        hosts: topology.hosts.into_iter().map(host).collect(),
+        intents: intents.iter().map(drawn).collect(),
+    }
 }
 
-fn link(link: &LinkView) -> Value {
-    let LinkView { from, to, up, declared, discovered, traits, reserved, intents } = link;
-    json!({
-        "from": point_json(from),
-        "to": point_json(to),
-        "up": up,
-        "declared": declared,
-        "discovered": discovered,
-        "cost": traits.cost,
-        "bandwidth": traits.bandwidth,
-        "reserved": reserved,
-        "latency": traits.latency.map(|nanoseconds| std::time::Duration::from_nanos(nanoseconds).as_secs_f64()),
-        "annotations": traits.annotations,
-        "intents": intents,
-    })
+fn link(link: manager::LinkView) -> LinkView {
+    let manager::LinkView { from, to, up, declared, discovered, traits, reserved, intents } = link;
+    LinkView {
+        from: point(&from),
+        to: point(&to),
+        up,
+        declared,
+        discovered,
+        cost: traits.cost,
+        bandwidth: traits.bandwidth,
+        reserved,
+        latency: traits.latency.map(|nanoseconds| Duration::from_nanos(nanoseconds).as_secs_f64()),
+        annotations: traits.annotations,
+        intents,
+    }
 }
 
-fn link_json((from, to): &(ConnectPoint, ConnectPoint)) -> Value {
-    json!({"from": point_json(from), "to": point_json(to)})
+fn point(point: &ConnectPoint) -> Point {
+    Point { device: point.device.to_string(), port: point.port.to_string() }
 }
 
-fn reservation(held: &ReservationView) -> Value {
-    let ReservationView { from, to, bandwidth, label } = held;
-    json!({"from": point_json(from), "to": point_json(to), "bandwidth": bandwidth, "label": label})
+fn ends((from, to): &(ConnectPoint, ConnectPoint)) -> LinkEnds {
+    LinkEnds { from: point(from), to: point(to) }
 }
 
-fn reroute(reroute: &Reroute) -> Value {
-    let Reroute { why, took, before } = reroute;
-    let before: Value = before
-        .iter()
-        .map(|path| path.iter().map(|device| json!(device.to_string())).collect::<Value>())
-        .collect();
-    json!({"why": why, "took": took.as_secs_f64(), "before": before})
+fn reservation(held: &manager::ReservationView) -> Reservation {
+    let manager::ReservationView { from, to, bandwidth, label } = held;
+    Reservation { from: point(from), to: point(to), bandwidth: *bandwidth, label: *label }
+}
+
+fn reroute(reroute: &manager::Reroute) -> Reroute {
+    let manager::Reroute { why, took, before } = reroute;
+    Reroute { why: why.to_string(), took: took.as_secs_f64(), before: paths(before) }
+}
+
+fn paths(paths: &[Vec<DeviceName>]) -> Vec<Vec<String>> {
+    paths.iter().map(|path| path.iter().map(ToString::to_string).collect()).collect()
 }
 
 #[cfg(test)]

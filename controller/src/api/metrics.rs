@@ -6,8 +6,9 @@ use std::fmt::Write as _;
 use axum::extract::State;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
+use muster_api::flow::DeviceView;
 use muster_engine::Request;
-use muster_flow::{DeviceView, StatsView};
+use muster_flow::StatsView;
 
 use super::error::ApiError;
 use super::{Api, blocking};

@@ -1,56 +1,11 @@
-//! The HTTP API for operators: JSON under `/v1`, on a Unix socket that belongs to root and the group `muster`.
-//!
-//! ```text
-//!   GET|POST /v1/stacks?limit=&marker=             GET /v1/stacks/{stack}/template?revision=
-//!   GET|PUT|DELETE /v1/stacks/{stack}              GET /v1/stacks/{stack}/outputs|graph|revisions|failures
-//!   POST /v1/stacks/{stack}/rollback|cancel|check|preview  GET /v1/stacks/{stack}/events?marker=&limit=&id=
-//!   POST /v1/stacks/{stack}/rollout                {"action":"pause|resume|promote|abort","resource":NAME?}
-//!   GET  /v1/stacks/{stack}/watch?seq=&traversal=  GET /v1/stacks/{stack}/resources?all=&status=&limit=&marker=
-//!   GET  /v1/stacks/{stack}/resources/{resource}   POST /v1/stacks/{stack}/resources/{resource}/unhealthy|clear-hook
-//!   GET  /v1/nodes?selector=&limit=&marker=        GET|PATCH|DELETE /v1/nodes/{node}    POST /v1/nodes/{node}/revoke
-//!   GET  /v1/nodes/{node}/facts                    GET  /v1/drift?node=                POST /v1/nodes/{node}/maintenance {"on"}
-//!   GET  /v1/counts/nodes?selector=                {"total","online",…}: how many in each state that any is in
-//!   GET  /v1/status                                {"site","role","since","epoch","restored","store","link","read_only","controllers":[],
-//!                                                   "agents":{},"waiting":{}}
-//!   GET  /v1/restore?node=                         [{"id","node","state":"unknown|newer|deleted|table","type","stack","resource","rules","reason"}]
-//!   POST /v1/restore                               {"verdict":"adopt|remove","ids":[]|null,"node":null}: null is all; the status as it is then
-//!   GET|POST /v1/tokens                            DELETE /v1/tokens/{id}               GET /v1/version
-//!
-//!   POST /v1/flows?guard=&confirm_timeout=&name=   the body is a flow file as the operator wrote it; guard=false: not guarded
-//!                                                  {"operation","rules","devices","warnings":[]}
-//!   GET  /v1/flows/operations/{id}?wait=SECONDS    {"operation","action","state":"IN_PROGRESS|COMPLETE|FAILED","stage","stages",
-//!                                                   "done","total","errors":[{"id","device","error"}]}
-//!   GET  /v1/devices                               [{"device","node","bridge","node_state","switch":"absent|filling|watched|unknown",
-//!                                                   "rules","added","pending","failed","expired","wrong","foreign","reason",…}]
-//!   GET  /v1/devices/{node}/{bridge}               one of these
-//!   GET  /v1/devices/{node}/{bridge}/flows?table=&state=&foreign=&counters=
-//!                                                  [{"id","device","kind","table","priority","selector","treatment","idle_timeout",
-//!                                                   "hard_timeout","state","owner","packets","bytes","duration","error"}]
-//!   DELETE /v1/devices/{node}/{bridge}/flows?guard=   body {"ids":[]}; as POST /v1/flows
-//!   GET  /v1/devices/{node}/{bridge}/flows/{id}    one of these, with "since", "on_device", "explanation":[lines]
-//!   GET  /v1/devices/{node}/{bridge}/stats         {"device","tables":[{"table","active","lookups","matches"}],
-//!                                                   "owners":[{"owner","rules","packets","bytes"}],"age"}
-//!   POST /v1/devices/{node}/{bridge}/reconcile?foreign=   the device as it is then
-//!   POST /v1/devices/{node}/{bridge}/purge?forget=&guard=&confirm_timeout= as POST /v1/flows; forget: the table alone, what is on the device is left
-//!
-//!   POST /v1/intents?name=                         the body is an intent file as the operator wrote it; {"keys":[],"warnings":[]}
-//!   GET  /v1/intents?state=                        [{"key","type","state","request","errors","reason","owner"}]
-//!   PATCH|DELETE /v1/intents                       body {"withdraw":[keys]} | {"keys":[]}, which are forgotten; as POST /v1/intents
-//!   GET  /v1/intents/{key}                         one of these, whole, with "paths":[[devices]], "rules":[ids], "entries":[{"id","device",
-//!                                                   "state","error"}], "reservations", "history", "waits_for", "retry_in"; a key's / is %2F
-//!   POST /v1/intents/{key}/withdraw                DELETE /v1/intents/{key}; as POST /v1/intents
-//!   POST /v1/watch/intents?wait=SECONDS&state=     body {"keys":[]}; {"ended","done","failed","total","intents":[those that are not so]}
-//!   GET  /v1/topology?intents=N|key=               {"devices":[{"device","up","away","ports":[{"name","up"}]}],"links":[{"from","to","up",
-//!                                                   "declared","discovered","cost","bandwidth","reserved","latency",…}],"intents":[{"key",
-//!                                                   "state","links"}]}
-//!   GET  /metrics                                  for Prometheus, text format 0.0.4
-//! ```
+//! The HTTP API for operators, on a Unix socket that belongs to root and the group `muster`. Its routes, and what requests and
+//! answers are made of, are `muster_api`'s; here each route is served.
 //!
 //! Lists with `limit` and `marker` come in pages as in Heat's API: `marker` is the last item of the page before, by its
 //! name, and of events by its number.
 //!
-//! An error is `{"error": {"class", "message", "errors"}}`, see [`error`]. Templates are parsed here, beside the
-//! driver, never in it. Absent on purpose: decisions, and the operator's disk: what a template names comes with it.
+//! Templates are parsed here, beside the driver, never in it. Absent on purpose: decisions, and the operator's disk: what a
+//! template names comes with it.
 
 pub mod error;
 mod flow;
@@ -73,13 +28,16 @@ mod token;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use axum::Router;
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{DefaultBodyLimit, Query};
-use axum::routing::{delete, get, post};
+use axum::routing::{MethodFilter, MethodRouter, on};
+use axum::{Json, Router};
+use muster_api::openapi;
+use muster_api::route::{Method, Operation, ROUTES, Route};
+use muster_api::site::Version;
 use muster_engine::Engine;
 use muster_shared::StackName;
-use serde_json::{Value, json};
+use serde_json::Value;
 use time::OffsetDateTime;
 use tokio::sync::{Semaphore, watch};
 
@@ -167,56 +125,12 @@ impl Api {
 }
 
 fn router(api: Api) -> Router {
-    Router::new()
-        .route("/v1/stacks", get(stack::list).post(stack::create))
-        .route("/v1/stacks/{stack}", get(stack::show).put(stack::update).delete(stack::delete))
-        .route("/v1/stacks/{stack}/rollback", post(stack::rollback))
-        .route("/v1/stacks/{stack}/cancel", post(stack::cancel))
-        .route("/v1/stacks/{stack}/rollout", post(stack::rollout))
-        .route("/v1/stacks/{stack}/preview", post(preview::preview))
-        .route("/v1/stacks/{stack}/check", post(stack::check))
-        .route("/v1/stacks/{stack}/watch", get(poll::watch))
-        .route("/v1/stacks/{stack}/template", get(stack::template))
-        .route("/v1/stacks/{stack}/outputs", get(stack::outputs))
-        .route("/v1/stacks/{stack}/graph", get(stack::graph))
-        .route("/v1/stacks/{stack}/revisions", get(stack::revisions))
-        .route("/v1/stacks/{stack}/failures", get(stack::failures))
-        .route("/v1/stacks/{stack}/events", get(stack::events))
-        .route("/v1/stacks/{stack}/resources", get(resource::list))
-        .route("/v1/stacks/{stack}/resources/{resource}", get(resource::show))
-        .route("/v1/stacks/{stack}/resources/{resource}/clear-hook", post(resource::clear_hook))
-        .route("/v1/stacks/{stack}/resources/{resource}/signal", post(resource::signal))
-        .route("/v1/stacks/{stack}/resources/{resource}/unhealthy", post(resource::unhealthy))
-        .route("/v1/tokens", get(token::list).post(token::create))
-        .route("/v1/tokens/{id}", delete(token::revoke))
-        .route("/v1/nodes", get(node::list))
-        .route("/v1/counts/nodes", get(node::count))
-        .route("/v1/nodes/{node}", get(node::show).patch(node::label).delete(node::remove))
-        .route("/v1/nodes/{node}/revoke", post(node::revoke))
-        .route("/v1/nodes/{node}/maintenance", post(node::maintenance))
-        .route("/v1/nodes/{node}/facts", get(node::facts))
-        .route("/v1/drift", get(node::drift))
-        .route("/v1/flows", post(flow::apply))
-        .route("/v1/flows/operations/{id}", get(flow::operation))
-        .route("/v1/devices", get(flow::devices))
-        .route("/v1/devices/{node}/{bridge}", get(flow::device))
-        .route("/v1/devices/{node}/{bridge}/flows", get(flow::list).delete(flow::delete))
-        .route("/v1/devices/{node}/{bridge}/flows/{id}", get(flow::show))
-        .route("/v1/devices/{node}/{bridge}/stats", get(flow::stats))
-        .route("/v1/devices/{node}/{bridge}/reconcile", post(flow::reconcile))
-        .route("/v1/devices/{node}/{bridge}/purge", post(flow::purge))
-        .route(
-            "/v1/intents",
-            get(intent::list).post(intent::submit).patch(intent::withdraw_many).delete(intent::purge_many),
-        )
-        .route("/v1/intents/{key}", get(intent::show).delete(intent::purge))
-        .route("/v1/intents/{key}/withdraw", post(intent::withdraw))
-        .route("/v1/watch/intents", post(intent::watch))
-        .route("/v1/topology", get(intent::topology))
-        .route("/v1/status", get(status::status))
-        .route("/v1/restore", get(restore::list).post(restore::decide))
-        .route("/metrics", get(metrics::metrics))
-        .route("/v1/version", get(version))
+    let with = |router: Router<Api>, (operation, route): &(Operation, Route)| {
+        router.route(route.path, serving(*operation, filter(route.method)))
+    };
+    ROUTES
+        .iter()
+        .fold(Router::new(), with)
         .fallback(async || ApiError::not_found("no such path: see GET /v1/version"))
         .method_not_allowed_fallback(async || ApiError::invalid("this path does not take that method"))
         // Bodies are read in `source`, with bounds of their own.
@@ -224,8 +138,87 @@ fn router(api: Api) -> Router {
         .with_state(api)
 }
 
-async fn version() -> axum::Json<Value> {
-    axum::Json(json!({"version": env!("CARGO_PKG_VERSION"), "api": ["v1"]}))
+fn filter(method: Method) -> MethodFilter {
+    match method {
+        Method::Get => MethodFilter::GET,
+        Method::Post => MethodFilter::POST,
+        Method::Put => MethodFilter::PUT,
+        Method::Patch => MethodFilter::PATCH,
+        Method::Delete => MethodFilter::DELETE,
+    }
+}
+
+/// Who serves it.
+fn serving(operation: Operation, method: MethodFilter) -> MethodRouter<Api> {
+    match operation {
+        Operation::ListStacks => on(method, stack::list),
+        Operation::CreateStack => on(method, stack::create),
+        Operation::ShowStack => on(method, stack::show),
+        Operation::UpdateStack => on(method, stack::update),
+        Operation::DeleteStack => on(method, stack::delete),
+        Operation::RollBack => on(method, stack::rollback),
+        Operation::CancelStack => on(method, stack::cancel),
+        Operation::SteerRollout => on(method, stack::rollout),
+        Operation::PreviewStack => on(method, preview::preview),
+        Operation::CheckStack => on(method, stack::check),
+        Operation::WatchStack => on(method, poll::watch),
+        Operation::ShowTemplate => on(method, stack::template),
+        Operation::ShowOutputs => on(method, stack::outputs),
+        Operation::ShowGraph => on(method, stack::graph),
+        Operation::ListRevisions => on(method, stack::revisions),
+        Operation::ListFailures => on(method, stack::failures),
+        Operation::ListEvents => on(method, stack::events),
+        Operation::ListResources => on(method, resource::list),
+        Operation::ShowResource => on(method, resource::show),
+        Operation::ClearHook => on(method, resource::clear_hook),
+        Operation::SendSignal => on(method, resource::signal),
+        Operation::MarkUnhealthy => on(method, resource::unhealthy),
+        Operation::ListTokens => on(method, token::list),
+        Operation::CreateToken => on(method, token::create),
+        Operation::RevokeToken => on(method, token::revoke),
+        Operation::ListNodes => on(method, node::list),
+        Operation::CountNodes => on(method, node::count),
+        Operation::ShowNode => on(method, node::show),
+        Operation::ChangeLabels => on(method, node::label),
+        Operation::RemoveNode => on(method, node::remove),
+        Operation::RevokeNode => on(method, node::revoke),
+        Operation::SetMaintenance => on(method, node::maintenance),
+        Operation::ShowFacts => on(method, node::facts),
+        Operation::ListDrift => on(method, node::drift),
+        Operation::ApplyFlows => on(method, flow::apply),
+        Operation::ShowFlowOperation => on(method, flow::operation),
+        Operation::ListDevices => on(method, flow::devices),
+        Operation::ShowDevice => on(method, flow::device),
+        Operation::ListFlows => on(method, flow::list),
+        Operation::DeleteFlows => on(method, flow::delete),
+        Operation::ShowFlow => on(method, flow::show),
+        Operation::ShowStats => on(method, flow::stats),
+        Operation::ReconcileDevice => on(method, flow::reconcile),
+        Operation::PurgeDevice => on(method, flow::purge),
+        Operation::ListIntents => on(method, intent::list),
+        Operation::SubmitIntents => on(method, intent::submit),
+        Operation::WithdrawIntents => on(method, intent::withdraw_many),
+        Operation::PurgeIntents => on(method, intent::purge_many),
+        Operation::ShowIntent => on(method, intent::show),
+        Operation::PurgeIntent => on(method, intent::purge),
+        Operation::WithdrawIntent => on(method, intent::withdraw),
+        Operation::WatchIntents => on(method, intent::watch),
+        Operation::ShowTopology => on(method, intent::topology),
+        Operation::ShowStatus => on(method, status::status),
+        Operation::ListHeld => on(method, restore::list),
+        Operation::Decide => on(method, restore::decide),
+        Operation::ShowMetrics => on(method, metrics::metrics),
+        Operation::ShowVersion => on(method, version),
+        Operation::Describe => on(method, describe),
+    }
+}
+
+async fn describe() -> Json<Value> {
+    Json(openapi::document())
+}
+
+async fn version() -> Json<Version> {
+    Json(Version { version: env!("CARGO_PKG_VERSION").to_owned(), api: vec!["v1".to_owned()] })
 }
 
 /// Runs what blocks or computes for long where it holds nobody up.

@@ -7,12 +7,12 @@ use axum::Json;
 use axum::body::Body;
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{Path, Query, State};
-use muster_engine::view::{DriftView, NodeView};
+use muster_api::node::{ChangeLabels, DriftView, FactsView, Maintenance, NodeRemoved, NodeView};
+use muster_api::query::{NodePage, OnNode};
 use muster_engine::{Answer, Engine, Request};
 use muster_shared::NodeId;
 use muster_shared::model::{Counters, Facts};
 use muster_template::{FACTS, Selector, fact, suggestion};
-use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use time::OffsetDateTime;
 
@@ -20,24 +20,12 @@ use super::error::ApiError;
 use super::{Api, PAGE, blocking, query, source};
 use crate::store::rfc3339;
 
-/// `?selector=&limit=&marker=`
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct ListQuery {
-    /// Only nodes like this; all, if it is empty.
-    #[serde(default)]
-    selector: String,
-    limit: Option<usize>,
-    /// The name that the page begins after.
-    marker: Option<NodeId>,
-}
-
 /// GET /v1/nodes
 pub async fn list(
     State(api): State<Api>,
-    asked: Result<Query<ListQuery>, QueryRejection>,
+    asked: Result<Query<NodePage>, QueryRejection>,
 ) -> Result<Json<Vec<NodeView>>, ApiError> {
-    let ListQuery { selector, limit, marker } = query(asked)?;
+    let NodePage { selector, limit, marker } = query(asked)?;
     let selector: Selector = selector.parse().map_err(ApiError::invalid)?;
     views(&api, &selector, marker, super::limit(limit)?).await.map(Json)
 }
@@ -91,7 +79,7 @@ async fn last_seen(api: &Api, nodes: &mut [NodeView]) -> Result<(), ApiError> {
 /// GET /v1/counts/nodes?selector=: how many there are in each state.
 pub async fn count(
     State(api): State<Api>,
-    asked: Result<Query<ListQuery>, QueryRejection>,
+    asked: Result<Query<NodePage>, QueryRejection>,
 ) -> Result<Json<BTreeMap<String, u64>>, ApiError> {
     let selector: Selector = query(asked)?.selector.parse().map_err(ApiError::invalid)?;
     let known = api.driver.query(|engine| engine.known_nodes()).await?;
@@ -111,14 +99,6 @@ pub async fn show(State(api): State<Api>, Path(name): Path<String>) -> Result<Js
     one(&api, &node_name(name)?).await
 }
 
-/// PATCH /v1/nodes/{node}
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Changes {
-    /// Those to be set, and those to go (null).
-    labels: BTreeMap<String, Option<String>>,
-}
-
 /// PATCH /v1/nodes/{node}: the node as it is then.
 pub async fn label(
     State(api): State<Api>,
@@ -126,17 +106,10 @@ pub async fn label(
     body: Body,
 ) -> Result<Json<NodeView>, ApiError> {
     let node = node_name(name)?;
-    let Changes { labels } = source::json(&api, body).await?;
+    let ChangeLabels { labels } = source::json(&api, body).await?;
     tracing::info!(%node, "label");
     api.driver.request(Request::LabelNode { node: node.clone(), labels }).await?;
     one(&api, &node).await
-}
-
-/// POST /v1/nodes/{node}/maintenance
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Maintenance {
-    on: bool,
 }
 
 /// POST /v1/nodes/{node}/maintenance: the node as it is then.
@@ -161,12 +134,12 @@ pub async fn revoke(State(api): State<Api>, Path(name): Path<String>) -> Result<
 }
 
 /// DELETE /v1/nodes/{node}: what may be left on it.
-pub async fn remove(State(api): State<Api>, Path(name): Path<String>) -> Result<Json<Value>, ApiError> {
+pub async fn remove(State(api): State<Api>, Path(name): Path<String>) -> Result<Json<NodeRemoved>, ApiError> {
     let node = node_name(name)?;
     tracing::info!(%node, "remove");
     match api.driver.request(Request::RemoveNode { node }).await? {
         Answer::NodeRemoved { node, lost, lost_total } => {
-            Ok(Json(json!({"name": node, "lost": lost, "lost_total": lost_total})))
+            Ok(Json(NodeRemoved { name: node.to_string(), lost, lost_total }))
         }
         Answer::Stack { .. }
         | Answer::Done
@@ -179,7 +152,7 @@ pub async fn remove(State(api): State<Api>, Path(name): Path<String>) -> Result<
 }
 
 /// GET /v1/nodes/{node}/facts
-pub async fn facts(State(api): State<Api>, Path(name): Path<String>) -> Result<Json<Value>, ApiError> {
+pub async fn facts(State(api): State<Api>, Path(name): Path<String>) -> Result<Json<FactsView>, ApiError> {
     match api.driver.request(Request::Facts { node: node_name(name)? }).await? {
         Answer::Facts { node, age, facts } => Ok(Json(facts_view(&node, age, &facts))),
         Answer::Stack { .. }
@@ -192,18 +165,10 @@ pub async fn facts(State(api): State<Api>, Path(name): Path<String>) -> Result<J
     }
 }
 
-/// GET /v1/drift?node=
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct DriftQuery {
-    /// Of this node alone.
-    node: Option<String>,
-}
-
 /// GET /v1/drift: what is not as it was made.
 pub async fn drift(
     State(api): State<Api>,
-    asked: Result<Query<DriftQuery>, QueryRejection>,
+    asked: Result<Query<OnNode>, QueryRejection>,
 ) -> Result<Json<Vec<DriftView>>, ApiError> {
     let node = query(asked)?.node.map(node_name).transpose()?;
     if let Some(node) = &node {
@@ -213,7 +178,7 @@ pub async fn drift(
     Ok(Json(api.driver.query(move |engine| engine.drift_views(node.as_ref())).await?))
 }
 
-fn facts_view(node: &NodeId, age: Duration, facts: &Facts) -> Value {
+fn facts_view(node: &NodeId, age: Duration, facts: &Facts) -> FactsView {
     let told_at = OffsetDateTime::now_utc() - age;
     let booted_at = i64::try_from(facts.booted_at).ok().filter(|at| *at > 0);
     let booted_at = booted_at.and_then(|at| OffsetDateTime::from_unix_timestamp(at).ok()).map(rfc3339);
@@ -238,11 +203,8 @@ fn facts_view(node: &NodeId, age: Duration, facts: &Facts) -> Value {
         link["tx"] =
             json!({"bytes": tx_bytes, "packets": tx_packets, "errors": tx_errors, "dropped": tx_dropped});
     }
-    view.insert("name".into(), json!(node));
-    view.insert("told_at".into(), json!(rfc3339(told_at)));
-    view.insert("age".into(), json!(age.as_secs_f64()));
-    view.insert("booted_at".into(), json!(booted_at));
-    Value::Object(view)
+    let (name, told_at) = (node.to_string(), rfc3339(told_at));
+    FactsView { name, told_at, age: age.as_secs_f64(), booted_at, facts: view }
 }
 
 async fn one(api: &Api, node: &NodeId) -> Result<Json<NodeView>, ApiError> {

@@ -5,8 +5,8 @@ use std::time::Duration;
 use axum::Json;
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{Path, Query, State};
-use muster_engine::view::StackView;
-use serde::Deserialize;
+use muster_api::query::Watch;
+use muster_api::stack::StackView;
 use tokio::time::timeout;
 
 use super::error::ApiError;
@@ -15,23 +15,13 @@ use super::{Api, query, stack, stack_name};
 /// An answer comes by then, also when nothing has changed: whoever asks notices a controller that hangs.
 const WATCH_TIME: Duration = Duration::from_secs(25);
 
-/// `?seq=&traversal=`
-#[derive(Deserialize)]
-pub struct Known {
-    /// Of the view that is known.
-    #[serde(default)]
-    seq: u64,
-    /// Of the operation whose end is waited for.
-    traversal: Option<u64>,
-}
-
 /// GET /v1/stacks/{stack}/watch. When the stack is gone: DELETE COMPLETE, for one who has seen it.
 pub async fn watch(
     State(api): State<Api>,
     Path(name): Path<String>,
-    known: Result<Query<Known>, QueryRejection>,
+    known: Result<Query<Watch>, QueryRejection>,
 ) -> Result<Json<StackView>, ApiError> {
-    let (name, Known { seq, traversal }) = (stack_name(name)?, query(known)?);
+    let (name, Watch { seq, traversal }) = (stack_name(name)?, query(known)?);
     let mut stopped = api.stopped.clone();
     let changed = timeout(WATCH_TIME, api.driver.watch(name.clone(), traversal, seq));
     let view = tokio::select! {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use axum::Json;
 use axum::body::Body;
 use axum::extract::{Path, State};
-use muster_engine::PreviewView;
+use muster_api::preview::PreviewView;
 
 use super::error::ApiError;
 use super::{Api, source, stack_name};

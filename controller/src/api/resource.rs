@@ -4,36 +4,24 @@ use axum::Json;
 use axum::body::Body;
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{Path, Query, State};
-use muster_engine::view::{ResourceView, Which};
+use muster_api::error::Class;
+use muster_api::query::ResourcePage;
+use muster_api::resource::{ClearHook, ResourceView, Signalled};
+use muster_engine::view::Which;
 use muster_engine::{Answer, Engine, Request};
 use muster_shared::StackName;
 use muster_template::{Hook, suggestion};
-use serde::Deserialize;
-use serde_json::{Value, json};
 
-use super::error::{ApiError, Class};
+use super::error::ApiError;
 use super::{Api, PAGE, query, source, stack_name};
-
-/// `?all=&status=&limit=&marker=`
-#[derive(Deserialize)]
-pub struct Listed {
-    /// Rows that are being replaced or cleaned up, too.
-    #[serde(default)]
-    all: bool,
-    /// Only these.
-    status: Option<String>,
-    limit: Option<usize>,
-    /// The name that the page begins after.
-    marker: Option<String>,
-}
 
 /// GET /v1/stacks/{stack}/resources
 pub async fn list(
     State(api): State<Api>,
     Path(name): Path<String>,
-    listed: Result<Query<Listed>, QueryRejection>,
+    listed: Result<Query<ResourcePage>, QueryRejection>,
 ) -> Result<Json<Vec<ResourceView>>, ApiError> {
-    let (name, Listed { all, status, limit, marker }) = (stack_name(name)?, query(listed)?);
+    let (name, ResourcePage { all, status, limit, marker }) = (stack_name(name)?, query(listed)?);
     let which = Which { all: all || status.is_some(), status };
     rows(&api, &name, which, marker, super::limit(limit)?).await.map(Json)
 }
@@ -64,13 +52,8 @@ pub async fn clear_hook(
     Path((name, wanted)): Path<(String, String)>,
     body: Body,
 ) -> Result<Json<ResourceView>, ApiError> {
-    #[derive(Deserialize)]
-    #[serde(deny_unknown_fields)]
-    struct Clear {
-        hook: Hook,
-    }
     let stack = stack_name(name)?;
-    let Clear { hook } = source::json(&api, body).await?;
+    let ClearHook::<Hook> { hook } = source::json(&api, body).await?;
     let row = one(&api, &stack, &wanted, true).await?;
     tracing::info!(%stack, resource = row.name, hook = hook.as_str(), "clear hook");
     let resource = row.name.clone();
@@ -83,7 +66,7 @@ pub async fn signal(
     State(api): State<Api>,
     Path((name, resource)): Path<(String, String)>,
     body: Body,
-) -> Result<Json<Value>, ApiError> {
+) -> Result<Json<Signalled>, ApiError> {
     let stack = stack_name(name)?;
     let signal = source::signal(body).await?;
     let failure = signal.failure;
@@ -92,7 +75,7 @@ pub async fn signal(
         return Err(ApiError::internal("the engine did not say what became of the signal"));
     };
     tracing::info!(%stack, resource, id, failure, "signal");
-    Ok(Json(json!({"resource": resource, "id": id, "again": again, "signals": signals})))
+    Ok(Json(Signalled { resource, id, again, signals }))
 }
 
 async fn one(api: &Api, name: &StackName, wanted: &str, all: bool) -> Result<ResourceView, ApiError> {

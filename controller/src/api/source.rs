@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::{Body, HttpBody as _, to_bytes};
+use muster_api::stack::{self, CreateStack, EnvironmentFile, TemplateFile, UpdateStack};
 use muster_engine::{EnvironmentText, Options, Refusal, Signal, Source, SourceText};
 use muster_flow::{FlowOp, FlowWrite};
 use muster_intent::manager::Wish;
@@ -14,7 +15,6 @@ use muster_shared::StackName;
 use muster_shared::model::flow::{FlowId, Packed};
 use muster_template::library::{gather, resolve};
 use muster_template::{Environment, FlowFile, FlowLimits, FlowPart, IntentFile, IntentLimits};
-use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -33,67 +33,6 @@ pub const KIB: usize = 1024;
 const SIGNAL_MAX: usize = 128 * 1024;
 /// A year: whoever asks for more has mistyped.
 const TIMEOUT_MAX: u64 = 365 * 86_400;
-
-/// POST /v1/stacks
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct CreateBody {
-    name: StackName,
-    template: TemplateBody,
-    #[serde(default)]
-    environments: Vec<EnvironmentText>,
-    /// What template and environments name, by key, beside the template's own files.
-    #[serde(default)]
-    files: BTreeMap<String, String>,
-    #[serde(default)]
-    parameters: BTreeMap<String, Value>,
-    #[serde(default)]
-    options: OptionsBody,
-}
-
-/// PUT /v1/stacks/{stack}
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct UpdateBody {
-    /// The current one if absent.
-    template: Option<TemplateBody>,
-    #[serde(default)]
-    environments: Vec<EnvironmentText>,
-    /// As in [`CreateBody`]; files of the stack that are still named are kept beside them.
-    #[serde(default)]
-    files: BTreeMap<String, String>,
-    #[serde(default)]
-    parameters: BTreeMap<String, Value>,
-    /// Keeps the current values of parameters that are not given.
-    #[serde(default)]
-    existing: bool,
-    #[serde(default)]
-    options: OptionsBody,
-}
-
-/// A template and the files it names.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct TemplateBody {
-    /// The file's name, for the places of errors.
-    name: String,
-    text: String,
-    #[serde(default)]
-    files: BTreeMap<String, String>,
-}
-
-/// How an operation is to be carried out.
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct OptionsBody {
-    rollback: bool,
-    require_nodes: bool,
-    delete_first: bool,
-    converge: bool,
-    /// Seconds.
-    timeout: Option<u64>,
-    max_nodes: Option<u32>,
-}
 
 /// A body that was read, and the right to hold it in memory.
 pub struct Held {
@@ -172,8 +111,9 @@ pub async fn json<T: DeserializeOwned>(api: &Api, body: Body) -> Result<T, ApiEr
 /// For a create: name, source, options.
 pub async fn create(held: Held) -> Result<(StackName, Source, Options), ApiError> {
     blocking(move || {
-        let CreateBody { name, template, environments, mut files, parameters, options } = parse_json(&held)?;
-        let options = options.try_into()?;
+        let CreateStack { name, template, environments, mut files, parameters, options } = parse_json(&held)?;
+        let options = how(options)?;
+        let environments = environments.into_iter().map(environment).collect();
         files.extend(template.files);
         let text =
             SourceText { name: template.name, template: template.text, files, parameters, environments };
@@ -195,8 +135,8 @@ pub struct Updated {
 /// For an update. What is not given is taken from the current revision.
 pub async fn update(held: Held, name: StackName, reader: Reader) -> Result<Updated, ApiError> {
     blocking(move || {
-        let mut body: UpdateBody = parse_json(&held)?;
-        let options = std::mem::take(&mut body.options).try_into()?;
+        let mut body: UpdateStack = parse_json(&held)?;
+        let options = how(std::mem::take(&mut body.options))?;
         let is_needed = body.existing || body.template.is_none();
         let current = match current(&reader, &name) {
             // A whole new source helps a stack whose revision cannot be read.
@@ -212,11 +152,11 @@ pub async fn update(held: Held, name: StackName, reader: Reader) -> Result<Updat
 /// What the current revision becomes, with a line for each parameter that goes back to its default.
 fn updated(
     current: Option<SourceText>,
-    body: UpdateBody,
+    body: UpdateStack,
     template_max: usize,
 ) -> Result<(Source, Vec<String>), ApiError> {
     let with_existing = |current: &SourceText| {
-        let body = UpdateBody { existing: true, ..body.clone() };
+        let body = UpdateStack { existing: true, ..body.clone() };
         Kept::of(&merged(current.clone(), body, template_max).ok()?, template_max)
     };
     let kept = current.as_ref().filter(|_| !body.existing).and_then(with_existing);
@@ -251,8 +191,8 @@ pub async fn preview(
     reader: Reader,
 ) -> Result<Previewed, ApiError> {
     blocking(move || {
-        let mut body: UpdateBody = parse_json(&held)?;
-        let options = std::mem::take(&mut body.options).try_into()?;
+        let mut body: UpdateStack = parse_json(&held)?;
+        let options = how(std::mem::take(&mut body.options))?;
         let current = match missing {
             Some(refusal) if body.template.is_none() => return Err(refusal.into()),
             Some(_) => None,
@@ -322,16 +262,16 @@ fn current(reader: &Reader, name: &StackName) -> Result<SourceText, ApiError> {
 /// As Heat's PARAM_EXISTING: given values and environments go over existing ones, an environment takes the place of one
 /// of its name, and values that a new template does not know any more fall away. A file that was given goes over the
 /// stack's of that key; of these, those that nothing names any more fall away.
-fn merged(current: SourceText, body: UpdateBody, template_max: usize) -> Result<SourceText, ApiError> {
-    let UpdateBody { template, environments: given, mut files, parameters: values, existing, options: _ } =
+fn merged(current: SourceText, body: UpdateStack, template_max: usize) -> Result<SourceText, ApiError> {
+    let UpdateStack { template, environments: given, mut files, parameters: values, existing, options: _ } =
         body;
     let (mut parameters, mut environments) =
         if existing { (current.parameters, current.environments) } else { Default::default() };
     environments.retain(|known| !given.iter().any(|given| given.name == known.name));
-    environments.extend(given);
+    environments.extend(given.into_iter().map(environment));
     let is_new = template.is_some();
     let (name, template) = match template {
-        Some(TemplateBody { name, text, files: own }) => {
+        Some(TemplateFile { name, text, files: own }) => {
             files.extend(own);
             (name, text)
         }
@@ -366,19 +306,19 @@ fn named(
     Some(found.ok()?.into_keys().collect())
 }
 
-impl TryFrom<OptionsBody> for Options {
-    type Error = ApiError;
+fn environment(EnvironmentFile { name, key, text }: EnvironmentFile) -> EnvironmentText {
+    EnvironmentText { name, key, text }
+}
 
-    fn try_from(body: OptionsBody) -> Result<Self, ApiError> {
-        let OptionsBody { rollback, require_nodes, delete_first, converge, timeout, max_nodes } = body;
-        let timeout = match timeout {
-            None => Options::default().timeout,
-            Some(seconds) if (1..=TIMEOUT_MAX).contains(&seconds) => Duration::from_secs(seconds),
-            Some(seconds) => {
-                let message = format!("options.timeout is {seconds} s: want 1 to {TIMEOUT_MAX}");
-                return Err(ApiError::invalid(message));
-            }
-        };
-        Ok(Self { rollback, require_nodes, delete_first, converge, timeout, max_nodes })
-    }
+fn how(asked: stack::Options) -> Result<Options, ApiError> {
+    let stack::Options { rollback, require_nodes, delete_first, converge, timeout, max_nodes } = asked;
+    let timeout = match timeout {
+        None => Options::default().timeout,
+        Some(seconds) if (1..=TIMEOUT_MAX).contains(&seconds) => Duration::from_secs(seconds),
+        Some(seconds) => {
+            let message = format!("options.timeout is {seconds} s: want 1 to {TIMEOUT_MAX}");
+            return Err(ApiError::invalid(message));
+        }
+    };
+    Ok(Options { rollback, require_nodes, delete_first, converge, timeout, max_nodes })
 }

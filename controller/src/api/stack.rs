@@ -5,46 +5,37 @@ use axum::body::Body;
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{Path, Query, State};
 use axum::http::StatusCode;
-use muster_engine::view::{FailureView, GraphView, OutputView, StackView};
-use muster_engine::{Answer, Request, RolloutAction};
+use muster_api::query::{EventPage, OfRevision, StackPage};
+use muster_api::resource::GraphView;
+use muster_api::stack::{
+    Begun, EventRow, FailureView, OutputView, RevisionRow, Rollback, StackRow, StackView, SteerRollout,
+    TemplateView,
+};
+use muster_engine::{Answer, Request};
 use muster_shared::StackName;
-use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
 
 use super::error::ApiError;
 use super::{Api, PAGE, query, source, stack_name};
-use crate::store::{EventRow, RevisionRow};
 
 /// Events in one answer; the next ones are asked for with `marker`.
 const EVENTS_MAX: usize = 1000;
 
 /// A begun operation, 202.
-pub type Begun = (StatusCode, Json<Value>);
-
-/// A stack in a list.
-#[derive(Serialize)]
-pub struct StackRow {
-    name: String,
-    id: String,
-    action: String,
-    status: String,
-    status_reason: String,
-    revision: u32,
-    traversal: u64,
-    created_at: String,
-    updated_at: String,
-    progress: muster_engine::view::ProgressView,
-}
+pub type Accepted = (StatusCode, Json<Begun>);
 
 /// POST /v1/stacks
-pub async fn create(State(api): State<Api>, body: Body) -> Result<Begun, ApiError> {
+pub async fn create(State(api): State<Api>, body: Body) -> Result<Accepted, ApiError> {
     let (name, source, options) = source::create(source::read(&api, body).await?).await?;
     tracing::info!(stack = %name, "create");
     begun("CREATE", api.driver.request(Request::Create { name, source, options }).await?)
 }
 
 /// PUT /v1/stacks/{stack}
-pub async fn update(State(api): State<Api>, Path(name): Path<String>, body: Body) -> Result<Begun, ApiError> {
+pub async fn update(
+    State(api): State<Api>,
+    Path(name): Path<String>,
+    body: Body,
+) -> Result<Accepted, ApiError> {
     let name = stack_name(name)?;
     api.look(&name, |engine, name| engine.stack_id(name)).await?;
     let held = source::read(&api, body).await?;
@@ -59,7 +50,7 @@ pub async fn update(State(api): State<Api>, Path(name): Path<String>, body: Body
 }
 
 /// DELETE /v1/stacks/{stack}
-pub async fn delete(State(api): State<Api>, Path(name): Path<String>) -> Result<Begun, ApiError> {
+pub async fn delete(State(api): State<Api>, Path(name): Path<String>) -> Result<Accepted, ApiError> {
     let name = stack_name(name)?;
     tracing::info!(stack = %name, "delete");
     begun("DELETE", api.driver.request(Request::Delete { name }).await?)
@@ -70,12 +61,7 @@ pub async fn rollback(
     State(api): State<Api>,
     Path(name): Path<String>,
     body: Body,
-) -> Result<Begun, ApiError> {
-    #[derive(Deserialize)]
-    #[serde(deny_unknown_fields)]
-    struct Rollback {
-        to: Option<u32>,
-    }
+) -> Result<Accepted, ApiError> {
     let name = stack_name(name)?;
     let Rollback { to } = source::json(&api, body).await?;
     tracing::info!(stack = %name, ?to, "rollback");
@@ -83,7 +69,7 @@ pub async fn rollback(
 }
 
 /// POST /v1/stacks/{stack}/check
-pub async fn check(State(api): State<Api>, Path(name): Path<String>) -> Result<Begun, ApiError> {
+pub async fn check(State(api): State<Api>, Path(name): Path<String>) -> Result<Accepted, ApiError> {
     let name = stack_name(name)?;
     tracing::info!(stack = %name, "check");
     begun("CHECK", api.driver.request(Request::Check { name }).await?)
@@ -98,15 +84,6 @@ pub async fn cancel(State(api): State<Api>, Path(name): Path<String>) -> Result<
     with_times(&api, name, view).await.map(Json)
 }
 
-/// What is wanted of rollouts.
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Steer {
-    action: RolloutAction,
-    /// All of the stack if absent.
-    resource: Option<String>,
-}
-
 /// POST /v1/stacks/{stack}/rollout: the stack as it is then.
 pub async fn rollout(
     State(api): State<Api>,
@@ -114,37 +91,27 @@ pub async fn rollout(
     body: Body,
 ) -> Result<Json<StackView>, ApiError> {
     let name = stack_name(name)?;
-    let Steer { action, resource } = source::json(&api, body).await?;
+    let SteerRollout { action, resource } = source::json(&api, body).await?;
     tracing::info!(stack = %name, action = action.as_str(), ?resource, "rollout");
     api.driver.request(Request::Rollout { name: name.clone(), action, resource }).await?;
     let view = current(&api, &name).await?;
     with_times(&api, name, view).await.map(Json)
 }
 
-fn begun(action: &str, answer: Answer) -> Result<Begun, ApiError> {
+fn begun(action: &str, answer: Answer) -> Result<Accepted, ApiError> {
     let Answer::Stack { name, id, traversal, revision, warnings } = answer else {
         return Err(ApiError::internal("the engine gave no stack as its answer"));
     };
-    let body = json!({"name": name, "id": id.to_string(), "action": action, "traversal": traversal,
-        "revision": revision, "warnings": warnings});
-    Ok((StatusCode::ACCEPTED, Json(body)))
-}
-
-/// `?limit=&marker=`
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Window {
-    limit: Option<usize>,
-    /// The name that the page begins after.
-    marker: Option<StackName>,
+    let (name, id, action) = (name.to_string(), id.to_string(), action.to_owned());
+    Ok((StatusCode::ACCEPTED, Json(Begun { name, id, action, traversal, revision, warnings })))
 }
 
 /// GET /v1/stacks
 pub async fn list(
     State(api): State<Api>,
-    asked: Result<Query<Window>, QueryRejection>,
+    asked: Result<Query<StackPage>, QueryRejection>,
 ) -> Result<Json<Vec<StackRow>>, ApiError> {
-    let Window { limit, marker: mut after } = query(asked)?;
+    let StackPage { limit, marker: mut after } = query(asked)?;
     let limit = super::limit(limit)?;
     let mut views = Vec::new();
     loop {
@@ -201,27 +168,23 @@ pub async fn outputs(
 pub async fn template(
     State(api): State<Api>,
     Path(name): Path<String>,
-    asked: Result<Query<Revision>, QueryRejection>,
-) -> Result<Json<Value>, ApiError> {
-    let (name, Revision { revision }) = (stack_name(name)?, query(asked)?);
+    asked: Result<Query<OfRevision>, QueryRejection>,
+) -> Result<Json<TemplateView>, ApiError> {
+    let (name, OfRevision { revision }) = (stack_name(name)?, query(asked)?);
     api.look(&name, |engine, name| engine.stack_seq(name)).await?;
     let found = {
         let name = name.clone();
         api.read(move |reader| reader.source(&name, revision)).await?
     };
     match found {
-        Some((revision, text)) => Ok(Json(json!({"revision": revision, "name": text.name,
-            "template": text.template, "files": text.files}))),
+        Some((revision, text)) => {
+            let (name, template, files) = (text.name, text.template, text.files);
+            Ok(Json(TemplateView { revision, name, template, files }))
+        }
         None => Err(ApiError::not_found(format!(
             "stack '{name}' has no such revision: see 'muster stack revisions {name}'"
         ))),
     }
-}
-
-/// `?revision=`
-#[derive(Deserialize)]
-pub struct Revision {
-    revision: Option<u32>,
 }
 
 /// GET /v1/stacks/{stack}/graph
@@ -253,9 +216,9 @@ pub async fn failures(
 pub async fn events(
     State(api): State<Api>,
     Path(name): Path<String>,
-    asked: Result<Query<After>, QueryRejection>,
+    asked: Result<Query<EventPage>, QueryRejection>,
 ) -> Result<Json<Vec<EventRow>>, ApiError> {
-    let (name, After { after, id, limit }) = (stack_name(name)?, query(asked)?);
+    let (name, EventPage { after, id, limit }) = (stack_name(name)?, query(asked)?);
     let limit = super::limit(limit)?.min(EVENTS_MAX);
     let found = {
         let name = name.clone();
@@ -267,16 +230,6 @@ pub async fn events(
         None => api.look(&name, |engine, name| engine.stack_id(name)).await?,
     };
     Ok(Json(api.read(move |reader| reader.events(id, after, limit)).await?))
-}
-
-/// `?marker=&limit=&id=`
-#[derive(Deserialize)]
-pub struct After {
-    /// The number that the page begins after.
-    #[serde(default, alias = "marker")]
-    after: u64,
-    id: Option<u64>,
-    limit: Option<usize>,
 }
 
 async fn current(api: &Api, name: &StackName) -> Result<StackView, ApiError> {

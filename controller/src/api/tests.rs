@@ -7,6 +7,7 @@ use muster_shared::NodeId;
 use muster_shared::join::JoinToken;
 use muster_shared::model::Down;
 use muster_shared::seal::SealPublic;
+use serde_json::json;
 use tempfile::TempDir;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::UnixStream;

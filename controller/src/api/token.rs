@@ -1,19 +1,16 @@
 //! Join tokens. A secret is made here, told once, and kept nowhere.
 
-use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use axum::Json;
 use axum::body::Body;
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
+use muster_api::node::{CreateToken, TokenCreated, TokenRevoked, TokenRow};
 use muster_engine::view::TokenView;
 use muster_engine::{NewToken, Request};
-use muster_shared::Rate;
 use muster_shared::join::{ADDRESSES_MAX, Address, JoinToken, TokenId, TokenSecret};
 use muster_shared::rate::RateError;
-use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
@@ -27,33 +24,11 @@ const TTL_MAX: u64 = 365 * 86_400;
 const PATTERN_MAX: usize = 253;
 
 /// POST /v1/tokens
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct TokenBody {
-    /// Seconds.
-    ttl: u64,
-    uses: u32,
-    name: Option<String>,
-    #[serde(default)]
-    labels: BTreeMap<String, String>,
-    /// Such as `30/m`.
-    rate: Option<String>,
-}
-
-/// GET /v1/tokens
-#[derive(Serialize)]
-pub struct TokenRow {
-    id: String,
-    expires: String,
-    uses_left: u32,
-    name: Option<String>,
-    labels: BTreeMap<String, String>,
-    rate: Option<Rate>,
-}
-
-/// POST /v1/tokens
-pub async fn create(State(api): State<Api>, body: Body) -> Result<(StatusCode, Json<Value>), ApiError> {
-    let TokenBody { ttl, uses, name, labels, rate } = source::json(&api, body).await?;
+pub async fn create(
+    State(api): State<Api>,
+    body: Body,
+) -> Result<(StatusCode, Json<TokenCreated>), ApiError> {
+    let CreateToken { ttl, uses, name, labels, rate } = source::json(&api, body).await?;
     let rate = rate.map(|rate| rate.parse()).transpose();
     let rate = rate.map_err(|error: RateError| ApiError::invalid(format!("rate: {error}")))?;
     check(ttl, name.as_deref())?;
@@ -72,8 +47,9 @@ pub async fn create(State(api): State<Api>, body: Body) -> Result<(StatusCode, J
     let request = NewToken { id, secret_hash, expires, uses, name, labels, rate };
     api.driver.request(Request::NewToken { token: request, wall: now() }).await?;
     tracing::info!(token = %token.id, "join token made");
-    let body = json!({"token": token.to_string(), "id": token.id.to_string(), "expires": rfc3339(expires)});
-    Ok((StatusCode::CREATED, Json(body)))
+    let created =
+        TokenCreated { token: token.to_string(), id: token.id.to_string(), expires: rfc3339(expires) };
+    Ok((StatusCode::CREATED, Json(created)))
 }
 
 /// GET /v1/tokens
@@ -92,7 +68,7 @@ pub async fn list(State(api): State<Api>) -> Result<Json<Vec<TokenRow>>, ApiErro
 }
 
 /// DELETE /v1/tokens/{id}
-pub async fn revoke(State(api): State<Api>, Path(id): Path<String>) -> Result<Json<Value>, ApiError> {
+pub async fn revoke(State(api): State<Api>, Path(id): Path<String>) -> Result<Json<TokenRevoked>, ApiError> {
     let id: TokenId = id.parse().map_err(|_| {
         ApiError::invalid(
             "that is not the id of a token: want 16 hex digits, as 'muster node tokens' shows them",
@@ -100,7 +76,7 @@ pub async fn revoke(State(api): State<Api>, Path(id): Path<String>) -> Result<Js
     })?;
     api.driver.request(Request::RevokeToken { id: id.0 }).await?;
     tracing::info!(token = %id, "join token revoked");
-    Ok(Json(json!({"id": id.to_string(), "revoked": true})))
+    Ok(Json(TokenRevoked { id: id.to_string(), revoked: true }))
 }
 
 /// Of labels the engine knows more.

@@ -24,7 +24,7 @@ mod text;
 pub use bounds::Bounds;
 pub use failure::Failure;
 pub use key::{DataKey, KEY_FILE, KeyError, KeyFile, KeyId};
-pub use read::{EventRow, Reader, RevisionRow, Times};
+pub use read::{Reader, Times};
 pub use sqlite::Sqlite;
 pub(crate) use sqlite::rfc3339;
 pub use steady::{Machine, Steady};

@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use muster_api::stack::{EventRow, RevisionRow};
 use muster_engine::SourceText;
 use muster_shared::StackName;
 use muster_shared::model::ContentDigest;
 use muster_shared::model::flow::FlowId;
 use rusqlite::{Connection, OpenFlags, OptionalExtension as _, params};
-use serde::{Deserialize, Serialize};
 
 use super::StoreError;
 use super::convert::read_content;
@@ -21,38 +21,6 @@ use super::sealed::{Column, ENVIRONMENTS, FILES, PARAMETERS, TEMPLATE, open_text
 pub struct Reader {
     db: Arc<Mutex<Connection>>,
     key: DataKey,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct EventRow {
-    /// Counts up within the stack.
-    pub number: u64,
-    /// RFC 3339 UTC.
-    pub time: String,
-    /// The resource; none for the stack itself.
-    pub resource: Option<String>,
-    pub physical_id: Option<String>,
-    /// CREATE, …
-    pub action: String,
-    /// IN_PROGRESS, …
-    pub status: String,
-    pub reason: String,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct RevisionRow {
-    /// Counts up from 1.
-    pub number: u32,
-    /// RFC 3339 UTC.
-    pub created_at: String,
-    /// The stack was COMPLETE with it.
-    pub complete: bool,
-    /// It is the stack's newest.
-    pub current: bool,
-    /// The template's file.
-    pub source_name: String,
-    /// CREATE, UPDATE, ROLLBACK to N; empty where it was not written down.
-    pub made_by: String,
 }
 
 /// When a stack was made and last changed, RFC 3339 UTC.

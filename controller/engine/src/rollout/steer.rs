@@ -2,28 +2,14 @@
 
 use std::sync::Arc;
 
+use muster_api::stack::RolloutAction;
 use muster_template::suggestion;
-use serde::{Deserialize, Serialize};
 
 use super::machine::Rollout;
 use super::record::Course;
 use super::site::Rollouts;
 use crate::request::Refusal;
 use crate::stack::Stack;
-
-/// What an operator wants of a rollout.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum RolloutAction {
-    /// Nothing more begins, until it is resumed.
-    Pause,
-    /// It goes on.
-    Resume,
-    /// What it waits for is waited for no more: the next batch begins.
-    Promote,
-    /// Nothing more of it begins: the stack is FAILED, and who has not begun keeps what it has.
-    Abort,
-}
 
 impl Rollouts {
     /// The rollouts of a stack that an action is for. `goes_on`: the stack's operation does.
@@ -60,7 +46,7 @@ impl Rollouts {
             .filter(|(path, _)| is_meant(path) && !is_ready(path))
             .filter(|(_, rollout)| action != RolloutAction::Promote || rollout.is_open())
             .collect();
-        let fitting = open.iter().filter(|(_, rollout)| action.fits(rollout.course()));
+        let fitting = open.iter().filter(|(_, rollout)| fits(action, rollout.course()));
         let meant: Vec<Arc<str>> = fitting.map(|(path, _)| Arc::clone(path)).collect();
         let Some((path, rollout)) = open.first().filter(|_| meant.is_empty()) else {
             return if meant.is_empty() { Err(none()) } else { Ok(meant) };
@@ -103,23 +89,12 @@ impl Rollout {
     }
 }
 
-impl RolloutAction {
-    fn fits(self, course: &Course) -> bool {
-        matches!(
-            (self, course),
-            (RolloutAction::Pause | RolloutAction::Promote, Course::Going)
-                | (RolloutAction::Resume, Course::Paused | Course::TimedOut)
-                | (RolloutAction::Abort, Course::Going | Course::Paused | Course::TimedOut)
-        )
-    }
-
-    /// As operators write it.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            RolloutAction::Pause => "pause",
-            RolloutAction::Resume => "resume",
-            RolloutAction::Promote => "promote",
-            RolloutAction::Abort => "abort",
-        }
-    }
+/// Whether an action makes sense for a rollout on this course.
+fn fits(action: RolloutAction, course: &Course) -> bool {
+    matches!(
+        (action, course),
+        (RolloutAction::Pause | RolloutAction::Promote, Course::Going)
+            | (RolloutAction::Resume, Course::Paused | Course::TimedOut)
+            | (RolloutAction::Abort, Course::Going | Course::Paused | Course::TimedOut)
+    )
 }

@@ -1,45 +1,11 @@
 //! Rollouts as `stack show` draws them.
 
+use muster_api::stack::RolloutView;
 use muster_shared::MonoTime;
-use serde::{Deserialize, Serialize};
 
 use super::machine::Rollout;
 use crate::engine::Engine;
 use crate::stack::{Stack, Stage};
-
-/// One rollout, in `stack show`.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct RolloutView {
-    /// The resource with the `for_each`.
-    pub resource: String,
-    /// going, paused, timed_out or aborted.
-    pub state: String,
-    /// canary, batch, pause or done; empty where nothing begins.
-    pub stage: String,
-    /// Why it was aborted.
-    pub reason: String,
-    /// Members.
-    pub total: u64,
-    /// As the revision wants them.
-    pub done: u64,
-    /// Begun and not ended.
-    pub in_flight: u64,
-    /// Of these, those whose node is away.
-    #[serde(default)]
-    pub in_flight_away: u64,
-    /// Failed in this operation.
-    pub failed: u64,
-    /// Their turn is yet to come.
-    pub waiting: u64,
-    /// Of these, those whose node is away.
-    pub away: u64,
-    /// Members under way at once, at most.
-    pub batch: u64,
-    /// With one more that fails it is aborted.
-    pub max_failures: u64,
-    /// Seconds until the next batch; none where it waits for something else.
-    pub next_in: Option<u64>,
-}
 
 impl Engine {
     /// For `stack show`.

@@ -1,75 +1,11 @@
 //! A stack's graph as operators see it: its rows, and which of them needs which, as in the view `resource_graph`.
 
+use muster_api::resource::{GraphEdgeView, GraphNodeView, GraphView};
 use muster_shared::StackName;
-use serde::{Deserialize, Serialize};
 
 use crate::engine::Engine;
 use crate::resource::Slot;
 use crate::view::ResourceView;
-
-/// `stack graph -o json`.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct GraphView {
-    /// The stack's name.
-    pub name: String,
-    /// CREATE, UPDATE, …
-    pub action: String,
-    /// IN_PROGRESS, COMPLETE or FAILED.
-    pub status: String,
-    /// The current revision.
-    pub revision: u32,
-    /// Rows of the current revision by name, then those that are cleaned up.
-    pub nodes: Vec<GraphNodeView>,
-    /// In the order of the nodes that need.
-    pub edges: Vec<GraphEdgeView>,
-}
-
-/// A row.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct GraphNodeView {
-    /// The row, as in [`GraphEdgeView`].
-    pub id: String,
-    /// Its name in the template.
-    pub name: String,
-    /// The one thing it stands for.
-    pub physical_id: String,
-    /// Muster::File, …
-    #[serde(rename = "type")]
-    pub kind: String,
-    /// Where it is; empty until known.
-    pub node: String,
-    /// forward or clean-up.
-    pub role: String,
-    /// INIT, CREATE, UPDATE or DELETE.
-    pub action: String,
-    /// IN_PROGRESS, COMPLETE or FAILED; INIT before anything was done.
-    pub status: String,
-    /// Why.
-    pub status_reason: String,
-    /// As in [`super::ResourceView`].
-    pub phase: String,
-    /// As in [`super::ResourceView`].
-    #[serde(default)]
-    pub phase_seconds: u64,
-    /// Where it waits for an operator.
-    #[serde(default)]
-    pub hook: Option<String>,
-    /// The graph node is done: those that need it may go.
-    pub ready: bool,
-    /// Physical id of the row it replaces.
-    pub replaces: Option<String>,
-    /// Physical id of the row that replaces it.
-    pub replaced_by: Option<String>,
-}
-
-/// One row needs another.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct GraphEdgeView {
-    /// The row that is needed.
-    pub resource_id: String,
-    /// The row that needs it.
-    pub needed_by: String,
-}
 
 impl Engine {
     /// The graph of a stack.

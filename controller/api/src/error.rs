@@ -1,0 +1,39 @@
+//! What a request is answered when it cannot be done.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+/// Decides the status code, and the exit code of the command line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Class {
+    /// 404
+    NotFound,
+    /// 409: it contradicts what is there.
+    Conflict,
+    /// 400: the request, a file or a template is wrong.
+    Invalid,
+    /// 503: at another time, perhaps.
+    Unavailable,
+    /// 500: our fault.
+    Internal,
+}
+
+/// The body of an answer that is none of 2xx.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+pub struct Refused<E = Value> {
+    /// Why.
+    pub error: Refusal<E>,
+}
+
+/// Why a request was refused.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+pub struct Refusal<E = Value> {
+    /// What kind of refusal.
+    pub class: Class,
+    /// For the operator.
+    pub message: String,
+    /// Each with its place (file, line, column, path, message), where it is about a template.
+    pub errors: Vec<E>,
+}

@@ -1,0 +1,196 @@
+//! Flow tables: devices, entries, operations on them.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+/// A device.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct DeviceView {
+    /// `node/bridge`
+    pub device: String,
+    /// Where it is.
+    pub node: String,
+    /// Its name there.
+    pub bridge: String,
+    /// Whether its node's agent is there: `online` or `offline`.
+    pub node_state: String,
+    /// `absent`, `filling`, `watched`, or `unknown` while the agent has not said.
+    pub switch: String,
+    /// Rules, groups and meters in its table.
+    pub rules: u64,
+    /// Of those, as they are to be on the device.
+    pub added: u64,
+    /// On their way to it.
+    pub pending_add: u64,
+    /// On their way off it.
+    pub pending_remove: u64,
+    /// The device would not have them.
+    pub failed: u64,
+    /// They ended by their own timeouts.
+    pub expired: u64,
+    /// Of those on their way: the agent cannot put them right at present.
+    pub wrong: u64,
+    /// Rules on the device that are not ours.
+    pub foreign: u64,
+    /// What becomes of those.
+    pub foreign_policy: String,
+    /// A batch is with the agent.
+    pub in_flight: bool,
+    /// Batches sent since the controller started.
+    pub batches: u64,
+    /// Batches refused since the controller started.
+    pub refusals: u64,
+    /// Comparisons of tables that differed since the controller started.
+    pub reconciliations: u64,
+    /// Entries put right by those.
+    pub repaired: u64,
+    /// Why the last import of those came to nothing; empty if it did not.
+    pub import_error: String,
+    /// Why something is wrong; empty if nothing is.
+    pub reason: String,
+}
+
+/// An operation.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct FlowOperationView {
+    /// Its number.
+    pub operation: u64,
+    /// `APPLY`, `DELETE`, `PURGE` or `IMPORT`
+    pub action: String,
+    /// `IN_PROGRESS`, `COMPLETE` or `FAILED`
+    pub state: String,
+    /// The stage under way, or the last; from 1.
+    pub stage: u64,
+    /// How many there are.
+    pub stages: u64,
+    /// Entries that are as it wants them.
+    pub done: u64,
+    /// Entries in all.
+    pub total: u64,
+    /// What went wrong.
+    pub errors: Vec<FlowError>,
+}
+
+/// What one owner's entries counted.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct OwnerCounters {
+    /// For people.
+    pub owner: String,
+    /// Entries in the table.
+    pub rules: u64,
+    /// Packets.
+    pub packets: u64,
+    /// Bytes.
+    pub bytes: u64,
+}
+
+/// Why a part of an operation came to nothing.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct FlowError {
+    /// The entry that is to blame, where one is.
+    pub id: Option<String>,
+    /// `node/bridge`
+    pub device: String,
+    /// For the operator.
+    pub error: String,
+}
+
+/// An operation on flow tables that has begun.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct FlowsBegun {
+    /// Its number.
+    pub operation: u64,
+    /// Rules, groups and meters that it is about.
+    pub rules: u64,
+    /// Devices that it is about.
+    pub devices: u64,
+    /// What the operator may not have meant.
+    pub warnings: Vec<String>,
+}
+
+/// DELETE /v1/devices/{node}/{bridge}/flows
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct DeleteFlows {
+    /// Of entries.
+    pub ids: Vec<String>,
+}
+
+/// An entry of a flow table.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct FlowView {
+    /// None: it is not ours.
+    pub id: Option<String>,
+    /// `node/bridge`
+    pub device: String,
+    /// rule, group or meter.
+    pub kind: String,
+    /// PENDING_ADD, ADDED, PENDING_REMOVE, FAILED, EXPIRED or FOREIGN.
+    pub state: String,
+    /// Whose it is.
+    pub owner: Option<String>,
+    /// As last told.
+    pub packets: Option<u64>,
+    /// As last told.
+    pub bytes: Option<u64>,
+    /// Seconds that the device has had it, as last told.
+    pub duration: Option<u32>,
+    /// Why it is not as it is to be.
+    pub error: Option<String>,
+    /// Of a rule that is not ours.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cookie: Option<String>,
+    /// What it is, in the words of flow files: table, priority, selector, treatment, …; `text` of what has no such words.
+    #[serde(flatten)]
+    pub entry: Map<String, Value>,
+}
+
+/// An entry alone.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct ExplainedFlow {
+    /// As in a list.
+    #[serde(flatten)]
+    pub flow: FlowView,
+    /// When it came to its state, RFC 3339 UTC.
+    pub since: Option<String>,
+    /// The device had it when that was told last.
+    pub on_device: Option<bool>,
+    /// Why it is as it is, in sentences.
+    pub explanation: Vec<String>,
+}
+
+/// GET /v1/devices/{node}/{bridge}/stats
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct StatsView {
+    /// `node/bridge`
+    pub device: String,
+    /// Of its tables.
+    pub tables: Vec<TableView>,
+    /// By owner.
+    pub owners: Vec<OwnerCounters>,
+    /// Seconds since they were told; none if the agent has not told any since the controller started.
+    pub age: Option<f64>,
+}
+
+/// Counters of one table.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct TableView {
+    /// Its number.
+    pub table: u8,
+    /// Entries in it.
+    pub active: u32,
+    /// Packets that were looked up in it.
+    pub lookups: u64,
+    /// Of those, packets that an entry took.
+    pub matches: u64,
+}

@@ -1,0 +1,190 @@
+//! What may stand after the question mark.
+
+use muster_shared::{NodeId, StackName};
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+/// GET /v1/stacks
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct StackPage {
+    /// The most stacks in the answer; all, if it is absent.
+    pub limit: Option<usize>,
+    /// The name that the page begins after.
+    #[schemars(with = "Option<String>")]
+    pub marker: Option<StackName>,
+}
+
+/// GET /v1/stacks/{stack}/watch
+#[derive(Debug, Deserialize, JsonSchema)]
+pub struct Watch {
+    /// `seq` of the view that is known.
+    #[serde(default)]
+    pub seq: u64,
+    /// The operation whose end is waited for.
+    pub traversal: Option<u64>,
+}
+
+/// GET /v1/stacks/{stack}/template
+#[derive(Debug, Deserialize, JsonSchema)]
+pub struct OfRevision {
+    /// The current one, if it is absent.
+    pub revision: Option<u32>,
+}
+
+/// GET /v1/stacks/{stack}/events
+#[derive(Debug, Deserialize, JsonSchema)]
+pub struct EventPage {
+    /// The number that the page begins after; `marker` is another name of it.
+    #[serde(default, alias = "marker")]
+    pub after: u64,
+    /// Of the stack, which may be gone.
+    pub id: Option<u64>,
+    /// The most events in the answer.
+    pub limit: Option<usize>,
+}
+
+/// GET /v1/stacks/{stack}/resources
+#[derive(Debug, Deserialize, JsonSchema)]
+pub struct ResourcePage {
+    /// Rows that are being replaced or cleaned up, too.
+    #[serde(default)]
+    pub all: bool,
+    /// Only these.
+    pub status: Option<String>,
+    /// The most resources in the answer; all, if it is absent.
+    pub limit: Option<usize>,
+    /// The name that the page begins after.
+    pub marker: Option<String>,
+}
+
+/// GET /v1/nodes
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct NodePage {
+    /// Only nodes like this; all, if it is empty.
+    #[serde(default)]
+    pub selector: String,
+    /// The most nodes in the answer; all, if it is absent.
+    pub limit: Option<usize>,
+    /// The name that the page begins after.
+    #[schemars(with = "Option<String>")]
+    pub marker: Option<NodeId>,
+}
+
+/// GET /v1/drift
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct OnNode {
+    /// Of this node alone.
+    pub node: Option<String>,
+}
+
+/// GET /v1/restore
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct HeldOn {
+    /// Of this node alone.
+    #[schemars(with = "Option<String>")]
+    pub node: Option<NodeId>,
+}
+
+/// POST /v1/flows
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ApplyFlows {
+    /// What could cut a node off is taken back unless it is confirmed.
+    pub guard: Option<bool>,
+    /// Seconds until then.
+    pub confirm_timeout: Option<u32>,
+    /// The file's name, for the places of errors.
+    pub name: Option<String>,
+}
+
+/// DELETE /v1/devices/{node}/{bridge}/flows
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Guard {
+    /// As in [`ApplyFlows`].
+    pub guard: Option<bool>,
+    /// As in [`ApplyFlows`].
+    pub confirm_timeout: Option<u32>,
+}
+
+/// POST /v1/devices/{node}/{bridge}/purge
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Purge {
+    /// The table alone: what is on the device is left there.
+    pub forget: Option<bool>,
+    /// As in [`ApplyFlows`].
+    pub guard: Option<bool>,
+    /// As in [`ApplyFlows`].
+    pub confirm_timeout: Option<u32>,
+}
+
+/// GET /v1/flows/operations/{id}
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Wait {
+    /// Seconds until the answer comes at the latest.
+    pub wait: Option<u64>,
+}
+
+/// GET /v1/devices/{node}/{bridge}/flows
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct FlowList {
+    /// Rules of this table alone.
+    pub table: Option<u8>,
+    /// Only entries in this state.
+    pub state: Option<String>,
+    /// Rules that are not ours, too.
+    pub foreign: Option<bool>,
+    /// The agent is asked for its counters first.
+    pub counters: Option<bool>,
+}
+
+/// POST /v1/devices/{node}/{bridge}/reconcile
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Reconcile {
+    /// What becomes of rules that are not ours, from now on: leave, show or import.
+    pub foreign: Option<String>,
+}
+
+/// GET /v1/intents
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct IntentList {
+    /// Only intents in this state.
+    pub state: Option<String>,
+}
+
+/// POST /v1/intents
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SubmitIntents {
+    /// The file's name, for the places of errors.
+    pub name: Option<String>,
+}
+
+/// POST /v1/watch/intents
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct WatchIntents {
+    /// Seconds until the answer comes at the latest.
+    pub wait: Option<u64>,
+    /// The state that is wanted.
+    pub state: Option<String>,
+}
+
+/// GET /v1/topology
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Topology {
+    /// The ways of so many intents, the first by key.
+    pub intents: Option<usize>,
+    /// The way of this intent alone.
+    pub key: Option<String>,
+}

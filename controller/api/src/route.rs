@@ -1,0 +1,221 @@
+//! Every request that the API takes: the controller's router and the description are made of this one table.
+
+use schemars::{JsonSchema, Schema, SchemaGenerator};
+
+use crate::flow::{
+    DeleteFlows, DeviceView, ExplainedFlow, FlowOperationView, FlowView, FlowsBegun, StatsView,
+};
+use crate::intent::{
+    IntentKeys, IntentRow, IntentView, IntentsTaken, IntentsWatched, TopologyView, WithdrawIntents,
+};
+use crate::node::{
+    ChangeLabels, CreateToken, DriftView, FactsView, Maintenance, NodeRemoved, NodeView, TokenCreated,
+    TokenRevoked, TokenRow,
+};
+use crate::preview::PreviewView;
+use crate::query;
+use crate::resource::{ClearHook, GraphView, ResourceView, Signalled};
+use crate::site::{Decide, Decided, HeldView, StatusView, Version};
+use crate::stack::{
+    Begun, CreateStack, EventRow, FailureView, OutputView, RevisionRow, Rollback, StackRow, StackView,
+    SteerRollout, TemplateView, UpdateStack,
+};
+
+/// A method of HTTP that the API takes.
+#[allow(missing_docs, reason = "as in HTTP")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Method {
+    Get,
+    Post,
+    Put,
+    Patch,
+    Delete,
+}
+
+/// Makes the schema of a type.
+pub type SchemaOf = fn(&mut SchemaGenerator) -> Schema;
+
+/// What a body is.
+#[derive(Clone, Copy, Debug)]
+pub enum Content {
+    /// There is none.
+    Nothing,
+    /// A JSON document.
+    Json(SchemaOf),
+    /// A text, and what it is.
+    Text(&'static str),
+}
+
+/// How one request is made and answered.
+#[derive(Clone, Copy, Debug)]
+pub struct Route {
+    /// What is done with the path.
+    pub method: Method,
+    /// Where; `{name}` stands for one segment.
+    pub path: &'static str,
+    /// What it does, for people.
+    pub summary: &'static str,
+    /// What may stand after the question mark.
+    pub query: Option<SchemaOf>,
+    /// Of the request.
+    pub body: Content,
+    /// Of the answer, where all goes well.
+    pub status: u16,
+    /// The answer's body, where all goes well.
+    pub answer: Content,
+}
+
+impl Route {
+    const fn new(method: Method, path: &'static str, summary: &'static str) -> Self {
+        let (body, answer) = (Content::Nothing, Content::Nothing);
+        Self { method, path, summary, query: None, body, status: 200, answer }
+    }
+
+    const fn query<T: JsonSchema>(self) -> Self {
+        Self { query: Some(SchemaGenerator::root_schema_for::<T>), ..self }
+    }
+
+    const fn takes<T: JsonSchema>(self) -> Self {
+        Self { body: Content::Json(SchemaGenerator::subschema_for::<T>), ..self }
+    }
+
+    const fn takes_text(self, what: &'static str) -> Self {
+        Self { body: Content::Text(what), ..self }
+    }
+
+    const fn answers<T: JsonSchema>(self) -> Self {
+        Self { answer: Content::Json(SchemaGenerator::subschema_for::<T>), ..self }
+    }
+
+    const fn answers_text(self, what: &'static str) -> Self {
+        Self { answer: Content::Text(what), ..self }
+    }
+
+    /// Something was made (201), or has begun (202).
+    const fn with(self, status: u16) -> Self {
+        Self { status, ..self }
+    }
+}
+
+const fn get(path: &'static str, summary: &'static str) -> Route {
+    Route::new(Method::Get, path, summary)
+}
+
+const fn post(path: &'static str, summary: &'static str) -> Route {
+    Route::new(Method::Post, path, summary)
+}
+
+const fn put(path: &'static str, summary: &'static str) -> Route {
+    Route::new(Method::Put, path, summary)
+}
+
+const fn patch(path: &'static str, summary: &'static str) -> Route {
+    Route::new(Method::Patch, path, summary)
+}
+
+const fn delete(path: &'static str, summary: &'static str) -> Route {
+    Route::new(Method::Delete, path, summary)
+}
+
+/// Names each route, so that whoever serves them has to serve every one.
+macro_rules! routes {
+    ($($operation:ident: $route:expr;)*) => {
+        /// The name of a route.
+        #[allow(missing_docs, reason = "each route has a summary")]
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum Operation {
+            $($operation),*
+        }
+
+        /// Every route, by path.
+        pub const ROUTES: &[(Operation, Route)] = &[$((Operation::$operation, $route)),*];
+    };
+}
+
+routes! {
+    ListStacks: get("/v1/stacks", "Lists stacks").query::<query::StackPage>().answers::<Vec<StackRow>>();
+    CreateStack: post("/v1/stacks", "Creates a stack").takes::<CreateStack>().answers::<Begun>().with(202);
+    ShowStack: get("/v1/stacks/{stack}", "Shows a stack").answers::<StackView>();
+    UpdateStack: put("/v1/stacks/{stack}", "Updates a stack").takes::<UpdateStack>().answers::<Begun>().with(202);
+    DeleteStack: delete("/v1/stacks/{stack}", "Deletes a stack").answers::<Begun>().with(202);
+    RollBack: post("/v1/stacks/{stack}/rollback", "Goes back to an earlier revision")
+        .takes::<Rollback>().answers::<Begun>().with(202);
+    CancelStack: post("/v1/stacks/{stack}/cancel", "Ends the operation under way").answers::<StackView>();
+    SteerRollout: post("/v1/stacks/{stack}/rollout", "Pauses, resumes, promotes or aborts rollouts")
+        .takes::<SteerRollout>().answers::<StackView>();
+    PreviewStack: post("/v1/stacks/{stack}/preview", "Says what an update or a creation would do; changes nothing")
+        .takes::<UpdateStack>().answers::<PreviewView>();
+    CheckStack: post("/v1/stacks/{stack}/check", "Compares every resource with what is there")
+        .answers::<Begun>().with(202);
+    WatchStack: get("/v1/stacks/{stack}/watch", "Shows a stack as soon as it is not as it is known to be")
+        .query::<query::Watch>().answers::<StackView>();
+    ShowTemplate: get("/v1/stacks/{stack}/template", "Shows the template of a revision")
+        .query::<query::OfRevision>().answers::<TemplateView>();
+    ShowOutputs: get("/v1/stacks/{stack}/outputs", "Shows a stack's outputs").answers::<Vec<OutputView>>();
+    ShowGraph: get("/v1/stacks/{stack}/graph", "Shows which resource needs which").answers::<GraphView>();
+    ListRevisions: get("/v1/stacks/{stack}/revisions", "Lists a stack's revisions").answers::<Vec<RevisionRow>>();
+    ListFailures: get("/v1/stacks/{stack}/failures", "Lists what failed in the last operation")
+        .answers::<Vec<FailureView>>();
+    ListEvents: get("/v1/stacks/{stack}/events", "Lists what happened to a stack")
+        .query::<query::EventPage>().answers::<Vec<EventRow>>();
+    ListResources: get("/v1/stacks/{stack}/resources", "Lists a stack's resources")
+        .query::<query::ResourcePage>().answers::<Vec<ResourceView>>();
+    ShowResource: get("/v1/stacks/{stack}/resources/{resource}", "Shows a resource, by name or physical id")
+        .answers::<ResourceView>();
+    ClearHook: post("/v1/stacks/{stack}/resources/{resource}/clear-hook", "Lets a resource go on that waits at a hook")
+        .takes::<ClearHook<String>>().answers::<ResourceView>();
+    SendSignal: post("/v1/stacks/{stack}/resources/{resource}/signal", "Signals a wait condition's handle")
+        .takes::<serde_json::Value>().answers::<Signalled>();
+    MarkUnhealthy: post("/v1/stacks/{stack}/resources/{resource}/unhealthy", "Has a resource replaced by the next update")
+        .answers::<ResourceView>();
+    ListTokens: get("/v1/tokens", "Lists join tokens").answers::<Vec<TokenRow>>();
+    CreateToken: post("/v1/tokens", "Makes a join token").takes::<CreateToken>().answers::<TokenCreated>().with(201);
+    RevokeToken: delete("/v1/tokens/{id}", "Revokes a join token").answers::<TokenRevoked>();
+    ListNodes: get("/v1/nodes", "Lists nodes").query::<query::NodePage>().answers::<Vec<NodeView>>();
+    CountNodes: get("/v1/counts/nodes", "Counts nodes by state")
+        .query::<query::NodePage>().answers::<std::collections::BTreeMap<String, u64>>();
+    ShowNode: get("/v1/nodes/{node}", "Shows a node").answers::<NodeView>();
+    ChangeLabels: patch("/v1/nodes/{node}", "Sets and removes labels").takes::<ChangeLabels>().answers::<NodeView>();
+    RemoveNode: delete("/v1/nodes/{node}", "Forgets a node").answers::<NodeRemoved>();
+    RevokeNode: post("/v1/nodes/{node}/revoke", "Cuts a node off").answers::<NodeView>();
+    SetMaintenance: post("/v1/nodes/{node}/maintenance", "Holds a node's jobs back, or lets them go on")
+        .takes::<Maintenance>().answers::<NodeView>();
+    ShowFacts: get("/v1/nodes/{node}/facts", "Shows what a node told of itself").answers::<FactsView>();
+    ListDrift: get("/v1/drift", "Lists resources that are not as they were made")
+        .query::<query::OnNode>().answers::<Vec<DriftView>>();
+    ApplyFlows: post("/v1/flows", "Applies a flow file")
+        .query::<query::ApplyFlows>().takes_text("A flow file").answers::<FlowsBegun>();
+    ShowFlowOperation: get("/v1/flows/operations/{id}", "Shows an operation on flow tables")
+        .query::<query::Wait>().answers::<FlowOperationView>();
+    ListDevices: get("/v1/devices", "Lists devices").answers::<Vec<DeviceView>>();
+    ShowDevice: get("/v1/devices/{node}/{bridge}", "Shows a device").answers::<DeviceView>();
+    ListFlows: get("/v1/devices/{node}/{bridge}/flows", "Lists the entries of a device")
+        .query::<query::FlowList>().answers::<Vec<FlowView>>();
+    DeleteFlows: delete("/v1/devices/{node}/{bridge}/flows", "Takes entries off a device")
+        .query::<query::Guard>().takes::<DeleteFlows>().answers::<FlowsBegun>();
+    ShowFlow: get("/v1/devices/{node}/{bridge}/flows/{id}", "Shows an entry, and why it is as it is")
+        .answers::<ExplainedFlow>();
+    ShowStats: get("/v1/devices/{node}/{bridge}/stats", "Shows a device's counters").answers::<StatsView>();
+    ReconcileDevice: post("/v1/devices/{node}/{bridge}/reconcile", "Compares a device with its table now")
+        .query::<query::Reconcile>().answers::<DeviceView>();
+    PurgeDevice: post("/v1/devices/{node}/{bridge}/purge", "Takes all rules that operators own off a device")
+        .query::<query::Purge>().answers::<FlowsBegun>();
+    ListIntents: get("/v1/intents", "Lists intents").query::<query::IntentList>().answers::<Vec<IntentRow>>();
+    SubmitIntents: post("/v1/intents", "Submits an intent file")
+        .query::<query::SubmitIntents>().takes_text("An intent file").answers::<IntentsTaken>();
+    WithdrawIntents: patch("/v1/intents", "Withdraws intents").takes::<WithdrawIntents>().answers::<IntentsTaken>();
+    PurgeIntents: delete("/v1/intents", "Forgets intents").takes::<IntentKeys>().answers::<IntentsTaken>();
+    ShowIntent: get("/v1/intents/{key}", "Shows an intent").answers::<IntentView>();
+    PurgeIntent: delete("/v1/intents/{key}", "Forgets an intent").answers::<IntentsTaken>();
+    WithdrawIntent: post("/v1/intents/{key}/withdraw", "Withdraws an intent").answers::<IntentsTaken>();
+    WatchIntents: post("/v1/watch/intents", "Says how intents stand as soon as nothing of them is under way")
+        .query::<query::WatchIntents>().takes::<IntentKeys>().answers::<IntentsWatched>();
+    ShowTopology: get("/v1/topology", "Shows the network").query::<query::Topology>().answers::<TopologyView>();
+    ShowStatus: get("/v1/status", "Shows the site at a glance").answers::<StatusView>();
+    ListHeld: get("/v1/restore", "Lists what agents hold and a restored store does not know")
+        .query::<query::HeldOn>().answers::<Vec<HeldView>>();
+    Decide: post("/v1/restore", "Decides what becomes of that").takes::<Decide>().answers::<Decided>();
+    ShowMetrics: get("/metrics", "Shows figures for Prometheus").answers_text("Lines of OpenMetrics text");
+    ShowVersion: get("/v1/version", "Says which controller this is").answers::<Version>();
+    Describe: get("/v1/openapi.json", "Shows this description").answers::<serde_json::Value>();
+}

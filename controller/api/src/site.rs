@@ -1,0 +1,165 @@
+//! The site at a glance, and what waits to be decided on a restored one.
+
+use muster_shared::{Epoch, NodeId};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// Agents by state. One that was cut off, or whose node was removed, is none of the site's.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct AgentCounts {
+    /// Those that are there.
+    pub online: u64,
+    /// Those that are away.
+    pub offline: u64,
+    /// Those whose jobs are held back.
+    pub maintenance: u64,
+    /// Those that are two of one identity.
+    pub conflict: u64,
+    /// Those that cannot write.
+    pub disk_full: u64,
+}
+
+/// What waits for an operator.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct WaitingView {
+    /// Things that agents hold and a restored store does not know.
+    pub restore: u64,
+    /// Resources at hooks of environments.
+    pub hooks: u64,
+    /// Operations that somebody else has to allow.
+    pub approvals: u64,
+}
+
+/// A line of `muster restore list`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct HeldView {
+    /// The physical id of a resource, or a device.
+    pub id: String,
+    /// Where it is.
+    #[schemars(with = "String")]
+    pub node: NodeId,
+    /// `unknown`: not in the store; `newer`: changed since; `deleted`: gone since; `table`: rules differ.
+    pub state: String,
+    /// The type; none where neither the store nor the agent has said it.
+    #[serde(rename = "type")]
+    pub kind: Option<String>,
+    /// What the store does not know, as its agent names it: a path, a unit, a package, links.
+    #[serde(default)]
+    pub thing: Option<String>,
+    /// The resource's stack.
+    pub stack: Option<String>,
+    /// The resource's name.
+    pub resource: Option<String>,
+    /// How many rules of a table differ.
+    pub rules: Option<usize>,
+    /// Why it waits.
+    pub reason: String,
+}
+
+/// POST /v1/restore
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Decide {
+    /// What becomes of it.
+    pub verdict: Verdict,
+    /// None: all that is listed.
+    pub ids: Option<Vec<String>>,
+    /// Of this node alone.
+    #[serde(default)]
+    #[schemars(with = "Option<String>")]
+    pub node: Option<NodeId>,
+}
+
+/// What operators decide.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Verdict {
+    /// What the node has stays.
+    Adopt,
+    /// It becomes what the store says.
+    Remove,
+}
+
+/// What a decision left.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct Decided {
+    /// Not all is decided.
+    pub restored: bool,
+    /// How much still waits.
+    pub waiting: u64,
+}
+
+/// What a controller of the site is to it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Role {
+    /// It decides, alone.
+    #[default]
+    Active,
+    /// It takes over when the active one is gone.
+    Standby,
+}
+
+impl Role {
+    /// As operators read it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Active => "active",
+            Self::Standby => "standby",
+        }
+    }
+}
+
+/// `muster status -o json`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct StatusView {
+    /// The site's name.
+    pub site: String,
+    /// Of the controller that answers.
+    pub role: Role,
+    /// Since when it has been that, RFC 3339 UTC.
+    pub since: String,
+    /// Of this start of the controller.
+    #[schemars(with = "u64")]
+    pub epoch: Epoch,
+    /// The store was older than what agents know, and an operator has not said what becomes of that.
+    pub restored: bool,
+    /// Where the database is.
+    pub store: String,
+    /// How agents are reached.
+    pub link: String,
+    /// Why nothing can be written; none while all is well.
+    pub read_only: Option<String>,
+    /// The site's controllers.
+    pub controllers: Vec<ControllerView>,
+    /// Agents by state.
+    pub agents: AgentCounts,
+    /// What waits for an operator.
+    pub waiting: WaitingView,
+}
+
+/// One of the site's controllers.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct ControllerView {
+    /// Its name.
+    pub name: String,
+    /// What it is to the site.
+    pub role: Role,
+    /// How far its store is behind the active one's, in seconds.
+    pub behind_s: u64,
+}
+
+/// GET /v1/version
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct Version {
+    /// Of the controller.
+    pub version: String,
+    /// Versions of the API that it knows.
+    pub api: Vec<String>,
+}

@@ -12,7 +12,8 @@ use hyper::client::conn::http1::{SendRequest, handshake};
 use hyper::header::{CONTENT_TYPE, HOST};
 use hyper::{Method, Request, Response, StatusCode, body::Incoming};
 use hyper_util::rt::TokioIo;
-use muster_template::{Error, Errors};
+use muster_api::error::{Class, Refusal, Refused};
+use muster_template::Errors;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::Value;
 use tokio::net::UnixStream;
@@ -156,26 +157,16 @@ fn answer(status: StatusCode, body: &[u8]) -> Result<Value, Failure> {
         return serde_json::from_slice(body)
             .map_err(|error| Failure::failed(format!("the controller's answer is not JSON: {error}")));
     }
-    let document: Value = serde_json::from_slice(body).unwrap_or_default();
-    let error = &document["error"];
-    let exit = match (error["class"].as_str(), status) {
-        (Some("invalid"), _) | (None, StatusCode::PAYLOAD_TOO_LARGE) => Exit::Usage,
-        _ => Exit::Failed,
+    let Ok(Refused { error: Refusal { class, message, errors } }) = serde_json::from_slice(body) else {
+        let exit = if status == StatusCode::PAYLOAD_TOO_LARGE { Exit::Usage } else { Exit::Failed };
+        let text = format!("the controller answered {status}; is something else listening there?");
+        return Err(Failure { exit, ..Failure::failed(text) });
     };
-    let places: Vec<Error> = error["errors"]
-        .as_array()
-        .into_iter()
-        .flatten()
-        .filter_map(|error| serde_json::from_value(error.clone()).ok())
-        .collect();
-    if !places.is_empty() {
-        return Err(Failure { exit, ..Failure::from(Errors(places)) });
+    let exit = if class == Class::Invalid { Exit::Usage } else { Exit::Failed };
+    if !errors.is_empty() {
+        return Err(Failure { exit, ..Failure::from(Errors(errors)) });
     }
-    let message = error["message"].as_str().map_or_else(
-        || format!("the controller answered {status}; is something else listening there?"),
-        ToOwned::to_owned,
-    );
-    let (passing, missing) = (error["class"] == "unavailable", error["class"] == "not_found");
+    let (passing, missing) = (class == Class::Unavailable, class == Class::NotFound);
     Err(Failure { exit, lines: vec![message], passing, missing })
 }
 
@@ -229,13 +220,18 @@ mod tests {
         for (status, body, exit, line) in [
             (
                 404,
-                r#"{"error":{"class":"not_found","message":"no stack 'x'"}}"#,
+                r#"{"error":{"class":"not_found","message":"no stack 'x'","errors":[]}}"#,
                 Exit::Failed,
                 "no stack 'x'",
             ),
-            (409, r#"{"error":{"class":"conflict","message":"there"}}"#, Exit::Failed, "there"),
-            (400, r#"{"error":{"class":"invalid","message":"bad"}}"#, Exit::Usage, "bad"),
-            (503, r#"{"error":{"class":"unavailable","message":"disk full"}}"#, Exit::Failed, "disk full"),
+            (409, r#"{"error":{"class":"conflict","message":"there","errors":[]}}"#, Exit::Failed, "there"),
+            (400, r#"{"error":{"class":"invalid","message":"bad","errors":[]}}"#, Exit::Usage, "bad"),
+            (
+                503,
+                r#"{"error":{"class":"unavailable","message":"disk full","errors":[]}}"#,
+                Exit::Failed,
+                "disk full",
+            ),
             (
                 400,
                 &format!(r#"{{"error":{{"class":"invalid","message":"m","errors":[{place}]}}}}"#),

@@ -7,6 +7,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use clap::{Args, Subcommand};
 use hyper::Method;
+use muster_api::node::{
+    ChangeLabels, CreateToken, LostView, Maintenance, NodeRemoved, NodeView, TokenCreated,
+};
 use muster_shared::time::clock_off;
 use muster_shared::{NodeId, Rate};
 use muster_template::Selector;
@@ -14,7 +17,7 @@ use serde_json::{Value, json};
 
 use crate::client::{Client, escaped, path};
 use crate::failure::Failure;
-use crate::output::{Column, Format, cell, count, document, fields, print, table};
+use crate::output::{Column, Format, cell, count, document, fields, print, read, table, view, word};
 use crate::pages::Pages;
 use crate::span::{YEAR, seconds, within};
 use crate::status;
@@ -225,13 +228,10 @@ pub async fn run(verb: NodeVerb, client: &mut Client, format: Format) -> Result<
                 ));
             }
             let labels: BTreeMap<String, String> = labels.into_iter().collect();
-            let mut body = json!({"ttl": ttl, "uses": uses, "name": name, "labels": labels});
-            // A controller of before knows no rate.
-            if let Some(rate) = rate {
-                body["rate"] = json!(rate);
-            }
+            let rate = rate.map(|rate| rate.to_string());
+            let body = json!(CreateToken { ttl, uses, name, labels, rate });
             let answer = client.send(Method::POST, &path(["tokens"]), Some(&body)).await?;
-            document(format, &answer, |answer| format!("{}\n", answer["token"].as_str().unwrap_or_default()))
+            view(format, &answer, |created: &TokenCreated| format!("{}\n", created.token))
         }
         NodeVerb::Tokens => {
             document(format, &client.get(&path(["tokens"])).await?, |list| table(&TOKENS, list))
@@ -251,17 +251,16 @@ pub async fn run(verb: NodeVerb, client: &mut Client, format: Format) -> Result<
             };
             let nodes = Pages::of(format!("{}{of}", path(["nodes"])), "name");
             let remarks = RefCell::new(BTreeSet::new());
-            let row = |node: Value| {
-                let claims = node["mac_conflicts"].as_array().into_iter().flatten();
-                remarks.borrow_mut().extend(claims.map(|claim| format!("conflict: {}\n", cell(claim))));
-                if let Some(line) = held(&node) {
-                    remarks.borrow_mut().insert(line);
-                }
-                if let Some(ahead) = node["clock_off_s"].as_i64() {
-                    let line = format!("clock: {} is {}\n", cell(&node["name"]), clock_off(ahead));
-                    remarks.borrow_mut().insert(line);
-                }
-                with_reason(node)
+            let row = |row: Value| {
+                let Ok(node) = read::<NodeView>(&row) else { return row };
+                let mut remarks = remarks.borrow_mut();
+                remarks.extend(node.mac_conflicts.iter().map(|claim| format!("conflict: {}\n", word(claim))));
+                remarks.extend(held(&node));
+                let ahead = node.clock_off_s;
+                remarks.extend(
+                    ahead.map(|ahead| format!("clock: {} is {}\n", word(&node.name), clock_off(ahead))),
+                );
+                with_reason(row, &node)
             };
             nodes.print(client, format, &NODES, row).await?;
             print(&remarks.into_inner().into_iter().collect::<String>())?;
@@ -272,7 +271,11 @@ pub async fn run(verb: NodeVerb, client: &mut Client, format: Format) -> Result<
             wait::wait(&selector, count, timeout, client, format).await
         }
         NodeVerb::Show { node } => {
-            document(format, &client.get(&path(["nodes", node.as_str()])).await?, shown)
+            let answer = client.get(&path(["nodes", node.as_str()])).await?;
+            match format {
+                Format::Table => print(&shown(&answer)?),
+                Format::Json | Format::Yaml => document(format, &answer, |_| String::new()),
+            }
         }
         NodeVerb::Facts { node } => {
             document(format, &client.get(&path(["nodes", node.as_str(), "facts"])).await?, facts)
@@ -285,13 +288,14 @@ pub async fn run(verb: NodeVerb, client: &mut Client, format: Format) -> Result<
         NodeVerb::Label { node, labels } => {
             let labels: BTreeMap<String, Option<String>> = labels.into_iter().collect();
             let at = path(["nodes", node.as_str()]);
-            let answer = client.send(Method::PATCH, &at, Some(&json!({"labels": labels}))).await?;
+            let answer = client.send(Method::PATCH, &at, Some(&json!(ChangeLabels { labels }))).await?;
             document(format, &answer, |view| format!("{node}: {}\n", cell(&view["labels"])))
         }
         NodeVerb::Maintenance { node, state } => {
             let at = path(["nodes", node.as_str(), "maintenance"]);
-            let answer = client.send(Method::POST, &at, Some(&json!({"on": state == "on"}))).await?;
-            document(format, &answer, |view| format!("{node}: {}\n", cell(&view["state"])))
+            let answer =
+                client.send(Method::POST, &at, Some(&json!(Maintenance { on: state == "on" }))).await?;
+            view(format, &answer, |view: &NodeView| format!("{node}: {}\n", word(&view.state)))
         }
         NodeVerb::Revoke { node } => {
             let at = path(["nodes", node.as_str(), "revoke"]);
@@ -303,48 +307,52 @@ pub async fn run(verb: NodeVerb, client: &mut Client, format: Format) -> Result<
         }
         NodeVerb::Remove { node } => {
             let answer = client.send(Method::DELETE, &path(["nodes", node.as_str()]), None).await?;
-            document(format, &answer, |removed| left_behind(&node, removed))
+            view(format, &answer, |removed| left_behind(&node, removed))
         }
     }
 }
 
 /// Of a node that holds what a restored store does not know.
-fn held(node: &Value) -> Option<String> {
-    let held = node["held"].as_u64().filter(|held| *held > 0)?;
-    let name = cell(&node["name"]);
-    let wait = if held == 1 { "waits" } else { "wait" };
-    Some(format!("undecided: {} on {name} {wait}: muster restore list --node {name}\n", count(held, "thing")))
+fn held(node: &NodeView) -> Option<String> {
+    let name = word(&node.name);
+    let wait = if node.held == 1 { "waits" } else { "wait" };
+    (node.held > 0).then(|| {
+        let things = count(node.held, "thing");
+        format!("undecided: {things} on {name} {wait}: muster restore list --node {name}\n")
+    })
 }
 
 /// For eyes: a node of which two agents run, with where they are; one whose disk is full, with which; a clock that is off.
-fn with_reason(mut node: Value) -> Value {
-    if node["state"] == "conflict" {
-        let addresses = node["conflict"].as_array().into_iter().flatten().filter_map(Value::as_str);
-        node["state"] = json!(format!("conflict: {}", addresses.collect::<Vec<_>>().join(", ")));
-    } else if node["state"] == "disk_full" {
-        node["state"] = json!(format!("disk full: {}", cell(&node["state_reason"])));
+fn with_reason(mut row: Value, node: &NodeView) -> Value {
+    match &*node.state {
+        "conflict" => row["state"] = json!(format!("conflict: {}", node.conflict.join(", "))),
+        "disk_full" => {
+            let disk = word(node.state_reason.as_deref().unwrap_or_default());
+            row["state"] = json!(format!("disk full: {disk}"));
+        }
+        _ => {}
     }
-    let ahead = node.as_object_mut().and_then(|node| node.remove("clock_off_s"));
-    if let Some(ahead) = ahead.as_ref().and_then(Value::as_i64) {
-        node["clock"] = json!(clock_off(ahead));
+    row.as_object_mut().map(|row| row.remove("clock_off_s"));
+    if let Some(ahead) = node.clock_off_s {
+        row["clock"] = json!(clock_off(ahead));
     }
-    node
+    row
 }
 
-fn shown(node: &Value) -> String {
-    let mut own = with_reason(node.clone());
-    let lost = own.as_object_mut().and_then(|node| node.remove("lost"));
-    if own["held"] == 0 {
-        own.as_object_mut().and_then(|node| node.remove("held"));
+fn shown(answer: &Value) -> Result<String, Failure> {
+    let node: NodeView = read(answer)?;
+    let mut own = with_reason(answer.clone(), &node);
+    if let Some(own) = own.as_object_mut() {
+        own.retain(|key, value| key != "lost" && (key != "held" || *value != 0));
     }
     let mut out = fields(&NODES.map(|(_, key)| key), &own);
-    out.push_str(&held(node).unwrap_or_default());
-    if let Some(lost) = lost.filter(|lost| lost.as_array().is_some_and(|lost| !lost.is_empty())) {
+    out.push_str(&held(&node).unwrap_or_default());
+    if !node.lost.is_empty() {
         out.push_str("\nMay be left on it; cleaned up first when it comes again:\n");
-        out.push_str(&table(&LOST, &lost));
-        out.push_str(&more(node));
+        out.push_str(&table(&LOST, &json!(node.lost)));
+        out.push_str(&more(&node.lost, node.lost_total));
     }
-    out
+    Ok(out)
 }
 
 fn facts(node: &Value) -> String {
@@ -383,22 +391,22 @@ fn facts(node: &Value) -> String {
     out
 }
 
-fn left_behind(node: &NodeId, removed: &Value) -> String {
-    match removed["lost_total"].as_u64().unwrap_or(0) {
+fn left_behind(node: &NodeId, removed: &NodeRemoved) -> String {
+    let NodeRemoved { lost, lost_total, .. } = removed;
+    match *lost_total {
         0 => format!("{node} is removed; nothing was left behind on it\n"),
         total => format!(
             "{node} is removed; {} may be left on it, cleaned up first should it join again:\n{}{}",
             count(total, "resource"),
-            table(&LOST, &removed["lost"]),
-            more(removed)
+            table(&LOST, &json!(lost)),
+            more(lost, *lost_total)
         ),
     }
 }
 
 /// Of very many lost resources only the first are told.
-fn more(node: &Value) -> String {
-    let total = node["lost_total"].as_u64().unwrap_or(0);
-    let told = node["lost"].as_array().map_or(0, Vec::len) as u64;
+fn more(told: &[LostView], total: u64) -> String {
+    let told = told.len() as u64;
     if total > told { format!("and {} more\n", total - told) } else { String::new() }
 }
 

@@ -4,6 +4,7 @@ use std::io::{ErrorKind, Write};
 
 use clap::ValueEnum;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
+use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use crate::failure::Failure;
@@ -60,6 +61,25 @@ pub fn document(format: Format, value: &Value, table: impl FnOnce(&Value) -> Str
     }
 }
 
+/// Prints a document, or what `table` makes of it as the API has it.
+pub fn view<T: DeserializeOwned>(
+    format: Format,
+    answer: &Value,
+    table: impl FnOnce(&T) -> String,
+) -> Result<(), Failure> {
+    match format {
+        Format::Table => print(&table(&read(answer)?)),
+        Format::Json | Format::Yaml => document(format, answer, |_| String::new()),
+    }
+}
+
+/// An answer as the API has it. Fields that a controller of another version does not tell are empty.
+pub fn read<T: DeserializeOwned>(answer: &Value) -> Result<T, Failure> {
+    T::deserialize(answer).map_err(|error| {
+        Failure::failed(format!("the controller's answer is not that of this version's API: {error}"))
+    })
+}
+
 /// Writes to stdout. A reader that has seen enough (`| head`) is no failure.
 pub fn print(text: &str) -> Result<(), Failure> {
     let mut stdout = std::io::stdout().lock();
@@ -98,8 +118,7 @@ pub fn fields(order: &[&str], object: &Value) -> String {
 pub fn cell(value: &Value) -> String {
     match value {
         Value::Null => "-".to_owned(),
-        Value::String(text) if text.is_empty() => "-".to_owned(),
-        Value::String(text) => printable(text),
+        Value::String(text) => word(text),
         Value::Bool(_) | Value::Number(_) => value.to_string(),
         Value::Array(list) if list.is_empty() => "-".to_owned(),
         Value::Array(list) => list.iter().map(cell).collect::<Vec<_>>().join(","),
@@ -110,6 +129,11 @@ pub fn cell(value: &Value) -> String {
             .collect::<Vec<_>>()
             .join(","),
     }
+}
+
+/// A text on one line.
+pub fn word(text: &str) -> String {
+    if text.is_empty() { "-".to_owned() } else { printable(text) }
 }
 
 /// `1 resource`, `2 resources`

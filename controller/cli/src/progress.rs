@@ -1,13 +1,12 @@
 //! How far an operation is: a bar on a terminal, plain lines otherwise. Both go to stderr.
 
-use std::fmt::Write as _;
 use std::io::{IsTerminal, Write as _};
 use std::time::Duration;
 
-use serde_json::Value;
+use muster_api::stack::{ActiveView, ProgressView, StackView};
 use tokio::time::Instant;
 
-use crate::output::{count as number_of, printable};
+use crate::output::{count, printable};
 
 /// Between two redraws of the bar: the eye sees no more.
 const REDRAW: Duration = Duration::from_millis(100);
@@ -46,7 +45,7 @@ impl Progress {
     }
 
     /// Shows a state of the stack, at once or when [`Progress::due`] says.
-    pub fn show(&mut self, view: &Value) {
+    pub fn show(&mut self, view: &StackView) {
         let fleet = Fleet::of(view);
         if let Some(change) = fleet.change(self.fleet, view) {
             self.note(&change);
@@ -90,25 +89,23 @@ impl Progress {
 }
 
 impl Fleet {
-    fn of(view: &Value) -> Self {
-        let [traversal, joined, left] =
-            ["traversal", "nodes_joined", "nodes_left"].map(|key| view[key].as_u64().unwrap_or(0));
-        Self { traversal, joined, left }
+    fn of(view: &StackView) -> Self {
+        Self { traversal: view.traversal, joined: view.nodes_joined, left: view.nodes_left }
     }
 
     /// Why there is more or less to do than before.
-    fn change(self, before: Self, view: &Value) -> Option<String> {
+    fn change(self, before: Self, view: &StackView) -> Option<String> {
         let before = if before.traversal == self.traversal { before } else { Self::default() };
         let of = |now: u64, then: u64, did: &str| {
             Some(now.saturating_sub(then))
                 .filter(|more| *more > 0)
-                .map(|more| format!("{} {did}", number_of(more, "node")))
+                .map(|more| format!("{} {did}", count(more, "node")))
         };
         let changes: Vec<String> = of(self.joined, before.joined, "joined")
             .into_iter()
             .chain(of(self.left, before.left, "left"))
             .collect();
-        let total = number_of(count(view, "total"), "resource");
+        let total = count(view.progress.total, "resource");
         (!changes.is_empty()).then(|| format!("{}: {}: {total} in all", title(view), changes.join(", ")))
     }
 }
@@ -129,34 +126,29 @@ fn width() -> usize {
     terminal_size::terminal_size_of(std::io::stderr()).map_or(USUAL, |(width, _)| usize::from(width.0))
 }
 
-fn count(view: &Value, key: &str) -> u64 {
-    view["progress"][key].as_u64().unwrap_or(0)
-}
-
-fn counts(view: &Value) -> String {
-    let mut text = format!("{}/{}", count(view, "done"), count(view, "total"));
-    if count(view, "failed") > 0 {
-        write!(text, ", {} failed", count(view, "failed")).expect("writing to a String does not fail");
+fn counts(view: &StackView) -> String {
+    let ProgressView { done, total, failed, .. } = view.progress;
+    let mut text = format!("{done}/{total}");
+    if failed > 0 {
+        text += &format!(", {failed} failed");
     }
     text
 }
 
-fn title(view: &Value) -> String {
-    let part = |key: &str| printable(view[key].as_str().unwrap_or("?"));
-    format!("{} {}", part("name"), part("action"))
+fn title(view: &StackView) -> String {
+    format!("{} {}", printable(&view.name), printable(&view.action))
 }
 
 /// What is being done, such as `motd@web-1 running`.
-fn active(view: &Value) -> impl Iterator<Item = String> {
-    view["active"].as_array().into_iter().flatten().map(|active| {
-        let part = |key: &str| printable(active[key].as_str().unwrap_or_default());
-        let at = if part("node").is_empty() { String::new() } else { format!("@{}", part("node")) };
-        format!("{}{at} {}", part("name"), part("phase"))
+fn active(view: &StackView) -> impl Iterator<Item = String> {
+    view.active.iter().map(|ActiveView { name, node, phase, .. }| {
+        let at = if node.is_empty() { String::new() } else { format!("@{}", printable(node)) };
+        format!("{}{at} {}", printable(name), printable(phase))
     })
 }
 
 /// `web UPDATE: 12/40, 1 failed; motd@web-1 running, net@web-2 waiting, …`
-fn line(view: &Value) -> String {
+fn line(view: &StackView) -> String {
     let mut text = format!("{}: {}", title(view), counts(view));
     let named: Vec<String> = active(view).take(NAMED + 1).collect();
     if !named.is_empty() {
@@ -170,9 +162,10 @@ fn line(view: &Value) -> String {
 }
 
 /// `web UPDATE [######··············] 12/40, 1 failed  motd@web-1 running, …`, cut to the width.
-fn bar(view: &Value, width: usize) -> String {
+fn bar(view: &StackView, width: usize) -> String {
     const CELLS: u64 = 20;
-    let filled = (count(view, "done") * CELLS).checked_div(count(view, "total")).unwrap_or(0).min(CELLS);
+    let ProgressView { done, total, .. } = view.progress;
+    let filled = (done * CELLS).checked_div(total).unwrap_or(0).min(CELLS);
     let cells: String = (0..CELLS).map(|cell| if cell < filled { '#' } else { '·' }).collect();
     let running = active(view).collect::<Vec<_>>().join(", ");
     let text = format!("{} [{cells}] {}  {running}", title(view), counts(view));
@@ -186,16 +179,22 @@ fn bar(view: &Value, width: usize) -> String {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
 
-    fn view(done: u64, total: u64, failed: u64, active: usize) -> Value {
-        let active: Vec<Value> = (0..active)
-            .map(|i| json!({"name": format!("r{i}"), "node": "web-1", "phase": "running"}))
-            .collect();
-        json!({"name": "web", "action": "UPDATE", "active": active,
-            "progress": {"done": done, "total": total, "failed": failed, "in_flight": 0}})
+    fn view(done: u64, total: u64, failed: u64, active: usize) -> StackView {
+        let active = (0..active).map(|i| ActiveView {
+            name: format!("r{i}"),
+            node: "web-1".into(),
+            phase: "running".into(),
+            phase_seconds: 0,
+        });
+        StackView {
+            name: "web".into(),
+            action: "UPDATE".into(),
+            active: active.collect(),
+            progress: ProgressView { done, total, failed, in_flight: 0 },
+            ..StackView::default()
+        }
     }
 
     #[test]
@@ -208,7 +207,16 @@ mod tests {
                 "web UPDATE: 1/9, 2 failed; r0@web-1 running, r1@web-1 running, r2@web-1 running, r3@web-1 running, …",
             ),
             (
-                json!({"name": "a\u{1b}", "action": "CREATE", "active": [{"name": "x", "node": "", "phase": "waiting"}]}),
+                StackView {
+                    name: "a\u{1b}".into(),
+                    action: "CREATE".into(),
+                    active: vec![ActiveView {
+                        name: "x".into(),
+                        phase: "waiting".into(),
+                        ..ActiveView::default()
+                    }],
+                    ..StackView::default()
+                },
                 "a\\u{1b} CREATE: 0/0; x waiting",
             ),
         ] {

@@ -5,13 +5,14 @@ use std::path::PathBuf;
 use clap::builder::PossibleValuesParser;
 use clap::{Args, Subcommand};
 use hyper::Method;
+use muster_api::resource::{self, ResourceView, Signalled};
 use muster_shared::StackName;
 use muster_template::Hook;
 use serde_json::{Value, json};
 
 use crate::client::{Client, path};
 use crate::failure::Failure;
-use crate::output::{Column, Format, cell, document, fields, lines, printable};
+use crate::output::{Column, Format, cell, document, fields, lines, printable, read, view, word};
 use crate::pages::Pages;
 use crate::source::named;
 
@@ -114,17 +115,19 @@ const FIELDS: [&str; 19] = [
 ];
 
 /// `node_away 35 s`, `hook pre-update 2 min 5 s`: what a row waits for, and how long it has. Empty: for nothing.
-pub fn phase_since(row: &Value) -> String {
-    let text = |key: &str| row[key].as_str().filter(|text| !text.is_empty()).map(printable);
-    let Some(phase) = text("phase") else { return String::new() };
-    let hook = text("hook").filter(|_| phase == "hook");
-    let since = row["phase_seconds"].as_u64().map(span);
-    [Some(phase), hook, since].into_iter().flatten().collect::<Vec<_>>().join(" ")
+pub fn phase_since(phase: &str, hook: Option<&str>, seconds: u64) -> String {
+    if phase.is_empty() {
+        return String::new();
+    }
+    let hook = hook.filter(|_| phase == "hook").map(printable);
+    [Some(printable(phase)), hook, Some(span(seconds))].into_iter().flatten().collect::<Vec<_>>().join(" ")
 }
 
 /// A row of the table.
 fn listed(mut row: Value) -> Value {
-    row["phase"] = phase_since(&row).into();
+    if let Ok(ResourceView { phase, hook, phase_seconds, .. }) = read(&row) {
+        row["phase"] = phase_since(&phase, hook.as_deref(), phase_seconds).into();
+    }
     row
 }
 
@@ -176,30 +179,23 @@ pub async fn run(verb: ResourceVerb, client: &mut Client, format: Format) -> Res
         ResourceVerb::Unhealthy(Which { stack, resource }) => {
             let at = path(["stacks", stack.as_str(), "resources", &resource, "unhealthy"]);
             let answer = client.send(Method::POST, &at, None).await?;
-            document(format, &answer, |row| {
-                format!(
-                    "{} of {stack} is marked unhealthy: the next update replaces it\n",
-                    cell(&row["name"])
-                )
+            view(format, &answer, |row: &ResourceView| {
+                format!("{} of {stack} is marked unhealthy: the next update replaces it\n", word(&row.name))
             })
         }
         ResourceVerb::Signal(signal) => {
             let at = path(["stacks", signal.stack.as_str(), "resources", &signal.resource, "signal"]);
             let answer = client.send(Method::POST, &at, Some(&signal.body()?)).await?;
-            document(format, &answer, |answer| {
-                let again = if answer["again"] == true { ", in the place of an earlier one" } else { "" };
-                format!(
-                    "{} of {} has signal {}{again}; {} in all\n",
-                    printable(&signal.resource),
-                    signal.stack,
-                    cell(&answer["id"]),
-                    cell(&answer["signals"])
-                )
+            view(format, &answer, |Signalled { id, again, signals, .. }| {
+                let again = if *again { ", in the place of an earlier one" } else { "" };
+                let (resource, stack) = (printable(&signal.resource), &signal.stack);
+                format!("{resource} of {stack} has signal {}{again}; {signals} in all\n", word(id))
             })
         }
         ResourceVerb::ClearHook(ClearHook { stack, resource, hook }) => {
             let at = path(["stacks", stack.as_str(), "resources", &resource, "clear-hook"]);
-            let answer = client.send(Method::POST, &at, Some(&json!({"hook": hook}))).await?;
+            let answer =
+                client.send(Method::POST, &at, Some(&json!(resource::ClearHook { hook: &hook }))).await?;
             let text = format!("{} of {stack}: hook {hook} is cleared\n", printable(&resource));
             document(format, &answer, |_| text)
         }
@@ -250,11 +246,9 @@ mod tests {
             row("b", "hook", json!("pre-update")),
             row("c", "", Value::Null)
         ]);
-        let phases: Vec<String> = rows.as_array().unwrap().iter().map(phase_since).collect();
+        let listed = rows.as_array().unwrap().iter().cloned().map(listed);
+        let phases: Vec<Value> = listed.map(|row| row["phase"].clone()).collect();
         assert_eq!(phases, ["node_away 2 min 5 s", "hook pre-update 2 min 5 s", ""]);
-        let listed: Vec<Value> = rows.as_array().unwrap().iter().cloned().map(listed).collect();
-        assert_eq!(listed[1]["phase"], "hook pre-update 2 min 5 s");
-        assert_eq!(phase_since(&json!({"phase": "queued"})), "queued", "of an older controller");
     }
 
     #[test]

@@ -2,12 +2,13 @@
 
 use clap::{ArgGroup, Args, Subcommand};
 use hyper::Method;
+use muster_api::site::{Decide, Decided, Verdict};
 use muster_shared::NodeId;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::client::{Client, path};
 use crate::failure::Failure;
-use crate::output::{Column, Format, count, document, table};
+use crate::output::{Column, Format, count, document, table, view};
 
 /// Verbs.
 #[derive(Subcommand)]
@@ -77,22 +78,18 @@ pub async fn run(verb: RestoreVerb, client: &mut Client, format: Format) -> Resu
             let list = client.get(&format!("{}{of}", path(["restore"]))).await?;
             return document(format, &list, |list| table(&HELD, list));
         }
-        RestoreVerb::Adopt(which) => ("adopt", which),
-        RestoreVerb::Remove(which) => ("remove", which),
+        RestoreVerb::Adopt(which) => (Verdict::Adopt, which),
+        RestoreVerb::Remove(which) => (Verdict::Remove, which),
     };
     let ids = (!which.all).then_some(which.ids);
-    let mut body = json!({"verdict": verdict, "ids": ids});
-    // A controller of before knows no node.
-    if let Some(node) = which.node {
-        body["node"] = json!(node);
-    }
+    let body = json!(Decide { verdict, ids, node: which.node });
     let answer = client.send(Method::POST, &path(["restore"]), Some(&body)).await?;
-    document(format, &answer, still_waiting)
+    view(format, &answer, still_waiting)
 }
 
-fn still_waiting(answer: &Value) -> String {
-    match (answer["restored"].as_bool(), answer["waiting"].as_u64().unwrap_or(0)) {
-        (Some(false), 0) => "all is decided: the site is not restored any more\n".to_owned(),
+fn still_waiting(left: &Decided) -> String {
+    match (left.restored, left.waiting) {
+        (false, 0) => "all is decided: the site is not restored any more\n".to_owned(),
         (_, 0) => "nothing waits; nodes that have not come since the restore are waited for\n".to_owned(),
         (_, waiting) => format!("{} left: muster restore list\n", count(waiting, "thing")),
     }

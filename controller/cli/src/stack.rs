@@ -3,12 +3,13 @@
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
+use muster_api::stack::{ProgressView, StackView};
 use muster_shared::StackName;
 use serde_json::Value;
 
 use crate::client::{Client, path};
 use crate::failure::Failure;
-use crate::output::{Column, Format, Output, cell, document, fields, print, table};
+use crate::output::{Column, Format, Output, document, fields, print, table, view, word};
 use crate::pages::Pages;
 use crate::span::{YEAR, within};
 
@@ -346,7 +347,7 @@ pub async fn run(verb: StackVerb, client: &mut Client, format: Format) -> Result
         }
         StackVerb::Failures(Name { name }) => {
             let list = client.get(&path(["stacks", name.as_str(), "failures"])).await?;
-            document(format, &list, history::failures)
+            view(format, &list, history::failures)
         }
         StackVerb::Events(events) => events::run(events, client, format).await,
         StackVerb::Validate(validate) => validate::run(&validate, format),
@@ -359,32 +360,22 @@ fn revision(text: &str) -> Result<u32, &'static str> {
     text.parse().map_err(|_| "takes a revision's number, as 'muster stack revisions' lists them")
 }
 
-fn show(mut view: Value, format: Format) -> Result<(), Failure> {
-    if let Value::Object(map) = &mut view {
+fn show(mut answer: Value, format: Format) -> Result<(), Failure> {
+    if let Value::Object(map) = &mut answer {
         map.retain(|key, _| FIELDS.contains(&key.as_str()));
     }
-    document(format, &view, |view| {
-        let mut shown = view.clone();
-        let progress = &view["progress"];
-        shown["progress"] = Value::from(format!(
-            "{}/{}, {} in flight, {} failed",
-            cell(&progress["done"]),
-            cell(&progress["total"]),
-            cell(&progress["in_flight"]),
-            cell(&progress["failed"])
-        ));
-        match rollout::drawn(&view["rollouts"]).join("; ") {
+    view(format, &answer, |stack: &StackView| {
+        let mut shown = answer.clone();
+        let ProgressView { done, total, in_flight, failed } = stack.progress;
+        shown["progress"] = Value::from(format!("{done}/{total}, {in_flight} in flight, {failed} failed"));
+        match rollout::drawn(&stack.rollouts).join("; ") {
             lines if lines.is_empty() => {
                 shown.as_object_mut().map(|map| map.remove("rollouts"));
             }
             lines => shown["rollouts"] = Value::from(lines),
         }
-        shown["outputs"] = view["outputs"]
-            .as_array()
-            .into_iter()
-            .flatten()
-            .map(|output| (cell(&output["key"]), output["value"].clone()))
-            .collect();
+        shown["outputs"] =
+            stack.outputs.iter().map(|output| (word(&output.key), output.value.clone())).collect();
         fields(&FIELDS, &shown)
     })
 }

@@ -2,75 +2,63 @@
 
 use std::fmt::Write as _;
 
-use serde_json::Value;
+use muster_api::site::{Role, StatusView};
 
 use crate::client::{Client, path};
 use crate::failure::Failure;
-use crate::output::{Format, cell, count, document, printable};
+use crate::output::{Format, count, printable, read, view, word};
 use crate::progress::note;
-
-/// Agents' states, and how they are told.
-const AGENTS: [(&str, &str); 5] = [
-    ("online", "online"),
-    ("offline", "offline"),
-    ("maintenance", "in maintenance"),
-    ("conflict", "in conflict"),
-    ("disk_full", "with a full disk"),
-];
 
 /// Does it.
 pub async fn run(client: &mut Client, format: Format) -> Result<(), Failure> {
-    document(format, &client.get(&path(["status"])).await?, shown)
+    view(format, &client.get(&path(["status"])).await?, shown)
 }
 
 /// Says that nothing can be written, where that is so: what is listed may be older than what is. A controller that
 /// cannot be asked has said so already.
 pub async fn warn_if_read_only(client: &mut Client) {
-    if let Ok(status) = client.get(&path(["status"])).await
-        && let Some(why) = status["read_only"].as_str()
+    if let Ok(status) = client.get(&path(["status"])).await.and_then(|status| read::<StatusView>(&status))
+        && let Some(why) = status.read_only
     {
         note(&format!("warning: {why}"));
     }
 }
 
-fn shown(status: &Value) -> String {
+fn shown(status: &StatusView) -> String {
     let mut out = String::new();
     let mut line = |name: &str, text: String| {
         writeln!(out, "{name:<12}{text}").expect("writing to a String does not fail");
     };
-    let text = |key: &str| cell(&status[key]);
-    line("site", text("site"));
-    line("controller", format!("{} since {}, epoch {}", text("role"), text("since"), text("epoch")));
-    for other in status["controllers"].as_array().into_iter().flatten().filter(|it| it["role"] != "active") {
-        line(
-            "",
-            format!(
-                "{} is {}, {} s behind",
-                cell(&other["name"]),
-                cell(&other["role"]),
-                cell(&other["behind_s"])
-            ),
-        );
+    line("site", word(&status.site));
+    let (role, since, epoch) = (status.role.as_str(), word(&status.since), status.epoch.0);
+    line("controller", format!("{role} since {since}, epoch {epoch}"));
+    for other in status.controllers.iter().filter(|other| other.role != Role::Active) {
+        let (name, role) = (word(&other.name), other.role.as_str());
+        line("", format!("{name} is {role}, {} s behind", other.behind_s));
     }
-    if let Some(why) = status["read_only"].as_str() {
+    if let Some(why) = &status.read_only {
         line("READ-ONLY", printable(why));
     }
-    if status["restored"] == true {
+    if status.restored {
         line("RESTORED", "the store is older than what agents hold: 'muster restore list'".to_owned());
     }
-    line("store", text("store"));
-    line("link", text("link"));
-    let number = |of: &str, key: &str| status[of][key].as_u64().unwrap_or(0);
-    let agents = AGENTS.iter().filter(|(key, _)| *key == "online" || number("agents", key) > 0);
-    let agents: Vec<String> =
-        agents.map(|(key, words)| format!("{} {words}", number("agents", key))).collect();
-    line("agents", agents.join(", "));
-    let waiting: Vec<String> = [("restore", "unknown thing"), ("hooks", "hook"), ("approvals", "approval")]
-        .iter()
-        .map(|(key, words)| (number("waiting", key), words))
-        .filter(|(waiting, _)| *waiting > 0)
-        .map(|(waiting, words)| count(waiting, words))
-        .collect();
+    line("store", word(&status.store));
+    line("link", word(&status.link));
+    let agents = &status.agents;
+    let others = [
+        (agents.offline, "offline"),
+        (agents.maintenance, "in maintenance"),
+        (agents.conflict, "in conflict"),
+        (agents.disk_full, "with a full disk"),
+    ];
+    let others = others.iter().filter(|(number, _)| *number > 0);
+    let others = others.map(|(number, words)| format!(", {number} {words}"));
+    line("agents", format!("{} online{}", agents.online, others.collect::<String>()));
+    let waiting = &status.waiting;
+    let waiting =
+        [(waiting.restore, "unknown thing"), (waiting.hooks, "hook"), (waiting.approvals, "approval")];
+    let waiting = waiting.iter().filter(|(number, _)| *number > 0);
+    let waiting: Vec<String> = waiting.map(|(number, words)| count(*number, words)).collect();
     line("for you", if waiting.is_empty() { "nothing".to_owned() } else { waiting.join(", ") });
     out
 }
@@ -89,7 +77,7 @@ mod tests {
             "agents": {"online": 3, "offline": 0, "maintenance": 0, "conflict": 0, "disk_full": 0},
             "waiting": {"restore": 0, "hooks": 0, "approvals": 0}});
         assert_eq!(
-            shown(&status),
+            shown(&read(&status).unwrap()),
             "site        9b3231f2ac\n\
              controller  active since 2026-01-01T00:00:00Z, epoch 7\n\
              store       sqlite:/var/lib/muster/muster.db\n\
@@ -105,7 +93,7 @@ mod tests {
             json!({"online": 0, "offline": 2, "maintenance": 1, "conflict": 1, "disk_full": 3});
         status["waiting"] = json!({"restore": 1, "hooks": 2, "approvals": 0});
         assert_eq!(
-            shown(&status),
+            shown(&read(&status).unwrap()),
             "site        9b3231f2ac\n\
              controller  active since 2026-01-01T00:00:00Z, epoch 7\n\
              \u{20}           c2 is standby, 4 s behind\n\

@@ -8,12 +8,13 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use clap::builder::NonEmptyStringValueParser;
 use clap::{Args, Subcommand};
+use muster_api::intent::{BridgeView, HostView, IntentWay, LinkView, Point, TopologyView};
 use serde_json::{Value, json};
 
 use crate::client::{Client, escaped, path};
 use crate::drawing::{Drawing, Line, Look, Shape};
 use crate::failure::Failure;
-use crate::output::{Column, Output, cell, count, document, print, printable, table};
+use crate::output::{Column, Output, count, print, read, table, view, word};
 
 /// Intents whose ways are drawn: as many as there are colours that can be told apart.
 const DRAWN: usize = COLOURS.len();
@@ -76,63 +77,50 @@ pub async fn run(verb: TopologyVerb, client: &mut Client) -> Result<(), Failure>
     };
     let answer = client.get(&(path(["topology"]) + &query)).await?;
     match asked.output {
-        Output::Document(format) => document(format, &answer, tables),
-        Output::Dot => print(&dot::document(&Picture::of(&answer))),
-        Output::Svg => print(&drawing(&Picture::of(&answer)).svg()),
+        Output::Document(format) => view(format, &answer, tables),
+        Output::Dot => print(&dot::document(&Picture::of(&read(&answer)?))),
+        Output::Svg => print(&drawing(&Picture::of(&read(&answer)?)).svg()),
     }
 }
 
-fn list<'a>(value: &'a Value, key: &str) -> &'a [Value] {
-    value[key].as_array().map(Vec::as_slice).unwrap_or_default()
-}
-
 /// `web-1/br0:p1`
-fn point(value: &Value) -> String {
-    format!("{}:{}", cell(&value["device"]), cell(&value["port"]))
+fn point(point: &Point) -> String {
+    format!("{}:{}", word(&point.device), word(&point.port))
 }
 
-fn state(value: &Value) -> &'static str {
-    match (value["up"] == true, value["away"] == true) {
+fn state(up: bool, away: bool) -> &'static str {
+    match (up, away) {
         (false, _) => "down",
         (true, true) => "away",
         (true, false) => "up",
     }
 }
 
-fn tables(answer: &Value) -> String {
-    let device = |device: &Value| {
-        let down: Value = list(device, "ports")
-            .iter()
-            .filter(|port| port["up"] != true)
-            .map(|port| port["name"].clone())
-            .collect();
-        json!({"device": device["device"], "state": state(device), "ports": list(device, "ports").len(), "down": down})
+/// Those words of which the flag is set.
+fn flagged<const N: usize>(words: [(bool, &'static str); N]) -> Vec<&'static str> {
+    words.into_iter().filter(|(is_set, _)| *is_set).map(|(_, word)| word).collect()
+}
+
+fn tables(network: &TopologyView) -> String {
+    let device = |device: &BridgeView| {
+        let down: Vec<&str> =
+            device.ports.iter().filter(|port| !port.up).map(|port| port.name.as_str()).collect();
+        json!({"device": device.device, "state": state(device.up, device.away), "ports": device.ports.len(), "down": down})
     };
-    let link = |link: &Value| {
-        let known = [("declared", "declared"), ("discovered", "LLDP")];
-        let known: Value =
-            known.iter().filter(|(key, _)| link[*key] == true).map(|(_, word)| json!(word)).collect();
-        let mut row = link.clone();
-        row["from"] = json!(point(&link["from"]));
-        row["to"] = json!(point(&link["to"]));
-        row["state"] = json!(state(link));
-        row["known"] = known;
-        row
+    let link = |link: &LinkView| {
+        json!({"from": point(&link.from), "to": point(&link.to), "state": state(link.up, false),
+            "known": flagged([(link.declared, "declared"), (link.discovered, "LLDP")]), "cost": link.cost,
+            "bandwidth": link.bandwidth, "reserved": link.reserved, "latency": link.latency, "intents": link.intents})
     };
-    let devices: Value = list(answer, "devices").iter().map(device).collect();
-    let links: Value = list(answer, "links").iter().map(link).collect();
-    let host = |host: &Value| {
-        let known = [("declared", "declared"), ("observed", "seen")];
-        let known: Value =
-            known.iter().filter(|(key, _)| host[*key] == true).map(|(_, word)| json!(word)).collect();
-        let mut row = host.clone();
-        row["location"] = json!(point(&host["location"]));
-        row["known"] = known;
-        row
+    let host = |host: &HostView| {
+        json!({"host": host.host, "location": point(&host.location), "addresses": host.addresses,
+            "known": flagged([(host.declared, "declared"), (host.observed, "seen")]), "intents": host.intents})
     };
-    let hosts: Value = list(answer, "hosts").iter().map(host).collect();
+    let devices: Value = network.devices.iter().map(device).collect();
+    let links: Value = network.links.iter().map(link).collect();
+    let hosts: Value = network.hosts.iter().map(host).collect();
     let mut text = format!("{}\n{}", table(&DEVICES, &devices), table(&LINKS, &links));
-    if !list(answer, "hosts").is_empty() {
+    if !network.hosts.is_empty() {
         text = format!("{text}\n{}", table(&HOSTS, &hosts));
     }
     text
@@ -173,43 +161,38 @@ struct Way {
 }
 
 impl Picture {
-    fn of(answer: &Value) -> Self {
-        let devices: Vec<Device> = list(answer, "devices")
-            .iter()
-            .map(|device| Device {
-                name: cell(&device["device"]),
-                state: state(device),
-                ports: list(device, "ports").len(),
-            })
-            .collect();
+    fn of(network: &TopologyView) -> Self {
+        let device = |device: &BridgeView| Device {
+            name: word(&device.device),
+            state: state(device.up, device.away),
+            ports: device.ports.len(),
+        };
+        let devices: Vec<Device> = network.devices.iter().map(device).collect();
         let index: BTreeMap<&str, usize> =
-            devices.iter().enumerate().map(|(index, device)| (device.name.as_str(), index)).collect();
-        let end = |point: &Value| index.get(cell(&point["device"]).as_str()).copied();
+            network.devices.iter().enumerate().map(|(index, device)| (&*device.device, index)).collect();
         let mut cables: Vec<Cable> = Vec::new();
-        // By its ends as text: which cable, and whether it is that the other way round.
-        let mut known: BTreeMap<(String, String), (usize, bool)> = BTreeMap::new();
-        for link in list(answer, "links") {
-            let (Some(from), Some(to)) = (end(&link["from"]), end(&link["to"])) else { continue };
-            let ends = (point(&link["from"]), point(&link["to"]));
+        // By its ends: which cable, and whether it is that the other way round.
+        let mut known: BTreeMap<(&Point, &Point), (usize, bool)> = BTreeMap::new();
+        for link in &network.links {
+            let ends = (index.get(&*link.from.device), index.get(&*link.to.device));
+            let (Some(&from), Some(&to)) = ends else { continue };
             let about = about(link);
-            let up = link["up"] == true;
-            if let Some((cable, _)) = known.get(&(ends.1.clone(), ends.0.clone())).copied() {
+            if let Some((cable, _)) = known.get(&(&link.to, &link.from)).copied() {
                 let other = &mut cables[cable];
-                (other.both, other.up) = (true, other.up && up);
+                (other.both, other.up) = (true, other.up && link.up);
                 other.about.push(about);
-                known.insert(ends, (cable, true));
+                known.insert((&link.from, &link.to), (cable, true));
                 continue;
             }
-            known.insert(ends, (cables.len(), false));
-            let ports = (cell(&link["from"]["port"]), cell(&link["to"]["port"]));
-            cables.push(Cable { from, to, ports, up, both: false, about: vec![about] });
+            known.insert((&link.from, &link.to), (cables.len(), false));
+            let ports = (word(&link.from.port), word(&link.to.port));
+            cables.push(Cable { from, to, ports, up: link.up, both: false, about: vec![about] });
         }
-        let way = |intent: &Value| {
-            let hop = |link: &Value| known.get(&(point(&link["from"]), point(&link["to"]))).copied();
-            let hops = list(intent, "links").iter().filter_map(hop).collect();
-            Way { key: cell(&intent["key"]), state: cell(&intent["state"]), hops }
+        let way = |intent: &IntentWay| {
+            let hops = intent.links.iter().filter_map(|link| known.get(&(&link.from, &link.to)).copied());
+            Way { key: word(&intent.key), state: word(&intent.state), hops: hops.collect() }
         };
-        let intents: Vec<Way> = list(answer, "intents").iter().take(DRAWN).map(way).collect();
+        let intents: Vec<Way> = network.intents.iter().take(DRAWN).map(way).collect();
         let title =
             format!("{}, {}", count(devices.len() as u64, "bridge"), count(cables.len() as u64, "link"));
         Self { title, devices, cables, intents }
@@ -217,18 +200,18 @@ impl Picture {
 }
 
 /// `web-1/br0:p1 → web-2/br0:p1, cost 1, 1000000 of 1000000000 bit/s reserved, 0.001 s, 2 intents`
-fn about(link: &Value) -> String {
-    let mut text = format!("{} → {}, cost {}", point(&link["from"]), point(&link["to"]), cell(&link["cost"]));
-    if !link["bandwidth"].is_null() {
-        text += &format!(", {} of {} bit/s reserved", cell(&link["reserved"]), cell(&link["bandwidth"]));
+fn about(link: &LinkView) -> String {
+    let mut text = format!("{} → {}, cost {}", point(&link.from), point(&link.to), link.cost);
+    if let Some(bandwidth) = link.bandwidth {
+        text += &format!(", {} of {bandwidth} bit/s reserved", link.reserved);
     }
-    if !link["latency"].is_null() {
-        text += &format!(", {} s", cell(&link["latency"]));
+    if let Some(latency) = link.latency {
+        text += &format!(", {latency} s");
     }
-    if link["up"] != true {
+    if !link.up {
         text += ", down";
     }
-    printable(&format!("{text}, {}", count(link["intents"].as_u64().unwrap_or_default(), "intent")))
+    format!("{text}, {}", count(link.intents as u64, "intent"))
 }
 
 /// The network as it is drawn: links lead away from the bridge with the most of them, and the ways of intents run beside them.

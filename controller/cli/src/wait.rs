@@ -3,12 +3,13 @@
 use std::future::pending;
 use std::time::Duration;
 
+use muster_api::stack::{FailureView, StackView};
 use serde_json::Value;
 use tokio::time::{Instant, sleep, sleep_until};
 
 use crate::client::{Client, path};
 use crate::failure::{Exit, Failure};
-use crate::output::cell;
+use crate::output::{read, word};
 use crate::progress::{Progress, note};
 
 /// How long a controller may be away: a restart with a million resources takes a few seconds.
@@ -65,7 +66,7 @@ enum Verdict {
 pub async fn wait(
     client: &mut Client,
     operation: &Operation,
-    last: &mut Option<Value>,
+    last: &mut Option<(Value, StackView)>,
 ) -> Result<(), Failure> {
     let mut progress = Progress::new();
     let ended = watch(client, operation, &mut progress, last).await;
@@ -91,7 +92,7 @@ async fn watch(
     client: &mut Client,
     operation: &Operation,
     progress: &mut Progress,
-    last: &mut Option<Value>,
+    last: &mut Option<(Value, StackView)>,
 ) -> Result<Verdict, Failure> {
     let end = operation
         .limit
@@ -111,9 +112,10 @@ async fn watch(
                 return failing
                     .map_or_else(|| Err(timed_out(operation)), |(_, reason)| Ok(Verdict::Failed(reason)));
             }
-            Some(Ok(view)) => {
+            Some(Ok(answer)) => {
+                let view: StackView = read(&answer)?;
                 away_since = None;
-                seq = view["seq"].as_u64().unwrap_or(0);
+                seq = view.seq;
                 let verdict = operation.judge(&view);
                 failing = match &verdict {
                     Verdict::Failing(reason) => Some(
@@ -127,7 +129,7 @@ async fn watch(
                 if !ended {
                     progress.show(&view);
                 }
-                *last = Some(view);
+                *last = Some((answer, view));
                 if ended {
                     return Ok(verdict);
                 }
@@ -204,13 +206,14 @@ fn timed_out(operation: &Operation) -> Failure {
 /// One line for each; it is detail, so that it cannot be had is no failure.
 async fn failures(client: &mut Client, stack: &str) -> Vec<String> {
     let Ok(list) = client.get(&path(["stacks", stack, "failures"])).await else { return Vec::new() };
-    let Some(list) = list.as_array() else { return Vec::new() };
+    let Ok(list) = read::<Vec<FailureView>>(&list) else { return Vec::new() };
     let mut lines: Vec<String> = list
         .iter()
         .take(NAMED)
         .map(|failure| {
-            let [name, node, action] = ["resource", "node", "action"].map(|key| cell(&failure[key]));
-            let reason = failure["reason"].as_str().unwrap_or("-");
+            let [name, node, action] =
+                [&failure.resource, &failure.node, &failure.action].map(|text| word(text));
+            let reason = &failure.reason;
             let on = if node == "-" { String::new() } else { format!(" on {node}") };
             format!("resource '{name}'{on}: {action} FAILED: {reason}")
         })
@@ -222,27 +225,26 @@ async fn failures(client: &mut Client, stack: &str) -> Vec<String> {
 }
 
 /// The stack's delete has ended: the view has its name, action, status and traversal, and nothing else.
-pub fn is_gone(view: &Value) -> bool {
-    view["action"] == "DELETE" && view["status"] == "COMPLETE"
+pub fn is_gone(view: &StackView) -> bool {
+    view.action == "DELETE" && view.status == "COMPLETE"
 }
 
 impl Operation {
-    fn judge(&self, view: &Value) -> Verdict {
-        let text = |key: &str| view[key].as_str().unwrap_or_default();
-        let (action, status, reason) = (text("action"), text("status"), text("status_reason"));
-        let traversal = view["traversal"].as_u64().unwrap_or(0);
+    fn judge(&self, view: &StackView) -> Verdict {
+        let StackView { action, status, status_reason: reason, traversal, .. } = view;
+        let traversal = *traversal;
         let because = if reason.is_empty() { String::new() } else { format!(": {reason}") };
         let name = &self.name;
-        if is_gone(view) || text("id") != self.id {
+        if is_gone(view) || view.id != self.id {
             return if self.action == "DELETE" {
                 Verdict::Complete
             } else {
                 Verdict::Failed(format!("stack '{name}' was deleted meanwhile"))
             };
         }
-        let own = traversal == self.traversal && action == self.action;
+        let own = traversal == self.traversal && *action == self.action;
         let undo = self.rollback && action == "ROLLBACK" && traversal >= self.traversal;
-        match status {
+        match status.as_str() {
             _ if traversal < self.traversal => Verdict::Going,
             "IN_PROGRESS" if own || undo => Verdict::Going,
             "COMPLETE" if own => Verdict::Complete,

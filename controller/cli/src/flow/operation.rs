@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use hyper::Method;
 use hyper::body::Bytes;
+use muster_api::flow::{DeleteFlows, FlowError, FlowOperationView};
+use muster_api::stack::{ProgressView, StackView};
 use muster_shared::model::flow::{DeviceName, FlowId};
 use muster_template::FlowFile;
 use serde_json::{Value, json};
@@ -13,7 +15,7 @@ use tokio::time::{Instant, sleep};
 use super::{Apply, Delete, Guard, Purge, Wait, of_device};
 use crate::client::{Client, path};
 use crate::failure::Failure;
-use crate::output::{Format, cell, count, document, print, printable};
+use crate::output::{Format, cell, count, document, print, printable, read, word};
 use crate::progress::Progress;
 use crate::source::named;
 use crate::wait::{AWAY, AWAY_MAX, AWAY_PAUSE, until};
@@ -44,7 +46,7 @@ pub async fn delete(asked: Delete, client: &mut Client, format: Format) -> Resul
     let since = Instant::now();
     let ids: Vec<String> = asked.ids.iter().map(ToString::to_string).collect();
     let at = with_query(of_device(&asked.device, &["flows"]), &asked.guard, &[]);
-    let answer = client.send(Method::DELETE, &at, Some(&json!({"ids": ids}))).await?;
+    let answer = client.send(Method::DELETE, &at, Some(&json!(DeleteFlows { ids }))).await?;
     follow("delete", Asked::Device(&asked.device), &answer, &asked.wait, since, client, format).await
 }
 
@@ -100,9 +102,10 @@ async fn follow(
     if format != Format::Table {
         document(format, &last, |_| String::new())?;
     }
-    match last["state"].as_str() {
-        Some("COMPLETE") if format == Format::Table => print(&format!("flow {verb} COMPLETE{}\n", what())),
-        Some("COMPLETE") => Ok(()),
+    let last: FlowOperationView = read(&last)?;
+    match &*last.state {
+        "COMPLETE" if format == Format::Table => print(&format!("flow {verb} COMPLETE{}\n", what())),
+        "COMPLETE" => Ok(()),
         _ => Err(failed(verb, from, &last)),
     }
 }
@@ -142,7 +145,7 @@ async fn watch(
             None => return Ok(None),
             Some(Ok(view)) if view["state"] == "IN_PROGRESS" => {
                 away_since = None;
-                progress.show(&pictured(verb, &view));
+                progress.show(&pictured(verb, &read(&view)?));
             }
             Some(Ok(view)) => return Ok(Some(view)),
             Some(Err(failure)) if failure.passing => {
@@ -163,19 +166,18 @@ async fn watch(
 }
 
 /// As progress is drawn.
-fn pictured(verb: &str, view: &Value) -> Value {
-    let action = match (view["stage"].as_u64(), view["stages"].as_u64()) {
-        (Some(stage), Some(stages)) if stages > 1 => format!("{verb}, stage {stage}/{stages}"),
-        _ => verb.to_owned(),
-    };
-    json!({"name": "flow", "action": action, "progress": {"done": view["done"], "total": view["total"]}})
+fn pictured(verb: &str, view: &FlowOperationView) -> StackView {
+    let &FlowOperationView { stage, stages, done, total, .. } = view;
+    let action = if stages > 1 { format!("{verb}, stage {stage}/{stages}") } else { verb.to_owned() };
+    let progress = ProgressView { done, total, ..ProgressView::default() };
+    StackView { name: "flow".to_owned(), action, progress, ..StackView::default() }
 }
 
 /// `FILE:LINE: ` of the rules that these errors name, where they come from a file.
-fn places(from: Asked<'_>, errors: &[Value]) -> Vec<String> {
+fn places(from: Asked<'_>, errors: &[FlowError]) -> Vec<String> {
     let nowhere = vec![String::new(); errors.len()];
     let Asked::File(name, text) = from else { return nowhere };
-    let id = |error: &Value| error["id"].as_str().and_then(FlowId::parse);
+    let id = |error: &FlowError| error.id.as_deref().and_then(FlowId::parse);
     let ids: Vec<Option<FlowId>> = errors.iter().map(id).collect();
     let known: Vec<FlowId> = ids.iter().copied().flatten().collect();
     let Some(text) = std::str::from_utf8(text).ok().filter(|_| !known.is_empty()) else { return nowhere };
@@ -187,20 +189,14 @@ fn places(from: Asked<'_>, errors: &[Value]) -> Vec<String> {
         .collect()
 }
 
-fn failed(verb: &str, from: Asked<'_>, view: &Value) -> Failure {
-    let stage = match (view["stage"].as_u64(), view["stages"].as_u64()) {
-        (Some(stage), Some(stages)) if stages > 1 => format!(" in stage {stage} of {stages}"),
-        _ => String::new(),
-    };
-    let mut failure = Failure::failed(format!("flow {verb} {}{stage}", cell(&view["state"])));
-    let errors = view["errors"].as_array().map(Vec::as_slice).unwrap_or_default();
+fn failed(verb: &str, from: Asked<'_>, view: &FlowOperationView) -> Failure {
+    let FlowOperationView { state, stage, stages, errors, .. } = view;
+    let stage = if *stages > 1 { format!(" in stage {stage} of {stages}") } else { String::new() };
+    let mut failure = Failure::failed(format!("flow {verb} {}{stage}", word(state)));
     let named = &errors[..errors.len().min(NAMED)];
     failure.lines.extend(named.iter().zip(places(from, named)).map(|(error, place)| {
-        let rule = match &error["id"] {
-            Value::Null => String::new(),
-            id => format!(" rule {}:", cell(id)),
-        };
-        format!("{place}{}:{rule} {}", cell(&error["device"]), cell(&error["error"]))
+        let rule = error.id.as_ref().map(|id| format!(" rule {}:", word(id))).unwrap_or_default();
+        format!("{place}{}:{rule} {}", word(&error.device), word(&error.error))
     }));
     if errors.len() > NAMED {
         failure.lines.push(format!("and {} more", errors.len() - NAMED));
@@ -224,7 +220,7 @@ mod tests {
             {"id": "4d55000000000001", "device": "web-1/br0", "error": "of another file"},
             {"id": null, "device": "web-2/br0", "error": "the node is away"}]});
         assert_eq!(
-            failed("apply", Asked::File("f.yaml", text.as_bytes()), &view).lines,
+            failed("apply", Asked::File("f.yaml", text.as_bytes()), &read(&view).unwrap()).lines,
             [
                 "flow apply FAILED in stage 2 of 3",
                 &format!("f.yaml:3: web-1/br0: rule {id}: no port 'eth9'"),

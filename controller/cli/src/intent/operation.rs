@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use hyper::Method;
 use hyper::body::Bytes;
+use muster_api::intent::{IntentKeys, IntentsTaken, IntentsWatched, WithdrawIntents};
+use muster_api::stack::{ActiveView, ProgressView, StackView};
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
@@ -12,7 +14,7 @@ use super::{Submit, Withdraw};
 use crate::client::{Client, escaped, path};
 use crate::failure::Failure;
 use crate::flow::Wait;
-use crate::output::{Format, cell, count, document, print, printable};
+use crate::output::{Format, count, document, print, printable, read, word};
 use crate::progress::Progress;
 use crate::source::named;
 use crate::wait::{AWAY, AWAY_MAX, AWAY_PAUSE, until};
@@ -33,16 +35,18 @@ pub async fn submit(asked: Submit, client: &mut Client, format: Format) -> Resul
 
 pub async fn withdraw(asked: Withdraw, client: &mut Client, format: Format) -> Result<(), Failure> {
     let since = Instant::now();
-    let answer =
-        client.send(Method::PATCH, &path(["intents"]), Some(&json!({"withdraw": asked.keys}))).await?;
+    let body = json!(WithdrawIntents { withdraw: asked.keys.into_iter().map(Into::into).collect() });
+    let answer = client.send(Method::PATCH, &path(["intents"]), Some(&body)).await?;
     let work = Work { verb: "withdraw", goal: "WITHDRAWN", since, wait: &asked.wait };
     follow(&work, &answer, client, format).await
 }
 
 pub async fn purge(keys: &[String], client: &mut Client, format: Format) -> Result<(), Failure> {
-    let answer = client.send(Method::DELETE, &path(["intents"]), Some(&json!({"keys": keys}))).await?;
-    warn(&answer);
-    document(format, &answer, |answer| format!("intent purge COMPLETE{}\n", what(answer)))
+    let body = json!(IntentKeys { keys: keys.iter().map(|key| (&**key).into()).collect() });
+    let answer = client.send(Method::DELETE, &path(["intents"]), Some(&body)).await?;
+    let taken: IntentsTaken = read(&answer)?;
+    warn(&taken);
+    document(format, &answer, |_| format!("intent purge COMPLETE{}\n", what(&taken)))
 }
 
 /// What was asked for, and how it is waited for.
@@ -54,39 +58,38 @@ struct Work<'a> {
     wait: &'a Wait,
 }
 
-fn warn(answer: &Value) {
-    for warning in answer["warnings"].as_array().into_iter().flatten() {
-        let _closed =
-            writeln!(std::io::stderr(), "warning: {}", printable(warning.as_str().unwrap_or_default()));
+fn warn(taken: &IntentsTaken) {
+    for warning in &taken.warnings {
+        let _closed = writeln!(std::io::stderr(), "warning: {}", printable(warning));
     }
 }
 
 /// `: 2 intents`
-fn what(answer: &Value) -> String {
-    let keys = answer["keys"].as_array().map_or(0, Vec::len);
-    format!(": {}", count(keys as u64, "intent"))
+fn what(taken: &IntentsTaken) -> String {
+    format!(": {}", count(taken.keys.len() as u64, "intent"))
 }
 
 /// Says what has begun, waits for it where asked to, and says how it ended.
 async fn follow(work: &Work<'_>, answer: &Value, client: &mut Client, format: Format) -> Result<(), Failure> {
-    warn(answer);
-    let none = answer["keys"].as_array().is_none_or(Vec::is_empty);
+    let taken: IntentsTaken = read(answer)?;
+    warn(&taken);
+    let none = taken.keys.is_empty();
     if !work.wait.wait || none {
         let state = if none { "COMPLETE" } else { "IN_PROGRESS" };
-        return document(format, answer, |answer| format!("intent {} {state}{}\n", work.verb, what(answer)));
+        return document(format, answer, |_| format!("intent {} {state}{}\n", work.verb, what(&taken)));
     }
     let mut progress = Progress::new();
-    let ended = watch(work, &answer["keys"], client, &mut progress).await;
+    let body = json!(IntentKeys { keys: taken.keys.clone() });
+    let ended = watch(work, &body, client, &mut progress).await;
     progress.clear();
     let last = ended?.ok_or_else(|| timed_out(work))?;
     if format != Format::Table {
         document(format, &last, |_| String::new())?;
     }
-    match last["failed"].as_u64() {
-        Some(0) if format == Format::Table => {
-            print(&format!("intent {} COMPLETE{}\n", work.verb, what(answer)))
-        }
-        Some(0) => Ok(()),
+    let last: IntentsWatched = read(&last)?;
+    match last.failed {
+        0 if format == Format::Table => print(&format!("intent {} COMPLETE{}\n", work.verb, what(&taken))),
+        0 => Ok(()),
         _ => Err(failed(work.verb, &last)),
     }
 }
@@ -102,24 +105,26 @@ fn timed_out(work: &Work<'_>) -> Failure {
 /// Until nothing of them is under way, across a restart of the controller; none if that takes too long.
 async fn watch(
     work: &Work<'_>,
-    keys: &Value,
+    body: &Value,
     client: &mut Client,
     progress: &mut Progress,
 ) -> Result<Option<Value>, Failure> {
     let end = work.wait.timeout.map(|seconds| work.since + Duration::from_secs(seconds));
     let mut away_since = None;
-    let body = json!({ "keys": keys });
     loop {
         let left =
             end.map_or(WATCH_S, |end| end.saturating_duration_since(Instant::now()).as_secs().min(WATCH_S));
         let asked = format!("{}?wait={}&state={}", path(["watch", "intents"]), left.max(1), work.goal);
-        match until(end, client.send(Method::POST, &asked, Some(&body)), progress).await {
+        match until(end, client.send(Method::POST, &asked, Some(body)), progress).await {
             None => return Ok(None),
-            Some(Ok(view)) if view["ended"] == false => {
+            Some(Ok(answer)) => {
+                let view: IntentsWatched = read(&answer)?;
+                if view.ended {
+                    return Ok(Some(answer));
+                }
                 away_since = None;
-                progress.show(&pictured(work.verb, &view));
+                progress.show(&pictured(work.verb, view));
             }
-            Some(Ok(view)) => return Ok(Some(view)),
             Some(Err(failure)) if failure.passing => {
                 let since = *away_since.get_or_insert_with(|| {
                     progress.note(AWAY);
@@ -138,27 +143,35 @@ async fn watch(
 }
 
 /// As progress is drawn.
-fn pictured(verb: &str, view: &Value) -> Value {
-    let active = view["intents"].as_array().into_iter().flatten();
-    let active = active.map(|intent| json!({"name": intent["key"], "phase": intent["state"]}));
-    let counts = json!({"done": view["done"], "total": view["total"], "failed": view["failed"]});
-    json!({"name": "intent", "action": verb, "progress": counts, "active": active.collect::<Value>()})
+fn pictured(verb: &str, view: IntentsWatched) -> StackView {
+    let [done, total, failed] = [view.done, view.total, view.failed].map(|number| number as u64);
+    let active = view.intents.into_iter().map(|intent| ActiveView {
+        name: intent.key,
+        phase: intent.state,
+        ..ActiveView::default()
+    });
+    StackView {
+        name: "intent".to_owned(),
+        action: verb.to_owned(),
+        progress: ProgressView { done, total, failed, in_flight: 0 },
+        active: active.collect(),
+        ..StackView::default()
+    }
 }
 
 /// Each that did not come to what was asked for, with the reason.
-pub(super) fn failed(verb: &str, view: &Value) -> Failure {
-    let (failed, total) = (view["failed"].as_u64().unwrap_or_default(), &view["total"]);
-    let mut failure = Failure::failed(format!("intent {verb} FAILED: {failed} of {}", cell(total)));
-    let intents = view["intents"].as_array().map(Vec::as_slice).unwrap_or_default();
+pub(super) fn failed(verb: &str, view: &IntentsWatched) -> Failure {
+    let IntentsWatched { failed, total, intents, .. } = view;
+    let mut failure = Failure::failed(format!("intent {verb} FAILED: {failed} of {total}"));
     failure.lines.extend(intents.iter().take(NAMED).map(|intent| {
-        let reason = match intent["reason"].as_str() {
-            None | Some("") => String::new(),
-            Some(reason) => format!(": {reason}"),
+        let reason = match &*intent.reason {
+            "" => String::new(),
+            reason => format!(": {reason}"),
         };
-        format!("intent '{}' {}{reason}", cell(&intent["key"]), cell(&intent["state"]))
+        format!("intent '{}' {}{reason}", word(&intent.key), word(&intent.state))
     }));
-    let named = intents.len().min(NAMED) as u64;
-    if failed > named {
+    let named = intents.len().min(NAMED);
+    if *failed > named {
         failure.lines.push(format!("and {} more: 'muster intent list'", failed - named));
     }
     failure

@@ -1,6 +1,7 @@
 use serde_json::json;
 
 use super::*;
+use crate::output::read;
 
 fn answer() -> Value {
     let point = |device: &str, port: &str| json!({"device": device, "port": port});
@@ -73,7 +74,7 @@ fn who_waited_is_told_which_failed_and_why() {
     let view = json!({"ended": true, "done": 3, "failed": 2, "total": 3, "intents": [
         {"key": "a", "state": "FAILED", "reason": "no path from x to y has a bandwidth of 5 bit/s"},
         {"key": "b", "state": "CORRUPT", "reason": ""}]});
-    let failure = operation::failed("submit", &view);
+    let failure = operation::failed("submit", &read(&view).unwrap());
     assert_eq!(
         failure.lines,
         [
@@ -84,6 +85,7 @@ fn who_waited_is_told_which_failed_and_why() {
     );
     assert_eq!(failure.exit, crate::failure::Exit::Failed);
     let many: Value = (0..100).map(|n| json!({"key": format!("k{n}"), "state": "FAILED"})).collect();
-    let failure = operation::failed("withdraw", &json!({"failed": 500, "total": 500, "intents": many}));
+    let failure =
+        operation::failed("withdraw", &read(&json!({"failed": 500, "total": 500, "intents": many})).unwrap());
     assert_eq!((failure.lines.len(), &*failure.lines[21]), (22, "and 480 more: 'muster intent list'"));
 }

@@ -1,17 +1,20 @@
 //! `muster node wait`: until so many servers have come.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
-use serde_json::Value;
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::client::{Client, escaped};
 use crate::failure::Failure;
-use crate::output::{Format, count, document};
+use crate::output::{Format, count, document, read};
 use crate::wait::get_patiently;
 
 /// Between two looks: a person hardly notices it, and ten who wait cost the controller little.
 const PAUSE: Duration = Duration::from_millis(500);
+
+/// Nodes by state.
+type Counts = BTreeMap<String, u64>;
 
 /// Until `wanted` nodes like this are online.
 pub async fn wait(
@@ -23,21 +26,21 @@ pub async fn wait(
 ) -> Result<(), Failure> {
     let end = within.map(|seconds| Instant::now() + Duration::from_secs(seconds));
     let at = format!("/v1/counts/nodes?selector={}", escaped(selector));
-    let mut counts = Value::Null;
+    let mut counts = Counts::new();
     loop {
         let look = get_patiently(client, &at);
-        counts = match end {
+        let answer = match end {
             None => look.await?,
             // What was seen last is told.
             Some(end) => match timeout(end.saturating_duration_since(Instant::now()), look).await {
-                Ok(counts) => counts?,
+                Ok(answer) => answer?,
                 Err(_elapsed) => return Err(too_few(selector, wanted, within, &counts)),
             },
         };
-        if number(&counts, "online") >= wanted {
-            return document(format, &counts, |counts| {
-                format!("{} online\n", count(number(counts, "online"), "node"))
-            });
+        counts = read(&answer)?;
+        let online = number(&counts, "online");
+        if online >= wanted {
+            return document(format, &answer, |_| format!("{} online\n", count(online, "node")));
         }
         if end.is_some_and(|end| Instant::now() + PAUSE >= end) {
             return Err(too_few(selector, wanted, within, &counts));
@@ -46,11 +49,11 @@ pub async fn wait(
     }
 }
 
-fn number(counts: &Value, key: &str) -> u64 {
-    counts[key].as_u64().unwrap_or(0)
+fn number(counts: &Counts, state: &str) -> u64 {
+    counts.get(state).copied().unwrap_or(0)
 }
 
-fn too_few(selector: &str, wanted: u64, within: Option<u64>, counts: &Value) -> Failure {
+fn too_few(selector: &str, wanted: u64, within: Option<u64>, counts: &Counts) -> Failure {
     let like = if selector.is_empty() { String::new() } else { format!(" like '{selector}'") };
     let others: Vec<String> = ["disk_full", "offline", "maintenance", "revoked", "lost"]
         .into_iter()

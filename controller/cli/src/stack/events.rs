@@ -1,11 +1,12 @@
 //! `stack events`: page after page, then what a watch announces.
 
-use serde_json::Value;
+use muster_api::stack::StackView;
+use serde_json::{Value, json};
 
 use super::Events;
 use crate::client::{Client, path};
 use crate::failure::Failure;
-use crate::output::{Column, Format, cell, print};
+use crate::output::{Column, Format, cell, print, read};
 use crate::pages::List;
 use crate::progress::note;
 use crate::wait::{get_patiently, is_gone};
@@ -49,16 +50,17 @@ async fn follow(name: &str, client: &mut Client, format: Format) -> Result<(), F
             None => client.get(&watch).await?,
             Some(_) => match get_patiently(client, &watch).await {
                 // A controller that was restarted since does not know of it any more.
-                Err(failure) if failure.missing => Value::Null,
+                Err(failure) if failure.missing => json!({}),
                 other => other?,
             },
         };
-        let id = view["id"].as_str().unwrap_or_default();
+        let view: StackView = read(&view)?;
+        let id = &*view.id;
         if followed.is_none() && is_gone(&view) {
             return Err(Failure::failed(format!("no stack '{name}'")));
         }
         let followed = followed.get_or_insert_with(|| id.to_owned());
-        seq = view["seq"].as_u64().unwrap_or(0);
+        seq = view.seq;
         loop {
             let events = page(name, after, Some(followed), client).await?;
             if events.is_empty() {

@@ -2,14 +2,14 @@
 
 use std::collections::HashMap;
 
-use serde_json::Value;
+use muster_api::resource::{GraphNodeView, GraphView};
 
 use super::Graph;
 use crate::client::{Client, path};
 use crate::drawing::layout::layers;
 use crate::drawing::{Drawing, Line, Look, Shape};
 use crate::failure::Failure;
-use crate::output::{Output, count, document, print, printable, rows};
+use crate::output::{Output, count, print, printable, read, rows, view};
 use crate::resource::phase_since;
 
 pub mod dot;
@@ -48,27 +48,29 @@ struct Node {
 pub async fn run(asked: Graph, client: &mut Client) -> Result<(), Failure> {
     let answer = client.get(&path(["stacks", asked.name.as_str(), "graph"])).await?;
     match asked.output {
-        Output::Document(format) => document(format, &answer, |answer| table(&Picture::of(answer))),
-        Output::Dot => print(&dot::document(&Picture::of(&answer))),
-        Output::Svg => print(&drawing(&Picture::of(&answer)).svg()),
+        Output::Document(format) => view(format, &answer, |graph| table(&Picture::of(graph))),
+        Output::Dot => print(&dot::document(&Picture::of(&read(&answer)?))),
+        Output::Svg => print(&drawing(&Picture::of(&read(&answer)?)).svg()),
     }
 }
 
 impl Picture {
-    fn of(answer: &Value) -> Self {
-        let nodes: Vec<Node> = list(answer, "nodes").map(Node::of).collect();
+    fn of(graph: &GraphView) -> Self {
+        let nodes: Vec<Node> = graph.nodes.iter().map(Node::of).collect();
         let index: HashMap<&str, usize> =
-            nodes.iter().enumerate().map(|(index, node)| (node.id.as_str(), index)).collect();
-        let end = |edge: &Value, key: &str| index.get(text(edge, key).as_str()).copied();
-        let edges: Vec<(usize, usize)> = list(answer, "edges")
-            .filter_map(|edge| Some((end(edge, "resource_id")?, end(edge, "needed_by")?)))
+            graph.nodes.iter().enumerate().map(|(index, node)| (&*node.id, index)).collect();
+        let end = |id: &String| index.get(id.as_str()).copied();
+        let edges: Vec<(usize, usize)> = graph
+            .edges
+            .iter()
+            .filter_map(|edge| Some((end(&edge.resource_id)?, end(&edge.needed_by)?)))
             .collect();
         let title = format!(
             "{}: {} {}, revision {}, {}, {}",
-            text(answer, "name"),
-            text(answer, "action"),
-            text(answer, "status"),
-            answer["revision"],
+            printable(&graph.name),
+            printable(&graph.action),
+            printable(&graph.status),
+            graph.revision,
             count(nodes.len() as u64, "resource"),
             count(edges.len() as u64, "edge")
         );
@@ -77,21 +79,21 @@ impl Picture {
 }
 
 impl Node {
-    fn of(row: &Value) -> Self {
+    fn of(row: &GraphNodeView) -> Self {
         Self {
-            id: text(row, "id"),
-            name: text(row, "name"),
-            kind: text(row, "type"),
-            node: text(row, "node"),
-            action: text(row, "action"),
-            status: text(row, "status"),
-            reason: text(row, "status_reason"),
-            phase: text(row, "phase"),
-            since: phase_since(row),
-            physical_id: text(row, "physical_id"),
-            cleanup: row["role"] == "clean-up",
-            ready: row["ready"] == true,
-            replaces: row["replaces"].as_str().map(printable),
+            id: printable(&row.id),
+            name: printable(&row.name),
+            kind: printable(&row.kind),
+            node: printable(&row.node),
+            action: printable(&row.action),
+            status: printable(&row.status),
+            reason: printable(&row.status_reason),
+            phase: printable(&row.phase),
+            since: phase_since(&row.phase, row.hook.as_deref(), row.phase_seconds),
+            physical_id: printable(&row.physical_id),
+            cleanup: row.role == "clean-up",
+            ready: row.ready,
+            replaces: row.replaces.as_deref().map(printable),
         }
     }
 
@@ -141,14 +143,6 @@ impl Node {
     fn label(&self) -> String {
         if self.cleanup { format!("{} (clean-up)", self.name) } else { self.name.clone() }
     }
-}
-
-fn list<'a>(answer: &'a Value, key: &str) -> impl Iterator<Item = &'a Value> {
-    answer[key].as_array().into_iter().flatten()
-}
-
-fn text(value: &Value, key: &str) -> String {
-    printable(value[key].as_str().unwrap_or_default())
 }
 
 /// Fill and line of a box; in any two of them the lightness differs, too.

@@ -2,9 +2,10 @@
 
 use std::fmt::Write;
 
+use muster_api::stack::FailureView;
 use serde_json::Value;
 
-use crate::output::{cell, lines};
+use crate::output::{lines, printable, word};
 
 /// A list with yes and no for true and false.
 pub fn plain(list: &Value) -> Value {
@@ -20,31 +21,20 @@ pub fn plain(list: &Value) -> Value {
 }
 
 /// A paragraph for each: what, where, why, and the cause of each attempt that failed.
-pub fn failures(list: &Value) -> String {
+pub fn failures(list: &Vec<FailureView>) -> String {
     let mut out = String::new();
     let mut line = |text: String| writeln!(out, "{text}").expect("writing to a String does not fail");
-    let text = |value: &Value| value.as_str().map_or_else(|| cell(value), |text| lines(text, "    "));
-    let list = list.as_array().map_or(&[][..], Vec::as_slice);
     if list.is_empty() {
         line("nothing failed".to_owned());
     }
-    for failure in list {
-        let on = match cell(&failure["node"]) {
-            node if node == "-" => String::new(),
-            node => format!(" on {node}"),
-        };
-        line(format!(
-            "{} ({}){on}: {} FAILED",
-            cell(&failure["resource"]),
-            cell(&failure["type"]),
-            cell(&failure["action"])
-        ));
-        line(format!("  reason: {}", text(&failure["reason"])));
-        let causes = failure["causes"].as_array().map_or(&[][..], Vec::as_slice);
+    for FailureView { resource, kind, node, action, reason, causes, .. } in list {
+        let on = if node.is_empty() { String::new() } else { format!(" on {}", printable(node)) };
+        line(format!("{} ({}){on}: {} FAILED", word(resource), word(kind), word(action)));
+        line(format!("  reason: {}", lines(reason, "    ")));
         // One that says the same as the reason says nothing more.
-        if causes.len() > 1 || causes.first().is_some_and(|cause| *cause != failure["reason"]) {
+        if causes.len() > 1 || causes.first().is_some_and(|cause| cause != reason) {
             for (index, cause) in causes.iter().enumerate() {
-                line(format!("  attempt {}: {}", index + 1, text(cause)));
+                line(format!("  attempt {}: {}", index + 1, lines(cause, "    ")));
             }
         }
     }
@@ -56,6 +46,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::output::read;
 
     #[test]
     fn each_cause_has_its_line() {
@@ -65,10 +56,10 @@ mod tests {
             {"resource": "x", "type": "Muster::Dummy", "node": "", "action": "UPDATE", "reason": "restricted", "causes": []},
         ]);
         assert_eq!(
-            failures(&list),
+            failures(&read(&list).unwrap()),
             "motd (Muster::File) on web-1: CREATE FAILED\n  reason: no room\n  attempt 1: no\\u{1b} directory\n  \
              attempt 2: no room:\n    a\n    b\nx (Muster::Dummy): UPDATE FAILED\n  reason: restricted\n"
         );
-        assert_eq!(failures(&json!([])), "nothing failed\n");
+        assert_eq!(failures(&Vec::new()), "nothing failed\n");
     }
 }

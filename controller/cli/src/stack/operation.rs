@@ -4,13 +4,14 @@ use std::io::Write;
 use std::time::Duration;
 
 use hyper::Method;
+use muster_api::stack::{self, Begun, StackView};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::{Check, Create, Delete, How, Rollback, Update, Wait, show};
 use crate::client::{Client, path};
 use crate::failure::Failure;
-use crate::output::{Format, cell, document, print, printable};
+use crate::output::{Format, document, print, printable, read, word};
 use crate::source::{Source, parameters};
 use crate::wait::{Limit, Operation, is_gone, wait};
 
@@ -49,7 +50,7 @@ pub async fn delete(asked: Delete, client: &mut Client, format: Format) -> Resul
 
 pub async fn rollback(asked: Rollback, client: &mut Client, format: Format) -> Result<(), Failure> {
     let since = Instant::now();
-    let body = json!({"to": asked.to});
+    let body = json!(stack::Rollback { to: asked.to });
     let at = path(["stacks", asked.name.as_str(), "rollback"]);
     let answer = client.send(Method::POST, &at, Some(&body)).await?;
     follow(&answer, asked.wait.wait(since), false, client, format).await
@@ -62,13 +63,14 @@ pub async fn check(asked: Check, client: &mut Client, format: Format) -> Result<
 }
 
 pub async fn cancel(name: &str, client: &mut Client, format: Format) -> Result<(), Failure> {
-    let view = client.send(Method::POST, &path(["stacks", name, "cancel"]), None).await?;
+    let answer = client.send(Method::POST, &path(["stacks", name, "cancel"]), None).await?;
     if format == Format::Table {
+        let stack: StackView = read(&answer)?;
         let [name, action, status, reason] =
-            ["name", "action", "status", "status_reason"].map(|key| cell(&view[key]));
+            [&stack.name, &stack.action, &stack.status, &stack.status_reason].map(|text| word(text));
         return print(&format!("{name}: {action} {status}: {reason}\n"));
     }
-    show(view, format)
+    show(answer, format)
 }
 
 /// How long to wait for the end, if at all.
@@ -101,33 +103,29 @@ async fn follow(
     client: &mut Client,
     format: Format,
 ) -> Result<(), Failure> {
-    for warning in answer["warnings"].as_array().into_iter().flatten() {
-        let _closed =
-            writeln!(std::io::stderr(), "warning: {}", printable(warning.as_str().unwrap_or_default()));
+    let Begun { name, id, action, traversal, revision, warnings } = read(answer)?;
+    for warning in warnings {
+        let _closed = writeln!(std::io::stderr(), "warning: {}", printable(&warning));
     }
-    let text = |key: &str| answer[key].as_str().unwrap_or_default().to_owned();
-    let (name, action) = (text("name"), text("action"));
     let Some(limit) = patience else {
         return match format {
-            Format::Table => {
-                print(&format!("{name}: {action} IN_PROGRESS, revision {}\n", cell(&answer["revision"])))
-            }
+            Format::Table => print(&format!("{name}: {action} IN_PROGRESS, revision {revision}\n")),
             // Of what is being deleted there may be nothing to show any more.
             Format::Json | Format::Yaml if action == "DELETE" => document(format, answer, |_| String::new()),
             Format::Json | Format::Yaml => show_now(&name, client, format).await,
         };
     };
-    let traversal = answer["traversal"].as_u64().unwrap_or(0);
-    let operation = Operation { name, id: text("id"), action, traversal, rollback, limit };
+    let operation = Operation { name, id, action, traversal, rollback, limit };
     let mut last = None;
     let ended = wait(client, &operation, &mut last).await;
-    if let Some(view) = last {
+    if let Some((answer, stack)) = last {
         match format {
-            Format::Json | Format::Yaml if is_gone(&view) => {
-                let known = ["name", "action", "status", "traversal"].map(|key| (key, view[key].clone()));
-                document(format, &known.into_iter().collect(), |_| String::new())?;
+            Format::Json | Format::Yaml if is_gone(&stack) => {
+                let StackView { name, action, status, traversal, .. } = stack;
+                let known = json!({"name": name, "action": action, "status": status, "traversal": traversal});
+                document(format, &known, |_| String::new())?;
             }
-            Format::Json | Format::Yaml => show(view, format)?,
+            Format::Json | Format::Yaml => show(answer, format)?,
             Format::Table if ended.is_ok() => {
                 print(&format!("{}: {} COMPLETE\n", operation.name, operation.action))?
             }

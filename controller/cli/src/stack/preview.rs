@@ -4,12 +4,13 @@ use std::fmt::Write as _;
 use std::io::Write as _;
 
 use hyper::Method;
+use muster_api::preview::{PreviewRow, PreviewView};
 use serde_json::{Value, json};
 
 use super::Preview;
 use crate::client::{Client, path};
 use crate::failure::Failure;
-use crate::output::{Format, cell, count, document, printable};
+use crate::output::{Format, count, printable, read, view, word};
 use crate::source::{Source, parameters};
 
 /// Characters of a value on a line; JSON has all of it.
@@ -34,31 +35,29 @@ pub async fn run(asked: Preview, client: &mut Client, format: Format) -> Result<
     let at = path(["stacks", asked.name.as_str(), "preview"]);
     let answer = client.send(Method::POST, &at, Some(&body)).await?;
     if format == Format::Table {
-        for warning in answer["warnings"].as_array().into_iter().flatten() {
-            let text = printable(warning.as_str().unwrap_or_default());
-            let _closed = writeln!(std::io::stderr(), "warning: {text}");
+        for warning in read::<PreviewView>(&answer)?.warnings {
+            let _closed = writeln!(std::io::stderr(), "warning: {}", printable(&warning));
         }
     }
-    document(format, &answer, table)
+    view(format, &answer, table)
 }
 
-fn table(answer: &Value) -> String {
-    let resources = answer["resources"].as_array().map_or(&[][..], Vec::as_slice);
+fn table(preview: &PreviewView) -> String {
     let mut out = String::new();
-    let (unchanged, changed): (Vec<&Value>, Vec<&Value>) =
-        resources.iter().partition(|resource| resource["change"] == "unchanged");
+    let (unchanged, changed): (Vec<&PreviewRow>, Vec<&PreviewRow>) =
+        preview.resources.iter().partition(|resource| resource.change == "unchanged");
     for resource in &changed {
         out.push_str(&paragraph(resource));
     }
-    let unlisted = total(answer, |change| change != "unchanged").saturating_sub(changed.len() as u64);
+    let unlisted = total(preview, |change| change != "unchanged").saturating_sub(changed.len() as u64);
     if unlisted > 0 {
         writeln!(out, "and {} more that would change", count(unlisted, "resource"))
             .expect("writing to a String does not fail");
     }
     if !unchanged.is_empty() {
         let mut names: Vec<String> =
-            unchanged.iter().take(NAMED).map(|resource| cell(&resource["name"])).collect();
-        let unnamed = total(answer, |change| change == "unchanged").saturating_sub(names.len() as u64);
+            unchanged.iter().take(NAMED).map(|resource| word(&resource.name)).collect();
+        let unnamed = total(preview, |change| change == "unchanged").saturating_sub(names.len() as u64);
         if unnamed > 0 {
             names.push(format!("{unnamed} more"));
         }
@@ -66,7 +65,7 @@ fn table(answer: &Value) -> String {
     }
     let counts: Vec<String> = CHANGES
         .iter()
-        .map(|(change, text)| (total(answer, |counted| counted == *change), text))
+        .map(|(change, text)| (total(preview, |counted| counted == *change), text))
         .filter(|(count, _)| *count > 0)
         .map(|(count, text)| format!("{count} {text}"))
         .collect();
@@ -76,33 +75,30 @@ fn table(answer: &Value) -> String {
 }
 
 /// All of these changes, also where not all are listed.
-fn total(answer: &Value, wanted: impl Fn(&str) -> bool) -> u64 {
-    let counts = answer["counts"].as_object().into_iter().flatten();
-    counts.filter(|(change, _)| wanted(change)).filter_map(|(_, count)| count.as_u64()).sum()
+fn total(preview: &PreviewView, wanted: impl Fn(&str) -> bool) -> u64 {
+    preview.counts.iter().filter(|(change, _)| wanted(change)).map(|(_, count)| count).sum()
 }
 
 /// The resource, then a line for each property.
-fn paragraph(resource: &Value) -> String {
-    let text = |key: &str| cell(&resource[key]);
-    let on = if text("node") == "-" { String::new() } else { format!(" on {}", text("node")) };
-    let mut out = format!("{} ({}){on}: {}", text("name"), text("type"), text("change"));
-    let goes = resource["change"] == "delete" || resource["change"] == "replace";
-    if goes && resource["deletion_policy"] == "retain" {
+fn paragraph(resource: &PreviewRow) -> String {
+    let PreviewRow { name, kind, node, change, restricted, deletion_policy, properties } = resource;
+    let on = if node.is_empty() { String::new() } else { format!(" on {}", printable(node)) };
+    let mut out = format!("{} ({}){on}: {}", word(name), word(kind), word(change));
+    if (change == "delete" || change == "replace") && deletion_policy == "retain" {
         out.push_str(", and what is there is left (deletion_policy: retain)");
     }
-    if resource["restricted"] == true {
+    if *restricted {
         out.push_str(", which the environment restricts: it would fail");
     }
     out.push('\n');
-    for property in resource["properties"].as_array().into_iter().flatten() {
-        let new =
-            if property["unknown"] == true { "(known later)".to_owned() } else { value(&property["new"]) };
-        let shown = match resource["change"].as_str() {
-            Some("create" | "adopt") => new,
-            Some("delete") => value(&property["old"]),
-            _ => format!("{} → {new}", value(&property["old"])),
+    for property in properties {
+        let new = if property.unknown { "(known later)".to_owned() } else { value(&property.new) };
+        let shown = match &**change {
+            "create" | "adopt" => new,
+            "delete" => value(&property.old),
+            _ => format!("{} → {new}", value(&property.old)),
         };
-        writeln!(out, "  {}: {shown}", cell(&property["path"])).expect("writing to a String does not fail");
+        writeln!(out, "  {}: {shown}", word(&property.path)).expect("writing to a String does not fail");
     }
     out
 }
@@ -144,7 +140,7 @@ mod tests {
         ]});
         let cut = format!("\"{}…", "x".repeat(118));
         assert_eq!(
-            table(&answer),
+            table(&read(&answer).unwrap()),
             format!(
                 "a (Muster::File) on web-1: create\n  path: \"/etc/a\\u001b\"\n  content: (known later)\n\
                  b (Muster::File) on web-1: update\n  content: \"1\" → {cut}\n  mode: (none) → 420\n\
@@ -155,6 +151,6 @@ mod tests {
                  1 to create, 4 to update, 1 to replace, 1 to delete, 2 unchanged\n"
             )
         );
-        assert_eq!(table(&json!({"resources": []})), "no resources\n");
+        assert_eq!(table(&PreviewView::default()), "no resources\n");
     }
 }

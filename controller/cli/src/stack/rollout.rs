@@ -2,12 +2,13 @@
 
 use clap::{Args, Subcommand};
 use hyper::Method;
+use muster_api::stack::{RolloutAction, RolloutView, StackView, SteerRollout};
 use muster_shared::StackName;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::client::{Client, path};
 use crate::failure::Failure;
-use crate::output::{Format, cell, print};
+use crate::output::{Format, print, read, word};
 
 /// Characters of a picture.
 const WIDTH: u64 = 30;
@@ -47,30 +48,28 @@ struct Which {
 /// Does it, and shows where they are then.
 pub async fn run(asked: Rollout, client: &mut Client, format: Format) -> Result<(), Failure> {
     let (action, Which { resource }) = match asked.verb {
-        Verb::Pause(which) => ("pause", which),
-        Verb::Resume(which) => ("resume", which),
-        Verb::Promote(which) => ("promote", which),
-        Verb::Abort(which) => ("abort", which),
+        Verb::Pause(which) => (RolloutAction::Pause, which),
+        Verb::Resume(which) => (RolloutAction::Resume, which),
+        Verb::Promote(which) => (RolloutAction::Promote, which),
+        Verb::Abort(which) => (RolloutAction::Abort, which),
     };
-    let body = json!({"action": action, "resource": resource});
+    let body = json!(SteerRollout { action, resource });
     let at = path(["stacks", asked.name.as_str(), "rollout"]);
     let view = client.send(Method::POST, &at, Some(&body)).await?;
     if format != Format::Table {
         return super::show(view, format);
     }
-    let lines = drawn(&view["rollouts"]).into_iter().map(|line| line + "\n");
+    let lines = drawn(&read::<StackView>(&view)?.rollouts).into_iter().map(|line| line + "\n");
     print(&lines.collect::<String>())
 }
 
 /// `motd  [####>>......]  8/20 done, 4 under way, 1 failed (more than 2 abort it), next batch in 5 s`
-pub fn drawn(rollouts: &Value) -> Vec<String> {
-    rollouts.as_array().into_iter().flatten().map(line).collect()
+pub fn drawn(rollouts: &[RolloutView]) -> Vec<String> {
+    rollouts.iter().map(line).collect()
 }
 
-fn line(rollout: &Value) -> String {
-    let number = |key: &str| rollout[key].as_u64().unwrap_or_default();
-    let (total, done, in_flight, failed) =
-        (number("total"), number("done"), number("in_flight"), number("failed"));
+fn line(rollout: &RolloutView) -> String {
+    let &RolloutView { total, done, in_flight, failed, .. } = rollout;
     let part = |count: u64| (count * WIDTH).div_ceil(total.max(1)).min(WIDTH);
     let ended = part(done);
     let bad = part(done + failed) - ended;
@@ -82,27 +81,27 @@ fn line(rollout: &Value) -> String {
         .collect();
     let mut words = vec![format!("{done}/{total} done")];
     if in_flight > 0 {
-        words.push(match number("in_flight_away") {
+        words.push(match rollout.in_flight_away {
             0 => format!("{in_flight} under way"),
             away => format!("{in_flight} under way ({away} away)"),
         });
     }
     if failed > 0 {
-        words.push(format!("{failed} failed (more than {} abort it)", number("max_failures")));
+        words.push(format!("{failed} failed (more than {} abort it)", rollout.max_failures));
     }
-    if number("away") > 0 {
-        words.push(format!("{} away", number("away")));
+    if rollout.away > 0 {
+        words.push(format!("{} away", rollout.away));
     }
-    words.extend(match (rollout["state"].as_str(), rollout["stage"].as_str(), rollout["next_in"].as_u64()) {
-        (Some("aborted"), ..) => Some(format!("aborted: {}", cell(&rollout["reason"]))),
-        (Some("paused"), ..) => Some("paused".to_owned()),
-        (Some("timed_out"), ..) => Some("stopped when the stack had had its time".to_owned()),
-        (_, Some("canary"), Some(seconds)) => Some(format!("the canary has {seconds} s to go")),
-        (_, Some("canary"), None) => Some("the canary is under way".to_owned()),
+    words.extend(match (&*rollout.state, &*rollout.stage, rollout.next_in) {
+        ("aborted", ..) => Some(format!("aborted: {}", word(&rollout.reason))),
+        ("paused", ..) => Some("paused".to_owned()),
+        ("timed_out", ..) => Some("stopped when the stack had had its time".to_owned()),
+        (_, "canary", Some(seconds)) => Some(format!("the canary has {seconds} s to go")),
+        (_, "canary", None) => Some("the canary is under way".to_owned()),
         (_, _, Some(seconds)) => Some(format!("next batch in {seconds} s")),
         _ => None,
     });
-    format!("{}  [{picture}]  {}", cell(&rollout["resource"]), words.join(", "))
+    format!("{}  [{picture}]  {}", word(&rollout.resource), words.join(", "))
 }
 
 #[cfg(test)]
@@ -111,11 +110,11 @@ mod tests {
 
     #[test]
     fn where_a_rollout_is() {
-        let of = |more: Value| {
+        let of = |more: serde_json::Value| {
             let mut view = json!({"resource": "motd", "state": "going", "stage": "batch", "reason": "", "total": 20, "done": 8,
                 "in_flight": 4, "failed": 1, "waiting": 7, "away": 0, "batch": 4, "max_failures": 2, "next_in": null});
             view.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
-            drawn(&json!([view])).remove(0)
+            drawn(&[read(&view).unwrap()]).remove(0)
         };
         let start =
             "motd  [############!!>>>>>>..........]  8/20 done, 4 under way, 1 failed (more than 2 abort it)";

@@ -55,7 +55,7 @@ fn verdicts() {
             "failing" => Verdict::Failing(text.to_owned()),
             other => panic!("{other}"),
         };
-        assert_eq!(operation.judge(&view), wanted, "{row}");
+        assert_eq!(operation.judge(&read(&view).unwrap()), wanted, "{row}");
     }
 }
 

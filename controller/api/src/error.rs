@@ -35,5 +35,6 @@ pub struct Refusal<E = Value> {
     /// For the operator.
     pub message: String,
     /// Each with its place (file, line, column, path, message), where it is about a template.
+    #[serde(default = "Vec::<E>::new")]
     pub errors: Vec<E>,
 }

@@ -154,6 +154,7 @@ pub struct CreateToken {
     #[serde(default)]
     pub labels: BTreeMap<String, String>,
     /// How fast nodes may join with it, such as `30/m`.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub rate: Option<String>,
 }
 

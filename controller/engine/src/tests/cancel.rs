@@ -181,10 +181,10 @@ fn it_is_refused_where_there_is_nothing_to_cancel() {
     assert!(matches!(bed.cancel(), Err(Refusal::NotFound(_))));
     bed.create(template(THREE)).unwrap();
     bed.cancel().unwrap();
-    assert!(conflict(bed.cancel()).contains("it is CREATE_FAILED"), "twice");
+    assert!(conflict(bed.cancel()).contains("has no operation in progress (CREATE_FAILED)"), "twice");
     bed.update(template(THREE)).unwrap();
     bed.idle();
-    assert!(conflict(bed.cancel()).contains("it is UPDATE_COMPLETE"));
+    assert!(conflict(bed.cancel()).contains("has no operation in progress (UPDATE_COMPLETE)"));
 }
 
 #[test]

@@ -298,7 +298,8 @@ impl World {
             }
             self.controller.busy_until = self.controller.busy_until.max(self.now + takes);
         }
-        turn.into_iter().for_each(|turn| self.turn_costs(turn));
+        let refuses = told.answers.iter().any(|(_, answer)| answer.is_err());
+        turn.into_iter().for_each(|turn| self.turn_costs(turn, refuses));
         self.what_left();
         for (id, answer) in &told.answers {
             self.reference.answered(*id, answer);

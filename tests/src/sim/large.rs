@@ -60,15 +60,16 @@ impl World {
         Some(Turn { loads: shared.loads, changes: shared.changes, told })
     }
 
-    /// The end: what became durable and what leaves is there.
-    pub fn turn_costs(&mut self, turn: &Turn) {
+    /// The end: what became durable and what leaves is there. `refuses`: an operator's request of this turn was refused,
+    /// which may look for the name that was meant among all there are.
+    pub fn turn_costs(&mut self, turn: &Turn, refuses: bool) {
         let Some(turns) = self.controller.turns.as_ref() else { return };
         let visits = turns.engine().take_visits();
         let shared = self.shared.borrow();
         // An engine that was built anew has looked at all there is, and so does an operation.
         let is_about_all = |noted: &Noted| matches!(noted, Noted::Stack { .. } | Noted::StackGone(_));
-        if shared.loads != turn.loads || turns.read_only().is_some() || shared.noted.iter().any(is_about_all)
-        {
+        let noted = || shared.noted.iter().any(is_about_all);
+        if refuses || shared.loads != turn.loads || turns.read_only().is_some() || noted() {
             return;
         }
         let changes = usize::try_from(shared.changes - turn.changes).unwrap_or(usize::MAX);

@@ -295,14 +295,14 @@ impl<S: Store, O: Outbox> Driver<S, O> {
             drop(tokio::task::spawn_blocking(move || drop(told.discarded)));
         }
         for look in std::mem::take(&mut self.queries) {
-            look(&Look { engine: self.turns.engine(), read_only: self.turns.read_only() });
+            look(&Look { site: self.turns.view(), read_only: self.turns.read_only() });
         }
         self.serve_watchers();
     }
 
     fn serve_watchers(&mut self) {
         for (operation, reply) in std::mem::take(&mut self.flow_watchers) {
-            match self.turns.engine().flows().has_ended(operation) {
+            match self.turns.view().flows().has_ended(operation) {
                 true => drop(reply.send(())), // the watcher may be gone
                 false if reply.is_closed() => {}
                 false => self.flow_watchers.push((operation, reply)),
@@ -311,7 +311,7 @@ impl<S: Store, O: Outbox> Driver<S, O> {
         for (mut keys, reply) in std::mem::take(&mut self.intent_watchers) {
             // From the back: what has ended is not asked for again, so that a turn costs little however many there are.
             while let Some(key) = keys.last()
-                && self.turns.engine().intents_ended(std::slice::from_ref(key))
+                && self.turns.view().intents_ended(std::slice::from_ref(key))
             {
                 keys.pop();
             }
@@ -325,12 +325,12 @@ impl<S: Store, O: Outbox> Driver<S, O> {
             if watcher.reply.is_closed() {
                 continue;
             }
-            let view = match self.turns.engine().stack_seq(&watcher.name) {
+            let view = match self.turns.view().stack_seq(&watcher.name) {
                 Some(seq) if seq == watcher.seq => {
                     self.watchers.push(watcher);
                     continue;
                 }
-                Some(_) => self.turns.engine().stack_view(&watcher.name),
+                Some(_) => self.turns.view().stack_view(&watcher.name),
                 None => self.ended(&watcher),
             };
             // The watcher may be gone.

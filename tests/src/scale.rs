@@ -91,7 +91,7 @@ pub fn run(shape: Shape, resources: usize, nodes: usize, dir: &Path) -> anyhow::
     bed.expect(&name, "UPDATE", resources)?;
     let ((), delete_s) = timed(|| {
         bed.ask(Request::Delete { name: name.clone() })?;
-        ensure!(bed.engine.stack_view(&name).is_none() && bed.things() == 0, "something is left");
+        ensure!(bed.engine.view().stack_view(&name).is_none() && bed.things() == 0, "something is left");
         Ok(())
     })?;
     Ok(Figures {
@@ -291,7 +291,7 @@ impl Bed {
     }
 
     fn expect(&self, name: &StackName, action: &str, things: usize) -> anyhow::Result<()> {
-        let view = self.engine.stack_view(name).context("no stack")?;
+        let view = self.engine.view().stack_view(name).context("no stack")?;
         ensure!(view.action == action && view.status == "COMPLETE", "{view:?}");
         ensure!(self.things() == things, "{} things instead of {things}", self.things());
         Ok(())

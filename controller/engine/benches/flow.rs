@@ -70,14 +70,18 @@ fn measure(devices: usize, per_device: u32, per_batch: u32) {
     // What the rules came with was counted before they were given away.
     let bytes =
         NOW.load(Ordering::Relaxed) as f64 - held as f64 + packed as f64 + total * size_of::<FlowOp>() as f64;
-    let all_added: u64 = bench.engine.flows().devices().iter().map(|view| view.added).sum();
+    let all_added: u64 = bench.engine.view().flows().devices().iter().map(|view| view.added).sum();
     assert_eq!(all_added as f64, total, "every rule is ADDED");
     let removals = ids.into_iter().enumerate();
     let removals = removals.map(|(index, ops)| FlowWrite { device: device(index), ops }).collect();
     let before = cpu();
     bench.ask(Request::ApplyFlows { stages: vec![removals], confirm_timeout: None });
     let removed = (cpu() - before).as_secs_f64();
-    assert_eq!(bench.engine.flows().devices().iter().map(|view| view.rules).sum::<u64>(), 0, "none is left");
+    assert_eq!(
+        bench.engine.view().flows().devices().iter().map(|view| view.rules).sum::<u64>(),
+        0,
+        "none is left"
+    );
     println!(
         "{{\"bench\":\"flow\",\"devices\":{devices},\"rules\":{total},\"per_batch\":{per_batch},\"add_cpu_s\":{added:.3},\"remove_cpu_s\":{removed:.3},\
          \"operations_per_s\":{:.0},\"bytes_per_rule\":{:.0},\"mb_all\":{:.0},\"batches\":{}}}",

@@ -79,7 +79,7 @@ fn told(cables: &[Vec<usize>]) -> Bench {
 }
 
 fn installed(bench: &Bench) -> usize {
-    bench.engine.intents().iter().filter(|intent| intent.state == State::Installed).count()
+    bench.engine.view().intents().iter().filter(|intent| intent.state == State::Installed).count()
 }
 
 fn wishes(count: u32, ends: impl Fn(usize) -> (usize, usize)) -> Vec<(Box<str>, Wish)> {
@@ -113,14 +113,18 @@ fn submit() {
     bench.ask(Request::SubmitIntents { intents });
     let taken = (cpu() - before).as_secs_f64();
     assert_eq!(installed(&bench), given, "all are INSTALLED");
-    let rules: u64 = bench.engine.flows().devices().iter().map(|view| view.added).sum();
+    let rules: u64 = bench.engine.view().flows().devices().iter().map(|view| view.added).sum();
     let bytes = NOW.load(Ordering::Relaxed).saturating_sub(held);
     let of_rules = bytes_of_rules(&bench, count, spines + leaves);
     let keys = (0..count).map(|number| number.to_string().into()).collect();
     let before = cpu();
     bench.ask(Request::WithdrawIntents { keys });
     let withdrawn = (cpu() - before).as_secs_f64();
-    assert_eq!(bench.engine.flows().devices().iter().map(|view| view.rules).sum::<u64>(), 0, "none is left");
+    assert_eq!(
+        bench.engine.view().flows().devices().iter().map(|view| view.rules).sum::<u64>(),
+        0,
+        "none is left"
+    );
     println!(
         "{{\"bench\":\"intent\",\"what\":\"submit\",\"devices\":{},\"intents\":{count},\"rules\":{rules},\"installed_s\":{taken:.3},\
          \"withdrawn_s\":{withdrawn:.3},\"bytes_of_rules\":{},\"bytes_per_intent_besides_rules\":{}}}",
@@ -135,7 +139,7 @@ fn bytes_of_rules(intents: &Bench, count: u32, devices: usize) -> usize {
     let mut bench = Bench::new(devices);
     let mut by_device: BTreeMap<DeviceName, Vec<FlowOp>> = BTreeMap::new();
     for number in 0..count {
-        let intent = intents.engine.intent(&number.to_string()).expect("it is there");
+        let intent = intents.engine.view().intent(&number.to_string()).expect("it is there");
         for (device, shared) in intent.rules {
             // Of its own: an intent shares them with the table.
             let packed = Packed::from_bytes(shared.bytes()).expect("an entry");
@@ -208,7 +212,7 @@ fn fail() {
     bench.up(0, ports(0, &cables[0], Some(1)));
     let taken = (cpu() - before).as_secs_f64();
     assert_eq!(installed(&bench), count as usize, "all are INSTALLED again");
-    let rules: u64 = bench.engine.flows().devices().iter().map(|view| view.added).sum();
+    let rules: u64 = bench.engine.view().flows().devices().iter().map(|view| view.added).sum();
     println!(
         "{{\"bench\":\"intent\",\"what\":\"cable fails\",\"intents\":{count},\"rules\":{rules},\"seconds\":{taken:.3}}}"
     );

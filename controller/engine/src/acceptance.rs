@@ -9,11 +9,12 @@ use muster_shared::model::Claim;
 use muster_template::{Desired, Here, MASK, Policies, References, RenderError, Tree, Unresolved, suggestion};
 use serde_json::Value;
 
-use crate::engine::Engine;
+use crate::graph::Graph;
 use crate::plan::{Ground, Plan, plan};
 use crate::request::{Options, Refusal, Source};
 use crate::resource::{Row, Slot};
 use crate::stack::Stack;
+use crate::view::View;
 
 /// Warnings in one answer: more say the same.
 const WARNINGS_MAX: usize = 20;
@@ -31,7 +32,7 @@ pub(crate) struct Planned {
     pub warnings: Vec<String>,
 }
 
-impl Engine {
+impl View<'_> {
     /// What an operation on a stack would walk, checked as far as it can be known now.
     pub(crate) fn planned(
         &self,
@@ -41,7 +42,7 @@ impl Engine {
         options: &Options,
     ) -> Result<Planned, Refusal> {
         let Source { tree, policies, .. } = source;
-        let grown = self.grown(stack, tree, true);
+        let grown = self.graph.grown(stack, tree, true);
         let tree =
             grown.map_err(|errors| Refusal::Invalid(stack.without_hidden(tree, &errors.to_string())))?;
         if tree.len() > RESOURCES_MAX {
@@ -57,7 +58,7 @@ impl Engine {
         let ground = Ground {
             hides: stack.hidden.hides_of_others(),
             converges: options.converge,
-            rows: &self.rows,
+            rows: &self.graph.rows,
             forward: &stack.forward,
             settled: &stack.settled,
             names: stack.names,
@@ -72,7 +73,7 @@ impl Engine {
         let mut warnings: Vec<String> =
             checked.map_err(|refusal| refusal.map(shown))?.into_iter().map(shown).collect();
         if target.is_none() {
-            let said = self.check_sets(&tree, options).map_err(|refusal| refusal.map(shown))?;
+            let said = self.graph.check_sets(&tree, options).map_err(|refusal| refusal.map(shown))?;
             warnings.extend(said.into_iter().map(shown));
         }
         warnings.extend(self.named_by_none(stack, &tree, policies));
@@ -86,7 +87,7 @@ impl Engine {
             return Vec::new();
         }
         let rows: BTreeSet<&str> =
-            stack.forward.iter().chain(&stack.extras).map(|slot| &*self.rows[*slot].name).collect();
+            stack.forward.iter().chain(&stack.extras).map(|slot| &*self.graph.rows[*slot].name).collect();
         unknown.retain(|name| !rows.contains(name));
         let said = |name: &str| {
             let known = (0..tree.len()).take(SUGGESTED_MAX).map(|index| tree.name(index));
@@ -104,7 +105,7 @@ impl Engine {
         tree: &Tree,
         options: &Options,
     ) -> Result<Vec<String>, Refusal> {
-        self.check_ownership(plan, tree)?;
+        self.jobs.check_ownership(plan, tree)?;
         let dropped: BTreeSet<Slot> = plan.dropped.iter().copied().collect();
         let mut claims: BTreeMap<(NodeId, Claim), usize> = BTreeMap::new();
         let mut absent: BTreeSet<NodeId> = BTreeSet::new();
@@ -132,10 +133,12 @@ impl Engine {
             let mut spec = spec.map_err(invalid)?;
             if let Some(Desired::Here(Here::Server(name))) = &spec {
                 let name = name.clone();
-                let row = plan.chosen[index].map(|slot| &self.rows[slot]);
-                spec.as_mut().map_or(Ok(()), |it| self.bind_server(row, it)).map_err(Refusal::Invalid)?;
+                let row = plan.chosen[index].map(|slot| &self.graph.rows[slot]);
+                spec.as_mut()
+                    .map_or(Ok(()), |it| self.traversals.bind_server(row, it))
+                    .map_err(Refusal::Invalid)?;
                 match &spec {
-                    Some(Desired::Here(Here::Bound(node))) if self.nodes.is_joined(node) => {}
+                    Some(Desired::Here(Here::Bound(node))) if self.graph.nodes.is_joined(node) => {}
                     Some(Desired::Here(Here::Bound(node))) => {
                         absent.insert(node.clone());
                         bound.insert(node.clone(), name);
@@ -149,9 +152,9 @@ impl Engine {
             let node = muster_template::node(&properties).map_err(invalid)?;
             let Some(node) = node else { continue };
             let adopts = tree.is_adopted(index);
-            if !self.nodes.is_joined(&node) {
+            if !self.graph.nodes.is_joined(&node) {
                 absent.insert(node.clone());
-            } else if !self.nodes.find(&node).is_some_and(|key| self.nodes.is_welcome(key)) {
+            } else if !self.graph.nodes.find(&node).is_some_and(|key| self.graph.nodes.is_welcome(key)) {
                 revoked.insert(node.clone());
             }
             if let Some(Desired::Flows(set)) = &spec
@@ -167,25 +170,25 @@ impl Engine {
                         tree.name(index)
                     )));
                 }
-                let owner = self.nodes.find(&node).and_then(|key| self.claims.owner(key, &claim));
+                let owner = self.graph.nodes.find(&node).and_then(|key| self.jobs.claims.owner(key, &claim));
                 let owner = owner.filter(|owner| plan.chosen[index] != Some(*owner));
-                if let Some(owner) = owner.filter(|owner| self.takes_it_away(adopts, *owner)) {
-                    return Err(self.adopted_from_its_maker(&claim, &node, owner, tree.name(index)));
+                if let Some(owner) = owner.filter(|owner| self.jobs.takes_it_away(adopts, *owner)) {
+                    return Err(self.jobs.adopted_from_its_maker(&claim, &node, owner, tree.name(index)));
                 }
                 if let Some(owner) = owner.filter(|owner| !dropped.contains(owner)) {
-                    let owner = &self.rows[owner];
+                    let owner = &self.graph.rows[owner];
                     // One that changes may let it go; its index is still that of the template before.
                     let at = tree.index_of(&owner.name);
                     let changes = owner.stack == stack && at.is_some_and(|at| plan.dirty[at]);
                     if !changes {
-                        return Err(self.claimed(&claim, &node, owner, tree.name(index)));
+                        return Err(self.graph.claimed(&claim, &node, owner, tree.name(index)));
                     }
                 }
             }
         }
         if options.require_nodes && !absent.is_empty() {
             let names =
-                absent.iter().take(WARNINGS_MAX).map(|name| match self.nodes.nearest(name.as_str()) {
+                absent.iter().take(WARNINGS_MAX).map(|name| match self.graph.nodes.nearest(name.as_str()) {
                     Some(near) => format!("{name} (did you mean {near}?)"),
                     None => name.to_string(),
                 });
@@ -196,8 +199,8 @@ impl Engine {
             let names: Vec<&str> = revoked.iter().take(WARNINGS_MAX).map(NodeId::as_str).collect();
             return Err(Refusal::Conflict(format!("these nodes are revoked: {}", names.join(", "))));
         }
-        let unknown = absent.iter().filter(|name| self.nodes.find(name).is_none()).count();
-        if !self.has_room_for_nodes(unknown) {
+        let unknown = absent.iter().filter(|name| self.graph.nodes.find(name).is_none()).count();
+        if !self.graph.has_room_for_nodes(unknown) {
             return Err(Refusal::Conflict("too many nodes are named that have never joined".into()));
         }
         let mut warnings: Vec<String> =
@@ -226,13 +229,26 @@ impl Engine {
         for name in asked.0.into_inner() {
             // What can be no name is said where it is asked for.
             let Ok(name) = name.parse::<NodeId>() else { continue };
-            if self.nodes.full_name(&name)?.is_none() {
+            if self.graph.nodes.full_name(&name)?.is_none() {
                 absent.push(name);
             }
         }
         Ok(absent)
     }
 
+    /// `called`: what the template calls the node that one of its servers is bound to.
+    fn awaited(&self, node: &NodeId, called: Option<&NodeId>) -> String {
+        match called.filter(|called| *called != node) {
+            None => self.graph.nodes.never_joined(node),
+            Some(called) => format!(
+                "node {node} was removed and is waited for, for '{called}' is that node in this stack: to mean another, \
+                 write its full name"
+            ),
+        }
+    }
+}
+
+impl Graph {
     pub(crate) fn claimed(&self, claim: &Claim, node: &NodeId, owner: &Row, asker: &str) -> Refusal {
         let stack = self.stacks.get(&owner.stack).map_or("?", |stack| stack.name.as_str());
         Refusal::Conflict(format!(
@@ -240,17 +256,6 @@ impl Engine {
              one thing has one owner; take it out of one of the two",
             owner.name
         ))
-    }
-
-    /// `called`: what the template calls the node that one of its servers is bound to.
-    fn awaited(&self, node: &NodeId, called: Option<&NodeId>) -> String {
-        match called.filter(|called| *called != node) {
-            None => self.nodes.never_joined(node),
-            Some(called) => format!(
-                "node {node} was removed and is waited for, for '{called}' is that node in this stack: to mean another, \
-                 write its full name"
-            ),
-        }
     }
 }
 

@@ -7,7 +7,7 @@ use muster_shared::NodeId;
 use muster_shared::model::{Action, Claim};
 use muster_template::{Removed, Tree};
 
-use crate::engine::Engine;
+use crate::jobs::Jobs;
 use crate::notes::Notes;
 use crate::plan::Plan;
 use crate::record::Status;
@@ -36,16 +36,16 @@ impl Row {
     }
 }
 
-impl Engine {
+impl Jobs {
     /// What the template says of ownership, in the row that stands for the resource. Checked when it was accepted.
     pub(crate) fn own(&mut self, slot: Slot, tree: &Tree, index: usize) {
         self.remember_removed(slot, tree.removed(index));
-        self.remember_selector(slot, tree);
+        self.graph.remember_selector(slot, tree);
         let retain = tree.retains(index);
         let external_id = tree.external_id(index).ok().flatten().map(String::into_boxed_str);
         let type_name = tree.type_name(index);
         self.set_drift_policy(slot, tree.drift_policy(index));
-        let row = &mut self.rows[slot];
+        let row = &mut self.graph.rows[slot];
         let rare = row.rare();
         if row.retain == retain && rare.external_id == external_id && rare.type_name.as_ref() == type_name {
             return;
@@ -57,7 +57,7 @@ impl Engine {
         if row.rare().external_id != external_id {
             row.rare_mut().external_id = external_id;
         }
-        self.row_changed(slot, true);
+        self.graph.row_changed(slot, true);
     }
 
     /// A resource is adopted when it is new, or never.
@@ -67,7 +67,7 @@ impl Engine {
                 continue;
             }
             let id = tree.external_id(index).map_err(|error| Refusal::Invalid(error.to_string()))?;
-            let Some(row) = plan.chosen[index].map(|slot| &self.rows[slot]) else { continue };
+            let Some(row) = plan.chosen[index].map(|slot| &self.graph.rows[slot]) else { continue };
             let stands = row.applied || row.work.is_some() || row.status == Some(Status::Complete);
             if !stands || row.rare().external_id.as_deref() == id.as_deref() {
                 continue;
@@ -84,7 +84,7 @@ impl Engine {
 
     /// Whether who adopts a thing would see it taken away by its owner's clean-up.
     pub(crate) fn takes_it_away(&self, adopts: bool, owner: Slot) -> bool {
-        adopts && !self.rows[owner].leaves_its_thing()
+        adopts && !self.graph.rows[owner].leaves_its_thing()
     }
 
     /// As [`Engine::takes_it_away`], as a refusal.
@@ -95,7 +95,7 @@ impl Engine {
         owner: Slot,
         asker: &str,
     ) -> Refusal {
-        let owner = &self.rows[owner];
+        let owner = &self.graph.rows[owner];
         Refusal::Conflict(format!(
             "resource {asker} adopts {claim} on {node}, which resource {} made and would take away: give {} the \
              deletion_policy retain first",
@@ -107,8 +107,8 @@ impl Engine {
     pub(crate) fn remember_removed(&mut self, slot: Slot, removed: Option<&Removed>) {
         let Some(removed) = removed else { return };
         let notes = (!removed.is_empty()).then(|| Notes::Removed(removed.clone()));
-        if self.rows[slot].set_notes(notes) {
-            self.row_changed(slot, true);
+        if self.graph.rows[slot].set_notes(notes) {
+            self.graph.row_changed(slot, true);
         }
     }
 }

@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use crate::address::AS_JSON;
 use crate::deployment;
-use crate::engine::Engine;
+use crate::graph::Graph;
 use crate::resource::Row;
 use crate::stack::Stack;
 use crate::unit_trigger::unmarked;
@@ -15,30 +15,30 @@ const REMOVED: &str = "removed_rsrc_list";
 
 /// What a resource sees of those it needs.
 pub(crate) struct Rendered<'a> {
-    pub engine: &'a Engine,
+    pub graph: &'a Graph,
     pub stack: &'a Stack,
 }
 
 impl References for Rendered<'_> {
     fn resource_id(&self, index: u32) -> Option<String> {
         let slot = self.stack.forward.get(index as usize)?;
-        Some(self.engine.rows[*slot].reference())
+        Some(self.graph.rows[*slot].reference())
     }
 
     fn is_ready(&self, index: u32) -> bool {
-        self.stack.forward.get(index as usize).is_some_and(|slot| self.engine.rows[*slot].ready)
+        self.stack.forward.get(index as usize).is_some_and(|slot| self.graph.rows[*slot].ready)
     }
 
     fn attribute(&self, index: u32, name: &str) -> Option<Value> {
-        self.engine.attribute(&self.engine.rows[*self.stack.forward.get(index as usize)?], name)
+        self.graph.attribute(&self.graph.rows[*self.stack.forward.get(index as usize)?], name)
     }
 
     fn of_node(&self, node: &str, path: &[String]) -> Result<Option<Value>, Unresolved> {
-        self.engine.of_node(node, path).map_err(Unresolved::Wrong)
+        self.graph.of_node(node, path).map_err(Unresolved::Wrong)
     }
 }
 
-impl Engine {
+impl Graph {
     /// An attribute of a row as it is.
     pub(crate) fn attribute(&self, row: &Row, name: &str) -> Option<Value> {
         if row.kind == Kind::WaitCondition && name == "data" {

@@ -5,9 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use muster_shared::NodeId;
 
-use crate::Engine;
-use crate::engine::Todo;
 use crate::resource::{Row, Slot};
+use crate::todo::Todo;
+use crate::traversals::Traversals;
 
 /// Rows by the full or short name of the server they wait for; each waits for one.
 #[derive(Debug, Default)]
@@ -131,15 +131,15 @@ pub(crate) fn short_names(full: &NodeId) -> impl Iterator<Item = NodeId> {
     full.as_str().match_indices('.').filter_map(|(dot, _)| full.as_str()[..dot].parse().ok())
 }
 
-impl Engine {
+impl Traversals {
     /// The node whose facts it waits for, as it is called there.
     pub(crate) fn asks(&self, row: &Row) -> Option<&NodeId> {
-        self.rows.of_id(row.id).and_then(|slot| self.awaited.facts_of(slot))
+        self.jobs.graph.rows.of_id(row.id).and_then(|slot| self.awaited.facts_of(slot))
     }
 
     pub(crate) fn place_the_unplaced(&mut self) {
         for slot in self.awaited.take_any() {
-            self.agenda.push_back(Todo::Visit(slot));
+            self.jobs.graph.ctx.agenda.push_back(Todo::Visit(slot));
         }
     }
 }

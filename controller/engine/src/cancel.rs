@@ -4,7 +4,7 @@
 
 use muster_shared::StackName;
 
-use crate::engine::Engine;
+use crate::jobs::Jobs;
 use crate::record::Status;
 use crate::request::{Answer, Refusal};
 use crate::resource::Slot;
@@ -13,11 +13,11 @@ use crate::timer::TimerKey;
 /// The reason of a stack whose operation was cancelled.
 const CANCELLED: &str = "cancelled";
 
-impl Engine {
+impl Jobs {
     pub(crate) fn cancel(&mut self, name: &StackName) -> Result<Answer, Refusal> {
-        let id = self.find(name)?;
-        let stack = &self.stacks[&id];
-        let begins = self.stacks.is_pending(id);
+        let id = self.graph.find(name)?;
+        let stack = &self.graph.stacks[&id];
+        let begins = self.graph.stacks.is_pending(id);
         if stack.status != Status::InProgress && !begins {
             return Err(Refusal::Conflict(format!(
                 "stack '{name}' has no operation in progress ({}_{})",
@@ -26,19 +26,19 @@ impl Engine {
             )));
         }
         self.cancel_pending(id);
-        if self.stacks[&id].status == Status::InProgress {
+        if self.graph.stacks[&id].status == Status::InProgress {
             self.stop(id);
         }
         self.correct_all(|row| row.stack == id);
-        Ok(self.begun(id, Vec::new()))
+        Ok(self.graph.begun(id, Vec::new()))
     }
 
     /// What waits for its revision to be loaded does not begin.
     fn cancel_pending(&mut self, id: u64) {
-        let cancelled = self.stacks.take_pending_of(id);
+        let cancelled = self.graph.stacks.take_pending_of(id);
         self.owe_no_rollback(id);
         for request in cancelled.into_iter().filter_map(|pending| pending.request) {
-            self.answer(
+            self.graph.answer(
                 request,
                 Err(Refusal::Conflict("the operation was cancelled before it began".into())),
             );
@@ -46,28 +46,28 @@ impl Engine {
     }
 
     fn stop(&mut self, id: u64) {
-        let Some(stack) = self.stacks.get_mut(&id) else { return };
+        let Some(stack) = self.graph.stacks.get_mut(&id) else { return };
         (stack.cancelled, stack.timed_out) = (true, false);
         self.end_checks(id);
-        let Some(stack) = self.stacks.get_mut(&id) else { return };
+        let Some(stack) = self.graph.stacks.get_mut(&id) else { return };
         stack.status = Status::Failed;
         stack.reason = CANCELLED.into();
         stack.rollback = false;
         let traversal = stack.traversal;
         if let Some(due) = stack.walk.as_mut().and_then(|walk| walk.timeout.take()) {
-            self.timers.clear(due, TimerKey::Stack(id, traversal));
+            self.graph.ctx.timers.clear(due, TimerKey::Stack(id, traversal));
         }
-        self.watch_no_more(id);
+        self.graph.watch_no_more(id);
         self.take_back_all(id);
-        self.stack_changed(id);
-        self.event(id, None);
+        self.graph.stack_changed(id);
+        self.graph.event(id, None);
     }
 
     /// What the traversal has under way. A ready row with work is none of it: its agent had lost it.
     pub(crate) fn take_back_all(&mut self, id: u64) {
-        let Some(stack) = self.stacks.get(&id) else { return };
+        let Some(stack) = self.graph.stacks.get(&id) else { return };
         let works = |slot: &&Slot| {
-            let row = &self.rows[**slot];
+            let row = &self.graph.rows[**slot];
             (row.work.is_some() || row.pauses()) && !row.ready
         };
         let slots: Vec<Slot> = stack.forward.iter().chain(&stack.extras).filter(works).copied().collect();

@@ -11,8 +11,8 @@ use muster_shared::StackName;
 use muster_shared::model::Action;
 
 use crate::cause::Cause;
-use crate::engine::{Engine, Todo};
 use crate::job::NewJob;
+use crate::jobs::Jobs;
 use crate::plan::stands;
 use crate::record::{Observation, StackAction, Status};
 use crate::request::{Answer, Refusal, Source};
@@ -20,16 +20,17 @@ use crate::resource::{Role, Slot};
 use crate::revision::{Pending, Purpose};
 use crate::stack::{Adjacency, FleetChange, Stack, Stage, Walk};
 use crate::timer::TimerKey;
+use crate::todo::Todo;
 
 /// Resources named in the reason of a stack: a line.
 const NAMED: usize = 3;
 
-impl Engine {
+impl Jobs {
     /// Answered when the revision is loaded: what its parameters hide must not show in what the agents find.
     pub(crate) fn check_stack(&mut self, name: &StackName, request: u64) -> Result<(), Refusal> {
-        let id = self.find(name)?;
-        let stack = &self.stacks[&id];
-        if stack.status == Status::InProgress || self.stacks.is_pending(id) {
+        let id = self.graph.find(name)?;
+        let stack = &self.graph.stacks[&id];
+        if stack.status == Status::InProgress || self.graph.stacks.is_pending(id) {
             return Err(Refusal::Conflict(format!(
                 "stack '{name}' is {}_IN_PROGRESS: wait until that has ended, or stop it with 'muster stack cancel {name}'",
                 stack.action.as_str()
@@ -43,7 +44,7 @@ impl Engine {
         let (revision, traversal) = (stack.revision, stack.traversal);
         let pending =
             Pending { stack: id, traversal, revision, request: Some(request), purpose: Purpose::Check };
-        self.load_revision(name.clone(), revision, pending);
+        self.graph.load_revision(name.clone(), revision, pending);
         Ok(())
     }
 
@@ -53,7 +54,7 @@ impl Engine {
         traversal: u64,
         source: Result<Source, String>,
     ) -> Result<Answer, Refusal> {
-        let unchanged = self.stacks.get(&id).is_some_and(|stack| stack.traversal == traversal);
+        let unchanged = self.graph.stacks.get(&id).is_some_and(|stack| stack.traversal == traversal);
         if !unchanged {
             return Err(Refusal::Conflict(
                 "a newer operation has begun: check again when it has ended".into(),
@@ -63,54 +64,54 @@ impl Engine {
             Refusal::Conflict(format!("the stack's revision cannot be read: {why}; update it"))
         })?;
         self.leave_walk(id);
-        let traversal = self.ids.traversal();
-        if let Some(stack) = self.stacks.get_mut(&id) {
+        let traversal = self.graph.ctx.ids.traversal();
+        if let Some(stack) = self.graph.stacks.get_mut(&id) {
             stack.action = StackAction::Check;
             stack.status = Status::InProgress;
             stack.reason = String::new();
             stack.traversal = traversal;
             (stack.rollback, stack.cancelled, stack.timed_out) = (false, false, false);
         }
-        self.keep_failures(id, Vec::new());
+        self.graph.keep_failures(id, Vec::new());
         self.forget_verdicts(id);
         self.leave_all_hooks(id);
-        self.stack_changed(id);
-        self.event(id, None);
+        self.graph.stack_changed(id);
+        self.graph.event(id, None);
         self.take_up_check(id, source);
-        Ok(self.begun(id, Vec::new()))
+        Ok(self.graph.begun(id, Vec::new()))
     }
 
     /// What waited for an operator is not waited for any more: nothing follows it.
     fn leave_all_hooks(&mut self, id: u64) {
-        let Some(stack) = self.stacks.get(&id) else { return };
-        let waits = |slot: &Slot| self.rows[*slot].rare().hook.is_some();
+        let Some(stack) = self.graph.stacks.get(&id) else { return };
+        let waits = |slot: &Slot| self.graph.rows[*slot].rare().hook.is_some();
         let slots: Vec<Slot> = stack.forward.iter().chain(&stack.extras).copied().filter(waits).collect();
         for slot in slots {
-            self.rows[slot].set_hooks_again();
-            self.row_changed(slot, false);
+            self.graph.rows[slot].set_hooks_again();
+            self.graph.row_changed(slot, false);
         }
     }
 
     /// Also after a restart: who was not known to have answered is asked again. One that has ended stays as it is.
     pub(crate) fn take_up_check(&mut self, id: u64, source: Source) {
-        let Some(stack) = self.stacks.get_mut(&id) else { return };
+        let Some(stack) = self.graph.stacks.get_mut(&id) else { return };
         stack.hidden.begin(source.tree.secrets());
-        let due = self.now + Duration::from_secs(stack.timeout_s);
+        let due = self.graph.ctx.now + Duration::from_secs(stack.timeout_s);
         let timed = stack.status == Status::InProgress;
         if timed {
-            self.timers.set(due, TimerKey::Stack(id, stack.traversal));
+            self.graph.ctx.timers.set(due, TimerKey::Stack(id, stack.traversal));
         }
         for slot in &stack.forward {
-            let row = &mut self.rows[*slot];
+            let row = &mut self.graph.rows[*slot];
             (row.role, row.failed) = (Role::Steady, false);
         }
         for slot in &stack.extras {
-            let row = &mut self.rows[*slot];
+            let row = &mut self.graph.rows[*slot];
             (row.role, row.failed) = (Role::Cleanup, false);
         }
         // One that is being made again for an agent that had lost it is as good as asked.
         let stands = |slot: &Slot| {
-            let row = &self.rows[*slot];
+            let row = &self.graph.rows[*slot];
             stands(row) || (row.ready && row.work.is_some())
         };
         let asked: BTreeSet<Slot> =
@@ -119,7 +120,7 @@ impl Engine {
             tree: source.tree,
             needed_by: Adjacency::default(),
             stage: Stage::Check,
-            since: self.now,
+            since: self.graph.ctx.now,
             visits: Vec::new(),
             total: stack.forward.len() + stack.extras.len(),
             forward_left: 0,
@@ -135,20 +136,20 @@ impl Engine {
             timeout: timed.then_some(due),
         });
         if timed {
-            self.watch(id);
+            self.graph.watch(id);
         }
         // Nothing of the operation before goes on, also what a restart has forgotten to be taken back.
         self.take_back_all(id);
         for slot in asked {
-            self.agenda.push_back(Todo::Visit(slot));
+            self.graph.ctx.agenda.push_back(Todo::Visit(slot));
         }
-        self.agenda.push_back(Todo::CheckEnd(id));
+        self.graph.ctx.agenda.push_back(Todo::CheckEnd(id));
     }
 
     /// Asks, unless that is done already or something else is under way that tells as much.
     pub(crate) fn visit_to_check(&mut self, slot: Slot) {
-        let row = &self.rows[slot];
-        let walk = self.stacks.get(&row.stack).and_then(|stack| stack.walk.as_ref());
+        let row = &self.graph.rows[slot];
+        let walk = self.graph.stacks.get(&row.stack).and_then(|stack| stack.walk.as_ref());
         if row.work.is_some() || !walk.is_some_and(|walk| walk.asked.contains(&slot)) {
             return;
         }
@@ -158,14 +159,14 @@ impl Engine {
                 let job = NewJob { cause: Cause::Check, node, action: Action::Check, spec, content: None };
                 self.queue_job(slot, job);
             }
-            _ => self.answered(slot),
+            _ => self.graph.answered(slot),
         }
     }
 
     /// What is there is as desired: of a row that was asked, or of one that adopts it.
     pub(crate) fn found_in_sync(&mut self, slot: Slot) {
         let previous = self.end_work(slot).and_then(|work| work.previous);
-        let row = &mut self.rows[slot];
+        let row = &mut self.graph.rows[slot];
         row.status = Some(Status::Complete);
         row.reason = None;
         let (stack, role, node) = (row.stack, row.role, row.node);
@@ -173,16 +174,16 @@ impl Engine {
         self.observe(slot, Observation::InSync);
         // Another row may have taken over since the job was sent.
         let owned = |claim| node.is_some_and(|node| self.claims.owner(node, claim) == Some(slot));
-        self.rows[slot].handed_over = !claims.iter().all(owned);
+        self.graph.rows[slot].handed_over = !claims.iter().all(owned);
         self.claims.keep(slot, &claims);
         self.release_previous(previous);
-        self.row_changed(slot, true);
-        self.event(stack, Some(slot));
-        self.not_failed(slot);
-        self.mended(slot);
-        self.answered(slot);
+        self.graph.row_changed(slot, true);
+        self.graph.event(stack, Some(slot));
+        self.graph.not_failed(slot);
+        self.graph.mended(slot);
+        self.graph.answered(slot);
         if role != Role::Steady {
-            self.agenda.push_back(Todo::Visit(slot));
+            self.graph.ctx.agenda.push_back(Todo::Visit(slot));
         }
     }
 
@@ -190,7 +191,7 @@ impl Engine {
     pub(crate) fn found_different(&mut self, slot: Slot, missing: bool, reason: &str) {
         let reason = format!("not as desired: {reason}");
         self.observe(slot, if missing { Observation::Missing } else { Observation::Drifted });
-        if self.rows[slot].is_asked() {
+        if self.graph.rows[slot].is_asked() {
             self.abandon_work(slot);
             self.fail_row(slot, reason);
         } else {
@@ -201,26 +202,26 @@ impl Engine {
     /// All that could be asked has answered.
     pub(crate) fn end_of_check(&mut self, id: u64) {
         let open = |stack: &&mut Stack| stack.status == Status::InProgress;
-        let Some(stack) = self.stacks.get_mut(&id).filter(open) else { return };
+        let Some(stack) = self.graph.stacks.get_mut(&id).filter(open) else { return };
         let Some(walk) = stack.walk.as_mut().filter(|walk| walk.asked.is_empty()) else { return };
         walk.ended = true;
-        let live = stack.forward.iter().filter(|slot| !stands(&self.rows[**slot]));
+        let live = stack.forward.iter().filter(|slot| !stands(&self.graph.rows[**slot]));
         let failing: Vec<Slot> = live.chain(&stack.extras).copied().collect();
         if failing.is_empty() {
             self.leave_walk(id);
-            let Some(stack) = self.stacks.get_mut(&id) else { return };
+            let Some(stack) = self.graph.stacks.get_mut(&id) else { return };
             stack.status = Status::Complete;
-            self.stack_changed(id);
-            self.event(id, None);
+            self.graph.stack_changed(id);
+            self.graph.event(id, None);
             self.correct_all(|row| row.stack == id);
             return;
         }
         walk.failed = failing.len();
         let mut reasons: Vec<String> = Vec::new();
         for slot in &failing {
-            self.rows[*slot].failed = true;
-            if self.rows[*slot].status == Some(Status::Failed) {
-                self.add_failure(*slot);
+            self.graph.rows[*slot].failed = true;
+            if self.graph.rows[*slot].status == Some(Status::Failed) {
+                self.graph.add_failure(*slot);
             }
             if reasons.len() < NAMED {
                 reasons.push(self.why_it_fails(*slot));
@@ -230,11 +231,11 @@ impl Engine {
             reasons.push("…".into());
         }
         self.end_failed(id, reasons.join("; "));
-        self.fit_if_owed(id);
+        self.graph.fit_if_owed(id);
     }
 
     fn why_it_fails(&self, slot: Slot) -> String {
-        let row = &self.rows[slot];
+        let row = &self.graph.rows[slot];
         let why = match (row.status, row.role) {
             (Some(Status::Failed), _) => row.reason.as_deref().unwrap_or("failed"),
             (_, Role::Cleanup) => "is still to be taken away",

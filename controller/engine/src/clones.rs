@@ -94,22 +94,32 @@ impl Engine {
     pub(crate) fn is_alone(&mut self, key: NodeKey, instance: Option<u128>, address: Option<IpAddr>) -> bool {
         // Older agents say none.
         let Some(instance) = instance else { return true };
-        let verdict = self.nodes[key].instances.greet(self.now, instance, address);
-        let name = self.nodes[key].name.clone();
+        let verdict = self.traversals.jobs.graph.nodes[key].instances.greet(
+            self.traversals.jobs.graph.ctx.now,
+            instance,
+            address,
+        );
+        let name = self.traversals.jobs.graph.nodes[key].name.clone();
         match verdict {
             Verdict::One => true,
             Verdict::OneAgain => {
-                self.note_on_node(key, &format!("node {name}: one agent is left, and gets its jobs again"));
+                self.traversals
+                    .jobs
+                    .graph
+                    .note_on_node(key, &format!("node {name}: one agent is left, and gets its jobs again"));
                 true
             }
             Verdict::NewConflict => {
-                let addresses = self.nodes[key].instances.in_conflict(self.now).join(" and ");
+                let addresses = self.traversals.jobs.graph.nodes[key]
+                    .instances
+                    .in_conflict(self.traversals.jobs.graph.ctx.now)
+                    .join(" and ");
                 let why = format!(
                     "node {name}: two agents with its identity are running, at {addresses}: neither gets anything. Stop \
                      one of them, empty its state directory and join it under another name"
                 );
-                self.note_on_node(key, &why);
-                self.effect(Effect::Warn(why));
+                self.traversals.jobs.graph.note_on_node(key, &why);
+                self.traversals.jobs.graph.ctx.effect(Effect::Warn(why));
                 self.cut_off(key);
                 false
             }

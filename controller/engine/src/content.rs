@@ -9,6 +9,7 @@ use muster_template::Desired;
 
 use crate::engine::{Effect, Engine};
 use crate::fetches::Piece;
+use crate::jobs::Jobs;
 use crate::node::NodeKey;
 use crate::record::Change;
 use crate::resource::{Previous, Slot};
@@ -46,14 +47,14 @@ impl Contents {
     }
 }
 
-impl Engine {
+impl Jobs {
     /// Counts one more spec that refers to a content; `bytes` are needed the first time.
     pub(crate) fn keep_content(&mut self, spec: &Desired, bytes: Option<Arc<[u8]>>) {
         let Some(digest) = stored_content(spec) else { return };
         if self.contents.refer(digest)
             && let Some(bytes) = bytes
         {
-            self.change(Change::Content { digest, bytes });
+            self.graph.ctx.change(Change::Content { digest, bytes });
         }
     }
 
@@ -61,7 +62,7 @@ impl Engine {
         if let Some(digest) = stored_content(spec)
             && self.contents.let_go(digest)
         {
-            self.change(Change::ContentRemoved(digest));
+            self.graph.ctx.change(Change::ContentRemoved(digest));
         }
     }
 }
@@ -69,31 +70,36 @@ impl Engine {
 impl Engine {
     /// A node asks for a piece of a content: it is served in its turn.
     pub(crate) fn fetch(&mut self, key: NodeKey, digest: ContentDigest, offset: u64) {
-        let now = self.now;
-        let sent = self.nodes[key].sent.iter().filter_map(|slot| {
-            let (of, size) = stored(&self.rows[*slot].spec.as_ref()?.unpack())?;
+        let now = self.traversals.jobs.graph.ctx.now;
+        let sent = self.traversals.jobs.graph.nodes[key].sent.iter().filter_map(|slot| {
+            let (of, size) = stored(&self.traversals.jobs.graph.rows[*slot].spec.as_ref()?.unpack())?;
             Some((*slot, of, size))
         });
         let sent: Vec<(Slot, ContentDigest, u64)> = sent.collect();
         let Some((.., size)) = sent.iter().find(|(_, of, _)| *of == digest) else {
-            let bytes = self.flows.chunk(&self.nodes[key].name, digest, offset).unwrap_or_default();
-            return self.send(key, Down::Chunk { digest, offset, bytes });
+            let bytes = self
+                .flows
+                .chunk(&self.traversals.jobs.graph.nodes[key].name, digest, offset)
+                .unwrap_or_default();
+            return self.traversals.jobs.graph.send(key, Down::Chunk { digest, offset, bytes });
         };
         let is_last = offset.saturating_add(CHUNK_MAX as u64) >= *size;
-        self.fetches.ask(now, key, Piece { digest, offset, is_last });
-        if !self.nodes[key].tells_jobs {
+        self.traversals.jobs.fetches.ask(now, key, Piece { digest, offset, is_last });
+        if !self.traversals.jobs.graph.nodes[key].tells_jobs {
             // An older agent fetches one content after the other: all that wait for theirs go on.
-            sent.iter().for_each(|(slot, ..)| self.heard_of(*slot, key));
+            sent.iter().for_each(|(slot, ..)| self.traversals.jobs.graph.heard_of(*slot, key));
         }
-        self.serve_fetches();
+        self.traversals.jobs.serve_fetches();
     }
+}
 
+impl Jobs {
     /// Sends the pieces whose turn it is.
     pub(crate) fn serve_fetches(&mut self) {
-        while let Some((key, Piece { digest, offset, .. })) = self.fetches.next(self.now) {
-            let (node, connection) = (self.nodes[key].name.clone(), self.nodes[key].connection);
+        while let Some((key, Piece { digest, offset, .. })) = self.fetches.next(self.graph.ctx.now) {
+            let (node, connection) = (self.graph.nodes[key].name.clone(), self.graph.nodes[key].connection);
             if let Some(connection) = connection {
-                self.effect(Effect::SendChunk { node, connection, digest, offset });
+                self.graph.ctx.effect(Effect::SendChunk { node, connection, digest, offset });
             }
         }
     }

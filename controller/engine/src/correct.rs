@@ -23,9 +23,9 @@ use muster_shared::model::{Action, Down};
 use muster_template::{DriftPolicy, Restriction};
 
 use crate::cause::Cause;
-use crate::engine::Engine;
 use crate::fight::{CALM, CORRECTIONS_MAX, Fight, Turn};
 use crate::job::NewJob;
+use crate::jobs::Jobs;
 use crate::node::NodeKey;
 use crate::record::{Observation, StackAction, Status};
 use crate::resource::{Role, Row, Slot};
@@ -65,15 +65,15 @@ impl Row {
     }
 }
 
-impl Engine {
+impl Jobs {
     /// It is not as it should be, or was not the last time that anybody could correct it.
     pub(crate) fn correct(&mut self, slot: Slot) {
-        let now = self.now;
+        let now = self.graph.ctx.now;
         if self.unsettled.owed().contains(&slot) {
             self.restart_owed(slot);
         }
         let Some(node) = self.may_correct(slot) else { return };
-        let row = &self.rows[slot];
+        let row = &self.graph.rows[slot];
         let fight = row.rare().fight;
         // That something else has ended is no reason to try it sooner.
         let ago = fight.filter(|_| row.could_not_be_corrected()).map(|fight| fight.corrected.ago(now));
@@ -85,10 +85,10 @@ impl Engine {
         }
         match fight.map_or(Turn::Now, |fight| fight.turn(now)) {
             Turn::Now => {
-                let fight = self.rows[slot].rare_mut().fight.get_or_insert_with(|| Fight::new(now));
+                let fight = self.graph.rows[slot].rare_mut().fight.get_or_insert_with(|| Fight::new(now));
                 fight.strike(now);
                 self.unsettled.set_counted(slot, true);
-                let spec = self.rows[slot].spec.clone();
+                let spec = self.graph.rows[slot].spec.clone();
                 let job =
                     NewJob { cause: Cause::Correction, node, action: Action::Update, spec, content: None };
                 self.queue_job(slot, job);
@@ -102,24 +102,25 @@ impl Engine {
     }
 
     fn correct_at(&mut self, slot: Slot, due: MonoTime) {
-        let fight = self.rows.get_mut(slot).and_then(|row| row.rare.as_mut()?.fight.as_mut());
+        let fight = self.graph.rows.get_mut(slot).and_then(|row| row.rare.as_mut()?.fight.as_mut());
         if let Some(before) = fight.and_then(|fight| fight.due.replace(due)) {
-            self.timers.clear(before, TimerKey::Correct(slot));
+            self.graph.ctx.timers.clear(before, TimerKey::Correct(slot));
         }
-        self.timers.set(due, TimerKey::Correct(slot));
+        self.graph.ctx.timers.set(due, TimerKey::Correct(slot));
     }
 
     fn open_breaker(&mut self, slot: Slot) {
-        let node = self.rows[slot].node.map(|key| self.nodes[key].name.to_string()).unwrap_or_default();
-        let row = &mut self.rows[slot];
+        let node =
+            self.graph.rows[slot].node.map(|key| self.graph.nodes[key].name.to_string()).unwrap_or_default();
+        let row = &mut self.graph.rows[slot];
         let why = row.reason.clone().unwrap_or_default();
         let Some(fight) = row.rare_mut().fight.as_mut().filter(|fight| !fight.open) else { return };
         fight.open = true;
         let (count, lasted) = (fight.corrected.count, fight.corrected.lasted.as_secs());
-        let (stack, calm) = (self.stacks.get(&self.rows[slot].stack), CALM.as_secs());
+        let (stack, calm) = (self.graph.stacks.get(&self.graph.rows[slot].stack), CALM.as_secs());
         let stack = stack.map(|stack| stack.name.to_string()).unwrap_or_default();
-        self.row_changed(slot, false);
-        self.tell_of(
+        self.graph.row_changed(slot, false);
+        self.graph.tell_of(
             slot,
             format!(
                 "somebody on {node} changes it again and again: corrected {count} times within {lasted} s, and it \
@@ -131,7 +132,7 @@ impl Engine {
 
     /// Where, if it is to be corrected as far as anybody but its own fight and that node is concerned.
     pub(crate) fn may_correct(&self, slot: Slot) -> Option<NodeKey> {
-        let row = self.rows.get(slot)?;
+        let row = self.graph.rows.get(slot)?;
         let stands = row.ready && !row.is_going() && row.role != Role::Cleanup && !row.rare().unhealthy;
         let failed_so = row.could_not_be_corrected();
         let differs = row.observed.differs() || failed_so;
@@ -140,25 +141,26 @@ impl Engine {
         {
             return None;
         }
-        let stack = self.stacks.get(&row.stack)?;
+        let stack = self.graph.stacks.get(&row.stack)?;
         // Its stack may follow the nodes no more, and yet nobody outside of a selector is touched.
-        if self.is_outside(row) {
+        if self.graph.is_outside(row) {
             return None;
         }
         let goes_first = stack.status == Status::InProgress
             || stack.action == StackAction::Delete
-            || self.stacks.is_pending(stack.id);
-        if goes_first || self.restricted(slot, Restriction::Update).is_some() {
+            || self.graph.stacks.is_pending(stack.id);
+        if goes_first || self.graph.restricted(slot, Restriction::Update).is_some() {
             return None;
         }
         // A check only asks: what it found is put right when the agent says it of itself.
-        let is_said = |node: &NodeKey| failed_so || self.nodes[*node].drifts.contains_key(&row.physical);
+        let is_said =
+            |node: &NodeKey| failed_so || self.graph.nodes[*node].drifts.contains_key(&row.physical);
         row.node.filter(is_said)
     }
 
     /// The template says something else of what becomes of its drift.
     pub(crate) fn set_drift_policy(&mut self, slot: Slot, policy: Option<DriftPolicy>) {
-        let row = &mut self.rows[slot];
+        let row = &mut self.graph.rows[slot];
         let was = row.drift_policy();
         if row.rare().drift_policy == policy {
             return;
@@ -170,9 +172,9 @@ impl Engine {
             self.observe(slot, Observation::Unknown);
         }
         // What was ignored until now was said all the same.
-        if let Some(node) = node.filter(|node| was == DriftPolicy::Ignore && self.nodes[*node].ready) {
-            self.send(node, Down::AskDrift);
+        if let Some(node) = node.filter(|node| was == DriftPolicy::Ignore && self.graph.nodes[*node].ready) {
+            self.graph.send(node, Down::AskDrift);
         }
-        self.row_changed(slot, true);
+        self.graph.row_changed(slot, true);
     }
 }

@@ -10,9 +10,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::engine::{Engine, Todo};
+use crate::graph::Graph;
 use crate::resource::{Role, Row, Slot};
 use crate::stack::{Stack, Stage};
+use crate::todo::Todo;
 
 /// `blocked` of a row to be cleaned up while those that need it are not counted: that of others never counts it down.
 pub(crate) const UNCOUNTED: u32 = 1 << 31;
@@ -54,7 +55,7 @@ impl DeleteFirst {
     }
 }
 
-impl Engine {
+impl Graph {
     /// Whether nothing but the first stage's clean-up may go on.
     pub(crate) fn is_first(&self, stack: u64) -> bool {
         let walk = self.stacks.get(&stack).and_then(|stack| stack.walk.as_ref());
@@ -80,7 +81,7 @@ impl Engine {
         let Some(new) = new else { return };
         if let Some(row) = self.rows.get_mut(new) {
             row.blocked = row.blocked.saturating_sub(1);
-            self.agenda.push_back(Todo::Visit(new));
+            self.ctx.agenda.push_back(Todo::Visit(new));
         }
     }
 
@@ -116,7 +117,7 @@ impl Engine {
         }
         self.rows[new].blocked += 1;
         self.rows[old].blocked = 0;
-        self.agenda.push_back(Todo::Visit(old));
+        self.ctx.agenda.push_back(Todo::Visit(old));
         true
     }
 

@@ -8,7 +8,7 @@ use muster_shared::model::{DEPLOY_STATUS_CODE, DEPLOY_STDERR, DEPLOY_STDOUT, Spe
 use muster_template::{Desired, Here, Site, SoftwareConfig};
 use serde_json::Value;
 
-use crate::engine::Engine;
+use crate::graph::Graph;
 use crate::record::{PackedSpec, Status};
 use crate::resource::Row;
 use crate::stack::Stack;
@@ -34,7 +34,7 @@ impl Site for Deployed<'_> {
     }
 }
 
-impl Engine {
+impl Graph {
     /// The software config of this id in a stack, as it is there.
     pub(crate) fn config(&self, stack: u64, id: &str) -> Result<SoftwareConfig, String> {
         let physical = uuid::Uuid::parse_str(id).ok().map(ResourceId);

@@ -11,11 +11,12 @@ use muster_shared::MonoTime;
 use muster_shared::model::{Action, Drift, DriftState};
 use muster_template::DriftPolicy;
 
-use crate::engine::{Engine, Todo};
+use crate::jobs::Jobs;
 use crate::node::NodeKey;
 use crate::record::{Observation, Status};
 use crate::resource::{Row, Slot};
 use crate::timer::TimerKey;
+use crate::todo::Todo;
 
 /// Between two words of one resource: what flaps must not fill the stack's events. The last state is always told.
 const TOLD_EVERY: Duration = Duration::from_secs(10);
@@ -39,20 +40,20 @@ impl Tidings {
     }
 }
 
-impl Engine {
+impl Jobs {
     /// From an agent that is there.
     pub(crate) fn drifts(&mut self, node: NodeKey, drifts: Vec<Drift>) {
-        if self.nodes[node].ready {
+        if self.graph.nodes[node].ready {
             for drift in drifts {
-                self.hear(node, &drift);
+                self.graph.hear(node, &drift);
                 self.drift(node, drift);
             }
         }
     }
 
     fn drift(&mut self, node: NodeKey, drift: Drift) {
-        let Some(slot) = self.rows.of_thing(&drift.resource) else { return };
-        let row = &self.rows[slot];
+        let Some(slot) = self.graph.rows.of_thing(&drift.resource) else { return };
+        let row = &self.graph.rows[slot];
         let is_believed = row.node == Some(node) && row.held == Some(drift.generation);
         if !is_believed || row.is_lost() || row.handed_over || row.is_sent() {
             return;
@@ -64,10 +65,10 @@ impl Engine {
             DriftState::Missing => Observation::Missing,
         };
         let why = observed.differs().then(|| {
-            let reason = self.shown(slot, &drift.reason);
+            let reason = self.graph.shown(slot, &drift.reason);
             format!("{}: {reason}", observed.as_str()).into_boxed_str()
         });
-        let row = &mut self.rows[slot];
+        let row = &mut self.graph.rows[slot];
         if let Some(work) = &mut row.work {
             // Should its job turn out never to have begun, it is again as it was, and that is so now.
             if let Some(previous) = &mut work.previous {
@@ -83,22 +84,22 @@ impl Engine {
         }
         let reason = if row.status == Some(Status::Complete) { why } else { row.reason.clone() };
         if observed.differs() {
-            self.agenda.push_back(Todo::Correct(slot));
+            self.graph.ctx.agenda.push_back(Todo::Correct(slot));
         }
-        let row = &mut self.rows[slot];
+        let row = &mut self.graph.rows[slot];
         if (row.observed, &row.reason) == (observed, &reason) {
             return;
         }
         row.reason = reason;
         row.rare_mut().tidings.get_or_insert_default();
         self.set_observed(slot, observed);
-        self.row_changed(slot, false);
+        self.graph.row_changed(slot, false);
         self.tell_soon(slot);
     }
 
     /// The carrier of a link changed; `was` is how it was before.
     pub(crate) fn carrier_changed(&mut self, slot: Slot, link: &str, was: bool) {
-        let row = &mut self.rows[slot];
+        let row = &mut self.graph.rows[slot];
         // Its own job takes links up and down.
         if row.work.is_some() || row.is_lost() {
             return;
@@ -109,16 +110,16 @@ impl Engine {
     }
 
     fn tell_soon(&mut self, slot: Slot) {
-        let told = self.rows[slot].rare().tidings.as_ref().and_then(|tidings| tidings.at);
-        match told.map(|at| at + TOLD_EVERY).filter(|due| *due > self.now) {
-            Some(due) => self.timers.set(due, TimerKey::Tidings(slot)),
+        let told = self.graph.rows[slot].rare().tidings.as_ref().and_then(|tidings| tidings.at);
+        match told.map(|at| at + TOLD_EVERY).filter(|due| *due > self.graph.ctx.now) {
+            Some(due) => self.graph.ctx.timers.set(due, TimerKey::Tidings(slot)),
             None => self.tell_drift(slot),
         }
     }
 
     /// The time of the next word has come.
     pub(crate) fn tidings_due(&mut self, slot: Slot, due: MonoTime) {
-        let tidings = self.rows.get(slot).and_then(|row| row.rare().tidings.as_ref());
+        let tidings = self.graph.rows.get(slot).and_then(|row| row.rare().tidings.as_ref());
         if tidings.is_some_and(|tidings| tidings.at.is_some_and(|at| at + TOLD_EVERY == due)) {
             self.tell_drift(slot);
         }
@@ -126,8 +127,8 @@ impl Engine {
 
     /// What is another than was told last.
     fn tell_drift(&mut self, slot: Slot) {
-        let now = self.now;
-        let row = &mut self.rows[slot];
+        let now = self.graph.ctx.now;
+        let row = &mut self.graph.rows[slot];
         let (observed, reason) = (row.observed, row.reason.clone().unwrap_or_default());
         let node = row.node;
         let Some(tidings) = row.rare_mut().tidings.as_mut() else { return };
@@ -142,7 +143,7 @@ impl Engine {
         (tidings.observed, tidings.reason) = (observed, reason);
         let carriers = std::mem::take(&mut tidings.carriers);
         for (link, was) in carriers.into_iter().take(LINKS_NAMED) {
-            let facts = node.and_then(|node| self.nodes[node].facts.as_ref());
+            let facts = node.and_then(|node| self.graph.nodes[node].facts.as_ref());
             match facts.and_then(|told| told.carrier(&link)).filter(|is| *is != was) {
                 Some(true) => words.push(format!("carrier found on {link}")),
                 Some(false) => words.push(format!("carrier lost on {link}")),
@@ -152,10 +153,10 @@ impl Engine {
         if words.is_empty() {
             return;
         }
-        if let Some(tidings) = self.rows[slot].rare_mut().tidings.as_mut() {
+        if let Some(tidings) = self.graph.rows[slot].rare_mut().tidings.as_mut() {
             tidings.at = Some(now);
         }
-        words.into_iter().for_each(|word| self.tell_of(slot, word));
+        words.into_iter().for_each(|word| self.graph.tell_of(slot, word));
     }
 }
 

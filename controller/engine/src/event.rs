@@ -5,12 +5,12 @@ use std::sync::Arc;
 
 use muster_shared::ResourceId;
 
-use crate::engine::Engine;
+use crate::graph::Graph;
 use crate::node::NodeKey;
 use crate::record::{Change, EventRecord, Status, action_str};
 use crate::resource::Slot;
 
-impl Engine {
+impl Graph {
     /// Tells what became of a stack (`slot` none) or of one of its rows.
     pub(crate) fn event(&mut self, stack: u64, slot: Option<Slot>) {
         match slot {
@@ -74,6 +74,6 @@ impl Engine {
         let Some(found) = self.stacks.get_mut(&stack) else { return };
         found.events += 1;
         let record = EventRecord { stack, number: found.events, resource, action, status, reason };
-        self.change(Change::Event(record));
+        self.ctx.change(Change::Event(record));
     }
 }

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use muster_template::{Removed, Tree};
 
 use crate::attribute::Rendered;
-use crate::engine::{Engine, Todo};
+use crate::engine::Engine;
 use crate::layout::Before;
 use crate::notes::Notes;
 use crate::plan::{Ground, Plan, plan};
@@ -22,6 +22,8 @@ use crate::request::Options;
 use crate::resource::{Role, Row, Slot};
 use crate::stack::Stack;
 use crate::timer::TimerKey;
+use crate::todo::Todo;
+use crate::traversals::Traversals;
 
 /// How often one operation may be laid out anew: each is for a value that became known, and people write a few.
 const ANEW_MAX: u32 = 1000;
@@ -39,28 +41,29 @@ impl Row {
 impl Engine {
     /// Whether a visit may go on. If not, the operation was laid out anew, or the row has failed.
     pub(crate) fn is_as_expanded(&mut self, slot: Slot, tree: &Arc<Tree>) -> bool {
-        let row = &self.rows[slot];
+        let row = &self.traversals.jobs.graph.rows[slot];
         let (id, index) = (row.stack, row.index as usize);
-        let refs = Rendered { engine: self, stack: &self.stacks[&id] };
+        let refs =
+            Rendered { graph: &self.traversals.jobs.graph, stack: &self.traversals.jobs.graph.stacks[&id] };
         let anew = match tree.is_as_expanded(index, &refs) {
             Ok(true) => return true,
             Ok(false) => self.expand_anew(id),
             Err(error) => Err(error.to_string()),
         };
         if let Err(reason) = anew {
-            let reason = self.stacks[&id].without_hidden(tree, &reason);
-            if self.rows[slot].work.is_some() {
-                self.take_back(slot);
+            let reason = self.traversals.jobs.graph.stacks[&id].without_hidden(tree, &reason);
+            if self.traversals.jobs.graph.rows[slot].work.is_some() {
+                self.traversals.jobs.take_back(slot);
             }
-            if self.rows[slot].work.is_none() {
-                self.fail_row(slot, reason);
+            if self.traversals.jobs.graph.rows[slot].work.is_none() {
+                self.traversals.jobs.fail_row(slot, reason);
             }
         }
         false
     }
 
     fn expand_anew(&mut self, id: u64) -> Result<(), String> {
-        let Some(stack) = self.stacks.get(&id) else { return Ok(()) };
+        let Some(stack) = self.traversals.jobs.graph.stacks.get(&id) else { return Ok(()) };
         let Some(walk) = &stack.walk else { return Ok(()) };
         let anew = walk.anew + 1;
         if anew > ANEW_MAX {
@@ -69,24 +72,33 @@ impl Engine {
             ));
         }
         let follows = stack.status == Status::InProgress;
-        let tree = self.grown(stack, &walk.tree, follows).map_err(|errors| errors.to_string())?;
-        let plan = self.plan_again(stack, &tree);
-        let checked = self.check(id, &plan, &tree, &Options::default());
+        let tree = self
+            .traversals
+            .jobs
+            .graph
+            .grown(stack, &walk.tree, follows)
+            .map_err(|errors| errors.to_string())?;
+        let plan = self.traversals.plan_again(stack, &tree);
+        let checked = self.view().check(id, &plan, &tree, &Options::default());
         checked.map_err(|refusal| refusal.to_string())?;
         let count = tree.len();
-        self.lay_out_again(id, plan, tree, false);
-        if let Some(walk) = self.stacks.get_mut(&id).and_then(|stack| stack.walk.as_mut()) {
+        self.traversals.lay_out_again(id, plan, tree, false);
+        if let Some(walk) =
+            self.traversals.jobs.graph.stacks.get_mut(&id).and_then(|stack| stack.walk.as_mut())
+        {
             walk.anew = anew;
         }
-        self.note(id, format!("expanded: the stack has {count} resources now"));
+        self.traversals.jobs.graph.note(id, format!("expanded: the stack has {count} resources now"));
         Ok(())
     }
+}
 
+impl Traversals {
     pub(crate) fn plan_again(&self, stack: &Stack, tree: &Tree) -> Plan {
         let ground = Ground {
             hides: stack.hidden.hides_of_others(),
             converges: false,
-            rows: &self.rows,
+            rows: &self.jobs.graph.rows,
             forward: &stack.forward,
             settled: &stack.settled,
             names: stack.names,
@@ -100,12 +112,12 @@ impl Engine {
 
     /// The same operation, of the same revision and with the same time left. `fits`: because of nodes.
     pub(crate) fn lay_out_again(&mut self, id: u64, plan: Plan, tree: Arc<Tree>, fits: bool) {
-        let Some(stack) = self.stacks.get(&id) else { return };
+        let Some(stack) = self.jobs.graph.stacks.get(&id) else { return };
         let is_loaded = stack.walk.is_none();
         let has_failed = |slot: &Slot| {
-            let row = &self.rows[*slot];
+            let row = &self.jobs.graph.rows[*slot];
             // Who has missed its turn may have another one.
-            if is_loaded { row.failed_before() } else { row.failed && !self.is_held(row) }
+            if is_loaded { row.failed_before() } else { row.failed && !self.jobs.is_held(row) }
         };
         let mut failed: BTreeSet<Slot> = stack.forward.iter().copied().filter(has_failed).collect();
         let known =
@@ -114,15 +126,17 @@ impl Engine {
         let fleet = stack.walk.as_ref().map(|walk| walk.fleet).unwrap_or_default();
         let unclean = self.unclean_of(stack);
         let (traversal, status) = (stack.traversal, stack.status);
-        self.leave_turns(id, &plan.dropped);
-        let rollouts = self.leave_rollouts(id);
-        self.leave_walk(id);
-        self.rollouts.begin(id, rollouts);
-        if let Some(stack) = self.stacks.get_mut(&id) {
+        self.jobs.leave_turns(id, &plan.dropped);
+        let rollouts = self.jobs.leave_rollouts(id);
+        self.jobs.leave_walk(id);
+        self.jobs.rollouts.begin(id, rollouts);
+        if let Some(stack) = self.jobs.graph.stacks.get_mut(&id) {
             stack.unclean = unclean;
         }
         self.lay_out(id, plan, Before { steady: false, anew: true, fits, ended: true }, Arc::clone(&tree));
-        let Some(walk) = self.stacks.get_mut(&id).and_then(|stack| stack.walk.as_mut()) else { return };
+        let Some(walk) = self.jobs.graph.stacks.get_mut(&id).and_then(|stack| stack.walk.as_mut()) else {
+            return;
+        };
         walk.ended_before = usize::try_from(ended_before).unwrap_or(usize::MAX);
         walk.fleet = fleet;
         let mut due = walk.timeout;
@@ -134,26 +148,27 @@ impl Engine {
         due = due.filter(|_| status == Status::InProgress);
         let set = std::mem::replace(&mut walk.timeout, due);
         if let Some(set) = set {
-            self.timers.clear(set, TimerKey::Stack(id, traversal));
+            self.jobs.graph.ctx.timers.clear(set, TimerKey::Stack(id, traversal));
         }
         if let Some(due) = due {
-            self.timers.set(due, TimerKey::Stack(id, traversal));
-            self.watch(id);
+            self.jobs.graph.ctx.timers.set(due, TimerKey::Stack(id, traversal));
+            self.jobs.graph.watch(id);
         }
         // Of a row that waits again, it is not known whether it failed in this operation.
-        failed.retain(|slot| !is_loaded || self.rows.get(*slot).is_some_and(|row| row.blocked == 0));
-        self.stay_failed(id, &failed);
-        self.fail_aborted(id);
+        failed
+            .retain(|slot| !is_loaded || self.jobs.graph.rows.get(*slot).is_some_and(|row| row.blocked == 0));
+        self.jobs.stay_failed(id, &failed);
+        self.jobs.fail_aborted(id);
         if is_loaded {
-            self.take_up_rollouts(id, &tree);
+            self.jobs.take_up_rollouts(id, &tree);
         }
-        self.agenda.push_back(Todo::CheckEnd(id));
+        self.jobs.graph.ctx.agenda.push_back(Todo::CheckEnd(id));
     }
 
     /// Rows whose clean-up has failed in this operation.
     fn unclean_of(&self, stack: &Stack) -> BTreeSet<Slot> {
         let is_unclean = |slot: &Slot| {
-            let row = &self.rows[*slot];
+            let row = &self.jobs.graph.rows[*slot];
             row.role == Role::Cleanup && (row.failed || stack.unclean.contains(slot))
         };
         stack.extras.iter().copied().filter(is_unclean).collect()

@@ -11,10 +11,12 @@ use muster_shared::{MonoTime, NodeId};
 use muster_template::{FACTS, fact, fact_at};
 use serde_json::{Value, json};
 
-use crate::engine::{Engine, Todo};
+use crate::graph::Graph;
 use crate::node::NodeKey;
 use crate::request::{Answer, Refusal};
 use crate::timer::TimerKey;
+use crate::todo::Todo;
+use crate::traversals::Traversals;
 
 /// An agent answers in milliseconds; after this, whoever asked gets what is known.
 const ANSWER_WITHIN: Duration = Duration::from_secs(2);
@@ -49,42 +51,57 @@ impl Told {
     }
 }
 
-impl Engine {
+impl Traversals {
     /// Answered when the agent has, or when that takes too long.
     pub(crate) fn ask_facts(&mut self, name: &NodeId, request: u64) -> Result<Option<Answer>, Refusal> {
-        let key = self.joined(name)?;
-        let node = &mut self.nodes[key];
+        let key = self.jobs.graph.joined(name)?;
+        let node = &mut self.jobs.graph.nodes[key];
         if !node.ready || node.asking.requests.len() >= ASKING_MAX {
             return self.known_facts(key).map(Some);
         }
         if node.asking.requests.is_empty() {
-            node.asking.until = self.now + ANSWER_WITHIN;
+            node.asking.until = self.jobs.graph.ctx.now + ANSWER_WITHIN;
             let until = node.asking.until;
-            self.timers.set(until, TimerKey::Facts(key));
-            self.send(key, Down::AskFacts);
+            self.jobs.graph.ctx.timers.set(until, TimerKey::Facts(key));
+            self.jobs.graph.send(key, Down::AskFacts);
         }
-        self.nodes[key].asking.requests.push(request);
+        self.jobs.graph.nodes[key].asking.requests.push(request);
         Ok(None)
     }
 
     fn known_facts(&self, key: NodeKey) -> Result<Answer, Refusal> {
-        let node = &self.nodes[key];
+        let node = &self.jobs.graph.nodes[key];
         let Some(told) = &node.facts else {
             let name = &node.name;
             return Err(Refusal::Conflict(format!(
                 "node '{name}' has told nothing of itself since the controller started: it does when its agent is connected"
             )));
         };
-        let age = self.now.since(told.at);
+        let age = self.jobs.graph.ctx.now.since(told.at);
         Ok(Answer::Facts { node: node.name.clone(), age, facts: Arc::clone(&told.facts) })
     }
 
     /// More is known of a node than before.
     pub(crate) fn wake_those_asking(&mut self, key: NodeKey) {
-        let meant = self.awaited.for_facts(&self.nodes[key].name);
-        self.agenda.extend(meant.into_iter().map(Todo::Visit));
+        let meant = self.awaited.for_facts(&self.jobs.graph.nodes[key].name);
+        self.jobs.graph.ctx.agenda.extend(meant.into_iter().map(Todo::Visit));
     }
 
+    /// Whoever asked gets what is known now.
+    pub(crate) fn answer_facts(&mut self, key: NodeKey) {
+        let asking = std::mem::take(&mut self.jobs.graph.nodes[key].asking);
+        if asking.requests.is_empty() {
+            return;
+        }
+        self.jobs.graph.ctx.timers.clear(asking.until, TimerKey::Facts(key));
+        for request in asking.requests {
+            let answer = self.known_facts(key);
+            self.jobs.graph.answer(request, answer);
+        }
+    }
+}
+
+impl Graph {
     /// What templates may ask of a node, by its full or short name; none while it is not known, as before it has joined.
     ///
     /// # Errors
@@ -108,18 +125,5 @@ impl Engine {
             format!("the node '{full}' has no '{}': 'muster node facts' shows what it has", path.join("."))
         };
         found.ok_or_else(missing).map(Some)
-    }
-
-    /// Whoever asked gets what is known now.
-    pub(crate) fn answer_facts(&mut self, key: NodeKey) {
-        let asking = std::mem::take(&mut self.nodes[key].asking);
-        if asking.requests.is_empty() {
-            return;
-        }
-        self.timers.clear(asking.until, TimerKey::Facts(key));
-        for request in asking.requests {
-            let answer = self.known_facts(key);
-            self.answer(request, answer);
-        }
     }
 }

@@ -3,7 +3,7 @@
 
 use muster_shared::model::Action;
 
-use crate::engine::Engine;
+use crate::graph::Graph;
 use crate::record::{Status, action_str};
 use crate::resource::Slot;
 use crate::view::FailureView;
@@ -13,7 +13,7 @@ const CAUSES_MAX: usize = 20;
 /// Failures kept of one operation: more are not read one by one.
 const FAILURES_MAX: usize = 1000;
 
-impl Engine {
+impl Graph {
     /// An attempt of a row's job has come to nothing.
     pub(crate) fn add_cause(&mut self, slot: Slot, reason: &str) {
         let causes = &mut self.rows[slot].rare_mut().causes;

@@ -19,7 +19,7 @@ use std::time::Duration;
 use muster_shared::MonoTime;
 use muster_template::{Kind, Selector, Tree};
 
-use crate::engine::{Engine, Todo};
+use crate::graph::Graph;
 use crate::node::NodeKey;
 use crate::notes::Notes;
 use crate::record::{StackAction, Status};
@@ -27,6 +27,7 @@ use crate::request::{Options, Refusal};
 use crate::resource::{Row, Slot};
 use crate::stack::Stack;
 use crate::timer::TimerKey;
+use crate::todo::Todo;
 
 /// Between two plans of one stack because of nodes: one of 20,000 resources takes some tens of milliseconds.
 const FIT_EVERY: Duration = Duration::from_secs(1);
@@ -97,7 +98,7 @@ impl Fitting {
     }
 }
 
-impl Engine {
+impl Graph {
     /// Remembers whom a stack means.
     pub(crate) fn note_sets(&mut self, id: u64, tree: &Tree) {
         let meant = |set: muster_template::Set<'_>| {
@@ -225,12 +226,12 @@ impl Engine {
     }
 
     fn fit_soon(&mut self, id: u64) {
-        let now = self.now;
+        let now = self.ctx.now;
         let Some(stack) = self.stacks.get_mut(&id) else { return };
         let Some(due) = stack.fitting.next(now) else { return };
         match due > now {
-            true => self.timers.set(due, TimerKey::Fit(id)),
-            false => self.agenda.push_back(Todo::Fit(id)),
+            true => self.ctx.timers.set(due, TimerKey::Fit(id)),
+            false => self.ctx.agenda.push_back(Todo::Fit(id)),
         }
     }
 

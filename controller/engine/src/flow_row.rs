@@ -7,10 +7,12 @@ use muster_flow::{Failure, Job, Owner, ResourceWrite, Want};
 use muster_shared::model::{Action, Observed};
 use muster_template::{Desired, FlowSet};
 
-use crate::engine::{Engine, Todo};
+use crate::engine::Engine;
+use crate::jobs::Jobs;
 use crate::notes::Notes;
 use crate::record::{Observation, PackedSpec};
 use crate::resource::{Row, Slot, WorkState};
+use crate::todo::Todo;
 
 /// A batch may wait for the one before it, and for the bridge.
 const JOB_TIMEOUT: Duration = Duration::from_secs(330);
@@ -29,14 +31,16 @@ impl Row {
 impl Engine {
     /// Gives a row's job to the table, or takes it back from there.
     pub(crate) fn write_flows(&mut self, slot: Slot) {
-        let Some(row) = self.rows.get(slot).filter(|row| row.is_sent()) else { return };
+        let Some(row) = self.traversals.jobs.graph.rows.get(slot).filter(|row| row.is_sent()) else { return };
         let Some(Desired::Flows(set)) = row.spec.as_ref().map(PackedSpec::unpack) else { return };
         let set = &set;
         let (Some(action), Some(work)) = (row.action, &row.work) else { return };
         let (job, asker) = (job_of(row), row.name.clone());
         let is_withdrawing = work.state == WorkState::Withdrawing;
-        let due = self.now + JOB_TIMEOUT + Duration::from_secs(set.confirm_timeout.unwrap_or(0).into());
-        self.set_due(slot, Some(due));
+        let due = self.traversals.jobs.graph.ctx.now
+            + JOB_TIMEOUT
+            + Duration::from_secs(set.confirm_timeout.unwrap_or(0).into());
+        self.traversals.jobs.graph.set_due(slot, Some(due));
         if is_withdrawing {
             return self.withdraw_flows(slot, set);
         }
@@ -46,8 +50,8 @@ impl Engine {
             Action::Delete => Want::Gone,
             Action::Create | Action::Update => Want::Be { set, asker: &asker },
         };
-        if let Err(refusal) = self.name_nodes([&set.device].into_iter()) {
-            return self.attempt_failed(slot, &refusal.to_string(), true);
+        if let Err(refusal) = self.traversals.jobs.graph.name_nodes([&set.device].into_iter()) {
+            return self.traversals.jobs.attempt_failed(slot, &refusal.to_string(), true);
         }
         let write = ResourceWrite {
             device: &set.device,
@@ -57,16 +61,16 @@ impl Engine {
             foreign: set.foreign,
         };
         match self.with_flows(|flows, turn| flows.write_resource(turn, write)) {
-            Ok(true) => self.flow_job_ended(job, Ok(())),
+            Ok(true) => self.traversals.jobs.flow_job_ended(job, Ok(())),
             Ok(false) => {}
-            Err(refused) => self.attempt_failed(slot, &refused.to_string(), true),
+            Err(refused) => self.traversals.jobs.attempt_failed(slot, &refused.to_string(), true),
         }
     }
 
     /// The write that a row's job waited for is decided.
     pub(crate) fn flow_job_begins(&mut self, job: Job) {
-        let Some(slot) = self.rows.of_id(job.owner.0) else { return };
-        let row = &self.rows[slot];
+        let Some(slot) = self.traversals.jobs.graph.rows.of_id(job.owner.0) else { return };
+        let row = &self.traversals.jobs.graph.rows[slot];
         if row.is_sent() && job_of(row) == job {
             self.write_flows(slot);
         }
@@ -75,43 +79,66 @@ impl Engine {
     /// What the table says: it is compared with the device all the time.
     fn check_flow_row(&mut self, slot: Slot, set: &FlowSet) {
         match self.flows.difference(set) {
-            None => self.found_in_sync(slot),
+            None => self.traversals.jobs.found_in_sync(slot),
             Some(differs) => {
-                let reason = self.shown(slot, &differs.reason);
-                self.found_different(slot, differs.missing, &reason);
+                let reason = self.traversals.jobs.graph.shown(slot, &differs.reason);
+                self.traversals.jobs.found_different(slot, differs.missing, &reason);
             }
         }
     }
 
     /// Takes a write back that no agent has; of one that is out, the outcome is waited for.
     fn withdraw_flows(&mut self, slot: Slot, set: &FlowSet) {
-        let owner = Owner(self.rows[slot].id);
+        let owner = Owner(self.traversals.jobs.graph.rows[slot].id);
         if !self.with_flows(|flows, turn| flows.withdraw(turn, &set.device, owner)) {
             return;
         }
-        match self.rows[slot].is_asked() {
-            true => self.end_check(slot),
-            false => self.undo_work(slot),
+        match self.traversals.jobs.graph.rows[slot].is_asked() {
+            true => self.traversals.jobs.end_check(slot),
+            false => self.traversals.jobs.undo_work(slot),
         }
-        self.agenda.push_back(Todo::Visit(slot));
+        self.traversals.jobs.graph.ctx.agenda.push_back(Todo::Visit(slot));
     }
 
+    /// Before a row's rules become those of `properties`. What is on the device may be of the properties before: a mark
+    /// goes only when these are `settled`.
+    pub(crate) fn mark_hidden_flows(&mut self, slot: Slot, hides: bool, settled: bool) {
+        let row = &mut self.traversals.jobs.graph.rows[slot];
+        let (owner, node, applied) = (Owner(row.id), row.node, row.applied);
+        let changed = match hides {
+            true => row.set_notes(Some(Notes::HidesFlows)),
+            false => (settled || !applied) && row.set_notes(None),
+        };
+        if !changed {
+            return;
+        }
+        self.traversals.jobs.graph.row_changed(slot, true);
+        let Some(node) = node.map(|node| &self.traversals.jobs.graph.nodes[node].name) else { return };
+        match hides {
+            true => self.flows.hide(node, owner, applied),
+            false if settled => self.flows.reveal(node, owner),
+            false => {}
+        }
+    }
+}
+
+impl Jobs {
     /// The write that carries a row's job has come to its end.
     pub(crate) fn flow_job_ended(&mut self, job: Job, ended: Result<(), Failure>) {
-        let Some(slot) = self.rows.of_id(job.owner.0) else { return };
-        let row = &self.rows[slot];
+        let Some(slot) = self.graph.rows.of_id(job.owner.0) else { return };
+        let row = &self.graph.rows[slot];
         let Some(node) = row.node.filter(|_| row.is_sent() && job_of(row) == job) else { return };
         let is_withdrawing = row.work.as_ref().is_some_and(|work| work.state == WorkState::Withdrawing);
         match ended {
             Ok(()) => {
                 let is_going = row.is_going();
                 self.done(slot, node, Observed::default());
-                if !is_going && self.rows.get(slot).is_some_and(|row| row.work.is_none()) {
+                if !is_going && self.graph.rows.get(slot).is_some_and(|row| row.work.is_none()) {
                     self.observe(slot, Observation::InSync);
                 }
             }
             Err(failure) => {
-                let reason = self.shown(slot, &failure.text());
+                let reason = self.graph.shown(slot, &failure.text());
                 match is_withdrawing {
                     true => self.interrupted(slot, reason),
                     // It was tried again by the batches.
@@ -121,36 +148,15 @@ impl Engine {
         }
     }
 
-    /// Before a row's rules become those of `properties`. What is on the device may be of the properties before: a mark
-    /// goes only when these are `settled`.
-    pub(crate) fn mark_hidden_flows(&mut self, slot: Slot, hides: bool, settled: bool) {
-        let row = &mut self.rows[slot];
-        let (owner, node, applied) = (Owner(row.id), row.node, row.applied);
-        let changed = match hides {
-            true => row.set_notes(Some(Notes::HidesFlows)),
-            false => (settled || !applied) && row.set_notes(None),
-        };
-        if !changed {
-            return;
-        }
-        self.row_changed(slot, true);
-        let Some(node) = node.map(|node| &self.nodes[node].name) else { return };
-        match hides {
-            true => self.flows.hide(node, owner, applied),
-            false if settled => self.flows.reveal(node, owner),
-            false => {}
-        }
-    }
-
     /// Jobs of flow rules that were out when the controller ended, with what they put.
     pub(crate) fn flow_jobs(&self) -> Vec<(Job, FlowSet)> {
         let of_flows = |slot: Slot| {
-            let row = self.rows.get(slot)?;
+            let row = self.graph.rows.get(slot)?;
             let is_out = row.is_sent() && !row.is_asked();
             let spec = row.spec.as_ref().filter(|spec| is_out && spec.is_flows())?;
             let Desired::Flows(set) = spec.unpack() else { return None };
             Some((job_of(row), set))
         };
-        self.rows.slots().filter_map(of_flows).collect()
+        self.graph.rows.slots().filter_map(of_flows).collect()
     }
 }

@@ -2,12 +2,12 @@
 
 use muster_shared::{Epoch, EpochId, Generation};
 
-use crate::engine::Engine;
+use crate::context::Context;
 use crate::record::{Change, Counters};
 
-impl Engine {
+impl Context {
     /// The epoch in force; it rises when agents know of a later one.
-    pub fn epoch(&self) -> Epoch {
+    pub(crate) fn epoch(&self) -> Epoch {
         self.history.generations.epoch()
     }
 

@@ -1,11 +1,37 @@
-//! Edges of the graph: what a row needs.
+//! The second layer, the dependency graph: servers, stacks, rows, and what a row needs. Its methods tell what is there and
+//! enter what has become of it. They give no jobs.
 
 use muster_template::Tree;
 
-use crate::engine::Engine;
-use crate::resource::Slot;
+use crate::context::Context;
+use crate::engine::Config;
+use crate::node::Nodes;
+use crate::resource::{Rows, Slot};
+use crate::restored::Restored;
+use crate::stacks::Stacks;
 
-impl Engine {
+/// What is there.
+pub(crate) struct Graph {
+    pub ctx: Context,
+    pub nodes: Nodes,
+    pub stacks: Stacks,
+    pub rows: Rows,
+    /// What nodes have and a restored store does not know.
+    pub restored: Restored,
+}
+
+impl Graph {
+    /// With nothing in it.
+    pub fn new(config: Config) -> Self {
+        Self {
+            nodes: Nodes::default(),
+            stacks: Stacks::default(),
+            rows: Rows::default(),
+            restored: Restored::new(config.limits.held_per_node),
+            ctx: Context::new(config),
+        }
+    }
+
     /// `both`: the thing may be as it was or as it will be, so it needs what either needs.
     pub(crate) fn set_requires(&mut self, slot: Slot, tree: &Tree, both: bool) {
         let row = &self.rows[slot];

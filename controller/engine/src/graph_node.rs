@@ -4,31 +4,36 @@ use std::sync::Arc;
 
 use muster_shared::model::Action;
 
-use crate::engine::{Engine, Todo};
+use crate::graph::Graph;
+use crate::jobs::Jobs;
 use crate::record::{Change, PackedSpec, Status};
 use crate::resource::{Role, Slot};
+use crate::todo::Todo;
+use crate::traversals::Traversals;
 
-impl Engine {
+impl Jobs {
     /// A forward node is as the revision wants it: those that need it may go.
     pub(crate) fn row_ready(&mut self, slot: Slot) {
-        self.leave_hook(slot);
-        self.end_pause(slot);
-        let stack_id = self.rows[slot].stack;
-        let Some(walk) = self.stacks.get(&stack_id).and_then(|stack| stack.walk.as_ref()) else { return };
+        self.graph.leave_hook(slot);
+        self.graph.end_pause(slot);
+        let stack_id = self.graph.rows[slot].stack;
+        let Some(walk) = self.graph.stacks.get(&stack_id).and_then(|stack| stack.walk.as_ref()) else {
+            return;
+        };
         let tree = Arc::clone(&walk.tree);
-        let index = self.rows[slot].index as usize;
+        let index = self.graph.rows[slot].index as usize;
         let definition = tree.definition(index);
         self.set_is_ready(slot, &tree);
         self.turn_ended(slot);
-        self.set_requires(slot, &tree, false);
-        self.not_failed(slot);
-        let rests = self.rows[slot].failed_after_drift();
+        self.graph.set_requires(slot, &tree, false);
+        self.graph.not_failed(slot);
+        let rests = self.graph.rows[slot].failed_after_drift();
         match rests {
-            true => self.agenda.push_back(Todo::Correct(slot)),
-            false => self.mended(slot),
+            true => self.graph.ctx.agenda.push_back(Todo::Correct(slot)),
+            false => self.graph.mended(slot),
         }
-        let revision = self.stacks[&stack_id].revision;
-        let row = &mut self.rows[slot];
+        let revision = self.graph.stacks[&stack_id].revision;
+        let row = &mut self.graph.rows[slot];
         row.ready = true;
         row.forget_hooks();
         let redefined = row.definition != definition;
@@ -36,33 +41,33 @@ impl Engine {
             row.definition = definition;
             row.revision = revision;
         }
-        self.row_changed(slot, redefined);
-        let Some(stack) = self.stacks.get_mut(&stack_id) else { return };
+        self.graph.row_changed(slot, redefined);
+        let Some(stack) = self.graph.stacks.get_mut(&stack_id) else { return };
         stack.settled[index] = if rests { 0 } else { definition };
         let Some(walk) = &mut stack.walk else { return };
         walk.forward_left -= 1;
         for &next in walk.needed_by.of(index) {
             let next = stack.forward[next as usize];
-            let row = &mut self.rows[next];
+            let row = &mut self.graph.rows[next];
             if row.role == Role::Forward && !row.ready {
                 row.blocked = row.blocked.saturating_sub(1);
                 if row.blocked == 0 {
-                    self.agenda.push_back(Todo::Visit(next));
+                    self.graph.ctx.agenda.push_back(Todo::Visit(next));
                 }
             }
         }
-        self.agenda.push_back(Todo::CheckEnd(stack_id));
+        self.graph.ctx.agenda.push_back(Todo::CheckEnd(stack_id));
     }
 
     /// This graph node has failed for good; independent branches go on.
     pub(crate) fn fail_row(&mut self, slot: Slot, reason: String) {
-        if self.rows[slot].is_lost() {
-            return self.not_found(slot, reason);
+        if self.graph.rows[slot].is_lost() {
+            return self.graph.not_found(slot, reason);
         }
-        self.leave_hook(slot);
-        self.end_pause(slot);
+        self.graph.leave_hook(slot);
+        self.graph.end_pause(slot);
         self.turn_failed(slot);
-        let row = &mut self.rows[slot];
+        let row = &mut self.graph.rows[slot];
         row.status = Some(Status::Failed);
         row.action.get_or_insert(Action::Create);
         row.reason = Some(reason.into());
@@ -70,42 +75,44 @@ impl Engine {
         // A ready one is none of the traversal's any more: it failed to be made again for an agent that had lost it.
         if row.role != Role::Steady
             && !row.ready
-            && let Some(walk) = self.stacks.get_mut(&stack).and_then(|stack| stack.walk.as_mut())
+            && let Some(walk) = self.graph.stacks.get_mut(&stack).and_then(|stack| stack.walk.as_mut())
             && !std::mem::replace(&mut row.failed, true)
         {
             walk.failed += 1;
         }
-        self.row_changed(slot, false);
-        self.event(stack, Some(slot));
-        self.add_failure(slot);
-        self.answered(slot);
-        self.agenda.push_back(Todo::CheckEnd(stack));
+        self.graph.row_changed(slot, false);
+        self.graph.event(stack, Some(slot));
+        self.graph.add_failure(slot);
+        self.graph.answered(slot);
+        self.graph.ctx.agenda.push_back(Todo::CheckEnd(stack));
     }
+}
 
+impl Traversals {
     /// The row's thing is not there (any more): nothing is left to remember.
     pub(crate) fn drop_row(&mut self, slot: Slot) {
         self.let_go(slot);
-        self.leave_hook(slot);
-        self.end_pause(slot);
-        let Some(row) = self.rows.remove(slot) else { return };
+        self.jobs.graph.leave_hook(slot);
+        self.jobs.graph.end_pause(slot);
+        let Some(row) = self.jobs.graph.rows.remove(slot) else { return };
         self.awaited.forget(slot);
-        self.unsettled.forget(slot);
-        self.fight_is_over(slot, row.rare().fight);
+        self.jobs.unsettled.forget(slot);
+        self.jobs.fight_is_over(slot, row.rare().fight);
         if let Some(node) = row.node {
-            self.is_off(slot, Some(node));
-            self.unhear(node, row.physical);
+            self.jobs.graph.is_off(slot, Some(node));
+            self.jobs.graph.unhear(node, row.physical);
         }
-        self.change(Change::ResourceRemoved(row.id));
-        self.forget_rollout(row.id);
+        self.jobs.graph.ctx.change(Change::ResourceRemoved(row.id));
+        self.jobs.forget_rollout(row.id);
         if row.is_lost() {
-            return self.found(slot, &row);
+            return self.jobs.graph.found(slot, &row);
         }
-        let Some(stack) = self.stacks.get_mut(&row.stack) else { return };
+        let Some(stack) = self.jobs.graph.stacks.get_mut(&row.stack) else { return };
         stack.extras.swap_remove(&slot);
-        self.room_made(row.stack, slot);
+        self.jobs.graph.room_made(row.stack, slot);
         let mut released: Vec<Slot> = Vec::new();
         for required in &row.requires {
-            let Some(other) = self.rows.get_mut(*required) else { continue };
+            let Some(other) = self.jobs.graph.rows.get_mut(*required) else { continue };
             if other.role == Role::Cleanup {
                 other.blocked = other.blocked.saturating_sub(1);
                 if other.blocked == 0 {
@@ -113,25 +120,27 @@ impl Engine {
                 }
             }
         }
-        released.sort_by(|a, b| self.rows[*a].name.cmp(&self.rows[*b].name));
-        self.agenda.extend(released.into_iter().map(Todo::Visit));
-        self.agenda.push_back(Todo::CheckEnd(row.stack));
-        self.touch(row.stack);
+        released.sort_by(|a, b| self.jobs.graph.rows[*a].name.cmp(&self.jobs.graph.rows[*b].name));
+        self.jobs.graph.ctx.agenda.extend(released.into_iter().map(Todo::Visit));
+        self.jobs.graph.ctx.agenda.push_back(Todo::CheckEnd(row.stack));
+        self.jobs.graph.touch(row.stack);
     }
 
     /// Claims and contents of a row's last spec.
     pub(crate) fn let_go(&mut self, slot: Slot) {
-        self.claims.keep(slot, &[]);
-        if let Some(spec) = self.rows[slot].spec.as_ref().map(PackedSpec::unpack) {
-            self.release_content(&spec);
+        self.jobs.claims.keep(slot, &[]);
+        if let Some(spec) = self.jobs.graph.rows[slot].spec.as_ref().map(PackedSpec::unpack) {
+            self.jobs.release_content(&spec);
         }
     }
+}
 
+impl Graph {
     /// A job that drift caused has failed for good, which no operation counts as its failure.
     pub(crate) fn failed_after_drift(&mut self, slot: Slot) {
         self.event(self.rows[slot].stack, Some(slot));
         self.add_failure(slot);
         self.answered(slot);
-        self.agenda.push_back(Todo::Visit(slot));
+        self.ctx.agenda.push_back(Todo::Visit(slot));
     }
 }

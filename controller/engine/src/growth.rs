@@ -6,14 +6,14 @@ use std::sync::Arc;
 use muster_template::{Errors, Known, Removed, Selector, Tree};
 use serde_json::Value;
 
-use crate::engine::Engine;
+use crate::graph::Graph;
 use crate::plan::is_usable;
 use crate::resource::Row;
 use crate::stack::Stack;
 
 /// The rows of a stack by path, as they are now.
 struct There<'a> {
-    engine: &'a Engine,
+    graph: &'a Graph,
     stack: &'a Stack,
     /// What the stack is to be.
     wanted: &'a Tree,
@@ -24,16 +24,16 @@ struct There<'a> {
 }
 
 impl<'a> There<'a> {
-    fn new(engine: &'a Engine, stack: &'a Stack, wanted: &'a Tree, follows: bool) -> Self {
-        let mut going: Vec<&Row> = stack.extras.iter().map(|slot| &engine.rows[*slot]).collect();
+    fn new(graph: &'a Graph, stack: &'a Stack, wanted: &'a Tree, follows: bool) -> Self {
+        let mut going: Vec<&Row> = stack.extras.iter().map(|slot| &graph.rows[*slot]).collect();
         going.retain(|row| is_usable(row));
         going.sort_by_key(|row| row.id);
         let going = going.into_iter().map(|row| (&*row.name, row)).collect();
-        Self { engine, stack, wanted, follows, going }
+        Self { graph, stack, wanted, follows, going }
     }
 
     fn row(&self, path: &str) -> Option<&Row> {
-        let rows = &self.engine.rows;
+        let rows = &self.graph.rows;
         let found = self.stack.forward.binary_search_by(|slot| (*rows[*slot].name).cmp(path));
         Some(&rows[self.stack.forward[found.ok()?]])
     }
@@ -60,7 +60,7 @@ impl Known for There<'_> {
     }
 
     fn attribute(&self, path: &str, name: &str) -> Option<Value> {
-        self.engine.attribute(self.tells(path)?, name)
+        self.graph.attribute(self.tells(path)?, name)
     }
 
     fn removed(&self, path: &str) -> Removed {
@@ -68,7 +68,7 @@ impl Known for There<'_> {
     }
 
     fn members(&self, path: &str) -> Vec<String> {
-        let rows = &self.engine.rows;
+        let rows = &self.graph.rows;
         let prefix = format!("{path}/");
         let first = self.stack.forward.partition_point(|slot| *rows[*slot].name < *prefix);
         let inside =
@@ -80,8 +80,8 @@ impl Known for There<'_> {
 
     fn nodes(&self, path: &str, selector: &Selector) -> Vec<Arc<str>> {
         match self.follows {
-            true => self.engine.meant(self.stack, path, selector),
-            false => self.engine.still_meant(self.stack, path, selector),
+            true => self.graph.meant(self.stack, path, selector),
+            false => self.graph.still_meant(self.stack, path, selector),
         }
     }
 
@@ -90,7 +90,7 @@ impl Known for There<'_> {
     }
 }
 
-impl Engine {
+impl Graph {
     /// The tree of a source as it is now that this is there. `follows`: also nodes that have come.
     pub(crate) fn grown(&self, stack: &Stack, tree: &Arc<Tree>, follows: bool) -> Result<Arc<Tree>, Errors> {
         if !tree.looks_at_what_is_there() {

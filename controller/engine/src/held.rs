@@ -10,6 +10,8 @@ use muster_shared::{NodeId, ResourceId};
 use muster_template::Kind;
 
 use crate::engine::{Effect, Engine};
+use crate::graph::Graph;
+use crate::jobs::Jobs;
 use crate::node::{Node, NodeKey};
 use crate::record::{Observation, Status};
 use crate::resource::{Row, Slot, WorkState};
@@ -30,17 +32,40 @@ impl Engine {
             let is_it = (ledger || tables) && node.joined.as_ref().is_some_and(|it| !it.revoked);
             is_it.then(|| (node.name.clone(), Awaited { ledger, tables }))
         };
-        let awaited = self.nodes.iter().filter_map(awaited).collect();
-        self.restored.begin(awaited);
+        let awaited = self.traversals.jobs.graph.nodes.iter().filter_map(awaited).collect();
+        self.traversals.jobs.graph.restored.begin(awaited);
     }
 
+    /// Whether all that the node's tables hold was compared.
+    pub(crate) fn tables_compared(&mut self, key: NodeKey) {
+        let node = &self.traversals.jobs.graph.nodes[key].name;
+        if self.traversals.jobs.graph.restored.is_on()
+            && self.flows.has_told(node)
+            && self.flows.is_compared(node)
+        {
+            self.traversals.jobs.graph.restored.tables_told(node);
+            self.traversals.jobs.graph.end_restored();
+        }
+    }
+
+    /// The node is no more, or cut off: nothing of it waits any more. Its tables, which stay, are compared anew when a server
+    /// comes under its name.
+    pub(crate) fn decide_by_leaving(&mut self, key: NodeKey) {
+        let name = self.traversals.jobs.graph.nodes[key].name.clone();
+        self.traversals.jobs.graph.restored.forget_node(&name);
+        self.flows.compare_anew(&name);
+        self.traversals.jobs.graph.end_restored();
+    }
+}
+
+impl Jobs {
     /// A node has a thing with the id of a row that is elsewhere: the row left there since the backup. If nothing of it was
     /// ever sent, as far as the store knows, the row is another thing from now on: two things with one id are in each
     /// other's way.
     pub(crate) fn give_another_id(&mut self, thing: ResourceId) {
-        let Some(slot) = self.rows.of_thing(&thing) else { return };
+        let Some(slot) = self.graph.rows.of_thing(&thing) else { return };
         // The script of a deployment may have been told the id.
-        if !self.rows[slot].has_left() && !self.rows[slot].kind.is_deployment() {
+        if !self.graph.rows[slot].has_left() && !self.graph.rows[slot].kind.is_deployment() {
             self.is_another_thing(slot);
         }
     }
@@ -49,23 +74,23 @@ impl Engine {
     /// the store is older than its nodes, one of them may have made the thing of before under its id: that has no row then,
     /// and does not go by a job for another type.
     pub(crate) fn be_of_type(&mut self, slot: Slot, kind: Kind) {
-        let row = &self.rows[slot];
+        let row = &self.graph.rows[slot];
         let is_fresh = row.work.is_none() && !row.has_left() && !row.is_adopted();
         if row.kind != kind && is_fresh && !self.awaits_verdict(slot) {
-            self.rows[slot].kind = kind;
+            self.graph.rows[slot].kind = kind;
             self.is_another_thing(slot);
         }
     }
 
     fn is_another_thing(&mut self, slot: Slot) {
-        let (_, physical) = self.ids.row();
-        self.rows.rename(slot, physical);
-        self.row_changed(slot, true);
+        let (_, physical) = self.graph.ctx.ids.row();
+        self.graph.rows.rename(slot, physical);
+        self.graph.row_changed(slot, true);
     }
 
     /// In the log, and in the events of the stacks, of what was not listed before.
     pub(crate) fn tell_held(&mut self, node: &NodeId, things: &BTreeMap<ResourceId, HeldThing>) {
-        let is_new = |(id, _): &(&ResourceId, &HeldThing)| self.restored.thing(node, **id).is_none();
+        let is_new = |(id, _): &(&ResourceId, &HeldThing)| self.graph.restored.thing(node, **id).is_none();
         let new: Vec<(ResourceId, Unlike)> =
             things.iter().filter(is_new).map(|(id, held)| (*id, held.unlike)).collect();
         if new.is_empty() {
@@ -74,19 +99,19 @@ impl Engine {
         let count = |unlike| new.iter().filter(|(_, it)| *it == unlike).count();
         let (unknown, newer, deleted) =
             (count(Unlike::Unknown), count(Unlike::Newer), count(Unlike::Deleted));
-        if !self.restored.is_on() {
-            return self.effect(Effect::Warn(format!(
+        if !self.graph.restored.is_on() {
+            return self.graph.ctx.effect(Effect::Warn(format!(
                 "node {node} has {unknown} things that the store does not know; they stay as they are: muster restore list"
             )));
         }
-        self.effect(Effect::Warn(format!(
+        self.graph.ctx.effect(Effect::Warn(format!(
             "the store is older than node {node}: {unknown} things that the store does not know, {newer} that were changed \
              and {deleted} that were deleted since the backup stay as they are: muster restore list"
         )));
         let mut by_stack: BTreeMap<u64, Vec<String>> = BTreeMap::new();
         for (id, unlike) in &new {
-            if let Some(slot) = self.rows.of_thing(id).filter(|_| *unlike != Unlike::Unknown) {
-                let row = &self.rows[slot];
+            if let Some(slot) = self.graph.rows.of_thing(id).filter(|_| *unlike != Unlike::Unknown) {
+                let row = &self.graph.rows[slot];
                 by_stack.entry(row.stack).or_default().push(row.name.to_string());
             }
         }
@@ -94,7 +119,7 @@ impl Engine {
             let all = names.len();
             names.truncate(10);
             let more = if all > 10 { format!(" and {} more", all - 10) } else { String::new() };
-            self.note(
+            self.graph.note(
                 stack,
                 format!(
                     "the store was restored and is older than node {node}: {}{more} stay as they are until 'muster restore \
@@ -105,47 +130,24 @@ impl Engine {
         }
     }
 
-    /// Whether all that the node's tables hold was compared.
-    pub(crate) fn tables_compared(&mut self, key: NodeKey) {
-        let node = &self.nodes[key].name;
-        if self.restored.is_on() && self.flows.has_told(node) && self.flows.is_compared(node) {
-            self.restored.tables_told(node);
-            self.end_restored();
-        }
-    }
-
-    /// The state ends by itself when nothing is left to decide.
-    pub(crate) fn end_restored(&mut self) {
-        if self.restored.ends() {
-            self.effect(Effect::Warn(
-                "the site is not restored any more: all that the store did not know is decided".to_owned(),
-            ));
-        }
-    }
-
-    /// The node is no more, or cut off: nothing of it waits any more. Its tables, which stay, are compared anew when a server
-    /// comes under its name.
-    pub(crate) fn decide_by_leaving(&mut self, key: NodeKey) {
-        let name = self.nodes[key].name.clone();
-        self.restored.forget_node(&name);
-        self.flows.compare_anew(&name);
-        self.end_restored();
-    }
-
     /// What its node has of it since the backup waits for an operator.
     pub(crate) fn awaits_verdict(&self, slot: Slot) -> bool {
-        let row = &self.rows[slot];
-        row.node.is_some_and(|node| self.restored.thing(&self.nodes[node].name, row.physical).is_some())
+        let row = &self.graph.rows[slot];
+        row.node.is_some_and(|node| {
+            self.graph.restored.thing(&self.graph.nodes[node].name, row.physical).is_some()
+        })
     }
 
     /// And nobody has asked anything of its stack since: whatever was under way when the backup was made leaves it as it is.
     pub(crate) fn is_held_for_verdict(&self, slot: Slot) -> bool {
-        self.restored.is_on() && !self.restored.is_wished(self.rows[slot].stack) && self.awaits_verdict(slot)
+        self.graph.restored.is_on()
+            && !self.graph.restored.is_wished(self.graph.rows[slot].stack)
+            && self.awaits_verdict(slot)
     }
 
     /// The next operation of its stack applies it, whatever that says of it; nothing else does.
     pub(crate) fn compare_with_next(&mut self, slot: Slot) {
-        let row = &mut self.rows[slot];
+        let row = &mut self.graph.rows[slot];
         if row.work.is_some() {
             return;
         }
@@ -157,18 +159,29 @@ impl Engine {
         row.reason =
             Some("the store is older than its server: the next update of the stack applies it".into());
         self.observe(slot, Observation::Unknown);
-        self.row_changed(slot, true);
+        self.graph.row_changed(slot, true);
     }
 
     /// A job of it begins: it is decided.
     pub(crate) fn decided(&mut self, slot: Slot) {
-        let row = &self.rows[slot];
+        let row = &self.graph.rows[slot];
         if let Some(node) = row.node {
-            let (node, physical) = (self.nodes[node].name.clone(), row.physical);
-            if let Some(held) = self.restored.drop_thing(&node, physical) {
-                self.holds(slot, held);
-                self.end_restored();
+            let (node, physical) = (self.graph.nodes[node].name.clone(), row.physical);
+            if let Some(held) = self.graph.restored.drop_thing(&node, physical) {
+                self.graph.holds(slot, held);
+                self.graph.end_restored();
             }
+        }
+    }
+}
+
+impl Graph {
+    /// The state ends by itself when nothing is left to decide.
+    pub(crate) fn end_restored(&mut self) {
+        if self.restored.ends() {
+            self.ctx.effect(Effect::Warn(
+                "the site is not restored any more: all that the store did not know is decided".to_owned(),
+            ));
         }
     }
 

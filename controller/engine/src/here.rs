@@ -9,10 +9,12 @@ use muster_shared::MonoTime;
 use muster_shared::model::Action;
 use muster_template::{Desired, Here, Kind, RandomString};
 
-use crate::engine::{Engine, Todo};
+use crate::engine::Engine;
+use crate::graph::Graph;
 use crate::pause::SIGNALS_GRACE;
 use crate::record::{Observation, PackedSpec};
 use crate::resource::{Row, Slot};
+use crate::todo::Todo;
 
 /// The reason why a test resource fails that is to.
 const TOLD_TO_FAIL: &str = "told to fail";
@@ -39,9 +41,9 @@ impl Row {
 impl Engine {
     /// Makes or changes it, at once. What it was on a node was never there.
     pub(crate) fn settle(&mut self, slot: Slot, kind: Kind, action: Action, spec: PackedSpec) {
-        self.not_failed(slot);
-        self.job_begins(slot);
-        self.let_go(slot);
+        self.traversals.jobs.graph.not_failed(slot);
+        self.traversals.jobs.graph.job_begins(slot);
+        self.traversals.let_go(slot);
         let desired = spec.unpack();
         let (fails, random) = match desired.here() {
             Some(Here::Random(random)) => (false, Some(random)),
@@ -49,20 +51,20 @@ impl Engine {
             None => (false, None),
         };
         let settled = self.wanted_here(slot, &spec);
-        let planned = match settled.and_then(|()| self.put_in_plan(slot, &desired)) {
+        let planned = match settled.and_then(|()| self.traversals.put_in_plan(slot, &desired)) {
             Ok(planned) => planned,
             Err(reason) => {
-                let reason = self.shown_of_plan(slot, &reason);
-                let row = &mut self.rows[slot];
+                let reason = self.traversals.shown_of_plan(slot, &reason);
+                let row = &mut self.traversals.jobs.graph.rows[slot];
                 (row.kind, row.action) = (kind, Some(action));
-                self.row_changed(slot, true);
-                return self.fail_row(slot, reason);
+                self.traversals.jobs.graph.row_changed(slot, true);
+                return self.traversals.jobs.fail_row(slot, reason);
             }
         };
-        let still = self.rows[slot].pauses_still(&spec);
-        let known = self.rows[slot].attributes.contains_key(VALUE);
-        let text = random.filter(|_| !known).map(|random| self.draw(slot, random));
-        let row = &mut self.rows[slot];
+        let still = self.traversals.jobs.graph.rows[slot].pauses_still(&spec);
+        let known = self.traversals.jobs.graph.rows[slot].attributes.contains_key(VALUE);
+        let text = random.filter(|_| !known).map(|random| self.traversals.jobs.graph.draw(slot, random));
+        let row = &mut self.traversals.jobs.graph.rows[slot];
         row.kind = kind;
         row.action = Some(action);
         row.spec = Some(spec);
@@ -73,70 +75,76 @@ impl Engine {
         if let Some(planned) = planned {
             row.attributes = planned.into_iter().collect();
         }
-        self.place(slot, None);
-        self.look_for_server(slot);
+        self.traversals.jobs.graph.place(slot, None);
+        self.traversals.look_for_server(slot);
         match kind {
-            Kind::Net | Kind::Subnet => self.hide_in_plan(slot),
-            Kind::Port => self.hide_of_port(slot),
+            Kind::Net | Kind::Subnet => self.traversals.hide_in_plan(slot),
+            Kind::Port => self.traversals.hide_of_port(slot),
             _ => {}
         }
         let takes = time_of(&desired, action);
         if !takes.is_zero() {
-            self.observe(slot, Observation::Unknown);
-            return self.pause(slot, action, takes, still.then_some(Duration::ZERO));
+            self.traversals.jobs.observe(slot, Observation::Unknown);
+            return self.traversals.jobs.graph.pause(slot, action, takes, still.then_some(Duration::ZERO));
         }
         if fails {
-            self.row_changed(slot, true);
-            return self.fail_row(slot, TOLD_TO_FAIL.into());
+            self.traversals.jobs.graph.row_changed(slot, true);
+            return self.traversals.jobs.fail_row(slot, TOLD_TO_FAIL.into());
         }
         match desired.here() {
             Some(Here::Wait(wait)) => {
-                self.observe(slot, Observation::Unknown);
-                self.pause(
+                self.traversals.jobs.observe(slot, Observation::Unknown);
+                self.traversals.jobs.graph.pause(
                     slot,
                     action,
                     Duration::from_secs(wait.timeout.into()),
                     still.then_some(SIGNALS_GRACE),
                 );
-                self.look_at_signals(slot);
+                self.traversals.jobs.look_at_signals(slot);
             }
             Some(Here::Intent { timeout, .. }) => {
-                self.observe(slot, Observation::Unknown);
+                self.traversals.jobs.observe(slot, Observation::Unknown);
                 let time = Duration::from_secs((*timeout).into());
-                self.pause(slot, action, time, still.then_some(SIGNALS_GRACE));
+                self.traversals.jobs.graph.pause(slot, action, time, still.then_some(SIGNALS_GRACE));
             }
             Some(Here::WaitHandle) => {
-                let row = &self.rows[slot];
-                let stack = self.stacks.get(&row.stack).map_or("?", |stack| stack.name.as_str());
+                let row = &self.traversals.jobs.graph.rows[slot];
+                let stack = self
+                    .traversals
+                    .jobs
+                    .graph
+                    .stacks
+                    .get(&row.stack)
+                    .map_or("?", |stack| stack.name.as_str());
                 let endpoint = format!("/v1/stacks/{stack}/resources/{}/signal", encoded(&row.name));
-                self.rows[slot].attributes.insert(ENDPOINT.to_owned(), endpoint);
-                self.is_made(slot);
+                self.traversals.jobs.graph.rows[slot].attributes.insert(ENDPOINT.to_owned(), endpoint);
+                self.traversals.jobs.is_made(slot);
             }
-            _ => self.is_made(slot),
+            _ => self.traversals.jobs.is_made(slot),
         }
     }
 
     /// A test resource has taken its time.
     pub(crate) fn has_waited(&mut self, slot: Slot) {
-        if self.rows[slot].kind == Kind::Intent {
+        if self.traversals.jobs.graph.rows[slot].kind == Kind::Intent {
             return self.intent_failed(slot);
         }
-        let spec = self.rows[slot].spec.as_ref().map(PackedSpec::unpack);
+        let spec = self.traversals.jobs.graph.rows[slot].spec.as_ref().map(PackedSpec::unpack);
         let test = spec.as_ref().and_then(Desired::here).and_then(Here::test);
         let fails = test.is_some_and(|(test, _)| test.fail);
-        match self.rows[slot].is_going() {
-            true => self.unmade(slot),
-            false if fails => self.fail_row(slot, TOLD_TO_FAIL.into()),
+        match self.traversals.jobs.graph.rows[slot].is_going() {
+            true => self.traversals.unmade(slot),
+            false if fails => self.traversals.jobs.fail_row(slot, TOLD_TO_FAIL.into()),
             false => {
-                self.end_pause(slot);
-                self.is_made(slot);
+                self.traversals.jobs.graph.end_pause(slot);
+                self.traversals.jobs.is_made(slot);
             }
         }
     }
 
     /// Takes it away, at once unless it takes its time.
     pub(crate) fn unmake(&mut self, slot: Slot) {
-        let row = &self.rows[slot];
+        let row = &self.traversals.jobs.graph.rows[slot];
         if row.pauses() && row.is_going() {
             return;
         }
@@ -147,24 +155,39 @@ impl Engine {
             _ => spec.as_ref().map_or(Duration::ZERO, |spec| time_of(&spec.unpack(), farewell)),
         };
         if !takes.is_zero() {
-            let row = &self.rows[slot];
+            let row = &self.traversals.jobs.graph.rows[slot];
             let still = spec.is_some_and(|spec| row.pauses_still(&spec));
-            self.not_failed(slot);
-            self.job_begins(slot);
-            self.rows[slot].reason = None;
+            self.traversals.jobs.graph.not_failed(slot);
+            self.traversals.jobs.graph.job_begins(slot);
+            self.traversals.jobs.graph.rows[slot].reason = None;
             if kind == Kind::Intent {
                 // It is not what it was any more, whoever wants it again.
-                self.observe(slot, Observation::Unknown);
+                self.traversals.jobs.observe(slot, Observation::Unknown);
             }
-            return self.pause(slot, farewell, takes, still.then_some(Duration::ZERO));
+            return self.traversals.jobs.graph.pause(slot, farewell, takes, still.then_some(Duration::ZERO));
         }
         self.unsettle_link(slot);
-        self.unmade(slot);
+        self.traversals.unmade(slot);
     }
 
+    pub(crate) fn pause_due(&mut self, slot: Slot, due: MonoTime) {
+        let Some(row) = self.traversals.jobs.graph.rows.get(slot) else { return };
+        let Some(pause) = row.rare().pause.filter(|pause| pause.due == Some(due)) else { return };
+        match row.kind {
+            _ if pause.of_batch => {
+                self.traversals.jobs.graph.end_pause(slot);
+                self.traversals.jobs.graph.ctx.agenda.push_back(Todo::Visit(slot));
+            }
+            Kind::WaitCondition => self.traversals.jobs.signals_are_late(slot),
+            _ => self.has_waited(slot),
+        }
+    }
+}
+
+impl Graph {
     /// A text that nobody can foresee, from the row's own stream of random bytes.
     fn draw(&self, slot: Slot, random: &RandomString) -> String {
-        let mut bytes = self.ids.stream(b"random string", self.rows[slot].id);
+        let mut bytes = self.ctx.ids.stream(b"random string", self.rows[slot].id);
         random.generate(|below| {
             let below = below as u64;
             // As many numbers for each answer: what is left over at the top is drawn again.
@@ -178,19 +201,6 @@ impl Engine {
                 }
             }
         })
-    }
-
-    pub(crate) fn pause_due(&mut self, slot: Slot, due: MonoTime) {
-        let Some(row) = self.rows.get(slot) else { return };
-        let Some(pause) = row.rare().pause.filter(|pause| pause.due == Some(due)) else { return };
-        match row.kind {
-            _ if pause.of_batch => {
-                self.end_pause(slot);
-                self.agenda.push_back(Todo::Visit(slot));
-            }
-            Kind::WaitCondition => self.signals_are_late(slot),
-            _ => self.has_waited(slot),
-        }
     }
 }
 

@@ -10,9 +10,10 @@ use std::collections::BTreeSet;
 use muster_template::{MASK, Secrets, Tree};
 use serde_json::Value;
 
-use crate::engine::Engine;
+use crate::graph::Graph;
 use crate::resource::{Row, Slot};
 use crate::stack::Stack;
+use crate::traversals::Traversals;
 
 /// In the place of what an agent says, where it cannot be known what of it is hidden.
 const UNKNOWN: &str =
@@ -88,14 +89,14 @@ impl Stack {
     }
 }
 
-impl Engine {
+impl Traversals {
     /// What the address plan says to a resource: it names what other stacks made, whose secrets they are too.
     pub(crate) fn shown_of_plan(&self, slot: Slot, reason: &str) -> String {
-        let made = self.addresses.made().filter_map(|id| self.rows.of_thing(&id));
-        let makers: BTreeSet<u64> = made.map(|slot| self.rows[slot].stack).collect();
-        let makers = makers.iter().filter_map(|id| self.stacks.get(id));
-        let others = makers.filter(|stack| stack.id != self.rows[slot].stack);
-        let mut shown = self.shown(slot, reason);
+        let made = self.addresses.made().filter_map(|id| self.jobs.graph.rows.of_thing(&id));
+        let makers: BTreeSet<u64> = made.map(|slot| self.jobs.graph.rows[slot].stack).collect();
+        let makers = makers.iter().filter_map(|id| self.jobs.graph.stacks.get(id));
+        let others = makers.filter(|stack| stack.id != self.jobs.graph.rows[slot].stack);
+        let mut shown = self.jobs.graph.shown(slot, reason);
         for stack in others {
             if stack.hidden.forgotten {
                 return format!(
@@ -111,13 +112,15 @@ impl Engine {
 
     /// The node that a row waits for to tell what it is, for operators: its name may be a hidden value.
     pub(crate) fn asked(&self, row: &Row) -> String {
-        let stack = self.stacks.get(&row.stack).filter(|stack| !stack.hidden.forgotten);
+        let stack = self.jobs.graph.stacks.get(&row.stack).filter(|stack| !stack.hidden.forgotten);
         match (self.asks(row), stack) {
             (Some(node), Some(stack)) => format!("node {}", stack.hidden.mask(node.as_str())),
             _ => "a node".to_owned(),
         }
     }
+}
 
+impl Graph {
     /// What an agent says of a resource, for operators.
     pub(crate) fn shown(&self, slot: Slot, reason: &str) -> String {
         match self.stacks.get(&self.rows[slot].stack) {

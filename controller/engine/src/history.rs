@@ -108,19 +108,26 @@ impl History {
 impl Engine {
     /// Whether the node may be welcomed. If it knows of a later epoch, this engine's rises above that.
     pub(crate) fn takes_up(&mut self, key: NodeKey, theirs: EpochId) -> bool {
-        match self.history.standing(theirs, self.nodes[key].was_welcomed) {
+        match self
+            .traversals
+            .jobs
+            .graph
+            .ctx
+            .history
+            .standing(theirs, self.traversals.jobs.graph.nodes[key].was_welcomed)
+        {
             Standing::Ours => true,
             Standing::Ahead => {
-                let is_lower = theirs.number < self.epoch();
+                let is_lower = theirs.number < self.traversals.jobs.graph.ctx.epoch();
                 if let Some(bits) = theirs.bits.filter(|_| is_lower) {
                     // All nodes of a lost history may come with the same epoch: the first one tells.
-                    self.history.add_start(theirs.number, bits);
+                    self.traversals.jobs.graph.ctx.history.add_start(theirs.number, bits);
                 }
-                if is_lower || self.rise_over(theirs.number) {
+                if is_lower || self.traversals.jobs.graph.ctx.rise_over(theirs.number) {
                     self.begin_restored(None);
-                    let name = &self.nodes[key].name;
-                    let (number, ours) = (theirs.number.0, self.epoch().0);
-                    self.effect(Effect::Warn(format!(
+                    let name = &self.traversals.jobs.graph.nodes[key].name;
+                    let (number, ours) = (theirs.number.0, self.traversals.jobs.graph.ctx.epoch().0);
+                    self.traversals.jobs.graph.ctx.effect(Effect::Warn(format!(
                         "node {name} has obeyed epoch {number}, which this store does not know: the store is older than \
                          the node; this controller goes on in epoch {ours}"
                     )));
@@ -137,40 +144,41 @@ impl Engine {
     /// The node's ledger has a generation of a row that no job of this store had: the store is older than the node. A
     /// snapshot of the start that goes on has no later epoch that could tell.
     pub(crate) fn compare_history(&mut self, key: NodeKey, pages: &BTreeMap<ResourceId, LedgerEntry>) {
-        if self.restored.is_on() {
+        if self.traversals.jobs.graph.restored.is_on() {
             return;
         }
-        let rows = self.rows_on(key);
+        let rows = self.traversals.jobs.graph.rows_on(key);
         let is_ahead = |slot: &Slot| {
-            let row = &self.rows[*slot];
+            let row = &self.traversals.jobs.graph.rows[*slot];
             pages.get(&row.physical).is_some_and(|entry| entry.generation > row.generation)
         };
         let Some(slot) = rows.into_iter().find(is_ahead) else { return };
-        let theirs = pages[&self.rows[slot].physical].generation;
-        if !self.rise_above(theirs) {
+        let theirs = pages[&self.traversals.jobs.graph.rows[slot].physical].generation;
+        if !self.traversals.jobs.graph.ctx.rise_above(theirs) {
             return;
         }
         self.begin_restored(Some(key));
-        let (node, row) = (&self.nodes[key].name, &self.rows[slot].name);
-        self.effect(Effect::Warn(format!(
+        let (node, row) =
+            (&self.traversals.jobs.graph.nodes[key].name, &self.traversals.jobs.graph.rows[slot].name);
+        self.traversals.jobs.graph.ctx.effect(Effect::Warn(format!(
             "node {node} has generation {theirs} of {row}, which this store never gave: the store is older than the node"
         )));
     }
 
     fn refuse_stranger(&mut self, key: NodeKey, theirs: Epoch) {
         self.cut_off(key);
-        if std::mem::replace(&mut self.nodes[key].is_elsewhere, true) {
+        if std::mem::replace(&mut self.traversals.jobs.graph.nodes[key].is_elsewhere, true) {
             return;
         }
         let why = format!(
             "node {} obeys another controller, of epoch {}, since this one of epoch {} welcomed it: it gets nothing from \
              this one. Two controllers of this site run: stop one of them, then restart the other",
-            self.nodes[key].name,
+            self.traversals.jobs.graph.nodes[key].name,
             theirs.0,
-            self.epoch().0
+            self.traversals.jobs.graph.ctx.epoch().0
         );
-        self.note_on_node(key, &why);
-        self.effect(Effect::Warn(why));
+        self.traversals.jobs.graph.note_on_node(key, &why);
+        self.traversals.jobs.graph.ctx.effect(Effect::Warn(why));
     }
 }
 

@@ -11,10 +11,11 @@ use muster_shared::StackName;
 use muster_shared::model::Action;
 use muster_template::{Hook, Restriction, suggestion};
 
-use crate::engine::{Engine, Todo};
+use crate::graph::Graph;
 use crate::record::Status;
 use crate::request::{Answer, Refusal};
 use crate::resource::{Role, Row, Slot, WorkState};
+use crate::todo::Todo;
 
 /// Beside the bits of cleared hooks: a job has ended whose hook is still to come.
 const POST_CREATE_DUE: u8 = 1 << 6;
@@ -22,7 +23,7 @@ const POST_UPDATE_DUE: u8 = 1 << 7;
 /// Hooks that a reason names: a line's worth.
 const NAMED_MAX: usize = 10;
 
-impl Engine {
+impl Graph {
     /// Whether a node waits before a job of this kind; told once.
     pub(crate) fn waits_before(&mut self, slot: Slot, action: Action) -> bool {
         before(action).is_some_and(|hook| self.waits_at(slot, hook))
@@ -84,7 +85,7 @@ impl Engine {
         let Some(walk) = walk else { return false };
         walk.at_hooks.insert((row.name.clone(), slot));
         if row.rare().hook != Some(hook) {
-            let now = self.now;
+            let now = self.ctx.now;
             let rare = self.rows[slot].rare_mut();
             (rare.hook, rare.hook_since) = (Some(hook), Some(now));
             self.row_changed(slot, false);
@@ -164,9 +165,9 @@ impl Engine {
             rare.hooks_cleared |= hook.bit();
             self.row_changed(slot, false);
             self.hook_event(slot, hook, &format!("hook {} was cleared", hook.as_str()));
-            self.agenda.push_back(Todo::Visit(slot));
+            self.ctx.agenda.push_back(Todo::Visit(slot));
         }
-        self.agenda.push_back(Todo::CheckEnd(id));
+        self.ctx.agenda.push_back(Todo::CheckEnd(id));
         Ok(Answer::Done)
     }
 

@@ -8,13 +8,14 @@ use muster_shared::{Attempt, MonoTime};
 use muster_template::Desired;
 
 use crate::cause::Cause;
-use crate::engine::{Engine, Todo};
+use crate::jobs::Jobs;
 use crate::node::{NODES_MAX, NodeKey};
 use crate::record::PackedSpec;
 use crate::record::{Observation, Status};
 use crate::resource::{Previous, Role, Row, Slot, Work, WorkState};
 use crate::rollout::Ended;
 use crate::silence::ANSWER_GRACE;
+use crate::todo::Todo;
 use crate::token::TOKENS_MAX;
 
 /// Bounds on work in flight, and how often it is tried again.
@@ -92,20 +93,20 @@ impl NewJob {
     }
 }
 
-impl Engine {
+impl Jobs {
     /// Makes a job of what was decided; it goes as soon as its node is there and has room.
     pub(crate) fn queue_job(&mut self, slot: Slot, job: NewJob) {
         let NewJob { cause, node, action, spec, content } = job;
         if let Some(spec) = &spec {
             self.keep_content(&spec.unpack(), content);
         }
-        if self.restored.is_on() && action != Action::Check {
+        if self.graph.restored.is_on() && action != Action::Check {
             self.decided(slot);
         }
-        self.not_failed(slot);
-        self.job_begins(slot);
-        let generation = self.next_generation();
-        let row = &mut self.rows[slot];
+        self.graph.not_failed(slot);
+        self.graph.job_begins(slot);
+        let generation = self.graph.ctx.next_generation();
+        let row = &mut self.graph.rows[slot];
         let previous = Previous {
             action: row.action,
             status: row.status,
@@ -130,46 +131,46 @@ impl Engine {
         }
         if row.node != Some(node) {
             let physical = row.physical;
-            if let Some(old) = self.place(slot, Some(node)) {
-                self.unhear(old, physical);
+            if let Some(old) = self.graph.place(slot, Some(node)) {
+                self.graph.unhear(old, physical);
             }
         }
-        let stack = self.rows[slot].stack;
+        let stack = self.graph.rows[slot].stack;
         if action != Action::Check {
             self.observe(slot, Observation::Unknown);
         }
-        let state = if self.nodes[node].ready { WorkState::Queued } else { WorkState::NodeAway };
-        self.rows[slot].work = Some(Box::new(Work {
+        let state = if self.graph.nodes[node].ready { WorkState::Queued } else { WorkState::NodeAway };
+        self.graph.rows[slot].work = Some(Box::new(Work {
             state,
-            since: self.now,
+            since: self.graph.ctx.now,
             due: None,
             behind: None,
             previous: Some(previous),
         }));
-        if let Some(stack) = self.stacks.get_mut(&stack) {
+        if let Some(stack) = self.graph.stacks.get_mut(&stack) {
             stack.working.insert(slot);
         }
-        self.row_changed(slot, true);
-        self.event(stack, Some(slot));
+        self.graph.row_changed(slot, true);
+        self.graph.event(stack, Some(slot));
         self.line_up(slot, node);
     }
 
     /// Sends what waits for this node, as far as there is room.
     pub(crate) fn pump(&mut self, node: NodeKey) {
-        if self.restored.awaits_ledger(&self.nodes[node].name) {
+        if self.graph.restored.awaits_ledger(&self.graph.nodes[node].name) {
             return; // what it holds may be newer than the job
         }
         while self.may_send(node) {
-            let Some(slot) = self.nodes[node].next_in_line() else { return };
+            let Some(slot) = self.graph.nodes[node].next_in_line() else { return };
             if !self.waits_in_line(slot, node) {
                 continue;
             }
-            if self.waits_for_disk(&self.rows[slot]) {
-                self.nodes[node].no_room.push_back(slot);
+            if self.graph.waits_for_disk(&self.graph.rows[slot]) {
+                self.graph.nodes[node].no_room.push_back(slot);
                 continue;
             }
-            match self.stacks.get_mut(&self.rows[slot].stack) {
-                Some(stack) if stack.in_flight >= self.limits.in_flight_per_stack => {
+            match self.graph.stacks.get_mut(&self.graph.rows[slot].stack) {
+                Some(stack) if stack.in_flight >= self.graph.ctx.limits.in_flight_per_stack => {
                     stack.queue.push_back(slot);
                 }
                 // A lost row has none.
@@ -179,49 +180,53 @@ impl Engine {
     }
 
     fn may_send(&self, node: NodeKey) -> bool {
-        let at = &self.nodes[node];
-        at.ready && at.sent.len() < self.limits.in_flight_per_node && !self.is_in_maintenance(node)
+        let at = &self.graph.nodes[node];
+        at.ready
+            && at.sent.len() < self.graph.ctx.limits.in_flight_per_node
+            && !self.graph.is_in_maintenance(node)
     }
 
     pub(crate) fn pump_stack(&mut self, id: u64) {
-        let Some(stack) = self.stacks.get_mut(&id) else { return };
-        if stack.in_flight >= self.limits.in_flight_per_stack {
+        let Some(stack) = self.graph.stacks.get_mut(&id) else { return };
+        if stack.in_flight >= self.graph.ctx.limits.in_flight_per_stack {
             return;
         }
         let Some(slot) = stack.queue.pop_front() else { return };
-        if let Some(node) = self.rows.get(slot).and_then(|row| row.node) {
+        if let Some(node) = self.graph.rows.get(slot).and_then(|row| row.node) {
             self.line_up(slot, node);
         }
-        self.agenda.push_back(Todo::PumpStack(id));
+        self.graph.ctx.agenda.push_back(Todo::PumpStack(id));
     }
 
     pub(crate) fn send_job(&mut self, slot: Slot, node: NodeKey) {
-        self.nodes[node].sent.insert(slot);
+        self.graph.nodes[node].sent.insert(slot);
         // Queued before the epoch rose: the node may know the number, of another history.
-        if self.rows[slot].attempt == 0 && self.rows[slot].generation.epoch < self.epoch() {
-            self.rows[slot].generation = self.next_generation();
+        if self.graph.rows[slot].attempt == 0
+            && self.graph.rows[slot].generation.epoch < self.graph.ctx.epoch()
+        {
+            self.graph.rows[slot].generation = self.graph.ctx.next_generation();
         }
-        let row = &mut self.rows[slot];
+        let row = &mut self.graph.rows[slot];
         row.applied |= row.action != Some(Action::Check);
         let stack = row.stack;
-        if let Some(stack) = self.stacks.get_mut(&stack) {
+        if let Some(stack) = self.graph.stacks.get_mut(&stack) {
             stack.in_flight += 1;
         }
-        self.set_work(slot, WorkState::Sent);
-        self.row_changed(slot, false);
+        self.graph.set_work(slot, WorkState::Sent);
+        self.graph.row_changed(slot, false);
         self.transmit(slot, node);
     }
 
     /// Says to the agent what it has to know of a job it may have.
     pub(crate) fn transmit(&mut self, slot: Slot, node: NodeKey) {
-        let row = &self.rows[slot];
+        let row = &self.graph.rows[slot];
         let (Some(action), Some(work)) = (row.action, &row.work) else { return };
         let spec = match row.spec.as_ref().map(PackedSpec::unpack) {
             Some(Desired::Node(spec)) => Some(spec),
-            Some(Desired::Flows(_)) => return self.agenda.push_back(Todo::Write(slot)),
+            Some(Desired::Flows(_)) => return self.graph.ctx.agenda.push_back(Todo::Write(slot)),
             // A stray; or a row whose desired state was not known yet in the copy that a restored store has.
             None if action == Action::Delete => None,
-            None => return self.agenda.push_back(Todo::Unsendable(slot)),
+            None => return self.graph.ctx.agenda.push_back(Todo::Unsendable(slot)),
             // It has no jobs.
             Some(Desired::Here(_)) => return,
         };
@@ -234,30 +239,30 @@ impl Engine {
                 generation: row.generation,
                 attempt: Attempt(row.attempt),
                 action,
-                timeout: self.job_timeout(&spec),
+                timeout: self.graph.ctx.job_timeout(&spec),
                 spec,
             }),
             None => Down::Remove(row.key()),
         };
         let due = match &message {
-            Down::Job(job) => self.silent_at(node, job.timeout),
-            Down::Remove(_) if !self.removes_strays(node) => {
-                return self.agenda.push_back(Todo::Unsendable(slot));
+            Down::Job(job) => self.graph.silent_at(node, job.timeout),
+            Down::Remove(_) if !self.graph.removes_strays(node) => {
+                return self.graph.ctx.agenda.push_back(Todo::Unsendable(slot));
             }
-            Down::Remove(_) => self.silent_at(node, self.limits.job_timeout),
-            _ => self.now + self.limits.job_timeout + ANSWER_GRACE,
+            Down::Remove(_) => self.graph.silent_at(node, self.graph.ctx.limits.job_timeout),
+            _ => self.graph.ctx.now + self.graph.ctx.limits.job_timeout + ANSWER_GRACE,
         };
-        self.set_due(slot, Some(due));
-        self.unhear(node, self.rows[slot].physical);
-        self.send(node, message);
+        self.graph.set_due(slot, Some(due));
+        self.graph.unhear(node, self.graph.rows[slot].physical);
+        self.graph.send(node, message);
     }
 
     /// Takes a job back: at once if it was not sent, else when the agent says that it had not begun.
     pub(crate) fn take_back(&mut self, slot: Slot) {
-        if self.break_pause(slot) {
+        if self.graph.break_pause(slot) {
             return;
         }
-        let row = &self.rows[slot];
+        let row = &self.graph.rows[slot];
         let (Some(work), Some(node)) = (&row.work, row.node) else { return };
         if row.action == Some(Action::Check) && !row.is_adopted() {
             return self.end_check(slot);
@@ -266,8 +271,8 @@ impl Engine {
             WorkState::NodeAway | WorkState::Queued => self.undo_work(slot),
             WorkState::Backoff => self.give_up_trying(slot),
             WorkState::Sent | WorkState::Running | WorkState::Settling => {
-                self.set_work(slot, WorkState::Withdrawing);
-                if self.nodes[node].ready {
+                self.graph.set_work(slot, WorkState::Withdrawing);
+                if self.graph.nodes[node].ready {
                     self.transmit(slot, node);
                 }
             }
@@ -278,13 +283,13 @@ impl Engine {
     /// The job never began: the row is as it was before. Unless it is a further try: an earlier one may have done
     /// something.
     pub(crate) fn undo_work(&mut self, slot: Slot) {
-        if self.rows[slot].attempt > 0 {
+        if self.graph.rows[slot].attempt > 0 {
             return self.give_up_trying(slot);
         }
-        self.tell_taken_back(slot, self.rows[slot].action, "before it began");
+        self.graph.tell_taken_back(slot, self.graph.rows[slot].action, "before it began");
         self.left_ended(slot, Ended::Unbegun);
         let Some(work) = self.end_work(slot) else { return };
-        let row = &mut self.rows[slot];
+        let row = &mut self.graph.rows[slot];
         let new = row.spec.clone().filter(|_| !row.is_going() && work.previous.is_some());
         let observed = work.previous.as_ref().map(|previous| previous.observed);
         match work.previous {
@@ -317,12 +322,12 @@ impl Engine {
             self.observe(slot, observed);
         }
         self.note_owed(slot);
-        self.row_changed(slot, true);
+        self.graph.row_changed(slot, true);
     }
 
     /// Earlier tries failed, and there is no further one.
     fn give_up_trying(&mut self, slot: Slot) {
-        self.tell_taken_back(slot, self.rows[slot].action, "before it was tried again");
+        self.graph.tell_taken_back(slot, self.graph.rows[slot].action, "before it was tried again");
         self.abandon_work(slot);
     }
 
@@ -330,43 +335,49 @@ impl Engine {
     pub(crate) fn abandon_work(&mut self, slot: Slot) {
         let previous = self.end_work(slot).and_then(|work| work.previous);
         self.left_ended(slot, Ended::Failed);
-        let row = &mut self.rows[slot];
+        let row = &mut self.graph.rows[slot];
         row.status = Some(Status::Failed);
         if !row.is_going() {
             self.release_previous(previous);
         }
-        self.row_changed(slot, false);
+        self.graph.row_changed(slot, false);
     }
 
     /// Something that it needs is not ready. Where no operation is under way nobody counts that, and its node may have been
     /// removed since.
     fn is_blocked(&self, row: &Row) -> bool {
         let is_unready = |needed: &Row| !needed.ready && needed.role != Role::Cleanup;
-        let needs_one = || row.requires.iter().filter_map(|slot| self.rows.get(*slot)).any(is_unready);
+        let needs_one = || row.requires.iter().filter_map(|slot| self.graph.rows.get(*slot)).any(is_unready);
         let acts = matches!(row.action, Some(Action::Create | Action::Update));
-        let is_counted = self.stacks.get(&row.stack).is_some_and(|it| it.status == Status::InProgress);
+        let is_counted = self.graph.stacks.get(&row.stack).is_some_and(|it| it.status == Status::InProgress);
         !row.is_going() && (row.blocked > 0 || !is_counted && acts && needs_one())
     }
 
     /// A backoff is over, or an agent has not answered in time.
     pub(crate) fn work_due(&mut self, slot: Slot, due: MonoTime) {
-        let is_blocked = self.rows.get(slot).is_some_and(|row| self.is_blocked(row));
-        let Some(row) = self.rows.get_mut(slot) else { return };
+        let is_blocked = self.graph.rows.get(slot).is_some_and(|row| self.is_blocked(row));
+        let Some(row) = self.graph.rows.get_mut(slot) else { return };
         let Some(work) = row.work.as_mut().filter(|work| work.due == Some(due)) else { return };
         work.due = None;
         match work.state {
             // It was out when that went, or when the controller ended.
             WorkState::Backoff if is_blocked => {
                 let action = row.action;
-                self.tell_ended(slot, action, "before it was tried again", "what it needs is not ready");
+                self.graph.tell_ended(
+                    slot,
+                    action,
+                    "before it was tried again",
+                    "what it needs is not ready",
+                );
                 self.abandon_work(slot);
             }
             WorkState::Backoff => {
                 row.attempt += 1;
                 let Some(node) = row.node else { return };
-                let state = if self.nodes[node].ready { WorkState::Queued } else { WorkState::NodeAway };
-                self.set_work(slot, state);
-                self.row_changed(slot, false);
+                let state =
+                    if self.graph.nodes[node].ready { WorkState::Queued } else { WorkState::NodeAway };
+                self.graph.set_work(slot, state);
+                self.graph.row_changed(slot, false);
                 self.line_up(slot, node);
             }
             WorkState::Withdrawing => {
@@ -382,48 +393,48 @@ impl Engine {
     }
 
     pub(crate) fn attempt_failed(&mut self, slot: Slot, reason: &str, permanent: bool) {
-        let limit = self.limits.retries;
-        self.add_cause(slot, reason);
-        let row = &mut self.rows[slot];
+        let limit = self.graph.ctx.limits.retries;
+        self.graph.add_cause(slot, reason);
+        let row = &mut self.graph.rows[slot];
         row.reason = Some(reason.into());
         if permanent || row.retry_count >= limit {
             if row.action == Some(Action::Check) && row.observed == Observation::InSync {
                 self.observe(slot, Observation::Unknown);
             }
             self.abandon_work(slot);
-            return match self.rows[slot].cause.is_drift() {
-                true => self.failed_after_drift(slot),
+            return match self.graph.rows[slot].cause.is_drift() {
+                true => self.graph.failed_after_drift(slot),
                 false => self.fail_row(slot, reason.to_owned()),
             };
         }
         row.retry_count += 1;
         let delay = backoff(row.retry_count);
-        self.tell_of_attempt(slot, reason, delay.as_secs());
+        self.graph.tell_of_attempt(slot, reason, delay.as_secs());
         self.try_again(slot, delay);
     }
 
     /// The job's attempt has come to nothing; the next one comes after a while.
     pub(crate) fn try_again(&mut self, slot: Slot, delay: Duration) {
-        let (stack, node) = (self.rows[slot].stack, self.rows[slot].node);
+        let (stack, node) = (self.graph.rows[slot].stack, self.graph.rows[slot].node);
         if let Some(node) = node
-            && self.nodes[node].sent.remove(&slot)
+            && self.graph.nodes[node].sent.remove(&slot)
         {
-            if self.nodes[node].ready
-                && let Some(stack) = self.stacks.get_mut(&stack)
+            if self.graph.nodes[node].ready
+                && let Some(stack) = self.graph.stacks.get_mut(&stack)
             {
                 stack.in_flight -= 1;
             }
-            self.agenda.push_back(Todo::Pump(node));
-            self.agenda.push_back(Todo::PumpStack(stack));
+            self.graph.ctx.agenda.push_back(Todo::Pump(node));
+            self.graph.ctx.agenda.push_back(Todo::PumpStack(stack));
         }
-        self.set_work(slot, WorkState::Backoff);
-        self.set_due(slot, Some(self.now + delay));
-        self.row_changed(slot, false);
+        self.graph.set_work(slot, WorkState::Backoff);
+        self.graph.set_due(slot, Some(self.graph.ctx.now + delay));
+        self.graph.row_changed(slot, false);
     }
 
     /// What the agent may have is said again.
     pub(crate) fn transmit_sent(&mut self, key: NodeKey) {
-        for slot in self.nodes[key].sent.clone() {
+        for slot in self.graph.nodes[key].sent.clone() {
             self.transmit(slot, key);
         }
     }

@@ -9,7 +9,9 @@ use std::collections::{BTreeSet, VecDeque};
 use muster_shared::model::Down;
 use muster_shared::{Epoch, MonoTime, StackName};
 
-use crate::engine::{Effect, Engine};
+use crate::context::Context;
+use crate::engine::Effect;
+use crate::graph::Graph;
 use crate::node::{NodeKey, Nodes};
 use crate::record::Change;
 use crate::request::{Answer, Refusal};
@@ -156,29 +158,21 @@ pub(crate) struct Touched<'e> {
     pub now: MonoTime,
 }
 
-impl Engine {
+impl Graph {
     pub(crate) fn answer(&mut self, id: u64, answer: Result<Answer, Refusal>) {
-        self.journal.effect(Effect::Answer { id, answer });
-    }
-
-    pub(crate) fn effect(&mut self, effect: Effect) {
-        self.journal.effect(effect);
-    }
-
-    pub(crate) fn change(&mut self, change: Change) {
-        self.journal.change(change);
+        self.ctx.journal.effect(Effect::Answer { id, answer });
     }
 
     /// A stack is gone.
     pub(crate) fn stack_removed(&mut self, id: u64, name: StackName, traversal: u64) {
-        self.journal.next_seq();
+        self.ctx.journal.next_seq();
         let mut touched =
-            Touched { rows: &mut self.rows, stacks: &self.stacks, nodes: &self.nodes, now: self.now };
-        self.journal.stack_removed(&mut touched, id, name, traversal);
+            Touched { rows: &mut self.rows, stacks: &self.stacks, nodes: &self.nodes, now: self.ctx.now };
+        self.ctx.journal.stack_removed(&mut touched, id, name, traversal);
     }
 
     pub(crate) fn row_changed(&mut self, slot: Slot, full: bool) {
-        self.journal.row(&mut self.rows, slot, Some(full), false);
+        self.ctx.journal.row(&mut self.rows, slot, Some(full), false);
         let row = &self.rows[slot];
         let (stack, index) = (row.stack, row.index as usize);
         self.touch(stack);
@@ -191,23 +185,23 @@ impl Engine {
     }
 
     pub(crate) fn edges_changed(&mut self, slot: Slot) {
-        self.journal.row(&mut self.rows, slot, None, true);
+        self.ctx.journal.row(&mut self.rows, slot, None, true);
     }
 
     pub(crate) fn stack_changed(&mut self, stack: u64) {
-        self.journal.stack(stack);
+        self.ctx.journal.stack(stack);
         self.touch(stack);
     }
 
     /// For those who watch.
     pub(crate) fn touch(&mut self, stack: u64) {
-        let seq = self.journal.next_seq();
+        let seq = self.ctx.journal.next_seq();
         if let Some(stack) = self.stacks.get_mut(&stack) {
             stack.seq = seq;
-            if let Some((old, due)) = stack.quiet.moved(self.now, self.limits.quiet) {
+            if let Some((old, due)) = stack.quiet.moved(self.ctx.now, self.ctx.limits.quiet) {
                 let key = TimerKey::Quiet(stack.id);
-                self.timers.clear(old, key);
-                self.timers.set(due, key);
+                self.ctx.timers.clear(old, key);
+                self.ctx.timers.set(due, key);
             }
         }
     }
@@ -215,8 +209,18 @@ impl Engine {
     pub(crate) fn send(&mut self, node: NodeKey, message: Down) {
         let node = &self.nodes[node];
         if let Some(connection) = node.connection {
-            self.effect(Effect::Send { node: node.name.clone(), connection, message });
+            self.ctx.effect(Effect::Send { node: node.name.clone(), connection, message });
         }
+    }
+}
+
+impl Context {
+    pub(crate) fn effect(&mut self, effect: Effect) {
+        self.journal.effect(effect);
+    }
+
+    pub(crate) fn change(&mut self, change: Change) {
+        self.journal.change(change);
     }
 }
 

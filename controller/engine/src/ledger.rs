@@ -5,11 +5,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use muster_shared::model::LedgerEntry;
 use muster_shared::{Generation, ResourceId};
 
-use crate::engine::{Engine, Todo};
+use crate::engine::Engine;
 use crate::held::HELD;
+use crate::jobs::Jobs;
 use crate::node::NodeKey;
 use crate::resource::Slot;
 use crate::restored::{HeldThing, Unlike};
+use crate::todo::Todo;
 
 /// Entries of one agent's ledger: what a node can hold.
 const LEDGER_MAX: usize = 1_000_000;
@@ -17,104 +19,109 @@ const LEDGER_MAX: usize = 1_000_000;
 impl Engine {
     /// Compares an agent's whole ledger with the rows: what the agent has lost is made again.
     pub(crate) fn ledger(&mut self, key: NodeKey, entries: Vec<LedgerEntry>, last: bool) {
-        let Some(pages) = &mut self.nodes[key].pages else { return };
+        let Some(pages) = &mut self.traversals.jobs.graph.nodes[key].pages else { return };
         pages.extend(entries.into_iter().map(|entry| (entry.resource, entry)));
         if pages.len() > LEDGER_MAX {
-            self.nodes[key].pages = None;
+            self.traversals.jobs.graph.nodes[key].pages = None;
             return;
         }
         if !last {
             return;
         }
-        let pages = self.nodes[key].pages.take().unwrap_or_default();
+        let pages = self.traversals.jobs.graph.nodes[key].pages.take().unwrap_or_default();
         self.compare_history(key, &pages);
-        let was_awaited = self.restored.awaits_ledger(&self.nodes[key].name);
-        let kept = self.hold_unlike(key, &pages);
-        let mut rows = self.rows_on(key);
+        let was_awaited =
+            self.traversals.jobs.graph.restored.awaits_ledger(&self.traversals.jobs.graph.nodes[key].name);
+        let kept = self.traversals.jobs.hold_unlike(key, &pages);
+        let mut rows = self.traversals.jobs.graph.rows_on(key);
         rows.retain(|slot| !kept.contains(slot));
         for slot in rows {
-            let row = &self.rows[slot];
+            let row = &self.traversals.jobs.graph.rows[slot];
             let resource = row.physical;
             let theirs = pages.get(&resource).map(|entry| entry.generation);
             if row.held.is_none() {
-                theirs.into_iter().for_each(|theirs| self.take_up_again(slot, theirs));
+                theirs.into_iter().for_each(|theirs| self.traversals.jobs.take_up_again(slot, theirs));
                 continue;
             }
-            if theirs == row.held || theirs.is_some_and(|theirs| !self.rise_above(theirs)) {
+            if theirs == row.held
+                || theirs.is_some_and(|theirs| !self.traversals.jobs.graph.ctx.rise_above(theirs))
+            {
                 continue;
             }
-            let row = &self.rows[slot];
+            let row = &self.traversals.jobs.graph.rows[slot];
             for generation in [row.held, theirs].into_iter().flatten() {
-                self.nodes[key].ledger ^= LedgerEntry { resource, generation }.digest();
+                self.traversals.jobs.graph.nodes[key].ledger ^= LedgerEntry { resource, generation }.digest();
             }
-            let row = &mut self.rows[slot];
+            let row = &mut self.traversals.jobs.graph.rows[slot];
             row.held = theirs;
-            self.row_changed(slot, false);
-            self.make_again(slot, key);
+            self.traversals.jobs.graph.row_changed(slot, false);
+            self.traversals.jobs.make_again(slot, key);
         }
-        self.ask_strays(key);
+        self.traversals.jobs.graph.ask_strays(key);
         if was_awaited {
-            self.transmit_sent(key);
-            self.agenda.push_back(Todo::Pump(key));
+            self.traversals.jobs.transmit_sent(key);
+            self.traversals.jobs.graph.ctx.agenda.push_back(Todo::Pump(key));
             self.tables_compared(key);
-            self.end_restored();
+            self.traversals.jobs.graph.end_restored();
         }
     }
+}
 
+impl Jobs {
     /// A row whose thing was taken away, and that the node has all the same: it went back in time. It goes by a job once more.
     fn take_up_again(&mut self, slot: Slot, theirs: Generation) {
-        let row = &self.rows[slot];
+        let row = &self.graph.rows[slot];
         let is_over = row.is_going() && row.held.is_none() && row.work.is_none() && !row.applied;
-        if is_over && self.rise_above(theirs) {
-            self.holds(slot, HeldThing { unlike: Unlike::Newer, generation: Some(theirs) });
-            self.agenda.push_back(Todo::Visit(slot));
+        if is_over && self.graph.ctx.rise_above(theirs) {
+            self.graph.holds(slot, HeldThing { unlike: Unlike::Newer, generation: Some(theirs) });
+            self.graph.ctx.agenda.push_back(Todo::Visit(slot));
         }
     }
 
     /// The node has exactly what the store says.
     pub(crate) fn hold_nothing(&mut self, key: NodeKey) {
-        let name = self.nodes[key].name.clone();
-        self.restored.keep_left(&name, |_| false);
-        self.restored.ledger_told(&name, BTreeMap::new());
-        self.end_restored();
+        let name = self.graph.nodes[key].name.clone();
+        self.graph.restored.keep_left(&name, |_| false);
+        self.graph.restored.ledger_told(&name, BTreeMap::new());
+        self.graph.end_restored();
     }
 
     /// Rows that are not made again for what the node's whole ledger says. What differs is listed.
     fn hold_unlike(&mut self, key: NodeKey, pages: &BTreeMap<ResourceId, LedgerEntry>) -> BTreeSet<Slot> {
-        let node = self.nodes[key].name.clone();
-        self.restored.keep_left(&node, |thing| pages.contains_key(thing));
-        let holds_rows = self.restored.holds_things(&node);
+        let node = self.graph.nodes[key].name.clone();
+        self.graph.restored.keep_left(&node, |thing| pages.contains_key(thing));
+        let holds_rows = self.graph.restored.holds_things(&node);
         let (mut known, mut slots) = (BTreeSet::new(), BTreeSet::new());
         let mut things = BTreeMap::new();
-        for slot in self.rows_on(key) {
-            let physical = self.rows[slot].physical;
+        for slot in self.graph.rows_on(key) {
+            let physical = self.graph.rows[slot].physical;
             known.insert(physical);
             if !holds_rows {
                 continue;
             }
             let generation = pages.get(&physical).map(|entry| entry.generation);
-            if generation.is_some_and(|generation| !self.rise_above(generation)) {
+            if generation.is_some_and(|generation| !self.graph.ctx.rise_above(generation)) {
                 continue;
             }
-            if let Some(unlike) = self.rows[slot].unlike(generation) {
+            if let Some(unlike) = self.graph.rows[slot].unlike(generation) {
                 slots.insert(slot);
                 things.insert(physical, HeldThing { unlike, generation });
             }
         }
-        if self.restored.is_on() {
+        if self.graph.restored.is_on() {
             let others = pages.keys().filter(|thing| !known.contains(*thing));
             others.for_each(|thing| self.give_another_id(*thing));
         }
         let strays = pages.values().filter(|entry| !known.contains(&entry.resource));
-        let strays = strays.filter(|entry| !self.restored.is_left(&node, entry.resource));
+        let strays = strays.filter(|entry| !self.graph.restored.is_left(&node, entry.resource));
         things.extend(strays.map(|entry| {
             let held = HeldThing { unlike: Unlike::Unknown, generation: Some(entry.generation) };
             (entry.resource, held)
         }));
         self.tell_held(&node, &things);
-        self.restored.ledger_told(&node, things);
+        self.graph.restored.ledger_told(&node, things);
         for slot in &slots {
-            if self.rows[*slot].work.is_some() {
+            if self.graph.rows[*slot].work.is_some() {
                 self.attempt_failed(*slot, HELD, true);
             }
         }

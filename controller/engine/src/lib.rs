@@ -25,6 +25,7 @@ mod claim;
 mod clock;
 mod clones;
 mod content;
+mod context;
 mod correct;
 mod delete_first;
 mod deployment;
@@ -45,7 +46,6 @@ mod graph_node;
 mod growth;
 mod heartbeat;
 mod held;
-mod held_view;
 mod here;
 mod hidden;
 mod history;
@@ -53,6 +53,7 @@ mod hook;
 mod ids;
 mod intent;
 mod job;
+mod jobs;
 mod journal;
 mod layout;
 mod ledger;
@@ -63,7 +64,6 @@ mod lost_row;
 mod members;
 mod membership;
 mod node;
-mod node_view;
 pub mod notes;
 mod observation;
 mod operation;
@@ -81,6 +81,8 @@ mod report;
 mod reported;
 mod request;
 mod resource;
+mod todo;
+mod traversals;
 
 pub mod restored;
 mod returned;
@@ -120,6 +122,7 @@ pub use request::{
     Answer, EnvironmentText, JoinAsk, NewToken, Options, Refusal, Request, Source, SourceText,
 };
 pub use signal::{Signal, StoredSignal};
+pub use view::View;
 
 #[cfg(test)]
 mod tests;

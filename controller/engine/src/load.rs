@@ -11,7 +11,7 @@ use muster_template::{Policies, names_digest};
 
 use crate::content::stored_content;
 use crate::delete_first::UNCOUNTED;
-use crate::engine::{Config, Engine, Todo};
+use crate::engine::{Config, Engine};
 use crate::fight::Fight;
 use crate::job::backoff;
 use crate::pause::Pause;
@@ -23,6 +23,8 @@ use crate::request::{Refusal, Request, Source};
 use crate::resource::{Rare, Role, Row, Slot, Work, WorkState};
 use crate::restored::{Restored, RestoredRecord};
 use crate::stack::{Adjacency, FleetChange, Stack, Stage, Walk};
+use crate::todo::Todo;
+use crate::traversals::Traversals;
 
 /// All that the store holds and the engine needs.
 #[derive(Default)]
@@ -59,25 +61,30 @@ impl Engine {
     /// Builds the machine again; times under way begin anew at `now`.
     pub fn load(config: Config, snapshot: Snapshot, now: MonoTime) -> Self {
         let mut engine = Self::new(config);
-        (engine.now, engine.began) = (now, now);
-        engine.ids.go_on(snapshot.highest);
+        (engine.traversals.jobs.graph.ctx.now, engine.traversals.jobs.graph.ctx.began) = (now, now);
+        engine.traversals.jobs.graph.ctx.ids.go_on(snapshot.highest);
         for record in snapshot.nodes {
-            engine.nodes.join(record);
+            engine.traversals.jobs.graph.nodes.join(record);
         }
         if let Some(record) = snapshot.restored {
-            let joined = engine.nodes.iter().filter_map(|(_, node)| node.joined.as_ref());
+            let joined =
+                engine.traversals.jobs.graph.nodes.iter().filter_map(|(_, node)| node.joined.as_ref());
             let names: Vec<_> = joined.filter(|it| !it.revoked).map(|it| it.name.clone()).collect();
-            engine.restored = Restored::load(record, names.into_iter(), engine.limits.held_per_node);
-            engine.end_restored();
+            engine.traversals.jobs.graph.restored = Restored::load(
+                record,
+                names.into_iter(),
+                engine.traversals.jobs.graph.ctx.limits.held_per_node,
+            );
+            engine.traversals.jobs.graph.end_restored();
         }
         for record in snapshot.tokens {
-            engine.nodes.tokens.load(record);
+            engine.traversals.jobs.graph.nodes.tokens.load(record);
         }
         let mut slots: BTreeMap<u64, Slot> = BTreeMap::new();
         let mut by_stack: BTreeMap<u64, Vec<Slot>> = BTreeMap::new();
         for record in snapshot.resources {
             let (id, stack) = (record.id, record.stack);
-            let slot = engine.load_row(record);
+            let slot = engine.traversals.load_row(record);
             slots.insert(id, slot);
             by_stack.entry(stack).or_default().push(slot);
         }
@@ -88,42 +95,44 @@ impl Engine {
             }
         }
         for (slot, requires) in requires {
-            engine.rows[slot].requires = requires.into();
+            engine.traversals.jobs.graph.rows[slot].requires = requires.into();
         }
-        engine.load_plan();
+        engine.traversals.load_plan();
         let devices = snapshot.flows.devices.values().map(|record| &record.node);
         for node in devices.chain(snapshot.flows.forgotten.keys().map(|(node, _)| node)) {
-            engine.nodes.key(node);
+            engine.traversals.jobs.graph.nodes.key(node);
         }
-        let jobs = engine.flow_jobs();
+        let jobs = engine.traversals.jobs.flow_jobs();
         engine.with_flows(|flows, turn| flows.load(turn, snapshot.flows, jobs));
         engine.load_intents(snapshot.intents);
-        engine.rollouts.load(snapshot.rollouts);
-        for key in engine.nodes.iter().map(|(key, _)| key).collect::<Vec<_>>() {
-            engine.count_lost(key);
+        engine.traversals.jobs.rollouts.load(snapshot.rollouts);
+        for key in engine.traversals.jobs.graph.nodes.iter().map(|(key, _)| key).collect::<Vec<_>>() {
+            engine.traversals.jobs.graph.count_lost(key);
         }
         // What only the state before a job needed, when the controller ended.
         for digest in snapshot.contents {
-            if !engine.contents.has(&digest) {
-                engine.change(Change::ContentRemoved(digest));
+            if !engine.traversals.jobs.contents.has(&digest) {
+                engine.traversals.jobs.graph.ctx.change(Change::ContentRemoved(digest));
             }
         }
-        engine.stacks.load_damage(snapshot.damaged);
+        engine.traversals.jobs.graph.stacks.load_damage(snapshot.damaged);
         let mut policies = snapshot.policies;
         for (record, source) in snapshot.stacks {
             let rows = by_stack.remove(&record.id).unwrap_or_default();
             let policies = policies.remove(&record.id).unwrap_or_default();
-            engine.load_stack(record, source, policies, rows);
+            engine.traversals.load_stack(record, source, policies, rows);
         }
-        engine.follow_all();
+        engine.traversals.jobs.graph.follow_all();
         engine
     }
+}
 
+impl Traversals {
     fn load_row(&mut self, record: ResourceRecord) -> Slot {
         let ResourceRecord { id, physical, stack, name, kind, progress, .. } = record;
-        self.rise_above(progress.generation);
+        self.jobs.graph.ctx.rise_above(progress.generation);
         let mut row = Row::new(id, physical, stack, name, kind);
-        row.node = record.node.map(|name| self.nodes.key(&name));
+        row.node = record.node.map(|name| self.jobs.graph.nodes.key(&name));
         row.definition = record.definition;
         row.revision = record.revision;
         row.dropped = record.dropped;
@@ -149,23 +158,29 @@ impl Engine {
             lost_from: record.lost_from,
             unhealthy: progress.unhealthy,
             hook: progress.hook,
-            hook_since: progress.hook.map(|_| self.now),
+            hook_since: progress.hook.map(|_| self.jobs.graph.ctx.now),
             hooks_cleared: progress.hooks_cleared,
             causes: progress.causes,
             pause: progress.waited.map(|earlier| {
                 let of_batch = progress.status != Some(Status::InProgress);
-                Pause { earlier, since: self.now, due: None, of_batch }
+                Pause { earlier, since: self.jobs.graph.ctx.now, due: None, of_batch }
             }),
             tidings: None,
             drift_policy: record.drift_policy,
             notes: progress.notes,
-            fight: progress.corrections.map(|corrections| Fight::load(&corrections, self.now)),
+            fight: progress.corrections.map(|corrections| Fight::load(&corrections, self.jobs.graph.ctx.now)),
         };
         row.changed = true;
         row.rare = (rare != Rare::default()).then(|| Box::new(rare));
         if row.status == Some(Status::InProgress) {
             let work = |state| {
-                Some(Box::new(Work { state, since: self.now, due: None, behind: None, previous: None }))
+                Some(Box::new(Work {
+                    state,
+                    since: self.jobs.graph.ctx.now,
+                    due: None,
+                    behind: None,
+                    previous: None,
+                }))
             };
             match progress.in_flight {
                 // It may be with its agent, and is asked about.
@@ -190,46 +205,46 @@ impl Engine {
         }
         let (node, held, sent, handed_over) = (row.node, row.held, row.is_sent(), row.handed_over);
         let lost = row.is_lost();
-        let slot = self.rows.insert(row);
-        self.observe(slot, progress.observed);
-        self.hear_again(slot);
-        if self.rows[slot].work.as_ref().is_some_and(|work| work.state == WorkState::Backoff) {
-            self.set_due(slot, Some(self.now + backoff(progress.retry_count)));
+        let slot = self.jobs.graph.rows.insert(row);
+        self.jobs.observe(slot, progress.observed);
+        self.jobs.graph.hear_again(slot);
+        if self.jobs.graph.rows[slot].work.as_ref().is_some_and(|work| work.state == WorkState::Backoff) {
+            self.jobs.graph.set_due(slot, Some(self.jobs.graph.ctx.now + backoff(progress.retry_count)));
         }
-        if self.rows[slot].rare().fight.is_some() {
-            self.unsettled.set_counted(slot, true);
-            self.agenda.push_back(Todo::Correct(slot));
+        if self.jobs.graph.rows[slot].rare().fight.is_some() {
+            self.jobs.unsettled.set_counted(slot, true);
+            self.jobs.graph.ctx.agenda.push_back(Todo::Correct(slot));
         }
-        self.note_owed(slot);
+        self.jobs.note_owed(slot);
         self.look_for_server(slot);
         if let Some(key) = node {
-            let node = &mut self.nodes[key];
+            let node = &mut self.jobs.graph.nodes[key];
             node.rows.insert(slot);
             if sent {
                 node.sent.insert(slot);
-            } else if self.waits_in_line(slot, key) {
-                self.nodes[key].queue.push_back(slot);
+            } else if self.jobs.waits_in_line(slot, key) {
+                self.jobs.graph.nodes[key].queue.push_back(slot);
             }
-            let node = &mut self.nodes[key];
+            let node = &mut self.jobs.graph.nodes[key];
             if let Some(generation) = held {
                 node.ledger ^= LedgerEntry { resource: physical, generation }.digest();
             }
-            if let Some(spec) = self.rows[slot].spec.as_ref().map(PackedSpec::unpack) {
+            if let Some(spec) = self.jobs.graph.rows[slot].spec.as_ref().map(PackedSpec::unpack) {
                 for claim in spec.claims().into_iter().filter(|_| !lost) {
                     // What was handed over, perhaps not all, is claimed only where nobody else does.
-                    if !handed_over || self.claims.owner(key, &claim).is_none() {
-                        self.claims.take(key, claim, slot);
+                    if !handed_over || self.jobs.claims.owner(key, &claim).is_none() {
+                        self.jobs.claims.take(key, claim, slot);
                     }
                 }
                 if let Some(digest) = stored_content(&spec) {
-                    self.contents.count_up(digest);
+                    self.jobs.contents.count_up(digest);
                 }
             }
         }
         if lost {
-            self.rows[slot].role = Role::Cleanup;
+            self.jobs.graph.rows[slot].role = Role::Cleanup;
             if let Some(key) = node {
-                self.nodes[key].lost.insert(slot);
+                self.jobs.graph.nodes[key].lost.insert(slot);
             }
         }
         slot
@@ -264,13 +279,13 @@ impl Engine {
         // Whose they are is not known any more: what was of the operation before is to stay.
         stack.failures_before = if stack.action == StackAction::Rollback { stack.failures.len() } else { 0 };
         stack.policies = policies;
-        stack.seq = self.journal.seq();
+        stack.seq = self.jobs.graph.ctx.journal.seq();
         rows.sort_by(|a, b| {
-            let (a, b) = (&self.rows[*a], &self.rows[*b]);
+            let (a, b) = (&self.jobs.graph.rows[*a], &self.jobs.graph.rows[*b]);
             (&a.name, a.id).cmp(&(&b.name, b.id))
         });
         for slot in rows {
-            let row = &mut self.rows[slot];
+            let row = &mut self.jobs.graph.rows[slot];
             if row.work.is_some() {
                 stack.working.insert(slot);
             }
@@ -284,34 +299,34 @@ impl Engine {
         }
         // Known no better than the rows.
         stack.settled = vec![0; stack.forward.len()];
-        stack.names = names_digest(stack.forward.iter().map(|slot| &*self.rows[*slot].name));
-        self.stacks.insert(id, stack);
-        self.stacks.name(id);
-        self.load_sets(id);
-        if let Some(reason) = self.stacks.damage(id).map(str::to_owned) {
+        stack.names = names_digest(stack.forward.iter().map(|slot| &*self.jobs.graph.rows[*slot].name));
+        self.jobs.graph.stacks.insert(id, stack);
+        self.jobs.graph.stacks.name(id);
+        self.jobs.graph.load_sets(id);
+        if let Some(reason) = self.jobs.graph.stacks.damage(id).map(str::to_owned) {
             return self.hold_back(id, reason);
         }
-        let stack = &self.stacks[&id];
+        let stack = &self.jobs.graph.stacks[&id];
         // It was right when it was taken.
         let source = source.and_then(|source| source.of_stack(&stack.name, &stack.id.to_string()).ok());
         match source {
             Some(source) => self.resume(id, source),
             None => self.abandon(id, "its revision cannot be read: update or delete the stack"),
         }
-        self.agenda.push_back(Todo::RollBack(id));
+        self.jobs.graph.ctx.agenda.push_back(Todo::RollBack(id));
     }
 
     /// A stack of which a row is damaged stays as it is: what that row stands for is not known, and might be made twice.
     fn hold_back(&mut self, id: u64, reason: String) {
-        self.end_checks(id);
-        let Some(stack) = self.stacks.get_mut(&id) else { return };
+        self.jobs.end_checks(id);
+        let Some(stack) = self.jobs.graph.stacks.get_mut(&id) else { return };
         // It follows no nodes.
         stack.sets.clear();
         stack.rollback = false;
         if stack.status != Status::Failed || stack.reason != reason {
             (stack.status, stack.reason) = (Status::Failed, reason);
-            self.stack_changed(id);
-            self.event(id, None);
+            self.jobs.graph.stack_changed(id);
+            self.jobs.graph.event(id, None);
         }
     }
 
@@ -327,32 +342,34 @@ impl Engine {
         else {
             return Ok(());
         };
-        let damage = self.stacks.id_of(name).and_then(|id| self.stacks.damage(id));
+        let damage = self.jobs.graph.stacks.id_of(name).and_then(|id| self.jobs.graph.stacks.damage(id));
         damage.map_or(Ok(()), |reason| Err(Refusal::Conflict(reason.to_owned())))
     }
 
     /// A traversal that cannot be taken up is not IN_PROGRESS for ever.
     pub(crate) fn abandon(&mut self, id: u64, reason: &str) {
-        self.end_checks(id);
-        let Some(stack) = self.stacks.get_mut(&id).filter(|stack| stack.status == Status::InProgress) else {
+        self.jobs.end_checks(id);
+        let Some(stack) =
+            self.jobs.graph.stacks.get_mut(&id).filter(|stack| stack.status == Status::InProgress)
+        else {
             return;
         };
         stack.status = Status::Failed;
         stack.reason = reason.into();
         stack.rollback = false;
-        self.stack_changed(id);
+        self.jobs.graph.stack_changed(id);
     }
 
     /// Takes up a traversal where the store left it.
     pub(crate) fn resume(&mut self, id: u64, source: Source) {
-        if self.stacks.get(&id).is_some_and(|stack| stack.action == StackAction::Check) {
-            return self.take_up_check(id, source);
+        if self.jobs.graph.stacks.get(&id).is_some_and(|stack| stack.action == StackAction::Check) {
+            return self.jobs.take_up_check(id, source);
         }
         let Source { tree, .. } = source;
-        let Some(stack) = self.stacks.get(&id) else { return };
+        let Some(stack) = self.jobs.graph.stacks.get(&id) else { return };
         let unfit = "the store's rows do not fit its revision: update or delete the stack";
         let follows = stack.status == Status::InProgress;
-        let tree = match self.grown(stack, &tree, follows) {
+        let tree = match self.jobs.graph.grown(stack, &tree, follows) {
             Ok(tree) => tree,
             Err(errors) => {
                 let why = stack.without_hidden(&tree, &errors.to_string());
@@ -369,24 +386,24 @@ impl Engine {
             // What it was decided on by became known just before the end.
             let plan = self.plan_again(stack, &tree);
             self.lay_out_again(id, plan, tree, true);
-            if self.stacks.get(&id).is_some_and(|stack| stack.cancelled) {
-                self.take_back_all(id);
+            if self.jobs.graph.stacks.get(&id).is_some_and(|stack| stack.cancelled) {
+                self.jobs.take_back_all(id);
             }
             return;
         }
-        self.note_sets(id, &tree);
-        let Some(stack) = self.stacks.get_mut(&id) else { return };
+        self.jobs.graph.note_sets(id, &tree);
+        let Some(stack) = self.jobs.graph.stacks.get_mut(&id) else { return };
         stack.hidden.begin(tree.secrets());
-        let timeout = self.now + std::time::Duration::from_secs(stack.timeout_s);
+        let timeout = self.jobs.graph.ctx.now + std::time::Duration::from_secs(stack.timeout_s);
         let timed = stack.status == Status::InProgress;
         if timed {
-            self.timers.set(timeout, crate::timer::TimerKey::Stack(id, stack.traversal));
+            self.jobs.graph.ctx.timers.set(timeout, crate::timer::TimerKey::Stack(id, stack.traversal));
         }
         let mut walk = Walk {
             needed_by: Adjacency::reversed(tree.len(), |index| tree.requires(index)),
             tree: Arc::clone(&tree),
             stage: Stage::Forward,
-            since: self.now,
+            since: self.jobs.graph.ctx.now,
             visits: Vec::new(),
             total: stack.extras.len(),
             forward_left: 0,
@@ -405,9 +422,9 @@ impl Engine {
             let blocked = tree
                 .requires(index)
                 .iter()
-                .filter(|required| !self.rows[stack.forward[**required as usize]].ready)
+                .filter(|required| !self.jobs.graph.rows[stack.forward[**required as usize]].ready)
                 .count();
-            let row = &mut self.rows[*slot];
+            let row = &mut self.jobs.graph.rows[*slot];
             if !row.ready {
                 walk.visits.push(row.index);
                 row.role = Role::Forward;
@@ -419,12 +436,12 @@ impl Engine {
                     walk.failed += 1;
                     row.failed = true;
                 } else {
-                    self.agenda.push_back(Todo::Visit(*slot));
+                    self.jobs.graph.ctx.agenda.push_back(Todo::Visit(*slot));
                 }
             }
         }
         for slot in &stack.extras {
-            let row = &mut self.rows[*slot];
+            let row = &mut self.jobs.graph.rows[*slot];
             row.role = Role::Cleanup;
             row.blocked = UNCOUNTED;
         }
@@ -432,26 +449,26 @@ impl Engine {
         // Clean-up comes last, also that of the traversal before.
         let cleans = walk.forward_left == 0 || stack.delete_first;
         stack.walk = Some(walk);
-        self.take_up_rollouts(id, &tree);
+        self.jobs.take_up_rollouts(id, &tree);
         if timed {
-            self.watch(id);
+            self.jobs.graph.watch(id);
         }
         if cancelled {
-            return self.take_back_all(id);
+            return self.jobs.take_back_all(id);
         }
-        let Some(stack) = self.stacks.get(&id) else { return };
+        let Some(stack) = self.jobs.graph.stacks.get(&id) else { return };
         // A job of an earlier traversal may be out: its thing may have gone over to another row since.
-        let waits = |slot: &&Slot| self.rows[**slot].blocked > 0;
-        let remains = |slot: &&Slot| !cleans || !self.rows[**slot].is_going();
+        let waits = |slot: &&Slot| self.jobs.graph.rows[**slot].blocked > 0;
+        let remains = |slot: &&Slot| !cleans || !self.jobs.graph.rows[**slot].is_going();
         let (forward, extras) = (stack.forward.iter(), stack.extras.iter());
         let obsolete: Vec<Slot> = forward.filter(waits).chain(extras.filter(remains)).copied().collect();
         for slot in obsolete {
-            if !cleans || self.rows[slot].role == Role::Forward {
-                self.leave_hook(slot); // its turn comes again
+            if !cleans || self.jobs.graph.rows[slot].role == Role::Forward {
+                self.jobs.graph.leave_hook(slot); // its turn comes again
             }
-            self.take_back(slot);
+            self.jobs.take_back(slot);
         }
-        self.begin_first(id);
-        self.agenda.push_back(Todo::CheckEnd(id));
+        self.jobs.begin_first(id);
+        self.jobs.graph.ctx.agenda.push_back(Todo::CheckEnd(id));
     }
 }

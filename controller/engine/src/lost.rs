@@ -15,13 +15,15 @@ use std::sync::Arc;
 
 use muster_shared::NodeId;
 
-use crate::engine::{Engine, Todo};
+use crate::engine::Engine;
 use crate::node::NodeKey;
 use crate::record::{Change, Observation, StackAction, Status};
 use crate::request::{Answer, Refusal, Source, SourceText};
 use crate::resource::{Dirty, Role, Row, Slot};
 use crate::revision::{Pending, Purpose};
 use crate::stack::Stage;
+use crate::todo::Todo;
+use crate::traversals::Traversals;
 
 /// Names in one event or reason: a line.
 const NAMED: usize = 10;
@@ -77,43 +79,55 @@ impl Loss {
 impl Engine {
     /// Takes a node out of the site, in whatever state it is.
     pub(crate) fn remove_node(&mut self, name: &NodeId) -> Result<Answer, Refusal> {
-        let key = self.removable(name)?;
+        let key = self.traversals.removable(name)?;
         self.cut_off(key);
-        self.nodes.leave(key);
-        self.nodes[key].joined = None;
+        self.traversals.jobs.graph.nodes.leave(key);
+        self.traversals.jobs.graph.nodes[key].joined = None;
         // Whoever comes under its name is another server.
-        self.nodes[key].facts = None;
+        self.traversals.jobs.graph.nodes[key].facts = None;
         self.topology_left(key);
-        self.change(Change::NodeRemoved(name.clone()));
+        self.traversals.jobs.graph.ctx.change(Change::NodeRemoved(name.clone()));
         self.decide_by_leaving(key);
         let mut losses: BTreeMap<u64, Loss> = BTreeMap::new();
         // Where lost rows were before, for those that need them.
         let mut moved: BTreeMap<Slot, Slot> = BTreeMap::new();
-        for slot in self.rows_on(key) {
-            self.end_for_good(slot);
-            if !self.rows[slot].is_lost() {
-                let loss = losses.entry(self.rows[slot].stack).or_default();
-                if let Some(lost) = self.leave_behind(slot, loss) {
+        for slot in self.traversals.jobs.graph.rows_on(key) {
+            self.traversals.end_for_good(slot);
+            if !self.traversals.jobs.graph.rows[slot].is_lost() {
+                let loss = losses.entry(self.traversals.jobs.graph.rows[slot].stack).or_default();
+                if let Some(lost) = self.traversals.leave_behind(slot, loss) {
                     moved.insert(slot, lost);
                 }
             }
         }
-        let node = &mut self.nodes[key];
+        let node = &mut self.traversals.jobs.graph.nodes[key];
         node.queue.clear();
         node.lost.queue.clear();
         node.lost.open.clear();
-        self.keep_order_of(key, &moved);
+        self.traversals.keep_order_of(key, &moved);
         for (stack, loss) in losses {
-            self.go_on_without(stack, &loss, name);
+            self.traversals.go_on_without(stack, &loss, name);
         }
-        self.follow_node(key);
+        self.traversals.jobs.graph.follow_node(key);
         let lost: Vec<Slot> = moved.into_values().collect();
         let lost_total = lost.len() as u64;
-        Ok(Answer::NodeRemoved { node: name.clone(), lost: self.lost_views(lost.into_iter()), lost_total })
+        Ok(Answer::NodeRemoved {
+            node: name.clone(),
+            lost: self.view().lost_views(lost.into_iter()),
+            lost_total,
+        })
     }
+}
 
+impl Traversals {
     fn removable(&self, name: &NodeId) -> Result<NodeKey, Refusal> {
-        let waiting = self.nodes.find(name).map(|key| &self.nodes[key]).filter(|node| node.joined.is_none());
+        let waiting = self
+            .jobs
+            .graph
+            .nodes
+            .find(name)
+            .map(|key| &self.jobs.graph.nodes[key])
+            .filter(|node| node.joined.is_none());
         match waiting {
             Some(node) if !node.lost.is_empty() => Err(Refusal::Conflict(format!(
                 "node '{name}' was removed before; what may be left on it ({} resources, see 'muster node show {name}') \
@@ -125,78 +139,79 @@ impl Engine {
                  or update their stacks",
                 node.rows.len()
             ))),
-            _ => self.joined(name),
+            _ => self.jobs.graph.joined(name),
         }
     }
 
     /// Nobody will say what became of its job.
     fn end_for_good(&mut self, slot: Slot) {
-        if self.rows[slot].is_sent() {
-            self.abandon_work(slot);
-            let node = self.rows[slot].node.map(|node| self.nodes[node].name.to_string());
-            let row = &mut self.rows[slot];
+        if self.jobs.graph.rows[slot].is_sent() {
+            self.jobs.abandon_work(slot);
+            let node =
+                self.jobs.graph.rows[slot].node.map(|node| self.jobs.graph.nodes[node].name.to_string());
+            let row = &mut self.jobs.graph.rows[slot];
             row.reason = row.reason.take().or_else(|| Some(format!("node {} was removed", node?).into()));
         } else {
-            self.take_back(slot);
+            self.jobs.take_back(slot);
         }
-        self.leave_hook(slot);
-        self.not_failed(slot);
+        self.jobs.graph.leave_hook(slot);
+        self.jobs.graph.not_failed(slot);
     }
 
     /// Makes a row of the node independent of it; the lost row, if something may be there.
     fn leave_behind(&mut self, slot: Slot, loss: &mut Loss) -> Option<Slot> {
-        self.claims.keep(slot, &[]);
-        let row = &self.rows[slot];
+        self.jobs.claims.keep(slot, &[]);
+        let row = &self.jobs.graph.rows[slot];
         let (stack, dropped) = (row.stack, row.dropped.is_some());
         // What others made is not applied, and theirs.
         if !row.applied {
             let stands = row.is_adopted() && !dropped;
             self.off_the_node(slot);
             if stands {
-                let row = &mut self.rows[slot];
+                let row = &mut self.jobs.graph.rows[slot];
                 (row.ready, row.status) = (false, None);
-                self.observe(slot, Observation::Unknown);
+                self.jobs.observe(slot, Observation::Unknown);
                 loss.anew.insert(slot);
             }
-            self.answered(slot);
-            self.agenda.push_back(Todo::Visit(slot));
+            self.jobs.graph.answered(slot);
+            self.jobs.graph.ctx.agenda.push_back(Todo::Visit(slot));
             return None;
         }
-        self.answered(slot);
+        self.jobs.graph.answered(slot);
         if dropped {
-            self.stacks.get_mut(&stack)?.extras.swap_remove(&slot);
+            self.jobs.graph.stacks.get_mut(&stack)?.extras.swap_remove(&slot);
             self.lose(slot, stack);
-            self.room_made(stack, slot);
-            loss.left.push(self.rows[slot].name.to_string());
+            self.jobs.graph.room_made(stack, slot);
+            loss.left.push(self.jobs.graph.rows[slot].name.to_string());
             return Some(slot);
         }
         let old = self.make_anew(slot);
         loss.anew.insert(slot);
         loss.left.push(old.name.to_string());
         let node = old.node;
-        let lost = self.rows.insert(old);
-        self.is_off(slot, node);
-        self.is_on(lost, node);
+        let lost = self.jobs.graph.rows.insert(old);
+        self.jobs.graph.is_off(slot, node);
+        self.jobs.graph.is_on(lost, node);
         self.lose(lost, stack);
         Some(lost)
     }
 
     /// Nothing of the row is on its node.
     fn off_the_node(&mut self, slot: Slot) {
-        let row = &mut self.rows[slot];
+        let row = &mut self.jobs.graph.rows[slot];
         row.applied = false;
         let spec = row.spec.take();
-        self.place(slot, None);
+        self.jobs.graph.place(slot, None);
         if let Some(spec) = spec {
-            self.release_content(&spec.unpack());
+            self.jobs.release_content(&spec.unpack());
         }
-        self.row_changed(slot, true);
+        self.jobs.graph.row_changed(slot, true);
     }
 
     /// The row stays where it is in its stack and stands for a thing that is yet to be made; the row as it was.
     fn make_anew(&mut self, slot: Slot) -> Row {
-        let (id, physical) = self.ids.row();
-        let old = &self.rows[slot];
+        let (id, physical) = self.jobs.graph.ctx.ids.row();
+        let old = &self.jobs.graph.rows[slot];
         let mut new = Row::new(id, physical, old.stack, old.name.clone(), old.kind);
         (new.definition, new.revision) = (old.definition, old.revision);
         (new.index, new.blocked) = (old.index, old.blocked);
@@ -212,17 +227,17 @@ impl Engine {
         }
         new.requires = old.requires.clone();
         let (before, stack) = (old.id, old.stack);
-        let old = self.rows.replace(slot, new);
-        self.fight_is_over(slot, old.rare().fight);
-        self.row_changed(slot, true);
-        self.edges_changed(slot);
+        let old = self.jobs.graph.rows.replace(slot, new);
+        self.jobs.fight_is_over(slot, old.rare().fight);
+        self.jobs.graph.row_changed(slot, true);
+        self.jobs.graph.edges_changed(slot);
         // Only one that replaces another is known to that.
-        let known = self.stacks.get(&stack).filter(|_| old.replaces.is_some());
+        let known = self.jobs.graph.stacks.get(&stack).filter(|_| old.replaces.is_some());
         let extras: Vec<Slot> = known.map(|stack| stack.extras.iter().copied().collect()).unwrap_or_default();
         for other in extras {
-            if self.rows[other].replaced_by == Some(before) {
-                self.rows[other].replaced_by = Some(id);
-                self.row_changed(other, true);
+            if self.jobs.graph.rows[other].replaced_by == Some(before) {
+                self.jobs.graph.rows[other].replaced_by = Some(id);
+                self.jobs.graph.row_changed(other, true);
             }
         }
         old
@@ -230,8 +245,8 @@ impl Engine {
 
     /// The row is no stack's any more.
     fn lose(&mut self, slot: Slot, stack: u64) {
-        let from = self.stacks.get(&stack).map(|stack| stack.name.clone());
-        let row = &mut self.rows[slot];
+        let from = self.jobs.graph.stacks.get(&stack).map(|stack| stack.name.clone());
+        let row = &mut self.jobs.graph.rows[slot];
         row.stack = 0;
         (row.role, row.ready, row.failed, row.blocked) = (Role::Cleanup, false, false, 0);
         (row.replaces, row.replaced_by, row.reason) = (None, None, None);
@@ -243,22 +258,22 @@ impl Engine {
         // Of the place it was in before.
         row.dirty = Dirty::default();
         if let Some(node) = row.node {
-            self.nodes[node].lost.insert(slot);
+            self.jobs.graph.nodes[node].lost.insert(slot);
         }
-        self.unsettled.set_drifted(slot, false);
-        self.fight_is_over(slot, fight);
-        self.row_changed(slot, true);
+        self.jobs.unsettled.set_drifted(slot, false);
+        self.jobs.fight_is_over(slot, fight);
+        self.jobs.graph.row_changed(slot, true);
     }
 
     /// Lost rows need each other as they did: who needed another goes first.
     fn keep_order_of(&mut self, key: NodeKey, moved: &BTreeMap<Slot, Slot>) {
         for &slot in moved.values() {
-            let requires = self.rows[slot].requires.iter();
+            let requires = self.jobs.graph.rows[slot].requires.iter();
             let requires: BTreeSet<Slot> = requires.filter_map(|slot| moved.get(slot)).copied().collect();
-            self.rows[slot].requires = requires.into_iter().collect();
-            self.edges_changed(slot);
+            self.jobs.graph.rows[slot].requires = requires.into_iter().collect();
+            self.jobs.graph.edges_changed(slot);
         }
-        self.count_lost(key);
+        self.jobs.graph.count_lost(key);
     }
 
     /// What a stack does now that some of its rows are lost: it ends its clean-up, and makes anew what it wants.
@@ -272,16 +287,16 @@ impl Engine {
             let mut reason = format!("node {node} was removed; may be left on it: {}", named(&loss.left));
             if !loss.anew.is_empty() {
                 let anew: Vec<String> =
-                    loss.anew.iter().map(|slot| self.rows[*slot].name.to_string()).collect();
+                    loss.anew.iter().map(|slot| self.jobs.graph.rows[*slot].name.to_string()).collect();
                 reason.push_str(&format!("; to be made anew: {}", named(&anew)));
             }
-            self.note(id, reason);
+            self.jobs.graph.note(id, reason);
         }
-        let Some(stack) = self.stacks.get_mut(&id) else { return };
+        let Some(stack) = self.jobs.graph.stacks.get_mut(&id) else { return };
         let stage = stack.walk.as_ref().map(|walk| walk.stage);
         match (loss.anew.is_empty(), stage) {
             (true, Some(Stage::Cleanup)) => self.count_again(id),
-            (true, Some(Stage::First)) => self.visit_first(id),
+            (true, Some(Stage::First)) => self.jobs.visit_first(id),
             (true, _) => {}
             // It says what is not as it should be; the next operation makes it so.
             (false, Some(Stage::Check)) => {}
@@ -291,40 +306,41 @@ impl Engine {
             }
             (false, None) => {} // its revision cannot be read; a newer one finds what is missing
         }
-        self.agenda.push_back(Todo::CheckEnd(id));
+        self.jobs.graph.ctx.agenda.push_back(Todo::CheckEnd(id));
     }
 
     /// No row of a stack needs one that is lost.
     fn mend_edges(&mut self, id: u64, anew: &BTreeSet<Slot>) {
-        let Some(stack) = self.stacks.get(&id) else { return };
+        let Some(stack) = self.jobs.graph.stacks.get(&id) else { return };
         let slots: Vec<Slot> = stack.forward.iter().chain(&stack.extras).copied().collect();
         for slot in slots {
-            let needs = &self.rows[slot].requires;
-            let kept: Vec<Slot> = needs.iter().copied().filter(|slot| self.rows[*slot].stack == id).collect();
+            let needs = &self.jobs.graph.rows[slot].requires;
+            let kept: Vec<Slot> =
+                needs.iter().copied().filter(|slot| self.jobs.graph.rows[*slot].stack == id).collect();
             // One that stands for a new thing has a new id.
             if kept.len() < needs.len() || kept.iter().any(|slot| anew.contains(slot)) {
-                self.rows[slot].requires = kept.into();
-                self.edges_changed(slot);
+                self.jobs.graph.rows[slot].requires = kept.into();
+                self.jobs.graph.edges_changed(slot);
             }
         }
     }
 
     /// What was made with a thing that is made anew is looked at again after it.
     fn unready_those_that_need(&mut self, id: u64, anew: &BTreeSet<Slot>) {
-        let Some(stack) = self.stacks.get(&id).filter(|_| !anew.is_empty()) else { return };
+        let Some(stack) = self.jobs.graph.stacks.get(&id).filter(|_| !anew.is_empty()) else { return };
         let mut needed_by: BTreeMap<Slot, Vec<Slot>> = BTreeMap::new();
         for slot in &stack.forward {
-            for required in &self.rows[*slot].requires {
+            for required in &self.jobs.graph.rows[*slot].requires {
                 needed_by.entry(*required).or_default().push(*slot);
             }
         }
         let mut queue: Vec<Slot> = anew.iter().copied().collect();
         while let Some(slot) = queue.pop() {
             for next in needed_by.remove(&slot).unwrap_or_default() {
-                self.leave_hook(next);
+                self.jobs.graph.leave_hook(next);
                 if !anew.contains(&next) {
-                    self.rows[next].ready = false;
-                    self.row_changed(next, false);
+                    self.jobs.graph.rows[next].ready = false;
+                    self.jobs.graph.row_changed(next, false);
                 }
                 queue.push(next);
             }
@@ -333,10 +349,10 @@ impl Engine {
 
     /// As after a restart of the controller: what is not ready is to be made.
     fn take_up_walk(&mut self, id: u64) {
-        let Some(stack) = self.stacks.get(&id) else { return };
+        let Some(stack) = self.jobs.graph.stacks.get(&id) else { return };
         let Some(walk) = &stack.walk else { return };
         let follows = stack.status == Status::InProgress;
-        if let Ok(tree) = self.grown(stack, &walk.tree, follows)
+        if let Ok(tree) = self.jobs.graph.grown(stack, &walk.tree, follows)
             && tree.names() != stack.names
         {
             // The node was one that a selector means: all that is known of the others stays so.
@@ -349,21 +365,21 @@ impl Engine {
             text: SourceText::default().into(),
         };
         for slot in stack.forward.iter().chain(&stack.extras) {
-            if let Some(row) = self.rows.get_mut(*slot) {
+            if let Some(row) = self.jobs.graph.rows.get_mut(*slot) {
                 row.failed = false;
                 if row.ready {
                     row.role = Role::Steady;
                 }
             }
         }
-        self.leave_walk(id);
+        self.jobs.leave_walk(id);
         self.resume(id, source);
     }
 
     /// A COMPLETE stack is so no more: its revision is walked again.
     pub(crate) fn begin_again(&mut self, id: u64, reason: String) {
-        let traversal = self.ids.traversal();
-        let Some(stack) = self.stacks.get_mut(&id) else { return };
+        let traversal = self.jobs.graph.ctx.ids.traversal();
+        let Some(stack) = self.jobs.graph.stacks.get_mut(&id) else { return };
         stack.action = StackAction::Update;
         stack.status = Status::InProgress;
         stack.reason = reason;
@@ -374,19 +390,19 @@ impl Engine {
         let (name, revision) = (stack.name.clone(), stack.revision);
         // All of it is done, also where that was not known any more after a restart; what a check counted is forgotten.
         for slot in &stack.forward {
-            let row = &mut self.rows[*slot];
+            let row = &mut self.jobs.graph.rows[*slot];
             (row.changed, row.failed) = (false, false);
         }
-        self.stack_changed(id);
-        self.event(id, None);
+        self.jobs.graph.stack_changed(id);
+        self.jobs.graph.event(id, None);
         let pending = Pending { stack: id, traversal, revision, request: None, purpose: Purpose::TakeUp };
-        self.load_revision(name, revision, pending);
+        self.jobs.graph.load_revision(name, revision, pending);
     }
 
     /// The revision that [`Engine::begin_again`] asked for.
     pub(crate) fn taken_up(&mut self, id: u64, traversal: u64, source: Result<Source, String>) {
         let waits = |stack: &crate::stack::Stack| stack.traversal == traversal && stack.walk.is_none();
-        if !self.stacks.get(&id).is_some_and(waits) {
+        if !self.jobs.graph.stacks.get(&id).is_some_and(waits) {
             return; // a newer operation has seen to it
         }
         match source {
@@ -399,20 +415,20 @@ impl Engine {
 
     /// Rows that waited for the clean-up of lost ones go.
     fn count_again(&mut self, id: u64) {
-        let Some(stack) = self.stacks.get(&id) else { return };
+        let Some(stack) = self.jobs.graph.stacks.get(&id) else { return };
         let extras: Vec<Slot> = stack.extras.iter().copied().collect();
         let mut blocked: BTreeMap<Slot, u32> = extras.iter().map(|slot| (*slot, 0)).collect();
         for slot in &extras {
-            for required in &self.rows[*slot].requires {
+            for required in &self.jobs.graph.rows[*slot].requires {
                 if let Some(count) = blocked.get_mut(required) {
                     *count += 1;
                 }
             }
         }
         for (slot, count) in blocked {
-            let row = &mut self.rows[slot];
+            let row = &mut self.jobs.graph.rows[slot];
             if std::mem::replace(&mut row.blocked, count) > 0 && count == 0 {
-                self.agenda.push_back(Todo::Visit(slot));
+                self.jobs.graph.ctx.agenda.push_back(Todo::Visit(slot));
             }
         }
     }

@@ -2,12 +2,13 @@
 
 use muster_shared::StackName;
 
-use crate::engine::{Engine, Todo};
+use crate::graph::Graph;
 use crate::node::NodeKey;
 use crate::record::Status;
 use crate::resource::{Row, Slot};
+use crate::todo::Todo;
 
-impl Engine {
+impl Graph {
     /// The row is gone; those that it needed may go.
     pub(crate) fn found(&mut self, slot: Slot, row: &Row) {
         let Some(node) = row.node else { return };
@@ -21,10 +22,10 @@ impl Engine {
             let other = &mut self.rows[*required];
             other.blocked = other.blocked.saturating_sub(1);
             if other.blocked == 0 {
-                self.agenda.push_back(Todo::Visit(*required));
+                self.ctx.agenda.push_back(Todo::Visit(*required));
             }
         }
-        self.agenda.push_back(Todo::Pump(node));
+        self.ctx.agenda.push_back(Todo::Pump(node));
     }
 
     /// It cannot be cleaned up now. It stays listed, and so do those it needs; the rest of the node goes on.
@@ -50,7 +51,7 @@ impl Engine {
                 self.row_changed(next, false);
             }
         }
-        self.agenda.push_back(Todo::Pump(node));
+        self.ctx.agenda.push_back(Todo::Pump(node));
     }
 
     /// In the events of the stack that it was of, if that is still there.

@@ -2,56 +2,60 @@
 
 use muster_shared::MonoTime;
 
-use crate::engine::{Engine, Todo};
 use crate::fleet::nodes_of;
 use crate::record::{StackAction, Status};
 use crate::stack::Stage;
+use crate::todo::Todo;
+use crate::traversals::Traversals;
 
-impl Engine {
+impl Traversals {
     /// Makes a stack what its selectors mean now.
     pub(crate) fn fit(&mut self, id: u64) {
-        let now = self.now;
-        let Some(stack) = self.stacks.get_mut(&id) else { return };
+        let now = self.jobs.graph.ctx.now;
+        let Some(stack) = self.jobs.graph.stacks.get_mut(&id) else { return };
         stack.fitting.begin();
         if stack.action == StackAction::Delete {
             return;
         }
         let is_under_way = stack.status == Status::InProgress;
-        let leave = self.stacks.get(&id).is_some_and(|stack| self.somebody_left(stack));
-        if let Some(stack) = self.stacks.get_mut(&id) {
+        let leave = self.jobs.graph.stacks.get(&id).is_some_and(|stack| self.jobs.graph.somebody_left(stack));
+        if let Some(stack) = self.jobs.graph.stacks.get_mut(&id) {
             stack.fitting.followed(now, leave);
         }
-        let Some(stack) = self.stacks.get(&id) else { return };
+        let Some(stack) = self.jobs.graph.stacks.get(&id) else { return };
         match stack.walk.as_ref().map(|walk| walk.stage) {
             // Whoever cancelled wants nothing to begin.
             _ if stack.cancelled => {}
             Some(Stage::First | Stage::Forward | Stage::Cleanup) => self.fit_walk(id),
             None if is_under_way => return, // its revision is being read, and is walked with the nodes of then
             Some(Stage::Check) | None => {
-                if !is_under_way && self.stands_whole(stack) && self.is_unfit(stack) {
-                    self.leave_walk(id);
+                if !is_under_way && self.jobs.graph.stands_whole(stack) && self.jobs.graph.is_unfit(stack) {
+                    self.jobs.leave_walk(id);
                     // What the check has found is for the next operation that somebody asks for.
-                    self.forget_verdicts(id);
+                    self.jobs.forget_verdicts(id);
                     return self.begin_again(id, "the nodes that its selectors mean have changed".into());
                 }
             }
         }
-        let is_owed = self.stacks.get(&id).is_some_and(|stack| self.is_unfit(stack));
-        if let Some(stack) = self.stacks.get_mut(&id) {
+        let is_owed = self.jobs.graph.stacks.get(&id).is_some_and(|stack| self.jobs.graph.is_unfit(stack));
+        if let Some(stack) = self.jobs.graph.stacks.get_mut(&id) {
             stack.fitting.set_owed(is_owed);
         }
     }
 
     fn fit_walk(&mut self, id: u64) {
-        let Some(stack) = self.stacks.get(&id) else { return };
+        let Some(stack) = self.jobs.graph.stacks.get(&id) else { return };
         let Some(walk) = &stack.walk else { return };
         // What has failed does not spread to those who come.
         let follows = stack.status == Status::InProgress;
-        let tree = match self.grown(stack, &walk.tree, follows) {
+        let tree = match self.jobs.graph.grown(stack, &walk.tree, follows) {
             Ok(tree) => tree,
             Err(errors) => {
                 let reason = stack.without_hidden(&walk.tree, &errors.to_string());
-                return self.note(id, format!("the nodes that its selectors mean have changed: {reason}"));
+                return self
+                    .jobs
+                    .graph
+                    .note(id, format!("the nodes that its selectors mean have changed: {reason}"));
             }
         };
         if tree.names() == stack.names {
@@ -63,11 +67,11 @@ impl Engine {
         let (before, now) = (nodes_of(&walk.tree), nodes_of(&tree));
         let (joined, left) = (now.difference(&before).count(), before.difference(&now).count());
         self.lay_out_again(id, plan, tree, true);
-        if let Some(walk) = self.stacks.get_mut(&id).and_then(|stack| stack.walk.as_mut()) {
+        if let Some(walk) = self.jobs.graph.stacks.get_mut(&id).and_then(|stack| stack.walk.as_mut()) {
             walk.fleet.joined += joined;
             walk.fleet.left += left;
         }
-        self.note(
+        self.jobs.graph.note(
             id,
             format!("the nodes that its selectors mean have changed: {come} resources come, {go} go"),
         );
@@ -75,8 +79,8 @@ impl Engine {
 
     /// The time has come.
     pub(crate) fn fit_due(&mut self, id: u64, due: MonoTime) {
-        if self.stacks.get(&id).is_some_and(|stack| stack.fitting.is_due(due)) {
-            self.agenda.push_back(Todo::Fit(id));
+        if self.jobs.graph.stacks.get(&id).is_some_and(|stack| stack.fitting.is_due(due)) {
+            self.jobs.graph.ctx.agenda.push_back(Todo::Fit(id));
         }
     }
 }

@@ -7,28 +7,30 @@ use muster_template::{FACT_PREFIX, is_label};
 
 use crate::JoinAsk;
 use crate::clones::Instances;
-use crate::engine::{Effect, Engine, Todo};
+use crate::engine::{Effect, Engine};
+use crate::jobs::Jobs;
 use crate::node::NodeKey;
 use crate::record::{Change, NodeRecord};
 use crate::request::{Answer, Refusal};
+use crate::todo::Todo;
 
 /// Labels of a node: selectors are matched against all of them, and every list shows them.
 pub(crate) const LABELS_MAX: usize = 64;
 /// Bytes of a label's key or value: what fits a column.
 const LABEL_MAX: usize = 63;
 
-impl Engine {
+impl Jobs {
     /// Sets and removes labels. Joining again starts from the labels of the token.
     pub(crate) fn label_node(
         &mut self,
         name: &NodeId,
         labels: BTreeMap<String, Option<String>>,
     ) -> Result<Answer, Refusal> {
-        let key = self.joined(name)?;
+        let key = self.graph.joined(name)?;
         for (label, value) in &labels {
             check_label(label, value.as_deref().unwrap_or_default())?;
         }
-        let Some(record) = &self.nodes[key].joined else { return Ok(Answer::Done) };
+        let Some(record) = &self.graph.nodes[key].joined else { return Ok(Answer::Done) };
         let mut new = record.labels.clone();
         for (label, value) in labels {
             match value {
@@ -44,7 +46,7 @@ impl Engine {
         }
         if new != record.labels {
             self.change_node(key, |record| record.labels = new);
-            self.follow_node(key);
+            self.graph.follow_node(key);
             // Resources that match their selector again are corrected again.
             self.correct_all(|row| row.node == Some(key));
         }
@@ -53,71 +55,94 @@ impl Engine {
 
     /// Holds its jobs back, or lets them go. What its agent has already goes on to its end.
     pub(crate) fn maintain_node(&mut self, name: &NodeId, on: bool) -> Result<Answer, Refusal> {
-        let key = self.joined(name)?;
-        if self.is_in_maintenance(key) == on {
+        let key = self.graph.joined(name)?;
+        if self.graph.is_in_maintenance(key) == on {
             return Ok(Answer::Done);
         }
         self.change_node(key, |record| record.maintenance = on);
         // Those who watch see another phase.
-        for slot in self.nodes[key].in_line() {
+        for slot in self.graph.nodes[key].in_line() {
             if self.waits_in_line(slot, key) {
-                self.touch(self.rows[slot].stack);
+                self.graph.touch(self.graph.rows[slot].stack);
             }
         }
         if !on {
-            self.agenda.push_back(Todo::Pump(key));
+            self.graph.ctx.agenda.push_back(Todo::Pump(key));
             self.correct_all(|row| row.node == Some(key));
         }
         Ok(Answer::Done)
     }
 
+    fn change_node(&mut self, key: NodeKey, change: impl FnOnce(&mut NodeRecord)) {
+        if let Some(record) = &mut self.graph.nodes[key].joined {
+            change(record);
+            let record = record.clone();
+            self.graph.ctx.change(Change::Node(Box::new(record)));
+        }
+    }
+}
+
+impl Engine {
     /// Cuts a node off at once. Its work stays as that of a node that is away.
     pub(crate) fn revoke_node(&mut self, name: &NodeId) -> Result<Answer, Refusal> {
-        let key = self.joined(name)?;
-        if self.nodes[key].joined.as_ref().is_some_and(|record| record.revoked) {
+        let key = self.traversals.jobs.graph.joined(name)?;
+        if self.traversals.jobs.graph.nodes[key].joined.as_ref().is_some_and(|record| record.revoked) {
             return Ok(Answer::Done);
         }
         self.cut_off(key);
-        self.change_node(key, |record| record.revoked = true);
+        self.traversals.jobs.change_node(key, |record| record.revoked = true);
         self.decide_by_leaving(key);
-        self.nodes.leave(key);
+        self.traversals.jobs.graph.nodes.leave(key);
         // It may know their secrets, and would be back at once.
-        self.nodes.tokens.remove_bound_to(name).into_iter().for_each(|change| self.change(change));
+        self.traversals
+            .jobs
+            .graph
+            .nodes
+            .tokens
+            .remove_bound_to(name)
+            .into_iter()
+            .for_each(|change| self.traversals.jobs.graph.ctx.change(change));
         Ok(Answer::Done)
     }
 
     /// No word of its present connection counts any more.
     pub(crate) fn cut_off(&mut self, key: NodeKey) {
         self.away(key);
-        let node = self.nodes[key].name.clone();
-        self.effect(Effect::Close { node });
-    }
-
-    fn change_node(&mut self, key: NodeKey, change: impl FnOnce(&mut NodeRecord)) {
-        if let Some(record) = &mut self.nodes[key].joined {
-            change(record);
-            let record = record.clone();
-            self.change(Change::Node(Box::new(record)));
-        }
+        let node = self.traversals.jobs.graph.nodes[key].name.clone();
+        self.traversals.jobs.graph.ctx.effect(Effect::Close { node });
     }
 
     pub(crate) fn join(&mut self, ask: JoinAsk) -> Result<Answer, Refusal> {
         let secret_hash = ask.secret.digest();
-        if let Some(joined) = self.nodes.find(&ask.name).and_then(|key| self.nodes[key].joined.as_ref())
+        if let Some(joined) = self
+            .traversals
+            .jobs
+            .graph
+            .nodes
+            .find(&ask.name)
+            .and_then(|key| self.traversals.jobs.graph.nodes[key].joined.as_ref())
             && joined.joined_with == (ask.token_id, secret_hash)
             && joined.seal_public == ask.seal_public
             && !joined.revoked
         {
             return Ok(Answer::Joined { node: ask.name }); // the first answer was lost
         }
-        self.nodes.tokens.admits(&ask, self.is_taken(&ask.name))?;
-        self.nodes.check_distinct(&ask.name)?;
-        if self.nodes.find(&ask.name).is_none() && !self.has_room_for_nodes(1) {
-            let most = self.limits.nodes_max;
+        self.traversals
+            .jobs
+            .graph
+            .nodes
+            .tokens
+            .admits(&ask, self.traversals.jobs.graph.is_taken(&ask.name))?;
+        self.traversals.jobs.graph.nodes.check_distinct(&ask.name)?;
+        if self.traversals.jobs.graph.nodes.find(&ask.name).is_none()
+            && !self.traversals.jobs.graph.has_room_for_nodes(1)
+        {
+            let most = self.traversals.jobs.graph.ctx.limits.nodes_max;
             return Err(Refusal::Conflict(format!("the site has {most} nodes, which is its limit")));
         }
-        let (labels, change) = self.nodes.tokens.take(ask.token_id, self.now)?;
-        self.change(change);
+        let (labels, change) =
+            self.traversals.jobs.graph.nodes.tokens.take(ask.token_id, self.traversals.jobs.graph.ctx.now)?;
+        self.traversals.jobs.graph.ctx.change(change);
         let joined = NodeRecord {
             name: ask.name.clone(),
             labels,
@@ -125,30 +150,36 @@ impl Engine {
             agent_version: ask.agent_version,
             revoked: false,
             // Whoever put the server there was at work on it, and says when that is done.
-            maintenance: self.nodes.find(&ask.name).is_some_and(|key| self.is_in_maintenance(key)),
+            maintenance: self
+                .traversals
+                .jobs
+                .graph
+                .nodes
+                .find(&ask.name)
+                .is_some_and(|key| self.traversals.jobs.graph.is_in_maintenance(key)),
             joined_with: (ask.token_id, secret_hash),
         };
-        if let Some(key) = self.nodes.find(&ask.name) {
+        if let Some(key) = self.traversals.jobs.graph.nodes.find(&ask.name) {
             // Whoever speaks under that name until now has other keys.
             self.away(key);
             // It may be another server, or installed anew.
-            self.nodes[key].facts = None;
-            self.nodes[key].instances = Instances::default();
+            self.traversals.jobs.graph.nodes[key].facts = None;
+            self.traversals.jobs.graph.nodes[key].instances = Instances::default();
         }
-        self.nodes.join(joined.clone());
-        self.change(Change::Node(Box::new(joined)));
-        self.restored.await_node(&ask.name);
-        self.place_the_unplaced();
-        if let Some(key) = self.nodes.find(&ask.name) {
-            self.nodes[key].away_since = self.now;
-            self.wake_those_asking(key);
-            self.follow_node(key);
-            if !self.nodes[key].rows.is_empty() {
+        self.traversals.jobs.graph.nodes.join(joined.clone());
+        self.traversals.jobs.graph.ctx.change(Change::Node(Box::new(joined)));
+        self.traversals.jobs.graph.restored.await_node(&ask.name);
+        self.traversals.place_the_unplaced();
+        if let Some(key) = self.traversals.jobs.graph.nodes.find(&ask.name) {
+            self.traversals.jobs.graph.nodes[key].away_since = self.traversals.jobs.graph.ctx.now;
+            self.traversals.wake_those_asking(key);
+            self.traversals.jobs.graph.follow_node(key);
+            if !self.traversals.jobs.graph.nodes[key].rows.is_empty() {
                 // With the labels of its token it may be meant again.
-                self.correct_all(|row| row.node == Some(key));
+                self.traversals.jobs.correct_all(|row| row.node == Some(key));
             }
         }
-        self.name_the_unnamed(&ask.name);
+        self.traversals.name_the_unnamed(&ask.name);
         Ok(Answer::Joined { node: ask.name })
     }
 }

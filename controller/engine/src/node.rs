@@ -11,6 +11,7 @@ use crate::by_name::short_names;
 use crate::clones::Instances;
 use crate::engine::Engine;
 use crate::facts::{Asking, Told};
+use crate::graph::Graph;
 use crate::lost::Lost;
 use crate::record::NodeRecord;
 use crate::request::{Answer, NewToken, Refusal, Request};
@@ -344,47 +345,51 @@ impl std::ops::IndexMut<NodeKey> for Nodes {
     }
 }
 
-impl Engine {
+impl Graph {
     pub(crate) fn new_token(&mut self, token: NewToken, wall: u64) -> Result<Answer, Refusal> {
-        self.nodes.tokens.remove_expired(wall).into_iter().for_each(|change| self.change(change));
-        self.nodes.tokens.check(&token, self.limits.tokens_max)?;
+        self.nodes.tokens.remove_expired(wall).into_iter().for_each(|change| self.ctx.change(change));
+        self.nodes.tokens.check(&token, self.ctx.limits.tokens_max)?;
         // Of a pattern nobody knows yet who comes: that is looked at when a server joins.
         if let Some(name) = token.name.as_deref().and_then(|name| name.parse().ok()) {
             self.nodes.check_distinct(&name)?;
         }
         let change = self.nodes.tokens.add(token);
-        self.change(change);
+        self.ctx.change(change);
         Ok(Answer::Done)
     }
 
     /// For so many more names.
     pub(crate) fn has_room_for_nodes(&self, more: usize) -> bool {
-        self.nodes.len() + more <= self.limits.nodes_max
-    }
-
-    /// Before a request is worked out, for it may hold on to places: those of names that nothing refers to any more become
-    /// free. To look takes milliseconds, so it is done where many may be named, once for each number of names.
-    pub(crate) fn give_names_back(&mut self, request: &Request) {
-        let (named, most) = (self.nodes.len(), self.limits.nodes_max);
-        let may_name_many =
-            matches!(request, Request::Create { .. } | Request::Update { .. } | Request::ApplyFlows { .. });
-        let is_due = may_name_many && named > most / 2 && named != self.nodes.looked_through;
-        if named >= most || is_due {
-            let (flows, intents) = (&self.flows, &self.intents);
-            self.nodes.give_back(|name| flows.knows(name) || intents.ports.knows(name));
-        }
+        self.nodes.len() + more <= self.ctx.limits.nodes_max
     }
 
     pub(crate) fn revoke_token(&mut self, id: [u8; 8]) -> Result<Answer, Refusal> {
         let Some(change) = self.nodes.tokens.remove(id) else {
             return Err(Refusal::NotFound("no such token: see 'muster node tokens'".into()));
         };
-        self.change(change);
+        self.ctx.change(change);
         Ok(Answer::Done)
     }
 }
 
 impl Engine {
+    /// Before a request is worked out, for it may hold on to places: those of names that nothing refers to any more become
+    /// free. To look takes milliseconds, so it is done where many may be named, once for each number of names.
+    pub(crate) fn give_names_back(&mut self, request: &Request) {
+        let (named, most) =
+            (self.traversals.jobs.graph.nodes.len(), self.traversals.jobs.graph.ctx.limits.nodes_max);
+        let may_name_many =
+            matches!(request, Request::Create { .. } | Request::Update { .. } | Request::ApplyFlows { .. });
+        let is_due =
+            may_name_many && named > most / 2 && named != self.traversals.jobs.graph.nodes.looked_through;
+        if named >= most || is_due {
+            let (flows, intents) = (&self.flows, &self.intents);
+            self.traversals.jobs.graph.nodes.give_back(|name| flows.knows(name) || intents.ports.knows(name));
+        }
+    }
+}
+
+impl Graph {
     /// The name was a node's, and something of that node counts still.
     pub(crate) fn is_taken(&self, name: &NodeId) -> bool {
         let node = self.nodes.find(name).map(|key| &self.nodes[key]);

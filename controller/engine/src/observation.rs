@@ -1,10 +1,10 @@
 //! How things were found: in sync, drifted or missing, by whoever looked.
 
-use crate::engine::Engine;
+use crate::jobs::Jobs;
 use crate::record::Observation;
 use crate::resource::Slot;
 
-impl Engine {
+impl Jobs {
     /// How the thing was found, or that nobody knows any more.
     pub(crate) fn observe(&mut self, slot: Slot, observed: Observation) {
         self.set_observed(slot, observed);
@@ -12,7 +12,7 @@ impl Engine {
     }
 
     pub(crate) fn set_observed(&mut self, slot: Slot, observed: Observation) {
-        self.rows[slot].observed = observed;
+        self.graph.rows[slot].observed = observed;
         self.unsettled.set_drifted(slot, observed.differs());
         if observed.differs() {
             self.turn_disturbed(slot);
@@ -21,7 +21,7 @@ impl Engine {
 
     /// What a job or a check has found is told by itself.
     pub(crate) fn forget_tidings(&mut self, slot: Slot) {
-        let row = &mut self.rows[slot];
+        let row = &mut self.graph.rows[slot];
         let observed = row.observed;
         if let Some(tidings) = row.rare.as_mut().and_then(|rare| rare.tidings.as_mut()) {
             tidings.replace(observed);

@@ -5,12 +5,14 @@ use std::time::Duration;
 use muster_shared::StackName;
 
 use crate::acceptance::Planned;
-use crate::engine::{Engine, Todo};
+use crate::engine::Engine;
+use crate::jobs::Jobs;
 use crate::layout::Before;
 use crate::record::{Change, RevisionRecord, StackAction, Status};
 use crate::request::{Answer, Options, Refusal, Source};
 use crate::revision::{Pending, Purpose};
 use crate::stack::Stack;
+use crate::todo::Todo;
 
 /// Stacks in a site.
 const STACKS_MAX: usize = 100_000;
@@ -32,26 +34,26 @@ impl Engine {
         source: Source,
         options: Options,
     ) -> Result<Answer, Refusal> {
-        if self.stacks.id_of(&name).is_some() {
+        if self.traversals.jobs.graph.stacks.id_of(&name).is_some() {
             return Err(Refusal::Conflict(format!(
                 "stack '{name}' exists already: update it with 'muster stack update {name}', or choose another name"
             )));
         }
-        if self.stacks.len() >= STACKS_MAX {
+        if self.traversals.jobs.graph.stacks.len() >= STACKS_MAX {
             return Err(Refusal::Conflict(format!("the site has {STACKS_MAX} stacks, which is its limit")));
         }
-        let stack = Stack::new(self.ids.next_stack(), name.clone());
+        let stack = Stack::new(self.traversals.jobs.graph.ctx.ids.next_stack(), name.clone());
         let id = stack.id;
-        self.stacks.insert(id, stack);
+        self.traversals.jobs.graph.stacks.insert(id, stack);
         let target = Target { action: StackAction::Create, revision: None, options, is_wish: true };
         let begun = self.begin(id, source, target);
         match begun {
             Ok(_) => {
-                self.ids.keep_stack();
-                self.stacks.name(id);
+                self.traversals.jobs.graph.ctx.ids.keep_stack();
+                self.traversals.jobs.graph.stacks.name(id);
             }
             Err(_) => {
-                self.stacks.remove(&id);
+                self.traversals.jobs.graph.stacks.remove(&id);
             }
         }
         begun
@@ -63,17 +65,17 @@ impl Engine {
         source: Source,
         options: Options,
     ) -> Result<Answer, Refusal> {
-        let id = self.changeable(name)?;
-        self.no_paused_rollout(id)?;
+        let id = self.traversals.jobs.changeable(name)?;
+        self.traversals.jobs.no_paused_rollout(id)?;
         let target = Target { action: StackAction::Update, revision: None, options, is_wish: true };
         self.begin(id, source, target)
     }
 
     pub(crate) fn delete(&mut self, name: &StackName) -> Result<Answer, Refusal> {
-        let id = self.find(name)?;
-        let stack = &self.stacks[&id];
+        let id = self.traversals.jobs.graph.find(name)?;
+        let stack = &self.traversals.jobs.graph.stacks[&id];
         if stack.is_being_deleted() {
-            return Ok(self.begun(id, Vec::new()));
+            return Ok(self.traversals.jobs.graph.begun(id, Vec::new()));
         }
         let timeout = Duration::from_secs(stack.timeout_s);
         let options = Options { timeout, ..Options::default() };
@@ -88,8 +90,8 @@ impl Engine {
         to: Option<u32>,
         request: Option<u64>,
     ) -> Result<Option<Answer>, Refusal> {
-        let id = self.changeable(name)?;
-        let stack = &self.stacks[&id];
+        let id = self.traversals.jobs.changeable(name)?;
+        let stack = &self.traversals.jobs.graph.stacks[&id];
         let revision = match to {
             Some(0) => None,
             Some(to) if to > stack.revision => {
@@ -115,7 +117,7 @@ impl Engine {
                     request,
                     purpose: Purpose::RollBack,
                 };
-                self.load_revision(name.clone(), revision, pending);
+                self.traversals.jobs.graph.load_revision(name.clone(), revision, pending);
                 Ok(None)
             }
             // To nothing, which an operator must name where anything was ever good.
@@ -128,15 +130,6 @@ impl Engine {
         }
     }
 
-    /// It could not be made, or is not wanted any more.
-    pub(crate) fn owe_no_rollback(&mut self, id: u64) {
-        if let Some(stack) = self.stacks.get_mut(&id)
-            && std::mem::take(&mut stack.rollback)
-        {
-            self.stack_changed(id);
-        }
-    }
-
     pub(crate) fn roll_back_to(
         &mut self,
         id: u64,
@@ -144,7 +137,7 @@ impl Engine {
         source: Source,
         is_wish: bool,
     ) -> Result<Answer, Refusal> {
-        let stack = &self.stacks[&id];
+        let stack = &self.traversals.jobs.graph.stacks[&id];
         let timeout = Duration::from_secs(stack.timeout_s);
         // Where there was no room for both on the way there, there is none on the way back.
         let options = Options { timeout, delete_first: stack.delete_first, ..Options::default() };
@@ -152,9 +145,76 @@ impl Engine {
         self.begin(id, source, target)
     }
 
+    /// Checks everything that can be known now, then begins the traversal. A refusal has changed nothing.
+    fn begin(&mut self, id: u64, source: Source, target: Target) -> Result<Answer, Refusal> {
+        let stack = &self.traversals.jobs.graph.stacks[&id];
+        let source = source
+            .of_stack(&stack.name, &stack.id.to_string())
+            .map_err(|errors| Refusal::Invalid(errors.to_string()))?;
+        let number = stack.revision + u32::from(target.action != StackAction::Delete);
+        let ends = takes_the_place_of(stack, target.action);
+        let mut planned = self.view().planned(stack, &source, target.revision, &target.options)?;
+        // It is not refused: what is held of the stack is decided, and compared.
+        if target.is_wish && self.wish(id) {
+            planned = self.view().planned(
+                &self.traversals.jobs.graph.stacks[&id],
+                &source,
+                target.revision,
+                &target.options,
+            )?;
+        }
+        let Planned { tree, plan, mut warnings } = planned;
+        warnings.splice(0..0, ends);
+        let Source { policies, text, .. } = source;
+        if target.action != StackAction::Delete {
+            self.traversals.jobs.graph.ctx.change(Change::Revision(RevisionRecord {
+                stack: id,
+                number,
+                made_by: made_by(&target),
+                text,
+            }));
+            let kept = self.traversals.jobs.graph.ctx.limits.revisions_kept;
+            if number > kept {
+                // What a rollback without --to leads to stays, however many fail after it.
+                let but = self.traversals.jobs.graph.stacks[&id].complete.iter().take(2).copied().collect();
+                self.traversals.jobs.graph.ctx.change(Change::RevisionsTrimmed {
+                    stack: id,
+                    below: number - kept + 1,
+                    but,
+                });
+            }
+        }
+        let stack = &self.traversals.jobs.graph.stacks[&id];
+        let ended = stack.status == Status::Complete;
+        let steady = plan.same_rows && ended && stack.walk.is_none();
+        self.traversals.jobs.enter(id, number, &target);
+        self.traversals.jobs.forget_fights(id);
+        if target.action != StackAction::Delete
+            && let Some(stack) = self.traversals.jobs.graph.stacks.get_mut(&id)
+        {
+            stack.policies = policies;
+        }
+        self.traversals.lay_out(id, plan, Before { steady, anew: false, fits: false, ended }, tree);
+        self.traversals.jobs.graph.watch(id);
+        self.traversals.jobs.graph.event(id, None);
+        self.traversals.jobs.graph.ctx.agenda.push_back(Todo::CheckEnd(id));
+        Ok(self.traversals.jobs.graph.begun(id, warnings))
+    }
+}
+
+impl Jobs {
+    /// It could not be made, or is not wanted any more.
+    pub(crate) fn owe_no_rollback(&mut self, id: u64) {
+        if let Some(stack) = self.graph.stacks.get_mut(&id)
+            && std::mem::take(&mut stack.rollback)
+        {
+            self.graph.stack_changed(id);
+        }
+    }
+
     pub(crate) fn changeable(&self, name: &StackName) -> Result<u64, Refusal> {
-        let id = self.find(name)?;
-        if self.stacks[&id].is_being_deleted() {
+        let id = self.graph.find(name)?;
+        if self.graph.stacks[&id].is_being_deleted() {
             return Err(Refusal::Conflict(format!(
                 "stack '{name}' is being deleted: wait until it is gone, or stop that with 'muster stack cancel {name}'"
             )));
@@ -162,57 +222,10 @@ impl Engine {
         Ok(id)
     }
 
-    /// Checks everything that can be known now, then begins the traversal. A refusal has changed nothing.
-    fn begin(&mut self, id: u64, source: Source, target: Target) -> Result<Answer, Refusal> {
-        let stack = &self.stacks[&id];
-        let source = source
-            .of_stack(&stack.name, &stack.id.to_string())
-            .map_err(|errors| Refusal::Invalid(errors.to_string()))?;
-        let number = stack.revision + u32::from(target.action != StackAction::Delete);
-        let ends = takes_the_place_of(stack, target.action);
-        let mut planned = self.planned(stack, &source, target.revision, &target.options)?;
-        // It is not refused: what is held of the stack is decided, and compared.
-        if target.is_wish && self.wish(id) {
-            planned = self.planned(&self.stacks[&id], &source, target.revision, &target.options)?;
-        }
-        let Planned { tree, plan, mut warnings } = planned;
-        warnings.splice(0..0, ends);
-        let Source { policies, text, .. } = source;
-        if target.action != StackAction::Delete {
-            self.change(Change::Revision(RevisionRecord {
-                stack: id,
-                number,
-                made_by: made_by(&target),
-                text,
-            }));
-            let kept = self.limits.revisions_kept;
-            if number > kept {
-                // What a rollback without --to leads to stays, however many fail after it.
-                let but = self.stacks[&id].complete.iter().take(2).copied().collect();
-                self.change(Change::RevisionsTrimmed { stack: id, below: number - kept + 1, but });
-            }
-        }
-        let stack = &self.stacks[&id];
-        let ended = stack.status == Status::Complete;
-        let steady = plan.same_rows && ended && stack.walk.is_none();
-        self.enter(id, number, &target);
-        self.forget_fights(id);
-        if target.action != StackAction::Delete
-            && let Some(stack) = self.stacks.get_mut(&id)
-        {
-            stack.policies = policies;
-        }
-        self.lay_out(id, plan, Before { steady, anew: false, fits: false, ended }, tree);
-        self.watch(id);
-        self.event(id, None);
-        self.agenda.push_back(Todo::CheckEnd(id));
-        Ok(self.begun(id, warnings))
-    }
-
     fn enter(&mut self, id: u64, number: u32, target: &Target) {
-        let traversal = self.ids.traversal();
+        let traversal = self.graph.ctx.ids.traversal();
         self.leave_walk(id);
-        let Some(stack) = self.stacks.get_mut(&id) else { return };
+        let Some(stack) = self.graph.stacks.get_mut(&id) else { return };
         stack.action = target.action;
         stack.status = Status::InProgress;
         stack.reason = match (target.action, target.revision) {
@@ -230,7 +243,7 @@ impl Engine {
         (stack.cancelled, stack.timed_out) = (false, false);
         stack.unclean.clear();
         (stack.failures, stack.failures_before) = (Vec::new(), 0);
-        self.stack_changed(id);
+        self.graph.stack_changed(id);
     }
 }
 

@@ -17,11 +17,12 @@ use muster_shared::MonoTime;
 use muster_shared::model::Action;
 use muster_template::{Kind, Tree};
 
-use crate::engine::{Engine, Todo};
+use crate::graph::Graph;
 use crate::record::{PackedSpec, Status};
 use crate::resource::{Role, Row, Slot};
 use crate::stack::Walk;
 use crate::timer::TimerKey;
+use crate::todo::Todo;
 
 /// After a restart at least so long is waited still for signals: who could not reach the controller meanwhile tries
 /// again.
@@ -65,11 +66,11 @@ impl Row {
     }
 }
 
-impl Engine {
+impl Graph {
     /// It is in progress until so long a time is over. `still`: it waited when the controller ended, and does for `least`
     /// from now on.
     pub(crate) fn pause(&mut self, slot: Slot, action: Action, time: Duration, still: Option<Duration>) {
-        let now = self.now;
+        let now = self.ctx.now;
         let row = &mut self.rows[slot];
         let earlier =
             row.rare().pause.filter(|_| still.is_some()).map_or(Duration::ZERO, |pause| pause.earlier);
@@ -88,7 +89,7 @@ impl Engine {
         let row = &mut self.rows[slot];
         row.rare_mut().pause = Some(pause);
         if let Some(due) = pause.due {
-            self.timers.set(due, TimerKey::Pause(slot));
+            self.ctx.timers.set(due, TimerKey::Pause(slot));
         }
         if let Some(stack) = self.stacks.get_mut(&row.stack) {
             stack.waiting.insert(slot);
@@ -104,7 +105,7 @@ impl Engine {
         if row.work.is_some() || row.kind.is_whole() || pause.is_some_and(|pause| !pause.of_batch) {
             return false;
         }
-        let now = self.now;
+        let now = self.ctx.now;
         let due = self.batch_due(slot, tree).filter(|due| *due > now);
         if due.is_some() && pause.is_some_and(|pause| pause.due == due) {
             return true;
@@ -139,11 +140,11 @@ impl Engine {
         }
         let touched = |member: &u32| self.rows[stack.forward[*member as usize]].role == Role::Forward;
         let earlier = match row.rare().pause {
-            Some(pause) => pause.waited(self.now),
+            Some(pause) => pause.waited(self.ctx.now),
             None if before.iter().any(touched) => Duration::ZERO,
             None => return None,
         };
-        let due = self.now + time.saturating_sub(earlier);
+        let due = self.ctx.now + time.saturating_sub(earlier);
         walk.batches.insert(Arc::clone(batch), due);
         Some(due)
     }
@@ -154,13 +155,13 @@ impl Engine {
         let Some(pause) = row.rare.as_mut().and_then(|rare| rare.pause.take()) else { return false };
         let stack = row.stack;
         if let Some(due) = pause.due {
-            self.timers.clear(due, TimerKey::Pause(slot));
+            self.ctx.timers.clear(due, TimerKey::Pause(slot));
         }
         if let Some(stack) = self.stacks.get_mut(&stack) {
             stack.waiting.remove(&slot);
         }
         self.row_changed(slot, false);
-        self.agenda.push_back(Todo::CheckEnd(stack));
+        self.ctx.agenda.push_back(Todo::CheckEnd(stack));
         true
     }
 

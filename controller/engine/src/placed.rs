@@ -1,11 +1,11 @@
 //! Which rows are on which node. A row's node and its node's rows change together, here alone: nobody looks through the
 //! site's rows for those of one node.
 
-use crate::engine::Engine;
+use crate::graph::Graph;
 use crate::node::NodeKey;
 use crate::resource::Slot;
 
-impl Engine {
+impl Graph {
     /// The row is on this node from now on, or on none; the node where it was.
     pub(crate) fn place(&mut self, slot: Slot, node: Option<NodeKey>) -> Option<NodeKey> {
         let old = std::mem::replace(&mut self.rows[slot].node, node);
@@ -36,7 +36,7 @@ impl Engine {
         slots.sort_by_key(|slot| self.rows[*slot].id);
         #[cfg(test)]
         {
-            self.visits += slots.len();
+            self.ctx.visits += slots.len();
         }
         slots
     }

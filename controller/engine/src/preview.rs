@@ -15,12 +15,12 @@ use serde_json::{Map, Value};
 use crate::acceptance::Planned;
 use crate::content::externalise;
 use crate::deployment::Deployed;
-use crate::engine::Engine;
 use crate::plan::Plan;
 use crate::record::PackedSpec;
 use crate::request::{Options, Refusal, Source};
 use crate::resource::{Row, Slot};
 use crate::stack::Stack;
+use crate::view::View;
 use crate::visit::Needed;
 
 /// Resources that are listed; all are counted.
@@ -50,7 +50,7 @@ struct Predicted {
 
 /// A preview under way.
 struct Preview<'a> {
-    engine: &'a Engine,
+    view: View<'a>,
     stack: &'a Stack,
     source: &'a Source,
     tree: &'a Tree,
@@ -60,7 +60,7 @@ struct Preview<'a> {
     asks: Cell<bool>,
 }
 
-impl Engine {
+impl View<'_> {
     /// What an update of a stack, or the creation of one that is not there, would do. `old`: the parameters of its
     /// current revision, so that their hidden values can be masked; without them no old value is shown where there are
     /// hidden ones.
@@ -75,8 +75,8 @@ impl Engine {
         options: &Options,
     ) -> Result<PreviewView, Refusal> {
         let new;
-        let stack = match self.find(name) {
-            Ok(_) => &self.stacks[&self.changeable(name)?],
+        let stack = match self.graph.find(name) {
+            Ok(_) => &self.graph.stacks[&self.jobs.changeable(name)?],
             Err(_) => {
                 new = Stack::new(u64::MAX, name.clone());
                 &new
@@ -87,7 +87,7 @@ impl Engine {
         let source = &source.map_err(|errors| Refusal::Invalid(errors.to_string()))?;
         let Planned { tree, plan, warnings } = self.planned(stack, source, None, options)?;
         let (done, asks) = (BTreeMap::new(), Cell::new(false));
-        let mut preview = Preview { engine: self, stack, source, tree: &tree, plan: &plan, done, asks };
+        let mut preview = Preview { view: *self, stack, source, tree: &tree, plan: &plan, done, asks };
         preview.predict_all();
         Ok(preview.view(old, warnings))
     }
@@ -126,7 +126,7 @@ impl Preview<'_> {
     fn predict(&self, index: usize) -> Predicted {
         let tree = self.tree;
         let kind = tree.kind(index);
-        let row = self.plan.chosen[index].map(|slot| &self.engine.rows[slot]);
+        let row = self.plan.chosen[index].map(|slot| &self.view.graph.rows[slot]);
         let external_id = tree.external_id(index).ok().flatten();
         self.asks.set(false);
         let new = match tree.render(index, self) {
@@ -142,7 +142,7 @@ impl Preview<'_> {
         if let Ok(spec) = &mut spec {
             externalise(spec);
             // Who has several to choose from fails when the turn comes.
-            let _ = self.engine.bind_server(row, spec);
+            let _ = self.view.traversals.bind_server(row, spec);
             if let Some(row) = row {
                 row.mark_restarts(spec);
             }
@@ -150,7 +150,7 @@ impl Preview<'_> {
         let place = match &node {
             Ok(Some(name)) => Some(name.clone()),
             Ok(None) if kind.is_here() => None,
-            Ok(None) => row.and_then(|row| row.node).map(|key| self.engine.nodes[key].name.clone()),
+            Ok(None) => row.and_then(|row| row.node).map(|key| self.view.graph.nodes[key].name.clone()),
             Err(_) => None,
         };
         let needs_change =
@@ -160,7 +160,7 @@ impl Preview<'_> {
             (Some(row), ..) if stays(row) => Needed::Nothing,
             (None, ..) => Needed::Apply(if external_id.is_some() { Action::Check } else { Action::Create }),
             (Some(row), Ok(spec), Ok(_)) => {
-                let key = place.as_ref().and_then(|name| self.engine.nodes.find(name));
+                let key = place.as_ref().and_then(|name| self.view.graph.nodes.find(name));
                 row.needed(kind, key, spec, &PackedSpec::new(spec))
             }
             (Some(row), Err(error), _) => guess(row, kind, &error.path),
@@ -194,9 +194,10 @@ impl Preview<'_> {
         if id.contains(UNKNOWN) {
             return Err("it is not there yet".into());
         }
-        let there = self.engine.config(self.stack.id, id)?;
-        let name = uuid::Uuid::parse_str(id).ok().and_then(|id| self.engine.rows.of_thing(&ResourceId(id)));
-        let index = name.and_then(|slot| self.tree.index_of(&self.engine.rows[slot].name));
+        let there = self.view.graph.config(self.stack.id, id)?;
+        let name =
+            uuid::Uuid::parse_str(id).ok().and_then(|id| self.view.graph.rows.of_thing(&ResourceId(id)));
+        let index = name.and_then(|slot| self.tree.index_of(&self.view.graph.rows[slot].name));
         let predicted = index.and_then(|index| self.predicted(index)).and_then(|it| it.spec.as_ref());
         match predicted.and_then(Desired::here) {
             Some(Here::Config(config)) => Ok(config.clone()),
@@ -227,7 +228,7 @@ impl Preview<'_> {
             }
         }
         for slot in &self.plan.dropped {
-            let row = &self.engine.rows[*slot];
+            let row = &self.view.graph.rows[*slot];
             // Where nothing was made, nothing is taken away.
             if row.applied {
                 count(&mut view, "delete");
@@ -265,7 +266,7 @@ impl Preview<'_> {
         budget: &mut usize,
     ) -> PreviewRow {
         let tree = self.tree;
-        let row = self.plan.chosen[index].map(|slot| &self.engine.rows[slot]);
+        let row = self.plan.chosen[index].map(|slot| &self.view.graph.rows[slot]);
         let mut new = match &predicted.spec {
             Some(spec) => spec.properties(),
             None => predicted.new.clone(),
@@ -288,7 +289,7 @@ impl Preview<'_> {
         PreviewRow {
             name: row.name.to_string(),
             kind: row.type_name().into(),
-            node: row.node.map(|key| self.engine.nodes[key].name.to_string()).unwrap_or_default(),
+            node: row.node.map(|key| self.view.graph.nodes[key].name.to_string()).unwrap_or_default(),
             change: "delete".into(),
             restricted: false,
             deletion_policy: deletion_policy(row.retain),
@@ -298,11 +299,11 @@ impl Preview<'_> {
 
     fn unchanged(&self, index: usize) -> PreviewRow {
         let tree = self.tree;
-        let node = self.plan.chosen[index].and_then(|slot| self.engine.rows[slot].node);
+        let node = self.plan.chosen[index].and_then(|slot| self.view.graph.rows[slot].node);
         PreviewRow {
             name: tree.name(index).to_owned(),
             kind: tree.type_name(index).map_or(tree.kind(index).name(), |name| name).into(),
-            node: node.map(|key| self.engine.nodes[key].name.to_string()).unwrap_or_default(),
+            node: node.map(|key| self.view.graph.nodes[key].name.to_string()).unwrap_or_default(),
             change: "unchanged".into(),
             deletion_policy: deletion_policy(tree.retains(index)),
             ..PreviewRow::default()
@@ -320,7 +321,7 @@ impl Preview<'_> {
         if let Some(row) = row.filter(|row| row.applied || row.is_adopted()) {
             before = row.spec.as_ref().map(|spec| spec.unpack().properties()).unwrap_or_default();
             if let Some(node) = row.node.filter(|_| !before.is_empty()) {
-                before.insert("node".into(), Value::from(self.engine.nodes[node].name.as_str()));
+                before.insert("node".into(), Value::from(self.view.graph.nodes[node].name.as_str()));
             }
         }
         let mut found = Vec::new();
@@ -367,7 +368,7 @@ impl References for Preview<'_> {
             },
             None => self.plan.chosen[index as usize]?,
         };
-        Some(self.engine.rows[slot].reference())
+        Some(self.view.graph.rows[slot].reference())
     }
 
     fn is_ready(&self, _: u32) -> bool {
@@ -378,7 +379,7 @@ impl References for Preview<'_> {
         let asks_unknown = node.contains(UNKNOWN) || path.iter().any(|key| key.contains(UNKNOWN));
         let known = match asks_unknown {
             true => None,
-            false => self.engine.of_node(node, path).map_err(Unresolved::Wrong)?,
+            false => self.view.graph.of_node(node, path).map_err(Unresolved::Wrong)?,
         };
         if known.is_none() && !asks_unknown {
             self.asks.set(true);
@@ -393,8 +394,8 @@ impl References for Preview<'_> {
                 Some(follows.unwrap_or_else(|| Value::from(UNKNOWN)))
             }
             _ => {
-                let row = &self.engine.rows[self.plan.chosen[index as usize]?];
-                self.engine.attribute(row, name)
+                let row = &self.view.graph.rows[self.plan.chosen[index as usize]?];
+                self.view.graph.attribute(row, name)
             }
         }
     }

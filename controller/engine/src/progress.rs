@@ -7,11 +7,12 @@ use std::time::Duration;
 use muster_shared::MonoTime;
 use muster_template::{DriftPolicy, Hook, Kind};
 
-use crate::engine::Engine;
 use crate::record::Status;
 use crate::resource::{Role, Row, Slot};
 use crate::stack::Stack;
 use crate::timer::TimerKey;
+use crate::traversals::Traversals;
+use crate::view::View;
 
 /// Resources that such a word names.
 const NAMED: usize = 10;
@@ -78,19 +79,19 @@ impl Phase {
 /// Rows that are needed still, with the names of those that need them.
 pub(crate) type NeededBy<'a> = BTreeMap<Slot, BTreeSet<&'a str>>;
 
-impl Engine {
+impl Traversals {
     /// What a row is at, or waits for; none if nothing is to be done for it now.
     pub(crate) fn phase(&self, row: &Row) -> Option<Phase> {
         if let Some(work) = &row.work {
             let is_sent = work.state.is_sent();
             return Some(match row.node {
-                Some(key) if is_sent && !self.nodes[key].ready => Phase::NodeAway,
-                Some(key) if !is_sent && self.is_in_maintenance(key) => Phase::Maintenance,
-                _ if self.waits_for_disk(row) => Phase::DiskFull,
+                Some(key) if is_sent && !self.jobs.graph.nodes[key].ready => Phase::NodeAway,
+                Some(key) if !is_sent && self.jobs.graph.is_in_maintenance(key) => Phase::Maintenance,
+                _ if self.jobs.graph.waits_for_disk(row) => Phase::DiskFull,
                 _ => work.state.phase(),
             });
         }
-        let is_still = self.stacks.get(&row.stack).is_some_and(Stack::is_still);
+        let is_still = self.jobs.graph.stacks.get(&row.stack).is_some_and(Stack::is_still);
         if row.role == Role::Steady || row.ready || is_still {
             return None;
         }
@@ -98,9 +99,9 @@ impl Engine {
             _ if row.rare().hook.is_some() => Some(Phase::Hook),
             _ if row.awaits_signals() => Some(Phase::Signals),
             _ if row.pauses() => Some(Phase::Pause),
-            _ if self.is_held(row) => self.phase_of_held(row),
-            _ if row.failed || self.comes_too_late(row) => None,
-            _ if row.blocked > 0 || self.waits_for_first(row) => Some(Phase::Waiting),
+            _ if self.jobs.is_held(row) => self.jobs.phase_of_held(row),
+            _ if row.failed || self.jobs.graph.comes_too_late(row) => None,
+            _ if row.blocked > 0 || self.jobs.graph.waits_for_first(row) => Some(Phase::Waiting),
             _ if row.status == Some(Status::Failed) => None,
             _ if self.asks(row).is_some() => Some(Phase::Facts),
             _ => Some(Phase::NodeAway), // no node has joined that could have it
@@ -109,24 +110,27 @@ impl Engine {
 
     /// Of a row that differs: also of one that only waits to be corrected.
     pub(crate) fn phase_of_drift(&self, row: &Row) -> Option<Phase> {
-        let held = row.node.is_some_and(|key| self.is_in_maintenance(key));
+        let held = row.node.is_some_and(|key| self.jobs.graph.is_in_maintenance(key));
         let waits = || held && row.drift_policy() == DriftPolicy::Correct && !row.is_breaker_open();
         self.phase(row).or_else(|| waits().then_some(Phase::Maintenance))
     }
 
     /// How long it has been in that phase. What waits for others does so since its part of the operation began.
     pub(crate) fn phase_time(&self, row: &Row) -> Duration {
-        let walk = self.stacks.get(&row.stack).and_then(|stack| stack.walk.as_ref());
+        let walk = self.jobs.graph.stacks.get(&row.stack).and_then(|stack| stack.walk.as_ref());
         let since = match (&row.work, self.phase(row)) {
             (_, None) => return Duration::ZERO,
             (Some(work), _) => Some(work.since),
             (None, Some(Phase::Hook)) => row.rare().hook_since,
             (None, Some(Phase::Signals | Phase::Pause)) => {
-                return row.rare().pause.map_or(Duration::ZERO, |pause| pause.waited(self.now));
+                return row
+                    .rare()
+                    .pause
+                    .map_or(Duration::ZERO, |pause| pause.waited(self.jobs.graph.ctx.now));
             }
             (None, _) => walk.map(|walk| walk.since),
         };
-        since.map_or(Duration::ZERO, |since| self.now.0.saturating_sub(since.0))
+        since.map_or(Duration::ZERO, |since| self.jobs.graph.ctx.now.0.saturating_sub(since.0))
     }
 
     /// Who needs the rows that are to be cleaned up, or is yet to take their place.
@@ -135,18 +139,19 @@ impl Engine {
         if stack.extras.is_empty() {
             return needed;
         }
-        let unready = stack.forward.iter().filter(|slot| !self.rows[**slot].ready);
+        let unready = stack.forward.iter().filter(|slot| !self.jobs.graph.rows[**slot].ready);
         for slot in unready.chain(&stack.extras) {
-            let row = &self.rows[*slot];
+            let row = &self.jobs.graph.rows[*slot];
             for required in row.requires.iter().filter(|slot| stack.extras.contains(*slot)) {
                 needed.entry(*required).or_default().insert(&row.name);
             }
         }
-        let replaced = stack.extras.iter().filter_map(|slot| Some((self.rows[*slot].replaced_by?, *slot)));
+        let replaced =
+            stack.extras.iter().filter_map(|slot| Some((self.jobs.graph.rows[*slot].replaced_by?, *slot)));
         let replaced: BTreeMap<u64, Slot> = replaced.collect();
-        for slot in stack.forward.iter().filter(|slot| !self.rows[**slot].ready) {
-            if let Some(old) = replaced.get(&self.rows[*slot].id) {
-                needed.entry(*old).or_default().insert(&self.rows[*slot].name);
+        for slot in stack.forward.iter().filter(|slot| !self.jobs.graph.rows[**slot].ready) {
+            if let Some(old) = replaced.get(&self.jobs.graph.rows[*slot].id) {
+                needed.entry(*old).or_default().insert(&self.jobs.graph.rows[*slot].name);
             }
         }
         needed
@@ -154,20 +159,20 @@ impl Engine {
 
     /// The names of what a row waits for.
     pub(crate) fn waits_for(&self, stack: &Stack, slot: Slot, needed: &NeededBy<'_>) -> Vec<String> {
-        let row = &self.rows[slot];
-        if let Some(behind) = self.queued_behind(slot) {
+        let row = &self.jobs.graph.rows[slot];
+        if let Some(behind) = self.jobs.graph.queued_behind(slot) {
             return vec![behind];
         }
-        let waits = (row.blocked > 0 || self.waits_for_first(row)) && !stack.is_still();
+        let waits = (row.blocked > 0 || self.jobs.graph.waits_for_first(row)) && !stack.is_still();
         let Some(walk) = stack.walk.as_ref().filter(|_| waits) else { return Vec::new() };
         match row.role {
             Role::Forward => {
                 let requires = walk.tree.requires(row.index as usize).iter();
                 let unready = requires
-                    .map(|required| &self.rows[stack.forward[*required as usize]])
+                    .map(|required| &self.jobs.graph.rows[stack.forward[*required as usize]])
                     .filter(|required| !required.ready)
                     .map(|required| required.name.to_string());
-                unready.chain(self.waits_for_room_of(stack, slot)).take(WAITS_FOR_MAX).collect()
+                unready.chain(self.jobs.graph.waits_for_room_of(stack, slot)).take(WAITS_FOR_MAX).collect()
             }
             Role::Cleanup => {
                 let names = needed.get(&slot).into_iter().flatten();
@@ -179,8 +184,8 @@ impl Engine {
 
     /// Has anything moved?
     pub(crate) fn quiet_due(&mut self, id: u64, due: MonoTime) {
-        let now = self.now;
-        let Some(stack) = self.stacks.get_mut(&id) else { return };
+        let now = self.jobs.graph.ctx.now;
+        let Some(stack) = self.jobs.graph.stacks.get_mut(&id) else { return };
         if !stack.quiet.is_due(due) {
             return;
         }
@@ -188,19 +193,19 @@ impl Engine {
             return;
         }
         let (next, still) = stack.quiet.look(now);
-        self.timers.set(next, TimerKey::Quiet(id));
+        self.jobs.graph.ctx.timers.set(next, TimerKey::Quiet(id));
         if let Some(still) = still
             && let Some(waiting) = self.what_is_waited_for(id)
         {
-            self.note(id, format!("no progress for {} s: {waiting}", still.as_secs()));
+            self.jobs.graph.note(id, format!("no progress for {} s: {waiting}", still.as_secs()));
         }
     }
 
     /// The first resources that keep a stack from going on, each with what it waits for. Those that wait for others say
     /// nothing new. None: nothing is waited for.
     pub(crate) fn what_is_waited_for(&self, id: u64) -> Option<String> {
-        let stack = self.stacks.get(&id)?;
-        let rows = stack.forward.iter().chain(&stack.extras).map(|slot| &self.rows[*slot]);
+        let stack = self.jobs.graph.stacks.get(&id)?;
+        let rows = stack.forward.iter().chain(&stack.extras).map(|slot| &self.jobs.graph.rows[*slot]);
         let mut causes = rows.filter_map(|row| {
             let phase = self.phase(row).filter(|phase| *phase != Phase::Waiting)?;
             Some((row, phase))
@@ -216,28 +221,28 @@ impl Engine {
 
     /// The nodes without which a stack does not go on, each with what there is to know of it.
     pub(crate) fn missing_nodes(&self, stack: &Stack) -> Vec<String> {
-        let rows = stack.forward.iter().chain(&stack.extras).map(|slot| &self.rows[*slot]);
+        let rows = stack.forward.iter().chain(&stack.extras).map(|slot| &self.jobs.graph.rows[*slot]);
         let missing: BTreeSet<String> = rows.filter_map(|row| self.missing_node(row)).collect();
         missing.into_iter().collect()
     }
 
     fn missing_node(&self, row: &Row) -> Option<String> {
         if row.work.is_none() {
-            let (set, node) = self.away_member(row)?;
+            let (set, node) = self.jobs.away_member(row)?;
             return Some(format!("{node} (away; {set} waits for it)"));
         }
         let key = row.node?;
-        let node = &self.nodes[key];
+        let node = &self.jobs.graph.nodes[key];
         let name = &node.name;
         match (node.ready, node.joined.is_some()) {
-            (true, _) if !row.is_sent() && self.is_in_maintenance(key) => {
+            (true, _) if !row.is_sent() && self.jobs.graph.is_in_maintenance(key) => {
                 Some(format!("{name} (in maintenance)"))
             }
-            (true, _) if self.waits_for_disk(row) => Some(format!("{name} (its disk is full)")),
+            (true, _) if self.jobs.graph.waits_for_disk(row) => Some(format!("{name} (its disk is full)")),
             (true, _) => None,
             (false, true) => Some(name.to_string()),
-            (false, false) if self.nodes.was_removed(name) => Some(format!("{name} (removed)")),
-            (false, false) => Some(match self.nodes.nearest(name.as_str()) {
+            (false, false) if self.jobs.graph.nodes.was_removed(name) => Some(format!("{name} (removed)")),
+            (false, false) => Some(match self.jobs.graph.nodes.nearest(name.as_str()) {
                 Some(near) => format!("{name} (never joined; did you mean {near}?)"),
                 None => format!("{name} (never joined)"),
             }),
@@ -246,15 +251,15 @@ impl Engine {
 
     fn told(&self, row: &Row, phase: Phase) -> String {
         let (name, shown) = (&row.name, phase.as_str());
-        match (phase, row.node.map(|key| &self.nodes[key].name)) {
+        match (phase, row.node.map(|key| &self.jobs.graph.nodes[key].name)) {
             (Phase::Hook, _) => {
                 format!("{name} ({shown} {})", row.rare().hook.map_or("", Hook::as_str))
             }
             (Phase::Signals, None) => {
-                let slot = self.rows.of_id(row.id);
-                format!("{name} ({})", slot.map_or_else(String::new, |slot| self.signals_of(slot)))
+                let slot = self.jobs.graph.rows.of_id(row.id);
+                format!("{name} ({})", slot.map_or_else(String::new, |slot| self.jobs.signals_of(slot)))
             }
-            (Phase::Rollout, _) => match self.away_member(row) {
+            (Phase::Rollout, _) => match self.jobs.away_member(row) {
                 Some((_, node)) => format!("{name} ({shown}: {node} is away)"),
                 None => format!("{name} ({shown})"),
             },
@@ -264,17 +269,19 @@ impl Engine {
             (_, None) => format!("{name} ({shown}: no node has joined that could have it)"),
         }
     }
+}
 
+impl View<'_> {
     /// What an operator reads of a row that waits.
     pub(crate) fn pause_reason(&self, slot: Slot) -> String {
-        let row = &self.rows[slot];
+        let row = &self.graph.rows[slot];
         let Some(pause) = row.rare().pause.filter(|_| !row.awaits_signals()) else {
-            return self.signals_reason(slot);
+            return self.jobs.signals_reason(slot);
         };
         if row.kind == Kind::Intent && !pause.of_batch {
             return self.intent_reason(slot);
         }
-        let left = pause.due.map_or(0, |due| due.since(self.now).as_secs());
+        let left = pause.due.map_or(0, |due| due.since(self.graph.ctx.now).as_secs());
         let what = if pause.of_batch { "its batch begins" } else { "it is as it is to be" };
         format!("{what} in {left} s")
     }

@@ -2,22 +2,24 @@
 
 use muster_shared::model::{Action, Down};
 
-use crate::engine::{Engine, Todo};
+use crate::graph::Graph;
+use crate::jobs::Jobs;
 use crate::record::{Observation, StackAction, Status};
 use crate::resource::Slot;
+use crate::todo::Todo;
 
-impl Engine {
+impl Jobs {
     /// Whatever the agent may still say of the question is of no interest any more.
     pub(crate) fn end_check(&mut self, slot: Slot) {
-        let row = &self.rows[slot];
+        let row = &self.graph.rows[slot];
         let withdraw = Down::Withdraw { resource: row.physical, generation: row.generation };
-        if let Some(node) = row.node.filter(|node| row.is_sent() && self.nodes[*node].ready) {
-            self.send(node, withdraw);
+        if let Some(node) = row.node.filter(|node| row.is_sent() && self.graph.nodes[*node].ready) {
+            self.graph.send(node, withdraw);
         }
-        self.tell_taken_back(slot, Some(Action::Check), "unanswered");
+        self.graph.tell_taken_back(slot, Some(Action::Check), "unanswered");
         let previous = self.end_work(slot).and_then(|work| work.previous);
-        let generation = self.next_generation();
-        let row = &mut self.rows[slot];
+        let generation = self.graph.ctx.next_generation();
+        let row = &mut self.graph.rows[slot];
         row.generation = generation;
         (row.attempt, row.retry_count) = (0, 0);
         row.action = previous.as_ref().and_then(|previous| previous.action).or(Some(Action::Update));
@@ -35,22 +37,22 @@ impl Engine {
         };
         if let Some((observed, _)) = told {
             self.observe(slot, observed);
-            self.agenda.push_back(Todo::Correct(slot));
+            self.graph.ctx.agenda.push_back(Todo::Correct(slot));
         }
         self.release_previous(previous);
-        self.row_changed(slot, false);
+        self.graph.row_changed(slot, false);
     }
 
     /// Takes all open questions back; their rows are as they were before.
     pub(crate) fn end_checks(&mut self, id: u64) {
-        let Some(stack) = self.stacks.get_mut(&id) else { return };
+        let Some(stack) = self.graph.stacks.get_mut(&id) else { return };
         if stack.action != StackAction::Check || stack.status != Status::InProgress {
             return;
         }
         if let Some(walk) = &mut stack.walk {
             walk.asked.clear();
         }
-        let asked = |slot: &&Slot| self.rows[**slot].is_asked();
+        let asked = |slot: &&Slot| self.graph.rows[**slot].is_asked();
         let slots: Vec<Slot> = stack.forward.iter().filter(asked).copied().collect();
         for slot in slots {
             self.end_check(slot);
@@ -59,9 +61,9 @@ impl Engine {
 
     /// What a check has found is asked again by the next one: somebody may have put it right.
     pub(crate) fn forget_verdicts(&mut self, id: u64) {
-        let Some(stack) = self.stacks.get(&id) else { return };
+        let Some(stack) = self.graph.stacks.get(&id) else { return };
         let failed = |slot: &Slot| {
-            let row = &self.rows[*slot];
+            let row = &self.graph.rows[*slot];
             row.action == Some(Action::Check)
                 && row.status == Some(Status::Failed)
                 && row.work.is_none()
@@ -70,20 +72,22 @@ impl Engine {
         };
         let slots: Vec<Slot> = stack.forward.iter().copied().filter(failed).collect();
         for slot in slots {
-            let row = &mut self.rows[slot];
+            let row = &mut self.graph.rows[slot];
             row.status = Some(Status::Complete);
             (row.reason, row.failed) = (None, false);
-            self.row_changed(slot, false);
+            self.graph.row_changed(slot, false);
         }
     }
+}
 
+impl Graph {
     /// It is known how the row stands.
     pub(crate) fn answered(&mut self, slot: Slot) {
         let stack = self.rows[slot].stack;
         if let Some(walk) = self.stacks.get_mut(&stack).and_then(|stack| stack.walk.as_mut())
             && walk.asked.remove(&slot)
         {
-            self.agenda.push_back(Todo::CheckEnd(stack));
+            self.ctx.agenda.push_back(Todo::CheckEnd(stack));
         }
     }
 }

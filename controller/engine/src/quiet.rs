@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use muster_shared::MonoTime;
 
-use crate::engine::Engine;
+use crate::graph::Graph;
 use crate::timer::TimerKey;
 
 /// The longest between two words that nothing moves.
@@ -49,19 +49,19 @@ impl Quiet {
     }
 }
 
-impl Engine {
+impl Graph {
     /// From now on something is to move.
     pub(crate) fn watch(&mut self, id: u64) {
         self.watch_no_more(id);
-        let (now, after) = (self.now, self.limits.quiet);
+        let (now, after) = (self.ctx.now, self.ctx.limits.quiet);
         let Some(stack) = self.stacks.get_mut(&id) else { return };
         stack.quiet = Quiet { moved: now, after, due: Some(now + after) };
-        self.timers.set(now + after, TimerKey::Quiet(id));
+        self.ctx.timers.set(now + after, TimerKey::Quiet(id));
     }
 
     pub(crate) fn watch_no_more(&mut self, id: u64) {
         if let Some(due) = self.stacks.get_mut(&id).and_then(|stack| stack.quiet.due.take()) {
-            self.timers.clear(due, TimerKey::Quiet(id));
+            self.ctx.timers.clear(due, TimerKey::Quiet(id));
         }
     }
 }

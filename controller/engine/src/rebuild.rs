@@ -3,22 +3,23 @@
 use muster_shared::model::Action;
 
 use crate::cause::Cause;
-use crate::engine::{Engine, Todo};
 use crate::fight::{Fight, Turn};
 use crate::job::NewJob;
+use crate::jobs::Jobs;
 use crate::node::NodeKey;
 use crate::record::{Observation, Status};
 use crate::resource::{Role, Slot};
+use crate::todo::Todo;
 
-impl Engine {
+impl Jobs {
     /// The agent has no record of a resource that was in place, or one of another state: its own was lost.
     pub(crate) fn make_again(&mut self, slot: Slot, node: NodeKey) {
-        if self.rows[slot].is_asked() {
+        if self.graph.rows[slot].is_asked() {
             self.end_check(slot);
             // The check waits for it no more if it is not made again now.
-            self.agenda.push_back(Todo::Visit(slot));
+            self.graph.ctx.agenda.push_back(Todo::Visit(slot));
         }
-        let row = &mut self.rows[slot];
+        let row = &mut self.graph.rows[slot];
         if let Some(work) = &mut row.work {
             // The job sees to it; should it turn out never to have begun, what was before it is not there either.
             if let Some(previous) = &mut work.previous {
@@ -29,27 +30,27 @@ impl Engine {
         if row.status != Some(Status::Complete) {
             return; // it is seen to already
         }
-        let row = &self.rows[slot];
-        let is_wanted = row.ready && row.role != Role::Cleanup && !self.is_outside(row);
+        let row = &self.graph.rows[slot];
+        let is_wanted = row.ready && row.role != Role::Cleanup && !self.graph.is_outside(row);
         if is_wanted && !self.may_make_again(slot, node) {
             return;
         }
-        let row = &mut self.rows[slot];
+        let row = &mut self.graph.rows[slot];
         // Also for a later revision, should this one's job be taken back.
         row.status = None;
         self.observe(slot, Observation::Unknown);
-        let row = &self.rows[slot];
+        let row = &self.graph.rows[slot];
         if !row.ready || row.role == Role::Cleanup {
             return; // in its turn, if it is wanted
         }
         // Its stack may follow the nodes no more, and yet nobody outside of a selector is touched.
-        if self.is_outside(row) {
+        if self.graph.is_outside(row) {
             let stack = row.stack;
-            let row = &mut self.rows[slot];
+            let row = &mut self.graph.rows[slot];
             row.status = Some(Status::Failed);
             row.reason = Some("its server has lost it, and is not selected any more".into());
-            self.row_changed(slot, true);
-            return self.event(stack, Some(slot));
+            self.graph.row_changed(slot, true);
+            return self.graph.event(stack, Some(slot));
         }
         let spec = row.spec.clone();
         // Not Create: what is there is no one else's. A deployment is nobody's, and has for a server that is new what it
@@ -61,25 +62,25 @@ impl Engine {
     /// Its agent has lost it, or has an older state of it. Whether it may be made again: an agent that loses it again and
     /// again (a disk that is set back, a clone) gets it as often as a fight lasts, then it is left as it is.
     fn may_make_again(&mut self, slot: Slot, node: NodeKey) -> bool {
-        let now = self.now;
-        let fight = self.rows[slot].rare_mut().fight.get_or_insert_with(|| Fight::new(now));
+        let now = self.graph.ctx.now;
+        let fight = self.graph.rows[slot].rare_mut().fight.get_or_insert_with(|| Fight::new(now));
         self.unsettled.set_counted(slot, true);
         if !matches!(fight.made_again.turn(now), Turn::Never(_)) {
             fight.made_again.strike(now, 0);
             return true;
         }
         let (count, lasted) = (fight.made_again.count, fight.made_again.lasted.as_secs());
-        let name = &self.nodes[node].name;
-        let stack = self.stacks.get(&self.rows[slot].stack);
+        let name = &self.graph.nodes[node].name;
+        let stack = self.graph.stacks.get(&self.graph.rows[slot].stack);
         let stack = stack.map(|stack| stack.name.to_string()).unwrap_or_default();
         let why = format!(
             "{name} has lost it again and again: it was made {count} times within {lasted} s; it is left as it is until \
              'muster stack update {stack} --existing --converge'"
         );
-        self.rows[slot].reason = Some(why.as_str().into());
+        self.graph.rows[slot].reason = Some(why.as_str().into());
         self.observe(slot, Observation::Missing);
-        self.row_changed(slot, false);
-        self.tell_of(slot, why);
+        self.graph.row_changed(slot, false);
+        self.graph.tell_of(slot, why);
         false
     }
 }

@@ -4,27 +4,28 @@ use muster_shared::Generation;
 use muster_shared::model::{Action, Down, LedgerEntry, Observed, Outcome, Report};
 
 use crate::cause::Cause;
-use crate::engine::{Engine, Todo};
 use crate::job::{BACKOFF_FIRST, BACKOFF_MAX};
+use crate::jobs::Jobs;
 use crate::node::NodeKey;
 use crate::record::{PackedSpec, Status};
 use crate::resource::{Role, Slot, WorkState};
 use crate::rollout::Ended;
+use crate::todo::Todo;
 
 /// An honest controller tries nothing so often.
 const ATTEMPTS_MAX: u32 = 1 << 20;
 
-impl Engine {
+impl Jobs {
     pub(crate) fn report(&mut self, key: NodeKey, report: Report) {
-        self.send(key, Down::Acknowledge(report.key));
-        let Some(slot) = self.rows.of_thing(&report.key.resource) else {
-            return self.stray_reported(key, &report);
+        self.graph.send(key, Down::Acknowledge(report.key));
+        let Some(slot) = self.graph.rows.of_thing(&report.key.resource) else {
+            return self.graph.stray_reported(key, &report);
         };
-        if self.rows[slot].node != Some(key) {
+        if self.graph.rows[slot].node != Some(key) {
             return;
         }
         self.catch_up_with_attempts(slot, &report);
-        let row = &self.rows[slot];
+        let row = &self.graph.rows[slot];
         if let Outcome::Superseded { by } = report.outcome
             && row.is_sent()
             && row.generation == report.key.generation
@@ -54,7 +55,7 @@ impl Engine {
             Outcome::Done(_) if checks => self.found_in_sync(slot),
             Outcome::Done(observed) => self.done(slot, key, observed),
             Outcome::Failed { reason, permanent } => {
-                let reason = self.shown(slot, &reason);
+                let reason = self.graph.shown(slot, &reason);
                 if withdrawing {
                     self.interrupted(slot, reason);
                 } else if row.is_sent() {
@@ -62,7 +63,7 @@ impl Engine {
                 }
             }
             Outcome::NoRoom { reason } => {
-                let reason = self.shown(slot, &reason);
+                let reason = self.graph.shown(slot, &reason);
                 if withdrawing {
                     self.interrupted(slot, reason);
                 } else if row.is_sent() {
@@ -74,14 +75,14 @@ impl Engine {
                     true => self.end_check(slot),
                     false => self.undo_work(slot),
                 }
-                self.agenda.push_back(Todo::Visit(slot));
+                self.graph.ctx.agenda.push_back(Todo::Visit(slot));
             }
             Outcome::Differs { reason, .. } if withdrawing => {
-                let reason = self.shown(slot, &reason);
+                let reason = self.graph.shown(slot, &reason);
                 self.interrupted(slot, reason);
             }
             Outcome::Differs { missing, reason } if checks => {
-                let reason = self.shown(slot, &reason);
+                let reason = self.graph.shown(slot, &reason);
                 self.found_different(slot, missing, &reason);
             }
             Outcome::Withdrawn | Outcome::Superseded { .. } | Outcome::Differs { .. } => {}
@@ -90,7 +91,7 @@ impl Engine {
 
     /// A store that went back knows fewer attempts of a job than the agent has made: the answer of a later one counts.
     fn catch_up_with_attempts(&mut self, slot: Slot, report: &Report) {
-        let (row, theirs) = (&mut self.rows[slot], report.key.attempt.0);
+        let (row, theirs) = (&mut self.graph.rows[slot], report.key.attempt.0);
         let is_later = row.generation == report.key.generation && theirs > row.attempt;
         if is_later && row.is_sent() && theirs <= ATTEMPTS_MAX {
             row.attempt = theirs;
@@ -102,19 +103,19 @@ impl Engine {
     pub(crate) fn interrupted(&mut self, slot: Slot, reason: String) {
         self.left_ended(slot, Ended::Untold);
         self.abandon_work(slot);
-        self.rows[slot].reason = Some(reason.into());
-        self.event(self.rows[slot].stack, Some(slot));
-        self.agenda.push_back(Todo::Visit(slot));
+        self.graph.rows[slot].reason = Some(reason.into());
+        self.graph.event(self.graph.rows[slot].stack, Some(slot));
+        self.graph.ctx.agenda.push_back(Todo::Visit(slot));
     }
 
     /// The agent knows a newer generation than this controller: the store is older than the fleet.
     pub(crate) fn superseded(&mut self, slot: Slot, node: NodeKey, by: Generation) {
-        if !self.rise_above(by) {
+        if !self.graph.ctx.rise_above(by) {
             let reason = format!("the agent says that it knows generation {by}, which no controller gives");
             return self.attempt_failed(slot, &reason, true);
         }
-        let generation = self.next_generation();
-        let row = &mut self.rows[slot];
+        let generation = self.graph.ctx.next_generation();
+        let row = &mut self.graph.rows[slot];
         row.generation = generation;
         row.attempt = 0;
         // What is there is not what this store says it was before the job.
@@ -122,23 +123,23 @@ impl Engine {
         if !row.is_going() {
             self.release_previous(previous);
         }
-        self.row_changed(slot, false);
+        self.graph.row_changed(slot, false);
         self.transmit(slot, node);
     }
 
     pub(crate) fn done(&mut self, slot: Slot, node: NodeKey, observed: Observed) {
         let previous = self.end_work(slot).and_then(|work| work.previous);
         self.left_ended(slot, Ended::Well);
-        let row = &mut self.rows[slot];
+        let row = &mut self.graph.rows[slot];
         let (resource, generation, deleted) = (row.physical, row.generation, row.is_going());
         // A table is in no agent's ledger.
         let is_kept = !deleted && !row.spec.as_ref().is_some_and(PackedSpec::is_flows);
         let held = std::mem::replace(&mut row.held, is_kept.then_some(generation));
-        let ledger = &mut self.nodes[node].ledger;
-        for generation in [held, self.rows[slot].held].into_iter().flatten() {
+        let ledger = &mut self.graph.nodes[node].ledger;
+        for generation in [held, self.graph.rows[slot].held].into_iter().flatten() {
             *ledger ^= LedgerEntry { resource, generation }.digest();
         }
-        let row = &mut self.rows[slot];
+        let row = &mut self.graph.rows[slot];
         row.status = Some(Status::Complete);
         row.reason = None;
         row.applied = !deleted;
@@ -156,34 +157,34 @@ impl Engine {
             self.claims.keep(slot, &claims);
             self.release_previous(previous);
         }
-        self.row_changed(slot, true);
-        self.event(stack, Some(slot));
-        self.not_failed(slot); // its outcome may come late
-        if self.rows[slot].cause == Cause::Correction {
+        self.graph.row_changed(slot, true);
+        self.graph.event(stack, Some(slot));
+        self.graph.not_failed(slot); // its outcome may come late
+        if self.graph.rows[slot].cause == Cause::Correction {
             self.correction_ended(slot);
             self.was_put_right(slot);
         }
-        self.rows[slot].cause = Cause::Traversal;
-        self.mended(slot);
-        self.job_ended(slot);
-        self.answered(slot);
+        self.graph.rows[slot].cause = Cause::Traversal;
+        self.graph.mended(slot);
+        self.graph.job_ended(slot);
+        self.graph.answered(slot);
         match role {
             // Either it is what this traversal wants, or visit() finds what is to be done after it, in its turn: a
             // row whose thing is gone may still be needed by one that was to be made on it.
-            Role::Cleanup | Role::Forward => self.agenda.push_back(Todo::Visit(slot)),
+            Role::Cleanup | Role::Forward => self.graph.ctx.agenda.push_back(Todo::Visit(slot)),
             Role::Steady => {}
         }
     }
 
     /// The job's attempt found no room.
     pub(crate) fn found_no_room(&mut self, slot: Slot, reason: &str) {
-        let row = &mut self.rows[slot];
+        let row = &mut self.graph.rows[slot];
         let delay = BACKOFF_FIRST.saturating_mul(1 << row.attempt.min(16)).min(BACKOFF_MAX);
         let is_told = row.reason.as_deref() == Some(reason);
         row.reason = Some(reason.into());
         if !is_told {
-            self.add_cause(slot, reason);
-            self.tell_of_attempt(slot, reason, delay.as_secs());
+            self.graph.add_cause(slot, reason);
+            self.graph.tell_of_attempt(slot, reason, delay.as_secs());
         }
         self.try_again(slot, delay);
     }
@@ -192,16 +193,18 @@ impl Engine {
     /// to leave its thing, of which the copy that a restored store has does not know what it is, goes, and the thing
     /// stays in the agent's ledger as one that was adopted.
     pub(crate) fn unsendable(&mut self, slot: Slot) {
-        let Some(row) = self.rows.get(slot).filter(|row| row.is_sent() && row.spec.is_none()) else { return };
+        let Some(row) = self.graph.rows.get(slot).filter(|row| row.is_sent() && row.spec.is_none()) else {
+            return;
+        };
         let (thing, Some(node)) = (row.physical, row.node) else { return };
         if row.action == Some(Action::Delete) {
-            if !self.removes_strays(node) {
+            if !self.graph.removes_strays(node) {
                 let why = "its agent is too old to remove what the store does not know: upgrade the agent";
                 self.attempt_failed(slot, why, true);
             }
             return;
         }
-        self.restored.leave_unlisted(&self.nodes[node].name, thing);
+        self.graph.restored.leave_unlisted(&self.graph.nodes[node].name, thing);
         self.done(slot, node, Observed::default());
     }
 }

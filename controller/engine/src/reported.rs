@@ -3,12 +3,12 @@
 use muster_shared::ResourceId;
 use muster_shared::model::{Drift, DriftState};
 
-use crate::engine::Engine;
+use crate::graph::Graph;
 use crate::node::NodeKey;
 use crate::record::Observation;
 use crate::resource::Slot;
 
-impl Engine {
+impl Graph {
     pub(crate) fn hear(&mut self, node: NodeKey, drift: &Drift) {
         let Drift { resource, generation, state, .. } = *drift;
         self.unhear(node, resource);

@@ -1,28 +1,30 @@
 //! A node that was removed is back: what it may have from before is cleaned up first, in the order of its needs.
 
 use crate::cause::Cause;
-use crate::engine::{Engine, Todo};
 use crate::job::NewJob;
 use crate::node::NodeKey;
 use crate::resource::Slot;
+use crate::todo::Todo;
+use crate::traversals::Traversals;
 
-impl Engine {
+impl Traversals {
     /// The node is back: what it may have from before comes first.
     pub(crate) fn honour(&mut self, key: NodeKey) {
-        let all = self.nodes[key].lost.all.clone();
-        self.agenda.extend(all.iter().copied().map(Todo::Visit));
-        self.nodes[key].lost.open = all;
+        let all = self.jobs.graph.nodes[key].lost.all.clone();
+        self.jobs.graph.ctx.agenda.extend(all.iter().copied().map(Todo::Visit));
+        self.jobs.graph.nodes[key].lost.open = all;
     }
 
     /// All that needed it on its node is gone.
     pub(crate) fn visit_lost(&mut self, slot: Slot) {
-        let row = &self.rows[slot];
+        let row = &self.jobs.graph.rows[slot];
         match row.node {
             _ if row.work.is_some() => {}
             Some(node) if row.applied => {
-                if self.nodes[node].ready && self.nodes[node].lost.open.contains(&slot) {
+                if self.jobs.graph.nodes[node].ready && self.jobs.graph.nodes[node].lost.open.contains(&slot)
+                {
                     let farewell = row.farewell();
-                    self.queue_job(slot, NewJob::removal(Cause::LostCleanup, node, farewell));
+                    self.jobs.queue_job(slot, NewJob::removal(Cause::LostCleanup, node, farewell));
                 }
             }
             _ => self.drop_row(slot),

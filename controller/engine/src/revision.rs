@@ -3,7 +3,7 @@
 use muster_shared::StackName;
 
 use crate::Effect;
-use crate::engine::Engine;
+use crate::graph::Graph;
 
 /// An operation that waits for a revision to be loaded.
 pub(crate) struct Pending {
@@ -27,10 +27,10 @@ pub(crate) enum Purpose {
     Check,
 }
 
-impl Engine {
+impl Graph {
     pub(crate) fn load_revision(&mut self, stack: StackName, revision: u32, pending: Pending) {
-        let load = self.ids.load();
+        let load = self.ctx.ids.load();
         self.stacks.wait(load, pending);
-        self.effect(Effect::LoadRevision { load, stack, revision });
+        self.ctx.effect(Effect::LoadRevision { load, stack, revision });
     }
 }

@@ -28,7 +28,7 @@ use self::policy::Policy;
 use self::record::{Course, Proven};
 use self::site::set_of;
 pub(crate) use self::site::{Rollouts, node_of};
-use crate::engine::{Engine, Todo};
+use crate::jobs::Jobs;
 use crate::node::NodeKey;
 use crate::progress::Phase;
 use crate::record::{Change, StackAction, Status};
@@ -36,8 +36,9 @@ use crate::request::Refusal;
 use crate::resource::{Role, Row, Slot};
 use crate::stack::Stack;
 use crate::timer::TimerKey;
+use crate::todo::Todo;
 
-impl Engine {
+impl Jobs {
     /// The rollouts of an operation that begins or goes on.
     pub(crate) fn begin_rollouts(&mut self, id: u64, tree: &Tree) {
         let rollouts = tree.sets().filter_map(|set| self.rollout_of(id, tree, &set)).collect();
@@ -52,16 +53,16 @@ impl Engine {
 
     /// Since when it is away, at most since the start of the controller.
     pub(crate) fn away_since(&self, name: &str) -> Option<MonoTime> {
-        let node = node_of(name).parse().ok().and_then(|node| self.nodes.find(&node));
-        let node = node.map(|key| &self.nodes[key]);
+        let node = node_of(name).parse().ok().and_then(|node| self.graph.nodes.find(&node));
+        let node = node.map(|key| &self.graph.nodes[key]);
         node.is_none_or(|node| !node.ready)
-            .then(|| node.map_or(self.began, |node| node.away_since.max(self.began)))
+            .then(|| node.map_or(self.graph.ctx.began, |node| node.away_since.max(self.graph.ctx.began)))
     }
 
     fn rollout_of(&self, id: u64, tree: &Tree, set: &Set<'_>) -> Option<(Arc<str>, Rollout)> {
-        let stack = self.stacks.get(&id)?;
+        let stack = self.graph.stacks.get(&id)?;
         let mut policy = Policy::new(set.rollout()?, set.members().len());
-        let row = &self.rows[*stack.forward.get(set.index())?];
+        let row = &self.graph.rows[*stack.forward.get(set.index())?];
         let kept = self.rollouts.kept(row.id, stack.traversal);
         let path = tree.shared_name(set.index());
         let old = self.rollouts.get(id, &path);
@@ -87,12 +88,12 @@ impl Engine {
         let leaving: BTreeSet<&str> = stack
             .extras
             .iter()
-            .map(|slot| &self.rows[*slot])
+            .map(|slot| &self.graph.rows[*slot])
             .filter(|row| row.work.is_some() && !row.is_going())
             .map(|row| &*row.name)
             .collect();
-        rollout.lay_out(policy, self.now, &|name| {
-            let row = tree.index_of(name).map(|index| &self.rows[stack.forward[index]]);
+        rollout.lay_out(policy, self.graph.ctx.now, &|name| {
+            let row = tree.index_of(name).map(|index| &self.graph.rows[stack.forward[index]]);
             Standing {
                 is_member: row.is_some(),
                 is_ready: row.is_some_and(|row| row.ready),
@@ -110,15 +111,16 @@ impl Engine {
             return;
         }
         // Who failed in an operation before has its turn in this one.
-        let Some(stack) = self.stacks.get(&id) else { return };
-        let failed = |slot: &&Slot| self.rows[**slot].failed && self.failed_in_rollout(**slot) == Some(false);
+        let Some(stack) = self.graph.stacks.get(&id) else { return };
+        let failed =
+            |slot: &&Slot| self.graph.rows[**slot].failed && self.failed_in_rollout(**slot) == Some(false);
         let again: Vec<Slot> = stack.forward.iter().filter(failed).copied().collect();
         for slot in again {
-            self.rows[slot].failed = false;
-            if let Some(walk) = self.stacks.get_mut(&id).and_then(|stack| stack.walk.as_mut()) {
+            self.graph.rows[slot].failed = false;
+            if let Some(walk) = self.graph.stacks.get_mut(&id).and_then(|stack| stack.walk.as_mut()) {
                 walk.failed -= 1;
             }
-            self.agenda.push_back(Todo::Visit(slot));
+            self.graph.ctx.agenda.push_back(Todo::Visit(slot));
         }
         self.fail_aborted(id);
         self.turn_soon(id);
@@ -128,10 +130,10 @@ impl Engine {
     pub(crate) fn leave_rollouts(&mut self, id: u64) -> BTreeMap<Arc<str>, Rollout> {
         let Some((rollouts, due)) = self.rollouts.end(id) else { return BTreeMap::new() };
         if let Some(due) = due {
-            self.timers.clear(due, TimerKey::Turn(id));
+            self.graph.ctx.timers.clear(due, TimerKey::Turn(id));
         }
-        if let Some(stack) = self.stacks.get_mut(&id) {
-            stack.waiting.retain(|slot| self.rows[*slot].rare().pause.is_some());
+        if let Some(stack) = self.graph.stacks.get_mut(&id) {
+            stack.waiting.retain(|slot| self.graph.rows[*slot].rare().pause.is_some());
         }
         rollouts
     }
@@ -162,7 +164,7 @@ impl Engine {
 
     /// After a restart: whether a member's failure is of this operation.
     pub(crate) fn failed_in_rollout(&self, slot: Slot) -> Option<bool> {
-        let row = &self.rows[slot];
+        let row = &self.graph.rows[slot];
         self.rollout_with(row).map(|rollout| rollout.has_failed(&row.name))
     }
 
@@ -177,7 +179,7 @@ impl Engine {
     }
 
     fn tell_rollout(&mut self, slot: Slot, event: Event) {
-        let row = &self.rows[slot];
+        let row = &self.graph.rows[slot];
         let id = row.stack;
         // An old row goes under the name of the new one.
         if row.role == Role::Cleanup || self.rollout_with(row).is_none() {
@@ -185,7 +187,7 @@ impl Engine {
         }
         self.rollouts.tell(id, &row.name, event);
         if row.rare().pause.is_none()
-            && let Some(stack) = self.stacks.get_mut(&id)
+            && let Some(stack) = self.graph.stacks.get_mut(&id)
         {
             stack.waiting.remove(&slot);
         }
@@ -194,8 +196,8 @@ impl Engine {
 
     /// A node has come or gone.
     pub(crate) fn turn_of_node(&mut self, key: NodeKey) {
-        let node = &self.nodes[key];
-        let event = if node.ready { Event::NodeBack } else { Event::NodeGone(self.now) };
+        let node = &self.graph.nodes[key];
+        let event = if node.ready { Event::NodeBack } else { Event::NodeGone(self.graph.ctx.now) };
         for (id, name) in self.rollouts.tell_of_node(&node.name, event) {
             self.turn_is_not_missed(id, &name);
             self.turn_soon(id);
@@ -204,21 +206,21 @@ impl Engine {
 
     fn turn_is_not_missed(&mut self, id: u64, name: &str) {
         let Some(slot) = self.row_named(id, name) else { return };
-        let row = &self.rows[slot];
+        let row = &self.graph.rows[slot];
         // An aborted rollout starts no further members.
         let is_open = self.rollout_with(row).is_some_and(|rollout| !rollout.is_aborted());
         if !is_open || !self.is_held(row) || !row.failed || !self.is_there(name) {
             return;
         }
-        self.not_failed(slot);
-        if let Some(stack) = self.stacks.get_mut(&id) {
+        self.graph.not_failed(slot);
+        if let Some(stack) = self.graph.stacks.get_mut(&id) {
             stack.waiting.insert(slot);
         }
     }
 
     /// What was under way of one that left has ended.
     pub(crate) fn left_ended(&mut self, slot: Slot, how: Ended) {
-        let row = &self.rows[slot];
+        let row = &self.graph.rows[slot];
         let id = row.stack;
         if !row.is_going() && self.rollouts.tell(id, &row.name, Event::JobEnds(how)) {
             self.turn_soon(id);
@@ -227,51 +229,51 @@ impl Engine {
 
     /// A row was seen to be another than is wanted.
     pub(crate) fn turn_disturbed(&mut self, slot: Slot) {
-        self.turn_soon(self.rows[slot].stack);
+        self.turn_soon(self.graph.rows[slot].stack);
     }
 
     pub(crate) fn turn_soon(&mut self, id: u64) {
         if self.rollouts.wake(id) {
-            self.agenda.push_back(Todo::Turn(id));
+            self.graph.ctx.agenda.push_back(Todo::Turn(id));
         }
     }
 
     /// The time has come.
     pub(crate) fn turn_due(&mut self, id: u64, due: MonoTime) {
         if self.rollouts.is_due(id, due) {
-            self.agenda.push_back(Todo::Turn(id));
+            self.graph.ctx.agenda.push_back(Todo::Turn(id));
         }
     }
 
     pub(crate) fn row_named(&self, id: u64, name: &str) -> Option<Slot> {
-        let forward = &self.stacks.get(&id)?.forward;
-        let at = forward.binary_search_by(|slot| (*self.rows[*slot].name).cmp(name)).ok()?;
+        let forward = &self.graph.stacks.get(&id)?.forward;
+        let at = forward.binary_search_by(|slot| (*self.graph.rows[*slot].name).cmp(name)).ok()?;
         Some(forward[at])
     }
 
     /// What has changed of a stack's rollouts goes to the store.
     pub(crate) fn keep_rollouts(&mut self, id: u64) {
         let mut rollouts = std::mem::take(&mut self.rollouts);
-        let row = |path: &str| self.row_named(id, path).map(|slot| self.rows[slot].id);
+        let row = |path: &str| self.row_named(id, path).map(|slot| self.graph.rows[slot].id);
         let changes = rollouts.save(id, &row);
         self.rollouts = rollouts;
-        changes.into_iter().for_each(|change| self.change(Change::Rollout(change)));
+        changes.into_iter().for_each(|change| self.graph.ctx.change(Change::Rollout(change)));
     }
 
     /// A row is gone.
     pub(crate) fn forget_rollout(&mut self, row: u64) {
         let changes = self.rollouts.forget(row);
-        changes.into_iter().for_each(|change| self.journal.change(Change::Rollout(change)));
+        changes.into_iter().for_each(|change| self.graph.ctx.journal.change(Change::Rollout(change)));
     }
 
     /// All of a set is as the revision wants it.
     pub(crate) fn set_is_ready(&mut self, slot: Slot, tree: &Tree) {
-        let index = self.rows[slot].index as usize;
+        let index = self.graph.rows[slot].index as usize;
         if tree.kind(index) != Kind::Set {
             return;
         }
         let Some(set) = tree.sets().find(|set| set.index() == index) else { return };
-        let (id, has_members) = (self.rows[slot].stack, !set.members().is_empty());
+        let (id, has_members) = (self.graph.rows[slot].stack, !set.members().is_empty());
         let is_stopped = self.rollouts.get_mut(id, set.name()).is_some_and(|rollout| {
             rollout.end(has_members);
             rollout.is_stopped()
@@ -279,8 +281,8 @@ impl Engine {
         match is_stopped {
             true => self.turn_soon(id), // It is kept for whoever comes.
             false => {
-                let over = self.rollouts.over(self.rows[slot].id);
-                over.into_iter().for_each(|over| self.change(Change::Rollout(over)));
+                let over = self.rollouts.over(self.graph.rows[slot].id);
+                over.into_iter().for_each(|over| self.graph.ctx.change(Change::Rollout(over)));
             }
         }
         self.prove(slot, &set);
@@ -288,22 +290,22 @@ impl Engine {
 
     /// A set with members is as the revision wants it.
     fn prove(&mut self, slot: Slot, set: &Set<'_>) {
-        let row = &self.rows[slot];
-        let Some(stack) = self.stacks.get(&row.stack) else { return };
+        let row = &self.graph.rows[slot];
+        let Some(stack) = self.graph.stacks.get(&row.stack) else { return };
         if set.rollout().is_none() || set.members().is_empty() {
             return;
         }
         if let Some(proven) = self.rollouts.prove(row.id, proven_as(stack, set)) {
-            self.change(Change::Rollout(proven));
+            self.graph.ctx.change(Change::Rollout(proven));
         }
     }
 
     /// All of a stack is as the revision wants it, also sets that had nothing to do.
     pub(crate) fn prove_sets(&mut self, id: u64) {
-        let Some(stack) = self.stacks.get(&id) else { return };
+        let Some(stack) = self.graph.stacks.get(&id) else { return };
         let Some(tree) = stack.walk.as_ref().map(|walk| Arc::clone(&walk.tree)) else { return };
         for set in tree.sets() {
-            let slot = self.stacks.get(&id).and_then(|stack| stack.forward.get(set.index())).copied();
+            let slot = self.graph.stacks.get(&id).and_then(|stack| stack.forward.get(set.index())).copied();
             if let Some(slot) = slot {
                 self.prove(slot, &set);
             }
@@ -315,8 +317,8 @@ impl Engine {
         let aborted = self.rollouts.of_stack(id).filter(|(_, rollout)| rollout.is_aborted());
         let sets: Vec<Slot> = aborted.filter_map(|(path, _)| self.row_named(id, path)).collect();
         for slot in sets {
-            if !std::mem::replace(&mut self.rows[slot].failed, true)
-                && let Some(walk) = self.stacks.get_mut(&id).and_then(|stack| stack.walk.as_mut())
+            if !std::mem::replace(&mut self.graph.rows[slot].failed, true)
+                && let Some(walk) = self.graph.stacks.get_mut(&id).and_then(|stack| stack.walk.as_mut())
             {
                 walk.failed += 1;
             }
@@ -340,7 +342,7 @@ impl Engine {
         if stopped.is_empty() {
             return String::new();
         }
-        let stack = self.stacks.get(&id).map_or("?", |stack| stack.name.as_str());
+        let stack = self.graph.stacks.get(&id).map_or("?", |stack| stack.name.as_str());
         format!(
             "; rollouts stopped: {}: go on with 'muster stack rollout {stack} resume'",
             stopped.join(", ")
@@ -349,12 +351,12 @@ impl Engine {
 
     /// Members whose turn is yet to come, also those that wait for what they need.
     fn yet_to_begin(&self, id: u64, path: &str, rollout: &Rollout) -> usize {
-        let Some(stack) = self.stacks.get(&id) else { return 0 };
+        let Some(stack) = self.graph.stacks.get(&id) else { return 0 };
         let Some(set) = stack.walk.as_ref().and_then(|walk| walk.tree.sets().find(|set| set.name() == path))
         else {
             return 0;
         };
-        let rows = set.members().iter().map(|index| &self.rows[stack.forward[*index as usize]]);
+        let rows = set.members().iter().map(|index| &self.graph.rows[stack.forward[*index as usize]]);
         let yet = |row: &&Row| {
             !row.ready && !rollout.has_begun(&row.name) && (rollout.holds(&row.name) || !row.failed)
         };
@@ -363,7 +365,7 @@ impl Engine {
 
     /// A revision does not go over one that an operator has paused.
     pub(crate) fn no_paused_rollout(&self, id: u64) -> Result<(), Refusal> {
-        let stack = &self.stacks[&id];
+        let stack = &self.graph.stacks[&id];
         if stack.walk.is_none() || stack.cancelled {
             return Ok(());
         }
@@ -381,7 +383,7 @@ impl Engine {
     }
 
     pub(crate) fn is_set_ready(&self, id: u64, path: &str) -> bool {
-        self.row_named(id, path).is_none_or(|slot| self.rows[slot].ready)
+        self.row_named(id, path).is_none_or(|slot| self.graph.rows[slot].ready)
     }
 }
 

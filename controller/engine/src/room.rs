@@ -6,11 +6,12 @@
 
 use muster_shared::wire::REASON_MAX;
 
-use crate::engine::{Engine, Todo};
+use crate::graph::Graph;
 use crate::node::NodeKey;
 use crate::resource::Row;
+use crate::todo::Todo;
 
-impl Engine {
+impl Graph {
     /// The agent cannot record jobs, or can again.
     pub(crate) fn disk_told(&mut self, key: NodeKey, full: Option<String>) {
         match full {
@@ -30,7 +31,7 @@ impl Engine {
             let mut queue = std::mem::take(&mut node.no_room);
             queue.append(&mut node.queue);
             node.queue = queue;
-            self.agenda.push_back(Todo::Pump(key));
+            self.ctx.agenda.push_back(Todo::Pump(key));
         }
     }
 

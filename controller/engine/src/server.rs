@@ -6,14 +6,15 @@ use muster_shared::NodeId;
 use muster_template::{Desired, Here, Kind};
 
 use crate::by_name::is_called;
-use crate::engine::{Engine, Todo};
 use crate::record::PackedSpec;
 use crate::resource::{Role, Row, Slot, WorkState};
+use crate::todo::Todo;
+use crate::traversals::Traversals;
 
-impl Engine {
+impl Traversals {
     /// The name of a deployed server that nobody is yet.
     fn name_of_unknown(&self, slot: Slot) -> Option<NodeId> {
-        let row = self.rows.get(slot).filter(|row| row.kind == Kind::DeployedServer)?;
+        let row = self.jobs.graph.rows.get(slot).filter(|row| row.kind == Kind::DeployedServer)?;
         match row.spec.as_ref()?.unpack() {
             Desired::Here(Here::Server(name)) => Some(name),
             _ => None,
@@ -24,7 +25,7 @@ impl Engine {
     pub(crate) fn look_for_server(&mut self, slot: Slot) {
         match self.name_of_unknown(slot) {
             // As databases have it that were written before nodes were bound.
-            Some(name) if self.nodes.is_joined(&name) => self.bind(slot, name),
+            Some(name) if self.jobs.graph.nodes.is_joined(&name) => self.bind(slot, name),
             name => self.awaited.server(slot, name),
         }
     }
@@ -32,8 +33,8 @@ impl Engine {
     /// From now on the deployed server is this node.
     fn bind(&mut self, slot: Slot, node: NodeId) {
         self.awaited.server(slot, None);
-        self.rows[slot].spec = Some(PackedSpec::new(&Desired::Here(Here::Bound(node))));
-        self.row_changed(slot, true);
+        self.jobs.graph.rows[slot].spec = Some(PackedSpec::new(&Desired::Here(Here::Bound(node))));
+        self.jobs.graph.row_changed(slot, true);
     }
 
     /// A node has joined: a deployed server that waited for its name is it from now on. What waits for a node of the short
@@ -45,14 +46,14 @@ impl Engine {
                 continue;
             };
             // Two of that short name: an operator has to say which.
-            let Ok(Some(full)) = self.nodes.full_name(&name) else { continue };
+            let Ok(Some(full)) = self.jobs.graph.nodes.full_name(&name) else { continue };
             self.bind(slot, full.clone());
             if full == name {
                 continue; // what waits for it has the right name
             }
-            let row = &self.rows[slot];
+            let row = &self.jobs.graph.rows[slot];
             let (stack, told) = (row.stack, format!("{}: the server {name} is {full}", row.name));
-            self.note(stack, told);
+            self.jobs.graph.note(stack, told);
             self.decide_again_for(slot, &name);
         }
     }
@@ -60,19 +61,26 @@ impl Engine {
     /// Jobs that have not left are made again of a server's full name: those for a node of its short name, and those of
     /// what names the server itself.
     fn decide_again_for(&mut self, server: Slot, short: &NodeId) {
-        let row = &self.rows[server];
+        let row = &self.jobs.graph.rows[server];
         let (id, index) = (row.stack, row.index as usize);
-        let Some(stack) = self.stacks.get(&id) else { return };
+        let Some(stack) = self.jobs.graph.stacks.get(&id) else { return };
         let Some(walk) = stack.walk.as_ref().filter(|_| row.role != Role::Cleanup) else { return };
         let direct = walk.needed_by.of(index).iter().map(|index| stack.forward[*index as usize]);
-        let line = self.nodes.find(short).into_iter().flat_map(|key| &self.nodes[key].queue).copied();
+        let line = self
+            .jobs
+            .graph
+            .nodes
+            .find(short)
+            .into_iter()
+            .flat_map(|key| &self.jobs.graph.nodes[key].queue)
+            .copied();
         let waits = |slot: &Slot| {
-            let row = &self.rows[*slot];
+            let row = &self.jobs.graph.rows[*slot];
             let away = row.work.as_ref().is_some_and(|work| work.state == WorkState::NodeAway);
             row.stack == id && !row.ready && away
         };
         let waiting: BTreeSet<Slot> = direct.chain(line).filter(waits).collect();
-        self.agenda.extend(waiting.into_iter().map(Todo::Visit));
+        self.jobs.graph.ctx.agenda.extend(waiting.into_iter().map(Todo::Visit));
     }
 
     /// A deployed server may be called by its short name. The node that it was first found to be stays it, whoever joins
@@ -83,7 +91,7 @@ impl Engine {
         let bound = row.and_then(|row| self.bound_server(row)).filter(|node| is_called(node, name));
         let node = match bound {
             Some(node) => Some(node),
-            None => self.nodes.full_name(name)?,
+            None => self.jobs.graph.nodes.full_name(name)?,
         };
         if let Some(node) = node {
             *server = Here::Bound(node);
@@ -93,7 +101,7 @@ impl Engine {
 
     /// The node that a row is, or that the row was in whose place it stands.
     fn bound_server(&self, row: &Row) -> Option<NodeId> {
-        let replaced = || self.rows.get(self.rows.of_id(row.replaces?)?)?.spec.as_ref();
+        let replaced = || self.jobs.graph.rows.get(self.jobs.graph.rows.of_id(row.replaces?)?)?.spec.as_ref();
         match row.spec.as_ref().or_else(replaced)?.unpack() {
             Desired::Here(Here::Bound(node)) => Some(node),
             _ => None,

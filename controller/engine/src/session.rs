@@ -6,66 +6,69 @@ use muster_shared::model::Facts;
 use muster_shared::model::{Claim, ClaimKind, Down, Hello, Up, Welcome};
 use muster_shared::{EpochId, NodeId};
 
-use crate::engine::{Effect, Engine, Todo};
+use crate::engine::{Effect, Engine};
 use crate::facts::Told;
+use crate::jobs::Jobs;
 use crate::node::NodeKey;
 use crate::record::Change;
 use crate::resource::WorkState;
+use crate::todo::Todo;
 
 impl Engine {
     pub(crate) fn connected(&mut self, name: &NodeId, connection: u64) {
-        let Some(key) = self.nodes.find(name) else { return };
-        if self.nodes[key].joined.as_ref().is_none_or(|joined| joined.revoked) {
+        let Some(key) = self.traversals.jobs.graph.nodes.find(name) else { return };
+        if self.traversals.jobs.graph.nodes[key].joined.as_ref().is_none_or(|joined| joined.revoked) {
             return;
         }
-        if connection <= self.nodes[key].newest {
+        if connection <= self.traversals.jobs.graph.nodes[key].newest {
             return; // told late: a newer one has taken its place
         }
         self.away(key);
-        let node = &mut self.nodes[key];
-        (node.connection, node.newest, node.heard) = (Some(connection), connection, self.now);
+        let node = &mut self.traversals.jobs.graph.nodes[key];
+        (node.connection, node.newest, node.heard) =
+            (Some(connection), connection, self.traversals.jobs.graph.ctx.now);
     }
 
     pub(crate) fn disconnected(&mut self, name: &NodeId, connection: u64) {
-        let Some(key) = self.nodes.find(name) else { return };
-        if self.nodes[key].connection == Some(connection) {
+        let Some(key) = self.traversals.jobs.graph.nodes.find(name) else { return };
+        if self.traversals.jobs.graph.nodes[key].connection == Some(connection) {
             self.away(key);
         }
     }
 
     pub(crate) fn received(&mut self, name: &NodeId, connection: u64, message: Up) {
-        let Some(key) = self.nodes.find(name) else { return };
-        if self.nodes[key].connection != Some(connection) {
+        let Some(key) = self.traversals.jobs.graph.nodes.find(name) else { return };
+        if self.traversals.jobs.graph.nodes[key].connection != Some(connection) {
             // What an older one said is said again on the present one. A newer one, of which the engine was not told,
             // would wait for answers for ever: its agent is to come again.
-            if connection > self.nodes[key].newest {
-                self.effect(Effect::Close { node: name.clone() });
+            if connection > self.traversals.jobs.graph.nodes[key].newest {
+                self.traversals.jobs.graph.ctx.effect(Effect::Close { node: name.clone() });
             }
             return;
         }
-        self.nodes[key].heard = self.now;
+        self.traversals.jobs.graph.nodes[key].heard = self.traversals.jobs.graph.ctx.now;
         match message {
             // One greeting for each connection: each is answered with all that is outstanding.
-            Up::Hello(_) if self.nodes[key].ready => self.cut_off(key),
+            Up::Hello(_) if self.traversals.jobs.graph.nodes[key].ready => self.cut_off(key),
             Up::Hello(hello) => self.hello(key, hello),
-            Up::Report(report) => self.report(key, report),
-            Up::Progress(progress) => self.progress(key, progress),
-            Up::Jobs(states) => self.jobs_told(key, &states),
+            Up::Report(report) => self.traversals.jobs.report(key, report),
+            Up::Progress(progress) => self.traversals.jobs.graph.progress(key, progress),
+            Up::Jobs(states) => self.traversals.jobs.graph.jobs_told(key, &states),
             Up::Ledger { entries, last } => self.ledger(key, entries, last),
             Up::Fetch { digest, offset } => self.fetch(key, digest, offset),
-            Up::Heartbeat { drift } => self.heartbeat(key, drift),
+            Up::Heartbeat { drift } => self.traversals.jobs.graph.heartbeat(key, drift),
             // The agent alone decides what it means: here it says that this controller, obeyed by the node, is reached.
-            Up::Challenge { key: job, bytes } if self.nodes[key].ready => {
-                self.send(key, Down::Answer { key: job, bytes });
+            Up::Challenge { key: job, bytes } if self.traversals.jobs.graph.nodes[key].ready => {
+                self.traversals.jobs.graph.send(key, Down::Answer { key: job, bytes });
             }
             Up::Challenge { .. } => {}
-            Up::Drift(drifts) => self.drifts(key, drifts),
+            Up::Drift(drifts) => self.traversals.jobs.drifts(key, drifts),
             Up::Facts(facts) => self.facts(key, facts),
             Up::Flow(message) => self.flow_up(key, message),
             Up::Ports(devices) => self.ports_told(key, devices),
-            Up::DiskFull(full) => self.disk_told(key, full),
-            Up::Clock { ahead, .. } => self.clock_told(key, ahead),
-            Up::Described(strays) => self.strays_described(key, strays),
+            Up::DiskFull(full) => self.traversals.jobs.graph.disk_told(key, full),
+            Up::Clock { ahead, .. } => self.traversals.jobs.graph.clock_told(key, ahead),
+            Up::Described(strays) => self.traversals.jobs.graph.strays_described(key, strays),
         }
     }
 
@@ -73,7 +76,7 @@ impl Engine {
         if !self.is_alone(key, hello.instance, hello.address) || !self.takes_up(key, hello.epoch) {
             return;
         }
-        let node = &mut self.nodes[key];
+        let node = &mut self.traversals.jobs.graph.nodes[key];
         (node.was_welcomed, node.is_elsewhere) = (true, false);
         let want_ledger = node.ledger != hello.ledger;
         node.pages = want_ledger.then(Default::default);
@@ -85,64 +88,68 @@ impl Engine {
             node.clock_off = None; // an older agent does not say
         }
         // Said again after the welcome.
-        self.has_room(key);
-        let node = &mut self.nodes[key];
+        self.traversals.jobs.graph.has_room(key);
+        let node = &mut self.traversals.jobs.graph.nodes[key];
         if let Some(joined) = &mut node.joined
             && joined.agent_version != hello.agent_version
         {
             joined.agent_version = hello.agent_version;
             let joined = joined.clone();
-            self.change(Change::Node(Box::new(joined)));
+            self.traversals.jobs.graph.ctx.change(Change::Node(Box::new(joined)));
         }
         // An older agent knows no bits.
-        let bits = hello.instance.and(self.epoch_id().bits);
-        let epoch = EpochId { bits, ..self.epoch_id() };
-        let welcome = Welcome { epoch, want_ledger, heartbeat: self.heartbeat_every() };
-        self.send(key, Down::Welcome(welcome));
-        let node = &self.nodes[key];
+        let bits = hello.instance.and(self.traversals.jobs.graph.ctx.epoch_id().bits);
+        let epoch = EpochId { bits, ..self.traversals.jobs.graph.ctx.epoch_id() };
+        let welcome = Welcome { epoch, want_ledger, heartbeat: self.traversals.jobs.graph.heartbeat_every() };
+        self.traversals.jobs.graph.send(key, Down::Welcome(welcome));
+        let node = &self.traversals.jobs.graph.nodes[key];
         if let Some(connection) = node.connection {
             self.flows.greeted(&node.name, connection);
-            self.intents.ports.greeted(self.now, &node.name);
+            self.intents.ports.greeted(self.traversals.jobs.graph.ctx.now, &node.name);
         }
-        for slot in self.nodes[key].sent.clone() {
-            let id = self.rows[slot].stack;
-            if let Some(stack) = self.stacks.get_mut(&id) {
+        for slot in self.traversals.jobs.graph.nodes[key].sent.clone() {
+            let id = self.traversals.jobs.graph.rows[slot].stack;
+            if let Some(stack) = self.traversals.jobs.graph.stacks.get_mut(&id) {
                 stack.in_flight += 1;
             }
-            self.touch(id);
+            self.traversals.jobs.graph.touch(id);
         }
         if !want_ledger {
-            self.hold_nothing(key);
+            self.traversals.jobs.hold_nothing(key);
         }
-        if !self.restored.awaits_ledger(&self.nodes[key].name) {
-            self.transmit_sent(key);
+        if !self.traversals.jobs.graph.restored.awaits_ledger(&self.traversals.jobs.graph.nodes[key].name) {
+            self.traversals.jobs.transmit_sent(key);
         }
-        for slot in self.nodes[key].in_line() {
-            self.set_work_if_waiting(slot, key, WorkState::Queued);
+        for slot in self.traversals.jobs.graph.nodes[key].in_line() {
+            self.traversals.jobs.set_work_if_waiting(slot, key, WorkState::Queued);
         }
-        self.turn_of_node(key);
-        self.honour(key);
-        let put_off = std::mem::take(&mut self.nodes[key].put_off);
-        self.agenda.extend(put_off.into_iter().map(Todo::Correct));
-        self.agenda.push_back(Todo::Pump(key));
+        self.traversals.jobs.turn_of_node(key);
+        self.traversals.honour(key);
+        let put_off = std::mem::take(&mut self.traversals.jobs.graph.nodes[key].put_off);
+        self.traversals.jobs.graph.ctx.agenda.extend(put_off.into_iter().map(Todo::Correct));
+        self.traversals.jobs.graph.ctx.agenda.push_back(Todo::Pump(key));
     }
 
     /// From an agent that is there.
     pub(crate) fn facts(&mut self, key: NodeKey, facts: Box<Facts>) {
-        if !self.nodes[key].ready {
+        if !self.traversals.jobs.graph.nodes[key].ready {
             return;
         }
-        let before = self.nodes[key].facts.replace(Told { facts: facts.into(), at: self.now });
-        self.answer_facts(key);
+        let before = self.traversals.jobs.graph.nodes[key]
+            .facts
+            .replace(Told { facts: facts.into(), at: self.traversals.jobs.graph.ctx.now });
+        self.traversals.answer_facts(key);
         self.look_for_hosts(key);
         if before.is_none() {
-            self.wake_those_asking(key);
+            self.traversals.wake_those_asking(key);
         }
-        if let (Some(before), Some(now)) = (before, self.nodes[key].facts.clone()) {
-            self.compare_carriers(key, &before.facts, &now.facts);
+        if let (Some(before), Some(now)) = (before, self.traversals.jobs.graph.nodes[key].facts.clone()) {
+            self.traversals.jobs.compare_carriers(key, &before.facts, &now.facts);
         }
     }
+}
 
+impl Jobs {
     /// What is in one of the lists alone has come or gone and has no carrier to lose.
     pub(crate) fn compare_carriers(&mut self, key: NodeKey, before: &Facts, now: &Facts) {
         let was: BTreeMap<&str, bool> =

@@ -8,7 +8,8 @@ use muster_template::{Desired, Here, Kind, SIGNALS_MAX, WaitCondition, json, sug
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::engine::Engine;
+use crate::graph::Graph;
+use crate::jobs::Jobs;
 use crate::notes::Notes;
 use crate::record::{StackAction, Status};
 use crate::request::{Answer, Refusal};
@@ -120,16 +121,16 @@ impl Row {
     }
 }
 
-impl Engine {
+impl Jobs {
     pub(crate) fn signal(
         &mut self,
         name: &StackName,
         resource: &str,
         signal: Signal,
     ) -> Result<Answer, Refusal> {
-        let id = self.find(name)?;
+        let id = self.graph.find(name)?;
         let slot = self.signalled(id, name, resource)?;
-        let row = &self.rows[slot];
+        let row = &self.graph.rows[slot];
         let known = row.signals().len();
         // As Heat counts, which may take the place of one that told its id.
         let key = signal.id.unwrap_or_else(|| (known + 1).to_string());
@@ -154,37 +155,37 @@ impl Engine {
                 format!("the signals of '{resource}' would be more than {KEPT_MAX} bytes, its limit");
             return Err(Refusal::Conflict(message));
         }
-        let told = self.shown(slot, &cut(&format!("status:{status} reason:{}", stored.reason)));
-        self.rows[slot].add_signal(key.clone(), stored);
-        self.row_changed(slot, false);
-        self.row_event(slot, ("SIGNAL", Status::Complete.as_str()), told);
-        let physical = self.rows[slot].physical.to_string();
-        let waiting: Vec<Slot> = self.stacks[&id].waiting.iter().copied().collect();
+        let told = self.graph.shown(slot, &cut(&format!("status:{status} reason:{}", stored.reason)));
+        self.graph.rows[slot].add_signal(key.clone(), stored);
+        self.graph.row_changed(slot, false);
+        self.graph.row_event(slot, ("SIGNAL", Status::Complete.as_str()), told);
+        let physical = self.graph.rows[slot].physical.to_string();
+        let waiting: Vec<Slot> = self.graph.stacks[&id].waiting.iter().copied().collect();
         for slot in waiting {
-            let row = &self.rows[slot];
+            let row = &self.graph.rows[slot];
             if row.awaits_signals() && row.waits_on().is_some_and(|wait| wait.handle == physical) {
                 self.look_at_signals(slot);
             }
         }
-        let signals = self.rows[slot].signals().len();
+        let signals = self.graph.rows[slot].signals().len();
         Ok(Answer::Signalled { id: key, again, signals })
     }
 
     /// The handle that is meant, if it can be signalled.
     fn signalled(&self, id: u64, name: &StackName, resource: &str) -> Result<Slot, Refusal> {
-        let stack = &self.stacks[&id];
-        let found = stack.forward.binary_search_by(|slot| (*self.rows[*slot].name).cmp(resource));
+        let stack = &self.graph.stacks[&id];
+        let found = stack.forward.binary_search_by(|slot| (*self.graph.rows[*slot].name).cmp(resource));
         let Ok(at) = found else {
-            let handles = stack.forward.iter().map(|slot| &self.rows[*slot]);
+            let handles = stack.forward.iter().map(|slot| &self.graph.rows[*slot]);
             let handles = handles.filter(|row| row.kind == Kind::WaitConditionHandle).map(|row| &*row.name);
             let near = suggestion(resource, handles);
             return Err(Refusal::NotFound(format!("stack '{name}' has no resource '{resource}'{near}")));
         };
         let slot = stack.forward[at];
-        let row = &self.rows[slot];
+        let row = &self.graph.rows[slot];
         if row.kind != Kind::WaitConditionHandle {
-            let handle = row.waits_on().and_then(|wait| self.wait_handle(row.stack, &wait.handle));
-            let hint = handle.map(|slot| format!(": signal its handle '{}'", self.rows[slot].name));
+            let handle = row.waits_on().and_then(|wait| self.graph.wait_handle(row.stack, &wait.handle));
+            let hint = handle.map(|slot| format!(": signal its handle '{}'", self.graph.rows[slot].name));
             return Err(Refusal::Invalid(format!(
                 "resource '{resource}' of stack '{name}' is of type {}, which takes no signals{}",
                 row.type_name(),
@@ -199,66 +200,72 @@ impl Engine {
         Ok(slot)
     }
 
-    /// A handle of the stack, by its id.
-    pub(crate) fn wait_handle(&self, stack: u64, id: &str) -> Option<Slot> {
-        let slot = self.rows.of_thing(&muster_shared::ResourceId(uuid::Uuid::parse_str(id).ok()?))?;
-        let row = &self.rows[slot];
-        (row.stack == stack && row.kind == Kind::WaitConditionHandle).then_some(slot)
-    }
-
     /// Whether enough signals have come to a condition that waits, or one that says FAILURE.
     pub(crate) fn look_at_signals(&mut self, slot: Slot) {
-        let Some(wait) = self.rows[slot].waits_on() else { return };
-        let Some(handle) = self.wait_handle(self.rows[slot].stack, &wait.handle) else {
+        let Some(wait) = self.graph.rows[slot].waits_on() else { return };
+        let Some(handle) = self.graph.wait_handle(self.graph.rows[slot].stack, &wait.handle) else {
             let reason = "'handle' must be {get_resource: NAME}, where NAME is an OS::Heat::WaitConditionHandle in this stack";
             return self.fail_row(slot, reason.into());
         };
-        let signals = self.rows[handle].signals();
+        let signals = self.graph.rows[handle].signals();
         let failed = || signals.values().filter(|signal| signal.failure);
         let failures = failed().count();
         let enough = signals.len() - failures >= wait.count as usize;
         // A failure of what is taken back says nothing of what comes back.
-        let back = self.stacks.get(&self.rows[slot].stack).is_some_and(|s| s.action == StackAction::Rollback);
+        let back = self
+            .graph
+            .stacks
+            .get(&self.graph.rows[slot].stack)
+            .is_some_and(|s| s.action == StackAction::Rollback);
         if failures > 0 && !(back && enough) {
-            let reason = self.shown(slot, &reasons(failed()));
+            let reason = self.graph.shown(slot, &reasons(failed()));
             return self.fail_row(slot, reason);
         }
         if enough {
-            self.end_pause(slot);
+            self.graph.end_pause(slot);
             self.is_made(slot);
         }
     }
 
     /// The condition has waited as long as it was to.
     pub(crate) fn signals_are_late(&mut self, slot: Slot) {
-        let Some(wait) = self.rows[slot].waits_on() else { return };
-        let handle = self.wait_handle(self.rows[slot].stack, &wait.handle);
+        let Some(wait) = self.graph.rows[slot].waits_on() else { return };
+        let handle = self.graph.wait_handle(self.graph.rows[slot].stack, &wait.handle);
         let told = handle
-            .map(|handle| reasons(self.rows[handle].signals().values()))
+            .map(|handle| reasons(self.graph.rows[handle].signals().values()))
             .filter(|told| !told.is_empty());
         let told = told.map_or_else(String::new, |told| format!(" - {told}"));
         let reason = format!("timed out after {} s: {}{told}", wait.timeout, self.signals_of(slot));
-        let reason = self.shown(slot, &reason);
+        let reason = self.graph.shown(slot, &reason);
         self.fail_row(slot, reason);
     }
 
     /// `1 of 2 signals received`
     pub(crate) fn signals_of(&self, slot: Slot) -> String {
-        let row = &self.rows[slot];
+        let row = &self.graph.rows[slot];
         let Some(wait) = row.waits_on() else { return String::new() };
-        let handle = self.wait_handle(row.stack, &wait.handle);
-        let came = handle.map_or(0, |handle| self.rows[handle].signals().len());
+        let handle = self.graph.wait_handle(row.stack, &wait.handle);
+        let came = handle.map_or(0, |handle| self.graph.rows[handle].signals().len());
         format!("{came} of {} signals received", wait.count)
     }
 
     /// What an operator reads of a condition that waits.
     pub(crate) fn signals_reason(&self, slot: Slot) -> String {
-        let row = &self.rows[slot];
+        let row = &self.graph.rows[slot];
         let wait = row.waits_on();
-        let handle = wait.and_then(|wait| self.wait_handle(row.stack, &wait.handle));
-        let handle = handle.map_or("?", |handle| &*self.rows[handle].name);
-        let stack = self.stacks.get(&row.stack).map_or("?", |stack| stack.name.as_str());
+        let handle = wait.and_then(|wait| self.graph.wait_handle(row.stack, &wait.handle));
+        let handle = handle.map_or("?", |handle| &*self.graph.rows[handle].name);
+        let stack = self.graph.stacks.get(&row.stack).map_or("?", |stack| stack.name.as_str());
         format!("{}: they are sent with 'muster resource signal {stack} {handle}'", self.signals_of(slot))
+    }
+}
+
+impl Graph {
+    /// A handle of the stack, by its id.
+    pub(crate) fn wait_handle(&self, stack: u64, id: &str) -> Option<Slot> {
+        let slot = self.rows.of_thing(&muster_shared::ResourceId(uuid::Uuid::parse_str(id).ok()?))?;
+        let row = &self.rows[slot];
+        (row.stack == stack && row.kind == Kind::WaitConditionHandle).then_some(slot)
     }
 
     /// The attribute `data` of a condition: what its handle's signals brought, also those that came later.

@@ -11,7 +11,7 @@ use muster_shared::MonoTime;
 use muster_shared::model::{JOBS_EVERY, JobState, Progress, ReportKey, Stage};
 use muster_template::Desired;
 
-use crate::engine::Engine;
+use crate::graph::Graph;
 use crate::node::NodeKey;
 use crate::record::PackedSpec;
 use crate::resource::{Slot, WorkState};
@@ -26,7 +26,7 @@ pub(crate) fn silence(tells_jobs: bool, timeout: Duration) -> Duration {
     if tells_jobs { JOBS_EVERY * ACCOUNTS + ANSWER_GRACE } else { timeout + ANSWER_GRACE }
 }
 
-impl Engine {
+impl Graph {
     /// An agent's account of its jobs.
     pub(crate) fn jobs_told(&mut self, node: NodeKey, states: &[JobState]) {
         if !std::mem::replace(&mut self.nodes[node].tells_jobs, true) {
@@ -80,8 +80,8 @@ impl Engine {
     pub(crate) fn heard_of(&mut self, slot: Slot, node: NodeKey) {
         let row = &self.rows[slot];
         let timeout = match row.spec.as_ref().map(PackedSpec::unpack) {
-            Some(Desired::Node(spec)) => self.job_timeout(&spec),
-            None if row.is_stray() => self.limits.job_timeout,
+            Some(Desired::Node(spec)) => self.ctx.job_timeout(&spec),
+            None if row.is_stray() => self.ctx.limits.job_timeout,
             Some(Desired::Flows(_) | Desired::Here(_)) | None => return,
         };
         let due = self.silent_at(node, timeout);
@@ -90,7 +90,7 @@ impl Engine {
 
     /// When a job of which nothing more is heard is lost.
     pub(crate) fn silent_at(&self, node: NodeKey, timeout: Duration) -> MonoTime {
-        self.now + silence(self.nodes[node].tells_jobs, timeout)
+        self.ctx.now + silence(self.nodes[node].tells_jobs, timeout)
     }
 
     /// The name of the row whose job a queued one waits for on its server, as operators see it.

@@ -3,8 +3,8 @@
 use muster_api::site::{AgentCounts, WaitingView};
 use muster_shared::{Epoch, MonoTime};
 
-use crate::engine::Engine;
 use crate::node::Node;
+use crate::view::View;
 
 /// How a node stands, as operators see it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -80,19 +80,20 @@ impl Node {
     }
 }
 
-impl Engine {
+impl View<'_> {
     /// The site at a glance.
     pub fn site_view(&self) -> SiteView {
         let mut agents = AgentCounts::default();
-        self.nodes
+        self.graph
+            .nodes
             .iter()
-            .filter_map(|(_, node)| node.state(self.now))
+            .filter_map(|(_, node)| node.state(self.graph.ctx.now))
             .for_each(|state| count(&mut agents, state));
-        let stacks = self.stacks.values().filter(|stack| !stack.cancelled);
+        let stacks = self.graph.stacks.values().filter(|stack| !stack.cancelled);
         let hooks =
             stacks.filter_map(|stack| stack.walk.as_ref()).map(|walk| walk.at_hooks.len() as u64).sum();
-        let restore = self.restored.count() as u64;
+        let restore = self.graph.restored.count() as u64;
         let waiting = WaitingView { restore, hooks, approvals: 0 };
-        SiteView { epoch: self.epoch(), agents, restored: self.restored.is_on(), waiting }
+        SiteView { epoch: self.graph.ctx.epoch(), agents, restored: self.graph.restored.is_on(), waiting }
     }
 }

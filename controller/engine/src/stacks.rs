@@ -6,9 +6,10 @@ use std::ops::{Bound, Index};
 use muster_shared::StackName;
 use muster_template::suggestion;
 
+use crate::graph::Graph;
 use crate::revision::Pending;
 use crate::stack::Stack;
-use crate::{Answer, Engine, Refusal};
+use crate::{Answer, Refusal};
 
 /// All stacks. **Invariant.** A name stands for one stack, which exists; a stack has no name while its first operation is
 /// worked out.
@@ -153,7 +154,7 @@ impl<'s> IntoIterator for &'s Stacks {
     }
 }
 
-impl Engine {
+impl Graph {
     pub(crate) fn find(&self, name: &StackName) -> Result<u64, Refusal> {
         self.stacks.id_of(name).ok_or_else(|| self.no_stack(name))
     }
@@ -170,7 +171,7 @@ impl Engine {
     }
 
     /// What to say of a name that no stack has.
-    pub fn no_stack(&self, name: &StackName) -> Refusal {
+    pub(crate) fn no_stack(&self, name: &StackName) -> Refusal {
         let near = suggestion(name.as_str(), self.stacks.names().map(StackName::as_str));
         Refusal::NotFound(format!("no stack '{name}'{near}"))
     }

@@ -3,28 +3,29 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::delete_first::DeleteFirst;
-use crate::engine::{Engine, Todo};
+use crate::jobs::Jobs;
 use crate::record::Status;
 use crate::resource::{Role, Row, Slot};
 use crate::stack::{Stack, Stage};
+use crate::todo::Todo;
 
-impl Engine {
+impl Jobs {
     /// Begins with the clean-up of what nobody needs, if that was asked for.
     pub(crate) fn begin_first(&mut self, id: u64) {
-        let Some(stack) = self.stacks.get(&id).filter(|stack| stack.delete_first) else { return };
+        let Some(stack) = self.graph.stacks.get(&id).filter(|stack| stack.delete_first) else { return };
         let first = self.needed_by_none(stack);
         let mut needed_by: BTreeMap<Slot, Vec<Slot>> = BTreeMap::new();
         for slot in stack.forward.iter().chain(&stack.extras) {
-            for required in &self.rows[*slot].requires {
+            for required in &self.graph.rows[*slot].requires {
                 needed_by.entry(*required).or_default().push(*slot);
             }
         }
         let unready: Vec<Slot> =
-            stack.forward.iter().copied().filter(|slot| !self.rows[*slot].ready).collect();
+            stack.forward.iter().copied().filter(|slot| !self.graph.rows[*slot].ready).collect();
         let begins = !first.is_empty();
         let last: Vec<Slot> = stack.extras.iter().copied().filter(|slot| !first.contains(slot)).collect();
-        last.into_iter().for_each(|slot| self.leave_hook(slot));
-        let Some(walk) = self.stacks.get_mut(&id).and_then(|stack| stack.walk.as_mut()) else { return };
+        last.into_iter().for_each(|slot| self.graph.leave_hook(slot));
+        let Some(walk) = self.graph.stacks.get_mut(&id).and_then(|stack| stack.walk.as_mut()) else { return };
         walk.delete_first = Some(Box::new(DeleteFirst::new(first.clone(), needed_by)));
         if !begins {
             return;
@@ -32,8 +33,8 @@ impl Engine {
         walk.stage = Stage::First;
         for slot in unready {
             // Their turn comes after; what is under way of an earlier traversal would make something new.
-            self.not_failed(slot);
-            self.leave_hook(slot);
+            self.graph.not_failed(slot);
+            self.graph.leave_hook(slot);
             self.take_back(slot);
         }
         self.visit_first(id);
@@ -41,36 +42,36 @@ impl Engine {
 
     /// Counts who waits for whom in the first stage, and visits all of it.
     pub(crate) fn visit_first(&mut self, id: u64) {
-        let Some(stack) = self.stacks.get_mut(&id) else { return };
+        let Some(stack) = self.graph.stacks.get_mut(&id) else { return };
         let Some(known) = stack.walk.as_ref().and_then(|walk| walk.delete_first.as_ref()) else { return };
         let mut first: Vec<Slot> = known.first().iter().copied().collect();
         for slot in &first {
-            self.rows[*slot].blocked = 0;
+            self.graph.rows[*slot].blocked = 0;
         }
         for slot in &first {
-            for required in self.rows[*slot].requires.clone() {
+            for required in self.graph.rows[*slot].requires.clone() {
                 if first.binary_search(&required).is_ok() {
-                    self.rows[required].blocked += 1;
+                    self.graph.rows[required].blocked += 1;
                 }
             }
         }
         first.sort_by(|a, b| {
-            let (a, b) = (&self.rows[*a], &self.rows[*b]);
+            let (a, b) = (&self.graph.rows[*a], &self.graph.rows[*b]);
             (&a.name, a.id).cmp(&(&b.name, b.id))
         });
-        self.agenda.extend(first.into_iter().map(Todo::Visit));
-        self.agenda.push_back(Todo::CheckEnd(id));
+        self.graph.ctx.agenda.extend(first.into_iter().map(Todo::Visit));
+        self.graph.ctx.agenda.push_back(Todo::CheckEnd(id));
     }
 
     /// Rows to be cleaned up that no kept row's thing needs, not even by way of others.
     fn needed_by_none(&self, stack: &Stack) -> BTreeSet<Slot> {
         let mut first: BTreeSet<Slot> = stack.extras.iter().copied().collect();
-        let exists = |slot: &&Slot| self.rows[**slot].applied;
+        let exists = |slot: &&Slot| self.graph.rows[**slot].applied;
         let mut queue: Vec<Slot> = stack.forward.iter().filter(exists).copied().collect();
         // What could not go, and what that needs, is for the last stage.
         queue.extend(stack.unclean.iter().filter(|slot| first.remove(*slot)));
         while let Some(slot) = queue.pop() {
-            for required in &self.rows[slot].requires {
+            for required in &self.graph.rows[slot].requires {
                 if first.remove(required) {
                     queue.push(*required);
                 }
@@ -81,7 +82,7 @@ impl Engine {
 
     /// Goes on to what is new, once all of the first stage is gone.
     pub(crate) fn end_first(&mut self, id: u64) {
-        let Some(stack) = self.stacks.get_mut(&id) else { return };
+        let Some(stack) = self.graph.stacks.get_mut(&id) else { return };
         let Some(walk) = &mut stack.walk else { return };
         if walk.delete_first.as_ref().is_some_and(|known| !known.first().is_empty()) {
             return;
@@ -89,15 +90,15 @@ impl Engine {
         walk.stage = Stage::Forward;
         let failed = walk.delete_first.as_mut().map(|known| known.take_failed());
         for index in &walk.visits {
-            self.agenda.push_back(Todo::Visit(stack.forward[*index as usize]));
+            self.graph.ctx.agenda.push_back(Todo::Visit(stack.forward[*index as usize]));
         }
         self.stay_failed(id, &failed.unwrap_or_default());
-        self.agenda.push_back(Todo::CheckEnd(id));
+        self.graph.ctx.agenda.push_back(Todo::CheckEnd(id));
     }
 
     /// In the first stage none of what is new has failed: what had is remembered until that is over.
     fn fail_after_first(&mut self, id: u64, failed: &BTreeSet<Slot>) -> bool {
-        let walk = self.stacks.get_mut(&id).and_then(|stack| stack.walk.as_mut());
+        let walk = self.graph.stacks.get_mut(&id).and_then(|stack| stack.walk.as_mut());
         let walk = walk.filter(|walk| walk.stage == Stage::First);
         let Some(known) = walk.and_then(|walk| walk.delete_first.as_mut()) else { return false };
         known.put_off_failed(failed);
@@ -105,58 +106,58 @@ impl Engine {
     }
 
     pub(crate) fn begin_cleanup(&mut self, id: u64) {
-        let mut extras: Vec<Slot> = self.stacks[&id].extras.iter().copied().collect();
+        let mut extras: Vec<Slot> = self.graph.stacks[&id].extras.iter().copied().collect();
         for slot in &extras {
-            let row = &mut self.rows[*slot];
+            let row = &mut self.graph.rows[*slot];
             (row.blocked, row.failed) = (0, false);
         }
         for slot in &extras {
-            for required in self.rows[*slot].requires.clone() {
-                if let Some(row) = self.rows.get_mut(required).filter(|row| row.role == Role::Cleanup) {
+            for required in self.graph.rows[*slot].requires.clone() {
+                if let Some(row) = self.graph.rows.get_mut(required).filter(|row| row.role == Role::Cleanup) {
                     row.blocked += 1;
                 }
             }
         }
         extras.sort_by(|a, b| {
-            let (a, b) = (&self.rows[*a], &self.rows[*b]);
+            let (a, b) = (&self.graph.rows[*a], &self.graph.rows[*b]);
             (&a.name, a.id).cmp(&(&b.name, b.id))
         });
-        self.agenda.extend(extras.into_iter().map(Todo::Visit));
+        self.graph.ctx.agenda.extend(extras.into_iter().map(Todo::Visit));
         self.stay_unclean(id);
-        self.agenda.push_back(Todo::CheckEnd(id));
+        self.graph.ctx.agenda.push_back(Todo::CheckEnd(id));
     }
 
     /// What has failed in this operation is not tried again by it.
     pub(crate) fn stay_failed(&mut self, id: u64, failed: &BTreeSet<Slot>) {
         let stays = |row: &Row| row.role == Role::Forward && row.status == Some(Status::Failed);
         let failed: BTreeSet<Slot> =
-            failed.iter().copied().filter(|slot| self.rows.get(*slot).is_some_and(stays)).collect();
+            failed.iter().copied().filter(|slot| self.graph.rows.get(*slot).is_some_and(stays)).collect();
         if failed.is_empty() || self.fail_after_first(id, &failed) {
             return;
         }
         for slot in &failed {
-            self.rows[*slot].failed = true;
+            self.graph.rows[*slot].failed = true;
         }
-        if let Some(walk) = self.stacks.get_mut(&id).and_then(|stack| stack.walk.as_mut()) {
+        if let Some(walk) = self.graph.stacks.get_mut(&id).and_then(|stack| stack.walk.as_mut()) {
             walk.failed += failed.len();
         }
-        self.agenda.retain(|todo| !matches!(todo, Todo::Visit(slot) if failed.contains(slot)));
+        self.graph.ctx.agenda.retain(|todo| !matches!(todo, Todo::Visit(slot) if failed.contains(slot)));
     }
 
     /// Those are not tried again by it: when the clean-up begins.
     fn stay_unclean(&mut self, id: u64) {
-        let Some(stack) = self.stacks.get_mut(&id) else { return };
+        let Some(stack) = self.graph.stacks.get_mut(&id) else { return };
         let Some(walk) = &mut stack.walk else { return };
         let mut unclean = std::mem::take(&mut stack.unclean);
         unclean.retain(|slot| {
-            self.rows.get(*slot).is_some_and(|row| {
+            self.graph.rows.get(*slot).is_some_and(|row| {
                 row.role == Role::Cleanup && row.status == Some(Status::Failed) && row.work.is_none()
             })
         });
         for slot in &unclean {
-            self.rows[*slot].failed = true;
+            self.graph.rows[*slot].failed = true;
         }
         walk.failed += unclean.len();
-        self.agenda.retain(|todo| !matches!(todo, Todo::Visit(slot) if unclean.contains(slot)));
+        self.graph.ctx.agenda.retain(|todo| !matches!(todo, Todo::Visit(slot) if unclean.contains(slot)));
     }
 }

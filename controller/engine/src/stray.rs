@@ -16,12 +16,14 @@ use muster_shared::model::{Action, DESCRIBED_MAX, Down, LedgerEntry, Outcome, Re
 use muster_shared::{NodeId, ResourceId};
 use muster_template::Kind;
 
-use crate::engine::{Effect, Engine, Todo};
+use crate::engine::Effect;
+use crate::graph::Graph;
 use crate::node::NodeKey;
 use crate::record::Status;
 use crate::request::Refusal;
 use crate::resource::{Role, Row};
 use crate::restored::HeldThing;
+use crate::todo::Todo;
 
 /// Agents that read so much describe and remove strays: [`READS`](muster_shared::wire::READS).
 const READS_STRAYS: u32 = 1;
@@ -33,7 +35,7 @@ impl Row {
     }
 }
 
-impl Engine {
+impl Graph {
     /// Asks the agent what its strays are that nobody knows: some, and the next with the answer.
     pub(crate) fn ask_strays(&mut self, key: NodeKey) {
         let node = &self.nodes[key];
@@ -128,7 +130,7 @@ impl Engine {
                  by hand what it did"
             ));
         }
-        if Kind::from_name(&stray.kind).is_none() || !self.rise_above(stray.generation) {
+        if Kind::from_name(&stray.kind).is_none() || !self.ctx.rise_above(stray.generation) {
             return refuse(format!(
                 "this controller cannot remove {what} on node {node}, which a newer one made: upgrade it, or adopt {thing}"
             ));
@@ -147,7 +149,7 @@ impl Engine {
             return;
         };
         self.restored.drop_thing(node, thing);
-        let (id, _) = self.ids.row();
+        let (id, _) = self.ctx.ids.row();
         let name = if stray.name.is_empty() { thing.to_string() } else { stray.name };
         let mut row = Row::new(id, thing, 0, name.into(), kind);
         (row.action, row.status) = (Some(Action::Create), Some(Status::Complete));
@@ -160,7 +162,7 @@ impl Engine {
         node.lost.insert(slot);
         if node.ready {
             node.lost.open.insert(slot);
-            self.agenda.push_back(Todo::Visit(slot));
+            self.ctx.agenda.push_back(Todo::Visit(slot));
         }
     }
 
@@ -172,7 +174,7 @@ impl Engine {
     /// In the log, for no stack has events of it.
     pub(crate) fn tell_of_stray(&mut self, name: &str, node: NodeKey, what: &str) {
         let node = &self.nodes[node].name;
-        self.effect(Effect::Warn(format!("{name} on node {node}, which the store did not know, {what}")));
+        self.ctx.effect(Effect::Warn(format!("{name} on node {node}, which the store did not know, {what}")));
     }
 }
 

@@ -8,29 +8,31 @@
 use serde_json::Value;
 
 use crate::attribute::Rendered;
-use crate::engine::Engine;
 use crate::record::{StackAction, Status};
 use crate::resource::{Role, Slot};
 use crate::stack::{Stack, Stage};
+use crate::traversals::Traversals;
 use crate::view::OutputView;
 
 /// Failures that a stack's reason tells of: each resource has its own.
 const TOLD: usize = 3;
 
-impl Engine {
+impl Traversals {
     pub(crate) fn check_end(&mut self, id: u64) {
-        let Some(stack) = self.stacks.get_mut(&id).filter(|stack| !stack.cancelled) else { return };
+        let Some(stack) = self.jobs.graph.stacks.get_mut(&id).filter(|stack| !stack.cancelled) else {
+            return;
+        };
         let Some(walk) = &mut stack.walk else { return };
         let rests = stack.working.is_empty() && stack.waiting.is_empty() && walk.at_hooks.is_empty();
         match walk.stage {
-            Stage::Check => self.end_of_check(id),
-            Stage::First if walk.failed == 0 => self.end_first(id),
+            Stage::Check => self.jobs.end_of_check(id),
+            Stage::First if walk.failed == 0 => self.jobs.end_first(id),
             Stage::Forward if walk.forward_left == 0 && !stack.extras.is_empty() => {
                 walk.stage = Stage::Cleanup;
-                walk.since = self.now;
+                walk.since = self.jobs.graph.ctx.now;
                 walk.failed = 0;
                 walk.ended = false;
-                self.begin_cleanup(id);
+                self.jobs.begin_cleanup(id);
             }
             Stage::Forward | Stage::Cleanup if walk.forward_left == 0 && stack.extras.is_empty() => {
                 self.complete(id);
@@ -45,18 +47,18 @@ impl Engine {
     }
 
     pub(crate) fn complete(&mut self, id: u64) {
-        let outputs = self.outputs(&self.stacks[&id]);
-        let Some(stack) = self.stacks.get_mut(&id) else { return };
+        let outputs = self.outputs(&self.jobs.graph.stacks[&id]);
+        let Some(stack) = self.jobs.graph.stacks.get_mut(&id) else { return };
         if let Some(walk) = &stack.walk {
             stack.hidden.settle(walk.tree.secrets());
         }
         for index in stack.walk.as_ref().map(|walk| walk.visits.as_slice()).unwrap_or_default() {
-            let row = &mut self.rows[stack.forward[*index as usize]];
+            let row = &mut self.jobs.graph.rows[stack.forward[*index as usize]];
             (row.role, row.changed) = (Role::Steady, false);
         }
-        self.prove_sets(id);
-        self.leave_walk(id);
-        let Some(stack) = self.stacks.get_mut(&id) else { return };
+        self.jobs.prove_sets(id);
+        self.jobs.leave_walk(id);
+        let Some(stack) = self.jobs.graph.stacks.get_mut(&id) else { return };
         stack.status = Status::Complete;
         stack.reason = String::new();
         stack.outputs = outputs;
@@ -65,30 +67,31 @@ impl Engine {
         if stack.complete.first() != Some(&stack.revision) {
             stack.complete.insert(0, stack.revision);
         }
-        stack.complete.truncate(self.limits.complete_kept);
+        stack.complete.truncate(self.jobs.graph.ctx.limits.complete_kept);
         if stack.action == StackAction::Delete {
             let (name, traversal) = (stack.name.clone(), stack.traversal);
-            self.event(id, None);
-            self.stacks.remove(&id);
-            self.stack_removed(id, name, traversal);
+            self.jobs.graph.event(id, None);
+            self.jobs.graph.stacks.remove(&id);
+            self.jobs.graph.stack_removed(id, name, traversal);
             return;
         }
-        self.stack_changed(id);
-        self.event(id, None);
-        self.correct_all(|row| row.stack == id);
+        self.jobs.graph.stack_changed(id);
+        self.jobs.graph.event(id, None);
+        self.jobs.correct_all(|row| row.stack == id);
     }
 
     pub(crate) fn stuck(&mut self, id: u64) {
         let mut reason = self.why_stuck(id);
-        if let Some(stack) = self.stacks.get(&id).filter(|stack| stack.timed_out) {
+        if let Some(stack) = self.jobs.graph.stacks.get(&id).filter(|stack| stack.timed_out) {
             reason = format!("{}; {reason}", had_its_time(stack));
         }
-        self.end_failed(id, reason);
+        self.jobs.end_failed(id, reason);
     }
 
     /// A stack has had its time. What is under way goes on: a node that returns finishes its branch.
     pub(crate) fn stack_due(&mut self, id: u64, traversal: u64) {
-        let Some(stack) = self.stacks.get_mut(&id).filter(|stack| stack.traversal == traversal) else {
+        let Some(stack) = self.jobs.graph.stacks.get_mut(&id).filter(|stack| stack.traversal == traversal)
+        else {
             return;
         };
         if stack.status != Status::InProgress {
@@ -100,15 +103,15 @@ impl Engine {
         }
         let waiting: Vec<Slot> = stack.waiting.iter().copied().collect();
         for slot in waiting {
-            if self.is_before_batch(slot) {
-                self.end_pause(slot);
+            if self.jobs.graph.is_before_batch(slot) {
+                self.jobs.graph.end_pause(slot);
             }
         }
-        let Some(stack) = self.stacks.get(&id) else { return };
+        let Some(stack) = self.jobs.graph.stacks.get(&id) else { return };
         let missing = self.missing_nodes(stack);
         let timed_out = had_its_time(stack);
-        let hooks = self.hooks_waited_at(id);
-        let rollouts = self.rollouts_time_out(id);
+        let hooks = self.jobs.graph.hooks_waited_at(id);
+        let rollouts = self.jobs.rollouts_time_out(id);
         let reason = match missing.len() {
             0 if hooks.is_empty() => match self.what_is_waited_for(id) {
                 Some(waiting) => format!("{timed_out}; not ended: {waiting}"),
@@ -118,12 +121,12 @@ impl Engine {
             1..=10 => format!("{timed_out}; missing nodes: {}", missing.join(", ")),
             n => format!("{timed_out}; {n} nodes missing: {}, …", missing[..10].join(", ")),
         };
-        self.end_failed(id, reason + &hooks + &rollouts);
+        self.jobs.end_failed(id, reason + &hooks + &rollouts);
     }
 
     pub(crate) fn outputs(&self, stack: &Stack) -> Vec<OutputView> {
         let Some(walk) = &stack.walk else { return Vec::new() };
-        let references = Rendered { engine: self, stack };
+        let references = Rendered { graph: &self.jobs.graph, stack };
         let render = |(index, output): (usize, &muster_template::Output)| OutputView {
             key: output.key.to_string(),
             description: output.description.as_deref().unwrap_or_default().to_owned(),
@@ -137,14 +140,14 @@ impl Engine {
 
     /// The reason why nothing can go on: `3 resources failed: a: …; b: …; c: …`.
     pub(crate) fn why_stuck(&self, id: u64) -> String {
-        let Some(stack) = self.stacks.get(&id) else { return String::new() };
-        let rows = stack.forward.iter().chain(&stack.extras).map(|slot| &self.rows[*slot]);
+        let Some(stack) = self.jobs.graph.stacks.get(&id) else { return String::new() };
+        let rows = stack.forward.iter().chain(&stack.extras).map(|slot| &self.jobs.graph.rows[*slot]);
         let mut failed = rows.filter(|row| row.failed && row.role != Role::Steady);
         let told: Vec<String> = failed
             .by_ref()
             .take(TOLD)
             .map(|row| {
-                let away = self.is_held(row).then_some("its node was away when its turn came");
+                let away = self.jobs.is_held(row).then_some("its node was away when its turn came");
                 format!("{}: {}", row.name, away.or(row.reason.as_deref()).unwrap_or("failed"))
             })
             .collect();

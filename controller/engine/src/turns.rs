@@ -5,54 +5,55 @@ use std::time::Duration;
 
 use muster_shared::StackName;
 
-use crate::engine::{Engine, Todo};
+use crate::jobs::Jobs;
 use crate::record::Status;
 use crate::resource::{Role, Slot};
 use crate::rollout::record::Course;
 use crate::rollout::{Event, Health};
 use crate::stack::Stage;
 use crate::timer::TimerKey;
+use crate::todo::Todo;
 use crate::{Answer, Refusal, RolloutAction};
 
 /// Names in an event: a line.
 const NAMED: usize = 10;
 
-impl Engine {
+impl Jobs {
     /// Looks which members begin.
     pub(crate) fn turn(&mut self, id: u64) {
-        let Some(stack) = self.stacks.get(&id) else { return };
+        let Some(stack) = self.graph.stacks.get(&id) else { return };
         let is_forward = stack.walk.as_ref().is_some_and(|walk| walk.stage == Stage::Forward);
         let goes_on = is_forward && !stack.is_still();
         let mut rollouts = std::mem::take(&mut self.rollouts);
-        let looks = rollouts.look(id, goes_on, self.now, &|name| self.health(id, name));
+        let looks = rollouts.look(id, goes_on, self.graph.ctx.now, &|name| self.health(id, name));
         self.rollouts = rollouts;
         for (path, look) in &looks.of_sets {
             if !look.begin.is_empty() {
                 let what = if look.of_canary { "its canary" } else { "a batch" };
-                self.note(id, format!("rollout of {path}: {what} begins: {}", named(&look.begin)));
+                self.graph.note(id, format!("rollout of {path}: {what} begins: {}", named(&look.begin)));
             }
             if !look.missed.is_empty() {
                 let named = named(&look.missed);
-                self.note(
+                self.graph.note(
                     id,
                     format!("rollout of {path}: their nodes were away when their turn came: {named}"),
                 );
             }
             for name in &look.begin {
                 let Some(slot) = self.row_named(id, name) else { continue };
-                if let Some(stack) = self.stacks.get_mut(&id) {
+                if let Some(stack) = self.graph.stacks.get_mut(&id) {
                     stack.waiting.remove(&slot);
                 }
-                self.agenda.push_back(Todo::Visit(slot));
+                self.graph.ctx.agenda.push_back(Todo::Visit(slot));
             }
         }
         self.keep_rollouts(id);
         let (before, due) = looks.timers;
         if let Some(before) = before {
-            self.timers.clear(before, TimerKey::Turn(id));
+            self.graph.ctx.timers.clear(before, TimerKey::Turn(id));
         }
         if let Some(due) = due {
-            self.timers.set(due, TimerKey::Turn(id));
+            self.graph.ctx.timers.set(due, TimerKey::Turn(id));
         }
         for name in looks.of_sets.iter().flat_map(|(_, look)| &look.missed) {
             self.miss_turn(id, name);
@@ -66,7 +67,7 @@ impl Engine {
 
     /// Whether a row that has something to do is to wait for its turn. `is_done`: the job that is out does it.
     pub(crate) fn waits_for_turn(&mut self, slot: Slot, is_done: bool) -> bool {
-        let row = &self.rows[slot];
+        let row = &self.graph.rows[slot];
         let (name, id) = (Arc::clone(&row.name), row.stack);
         let Some(rollout) = self.rollouts.of_member(id, &name) else { return false };
         if rollout.has_begun(&name) {
@@ -81,15 +82,15 @@ impl Engine {
         if row.work.is_some() && !is_unbegun {
             // Another job is taken back first.
             if is_done {
-                self.rollouts.tell(id, &name, Event::UnderWay(away.map(|_| self.now)));
+                self.rollouts.tell(id, &name, Event::UnderWay(away.map(|_| self.graph.ctx.now)));
                 self.turn_soon(id);
             }
             return false;
         }
         self.rollouts.tell(id, &name, Event::Wanted(away));
-        if !is_aborted && let Some(stack) = self.stacks.get_mut(&id) {
+        if !is_aborted && let Some(stack) = self.graph.stacks.get_mut(&id) {
             stack.waiting.insert(slot);
-            self.touch(id);
+            self.graph.touch(id);
         }
         self.turn_soon(id);
         self.take_back(slot);
@@ -99,7 +100,7 @@ impl Engine {
     /// Members that are none any more: what is under way of them is taken back, or counts when it has ended.
     pub(crate) fn leave_turns(&mut self, id: u64, dropped: &[Slot]) {
         for slot in dropped {
-            let row = &self.rows[*slot];
+            let row = &self.graph.rows[*slot];
             let leaves = row.role == Role::Forward && row.work.is_some() && !row.is_going();
             if leaves && self.rollout_with(row).is_some() {
                 self.rollouts.tell(id, &row.name, Event::Leaves);
@@ -112,7 +113,7 @@ impl Engine {
         let Some(rollout) = self.rollouts.get(id, path) else { return };
         let held: Vec<Slot> = rollout.all_waiting().filter_map(|name| self.row_named(id, name)).collect();
         let untouched = held.len();
-        if let Some(stack) = self.stacks.get_mut(&id) {
+        if let Some(stack) = self.graph.stacks.get_mut(&id) {
             held.iter().for_each(|slot| {
                 stack.waiting.remove(slot);
             });
@@ -128,8 +129,8 @@ impl Engine {
         action: RolloutAction,
         resource: Option<&str>,
     ) -> Result<Answer, Refusal> {
-        let id = self.find(name)?;
-        let stack = &self.stacks[&id];
+        let id = self.graph.find(name)?;
+        let stack = &self.graph.stacks[&id];
         let is_walked = stack.walk.as_ref().is_some_and(|walk| walk.stage != Stage::Check);
         let goes_on = is_walked && !stack.is_still();
         let is_ready = |path: &str| self.is_set_ready(id, path);
@@ -149,27 +150,29 @@ impl Engine {
                 None => {}
             }
         }
-        self.note(id, said);
+        self.graph.note(id, said);
         self.turn_soon(id);
-        Ok(self.begun(id, Vec::new()))
+        Ok(self.graph.begun(id, Vec::new()))
     }
 
     /// What had its time gets it again.
     pub(crate) fn give_time(&mut self, id: u64) {
-        let now = self.now;
-        let Some(stack) = self.stacks.get_mut(&id) else { return };
+        let now = self.graph.ctx.now;
+        let Some(stack) = self.graph.stacks.get_mut(&id) else { return };
         let Some(walk) = stack.walk.as_mut().filter(|_| stack.timed_out) else { return };
         let due = now + Duration::from_secs(stack.timeout_s);
         (walk.ended, walk.timeout, stack.timed_out) = (false, Some(due), false);
         (stack.status, stack.reason) = (Status::InProgress, String::new());
-        self.timers.set(due, TimerKey::Stack(id, stack.traversal));
-        self.stack_changed(id);
-        self.watch(id);
-        self.event(id, None);
+        self.graph.ctx.timers.set(due, TimerKey::Stack(id, stack.traversal));
+        self.graph.stack_changed(id);
+        self.graph.watch(id);
+        self.graph.event(id, None);
     }
 
     pub(crate) fn health(&self, id: u64, name: &str) -> Health {
-        let Some(row) = self.row_named(id, name).map(|slot| &self.rows[slot]) else { return Health::Well };
+        let Some(row) = self.row_named(id, name).map(|slot| &self.graph.rows[slot]) else {
+            return Health::Well;
+        };
         if row.observed.differs() {
             let why = row.reason.as_deref().unwrap_or(row.observed.as_str());
             return Health::Disturbed(why.to_owned());
@@ -179,7 +182,7 @@ impl Engine {
             return Health::Disturbed(why.to_owned());
         }
         match row.node {
-            Some(key) if self.nodes[key].ready => Health::Well,
+            Some(key) if self.graph.nodes[key].ready => Health::Well,
             _ => Health::Away,
         }
     }
@@ -187,14 +190,14 @@ impl Engine {
     /// With `away: fail`: it counts as failed until its node is back.
     pub(crate) fn miss_turn(&mut self, id: u64, name: &str) {
         let Some(slot) = self.row_named(id, name) else { return };
-        let Some(stack) = self.stacks.get_mut(&id) else { return };
+        let Some(stack) = self.graph.stacks.get_mut(&id) else { return };
         stack.waiting.remove(&slot);
         if let Some(walk) = &mut stack.walk
-            && !std::mem::replace(&mut self.rows[slot].failed, true)
+            && !std::mem::replace(&mut self.graph.rows[slot].failed, true)
         {
             walk.failed += 1;
         }
-        self.agenda.push_back(Todo::CheckEnd(id));
+        self.graph.ctx.agenda.push_back(Todo::CheckEnd(id));
     }
 }
 

@@ -8,24 +8,24 @@ use muster_shared::model::Action;
 use muster_template::{DriftPolicy, Kind, Restriction};
 
 use crate::cause::Cause;
-use crate::engine::Engine;
 use crate::job::NewJob;
+use crate::jobs::Jobs;
 use crate::node::NodeKey;
 use crate::notes::Notes;
 use crate::record::{PackedSpec, StackAction, Status};
 use crate::resource::{Role, Slot};
 use crate::unit_trigger::NAMED;
 
-impl Engine {
+impl Jobs {
     /// Marks the units that name what was put right, and gives them a job as soon as that may be.
     pub(crate) fn mark_units(&mut self, id: u64) {
-        let Some(stack) = self.stacks.get_mut(&id) else { return };
+        let Some(stack) = self.graph.stacks.get_mut(&id) else { return };
         let right = std::mem::take(&mut stack.put_right);
         let units: Vec<Slot> =
-            stack.forward.iter().copied().filter(|slot| self.rows[*slot].kind == Kind::Unit).collect();
+            stack.forward.iter().copied().filter(|slot| self.graph.rows[*slot].kind == Kind::Unit).collect();
         for slot in units {
             let mut causes = BTreeSet::new();
-            let rare = self.rows[slot].rare.as_mut();
+            let rare = self.graph.rows[slot].rare.as_mut();
             if let Some(Notes::Unit(notes)) = rare.and_then(|rare| rare.notes.as_mut()) {
                 for trigger in [&mut notes.restart, &mut notes.reload] {
                     let found = trigger.names.iter().filter_map(|name| right.get_key_value(name.as_str()));
@@ -39,36 +39,36 @@ impl Engine {
             if causes.is_empty() {
                 continue;
             }
-            self.row_changed(slot, true);
+            self.graph.row_changed(slot, true);
             self.note_owed(slot);
             let named: Vec<String> = causes.into_iter().take(NAMED).collect();
-            self.tell_of(slot, format!("put right: {}", named.join(", ")));
+            self.graph.tell_of(slot, format!("put right: {}", named.join(", ")));
         }
     }
 
     /// Restarts it, unless something goes first. As with a correction, what must not be corrected is left alone.
     pub(crate) fn restart_owed(&mut self, slot: Slot) {
-        let Some(row) = self.rows.get(slot) else { return };
+        let Some(row) = self.graph.rows.get(slot) else { return };
         let stands =
             row.status == Some(Status::Complete) && row.work.is_none() && row.ready && !row.is_going();
         let is_ours = !row.is_lost() && !row.handed_over && row.applied && row.role != Role::Cleanup;
-        let may = row.drift_policy() == DriftPolicy::Correct && !self.is_outside(row);
+        let may = row.drift_policy() == DriftPolicy::Correct && !self.graph.is_outside(row);
         let Some(node) = row.node.filter(|_| stands && is_ours && may) else { return };
-        let Some(stack) = self.stacks.get(&row.stack) else { return };
+        let Some(stack) = self.graph.stacks.get(&row.stack) else { return };
         let goes_first = stack.status == Status::InProgress
             || stack.action == StackAction::Delete
-            || self.stacks.is_pending(stack.id);
+            || self.graph.stacks.is_pending(stack.id);
         // What its server has of it since the backup waits for an operator.
         let is_held = self.awaits_verdict(slot);
         if is_held
             || goes_first
-            || self.restricted(slot, Restriction::Update).is_some()
+            || self.graph.restricted(slot, Restriction::Update).is_some()
             || !self.takes_corrections(slot, node)
         {
             return;
         }
         self.unsettled.set_owed(slot, false);
-        let row = &self.rows[slot];
+        let row = &self.graph.rows[slot];
         let Some(mut spec) = row.spec.as_ref().map(PackedSpec::unpack).filter(|_| row.owes_restart()) else {
             return;
         };
@@ -87,10 +87,12 @@ impl Engine {
     /// Whether its node is there and takes jobs. What is owed to it is looked at again when it is back; what differs its
     /// agent tells anew.
     pub(crate) fn takes_corrections(&mut self, slot: Slot, node: NodeKey) -> bool {
-        let is_ready = self.nodes[node].ready;
-        if !is_ready && (self.unsettled.owed().contains(&slot) || self.rows[slot].could_not_be_corrected()) {
-            self.nodes[node].put_off.insert(slot);
+        let is_ready = self.graph.nodes[node].ready;
+        if !is_ready
+            && (self.unsettled.owed().contains(&slot) || self.graph.rows[slot].could_not_be_corrected())
+        {
+            self.graph.nodes[node].put_off.insert(slot);
         }
-        is_ready && !self.is_in_maintenance(node)
+        is_ready && !self.graph.is_in_maintenance(node)
     }
 }

@@ -20,11 +20,12 @@ use muster_template::{Desired, Kind, References, Tree, Unresolved};
 use serde_json::Value;
 
 use crate::attribute::Rendered;
-use crate::engine::{Engine, Todo};
+use crate::jobs::Jobs;
 use crate::node::NodeKey;
 use crate::notes::{Notes, Trigger, UnitNotes};
 use crate::record::{PackedSpec, Status};
 use crate::resource::{Row, Slot};
+use crate::todo::Todo;
 
 /// The properties that name what a unit is restarted and reloaded for, in the order of [`UnitNotes`].
 const TRIGGERS: [&str; 2] = ["restart_on", "reload_on"];
@@ -128,26 +129,26 @@ pub(crate) fn unmarked(mut spec: Desired) -> Desired {
     spec
 }
 
-impl Engine {
+impl Jobs {
     /// Whom a unit names, in its row: a COMPLETE stack has no tree to look at.
     pub(crate) fn remember_restarts(&mut self, slot: Slot, tree: &Tree) {
-        if tree.kind(self.rows[slot].index as usize) != Kind::Unit {
+        if tree.kind(self.graph.rows[slot].index as usize) != Kind::Unit {
             return;
         }
         let [restart, reload] = TRIGGERS.map(|property| self.named_by(slot, tree, property));
-        let row = &mut self.rows[slot];
+        let row = &mut self.graph.rows[slot];
         let [before_restart, before_reload] = row.triggers();
         let notes =
             UnitNotes { restart: before_restart.naming(restart), reload: before_reload.naming(reload) };
         let names_any = notes != UnitNotes::default();
         if row.set_notes(names_any.then_some(Notes::Unit(notes))) {
-            self.row_changed(slot, true);
+            self.graph.row_changed(slot, true);
         }
     }
 
     fn named_by(&self, slot: Slot, tree: &Tree, property: &str) -> Vec<String> {
-        let row = &self.rows[slot];
-        let rendered = Rendered { engine: self, stack: &self.stacks[&row.stack] };
+        let row = &self.graph.rows[slot];
+        let rendered = Rendered { graph: &self.graph, stack: &self.graph.stacks[&row.stack] };
         let asked = Asked { rendered, whom: RefCell::default() };
         // What is wrong with it is told when all of it is rendered.
         let _ = tree.render_property(row.index as usize, property, &asked);
@@ -156,27 +157,27 @@ impl Engine {
 
     /// What others changed is as it should be again: those that name it hear of that with all others of this turn.
     pub(crate) fn was_put_right(&mut self, slot: Slot) {
-        let row = &self.rows[slot];
+        let row = &self.graph.rows[slot];
         let (name, generation) = (Arc::clone(&row.name), row.generation);
-        let Some(stack) = self.stacks.get_mut(&row.stack) else { return };
+        let Some(stack) = self.graph.stacks.get_mut(&row.stack) else { return };
         if stack.put_right.is_empty() {
-            self.agenda.push_back(Todo::Restart(stack.id));
+            self.graph.ctx.agenda.push_back(Todo::Restart(stack.id));
         }
         stack.put_right.insert(name, generation);
     }
 
     /// Remembers that a unit is to be restarted.
     pub(crate) fn note_owed(&mut self, slot: Slot) {
-        if self.rows[slot].owes_restart() {
+        if self.graph.rows[slot].owes_restart() {
             self.unsettled.set_owed(slot, true);
-            self.agenda.push_back(Todo::Correct(slot));
+            self.graph.ctx.agenda.push_back(Todo::Correct(slot));
         }
     }
 
     /// All that it needs is a restart that is owed, and its node is away or in maintenance: no operation waits for that.
     pub(crate) fn restart_waits(&self, slot: Slot, node: NodeKey, packed: &PackedSpec) -> bool {
-        let row = &self.rows[slot];
-        let is_open = self.nodes[node].ready && !self.is_in_maintenance(node);
+        let row = &self.graph.rows[slot];
+        let is_open = self.graph.nodes[node].ready && !self.graph.is_in_maintenance(node);
         let is_whole = row.status == Some(Status::Complete) && row.is_left_alone();
         !is_open && is_whole && self.unsettled.owed().contains(&slot) && row.differs_in_marks(packed)
     }

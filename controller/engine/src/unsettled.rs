@@ -2,12 +2,12 @@
 
 use std::collections::BTreeSet;
 
-use crate::Engine;
 use crate::cause::Cause;
-use crate::engine::Todo;
 use crate::fight::Fight;
+use crate::jobs::Jobs;
 use crate::resource::{Row, Slot};
 use crate::timer::TimerKey;
+use crate::todo::Todo;
 
 /// Indexes of such rows; what each is to get is in the row.
 #[derive(Debug, Default)]
@@ -70,46 +70,46 @@ fn set(rows: &mut BTreeSet<Slot>, slot: Slot, is_in: bool) {
     };
 }
 
-impl Engine {
+impl Jobs {
     /// Looks again at what differs, now that something that kept it from being corrected may be over.
     pub(crate) fn correct_all(&mut self, of: impl Fn(&Row) -> bool) {
         let slots: Vec<Slot> =
-            self.unsettled.all().filter(|slot| self.rows.get(*slot).is_some_and(&of)).collect();
-        self.agenda.extend(slots.into_iter().map(Todo::Correct));
+            self.unsettled.all().filter(|slot| self.graph.rows.get(*slot).is_some_and(&of)).collect();
+        self.graph.ctx.agenda.extend(slots.into_iter().map(Todo::Correct));
     }
 
     /// Its row goes, or all is forgotten: nothing of it is waited for.
     pub(crate) fn fight_is_over(&mut self, slot: Slot, fight: Option<Fight>) {
         self.unsettled.set_counted(slot, false);
         if let Some(due) = fight.and_then(|fight| fight.due) {
-            self.timers.clear(due, TimerKey::Correct(slot));
+            self.graph.ctx.timers.clear(due, TimerKey::Correct(slot));
         }
     }
 
     /// It has ended well.
     pub(crate) fn correction_ended(&mut self, slot: Slot) {
-        let now = self.now;
-        if let Some(fight) = self.rows[slot].rare_mut().fight.as_mut() {
+        let now = self.graph.ctx.now;
+        if let Some(fight) = self.graph.rows[slot].rare_mut().fight.as_mut() {
             fight.end(now);
         }
     }
 
     /// An operator has seen to the stack: what was fought over counts no more.
     pub(crate) fn forget_fights(&mut self, stack: u64) {
-        let of_stack = |slot: &&Slot| self.rows.get(**slot).is_none_or(|row| row.stack == stack);
+        let of_stack = |slot: &&Slot| self.graph.rows.get(**slot).is_none_or(|row| row.stack == stack);
         for slot in self.unsettled.counted().iter().filter(of_stack).copied().collect::<Vec<_>>() {
-            let rare = self.rows.get_mut(slot).and_then(|row| row.rare.as_mut());
+            let rare = self.graph.rows.get_mut(slot).and_then(|row| row.rare.as_mut());
             let fight = rare.and_then(|rare| rare.fight.take());
             self.fight_is_over(slot, fight);
             if fight.is_none() {
                 continue;
             }
-            let row = &mut self.rows[slot];
+            let row = &mut self.graph.rows[slot];
             if row.cause == Cause::Correction && row.work.is_some() {
                 self.was_put_right(slot); // by a job that is the operation's from now on
             }
-            self.rows[slot].take_over_correction();
-            self.row_changed(slot, false);
+            self.graph.rows[slot].take_over_correction();
+            self.graph.row_changed(slot, false);
         }
     }
 }

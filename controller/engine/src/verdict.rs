@@ -5,10 +5,12 @@ use std::collections::BTreeSet;
 use muster_shared::model::flow::DeviceName;
 use muster_shared::{NodeId, ResourceId};
 
-use crate::engine::{Engine, Todo};
+use crate::engine::Engine;
+use crate::jobs::Jobs;
 use crate::record::Status;
 use crate::resource::Slot;
 use crate::restored::{HeldThing, Unlike};
+use crate::todo::Todo;
 use crate::{Answer, Refusal, Verdict};
 
 impl Engine {
@@ -19,18 +21,18 @@ impl Engine {
         ids: Option<Vec<String>>,
         node: Option<&NodeId>,
     ) -> Result<Answer, Refusal> {
-        if !self.restored.is_on() && self.restored.count() == 0 {
+        if !self.traversals.jobs.graph.restored.is_on() && self.traversals.jobs.graph.restored.count() == 0 {
             return Err(Refusal::Conflict("the site is not restored: nothing waits to be decided".into()));
         }
         let is_there = |on: &NodeId| node.is_none_or(|node| node == on);
         let is_named = |id: &str| ids.as_ref().is_none_or(|ids| ids.iter().any(|named| named == id));
-        let things = self.restored.things().filter(|(on, _, _)| is_there(on));
+        let things = self.traversals.jobs.graph.restored.things().filter(|(on, _, _)| is_there(on));
         let things = things.filter(|(_, thing, _)| is_named(&thing.to_string()));
         let mut things: Vec<(NodeId, ResourceId, HeldThing)> =
             things.map(|(node, thing, held)| (node.clone(), thing, held)).collect();
         // What was made last may need what was made before, and goes first.
         things.sort_by_key(|(_, _, held)| std::cmp::Reverse(held.generation));
-        let tables = self.restored.tables().filter(|(on, _, _)| is_there(on));
+        let tables = self.traversals.jobs.graph.restored.tables().filter(|(on, _, _)| is_there(on));
         let tables = tables.map(|(node, bridge, _)| (node.clone(), bridge.clone()));
         let tables: Vec<_> = tables.filter(|(node, bridge)| is_named(&format!("{node}/{bridge}"))).collect();
         let known: BTreeSet<String> = things
@@ -51,66 +53,46 @@ impl Engine {
         if verdict == Verdict::Remove {
             let strays = things.iter().filter(|(_, _, held)| held.unlike == Unlike::Unknown);
             for (node, thing, _) in strays {
-                self.is_removable(node, *thing)?;
+                self.traversals.jobs.graph.is_removable(node, *thing)?;
             }
         }
         for (node, thing, held) in things {
-            self.decide_thing(verdict, &node, thing, held);
+            self.traversals.jobs.decide_thing(verdict, &node, thing, held);
         }
         self.ask_for_more();
         for (node, bridge) in tables {
-            let Some(key) = self.nodes.find(&node) else { continue };
+            let Some(key) = self.traversals.jobs.graph.nodes.find(&node) else { continue };
             match verdict {
-                Verdict::Adopt => self.restored.leave_table(&node, &bridge),
+                Verdict::Adopt => self.traversals.jobs.graph.restored.leave_table(&node, &bridge),
                 Verdict::Remove => {
-                    self.restored.drop_table(&node, &bridge);
-                    self.restored.free_table(&node, &bridge);
+                    self.traversals.jobs.graph.restored.drop_table(&node, &bridge);
+                    self.traversals.jobs.graph.restored.free_table(&node, &bridge);
                 }
             }
             if let Some(device) = self.flows.find(&DeviceName { node: node.clone(), bridge }) {
                 // There may be more than was listed.
-                self.restored.await_tables(&node);
+                self.traversals.jobs.graph.restored.await_tables(&node);
                 self.with_flows(|flows, turn| flows.compare_now(turn, device));
                 self.tables_compared(key);
             }
         }
-        self.end_restored();
+        self.traversals.jobs.graph.end_restored();
         Ok(Answer::Done)
     }
 
     /// Nodes of which more differs than the list had room for, and nothing is listed any more, greet again: they say the
     /// rest then.
     fn ask_for_more(&mut self) {
-        for node in self.restored.beyond_the_list() {
-            if let Some(key) = self.nodes.find(&node).filter(|key| self.nodes[*key].ready) {
+        for node in self.traversals.jobs.graph.restored.beyond_the_list() {
+            if let Some(key) = self
+                .traversals
+                .jobs
+                .graph
+                .nodes
+                .find(&node)
+                .filter(|key| self.traversals.jobs.graph.nodes[*key].ready)
+            {
                 self.cut_off(key);
-            }
-        }
-    }
-
-    fn decide_thing(&mut self, verdict: Verdict, node: &NodeId, thing: ResourceId, held: HeldThing) {
-        let key = self.nodes.find(node);
-        let here = |slot: &Slot| self.rows[*slot].node == key;
-        let Some(slot) = self.rows.of_thing(&thing).filter(here) else {
-            return match verdict {
-                Verdict::Adopt => self.restored.leave(node, thing),
-                Verdict::Remove => self.remove_stray(node, thing, held),
-            };
-        };
-        self.restored.drop_thing(node, thing);
-        self.holds(slot, held);
-        // A restart of it was put off for that.
-        if self.unsettled.owed().contains(&slot) {
-            self.agenda.push_back(Todo::Correct(slot));
-        }
-        match (verdict, key) {
-            (Verdict::Adopt, _) | (_, None) => self.compare_with_next(slot),
-            (Verdict::Remove, Some(key)) => {
-                let row = &mut self.rows[slot];
-                if row.work.is_none() {
-                    row.status = Some(Status::Complete); // as the store has it
-                }
-                self.make_again(slot, key);
             }
         }
     }
@@ -118,21 +100,62 @@ impl Engine {
     /// An operator's wish is newer than all that is held of its stack: it is compared with what the nodes have. Whether
     /// anything was.
     pub(crate) fn wish(&mut self, stack: u64) -> bool {
-        if !self.restored.is_on() {
+        if !self.traversals.jobs.graph.restored.is_on() {
             return false;
         }
-        let is_of_it =
-            |thing: &ResourceId| self.rows.of_thing(thing).is_some_and(|slot| self.rows[slot].stack == stack);
+        let is_of_it = |thing: &ResourceId| {
+            self.traversals
+                .jobs
+                .graph
+                .rows
+                .of_thing(thing)
+                .is_some_and(|slot| self.traversals.jobs.graph.rows[slot].stack == stack)
+        };
         // A thing without a row on its node may have the id of a row elsewhere: no stack names that thing.
         let is_known = |held: &HeldThing| held.unlike != Unlike::Unknown;
-        let things = self.restored.things().filter(|(_, thing, held)| is_known(held) && is_of_it(thing));
+        let things = self
+            .traversals
+            .jobs
+            .graph
+            .restored
+            .things()
+            .filter(|(_, thing, held)| is_known(held) && is_of_it(thing));
         let things: Vec<_> = things.map(|(node, thing, held)| (node.clone(), thing, held)).collect();
-        self.restored.note_wish(stack);
+        self.traversals.jobs.graph.restored.note_wish(stack);
         for (node, thing, held) in &things {
-            self.decide_thing(Verdict::Adopt, node, *thing, *held);
+            self.traversals.jobs.decide_thing(Verdict::Adopt, node, *thing, *held);
         }
         self.ask_for_more();
-        self.end_restored();
+        self.traversals.jobs.graph.end_restored();
         !things.is_empty()
+    }
+}
+
+impl Jobs {
+    fn decide_thing(&mut self, verdict: Verdict, node: &NodeId, thing: ResourceId, held: HeldThing) {
+        let key = self.graph.nodes.find(node);
+        let here = |slot: &Slot| self.graph.rows[*slot].node == key;
+        let Some(slot) = self.graph.rows.of_thing(&thing).filter(here) else {
+            return match verdict {
+                Verdict::Adopt => self.graph.restored.leave(node, thing),
+                Verdict::Remove => self.graph.remove_stray(node, thing, held),
+            };
+        };
+        self.graph.restored.drop_thing(node, thing);
+        self.graph.holds(slot, held);
+        // A restart of it was put off for that.
+        if self.unsettled.owed().contains(&slot) {
+            self.graph.ctx.agenda.push_back(Todo::Correct(slot));
+        }
+        match (verdict, key) {
+            (Verdict::Adopt, _) | (_, None) => self.compare_with_next(slot),
+            (Verdict::Remove, Some(key)) => {
+                let row = &mut self.graph.rows[slot];
+                if row.work.is_none() {
+                    row.status = Some(Status::Complete); // as the store has it
+                }
+                self.make_again(slot, key);
+            }
+        }
     }
 }

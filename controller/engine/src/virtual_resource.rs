@@ -1,40 +1,44 @@
 //! A virtual resource is made or taken away: the controller itself realises it.
 
-use crate::engine::{Engine, Todo};
+use crate::jobs::Jobs;
 use crate::record::{Observation, Status};
 use crate::resource::Slot;
+use crate::todo::Todo;
+use crate::traversals::Traversals;
 
-impl Engine {
+impl Jobs {
     /// It is as it is to be.
     pub(crate) fn is_made(&mut self, slot: Slot) {
-        let row = &mut self.rows[slot];
+        let row = &mut self.graph.rows[slot];
         row.status = Some(Status::Complete);
         let stack = row.stack;
         self.observe(slot, Observation::InSync);
-        self.row_changed(slot, true);
-        self.event(stack, Some(slot));
-        self.job_ended(slot);
-        if !self.waits_after(slot) {
+        self.graph.row_changed(slot, true);
+        self.graph.event(stack, Some(slot));
+        self.graph.job_ended(slot);
+        if !self.graph.waits_after(slot) {
             self.row_ready(slot);
         }
     }
+}
 
+impl Traversals {
     pub(crate) fn unmade(&mut self, slot: Slot) {
-        self.end_pause(slot);
-        self.job_begins(slot);
+        self.jobs.graph.end_pause(slot);
+        self.jobs.graph.job_begins(slot);
         if let Err(reason) = self.take_out_of_plan(slot) {
             let reason = self.shown_of_plan(slot, &reason);
-            let row = &mut self.rows[slot];
+            let row = &mut self.jobs.graph.rows[slot];
             row.action = Some(row.farewell());
-            return self.fail_row(slot, reason);
+            return self.jobs.fail_row(slot, reason);
         }
-        let row = &mut self.rows[slot];
+        let row = &mut self.jobs.graph.rows[slot];
         row.action = Some(row.farewell());
         row.status = Some(Status::Complete);
         (row.reason, row.applied) = (None, false);
         let stack = row.stack;
-        self.row_changed(slot, true);
-        self.event(stack, Some(slot));
-        self.agenda.push_back(Todo::Visit(slot));
+        self.jobs.graph.row_changed(slot, true);
+        self.jobs.graph.event(stack, Some(slot));
+        self.jobs.graph.ctx.agenda.push_back(Todo::Visit(slot));
     }
 }

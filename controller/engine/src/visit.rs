@@ -12,13 +12,15 @@ use crate::attribute::Rendered;
 use crate::cause::Cause;
 use crate::content::externalise;
 use crate::deployment::Deployed;
-use crate::engine::{Engine, Todo};
+use crate::engine::Engine;
 use crate::held::HELD;
 use crate::job::NewJob;
+use crate::jobs::Jobs;
 use crate::node::NodeKey;
 use crate::record::{PackedSpec, Status};
 use crate::resource::{Role, Row, Slot, WorkState};
 use crate::stack::Stage;
+use crate::todo::Todo;
 
 /// A job must fit one message together with its frame.
 const SPEC_MAX: usize = 240 * 1024;
@@ -121,29 +123,36 @@ impl Engine {
     pub(crate) fn visit(&mut self, slot: Slot) {
         #[cfg(test)]
         {
-            self.visits += 1;
+            self.traversals.jobs.graph.ctx.visits += 1;
         }
-        let Some(row) = self.rows.get(slot) else { return };
-        let stack = self.stacks.get(&row.stack);
+        let Some(row) = self.traversals.jobs.graph.rows.get(slot) else { return };
+        let stack = self.traversals.jobs.graph.stacks.get(&row.stack);
         if stack.and_then(|stack| stack.walk.as_ref()).is_some_and(|walk| walk.stage == Stage::Check) {
-            return self.visit_to_check(slot);
+            return self.traversals.jobs.visit_to_check(slot);
         }
         if row.ready || row.blocked > 0 || stack.is_some_and(|stack| stack.cancelled) {
             return;
         }
         match row.role {
-            _ if row.is_lost() => self.visit_lost(slot),
+            _ if row.is_lost() => self.traversals.visit_lost(slot),
             Role::Steady => {}
-            Role::Forward if self.is_first(row.stack) => {}
+            Role::Forward if self.traversals.jobs.graph.is_first(row.stack) => {}
             Role::Forward => self.visit_forward(slot),
             Role::Cleanup => self.visit_cleanup(slot),
         }
     }
 
     pub(crate) fn visit_forward(&mut self, slot: Slot) {
-        self.awaited.looked_at(slot);
-        let stack = self.rows[slot].stack;
-        let Some(tree) = self.stacks.get(&stack).and_then(|s| s.walk.as_ref()).map(|w| Arc::clone(&w.tree))
+        self.traversals.awaited.looked_at(slot);
+        let stack = self.traversals.jobs.graph.rows[slot].stack;
+        let Some(tree) = self
+            .traversals
+            .jobs
+            .graph
+            .stacks
+            .get(&stack)
+            .and_then(|s| s.walk.as_ref())
+            .map(|w| Arc::clone(&w.tree))
         else {
             return;
         };
@@ -151,12 +160,16 @@ impl Engine {
             return;
         }
         // Also of a row that stands for another, and of a tree that was made after a restart.
-        self.remember_removed(slot, tree.removed(self.rows[slot].index as usize));
-        self.remember_selector(slot, &tree);
-        self.remember_restarts(slot, &tree);
-        self.be_of_type(slot, tree.kind(self.rows[slot].index as usize));
+        self.traversals
+            .jobs
+            .remember_removed(slot, tree.removed(self.traversals.jobs.graph.rows[slot].index as usize));
+        self.traversals.jobs.graph.remember_selector(slot, &tree);
+        self.traversals.jobs.remember_restarts(slot, &tree);
+        self.traversals
+            .jobs
+            .be_of_type(slot, tree.kind(self.traversals.jobs.graph.rows[slot].index as usize));
         let decision = self.decide(slot, &tree).map_err(|reason| {
-            let stack = self.stacks.get(&stack);
+            let stack = self.traversals.jobs.graph.stacks.get(&stack);
             stack.map(|stack| stack.without_hidden(&tree, &reason)).unwrap_or(reason)
         });
         let acts = match &decision {
@@ -164,7 +177,7 @@ impl Engine {
             Ok(Decision::Nothing | Decision::Unplaced | Decision::Asks(_)) | Err(_) => false,
         };
         let is_done = match &decision {
-            Ok(Decision::Apply { node, spec, .. }) => self.is_same_work(slot, *node, spec),
+            Ok(Decision::Apply { node, spec, .. }) => self.traversals.jobs.is_same_work(slot, *node, spec),
             Ok(
                 Decision::Nothing
                 | Decision::Replace
@@ -175,169 +188,107 @@ impl Engine {
             | Err(_) => false,
         };
         if acts
-            && (self.comes_too_late(&self.rows[slot])
-                || self.waits_for_batch(slot, &tree)
-                || self.waits_for_turn(slot, is_done))
+            && (self.traversals.jobs.graph.comes_too_late(&self.traversals.jobs.graph.rows[slot])
+                || self.traversals.jobs.graph.waits_for_batch(slot, &tree)
+                || self.traversals.jobs.waits_for_turn(slot, is_done))
         {
             return;
         }
-        self.rows[slot].changed |= acts || self.stands_for_changed(slot, &tree);
+        self.traversals.jobs.graph.rows[slot].changed |=
+            acts || self.traversals.jobs.stands_for_changed(slot, &tree);
         match decision {
-            Err(reason) if self.rows[slot].work.is_some() => {
-                self.take_back(slot);
-                if self.rows[slot].work.is_none() {
-                    self.fail_row(slot, reason);
+            Err(reason) if self.traversals.jobs.graph.rows[slot].work.is_some() => {
+                self.traversals.jobs.take_back(slot);
+                if self.traversals.jobs.graph.rows[slot].work.is_none() {
+                    self.traversals.jobs.fail_row(slot, reason);
                 }
             }
-            Err(reason) => self.fail_row(slot, reason),
+            Err(reason) => self.traversals.jobs.fail_row(slot, reason),
             Ok(Decision::Nothing) => {
-                self.mend(slot);
-                if !self.waits_after(slot) {
-                    self.row_ready(slot);
+                self.traversals.jobs.mend(slot);
+                if !self.traversals.jobs.graph.waits_after(slot) {
+                    self.traversals.jobs.row_ready(slot);
                 }
             }
             Ok(Decision::Apply { node, action, spec, claims, content }) => {
-                if self.rows[slot].work.is_none() {
-                    if self.is_held_for_verdict(slot) {
-                        return self.fail_row(slot, HELD.to_owned());
+                if self.traversals.jobs.graph.rows[slot].work.is_none() {
+                    if self.traversals.jobs.is_held_for_verdict(slot) {
+                        return self.traversals.jobs.fail_row(slot, HELD.to_owned());
                     }
-                    if !self.may_begin(slot, node, action, claims) {
+                    if !self.traversals.jobs.may_begin(slot, node, action, claims) {
                         return;
                     }
-                    self.set_requires(slot, &tree, true);
-                    let row = &mut self.rows[slot];
+                    self.traversals.jobs.graph.set_requires(slot, &tree, true);
+                    let row = &mut self.traversals.jobs.graph.rows[slot];
                     row.kind = tree.kind(row.index as usize);
                     let job = NewJob { cause: Cause::Traversal, node, action, spec: Some(spec), content };
-                    self.queue_job(slot, job);
-                } else if !self.is_same_work(slot, node, &spec) || self.is_held_back(slot) {
-                    self.take_back(slot);
-                    if self.rows[slot].work.is_none() {
-                        self.agenda.push_back(Todo::Visit(slot));
+                    self.traversals.jobs.queue_job(slot, job);
+                } else if !self.traversals.jobs.is_same_work(slot, node, &spec)
+                    || self.traversals.jobs.graph.is_held_back(slot)
+                {
+                    self.traversals.jobs.take_back(slot);
+                    if self.traversals.jobs.graph.rows[slot].work.is_none() {
+                        self.traversals.jobs.graph.ctx.agenda.push_back(Todo::Visit(slot));
                     }
                 }
             }
-            Ok(Decision::Settle { spec, .. }) if self.waits_for_this(slot, &spec) => {
-                self.set_requires(slot, &tree, true);
-                self.look_at_signals(slot);
+            Ok(Decision::Settle { spec, .. }) if self.traversals.jobs.graph.waits_for_this(slot, &spec) => {
+                self.traversals.jobs.graph.set_requires(slot, &tree, true);
+                self.traversals.jobs.look_at_signals(slot);
             }
             Ok(Decision::Settle { action, spec }) => {
-                self.break_pause_for(slot, &spec);
-                if self.rows[slot].work.is_some() {
-                    self.take_back(slot);
-                    if self.rows[slot].work.is_none() {
-                        self.agenda.push_back(Todo::Visit(slot));
+                self.traversals.jobs.graph.break_pause_for(slot, &spec);
+                if self.traversals.jobs.graph.rows[slot].work.is_some() {
+                    self.traversals.jobs.take_back(slot);
+                    if self.traversals.jobs.graph.rows[slot].work.is_none() {
+                        self.traversals.jobs.graph.ctx.agenda.push_back(Todo::Visit(slot));
                     }
-                } else if self.may_be_done(slot, action) {
-                    self.set_requires(slot, &tree, true);
-                    let kind = tree.kind(self.rows[slot].index as usize);
+                } else if self.traversals.jobs.may_be_done(slot, action) {
+                    self.traversals.jobs.graph.set_requires(slot, &tree, true);
+                    let kind = tree.kind(self.traversals.jobs.graph.rows[slot].index as usize);
                     self.settle(slot, kind, action, spec);
                 }
             }
             Ok(Decision::Replace) => {
-                if self.rows[slot].work.is_some() {
-                    self.take_back(slot);
-                    if self.rows[slot].work.is_none() {
-                        self.agenda.push_back(Todo::Visit(slot));
+                if self.traversals.jobs.graph.rows[slot].work.is_some() {
+                    self.traversals.jobs.take_back(slot);
+                    if self.traversals.jobs.graph.rows[slot].work.is_none() {
+                        self.traversals.jobs.graph.ctx.agenda.push_back(Todo::Visit(slot));
                         return;
                     }
                 }
-                let gone = self.rows[slot].is_past();
-                if let Some(reason) = self.restricted(slot, Restriction::Replace).filter(|_| !gone) {
+                let gone = self.traversals.jobs.graph.rows[slot].is_past();
+                if let Some(reason) =
+                    self.traversals.jobs.graph.restricted(slot, Restriction::Replace).filter(|_| !gone)
+                {
                     // While its work is taken back, what that leaves is not known.
-                    if self.rows[slot].work.is_none() {
-                        self.rows[slot].action = Some(Action::Update);
-                        self.fail_row(slot, reason);
+                    if self.traversals.jobs.graph.rows[slot].work.is_none() {
+                        self.traversals.jobs.graph.rows[slot].action = Some(Action::Update);
+                        self.traversals.jobs.fail_row(slot, reason);
                     }
                     return;
                 }
                 // The old row keeps its work, if any, and is cleaned up after that has ended.
-                let new = self.replace(slot, &tree);
-                if !self.waits_for_room(slot, new) {
-                    self.agenda.push_back(Todo::Visit(new));
+                let new = self.traversals.replace(slot, &tree);
+                if !self.traversals.jobs.graph.waits_for_room(slot, new) {
+                    self.traversals.jobs.graph.ctx.agenda.push_back(Todo::Visit(new));
                 }
             }
-            Ok(Decision::Unplaced) => self.awaited.any(slot),
-            Ok(Decision::Asks(node)) => self.awaited.facts(slot, node),
+            Ok(Decision::Unplaced) => self.traversals.awaited.any(slot),
+            Ok(Decision::Asks(node)) => self.traversals.awaited.facts(slot, node),
         }
-    }
-
-    /// Something below a nested stack or a group has changed in this operation.
-    fn stands_for_changed(&self, slot: Slot, tree: &Tree) -> bool {
-        let index = self.rows[slot].index as usize;
-        tree.kind(index).is_whole() && self.needs_changed(slot, tree)
-    }
-
-    fn needs_changed(&self, slot: Slot, tree: &Tree) -> bool {
-        let row = &self.rows[slot];
-        let forward = &self.stacks[&row.stack].forward;
-        tree.requires(row.index as usize).iter().any(|index| self.rows[forward[*index as usize]].changed)
-    }
-
-    /// It is what was asked for, and all that it is made of is as it was, but perhaps what nodes tell.
-    fn stays(&self, slot: Slot, tree: &Tree) -> bool {
-        let row = &self.rows[slot];
-        let index = row.index as usize;
-        row.stays(tree.kind(index), tree.definition(index)) && !self.needs_changed(slot, tree)
-    }
-
-    /// Before a job: it may be forbidden, wait for an operator, or claim what is another's.
-    fn may_begin(&mut self, slot: Slot, node: NodeKey, action: Action, claims: Vec<Claim>) -> bool {
-        if !self.may_be_done(slot, action) {
-            return false;
-        }
-        if let Err(reason) = self.claim(slot, node, claims) {
-            let stack = &self.stacks[&self.rows[slot].stack];
-            let shown = stack.walk.as_ref().map(|walk| stack.without_hidden(&walk.tree, &reason));
-            self.fail_row(slot, shown.unwrap_or(reason));
-            return false;
-        }
-        true
-    }
-
-    /// It may be forbidden, or wait for an operator.
-    fn may_be_done(&mut self, slot: Slot, action: Action) -> bool {
-        if action == Action::Update
-            && let Some(reason) = self.restricted(slot, Restriction::Update)
-        {
-            self.rows[slot].action = Some(action);
-            self.fail_row(slot, reason);
-            return false;
-        }
-        !self.waits_before(slot, action)
-    }
-
-    /// It failed without a job, and is wanted again as it is.
-    fn mend(&mut self, slot: Slot) {
-        let row = &self.rows[slot];
-        if row.status == Some(Status::Failed) && !row.failed_after_drift() {
-            self.not_failed(slot);
-            let row = &mut self.rows[slot];
-            row.status = Some(Status::Complete);
-            row.reason = None;
-            if row.is_going() {
-                // It could not go, and stays.
-                row.action = Some(Action::Update);
-            }
-        }
-    }
-
-    /// Whether the job that is out already leads to what is wanted.
-    pub(crate) fn is_same_work(&self, slot: Slot, node: NodeKey, spec: &PackedSpec) -> bool {
-        let row = &self.rows[slot];
-        row.node == Some(node)
-            && row.spec.as_ref() == Some(spec)
-            && !row.is_going()
-            && row.work.as_ref().is_some_and(|work| work.state != WorkState::Withdrawing)
     }
 
     fn decide(&mut self, slot: Slot, tree: &Tree) -> Result<Decision, String> {
-        let row = &self.rows[slot];
-        let stack = &self.stacks[&row.stack];
+        let row = &self.traversals.jobs.graph.rows[slot];
+        let stack = &self.traversals.jobs.graph.stacks[&row.stack];
         let index = row.index as usize;
-        let references = Rendered { engine: self, stack };
+        let references = Rendered { graph: &self.traversals.jobs.graph, stack };
         let properties = match tree.render(index, &references) {
             // Nobody waits for a node that is away only to find that nothing is to be done.
-            Err(RenderError::UnknownNode { .. }) if self.stays(slot, tree) => return Ok(Decision::Nothing),
+            Err(RenderError::UnknownNode { .. }) if self.traversals.jobs.stays(slot, tree) => {
+                return Ok(Decision::Nothing);
+            }
             Err(RenderError::UnknownNode { node }) => {
                 return node.parse().map(Decision::Asks).map_err(|error: IdError| error.to_string());
             }
@@ -345,37 +296,41 @@ impl Engine {
         };
         let kind = tree.kind(index);
         let wrong = |error| tree.property_error(index, &error).to_string();
-        let site = Deployed { stack, resource: tree.name(index), config: &|id| self.config(row.stack, id) };
+        let site = Deployed {
+            stack,
+            resource: tree.name(index),
+            config: &|id| self.traversals.jobs.graph.config(row.stack, id),
+        };
         let mut spec = muster_template::spec_within(kind, &properties, &site).map_err(wrong)?;
         if row.is_beyond_use() {
             return Ok(Decision::Replace);
         }
         if kind.is_here() {
-            self.bind_server(Some(row), &mut spec)?;
+            self.traversals.bind_server(Some(row), &mut spec)?;
             if matches!(kind, Kind::Intent | Kind::TopologyHost | Kind::TopologyLink) {
-                let stack = &self.stacks[&row.stack];
+                let stack = &self.traversals.jobs.graph.stacks[&row.stack];
                 let may_hide = stack.hidden.hides_of_others() || !tree.secrets().is_empty();
                 if may_hide && stack.masked(tree, properties.clone()) != properties {
                     return Err("something hidden is among its properties, and whoever looks at the network sees hosts, links and intents".into());
                 }
             }
-            return self.decide_here(slot, kind, &spec);
+            return self.traversals.jobs.decide_here(slot, kind, &spec);
         }
         let node = muster_template::node(&properties).map_err(wrong)?;
         let node = match node {
-            Some(name) => self.nodes.key(&name),
+            Some(name) => self.traversals.jobs.graph.nodes.key(&name),
             // One that never was anywhere does not wait for a node that may never come.
             None => match row
                 .node
-                .filter(|key| row.applied || self.nodes.is_welcome(*key))
-                .or_else(|| self.nodes.any(row.id))
+                .filter(|key| row.applied || self.traversals.jobs.graph.nodes.is_welcome(*key))
+                .or_else(|| self.traversals.jobs.graph.nodes.any(row.id))
             {
                 Some(node) => node,
                 None => return Ok(Decision::Unplaced),
             },
         };
         let content = externalise(&mut spec);
-        self.rows[slot].mark_restarts(&mut spec);
+        self.traversals.jobs.graph.rows[slot].mark_restarts(&mut spec);
         let packed = PackedSpec::new(&spec);
         if packed.bytes().len() > SPEC_MAX && !packed.is_flows() {
             return Err(format!(
@@ -383,16 +338,23 @@ impl Engine {
                 packed.bytes().len()
             ));
         }
-        let mut needed = self.rows[slot].needed(kind, Some(node), &spec, &packed);
-        let waits = || self.rows[slot].waits_for_its_time(&packed) || self.restart_waits(slot, node, &packed);
+        let mut needed = self.traversals.jobs.graph.rows[slot].needed(kind, Some(node), &spec, &packed);
+        let waits = || {
+            self.traversals.jobs.graph.rows[slot].waits_for_its_time(&packed)
+                || self.traversals.jobs.restart_waits(slot, node, &packed)
+        };
         if needed == Needed::Apply(Action::Update) && waits() {
             needed = Needed::Nothing;
         }
-        if needed == Needed::Nothing && self.is_to_converge(slot, kind, &packed) {
-            needed = Needed::Apply(if self.rows[slot].is_adopted() { Action::Check } else { Action::Update });
+        if needed == Needed::Nothing && self.traversals.jobs.is_to_converge(slot, kind, &packed) {
+            needed = Needed::Apply(if self.traversals.jobs.graph.rows[slot].is_adopted() {
+                Action::Check
+            } else {
+                Action::Update
+            });
         }
         if packed.is_flows() {
-            let stack = &self.stacks[&self.rows[slot].stack];
+            let stack = &self.traversals.jobs.graph.stacks[&self.traversals.jobs.graph.rows[slot].stack];
             let may_hide = stack.hidden.hides_of_others() || !tree.secrets().is_empty();
             let hides = may_hide && stack.masked(tree, properties.clone()) != properties;
             self.mark_hidden_flows(slot, hides, needed == Needed::Nothing);
@@ -406,13 +368,116 @@ impl Engine {
         })
     }
 
+    pub(crate) fn visit_cleanup(&mut self, slot: Slot) {
+        if self.traversals.jobs.graph.rows[slot].work.is_some() {
+            return; // visited again when its outcome is known
+        }
+        if self.traversals.jobs.is_held_for_verdict(slot) {
+            return self.traversals.jobs.fail_row(slot, HELD.to_owned());
+        }
+        // The wish came before its node said that it has the thing.
+        if self.traversals.jobs.awaits_verdict(slot) {
+            self.traversals.jobs.decided(slot);
+        }
+        let row = &self.traversals.jobs.graph.rows[slot];
+        match row.node.filter(|_| row.applied) {
+            Some(node) => {
+                let farewell = row.farewell();
+                if !self.traversals.jobs.graph.waits_before(slot, farewell) {
+                    self.traversals.jobs.queue_job(slot, NewJob::removal(Cause::Traversal, node, farewell));
+                }
+            }
+            None if row.applied && row.kind.is_here() => {
+                let farewell = row.farewell();
+                if !self.traversals.jobs.graph.waits_before(slot, farewell) {
+                    self.unmake(slot);
+                }
+            }
+            None if self.traversals.jobs.graph.waits_after_delete(slot) => {}
+            None => self.traversals.drop_row(slot),
+        }
+    }
+}
+
+impl Jobs {
+    /// Something below a nested stack or a group has changed in this operation.
+    fn stands_for_changed(&self, slot: Slot, tree: &Tree) -> bool {
+        let index = self.graph.rows[slot].index as usize;
+        tree.kind(index).is_whole() && self.needs_changed(slot, tree)
+    }
+
+    fn needs_changed(&self, slot: Slot, tree: &Tree) -> bool {
+        let row = &self.graph.rows[slot];
+        let forward = &self.graph.stacks[&row.stack].forward;
+        tree.requires(row.index as usize)
+            .iter()
+            .any(|index| self.graph.rows[forward[*index as usize]].changed)
+    }
+
+    /// It is what was asked for, and all that it is made of is as it was, but perhaps what nodes tell.
+    fn stays(&self, slot: Slot, tree: &Tree) -> bool {
+        let row = &self.graph.rows[slot];
+        let index = row.index as usize;
+        row.stays(tree.kind(index), tree.definition(index)) && !self.needs_changed(slot, tree)
+    }
+
+    /// Before a job: it may be forbidden, wait for an operator, or claim what is another's.
+    fn may_begin(&mut self, slot: Slot, node: NodeKey, action: Action, claims: Vec<Claim>) -> bool {
+        if !self.may_be_done(slot, action) {
+            return false;
+        }
+        if let Err(reason) = self.claim(slot, node, claims) {
+            let stack = &self.graph.stacks[&self.graph.rows[slot].stack];
+            let shown = stack.walk.as_ref().map(|walk| stack.without_hidden(&walk.tree, &reason));
+            self.fail_row(slot, shown.unwrap_or(reason));
+            return false;
+        }
+        true
+    }
+
+    /// It may be forbidden, or wait for an operator.
+    fn may_be_done(&mut self, slot: Slot, action: Action) -> bool {
+        if action == Action::Update
+            && let Some(reason) = self.graph.restricted(slot, Restriction::Update)
+        {
+            self.graph.rows[slot].action = Some(action);
+            self.fail_row(slot, reason);
+            return false;
+        }
+        !self.graph.waits_before(slot, action)
+    }
+
+    /// It failed without a job, and is wanted again as it is.
+    fn mend(&mut self, slot: Slot) {
+        let row = &self.graph.rows[slot];
+        if row.status == Some(Status::Failed) && !row.failed_after_drift() {
+            self.graph.not_failed(slot);
+            let row = &mut self.graph.rows[slot];
+            row.status = Some(Status::Complete);
+            row.reason = None;
+            if row.is_going() {
+                // It could not go, and stays.
+                row.action = Some(Action::Update);
+            }
+        }
+    }
+
+    /// Whether the job that is out already leads to what is wanted.
+    pub(crate) fn is_same_work(&self, slot: Slot, node: NodeKey, spec: &PackedSpec) -> bool {
+        let row = &self.graph.rows[slot];
+        row.node == Some(node)
+            && row.spec.as_ref() == Some(spec)
+            && !row.is_going()
+            && row.work.as_ref().is_some_and(|work| work.state != WorkState::Withdrawing)
+    }
+
     /// It is as it was asked for, as far as is known; its agent is to look, and put right what differs. What ran is not run
     /// again, devices are compared with their tables all the time, and what must not be updated is left alone.
     fn is_to_converge(&self, slot: Slot, kind: Kind, spec: &PackedSpec) -> bool {
-        self.rows[slot].converges
+        self.graph.rows[slot].converges
             && !kind.is_deployment()
             && !spec.is_flows()
-            && self.restricted(slot, Restriction::Update).is_none()
+            && self.graph.restricted(slot, Restriction::Update).is_none()
     }
 
     fn decide_here(&self, slot: Slot, kind: Kind, spec: &Desired) -> Result<Decision, String> {
@@ -421,7 +486,7 @@ impl Engine {
             let bytes = packed.bytes().len();
             return Err(format!("its properties are {bytes} bytes, over the limit of {HERE_MAX}"));
         }
-        Ok(match self.rows[slot].needed(kind, None, spec, &packed) {
+        Ok(match self.graph.rows[slot].needed(kind, None, spec, &packed) {
             Needed::Nothing => Decision::Nothing,
             Needed::Replace => Decision::Replace,
             Needed::Apply(action) => Decision::Settle { action, spec: packed },
@@ -433,24 +498,27 @@ impl Engine {
         let is_unit = claims.iter().any(|claim| claim.kind == ClaimKind::Unit);
         for claim in &claims {
             let Some(owner) = self.claims.owner(node, claim).filter(|owner| *owner != slot) else { continue };
-            let (row, other) = (&self.rows[slot], &self.rows[owner]);
+            let (row, other) = (&self.graph.rows[slot], &self.graph.rows[owner]);
             // What was there before a unit's files is kept in another form than what was there before a file.
             let another_form = claim.kind == ClaimKind::File && is_unit != (other.kind == Kind::Unit);
             if other.stack != row.stack
                 || another_form
                 || !(other.role == Role::Cleanup || self.leaves(owner, node, claim))
             {
-                return Err(self.claimed(claim, &self.nodes[node].name, other, &row.name).to_string());
+                return Err(self
+                    .graph
+                    .claimed(claim, &self.graph.nodes[node].name, other, &row.name)
+                    .to_string());
             }
             if self.takes_it_away(row.is_adopted(), owner) {
-                let node = &self.nodes[node].name;
+                let node = &self.graph.nodes[node].name;
                 return Err(self.adopted_from_its_maker(claim, node, owner, &row.name).to_string());
             }
         }
         for claim in claims {
             if let Some(owner) = self.claims.owner(node, &claim).filter(|owner| *owner != slot) {
-                self.rows[owner].handed_over = true;
-                self.row_changed(owner, true);
+                self.graph.rows[owner].handed_over = true;
+                self.graph.row_changed(owner, true);
             }
             self.claims.take(node, claim, slot);
         }
@@ -459,8 +527,8 @@ impl Engine {
 
     /// Whether a row that the traversal has yet to change will not claim this any more.
     fn leaves(&self, slot: Slot, node: NodeKey, claim: &Claim) -> bool {
-        let row = &self.rows[slot];
-        let stack = &self.stacks[&row.stack];
+        let row = &self.graph.rows[slot];
+        let stack = &self.graph.stacks[&row.stack];
         let Some(walk) = stack.walk.as_ref().filter(|_| row.role == Role::Forward && !row.ready) else {
             return false;
         };
@@ -469,12 +537,12 @@ impl Engine {
         if row.kind != kind {
             return true; // another thing takes its place
         }
-        let references = Rendered { engine: self, stack };
+        let references = Rendered { graph: &self.graph, stack };
         // As much as is known yet; what is not keeps what it has.
         let known = |name| tree.render_property(index, name, &references).ok().flatten();
         let place = if kind.is_deployment() { "server" } else { "node" };
         let node_name: Option<NodeId> = known(place).and_then(|name| name.as_str()?.parse().ok());
-        if node_name.is_some_and(|name| self.nodes.find(&name) != Some(node)) {
+        if node_name.is_some_and(|name| self.graph.nodes.find(&name) != Some(node)) {
             return true;
         }
         match kind {
@@ -483,41 +551,11 @@ impl Engine {
             Kind::Hostname => false,
             Kind::File => known("path").is_some_and(|path| path.as_str() != Some(&claim.key)),
             _ => tree.render(index, &references).is_ok_and(|properties| {
-                let config = |id: &str| self.config(row.stack, id);
+                let config = |id: &str| self.graph.config(row.stack, id);
                 let site = Deployed { stack, resource: tree.name(index), config: &config };
                 muster_template::spec_within(kind, &properties, &site)
                     .is_ok_and(|spec| !spec.claims().contains(claim))
             }),
-        }
-    }
-
-    pub(crate) fn visit_cleanup(&mut self, slot: Slot) {
-        if self.rows[slot].work.is_some() {
-            return; // visited again when its outcome is known
-        }
-        if self.is_held_for_verdict(slot) {
-            return self.fail_row(slot, HELD.to_owned());
-        }
-        // The wish came before its node said that it has the thing.
-        if self.awaits_verdict(slot) {
-            self.decided(slot);
-        }
-        let row = &self.rows[slot];
-        match row.node.filter(|_| row.applied) {
-            Some(node) => {
-                let farewell = row.farewell();
-                if !self.waits_before(slot, farewell) {
-                    self.queue_job(slot, NewJob::removal(Cause::Traversal, node, farewell));
-                }
-            }
-            None if row.applied && row.kind.is_here() => {
-                let farewell = row.farewell();
-                if !self.waits_before(slot, farewell) {
-                    self.unmake(slot);
-                }
-            }
-            None if self.waits_after_delete(slot) => {}
-            None => self.drop_row(slot),
         }
     }
 }

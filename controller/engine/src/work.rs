@@ -6,17 +6,20 @@ use std::time::Duration;
 use muster_shared::MonoTime;
 use muster_shared::model::Spec;
 
-use crate::engine::{Engine, Todo};
+use crate::context::Context;
+use crate::graph::Graph;
+use crate::jobs::Jobs;
 use crate::node::NodeKey;
 use crate::resource::{Slot, Work, WorkState};
 use crate::timer::TimerKey;
+use crate::todo::Todo;
 
 /// Places in a node's line beyond two for each of its rows, before those that nobody stands at are given up.
 const PLACES_SPARE: usize = 64;
 
-impl Engine {
+impl Graph {
     pub(crate) fn set_work(&mut self, slot: Slot, state: WorkState) {
-        let now = self.now;
+        let now = self.ctx.now;
         let row = &mut self.rows[slot];
         let stack = row.stack;
         if let Some(work) = &mut row.work
@@ -31,81 +34,85 @@ impl Engine {
     pub(crate) fn set_due(&mut self, slot: Slot, due: Option<MonoTime>) {
         let Some(work) = &mut self.rows[slot].work else { return };
         if let Some(old) = std::mem::replace(&mut work.due, due) {
-            self.timers.clear(old, TimerKey::Work(slot));
+            self.ctx.timers.clear(old, TimerKey::Work(slot));
         }
         if let Some(due) = due {
-            self.timers.set(due, TimerKey::Work(slot));
+            self.ctx.timers.set(due, TimerKey::Work(slot));
         }
     }
+}
 
+impl Jobs {
     pub(crate) fn end_work(&mut self, slot: Slot) -> Option<Work> {
-        self.set_due(slot, None);
-        let row = &mut self.rows[slot];
+        self.graph.set_due(slot, None);
+        let row = &mut self.graph.rows[slot];
         let work = *row.work.take()?;
         let (stack_id, node) = (row.stack, row.node);
-        let mut stack = self.stacks.get_mut(&stack_id);
+        let mut stack = self.graph.stacks.get_mut(&stack_id);
         if let Some(stack) = &mut stack {
             stack.working.remove(&slot);
         }
         if let Some(node) = node
-            && self.nodes[node].sent.remove(&slot)
+            && self.graph.nodes[node].sent.remove(&slot)
         {
-            self.agenda.push_back(Todo::Pump(node));
-            if let Some(stack) = stack.filter(|_| self.nodes[node].ready) {
+            self.graph.ctx.agenda.push_back(Todo::Pump(node));
+            if let Some(stack) = stack.filter(|_| self.graph.nodes[node].ready) {
                 stack.in_flight -= 1;
-                self.agenda.push_back(Todo::PumpStack(stack_id));
+                self.graph.ctx.agenda.push_back(Todo::PumpStack(stack_id));
             }
         }
         // It may be owed another try, or a restart.
         if self.unsettled.counted().contains(&slot) || self.unsettled.owed().contains(&slot) {
-            self.agenda.push_back(Todo::Correct(slot));
+            self.graph.ctx.agenda.push_back(Todo::Correct(slot));
         }
-        self.agenda.push_back(Todo::CheckEnd(stack_id));
+        self.graph.ctx.agenda.push_back(Todo::CheckEnd(stack_id));
         Some(work)
     }
 
     /// A place in line outlives the job that was taken back.
     pub(crate) fn waits_in_line(&self, slot: Slot, node: NodeKey) -> bool {
-        self.rows.get(slot).is_some_and(|row| {
+        self.graph.rows.get(slot).is_some_and(|row| {
             let state = row.work.as_ref().map(|work| work.state);
             row.node == Some(node) && matches!(state, Some(WorkState::Queued | WorkState::NodeAway))
         })
     }
 
     pub(crate) fn line_up(&mut self, slot: Slot, node: NodeKey) {
-        let lost = self.rows[slot].is_lost();
-        let node_at = &mut self.nodes[node];
+        let lost = self.graph.rows[slot].is_lost();
+        let node_at = &mut self.graph.nodes[node];
         if lost {
             node_at.lost.queue.push_back(slot)
         } else {
             node_at.queue.push_back(slot)
         };
         self.close_ranks(node);
-        self.agenda.push_back(Todo::Pump(node));
+        self.graph.ctx.agenda.push_back(Todo::Pump(node));
     }
 
     /// Jobs that were taken back leave their places in the line of a node that is away: a year of operations must not
     /// make it long.
     fn close_ranks(&mut self, node: NodeKey) {
-        let places = self.nodes[node].queue.len();
-        if places <= 2 * self.nodes[node].rows.len() + PLACES_SPARE {
+        let places = self.graph.nodes[node].queue.len();
+        if places <= 2 * self.graph.nodes[node].rows.len() + PLACES_SPARE {
             return;
         }
-        let mut queue = std::mem::take(&mut self.nodes[node].queue);
+        let mut queue = std::mem::take(&mut self.graph.nodes[node].queue);
         let mut seen = BTreeSet::new();
         queue.retain(|slot| self.waits_in_line(*slot, node) && seen.insert(*slot));
-        self.nodes[node].queue = queue;
-    }
-
-    /// How long an agent may work at a job.
-    pub(crate) fn job_timeout(&self, spec: &Spec) -> Duration {
-        self.limits.job_timeout + spec.own_time()
+        self.graph.nodes[node].queue = queue;
     }
 
     /// Nothing of a row that left its place: what waits to be tried again, or for another node, goes on as it is.
     pub(crate) fn set_work_if_waiting(&mut self, slot: Slot, node: NodeKey, state: WorkState) {
         if self.waits_in_line(slot, node) {
-            self.set_work(slot, state);
+            self.graph.set_work(slot, state);
         }
+    }
+}
+
+impl Context {
+    /// How long an agent may work at a job.
+    pub(crate) fn job_timeout(&self, spec: &Spec) -> Duration {
+        self.limits.job_timeout + spec.own_time()
     }
 }

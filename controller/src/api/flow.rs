@@ -61,7 +61,7 @@ pub async fn operation(
             _ended = stopped.changed() => return Err(ApiError::unavailable("the controller is stopping")),
         }
     }
-    let view = api.driver.query(move |engine| engine.flows().operation(id)).await?;
+    let view = api.driver.query(move |site| site.flows().operation(id)).await?;
     view.map(Json).ok_or_else(|| {
         ApiError::not_found(format!("no operation {id} on flow tables: the newest 1000 that ended are kept"))
     })
@@ -69,7 +69,7 @@ pub async fn operation(
 
 /// GET /v1/devices
 pub async fn devices(State(api): State<Api>) -> Result<Json<Vec<DeviceView>>, ApiError> {
-    Ok(Json(api.driver.query(|engine| engine.flows().devices()).await?))
+    Ok(Json(api.driver.query(|site| site.flows().devices()).await?))
 }
 
 /// GET /v1/devices/{node}/{bridge}
@@ -93,14 +93,14 @@ pub async fn list(
     }
     let shows = {
         let device = device.clone();
-        foreign.unwrap_or(api.driver.query(move |engine| engine.flows().shows_foreign(&device)).await?)
+        foreign.unwrap_or(api.driver.query(move |site| site.flows().shows_foreign(&device)).await?)
     };
     if shows {
         api.driver.request(Request::ForeignFlows { device: device.clone() }).await?;
     }
     let rows = {
         let device = device.clone();
-        api.driver.query(move |engine| engine.flows().rows(&device, standing)).await??
+        api.driver.query(move |site| site.flows().rows(&device, standing)).await??
     };
     let text = blocking(move || {
         let rows = rows.sorted();
@@ -132,11 +132,10 @@ pub async fn show(
     let (device, id) = (device_name(&(node, bridge))?, flow_id(&id)?);
     // First: a rule that is not there is asked nobody about.
     let look = |device: DeviceName| {
-        api.driver.query(move |engine| {
-            engine
-                .flows()
+        api.driver.query(move |site| {
+            site.flows()
                 .row(&device, id)
-                .map(|rows| (rows, engine.flows().stats(&device).ok().and_then(|it| it.age)))
+                .map(|rows| (rows, site.flows().stats(&device).ok().and_then(|it| it.age)))
         })
     };
     look(device.clone()).await??;
@@ -176,7 +175,7 @@ pub async fn stats(
     let device = device_name(&path)?;
     api.driver.request(Request::FlowStats { device: device.clone() }).await?;
     let name = device.to_string();
-    let stats = api.driver.query(move |engine| engine.flows().stats(&device)).await??;
+    let stats = api.driver.query(move |site| site.flows().stats(&device)).await??;
     let table = |TableCounters { table, active, lookups, matches }: TableCounters| TableView {
         table,
         active,
@@ -252,7 +251,7 @@ fn begun(answer: Answer) -> Result<Json<FlowsBegun>, ApiError> {
 }
 
 async fn one(api: &Api, device: DeviceName) -> Result<Json<DeviceView>, ApiError> {
-    Ok(Json(api.driver.query(move |engine| engine.flows().device(&device)).await??))
+    Ok(Json(api.driver.query(move |site| site.flows().device(&device)).await??))
 }
 
 fn device_name((node, bridge): &(String, String)) -> Result<DeviceName, ApiError> {

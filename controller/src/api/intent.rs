@@ -11,7 +11,7 @@ use muster_api::intent::{
     IntentKeys, IntentRow, IntentView, IntentsTaken, IntentsWatched, TopologyView, WithdrawIntents,
 };
 use muster_api::query::{IntentList, SubmitIntents, Topology, WatchIntents};
-use muster_engine::{Answer, Engine, IntentSummary, Request};
+use muster_engine::{Answer, IntentSummary, Request, View};
 use muster_intent::phase::State as IntentState;
 use tokio::time::timeout;
 
@@ -93,7 +93,7 @@ pub async fn list(
     asked: Result<Query<IntentList>, QueryRejection>,
 ) -> Result<Json<Vec<IntentRow>>, ApiError> {
     let only = query(asked)?.state.as_deref().map(state).transpose()?;
-    let all = api.driver.query(Engine::intents).await?;
+    let all = api.driver.query(|site| site.intents()).await?;
     blocking(move || {
         let wanted = all.iter().filter(|intent| only.is_none_or(|only| intent.state == only));
         Ok(Json(wanted.map(summary).collect()))
@@ -103,15 +103,15 @@ pub async fn list(
 
 /// GET /v1/intents/{key}
 pub async fn show(State(api): State<Api>, Path(key): Path<String>) -> Result<Json<IntentView>, ApiError> {
-    let found = api.driver.query(move |engine| {
-        let view = engine.intent(&key)?;
+    let found = api.driver.query(move |site| {
+        let view = site.intent(&key)?;
         let entry = |(device, packed): &(_, muster_shared::model::flow::Packed)| {
             let id = packed.unpack().id(device);
-            let row = engine.flows().row(device, id).ok().and_then(|rows| rows.rows.into_iter().next());
+            let row = site.flows().row(device, id).ok().and_then(|rows| rows.rows.into_iter().next());
             (id, row)
         };
         let rows = view.rules.iter().take(RULES_JOINED).map(entry).collect();
-        let owner = engine.intent_summary(&key).map(|intent| intent.owner);
+        let owner = site.intent_summary(&key).map(|intent| intent.owner);
         Ok::<_, muster_engine::Refusal>(Shown { view, rows, owner })
     });
     let found = found.await??;
@@ -137,7 +137,7 @@ pub async fn watch(
             _ended = stopped.changed() => return Err(ApiError::unavailable("the controller is stopping")),
         }
     }
-    let watched = api.driver.query(move |engine| Watched::of(engine, &keys, wanted)).await?;
+    let watched = api.driver.query(move |site| Watched::of(site, &keys, wanted)).await?;
     Ok(Json(watched.told()))
 }
 
@@ -151,12 +151,12 @@ struct Watched {
 }
 
 impl Watched {
-    fn of(engine: &Engine, keys: &[Box<str>], wanted: Option<IntentState>) -> Self {
+    fn of(site: View<'_>, keys: &[Box<str>], wanted: Option<IntentState>) -> Self {
         let mut watched = Self { total: keys.len(), ..Self::default() };
         for key in keys {
-            let ended = engine.intents_ended(std::slice::from_ref(key));
+            let ended = site.intents_ended(std::slice::from_ref(key));
             watched.ended += usize::from(ended);
-            let Some(intent) = engine.intent_summary(key) else {
+            let Some(intent) = site.intent_summary(key) else {
                 // Nothing of what was purged is left.
                 watched.failed += usize::from(wanted == Some(IntentState::Installed));
                 continue;
@@ -187,17 +187,17 @@ pub async fn topology(
 ) -> Result<Json<TopologyView>, ApiError> {
     let Topology { intents, key } = query(asked)?;
     let most = intents.unwrap_or(0).min(DRAWN_MAX);
-    let found = api.driver.query(move |engine| {
+    let found = api.driver.query(move |site| {
         let views = match &key {
-            Some(key) => vec![engine.intent(key)?],
+            Some(key) => vec![site.intent(key)?],
             None if most == 0 => Vec::new(),
             None => {
-                let all = engine.intents().into_iter();
-                let views = all.filter_map(|intent| engine.intent(&intent.key).ok());
+                let all = site.intents().into_iter();
+                let views = all.filter_map(|intent| site.intent(&intent.key).ok());
                 views.filter(|view| !view.links.is_empty()).take(most).collect()
             }
         };
-        Ok::<_, muster_engine::Refusal>((engine.topology(), views))
+        Ok::<_, muster_engine::Refusal>((site.topology(), views))
     });
     let (topology, views) = found.await??;
     blocking(move || Ok(Json(topology_view(topology, &views)))).await

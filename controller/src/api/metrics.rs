@@ -20,8 +20,8 @@ const OWNERS_MAX: usize = 20;
 pub async fn metrics(State(api): State<Api>) -> Result<Response, ApiError> {
     // What the devices say to that is told the next time.
     api.driver.request(Request::SampleFlows).await?;
-    let look = |engine: &muster_engine::Engine| {
-        (engine.node_counts(), engine.stack_counts(), engine.flows().metrics(OWNERS_MAX))
+    let look = |site: muster_engine::View<'_>| {
+        (site.node_counts(), site.stack_counts(), site.flows().metrics(OWNERS_MAX))
     };
     let (nodes, stacks, devices) = api.driver.query(look).await?;
     let text = blocking(move || {

@@ -35,7 +35,7 @@ use axum::{Json, Router};
 use muster_api::openapi;
 use muster_api::route::{Method, Operation, ROUTES, Route};
 use muster_api::site::Version;
-use muster_engine::Engine;
+use muster_engine::View;
 use muster_shared::StackName;
 use serde_json::Value;
 use time::OffsetDateTime;
@@ -106,11 +106,10 @@ impl Api {
     async fn look<T: Send + 'static>(
         &self,
         name: &StackName,
-        look: impl FnOnce(&Engine, &StackName) -> Option<T> + Send + 'static,
+        look: impl FnOnce(View<'_>, &StackName) -> Option<T> + Send + 'static,
     ) -> Result<T, ApiError> {
         let name = name.clone();
-        let found =
-            self.driver.query(move |engine| look(engine, &name).ok_or_else(|| engine.no_stack(&name)));
+        let found = self.driver.query(move |site| look(site, &name).ok_or_else(|| site.no_stack(&name)));
         Ok(found.await??)
     }
 

@@ -9,7 +9,7 @@ use axum::extract::rejection::QueryRejection;
 use axum::extract::{Path, Query, State};
 use muster_api::node::{ChangeLabels, DriftView, FactsView, Maintenance, NodeRemoved, NodeView};
 use muster_api::query::{NodePage, OnNode};
-use muster_engine::{Answer, Engine, Request};
+use muster_engine::{Answer, Request, View};
 use muster_shared::NodeId;
 use muster_shared::model::{Counters, Facts};
 use muster_template::{FACTS, Selector, fact, suggestion};
@@ -40,7 +40,7 @@ async fn views(
     let mut nodes = Vec::new();
     loop {
         let from = after.clone();
-        let look = move |engine: &Engine| (engine.node_page(from.as_ref(), PAGE), OffsetDateTime::now_utc());
+        let look = move |site: View<'_>| (site.node_page(from.as_ref(), PAGE), OffsetDateTime::now_utc());
         let (page, now) = api.driver.query(look).await?;
         let is_last = page.len() < PAGE;
         after = page.last().and_then(|node| node.view.name.parse().ok());
@@ -82,7 +82,7 @@ pub async fn count(
     asked: Result<Query<NodePage>, QueryRejection>,
 ) -> Result<Json<BTreeMap<String, u64>>, ApiError> {
     let selector: Selector = query(asked)?.selector.parse().map_err(ApiError::invalid)?;
-    let known = api.driver.query(|engine| engine.known_nodes()).await?;
+    let known = api.driver.query(|site| site.known_nodes()).await?;
     let count = move || {
         let mut counts = BTreeMap::from([("total".to_owned(), 0), ("online".to_owned(), 0)]);
         for node in known.into_iter().filter(|node| node.is_meant(&selector)) {
@@ -175,7 +175,7 @@ pub async fn drift(
         // A name that no node has is an error, not an empty list.
         let Json(_) = one(&api, node).await?;
     }
-    Ok(Json(api.driver.query(move |engine| engine.drift_views(node.as_ref())).await?))
+    Ok(Json(api.driver.query(move |site| site.drift_views(node.as_ref())).await?))
 }
 
 fn facts_view(node: &NodeId, age: Duration, facts: &Facts) -> FactsView {
@@ -209,7 +209,7 @@ fn facts_view(node: &NodeId, age: Duration, facts: &Facts) -> FactsView {
 
 async fn one(api: &Api, node: &NodeId) -> Result<Json<NodeView>, ApiError> {
     let name = node.clone();
-    let look = move |engine: &Engine| (engine.node_named(&name), OffsetDateTime::now_utc());
+    let look = move |site: View<'_>| (site.node_named(&name), OffsetDateTime::now_utc());
     if let (Some(known), now) = api.driver.query(look).await? {
         let mut found = [seen(known.view, now)];
         last_seen(api, &mut found).await?;

@@ -29,7 +29,7 @@ pub async fn watch(
             Ok(view) => view?,
             Err(_elapsed) => {
                 let name = name.clone();
-                api.driver.query(move |engine| engine.stack_view(&name)).await?
+                api.driver.query(move |site| site.stack_view(&name)).await?
             }
         },
         _ended = stopped.changed() => return Err(ApiError::unavailable("the controller is stopping")),
@@ -47,10 +47,8 @@ pub async fn watch(
             seq: seq.wrapping_add(1),
             ..StackView::default()
         })),
-        (None, None) => Err(api
-            .driver
-            .query(move |engine| engine.no_stack(&name))
-            .await
-            .map_or_else(From::from, From::from)),
+        (None, None) => {
+            Err(api.driver.query(move |site| site.no_stack(&name)).await.map_or_else(From::from, From::from))
+        }
     }
 }

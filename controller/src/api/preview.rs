@@ -19,18 +19,17 @@ pub async fn preview(
     let name = stack_name(name)?;
     let missing = {
         let name = name.clone();
-        let look = move |engine: &muster_engine::Engine| {
-            engine.stack_id(&name).is_none().then(|| engine.no_stack(&name))
-        };
+        let look =
+            move |site: muster_engine::View<'_>| site.stack_id(&name).is_none().then(|| site.no_stack(&name));
         api.driver.query(look).await?
     };
     let held = source::read(&api, body).await?;
     let asked = Arc::new(source::preview(held, name.clone(), missing, api.reader.clone()).await?);
     let view = {
         let asked = Arc::clone(&asked);
-        let look = move |engine: &muster_engine::Engine| {
+        let look = move |site: muster_engine::View<'_>| {
             let old = asked.current.as_ref().map(|source| &*source.tree);
-            engine.preview(&name, &asked.source, old, &asked.options)
+            site.preview(&name, &asked.source, old, &asked.options)
         };
         api.driver.query(look).await
     };

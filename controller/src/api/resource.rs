@@ -8,7 +8,7 @@ use muster_api::error::Class;
 use muster_api::query::ResourcePage;
 use muster_api::resource::{ClearHook, ResourceView, Signalled};
 use muster_engine::view::Which;
-use muster_engine::{Answer, Engine, Request};
+use muster_engine::{Answer, Request, View};
 use muster_shared::StackName;
 use muster_template::{Hook, suggestion};
 
@@ -81,7 +81,7 @@ pub async fn signal(
 async fn one(api: &Api, name: &StackName, wanted: &str, all: bool) -> Result<ResourceView, ApiError> {
     let found = {
         let wanted = wanted.to_owned();
-        api.look(name, move |engine, name| engine.resource_named(name, &wanted, all)).await?
+        api.look(name, move |site, name| site.resource_named(name, &wanted, all)).await?
     };
     if let Some(row) = found {
         return Ok(row);
@@ -94,7 +94,7 @@ async fn one(api: &Api, name: &StackName, wanted: &str, all: bool) -> Result<Res
 /// The row as it is now; as it was, if it is gone meanwhile.
 async fn again(api: &Api, name: &StackName, before: ResourceView) -> Result<Json<ResourceView>, ApiError> {
     let physical = before.physical_id.clone();
-    let now = match api.look(name, move |engine, name| engine.resource_named(name, &physical, true)).await {
+    let now = match api.look(name, move |site, name| site.resource_named(name, &physical, true)).await {
         Ok(row) => row.filter(|row| row.id == before.id),
         Err(error) if error.class == Class::NotFound => None,
         Err(error) => return Err(error),
@@ -114,9 +114,8 @@ async fn rows(
     loop {
         let most = PAGE.min(limit - rows.len());
         let (which, from) = (which.clone(), after.clone());
-        let look = move |engine: &Engine, name: &StackName| {
-            engine.resource_page(name, &which, from.as_deref(), most)
-        };
+        let look =
+            move |site: View<'_>, name: &StackName| site.resource_page(name, &which, from.as_deref(), most);
         let page = api.look(name, look).await?;
         let is_last = page.len() < most;
         after = page.last().map(|row| row.name.clone());

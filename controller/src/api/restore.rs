@@ -17,7 +17,7 @@ pub async fn list(
     asked: Result<Query<HeldOn>, QueryRejection>,
 ) -> Result<Json<Vec<HeldView>>, ApiError> {
     let node = query(asked)?.node;
-    Ok(Json(api.driver.query(move |engine| engine.held_views(node.as_ref())).await?))
+    Ok(Json(api.driver.query(move |site| site.held_views(node.as_ref())).await?))
 }
 
 /// POST /v1/restore: what still waits.
@@ -25,6 +25,6 @@ pub async fn decide(State(api): State<Api>, body: Body) -> Result<Json<Decided>,
     let Decide { verdict, ids, node } = source::json(&api, body).await?;
     tracing::info!(?verdict, ?ids, ?node, "restore");
     api.driver.request(Request::Restored { verdict, ids, node }).await?;
-    let site = api.driver.query(|engine| engine.site_view()).await?;
+    let site = api.driver.query(|site| site.site_view()).await?;
     Ok(Json(Decided { restored: site.restored, waiting: site.waiting.restore }))
 }

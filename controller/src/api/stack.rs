@@ -37,7 +37,7 @@ pub async fn update(
     body: Body,
 ) -> Result<Accepted, ApiError> {
     let name = stack_name(name)?;
-    api.look(&name, |engine, name| engine.stack_id(name)).await?;
+    api.look(&name, |site, name| site.stack_id(name)).await?;
     let held = source::read(&api, body).await?;
     let source::Updated { source, options, warnings } =
         source::update(held, name.clone(), api.reader.clone()).await?;
@@ -116,7 +116,7 @@ pub async fn list(
     let mut views = Vec::new();
     loop {
         let (from, most) = (after.clone(), PAGE.min(limit - views.len()));
-        let page = api.driver.query(move |engine| engine.stack_page(from.as_ref(), most)).await?;
+        let page = api.driver.query(move |site| site.stack_page(from.as_ref(), most)).await?;
         let is_last = page.len() < most;
         after = page.last().and_then(|view: &StackView| view.name.parse().ok());
         views.extend(page);
@@ -171,7 +171,7 @@ pub async fn template(
     asked: Result<Query<OfRevision>, QueryRejection>,
 ) -> Result<Json<TemplateView>, ApiError> {
     let (name, OfRevision { revision }) = (stack_name(name)?, query(asked)?);
-    api.look(&name, |engine, name| engine.stack_seq(name)).await?;
+    api.look(&name, |site, name| site.stack_seq(name)).await?;
     let found = {
         let name = name.clone();
         api.read(move |reader| reader.source(&name, revision)).await?
@@ -190,7 +190,7 @@ pub async fn template(
 /// GET /v1/stacks/{stack}/graph
 pub async fn graph(State(api): State<Api>, Path(name): Path<String>) -> Result<Json<GraphView>, ApiError> {
     let name = stack_name(name)?;
-    api.look(&name, |engine, name| engine.graph_view(name)).await.map(Json)
+    api.look(&name, |site, name| site.graph_view(name)).await.map(Json)
 }
 
 /// GET /v1/stacks/{stack}/revisions
@@ -199,7 +199,7 @@ pub async fn revisions(
     Path(name): Path<String>,
 ) -> Result<Json<Vec<RevisionRow>>, ApiError> {
     let name = stack_name(name)?;
-    api.look(&name, |engine, name| engine.stack_seq(name)).await?;
+    api.look(&name, |site, name| site.stack_seq(name)).await?;
     Ok(Json(api.read(move |reader| reader.revisions(&name)).await?))
 }
 
@@ -209,7 +209,7 @@ pub async fn failures(
     Path(name): Path<String>,
 ) -> Result<Json<Vec<FailureView>>, ApiError> {
     let name = stack_name(name)?;
-    api.look(&name, |engine, name| engine.failure_views(name)).await.map(Json)
+    api.look(&name, |site, name| site.failure_views(name)).await.map(Json)
 }
 
 /// GET /v1/stacks/{stack}/events; with the stack's id also when it has gone meanwhile.
@@ -227,13 +227,13 @@ pub async fn events(
     let id = match found {
         Some(id) => id,
         // The engine knows names that are nearly that.
-        None => api.look(&name, |engine, name| engine.stack_id(name)).await?,
+        None => api.look(&name, |site, name| site.stack_id(name)).await?,
     };
     Ok(Json(api.read(move |reader| reader.events(id, after, limit)).await?))
 }
 
 async fn current(api: &Api, name: &StackName) -> Result<StackView, ApiError> {
-    api.look(name, |engine, name| engine.stack_view(name)).await
+    api.look(name, |site, name| site.stack_view(name)).await
 }
 
 /// A view with what the store knows: when.

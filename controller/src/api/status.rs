@@ -12,7 +12,7 @@ use crate::store::rfc3339;
 
 /// GET /v1/status
 pub async fn status(State(api): State<Api>) -> Result<Json<StatusView>, ApiError> {
-    let look = |look: &Look<'_>| (look.engine.site_view(), look.read_only.map(str::to_owned));
+    let look = |look: &Look<'_>| (look.site.site_view(), look.read_only.map(str::to_owned));
     let (SiteView { epoch, restored, agents, waiting }, read_only) = api.driver.look(look).await?;
     let role = Role::Active;
     Ok(Json(StatusView {

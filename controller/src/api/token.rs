@@ -63,7 +63,7 @@ pub async fn list(State(api): State<Api>) -> Result<Json<Vec<TokenRow>>, ApiErro
         labels,
         rate,
     };
-    let tokens = api.driver.query(|engine| engine.token_views()).await?;
+    let tokens = api.driver.query(|site| site.token_views()).await?;
     Ok(Json(tokens.into_iter().filter(|token| token.expires >= now).map(row).collect()))
 }
 

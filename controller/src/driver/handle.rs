@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use muster_engine::view::StackView;
-use muster_engine::{Answer, Engine, Refusal, Request};
+use muster_engine::{Answer, Refusal, Request, View};
 use muster_shared::StackName;
 use tokio::sync::{mpsc, oneshot};
 
@@ -27,7 +27,7 @@ pub(super) type Query = Box<dyn FnOnce(&Look<'_>) + Send>;
 /// What there is to see between two turns.
 pub struct Look<'a> {
     /// As it is durable.
-    pub engine: &'a Engine,
+    pub site: View<'a>,
     /// The reason why nothing can be written, while that is so.
     pub read_only: Option<&'a str>,
 }
@@ -72,9 +72,9 @@ impl DriverHandle {
     /// [`Refusal::Unavailable`] as above.
     pub async fn query<T: Send + 'static>(
         &self,
-        look: impl FnOnce(&Engine) -> T + Send + 'static,
+        look: impl FnOnce(View<'_>) -> T + Send + 'static,
     ) -> Result<T, Refusal> {
-        self.look(move |it| look(it.engine)).await
+        self.look(move |it| look(it.site)).await
     }
 
     /// The same, with how the driver stands.

@@ -215,7 +215,7 @@ impl Bench {
 
     fn query(&mut self) -> oneshot::Receiver<bool> {
         let (reply, answer) = oneshot::channel();
-        let look = move |it: &Look<'_>| reply.send(it.engine.stack_view(&name()).is_some()).unwrap();
+        let look = move |it: &Look<'_>| reply.send(it.site.stack_view(&name()).is_some()).unwrap();
         self.driver.ask(Ask::Query(Box::new(look)));
         answer
     }
@@ -283,7 +283,7 @@ fn a_stack_may_be_made_in_the_turn_in_which_its_name_goes() {
     answer.try_recv().unwrap().unwrap();
     assert_eq!(bench.driver.turns.read_only(), None);
     bench.driver.turns.reload(MonoTime::default()).unwrap();
-    let view = bench.driver.turns.engine().stack_view(&name()).unwrap();
+    let view = bench.driver.turns.view().stack_view(&name()).unwrap();
     assert_eq!((view.action.as_str(), view.revision), ("CREATE", 1), "the new one is kept");
 }
 
@@ -304,8 +304,8 @@ fn a_full_disk_forgets_what_is_not_durable_says_so_and_recovers() {
     assert!(matches!(bench.turn(create(1)), Err(Refusal::Unavailable(_))));
     bench.driver.wake();
     assert!(bench.driver.turns.read_only().is_some_and(|why| why.contains("disk is full")));
-    assert_eq!(bench.driver.turns.engine().node_views()[0].state, "online");
-    assert_eq!(bench.driver.turns.engine().site_view().agents.online, 1);
+    assert_eq!(bench.driver.turns.view().node_views()[0].state, "online");
+    assert_eq!(bench.driver.turns.view().site_view().agents.online, 1);
     bench.breaks(None, false);
     bench.driver.wake();
     assert!(bench.driver.turns.read_only().is_none());
@@ -336,7 +336,7 @@ fn a_report_that_could_not_be_written_is_not_acknowledged_and_counts_when_it_com
     bench.receive(done());
     bench.driver.turn_over();
     assert!(acknowledged(&bench));
-    let view = bench.driver.turns.engine().stack_view(&name()).unwrap();
+    let view = bench.driver.turns.view().stack_view(&name()).unwrap();
     assert_eq!((view.action.as_str(), view.status.as_str()), ("CREATE", "COMPLETE"));
 }
 
@@ -447,7 +447,7 @@ fn who_joins_under_a_name_ends_the_connection_of_who_had_it() {
     assert!(!bench.log().contains(&"close web-1".to_owned()));
     bench.join(Some("web-1".into()), 2).unwrap();
     assert_eq!(bench.log().last().unwrap(), "close web-1");
-    assert_eq!(bench.driver.turns.engine().node_seal(&web()).unwrap().0, [2; 32]);
+    assert_eq!(bench.driver.turns.view().node_seal(&web()).unwrap().0, [2; 32]);
 }
 
 #[test]
@@ -474,7 +474,7 @@ fn what_environments_say_of_resources_is_known_after_a_restart() {
         bench.receive(Up::Report(Report { key, outcome: Outcome::Done(Observed::default()) }));
         bench.driver.turn_over();
     }
-    assert!(bench.driver.turns.engine().stack_view(&stack).is_none());
+    assert!(bench.driver.turns.view().stack_view(&stack).is_none());
 }
 
 #[test]
@@ -485,7 +485,7 @@ fn one_revision_that_cannot_be_read_holds_up_its_own_stack_only() {
     let db = rusqlite::Connection::open(&file).unwrap();
     db.execute("UPDATE revisions SET template = zeroblob(50)", []).unwrap();
     bench.driver.turns.reload(MonoTime::default()).unwrap();
-    let view = bench.driver.turns.engine().stack_view(&name()).unwrap();
+    let view = bench.driver.turns.view().stack_view(&name()).unwrap();
     assert_eq!(view.status, "FAILED");
     assert!(view.status_reason.contains("cannot be read"), "{}", view.status_reason);
     bench.turn(Request::Delete { name: name() }).unwrap();
@@ -516,7 +516,7 @@ fn a_resource_that_cannot_be_read_holds_up_its_own_stack_only() {
         damages(&mut bench, &format!("UPDATE resources SET {column} WHERE stack_id = {stack}"));
         bench.driver.wake();
         bench.driver.turn_over();
-        let view = bench.driver.turns.engine().stack_view(&name()).unwrap();
+        let view = bench.driver.turns.view().stack_view(&name()).unwrap();
         assert_eq!(view.status, "FAILED", "{column}");
         let told = &view.status_reason;
         assert!(told.contains("resource 'a'") && told.contains("restore a backup"), "{column}: {told}");
@@ -541,7 +541,7 @@ fn a_stack_or_a_token_that_cannot_be_read_is_left_out() {
     let mut bench = Bench::new();
     bench.turn(create(1)).unwrap();
     damages(&mut bench, "UPDATE stacks SET outputs = zeroblob(9)");
-    assert!(bench.driver.turns.engine().stack_view(&name()).is_none());
+    assert!(bench.driver.turns.view().stack_view(&name()).is_none());
     bench.driver.wake();
     bench.driver.turn_over();
     let db = rusqlite::Connection::open(bench.dir.path().join("muster.db")).unwrap();
@@ -583,11 +583,11 @@ fn a_removed_node_is_sent_away_once_that_is_durable_and_what_it_had_is_known_aft
     assert_eq!(lost[0].physical_id, key.resource.to_string());
     assert_eq!(bench.log()[..2], ["commit", "close web-1"]);
     for _ in 0..2 {
-        let engine = bench.driver.turns.engine();
-        assert!(engine.node_seal(&web()).is_none());
-        let node = engine.node_views().remove(0);
+        let site = bench.driver.turns.view();
+        assert!(site.node_seal(&web()).is_none());
+        let node = site.node_views().remove(0);
         assert_eq!((node.state.as_str(), &node.lost), ("lost", &lost));
-        let rows = engine.resource_views(&name(), true).unwrap();
+        let rows = site.resource_views(&name(), true).unwrap();
         assert_eq!((rows.len(), rows[0].phase.as_str()), (1, "node_away"));
         assert_ne!(rows[0].physical_id, lost[0].physical_id);
         bench.driver.turns.reload(MonoTime::default()).unwrap();
@@ -628,7 +628,7 @@ resources:
     assert!((since - clock - YEAR).abs() < 600, "{since}, and the clock shows {clock}");
     bench.driver.turns.reload(MonoTime::default()).unwrap();
     let _ = bench.turn(Request::RevokeToken { id: [9; 8] });
-    let rows = bench.driver.turns.engine().resource_views(&name(), false).unwrap();
+    let rows = bench.driver.turns.view().resource_views(&name(), false).unwrap();
     let row = rows.iter().find(|row| row.name == "w").unwrap();
     assert!(row.phase == "signals" && row.phase_seconds < 600, "{row:?}");
 }
@@ -663,13 +663,13 @@ resources:
     bench.driver.turns.reload(MonoTime::default()).unwrap();
     let revoked = bench.turn(Request::RevokeToken { id: [9; 8] });
     assert!(revoked.is_err(), "only a turn in which what was loaded is taken up");
-    let engine = bench.driver.turns.engine();
-    let rows = engine.resource_views(&name(), false).unwrap();
+    let site = bench.driver.turns.view();
+    let rows = site.resource_views(&name(), false).unwrap();
     let row = rows.iter().find(|row| row.name == "w").unwrap();
     assert!(row.phase == "signals" && (30_000..30_600).contains(&row.phase_seconds), "{row:?}");
     bench.turn(signal()).unwrap();
-    let engine = bench.driver.turns.engine();
-    assert_eq!(engine.stack_view(&name()).unwrap().status, "COMPLETE");
+    let site = bench.driver.turns.view();
+    assert_eq!(site.stack_view(&name()).unwrap().status, "COMPLETE");
     let waits =
         db.query_row("SELECT count(*) FROM resources WHERE waits_since IS NOT NULL", [], |row| row.get(0));
     assert_eq!(waits, Ok(0));

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use muster_engine::record::Change;
-use muster_engine::{Answer, Config, Effect, Engine, Input, Refusal, Request, Source};
+use muster_engine::{Answer, Config, Effect, Engine, Input, Refusal, Request, Source, View};
 use muster_shared::model::{Down, Up};
 use muster_shared::seal::SealPublic;
 use muster_shared::{Epoch, MonoTime, NodeId, StackName};
@@ -127,15 +127,15 @@ impl<S: Store, O: Outbox> Turns<S, O> {
 
     /// Keeps this table of nodes' keys.
     pub fn keep(&mut self, keys: Keys) {
-        for (node, key) in self.engine.node_seals() {
+        for (node, key) in self.engine.view().node_seals() {
             keys.set(node, Some(key));
         }
         self.keys = keys;
     }
 
     /// As it is; between two turns only what is durable shows.
-    pub fn engine(&self) -> &Engine {
-        &self.engine
+    pub fn view(&self) -> View<'_> {
+        self.engine.view()
     }
 
     /// The store.
@@ -218,7 +218,7 @@ impl<S: Store, O: Outbox> Turns<S, O> {
     pub(super) fn reload(&mut self, now: MonoTime) -> Result<(), StoreError> {
         self.stale = true;
         let snapshot = self.store.load()?;
-        self.engine = Engine::load((self.make_config)(self.engine.epoch()), snapshot, now);
+        self.engine = Engine::load((self.make_config)(self.engine.view().epoch()), snapshot, now);
         self.stale = false;
         Ok(())
     }
@@ -246,7 +246,7 @@ impl<S: Store, O: Outbox> Turns<S, O> {
     }
 
     fn is_here(&mut self, now: MonoTime, node: NodeId, connection: u64) -> bool {
-        let is_known = self.engine.node_seal(&node).is_some();
+        let is_known = self.engine.view().node_seal(&node).is_some();
         if is_known {
             self.engine.handle(now, Input::Connected { node, connection });
         } else {

@@ -141,7 +141,7 @@ impl Walk<'_> {
 impl World {
     /// An operation that may come when it cannot be taken; then nothing has changed.
     fn take(&mut self, operation: &Operation) -> anyhow::Result<()> {
-        let exists = self.engine().stack_view(&operation.stack);
+        let exists = self.engine().view().stack_view(&operation.stack);
         let busy = exists.as_ref().is_some_and(|view| view.status == "IN_PROGRESS");
         let deleting = busy && exists.as_ref().is_some_and(|view| view.action == "DELETE");
         let may_refuse = match operation.wish {
@@ -160,7 +160,7 @@ impl World {
     /// `stays`: something cannot be deleted, so that a stack may also have FAILED.
     fn is_as_wanted(&self, stays: bool) -> anyhow::Result<()> {
         for (name, history) in &self.stacks {
-            let view = self.engine().stack_view(name).with_context(|| format!("no stack {name}"))?;
+            let view = self.engine().view().stack_view(name).with_context(|| format!("no stack {name}"))?;
             if history.cancelled {
                 ensure!(view.status == "FAILED" && view.status_reason == "cancelled", "{name}: {view:?}");
                 continue;
@@ -169,7 +169,7 @@ impl World {
                 ensure!(!view.status_reason.is_empty(), "{name} has FAILED and nobody says why");
                 continue;
             }
-            let rows = self.engine().resource_views(name, true).unwrap_or_default();
+            let rows = self.engine().view().resource_views(name, true).unwrap_or_default();
             ensure!(
                 view.status == "COMPLETE",
                 "{name} is {} {}: {:?} {rows:#?}",
@@ -213,7 +213,7 @@ impl World {
         }
         self.run(usize::MAX)?;
         if !self.is_empty() || !self.stacks.is_empty() {
-            let left: Vec<_> = self.engine().stack_views();
+            let left: Vec<_> = self.engine().view().stack_views();
             bail!("a delete left something behind: {left:#?}");
         }
         let timer = self.engine().poll_timeout();

@@ -271,9 +271,9 @@ impl World {
     fn handle(&mut self, input: Input) {
         self.engine.handle(self.now, input);
         self.rows.clear();
-        for view in self.engine.stack_views() {
+        for view in self.engine.view().stack_views() {
             let Ok(stack) = view.name.parse::<StackName>() else { continue };
-            for (name, id) in self.engine.physical_ids(&stack) {
+            for (name, id) in self.engine.view().physical_ids(&stack) {
                 self.rows.insert(id);
                 self.names.entry(id).or_insert_with(|| (stack.clone(), name));
             }
@@ -283,7 +283,7 @@ impl World {
     fn observe(&mut self) -> anyhow::Result<()> {
         let engine = &self.engine;
         let mut vanished = None;
-        self.stacks.retain(|name, history| match engine.stack_view(name) {
+        self.stacks.retain(|name, history| match engine.view().stack_view(name) {
             Some(view) => {
                 history.observe(&view);
                 true

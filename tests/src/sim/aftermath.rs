@@ -200,7 +200,7 @@ impl World {
     /// What an operator would see after this turn.
     pub fn look(&mut self) {
         let Some(turns) = self.controller.turns.as_ref().filter(|_| self.looks_at_all()) else { return };
-        let engine = turns.engine();
+        let site = turns.view();
         let mut wrong = None;
         // A COMPLETE row needs no reason and is in no phase.
         let busy: BTreeSet<StackName> = {
@@ -209,12 +209,12 @@ impl World {
             let stacks = tables.rows.values().filter(is_busy).filter_map(|row| tables.stacks.get(&row.stack));
             stacks.map(|stack| stack.name.clone()).collect()
         };
-        for stack in engine.stack_views() {
+        for stack in site.stack_views() {
             let Ok(name) = stack.name.parse() else { continue };
             if stack.status == "FAILED" && stack.status_reason.is_empty() {
                 wrong = Some(format!("stack {name} is FAILED without a reason"));
             }
-            let rows = busy.contains(&name).then(|| engine.resource_views(&name, true));
+            let rows = busy.contains(&name).then(|| site.resource_views(&name, true));
             for row in rows.flatten().unwrap_or_default() {
                 if row.status == "IN_PROGRESS" && row.phase.is_empty() {
                     wrong = Some(format!("{} of {name} is IN_PROGRESS and in no phase: {row:?}", row.name));

@@ -109,7 +109,7 @@ impl World {
         if !machine.is_connecting(life, attempt) {
             return;
         }
-        let known = self.controller.turns.as_ref().and_then(|turns| turns.engine().node_seal(&machine.name));
+        let known = self.controller.turns.as_ref().and_then(|turns| turns.view().node_seal(&machine.name));
         if known != Some(machine.key) || self.now < machine.cut_off_until || machine.host.is_cut() {
             return self.connect_fails(at, life, attempt);
         }

@@ -174,10 +174,10 @@ impl World {
     /// A server whose clock was off when that was said last is named, and no other; what it is set by is said.
     pub fn clocks_are_named(&self) -> Option<String> {
         let shared = self.shared.borrow();
-        let engine = self.controller.turns.as_ref()?.engine();
+        let site = self.controller.turns.as_ref()?.view();
         let machines = self.machines.iter().filter(|machine| !machine.scrapped && machine.is_online());
         machines.filter(|_| shared.clocks.is_on).find_map(|machine| {
-            let named = engine.node_named(&machine.name)?.view.clock_off_s;
+            let named = site.node_named(&machine.name)?.view.clock_off_s;
             let Clock { ahead, read, .. } = machine.clock;
             let Some((of, off)) = read else { return Some(format!("{} never said the time", machine.name)) };
             let is_right = of == ahead && named.is_some() == (off.unsigned_abs() > SLACK);

@@ -297,8 +297,7 @@ impl World {
 
     /// Whether something waits to be decided, as operators see it.
     pub fn is_restored(&self) -> bool {
-        self.history.is_on
-            && self.controller.turns.as_ref().is_some_and(|it| it.engine().site_view().restored)
+        self.history.is_on && self.controller.turns.as_ref().is_some_and(|it| it.view().site_view().restored)
     }
 
     /// An operator of a restored site looks at the list, and perhaps decides.
@@ -341,7 +340,7 @@ impl World {
     fn looks_at_the_list(&mut self) -> Vec<HeldView> {
         self.controller_catches_up();
         let views =
-            self.controller.turns.as_ref().map(|turns| turns.engine().held_views(None)).unwrap_or_default();
+            self.controller.turns.as_ref().map(|turns| turns.view().held_views(None)).unwrap_or_default();
         let wrong = self.is_not_listed(&views);
         wrong.into_iter().for_each(|wrong| self.violate(wrong));
         for view in &views {

@@ -55,7 +55,7 @@ impl World {
     pub fn turn_begins(&self, told: usize, timer_is_due: bool) -> Option<Turn> {
         let is_about_all = timer_is_due || self.controller.started() == self.now;
         let turns = self.controller.turns.as_ref().filter(|_| self.options.is_large() && !is_about_all)?;
-        turns.engine().take_visits();
+        turns.view().take_visits();
         let shared = self.shared.borrow();
         Some(Turn { loads: shared.loads, changes: shared.changes, told })
     }
@@ -64,7 +64,7 @@ impl World {
     /// which may look for the name that was meant among all there are.
     pub fn turn_costs(&mut self, turn: &Turn, refuses: bool) {
         let Some(turns) = self.controller.turns.as_ref() else { return };
-        let visits = turns.engine().take_visits();
+        let visits = turns.view().take_visits();
         let shared = self.shared.borrow();
         // An engine that was built anew has looked at all there is, and so does an operation.
         let is_about_all = |noted: &Noted| matches!(noted, Noted::Stack { .. } | Noted::StackGone(_));

@@ -68,11 +68,11 @@ impl World {
 
     /// Who waits though nothing holds it back any more.
     pub(super) fn waits_for_nothing(&self) -> Option<String> {
-        let engine = self.controller.turns.as_ref()?.engine();
+        let site = self.controller.turns.as_ref()?.view();
         let is_there = |name: &str| self.machines.iter().any(|it| !it.scrapped && it.name.as_str() == name);
-        let rows = engine.stack_views().into_iter().filter_map(|stack| {
+        let rows = site.stack_views().into_iter().filter_map(|stack| {
             let name = stack.name.parse().ok()?;
-            engine.resource_views(&name, true)
+            site.resource_views(&name, true)
         });
         let waits = ["maintenance", "queued", "node_away"];
         let mut waiting = rows.flatten().filter(|row| waits.contains(&&*row.phase) && is_there(&row.node));

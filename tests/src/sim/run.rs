@@ -411,7 +411,7 @@ impl World {
                 .or_else(|| self.ledgers_hold())
                 .or_else(|| tables.are_left())
                 .or_else(|| {
-                    let left = self.controller.turns.as_ref()?.engine().leftovers();
+                    let left = self.controller.turns.as_ref()?.view().leftovers();
                     (!left.is_empty()).then(|| format!("the controller still holds {left:?}"))
                 })
                 .or_else(|| self.agents_hold())

@@ -49,7 +49,7 @@ impl World {
         let number = machine.process.as_ref().filter(|process| process.agent.is_online())?.line?;
         let line = self.bus.lines.get(&number)?;
         let is_open = !line.broken && line.run == self.controller.run;
-        let is_known = turns.engine().node_named(&machine.name)?.view.silent.is_some();
+        let is_known = turns.view().node_named(&machine.name)?.view.silent.is_some();
         (is_well && is_reached && is_open && !is_known).then_some(number)
     }
 }

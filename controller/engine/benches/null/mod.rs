@@ -158,7 +158,7 @@ impl Bench {
             // A null device holds what it is to hold.
             let device = DeviceName { node: name.clone(), bridge: "br0".parse().expect("a name") };
             if let Up::Flow(FlowUp::States { states, .. }) = &mut reply {
-                states[0].root = self.engine.flows().root(&device).unwrap_or(0);
+                states[0].root = self.engine.view().flows().root(&device).unwrap_or(0);
             }
             let index: usize = name.as_str()[5..].parse().expect("a number");
             self.up(index, reply);

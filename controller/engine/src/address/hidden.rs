@@ -8,9 +8,9 @@ use muster_shared::ResourceId;
 use muster_template::{Kind, Secrets};
 use serde_json::Value;
 
-use crate::engine::Engine;
 use crate::notes::Notes;
 use crate::resource::{Row, Slot};
+use crate::traversals::Traversals;
 
 impl Row {
     /// Texts that are not to be shown of a network, a subnet or a port.
@@ -34,23 +34,23 @@ impl Row {
     }
 }
 
-impl Engine {
+impl Traversals {
     /// What its own stack hides of a network or subnet, now that it is as it is to be, or that more is hidden.
     pub(crate) fn hide_in_plan(&mut self, slot: Slot) {
-        let row = &self.rows[slot];
-        let known = self.stacks.get(&row.stack).filter(|stack| !stack.hidden.is_forgotten());
+        let row = &self.jobs.graph.rows[slot];
+        let known = self.jobs.graph.stacks.get(&row.stack).filter(|stack| !stack.hidden.is_forgotten());
         let Some(stack) = known else { return };
         let secrets = stack.hidden.secrets();
         let given = row.spec.as_ref().map(|spec| spec.unpack().properties()).unwrap_or_default();
         let hidden: Vec<Value> = given.values().flat_map(|value| hidden_in(secrets, value)).collect();
         let id = row.physical;
-        if !self.rows[slot].hide_of_plan(hidden) {
+        if !self.jobs.graph.rows[slot].hide_of_plan(hidden) {
             return;
         }
-        self.row_changed(slot, true);
+        self.jobs.graph.row_changed(slot, true);
         let ports: Vec<ResourceId> = self.addresses.ports_with(id).collect();
         for port in ports {
-            if let Some(port) = self.rows.of_thing(&port) {
+            if let Some(port) = self.jobs.graph.rows.of_thing(&port) {
                 self.hide_of_port(port);
             }
         }
@@ -58,40 +58,40 @@ impl Engine {
 
     /// What is hidden of the network and the subnets that a port is in.
     pub(crate) fn hide_of_port(&mut self, slot: Slot) {
-        let row = &self.rows[slot];
-        let made = self.addresses.made_of(row.physical).filter_map(|id| self.rows.of_thing(&id));
+        let row = &self.jobs.graph.rows[slot];
+        let made = self.addresses.made_of(row.physical).filter_map(|id| self.jobs.graph.rows.of_thing(&id));
         // What it had before may still be told by what was made of it.
-        let all = made.chain([slot]).flat_map(|slot| self.rows[slot].hidden_of_plan());
+        let all = made.chain([slot]).flat_map(|slot| self.jobs.graph.rows[slot].hidden_of_plan());
         let mut hidden: Vec<Value> = Vec::new();
         for value in all {
             if !hidden.contains(value) {
                 hidden.push(value.clone());
             }
         }
-        if self.rows[slot].hide_of_plan(hidden) {
-            self.row_changed(slot, true);
+        if self.jobs.graph.rows[slot].hide_of_plan(hidden) {
+            self.jobs.graph.row_changed(slot, true);
         }
         self.hide_of_others(slot);
     }
 
     /// A stack shows nothing of what its ports are to hide.
     fn hide_of_others(&mut self, slot: Slot) {
-        let row = &self.rows[slot];
+        let row = &self.jobs.graph.rows[slot];
         let (id, hidden) = (row.stack, row.others_hide());
-        let Some(stack) = self.stacks.get_mut(&id) else { return };
+        let Some(stack) = self.jobs.graph.stacks.get_mut(&id) else { return };
         if stack.hidden.hide_of_others(&hidden) {
             for output in &mut stack.outputs {
                 output.value = stack.hidden.of_others(output.value.take());
             }
-            self.stack_changed(id);
+            self.jobs.graph.stack_changed(id);
         }
     }
 
     /// Of all networks and subnets of a stack: a parameter may be hidden that was not before.
     pub(crate) fn hide_plan_of(&mut self, stack: u64) {
-        let hides = self.stacks.get(&stack).filter(|stack| !stack.hidden.secrets().is_empty());
+        let hides = self.jobs.graph.stacks.get(&stack).filter(|stack| !stack.hidden.secrets().is_empty());
         let Some(stack) = hides else { return };
-        let is_it = |slot: &&Slot| matches!(self.rows[**slot].kind, Kind::Net | Kind::Subnet);
+        let is_it = |slot: &&Slot| matches!(self.jobs.graph.rows[**slot].kind, Kind::Net | Kind::Subnet);
         for slot in stack.forward.iter().filter(is_it).copied().collect::<Vec<_>>() {
             self.hide_in_plan(slot);
         }

@@ -7,23 +7,23 @@ use muster_template::{Desired, Here, Kind};
 use serde_json::{Value, json};
 
 use super::{AddressPlan, Assigned};
-use crate::engine::Engine;
 use crate::record::PackedSpec;
 use crate::resource::{Row, Slot};
+use crate::traversals::Traversals;
 
 /// Attributes of a port that are kept as JSON; what it has, by its network and subnets, after a restart as well.
 const FIXED_IPS: &str = "fixed_ips";
 const NETWORK_ID: &str = "network_id";
 pub(crate) const AS_JSON: [&str; 3] = [FIXED_IPS, "network", "subnets"];
 
-impl Engine {
+impl Traversals {
     /// What a row becomes in the plan; its attributes, if that gives it some.
     pub(crate) fn put_in_plan(
         &mut self,
         slot: Slot,
         desired: &Desired,
     ) -> Result<Option<Vec<(String, String)>>, String> {
-        let row = &self.rows[slot];
+        let row = &self.jobs.graph.rows[slot];
         let id = row.physical;
         match desired.here() {
             Some(Here::Net(net)) => {
@@ -33,9 +33,9 @@ impl Engine {
             Some(Here::Subnet(subnet)) => self.addresses.put_subnet(id, subnet).map(|()| None),
             Some(Here::Port(port)) => {
                 let replaced = row.replaces;
-                let rows = self.stacks.get(&row.stack).into_iter().flat_map(|stack| &stack.extras);
+                let rows = self.jobs.graph.stacks.get(&row.stack).into_iter().flat_map(|stack| &stack.extras);
                 let instead_of = rows
-                    .map(|slot| &self.rows[*slot])
+                    .map(|slot| &self.jobs.graph.rows[*slot])
                     .find(|row| Some(row.id) == replaced)
                     .map(|row| row.physical);
                 let assigned = self.addresses.put_port(id, &port.network, &port.fixed_ips, instead_of)?;
@@ -49,7 +49,7 @@ impl Engine {
 
     /// A row of it goes.
     pub(crate) fn take_out_of_plan(&mut self, slot: Slot) -> Result<(), String> {
-        let row = &self.rows[slot];
+        let row = &self.jobs.graph.rows[slot];
         let (kind, id) = (row.kind, row.physical);
         match kind {
             Kind::Net => self.addresses.remove_network(id),
@@ -64,20 +64,23 @@ impl Engine {
 
     /// The plan as the rows have it.
     pub(crate) fn load_plan(&mut self) {
-        let slots: Vec<Slot> = self.rows.slots().collect();
-        let of = |engine: &Self, kind: Kind| -> Vec<Slot> {
-            let is_it = |slot: &&Slot| engine.rows[**slot].kind == kind && engine.rows[**slot].applied;
+        let slots: Vec<Slot> = self.jobs.graph.rows.slots().collect();
+        let of = |it: &Self, kind: Kind| -> Vec<Slot> {
+            let is_it =
+                |slot: &&Slot| it.jobs.graph.rows[**slot].kind == kind && it.jobs.graph.rows[**slot].applied;
             slots.iter().filter(is_it).copied().collect()
         };
         for kind in [Kind::Net, Kind::Subnet] {
             for slot in of(self, kind) {
-                let Some(spec) = self.rows[slot].spec.as_ref().map(PackedSpec::unpack) else { continue };
+                let Some(spec) = self.jobs.graph.rows[slot].spec.as_ref().map(PackedSpec::unpack) else {
+                    continue;
+                };
                 // It was right when it was taken.
                 drop(self.put_in_plan(slot, &spec));
             }
         }
         for slot in of(self, Kind::Port) {
-            let row = &self.rows[slot];
+            let row = &self.jobs.graph.rows[slot];
             if let Some((network, addresses)) = held(row) {
                 self.addresses.restore_port(row.physical, network, addresses);
             }

@@ -15,9 +15,11 @@ use muster_shared::model::flow::{DeviceName, FlowUp};
 
 pub use view::FlowViews;
 
-use crate::engine::{Engine, Todo};
+use crate::engine::Engine;
+use crate::graph::Graph;
 use crate::node::NodeKey;
 use crate::request::{Answer, Refusal};
+use crate::todo::Todo;
 use site::FlowSite;
 
 impl From<muster_flow::Refused> for Refusal {
@@ -41,18 +43,22 @@ impl Engine {
     /// Calls the flow tables, and carries out what follows.
     pub(crate) fn with_flows<R>(&mut self, call: impl FnOnce(&mut Flows, &mut Turn<'_>) -> R) -> R {
         let site = FlowSite {
-            now: self.now,
-            nodes: &self.nodes,
-            rows: &self.rows,
-            stacks: &self.stacks,
-            claims: &self.claims,
+            now: self.traversals.jobs.graph.ctx.now,
+            nodes: &self.traversals.jobs.graph.nodes,
+            rows: &self.traversals.jobs.graph.rows,
+            stacks: &self.traversals.jobs.graph.stacks,
+            claims: &self.traversals.jobs.claims,
             intents: &self.intents,
-            restored: &self.restored,
+            restored: &self.traversals.jobs.graph.restored,
         };
-        let before = self.epoch();
-        let mut turn = Turn { now: self.now, generations: &mut self.history.generations, site: &site };
+        let before = self.traversals.jobs.graph.ctx.epoch();
+        let mut turn = Turn {
+            now: self.traversals.jobs.graph.ctx.now,
+            generations: &mut self.traversals.jobs.graph.ctx.history.generations,
+            site: &site,
+        };
         let result = call(&mut self.flows, &mut turn);
-        self.epoch_rose_from(before);
+        self.traversals.jobs.graph.ctx.epoch_rose_from(before);
         self.take_flow_effects();
         result
     }
@@ -62,33 +68,37 @@ impl Engine {
         while let Some(effect) = self.flows.poll_effect() {
             match effect {
                 Effect::Send { node, message } => {
-                    if let Some(node) = self.nodes.find(&node) {
-                        self.send(node, Down::Flow(message));
+                    if let Some(node) = self.traversals.jobs.graph.nodes.find(&node) {
+                        self.traversals.jobs.graph.send(node, Down::Flow(message));
                     }
                 }
-                Effect::Answer(request) => self.answer(request, Ok(Answer::Done)),
+                Effect::Answer(request) => self.traversals.jobs.graph.answer(request, Ok(Answer::Done)),
                 Effect::JobEnded(job, how) => ended.push(Todo::FlowJobEnded(job, how)),
                 // Only when all that fails with the write before it has: what it does may send a batch.
-                Effect::JobBegins(job) => self.agenda.push_back(Todo::Begin(job)),
+                Effect::JobBegins(job) => self.traversals.jobs.graph.ctx.agenda.push_back(Todo::Begin(job)),
                 Effect::IntentEnded(token, ended) => {
                     let ended = ended.map_err(|failure| failure.text().into_boxed_str());
                     self.intents.ended.push((token, ended));
                 }
                 Effect::Compared { device, difference } => {
-                    self.restored.table_told(&device.node, &device.bridge, difference);
+                    self.traversals.jobs.graph.restored.table_told(&device.node, &device.bridge, difference);
                 }
                 Effect::Applied { device, rules } => {
-                    self.restored.rules_applied(&device.node, &device.bridge, rules.into_iter());
+                    self.traversals.jobs.graph.restored.rules_applied(
+                        &device.node,
+                        &device.bridge,
+                        rules.into_iter(),
+                    );
                 }
                 Effect::Told(node) => {
-                    if let Some(node) = self.nodes.find(&node) {
+                    if let Some(node) = self.traversals.jobs.graph.nodes.find(&node) {
                         self.tables_compared(node);
                     }
                 }
             }
         }
         // Before anything else is decided: a job that has ended cannot be taken back.
-        ended.into_iter().rev().for_each(|todo| self.agenda.push_front(todo));
+        ended.into_iter().rev().for_each(|todo| self.traversals.jobs.graph.ctx.agenda.push_front(todo));
     }
 
     /// Takes rules from a file, and begins to put them on their devices.
@@ -97,20 +107,22 @@ impl Engine {
         stages: Vec<Vec<FlowWrite>>,
         confirm: Option<u32>,
     ) -> Result<Answer, Refusal> {
-        self.name_nodes(stages.iter().flatten().map(|write| &write.device))?;
+        self.traversals.jobs.graph.name_nodes(stages.iter().flatten().map(|write| &write.device))?;
         let begun = self.with_flows(|flows, turn| flows.begin(turn, FlowAction::Apply, stages, confirm))?;
         Ok(begun.into())
     }
 
     pub(crate) fn flow_up(&mut self, node: NodeKey, message: FlowUp) {
-        let node = self.nodes[node].name.clone();
+        let node = self.traversals.jobs.graph.nodes[node].name.clone();
         self.with_flows(|flows, turn| flows.received(turn, &node, message));
     }
 
     pub(crate) fn pump_device(&mut self, key: DeviceKey) {
         self.with_flows(|flows, turn| flows.pump(turn, key));
     }
+}
 
+impl Graph {
     /// The nodes of these devices are known from now on, joined or not.
     pub(crate) fn name_nodes<'a>(
         &mut self,

@@ -7,8 +7,8 @@ use muster_shared::model::flow::{DeviceName, FlowId};
 use muster_template::FlowSet;
 
 use super::site::FlowSite;
-use crate::engine::Engine;
 use crate::request::Refusal;
+use crate::view::View;
 
 /// Flow tables, to be looked at.
 pub struct FlowViews<'e> {
@@ -16,17 +16,17 @@ pub struct FlowViews<'e> {
     site: FlowSite<'e>,
 }
 
-impl Engine {
+impl View<'_> {
     /// The flow tables as operators see them.
     pub fn flows(&self) -> FlowViews<'_> {
         let site = FlowSite {
-            now: self.now,
-            nodes: &self.nodes,
-            rows: &self.rows,
-            stacks: &self.stacks,
-            claims: &self.claims,
+            now: self.graph.ctx.now,
+            nodes: &self.graph.nodes,
+            rows: &self.graph.rows,
+            stacks: &self.graph.stacks,
+            claims: &self.jobs.claims,
             intents: &self.intents,
-            restored: &self.restored,
+            restored: &self.graph.restored,
         };
         FlowViews { flows: &self.flows, site }
     }

@@ -71,7 +71,7 @@ impl Intents {
 impl Engine {
     /// Does what intents have to do now; false if that is nothing.
     pub(crate) fn run_intents(&mut self) -> bool {
-        let now = self.now;
+        let now = self.traversals.jobs.graph.ctx.now;
         let mut did = false;
         loop {
             let ended = std::mem::take(&mut self.intents.ended);
@@ -100,7 +100,7 @@ impl Engine {
                     }
                     Effect::Forget(no) => {
                         self.intents.unsaved.remove(&no);
-                        self.change(Change::Intent(IntentChange::Removed(no)));
+                        self.traversals.jobs.graph.ctx.change(Change::Intent(IntentChange::Removed(no)));
                         self.intent_gone(no);
                     }
                 }
@@ -122,10 +122,10 @@ impl Engine {
             return;
         }
         if let Some(old) = std::mem::replace(&mut self.intents.due, due) {
-            self.timers.clear(old, TimerKey::Intents);
+            self.traversals.jobs.graph.ctx.timers.clear(old, TimerKey::Intents);
         }
         if let Some(due) = due {
-            self.timers.set(due, TimerKey::Intents);
+            self.traversals.jobs.graph.ctx.timers.set(due, TimerKey::Intents);
         }
     }
 

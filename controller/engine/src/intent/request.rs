@@ -5,6 +5,7 @@ use muster_intent::phase::{Request as Asked, State};
 
 use crate::engine::Engine;
 use crate::request::{Answer, Refusal};
+use crate::view::View;
 
 /// Intents in one request.
 const KEYS_MAX: usize = 100_000;
@@ -49,7 +50,7 @@ impl Engine {
             let why =
                 |refused: IntentRefused| Refusal::from(refused).map(|text| format!("intent '{key}': {text}"));
             self.intents.manager.check(key, wish, new).map_err(why)?;
-            self.owned_by_nobody(key)?;
+            self.view().owned_by_nobody(key)?;
             new += usize::from(self.intents.manager.find(key).is_none());
         }
         let mut keys = Vec::with_capacity(intents.len());
@@ -68,8 +69,8 @@ impl Engine {
 
     pub(crate) fn withdraw_intents(&mut self, keys: Vec<Box<str>>) -> Result<Answer, Refusal> {
         for key in &keys {
-            self.known_intent(key)?;
-            self.owned_by_nobody(key)?;
+            self.view().known_intent(key)?;
+            self.view().owned_by_nobody(key)?;
         }
         for key in &keys {
             self.intents.manager.withdraw(key)?;
@@ -79,8 +80,8 @@ impl Engine {
 
     pub(crate) fn purge_intents(&mut self, keys: Vec<Box<str>>) -> Result<Answer, Refusal> {
         for key in &keys {
-            self.known_intent(key)?;
-            self.owned_by_nobody(key)?;
+            self.view().known_intent(key)?;
+            self.view().owned_by_nobody(key)?;
             self.intents.manager.may_be_purged(key)?;
         }
         for key in &keys {
@@ -91,7 +92,9 @@ impl Engine {
         }
         Ok(Answer::Intents { keys, warnings: Vec::new() })
     }
+}
 
+impl View<'_> {
     fn known_intent(&self, key: &str) -> Result<IntentNo, Refusal> {
         let manager = &self.intents.manager;
         manager.find(key).ok_or_else(|| {
@@ -104,12 +107,12 @@ impl Engine {
     /// A resource of a stack has this intent.
     fn owned_by_nobody(&self, key: &str) -> Result<(), Refusal> {
         let no = self.intents.manager.find(key);
-        let row = no.and_then(|no| self.intents.owners.get(&no)).and_then(|row| self.rows.of_id(*row));
+        let row = no.and_then(|no| self.intents.owners.get(&no)).and_then(|row| self.graph.rows.of_id(*row));
         match row {
             None => Ok(()),
             Some(slot) => Err(Refusal::Conflict(format!(
                 "intent '{key}' belongs to {}: update the stack",
-                self.owner_text(muster_flow::Owner(self.rows[slot].id))
+                self.owner_text(muster_flow::Owner(self.graph.rows[slot].id))
             ))),
         }
     }
@@ -152,7 +155,7 @@ impl Engine {
         let no = self.known_intent(key)?;
         self.intents
             .manager
-            .view(self.now, no)
+            .view(self.graph.ctx.now, no)
             .ok_or_else(|| Refusal::NotFound(format!("there is no intent '{key}'")))
     }
 

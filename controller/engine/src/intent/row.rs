@@ -12,6 +12,8 @@ use muster_template::{Desired, Here, Kind, TopologyHost, TopologyLink};
 use crate::engine::Engine;
 use crate::record::PackedSpec;
 use crate::resource::{Role, Row, Slot};
+use crate::traversals::Traversals;
+use crate::view::View;
 use muster_flow::Owner;
 
 /// However long its devices are away: the stack says when that is too long.
@@ -43,22 +45,28 @@ fn host_of(row: &Row) -> Option<TopologyHost> {
 impl Engine {
     /// A host where a row wants it. Its MAC address is what makes it the same.
     fn settle_host(&mut self, slot: Slot, host: &TopologyHost) -> Result<(), String> {
-        let id = self.rows[slot].id;
+        let id = self.traversals.jobs.graph.rows[slot].id;
         let owner = self.intents.hosts.get(&host.mac).filter(|owner| **owner != id);
         // A row that is being dropped leaves it to the one that takes its place.
-        let other = owner.and_then(|owner| self.rows.of_id(*owner)).map(|slot| &self.rows[slot]);
+        let other = owner
+            .and_then(|owner| self.traversals.jobs.graph.rows.of_id(*owner))
+            .map(|slot| &self.traversals.jobs.graph.rows[slot]);
         if let Some(other) = other.filter(|other| other.role != Role::Cleanup && other.dropped.is_none()) {
-            return Err(format!("host {} is declared by {}", host.mac, self.owner_text(Owner(other.id))));
+            return Err(format!(
+                "host {} is declared by {}",
+                host.mac,
+                self.view().owner_text(Owner(other.id))
+            ));
         }
         let declared = self.intents.manager.declare_host(host.mac, Some(host.host.clone()));
         declared.map_err(|error| error.to_string())?;
         let old = self.intents.hosts.insert(host.mac, id);
-        self.taken_over(old, id);
+        self.traversals.taken_over(old, id);
         Ok(())
     }
 
     fn unsettle_host(&mut self, slot: Slot) {
-        let row = &self.rows[slot];
+        let row = &self.traversals.jobs.graph.rows[slot];
         let id = row.id;
         let Some(host) = host_of(row).filter(|host| self.intents.hosts.get(&host.mac) == Some(&id)) else {
             return;
@@ -69,21 +77,23 @@ impl Engine {
 
     /// A link as a row wants it, in place of what the row has declared.
     pub(crate) fn settle_link(&mut self, slot: Slot, link: &TopologyLink) -> Result<(), String> {
-        let row = &self.rows[slot];
+        let row = &self.traversals.jobs.graph.rows[slot];
         let id = row.id;
         let before = link_of(row).map(|old| directions(&old)).unwrap_or_default();
         let wanted = directions(link);
         for direction in &wanted {
             let owner = self.intents.links.get(direction).filter(|owner| **owner != id);
             // A row that is being dropped leaves it to the one that takes its place.
-            let other = owner.and_then(|owner| self.rows.of_id(*owner)).map(|slot| &self.rows[slot]);
+            let other = owner
+                .and_then(|owner| self.traversals.jobs.graph.rows.of_id(*owner))
+                .map(|slot| &self.traversals.jobs.graph.rows[slot]);
             if let Some(other) = other.filter(|other| other.role != Role::Cleanup && other.dropped.is_none())
             {
                 return Err(format!(
                     "the link from {} to {} is declared by {}",
                     direction.0,
                     direction.1,
-                    self.owner_text(Owner(other.id))
+                    self.view().owner_text(Owner(other.id))
                 ));
             }
         }
@@ -96,7 +106,7 @@ impl Engine {
                 return Err(error.to_string());
             }
             let old = self.intents.links.insert(direction.clone(), id);
-            self.taken_over(old, id);
+            self.traversals.taken_over(old, id);
         }
         before.iter().filter(|old| !wanted.contains(old)).for_each(|old| self.retract(id, old));
         Ok(())
@@ -111,7 +121,7 @@ impl Engine {
 
     pub(crate) fn unsettle_link(&mut self, slot: Slot) {
         self.unsettle_host(slot);
-        let row = &self.rows[slot];
+        let row = &self.traversals.jobs.graph.rows[slot];
         let id = row.id;
         if let Some(link) = link_of(row) {
             directions(&link).iter().for_each(|direction| self.retract(id, direction));
@@ -120,14 +130,14 @@ impl Engine {
 
     /// Links and hosts that rows declare, after a start.
     pub(super) fn declare_links(&mut self) {
-        let mut slots: Vec<Slot> = self.rows.slots().collect();
-        slots.sort_by_key(|slot| self.rows[*slot].id);
+        let mut slots: Vec<Slot> = self.traversals.jobs.graph.rows.slots().collect();
+        slots.sort_by_key(|slot| self.traversals.jobs.graph.rows[*slot].id);
         for slot in slots {
-            if let Some(link) = link_of(&self.rows[slot]) {
+            if let Some(link) = link_of(&self.traversals.jobs.graph.rows[slot]) {
                 // It was right when it was taken.
                 let _was_right = self.settle_link(slot, &link);
             }
-            if let Some(host) = host_of(&self.rows[slot]) {
+            if let Some(host) = host_of(&self.traversals.jobs.graph.rows[slot]) {
                 let _was_right = self.settle_host(slot, &host);
             }
         }
@@ -135,50 +145,32 @@ impl Engine {
 
     /// Asks for a row's intent.
     pub(crate) fn settle_intent(&mut self, slot: Slot, key: &str, wish: Wish) -> Result<(), String> {
-        let id = self.rows[slot].id;
+        let id = self.traversals.jobs.graph.rows[slot].id;
         let known = self.intents.manager.find(key);
         if let Some(no) = known {
             let owner = self.intents.owners.get(&no).copied();
-            let row = owner.and_then(|owner| self.rows.of_id(owner)).map(|slot| &self.rows[slot]);
+            let row = owner
+                .and_then(|owner| self.traversals.jobs.graph.rows.of_id(owner))
+                .map(|slot| &self.traversals.jobs.graph.rows[slot]);
             let is_free = owner == Some(id)
                 || row.is_some_and(|row| row.role == Role::Cleanup || row.dropped.is_some());
             if !is_free {
                 return Err(format!(
                     "intent '{key}' belongs to {}: a key is one intent's",
-                    self.owner_text(owner.map_or(Owner::OPERATOR, Owner))
+                    self.view().owner_text(owner.map_or(Owner::OPERATOR, Owner))
                 ));
             }
         }
         let new = self.next_intent();
         let no = self.intents.manager.submit(key, new, wish).map_err(|refused| refused.to_string())?;
         let old = self.intents.owners.insert(no, id);
-        self.taken_over(old, id);
+        self.traversals.taken_over(old, id);
         Ok(())
-    }
-
-    /// What this row had is another's now: should it be wanted again, it is settled anew; going, it has nothing to wait for.
-    fn taken_over(&mut self, old: Option<u64>, new: u64) {
-        let old = old.filter(|old| *old != new).and_then(|old| self.rows.of_id(old));
-        let Some(slot) = old else { return };
-        self.rows[slot].handed_over = true;
-        self.row_changed(slot, true);
-        if self.rows[slot].pauses() && self.rows[slot].is_going() {
-            self.unmade(slot);
-        }
-    }
-
-    /// The intent of a row, if the row still has it.
-    fn intent_of(&self, slot: Slot) -> Option<IntentNo> {
-        let row = &self.rows[slot];
-        let spec = row.spec.as_ref().filter(|_| row.kind == Kind::Intent)?;
-        let Desired::Here(Here::Intent { key, .. }) = spec.unpack() else { return None };
-        let no = self.intents.manager.find(&key)?;
-        (self.intents.owners.get(&no) == Some(&row.id)).then_some(no)
     }
 
     /// The row goes. How long that may take; none: there is nothing to wait for.
     pub(crate) fn unsettle_intent(&mut self, slot: Slot, farewell: Action) -> Option<Duration> {
-        let no = self.intent_of(slot)?;
+        let no = self.view().intent_of(slot)?;
         if farewell == Action::Retain {
             self.intents.owners.remove(&no);
             return None;
@@ -189,10 +181,13 @@ impl Engine {
 
     /// Something became of an intent: its resource may have waited for it.
     pub(super) fn intent_changed(&mut self, no: IntentNo) {
-        let owner = self.intents.owners.get(&no).and_then(|id| self.rows.of_id(*id));
+        let owner = self.intents.owners.get(&no).and_then(|id| self.traversals.jobs.graph.rows.of_id(*id));
         let waits = |slot: &Slot| {
-            let row = &self.rows[*slot];
-            row.kind == Kind::Intent && row.pauses() && !row.is_going() && !self.is_before_batch(*slot)
+            let row = &self.traversals.jobs.graph.rows[*slot];
+            row.kind == Kind::Intent
+                && row.pauses()
+                && !row.is_going()
+                && !self.traversals.jobs.graph.is_before_batch(*slot)
         };
         let Some(slot) = owner.filter(waits) else { return };
         if !self.intents.manager.is_settled(no) {
@@ -200,19 +195,65 @@ impl Engine {
         }
         match self.intents.manager.state(no) {
             Some((State::Installed, _)) => {
-                self.end_pause(slot);
-                self.is_made(slot);
+                self.traversals.jobs.graph.end_pause(slot);
+                self.traversals.jobs.is_made(slot);
             }
             Some((State::Failed, _)) if !self.intents.manager.may_heal(no) => self.intent_failed(slot),
-            _ => self.touch(self.rows[slot].stack),
+            _ => self.traversals.jobs.graph.touch(self.traversals.jobs.graph.rows[slot].stack),
         }
     }
 
     /// It has had its time.
     pub(crate) fn intent_failed(&mut self, slot: Slot) {
-        let reason = self.intent_reason(slot);
-        self.end_pause(slot);
-        self.fail_row(slot, reason);
+        let reason = self.view().intent_reason(slot);
+        self.traversals.jobs.graph.end_pause(slot);
+        self.traversals.jobs.fail_row(slot, reason);
+    }
+
+    /// An intent is forgotten.
+    pub(super) fn intent_gone(&mut self, no: IntentNo) {
+        let owner = self.intents.owners.remove(&no).and_then(|id| self.traversals.jobs.graph.rows.of_id(id));
+        let goes = |slot: &Slot| {
+            self.traversals.jobs.graph.rows[*slot].pauses()
+                && self.traversals.jobs.graph.rows[*slot].is_going()
+        };
+        if let Some(slot) = owner.filter(goes) {
+            self.traversals.unmade(slot);
+        }
+    }
+
+    /// It is not there for a row that wants to settle: what the spec says.
+    pub(crate) fn wanted_here(&mut self, slot: Slot, spec: &PackedSpec) -> Result<(), String> {
+        match spec.unpack() {
+            Desired::Here(Here::Link(link)) => self.settle_link(slot, &link),
+            Desired::Here(Here::Host(host)) => self.settle_host(slot, &host),
+            Desired::Here(Here::Intent { key, wish, .. }) => self.settle_intent(slot, &key, wish),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl Traversals {
+    /// What this row had is another's now: should it be wanted again, it is settled anew; going, it has nothing to wait for.
+    fn taken_over(&mut self, old: Option<u64>, new: u64) {
+        let old = old.filter(|old| *old != new).and_then(|old| self.jobs.graph.rows.of_id(old));
+        let Some(slot) = old else { return };
+        self.jobs.graph.rows[slot].handed_over = true;
+        self.jobs.graph.row_changed(slot, true);
+        if self.jobs.graph.rows[slot].pauses() && self.jobs.graph.rows[slot].is_going() {
+            self.unmade(slot);
+        }
+    }
+}
+
+impl View<'_> {
+    /// The intent of a row, if the row still has it.
+    fn intent_of(&self, slot: Slot) -> Option<IntentNo> {
+        let row = &self.graph.rows[slot];
+        let spec = row.spec.as_ref().filter(|_| row.kind == Kind::Intent)?;
+        let Desired::Here(Here::Intent { key, .. }) = spec.unpack() else { return None };
+        let no = self.intents.manager.find(&key)?;
+        (self.intents.owners.get(&no) == Some(&row.id)).then_some(no)
     }
 
     /// What an operator reads of a row that waits for its intent.
@@ -224,25 +265,6 @@ impl Engine {
             Some((state, Some(reason))) => format!("intent {key} is {}: {reason}", state.as_str()),
             Some((state, None)) => format!("intent {key} is {}", state.as_str()),
             None => format!("intent {key} is gone"),
-        }
-    }
-
-    /// An intent is forgotten.
-    pub(super) fn intent_gone(&mut self, no: IntentNo) {
-        let owner = self.intents.owners.remove(&no).and_then(|id| self.rows.of_id(id));
-        let goes = |slot: &Slot| self.rows[*slot].pauses() && self.rows[*slot].is_going();
-        if let Some(slot) = owner.filter(goes) {
-            self.unmade(slot);
-        }
-    }
-
-    /// It is not there for a row that wants to settle: what the spec says.
-    pub(crate) fn wanted_here(&mut self, slot: Slot, spec: &PackedSpec) -> Result<(), String> {
-        match spec.unpack() {
-            Desired::Here(Here::Link(link)) => self.settle_link(slot, &link),
-            Desired::Here(Here::Host(host)) => self.settle_host(slot, &host),
-            Desired::Here(Here::Intent { key, wish, .. }) => self.settle_intent(slot, &key, wish),
-            _ => Ok(()),
         }
     }
 }

@@ -11,23 +11,27 @@ use muster_shared::model::topology::DevicePorts;
 use crate::engine::Engine;
 use crate::node::NodeKey;
 use crate::record::Change;
+use crate::view::View;
 
 impl Engine {
     /// Tells the machine of ports something, and carries out what follows.
     fn with_ports(&mut self, call: impl FnOnce(&mut Ports, &mut Turn<'_>)) {
-        let nodes = &self.nodes;
+        let nodes = &self.traversals.jobs.graph.nodes;
         let has_joined = |node: &NodeId| nodes.find(node).is_some_and(|node| nodes[node].joined.is_some());
         let manager = &mut self.intents.manager;
-        call(&mut self.intents.ports, &mut Turn { now: self.now, manager, has_joined: &has_joined });
+        call(
+            &mut self.intents.ports,
+            &mut Turn { now: self.traversals.jobs.graph.ctx.now, manager, has_joined: &has_joined },
+        );
         while let Some(change) = self.intents.ports.poll_change() {
-            self.change(Change::Intent(change));
+            self.traversals.jobs.graph.ctx.change(Change::Intent(change));
         }
         self.tell_claims();
     }
 
     /// An agent tells of its devices.
     pub(crate) fn ports_told(&mut self, node: NodeKey, devices: Vec<DevicePorts>) {
-        let node = &self.nodes[node];
+        let node = &self.traversals.jobs.graph.nodes[node];
         if node.ready {
             let (name, facts) = (node.name.clone(), node.facts.as_ref().map(|told| told.facts.clone()));
             self.with_ports(|ports, turn| ports.told(turn, &name, devices, facts.as_deref()));
@@ -36,7 +40,7 @@ impl Engine {
 
     /// A node said what it is: hosts may be seen there.
     pub(crate) fn look_for_hosts(&mut self, node: NodeKey) {
-        let node = &self.nodes[node];
+        let node = &self.traversals.jobs.graph.nodes[node];
         let Some(facts) = node.facts.as_ref().map(|told| told.facts.clone()) else { return };
         let name = node.name.clone();
         self.with_ports(|ports, turn| ports.look_for_hosts(turn.manager, &name, &facts));
@@ -49,13 +53,13 @@ impl Engine {
 
     /// The node is away: its devices stay as they are, and new ways keep off them.
     pub(crate) fn topology_away(&mut self, node: NodeKey) {
-        let name = self.nodes[node].name.clone();
+        let name = self.traversals.jobs.graph.nodes[node].name.clone();
         self.with_ports(|ports, turn| ports.away(turn.manager, &name));
     }
 
     /// The node is no more.
     pub(crate) fn topology_left(&mut self, node: NodeKey) {
-        let name = self.nodes[node].name.clone();
+        let name = self.traversals.jobs.graph.nodes[node].name.clone();
         self.with_ports(|ports, turn| ports.left(turn, &name));
     }
 
@@ -68,15 +72,19 @@ impl Engine {
         let mut told: Vec<(u64, String)> = Vec::new();
         for (host, at) in new {
             let rows = self.intents.manager.between(*host).filter_map(|no| self.intents.owners.get(&no));
-            let stacks = rows.filter_map(|id| Some(self.rows[self.rows.of_id(*id)?].stack));
+            let stacks = rows.filter_map(|id| {
+                Some(self.traversals.jobs.graph.rows[self.traversals.jobs.graph.rows.of_id(*id)?].stack)
+            });
             let stacks: BTreeSet<u64> = stacks.collect();
             told.extend(
                 stacks.into_iter().map(|stack| (stack, format!("host {host} is claimed {}", claimed(at)))),
             );
         }
-        told.into_iter().for_each(|(stack, told)| self.note(stack, told));
+        told.into_iter().for_each(|(stack, told)| self.traversals.jobs.graph.note(stack, told));
     }
+}
 
+impl View<'_> {
     /// What nodes claim that others claim as well, for people, by node.
     pub(crate) fn mac_conflicts(&self) -> BTreeMap<NodeId, Vec<String>> {
         let mut all: BTreeMap<NodeId, Vec<String>> = BTreeMap::new();

@@ -4,18 +4,19 @@ use muster_api::stack::RolloutView;
 use muster_shared::MonoTime;
 
 use super::machine::Rollout;
-use crate::engine::Engine;
 use crate::stack::{Stack, Stage};
+use crate::view::View;
 
-impl Engine {
+impl View<'_> {
     /// For `stack show`.
     pub(crate) fn rollout_views(&self, stack: &Stack) -> Vec<RolloutView> {
         let walk = stack.walk.as_ref().filter(|walk| walk.stage != Stage::Check && !stack.is_still());
         let Some(walk) = walk else { return Vec::new() };
-        let sets = walk.tree.sets().filter_map(|set| Some((self.rollouts.get(stack.id, set.name())?, set)));
+        let sets =
+            walk.tree.sets().filter_map(|set| Some((self.jobs.rollouts.get(stack.id, set.name())?, set)));
         sets.map(|(rollout, set)| {
-            let ready = set.members().iter().filter(|at| self.rows[stack.forward[**at as usize]].ready);
-            let view = rollout.view(set.members().len(), ready.count(), self.now);
+            let ready = set.members().iter().filter(|at| self.graph.rows[stack.forward[**at as usize]].ready);
+            let view = rollout.view(set.members().len(), ready.count(), self.graph.ctx.now);
             let reason = stack.without_hidden(&walk.tree, &view.reason);
             RolloutView { resource: set.name().to_owned(), reason, ..view }
         })

@@ -4,33 +4,34 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use muster_shared::model::Drift;
 
-use crate::Engine;
 use crate::content::stored_content;
 use crate::record::Observation;
 use crate::record::PackedSpec;
 use crate::resource::{Role, Row, Slot};
 use crate::timer::TimerKey;
+use crate::view::View;
 
-impl Engine {
+impl View<'_> {
     /// When the next job is due: a backoff is over, or an answer.
     pub fn next_job(&self) -> Option<muster_shared::MonoTime> {
-        self.timers.next_job()
+        self.graph.ctx.timers.next_job()
     }
 
     /// Panics where a count is not what the rows say.
     pub fn audit(&self) {
-        let rows: BTreeMap<Slot, &Row> = self.rows.slots().map(|slot| (slot, &self.rows[slot])).collect();
-        for (id, stack) in &self.stacks {
+        let rows: BTreeMap<Slot, &Row> =
+            self.graph.rows.slots().map(|slot| (slot, &self.graph.rows[slot])).collect();
+        for (id, stack) in &self.graph.stacks {
             let mine = || rows.values().filter(|row| row.stack == *id);
             assert_eq!(stack.working.len(), mine().filter(|row| row.work.is_some()).count(), "working");
-            assert!(stack.working.iter().all(|slot| self.rows[*slot].work.is_some()), "working");
+            assert!(stack.working.iter().all(|slot| self.graph.rows[*slot].work.is_some()), "working");
             let with_agents =
-                |row: &&&Row| row.is_sent() && row.node.is_some_and(|key| self.nodes[key].ready);
+                |row: &&&Row| row.is_sent() && row.node.is_some_and(|key| self.graph.nodes[key].ready);
             assert_eq!(stack.in_flight, mine().filter(with_agents).count(), "in flight");
             assert_eq!(stack.forward.len() + stack.extras.len(), mine().count(), "rows of a stack");
             assert_eq!(stack.settled.len(), stack.forward.len(), "known of the rows");
             for (index, (slot, settled)) in stack.forward.iter().zip(&stack.settled).enumerate() {
-                let row = &self.rows[*slot];
+                let row = &self.graph.rows[*slot];
                 assert_eq!(row.index as usize, index, "the place of {}", row.name);
                 let same = || row.definition == *settled && crate::plan::is_settled(row);
                 assert!(*settled == 0 || same(), "{} is not settled: {row:?}", row.name);
@@ -52,23 +53,24 @@ impl Engine {
         }
         let differ = |row: &&Row| matches!(row.observed, Observation::Drifted | Observation::Missing);
         let drifted: BTreeSet<Slot> = rows.iter().filter(|(_, r)| differ(r)).map(|(s, _)| *s).collect();
-        assert_eq!(*self.unsettled.drifted(), drifted, "drifted");
+        assert_eq!(*self.jobs.unsettled.drifted(), drifted, "drifted");
         let fights = rows.iter().filter(|(_, r)| r.rare().fight.is_some()).map(|(slot, _)| *slot);
-        assert_eq!(*self.unsettled.counted(), fights.collect(), "corrected");
+        assert_eq!(*self.jobs.unsettled.counted(), fights.collect(), "corrected");
         for (slot, row) in rows.iter().filter(|(_, row)| row.could_not_be_corrected()) {
-            let Some(node) = self.may_correct(*slot) else { continue };
+            let Some(node) = self.jobs.may_correct(*slot) else { continue };
             let due = row.rare().fight.and_then(|fight| fight.due);
-            let waits = due.is_some_and(|due| self.timers.is_set(due, TimerKey::Correct(*slot)))
-                || self.nodes[node].put_off.contains(slot)
-                || self.is_in_maintenance(node);
+            let waits = due.is_some_and(|due| self.graph.ctx.timers.is_set(due, TimerKey::Correct(*slot)))
+                || self.graph.nodes[node].put_off.contains(slot)
+                || self.graph.is_in_maintenance(node);
             assert!(waits, "{} is never tried again", row.name);
         }
-        for (key, node) in self.nodes.iter() {
+        for (key, node) in self.graph.nodes.iter() {
             let said =
                 node.drifts.iter().map(|(id, (generation, state))| Drift::digest(*id, *generation, *state));
             assert_eq!(node.drifts_digest, said.fold(0, |sum, one| sum ^ one), "heard");
-            let is_known =
-                |id: &&_| self.rows.of_thing(id).is_some() || self.restored.is_stray(&node.name, **id);
+            let is_known = |id: &&_| {
+                self.graph.rows.of_thing(id).is_some() || self.graph.restored.is_stray(&node.name, **id)
+            };
             assert!(node.drifts.keys().all(|id| is_known(&id)), "heard of what is gone");
             let sent: BTreeSet<Slot> =
                 rows.iter().filter(|(_, r)| r.node == Some(key) && r.is_sent()).map(|(s, _)| *s).collect();
@@ -77,9 +79,9 @@ impl Engine {
                 rows.iter().filter(|(_, r)| r.node == Some(key) && r.is_lost()).map(|(s, _)| *s).collect();
             assert_eq!(node.lost.slots().collect::<BTreeSet<_>>(), lost, "lost rows of a node");
             let line: BTreeSet<Slot> = node.in_line().into_iter().collect();
-            for (slot, row) in rows.iter().filter(|(slot, _)| self.waits_in_line(**slot, key)) {
+            for (slot, row) in rows.iter().filter(|(slot, _)| self.jobs.waits_in_line(**slot, key)) {
                 let behind =
-                    |slot| self.stacks.get(&row.stack).is_some_and(|stack| stack.queue.contains(slot));
+                    |slot| self.graph.stacks.get(&row.stack).is_some_and(|stack| stack.queue.contains(slot));
                 assert!(line.contains(slot) || behind(slot), "{} waits in no line", row.name);
             }
             let placed: BTreeSet<Slot> =
@@ -92,9 +94,9 @@ impl Engine {
             let specs = row.spec.iter().chain(previous).map(PackedSpec::unpack);
             contents.extend(specs.filter_map(|spec| stored_content(&spec)));
         }
-        assert!(contents.iter().all(|digest| self.contents.has(digest)), "contents");
-        assert_eq!(self.contents.len(), contents.len(), "contents");
-        for owner in self.claims.owners() {
+        assert!(contents.iter().all(|digest| self.jobs.contents.has(digest)), "contents");
+        assert_eq!(self.jobs.contents.len(), contents.len(), "contents");
+        for owner in self.jobs.claims.owners() {
             assert!(rows.get(&owner).is_some_and(|row| !row.is_lost()), "a claim of a row that is gone");
         }
         for row in rows.values() {
@@ -103,7 +105,7 @@ impl Engine {
             assert_eq!(row.is_lost(), row.stack == 0, "a lost row is no stack's");
         }
         for (slot, row) in &rows {
-            assert_eq!(self.rows.of_id(row.id), Some(*slot), "a row is found by its number");
+            assert_eq!(self.graph.rows.of_id(row.id), Some(*slot), "a row is found by its number");
         }
     }
 }

@@ -23,7 +23,7 @@ fn port(more: &str) -> String {
 }
 
 fn output(bed: &Bed, name: &str, key: &str) -> Value {
-    let view = bed.engine.stack_view(&name.parse().unwrap()).unwrap();
+    let view = bed.engine.view().stack_view(&name.parse().unwrap()).unwrap();
     view.outputs
         .iter()
         .find(|output| output.key == key)
@@ -38,7 +38,7 @@ fn create(bed: &mut Bed, name: &str, source: Source) -> String {
 }
 
 fn status(bed: &Bed, name: &str) -> String {
-    let view = bed.engine.stack_view(&name.parse().unwrap()).unwrap();
+    let view = bed.engine.view().stack_view(&name.parse().unwrap()).unwrap();
     format!("{}_{}: {}", view.action, view.status, view.status_reason)
 }
 
@@ -171,7 +171,7 @@ resources:
     assert_eq!(create(&mut bed, "nets", made("net-s3cret")), "CREATE_COMPLETE: ");
     assert!(create(&mut bed, "asks", source(&port(""), "")).starts_with("CREATE_FAILED"));
     let reason = |bed: &Bed| {
-        let rows = bed.engine.resource_views(&"asks".parse().unwrap(), false).unwrap();
+        let rows = bed.engine.view().resource_views(&"asks".parse().unwrap(), false).unwrap();
         assert!(!bed.tables.reasons.join(" ").contains("s3cret"), "{:?}", bed.tables.reasons);
         rows[0].status_reason.clone()
     };
@@ -236,15 +236,17 @@ resources:
         let outputs = ["all", "part", "sub", "told", "ip"].map(|key| output(bed, "asks", key).to_string());
         let preview = bed
             .engine
+            .view()
             .preview(&asks(), &asking(network, "y, e: {get_attr: [a, network, name]}"), None, &options())
             .unwrap();
-        let rows = bed.engine.resource_views(&asks(), false).unwrap();
+        let rows = bed.engine.view().resource_views(&asks(), false).unwrap();
         format!("{outputs:?} {preview:?} {rows:?} {:?}", bed.tables.reasons)
     };
     let mut bed = Bed::new(1);
     // As long as it is no secret it is told.
     assert_eq!(create(&mut bed, "nets", made("s3cret1", false)), "CREATE_COMPLETE: ");
-    let id = bed.engine.resource_views(&"nets".parse().unwrap(), false).unwrap()[0].physical_id.clone();
+    let id =
+        bed.engine.view().resource_views(&"nets".parse().unwrap(), false).unwrap()[0].physical_id.clone();
     assert_eq!(create(&mut bed, "asks", asking(&id, "")), "CREATE_COMPLETE: ");
     assert_eq!(output(&bed, "asks", "part"), "s3cret1");
     // From now on it is one, of the stack that has the port too.

@@ -343,7 +343,7 @@ impl Bed {
 
     /// The same, of an agent that has obeyed this epoch.
     pub fn connect_as(&mut self, name: &NodeId, epoch: EpochId, instance: Option<u128>) {
-        if self.engine.node_seal(name).is_none() {
+        if self.engine.view().node_seal(name).is_none() {
             return;
         }
         self.next_connection += 1;
@@ -466,12 +466,12 @@ impl Bed {
 
     /// What is listed as lost on a node.
     pub fn lost(&self, name: &NodeId) -> Vec<String> {
-        let views = self.engine.node_views().into_iter().filter(|view| view.name == name.as_str());
+        let views = self.engine.view().node_views().into_iter().filter(|view| view.name == name.as_str());
         views.flat_map(|view| view.lost).map(|lost| format!("{} {}", lost.resource, lost.reason)).collect()
     }
 
     pub fn node_state(&self, name: &NodeId) -> String {
-        let views = self.engine.node_views();
+        let views = self.engine.view().node_views();
         views
             .into_iter()
             .find(|view| view.name == name.as_str())
@@ -548,7 +548,7 @@ impl Bed {
             for (node, connection) in std::mem::take(&mut closed) {
                 self.engine.handle(self.now, Input::Disconnected { node, connection });
             }
-            self.engine.audit();
+            self.engine.view().audit();
             let Some((node, connection, message)) = replies.pop_front() else { return };
             self.engine.handle(self.now, Input::Received { node, connection, message });
         }
@@ -609,7 +609,7 @@ impl Bed {
                 self.hosts.iter().find(|(_, host)| host.connection.is_some() && !host.queue.is_empty());
             if let Some(name) = busy.map(|(name, _)| name.clone()) {
                 self.run_at(&name, 0);
-            } else if let Some(due) = self.engine.next_job() {
+            } else if let Some(due) = self.engine.view().next_job() {
                 self.now = self.now.max(due);
                 self.input(Input::Timeout);
             } else {
@@ -625,7 +625,7 @@ impl Bed {
     }
 
     pub fn view(&self) -> Option<StackView> {
-        self.engine.stack_view(&stack())
+        self.engine.view().stack_view(&stack())
     }
 
     pub fn status(&self) -> String {
@@ -633,11 +633,12 @@ impl Bed {
     }
 
     pub fn resources(&self) -> Vec<ResourceView> {
-        self.engine.resource_views(&stack(), true).unwrap_or_default()
+        self.engine.view().resource_views(&stack(), true).unwrap_or_default()
     }
 
     pub fn resource(&self, name: &str) -> ResourceView {
-        let mut found: Vec<ResourceView> = self.engine.resource_views(&stack(), false).unwrap_or_default();
+        let mut found: Vec<ResourceView> =
+            self.engine.view().resource_views(&stack(), false).unwrap_or_default();
         found.retain(|view| view.name == name);
         found.remove(0)
     }

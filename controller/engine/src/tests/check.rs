@@ -45,7 +45,7 @@ fn put_right(bed: &mut Bed, resource: &str) {
 
 /// How many resources of each node are known to differ.
 fn drifted(bed: &Bed) -> Vec<u64> {
-    bed.engine.node_views().iter().map(|view| view.drifted).collect()
+    bed.engine.view().node_views().iter().map(|view| view.drifted).collect()
 }
 
 fn reason(bed: &Bed) -> String {
@@ -371,7 +371,7 @@ fn an_answer_that_comes_late_changes_nothing() {
     let row = &bed.tables.resources.values().next().unwrap().progress;
     assert_eq!((row.held, bed.resource("a").status.as_str()), (held, "COMPLETE"));
     let entry = LedgerEntry { resource: job.resource, generation: held.unwrap() };
-    assert_eq!(bed.engine.nodes[crate::node::NodeKey(0)].ledger, entry.digest());
+    assert_eq!(bed.engine.traversals.jobs.graph.nodes[crate::node::NodeKey(0)].ledger, entry.digest());
 }
 
 #[test]

@@ -101,5 +101,5 @@ fn contents_are_kept_as_long_as_they_are_needed_and_no_longer() {
     bed.delete().unwrap();
     bed.idle();
     assert!(bed.tables.contents.is_empty());
-    assert!(bed.engine.stack_view(&stack()).is_none());
+    assert!(bed.engine.view().stack_view(&stack()).is_none());
 }

@@ -53,7 +53,7 @@ fn a_resource_comes_and_goes_with_its_condition() {
     );
     assert_eq!(bed.view().unwrap().outputs[0].value, json!(null));
 
-    let preview = bed.engine.preview(&stack(), &source(true), None, &options()).unwrap();
+    let preview = bed.engine.view().preview(&stack(), &source(true), None, &options()).unwrap();
     let changes: Vec<_> =
         preview.resources.iter().map(|row| format!("{} {}", row.name, row.change)).collect();
     assert_eq!(changes, ["user update", "volume create"]);
@@ -123,7 +123,7 @@ fn an_immutable_parameter_keeps_its_value() {
     bed.idle();
     let wanted = "the parameter 'p' is immutable: its value cannot change while the stack is there";
     assert!(bed.update(source("two", false)).unwrap_err().to_string().contains(wanted));
-    let preview = bed.engine.preview(&stack(), &source("two", false), None, &options());
+    let preview = bed.engine.view().preview(&stack(), &source("two", false), None, &options());
     assert!(preview.unwrap_err().to_string().contains(wanted));
     assert_eq!(
         (bed.status().as_str(), there(&bed)),

@@ -93,7 +93,7 @@ fn each_policy() {
     assert_eq!(told(&mut bed), ["drifted: x is 7"; 3]);
     let policies = rows.map(|(name, _)| bed.resource(name).drift_policy);
     assert_eq!(policies, ["correct", "report", "ignore", "report"], "a dummy's own is to report");
-    let shown: Vec<_> = bed.engine.drift_views(None).into_iter().map(|drift| drift.resource).collect();
+    let shown: Vec<_> = bed.engine.view().drift_views(None).into_iter().map(|drift| drift.resource).collect();
     assert_eq!(shown, ["b", "d"]);
 }
 
@@ -202,7 +202,7 @@ fn a_fight_is_ended_and_told_and_an_update_takes_it_up_again() {
     let events = told(&mut bed);
     let word = events.iter().find(|word| word.starts_with("somebody on node-0")).expect("it is told");
     assert!(word.contains("corrected 5 times within 15 s") && word.contains("(drifted: x is 7)"), "{word}");
-    let shown = bed.engine.drift_views(None).remove(0);
+    let shown = bed.engine.view().drift_views(None).remove(0);
     assert_eq!((shown.policy.as_str(), shown.breaker.as_str(), shown.corrections), ("correct", "open", 5));
     ran(&mut bed);
 
@@ -366,7 +366,7 @@ fn what_drifts_in_maintenance_is_corrected_afterwards() {
     maintain(&mut bed, true);
     drifts(&mut bed, "a");
     bed.idle();
-    let shown = bed.engine.drift_views(Some(&node(0))).remove(0);
+    let shown = bed.engine.view().drift_views(Some(&node(0))).remove(0);
     assert_eq!((shown.observed.as_str(), shown.phase.as_str()), ("drifted", "maintenance"));
     assert!(ran(&mut bed).is_empty());
     maintain(&mut bed, false);
@@ -406,11 +406,11 @@ fn a_policy_that_changes_counts_from_then_on() {
     bed.update(policies(&[("a", "ignore")])).unwrap();
     bed.idle();
     assert!(ran(&mut bed).is_empty());
-    assert!(bed.engine.drift_views(None).is_empty());
+    assert!(bed.engine.view().drift_views(None).is_empty());
     bed.restart();
     bed.connect(&node(0));
     drifts(&mut bed, "a");
-    assert!(bed.engine.drift_views(None).is_empty(), "it is kept with the row");
+    assert!(bed.engine.view().drift_views(None).is_empty(), "it is kept with the row");
 }
 
 #[test]
@@ -478,7 +478,7 @@ fn heartbeats_stretch_with_the_fleet() {
     for (nodes, wanted) in [(1, 1), (400, 2), (600, 3)] {
         let limits = Limits { heartbeat: SECOND, ..Limits::default() };
         let bed = Bed::with(nodes, limits);
-        assert_eq!(bed.engine.heartbeat_every(), SECOND * wanted, "{nodes}");
+        assert_eq!(bed.engine.traversals.jobs.graph.heartbeat_every(), SECOND * wanted, "{nodes}");
     }
 }
 

@@ -52,7 +52,7 @@ impl Site {
         while let Some((name, jobs)) = site.jobs.pop_first() {
             jobs.into_iter().for_each(|job| site.reports(&name, &job));
         }
-        assert_eq!(site.engine.stack_view(&stack()).map(|view| view.status), Some("COMPLETE".into()));
+        assert_eq!(site.engine.view().stack_view(&stack()).map(|view| view.status), Some("COMPLETE".into()));
         site.dear.clear();
         site
     }
@@ -71,9 +71,9 @@ impl Site {
     }
 
     fn costs(&mut self, what: &str, input: Input) {
-        self.engine.take_visits();
+        self.engine.view().take_visits();
         let touched = self.input(input);
-        let visits = self.engine.take_visits();
+        let visits = self.engine.view().take_visits();
         let most = EACH * (touched + NODES.ilog2() as usize);
         if visits > most {
             self.dear
@@ -216,7 +216,7 @@ fn two_agents_of_one_node_cost_no_look_at_the_site() {
 fn a_report_costs_what_follows_from_it() {
     let mut site = Site::new();
     site.request(Request::Update { name: stack(), source: source(2, is_in_large), options: options() });
-    site.engine.take_visits();
+    site.engine.view().take_visits();
     let jobs: Vec<(NodeId, Job)> = std::mem::take(&mut site.jobs)
         .into_iter()
         .flat_map(|(name, jobs)| jobs.into_iter().map(move |job| (name.clone(), job)))

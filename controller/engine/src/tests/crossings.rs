@@ -208,6 +208,6 @@ fn the_line_of_a_node_that_is_away_stays_short() {
     for value in 0..500 {
         bed.update(template(&format!("a: x={value}"))).unwrap();
     }
-    let longest = bed.engine.nodes.iter().map(|(_, node)| node.queue.len()).max();
+    let longest = bed.engine.traversals.jobs.graph.nodes.iter().map(|(_, node)| node.queue.len()).max();
     assert!(longest < Some(100), "{longest:?}");
 }

@@ -72,7 +72,7 @@ fn a_changed_config_or_input_runs_again_and_a_changed_server_replaces() {
         (deployed("second", ", input_values: {a: 1}, timeout: 7"), "update", vec!["Update d"]),
     ] {
         bed.ran.clear();
-        let view = bed.engine.preview(&stack(), &new, None, &options()).unwrap();
+        let view = bed.engine.view().preview(&stack(), &new, None, &options()).unwrap();
         assert_eq!(view.resources.iter().find(|row| row.name == "d").unwrap().change, change);
         let before = bed.resource("d").physical_id;
         bed.update(new).unwrap();
@@ -210,7 +210,7 @@ fn a_config_comes_through_nested_stacks() {
         source(&root, &[("role.yaml", role), ("net.yaml", &net(text)), ("server.yaml", &server)])
     };
     let mut bed = Bed::new(1);
-    let view = bed.engine.preview(&stack(), &with("192.0.2.1/24", "run"), None, &options()).unwrap();
+    let view = bed.engine.view().preview(&stack(), &with("192.0.2.1/24", "run"), None, &options()).unwrap();
     let shown = view.resources.iter().find(|row| row.name == "role/NetworkDeployment").unwrap();
     assert_eq!((&*shown.change, &*shown.node), ("create", ""), "the server's name is known when it is there");
     bed.create(with("192.0.2.1/24", "run")).unwrap();
@@ -306,7 +306,8 @@ fn a_failed_run_shows_its_stderr_without_secrets_and_runs_again() {
     assert_eq!((bed.status().as_str(), &bed.ran), ("UPDATE_COMPLETE", &vec!["Create d".to_owned()]));
     assert!(script(&there(&bed, "d")).contains("s3cret-one"));
     let old = with("s3cret-one");
-    let preview = bed.engine.preview(&stack(), &with("s3cret-two"), Some(&old.tree), &options()).unwrap();
+    let preview =
+        bed.engine.view().preview(&stack(), &with("s3cret-two"), Some(&old.tree), &options()).unwrap();
     assert_eq!(preview.resources.iter().filter(|row| row.change == "update").count(), 2);
     let seen = format!(
         "{:?} {:?} {:?} {:?} {preview:?} {:?}",
@@ -314,7 +315,7 @@ fn a_failed_run_shows_its_stderr_without_secrets_and_runs_again() {
         bed.resources(),
         bed.tables.events,
         bed.tables.reasons,
-        bed.engine.graph_view(&stack())
+        bed.engine.view().graph_view(&stack())
     );
     assert!(!seen.contains("s3cret"), "{seen}");
 }

@@ -67,16 +67,16 @@ fn a_drift_shows_everywhere_and_is_durable_and_the_resource_stays_complete() {
             ("drifted", "COMPLETE", "CREATE_COMPLETE")
         );
         assert_eq!(row.status_reason, "drifted: eth0 is down");
-        assert_eq!(bed.engine.node_views()[0].drifted, 1);
-        let views = bed.engine.drift_views(Some(&node(0)));
+        assert_eq!(bed.engine.view().node_views()[0].drifted, 1);
+        let views = bed.engine.view().drift_views(Some(&node(0)));
         assert_eq!((&*views[0].resource, &*views[0].reason), ("a", "drifted: eth0 is down"));
-        assert!(bed.engine.drift_views(Some(&node(1))).is_empty());
+        assert!(bed.engine.view().drift_views(Some(&node(1))).is_empty());
     }
     bed.connect(&node(0));
     says(&mut bed, "a", DriftState::InSync, "");
-    assert_eq!((&*observed(&bed, "a"), bed.engine.node_views()[0].drifted), ("in_sync", 0));
+    assert_eq!((&*observed(&bed, "a"), bed.engine.view().node_views()[0].drifted), ("in_sync", 0));
     assert_eq!(bed.resource("a").status_reason, "");
-    assert!(bed.engine.drift_views(None).is_empty());
+    assert!(bed.engine.view().drift_views(None).is_empty());
 }
 
 #[test]

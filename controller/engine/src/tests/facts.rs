@@ -33,7 +33,7 @@ fn a_template_waits_for_facts_and_takes_them_as_they_are_at_its_next_operation()
     bed.create(source(ask)).unwrap();
     bed.idle();
     assert_eq!(bed.status(), "CREATE_IN_PROGRESS", "node-1 has told nothing yet");
-    let view = bed.engine.preview(&stack(), &source(ask), None, &options()).unwrap();
+    let view = bed.engine.view().preview(&stack(), &source(ask), None, &options()).unwrap();
     assert!(view.resources.iter().flat_map(|row| &row.properties).any(|property| property.unknown));
 
     bed.receive(&node(1), facts("debian", 1));
@@ -44,7 +44,7 @@ fn a_template_waits_for_facts_and_takes_them_as_they_are_at_its_next_operation()
     bed.receive(&node(1), facts("debian", 7));
     bed.idle();
     assert_eq!(values(&bed)[1], "02:00:00:00:00:01", "nothing follows by itself");
-    let view = bed.engine.preview(&stack(), &source(ask), None, &options()).unwrap();
+    let view = bed.engine.view().preview(&stack(), &source(ask), None, &options()).unwrap();
     let changed: Vec<_> = view.resources.iter().flat_map(|row| &row.properties).collect();
     assert_eq!(changed.len(), 2, "{changed:?}");
     assert_eq!((&*changed[0].path, &changed[0].new), ("values.x", &"02:00:00:00:00:07".into()));
@@ -100,7 +100,7 @@ fn nodes_are_selected_by_what_they_told() {
     bed.receive(&node(1), facts("rhel", 2));
     let names = |text: &str| {
         let selector = text.parse().unwrap();
-        let meant = bed.engine.known_nodes().into_iter().filter(|node| node.is_meant(&selector));
+        let meant = bed.engine.view().known_nodes().into_iter().filter(|node| node.is_meant(&selector));
         meant.map(|node| node.view.name).collect::<Vec<_>>()
     };
     assert_eq!(names(""), ["node-0", "node-1", "node-2"]);
@@ -159,7 +159,7 @@ fn an_update_waits_for_facts_only_where_something_changes() {
             bed.restart();
             bed.connect(&node(0));
             bed.ran.clear();
-            let view = bed.engine.preview(&stack(), &of(&after), None, &options()).unwrap();
+            let view = bed.engine.view().preview(&stack(), &of(&after), None, &options()).unwrap();
             let row = view.resources.iter().find(|row| row.name == "asks");
             assert_eq!(row.is_some_and(|row| row.change != "unchanged"), waits, "{title}: {row:?}");
             bed.update(of(&after)).unwrap();
@@ -207,10 +207,10 @@ fn who_asks_a_node_that_nobody_has_is_warned() {
         ("node-9", Some("node node-9 has never joined and is waited for; did you mean node-0?")),
         ("wbe-1", Some("node wbe-1 has never joined and is waited for; did you mean web-1.example.org?")),
     ] {
-        let view = bed.engine.preview(&stack(), &asks(name), None, &options()).unwrap();
+        let view = bed.engine.view().preview(&stack(), &asks(name), None, &options()).unwrap();
         assert_eq!(view.warnings, warned.map(str::to_owned).as_slice(), "{name}");
         let needs = Options { require_nodes: true, ..options() };
-        let strict = bed.engine.preview(&stack(), &asks(name), None, &needs);
+        let strict = bed.engine.view().preview(&stack(), &asks(name), None, &needs);
         assert_eq!(strict.is_err(), warned.is_some(), "{name}: {strict:?}");
     }
     let Ok(Answer::Stack { warnings, .. }) = bed.create(asks("node-9")) else { panic!("it is waited for") };
@@ -240,14 +240,14 @@ fn who_comes_wakes_those_alone_who_wait_for_him() {
         let mut bed = Bed::new(0);
         bed.create(of(&rows.join(", "))).unwrap();
         bed.idle();
-        bed.engine.visits = 0;
+        bed.engine.traversals.jobs.graph.ctx.visits = 0;
         for at in 0..count {
             let name = format!("web-{at}.example.org").parse().unwrap();
             bed.join(&name);
             bed.connect(&name);
             bed.receive(&name, facts("debian", 1));
         }
-        let visits = bed.engine.visits;
+        let visits = bed.engine.traversals.jobs.graph.ctx.visits;
         bed.idle();
         assert_eq!(bed.status(), "CREATE_COMPLETE");
         visits

@@ -7,7 +7,7 @@ use crate::view::FailureView;
 use crate::{Options, Request};
 
 fn failures(bed: &Bed) -> Vec<FailureView> {
-    bed.engine.failure_views(&stack()).unwrap()
+    bed.engine.view().failure_views(&stack()).unwrap()
 }
 
 fn names(bed: &Bed) -> Vec<String> {

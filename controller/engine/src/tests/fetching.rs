@@ -95,7 +95,7 @@ fn no_room_for_a_content_is_a_wait() {
         let outcome = Outcome::NoRoom { reason: "fetch: no space left".into() };
         bed.receive(&node(0), Up::Report(Report { key: job.key(), outcome }));
         assert_eq!(bed.resource("f0").phase, "backoff");
-        let due = bed.engine.next_job().expect("it is tried again");
+        let due = bed.engine.view().next_job().expect("it is tried again");
         bed.pass(due.since(bed.now));
     }
     assert_eq!((bed.status().as_str(), asks(&mut bed, 0, 1)), ("CREATE_IN_PROGRESS", vec![0]));

@@ -42,7 +42,7 @@ fn pair(value: &str) -> Source {
 }
 
 fn names(bed: &Bed) -> Vec<String> {
-    bed.engine.resource_views(&stack(), false).unwrap().into_iter().map(|row| row.name).collect()
+    bed.engine.view().resource_views(&stack(), false).unwrap().into_iter().map(|row| row.name).collect()
 }
 
 fn ran(bed: &mut Bed) -> Vec<String> {
@@ -161,7 +161,7 @@ fn a_revision_changes_members_in_place() {
     let ids: Vec<String> = bed.resources().into_iter().map(|row| row.physical_id).collect();
     bed.ran.clear();
     let other = of(&[&dummy("a", "2", ""), &dummy("b", "1", ", depends_on: a")]);
-    let view = bed.engine.preview(&stack(), &other, None, &options()).unwrap();
+    let view = bed.engine.view().preview(&stack(), &other, None, &options()).unwrap();
     let changed = view.resources.iter().filter(|row| row.change != "unchanged");
     let changed: Vec<String> =
         changed.map(|row| format!("{} {} {}", row.name, row.node, row.change)).collect();

@@ -16,7 +16,7 @@ fn three(bed: &mut Bed) {
 
 fn standing(bed: &Bed, n: u16) -> &'static str {
     let d = device(0);
-    bed.engine.flows().standing(&d, id(&d, n)).map_or("none", muster_flow::FlowStanding::as_str)
+    bed.engine.view().flows().standing(&d, id(&d, n)).map_or("none", muster_flow::FlowStanding::as_str)
 }
 
 fn lose(bed: &mut Bed, n: u16) {
@@ -35,7 +35,9 @@ mod flow_rule_manager {
     #[test]
     fn get_flow_entries() {
         let mut bed = Bed::new(1);
-        let Err(Refusal::NotFound(_)) = bed.engine.flows().rows(&device(0), None) else { panic!("none yet") };
+        let Err(Refusal::NotFound(_)) = bed.engine.view().flows().rows(&device(0), None) else {
+            panic!("none yet")
+        };
         bed.apply_rules(&device(0), &[rule(1, 1), rule(2, 1)]);
         assert_eq!(bed.standings(&device(0)), "ADDED 2");
         // The device says again what it has: nothing comes of it.
@@ -103,7 +105,7 @@ mod flow_rule_manager {
         lose(&mut bed, 3);
         bed.say(&d);
         assert_eq!(bed.standings(&d), "ADDED 2, PENDING_ADD 1");
-        let row = bed.engine.flows().row(&d, id(&d, 3)).unwrap().rows.remove(0);
+        let row = bed.engine.view().flows().row(&d, id(&d, 3)).unwrap().rows.remove(0);
         assert_eq!(row.error.as_deref(), Some("the device had lost it"));
         bed.decide(0);
         assert_eq!(bed.standings(&d), "ADDED 3");
@@ -163,7 +165,7 @@ mod ec_flow_rule_store {
     #[test]
     fn empty_store() {
         let bed = Bed::new(1);
-        assert!(bed.engine.flows().devices().is_empty());
+        assert!(bed.engine.view().flows().devices().is_empty());
     }
 
     #[test]
@@ -181,9 +183,9 @@ mod ec_flow_rule_store {
         bed.apply_rules(&d, &[rule(1, 1)]);
         assert_eq!(bed.standings(&d), "ADDED 1");
         bed.ask(Request::FlowStats { device: d.clone() }).unwrap();
-        let stats = bed.engine.flows().stats(&d).unwrap();
+        let stats = bed.engine.view().flows().stats(&d).unwrap();
         assert_eq!((stats.tables.len(), stats.owners[0].packets, stats.owners[0].bytes), (1, 2, 100));
-        let row = bed.engine.flows().rows(&d, None).unwrap().sorted().rows.remove(0);
+        let row = bed.engine.view().flows().rows(&d, None).unwrap().sorted().rows.remove(0);
         assert_eq!(row.counters.map(|it| (it.packets, it.duration)), Some((2, 7)));
         // Asked at once again: not read from the device so soon.
         bed.ask(Request::FlowStats { device: d.clone() }).unwrap();
@@ -204,7 +206,7 @@ mod ec_flow_rule_store {
         }
         let asked = |bed: &Bed| bed.hosts.values().map(|host| host.flows.asked.len()).sum::<usize>();
         assert_eq!(asked(&bed), 2);
-        let metrics = bed.engine.flows().metrics(20);
+        let metrics = bed.engine.view().flows().metrics(20);
         assert!(metrics.iter().all(|(_, stats)| stats.owners[0].packets == 2));
         bed.pass(Duration::from_secs(2));
         bed.ask(Request::SampleFlows).unwrap();
@@ -225,11 +227,11 @@ mod ec_flow_rule_store {
         bed.apply_rules(&device(0), &[rule(1, 1), rule(2, 1)]);
         bed.apply_rules(&device(1), &[rule(1, 1)]);
         purge(&mut bed, true).unwrap();
-        assert!(bed.engine.flows().rows(&device(0), None).is_err(), "its table is forgotten");
+        assert!(bed.engine.view().flows().rows(&device(0), None).is_err(), "its table is forgotten");
         assert_eq!(bed.standings(&device(1)), "ADDED 1");
         assert!(bed.tables.flows.entries.keys().all(|(of, _)| *of == 1));
         bed.restart();
-        assert_eq!(bed.engine.flows().devices().len(), 1);
+        assert_eq!(bed.engine.view().flows().devices().len(), 1);
     }
 
     /// Of one owner on one device: rules of other owners and other devices stay.
@@ -287,7 +289,7 @@ mod never_tested_there {
             "left, and counted"
         );
         bed.ask(reconcile(Some(ForeignPolicy::Show))).unwrap();
-        assert_eq!(bed.engine.flows().rows(&d, None).unwrap().foreign.len(), 2);
+        assert_eq!(bed.engine.view().flows().rows(&d, None).unwrap().foreign.len(), 2);
         assert_eq!(bed.standings(&d), "ADDED 1", "shown, and not ours");
         bed.ask(reconcile(Some(ForeignPolicy::Import))).unwrap();
         assert_eq!(bed.standings(&d), "ADDED 2");
@@ -343,7 +345,7 @@ mod never_tested_there {
         let show = Request::ReconcileFlows { device, foreign: Some(ForeignPolicy::Show) };
         let Err(Refusal::NotFound(why)) = bed.ask(show) else { panic!("refused") };
         assert!(why.contains("no node 'node-7'"), "{why}");
-        assert!(bed.engine.flows().devices().is_empty() && bed.tables.flows.devices.is_empty());
+        assert!(bed.engine.view().flows().devices().is_empty() && bed.tables.flows.devices.is_empty());
     }
 
     #[test]

@@ -32,7 +32,7 @@ fn a_state_that_crosses_the_order_to_forget_takes_nothing_off_the_device() {
     let batches = bed.hosts[&node(0)].flows.ran;
     forget(&mut bed, &d);
     bed.receive(&node(0), state);
-    assert!(bed.engine.flows().devices().is_empty(), "it is not made anew");
+    assert!(bed.engine.view().flows().devices().is_empty(), "it is not made anew");
     let flows = &bed.hosts[&node(0)].flows;
     assert_eq!((flows.ran, flows.asked.len()), (batches, 0));
 }
@@ -53,7 +53,7 @@ fn an_agent_that_was_not_told_to_forget_is_told_when_it_is_back() {
         let flows = &bed.hosts[&node(0)].flows;
         assert!(flows.devices.is_empty(), "told to forget");
         assert_eq!(flows.ran, batches, "and not to remove");
-        assert!(bed.engine.flows().devices().is_empty());
+        assert!(bed.engine.view().flows().devices().is_empty());
         bed.disconnect(&node(0));
         bed.connect(&node(0));
         assert!(bed.tables.flows.forgotten.is_empty(), "once it has none, that is remembered no more");
@@ -70,7 +70,7 @@ fn an_order_to_forget_that_is_lost_with_its_connection_is_said_again() {
     bed.disconnect(&node(0));
     bed.connect(&node(0));
     assert!(bed.hosts[&node(0)].flows.devices.is_empty());
-    assert_eq!((bed.hosts[&node(0)].flows.ran, bed.engine.flows().devices().len()), (1, 0));
+    assert_eq!((bed.hosts[&node(0)].flows.ran, bed.engine.view().flows().devices().len()), (1, 0));
 }
 
 /// The disk was full: it has the table still, and says so with every heartbeat.
@@ -171,7 +171,7 @@ fn rules_of_a_node_that_never_returns_can_be_forgotten() {
         )
     );
     forget(&mut bed, &d);
-    assert!(bed.engine.flows().devices().iter().all(|view| view.device != "node-0/br0"));
+    assert!(bed.engine.view().flows().devices().iter().all(|view| view.device != "node-0/br0"));
     bed.restart();
     assert!(bed.tables.flows.entries.keys().all(|(number, _)| *number != 0));
 }

@@ -167,7 +167,7 @@ fn run(seed: u64) {
     }
     calm(&mut bed);
     for operation in open {
-        if let Some(view) = bed.engine.flows().operation(operation) {
+        if let Some(view) = bed.engine.view().flows().operation(operation) {
             assert_ne!(view.state, "IN_PROGRESS", "operation {operation}");
         }
     }
@@ -195,11 +195,23 @@ fn run(seed: u64) {
             assert!(!told.contains("PENDING"), "node-{index} {told}");
         }
     }
-    let before: Vec<String> =
-        bed.engine.flows().devices().iter().map(|view| format!("{} {}", view.device, view.rules)).collect();
+    let before: Vec<String> = bed
+        .engine
+        .view()
+        .flows()
+        .devices()
+        .iter()
+        .map(|view| format!("{} {}", view.device, view.rules))
+        .collect();
     bed.restart();
-    let after: Vec<String> =
-        bed.engine.flows().devices().iter().map(|view| format!("{} {}", view.device, view.rules)).collect();
+    let after: Vec<String> = bed
+        .engine
+        .view()
+        .flows()
+        .devices()
+        .iter()
+        .map(|view| format!("{} {}", view.device, view.rules))
+        .collect();
     assert_eq!(before, after);
     bed.engine.flows.audit();
 }

@@ -150,7 +150,7 @@ fn what_cannot_be_put_back_and_is_not_named_is_found() {
     wipe(&mut bed);
     (0..300).for_each(|_| bed.pass(Duration::from_secs(1)));
     assert_eq!(bed.standings(&d), "ADDED 99, PENDING_ADD 1");
-    let row = bed.engine.flows().row(&d, id(&d, 77)).unwrap().rows.remove(0);
+    let row = bed.engine.view().flows().row(&d, id(&d, 77)).unwrap().rows.remove(0);
     assert_eq!(row.error.as_deref(), Some("no such port"));
     assert_eq!(bed.on_device(&d).len(), 99);
 }
@@ -310,7 +310,7 @@ fn counters_of_tables_are_no_more_than_there_are_tables() {
     for up in (0..20).flat_map(|_| told(false)).chain(told(true)) {
         bed.receive(&node(0), Up::Flow(up));
     }
-    assert_eq!(bed.engine.flows().stats(&d).unwrap().tables.len(), 256);
+    assert_eq!(bed.engine.view().flows().stats(&d).unwrap().tables.len(), 256);
 }
 
 #[test]

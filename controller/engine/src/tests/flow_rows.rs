@@ -156,7 +156,7 @@ resources:
     let source = parse(SourceText { name: "t".into(), template: template.into(), ..SourceText::default() });
     bed.update(source).unwrap();
     assert_eq!(bed.standings(&d), "ADDED 2, PENDING_ADD 1");
-    let owners = bed.engine.flows().stats(&d).unwrap().owners;
+    let owners = bed.engine.view().flows().stats(&d).unwrap().owners;
     let told: Vec<_> = owners.iter().map(|owner| (owner.owner.as_str(), owner.rules)).collect();
     assert_eq!(told, [("resource a of stack s", 3)]);
 }
@@ -376,10 +376,11 @@ fn a_node_that_goes_in_the_middle_of_a_job_is_waited_for() {
 fn a_preview_says_what_would_be() {
     let mut bed = Bed::new(1);
     bed.create(flows("a: node-0/br0 1")).unwrap();
-    let view = bed.engine.preview(&stack(), &flows("a: node-0/br0 1 2"), None, &Options::default()).unwrap();
+    let view =
+        bed.engine.view().preview(&stack(), &flows("a: node-0/br0 1 2"), None, &Options::default()).unwrap();
     let text = format!("{view:?}");
     assert!(text.contains("10.0.2.0/24"), "{text}");
-    assert_eq!(bed.engine.flows().standing(&device(0), id(&device(0), 1)), Some(FlowStanding::Added));
+    assert_eq!(bed.engine.view().flows().standing(&device(0), id(&device(0), 1)), Some(FlowStanding::Added));
 }
 
 #[test]
@@ -419,9 +420,9 @@ resources:
         parse(SourceText { name: "t".into(), template, parameters, ..SourceText::default() })
     };
     let secret = |bed: &Bed| {
-        let rows = bed.engine.flows().rows(&device(0), None).unwrap();
+        let rows = bed.engine.view().flows().rows(&device(0), None).unwrap();
         for row in &rows.rows {
-            let one = bed.engine.flows().row(&device(0), row.id).unwrap();
+            let one = bed.engine.view().flows().row(&device(0), row.id).unwrap();
             let durable = bed.tables.flows.entries.values().find(|entry| entry.id == row.id).unwrap();
             assert_eq!((one.rows[0].secret, durable.hidden), (row.secret, row.secret));
         }
@@ -450,7 +451,7 @@ resources:
     assert_eq!((bed.status(), secret(&bed)), ("gone".into(), vec![true]), "what was left to operators");
     bed.restart();
     assert_eq!(secret(&bed), [true]);
-    let rows = bed.engine.flows().rows(&device(0), None).unwrap();
+    let rows = bed.engine.view().flows().rows(&device(0), None).unwrap();
     assert_eq!(rows.owners.values().collect::<Vec<_>>(), ["the operator"]);
     // An operator who says the same makes it known.
     let (ran, id) = (bed.hosts[&node(0)].flows.ran, rows.rows[0].id);
@@ -496,7 +497,7 @@ resources:
     bed.idle();
     assert_eq!((bed.status(), hidden(&bed)), ("UPDATE_COMPLETE".into(), (true, vec![])));
     // What fails is again what it was: hidden.
-    let id = bed.engine.flows().rows(&device(0), None).unwrap().rows[0].id;
+    let id = bed.engine.view().flows().rows(&device(0), None).unwrap().rows[0].id;
     bed.hosts.get_mut(&node(0)).unwrap().flows.bad.insert(id, ("no".into(), true));
     bed.update(source("eth9", false)).unwrap();
     bed.idle();
@@ -516,7 +517,7 @@ resources:
         || parse(SourceText { name: "t".into(), template: template.into(), ..SourceText::default() });
     let mut bed = Bed::new(1);
     bed.create(source()).unwrap();
-    let id = bed.engine.flows().rows(&device(0), None).unwrap().rows[0].id;
+    let id = bed.engine.view().flows().rows(&device(0), None).unwrap().rows[0].id;
     bed.delete().unwrap();
     let why = "the switch refused it: BAD_VALUE: ip daddr 10.77.2.0/24 (0x0a4d0200)";
     for named in [true, false] {
@@ -527,7 +528,7 @@ resources:
         bed.idle();
         let told = bed.resource("a").status_reason;
         assert!(told.contains("the switch refused it: BAD_VALUE: ip daddr ******"), "{told}");
-        let rows = bed.engine.flows().rows(&device(0), None).unwrap().rows;
+        let rows = bed.engine.view().flows().rows(&device(0), None).unwrap().rows;
         let all = format!("{told} {:?} {:?}", bed.tables.reasons, rows[0].error);
         assert!(!all.contains("10.77") && !all.contains("0a4d"), "{all}");
         assert!(told.contains(&id.to_string()));

@@ -71,7 +71,7 @@ impl Bed {
     }
 
     pub fn operation(&self, id: u64) -> FlowOperationView {
-        self.engine.flows().operation(id).unwrap()
+        self.engine.view().flows().operation(id).unwrap()
     }
 
     pub fn ended(&self, id: u64) -> String {
@@ -82,7 +82,7 @@ impl Bed {
 
     /// Count by state: `ADDED 2, FAILED 1`
     pub fn standings(&self, device: &DeviceName) -> String {
-        let rows = self.engine.flows().rows(device, None).unwrap().sorted().rows;
+        let rows = self.engine.view().flows().rows(device, None).unwrap().sorted().rows;
         let mut counts = std::collections::BTreeMap::new();
         for row in rows {
             *counts.entry(row.standing.as_str()).or_insert(0) += 1;
@@ -93,7 +93,7 @@ impl Bed {
     }
 
     pub fn device_view(&self, device: &DeviceName) -> DeviceView {
-        self.engine.flows().device(device).unwrap()
+        self.engine.view().flows().device(device).unwrap()
     }
 
     pub fn hold(&mut self, index: usize, held: bool) {
@@ -125,7 +125,7 @@ impl Bed {
     }
 
     pub fn equal(&self, device: &DeviceName) -> bool {
-        let rows = self.engine.flows().rows(device, None).unwrap().sorted().rows;
+        let rows = self.engine.view().flows().rows(device, None).unwrap().sorted().rows;
         let known = &self.hosts[&device.node].flows.devices[&device.bridge].entries;
         let ours: Vec<_> = rows
             .iter()
@@ -182,7 +182,7 @@ fn one_batch_is_in_flight_and_the_last_writer_wins() {
     assert_eq!((bed.ended(second), bed.ended(third)), ("COMPLETE".into(), "COMPLETE".into()));
     assert!(bed.equal(&d));
     assert_eq!(bed.hosts[&node(0)].flows.ran, 2, "two were merged");
-    let rows = bed.engine.flows().rows(&d, None).unwrap().sorted().rows;
+    let rows = bed.engine.view().flows().rows(&d, None).unwrap().sorted().rows;
     let first = rows.iter().find(|row| row.id == id(&d, 1)).unwrap();
     assert_eq!(first.packed.unpack(), rule(1, 3));
 }
@@ -205,7 +205,7 @@ fn a_refused_operation_fails_alone_and_what_it_changed_is_as_before() {
     assert_eq!((bed.ended(good), bed.ended(gone)), ("COMPLETE".into(), "COMPLETE".into()));
     assert_eq!(bed.standings(&d), "ADDED 3, FAILED 2");
     assert!(bed.equal(&d));
-    let rows = bed.engine.flows().rows(&d, None).unwrap().sorted().rows;
+    let rows = bed.engine.view().flows().rows(&d, None).unwrap().sorted().rows;
     assert_eq!(rows.iter().find(|row| row.id == id(&d, 1)).unwrap().packed.unpack(), rule(1, 1));
     assert_eq!(rows.iter().find(|row| row.id == id(&d, 2)).unwrap().error.as_deref(), Some("no such port"));
     bed.restart();
@@ -350,7 +350,7 @@ fn what_is_refused_for_the_fault_of_another_says_so() {
         if restarts {
             bed.restart();
         }
-        let rows = bed.engine.flows().rows(&d, None).unwrap().rows;
+        let rows = bed.engine.view().flows().rows(&d, None).unwrap().rows;
         let why = |n| rows.iter().find(|row| row.id == id(&d, n)).unwrap().error.clone().unwrap();
         assert_eq!(why(2), "no such port");
         assert_eq!(why(1), format!("refused together with rule {}: no such port", id(&d, 2)));
@@ -495,7 +495,7 @@ fn a_repair_that_is_refused_waits_longer_each_time() {
         bed.say(&d);
     }
     assert_eq!(bed.standings(&d), "ADDED 1, PENDING_ADD 1");
-    let row = bed.engine.flows().row(&d, id(&d, 1)).unwrap().rows.remove(0);
+    let row = bed.engine.view().flows().row(&d, id(&d, 1)).unwrap().rows.remove(0);
     assert_eq!(row.error.as_deref(), Some("no such port"));
     let refusals = bed.hosts[&node(0)].flows.refusals;
     assert!((2..10).contains(&refusals), "{refusals}");
@@ -517,7 +517,7 @@ fn a_restored_store_rises_above_its_agents() {
         known.entries.insert(id(&d, 5), (Packed::new(&rule(5, 1)).unwrap(), EntryState::Present));
     }
     bed.connect(&node(0));
-    assert!(bed.engine.epoch() > Epoch(40));
+    assert!(bed.engine.traversals.jobs.graph.ctx.epoch() > Epoch(40));
     assert!(bed.equal(&d));
     let unknown: Bridge = "br9".parse().unwrap();
     let entries = [(id(&d, 5), (Packed::new(&rule(5, 1)).unwrap(), EntryState::Present))].into();
@@ -535,7 +535,7 @@ fn a_generation_that_no_controller_gives_is_not_believed() {
     bed.hosts.get_mut(&node(0)).unwrap().flows.devices.get_mut(&d.bridge).unwrap().decided =
         Generation { epoch: Epoch(u32::MAX), number: 1 };
     bed.say(&d);
-    assert!(bed.engine.epoch() < Epoch(1000));
+    assert!(bed.engine.traversals.jobs.graph.ctx.epoch() < Epoch(1000));
 }
 
 #[test]

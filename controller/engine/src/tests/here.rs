@@ -87,7 +87,7 @@ fn what_changes_in_place_and_what_is_replaced() {
         bed.create(source(&old)).unwrap();
         assert_eq!(bed.status(), "CREATE_COMPLETE");
         let before = bed.resource("v");
-        let view = bed.engine.preview(&stack(), &source(&new), None, &options()).unwrap();
+        let view = bed.engine.view().preview(&stack(), &source(&new), None, &options()).unwrap();
         assert_eq!(view.resources[0].change, change, "{old} -> {new}");
         bed.update(source(&new)).unwrap();
         assert_eq!(bed.status(), "UPDATE_COMPLETE", "{old} -> {new}");
@@ -153,7 +153,7 @@ fn a_test_resource_takes_its_time() {
     let test = |more: &str| source(&format!("v: {{type: OS::Heat::TestResource, properties: {{{more}}}}}"));
     let state = |bed: &Bed| {
         let status = bed.status();
-        let row = bed.engine.resource_views(&stack(), true).unwrap_or_default().into_iter().next();
+        let row = bed.engine.view().resource_views(&stack(), true).unwrap_or_default().into_iter().next();
         format!("{status} {}", row.map(|row| format!("{} {}", row.status, row.phase)).unwrap_or_default())
     };
     let seconds = Duration::from_secs;
@@ -278,7 +278,7 @@ fn a_server_is_found_by_its_short_name() {
         bed.connect(&name);
     }
     assert_eq!(
-        bed.engine.preview(&stack(), &named("web-1", "a"), None, &options()).unwrap().warnings,
+        bed.engine.view().preview(&stack(), &named("web-1", "a"), None, &options()).unwrap().warnings,
         [""; 0]
     );
     bed.create(named("web-1", "a")).unwrap();

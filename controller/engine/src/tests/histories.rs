@@ -20,12 +20,12 @@ fn comes(bed: &mut Bed, instance: u128) {
 }
 
 fn state(bed: &Bed) -> (String, Vec<String>) {
-    let view = bed.engine.node_views().remove(0);
+    let view = bed.engine.view().node_views().remove(0);
     (view.state, view.conflict)
 }
 
 fn other(bed: &Bed, ahead: u32) -> EpochId {
-    EpochId { number: Epoch(bed.engine.epoch().0 + ahead), bits: Some(99) }
+    EpochId { number: Epoch(bed.engine.traversals.jobs.graph.ctx.epoch().0 + ahead), bits: Some(99) }
 }
 
 #[test]
@@ -33,13 +33,17 @@ fn an_epoch_that_another_history_had_is_not_used() {
     let mut bed = Bed::new(1);
     bed.disconnect(&node(0));
     bed.restart();
-    let before = bed.engine.epoch();
+    let before = bed.engine.traversals.jobs.graph.ctx.epoch();
     bed.create(template("a: x=1")).unwrap();
     let other = other(&bed, 0);
     bed.connect_as(&node(0), other, Some(1));
-    assert_eq!(bed.engine.epoch(), Epoch(before.0 + 1));
+    assert_eq!(bed.engine.traversals.jobs.graph.ctx.epoch(), Epoch(before.0 + 1));
     let job = bed.hosts.get_mut(&node(0)).unwrap().queue.pop_front().unwrap();
-    assert_eq!(job.generation.epoch, bed.engine.epoch(), "also of what was queued before");
+    assert_eq!(
+        job.generation.epoch,
+        bed.engine.traversals.jobs.graph.ctx.epoch(),
+        "also of what was queued before"
+    );
     assert!(bed.warnings[0].contains("the store is older"), "{:?}", bed.warnings);
 }
 
@@ -49,17 +53,22 @@ fn a_lost_epoch_is_known_below_this_one() {
     for is_recorded in [false, true] {
         let mut bed = Bed::new(2);
         bed.restart();
-        let this = bed.engine.epoch();
+        let this = bed.engine.traversals.jobs.graph.ctx.epoch();
         let lost = EpochId { number: Epoch(this.0 - 1), bits: Some(99) };
         if is_recorded {
-            bed.engine.history.add_start(lost.number, 5);
-            bed.engine.history.add_start(this, 1);
+            bed.engine.traversals.jobs.graph.ctx.history.add_start(lost.number, 5);
+            bed.engine.traversals.jobs.graph.ctx.history.add_start(this, 1);
         }
         // The first one tells; the other one says nothing new.
         bed.connect_as(&node(0), lost, Some(1));
         bed.connect_as(&node(1), lost, Some(2));
         let found = bed.warnings.iter().filter(|warning| warning.contains("the store is older")).count();
-        assert_eq!((found, bed.engine.epoch()), (usize::from(is_recorded), this), "{:?}", bed.warnings);
+        assert_eq!(
+            (found, bed.engine.traversals.jobs.graph.ctx.epoch()),
+            (usize::from(is_recorded), this),
+            "{:?}",
+            bed.warnings
+        );
     }
 }
 
@@ -77,15 +86,15 @@ fn a_snapshot_of_the_same_start_is_found_out() {
     bed.restart();
     bed.connect(&node(0));
     bed.idle();
-    assert!(bed.engine.site_view().restored);
-    let list = bed.engine.held_views(None);
+    assert!(bed.engine.view().site_view().restored);
+    let list = bed.engine.view().held_views(None);
     assert_eq!((list.len(), list[0].state.as_str()), (1, "newer"), "{list:?}");
     assert!(bed.ran.is_empty(), "{:?}", bed.ran);
     assert!(bed.warnings.iter().any(|warning| warning.contains("never gave")), "{:?}", bed.warnings);
     bed.ask(crate::Request::Restored { verdict: crate::Verdict::Remove, ids: None, node: None }).unwrap();
     bed.idle();
     assert_eq!(bed.ran.len(), 1);
-    assert!(!bed.engine.site_view().restored, "its tables are compared as well");
+    assert!(!bed.engine.view().site_view().restored, "its tables are compared as well");
 }
 
 /// The row waits to go, and its server goes back in time meanwhile.
@@ -254,7 +263,7 @@ fn of_older_rules() -> Bed {
 fn first_comes_after_it_is_known(bed: &mut Bed) {
     let ahead = other(bed, 2);
     bed.connect_as(&node(1), ahead, Some(7));
-    assert!(bed.engine.site_view().restored);
+    assert!(bed.engine.view().site_view().restored);
     bed.disconnect(&node(0));
     bed.connect(&node(0));
     bed.idle();

@@ -92,11 +92,11 @@ impl Ring {
     }
 
     fn state(&self, key: &str) -> State {
-        self.bed.engine.intent(key).unwrap().state
+        self.bed.engine.view().intent(key).unwrap().state
     }
 
     fn path(&self, key: &str) -> String {
-        let view = self.bed.engine.intent(key).unwrap();
+        let view = self.bed.engine.view().intent(key).unwrap();
         let names = |path: &Vec<DeviceName>| {
             path.iter()
                 .map(|it| it.node.as_str().trim_start_matches("node-").to_owned())
@@ -109,8 +109,8 @@ impl Ring {
     /// On each device are the intents' rules and nothing else.
     fn equal(&self) -> bool {
         (0..self.size).all(|index| {
-            let keys = self.bed.engine.intents();
-            let rules = keys.iter().flat_map(|it| self.bed.engine.intent(&it.key).unwrap().rules);
+            let keys = self.bed.engine.view().intents();
+            let rules = keys.iter().flat_map(|it| self.bed.engine.view().intent(&it.key).unwrap().rules);
             let own = rules.filter(|(at, _)| *at == device(index));
             let mut own: Vec<FlowId> = own.map(|(at, packed): (_, Packed)| packed.unpack().id(&at)).collect();
             own.sort();
@@ -159,7 +159,7 @@ fn an_intent_is_installed_moves_when_a_cable_is_cut_and_leaves_nothing() {
     ring.withdraw("one").unwrap();
     assert_eq!((ring.state("one"), ring.rules()), (State::Withdrawn, 0));
     ring.bed.ask(Request::PurgeIntents { keys: vec!["one".into()] }).unwrap();
-    assert!(ring.bed.engine.intents().is_empty());
+    assert!(ring.bed.engine.view().intents().is_empty());
     assert!(ring.bed.tables.intents.intents.is_empty());
     assert!(ring.bed.tables.flows.entries.is_empty());
 }
@@ -247,7 +247,7 @@ fn of_writes_that_a_restart_came_between_each_is_waited_for() {
 fn a_rule_has_one_owner() {
     let mut ring = Ring::new(4);
     ring.submit("one", 0, 1).unwrap();
-    let (at, packed) = ring.bed.engine.intent("one").unwrap().rules.into_iter().next().unwrap();
+    let (at, packed) = ring.bed.engine.view().intent("one").unwrap().rules.into_iter().next().unwrap();
     let entry = packed.unpack();
     // An operator does not get it, and does not take it away.
     let write = super::flow_tables::write(&at, std::slice::from_ref(&entry));
@@ -260,7 +260,7 @@ fn a_rule_has_one_owner() {
     // Another intent waits until it is free, and says for whom.
     ring.submit("two", 0, 2).unwrap();
     assert_eq!(ring.state("two"), State::Corrupt);
-    let reason = ring.bed.engine.intent("two").unwrap().reason.unwrap();
+    let reason = ring.bed.engine.view().intent("two").unwrap().reason.unwrap();
     assert!(reason.contains("belongs to intent one"), "{reason}");
     assert!(ring.equal(), "nothing of it is left on the way");
     ring.withdraw("one").unwrap();
@@ -273,13 +273,13 @@ fn a_rule_has_one_owner() {
 fn what_an_intent_takes_back_is_its_own_until_it_is_gone() {
     let mut ring = Ring::new(4);
     ring.submit("one", 0, 1).unwrap();
-    let (at, packed) = ring.bed.engine.intent("one").unwrap().rules.into_iter().next().unwrap();
+    let (at, packed) = ring.bed.engine.view().intent("one").unwrap().rules.into_iter().next().unwrap();
     ring.bed.disconnect(&node(0));
     ring.withdraw("one").unwrap();
     assert_eq!(ring.state("one"), State::Withdrawing);
     // Its bridge may keep the rule yet: it would have nobody who knows of it, were it another's by now.
     ring.submit("two", 0, 2).unwrap();
-    let reason = ring.bed.engine.intent("two").unwrap().reason.unwrap();
+    let reason = ring.bed.engine.view().intent("two").unwrap().reason.unwrap();
     assert!(reason.contains("belongs to intent one"), "{reason}");
     let mut rule = packed.unpack().to_json();
     rule.insert("device".into(), at.to_string().into());
@@ -297,14 +297,14 @@ fn what_an_intent_takes_back_is_its_own_until_it_is_gone() {
 fn a_device_that_refuses_leaves_nothing_on_the_others() {
     let mut ring = Ring::new(5);
     ring.submit("probe", 0, 2).unwrap();
-    let rules = ring.bed.engine.intent("probe").unwrap().rules;
+    let rules = ring.bed.engine.view().intent("probe").unwrap().rules;
     let (at, packed) = rules.iter().find(|(at, _)| *at == device(1)).unwrap();
     ring.withdraw("probe").unwrap();
     let id = packed.unpack().id(at);
     ring.bed.hosts.get_mut(&node(1)).unwrap().flows.bad.insert(id, ("no such port".into(), true));
     ring.submit("one", 0, 2).unwrap();
     assert_eq!((ring.state("one"), ring.rules()), (State::Corrupt, 0));
-    let reason = ring.bed.engine.intent("one").unwrap().reason.unwrap();
+    let reason = ring.bed.engine.view().intent("one").unwrap().reason.unwrap();
     assert!(reason.starts_with("node-1/br0: rule ") && reason.contains("no such port"), "{reason}");
     assert_eq!(ring.bed.tables.flows.entries.len(), 0);
     ring.bed.hosts.get_mut(&node(1)).unwrap().flows.bad.clear();
@@ -337,7 +337,7 @@ fn a_node_that_is_away_is_gone_round_and_cleaned_up_when_it_is_back() {
 #[test]
 fn a_beacon_that_nobody_says_is_no_link_and_two_are_a_hub() {
     let mut ring = Ring::new(4);
-    let links = |ring: &Ring| ring.bed.engine.topology().links.iter().filter(|link| link.up).count();
+    let links = |ring: &Ring| ring.bed.engine.view().topology().links.iter().filter(|link| link.up).count();
     assert_eq!(links(&ring), 8);
     let mut forged = ring.ports(0);
     forged.ports[2].heard = vec![Beacon([7; 16])];
@@ -351,7 +351,7 @@ fn a_beacon_that_nobody_says_is_no_link_and_two_are_a_hub() {
     thief.ports[2].beacon = Some(beacon(1, 0));
     ring.bed.receive(&node(2), Up::Ports(vec![thief]));
     assert_eq!(links(&ring), 8);
-    let told = ring.bed.engine.topology().links;
+    let told = ring.bed.engine.view().topology().links;
     assert!(told.iter().all(|link| &*link.from.port != "h"), "{told:?}");
     ring.tell(2);
     // Before the port that says it is known.
@@ -389,7 +389,7 @@ fn an_agent_that_is_started_again_moves_nothing() {
     ring.bed.disconnect(&node(1));
     ring.bed.connect(&node(1));
     ring.bed.receive(&node(1), Up::Ports(vec![ports]));
-    let links = |ring: &Ring| ring.bed.engine.topology().links.iter().filter(|link| link.up).count();
+    let links = |ring: &Ring| ring.bed.engine.view().topology().links.iter().filter(|link| link.up).count();
     assert_eq!((links(&ring), ran(&ring)), (8, before));
     // Both are heard, then the new one alone.
     for heard in [vec![beacon(1, 0), other(1, 0)], vec![other(1, 0)]] {
@@ -408,7 +408,7 @@ fn all_of_a_request_is_taken_or_nothing() {
     let intents = vec![("good".into(), wish(0, 1, 1)), ("bad".into(), bad)];
     let refusal = ring.bed.ask(Request::SubmitIntents { intents }).unwrap_err();
     assert!(refusal.to_string().starts_with("intent 'bad': node-1/br0 port h is where"), "{refusal}");
-    assert!(ring.bed.engine.intents().is_empty());
+    assert!(ring.bed.engine.view().intents().is_empty());
     let unknown = ring.withdraw("gone").unwrap_err();
     assert_eq!(unknown, Refusal::NotFound("there is no intent 'gone'".into()));
     ring.submit("web", 0, 1).unwrap();
@@ -436,15 +436,15 @@ fn a_hundred_thousand_are_withdrawn_at_once() {
     ring.bed.ask(Request::SubmitIntents { intents }).unwrap();
     ring.bed.idle();
     let keys: Vec<Box<str>> = (0..ALL).map(|n| n.to_string().into()).collect();
-    assert!(ring.bed.engine.intents_ended(&keys));
+    assert!(ring.bed.engine.view().intents_ended(&keys));
     ring.bed.ask(Request::WithdrawIntents { keys: keys.clone() }).unwrap();
     ring.bed.idle();
-    assert!(ring.bed.engine.intents().iter().all(|intent| intent.state == State::Withdrawn));
+    assert!(ring.bed.engine.view().intents().iter().all(|intent| intent.state == State::Withdrawn));
     assert_eq!(ring.rules(), 0);
     let batches = ring.bed.hosts[&node(0)].flows.ran - batches;
     assert!(batches < 10, "{batches} batches");
     ring.bed.ask(Request::PurgeIntents { keys }).unwrap();
-    assert!(ring.bed.engine.intents().is_empty());
+    assert!(ring.bed.engine.view().intents().is_empty());
 }
 
 #[test]
@@ -461,7 +461,7 @@ fn an_agent_that_has_just_begun_to_listen_is_given_time() {
     ring.tell(1);
     ring.bed.pass(Duration::from_secs(9));
     assert_eq!(ring.path("one"), "0 1");
-    assert_eq!(ring.bed.engine.topology().links.iter().filter(|link| link.up).count(), 8);
+    assert_eq!(ring.bed.engine.view().topology().links.iter().filter(|link| link.up).count(), 8);
     // One that goes on hearing nothing has a dead cable.
     ring.bed.disconnect(&node(1));
     ring.bed.connect(&node(1));
@@ -504,7 +504,7 @@ fn a_server_that_is_removed_is_no_more_in_the_network() {
             });
         }
         ring.bed.ask(Request::RemoveNode { node: node(1) }).unwrap();
-        let topology = ring.bed.engine.topology();
+        let topology = ring.bed.engine.view().topology();
         assert!(
             topology
                 .links

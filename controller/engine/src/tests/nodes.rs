@@ -16,13 +16,13 @@ fn label(bed: &mut Bed, labels: &[(&str, Option<&str>)]) -> Result<Answer, Refus
 }
 
 fn labels(bed: &Bed) -> BTreeMap<String, String> {
-    bed.engine.node_views().remove(0).labels
+    bed.engine.view().node_views().remove(0).labels
 }
 
 #[test]
 fn a_node_is_silent_since_it_was_last_heard_and_that_is_not_written() {
     let mut bed = Bed::new(1);
-    let silent = |bed: &Bed| bed.engine.node_views().remove(0).silent.map(|time| time.as_secs());
+    let silent = |bed: &Bed| bed.engine.view().node_views().remove(0).silent.map(|time| time.as_secs());
     bed.pass(Duration::from_secs(40));
     assert_eq!(silent(&bed), Some(40), "since it connected");
     let writes = bed.tables.writes;
@@ -53,14 +53,14 @@ fn a_clock_that_is_off_is_named() {
     ] {
         let before = bed.tables.reasons.len();
         bed.receive(&node(0), Up::Clock { unix: 0, ahead });
-        assert_eq!(bed.engine.node_views().remove(0).clock_off_s, shown, "{ahead}");
+        assert_eq!(bed.engine.view().node_views().remove(0).clock_off_s, shown, "{ahead}");
         let events = &bed.tables.reasons[before..];
         assert_eq!(events.len(), usize::from(told.is_some()), "{ahead}: {events:?}");
         assert!(told.is_none_or(|told| events[0].contains(told)), "{ahead}: {events:?}");
     }
     assert_eq!(bed.warnings.len(), 4, "{:?}", bed.warnings);
     bed.disconnect(&node(0));
-    assert_eq!(bed.engine.node_views().remove(0).clock_off_s, None, "nobody knows");
+    assert_eq!(bed.engine.view().node_views().remove(0).clock_off_s, None, "nobody knows");
 }
 
 #[test]
@@ -95,7 +95,7 @@ fn a_revoked_node_has_no_connection_and_no_job_until_it_joins_again_with_a_token
     bed.create(template("a: x=1 node=node-0\n b: x=1 node=node-1")).unwrap();
     bed.ask(Request::RevokeNode { node: node(0) }).unwrap();
     assert_eq!((bed.hosts[&node(0)].connection, bed.node_state(&node(0)).as_str()), (None, "revoked"));
-    assert!(bed.engine.node_seal(&node(0)).is_none());
+    assert!(bed.engine.view().node_seal(&node(0)).is_none());
     assert_eq!(bed.resource("a").phase, "node_away");
     bed.connect(&node(0));
     bed.idle();
@@ -106,14 +106,14 @@ fn a_revoked_node_has_no_connection_and_no_job_until_it_joins_again_with_a_token
     bed.ask(Request::RevokeNode { node: node(0) }).unwrap();
     bed.restart();
     assert_eq!(bed.node_state(&node(0)), "revoked");
-    assert!(bed.engine.node_seal(&node(0)).is_none());
+    assert!(bed.engine.view().node_seal(&node(0)).is_none());
     let anywhere = Request::Create {
         name: "t".parse().unwrap(),
         source: template("c: x=1\n d: x=1"),
         options: options(),
     };
     bed.ask(anywhere).unwrap();
-    let views = bed.engine.resource_views(&"t".parse().unwrap(), true).unwrap();
+    let views = bed.engine.view().resource_views(&"t".parse().unwrap(), true).unwrap();
     assert!(views.iter().all(|view| view.node == "node-1"), "nothing new goes there: {views:?}");
     assert!(bed.try_join(&node(0), None).is_err(), "a token for any name is not enough");
     bed.rejoin(&node(0));
@@ -144,7 +144,8 @@ fn a_token_that_was_open_for_a_revoked_name_is_worth_nothing() {
     bed.token(Some("node-0"), 5);
     bed.token_of([2; 8], None, 5);
     bed.ask(Request::RevokeNode { node: node(0) }).unwrap();
-    let open: Vec<Option<String>> = bed.engine.token_views().into_iter().map(|token| token.name).collect();
+    let open: Vec<Option<String>> =
+        bed.engine.view().token_views().into_iter().map(|token| token.name).collect();
     assert_eq!(open, [None]);
     assert_eq!(bed.tables.tokens.len(), 1);
 }
@@ -544,7 +545,7 @@ fn a_token_with_a_rate_has_them_join_one_after_the_other() {
     bed.restart();
     join(&mut bed, 2).unwrap();
     assert!(later(join(&mut bed, 3)) > 0);
-    assert_eq!(bed.engine.token_views()[0].rate.unwrap().to_string(), "1/s");
+    assert_eq!(bed.engine.view().token_views()[0].rate.unwrap().to_string(), "1/s");
     // What is refused for good is so at once.
     bed.pass(Duration::from_secs(1));
     bed.token_at([1; 8], Some("web-*"), 5, Some("1/s"));
@@ -660,7 +661,7 @@ fn site_of(others: usize) -> Bed {
     bed.create(template(&format!("a: x=1 node=node-0\n b: x=1 node=node-0\n {}", rows.join(" ")))).unwrap();
     bed.idle();
     assert_eq!(bed.status(), "CREATE_COMPLETE");
-    bed.engine.visits = 0;
+    bed.engine.traversals.jobs.graph.ctx.visits = 0;
     bed
 }
 
@@ -677,7 +678,11 @@ fn a_ledger_is_compared_with_the_rows_of_its_node_alone() {
             "its whole ledger was asked for, and what it lost is made again"
         );
         // Of each of its two rows, and of the job that makes it again.
-        assert!(bed.engine.visits <= 6, "{} visits beside {others} rows", bed.engine.visits);
+        assert!(
+            bed.engine.traversals.jobs.graph.ctx.visits <= 6,
+            "{} visits beside {others} rows",
+            bed.engine.traversals.jobs.graph.ctx.visits
+        );
     }
 }
 
@@ -687,6 +692,10 @@ fn a_node_is_removed_by_the_rows_that_are_on_it() {
         let mut bed = site_of(others);
         bed.disconnect(&node(0));
         bed.ask(Request::RemoveNode { node: node(0) }).unwrap();
-        assert!(bed.engine.visits <= 12, "{} visits beside {others} rows", bed.engine.visits);
+        assert!(
+            bed.engine.traversals.jobs.graph.ctx.visits <= 12,
+            "{} visits beside {others} rows",
+            bed.engine.traversals.jobs.graph.ctx.visits
+        );
     }
 }

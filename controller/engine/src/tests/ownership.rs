@@ -254,7 +254,7 @@ fn what_its_owner_would_take_away_is_not_adopted() {
         );
         bed.delete().unwrap();
         bed.idle();
-        assert!(bed.disk().is_empty() && bed.engine.claims.owners().next().is_none());
+        assert!(bed.disk().is_empty() && bed.engine.traversals.jobs.claims.owners().next().is_none());
     }
 }
 

@@ -7,7 +7,7 @@ use super::bed::{Bed, files, node, options, parse, stack, template, under};
 use crate::{Options, PreviewView, Refusal, Request, Source, SourceText};
 
 fn preview(bed: &Bed, source: &Source) -> PreviewView {
-    bed.engine.preview(&stack(), source, None, &options()).unwrap()
+    bed.engine.view().preview(&stack(), source, None, &options()).unwrap()
 }
 
 /// `a create, b update [values.x 1 2]`
@@ -124,18 +124,18 @@ fn what_an_update_would_be_refused_for() {
     bed.create(files("a: /etc/motd")).unwrap();
     bed.idle();
     let other = "other".parse().unwrap();
-    let refused = bed.engine.preview(&other, &files("b: /etc/motd"), None, &options());
+    let refused = bed.engine.view().preview(&other, &files("b: /etc/motd"), None, &options());
     assert!(
         matches!(refused, Err(Refusal::Conflict(why)) if why.contains("resource a of stack s: one thing has one owner"))
     );
     let required = Options { require_nodes: true, ..options() };
-    let refused = bed.engine.preview(&stack(), &template("b: node=node-7"), None, &required);
+    let refused = bed.engine.view().preview(&stack(), &template("b: node=node-7"), None, &required);
     assert!(matches!(refused, Err(Refusal::Conflict(why)) if why.contains("node-7")));
     let view = preview(&bed, &template("b: node=node-7"));
     assert_eq!(view.warnings, ["node node-7 has never joined and is waited for; did you mean node-0?"]);
     bed.delete().unwrap();
     assert!(matches!(
-        bed.engine.preview(&stack(), &files("b: /etc/motd"), None, &options()),
+        bed.engine.view().preview(&stack(), &files("b: /etc/motd"), None, &options()),
         Err(Refusal::Conflict(_))
     ));
 }
@@ -160,16 +160,16 @@ resources:
     bed.create(old.clone()).unwrap();
     bed.idle();
     for (tree, before) in [(Some(&*old.tree), "it is ****** ******"), (None, "******")] {
-        let view = bed.engine.preview(&stack(), &new, tree, &options()).unwrap();
+        let view = bed.engine.view().preview(&stack(), &new, tree, &options()).unwrap();
         let property = &view.resources[0].properties[0];
         assert_eq!((&property.old, &property.new), (&json!(before), &json!("it is ****** ******")));
-        let view = bed.engine.preview(&stack(), &template(""), tree, &options()).unwrap();
+        let view = bed.engine.view().preview(&stack(), &template(""), tree, &options()).unwrap();
         assert!(!serde_json::to_string(&view).unwrap().contains("hunter"));
     }
     // One whose row is not of the current revision: what was hidden in it is not known.
     bed.disconnect(&node(0));
     bed.update(new.clone()).unwrap();
-    let view = bed.engine.preview(&stack(), &source("hunter4"), Some(&new.tree), &options()).unwrap();
+    let view = bed.engine.view().preview(&stack(), &source("hunter4"), Some(&new.tree), &options()).unwrap();
     assert!(!serde_json::to_string(&view).unwrap().contains("hunter"));
 }
 
@@ -222,7 +222,7 @@ proptest! {
                 bed.create(source.clone()).unwrap();
             } else {
                 let next = super::random::graph_with_references(&mut dice);
-                let view = bed.engine.preview(&stack(), &next, Some(&source.tree), &options()).unwrap();
+                let view = bed.engine.view().preview(&stack(), &next, Some(&source.tree), &options()).unwrap();
                 let said: BTreeMap<String, String> =
                     view.resources.iter().map(|row| (row.name.clone(), row.change.clone())).collect();
                 let before: BTreeMap<String, Value> =

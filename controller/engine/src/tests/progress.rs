@@ -139,15 +139,19 @@ fn pages_are_the_whole_list_however_long_they_are() {
     bed.update(template(&rows(2))).unwrap();
     for all in [false, true] {
         let which = Which { all, status: None };
-        let mut whole: Vec<ResourceView> = bed.engine.resource_views(&super::bed::stack(), all).unwrap();
+        let mut whole: Vec<ResourceView> =
+            bed.engine.view().resource_views(&super::bed::stack(), all).unwrap();
         whole.sort_by(|a, b| a.name.cmp(&b.name));
         assert_eq!(whole.len(), if all { 40 } else { 20 });
         for most in [1, 7, 20, 100] {
             let (mut paged, mut pages) = (Vec::<ResourceView>::new(), 0);
             loop {
                 let after = paged.last().map(|row| row.name.clone());
-                let page =
-                    bed.engine.resource_page(&super::bed::stack(), &which, after.as_deref(), most).unwrap();
+                let page = bed
+                    .engine
+                    .view()
+                    .resource_page(&super::bed::stack(), &which, after.as_deref(), most)
+                    .unwrap();
                 // Rows of one name are never parted.
                 assert!(page.len() <= most + 1, "{} rows", page.len());
                 if page.is_empty() {
@@ -159,10 +163,10 @@ fn pages_are_the_whole_list_however_long_they_are() {
             assert_eq!(paged, whole, "{most} at a time, {pages} pages");
         }
     }
-    let named = |name: &str| bed.engine.resource_named(&super::bed::stack(), name, true).unwrap();
+    let named = |name: &str| bed.engine.view().resource_named(&super::bed::stack(), name, true).unwrap();
     let row = named("r15").unwrap();
     assert_eq!(named(&row.physical_id).unwrap(), row);
     assert_eq!(named("r99"), None);
     let failed = Which { all: true, status: Some("FAILED".to_owned()) };
-    assert_eq!(bed.engine.resource_page(&super::bed::stack(), &failed, None, 10).unwrap(), []);
+    assert_eq!(bed.engine.view().resource_page(&super::bed::stack(), &failed, None, 10).unwrap(), []);
 }

@@ -257,7 +257,7 @@ proptest! {
         prop_assert_eq!(bed.ran.len(), before, "a restart of a settled site does nothing");
         bed.delete().unwrap();
         settle(&mut bed);
-        prop_assert!(bed.engine.stack_view(&stack()).is_none());
+        prop_assert!(bed.engine.view().stack_view(&stack()).is_none());
         prop_assert!(bed.reality().is_empty() && bed.tables.resources.is_empty() && bed.tables.contents.is_empty());
     }
 
@@ -451,7 +451,7 @@ fn files_come_and_go(seed: u64, disturb: fn(&mut Bed, &mut Dice)) -> Result<(), 
     prop_assert_eq!(bed.status(), "gone");
     prop_assert!(bed.disk().is_empty() && bed.tables.resources.is_empty() && bed.tables.edges.is_empty());
     prop_assert!(bed.tables.contents.is_empty(), "a content nobody needs");
-    prop_assert!(bed.engine.claims.owners().next().is_none(), "a claim of nobody");
+    prop_assert!(bed.engine.traversals.jobs.claims.owners().next().is_none(), "a claim of nobody");
     prop_assert!(bed.engine.poll_timeout().is_none(), "a timer for nothing");
     Ok(())
 }

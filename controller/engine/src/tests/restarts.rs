@@ -153,7 +153,11 @@ fn an_agent_cannot_use_the_numbers_up() {
         ledger: 1,
     };
     bed.greet(&node(0), hello);
-    assert!(bed.engine.epoch() < Epoch(u32::MAX / 2), "{:?}", bed.engine.epoch());
+    assert!(
+        bed.engine.traversals.jobs.graph.ctx.epoch() < Epoch(u32::MAX / 2),
+        "{:?}",
+        bed.engine.traversals.jobs.graph.ctx.epoch()
+    );
     bed.create(template("a: x=1")).unwrap();
     let job = bed.hosts.get_mut(&node(0)).unwrap().queue.pop_front().unwrap();
     bed.receive(&node(0), Up::Report(Report { key: job.key(), outcome: Outcome::Superseded { by: top } }));
@@ -161,7 +165,11 @@ fn an_agent_cannot_use_the_numbers_up() {
     bed.receive(&node(0), Up::Report(Report { key: job.key(), outcome: Outcome::Superseded { by: near } }));
     let entry = LedgerEntry { resource: job.resource, generation: top };
     bed.receive(&node(0), Up::Ledger { entries: vec![entry], last: true });
-    assert!(bed.engine.epoch() < Epoch(u32::MAX / 2), "{:?}", bed.engine.epoch());
+    assert!(
+        bed.engine.traversals.jobs.graph.ctx.epoch() < Epoch(u32::MAX / 2),
+        "{:?}",
+        bed.engine.traversals.jobs.graph.ctx.epoch()
+    );
     bed.update(template("a: x=2\n b: x=2")).unwrap();
     bed.idle();
     assert_eq!((bed.status().as_str(), bed.reality().len()), ("UPDATE_COMPLETE", 2));

@@ -26,14 +26,14 @@ fn restored_with(limits: Limits, before: &str, since: impl FnOnce(&mut Bed)) -> 
     bed.tables.restored = Some(RestoredRecord::fresh());
     bed.ran.clear();
     bed.restart();
-    assert!(bed.engine.site_view().restored);
+    assert!(bed.engine.view().site_view().restored);
     bed.connect(&node(0));
     bed.idle();
     bed
 }
 
 pub fn held(bed: &Bed) -> Vec<HeldView> {
-    bed.engine.held_views(None)
+    bed.engine.view().held_views(None)
 }
 
 pub fn states(bed: &Bed) -> Vec<String> {
@@ -58,7 +58,7 @@ pub fn decide(
 #[test]
 fn a_backup_that_misses_nothing_ends_by_itself() {
     let bed = restored("a: x=1", |_| {});
-    assert!(!bed.engine.site_view().restored);
+    assert!(!bed.engine.view().site_view().restored);
     assert_eq!(bed.tables.restored, None, "and that is durable");
 }
 
@@ -69,7 +69,7 @@ fn what_the_backup_does_not_know_stays_and_is_listed() {
     });
     assert_eq!(states(&bed), [" unknown", "a newer", "gone deleted"]);
     assert!(bed.ran.is_empty(), "{:?}", bed.ran);
-    let site = bed.engine.site_view();
+    let site = bed.engine.view().site_view();
     assert_eq!((site.restored, site.waiting.restore), (true, 3));
     assert!(bed.tables.reasons.iter().any(|reason| reason.contains("older than node")));
     assert!(bed.warnings.iter().any(|warning| warning.contains("muster restore list")));
@@ -89,7 +89,7 @@ fn adopted_things_stay_until_the_next_update() {
     let unknown = decide(&mut bed, Verdict::Adopt, Some(vec!["nothing".into()]));
     assert!(unknown.unwrap_err().to_string().contains("restore list"));
     decide(&mut bed, Verdict::Adopt, None).unwrap();
-    assert!(bed.ran.is_empty() && !bed.engine.site_view().restored);
+    assert!(bed.ran.is_empty() && !bed.engine.view().site_view().restored);
     bed.disconnect(&node(0));
     bed.connect(&node(0));
     bed.idle();
@@ -105,7 +105,7 @@ fn removed_things_become_what_the_store_says() {
         bed.update(template("a: x=2")).unwrap();
     });
     decide(&mut bed, Verdict::Remove, None).unwrap();
-    assert!(!bed.engine.site_view().restored);
+    assert!(!bed.engine.view().site_view().restored);
     assert_eq!(bed.ran.len(), 2, "{:?}", bed.ran);
     assert_eq!(bed.resource("a").observed, "in_sync");
 }
@@ -275,7 +275,7 @@ fn one_node_is_decided_without_the_others() {
     assert!(refused.contains("node-1") && refused.contains("restore list"), "{refused}");
     bed.ask(of(0)).unwrap();
     bed.idle();
-    assert!(bed.reality().is_empty() && !bed.engine.site_view().restored);
+    assert!(bed.reality().is_empty() && !bed.engine.view().site_view().restored);
 }
 
 /// The store that goes on has it as revoked, and waits for another node.
@@ -325,7 +325,7 @@ fn an_update_decides_what_it_names() {
     bed.update(template("a: x=1")).unwrap();
     bed.idle();
     assert_eq!((bed.ran.len(), bed.status().as_str()), (1, "UPDATE_COMPLETE"));
-    assert!(!bed.engine.site_view().restored);
+    assert!(!bed.engine.view().site_view().restored);
 }
 
 /// A unit of the store is restarted for what it names, and so brought to the state of the store: that decides about it.
@@ -392,7 +392,7 @@ fn rules_that_the_backup_does_not_know_stay_on_their_device() {
     let list = held(&bed);
     assert_eq!((list.len(), list[0].id.as_str(), list[0].rules), (1, "node-0/br0", Some(2)), "{list:?}");
     decide(&mut bed, Verdict::Adopt, None).unwrap();
-    assert!(!bed.engine.site_view().restored);
+    assert!(!bed.engine.view().site_view().restored);
     for _ in 0..2 {
         bed.restart();
         bed.connect(&node(0));
@@ -442,11 +442,11 @@ fn a_table_that_was_decided_is_held_when_the_store_goes_back_again() {
     bed.idle();
     decide(&mut bed, Verdict::Remove, None).unwrap();
     assert_eq!(rules(&bed), [(1, 0)]);
-    assert!(bed.engine.site_view().restored, "the other node has yet to come");
+    assert!(bed.engine.view().site_view().restored, "the other node has yet to come");
     let snapshot = bed.tables.clone();
     bed.apply_rules(&device(0), &[rule(2, 0)]);
     bed.idle();
-    let ahead = EpochId { number: Epoch(bed.engine.epoch().0 + 2), bits: Some(99) };
+    let ahead = EpochId { number: Epoch(bed.engine.traversals.jobs.graph.ctx.epoch().0 + 2), bits: Some(99) };
     bed.tables = snapshot;
     bed.restart();
     bed.connect_as(&node(0), ahead, Some(7));
@@ -462,7 +462,7 @@ fn a_table_that_waited_is_put_right_when_its_node_was_removed() {
     assert_eq!(held(&bed).len(), 1);
     bed.disconnect(&node(0));
     bed.remove(&node(0));
-    assert!(!bed.engine.site_view().restored);
+    assert!(!bed.engine.view().site_view().restored);
     bed.rejoin(&node(0));
     bed.connect(&node(0));
     bed.idle();
@@ -475,7 +475,7 @@ fn removed_rules_are_as_the_store_says() {
     let device = held(&bed)[0].id.clone();
     decide(&mut bed, Verdict::Remove, Some(vec![device])).unwrap();
     assert_eq!(rules(&bed), [(1, 0)]);
-    assert!(!bed.engine.site_view().restored && held(&bed).is_empty());
+    assert!(!bed.engine.view().site_view().restored && held(&bed).is_empty());
 }
 
 #[test]
@@ -491,12 +491,12 @@ fn what_the_list_had_no_room_for_is_listed_when_the_rest_is_decided() {
             true => drop(bed.update(template(&many(1))).unwrap()),
             false => drop(decide(&mut bed, Verdict::Adopt, None).unwrap()),
         }
-        assert!(bed.engine.site_view().restored);
+        assert!(bed.engine.view().site_view().restored);
         assert!(bed.hosts[&node(0)].connection.is_none(), "it is to say the rest");
         bed.connect(&node(0));
         bed.idle();
         assert_eq!(states(&bed).len(), 1);
         decide(&mut bed, Verdict::Adopt, None).unwrap();
-        assert!(!bed.engine.site_view().restored);
+        assert!(!bed.engine.view().site_view().restored);
     }
 }

@@ -31,7 +31,7 @@ fn a_job_that_finds_no_room_is_tried_until_there_is() {
             (bed.status().as_str(), bed.resource("a").phase.as_str()),
             ("CREATE_IN_PROGRESS", "backoff")
         );
-        let due = bed.engine.next_job().expect("it is tried again");
+        let due = bed.engine.view().next_job().expect("it is tried again");
         waited.push(due.since(bed.now).as_secs());
         bed.pass(due.since(bed.now));
     }
@@ -59,7 +59,7 @@ fn a_node_with_a_full_disk_gets_removals_alone() {
     bed.idle();
     full(&mut bed, true);
     assert_eq!(bed.node_state(&node(0)), "disk_full");
-    let view = bed.engine.node_views().remove(0);
+    let view = bed.engine.view().node_views().remove(0);
     assert_eq!(view.state_reason.as_deref(), Some(FULL));
     bed.update(template("a: x=2\n c: x=1")).unwrap();
     assert!(bed.hosts[&node(0)].queue.is_empty());

@@ -31,7 +31,7 @@ fn fails(bed: &mut Bed, reason: &str) {
 
 fn seen(bed: &mut Bed) -> String {
     let events = bed.tables.events.join("\n") + &bed.tables.reasons.join("\n");
-    let views = (bed.view(), bed.resources(), bed.engine.graph_view(&stack()));
+    let views = (bed.view(), bed.resources(), bed.engine.view().graph_view(&stack()));
     events + &format!("{views:?}")
 }
 

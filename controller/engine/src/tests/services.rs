@@ -65,7 +65,7 @@ fn ran(bed: &mut Bed) -> Vec<String> {
 
 /// What a preview says that an update would do.
 fn changes(bed: &Bed, source: &Source) -> Vec<String> {
-    let view = bed.engine.preview(&stack(), source, None, &options()).unwrap();
+    let view = bed.engine.view().preview(&stack(), source, None, &options()).unwrap();
     let changed = view.resources.into_iter().filter(|row| row.change != "unchanged");
     changed.map(|row| format!("{} {}", row.name, row.change)).collect()
 }

@@ -194,7 +194,7 @@ fn one_thing_has_one_owner() {
     let twice = files("a: /etc/motd\n b: /etc/motd");
     let Err(Refusal::Conflict(why)) = bed.create(twice) else { panic!("refused") };
     assert!(why.contains("/etc/motd") && why.contains('a') && why.contains('b'), "{why}");
-    assert!(bed.tables.stacks.is_empty() && bed.engine.stack_views().is_empty());
+    assert!(bed.tables.stacks.is_empty() && bed.engine.view().stack_views().is_empty());
     bed.create(files("a: /etc/motd")).unwrap();
     bed.idle();
     let source = files("mine: /etc/motd");
@@ -279,7 +279,7 @@ fn the_graph_shows_rows_of_both_roles_and_what_needs_what() {
     bed.idle();
     bed.update(template("a: !x=2\n b: y=@a.!x")).unwrap();
     bed.run_at(&node(0), 0);
-    let graph = bed.engine.graph_view(&stack()).unwrap();
+    let graph = bed.engine.view().graph_view(&stack()).unwrap();
     let nodes: Vec<String> =
         graph.nodes.iter().map(|n| format!("{} {} {} {}", n.name, n.role, n.status, n.ready)).collect();
     assert_eq!(

@@ -30,7 +30,7 @@ fn id_of(bed: &Bed, thing: &str) -> Option<Vec<String>> {
 }
 
 fn held_by_node(bed: &Bed) -> u64 {
-    bed.engine.node_views().remove(0).held
+    bed.engine.view().node_views().remove(0).held
 }
 
 #[test]
@@ -57,7 +57,7 @@ fn a_removed_stray_is_deleted_by_its_agents_ledger() {
         (bed.ran.as_slice(), bed.disk()),
         (&["Delete /b".to_owned()][..], vec!["/a hello".to_owned()])
     );
-    assert!(!bed.engine.site_view().restored && bed.lost(&node(0)).is_empty());
+    assert!(!bed.engine.view().site_view().restored && bed.lost(&node(0)).is_empty());
     assert_eq!((bed.tables.resources.len(), held_by_node(&bed)), (1, 0));
     assert!(bed.warnings.iter().any(|warning| warning.contains("/b on node node-0")));
     // Both know the same again: nobody asks.
@@ -80,7 +80,7 @@ fn a_stray_is_listed_and_removed_where_the_site_is_not_restored() {
     bed.restart();
     bed.connect(&node(0));
     bed.idle();
-    assert!(!bed.engine.site_view().restored);
+    assert!(!bed.engine.view().site_view().restored);
     assert_eq!((states(&bed), held_by_node(&bed)), (vec![" unknown".to_owned()], 1));
     assert!(bed.warnings.iter().any(|warning| warning.contains("muster restore list")));
     bed.restart();
@@ -124,7 +124,7 @@ fn a_stray_that_drifts_is_heard_of_once() {
             bed.restart();
             bed.connect(&node(0));
             bed.idle();
-            assert!(!bed.engine.site_view().restored);
+            assert!(!bed.engine.view().site_view().restored);
         }
         let is_it = |entry: &&LedgerEntry| id == Some(vec![entry.resource.to_string()]);
         let stray = *bed.hosts[&node(0)].things.values().map(|(_, entry)| entry).find(is_it).unwrap();
@@ -253,7 +253,7 @@ fn a_stray_that_is_gone_before_its_agent_is_asked_is_not_listed() {
     bed.connect(&node(0));
     bed.idle();
     assert!(bed.hosts[&node(0)].described > 1, "it is asked again");
-    assert!(states(&bed).is_empty() && !bed.engine.site_view().restored, "{:?}", states(&bed));
+    assert!(states(&bed).is_empty() && !bed.engine.view().site_view().restored, "{:?}", states(&bed));
 }
 
 /// A job of before the restore ends after its node's ledger was told.
@@ -266,7 +266,7 @@ fn a_thing_that_is_made_after_the_ledger_was_told_is_listed() {
     bed.update(files("a: /a\nb: /b")).unwrap();
     bed.begin(&node(0));
     set_back(&mut bed, backup);
-    assert!(states(&bed).is_empty() && bed.engine.site_view().restored, "node-1 has yet to come");
+    assert!(states(&bed).is_empty() && bed.engine.view().site_view().restored, "node-1 has yet to come");
     let host = bed.hosts.get_mut(&node(0)).unwrap();
     let job = host.running.remove(0);
     let report = host.run(job);

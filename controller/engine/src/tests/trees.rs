@@ -112,7 +112,7 @@ fn a_change_inside_touches_what_it_is_of() {
     bed.create(with("1")).unwrap();
     bed.idle();
     bed.ran.clear();
-    let view = bed.engine.preview(&stack(), &with("2"), None, &options()).unwrap();
+    let view = bed.engine.view().preview(&stack(), &with("2"), None, &options()).unwrap();
     let changed: Vec<String> = view
         .resources
         .iter()
@@ -548,7 +548,7 @@ fn hidden_values_of_nested_stacks_are_masked() {
     let root = "resources: {n: {type: n.yaml, properties: {password: hunter2}}}\noutputs: {o: {value: {get_attr: [n, it]}}}";
     let mut bed = Bed::new(1);
     let source = source(root, &[("n.yaml", nested)]);
-    let view = bed.engine.preview(&stack(), &source, None, &options()).unwrap();
+    let view = bed.engine.view().preview(&stack(), &source, None, &options()).unwrap();
     assert!(!format!("{view:?}").contains("hunter2"));
     bed.create(source).unwrap();
     bed.idle();

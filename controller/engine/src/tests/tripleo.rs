@@ -83,7 +83,7 @@ fn the_example_deploys_to_its_servers() {
         read(&folder, template, &[("environment.yaml", ""), ("", &names)], json!({}))
     };
     let mut bed = Bed::new(2);
-    bed.engine.preview(&stack(), &with("192.0.2.11"), None, &options()).unwrap();
+    bed.engine.view().preview(&stack(), &with("192.0.2.11"), None, &options()).unwrap();
     bed.create(with("192.0.2.11")).unwrap();
     bed.idle();
     assert_eq!(bed.status(), "CREATE_COMPLETE", "{:?}", bed.tables.reasons);
@@ -131,7 +131,7 @@ fn samples_are_validated_previewed_and_made() {
         bed.ask(Request::Create { name: "plan".parse().unwrap(), source: net, options: options() }).unwrap();
         let template = std::fs::read_to_string(servers.join("deployed-server.yaml")).unwrap();
         let source = || read(&servers, template.clone(), &[(environment, ""), ("", more)], given.clone());
-        let view = bed.engine.preview(&stack(), &source(), None, &options()).unwrap();
+        let view = bed.engine.view().preview(&stack(), &source(), None, &options()).unwrap();
         assert!(view.resources.iter().all(|row| row.change == "create"), "{view:?}");
         bed.create(source()).unwrap();
         bed.idle();
@@ -158,7 +158,7 @@ fn samples_are_validated_previewed_and_made() {
         let text = std::fs::read_to_string(folder.join(name)).unwrap();
         let source = read(&folder, text, &[], alone);
         let mut bed = Bed::new(1);
-        bed.engine.preview(&stack(), &source, None, &options()).unwrap();
+        bed.engine.view().preview(&stack(), &source, None, &options()).unwrap();
         let root = format!(
             "heat_template_version: ocata\nresources:\n  \
               NetworkConfig: {{type: {name}, properties: {{ControlPlaneIp: 192.0.2.9, ControlPlaneDefaultRoute: 192.0.2.1, EC2MetadataIp: 192.0.2.1}}}}\n  \

@@ -3,16 +3,16 @@
 use muster_api::resource::{GraphEdgeView, GraphNodeView, GraphView};
 use muster_shared::StackName;
 
-use crate::engine::Engine;
 use crate::resource::Slot;
 use crate::view::ResourceView;
+use crate::view::View;
 
-impl Engine {
+impl View<'_> {
     /// The graph of a stack.
     pub fn graph_view(&self, name: &StackName) -> Option<GraphView> {
-        let stack = self.stacks.named(name)?;
+        let stack = self.graph.stacks.named(name)?;
         let slots = || stack.forward.iter().chain(&stack.extras);
-        let needed = self.still_needed(stack);
+        let needed = self.traversals.still_needed(stack);
         let forward = stack.forward.iter().map(|slot| (slot, "forward"));
         let extras = stack.extras.iter().map(|slot| (slot, "clean-up"));
         Some(GraphView {
@@ -42,15 +42,15 @@ impl Engine {
             phase: row.phase,
             phase_seconds: row.phase_seconds,
             hook: row.hook,
-            ready: self.rows[slot].ready,
+            ready: self.graph.rows[slot].ready,
             replaces: row.replaces,
             replaced_by: row.replaced_by,
         }
     }
 
     fn graph_edges(&self, slot: Slot) -> impl Iterator<Item = GraphEdgeView> {
-        let row = &self.rows[slot];
-        let needed = row.requires.iter().filter_map(|required| self.rows.get(*required));
+        let row = &self.graph.rows[slot];
+        let needed = row.requires.iter().filter_map(|required| self.graph.rows.get(*required));
         needed
             .map(|needed| GraphEdgeView { resource_id: needed.id.to_string(), needed_by: row.id.to_string() })
     }

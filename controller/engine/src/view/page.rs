@@ -3,12 +3,13 @@
 use muster_shared::{NodeId, ResourceId, StackName};
 use muster_template::Kind;
 
-use super::{ResourceView, StackView, status_of};
-use crate::engine::Engine;
-use crate::node_view::KnownNode;
+use super::node::KnownNode;
+use super::stack::status_of;
+use super::{ResourceView, StackView};
 use crate::progress::NeededBy;
 use crate::resource::Slot;
 use crate::stack::Stack;
+use crate::view::View;
 
 /// With more rows to clean up than this, a page does not name those that need them: that takes a look at all of the stack.
 const NEEDED_MAX: usize = 10_000;
@@ -22,7 +23,7 @@ pub struct Which {
     pub status: Option<String>,
 }
 
-impl Engine {
+impl View<'_> {
     /// The next rows of a stack by name, after this one; at most so many, but none of one name without the others.
     /// None: there is no such stack.
     pub fn resource_page(
@@ -32,11 +33,11 @@ impl Engine {
         after: Option<&str>,
         most: usize,
     ) -> Option<Vec<ResourceView>> {
-        let stack = self.stacks.named(name)?;
-        let name_of = |slot: &Slot| &*self.rows[*slot].name;
+        let stack = self.graph.stacks.named(name)?;
+        let name_of = |slot: &Slot| &*self.graph.rows[*slot].name;
         let is_after = |slot: &Slot| after.is_none_or(|after| name_of(slot) > after);
         let is_listed = |slot: &&Slot| {
-            let row = &self.rows[**slot];
+            let row = &self.graph.rows[**slot];
             let is_row = which.all || row.kind != Kind::Set;
             is_row && which.status.as_ref().is_none_or(|wanted| *wanted == status_of(row))
         };
@@ -52,7 +53,7 @@ impl Engine {
         }
         page.sort_unstable();
         let needed = match page.iter().any(|(_, is_extra, _)| *is_extra) && stack.extras.len() <= NEEDED_MAX {
-            true => self.still_needed(stack),
+            true => self.traversals.still_needed(stack),
             false => NeededBy::new(),
         };
         Some(page.into_iter().map(|(_, _, slot)| self.resource_view(stack, slot, &needed)).collect())
@@ -61,28 +62,31 @@ impl Engine {
     /// A row by its name in the template or by its physical id; those of the current revision come first. The outer None:
     /// there is no such stack.
     pub fn resource_named(&self, name: &StackName, wanted: &str, all: bool) -> Option<Option<ResourceView>> {
-        let stack = self.stacks.named(name)?;
-        let is_listed = |slot: &Slot| all || self.rows[*slot].kind != Kind::Set;
-        let forward = stack.forward.binary_search_by(|slot| (*self.rows[*slot].name).cmp(wanted));
+        let stack = self.graph.stacks.named(name)?;
+        let is_listed = |slot: &Slot| all || self.graph.rows[*slot].kind != Kind::Set;
+        let forward = stack.forward.binary_search_by(|slot| (*self.graph.rows[*slot].name).cmp(wanted));
         let forward = forward.ok().map(|at| stack.forward[at]).filter(is_listed);
         let named = || {
-            self.extras(stack, all).copied().find(|slot| *self.rows[*slot].name == *wanted && is_listed(slot))
+            self.extras(stack, all)
+                .copied()
+                .find(|slot| *self.graph.rows[*slot].name == *wanted && is_listed(slot))
         };
         let physical = || {
             let id = uuid::Uuid::parse_str(wanted).ok()?;
-            let slot = self.rows.of_thing(&ResourceId(id))?;
-            let is_forward = || stack.forward.get(self.rows[slot].index as usize) == Some(&slot);
-            Some(slot)
-                .filter(|slot| self.rows[*slot].stack == stack.id && (all || is_forward()) && is_listed(slot))
+            let slot = self.graph.rows.of_thing(&ResourceId(id))?;
+            let is_forward = || stack.forward.get(self.graph.rows[slot].index as usize) == Some(&slot);
+            Some(slot).filter(|slot| {
+                self.graph.rows[*slot].stack == stack.id && (all || is_forward()) && is_listed(slot)
+            })
         };
         // A deployed server's is its node's name.
         let server = || {
             let all = stack.forward.iter().chain(self.extras(stack, all)).copied();
-            all.filter(|slot| self.rows[*slot].kind == Kind::DeployedServer)
-                .find(|slot| self.rows[*slot].shown_id() == wanted)
+            all.filter(|slot| self.graph.rows[*slot].kind == Kind::DeployedServer)
+                .find(|slot| self.graph.rows[*slot].shown_id() == wanted)
         };
         let slot = forward.or_else(named).or_else(physical).or_else(server);
-        Some(slot.map(|slot| self.resource_view(stack, slot, &self.still_needed(stack))))
+        Some(slot.map(|slot| self.resource_view(stack, slot, &self.traversals.still_needed(stack))))
     }
 
     /// Rows beside those of the revision, where they are listed: of a stack that is being deleted there are no others.
@@ -92,19 +96,19 @@ impl Engine {
 
     /// The next stacks by name, without outputs and parameters.
     pub fn stack_page(&self, after: Option<&StackName>, most: usize) -> Vec<StackView> {
-        self.stacks.after(after).map(|stack| self.short_view(stack)).take(most).collect()
+        self.graph.stacks.after(after).map(|stack| self.short_view(stack)).take(most).collect()
     }
 
     /// The next nodes by name, as [`Engine::known_nodes`] has them.
     pub fn node_page(&self, after: Option<&NodeId>, most: usize) -> Vec<KnownNode> {
         let (drifted, conflicts) = (self.drifted_on_nodes(), self.mac_conflicts());
         let known = |it| self.known_node(it, &drifted, &conflicts);
-        self.nodes.iter_after(after).filter_map(known).take(most).collect()
+        self.graph.nodes.iter_after(after).filter_map(known).take(most).collect()
     }
 
     /// One of them.
     pub fn node_named(&self, name: &NodeId) -> Option<KnownNode> {
-        let key = self.nodes.find(name)?;
-        self.known_node((key, &self.nodes[key]), &self.drifted_on_nodes(), &self.mac_conflicts())
+        let key = self.graph.nodes.find(name)?;
+        self.known_node((key, &self.graph.nodes[key]), &self.drifted_on_nodes(), &self.mac_conflicts())
     }
 }

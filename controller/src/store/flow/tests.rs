@@ -129,7 +129,7 @@ impl Both {
             device: device().bridge,
             decided,
             refused,
-            root: self.engine.flows().root(&device()).unwrap(),
+            root: self.engine.view().flows().root(&device()).unwrap(),
             entries: 1,
             wrong: 0,
             foreign: 0,

@@ -85,8 +85,8 @@ impl World {
     /// What operators read of drift is what is so.
     pub(crate) fn drift_is_shown(&self) -> Option<String> {
         let shared = self.shared.borrow();
-        let engine = self.controller.turns.as_ref()?.engine();
-        let views = engine.drift_views(None);
+        let site = self.controller.turns.as_ref()?.view();
+        let views = site.drift_views(None);
         self.watched(&shared).find_map(|it| {
             let id = it.row.physical.to_string();
             let view = views.iter().find(|view| view.physical_id == id);

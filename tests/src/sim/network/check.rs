@@ -144,9 +144,9 @@ impl World {
         if self.network.is_empty() || std::mem::replace(&mut self.network.added_up, version) == version {
             return;
         }
-        let engine = turns.engine();
+        let site = turns.view();
         let views: Vec<IntentView> =
-            engine.intents().iter().filter_map(|it| engine.intent(&it.key).ok()).collect();
+            site.intents().iter().filter_map(|it| site.intent(&it.key).ok()).collect();
         // By link and holder, what a holder has there: its largest share.
         let mut held: BTreeMap<(&ConnectPoint, &ConnectPoint), BTreeMap<String, u64>> = BTreeMap::new();
         for view in &views {
@@ -160,7 +160,7 @@ impl World {
             }
         }
         let mut wrong = None;
-        let links = engine.topology().links;
+        let links = site.topology().links;
         for link in &links {
             let sum: u64 =
                 held.remove(&(&link.from, &link.to)).into_iter().flat_map(BTreeMap::into_values).sum();

@@ -176,7 +176,7 @@ fn a_correction_that_fails_while_nodes_come_fails_no_operation() {
             ("UPDATE_COMPLETE", "FAILED", "refused"),
             "{name} {tries}"
         );
-        assert_eq!(bed.engine.failure_views(&stack()).unwrap().len(), 1);
+        assert_eq!(bed.engine.view().failure_views(&stack()).unwrap().len(), 1);
         ran(&mut bed);
         bed.pass(CALM);
         bed.idle();

@@ -50,13 +50,13 @@ fn a_stack_has_links_and_an_intent_and_takes_them_away() {
     let text = link("ab", 0, 1, 5) + &intent("road", "b-to-a", 1, 0, "ab");
     ring.bed.update(template(&text)).unwrap();
     assert_eq!((ring.bed.status().as_str(), ring.state("b-to-a")), ("UPDATE_COMPLETE", State::Installed));
-    assert!(ring.bed.engine.intent("a-to-b").is_err());
+    assert!(ring.bed.engine.view().intent("a-to-b").is_err());
     assert!(ring.equal());
     ring.bed.delete().unwrap();
     ring.bed.idle();
     assert_eq!((ring.bed.status().as_str(), ring.rules()), ("gone", 0));
-    assert!(ring.bed.engine.intents().is_empty());
-    assert!(ring.bed.engine.topology().links.iter().all(|link| !link.declared));
+    assert!(ring.bed.engine.view().intents().is_empty());
+    assert!(ring.bed.engine.view().topology().links.iter().all(|link| !link.declared));
 }
 
 #[test]
@@ -102,8 +102,8 @@ fn nothing_hidden_goes_into_a_link_or_an_intent() {
         let reason = ring.bed.resource(name).status_reason;
         assert!(reason.contains("something hidden is among its properties"), "{name}: {reason}");
     }
-    assert!(ring.bed.engine.intents().is_empty() && ring.rules() == 0);
-    assert!(!format!("{:?}", ring.bed.engine.topology()).contains("10.66.6.6"));
+    assert!(ring.bed.engine.view().intents().is_empty() && ring.rules() == 0);
+    assert!(!format!("{:?}", ring.bed.engine.view().topology()).contains("10.66.6.6"));
     ring.bed.update(source(false)).unwrap();
     assert_eq!((ring.bed.status().as_str(), ring.state("a-to-b")), ("UPDATE_COMPLETE", State::Installed));
 }
@@ -142,7 +142,7 @@ fn a_resource_that_gave_its_intent_away_has_it_again_when_it_is_wanted_again() {
         (ring.bed.status().as_str(), ring.state("way"), ring.rules()),
         ("ROLLBACK_COMPLETE", State::Installed, 2)
     );
-    assert_eq!(ring.bed.engine.topology().links.iter().filter(|link| link.declared).count(), 2);
+    assert_eq!(ring.bed.engine.view().topology().links.iter().filter(|link| link.declared).count(), 2);
 }
 
 fn host(number: u8, node: usize) -> String {
@@ -180,12 +180,12 @@ fn hosts_of_a_stack_meet_wherever_they_move() {
     let other: muster_shared::StackName = "other".parse().unwrap();
     let source = template(&host(1, 2));
     ring.bed.ask(Request::Create { name: other.clone(), source, options: options() }).unwrap();
-    let views = ring.bed.engine.resource_views(&other, false).unwrap();
+    let views = ring.bed.engine.view().resource_views(&other, false).unwrap();
     let reason = &views[0].status_reason;
     assert!(reason.contains("host 52:54:00:00:00:01 is declared by resource host_1 of stack s"), "{reason}");
     // Nobody says any more where one of them is.
     ring.bed.update(template(&(host(1, 0) + &meeting("host_1")))).unwrap();
-    let view = ring.bed.engine.intent("meet").unwrap();
+    let view = ring.bed.engine.view().intent("meet").unwrap();
     assert_eq!((view.state, ring.rules()), (State::Failed, 0), "{:?}", view.reason);
 }
 
@@ -224,8 +224,15 @@ fn what_a_node_knows_of_hosts_without_looking_is_taken() {
     ring.bed.receive(&node(2), facts(7, Some(2)));
     assert_eq!(ring.state("meet"), State::Installed);
     assert_eq!(ring.path("meet"), "0 1 2, 2 1 0");
-    let found: Vec<String> =
-        ring.bed.engine.topology().hosts.iter().map(|it| format!("{} {}", it.id, it.host.location)).collect();
+    let found: Vec<String> = ring
+        .bed
+        .engine
+        .view()
+        .topology()
+        .hosts
+        .iter()
+        .map(|it| format!("{} {}", it.id, it.host.location))
+        .collect();
     assert_eq!(
         found,
         [
@@ -251,7 +258,7 @@ fn what_a_node_knows_of_hosts_without_looking_is_taken() {
 fn a_mac_address_that_two_nodes_claim_is_a_conflict() {
     let mut ring = Ring::new(4);
     let conflicts = |ring: &Ring, index: usize| {
-        let all = ring.bed.engine.node_views();
+        let all = ring.bed.engine.view().node_views();
         all.into_iter().find(|view| view.name == node(index).as_str()).unwrap().mac_conflicts
     };
     let tell = |ring: &mut Ring, index: usize, mac: u8, neighbour: Option<u8>| {
@@ -300,7 +307,7 @@ fn a_declared_cable_that_died_silently_is_dead_after_a_restart() {
     silent(&mut ring);
     assert_eq!((ring.state("one"), ring.path("one").as_str()), (State::Installed, "0 3 2 1"));
     ring.bed.restart();
-    let dead = |ring: &Ring| ring.bed.engine.topology().links.iter().filter(|link| !link.up).count();
+    let dead = |ring: &Ring| ring.bed.engine.view().topology().links.iter().filter(|link| !link.up).count();
     assert_eq!(dead(&ring), 2);
     ring.submit("two", 1, 0).unwrap();
     assert_eq!(ring.path("two"), "1 2 3 0");

@@ -9,11 +9,11 @@ use muster_shared::seal::SealPublic;
 use muster_shared::{NodeId, Rate};
 use muster_template::{Selector, fact};
 
-use crate::engine::Engine;
 use crate::node::{Node, NodeKey};
 use crate::progress::Phase;
 use crate::resource::{Row, Slot};
 use crate::site::NodeState;
+use crate::view::View;
 
 /// Lost resources shown of one node: more fill screens and answers, and their number is said.
 const LOST_SHOWN: usize = 1000;
@@ -54,11 +54,11 @@ pub struct TokenView {
     pub rate: Option<Rate>,
 }
 
-impl Engine {
+impl View<'_> {
     /// Nodes that have joined: those whose agent is there, those that are away, those that were cut off.
     pub fn node_counts(&self) -> [u64; 3] {
         let mut counts = [0; 3];
-        for (_, node) in self.nodes.iter() {
+        for (_, node) in self.graph.nodes.iter() {
             match &node.joined {
                 Some(record) if record.revoked => counts[2] += 1,
                 Some(_) if node.ready => counts[0] += 1,
@@ -86,8 +86,8 @@ impl Engine {
         drifted: &BTreeMap<NodeKey, u64>,
         mac_conflicts: &BTreeMap<NodeId, Vec<String>>,
     ) -> Option<KnownNode> {
-        let state = node.state(self.now)?;
-        let conflict = node.instances.in_conflict(self.now);
+        let state = node.state(self.graph.ctx.now)?;
+        let conflict = node.instances.in_conflict(self.graph.ctx.now);
         let joined = node.joined.as_ref();
         let lost_total = node.lost.len() as u64;
         let view = NodeView {
@@ -103,10 +103,10 @@ impl Engine {
             last_seen: None,
             conflict,
             clock_off_s: node.clock_off.filter(|_| node.ready),
-            silent: node.connection.map(|_| self.now.0.saturating_sub(node.heard.0)),
+            silent: node.connection.map(|_| self.graph.ctx.now.0.saturating_sub(node.heard.0)),
             resources: (node.rows.len() as u64).saturating_sub(lost_total),
             drifted: drifted.get(&key).copied().unwrap_or_default(),
-            held: self.restored.count_on(&node.name) as u64,
+            held: self.graph.restored.count_on(&node.name) as u64,
             mac_conflicts: mac_conflicts.get(&node.name).cloned().unwrap_or_default(),
             lost: self.lost_views(node.lost.slots()),
             lost_total,
@@ -117,25 +117,31 @@ impl Engine {
     /// What is not as it was made, of one node or of all, by node, stack and name; of very many the first.
     pub fn drift_views(&self, node: Option<&NodeId>) -> Vec<DriftView> {
         let wanted = |row: &&Row| {
-            let at = row.node.map(|key| &self.nodes[key].name);
+            let at = row.node.map(|key| &self.graph.nodes[key].name);
             !row.is_lost() && at.is_some() && (node.is_none() || at == node)
         };
         let mut views: Vec<DriftView> = self
+            .jobs
             .unsettled
             .drifted()
             .iter()
-            .map(|slot| &self.rows[*slot])
+            .map(|slot| &self.graph.rows[*slot])
             .filter(wanted)
             .map(|row| DriftView {
-                node: row.node.map(|key| self.nodes[key].name.to_string()).unwrap_or_default(),
-                stack: self.stacks.get(&row.stack).map(|stack| stack.name.to_string()).unwrap_or_default(),
+                node: row.node.map(|key| self.graph.nodes[key].name.to_string()).unwrap_or_default(),
+                stack: self
+                    .graph
+                    .stacks
+                    .get(&row.stack)
+                    .map(|stack| stack.name.to_string())
+                    .unwrap_or_default(),
                 resource: row.name.to_string(),
                 kind: row.type_name().into(),
                 physical_id: row.physical.to_string(),
                 observed: row.observed.as_str().into(),
                 reason: row.reason.as_deref().unwrap_or_default().into(),
                 policy: row.drift_policy().as_str().into(),
-                phase: Phase::shown(self.phase_of_drift(row)),
+                phase: Phase::shown(self.traversals.phase_of_drift(row)),
                 corrections: row.corrections(),
                 breaker: row.breaker().into(),
             })
@@ -148,7 +154,13 @@ impl Engine {
     /// How many of each node's rows are known to differ; lost ones are none of its rows.
     pub(crate) fn drifted_on_nodes(&self) -> BTreeMap<NodeKey, u64> {
         let mut counts = BTreeMap::new();
-        let rows = self.unsettled.drifted().iter().map(|slot| &self.rows[*slot]).filter(|row| !row.is_lost());
+        let rows = self
+            .jobs
+            .unsettled
+            .drifted()
+            .iter()
+            .map(|slot| &self.graph.rows[*slot])
+            .filter(|row| !row.is_lost());
         for key in rows.filter_map(|row| row.node) {
             *counts.entry(key).or_default() += 1;
         }
@@ -157,7 +169,7 @@ impl Engine {
 
     /// By stack and name.
     pub(crate) fn lost_views(&self, slots: impl Iterator<Item = Slot>) -> Vec<LostView> {
-        let mut rows: Vec<&Row> = slots.map(|slot| &self.rows[slot]).collect();
+        let mut rows: Vec<&Row> = slots.map(|slot| &self.graph.rows[slot]).collect();
         rows.sort_by(|a, b| (&a.rare().lost_from, &a.name, a.id).cmp(&(&b.rare().lost_from, &b.name, b.id)));
         rows.truncate(LOST_SHOWN);
         let view = |row: &Row| LostView {
@@ -165,7 +177,7 @@ impl Engine {
             resource: row.name.to_string(),
             physical_id: row.physical.to_string(),
             kind: row.type_name().into(),
-            node: row.node.map(|key| self.nodes[key].name.to_string()).unwrap_or_default(),
+            node: row.node.map(|key| self.graph.nodes[key].name.to_string()).unwrap_or_default(),
             reason: row.reason.as_deref().unwrap_or_default().into(),
         };
         rows.into_iter().map(view).collect()
@@ -173,7 +185,8 @@ impl Engine {
 
     /// Open join tokens.
     pub fn token_views(&self) -> Vec<TokenView> {
-        self.nodes
+        self.graph
+            .nodes
             .tokens
             .iter()
             .map(|record| TokenView {
@@ -193,12 +206,12 @@ impl Engine {
             let joined = node.joined.as_ref().filter(|joined| !joined.revoked)?;
             Some((node.name.clone(), joined.seal_public))
         };
-        self.nodes.iter().filter_map(|(_, node)| seal(node)).collect()
+        self.graph.nodes.iter().filter_map(|(_, node)| seal(node)).collect()
     }
 
     /// The key a node seals with; none if it has not joined or was revoked.
     pub fn node_seal(&self, name: &NodeId) -> Option<SealPublic> {
-        let node = &self.nodes[self.nodes.find(name)?];
+        let node = &self.graph.nodes[self.graph.nodes.find(name)?];
         node.joined.as_ref().filter(|joined| !joined.revoked).map(|joined| joined.seal_public)
     }
 }

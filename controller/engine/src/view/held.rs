@@ -5,17 +5,17 @@ use muster_flow::TableDifference;
 use muster_shared::model::Stray;
 use muster_shared::{NodeId, ResourceId};
 
-use crate::engine::Engine;
 use crate::record::type_text;
 use crate::restored::{HeldThing, Unlike};
+use crate::view::View;
 
-impl Engine {
+impl View<'_> {
     /// What waits to be decided, by node.
     pub fn held_views(&self, node: Option<&NodeId>) -> Vec<HeldView> {
         let of_it = |name: &NodeId| node.is_none_or(|node| node == name);
-        let things = self.restored.things().filter(|(node, _, _)| of_it(node));
+        let things = self.graph.restored.things().filter(|(node, _, _)| of_it(node));
         let things = things.map(|(node, thing, held)| self.thing_view(node, thing, held));
-        let tables = self.restored.tables().filter(|(node, _, _)| of_it(node));
+        let tables = self.graph.restored.tables().filter(|(node, _, _)| of_it(node));
         let mut views: Vec<HeldView> = things
             .chain(tables.map(|(node, bridge, held)| table_view(node, &format!("{node}/{bridge}"), held)))
             .collect();
@@ -24,15 +24,15 @@ impl Engine {
     }
 
     fn thing_view(&self, node: &NodeId, thing: ResourceId, held: HeldThing) -> HeldView {
-        let slot = self.rows.of_thing(&thing).filter(|_| held.unlike != Unlike::Unknown);
-        let row = slot.map(|slot| &self.rows[slot]);
-        let stray = self.restored.stray(node, thing).filter(|_| row.is_none());
+        let slot = self.graph.rows.of_thing(&thing).filter(|_| held.unlike != Unlike::Unknown);
+        let row = slot.map(|slot| &self.graph.rows[slot]);
+        let stray = self.graph.restored.stray(node, thing).filter(|_| row.is_none());
         let (state, reason) = match held.unlike {
             Unlike::Unknown => ("unknown", self.why_unknown(node, stray)),
             Unlike::Newer => ("newer", "it was changed since the backup"),
             Unlike::Deleted => ("deleted", "it seems to have been deleted since the backup"),
         };
-        let stack = row.and_then(|row| self.stacks.get(&row.stack)).map(|stack| stack.name.to_string());
+        let stack = row.and_then(|row| self.graph.stacks.get(&row.stack)).map(|stack| stack.name.to_string());
         HeldView {
             id: thing.to_string(),
             node: node.clone(),
@@ -52,7 +52,7 @@ impl Engine {
         match stray {
             Some(stray) if stray.is_removable => "the store has no row of it",
             Some(_) => "the store has no row of it, and nobody has what it runs when it is deleted: adopt it",
-            None if self.tells_no_strays(node) => {
+            None if self.graph.tells_no_strays(node) => {
                 "the store has no row of it, and the agent is too old to say what it is"
             }
             None => "the store has no row of it, and the node has yet to say what it is",

@@ -17,8 +17,9 @@ use std::time::Duration;
 
 use muster_shared::MonoTime;
 
-use crate::engine::{Effect, Engine};
+use crate::engine::Effect;
 use crate::node::NodeKey;
+use crate::traversals::Traversals;
 
 /// An agent that is refused comes again within 30 s; one that did not for so long is gone.
 pub const GONE_AFTER: Duration = Duration::from_secs(180);
@@ -89,37 +90,30 @@ impl Instances {
     }
 }
 
-impl Engine {
+impl Traversals {
     /// Whether the agent that greets is the only one of its node.
     pub(crate) fn is_alone(&mut self, key: NodeKey, instance: Option<u128>, address: Option<IpAddr>) -> bool {
         // Older agents say none.
         let Some(instance) = instance else { return true };
-        let verdict = self.traversals.jobs.graph.nodes[key].instances.greet(
-            self.traversals.jobs.graph.ctx.now,
-            instance,
-            address,
-        );
-        let name = self.traversals.jobs.graph.nodes[key].name.clone();
+        let verdict = self.jobs.graph.nodes[key].instances.greet(self.jobs.graph.ctx.now, instance, address);
+        let name = self.jobs.graph.nodes[key].name.clone();
         match verdict {
             Verdict::One => true,
             Verdict::OneAgain => {
-                self.traversals
-                    .jobs
+                self.jobs
                     .graph
                     .note_on_node(key, &format!("node {name}: one agent is left, and gets its jobs again"));
                 true
             }
             Verdict::NewConflict => {
-                let addresses = self.traversals.jobs.graph.nodes[key]
-                    .instances
-                    .in_conflict(self.traversals.jobs.graph.ctx.now)
-                    .join(" and ");
+                let addresses =
+                    self.jobs.graph.nodes[key].instances.in_conflict(self.jobs.graph.ctx.now).join(" and ");
                 let why = format!(
                     "node {name}: two agents with its identity are running, at {addresses}: neither gets anything. Stop \
                      one of them, empty its state directory and join it under another name"
                 );
-                self.traversals.jobs.graph.note_on_node(key, &why);
-                self.traversals.jobs.graph.ctx.effect(Effect::Warn(why));
+                self.jobs.graph.note_on_node(key, &why);
+                self.jobs.graph.ctx.effect(Effect::Warn(why));
                 self.cut_off(key);
                 false
             }

@@ -169,8 +169,8 @@ impl Engine {
         let fires = matches!(input, Input::Timeout);
         match input {
             Input::Request { id, request } => self.request(id, *request),
-            Input::Connected { node, connection } => self.connected(&node, connection),
-            Input::Disconnected { node, connection } => self.disconnected(&node, connection),
+            Input::Connected { node, connection } => self.traversals.connected(&node, connection),
+            Input::Disconnected { node, connection } => self.traversals.disconnected(&node, connection),
             Input::Received { node, connection, message } => self.received(&node, connection, message),
             Input::RevisionLoaded { load, source } => self.revision_loaded(load, source),
             Input::Timeout => {}
@@ -272,7 +272,7 @@ impl Engine {
         let mut ends = BTreeSet::new();
         loop {
             match self.traversals.jobs.graph.ctx.agenda.pop_front() {
-                Some(Todo::Visit(slot)) => self.visit(slot),
+                Some(Todo::Visit(slot)) => self.traversals.visit(slot),
                 // A traversal has not come to its end while something of it is still to be visited.
                 Some(Todo::CheckEnd(stack)) => drop(ends.insert(stack)),
                 Some(Todo::Pump(node)) => self.traversals.jobs.pump(node),
@@ -286,6 +286,17 @@ impl Engine {
                 Some(Todo::FlowJobEnded(job, how)) => self.traversals.jobs.flow_job_ended(job, how),
                 Some(Todo::Unsendable(slot)) => self.traversals.jobs.unsendable(slot),
                 Some(Todo::RollBack(stack)) => self.roll_back_if_owed(stack),
+                Some(Todo::Settle { slot, kind, action, spec }) => self.settle(slot, kind, action, spec),
+                Some(Todo::Unmake(slot)) => self.unmake(slot),
+                Some(Todo::Expand(slot)) => self.expand(slot),
+                Some(Todo::HideFlows { node, owner, applied }) => self.flows.hide(&node, owner, applied),
+                Some(Todo::RevealFlows { node, owner }) => self.flows.reveal(&node, owner),
+                Some(Todo::Away(node)) => {
+                    self.with_flows(|flows, _| flows.away(&node));
+                    self.ports_away(&node);
+                }
+                Some(Todo::CompareAnew(node)) => self.flows.compare_anew(&node),
+                Some(Todo::Left(node)) => self.ports_left(&node),
                 None if self.run_intents() => {}
                 None => match ends.pop_first() {
                     Some(stack) => self.traversals.check_end(stack),
@@ -363,11 +374,15 @@ impl Engine {
             Request::Unhealthy { stack, resource } => self.traversals.jobs.mark_unhealthy(&stack, &resource),
             Request::NewToken { token, wall } => self.traversals.jobs.graph.new_token(token, wall),
             Request::RevokeToken { id } => self.traversals.jobs.graph.revoke_token(id),
-            Request::Join(ask) => self.join(ask),
+            Request::Join(ask) => self.traversals.join(ask),
             Request::LabelNode { node, labels } => self.traversals.jobs.label_node(&node, labels),
             Request::Maintenance { node, on } => self.traversals.jobs.maintain_node(&node, on),
-            Request::RevokeNode { node } => self.revoke_node(&node),
-            Request::RemoveNode { node } => self.remove_node(&node),
+            Request::RevokeNode { node } => self.traversals.revoke_node(&node),
+            Request::RemoveNode { node } => self.traversals.remove_node(&node).map(|lost| {
+                let lost_total = lost.len() as u64;
+                let lost = self.view().lost_views(lost.into_iter());
+                Answer::NodeRemoved { node, lost, lost_total }
+            }),
             Request::Restored { verdict, ids, node } => self.decide_held(verdict, ids, node.as_ref()),
         };
         self.traversals.jobs.graph.answer(id, answer);

@@ -39,27 +39,15 @@ impl Row {
 }
 
 impl Engine {
-    /// Whether a visit may go on. If not, the operation was laid out anew, or the row has failed.
-    pub(crate) fn is_as_expanded(&mut self, slot: Slot, tree: &Arc<Tree>) -> bool {
-        let row = &self.traversals.jobs.graph.rows[slot];
-        let (id, index) = (row.stack, row.index as usize);
-        let refs =
-            Rendered { graph: &self.traversals.jobs.graph, stack: &self.traversals.jobs.graph.stacks[&id] };
-        let anew = match tree.is_as_expanded(index, &refs) {
-            Ok(true) => return true,
-            Ok(false) => self.expand_anew(id),
-            Err(error) => Err(error.to_string()),
-        };
-        if let Err(reason) = anew {
-            let reason = self.traversals.jobs.graph.stacks[&id].without_hidden(tree, &reason);
-            if self.traversals.jobs.graph.rows[slot].work.is_some() {
-                self.traversals.jobs.take_back(slot);
-            }
-            if self.traversals.jobs.graph.rows[slot].work.is_none() {
-                self.traversals.jobs.fail_row(slot, reason);
-            }
+    /// The tree of a row's stack is made anew, for what the row is decided on has come to be known.
+    pub(crate) fn expand(&mut self, slot: Slot) {
+        let graph = &self.traversals.jobs.graph;
+        let Some(id) = graph.rows.get(slot).map(|row| row.stack) else { return };
+        let walk = graph.stacks.get(&id).and_then(|stack| stack.walk.as_ref());
+        let Some(tree) = walk.map(|walk| Arc::clone(&walk.tree)) else { return };
+        if let Err(reason) = self.expand_anew(id) {
+            self.traversals.cannot_be_expanded(slot, &tree, &reason);
         }
-        false
     }
 
     fn expand_anew(&mut self, id: u64) -> Result<(), String> {
@@ -94,6 +82,31 @@ impl Engine {
 }
 
 impl Traversals {
+    /// Whether a visit may go on. If not, the operation was laid out anew, or the row has failed.
+    pub(crate) fn is_as_expanded(&mut self, slot: Slot, tree: &Arc<Tree>) -> bool {
+        let row = &self.jobs.graph.rows[slot];
+        let (id, index) = (row.stack, row.index as usize);
+        let refs = Rendered { graph: &self.jobs.graph, stack: &self.jobs.graph.stacks[&id] };
+        match tree.is_as_expanded(index, &refs) {
+            Ok(true) => return true,
+            Ok(false) => self.jobs.graph.ctx.agenda.push_front(Todo::Expand(slot)),
+            Err(error) => self.cannot_be_expanded(slot, tree, &error.to_string()),
+        }
+        false
+    }
+
+    /// What a row is decided on cannot be had: it fails.
+    pub(crate) fn cannot_be_expanded(&mut self, slot: Slot, tree: &Tree, reason: &str) {
+        let id = self.jobs.graph.rows[slot].stack;
+        let reason = self.jobs.graph.stacks[&id].without_hidden(tree, reason);
+        if self.jobs.graph.rows[slot].work.is_some() {
+            self.jobs.take_back(slot);
+        }
+        if self.jobs.graph.rows[slot].work.is_none() {
+            self.jobs.fail_row(slot, reason);
+        }
+    }
+
     pub(crate) fn plan_again(&self, stack: &Stack, tree: &Tree) -> Plan {
         let ground = Ground {
             hides: stack.hidden.hides_of_others(),

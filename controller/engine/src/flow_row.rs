@@ -13,6 +13,7 @@ use crate::notes::Notes;
 use crate::record::{Observation, PackedSpec};
 use crate::resource::{Row, Slot, WorkState};
 use crate::todo::Todo;
+use crate::traversals::Traversals;
 
 /// A batch may wait for the one before it, and for the bridge.
 const JOB_TIMEOUT: Duration = Duration::from_secs(330);
@@ -99,11 +100,13 @@ impl Engine {
         }
         self.traversals.jobs.graph.ctx.agenda.push_back(Todo::Visit(slot));
     }
+}
 
+impl Traversals {
     /// Before a row's rules become those of `properties`. What is on the device may be of the properties before: a mark
     /// goes only when these are `settled`.
     pub(crate) fn mark_hidden_flows(&mut self, slot: Slot, hides: bool, settled: bool) {
-        let row = &mut self.traversals.jobs.graph.rows[slot];
+        let row = &mut self.jobs.graph.rows[slot];
         let (owner, node, applied) = (Owner(row.id), row.node, row.applied);
         let changed = match hides {
             true => row.set_notes(Some(Notes::HidesFlows)),
@@ -112,11 +115,12 @@ impl Engine {
         if !changed {
             return;
         }
-        self.traversals.jobs.graph.row_changed(slot, true);
-        let Some(node) = node.map(|node| &self.traversals.jobs.graph.nodes[node].name) else { return };
+        self.jobs.graph.row_changed(slot, true);
+        let Some(node) = node.map(|node| self.jobs.graph.nodes[node].name.clone()) else { return };
+        let agenda = &mut self.jobs.graph.ctx.agenda;
         match hides {
-            true => self.flows.hide(node, owner, applied),
-            false if settled => self.flows.reveal(node, owner),
+            true => agenda.push_back(Todo::HideFlows { node, owner, applied }),
+            false if settled => agenda.push_back(Todo::RevealFlows { node, owner }),
             false => {}
         }
     }

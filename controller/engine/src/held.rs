@@ -16,6 +16,8 @@ use crate::node::{Node, NodeKey};
 use crate::record::{Observation, Status};
 use crate::resource::{Row, Slot, WorkState};
 use crate::restored::{Awaited, HeldThing, Unlike};
+use crate::todo::Todo;
+use crate::traversals::Traversals;
 
 /// The reason why a resource is left as it is.
 pub(crate) const HELD: &str = "changed since the backup: it waits for 'muster restore'";
@@ -47,14 +49,16 @@ impl Engine {
             self.traversals.jobs.graph.end_restored();
         }
     }
+}
 
+impl Traversals {
     /// The node is no more, or cut off: nothing of it waits any more. Its tables, which stay, are compared anew when a server
     /// comes under its name.
     pub(crate) fn decide_by_leaving(&mut self, key: NodeKey) {
-        let name = self.traversals.jobs.graph.nodes[key].name.clone();
-        self.traversals.jobs.graph.restored.forget_node(&name);
-        self.flows.compare_anew(&name);
-        self.traversals.jobs.graph.end_restored();
+        let name = self.jobs.graph.nodes[key].name.clone();
+        self.jobs.graph.restored.forget_node(&name);
+        self.jobs.graph.end_restored();
+        self.jobs.graph.ctx.agenda.push_back(Todo::CompareAnew(name));
     }
 }
 

@@ -25,6 +25,7 @@ use serde::{Deserialize, Serialize};
 use crate::engine::{Effect, Engine};
 use crate::node::NodeKey;
 use crate::resource::Slot;
+use crate::traversals::Traversals;
 
 /// What follows from the epoch that a node says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -135,7 +136,7 @@ impl Engine {
                 true
             }
             Standing::Elsewhere => {
-                self.refuse_stranger(key, theirs.number);
+                self.traversals.refuse_stranger(key, theirs.number);
                 false
             }
         }
@@ -164,21 +165,23 @@ impl Engine {
             "node {node} has generation {theirs} of {row}, which this store never gave: the store is older than the node"
         )));
     }
+}
 
+impl Traversals {
     fn refuse_stranger(&mut self, key: NodeKey, theirs: Epoch) {
         self.cut_off(key);
-        if std::mem::replace(&mut self.traversals.jobs.graph.nodes[key].is_elsewhere, true) {
+        if std::mem::replace(&mut self.jobs.graph.nodes[key].is_elsewhere, true) {
             return;
         }
         let why = format!(
             "node {} obeys another controller, of epoch {}, since this one of epoch {} welcomed it: it gets nothing from \
              this one. Two controllers of this site run: stop one of them, then restart the other",
-            self.traversals.jobs.graph.nodes[key].name,
+            self.jobs.graph.nodes[key].name,
             theirs.0,
-            self.traversals.jobs.graph.ctx.epoch().0
+            self.jobs.graph.ctx.epoch().0
         );
-        self.traversals.jobs.graph.note_on_node(key, &why);
-        self.traversals.jobs.graph.ctx.effect(Effect::Warn(why));
+        self.jobs.graph.note_on_node(key, &why);
+        self.jobs.graph.ctx.effect(Effect::Warn(why));
     }
 }
 

@@ -15,10 +15,9 @@ use std::sync::Arc;
 
 use muster_shared::NodeId;
 
-use crate::engine::Engine;
 use crate::node::NodeKey;
 use crate::record::{Change, Observation, StackAction, Status};
-use crate::request::{Answer, Refusal, Source, SourceText};
+use crate::request::{Refusal, Source, SourceText};
 use crate::resource::{Dirty, Role, Row, Slot};
 use crate::revision::{Pending, Purpose};
 use crate::stack::Stage;
@@ -76,50 +75,42 @@ impl Loss {
     }
 }
 
-impl Engine {
+impl Traversals {
     /// Takes a node out of the site, in whatever state it is.
-    pub(crate) fn remove_node(&mut self, name: &NodeId) -> Result<Answer, Refusal> {
-        let key = self.traversals.removable(name)?;
+    pub(crate) fn remove_node(&mut self, name: &NodeId) -> Result<Vec<Slot>, Refusal> {
+        let key = self.removable(name)?;
         self.cut_off(key);
-        self.traversals.jobs.graph.nodes.leave(key);
-        self.traversals.jobs.graph.nodes[key].joined = None;
+        self.jobs.graph.nodes.leave(key);
+        self.jobs.graph.nodes[key].joined = None;
         // Whoever comes under its name is another server.
-        self.traversals.jobs.graph.nodes[key].facts = None;
-        self.topology_left(key);
-        self.traversals.jobs.graph.ctx.change(Change::NodeRemoved(name.clone()));
+        self.jobs.graph.nodes[key].facts = None;
+        self.jobs.graph.ctx.agenda.push_back(Todo::Left(name.clone()));
+        self.jobs.graph.ctx.change(Change::NodeRemoved(name.clone()));
         self.decide_by_leaving(key);
         let mut losses: BTreeMap<u64, Loss> = BTreeMap::new();
         // Where lost rows were before, for those that need them.
         let mut moved: BTreeMap<Slot, Slot> = BTreeMap::new();
-        for slot in self.traversals.jobs.graph.rows_on(key) {
-            self.traversals.end_for_good(slot);
-            if !self.traversals.jobs.graph.rows[slot].is_lost() {
-                let loss = losses.entry(self.traversals.jobs.graph.rows[slot].stack).or_default();
-                if let Some(lost) = self.traversals.leave_behind(slot, loss) {
+        for slot in self.jobs.graph.rows_on(key) {
+            self.end_for_good(slot);
+            if !self.jobs.graph.rows[slot].is_lost() {
+                let loss = losses.entry(self.jobs.graph.rows[slot].stack).or_default();
+                if let Some(lost) = self.leave_behind(slot, loss) {
                     moved.insert(slot, lost);
                 }
             }
         }
-        let node = &mut self.traversals.jobs.graph.nodes[key];
+        let node = &mut self.jobs.graph.nodes[key];
         node.queue.clear();
         node.lost.queue.clear();
         node.lost.open.clear();
-        self.traversals.keep_order_of(key, &moved);
+        self.keep_order_of(key, &moved);
         for (stack, loss) in losses {
-            self.traversals.go_on_without(stack, &loss, name);
+            self.go_on_without(stack, &loss, name);
         }
-        self.traversals.jobs.graph.follow_node(key);
-        let lost: Vec<Slot> = moved.into_values().collect();
-        let lost_total = lost.len() as u64;
-        Ok(Answer::NodeRemoved {
-            node: name.clone(),
-            lost: self.view().lost_views(lost.into_iter()),
-            lost_total,
-        })
+        self.jobs.graph.follow_node(key);
+        Ok(moved.into_values().collect())
     }
-}
 
-impl Traversals {
     fn removable(&self, name: &NodeId) -> Result<NodeKey, Refusal> {
         let waiting = self
             .jobs

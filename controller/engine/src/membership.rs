@@ -7,12 +7,13 @@ use muster_template::{FACT_PREFIX, is_label};
 
 use crate::JoinAsk;
 use crate::clones::Instances;
-use crate::engine::{Effect, Engine};
+use crate::engine::Effect;
 use crate::jobs::Jobs;
 use crate::node::NodeKey;
 use crate::record::{Change, NodeRecord};
 use crate::request::{Answer, Refusal};
 use crate::todo::Todo;
+use crate::traversals::Traversals;
 
 /// Labels of a node: selectors are matched against all of them, and every list shows them.
 pub(crate) const LABELS_MAX: usize = 64;
@@ -82,67 +83,53 @@ impl Jobs {
     }
 }
 
-impl Engine {
+impl Traversals {
     /// Cuts a node off at once. Its work stays as that of a node that is away.
     pub(crate) fn revoke_node(&mut self, name: &NodeId) -> Result<Answer, Refusal> {
-        let key = self.traversals.jobs.graph.joined(name)?;
-        if self.traversals.jobs.graph.nodes[key].joined.as_ref().is_some_and(|record| record.revoked) {
+        let key = self.jobs.graph.joined(name)?;
+        if self.jobs.graph.nodes[key].joined.as_ref().is_some_and(|record| record.revoked) {
             return Ok(Answer::Done);
         }
         self.cut_off(key);
-        self.traversals.jobs.change_node(key, |record| record.revoked = true);
+        self.jobs.change_node(key, |record| record.revoked = true);
         self.decide_by_leaving(key);
-        self.traversals.jobs.graph.nodes.leave(key);
+        self.jobs.graph.nodes.leave(key);
         // It may know their secrets, and would be back at once.
-        self.traversals
-            .jobs
+        self.jobs
             .graph
             .nodes
             .tokens
             .remove_bound_to(name)
             .into_iter()
-            .for_each(|change| self.traversals.jobs.graph.ctx.change(change));
+            .for_each(|change| self.jobs.graph.ctx.change(change));
         Ok(Answer::Done)
     }
 
     /// No word of its present connection counts any more.
     pub(crate) fn cut_off(&mut self, key: NodeKey) {
         self.away(key);
-        let node = self.traversals.jobs.graph.nodes[key].name.clone();
-        self.traversals.jobs.graph.ctx.effect(Effect::Close { node });
+        let node = self.jobs.graph.nodes[key].name.clone();
+        self.jobs.graph.ctx.effect(Effect::Close { node });
     }
 
     pub(crate) fn join(&mut self, ask: JoinAsk) -> Result<Answer, Refusal> {
         let secret_hash = ask.secret.digest();
-        if let Some(joined) = self
-            .traversals
-            .jobs
-            .graph
-            .nodes
-            .find(&ask.name)
-            .and_then(|key| self.traversals.jobs.graph.nodes[key].joined.as_ref())
+        if let Some(joined) =
+            self.jobs.graph.nodes.find(&ask.name).and_then(|key| self.jobs.graph.nodes[key].joined.as_ref())
             && joined.joined_with == (ask.token_id, secret_hash)
             && joined.seal_public == ask.seal_public
             && !joined.revoked
         {
             return Ok(Answer::Joined { node: ask.name }); // the first answer was lost
         }
-        self.traversals
-            .jobs
-            .graph
-            .nodes
-            .tokens
-            .admits(&ask, self.traversals.jobs.graph.is_taken(&ask.name))?;
-        self.traversals.jobs.graph.nodes.check_distinct(&ask.name)?;
-        if self.traversals.jobs.graph.nodes.find(&ask.name).is_none()
-            && !self.traversals.jobs.graph.has_room_for_nodes(1)
-        {
-            let most = self.traversals.jobs.graph.ctx.limits.nodes_max;
+        self.jobs.graph.nodes.tokens.admits(&ask, self.jobs.graph.is_taken(&ask.name))?;
+        self.jobs.graph.nodes.check_distinct(&ask.name)?;
+        if self.jobs.graph.nodes.find(&ask.name).is_none() && !self.jobs.graph.has_room_for_nodes(1) {
+            let most = self.jobs.graph.ctx.limits.nodes_max;
             return Err(Refusal::Conflict(format!("the site has {most} nodes, which is its limit")));
         }
-        let (labels, change) =
-            self.traversals.jobs.graph.nodes.tokens.take(ask.token_id, self.traversals.jobs.graph.ctx.now)?;
-        self.traversals.jobs.graph.ctx.change(change);
+        let (labels, change) = self.jobs.graph.nodes.tokens.take(ask.token_id, self.jobs.graph.ctx.now)?;
+        self.jobs.graph.ctx.change(change);
         let joined = NodeRecord {
             name: ask.name.clone(),
             labels,
@@ -151,35 +138,34 @@ impl Engine {
             revoked: false,
             // Whoever put the server there was at work on it, and says when that is done.
             maintenance: self
-                .traversals
                 .jobs
                 .graph
                 .nodes
                 .find(&ask.name)
-                .is_some_and(|key| self.traversals.jobs.graph.is_in_maintenance(key)),
+                .is_some_and(|key| self.jobs.graph.is_in_maintenance(key)),
             joined_with: (ask.token_id, secret_hash),
         };
-        if let Some(key) = self.traversals.jobs.graph.nodes.find(&ask.name) {
+        if let Some(key) = self.jobs.graph.nodes.find(&ask.name) {
             // Whoever speaks under that name until now has other keys.
             self.away(key);
             // It may be another server, or installed anew.
-            self.traversals.jobs.graph.nodes[key].facts = None;
-            self.traversals.jobs.graph.nodes[key].instances = Instances::default();
+            self.jobs.graph.nodes[key].facts = None;
+            self.jobs.graph.nodes[key].instances = Instances::default();
         }
-        self.traversals.jobs.graph.nodes.join(joined.clone());
-        self.traversals.jobs.graph.ctx.change(Change::Node(Box::new(joined)));
-        self.traversals.jobs.graph.restored.await_node(&ask.name);
-        self.traversals.place_the_unplaced();
-        if let Some(key) = self.traversals.jobs.graph.nodes.find(&ask.name) {
-            self.traversals.jobs.graph.nodes[key].away_since = self.traversals.jobs.graph.ctx.now;
-            self.traversals.wake_those_asking(key);
-            self.traversals.jobs.graph.follow_node(key);
-            if !self.traversals.jobs.graph.nodes[key].rows.is_empty() {
+        self.jobs.graph.nodes.join(joined.clone());
+        self.jobs.graph.ctx.change(Change::Node(Box::new(joined)));
+        self.jobs.graph.restored.await_node(&ask.name);
+        self.place_the_unplaced();
+        if let Some(key) = self.jobs.graph.nodes.find(&ask.name) {
+            self.jobs.graph.nodes[key].away_since = self.jobs.graph.ctx.now;
+            self.wake_those_asking(key);
+            self.jobs.graph.follow_node(key);
+            if !self.jobs.graph.nodes[key].rows.is_empty() {
                 // With the labels of its token it may be meant again.
-                self.traversals.jobs.correct_all(|row| row.node == Some(key));
+                self.jobs.correct_all(|row| row.node == Some(key));
             }
         }
-        self.traversals.name_the_unnamed(&ask.name);
+        self.name_the_unnamed(&ask.name);
         Ok(Answer::Joined { node: ask.name })
     }
 }

@@ -155,7 +155,7 @@ impl Engine {
         let ends = takes_the_place_of(stack, target.action);
         let mut planned = self.view().planned(stack, &source, target.revision, &target.options)?;
         // It is not refused: what is held of the stack is decided, and compared.
-        if target.is_wish && self.wish(id) {
+        if target.is_wish && self.traversals.wish(id) {
             planned = self.view().planned(
                 &self.traversals.jobs.graph.stacks[&id],
                 &source,

@@ -13,29 +13,9 @@ use crate::node::NodeKey;
 use crate::record::Change;
 use crate::resource::WorkState;
 use crate::todo::Todo;
+use crate::traversals::Traversals;
 
 impl Engine {
-    pub(crate) fn connected(&mut self, name: &NodeId, connection: u64) {
-        let Some(key) = self.traversals.jobs.graph.nodes.find(name) else { return };
-        if self.traversals.jobs.graph.nodes[key].joined.as_ref().is_none_or(|joined| joined.revoked) {
-            return;
-        }
-        if connection <= self.traversals.jobs.graph.nodes[key].newest {
-            return; // told late: a newer one has taken its place
-        }
-        self.away(key);
-        let node = &mut self.traversals.jobs.graph.nodes[key];
-        (node.connection, node.newest, node.heard) =
-            (Some(connection), connection, self.traversals.jobs.graph.ctx.now);
-    }
-
-    pub(crate) fn disconnected(&mut self, name: &NodeId, connection: u64) {
-        let Some(key) = self.traversals.jobs.graph.nodes.find(name) else { return };
-        if self.traversals.jobs.graph.nodes[key].connection == Some(connection) {
-            self.away(key);
-        }
-    }
-
     pub(crate) fn received(&mut self, name: &NodeId, connection: u64, message: Up) {
         let Some(key) = self.traversals.jobs.graph.nodes.find(name) else { return };
         if self.traversals.jobs.graph.nodes[key].connection != Some(connection) {
@@ -49,7 +29,7 @@ impl Engine {
         self.traversals.jobs.graph.nodes[key].heard = self.traversals.jobs.graph.ctx.now;
         match message {
             // One greeting for each connection: each is answered with all that is outstanding.
-            Up::Hello(_) if self.traversals.jobs.graph.nodes[key].ready => self.cut_off(key),
+            Up::Hello(_) if self.traversals.jobs.graph.nodes[key].ready => self.traversals.cut_off(key),
             Up::Hello(hello) => self.hello(key, hello),
             Up::Report(report) => self.traversals.jobs.report(key, report),
             Up::Progress(progress) => self.traversals.jobs.graph.progress(key, progress),
@@ -73,7 +53,7 @@ impl Engine {
     }
 
     pub(crate) fn hello(&mut self, key: NodeKey, hello: Hello) {
-        if !self.is_alone(key, hello.instance, hello.address) || !self.takes_up(key, hello.epoch) {
+        if !self.traversals.is_alone(key, hello.instance, hello.address) || !self.takes_up(key, hello.epoch) {
             return;
         }
         let node = &mut self.traversals.jobs.graph.nodes[key];
@@ -145,6 +125,28 @@ impl Engine {
         }
         if let (Some(before), Some(now)) = (before, self.traversals.jobs.graph.nodes[key].facts.clone()) {
             self.traversals.jobs.compare_carriers(key, &before.facts, &now.facts);
+        }
+    }
+}
+
+impl Traversals {
+    pub(crate) fn connected(&mut self, name: &NodeId, connection: u64) {
+        let Some(key) = self.jobs.graph.nodes.find(name) else { return };
+        if self.jobs.graph.nodes[key].joined.as_ref().is_none_or(|joined| joined.revoked) {
+            return;
+        }
+        if connection <= self.jobs.graph.nodes[key].newest {
+            return; // told late: a newer one has taken its place
+        }
+        self.away(key);
+        let node = &mut self.jobs.graph.nodes[key];
+        (node.connection, node.newest, node.heard) = (Some(connection), connection, self.jobs.graph.ctx.now);
+    }
+
+    pub(crate) fn disconnected(&mut self, name: &NodeId, connection: u64) {
+        let Some(key) = self.jobs.graph.nodes.find(name) else { return };
+        if self.jobs.graph.nodes[key].connection == Some(connection) {
+            self.away(key);
         }
     }
 }

@@ -1,9 +1,13 @@
 //! What follows from an input, to be run in turn: so nothing recurses, and a lower layer of the machine can say something
 //! to a higher one without knowing it.
 
-use muster_flow::{Failure, Job};
+use muster_flow::{Failure, Job, Owner};
+use muster_shared::NodeId;
+use muster_shared::model::Action;
+use muster_template::Kind;
 
 use crate::node::NodeKey;
+use crate::record::PackedSpec;
 use crate::resource::Slot;
 
 /// A step that follows from another; taken in turn so that nothing recurses.
@@ -35,4 +39,20 @@ pub(crate) enum Todo {
     Unsendable(Slot),
     /// A stack has FAILED and is rolled back.
     RollBack(u64),
+    /// A resource of the controller itself is made or changed.
+    Settle { slot: Slot, kind: Kind, action: Action, spec: PackedSpec },
+    /// A resource of the controller itself is taken away.
+    Unmake(Slot),
+    /// What a row is decided on has come to be known: the tree of its stack is made anew.
+    Expand(Slot),
+    /// The flow rules of a row are made of something hidden; `applied`: so are those that its device may have.
+    HideFlows { node: NodeId, owner: Owner, applied: bool },
+    /// The flow rules of a row are made of nothing hidden any more.
+    RevealFlows { node: NodeId, owner: Owner },
+    /// The connection of a node has ended.
+    Away(NodeId),
+    /// A node is cut off or gone: its flow tables are compared anew when a server comes under its name.
+    CompareAnew(NodeId),
+    /// A node is no more: nor are its devices.
+    Left(NodeId),
 }

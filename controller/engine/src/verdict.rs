@@ -11,6 +11,7 @@ use crate::record::Status;
 use crate::resource::Slot;
 use crate::restored::{HeldThing, Unlike};
 use crate::todo::Todo;
+use crate::traversals::Traversals;
 use crate::{Answer, Refusal, Verdict};
 
 impl Engine {
@@ -59,7 +60,7 @@ impl Engine {
         for (node, thing, held) in things {
             self.traversals.jobs.decide_thing(verdict, &node, thing, held);
         }
-        self.ask_for_more();
+        self.traversals.ask_for_more();
         for (node, bridge) in tables {
             let Some(key) = self.traversals.jobs.graph.nodes.find(&node) else { continue };
             match verdict {
@@ -79,18 +80,15 @@ impl Engine {
         self.traversals.jobs.graph.end_restored();
         Ok(Answer::Done)
     }
+}
 
+impl Traversals {
     /// Nodes of which more differs than the list had room for, and nothing is listed any more, greet again: they say the
     /// rest then.
     fn ask_for_more(&mut self) {
-        for node in self.traversals.jobs.graph.restored.beyond_the_list() {
-            if let Some(key) = self
-                .traversals
-                .jobs
-                .graph
-                .nodes
-                .find(&node)
-                .filter(|key| self.traversals.jobs.graph.nodes[*key].ready)
+        for node in self.jobs.graph.restored.beyond_the_list() {
+            if let Some(key) =
+                self.jobs.graph.nodes.find(&node).filter(|key| self.jobs.graph.nodes[*key].ready)
             {
                 self.cut_off(key);
             }
@@ -100,33 +98,23 @@ impl Engine {
     /// An operator's wish is newer than all that is held of its stack: it is compared with what the nodes have. Whether
     /// anything was.
     pub(crate) fn wish(&mut self, stack: u64) -> bool {
-        if !self.traversals.jobs.graph.restored.is_on() {
+        if !self.jobs.graph.restored.is_on() {
             return false;
         }
         let is_of_it = |thing: &ResourceId| {
-            self.traversals
-                .jobs
-                .graph
-                .rows
-                .of_thing(thing)
-                .is_some_and(|slot| self.traversals.jobs.graph.rows[slot].stack == stack)
+            self.jobs.graph.rows.of_thing(thing).is_some_and(|slot| self.jobs.graph.rows[slot].stack == stack)
         };
         // A thing without a row on its node may have the id of a row elsewhere: no stack names that thing.
         let is_known = |held: &HeldThing| held.unlike != Unlike::Unknown;
-        let things = self
-            .traversals
-            .jobs
-            .graph
-            .restored
-            .things()
-            .filter(|(_, thing, held)| is_known(held) && is_of_it(thing));
+        let things =
+            self.jobs.graph.restored.things().filter(|(_, thing, held)| is_known(held) && is_of_it(thing));
         let things: Vec<_> = things.map(|(node, thing, held)| (node.clone(), thing, held)).collect();
-        self.traversals.jobs.graph.restored.note_wish(stack);
+        self.jobs.graph.restored.note_wish(stack);
         for (node, thing, held) in &things {
-            self.traversals.jobs.decide_thing(Verdict::Adopt, node, *thing, *held);
+            self.jobs.decide_thing(Verdict::Adopt, node, *thing, *held);
         }
         self.ask_for_more();
-        self.traversals.jobs.graph.end_restored();
+        self.jobs.graph.end_restored();
         !things.is_empty()
     }
 }

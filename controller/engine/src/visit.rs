@@ -12,7 +12,6 @@ use crate::attribute::Rendered;
 use crate::cause::Cause;
 use crate::content::externalise;
 use crate::deployment::Deployed;
-use crate::engine::Engine;
 use crate::held::HELD;
 use crate::job::NewJob;
 use crate::jobs::Jobs;
@@ -21,6 +20,7 @@ use crate::record::{PackedSpec, Status};
 use crate::resource::{Role, Row, Slot, WorkState};
 use crate::stack::Stage;
 use crate::todo::Todo;
+use crate::traversals::Traversals;
 
 /// A job must fit one message together with its frame.
 const SPEC_MAX: usize = 240 * 1024;
@@ -118,41 +118,35 @@ impl Row {
     }
 }
 
-impl Engine {
+impl Traversals {
     /// Does what a graph node needs now that all it waits for is done.
     pub(crate) fn visit(&mut self, slot: Slot) {
         #[cfg(test)]
         {
-            self.traversals.jobs.graph.ctx.visits += 1;
+            self.jobs.graph.ctx.visits += 1;
         }
-        let Some(row) = self.traversals.jobs.graph.rows.get(slot) else { return };
-        let stack = self.traversals.jobs.graph.stacks.get(&row.stack);
+        let Some(row) = self.jobs.graph.rows.get(slot) else { return };
+        let stack = self.jobs.graph.stacks.get(&row.stack);
         if stack.and_then(|stack| stack.walk.as_ref()).is_some_and(|walk| walk.stage == Stage::Check) {
-            return self.traversals.jobs.visit_to_check(slot);
+            return self.jobs.visit_to_check(slot);
         }
         if row.ready || row.blocked > 0 || stack.is_some_and(|stack| stack.cancelled) {
             return;
         }
         match row.role {
-            _ if row.is_lost() => self.traversals.visit_lost(slot),
+            _ if row.is_lost() => self.visit_lost(slot),
             Role::Steady => {}
-            Role::Forward if self.traversals.jobs.graph.is_first(row.stack) => {}
+            Role::Forward if self.jobs.graph.is_first(row.stack) => {}
             Role::Forward => self.visit_forward(slot),
             Role::Cleanup => self.visit_cleanup(slot),
         }
     }
 
     pub(crate) fn visit_forward(&mut self, slot: Slot) {
-        self.traversals.awaited.looked_at(slot);
-        let stack = self.traversals.jobs.graph.rows[slot].stack;
-        let Some(tree) = self
-            .traversals
-            .jobs
-            .graph
-            .stacks
-            .get(&stack)
-            .and_then(|s| s.walk.as_ref())
-            .map(|w| Arc::clone(&w.tree))
+        self.awaited.looked_at(slot);
+        let stack = self.jobs.graph.rows[slot].stack;
+        let Some(tree) =
+            self.jobs.graph.stacks.get(&stack).and_then(|s| s.walk.as_ref()).map(|w| Arc::clone(&w.tree))
         else {
             return;
         };
@@ -160,16 +154,12 @@ impl Engine {
             return;
         }
         // Also of a row that stands for another, and of a tree that was made after a restart.
-        self.traversals
-            .jobs
-            .remember_removed(slot, tree.removed(self.traversals.jobs.graph.rows[slot].index as usize));
-        self.traversals.jobs.graph.remember_selector(slot, &tree);
-        self.traversals.jobs.remember_restarts(slot, &tree);
-        self.traversals
-            .jobs
-            .be_of_type(slot, tree.kind(self.traversals.jobs.graph.rows[slot].index as usize));
+        self.jobs.remember_removed(slot, tree.removed(self.jobs.graph.rows[slot].index as usize));
+        self.jobs.graph.remember_selector(slot, &tree);
+        self.jobs.remember_restarts(slot, &tree);
+        self.jobs.be_of_type(slot, tree.kind(self.jobs.graph.rows[slot].index as usize));
         let decision = self.decide(slot, &tree).map_err(|reason| {
-            let stack = self.traversals.jobs.graph.stacks.get(&stack);
+            let stack = self.jobs.graph.stacks.get(&stack);
             stack.map(|stack| stack.without_hidden(&tree, &reason)).unwrap_or(reason)
         });
         let acts = match &decision {
@@ -177,7 +167,7 @@ impl Engine {
             Ok(Decision::Nothing | Decision::Unplaced | Decision::Asks(_)) | Err(_) => false,
         };
         let is_done = match &decision {
-            Ok(Decision::Apply { node, spec, .. }) => self.traversals.jobs.is_same_work(slot, *node, spec),
+            Ok(Decision::Apply { node, spec, .. }) => self.jobs.is_same_work(slot, *node, spec),
             Ok(
                 Decision::Nothing
                 | Decision::Replace
@@ -188,105 +178,101 @@ impl Engine {
             | Err(_) => false,
         };
         if acts
-            && (self.traversals.jobs.graph.comes_too_late(&self.traversals.jobs.graph.rows[slot])
-                || self.traversals.jobs.graph.waits_for_batch(slot, &tree)
-                || self.traversals.jobs.waits_for_turn(slot, is_done))
+            && (self.jobs.graph.comes_too_late(&self.jobs.graph.rows[slot])
+                || self.jobs.graph.waits_for_batch(slot, &tree)
+                || self.jobs.waits_for_turn(slot, is_done))
         {
             return;
         }
-        self.traversals.jobs.graph.rows[slot].changed |=
-            acts || self.traversals.jobs.stands_for_changed(slot, &tree);
+        self.jobs.graph.rows[slot].changed |= acts || self.jobs.stands_for_changed(slot, &tree);
         match decision {
-            Err(reason) if self.traversals.jobs.graph.rows[slot].work.is_some() => {
-                self.traversals.jobs.take_back(slot);
-                if self.traversals.jobs.graph.rows[slot].work.is_none() {
-                    self.traversals.jobs.fail_row(slot, reason);
+            Err(reason) if self.jobs.graph.rows[slot].work.is_some() => {
+                self.jobs.take_back(slot);
+                if self.jobs.graph.rows[slot].work.is_none() {
+                    self.jobs.fail_row(slot, reason);
                 }
             }
-            Err(reason) => self.traversals.jobs.fail_row(slot, reason),
+            Err(reason) => self.jobs.fail_row(slot, reason),
             Ok(Decision::Nothing) => {
-                self.traversals.jobs.mend(slot);
-                if !self.traversals.jobs.graph.waits_after(slot) {
-                    self.traversals.jobs.row_ready(slot);
+                self.jobs.mend(slot);
+                if !self.jobs.graph.waits_after(slot) {
+                    self.jobs.row_ready(slot);
                 }
             }
             Ok(Decision::Apply { node, action, spec, claims, content }) => {
-                if self.traversals.jobs.graph.rows[slot].work.is_none() {
-                    if self.traversals.jobs.is_held_for_verdict(slot) {
-                        return self.traversals.jobs.fail_row(slot, HELD.to_owned());
+                if self.jobs.graph.rows[slot].work.is_none() {
+                    if self.jobs.is_held_for_verdict(slot) {
+                        return self.jobs.fail_row(slot, HELD.to_owned());
                     }
-                    if !self.traversals.jobs.may_begin(slot, node, action, claims) {
+                    if !self.jobs.may_begin(slot, node, action, claims) {
                         return;
                     }
-                    self.traversals.jobs.graph.set_requires(slot, &tree, true);
-                    let row = &mut self.traversals.jobs.graph.rows[slot];
+                    self.jobs.graph.set_requires(slot, &tree, true);
+                    let row = &mut self.jobs.graph.rows[slot];
                     row.kind = tree.kind(row.index as usize);
                     let job = NewJob { cause: Cause::Traversal, node, action, spec: Some(spec), content };
-                    self.traversals.jobs.queue_job(slot, job);
-                } else if !self.traversals.jobs.is_same_work(slot, node, &spec)
-                    || self.traversals.jobs.graph.is_held_back(slot)
-                {
-                    self.traversals.jobs.take_back(slot);
-                    if self.traversals.jobs.graph.rows[slot].work.is_none() {
-                        self.traversals.jobs.graph.ctx.agenda.push_back(Todo::Visit(slot));
+                    self.jobs.queue_job(slot, job);
+                } else if !self.jobs.is_same_work(slot, node, &spec) || self.jobs.graph.is_held_back(slot) {
+                    self.jobs.take_back(slot);
+                    if self.jobs.graph.rows[slot].work.is_none() {
+                        self.jobs.graph.ctx.agenda.push_back(Todo::Visit(slot));
                     }
                 }
             }
-            Ok(Decision::Settle { spec, .. }) if self.traversals.jobs.graph.waits_for_this(slot, &spec) => {
-                self.traversals.jobs.graph.set_requires(slot, &tree, true);
-                self.traversals.jobs.look_at_signals(slot);
+            Ok(Decision::Settle { spec, .. }) if self.jobs.graph.waits_for_this(slot, &spec) => {
+                self.jobs.graph.set_requires(slot, &tree, true);
+                self.jobs.look_at_signals(slot);
             }
             Ok(Decision::Settle { action, spec }) => {
-                self.traversals.jobs.graph.break_pause_for(slot, &spec);
-                if self.traversals.jobs.graph.rows[slot].work.is_some() {
-                    self.traversals.jobs.take_back(slot);
-                    if self.traversals.jobs.graph.rows[slot].work.is_none() {
-                        self.traversals.jobs.graph.ctx.agenda.push_back(Todo::Visit(slot));
+                self.jobs.graph.break_pause_for(slot, &spec);
+                if self.jobs.graph.rows[slot].work.is_some() {
+                    self.jobs.take_back(slot);
+                    if self.jobs.graph.rows[slot].work.is_none() {
+                        self.jobs.graph.ctx.agenda.push_back(Todo::Visit(slot));
                     }
-                } else if self.traversals.jobs.may_be_done(slot, action) {
-                    self.traversals.jobs.graph.set_requires(slot, &tree, true);
-                    let kind = tree.kind(self.traversals.jobs.graph.rows[slot].index as usize);
-                    self.settle(slot, kind, action, spec);
+                } else if self.jobs.may_be_done(slot, action) {
+                    self.jobs.graph.set_requires(slot, &tree, true);
+                    let kind = tree.kind(self.jobs.graph.rows[slot].index as usize);
+                    self.jobs.graph.ctx.agenda.push_front(Todo::Settle { slot, kind, action, spec });
                 }
             }
             Ok(Decision::Replace) => {
-                if self.traversals.jobs.graph.rows[slot].work.is_some() {
-                    self.traversals.jobs.take_back(slot);
-                    if self.traversals.jobs.graph.rows[slot].work.is_none() {
-                        self.traversals.jobs.graph.ctx.agenda.push_back(Todo::Visit(slot));
+                if self.jobs.graph.rows[slot].work.is_some() {
+                    self.jobs.take_back(slot);
+                    if self.jobs.graph.rows[slot].work.is_none() {
+                        self.jobs.graph.ctx.agenda.push_back(Todo::Visit(slot));
                         return;
                     }
                 }
-                let gone = self.traversals.jobs.graph.rows[slot].is_past();
-                if let Some(reason) =
-                    self.traversals.jobs.graph.restricted(slot, Restriction::Replace).filter(|_| !gone)
+                let gone = self.jobs.graph.rows[slot].is_past();
+                if let Some(reason) = self.jobs.graph.restricted(slot, Restriction::Replace).filter(|_| !gone)
                 {
                     // While its work is taken back, what that leaves is not known.
-                    if self.traversals.jobs.graph.rows[slot].work.is_none() {
-                        self.traversals.jobs.graph.rows[slot].action = Some(Action::Update);
-                        self.traversals.jobs.fail_row(slot, reason);
+                    if self.jobs.graph.rows[slot].work.is_none() {
+                        self.jobs.graph.rows[slot].action = Some(Action::Update);
+                        self.jobs.fail_row(slot, reason);
                     }
                     return;
                 }
                 // The old row keeps its work, if any, and is cleaned up after that has ended.
-                let new = self.traversals.replace(slot, &tree);
-                if !self.traversals.jobs.graph.waits_for_room(slot, new) {
-                    self.traversals.jobs.graph.ctx.agenda.push_back(Todo::Visit(new));
+                let new = self.replace(slot, &tree);
+                if !self.jobs.graph.waits_for_room(slot, new) {
+                    self.jobs.graph.ctx.agenda.push_back(Todo::Visit(new));
                 }
             }
-            Ok(Decision::Unplaced) => self.traversals.awaited.any(slot),
-            Ok(Decision::Asks(node)) => self.traversals.awaited.facts(slot, node),
+            Ok(Decision::Unplaced) => self.awaited.any(slot),
+            Ok(Decision::Asks(node)) => self.awaited.facts(slot, node),
         }
     }
 
     fn decide(&mut self, slot: Slot, tree: &Tree) -> Result<Decision, String> {
-        let row = &self.traversals.jobs.graph.rows[slot];
-        let stack = &self.traversals.jobs.graph.stacks[&row.stack];
+        let row = &self.jobs.graph.rows[slot];
+        let stack = &self.jobs.graph.stacks[&row.stack];
         let index = row.index as usize;
-        let references = Rendered { graph: &self.traversals.jobs.graph, stack };
+        let references = Rendered { graph: &self.jobs.graph, stack };
         let properties = match tree.render(index, &references) {
             // Nobody waits for a node that is away only to find that nothing is to be done.
-            Err(RenderError::UnknownNode { .. }) if self.traversals.jobs.stays(slot, tree) => {
+            Err(RenderError::UnknownNode { .. }) if self.jobs.stays(slot, tree) => {
                 return Ok(Decision::Nothing);
             }
             Err(RenderError::UnknownNode { node }) => {
@@ -299,38 +285,38 @@ impl Engine {
         let site = Deployed {
             stack,
             resource: tree.name(index),
-            config: &|id| self.traversals.jobs.graph.config(row.stack, id),
+            config: &|id| self.jobs.graph.config(row.stack, id),
         };
         let mut spec = muster_template::spec_within(kind, &properties, &site).map_err(wrong)?;
         if row.is_beyond_use() {
             return Ok(Decision::Replace);
         }
         if kind.is_here() {
-            self.traversals.bind_server(Some(row), &mut spec)?;
+            self.bind_server(Some(row), &mut spec)?;
             if matches!(kind, Kind::Intent | Kind::TopologyHost | Kind::TopologyLink) {
-                let stack = &self.traversals.jobs.graph.stacks[&row.stack];
+                let stack = &self.jobs.graph.stacks[&row.stack];
                 let may_hide = stack.hidden.hides_of_others() || !tree.secrets().is_empty();
                 if may_hide && stack.masked(tree, properties.clone()) != properties {
                     return Err("something hidden is among its properties, and whoever looks at the network sees hosts, links and intents".into());
                 }
             }
-            return self.traversals.jobs.decide_here(slot, kind, &spec);
+            return self.jobs.decide_here(slot, kind, &spec);
         }
         let node = muster_template::node(&properties).map_err(wrong)?;
         let node = match node {
-            Some(name) => self.traversals.jobs.graph.nodes.key(&name),
+            Some(name) => self.jobs.graph.nodes.key(&name),
             // One that never was anywhere does not wait for a node that may never come.
             None => match row
                 .node
-                .filter(|key| row.applied || self.traversals.jobs.graph.nodes.is_welcome(*key))
-                .or_else(|| self.traversals.jobs.graph.nodes.any(row.id))
+                .filter(|key| row.applied || self.jobs.graph.nodes.is_welcome(*key))
+                .or_else(|| self.jobs.graph.nodes.any(row.id))
             {
                 Some(node) => node,
                 None => return Ok(Decision::Unplaced),
             },
         };
         let content = externalise(&mut spec);
-        self.traversals.jobs.graph.rows[slot].mark_restarts(&mut spec);
+        self.jobs.graph.rows[slot].mark_restarts(&mut spec);
         let packed = PackedSpec::new(&spec);
         if packed.bytes().len() > SPEC_MAX && !packed.is_flows() {
             return Err(format!(
@@ -338,23 +324,23 @@ impl Engine {
                 packed.bytes().len()
             ));
         }
-        let mut needed = self.traversals.jobs.graph.rows[slot].needed(kind, Some(node), &spec, &packed);
+        let mut needed = self.jobs.graph.rows[slot].needed(kind, Some(node), &spec, &packed);
         let waits = || {
-            self.traversals.jobs.graph.rows[slot].waits_for_its_time(&packed)
-                || self.traversals.jobs.restart_waits(slot, node, &packed)
+            self.jobs.graph.rows[slot].waits_for_its_time(&packed)
+                || self.jobs.restart_waits(slot, node, &packed)
         };
         if needed == Needed::Apply(Action::Update) && waits() {
             needed = Needed::Nothing;
         }
-        if needed == Needed::Nothing && self.traversals.jobs.is_to_converge(slot, kind, &packed) {
-            needed = Needed::Apply(if self.traversals.jobs.graph.rows[slot].is_adopted() {
+        if needed == Needed::Nothing && self.jobs.is_to_converge(slot, kind, &packed) {
+            needed = Needed::Apply(if self.jobs.graph.rows[slot].is_adopted() {
                 Action::Check
             } else {
                 Action::Update
             });
         }
         if packed.is_flows() {
-            let stack = &self.traversals.jobs.graph.stacks[&self.traversals.jobs.graph.rows[slot].stack];
+            let stack = &self.jobs.graph.stacks[&self.jobs.graph.rows[slot].stack];
             let may_hide = stack.hidden.hides_of_others() || !tree.secrets().is_empty();
             let hides = may_hide && stack.masked(tree, properties.clone()) != properties;
             self.mark_hidden_flows(slot, hides, needed == Needed::Nothing);
@@ -369,32 +355,32 @@ impl Engine {
     }
 
     pub(crate) fn visit_cleanup(&mut self, slot: Slot) {
-        if self.traversals.jobs.graph.rows[slot].work.is_some() {
+        if self.jobs.graph.rows[slot].work.is_some() {
             return; // visited again when its outcome is known
         }
-        if self.traversals.jobs.is_held_for_verdict(slot) {
-            return self.traversals.jobs.fail_row(slot, HELD.to_owned());
+        if self.jobs.is_held_for_verdict(slot) {
+            return self.jobs.fail_row(slot, HELD.to_owned());
         }
         // The wish came before its node said that it has the thing.
-        if self.traversals.jobs.awaits_verdict(slot) {
-            self.traversals.jobs.decided(slot);
+        if self.jobs.awaits_verdict(slot) {
+            self.jobs.decided(slot);
         }
-        let row = &self.traversals.jobs.graph.rows[slot];
+        let row = &self.jobs.graph.rows[slot];
         match row.node.filter(|_| row.applied) {
             Some(node) => {
                 let farewell = row.farewell();
-                if !self.traversals.jobs.graph.waits_before(slot, farewell) {
-                    self.traversals.jobs.queue_job(slot, NewJob::removal(Cause::Traversal, node, farewell));
+                if !self.jobs.graph.waits_before(slot, farewell) {
+                    self.jobs.queue_job(slot, NewJob::removal(Cause::Traversal, node, farewell));
                 }
             }
             None if row.applied && row.kind.is_here() => {
                 let farewell = row.farewell();
-                if !self.traversals.jobs.graph.waits_before(slot, farewell) {
-                    self.unmake(slot);
+                if !self.jobs.graph.waits_before(slot, farewell) {
+                    self.jobs.graph.ctx.agenda.push_front(Todo::Unmake(slot));
                 }
             }
-            None if self.traversals.jobs.graph.waits_after_delete(slot) => {}
-            None => self.traversals.drop_row(slot),
+            None if self.jobs.graph.waits_after_delete(slot) => {}
+            None => self.drop_row(slot),
         }
     }
 }

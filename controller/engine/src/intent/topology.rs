@@ -52,15 +52,13 @@ impl Engine {
     }
 
     /// The node is away: its devices stay as they are, and new ways keep off them.
-    pub(crate) fn topology_away(&mut self, node: NodeKey) {
-        let name = self.traversals.jobs.graph.nodes[node].name.clone();
-        self.with_ports(|ports, turn| ports.away(turn.manager, &name));
+    pub(crate) fn ports_away(&mut self, node: &NodeId) {
+        self.with_ports(|ports, turn| ports.away(turn.manager, node));
     }
 
     /// The node is no more.
-    pub(crate) fn topology_left(&mut self, node: NodeKey) {
-        let name = self.traversals.jobs.graph.nodes[node].name.clone();
-        self.with_ports(|ports, turn| ports.left(turn, &name));
+    pub(crate) fn ports_left(&mut self, node: &NodeId) {
+        self.with_ports(|ports, turn| ports.left(turn, node));
     }
 
     /// Stacks that have an intent between a host and another hear of it when several nodes claim that host.

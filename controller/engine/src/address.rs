@@ -13,9 +13,9 @@ use std::net::IpAddr;
 
 use muster_shared::ResourceId;
 use muster_template::{FixedIp, Subnet as Wanted};
+use subnet::Subnet;
 
 pub(crate) use row::AS_JSON;
-use subnet::Subnet;
 
 /// Names in a message about one that is not there.
 const NAMED_MAX: usize = 10;

@@ -70,24 +70,21 @@ impl Jobs {
 impl Engine {
     /// A node asks for a piece of a content: it is served in its turn.
     pub(crate) fn fetch(&mut self, key: NodeKey, digest: ContentDigest, offset: u64) {
-        let now = self.traversals.jobs.graph.ctx.now;
-        let sent = self.traversals.jobs.graph.nodes[key].sent.iter().filter_map(|slot| {
-            let (of, size) = stored(&self.traversals.jobs.graph.rows[*slot].spec.as_ref()?.unpack())?;
+        let now = self.graph().ctx.now;
+        let sent = self.graph().nodes[key].sent.iter().filter_map(|slot| {
+            let (of, size) = stored(&self.graph().rows[*slot].spec.as_ref()?.unpack())?;
             Some((*slot, of, size))
         });
         let sent: Vec<(Slot, ContentDigest, u64)> = sent.collect();
         let Some((.., size)) = sent.iter().find(|(_, of, _)| *of == digest) else {
-            let bytes = self
-                .flows
-                .chunk(&self.traversals.jobs.graph.nodes[key].name, digest, offset)
-                .unwrap_or_default();
-            return self.traversals.jobs.graph.send(key, Down::Chunk { digest, offset, bytes });
+            let bytes = self.flows.chunk(&self.graph().nodes[key].name, digest, offset).unwrap_or_default();
+            return self.graph_mut().send(key, Down::Chunk { digest, offset, bytes });
         };
         let is_last = offset.saturating_add(CHUNK_MAX as u64) >= *size;
         self.traversals.jobs.fetches.ask(now, key, Piece { digest, offset, is_last });
-        if !self.traversals.jobs.graph.nodes[key].tells_jobs {
+        if !self.graph().nodes[key].tells_jobs {
             // An older agent fetches one content after the other: all that wait for theirs go on.
-            sent.iter().for_each(|(slot, ..)| self.traversals.jobs.graph.heard_of(*slot, key));
+            sent.iter().for_each(|(slot, ..)| self.graph_mut().heard_of(*slot, key));
         }
         self.traversals.jobs.serve_fetches();
     }

@@ -51,7 +51,7 @@ impl Engine {
     }
 
     fn expand_anew(&mut self, id: u64) -> Result<(), String> {
-        let Some(stack) = self.traversals.jobs.graph.stacks.get(&id) else { return Ok(()) };
+        let Some(stack) = self.graph().stacks.get(&id) else { return Ok(()) };
         let Some(walk) = &stack.walk else { return Ok(()) };
         let anew = walk.anew + 1;
         if anew > ANEW_MAX {
@@ -60,23 +60,16 @@ impl Engine {
             ));
         }
         let follows = stack.status == Status::InProgress;
-        let tree = self
-            .traversals
-            .jobs
-            .graph
-            .grown(stack, &walk.tree, follows)
-            .map_err(|errors| errors.to_string())?;
+        let tree = self.graph().grown(stack, &walk.tree, follows).map_err(|errors| errors.to_string())?;
         let plan = self.traversals.plan_again(stack, &tree);
         let checked = self.view().check(id, &plan, &tree, &Options::default());
         checked.map_err(|refusal| refusal.to_string())?;
         let count = tree.len();
         self.traversals.lay_out_again(id, plan, tree, false);
-        if let Some(walk) =
-            self.traversals.jobs.graph.stacks.get_mut(&id).and_then(|stack| stack.walk.as_mut())
-        {
+        if let Some(walk) = self.graph_mut().stacks.get_mut(&id).and_then(|stack| stack.walk.as_mut()) {
             walk.anew = anew;
         }
-        self.traversals.jobs.graph.note(id, format!("expanded: the stack has {count} resources now"));
+        self.graph_mut().note(id, format!("expanded: the stack has {count} resources now"));
         Ok(())
     }
 }

@@ -32,16 +32,15 @@ impl Row {
 impl Engine {
     /// Gives a row's job to the table, or takes it back from there.
     pub(crate) fn write_flows(&mut self, slot: Slot) {
-        let Some(row) = self.traversals.jobs.graph.rows.get(slot).filter(|row| row.is_sent()) else { return };
+        let Some(row) = self.graph().rows.get(slot).filter(|row| row.is_sent()) else { return };
         let Some(Desired::Flows(set)) = row.spec.as_ref().map(PackedSpec::unpack) else { return };
         let set = &set;
         let (Some(action), Some(work)) = (row.action, &row.work) else { return };
         let (job, asker) = (job_of(row), row.name.clone());
         let is_withdrawing = work.state == WorkState::Withdrawing;
-        let due = self.traversals.jobs.graph.ctx.now
-            + JOB_TIMEOUT
-            + Duration::from_secs(set.confirm_timeout.unwrap_or(0).into());
-        self.traversals.jobs.graph.set_due(slot, Some(due));
+        let due =
+            self.graph().ctx.now + JOB_TIMEOUT + Duration::from_secs(set.confirm_timeout.unwrap_or(0).into());
+        self.graph_mut().set_due(slot, Some(due));
         if is_withdrawing {
             return self.withdraw_flows(slot, set);
         }
@@ -51,7 +50,7 @@ impl Engine {
             Action::Delete => Want::Gone,
             Action::Create | Action::Update => Want::Be { set, asker: &asker },
         };
-        if let Err(refusal) = self.traversals.jobs.graph.name_nodes([&set.device].into_iter()) {
+        if let Err(refusal) = self.graph_mut().name_nodes([&set.device].into_iter()) {
             return self.traversals.jobs.attempt_failed(slot, &refusal.to_string(), true);
         }
         let write = ResourceWrite {
@@ -70,8 +69,8 @@ impl Engine {
 
     /// The write that a row's job waited for is decided.
     pub(crate) fn flow_job_begins(&mut self, job: Job) {
-        let Some(slot) = self.traversals.jobs.graph.rows.of_id(job.owner.0) else { return };
-        let row = &self.traversals.jobs.graph.rows[slot];
+        let Some(slot) = self.graph().rows.of_id(job.owner.0) else { return };
+        let row = &self.graph().rows[slot];
         if row.is_sent() && job_of(row) == job {
             self.write_flows(slot);
         }
@@ -82,7 +81,7 @@ impl Engine {
         match self.flows.difference(set) {
             None => self.traversals.jobs.found_in_sync(slot),
             Some(differs) => {
-                let reason = self.traversals.jobs.graph.shown(slot, &differs.reason);
+                let reason = self.graph().shown(slot, &differs.reason);
                 self.traversals.jobs.found_different(slot, differs.missing, &reason);
             }
         }
@@ -90,15 +89,15 @@ impl Engine {
 
     /// Takes a write back that no agent has; of one that is out, the outcome is waited for.
     fn withdraw_flows(&mut self, slot: Slot, set: &FlowSet) {
-        let owner = Owner(self.traversals.jobs.graph.rows[slot].id);
+        let owner = Owner(self.graph().rows[slot].id);
         if !self.with_flows(|flows, turn| flows.withdraw(turn, &set.device, owner)) {
             return;
         }
-        match self.traversals.jobs.graph.rows[slot].is_asked() {
+        match self.graph().rows[slot].is_asked() {
             true => self.traversals.jobs.end_check(slot),
             false => self.traversals.jobs.undo_work(slot),
         }
-        self.traversals.jobs.graph.ctx.agenda.push_back(Todo::Visit(slot));
+        self.graph_mut().ctx.agenda.push_back(Todo::Visit(slot));
     }
 }
 

@@ -34,19 +34,16 @@ impl Engine {
             let is_it = (ledger || tables) && node.joined.as_ref().is_some_and(|it| !it.revoked);
             is_it.then(|| (node.name.clone(), Awaited { ledger, tables }))
         };
-        let awaited = self.traversals.jobs.graph.nodes.iter().filter_map(awaited).collect();
-        self.traversals.jobs.graph.restored.begin(awaited);
+        let awaited = self.graph().nodes.iter().filter_map(awaited).collect();
+        self.graph_mut().restored.begin(awaited);
     }
 
     /// Whether all that the node's tables hold was compared.
     pub(crate) fn tables_compared(&mut self, key: NodeKey) {
         let node = &self.traversals.jobs.graph.nodes[key].name;
-        if self.traversals.jobs.graph.restored.is_on()
-            && self.flows.has_told(node)
-            && self.flows.is_compared(node)
-        {
+        if self.graph().restored.is_on() && self.flows.has_told(node) && self.flows.is_compared(node) {
             self.traversals.jobs.graph.restored.tables_told(node);
-            self.traversals.jobs.graph.end_restored();
+            self.graph_mut().end_restored();
         }
     }
 }

@@ -41,8 +41,8 @@ impl Row {
 impl Engine {
     /// Makes or changes it, at once. What it was on a node was never there.
     pub(crate) fn settle(&mut self, slot: Slot, kind: Kind, action: Action, spec: PackedSpec) {
-        self.traversals.jobs.graph.not_failed(slot);
-        self.traversals.jobs.graph.job_begins(slot);
+        self.graph_mut().not_failed(slot);
+        self.graph_mut().job_begins(slot);
         self.traversals.let_go(slot);
         let desired = spec.unpack();
         let (fails, random) = match desired.here() {
@@ -55,16 +55,16 @@ impl Engine {
             Ok(planned) => planned,
             Err(reason) => {
                 let reason = self.traversals.shown_of_plan(slot, &reason);
-                let row = &mut self.traversals.jobs.graph.rows[slot];
+                let row = &mut self.graph_mut().rows[slot];
                 (row.kind, row.action) = (kind, Some(action));
-                self.traversals.jobs.graph.row_changed(slot, true);
+                self.graph_mut().row_changed(slot, true);
                 return self.traversals.jobs.fail_row(slot, reason);
             }
         };
-        let still = self.traversals.jobs.graph.rows[slot].pauses_still(&spec);
-        let known = self.traversals.jobs.graph.rows[slot].attributes.contains_key(VALUE);
-        let text = random.filter(|_| !known).map(|random| self.traversals.jobs.graph.draw(slot, random));
-        let row = &mut self.traversals.jobs.graph.rows[slot];
+        let still = self.graph().rows[slot].pauses_still(&spec);
+        let known = self.graph().rows[slot].attributes.contains_key(VALUE);
+        let text = random.filter(|_| !known).map(|random| self.graph().draw(slot, random));
+        let row = &mut self.graph_mut().rows[slot];
         row.kind = kind;
         row.action = Some(action);
         row.spec = Some(spec);
@@ -75,7 +75,7 @@ impl Engine {
         if let Some(planned) = planned {
             row.attributes = planned.into_iter().collect();
         }
-        self.traversals.jobs.graph.place(slot, None);
+        self.graph_mut().place(slot, None);
         self.traversals.look_for_server(slot);
         match kind {
             Kind::Net | Kind::Subnet => self.traversals.hide_in_plan(slot),
@@ -85,16 +85,16 @@ impl Engine {
         let takes = time_of(&desired, action);
         if !takes.is_zero() {
             self.traversals.jobs.observe(slot, Observation::Unknown);
-            return self.traversals.jobs.graph.pause(slot, action, takes, still.then_some(Duration::ZERO));
+            return self.graph_mut().pause(slot, action, takes, still.then_some(Duration::ZERO));
         }
         if fails {
-            self.traversals.jobs.graph.row_changed(slot, true);
+            self.graph_mut().row_changed(slot, true);
             return self.traversals.jobs.fail_row(slot, TOLD_TO_FAIL.into());
         }
         match desired.here() {
             Some(Here::Wait(wait)) => {
                 self.traversals.jobs.observe(slot, Observation::Unknown);
-                self.traversals.jobs.graph.pause(
+                self.graph_mut().pause(
                     slot,
                     action,
                     Duration::from_secs(wait.timeout.into()),
@@ -105,19 +105,13 @@ impl Engine {
             Some(Here::Intent { timeout, .. }) => {
                 self.traversals.jobs.observe(slot, Observation::Unknown);
                 let time = Duration::from_secs((*timeout).into());
-                self.traversals.jobs.graph.pause(slot, action, time, still.then_some(SIGNALS_GRACE));
+                self.graph_mut().pause(slot, action, time, still.then_some(SIGNALS_GRACE));
             }
             Some(Here::WaitHandle) => {
-                let row = &self.traversals.jobs.graph.rows[slot];
-                let stack = self
-                    .traversals
-                    .jobs
-                    .graph
-                    .stacks
-                    .get(&row.stack)
-                    .map_or("?", |stack| stack.name.as_str());
+                let row = &self.graph().rows[slot];
+                let stack = self.graph().stacks.get(&row.stack).map_or("?", |stack| stack.name.as_str());
                 let endpoint = format!("/v1/stacks/{stack}/resources/{}/signal", encoded(&row.name));
-                self.traversals.jobs.graph.rows[slot].attributes.insert(ENDPOINT.to_owned(), endpoint);
+                self.graph_mut().rows[slot].attributes.insert(ENDPOINT.to_owned(), endpoint);
                 self.traversals.jobs.is_made(slot);
             }
             _ => self.traversals.jobs.is_made(slot),
@@ -126,17 +120,17 @@ impl Engine {
 
     /// A test resource has taken its time.
     pub(crate) fn has_waited(&mut self, slot: Slot) {
-        if self.traversals.jobs.graph.rows[slot].kind == Kind::Intent {
+        if self.graph().rows[slot].kind == Kind::Intent {
             return self.intent_failed(slot);
         }
-        let spec = self.traversals.jobs.graph.rows[slot].spec.as_ref().map(PackedSpec::unpack);
+        let spec = self.graph().rows[slot].spec.as_ref().map(PackedSpec::unpack);
         let test = spec.as_ref().and_then(Desired::here).and_then(Here::test);
         let fails = test.is_some_and(|(test, _)| test.fail);
-        match self.traversals.jobs.graph.rows[slot].is_going() {
+        match self.graph().rows[slot].is_going() {
             true => self.traversals.unmade(slot),
             false if fails => self.traversals.jobs.fail_row(slot, TOLD_TO_FAIL.into()),
             false => {
-                self.traversals.jobs.graph.end_pause(slot);
+                self.graph_mut().end_pause(slot);
                 self.traversals.jobs.is_made(slot);
             }
         }
@@ -144,7 +138,7 @@ impl Engine {
 
     /// Takes it away, at once unless it takes its time.
     pub(crate) fn unmake(&mut self, slot: Slot) {
-        let row = &self.traversals.jobs.graph.rows[slot];
+        let row = &self.graph().rows[slot];
         if row.pauses() && row.is_going() {
             return;
         }
@@ -155,28 +149,28 @@ impl Engine {
             _ => spec.as_ref().map_or(Duration::ZERO, |spec| time_of(&spec.unpack(), farewell)),
         };
         if !takes.is_zero() {
-            let row = &self.traversals.jobs.graph.rows[slot];
+            let row = &self.graph().rows[slot];
             let still = spec.is_some_and(|spec| row.pauses_still(&spec));
-            self.traversals.jobs.graph.not_failed(slot);
-            self.traversals.jobs.graph.job_begins(slot);
-            self.traversals.jobs.graph.rows[slot].reason = None;
+            self.graph_mut().not_failed(slot);
+            self.graph_mut().job_begins(slot);
+            self.graph_mut().rows[slot].reason = None;
             if kind == Kind::Intent {
                 // It is not what it was any more, whoever wants it again.
                 self.traversals.jobs.observe(slot, Observation::Unknown);
             }
-            return self.traversals.jobs.graph.pause(slot, farewell, takes, still.then_some(Duration::ZERO));
+            return self.graph_mut().pause(slot, farewell, takes, still.then_some(Duration::ZERO));
         }
         self.unsettle_link(slot);
         self.traversals.unmade(slot);
     }
 
     pub(crate) fn pause_due(&mut self, slot: Slot, due: MonoTime) {
-        let Some(row) = self.traversals.jobs.graph.rows.get(slot) else { return };
+        let Some(row) = self.graph().rows.get(slot) else { return };
         let Some(pause) = row.rare().pause.filter(|pause| pause.due == Some(due)) else { return };
         match row.kind {
             _ if pause.of_batch => {
-                self.traversals.jobs.graph.end_pause(slot);
-                self.traversals.jobs.graph.ctx.agenda.push_back(Todo::Visit(slot));
+                self.graph_mut().end_pause(slot);
+                self.graph_mut().ctx.agenda.push_back(Todo::Visit(slot));
             }
             Kind::WaitCondition => self.traversals.jobs.signals_are_late(slot),
             _ => self.has_waited(slot),

@@ -109,25 +109,18 @@ impl History {
 impl Engine {
     /// Whether the node may be welcomed. If it knows of a later epoch, this engine's rises above that.
     pub(crate) fn takes_up(&mut self, key: NodeKey, theirs: EpochId) -> bool {
-        match self
-            .traversals
-            .jobs
-            .graph
-            .ctx
-            .history
-            .standing(theirs, self.traversals.jobs.graph.nodes[key].was_welcomed)
-        {
+        match self.graph().ctx.history.standing(theirs, self.graph().nodes[key].was_welcomed) {
             Standing::Ours => true,
             Standing::Ahead => {
-                let is_lower = theirs.number < self.traversals.jobs.graph.ctx.epoch();
+                let is_lower = theirs.number < self.graph().ctx.epoch();
                 if let Some(bits) = theirs.bits.filter(|_| is_lower) {
                     // All nodes of a lost history may come with the same epoch: the first one tells.
-                    self.traversals.jobs.graph.ctx.history.add_start(theirs.number, bits);
+                    self.graph_mut().ctx.history.add_start(theirs.number, bits);
                 }
-                if is_lower || self.traversals.jobs.graph.ctx.rise_over(theirs.number) {
+                if is_lower || self.graph_mut().ctx.rise_over(theirs.number) {
                     self.begin_restored(None);
                     let name = &self.traversals.jobs.graph.nodes[key].name;
-                    let (number, ours) = (theirs.number.0, self.traversals.jobs.graph.ctx.epoch().0);
+                    let (number, ours) = (theirs.number.0, self.graph().ctx.epoch().0);
                     self.traversals.jobs.graph.ctx.effect(Effect::Warn(format!(
                         "node {name} has obeyed epoch {number}, which this store does not know: the store is older than \
                          the node; this controller goes on in epoch {ours}"
@@ -145,22 +138,21 @@ impl Engine {
     /// The node's ledger has a generation of a row that no job of this store had: the store is older than the node. A
     /// snapshot of the start that goes on has no later epoch that could tell.
     pub(crate) fn compare_history(&mut self, key: NodeKey, pages: &BTreeMap<ResourceId, LedgerEntry>) {
-        if self.traversals.jobs.graph.restored.is_on() {
+        if self.graph().restored.is_on() {
             return;
         }
-        let rows = self.traversals.jobs.graph.rows_on(key);
+        let rows = self.graph_mut().rows_on(key);
         let is_ahead = |slot: &Slot| {
-            let row = &self.traversals.jobs.graph.rows[*slot];
+            let row = &self.graph().rows[*slot];
             pages.get(&row.physical).is_some_and(|entry| entry.generation > row.generation)
         };
         let Some(slot) = rows.into_iter().find(is_ahead) else { return };
-        let theirs = pages[&self.traversals.jobs.graph.rows[slot].physical].generation;
-        if !self.traversals.jobs.graph.ctx.rise_above(theirs) {
+        let theirs = pages[&self.graph().rows[slot].physical].generation;
+        if !self.graph_mut().ctx.rise_above(theirs) {
             return;
         }
         self.begin_restored(Some(key));
-        let (node, row) =
-            (&self.traversals.jobs.graph.nodes[key].name, &self.traversals.jobs.graph.rows[slot].name);
+        let (node, row) = (&self.traversals.jobs.graph.nodes[key].name, &self.graph().rows[slot].name);
         self.traversals.jobs.graph.ctx.effect(Effect::Warn(format!(
             "node {node} has generation {theirs} of {row}, which this store never gave: the store is older than the node"
         )));

@@ -19,50 +19,47 @@ const LEDGER_MAX: usize = 1_000_000;
 impl Engine {
     /// Compares an agent's whole ledger with the rows: what the agent has lost is made again.
     pub(crate) fn ledger(&mut self, key: NodeKey, entries: Vec<LedgerEntry>, last: bool) {
-        let Some(pages) = &mut self.traversals.jobs.graph.nodes[key].pages else { return };
+        let Some(pages) = &mut self.graph_mut().nodes[key].pages else { return };
         pages.extend(entries.into_iter().map(|entry| (entry.resource, entry)));
         if pages.len() > LEDGER_MAX {
-            self.traversals.jobs.graph.nodes[key].pages = None;
+            self.graph_mut().nodes[key].pages = None;
             return;
         }
         if !last {
             return;
         }
-        let pages = self.traversals.jobs.graph.nodes[key].pages.take().unwrap_or_default();
+        let pages = self.graph_mut().nodes[key].pages.take().unwrap_or_default();
         self.compare_history(key, &pages);
-        let was_awaited =
-            self.traversals.jobs.graph.restored.awaits_ledger(&self.traversals.jobs.graph.nodes[key].name);
+        let was_awaited = self.graph().restored.awaits_ledger(&self.graph().nodes[key].name);
         let kept = self.traversals.jobs.hold_unlike(key, &pages);
-        let mut rows = self.traversals.jobs.graph.rows_on(key);
+        let mut rows = self.graph_mut().rows_on(key);
         rows.retain(|slot| !kept.contains(slot));
         for slot in rows {
-            let row = &self.traversals.jobs.graph.rows[slot];
+            let row = &self.graph().rows[slot];
             let resource = row.physical;
             let theirs = pages.get(&resource).map(|entry| entry.generation);
             if row.held.is_none() {
                 theirs.into_iter().for_each(|theirs| self.traversals.jobs.take_up_again(slot, theirs));
                 continue;
             }
-            if theirs == row.held
-                || theirs.is_some_and(|theirs| !self.traversals.jobs.graph.ctx.rise_above(theirs))
-            {
+            if theirs == row.held || theirs.is_some_and(|theirs| !self.graph_mut().ctx.rise_above(theirs)) {
                 continue;
             }
-            let row = &self.traversals.jobs.graph.rows[slot];
+            let row = &self.graph().rows[slot];
             for generation in [row.held, theirs].into_iter().flatten() {
-                self.traversals.jobs.graph.nodes[key].ledger ^= LedgerEntry { resource, generation }.digest();
+                self.graph_mut().nodes[key].ledger ^= LedgerEntry { resource, generation }.digest();
             }
-            let row = &mut self.traversals.jobs.graph.rows[slot];
+            let row = &mut self.graph_mut().rows[slot];
             row.held = theirs;
-            self.traversals.jobs.graph.row_changed(slot, false);
+            self.graph_mut().row_changed(slot, false);
             self.traversals.jobs.make_again(slot, key);
         }
-        self.traversals.jobs.graph.ask_strays(key);
+        self.graph_mut().ask_strays(key);
         if was_awaited {
             self.traversals.jobs.transmit_sent(key);
-            self.traversals.jobs.graph.ctx.agenda.push_back(Todo::Pump(key));
+            self.graph_mut().ctx.agenda.push_back(Todo::Pump(key));
             self.tables_compared(key);
-            self.traversals.jobs.graph.end_restored();
+            self.graph_mut().end_restored();
         }
     }
 }

@@ -89,6 +89,7 @@ mod returned;
 mod revision;
 mod rollout;
 mod room;
+mod router;
 mod server;
 mod session;
 mod signal;

@@ -376,12 +376,10 @@ impl Engine {
     /// Before a request is worked out, for it may hold on to places: those of names that nothing refers to any more become
     /// free. To look takes milliseconds, so it is done where many may be named, once for each number of names.
     pub(crate) fn give_names_back(&mut self, request: &Request) {
-        let (named, most) =
-            (self.traversals.jobs.graph.nodes.len(), self.traversals.jobs.graph.ctx.limits.nodes_max);
+        let (named, most) = (self.graph().nodes.len(), self.graph().ctx.limits.nodes_max);
         let may_name_many =
             matches!(request, Request::Create { .. } | Request::Update { .. } | Request::ApplyFlows { .. });
-        let is_due =
-            may_name_many && named > most / 2 && named != self.traversals.jobs.graph.nodes.looked_through;
+        let is_due = may_name_many && named > most / 2 && named != self.graph().nodes.looked_through;
         if named >= most || is_due {
             let (flows, intents) = (&self.flows, &self.intents);
             self.traversals.jobs.graph.nodes.give_back(|name| flows.knows(name) || intents.ports.knows(name));

@@ -34,26 +34,26 @@ impl Engine {
         source: Source,
         options: Options,
     ) -> Result<Answer, Refusal> {
-        if self.traversals.jobs.graph.stacks.id_of(&name).is_some() {
+        if self.graph().stacks.id_of(&name).is_some() {
             return Err(Refusal::Conflict(format!(
                 "stack '{name}' exists already: update it with 'muster stack update {name}', or choose another name"
             )));
         }
-        if self.traversals.jobs.graph.stacks.len() >= STACKS_MAX {
+        if self.graph().stacks.len() >= STACKS_MAX {
             return Err(Refusal::Conflict(format!("the site has {STACKS_MAX} stacks, which is its limit")));
         }
-        let stack = Stack::new(self.traversals.jobs.graph.ctx.ids.next_stack(), name.clone());
+        let stack = Stack::new(self.graph().ctx.ids.next_stack(), name.clone());
         let id = stack.id;
-        self.traversals.jobs.graph.stacks.insert(id, stack);
+        self.graph_mut().stacks.insert(id, stack);
         let target = Target { action: StackAction::Create, revision: None, options, is_wish: true };
         let begun = self.begin(id, source, target);
         match begun {
             Ok(_) => {
-                self.traversals.jobs.graph.ctx.ids.keep_stack();
-                self.traversals.jobs.graph.stacks.name(id);
+                self.graph_mut().ctx.ids.keep_stack();
+                self.graph_mut().stacks.name(id);
             }
             Err(_) => {
-                self.traversals.jobs.graph.stacks.remove(&id);
+                self.graph_mut().stacks.remove(&id);
             }
         }
         begun
@@ -72,10 +72,10 @@ impl Engine {
     }
 
     pub(crate) fn delete(&mut self, name: &StackName) -> Result<Answer, Refusal> {
-        let id = self.traversals.jobs.graph.find(name)?;
-        let stack = &self.traversals.jobs.graph.stacks[&id];
+        let id = self.graph().find(name)?;
+        let stack = &self.graph().stacks[&id];
         if stack.is_being_deleted() {
-            return Ok(self.traversals.jobs.graph.begun(id, Vec::new()));
+            return Ok(self.graph().begun(id, Vec::new()));
         }
         let timeout = Duration::from_secs(stack.timeout_s);
         let options = Options { timeout, ..Options::default() };
@@ -91,7 +91,7 @@ impl Engine {
         request: Option<u64>,
     ) -> Result<Option<Answer>, Refusal> {
         let id = self.traversals.jobs.changeable(name)?;
-        let stack = &self.traversals.jobs.graph.stacks[&id];
+        let stack = &self.graph().stacks[&id];
         let revision = match to {
             Some(0) => None,
             Some(to) if to > stack.revision => {
@@ -117,7 +117,7 @@ impl Engine {
                     request,
                     purpose: Purpose::RollBack,
                 };
-                self.traversals.jobs.graph.load_revision(name.clone(), revision, pending);
+                self.graph_mut().load_revision(name.clone(), revision, pending);
                 Ok(None)
             }
             // To nothing, which an operator must name where anything was ever good.
@@ -137,7 +137,7 @@ impl Engine {
         source: Source,
         is_wish: bool,
     ) -> Result<Answer, Refusal> {
-        let stack = &self.traversals.jobs.graph.stacks[&id];
+        let stack = &self.graph().stacks[&id];
         let timeout = Duration::from_secs(stack.timeout_s);
         // Where there was no room for both on the way there, there is none on the way back.
         let options = Options { timeout, delete_first: stack.delete_first, ..Options::default() };
@@ -147,7 +147,7 @@ impl Engine {
 
     /// Checks everything that can be known now, then begins the traversal. A refusal has changed nothing.
     fn begin(&mut self, id: u64, source: Source, target: Target) -> Result<Answer, Refusal> {
-        let stack = &self.traversals.jobs.graph.stacks[&id];
+        let stack = &self.graph().stacks[&id];
         let source = source
             .of_stack(&stack.name, &stack.id.to_string())
             .map_err(|errors| Refusal::Invalid(errors.to_string()))?;
@@ -156,49 +156,45 @@ impl Engine {
         let mut planned = self.view().planned(stack, &source, target.revision, &target.options)?;
         // It is not refused: what is held of the stack is decided, and compared.
         if target.is_wish && self.traversals.wish(id) {
-            planned = self.view().planned(
-                &self.traversals.jobs.graph.stacks[&id],
-                &source,
-                target.revision,
-                &target.options,
-            )?;
+            planned =
+                self.view().planned(&self.graph().stacks[&id], &source, target.revision, &target.options)?;
         }
         let Planned { tree, plan, mut warnings } = planned;
         warnings.splice(0..0, ends);
         let Source { policies, text, .. } = source;
         if target.action != StackAction::Delete {
-            self.traversals.jobs.graph.ctx.change(Change::Revision(RevisionRecord {
+            self.graph_mut().ctx.change(Change::Revision(RevisionRecord {
                 stack: id,
                 number,
                 made_by: made_by(&target),
                 text,
             }));
-            let kept = self.traversals.jobs.graph.ctx.limits.revisions_kept;
+            let kept = self.graph().ctx.limits.revisions_kept;
             if number > kept {
                 // What a rollback without --to leads to stays, however many fail after it.
-                let but = self.traversals.jobs.graph.stacks[&id].complete.iter().take(2).copied().collect();
-                self.traversals.jobs.graph.ctx.change(Change::RevisionsTrimmed {
+                let but = self.graph().stacks[&id].complete.iter().take(2).copied().collect();
+                self.graph_mut().ctx.change(Change::RevisionsTrimmed {
                     stack: id,
                     below: number - kept + 1,
                     but,
                 });
             }
         }
-        let stack = &self.traversals.jobs.graph.stacks[&id];
+        let stack = &self.graph().stacks[&id];
         let ended = stack.status == Status::Complete;
         let steady = plan.same_rows && ended && stack.walk.is_none();
         self.traversals.jobs.enter(id, number, &target);
         self.traversals.jobs.forget_fights(id);
         if target.action != StackAction::Delete
-            && let Some(stack) = self.traversals.jobs.graph.stacks.get_mut(&id)
+            && let Some(stack) = self.graph_mut().stacks.get_mut(&id)
         {
             stack.policies = policies;
         }
         self.traversals.lay_out(id, plan, Before { steady, anew: false, fits: false, ended }, tree);
-        self.traversals.jobs.graph.watch(id);
-        self.traversals.jobs.graph.event(id, None);
-        self.traversals.jobs.graph.ctx.agenda.push_back(Todo::CheckEnd(id));
-        Ok(self.traversals.jobs.graph.begun(id, warnings))
+        self.graph_mut().watch(id);
+        self.graph_mut().event(id, None);
+        self.graph_mut().ctx.agenda.push_back(Todo::CheckEnd(id));
+        Ok(self.graph().begun(id, warnings))
     }
 }
 

@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use muster_flow::record::FlowChange;
+use muster_intent::record::IntentChange;
 use muster_shared::model::{Action, ContentDigest};
 use muster_shared::seal::SealPublic;
 use muster_shared::{Epoch, Generation, NodeId, ResourceId, StackName};
@@ -16,8 +18,6 @@ use crate::notes::Notes;
 use crate::request::{NewToken, SourceText};
 use crate::restored::RestoredRecord;
 use crate::view::{FailureView, OutputView};
-use muster_flow::record::FlowChange;
-use muster_intent::record::IntentChange;
 
 pub use crate::rollout::record::{
     Counts, Course, MemberRecord, Proven, RolloutChange, RolloutRecord, RolloutSnapshot,

@@ -4,6 +4,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use muster_api::node::LostView;
+use muster_api::site::Verdict;
+use muster_api::stack::RolloutAction;
+use muster_flow::FlowWrite;
 use muster_intent::manager::Wish;
 use muster_shared::join::TokenSecret;
 use muster_shared::model::Facts;
@@ -15,10 +19,6 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use crate::signal::Signal;
-use muster_api::node::LostView;
-use muster_api::site::Verdict;
-use muster_api::stack::RolloutAction;
-use muster_flow::FlowWrite;
 
 /// A parsed and bound template with the text it came from.
 #[derive(Clone)]

@@ -2,8 +2,10 @@
 
 use muster_shared::StackName;
 
-use crate::Effect;
+use crate::engine::{Effect, Engine};
 use crate::graph::Graph;
+use crate::record::Status;
+use crate::request::{Refusal, Source};
 
 /// An operation that waits for a revision to be loaded.
 pub(crate) struct Pending {
@@ -32,5 +34,87 @@ impl Graph {
         let load = self.ctx.ids.load();
         self.stacks.wait(load, pending);
         self.ctx.effect(Effect::LoadRevision { load, stack, revision });
+    }
+}
+
+impl Engine {
+    pub(crate) fn revision_loaded(&mut self, load: u64, source: Result<Source, String>) {
+        let Some(pending) = self.graph_mut().stacks.take_pending(load) else { return };
+        let Pending { stack, traversal, revision, request, purpose } = pending;
+        // What went first may come to nothing.
+        self.traversals.jobs.correct_all(|row| row.stack == stack);
+        let source = match self.graph().stacks.get(&stack) {
+            Some(stack) if purpose != Purpose::RollBack => source.and_then(|source| {
+                let source = source.of_stack(&stack.name, &stack.id.to_string());
+                source.map_err(|errors| errors.to_string())
+            }),
+            _ => source, // as an operation of its own
+        };
+        match (purpose, request) {
+            (Purpose::RollBack, _) => {}
+            (Purpose::TakeUp, _) => return self.traversals.taken_up(stack, traversal, source),
+            (Purpose::Check, request) => {
+                let answer = self.traversals.jobs.check_loaded(stack, traversal, source);
+                return request
+                    .into_iter()
+                    .for_each(|request| self.graph_mut().answer(request, answer.clone()));
+            }
+        }
+        if request.is_none()
+            && self.graph().stacks.get(&stack).is_some_and(|stack| stack.status != Status::Failed)
+        {
+            return; // what had failed has ended well meanwhile
+        }
+        let current =
+            self.graph().stacks.get(&stack).map(|stack| (stack.is_being_deleted(), stack.traversal));
+        let result = match (current, source) {
+            (current, _) if request.is_none() && current.is_none_or(|(_, now)| now != traversal) => return,
+            (None | Some((true, _)), _) => Err(Refusal::Conflict("the stack is being deleted".into())),
+            (Some(_), Err(why)) => {
+                Err(Refusal::NotFound(format!("revision {revision} cannot be loaded: {why}")))
+            }
+            (Some(_), Ok(source)) => {
+                let failures = self.graph().stacks[&stack].failures.clone();
+                let begun = self.roll_back_to(stack, revision, source, request.is_some());
+                if begun.is_ok() && request.is_none() {
+                    self.graph_mut().keep_failures(stack, failures);
+                }
+                begun
+            }
+        };
+        match (request, result) {
+            (Some(id), answer) => self.graph_mut().answer(id, answer),
+            (None, Ok(_)) => {}
+            (None, Err(refusal)) => {
+                self.traversals.jobs.owe_no_rollback(stack);
+                self.traversals.jobs.end_failed(stack, format!("rollback failed: {refusal}"));
+            }
+        }
+    }
+
+    /// The rollback that was asked for in case of failure. It is owed until it has begun, also over a restart.
+    pub(crate) fn roll_back_if_owed(&mut self, id: u64) {
+        let Some(stack) = self.graph().stacks.get(&id) else { return };
+        let begins = |pending: &Pending| pending.traversal == stack.traversal;
+        if !stack.rollback || stack.status != Status::Failed || self.graph().stacks.pending_of(id).any(begins)
+        {
+            return;
+        }
+        let (name, traversal) = (stack.name.clone(), stack.traversal);
+        let revision = stack.complete.first().copied();
+        let pending = Pending {
+            stack: id,
+            traversal,
+            revision: revision.unwrap_or(0),
+            request: None,
+            purpose: Purpose::RollBack,
+        };
+        match revision {
+            Some(revision) => self.graph_mut().load_revision(name, revision, pending),
+            None => {
+                self.graph_mut().stacks.wait(0, pending);
+                self.revision_loaded(0, Ok(Source::nothing()));
+            }
+        }
     }
 }

@@ -17,17 +17,13 @@ mod view;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use muster_shared::MonoTime;
-use muster_template::{Kind, Set, Tree};
-
-pub(crate) use self::machine::{Health, Rollout};
-pub(crate) use self::member::Ended;
-pub(crate) use self::member::Event;
 use self::member::Standing;
 use self::policy::Policy;
 use self::record::{Course, Proven};
 use self::site::set_of;
-pub(crate) use self::site::{Rollouts, node_of};
+use muster_shared::MonoTime;
+use muster_template::{Kind, Set, Tree};
+
 use crate::jobs::Jobs;
 use crate::node::NodeKey;
 use crate::progress::Phase;
@@ -37,6 +33,11 @@ use crate::resource::{Role, Row, Slot};
 use crate::stack::Stack;
 use crate::timer::TimerKey;
 use crate::todo::Todo;
+
+pub(crate) use self::machine::{Health, Rollout};
+pub(crate) use self::member::Ended;
+pub(crate) use self::member::Event;
+pub(crate) use self::site::{Rollouts, node_of};
 
 impl Jobs {
     /// The rollouts of an operation that begins or goes on.

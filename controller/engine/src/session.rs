@@ -17,38 +17,38 @@ use crate::traversals::Traversals;
 
 impl Engine {
     pub(crate) fn received(&mut self, name: &NodeId, connection: u64, message: Up) {
-        let Some(key) = self.traversals.jobs.graph.nodes.find(name) else { return };
-        if self.traversals.jobs.graph.nodes[key].connection != Some(connection) {
+        let Some(key) = self.graph().nodes.find(name) else { return };
+        if self.graph().nodes[key].connection != Some(connection) {
             // What an older one said is said again on the present one. A newer one, of which the engine was not told,
             // would wait for answers for ever: its agent is to come again.
-            if connection > self.traversals.jobs.graph.nodes[key].newest {
-                self.traversals.jobs.graph.ctx.effect(Effect::Close { node: name.clone() });
+            if connection > self.graph().nodes[key].newest {
+                self.graph_mut().ctx.effect(Effect::Close { node: name.clone() });
             }
             return;
         }
-        self.traversals.jobs.graph.nodes[key].heard = self.traversals.jobs.graph.ctx.now;
+        self.graph_mut().nodes[key].heard = self.graph().ctx.now;
         match message {
             // One greeting for each connection: each is answered with all that is outstanding.
-            Up::Hello(_) if self.traversals.jobs.graph.nodes[key].ready => self.traversals.cut_off(key),
+            Up::Hello(_) if self.graph().nodes[key].ready => self.traversals.cut_off(key),
             Up::Hello(hello) => self.hello(key, hello),
             Up::Report(report) => self.traversals.jobs.report(key, report),
-            Up::Progress(progress) => self.traversals.jobs.graph.progress(key, progress),
-            Up::Jobs(states) => self.traversals.jobs.graph.jobs_told(key, &states),
+            Up::Progress(progress) => self.graph_mut().progress(key, progress),
+            Up::Jobs(states) => self.graph_mut().jobs_told(key, &states),
             Up::Ledger { entries, last } => self.ledger(key, entries, last),
             Up::Fetch { digest, offset } => self.fetch(key, digest, offset),
-            Up::Heartbeat { drift } => self.traversals.jobs.graph.heartbeat(key, drift),
+            Up::Heartbeat { drift } => self.graph_mut().heartbeat(key, drift),
             // The agent alone decides what it means: here it says that this controller, obeyed by the node, is reached.
-            Up::Challenge { key: job, bytes } if self.traversals.jobs.graph.nodes[key].ready => {
-                self.traversals.jobs.graph.send(key, Down::Answer { key: job, bytes });
+            Up::Challenge { key: job, bytes } if self.graph().nodes[key].ready => {
+                self.graph_mut().send(key, Down::Answer { key: job, bytes });
             }
             Up::Challenge { .. } => {}
             Up::Drift(drifts) => self.traversals.jobs.drifts(key, drifts),
             Up::Facts(facts) => self.facts(key, facts),
             Up::Flow(message) => self.flow_up(key, message),
             Up::Ports(devices) => self.ports_told(key, devices),
-            Up::DiskFull(full) => self.traversals.jobs.graph.disk_told(key, full),
-            Up::Clock { ahead, .. } => self.traversals.jobs.graph.clock_told(key, ahead),
-            Up::Described(strays) => self.traversals.jobs.graph.strays_described(key, strays),
+            Up::DiskFull(full) => self.graph_mut().disk_told(key, full),
+            Up::Clock { ahead, .. } => self.graph_mut().clock_told(key, ahead),
+            Up::Described(strays) => self.graph_mut().strays_described(key, strays),
         }
     }
 
@@ -56,7 +56,7 @@ impl Engine {
         if !self.traversals.is_alone(key, hello.instance, hello.address) || !self.takes_up(key, hello.epoch) {
             return;
         }
-        let node = &mut self.traversals.jobs.graph.nodes[key];
+        let node = &mut self.graph_mut().nodes[key];
         (node.was_welcomed, node.is_elsewhere) = (true, false);
         let want_ledger = node.ledger != hello.ledger;
         node.pages = want_ledger.then(Default::default);
@@ -68,51 +68,51 @@ impl Engine {
             node.clock_off = None; // an older agent does not say
         }
         // Said again after the welcome.
-        self.traversals.jobs.graph.has_room(key);
-        let node = &mut self.traversals.jobs.graph.nodes[key];
+        self.graph_mut().has_room(key);
+        let node = &mut self.graph_mut().nodes[key];
         if let Some(joined) = &mut node.joined
             && joined.agent_version != hello.agent_version
         {
             joined.agent_version = hello.agent_version;
             let joined = joined.clone();
-            self.traversals.jobs.graph.ctx.change(Change::Node(Box::new(joined)));
+            self.graph_mut().ctx.change(Change::Node(Box::new(joined)));
         }
         // An older agent knows no bits.
-        let bits = hello.instance.and(self.traversals.jobs.graph.ctx.epoch_id().bits);
-        let epoch = EpochId { bits, ..self.traversals.jobs.graph.ctx.epoch_id() };
-        let welcome = Welcome { epoch, want_ledger, heartbeat: self.traversals.jobs.graph.heartbeat_every() };
-        self.traversals.jobs.graph.send(key, Down::Welcome(welcome));
+        let bits = hello.instance.and(self.graph().ctx.epoch_id().bits);
+        let epoch = EpochId { bits, ..self.graph().ctx.epoch_id() };
+        let welcome = Welcome { epoch, want_ledger, heartbeat: self.graph().heartbeat_every() };
+        self.graph_mut().send(key, Down::Welcome(welcome));
         let node = &self.traversals.jobs.graph.nodes[key];
         if let Some(connection) = node.connection {
             self.flows.greeted(&node.name, connection);
             self.intents.ports.greeted(self.traversals.jobs.graph.ctx.now, &node.name);
         }
-        for slot in self.traversals.jobs.graph.nodes[key].sent.clone() {
-            let id = self.traversals.jobs.graph.rows[slot].stack;
-            if let Some(stack) = self.traversals.jobs.graph.stacks.get_mut(&id) {
+        for slot in self.graph().nodes[key].sent.clone() {
+            let id = self.graph().rows[slot].stack;
+            if let Some(stack) = self.graph_mut().stacks.get_mut(&id) {
                 stack.in_flight += 1;
             }
-            self.traversals.jobs.graph.touch(id);
+            self.graph_mut().touch(id);
         }
         if !want_ledger {
             self.traversals.jobs.hold_nothing(key);
         }
-        if !self.traversals.jobs.graph.restored.awaits_ledger(&self.traversals.jobs.graph.nodes[key].name) {
+        if !self.graph().restored.awaits_ledger(&self.graph().nodes[key].name) {
             self.traversals.jobs.transmit_sent(key);
         }
-        for slot in self.traversals.jobs.graph.nodes[key].in_line() {
+        for slot in self.graph().nodes[key].in_line() {
             self.traversals.jobs.set_work_if_waiting(slot, key, WorkState::Queued);
         }
         self.traversals.jobs.turn_of_node(key);
         self.traversals.honour(key);
-        let put_off = std::mem::take(&mut self.traversals.jobs.graph.nodes[key].put_off);
-        self.traversals.jobs.graph.ctx.agenda.extend(put_off.into_iter().map(Todo::Correct));
-        self.traversals.jobs.graph.ctx.agenda.push_back(Todo::Pump(key));
+        let put_off = std::mem::take(&mut self.graph_mut().nodes[key].put_off);
+        self.graph_mut().ctx.agenda.extend(put_off.into_iter().map(Todo::Correct));
+        self.graph_mut().ctx.agenda.push_back(Todo::Pump(key));
     }
 
     /// From an agent that is there.
     pub(crate) fn facts(&mut self, key: NodeKey, facts: Box<Facts>) {
-        if !self.traversals.jobs.graph.nodes[key].ready {
+        if !self.graph().nodes[key].ready {
             return;
         }
         let before = self.traversals.jobs.graph.nodes[key]
@@ -123,7 +123,7 @@ impl Engine {
         if before.is_none() {
             self.traversals.wake_those_asking(key);
         }
-        if let (Some(before), Some(now)) = (before, self.traversals.jobs.graph.nodes[key].facts.clone()) {
+        if let (Some(before), Some(now)) = (before, self.graph().nodes[key].facts.clone()) {
             self.traversals.jobs.compare_carriers(key, &before.facts, &now.facts);
         }
     }

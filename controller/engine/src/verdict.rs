@@ -22,18 +22,18 @@ impl Engine {
         ids: Option<Vec<String>>,
         node: Option<&NodeId>,
     ) -> Result<Answer, Refusal> {
-        if !self.traversals.jobs.graph.restored.is_on() && self.traversals.jobs.graph.restored.count() == 0 {
+        if !self.graph().restored.is_on() && self.graph().restored.count() == 0 {
             return Err(Refusal::Conflict("the site is not restored: nothing waits to be decided".into()));
         }
         let is_there = |on: &NodeId| node.is_none_or(|node| node == on);
         let is_named = |id: &str| ids.as_ref().is_none_or(|ids| ids.iter().any(|named| named == id));
-        let things = self.traversals.jobs.graph.restored.things().filter(|(on, _, _)| is_there(on));
+        let things = self.graph().restored.things().filter(|(on, _, _)| is_there(on));
         let things = things.filter(|(_, thing, _)| is_named(&thing.to_string()));
         let mut things: Vec<(NodeId, ResourceId, HeldThing)> =
             things.map(|(node, thing, held)| (node.clone(), thing, held)).collect();
         // What was made last may need what was made before, and goes first.
         things.sort_by_key(|(_, _, held)| std::cmp::Reverse(held.generation));
-        let tables = self.traversals.jobs.graph.restored.tables().filter(|(on, _, _)| is_there(on));
+        let tables = self.graph().restored.tables().filter(|(on, _, _)| is_there(on));
         let tables = tables.map(|(node, bridge, _)| (node.clone(), bridge.clone()));
         let tables: Vec<_> = tables.filter(|(node, bridge)| is_named(&format!("{node}/{bridge}"))).collect();
         let known: BTreeSet<String> = things
@@ -54,7 +54,7 @@ impl Engine {
         if verdict == Verdict::Remove {
             let strays = things.iter().filter(|(_, _, held)| held.unlike == Unlike::Unknown);
             for (node, thing, _) in strays {
-                self.traversals.jobs.graph.is_removable(node, *thing)?;
+                self.graph_mut().is_removable(node, *thing)?;
             }
         }
         for (node, thing, held) in things {
@@ -62,22 +62,22 @@ impl Engine {
         }
         self.traversals.ask_for_more();
         for (node, bridge) in tables {
-            let Some(key) = self.traversals.jobs.graph.nodes.find(&node) else { continue };
+            let Some(key) = self.graph().nodes.find(&node) else { continue };
             match verdict {
-                Verdict::Adopt => self.traversals.jobs.graph.restored.leave_table(&node, &bridge),
+                Verdict::Adopt => self.graph_mut().restored.leave_table(&node, &bridge),
                 Verdict::Remove => {
-                    self.traversals.jobs.graph.restored.drop_table(&node, &bridge);
-                    self.traversals.jobs.graph.restored.free_table(&node, &bridge);
+                    self.graph_mut().restored.drop_table(&node, &bridge);
+                    self.graph_mut().restored.free_table(&node, &bridge);
                 }
             }
             if let Some(device) = self.flows.find(&DeviceName { node: node.clone(), bridge }) {
                 // There may be more than was listed.
-                self.traversals.jobs.graph.restored.await_tables(&node);
+                self.graph_mut().restored.await_tables(&node);
                 self.with_flows(|flows, turn| flows.compare_now(turn, device));
                 self.tables_compared(key);
             }
         }
-        self.traversals.jobs.graph.end_restored();
+        self.graph_mut().end_restored();
         Ok(Answer::Done)
     }
 }

@@ -12,15 +12,15 @@ mod view;
 use muster_flow::{Begun, DeviceKey, Effect, FlowAction, FlowWrite, Flows, Turn};
 use muster_shared::model::Down;
 use muster_shared::model::flow::{DeviceName, FlowUp};
-
-pub use view::FlowViews;
+use site::FlowSite;
 
 use crate::engine::Engine;
 use crate::graph::Graph;
 use crate::node::NodeKey;
 use crate::request::{Answer, Refusal};
 use crate::todo::Todo;
-use site::FlowSite;
+
+pub use view::FlowViews;
 
 impl From<muster_flow::Refused> for Refusal {
     fn from(refused: muster_flow::Refused) -> Self {
@@ -43,7 +43,7 @@ impl Engine {
     /// Calls the flow tables, and carries out what follows.
     pub(crate) fn with_flows<R>(&mut self, call: impl FnOnce(&mut Flows, &mut Turn<'_>) -> R) -> R {
         let site = FlowSite {
-            now: self.traversals.jobs.graph.ctx.now,
+            now: self.graph().ctx.now,
             nodes: &self.traversals.jobs.graph.nodes,
             rows: &self.traversals.jobs.graph.rows,
             stacks: &self.traversals.jobs.graph.stacks,
@@ -51,14 +51,14 @@ impl Engine {
             intents: &self.intents,
             restored: &self.traversals.jobs.graph.restored,
         };
-        let before = self.traversals.jobs.graph.ctx.epoch();
+        let before = self.graph().ctx.epoch();
         let mut turn = Turn {
-            now: self.traversals.jobs.graph.ctx.now,
+            now: self.graph().ctx.now,
             generations: &mut self.traversals.jobs.graph.ctx.history.generations,
             site: &site,
         };
         let result = call(&mut self.flows, &mut turn);
-        self.traversals.jobs.graph.ctx.epoch_rose_from(before);
+        self.graph_mut().ctx.epoch_rose_from(before);
         self.take_flow_effects();
         result
     }
@@ -68,37 +68,33 @@ impl Engine {
         while let Some(effect) = self.flows.poll_effect() {
             match effect {
                 Effect::Send { node, message } => {
-                    if let Some(node) = self.traversals.jobs.graph.nodes.find(&node) {
-                        self.traversals.jobs.graph.send(node, Down::Flow(message));
+                    if let Some(node) = self.graph().nodes.find(&node) {
+                        self.graph_mut().send(node, Down::Flow(message));
                     }
                 }
-                Effect::Answer(request) => self.traversals.jobs.graph.answer(request, Ok(Answer::Done)),
+                Effect::Answer(request) => self.graph_mut().answer(request, Ok(Answer::Done)),
                 Effect::JobEnded(job, how) => ended.push(Todo::FlowJobEnded(job, how)),
                 // Only when all that fails with the write before it has: what it does may send a batch.
-                Effect::JobBegins(job) => self.traversals.jobs.graph.ctx.agenda.push_back(Todo::Begin(job)),
+                Effect::JobBegins(job) => self.graph_mut().ctx.agenda.push_back(Todo::Begin(job)),
                 Effect::IntentEnded(token, ended) => {
                     let ended = ended.map_err(|failure| failure.text().into_boxed_str());
                     self.intents.ended.push((token, ended));
                 }
                 Effect::Compared { device, difference } => {
-                    self.traversals.jobs.graph.restored.table_told(&device.node, &device.bridge, difference);
+                    self.graph_mut().restored.table_told(&device.node, &device.bridge, difference);
                 }
                 Effect::Applied { device, rules } => {
-                    self.traversals.jobs.graph.restored.rules_applied(
-                        &device.node,
-                        &device.bridge,
-                        rules.into_iter(),
-                    );
+                    self.graph_mut().restored.rules_applied(&device.node, &device.bridge, rules.into_iter());
                 }
                 Effect::Told(node) => {
-                    if let Some(node) = self.traversals.jobs.graph.nodes.find(&node) {
+                    if let Some(node) = self.graph().nodes.find(&node) {
                         self.tables_compared(node);
                     }
                 }
             }
         }
         // Before anything else is decided: a job that has ended cannot be taken back.
-        ended.into_iter().rev().for_each(|todo| self.traversals.jobs.graph.ctx.agenda.push_front(todo));
+        ended.into_iter().rev().for_each(|todo| self.graph_mut().ctx.agenda.push_front(todo));
     }
 
     /// Takes rules from a file, and begins to put them on their devices.
@@ -107,13 +103,13 @@ impl Engine {
         stages: Vec<Vec<FlowWrite>>,
         confirm: Option<u32>,
     ) -> Result<Answer, Refusal> {
-        self.traversals.jobs.graph.name_nodes(stages.iter().flatten().map(|write| &write.device))?;
+        self.graph_mut().name_nodes(stages.iter().flatten().map(|write| &write.device))?;
         let begun = self.with_flows(|flows, turn| flows.begin(turn, FlowAction::Apply, stages, confirm))?;
         Ok(begun.into())
     }
 
     pub(crate) fn flow_up(&mut self, node: NodeKey, message: FlowUp) {
-        let node = self.traversals.jobs.graph.nodes[node].name.clone();
+        let node = self.graph().nodes[node].name.clone();
         self.with_flows(|flows, turn| flows.received(turn, &node, message));
     }
 

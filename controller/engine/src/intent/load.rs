@@ -25,8 +25,7 @@ impl Engine {
                 heard: port.heard,
             };
             let ports: Vec<SettledPort> = ports.into_iter().map(port).collect();
-            let _left_out =
-                self.intents.manager.tell_device(self.traversals.jobs.graph.ctx.now, &name, up, &ports);
+            let _left_out = self.intents.manager.tell_device(self.graph().ctx.now, &name, up, &ports);
             let _too_many = self.intents.manager.set_away(&name, true);
         }
         self.declare_links();

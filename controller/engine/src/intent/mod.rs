@@ -26,11 +26,11 @@ use muster_intent::record::IntentChange;
 use muster_intent::topology::ConnectPoint;
 use muster_shared::MonoTime;
 
-pub use request::IntentSummary;
-
 use crate::engine::Engine;
 use crate::record::Change;
 use crate::timer::TimerKey;
+
+pub use request::IntentSummary;
 
 /// All intents, and what agents say of the network.
 #[derive(Debug, Default)]
@@ -71,7 +71,7 @@ impl Intents {
 impl Engine {
     /// Does what intents have to do now; false if that is nothing.
     pub(crate) fn run_intents(&mut self) -> bool {
-        let now = self.traversals.jobs.graph.ctx.now;
+        let now = self.graph().ctx.now;
         let mut did = false;
         loop {
             let ended = std::mem::take(&mut self.intents.ended);
@@ -100,7 +100,7 @@ impl Engine {
                     }
                     Effect::Forget(no) => {
                         self.intents.unsaved.remove(&no);
-                        self.traversals.jobs.graph.ctx.change(Change::Intent(IntentChange::Removed(no)));
+                        self.graph_mut().ctx.change(Change::Intent(IntentChange::Removed(no)));
                         self.intent_gone(no);
                     }
                 }
@@ -122,10 +122,10 @@ impl Engine {
             return;
         }
         if let Some(old) = std::mem::replace(&mut self.intents.due, due) {
-            self.traversals.jobs.graph.ctx.timers.clear(old, TimerKey::Intents);
+            self.graph_mut().ctx.timers.clear(old, TimerKey::Intents);
         }
         if let Some(due) = due {
-            self.traversals.jobs.graph.ctx.timers.set(due, TimerKey::Intents);
+            self.graph_mut().ctx.timers.set(due, TimerKey::Intents);
         }
     }
 

@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use muster_flow::Owner;
 use muster_intent::manager::{IntentNo, Wish};
 use muster_intent::phase::State;
 use muster_intent::topology::ConnectPoint;
@@ -14,7 +15,6 @@ use crate::record::PackedSpec;
 use crate::resource::{Role, Row, Slot};
 use crate::traversals::Traversals;
 use crate::view::View;
-use muster_flow::Owner;
 
 /// However long its devices are away: the stack says when that is too long.
 const GOES_WITHIN: Duration = Duration::from_secs(7 * 24 * 3600);
@@ -45,12 +45,11 @@ fn host_of(row: &Row) -> Option<TopologyHost> {
 impl Engine {
     /// A host where a row wants it. Its MAC address is what makes it the same.
     fn settle_host(&mut self, slot: Slot, host: &TopologyHost) -> Result<(), String> {
-        let id = self.traversals.jobs.graph.rows[slot].id;
+        let id = self.graph().rows[slot].id;
         let owner = self.intents.hosts.get(&host.mac).filter(|owner| **owner != id);
         // A row that is being dropped leaves it to the one that takes its place.
-        let other = owner
-            .and_then(|owner| self.traversals.jobs.graph.rows.of_id(*owner))
-            .map(|slot| &self.traversals.jobs.graph.rows[slot]);
+        let other =
+            owner.and_then(|owner| self.graph().rows.of_id(*owner)).map(|slot| &self.graph().rows[slot]);
         if let Some(other) = other.filter(|other| other.role != Role::Cleanup && other.dropped.is_none()) {
             return Err(format!(
                 "host {} is declared by {}",
@@ -66,7 +65,7 @@ impl Engine {
     }
 
     fn unsettle_host(&mut self, slot: Slot) {
-        let row = &self.traversals.jobs.graph.rows[slot];
+        let row = &self.graph().rows[slot];
         let id = row.id;
         let Some(host) = host_of(row).filter(|host| self.intents.hosts.get(&host.mac) == Some(&id)) else {
             return;
@@ -77,16 +76,15 @@ impl Engine {
 
     /// A link as a row wants it, in place of what the row has declared.
     pub(crate) fn settle_link(&mut self, slot: Slot, link: &TopologyLink) -> Result<(), String> {
-        let row = &self.traversals.jobs.graph.rows[slot];
+        let row = &self.graph().rows[slot];
         let id = row.id;
         let before = link_of(row).map(|old| directions(&old)).unwrap_or_default();
         let wanted = directions(link);
         for direction in &wanted {
             let owner = self.intents.links.get(direction).filter(|owner| **owner != id);
             // A row that is being dropped leaves it to the one that takes its place.
-            let other = owner
-                .and_then(|owner| self.traversals.jobs.graph.rows.of_id(*owner))
-                .map(|slot| &self.traversals.jobs.graph.rows[slot]);
+            let other =
+                owner.and_then(|owner| self.graph().rows.of_id(*owner)).map(|slot| &self.graph().rows[slot]);
             if let Some(other) = other.filter(|other| other.role != Role::Cleanup && other.dropped.is_none())
             {
                 return Err(format!(
@@ -121,7 +119,7 @@ impl Engine {
 
     pub(crate) fn unsettle_link(&mut self, slot: Slot) {
         self.unsettle_host(slot);
-        let row = &self.traversals.jobs.graph.rows[slot];
+        let row = &self.graph().rows[slot];
         let id = row.id;
         if let Some(link) = link_of(row) {
             directions(&link).iter().for_each(|direction| self.retract(id, direction));
@@ -130,14 +128,14 @@ impl Engine {
 
     /// Links and hosts that rows declare, after a start.
     pub(super) fn declare_links(&mut self) {
-        let mut slots: Vec<Slot> = self.traversals.jobs.graph.rows.slots().collect();
-        slots.sort_by_key(|slot| self.traversals.jobs.graph.rows[*slot].id);
+        let mut slots: Vec<Slot> = self.graph().rows.slots().collect();
+        slots.sort_by_key(|slot| self.graph().rows[*slot].id);
         for slot in slots {
-            if let Some(link) = link_of(&self.traversals.jobs.graph.rows[slot]) {
+            if let Some(link) = link_of(&self.graph().rows[slot]) {
                 // It was right when it was taken.
                 let _was_right = self.settle_link(slot, &link);
             }
-            if let Some(host) = host_of(&self.traversals.jobs.graph.rows[slot]) {
+            if let Some(host) = host_of(&self.graph().rows[slot]) {
                 let _was_right = self.settle_host(slot, &host);
             }
         }
@@ -145,13 +143,12 @@ impl Engine {
 
     /// Asks for a row's intent.
     pub(crate) fn settle_intent(&mut self, slot: Slot, key: &str, wish: Wish) -> Result<(), String> {
-        let id = self.traversals.jobs.graph.rows[slot].id;
+        let id = self.graph().rows[slot].id;
         let known = self.intents.manager.find(key);
         if let Some(no) = known {
             let owner = self.intents.owners.get(&no).copied();
-            let row = owner
-                .and_then(|owner| self.traversals.jobs.graph.rows.of_id(owner))
-                .map(|slot| &self.traversals.jobs.graph.rows[slot]);
+            let row =
+                owner.and_then(|owner| self.graph().rows.of_id(owner)).map(|slot| &self.graph().rows[slot]);
             let is_free = owner == Some(id)
                 || row.is_some_and(|row| row.role == Role::Cleanup || row.dropped.is_some());
             if !is_free {
@@ -181,13 +178,13 @@ impl Engine {
 
     /// Something became of an intent: its resource may have waited for it.
     pub(super) fn intent_changed(&mut self, no: IntentNo) {
-        let owner = self.intents.owners.get(&no).and_then(|id| self.traversals.jobs.graph.rows.of_id(*id));
+        let owner = self.intents.owners.get(&no).and_then(|id| self.graph().rows.of_id(*id));
         let waits = |slot: &Slot| {
-            let row = &self.traversals.jobs.graph.rows[*slot];
+            let row = &self.graph().rows[*slot];
             row.kind == Kind::Intent
                 && row.pauses()
                 && !row.is_going()
-                && !self.traversals.jobs.graph.is_before_batch(*slot)
+                && !self.graph().is_before_batch(*slot)
         };
         let Some(slot) = owner.filter(waits) else { return };
         if !self.intents.manager.is_settled(no) {
@@ -195,7 +192,7 @@ impl Engine {
         }
         match self.intents.manager.state(no) {
             Some((State::Installed, _)) => {
-                self.traversals.jobs.graph.end_pause(slot);
+                self.graph_mut().end_pause(slot);
                 self.traversals.jobs.is_made(slot);
             }
             Some((State::Failed, _)) if !self.intents.manager.may_heal(no) => self.intent_failed(slot),
@@ -206,17 +203,14 @@ impl Engine {
     /// It has had its time.
     pub(crate) fn intent_failed(&mut self, slot: Slot) {
         let reason = self.view().intent_reason(slot);
-        self.traversals.jobs.graph.end_pause(slot);
+        self.graph_mut().end_pause(slot);
         self.traversals.jobs.fail_row(slot, reason);
     }
 
     /// An intent is forgotten.
     pub(super) fn intent_gone(&mut self, no: IntentNo) {
-        let owner = self.intents.owners.remove(&no).and_then(|id| self.traversals.jobs.graph.rows.of_id(id));
-        let goes = |slot: &Slot| {
-            self.traversals.jobs.graph.rows[*slot].pauses()
-                && self.traversals.jobs.graph.rows[*slot].is_going()
-        };
+        let owner = self.intents.owners.remove(&no).and_then(|id| self.graph().rows.of_id(id));
+        let goes = |slot: &Slot| self.graph().rows[*slot].pauses() && self.graph().rows[*slot].is_going();
         if let Some(slot) = owner.filter(goes) {
             self.traversals.unmade(slot);
         }

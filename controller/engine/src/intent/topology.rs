@@ -24,14 +24,14 @@ impl Engine {
             &mut Turn { now: self.traversals.jobs.graph.ctx.now, manager, has_joined: &has_joined },
         );
         while let Some(change) = self.intents.ports.poll_change() {
-            self.traversals.jobs.graph.ctx.change(Change::Intent(change));
+            self.graph_mut().ctx.change(Change::Intent(change));
         }
         self.tell_claims();
     }
 
     /// An agent tells of its devices.
     pub(crate) fn ports_told(&mut self, node: NodeKey, devices: Vec<DevicePorts>) {
-        let node = &self.traversals.jobs.graph.nodes[node];
+        let node = &self.graph().nodes[node];
         if node.ready {
             let (name, facts) = (node.name.clone(), node.facts.as_ref().map(|told| told.facts.clone()));
             self.with_ports(|ports, turn| ports.told(turn, &name, devices, facts.as_deref()));
@@ -40,7 +40,7 @@ impl Engine {
 
     /// A node said what it is: hosts may be seen there.
     pub(crate) fn look_for_hosts(&mut self, node: NodeKey) {
-        let node = &self.traversals.jobs.graph.nodes[node];
+        let node = &self.graph().nodes[node];
         let Some(facts) = node.facts.as_ref().map(|told| told.facts.clone()) else { return };
         let name = node.name.clone();
         self.with_ports(|ports, turn| ports.look_for_hosts(turn.manager, &name, &facts));
@@ -70,15 +70,13 @@ impl Engine {
         let mut told: Vec<(u64, String)> = Vec::new();
         for (host, at) in new {
             let rows = self.intents.manager.between(*host).filter_map(|no| self.intents.owners.get(&no));
-            let stacks = rows.filter_map(|id| {
-                Some(self.traversals.jobs.graph.rows[self.traversals.jobs.graph.rows.of_id(*id)?].stack)
-            });
+            let stacks = rows.filter_map(|id| Some(self.graph().rows[self.graph().rows.of_id(*id)?].stack));
             let stacks: BTreeSet<u64> = stacks.collect();
             told.extend(
                 stacks.into_iter().map(|stack| (stack, format!("host {host} is claimed {}", claimed(at)))),
             );
         }
-        told.into_iter().for_each(|(stack, told)| self.traversals.jobs.graph.note(stack, told));
+        told.into_iter().for_each(|(stack, told)| self.graph_mut().note(stack, told));
     }
 }
 

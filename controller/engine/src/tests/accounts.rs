@@ -5,8 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use muster_shared::model::Drift;
 
 use crate::content::stored_content;
-use crate::record::Observation;
-use crate::record::PackedSpec;
+use crate::record::{Observation, PackedSpec};
 use crate::resource::{Role, Row, Slot};
 use crate::timer::TimerKey;
 use crate::view::View;

@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use crate::SourceText;
 use muster_shared::model::{Content, ContentDigest, Outcome, Report, Spec, Up};
 use muster_shared::wire::CHUNK_MAX;
 
 use super::bed::{Bed, node, parse};
+use crate::SourceText;
 use crate::fetches::SERVED_MAX;
 
 /// Two pieces for each node, and each node has a file of its own.

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use muster_flow::FlowWrite;
 use muster_shared::model::Up;
 use muster_shared::model::flow::{DeviceName, FlowState, FlowUp, SwitchState};
 
@@ -9,7 +10,6 @@ use super::bed::{Bed, flows, node};
 use super::flow_host::FlowDevice;
 use super::flow_tables::{device, id, put, rule, write};
 use crate::{Input, Request};
-use muster_flow::FlowWrite;
 
 fn forget(bed: &mut Bed, device: &DeviceName) {
     bed.ask(Request::PurgeFlows { device: device.clone(), forget: true, confirm_timeout: None }).unwrap();

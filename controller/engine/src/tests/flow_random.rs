@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use muster_flow::{FlowOp, FlowWrite};
 use muster_shared::model::flow::{EntryState, Packed};
 use proptest::prelude::*;
 
@@ -11,7 +12,6 @@ use super::bed::{Bed, flows, node};
 use super::flow_tables::{device, id, put, rule};
 use super::random::Dice;
 use crate::{Answer, Request, Source};
-use muster_flow::{FlowOp, FlowWrite};
 
 /// More for a long run: `PROPTEST_CASES=20000 cargo test -p muster-engine`.
 fn cases() -> u32 {

@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
+use muster_flow::{FlowOp, FlowWrite};
 use muster_shared::model::flow::{DeviceName, Entry, EntryState, Packed};
 
 use super::bed::{Bed, node, parse};
 use super::flow_tables::{device, id, put, rule, write};
 use crate::{Request, Source, SourceText};
-use muster_flow::{FlowOp, FlowWrite};
 
 fn guarded_table(table: u8) -> Source {
     let template = "heat_template_version: 2018-08-31

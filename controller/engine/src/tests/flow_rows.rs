@@ -1,11 +1,11 @@
 //! Flow rules as resources: one graph with everything else, and one table with what operators ask.
 
+use muster_flow::FlowStanding;
 use muster_shared::model::flow::EntryState;
 
 use super::bed::{Bed, flows, node, parse, stack};
 use super::flow_tables::{device, id, rule, write};
 use crate::{Options, Refusal, Request, SourceText};
-use muster_flow::FlowStanding;
 
 fn added(bed: &Bed, numbers: &[u16]) -> bool {
     let d = device(0);

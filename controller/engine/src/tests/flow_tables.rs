@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use muster_flow::{DeviceView, FlowOp, FlowOperationView, FlowWrite};
 use muster_shared::model::Up;
 use muster_shared::model::flow::{
     Action, Bridge, Criterion, DeviceName, Entry, EntryState, Field, FlowId, Instruction, Output, Packed,
@@ -11,7 +12,6 @@ use muster_shared::{Epoch, Generation};
 
 use super::bed::{Bed, node};
 use crate::{Answer, Refusal, Request};
-use muster_flow::{DeviceView, FlowOp, FlowOperationView, FlowWrite};
 
 pub fn device(index: usize) -> DeviceName {
     DeviceName { node: node(index), bridge: "br0".parse().unwrap() }

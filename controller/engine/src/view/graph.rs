@@ -4,8 +4,7 @@ use muster_api::resource::{GraphEdgeView, GraphNodeView, GraphView};
 use muster_shared::StackName;
 
 use crate::resource::Slot;
-use crate::view::ResourceView;
-use crate::view::View;
+use crate::view::{ResourceView, View};
 
 impl View<'_> {
     /// The graph of a stack.

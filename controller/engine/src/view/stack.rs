@@ -2,8 +2,6 @@
 
 use std::collections::BTreeMap;
 
-pub use muster_api::resource::{GraphEdgeView, GraphNodeView, GraphView, ResourceView};
-pub use muster_api::stack::{ActiveView, FailureView, OutputView, ProgressView, StackView};
 use muster_shared::{ResourceId, StackName};
 use muster_template::Kind;
 
@@ -12,6 +10,9 @@ use crate::record::{Observation, Status, action_str};
 use crate::resource::{Row, Slot};
 use crate::stack::Stack;
 use crate::view::View;
+
+pub use muster_api::resource::{GraphEdgeView, GraphNodeView, GraphView, ResourceView};
+pub use muster_api::stack::{ActiveView, FailureView, OutputView, ProgressView, StackView};
 
 /// Resources shown as active: a screen's worth.
 const ACTIVE_MAX: usize = 20;

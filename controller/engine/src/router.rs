@@ -1,0 +1,225 @@
+//! Each input goes to the part that its subject belongs to, and what follows from it is run in turn.
+
+use std::collections::BTreeSet;
+
+use muster_flow::Asked;
+use muster_shared::MonoTime;
+
+use crate::engine::{Effect, Engine, Input};
+use crate::journal::Touched;
+use crate::record::Change;
+use crate::request::{Answer, Refusal, Request};
+use crate::timer::TimerKey;
+use crate::todo::Todo;
+
+impl Engine {
+    /// Takes one input.
+    pub fn handle(&mut self, now: MonoTime, input: Input) {
+        self.graph_mut().ctx.now = self.graph_mut().ctx.now.max(now);
+        // After a stall, what is due may have come to an end: the word of that waits to be read.
+        let fires = matches!(input, Input::Timeout);
+        match input {
+            Input::Request { id, request } => self.request(id, *request),
+            Input::Connected { node, connection } => self.traversals.connected(&node, connection),
+            Input::Disconnected { node, connection } => self.traversals.disconnected(&node, connection),
+            Input::Received { node, connection, message } => self.received(&node, connection, message),
+            Input::RevisionLoaded { load, source } => self.revision_loaded(load, source),
+            Input::Timeout => {}
+        }
+        self.run_agenda();
+        if fires {
+            self.run_timers();
+        }
+    }
+
+    fn run_timers(&mut self) {
+        self.run_own_timers();
+        loop {
+            let is_due = |due: Option<MonoTime>| due.is_some_and(|due| due <= self.graph().ctx.now);
+            if is_due(self.flows.next_due()) {
+                self.with_flows(|flows, turn| flows.timeout(turn));
+            } else if is_due(self.intents.ports.next_due()) {
+                self.listened();
+            } else if is_due(self.traversals.jobs.fetches.timeout()) {
+                self.traversals.jobs.serve_fetches();
+            } else {
+                return;
+            }
+            self.run_agenda();
+            self.run_own_timers();
+        }
+    }
+
+    fn run_own_timers(&mut self) {
+        while let Some((due, key)) =
+            self.traversals.jobs.graph.ctx.timers.pop(self.traversals.jobs.graph.ctx.now)
+        {
+            match key {
+                TimerKey::Work(slot) => self.traversals.jobs.work_due(slot, due),
+                TimerKey::Pause(slot) => self.pause_due(slot, due),
+                TimerKey::Stack(stack, traversal) => self.traversals.stack_due(stack, traversal),
+                TimerKey::Quiet(stack) => self.traversals.quiet_due(stack, due),
+                TimerKey::Tidings(slot) => self.traversals.jobs.tidings_due(slot, due),
+                TimerKey::Correct(slot) => self.traversals.jobs.correct(slot),
+                TimerKey::Facts(node) => self.traversals.answer_facts(node),
+                TimerKey::Intents => self.intents_due(),
+                TimerKey::Fit(stack) => self.traversals.fit_due(stack, due),
+                TimerKey::Turn(stack) => self.traversals.jobs.turn_due(stack, due),
+            }
+            self.run_agenda();
+        }
+    }
+
+    /// What is to be done next. The removal of stacks comes first, for a new stack may have the name of one that is gone;
+    /// then changes of stacks and rows, each once.
+    pub fn poll_effect(&mut self) -> Option<Effect> {
+        let mut touched = Touched {
+            rows: &mut self.traversals.jobs.graph.rows,
+            stacks: &self.traversals.jobs.graph.stacks,
+            nodes: &self.traversals.jobs.graph.nodes,
+            now: self.traversals.jobs.graph.ctx.now,
+        };
+        let change = self
+            .traversals
+            .jobs
+            .graph
+            .ctx
+            .journal
+            .first_change(&mut touched)
+            .or_else(|| self.flows.poll_change().map(Change::Flow))
+            .or_else(|| self.next_intent_change())
+            .or_else(|| self.graph_mut().ctx.journal.next_change())
+            .or_else(|| {
+                self.graph_mut().restored.changed().map(|record| Change::Restored(record.map(Box::new)))
+            });
+        change.map(Effect::Persist).or_else(|| self.graph_mut().ctx.journal.next_effect())
+    }
+
+    /// When to call [`Engine::handle`] with [`Input::Timeout`], and why.
+    pub fn poll_timeout(&self) -> Option<(MonoTime, &'static str)> {
+        let flows = self.flows.next_due().map(|due| (due, "a device is due"));
+        let ports = self.intents.ports.next_due().map(|due| (due, "an agent has listened for long enough"));
+        let fetches = self.traversals.jobs.fetches.timeout().map(|due| (due, "another node may fetch"));
+        self.graph().ctx.timers.next().into_iter().chain(flows).chain(ports).chain(fetches).min()
+    }
+
+    fn run_agenda(&mut self) {
+        let mut ends = BTreeSet::new();
+        loop {
+            match self.graph_mut().ctx.agenda.pop_front() {
+                Some(Todo::Visit(slot)) => self.traversals.visit(slot),
+                // A traversal has not come to its end while something of it is still to be visited.
+                Some(Todo::CheckEnd(stack)) => drop(ends.insert(stack)),
+                Some(Todo::Pump(node)) => self.traversals.jobs.pump(node),
+                Some(Todo::PumpStack(stack)) => self.traversals.jobs.pump_stack(stack),
+                Some(Todo::Fit(stack)) => self.traversals.fit(stack),
+                Some(Todo::Turn(stack)) => self.traversals.jobs.turn(stack),
+                Some(Todo::Correct(slot)) => self.traversals.jobs.correct(slot),
+                Some(Todo::Restart(stack)) => self.traversals.jobs.mark_units(stack),
+                Some(Todo::Begin(job)) => self.flow_job_begins(job),
+                Some(Todo::Write(slot)) => self.write_flows(slot),
+                Some(Todo::FlowJobEnded(job, how)) => self.traversals.jobs.flow_job_ended(job, how),
+                Some(Todo::Unsendable(slot)) => self.traversals.jobs.unsendable(slot),
+                Some(Todo::RollBack(stack)) => self.roll_back_if_owed(stack),
+                Some(Todo::Settle { slot, kind, action, spec }) => self.settle(slot, kind, action, spec),
+                Some(Todo::Unmake(slot)) => self.unmake(slot),
+                Some(Todo::Expand(slot)) => self.expand(slot),
+                Some(Todo::HideFlows { node, owner, applied }) => self.flows.hide(&node, owner, applied),
+                Some(Todo::RevealFlows { node, owner }) => self.flows.reveal(&node, owner),
+                Some(Todo::Away(node)) => {
+                    self.with_flows(|flows, _| flows.away(&node));
+                    self.ports_away(&node);
+                }
+                Some(Todo::CompareAnew(node)) => self.flows.compare_anew(&node),
+                Some(Todo::Left(node)) => self.ports_left(&node),
+                None if self.run_intents() => {}
+                None => match ends.pop_first() {
+                    Some(stack) => self.traversals.check_end(stack),
+                    None => return,
+                },
+            }
+        }
+    }
+
+    fn request(&mut self, id: u64, request: Request) {
+        self.give_names_back(&request);
+        if let Err(refusal) = self.traversals.is_whole(&request) {
+            return self.graph_mut().answer(id, Err(refusal));
+        }
+        let answer = match request {
+            Request::Create { name, source, options } => self.create(name, source, options),
+            Request::Update { name, source, options } => self.update(&name, source, options),
+            Request::Delete { name } => self.delete(&name),
+            Request::Rollback { name, to } => match self.rollback(&name, to, Some(id)) {
+                Ok(Some(answer)) => Ok(answer),
+                Ok(None) => return, // answered when the revision is loaded
+                Err(refusal) => Err(refusal),
+            },
+            Request::Cancel { name } => self.traversals.jobs.cancel(&name),
+            Request::Rollout { name, action, resource } => {
+                self.traversals.jobs.steer_rollout(&name, action, resource.as_deref())
+            }
+            Request::ClearHook { stack, resource, hook } => {
+                self.graph_mut().clear_hook(&stack, &resource, hook)
+            }
+            Request::Check { name } => match self.traversals.jobs.check_stack(&name, id) {
+                Ok(()) => return, // answered when the revision is loaded
+                Err(refusal) => Err(refusal),
+            },
+            Request::Facts { node } => match self.traversals.ask_facts(&node, id) {
+                Ok(Some(answer)) => Ok(answer),
+                Ok(None) => return, // answered when the node has
+                Err(refusal) => Err(refusal),
+            },
+            Request::ApplyFlows { stages, confirm_timeout } => self.apply_flows(stages, confirm_timeout),
+            Request::DeleteFlows { device, ids, confirm_timeout } => self
+                .with_flows(|flows, turn| flows.delete(turn, device, ids, confirm_timeout))
+                .map_or_else(|refused| Err(refused.into()), |begun| Ok(begun.into())),
+            Request::PurgeFlows { device, forget, confirm_timeout } => self
+                .with_flows(|flows, turn| flows.purge(turn, device, forget, confirm_timeout))
+                .map_or_else(|refused| Err(refused.into()), |begun| Ok(begun.into())),
+            Request::ReconcileFlows { device, foreign } => {
+                let done = self.with_flows(|flows, turn| flows.reconcile(turn, &device, foreign));
+                done.map(|()| Answer::Done).map_err(Refusal::from)
+            }
+            Request::FlowStats { device } => {
+                match self.with_flows(|flows, turn| flows.ask_stats(turn, &device, id)) {
+                    Ok(Asked::Known) => Ok(Answer::Done),
+                    Ok(Asked::Waits) => return, // answered when the node has
+                    Err(refused) => Err(refused.into()),
+                }
+            }
+            Request::SampleFlows => {
+                self.with_flows(|flows, turn| flows.sample(turn.now));
+                Ok(Answer::Done)
+            }
+            Request::SubmitIntents { intents } => self.submit_intents(intents),
+            Request::WithdrawIntents { keys } => self.withdraw_intents(keys),
+            Request::PurgeIntents { keys } => self.purge_intents(keys),
+            Request::ForeignFlows { device } => {
+                match self.with_flows(|flows, turn| flows.ask_foreign(turn, &device, id)) {
+                    Ok(Asked::Known) => Ok(Answer::Done),
+                    Ok(Asked::Waits) => return, // answered when the node has
+                    Err(refused) => Err(refused.into()),
+                }
+            }
+            Request::Signal { stack, resource, signal } => {
+                self.traversals.jobs.signal(&stack, &resource, signal)
+            }
+            Request::Unhealthy { stack, resource } => self.traversals.jobs.mark_unhealthy(&stack, &resource),
+            Request::NewToken { token, wall } => self.graph_mut().new_token(token, wall),
+            Request::RevokeToken { id } => self.graph_mut().revoke_token(id),
+            Request::Join(ask) => self.traversals.join(ask),
+            Request::LabelNode { node, labels } => self.traversals.jobs.label_node(&node, labels),
+            Request::Maintenance { node, on } => self.traversals.jobs.maintain_node(&node, on),
+            Request::RevokeNode { node } => self.traversals.revoke_node(&node),
+            Request::RemoveNode { node } => self.traversals.remove_node(&node).map(|lost| {
+                let lost_total = lost.len() as u64;
+                let lost = self.view().lost_views(lost.into_iter());
+                Answer::NodeRemoved { node, lost, lost_total }
+            }),
+            Request::Restored { verdict, ids, node } => self.decide_held(verdict, ids, node.as_ref()),
+        };
+        self.graph_mut().answer(id, answer);
+    }
+}

@@ -44,6 +44,7 @@ mod generation;
 mod graph;
 mod graph_node;
 mod growth;
+mod heard;
 mod heartbeat;
 mod held;
 mod here;

@@ -1,14 +1,15 @@
 //! What jobs came to. Every report is acknowledged once what follows from it is durable.
 
 use muster_shared::Generation;
-use muster_shared::model::{Action, Down, LedgerEntry, Observed, Outcome, Report};
+use muster_shared::model::{Action, Down, LedgerEntry, Observed, Report};
 
 use crate::cause::Cause;
+use crate::heard::Heard;
 use crate::job::{BACKOFF_FIRST, BACKOFF_MAX};
 use crate::jobs::Jobs;
 use crate::node::NodeKey;
 use crate::record::{PackedSpec, Status};
-use crate::resource::{Role, Slot, WorkState};
+use crate::resource::{Role, Slot};
 use crate::rollout::Ended;
 use crate::todo::Todo;
 
@@ -25,67 +26,34 @@ impl Jobs {
             return;
         }
         self.catch_up_with_attempts(slot, &report);
-        let row = &self.graph.rows[slot];
-        if let Outcome::Superseded { by } = report.outcome
-            && row.is_sent()
-            && row.generation == report.key.generation
-        {
-            self.superseded(slot, key, by);
-            return;
-        }
-        // An answer to a withdrawal counts whatever attempt it names: the last may never have reached the agent.
-        let withdrawing = row.work.as_ref().is_some_and(|work| work.state == WorkState::Withdrawing);
-        let current = row.generation == report.key.generation
-            && (row.attempt == report.key.attempt.0 || withdrawing || report.outcome == Outcome::Withdrawn);
-        let checks = row.action == Some(Action::Check);
-        if !checks && row.is_to_be_tried_again(report.key.generation) {
-            // An answer that was given up on: what is done does not run once more.
-            if let Outcome::Done(observed) = report.outcome {
-                self.done(slot, key, observed);
-            }
-            return;
-        }
-        if !current || (!row.is_sent() && row.status != Some(Status::Failed)) {
-            return;
-        }
-        if !row.is_sent() && (checks || row.failed_since()) {
-            return; // said again
-        }
-        match report.outcome {
-            Outcome::Done(_) if checks => self.found_in_sync(slot),
-            Outcome::Done(observed) => self.done(slot, key, observed),
-            Outcome::Failed { reason, permanent } => {
+        match self.graph.rows[slot].heard(report) {
+            Heard::Old => {}
+            Heard::Superseded(by) => self.superseded(slot, key, by),
+            Heard::InSync => self.found_in_sync(slot),
+            Heard::Done(observed) => self.done(slot, key, observed),
+            Heard::Interrupted { reason } => {
                 let reason = self.graph.shown(slot, &reason);
-                if withdrawing {
-                    self.interrupted(slot, reason);
-                } else if row.is_sent() {
-                    self.attempt_failed(slot, &reason, permanent);
-                }
+                self.interrupted(slot, reason);
             }
-            Outcome::NoRoom { reason } => {
+            Heard::Failed { reason, permanent } => {
                 let reason = self.graph.shown(slot, &reason);
-                if withdrawing {
-                    self.interrupted(slot, reason);
-                } else if row.is_sent() {
-                    self.found_no_room(slot, &reason);
-                }
+                self.attempt_failed(slot, &reason, permanent);
             }
-            Outcome::Withdrawn if row.is_sent() => {
-                match row.is_asked() {
+            Heard::NoRoom { reason } => {
+                let reason = self.graph.shown(slot, &reason);
+                self.found_no_room(slot, &reason);
+            }
+            Heard::Differs { reason, missing } => {
+                let reason = self.graph.shown(slot, &reason);
+                self.found_different(slot, missing, &reason);
+            }
+            Heard::Withdrawn => {
+                match self.graph.rows[slot].is_asked() {
                     true => self.end_check(slot),
                     false => self.undo_work(slot),
                 }
                 self.graph.ctx.agenda.push_back(Todo::Visit(slot));
             }
-            Outcome::Differs { reason, .. } if withdrawing => {
-                let reason = self.graph.shown(slot, &reason);
-                self.interrupted(slot, reason);
-            }
-            Outcome::Differs { missing, reason } if checks => {
-                let reason = self.graph.shown(slot, &reason);
-                self.found_different(slot, missing, &reason);
-            }
-            Outcome::Withdrawn | Outcome::Superseded { .. } | Outcome::Differs { .. } => {}
         }
     }
 

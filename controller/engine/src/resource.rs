@@ -310,16 +310,6 @@ impl Row {
         self.node.is_some() && (self.attempt > 0 || self.retry_count > 0 || !self.rare().causes.is_empty())
     }
 
-    /// An attempt of this job is over, and the next one has not left.
-    pub fn is_to_be_tried_again(&self, generation: Generation) -> bool {
-        let waits = self.work.as_ref().is_some_and(|work| match work.state {
-            WorkState::Backoff => true,
-            WorkState::Queued | WorkState::NodeAway => self.attempt > 0,
-            WorkState::Sent | WorkState::Running | WorkState::Settling | WorkState::Withdrawing => false,
-        });
-        waits && self.generation == generation
-    }
-
     pub fn key(&self) -> muster_shared::model::ReportKey {
         muster_shared::model::ReportKey {
             resource: self.physical,

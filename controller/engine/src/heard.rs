@@ -1,0 +1,199 @@
+//! What a report says of the row that it is about. Pure; a table test has a row for each case.
+
+use muster_shared::model::{Action, Observed, Outcome, Report};
+use muster_shared::{Attempt, Generation};
+
+use crate::record::Status;
+use crate::resource::{Row, WorkState};
+
+/// What follows from a report.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Heard {
+    /// It was said before, or is about another job: nothing follows.
+    Old,
+    /// The job is done.
+    Done(Observed),
+    /// The attempt failed; `permanent`: another one cannot help.
+    Failed { reason: String, permanent: bool },
+    /// The attempt found no room on a disk.
+    NoRoom { reason: String },
+    /// A job that was taken back had begun, and did not end well.
+    Interrupted { reason: String },
+    /// A job that was taken back had not begun.
+    Withdrawn,
+    /// The agent knows this generation, which is newer.
+    Superseded(Generation),
+    /// A check found what is desired.
+    InSync,
+    /// A check found something else; `missing`: nothing at all.
+    Differs { reason: String, missing: bool },
+}
+
+/// Where the row's last job stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Standing {
+    /// The agent may have it.
+    Out,
+    /// The agent may have it, and was asked not to begin.
+    TakenBack,
+    /// An attempt is over, and the next one has not left.
+    BetweenAttempts,
+    /// It was given up. Its agent may have done it all the same.
+    GivenUp,
+    /// Its end is known, or nothing of it has left.
+    Over,
+}
+
+impl Row {
+    fn standing(&self) -> Standing {
+        match self.work.as_ref().map(|work| work.state) {
+            Some(WorkState::Sent | WorkState::Running | WorkState::Settling) => Standing::Out,
+            Some(WorkState::Withdrawing) => Standing::TakenBack,
+            Some(WorkState::Backoff) => Standing::BetweenAttempts,
+            Some(WorkState::Queued | WorkState::NodeAway) if self.attempt > 0 => Standing::BetweenAttempts,
+            Some(WorkState::Queued | WorkState::NodeAway) | None => {
+                match self.status == Some(Status::Failed) && !self.failed_since() {
+                    true => Standing::GivenUp,
+                    false => Standing::Over,
+                }
+            }
+        }
+    }
+
+    /// What follows from a report of the row's node about it.
+    pub fn heard(&self, report: Report) -> Heard {
+        let Report { key, outcome } = report;
+        if key.generation != self.generation {
+            return Heard::Old;
+        }
+        let is_present = key.attempt == Attempt(self.attempt);
+        let checks = self.action == Some(Action::Check);
+        match (self.standing(), outcome) {
+            (Standing::Out | Standing::TakenBack, Outcome::Superseded { by }) => Heard::Superseded(by),
+            // It counts whatever attempt it names: the last one may never have reached the agent.
+            (Standing::Out | Standing::TakenBack, Outcome::Withdrawn) => Heard::Withdrawn,
+            (Standing::TakenBack, Outcome::Done(_)) if checks => Heard::InSync,
+            (Standing::TakenBack, Outcome::Done(observed)) => Heard::Done(observed),
+            (
+                Standing::TakenBack,
+                Outcome::Failed { reason, .. } | Outcome::NoRoom { reason } | Outcome::Differs { reason, .. },
+            ) => Heard::Interrupted { reason },
+            // What was given up on is done after all: it does not run once more.
+            (Standing::BetweenAttempts, Outcome::Done(observed)) if !checks => Heard::Done(observed),
+            (Standing::GivenUp, Outcome::Done(observed)) if !checks && is_present => Heard::Done(observed),
+            (Standing::Out, Outcome::Done(_)) if is_present && checks => Heard::InSync,
+            (Standing::Out, Outcome::Done(observed)) if is_present => Heard::Done(observed),
+            (Standing::Out, Outcome::Failed { reason, permanent }) if is_present => {
+                Heard::Failed { reason, permanent }
+            }
+            (Standing::Out, Outcome::NoRoom { reason }) if is_present => Heard::NoRoom { reason },
+            (Standing::Out, Outcome::Differs { missing, reason }) if is_present && checks => {
+                Heard::Differs { reason, missing }
+            }
+            (Standing::Out | Standing::BetweenAttempts | Standing::GivenUp | Standing::Over, _) => Heard::Old,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use muster_shared::model::ReportKey;
+    use muster_shared::{MonoTime, ResourceId};
+    use muster_template::Kind;
+
+    use super::*;
+    use crate::resource::Work;
+
+    /// A row in the second attempt of its job of generation 7.
+    fn row(action: Action, state: Option<WorkState>, status: Status) -> Row {
+        let mut row = Row::new(1, ResourceId(uuid::Uuid::nil()), 1, "a".into(), Kind::Dummy);
+        row.generation.number = 7;
+        (row.action, row.status, row.attempt) = (Some(action), Some(status), 1);
+        row.work = state.map(|state| {
+            Box::new(Work { state, since: MonoTime::default(), due: None, behind: None, previous: None })
+        });
+        row
+    }
+
+    /// Six letters, of: done, failed, withdrawn, superseded, differs, no room.
+    fn told(row: &Row, attempt: u32) -> String {
+        let outcomes = [
+            Outcome::Done(Observed::default()),
+            Outcome::Failed { reason: "r".into(), permanent: true },
+            Outcome::Withdrawn,
+            Outcome::Superseded { by: Generation::default() },
+            Outcome::Differs { missing: true, reason: "r".into() },
+            Outcome::NoRoom { reason: "r".into() },
+        ];
+        let key = ReportKey { attempt: Attempt(attempt), ..row.key() };
+        let letter = |outcome| match row.heard(Report { key, outcome }) {
+            Heard::Old => '.',
+            Heard::Done(_) => 'D',
+            Heard::Failed { permanent, .. } => {
+                if permanent {
+                    'F'
+                } else {
+                    'f'
+                }
+            }
+            Heard::NoRoom { .. } => 'R',
+            Heard::Interrupted { .. } => 'I',
+            Heard::Withdrawn => 'W',
+            Heard::Superseded(_) => 'S',
+            Heard::InSync => '=',
+            Heard::Differs { missing, .. } => {
+                if missing {
+                    'M'
+                } else {
+                    'm'
+                }
+            }
+        };
+        outcomes.into_iter().map(letter).collect()
+    }
+
+    #[test]
+    fn what_a_report_says_of_a_row() {
+        use Action::{Check, Create, Delete};
+        use WorkState::{Backoff, NodeAway, Queued, Running, Sent, Settling, Withdrawing};
+        let (going, failed, complete) = (Status::InProgress, Status::Failed, Status::Complete);
+        let rows = [
+            // action, state of its work, status; of this attempt, of the one before
+            (Create, Some(Sent), going, "DFWS.R", "..WS.."),
+            (Create, Some(Running), going, "DFWS.R", "..WS.."),
+            (Delete, Some(Settling), going, "DFWS.R", "..WS.."),
+            (Create, Some(Withdrawing), going, "DIWSII", "DIWSII"),
+            (Create, Some(Backoff), going, "D.....", "D....."),
+            (Create, Some(Queued), going, "D.....", "D....."),
+            (Delete, Some(NodeAway), going, "D.....", "D....."),
+            (Create, None, failed, "D.....", "......"),
+            (Create, None, complete, "......", "......"),
+            (Check, Some(Sent), going, "=FWSMR", "..WS.."),
+            (Check, Some(Withdrawing), going, "=IWSII", "=IWSII"),
+            (Check, Some(Backoff), going, "......", "......"),
+            (Check, None, failed, "......", "......"),
+        ];
+        for (action, state, status, this, before) in rows {
+            let row = row(action, state, status);
+            assert_eq!((&*told(&row, 1), &*told(&row, 0)), (this, before), "{action:?} {state:?} {status:?}");
+        }
+    }
+
+    #[test]
+    fn of_another_generation_and_of_a_first_attempt_that_waits_nothing_is_heard() {
+        let mut unsent = row(Action::Create, Some(WorkState::Queued), Status::InProgress);
+        unsent.attempt = 0;
+        assert_eq!(told(&unsent, 0), "......");
+        let mut newer = row(Action::Create, Some(WorkState::Sent), Status::InProgress);
+        let report = Report { key: newer.key(), outcome: Outcome::Done(Observed::default()) };
+        newer.generation.number += 1;
+        assert_eq!(newer.heard(report), Heard::Old);
+    }
+
+    #[test]
+    fn a_job_that_failed_of_something_else_since_is_said_again() {
+        let mut row = row(Action::Update, None, Status::Failed);
+        row.held = Some(row.generation);
+        assert_eq!(told(&row, 1), "......");
+    }
+}

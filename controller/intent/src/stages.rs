@@ -261,7 +261,7 @@ fn groups(entry: &Entry) -> impl Iterator<Item = u32> {
 
 /// The ports at other devices by which packets come in that an entry itself sends out.
 fn onto<'e>(topology: &'e Topology, device: DeviceNo, entry: &'e Entry) -> impl Iterator<Item = PortNo> + 'e {
-    outputs(topology, device, entry).filter_map(|port| topology.neighbour(port))
+    outputs(topology, device, entry).flat_map(|port| topology.may_lead_to(port))
 }
 
 /// The ports of its device by which an entry itself sends packets out.

@@ -700,6 +700,16 @@ impl Topology {
         state.out.iter().chain(&state.into).find_map(far)
     }
 
+    /// Where packets that leave by the port may come in: at its neighbour. Where nobody tells of one, wherever it was
+    /// connected with: a cable that failed may be whole again at any time, and the rules that lead over it count then.
+    pub(crate) fn may_lead_to(&self, port: PortNo) -> impl Iterator<Item = PortNo> + '_ {
+        let neighbour = self.neighbour(port);
+        let state = &self.ports[port.0 as usize];
+        let ever = state.out.iter().map(|link| self.links[link.0 as usize].to);
+        let ever = ever.chain(state.into.iter().map(|link| self.links[link.0 as usize].from));
+        neighbour.into_iter().chain(ever.filter(move |_| neighbour.is_none()))
+    }
+
     /// Does it, and notes what became of these ports and links, and of the ports' links.
     fn change(&mut self, ports: &[PortNo], links: &[LinkNo], how: impl FnOnce(&mut Self)) {
         let mut touched: BTreeSet<LinkNo> = links.iter().copied().collect();

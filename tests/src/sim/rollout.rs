@@ -71,6 +71,8 @@ struct Begun {
     left: bool,
     /// When it was seen to be another than was wanted, or not to be trusted.
     disturbed: Option<MonoTime>,
+    /// It was under way when the rollout was to stop.
+    at_stop: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -82,8 +84,13 @@ enum End {
 impl Wave {
     /// It is to stop; whose turn has come goes on.
     fn stops(&mut self) {
-        let under_way = self.under_way();
-        self.stopped.get_or_insert(Stopped { under_way, since: 0 });
+        if self.stopped.is_some() {
+            return;
+        }
+        self.stopped = Some(Stopped { under_way: self.under_way(), since: 0 });
+        for begun in self.begun.values_mut() {
+            begun.at_stop = begun.ended.is_none() && !begun.left;
+        }
     }
 
     fn under_way(&self) -> usize {
@@ -319,12 +326,17 @@ fn begins(shared: &mut Shared, row: u64) -> Option<String> {
         return None;
     }
     wave.proven |= wave.is_proven(Duration::from_secs(goes.pause), *now);
-    // Who is back has its turn anew.
-    wave.begun.remove(&node);
+    // Who is back has its turn anew. If it was under way when the rollout was to stop, that is the place it had then.
+    let was = wave.begun.remove(&node);
+    if let Some(stopped) = &mut wave.stopped
+        && was.is_some_and(|was| was.at_stop && was.ended.is_none())
+    {
+        stopped.under_way -= 1;
+    }
     // With a job of an earlier operation its turn may have come, and it keeps that when the job is taken back.
     let had_its_turn = wave.taken.contains_key(&node);
     let refuses = wave.refuses(&goes, is_fatal, *now).filter(|_| !had_its_turn);
-    wave.begun.insert(node, Begun { at: *now, ended: None, left: false, disturbed: None });
+    wave.begun.insert(node, Begun { at: *now, ended: None, left: false, disturbed: None, at_stop: false });
     if let Some(stopped) = &mut wave.stopped {
         stopped.since += 1;
     }

@@ -91,6 +91,37 @@ fn changes_that_could_lead_round_go_from_the_last_device_back() {
 }
 
 #[test]
+fn a_cable_that_failed_may_be_whole_again_halfway() {
+    let mut topology = network("a-b b-c c-d d-a s-a s-c b-t d-t");
+    let old = lay(&topology, "s:h1", "a b c d", "t:h1");
+    let new = lay(&topology, "s:h1", "c d a b", "t:h1");
+    let cable = [("b", "c"), ("c", "b")].map(|(one, other)| link(&topology, one, other));
+    let ends = cable.map(|link| <[_; 2]>::from(topology.ends(link)).map(|port| topology.point(port)));
+    for (link, [from, to]) in cable.into_iter().zip(&ends) {
+        topology.hear(from, to).expect("it was declared");
+        topology.retract(link);
+        topology.miss(link);
+    }
+    let found = stages(&topology, &old, &[], &new);
+    for [from, to] in &ends {
+        topology.hear(from, to).expect("it was there before");
+    }
+    // Devices of one stage answer in any order.
+    for is_reversed in [false, true] {
+        let mut plane = Plane(old.clone());
+        for mut stage in found.clone() {
+            if is_reversed {
+                stage.reverse();
+            }
+            for step in stage {
+                plane.apply(&step);
+                assert_ne!(plane.walk(&topology, &at("s:h1")), Fate::Round, "{step:?}");
+            }
+        }
+    }
+}
+
+#[test]
 fn a_rule_left_behind_goes_before_the_one_below_it_counts() {
     let topology = network("a-b");
     let made = |to: &str, priority| {

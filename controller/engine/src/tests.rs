@@ -37,6 +37,7 @@ mod ownership;
 mod preview;
 mod progress;
 mod random;
+mod reload;
 mod restarts;
 mod restored;
 mod rollouts;

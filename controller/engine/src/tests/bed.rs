@@ -105,7 +105,7 @@ impl Tables {
         }
     }
 
-    fn snapshot(&self) -> Snapshot {
+    pub fn snapshot(&self) -> Snapshot {
         let source = |record: &StackRecord| match (record.status, record.action) {
             (Status::Complete, _) => None,
             (_, StackAction::Delete) => Some(Source::nothing()),

@@ -238,6 +238,7 @@ proptest! {
             }
             let there = names(&bed);
             prop_assert!(!there.iter().any(|name| name.starts_with("forgotten")), "a thing without a row: {there:?}");
+            bed.is_loaded_as_it_is();
         }
         settle(&mut bed);
         let failed = |bed: &Bed| bed.resources().iter().any(|row| row.status == "FAILED");

@@ -1,0 +1,97 @@
+//! What was saved makes the same machine: an engine that is loaded from its tables knows what the one that runs knows.
+//!
+//! Looked at in each state that the random tests reach, as if the controller ended there. What is not stored does not matter:
+//! connections, times, how far a clean-up is, and which rows count as failed in the operation under way.
+
+use std::collections::BTreeMap;
+
+use super::bed::{Bed, config};
+use crate::engine::{Engine, Input};
+use crate::record::{StackAction, StackRecord, Status};
+use crate::resource::{Role, Row, Slot, WorkState};
+use crate::stack::Stack;
+use crate::view::View;
+
+/// What is known, by what it is known of.
+type Known = BTreeMap<String, String>;
+
+impl Bed {
+    /// Panics where an engine that is loaded now would not know what this one does.
+    pub fn is_loaded_as_it_is(&self) {
+        let mut loaded = Engine::load(config(self.epoch + 1, self.limits), self.tables.snapshot(), self.now);
+        loaded.handle(self.now, Input::Timeout);
+        let (runs, loaded) = (self.engine.view().known(), loaded.view().known());
+        let all: BTreeMap<&String, ()> = runs.keys().chain(loaded.keys()).map(|of| (of, ())).collect();
+        let differ: Vec<String> = all
+            .into_keys()
+            .filter(|of| runs.get(*of) != loaded.get(*of))
+            .map(|of| format!("{of}: {:?} | {:?}", runs.get(of), loaded.get(of)))
+            .collect();
+        assert!(differ.is_empty(), "what runs | what is loaded\n{}", differ.join("\n"));
+    }
+}
+
+impl View<'_> {
+    fn known(&self) -> Known {
+        let mut known = Known::new();
+        for stack in self.graph.stacks.values() {
+            let id = stack.id;
+            // Events have numbers of their own; a job that is decided on again has another one.
+            known.insert(format!("stack {id}"), format!("{:?}", StackRecord { events: 0, ..stack.record() }));
+            known.insert(format!("forward of {id}"), self.rows_of(stack.forward.iter()));
+            known.insert(format!("extras of {id}"), self.rows_of(stack.extras.iter()));
+            // What has failed has ended, wherever it was.
+            let walk = stack.walk.as_ref().filter(|_| stack.status == Status::InProgress);
+            known.insert(format!("left of {id}"), format!("{:?}", walk.map(|walk| walk.forward_left)));
+        }
+        // A check that is taken up asks all of its rows again.
+        let checks = |stack: &Stack| stack.action == StackAction::Check && stack.status == Status::InProgress;
+        let rows = self.graph.rows.slots().map(|slot| &self.graph.rows[slot]);
+        for row in rows.filter(|row| !self.graph.stacks.get(&row.stack).is_some_and(checks)) {
+            for (what, shown) in shown(row) {
+                known.insert(format!("row {} {}: {what}", row.id, row.name), shown);
+            }
+        }
+        known
+    }
+
+    fn rows_of<'s>(&self, slots: impl Iterator<Item = &'s Slot>) -> String {
+        let mut ids: Vec<u64> = slots.map(|slot| self.graph.rows[*slot].id).collect();
+        ids.sort_unstable();
+        format!("{ids:?}")
+    }
+}
+
+fn shown(row: &Row) -> [(&'static str, String); 14] {
+    let role = match row.role {
+        // What a traversal has done needs nothing more of it.
+        Role::Forward if row.ready => Role::Steady,
+        role => role,
+    };
+    [
+        ("action", format!("{:?}", row.action)),
+        ("status", format!("{:?}", row.status)),
+        ("reason", format!("{:?}", row.reason)),
+        ("ready", row.ready.to_string()),
+        ("applied", row.applied.to_string()),
+        ("held", format!("{:?}", row.held)),
+        ("handed over", row.handed_over.to_string()),
+        ("observed", format!("{:?}", row.observed)),
+        ("role", format!("{role:?}")),
+        ("cause", format!("{:?}", row.cause)),
+        ("work", format!("{:?}", row.work.as_ref().map(|work| place(work.state)))),
+        ("hook", format!("{:?}", row.rare().hook)),
+        ("pause", format!("{:?}", row.rare().pause.map(|pause| pause.of_batch))),
+        ("notes", format!("{:?} {:?}", row.rare().notes, row.attributes)),
+    ]
+}
+
+/// Where a job is, whether its node is there or not.
+fn place(state: WorkState) -> &'static str {
+    match state {
+        WorkState::NodeAway | WorkState::Queued => "waits",
+        // One that was taken back is taken back again once its node is there.
+        WorkState::Sent | WorkState::Running | WorkState::Settling | WorkState::Withdrawing => "is out",
+        WorkState::Backoff => "is tried again",
+    }
+}

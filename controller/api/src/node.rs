@@ -1,6 +1,7 @@
 //! Nodes, what is on them, and tokens with which they join.
 
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 use std::time::Duration;
 
 use muster_shared::Rate;
@@ -107,9 +108,99 @@ pub struct FactsView {
     pub age: f64,
     /// When it was booted, RFC 3339 UTC.
     pub booted_at: Option<String>,
-    /// Facts by name, as templates have them.
+    /// Disks of hardware, by name.
+    pub disks: Vec<DiskView>,
+    /// Network interfaces, by name; of very many the first.
+    pub links: Vec<LinkFactsView>,
+    /// Other facts by name, as templates have them.
     #[serde(flatten)]
     pub facts: Map<String, Value>,
+}
+
+/// A disk of a node.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct DiskView {
+    /// Such as `sda`.
+    pub name: String,
+    /// Bytes.
+    pub size: u64,
+    /// Empty if the disk does not say it.
+    pub model: String,
+    /// A hard disk, not flash.
+    pub rotational: bool,
+}
+
+/// A network interface of a node.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct LinkFactsView {
+    /// Its name.
+    pub name: String,
+    /// The kernel's kind, such as `bridge`; empty for hardware.
+    pub kind: String,
+    /// The kernel's driver; empty where there is no device behind it.
+    pub driver: String,
+    /// Such as `0000:3b:00.0`.
+    pub pci_address: Option<String>,
+    /// Vendor and device, such as `8086:1533`.
+    pub pci_id: Option<String>,
+    /// Its MAC address.
+    pub mac: Option<String>,
+    /// The MAC address that it was made with.
+    pub permanent_mac: Option<String>,
+    /// Bytes.
+    pub mtu: u32,
+    /// Administratively up.
+    pub up: bool,
+    /// It has a carrier.
+    pub carrier: bool,
+    /// Mbit/s.
+    pub speed: Option<u32>,
+    /// `full` or `half`.
+    pub duplex: Option<String>,
+    /// With the lengths of their prefixes, in the kernel's order.
+    pub addresses: Vec<String>,
+    /// What was heard on it over LLDP.
+    pub neighbours: Vec<NeighbourView>,
+    /// What it received since it was made.
+    pub rx: LinkCounters,
+    /// What it sent since it was made.
+    pub tx: LinkCounters,
+}
+
+/// The other end of a network interface, as it says over LLDP.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct NeighbourView {
+    /// The switch: a MAC or IP address, or a name.
+    pub chassis_id: String,
+    /// Its port.
+    pub port_id: String,
+    /// For people.
+    pub port_description: Option<String>,
+    /// The switch's name.
+    pub system_name: Option<String>,
+    /// For people.
+    pub system_description: Option<String>,
+    /// The VLAN of untagged packets.
+    pub vlan: Option<u16>,
+    /// Where the switch is managed.
+    pub management_addresses: Vec<IpAddr>,
+}
+
+/// One direction of a network interface.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct LinkCounters {
+    /// Bytes.
+    pub bytes: u64,
+    /// Packets.
+    pub packets: u64,
+    /// Packets that were damaged.
+    pub errors: u64,
+    /// Packets that there was no room for.
+    pub dropped: u64,
 }
 
 /// PATCH /v1/nodes/{node}

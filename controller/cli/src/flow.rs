@@ -7,12 +7,15 @@ use std::path::PathBuf;
 use clap::builder::PossibleValuesParser;
 use clap::{Args, Subcommand};
 use hyper::Method;
+use muster_api::flow::{DeviceView, ExplainedFlow, FlowView, OwnerCounters, StatsView, TableView};
 use muster_shared::model::flow::{DeviceName, FlowId};
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
 use crate::client::{Client, path};
 use crate::failure::Failure;
-use crate::output::{Column, Format, cell, document, fields, printable, table};
+use crate::output::{
+    Column, Format, cell, document, fields, key, object, print, printable, read, table, view, word, written,
+};
 use crate::span::{YEAR, within};
 
 /// Verbs.
@@ -143,52 +146,93 @@ pub struct Wait {
 }
 
 const STATES: [&str; 5] = ["PENDING_ADD", "ADDED", "PENDING_REMOVE", "FAILED", "EXPIRED"];
+
+// Words of flow files.
+const SELECTOR: &str = "selector";
+const TREATMENT: &str = "treatment";
+/// Of a rule that has no such words.
+const TEXT: &str = "text";
+
 /// What a list says of a rule; of a group or a meter it says what they have.
 const KEYS: [&str; 11] = [
-    "id",
-    "device",
+    key!(FlowView.id),
+    key!(FlowView.device),
     "table",
     "priority",
-    "selector",
-    "treatment",
-    "state",
-    "packets",
-    "bytes",
-    "duration",
-    "error",
+    SELECTOR,
+    TREATMENT,
+    key!(FlowView.state),
+    key!(FlowView.packets),
+    key!(FlowView.bytes),
+    key!(FlowView.duration),
+    key!(FlowView.error),
 ];
 
 /// What a list says besides of a rule that is not Muster's: the text where it cannot be said in Muster's words.
-const FOREIGN_KEYS: [&str; 2] = ["cookie", "text"];
+const FOREIGN_KEYS: [&str; 2] = [key!(FlowView.cookie), TEXT];
 
-const FLOWS: [Column; 9] = [
-    ("ID", "id"),
-    ("TABLE", "table"),
-    ("PRIORITY", "priority"),
-    ("SELECTOR", "selector"),
-    ("TREATMENT", "treatment"),
-    ("STATE", "state"),
-    ("PACKETS", "packets"),
-    ("BYTES", "bytes"),
-    ("ERROR", "error"),
+const FLOWS: [Column<FlowView>; 9] = [
+    ("ID", |flow| cell(&flow.id)),
+    ("TABLE", |flow| cell(&flow.entry.get("table"))),
+    ("PRIORITY", |flow| cell(&flow.entry.get("priority"))),
+    ("SELECTOR", selector),
+    ("TREATMENT", treatment),
+    ("STATE", |flow| cell(&flow.state)),
+    ("PACKETS", |flow| cell(&flow.packets)),
+    ("BYTES", |flow| cell(&flow.bytes)),
+    ("ERROR", |flow| cell(&flow.error)),
 ];
 
-const TABLES: [Column; 4] =
-    [("TABLE", "table"), ("RULES", "active"), ("LOOKUPS", "lookups"), ("MATCHES", "matches")];
+const TABLES: [Column<TableView>; 4] = [
+    ("TABLE", |table| cell(&table.table)),
+    ("RULES", |table| cell(&table.active)),
+    ("LOOKUPS", |table| cell(&table.lookups)),
+    ("MATCHES", |table| cell(&table.matches)),
+];
 
-const OWNERS: [Column; 4] =
-    [("OWNER", "owner"), ("RULES", "rules"), ("PACKETS", "packets"), ("BYTES", "bytes")];
+const OWNERS: [Column<OwnerCounters>; 4] = [
+    ("OWNER", |owner| cell(&owner.owner)),
+    ("RULES", |owner| cell(&owner.rules)),
+    ("PACKETS", |owner| cell(&owner.packets)),
+    ("BYTES", |owner| cell(&owner.bytes)),
+];
 
-const DEVICES: [Column; 9] = [
-    ("DEVICE", "device"),
-    ("NODE", "node_state"),
-    ("SWITCH", "switch"),
-    ("RULES", "rules"),
-    ("ADDED", "added"),
-    ("PENDING", "pending"),
-    ("FAILED", "failed"),
-    ("FOREIGN", "foreign"),
-    ("REASON", "reason"),
+/// What is on its way is one column, and all that is wrong another.
+const DEVICES: [Column<DeviceView>; 9] = [
+    ("DEVICE", |device| cell(&device.device)),
+    ("NODE", |device| cell(&device.node_state)),
+    ("SWITCH", |device| cell(&device.switch)),
+    ("RULES", |device| cell(&device.rules)),
+    ("ADDED", |device| cell(&device.added)),
+    ("PENDING", |device| cell(&device.pending_add.saturating_add(device.pending_remove))),
+    ("FAILED", |device| cell(&device.failed)),
+    ("FOREIGN", |device| cell(&device.foreign)),
+    ("REASON", |device| word(&reasons(device))),
+];
+
+/// What comes first of a device alone.
+const DEVICE: [&str; 5] = [
+    key!(DeviceView.device),
+    key!(DeviceView.node),
+    key!(DeviceView.bridge),
+    key!(DeviceView.node_state),
+    key!(DeviceView.switch),
+];
+
+/// What comes first of a rule, a group or a meter alone.
+const FLOW: [&str; 12] = [
+    key!(FlowView.id),
+    key!(FlowView.device),
+    key!(FlowView.kind),
+    key!(FlowView.owner),
+    key!(FlowView.state),
+    key!(ExplainedFlow.since),
+    key!(FlowView.error),
+    key!(ExplainedFlow.on_device),
+    "table",
+    "priority",
+    SELECTOR,
+    TREATMENT,
 ];
 
 /// Runs a verb.
@@ -200,10 +244,10 @@ pub async fn run(verb: FlowVerb, client: &mut Client, format: Format) -> Result<
         FlowVerb::List(asked) => list(&asked, client, format).await,
         FlowVerb::Show { device, id } => {
             let at = of_device(&device, &["flows", &id.to_string()]);
-            document(format, &client.get(&at).await?, explained)
+            written(format, &client.get(&at).await?, explained)
         }
         FlowVerb::Stats { device } => {
-            document(format, &client.get(&of_device(&device, &["stats"])).await?, stats)
+            view(format, &client.get(&of_device(&device, &["stats"])).await?, stats)
         }
         FlowVerb::Reconcile { device, foreign } => {
             let mut at = of_device(&device, &["reconcile"]);
@@ -211,31 +255,22 @@ pub async fn run(verb: FlowVerb, client: &mut Client, format: Format) -> Result<
                 at.push_str(&format!("?foreign={policy}"));
             }
             let answer = client.send(Method::POST, &at, None).await?;
-            document(format, &answer, |answer| {
-                fields(&["device", "node", "bridge", "node_state", "switch"], answer)
-            })?;
-            match answer["import_error"].as_str() {
-                None | Some("") => Ok(()),
-                Some(why) => Err(Failure::failed(why)),
+            document(format, &answer, |answer| fields(&DEVICE, &object(answer)))?;
+            match read::<DeviceView>(&answer)?.import_error {
+                why if why.is_empty() => Ok(()),
+                why => Err(Failure::failed(why)),
             }
         }
         FlowVerb::Devices => {
             let list = client.get(&path(["devices"])).await?;
-            document(format, &list, |list| {
-                table(&DEVICES, &list.as_array().into_iter().flatten().map(device).collect())
-            })
+            view(format, &list, |list: &Vec<DeviceView>| table(&DEVICES, list))
         }
     }
 }
 
-/// A device for people: what is on its way in one column, and in another all that is wrong.
-fn device(row: &Value) -> Value {
-    let mut row = row.clone();
-    let pending = ["pending_add", "pending_remove"].map(|key| row[key].as_u64().unwrap_or_default());
-    row["pending"] = json!(pending.iter().sum::<u64>());
-    let reasons = ["reason", "import_error"].map(|key| row[key].as_str().unwrap_or_default());
-    row["reason"] = json!(reasons.into_iter().filter(|why| !why.is_empty()).collect::<Vec<_>>().join("; "));
-    row
+fn reasons(device: &DeviceView) -> String {
+    let reasons = [&*device.reason, &*device.import_error].into_iter();
+    reasons.filter(|why| !why.is_empty()).collect::<Vec<_>>().join("; ")
 }
 
 /// Where a device is asked for.
@@ -257,48 +292,43 @@ async fn list(asked: &List, client: &mut Client, format: Format) -> Result<(), F
     }
     let answer = client.get(&at).await?;
     match format {
-        Format::Table => document(format, &shown(answer), |list| table(&FLOWS, list)),
-        Format::Json | Format::Yaml => document(format, &told(answer), |_| String::new()),
+        Format::Table => print(&table(&FLOWS, &read::<Vec<FlowView>>(&answer)?)),
+        Format::Json | Format::Yaml => document(format, &told(answer)?, |_| String::new()),
     }
 }
 
 /// A list for machines: of rules exactly the keys of the contract, and of those that are not Muster's how the device has
 /// them.
-fn told(list: Value) -> Value {
-    let row = |mut row: Value| {
-        let Some(map) = row.as_object_mut() else { return row };
-        if map.get("kind").is_none_or(|kind| kind == "rule") {
-            let foreign = FOREIGN_KEYS.iter().filter(|key| map.contains_key(**key));
-            let keys: Vec<&str> = KEYS.iter().chain(foreign).copied().collect();
-            keys.iter().map(|key| ((*key).to_owned(), map.remove(*key).unwrap_or_default())).collect()
-        } else {
-            row
+fn told(list: Value) -> Result<Value, Failure> {
+    let row = |row: Value| {
+        let FlowView { kind, .. } = read(&row)?;
+        if !kind.is_empty() && kind != "rule" {
+            return Ok(row);
         }
+        let mut map = object(&row);
+        let foreign = FOREIGN_KEYS.iter().filter(|key| map.contains_key(**key));
+        let keys: Vec<&str> = KEYS.iter().chain(foreign).copied().collect();
+        Ok(keys.into_iter().map(|key| (key.to_owned(), map.remove(key).unwrap_or_default())).collect())
     };
     match list {
         Value::Array(rows) => rows.into_iter().map(row).collect(),
-        other => other,
+        other => Ok(other),
     }
 }
 
-/// A list for people: a treatment in one cell, groups and meters among the rules.
-fn shown(list: Value) -> Value {
-    let row = |mut row: Value| {
-        let Some(map) = row.as_object_mut() else { return row };
-        let treatment = match map.get("treatment") {
-            Some(Value::Array(steps)) if steps.is_empty() => "drop".to_owned(),
-            Some(treatment) => cell(treatment),
-            None => map.get("text").map_or_else(|| cell(&Value::Object(other_words(map))), cell),
-        };
-        if map.get("selector").and_then(Value::as_object).is_some_and(Map::is_empty) {
-            map.insert("selector".into(), json!("all"));
-        }
-        map.insert("treatment".into(), json!(treatment));
-        row
-    };
-    match list {
-        Value::Array(rows) => rows.into_iter().map(row).collect(),
-        other => other,
+fn selector(flow: &FlowView) -> String {
+    match flow.entry.get(SELECTOR) {
+        Some(Value::Object(map)) if map.is_empty() => "all".to_owned(),
+        selector => cell(&selector),
+    }
+}
+
+/// A treatment in one cell; of a group or a meter what it is.
+fn treatment(flow: &FlowView) -> String {
+    match flow.entry.get(TREATMENT) {
+        Some(Value::Array(steps)) if steps.is_empty() => "drop".to_owned(),
+        Some(treatment) => cell(treatment),
+        None => flow.entry.get(TEXT).map_or_else(|| cell(&other_words(&flow.entry)), cell),
     }
 }
 
@@ -309,41 +339,20 @@ fn other_words(map: &Map<String, Value>) -> Map<String, Value> {
 }
 
 /// The explanation in words, then the facts.
-fn explained(answer: &Value) -> String {
-    let lines = answer["explanation"].as_array().into_iter().flatten().filter_map(Value::as_str);
-    let mut text: String = lines.map(|line| printable(line) + "\n").collect();
-    let mut facts = answer.clone();
-    if let Some(map) = facts.as_object_mut() {
-        map.remove("explanation");
-    }
+fn explained(answer: &Value) -> Result<String, Failure> {
+    let ExplainedFlow { explanation, .. } = read(answer)?;
+    let mut text: String = explanation.iter().map(|line| printable(line) + "\n").collect();
     if !text.is_empty() {
         text.push('\n');
     }
-    text + &fields(
-        &[
-            "id",
-            "device",
-            "kind",
-            "owner",
-            "state",
-            "since",
-            "error",
-            "on_device",
-            "table",
-            "priority",
-            "selector",
-            "treatment",
-        ],
-        &facts,
-    )
+    let mut facts = object(answer);
+    facts.remove(key!(ExplainedFlow.explanation));
+    Ok(text + &fields(&FLOW, &facts))
 }
 
-fn stats(answer: &Value) -> String {
-    let age = match answer["age"].as_f64() {
-        Some(age) => format!("\ncounted {age:.0} s ago\n"),
-        None => String::new(),
-    };
-    table(&TABLES, &answer["tables"]) + "\n" + &table(&OWNERS, &answer["owners"]) + &age
+fn stats(StatsView { tables, owners, age, .. }: &StatsView) -> String {
+    let age = age.map_or_else(String::new, |age| format!("\ncounted {age:.0} s ago\n"));
+    table(&TABLES, tables) + "\n" + &table(&OWNERS, owners) + &age
 }
 
 fn id(text: &str) -> Result<FlowId, String> {

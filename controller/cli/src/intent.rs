@@ -7,12 +7,12 @@ use std::path::PathBuf;
 
 use clap::builder::{NonEmptyStringValueParser, PossibleValuesParser};
 use clap::{Args, Subcommand};
-use serde_json::Value;
+use muster_api::intent::IntentRow;
 
 use crate::client::{Client, path};
 use crate::failure::Failure;
 use crate::flow::Wait;
-use crate::output::{Column, Format, document, table};
+use crate::output::{Column, Format, cell, table, view, written};
 
 /// Verbs.
 #[derive(Subcommand)]
@@ -82,13 +82,13 @@ const STATES: [&str; 10] = [
     "PURGE_REQ",
 ];
 
-const INTENTS: [Column; 6] = [
-    ("KEY", "key"),
-    ("TYPE", "type"),
-    ("STATE", "state"),
-    ("ERRORS", "errors"),
-    ("OWNER", "owner"),
-    ("REASON", "reason"),
+const INTENTS: [Column<IntentRow>; 6] = [
+    ("KEY", |intent| cell(&intent.key)),
+    ("TYPE", |intent| cell(&intent.kind)),
+    ("STATE", |intent| cell(&intent.state)),
+    ("ERRORS", |intent| cell(&intent.errors)),
+    ("OWNER", |intent| cell(&intent.owner)),
+    ("REASON", |intent| cell(&intent.reason)),
 ];
 
 /// Runs a verb.
@@ -102,11 +102,11 @@ pub async fn run(verb: IntentVerb, client: &mut Client, format: Format) -> Resul
             if let Some(state) = state {
                 at.push_str(&format!("?state={}", state.to_ascii_uppercase()));
             }
-            let list: Value = client.get(&at).await?;
-            document(format, &list, |list| table(&INTENTS, list))
+            let list = client.get(&at).await?;
+            view(format, &list, |list: &Vec<IntentRow>| table(&INTENTS, list))
         }
         IntentVerb::Show { key } => {
-            document(format, &client.get(&path(["intents", &key])).await?, shown::intent)
+            written(format, &client.get(&path(["intents", &key])).await?, shown::intent)
         }
     }
 }

@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 
 use clap::{Args, Subcommand};
 use muster_template::{Kind, suggestion};
+use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::failure::Failure;
@@ -33,7 +34,15 @@ pub struct Show {
     name: String,
 }
 
-const COLUMNS: [Column; 2] = [("TYPE", "name"), ("DESCRIPTION", "description")];
+/// A type in a list.
+#[derive(Serialize)]
+struct Row {
+    name: &'static str,
+    description: &'static str,
+}
+
+const COLUMNS: [Column<Row>; 2] =
+    [("TYPE", |row| cell(row.name)), ("DESCRIPTION", |row| cell(row.description))];
 
 /// Does it.
 pub fn run(verb: TypeVerb, format: Format) -> Result<(), Failure> {
@@ -41,8 +50,8 @@ pub fn run(verb: TypeVerb, format: Format) -> Result<(), Failure> {
         TypeVerb::List => {
             let mut all = Kind::ALL;
             all.sort_by_key(|kind| kind.name());
-            let list = all.map(|kind| json!({"name": kind.name(), "description": kind.about()}));
-            document(format, &Value::from(list.to_vec()), |list| table(&COLUMNS, list))
+            let list = all.map(|kind| Row { name: kind.name(), description: kind.about() });
+            document(format, &json!(list.as_slice()), |_| table(&COLUMNS, &list))
         }
         TypeVerb::Show(Show { name }) => {
             let kind = Kind::from_name(&name).ok_or_else(|| {

@@ -2,10 +2,11 @@
 
 use clap::{Args, Subcommand};
 use muster_template::{Function, Version, functions, suggestion};
-use serde_json::{Value, json};
+use serde::Serialize;
+use serde_json::json;
 
 use crate::failure::Failure;
-use crate::output::{Column, Format, document, table};
+use crate::output::{Column, Format, cell, document, table};
 
 /// Verbs.
 #[derive(Subcommand)]
@@ -29,12 +30,22 @@ pub struct Functions {
     version: Option<Version>,
 }
 
-const COLUMNS: [Column; 5] = [
-    ("FUNCTION", "name"),
-    ("SINCE", "since"),
-    ("IN CONDITIONS", "in_conditions"),
-    ("SYNTAX", "syntax"),
-    ("DESCRIPTION", "description"),
+/// A function, with the versions that have it.
+#[derive(Serialize)]
+struct Row {
+    name: &'static str,
+    since: Option<&'static str>,
+    in_conditions: Option<&'static str>,
+    syntax: &'static str,
+    description: &'static str,
+}
+
+const COLUMNS: [Column<Row>; 5] = [
+    ("FUNCTION", |row| cell(row.name)),
+    ("SINCE", |row| cell(&row.since)),
+    ("IN CONDITIONS", |row| cell(&row.in_conditions)),
+    ("SYNTAX", |row| cell(row.syntax)),
+    ("DESCRIPTION", |row| cell(row.description)),
 ];
 
 /// Does it.
@@ -44,18 +55,16 @@ pub fn run(verb: TemplateVerb, format: Format) -> Result<(), Failure> {
     let row = |function: &Function| {
         let (since, in_conditions) = (has(function.since), has(function.in_conditions));
         let date = |version: Option<Version>| version.map(Version::date);
-        (since.is_some() || in_conditions.is_some()).then(|| {
-            json!({
-                "name": function.name,
-                "since": date(since),
-                "in_conditions": date(in_conditions),
-                "syntax": function.syntax,
-                "description": function.meaning,
-            })
+        (since.is_some() || in_conditions.is_some()).then(|| Row {
+            name: function.name,
+            since: date(since),
+            in_conditions: date(in_conditions),
+            syntax: function.syntax,
+            description: function.meaning,
         })
     };
-    let list: Vec<Value> = functions().iter().filter_map(row).collect();
-    document(format, &Value::from(list), |list| table(&COLUMNS, list))
+    let list: Vec<Row> = functions().iter().filter_map(row).collect();
+    document(format, &json!(list), |_| table(&COLUMNS, &list))
 }
 
 fn version(name: &str) -> Result<Version, String> {

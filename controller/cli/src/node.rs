@@ -1,14 +1,15 @@
 //! `muster node …`
 
+mod facts;
 mod wait;
 
-use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 
 use clap::{Args, Subcommand};
 use hyper::Method;
 use muster_api::node::{
-    ChangeLabels, CreateToken, LostView, Maintenance, NodeRemoved, NodeView, TokenCreated,
+    ChangeLabels, CreateToken, DriftView, LostView, Maintenance, NodeRemoved, NodeView, TokenCreated,
+    TokenRow,
 };
 use muster_shared::time::clock_off;
 use muster_shared::{NodeId, Rate};
@@ -17,8 +18,10 @@ use serde_json::{Value, json};
 
 use crate::client::{Client, escaped, path};
 use crate::failure::Failure;
-use crate::output::{Column, Format, cell, count, document, fields, print, read, table, view, word};
-use crate::pages::Pages;
+use crate::output::{
+    Column, Format, cell, count, document, fields, key, object, print, read, table, view, word, written,
+};
+use crate::pages::{List, Pages};
 use crate::span::{YEAR, seconds, within};
 use crate::status;
 
@@ -150,71 +153,54 @@ pub struct Token {
     labels: Vec<(String, String)>,
 }
 
-const NODES: [Column; 7] = [
-    ("NAME", "name"),
-    ("STATE", "state"),
-    ("LABELS", "labels"),
-    ("AGENT", "agent_version"),
-    ("LAST SEEN", "last_seen"),
-    ("RESOURCES", "resources"),
-    ("DRIFTED", "drifted"),
+const NODES: [Column<NodeView>; 7] = [
+    ("NAME", |node| cell(&node.name)),
+    ("STATE", |node| word(&state(node))),
+    ("LABELS", |node| cell(&node.labels)),
+    ("AGENT", |node| cell(&node.agent_version)),
+    ("LAST SEEN", |node| cell(&node.last_seen)),
+    ("RESOURCES", |node| cell(&node.resources)),
+    ("DRIFTED", |node| cell(&node.drifted)),
 ];
 
-const DISKS: [Column; 4] =
-    [("DISK", "name"), ("SIZE", "size"), ("MODEL", "model"), ("ROTATIONAL", "rotational")];
-
-const NEIGHBOURS: [Column; 7] = [
-    ("LINK", "link"),
-    ("NEIGHBOUR", "system_name"),
-    ("PORT", "port_id"),
-    ("DESCRIPTION", "port_description"),
-    ("VLAN", "vlan"),
-    ("CHASSIS", "chassis_id"),
-    ("MANAGEMENT", "management_addresses"),
+/// What comes first of a node alone.
+const FIELDS: [&str; 7] = [
+    key!(NodeView.name),
+    key!(NodeView.state),
+    key!(NodeView.labels),
+    key!(NodeView.agent_version),
+    key!(NodeView.last_seen),
+    key!(NodeView.resources),
+    key!(NodeView.drifted),
 ];
 
-const LINKS: [Column; 12] = [
-    ("LINK", "name"),
-    ("KIND", "kind"),
-    ("DRIVER", "driver"),
-    ("PCI", "pci_address"),
-    ("UP", "up"),
-    ("CARRIER", "carrier"),
-    ("SPEED", "speed"),
-    ("MTU", "mtu"),
-    ("MAC", "mac"),
-    ("ADDRESSES", "addresses"),
-    ("RX", "rx"),
-    ("TX", "tx"),
+const DRIFTS: [Column<DriftView>; 9] = [
+    ("NODE", |drift| cell(&drift.node)),
+    ("STACK", |drift| cell(&drift.stack)),
+    ("RESOURCE", |drift| cell(&drift.resource)),
+    ("OBSERVED", |drift| cell(&drift.observed)),
+    ("POLICY", |drift| cell(&drift.policy)),
+    ("PHASE", |drift| cell(&drift.phase)),
+    ("CORRECTED", |drift| cell(&drift.corrections)),
+    ("BREAKER", |drift| cell(&drift.breaker)),
+    ("REASON", |drift| cell(&drift.reason)),
 ];
 
-const DRIFTS: [Column; 9] = [
-    ("NODE", "node"),
-    ("STACK", "stack"),
-    ("RESOURCE", "resource"),
-    ("OBSERVED", "observed"),
-    ("POLICY", "policy"),
-    ("PHASE", "phase"),
-    ("CORRECTED", "corrections"),
-    ("BREAKER", "breaker"),
-    ("REASON", "reason"),
+const TOKENS: [Column<TokenRow>; 6] = [
+    ("ID", |token| cell(&token.id)),
+    ("EXPIRES", |token| cell(&token.expires)),
+    ("USES LEFT", |token| cell(&token.uses_left)),
+    ("RATE", |token| cell(&token.rate)),
+    ("NAME", |token| cell(&token.name)),
+    ("LABELS", |token| cell(&token.labels)),
 ];
 
-const TOKENS: [Column; 6] = [
-    ("ID", "id"),
-    ("EXPIRES", "expires"),
-    ("USES LEFT", "uses_left"),
-    ("RATE", "rate"),
-    ("NAME", "name"),
-    ("LABELS", "labels"),
-];
-
-const LOST: [Column; 5] = [
-    ("STACK", "stack"),
-    ("RESOURCE", "resource"),
-    ("TYPE", "type"),
-    ("PHYSICAL ID", "physical_id"),
-    ("REASON", "reason"),
+const LOST: [Column<LostView>; 5] = [
+    ("STACK", |lost| cell(&lost.stack)),
+    ("RESOURCE", |lost| cell(&lost.resource)),
+    ("TYPE", |lost| cell(&lost.kind)),
+    ("PHYSICAL ID", |lost| cell(&lost.physical_id)),
+    ("REASON", |lost| cell(&lost.reason)),
 ];
 
 /// Does it.
@@ -234,7 +220,8 @@ pub async fn run(verb: NodeVerb, client: &mut Client, format: Format) -> Result<
             view(format, &answer, |created: &TokenCreated| format!("{}\n", created.token))
         }
         NodeVerb::Tokens => {
-            document(format, &client.get(&path(["tokens"])).await?, |list| table(&TOKENS, list))
+            let list = client.get(&path(["tokens"])).await?;
+            view(format, &list, |list: &Vec<TokenRow>| table(&TOKENS, list))
         }
         NodeVerb::TokenRevoke { id } => {
             let answer = client.send(Method::DELETE, &path(["tokens", &id]), None).await?;
@@ -243,53 +230,28 @@ pub async fn run(verb: NodeVerb, client: &mut Client, format: Format) -> Result<
             }
             document(format, &answer, |_| String::new())
         }
-        NodeVerb::List { selector } => {
-            // Facts are with the controller.
-            let of = match selector.is_empty() {
-                true => String::new(),
-                false => format!("?selector={}", escaped(&selector)),
-            };
-            let nodes = Pages::of(format!("{}{of}", path(["nodes"])), "name");
-            let remarks = RefCell::new(BTreeSet::new());
-            let row = |row: Value| {
-                let Ok(node) = read::<NodeView>(&row) else { return row };
-                let mut remarks = remarks.borrow_mut();
-                remarks.extend(node.mac_conflicts.iter().map(|claim| format!("conflict: {}\n", word(claim))));
-                remarks.extend(held(&node));
-                let ahead = node.clock_off_s;
-                remarks.extend(
-                    ahead.map(|ahead| format!("clock: {} is {}\n", word(&node.name), clock_off(ahead))),
-                );
-                with_reason(row, &node)
-            };
-            nodes.print(client, format, &NODES, row).await?;
-            print(&remarks.into_inner().into_iter().collect::<String>())?;
-            status::warn_if_read_only(client).await;
-            Ok(())
-        }
+        NodeVerb::List { selector } => list(&selector, client, format).await,
         NodeVerb::Wait { selector, count, timeout } => {
             wait::wait(&selector, count, timeout, client, format).await
         }
         NodeVerb::Show { node } => {
             let answer = client.get(&path(["nodes", node.as_str()])).await?;
-            match format {
-                Format::Table => print(&shown(&answer)?),
-                Format::Json | Format::Yaml => document(format, &answer, |_| String::new()),
-            }
+            written(format, &answer, shown)
         }
         NodeVerb::Facts { node } => {
-            document(format, &client.get(&path(["nodes", node.as_str(), "facts"])).await?, facts)
+            let answer = client.get(&path(["nodes", node.as_str(), "facts"])).await?;
+            written(format, &answer, facts::shown)
         }
         NodeVerb::Drift { node } => {
             let of = node.map(|node| format!("?node={node}")).unwrap_or_default();
             let list = client.get(&format!("{}{of}", path(["drift"]))).await?;
-            document(format, &list, |list| table(&DRIFTS, list))
+            view(format, &list, |list: &Vec<DriftView>| table(&DRIFTS, list))
         }
         NodeVerb::Label { node, labels } => {
             let labels: BTreeMap<String, Option<String>> = labels.into_iter().collect();
             let at = path(["nodes", node.as_str()]);
             let answer = client.send(Method::PATCH, &at, Some(&json!(ChangeLabels { labels }))).await?;
-            document(format, &answer, |view| format!("{node}: {}\n", cell(&view["labels"])))
+            view(format, &answer, |view: &NodeView| format!("{node}: {}\n", cell(&view.labels)))
         }
         NodeVerb::Maintenance { node, state } => {
             let at = path(["nodes", node.as_str(), "maintenance"]);
@@ -322,73 +284,63 @@ fn held(node: &NodeView) -> Option<String> {
     })
 }
 
-/// For eyes: a node of which two agents run, with where they are; one whose disk is full, with which; a clock that is off.
-fn with_reason(mut row: Value, node: &NodeView) -> Value {
+/// For eyes: of a node of which two agents run, where they are; of one whose disk is full, which.
+fn state(node: &NodeView) -> String {
     match &*node.state {
-        "conflict" => row["state"] = json!(format!("conflict: {}", node.conflict.join(", "))),
-        "disk_full" => {
-            let disk = word(node.state_reason.as_deref().unwrap_or_default());
-            row["state"] = json!(format!("disk full: {disk}"));
+        "conflict" => format!("conflict: {}", node.conflict.join(", ")),
+        "disk_full" => format!("disk full: {}", word(node.state_reason.as_deref().unwrap_or_default())),
+        state => state.to_owned(),
+    }
+}
+
+/// Page after page, then what deserves attention.
+async fn list(selector: &str, client: &mut Client, format: Format) -> Result<(), Failure> {
+    // Facts are with the controller.
+    let of = if selector.is_empty() { String::new() } else { format!("?selector={}", escaped(selector)) };
+    let mut nodes = Pages::of(format!("{}{of}", path(["nodes"])), |node: &NodeView| &node.name);
+    let mut list = List::new(format, &NODES);
+    let mut remarks = BTreeSet::new();
+    while let Some(page) = nodes.next(client).await? {
+        if format == Format::Table {
+            for node in &page {
+                remarks.extend(remarks_on(&read(node)?));
+            }
         }
-        _ => {}
+        list.print(&page)?;
     }
-    row.as_object_mut().map(|row| row.remove("clock_off_s"));
-    if let Some(ahead) = node.clock_off_s {
-        row["clock"] = json!(clock_off(ahead));
-    }
-    row
+    list.end()?;
+    print(&remarks.into_iter().collect::<String>())?;
+    status::warn_if_read_only(client).await;
+    Ok(())
+}
+
+fn remarks_on(node: &NodeView) -> Vec<String> {
+    let conflict = |claim: &String| format!("conflict: {}\n", word(claim));
+    let clock = |ahead: i64| format!("clock: {} is {}\n", word(&node.name), clock_off(ahead));
+    let conflicts = node.mac_conflicts.iter().map(conflict);
+    conflicts.chain(held(node)).chain(node.clock_off_s.map(clock)).collect()
 }
 
 fn shown(answer: &Value) -> Result<String, Failure> {
     let node: NodeView = read(answer)?;
-    let mut own = with_reason(answer.clone(), &node);
-    if let Some(own) = own.as_object_mut() {
-        own.retain(|key, value| key != "lost" && (key != "held" || *value != 0));
+    let mut own = object(answer);
+    own.insert(key!(NodeView.state).to_owned(), Value::from(state(&node)));
+    own.remove(key!(NodeView.lost));
+    own.remove(key!(NodeView.clock_off_s));
+    if node.held == 0 {
+        own.remove(key!(NodeView.held));
     }
-    let mut out = fields(&NODES.map(|(_, key)| key), &own);
+    if let Some(ahead) = node.clock_off_s {
+        own.insert("clock".to_owned(), Value::from(clock_off(ahead)));
+    }
+    let mut out = fields(&FIELDS, &own);
     out.push_str(&held(&node).unwrap_or_default());
     if !node.lost.is_empty() {
         out.push_str("\nMay be left on it; cleaned up first when it comes again:\n");
-        out.push_str(&table(&LOST, &json!(node.lost)));
+        out.push_str(&table(&LOST, &node.lost));
         out.push_str(&more(&node.lost, node.lost_total));
     }
     Ok(out)
-}
-
-fn facts(node: &Value) -> String {
-    let mut own = node.clone();
-    let mut take = |key| own.as_object_mut().and_then(|node| node.remove(key)).unwrap_or_default();
-    let (mut links, disks) = (take("links"), take("disks"));
-    let mut neighbours = Vec::new();
-    for link in links.as_array_mut().into_iter().flatten() {
-        let heard = link.as_object_mut().and_then(|link| link.remove("neighbours")).unwrap_or_default();
-        for mut neighbour in heard.as_array().cloned().unwrap_or_default() {
-            neighbour["link"] = link["name"].clone();
-            neighbours.push(neighbour);
-        }
-    }
-    let order = [
-        "name",
-        "told_at",
-        "age",
-        "hostname",
-        "os",
-        "kernel",
-        "architecture",
-        "cpus",
-        "cpu_model",
-        "memory",
-        "booted_at",
-        "agent_version",
-    ];
-    let mut out = fields(&order, &own);
-    for (columns, list) in [(&DISKS[..], disks), (&LINKS, links), (&NEIGHBOURS, Value::Array(neighbours))] {
-        if list.as_array().is_some_and(|list| !list.is_empty()) {
-            out.push('\n');
-            out.push_str(&table(columns, &list));
-        }
-    }
-    out
 }
 
 fn left_behind(node: &NodeId, removed: &NodeRemoved) -> String {
@@ -398,7 +350,7 @@ fn left_behind(node: &NodeId, removed: &NodeRemoved) -> String {
         total => format!(
             "{node} is removed; {} may be left on it, cleaned up first should it join again:\n{}{}",
             count(total, "resource"),
-            table(&LOST, &json!(lost)),
+            table(&LOST, lost),
             more(lost, *lost_total)
         ),
     }

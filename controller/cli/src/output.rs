@@ -4,8 +4,9 @@ use std::io::{ErrorKind, Write};
 
 use clap::ValueEnum;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
+use serde::Serialize;
 use serde::de::DeserializeOwned;
-use serde_json::Value;
+use serde_json::{Map, Value, json};
 
 use crate::failure::Failure;
 use crate::yaml;
@@ -49,8 +50,23 @@ impl Output {
     }
 }
 
-/// A column of a table: heading and key.
-pub type Column = (&'static str, &'static str);
+/// The JSON key of a field of the API. A field that the type does not have does not compile; a key that is not the
+/// field's name stands behind `as`.
+macro_rules! key {
+    ($type:ident . $field:ident) => {
+        key!($type.$field as stringify!($field))
+    };
+    ($type:ident . $field:ident as $key:expr) => {{
+        const _: fn(&$type) = |view| {
+            let _ = &view.$field;
+        };
+        $key
+    }};
+}
+pub(crate) use key;
+
+/// A column of a table: heading, and what stands below it for a row.
+pub type Column<T> = (&'static str, fn(&T) -> String);
 
 /// Prints a document, or what `table` makes of it.
 pub fn document(format: Format, value: &Value, table: impl FnOnce(&Value) -> String) -> Result<(), Failure> {
@@ -73,6 +89,18 @@ pub fn view<T: DeserializeOwned>(
     }
 }
 
+/// Prints a document, or the text of it, which needs keys that this version may not know.
+pub fn written(
+    format: Format,
+    answer: &Value,
+    text: impl FnOnce(&Value) -> Result<String, Failure>,
+) -> Result<(), Failure> {
+    match format {
+        Format::Table => print(&text(answer)?),
+        Format::Json | Format::Yaml => document(format, answer, |_| String::new()),
+    }
+}
+
 /// An answer as the API has it. Fields that a controller of another version does not tell are empty.
 pub fn read<T: DeserializeOwned>(answer: &Value) -> Result<T, Failure> {
     T::deserialize(answer).map_err(|error| {
@@ -91,20 +119,24 @@ pub fn print(text: &str) -> Result<(), Failure> {
     }
 }
 
-/// A list of objects as rows under headings.
-pub fn table(columns: &[Column], list: &Value) -> String {
-    Rows::default().table(columns, list.as_array().map_or(&[], Vec::as_slice), true)
+/// A list as rows under headings.
+pub fn table<T>(columns: &[Column<T>], list: &[T]) -> String {
+    Rows::default().table(columns, list, true)
+}
+
+/// A document with its keys, as it came; nothing where it is no object.
+pub fn object(document: &Value) -> Map<String, Value> {
+    document.as_object().cloned().unwrap_or_default()
 }
 
 /// An object as one line per key, in the order given; what is not named comes last.
-pub fn fields(order: &[&str], object: &Value) -> String {
-    let Some(map) = object.as_object() else { return String::new() };
+pub fn fields(order: &[&str], map: &Map<String, Value>) -> String {
     let rest = map.keys().map(String::as_str).filter(|key| !order.contains(key));
     let keys = order.iter().copied().filter(|key| map.contains_key(*key)).chain(rest);
     // A text of several lines has them below one another.
     let values = |value: &Value| match value.as_str().map(|text| lines(text, "")) {
         Some(text) if text.contains('\n') => text.lines().map(ToOwned::to_owned).collect(),
-        _ => vec![cell(value)],
+        _ => vec![on_one_line(value)],
     };
     let of = |key: &str, value: String, first: bool| {
         vec![if first { printable(key) } else { String::new() }, value]
@@ -114,18 +146,22 @@ pub fn fields(order: &[&str], object: &Value) -> String {
     }))
 }
 
-/// One value on one line.
-pub fn cell(value: &Value) -> String {
+/// Anything on one line.
+pub fn cell(value: &(impl Serialize + ?Sized)) -> String {
+    on_one_line(&json!(value))
+}
+
+fn on_one_line(value: &Value) -> String {
     match value {
         Value::Null => "-".to_owned(),
         Value::String(text) => word(text),
         Value::Bool(_) | Value::Number(_) => value.to_string(),
         Value::Array(list) if list.is_empty() => "-".to_owned(),
-        Value::Array(list) => list.iter().map(cell).collect::<Vec<_>>().join(","),
+        Value::Array(list) => list.iter().map(on_one_line).collect::<Vec<_>>().join(","),
         Value::Object(map) if map.is_empty() => "-".to_owned(),
         Value::Object(map) => map
             .iter()
-            .map(|(key, value)| format!("{}={}", printable(key), cell(value)))
+            .map(|(key, value)| format!("{}={}", printable(key), on_one_line(value)))
             .collect::<Vec<_>>()
             .join(","),
     }
@@ -170,10 +206,10 @@ pub struct Rows {
 }
 
 impl Rows {
-    /// The next objects, under their headings where these are the first.
-    pub fn table(&mut self, columns: &[Column], list: &[Value], is_first: bool) -> String {
+    /// The next rows, under their headings where these are the first.
+    pub fn table<T>(&mut self, columns: &[Column<T>], list: &[T], is_first: bool) -> String {
         let headings = || columns.iter().map(|(heading, _)| (*heading).to_owned()).collect();
-        let cells = |row: &Value| columns.iter().map(|(_, key)| cell(&row[*key])).collect();
+        let cells = |row: &T| columns.iter().map(|(_, cell)| cell(row)).collect();
         self.lines(is_first.then(headings).into_iter().chain(list.iter().map(cells)))
     }
 
@@ -202,30 +238,33 @@ impl Rows {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
+    use muster_api::node::NodeView;
 
     use super::*;
 
     #[test]
     fn columns_are_aligned_and_gaps_filled() {
         let list = json!([{"name": "web-1", "labels": {"role": "web"}}, {"name": "a", "labels": {}}]);
-        assert_eq!(
-            table(&[("NAME", "name"), ("LABELS", "labels"), ("SEEN", "last_seen")], &list),
-            "NAME   LABELS    SEEN\nweb-1  role=web  -\na      -         -\n"
-        );
+        let list: Vec<NodeView> = read(&list).unwrap();
+        let columns: [Column<NodeView>; 3] = [
+            ("NAME", |node| cell(&node.name)),
+            ("LABELS", |node| cell(&node.labels)),
+            ("SEEN", |node| cell(&node.last_seen)),
+        ];
+        assert_eq!(table(&columns, &list), "NAME   LABELS    SEEN\nweb-1  role=web  -\na      -         -\n");
     }
 
     #[test]
     fn fields_come_in_the_order_asked_for() {
         let object = json!({"b": 1, "a": ["x", "y"], "c": null});
-        assert_eq!(fields(&["c", "b", "absent"], &object), "c  -\nb  1\na  x,y\n");
+        assert_eq!(fields(&["c", "b", "absent"], &super::object(&object)), "c  -\nb  1\na  x,y\n");
     }
 
     #[test]
     fn lines_of_a_text_stand_below_one_another() {
         let object = json!({"reason": "status 7:\none\n\u{1b}two\n", "a": "x"});
         assert_eq!(
-            fields(&["reason"], &object),
+            fields(&["reason"], &super::object(&object)),
             "reason  status 7:\n        one\n        \\u{1b}two\na       x\n"
         );
         assert_eq!(lines("one\ntwo\r\n\n", "  "), "one\n  two");
@@ -234,7 +273,7 @@ mod tests {
 
     #[test]
     fn nothing_drives_the_terminal() {
-        let list = json!([{"name": "a\u{1b}[2Jb\n"}]);
-        assert_eq!(table(&[("NAME", "name")], &list), "NAME\na\\u{1b}[2Jb\\n\n");
+        let list = ["a\u{1b}[2Jb\n"];
+        assert_eq!(table(&[("NAME", |name| cell(name))], &list), "NAME\na\\u{1b}[2Jb\\n\n");
     }
 }

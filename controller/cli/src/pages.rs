@@ -1,28 +1,29 @@
 //! Long lists, page by page: the controller is asked for a thousand at a time, and each page is printed as it comes.
 
-use serde_json::Value;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
 
 use crate::client::{Client, escaped};
 use crate::failure::Failure;
-use crate::output::{Column, Format, Rows, print};
+use crate::output::{Column, Format, Rows, print, read};
 use crate::yaml;
 
 /// Items of a page.
 const PAGE: usize = 1000;
 
 /// A list that the controller gives in pages, each of which begins after the item that the one before ended with.
-pub struct Pages {
+pub struct Pages<T> {
     /// With its query, if it has one.
     path: String,
-    /// The key of an item that the next page begins after.
-    marker: &'static str,
+    /// What of an item the next page begins after.
+    marker: fn(&T) -> &str,
     last: Option<String>,
     is_over: bool,
 }
 
-impl Pages {
+impl<T: DeserializeOwned> Pages<T> {
     /// Of what is at `path`; items are told apart by `marker`.
-    pub fn of(path: String, marker: &'static str) -> Self {
+    pub fn of(path: String, marker: fn(&T) -> &str) -> Self {
         Self { path, marker, last: None, is_over: false }
     }
 
@@ -39,48 +40,48 @@ impl Pages {
         let Value::Array(items) = client.get(&at).await? else {
             return Err(Failure::failed("the controller answered no list"));
         };
-        let last = items.last().and_then(|item| item[self.marker].as_str()).map(ToOwned::to_owned);
+        let last: Option<T> = items.last().map(read).transpose()?;
+        let last = last.as_ref().map(self.marker).filter(|marker| !marker.is_empty()).map(ToOwned::to_owned);
         self.is_over = items.len() < PAGE || last.is_none() || last == self.last;
         self.last = last;
         Ok(Some(items))
     }
 
-    /// Prints all of it. `row` makes of an item what a table shows.
+    /// Prints all of it.
     pub async fn print(
         mut self,
         client: &mut Client,
         format: Format,
-        columns: &[Column],
-        row: impl Fn(Value) -> Value,
+        columns: &[Column<T>],
     ) -> Result<(), Failure> {
         let mut list = List::new(format, columns);
         while let Some(items) = self.next(client).await? {
-            list.print(items, &row)?;
+            list.print(&items)?;
         }
         list.end()
     }
 }
 
 /// A list as it is printed: a table, or one document of all pages.
-pub struct List<'c> {
+pub struct List<'c, T> {
     format: Format,
-    columns: &'c [Column],
+    columns: &'c [Column<T>],
     rows: Rows,
     is_begun: bool,
 }
 
-impl<'c> List<'c> {
+impl<'c, T: DeserializeOwned> List<'c, T> {
     /// Nothing is printed yet: the first page may be refused.
-    pub fn new(format: Format, columns: &'c [Column]) -> Self {
+    pub fn new(format: Format, columns: &'c [Column<T>]) -> Self {
         Self { format, columns, rows: Rows::default(), is_begun: false }
     }
 
     /// Prints a page.
-    pub fn print(&mut self, items: Vec<Value>, row: impl Fn(Value) -> Value) -> Result<(), Failure> {
+    pub fn print(&mut self, items: &[Value]) -> Result<(), Failure> {
         let is_first = !std::mem::replace(&mut self.is_begun, true);
         match self.format {
             Format::Table => {
-                let items: Vec<Value> = items.into_iter().map(row).collect();
+                let items = items.iter().map(read).collect::<Result<Vec<T>, Failure>>()?;
                 print(&self.rows.table(self.columns, &items, is_first))
             }
             Format::Json => {
@@ -93,7 +94,7 @@ impl<'c> List<'c> {
             }
             Format::Yaml => {
                 self.is_begun = !is_first || !items.is_empty();
-                if items.is_empty() { Ok(()) } else { print(&yaml::document(&Value::from(items))) }
+                if items.is_empty() { Ok(()) } else { print(&yaml::document(&json!(items))) }
             }
         }
     }

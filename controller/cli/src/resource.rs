@@ -8,11 +8,13 @@ use hyper::Method;
 use muster_api::resource::{self, ResourceView, Signalled};
 use muster_shared::StackName;
 use muster_template::Hook;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use crate::client::{Client, path};
 use crate::failure::Failure;
-use crate::output::{Column, Format, cell, document, fields, lines, printable, read, view, word};
+use crate::output::{
+    Column, Format, cell, document, fields, key, lines, object, printable, read, view, word, written,
+};
 use crate::pages::Pages;
 use crate::source::named;
 
@@ -82,36 +84,38 @@ pub struct ClearHook {
     hook: String,
 }
 
-const COLUMNS: [Column; 7] = [
-    ("NAME", "name"),
-    ("TYPE", "type"),
-    ("NODE", "node"),
-    ("ACTION", "action"),
-    ("STATUS", "status"),
-    ("PHASE", "phase"),
-    ("OBSERVED", "observed"),
+const COLUMNS: [Column<ResourceView>; 7] = [
+    ("NAME", |row| cell(&row.name)),
+    ("TYPE", |row| cell(&row.kind)),
+    ("NODE", |row| cell(&row.node)),
+    ("ACTION", |row| cell(&row.action)),
+    ("STATUS", |row| cell(&row.status)),
+    ("PHASE", |row| word(&phase_since(&row.phase, row.hook.as_deref(), row.phase_seconds))),
+    ("OBSERVED", |row| cell(&row.observed)),
 ];
 
+const PHASE: &str = key!(ResourceView.phase);
+
 const FIELDS: [&str; 19] = [
-    "name",
-    "type",
-    "node",
-    "id",
-    "physical_id",
-    "action",
-    "status",
-    "status_reason",
-    "phase",
-    "waits_for",
-    "requires",
-    "observed",
-    "drift_policy",
-    "corrections",
-    "breaker",
-    "generation",
-    "retry_count",
-    "replaces",
-    "replaced_by",
+    key!(ResourceView.name),
+    key!(ResourceView.kind as "type"),
+    key!(ResourceView.node),
+    key!(ResourceView.id),
+    key!(ResourceView.physical_id),
+    key!(ResourceView.action),
+    key!(ResourceView.status),
+    key!(ResourceView.status_reason),
+    PHASE,
+    key!(ResourceView.waits_for),
+    key!(ResourceView.requires),
+    key!(ResourceView.observed),
+    key!(ResourceView.drift_policy),
+    key!(ResourceView.corrections),
+    key!(ResourceView.breaker),
+    key!(ResourceView.generation),
+    key!(ResourceView.retry_count),
+    key!(ResourceView.replaces),
+    key!(ResourceView.replaced_by),
 ];
 
 /// `node_away 35 s`, `hook pre-update 2 min 5 s`: what a row waits for, and how long it has. Empty: for nothing.
@@ -123,33 +127,21 @@ pub fn phase_since(phase: &str, hook: Option<&str>, seconds: u64) -> String {
     [Some(printable(phase)), hook, Some(span(seconds))].into_iter().flatten().collect::<Vec<_>>().join(" ")
 }
 
-/// A row of the table.
-fn listed(mut row: Value) -> Value {
-    if let Ok(ResourceView { phase, hook, phase_seconds, .. }) = read(&row) {
-        row["phase"] = phase_since(&phase, hook.as_deref(), phase_seconds).into();
-    }
-    row
-}
-
 /// One line for each field, then one for each attempt that failed.
-fn shown(row: &Value) -> String {
-    let mut row = row.clone();
-    let mut causes = Value::Null;
-    if let Some(row) = row.as_object_mut() {
-        causes = row.remove("causes").unwrap_or_default();
-        if let Some(seconds) = row.remove("phase_seconds").and_then(|seconds| seconds.as_u64())
-            && let Some(phase) = row.get("phase").and_then(Value::as_str).filter(|phase| !phase.is_empty())
-        {
-            let phase = format!("{phase} for {}", span(seconds));
-            row.insert("phase".to_owned(), Value::from(phase));
-        }
+fn shown(answer: &Value) -> Result<String, Failure> {
+    let row: ResourceView = read(answer)?;
+    let mut shown = object(answer);
+    shown.remove(key!(ResourceView.causes));
+    shown.remove(key!(ResourceView.phase_seconds));
+    if !row.phase.is_empty() {
+        let phase = format!("{} for {}", row.phase, span(row.phase_seconds));
+        shown.insert(PHASE.to_owned(), Value::from(phase));
     }
-    let mut out = fields(&FIELDS, &row);
-    for (index, cause) in causes.as_array().into_iter().flatten().enumerate() {
-        let cause = cause.as_str().map_or_else(|| cell(cause), |text| lines(text, "  "));
-        out.push_str(&format!("attempt {}: {cause}\n", index + 1));
+    let mut out = fields(&FIELDS, &shown);
+    for (index, cause) in row.causes.iter().enumerate() {
+        out.push_str(&format!("attempt {}: {}\n", index + 1, lines(cause, "  ")));
     }
-    out
+    Ok(out)
 }
 
 /// `5 s`, `2 min 5 s`, `3 h 2 min`, `2 d 3 h`: as exact as anyone asks.
@@ -170,11 +162,12 @@ pub async fn run(verb: ResourceVerb, client: &mut Client, format: Format) -> Res
     match verb {
         ResourceVerb::List(List { stack, all }) => {
             let at = format!("{}?all={all}", path(["stacks", stack.as_str(), "resources"]));
-            Pages::of(at, "name").print(client, format, &COLUMNS, listed).await
+            Pages::of(at, |row: &ResourceView| &row.name).print(client, format, &COLUMNS).await
         }
         ResourceVerb::Show(Which { stack, resource }) => {
             let at = path(["stacks", stack.as_str(), "resources", &resource]);
-            document(format, &client.get(&at).await?, shown)
+            let answer = client.get(&at).await?;
+            written(format, &answer, shown)
         }
         ResourceVerb::Unhealthy(Which { stack, resource }) => {
             let at = path(["stacks", stack.as_str(), "resources", &resource, "unhealthy"]);
@@ -211,7 +204,7 @@ impl Signal {
                 let (name, text) = named(file)?;
                 (text, printable(&name))
             }
-            (None, None) => return Ok(json!({})),
+            (None, None) => return Ok(Value::Object(Map::new())),
         };
         serde_json::from_str(&text).map_err(|error| Failure::usage(format!("{of} is no JSON: {error}")))
     }
@@ -246,19 +239,20 @@ mod tests {
             row("b", "hook", json!("pre-update")),
             row("c", "", Value::Null)
         ]);
-        let listed = rows.as_array().unwrap().iter().cloned().map(listed);
-        let phases: Vec<Value> = listed.map(|row| row["phase"].clone()).collect();
-        assert_eq!(phases, ["node_away 2 min 5 s", "hook pre-update 2 min 5 s", ""]);
+        let rows: Vec<ResourceView> = read(&rows).unwrap();
+        let (_, phase) = COLUMNS[5];
+        let phases: Vec<String> = rows.iter().map(phase).collect();
+        assert_eq!(phases, ["node_away 2 min 5 s", "hook pre-update 2 min 5 s", "-"]);
     }
 
     #[test]
     fn a_resource_says_how_long_it_has_been_where_it_is() {
         let row = json!({"name": "motd", "phase": "backoff", "phase_seconds": 61, "causes": ["no\nroom", "no disk"]});
         assert_eq!(
-            shown(&row),
+            shown(&row).unwrap(),
             "name   motd\nphase  backoff for 1 min 1 s\nattempt 1: no\n  room\nattempt 2: no disk\n"
         );
         let row = json!({"name": "motd", "phase": "", "phase_seconds": 61, "causes": []});
-        assert_eq!(shown(&row), "name   motd\nphase  -\n");
+        assert_eq!(shown(&row).unwrap(), "name   motd\nphase  -\n");
     }
 }

@@ -2,13 +2,13 @@
 
 use clap::{ArgGroup, Args, Subcommand};
 use hyper::Method;
-use muster_api::site::{Decide, Decided, Verdict};
+use muster_api::site::{Decide, Decided, HeldView, Verdict};
 use muster_shared::NodeId;
 use serde_json::json;
 
 use crate::client::{Client, path};
 use crate::failure::Failure;
-use crate::output::{Column, Format, count, document, table, view};
+use crate::output::{Column, Format, cell, count, table, view};
 
 /// Verbs.
 #[derive(Subcommand)]
@@ -58,16 +58,16 @@ pub struct Which {
     node: Option<NodeId>,
 }
 
-const HELD: [Column; 9] = [
-    ("ID", "id"),
-    ("NODE", "node"),
-    ("STATE", "state"),
-    ("TYPE", "type"),
-    ("THING", "thing"),
-    ("STACK", "stack"),
-    ("RESOURCE", "resource"),
-    ("RULES", "rules"),
-    ("REASON", "reason"),
+const HELD: [Column<HeldView>; 9] = [
+    ("ID", |held| cell(&held.id)),
+    ("NODE", |held| cell(&held.node)),
+    ("STATE", |held| cell(&held.state)),
+    ("TYPE", |held| cell(&held.kind)),
+    ("THING", |held| cell(&held.thing)),
+    ("STACK", |held| cell(&held.stack)),
+    ("RESOURCE", |held| cell(&held.resource)),
+    ("RULES", |held| cell(&held.rules)),
+    ("REASON", |held| cell(&held.reason)),
 ];
 
 /// Does it.
@@ -76,7 +76,7 @@ pub async fn run(verb: RestoreVerb, client: &mut Client, format: Format) -> Resu
         RestoreVerb::List { node } => {
             let of = node.map(|node| format!("?node={node}")).unwrap_or_default();
             let list = client.get(&format!("{}{of}", path(["restore"]))).await?;
-            return document(format, &list, |list| table(&HELD, list));
+            return view(format, &list, |list: &Vec<HeldView>| table(&HELD, list));
         }
         RestoreVerb::Adopt(which) => (Verdict::Adopt, which),
         RestoreVerb::Remove(which) => (Verdict::Remove, which),

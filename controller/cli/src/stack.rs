@@ -3,13 +3,15 @@
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
-use muster_api::stack::{ProgressView, StackView};
+use muster_api::stack::{OutputView, ProgressView, RevisionRow, StackRow, StackView, TemplateView};
 use muster_shared::StackName;
 use serde_json::Value;
 
 use crate::client::{Client, path};
 use crate::failure::Failure;
-use crate::output::{Column, Format, Output, document, fields, print, table, view, word};
+use crate::output::{
+    Column, Format, Output, cell, document, fields, key, object, print, read, table, view, word,
+};
 use crate::pages::Pages;
 use crate::span::{YEAR, within};
 
@@ -285,39 +287,48 @@ pub struct Validate {
     given: Given,
 }
 
-const STACKS: [Column; 5] = [
-    ("NAME", "name"),
-    ("ACTION", "action"),
-    ("STATUS", "status"),
-    ("REVISION", "revision"),
-    ("UPDATED", "updated_at"),
+const STACKS: [Column<StackRow>; 5] = [
+    ("NAME", |stack| cell(&stack.name)),
+    ("ACTION", |stack| cell(&stack.action)),
+    ("STATUS", |stack| cell(&stack.status)),
+    ("REVISION", |stack| cell(&stack.revision)),
+    ("UPDATED", |stack| cell(&stack.updated_at)),
 ];
 
-const REVISIONS: [Column; 6] = [
-    ("NUMBER", "number"),
-    ("CREATED", "created_at"),
-    ("MADE BY", "made_by"),
-    ("COMPLETE", "complete"),
-    ("CURRENT", "current"),
-    ("TEMPLATE", "source_name"),
+const REVISIONS: [Column<RevisionRow>; 6] = [
+    ("NUMBER", |revision| cell(&revision.number)),
+    ("CREATED", |revision| cell(&revision.created_at)),
+    ("MADE BY", |revision| cell(&revision.made_by)),
+    ("COMPLETE", |revision| history::yes_or_no(revision.complete)),
+    ("CURRENT", |revision| history::yes_or_no(revision.current)),
+    ("TEMPLATE", |revision| cell(&revision.source_name)),
 ];
 
-const OUTPUTS: [Column; 3] = [("KEY", "key"), ("VALUE", "value"), ("DESCRIPTION", "description")];
+const OUTPUTS: [Column<OutputView>; 3] = [
+    ("KEY", |output| cell(&output.key)),
+    ("VALUE", |output| cell(&output.value)),
+    ("DESCRIPTION", |output| cell(&output.description)),
+];
 
+const PROGRESS: &str = key!(StackView.progress);
+const ROLLOUTS: &str = key!(StackView.rollouts);
+const OUTPUTS_KEY: &str = key!(StackView.outputs);
+
+/// What is shown of a stack. The rest is what a watch needs.
 const FIELDS: [&str; 13] = [
-    "name",
-    "id",
-    "action",
-    "status",
-    "status_reason",
-    "revision",
-    "traversal",
-    "created_at",
-    "updated_at",
-    "progress",
-    "rollouts",
-    "parameters",
-    "outputs",
+    key!(StackView.name),
+    key!(StackView.id),
+    key!(StackView.action),
+    key!(StackView.status),
+    key!(StackView.status_reason),
+    key!(StackView.revision),
+    key!(StackView.traversal),
+    key!(StackView.created_at),
+    key!(StackView.updated_at),
+    PROGRESS,
+    ROLLOUTS,
+    key!(StackView.parameters),
+    OUTPUTS_KEY,
 ];
 
 /// Does it.
@@ -332,18 +343,19 @@ pub async fn run(verb: StackVerb, client: &mut Client, format: Format) -> Result
         StackVerb::Rollout(rollout) => rollout::run(rollout, client, format).await,
         StackVerb::Check(check) => operation::check(check, client, format).await,
         StackVerb::List => {
-            Pages::of(path(["stacks"]), "name").print(client, format, &STACKS, |stack| stack).await
+            let stacks = Pages::of(path(["stacks"]), |stack: &StackRow| &stack.name);
+            stacks.print(client, format, &STACKS).await
         }
-        StackVerb::Show(Name { name }) => show(client.get(&path(["stacks", name.as_str()])).await?, format),
+        StackVerb::Show(Name { name }) => show(&client.get(&path(["stacks", name.as_str()])).await?, format),
         StackVerb::Template(template) => print_template(template, client, format).await,
         StackVerb::Outputs(Name { name }) => {
             let list = client.get(&path(["stacks", name.as_str(), "outputs"])).await?;
-            document(format, &list, |list| table(&OUTPUTS, list))
+            view(format, &list, |list: &Vec<OutputView>| table(&OUTPUTS, list))
         }
         StackVerb::Graph(graph) => graph::run(graph, client).await,
         StackVerb::Revisions(Name { name }) => {
             let list = client.get(&path(["stacks", name.as_str(), "revisions"])).await?;
-            document(format, &list, |list| table(&REVISIONS, &history::plain(list)))
+            view(format, &list, |list: &Vec<RevisionRow>| table(&REVISIONS, list))
         }
         StackVerb::Failures(Name { name }) => {
             let list = client.get(&path(["stacks", name.as_str(), "failures"])).await?;
@@ -354,38 +366,33 @@ pub async fn run(verb: StackVerb, client: &mut Client, format: Format) -> Result
     }
 }
 
-/// A stack without what only a watch needs.
 /// The number of a revision.
 fn revision(text: &str) -> Result<u32, &'static str> {
     text.parse().map_err(|_| "takes a revision's number, as 'muster stack revisions' lists them")
 }
 
-fn show(mut answer: Value, format: Format) -> Result<(), Failure> {
-    if let Value::Object(map) = &mut answer {
-        map.retain(|key, _| FIELDS.contains(&key.as_str()));
+/// A stack without what only a watch needs.
+fn show(answer: &Value, format: Format) -> Result<(), Failure> {
+    let mut shown = object(answer);
+    shown.retain(|key, _| FIELDS.contains(&key.as_str()));
+    if format != Format::Table {
+        return document(format, &Value::Object(shown), |_| String::new());
     }
-    view(format, &answer, |stack: &StackView| {
-        let mut shown = answer.clone();
-        let ProgressView { done, total, in_flight, failed } = stack.progress;
-        shown["progress"] = Value::from(format!("{done}/{total}, {in_flight} in flight, {failed} failed"));
-        match rollout::drawn(&stack.rollouts).join("; ") {
-            lines if lines.is_empty() => {
-                shown.as_object_mut().map(|map| map.remove("rollouts"));
-            }
-            lines => shown["rollouts"] = Value::from(lines),
-        }
-        shown["outputs"] =
-            stack.outputs.iter().map(|output| (word(&output.key), output.value.clone())).collect();
-        fields(&FIELDS, &shown)
-    })
+    let stack: StackView = read(answer)?;
+    let mut put = |key: &str, value: Value| shown.insert(key.to_owned(), value);
+    let ProgressView { done, total, in_flight, failed } = stack.progress;
+    put(PROGRESS, Value::from(format!("{done}/{total}, {in_flight} in flight, {failed} failed")));
+    put(ROLLOUTS, Value::from(rollout::drawn(&stack.rollouts).join("; ")));
+    put(OUTPUTS_KEY, stack.outputs.into_iter().map(|output| (word(&output.key), output.value)).collect());
+    if stack.rollouts.is_empty() {
+        shown.remove(ROLLOUTS);
+    }
+    print(&fields(&FIELDS, &shown))
 }
 
 async fn print_template(asked: Template, client: &mut Client, format: Format) -> Result<(), Failure> {
     let at = path(["stacks", asked.name.as_str(), "template"]);
     let at = asked.revision.map_or_else(|| at.clone(), |revision| format!("{at}?revision={revision}"));
     let answer = client.get(&at).await?;
-    if format == Format::Table {
-        return print(answer["template"].as_str().unwrap_or_default());
-    }
-    document(format, &answer, |_| String::new())
+    view(format, &answer, |template: &TemplateView| template.template.clone())
 }

@@ -8,13 +8,12 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use clap::builder::NonEmptyStringValueParser;
 use clap::{Args, Subcommand};
-use muster_api::intent::{BridgeView, HostView, IntentWay, LinkView, Point, TopologyView};
-use serde_json::{Value, json};
+use muster_api::intent::{BridgeView, HostView, IntentWay, LinkView, Point, PortView, TopologyView};
 
 use crate::client::{Client, escaped, path};
 use crate::drawing::{Drawing, Line, Look, Shape};
 use crate::failure::Failure;
-use crate::output::{Column, Output, count, print, read, table, view, word};
+use crate::output::{Column, Output, cell, count, print, read, table, view, word};
 
 /// Intents whose ways are drawn: as many as there are colours that can be told apart.
 const DRAWN: usize = COLOURS.len();
@@ -46,25 +45,31 @@ pub struct Show {
     output: Output,
 }
 
-const DEVICES: [Column; 4] = [("DEVICE", "device"), ("STATE", "state"), ("PORTS", "ports"), ("DOWN", "down")];
-const LINKS: [Column; 9] = [
-    ("FROM", "from"),
-    ("TO", "to"),
-    ("STATE", "state"),
-    ("KNOWN", "known"),
-    ("COST", "cost"),
-    ("BANDWIDTH", "bandwidth"),
-    ("RESERVED", "reserved"),
-    ("LATENCY", "latency"),
-    ("INTENTS", "intents"),
+const DEVICES: [Column<BridgeView>; 4] = [
+    ("DEVICE", |device| cell(&device.device)),
+    ("STATE", |device| state(device.up, device.away).to_owned()),
+    ("PORTS", |device| cell(&device.ports.len())),
+    ("DOWN", |device| cell(&down(&device.ports))),
 ];
 
-const HOSTS: [Column; 5] = [
-    ("HOST", "host"),
-    ("AT", "location"),
-    ("ADDRESSES", "addresses"),
-    ("KNOWN", "known"),
-    ("INTENTS", "intents"),
+const LINKS: [Column<LinkView>; 9] = [
+    ("FROM", |link| point(&link.from)),
+    ("TO", |link| point(&link.to)),
+    ("STATE", |link| state(link.up, false).to_owned()),
+    ("KNOWN", |link| flagged([(link.declared, "declared"), (link.discovered, "LLDP")])),
+    ("COST", |link| cell(&link.cost)),
+    ("BANDWIDTH", |link| cell(&link.bandwidth)),
+    ("RESERVED", |link| cell(&link.reserved)),
+    ("LATENCY", |link| cell(&link.latency)),
+    ("INTENTS", |link| cell(&link.intents)),
+];
+
+const HOSTS: [Column<HostView>; 5] = [
+    ("HOST", |host| cell(&host.host)),
+    ("AT", |host| point(&host.location)),
+    ("ADDRESSES", |host| cell(&host.addresses)),
+    ("KNOWN", |host| flagged([(host.declared, "declared"), (host.observed, "seen")])),
+    ("INTENTS", |host| cell(&host.intents)),
 ];
 
 /// Runs a verb.
@@ -84,7 +89,7 @@ pub async fn run(verb: TopologyVerb, client: &mut Client) -> Result<(), Failure>
 }
 
 /// `web-1/br0:p1`
-fn point(point: &Point) -> String {
+pub fn point(point: &Point) -> String {
     format!("{}:{}", word(&point.device), word(&point.port))
 }
 
@@ -97,31 +102,19 @@ fn state(up: bool, away: bool) -> &'static str {
 }
 
 /// Those words of which the flag is set.
-fn flagged<const N: usize>(words: [(bool, &'static str); N]) -> Vec<&'static str> {
-    words.into_iter().filter(|(is_set, _)| *is_set).map(|(_, word)| word).collect()
+fn flagged<const N: usize>(words: [(bool, &'static str); N]) -> String {
+    let words = words.into_iter().filter(|(is_set, _)| *is_set);
+    cell(&words.map(|(_, word)| word).collect::<Vec<_>>())
+}
+
+fn down(ports: &[PortView]) -> Vec<&str> {
+    ports.iter().filter(|port| !port.up).map(|port| port.name.as_str()).collect()
 }
 
 fn tables(network: &TopologyView) -> String {
-    let device = |device: &BridgeView| {
-        let down: Vec<&str> =
-            device.ports.iter().filter(|port| !port.up).map(|port| port.name.as_str()).collect();
-        json!({"device": device.device, "state": state(device.up, device.away), "ports": device.ports.len(), "down": down})
-    };
-    let link = |link: &LinkView| {
-        json!({"from": point(&link.from), "to": point(&link.to), "state": state(link.up, false),
-            "known": flagged([(link.declared, "declared"), (link.discovered, "LLDP")]), "cost": link.cost,
-            "bandwidth": link.bandwidth, "reserved": link.reserved, "latency": link.latency, "intents": link.intents})
-    };
-    let host = |host: &HostView| {
-        json!({"host": host.host, "location": point(&host.location), "addresses": host.addresses,
-            "known": flagged([(host.declared, "declared"), (host.observed, "seen")]), "intents": host.intents})
-    };
-    let devices: Value = network.devices.iter().map(device).collect();
-    let links: Value = network.links.iter().map(link).collect();
-    let hosts: Value = network.hosts.iter().map(host).collect();
-    let mut text = format!("{}\n{}", table(&DEVICES, &devices), table(&LINKS, &links));
+    let mut text = format!("{}\n{}", table(&DEVICES, &network.devices), table(&LINKS, &network.links));
     if !network.hosts.is_empty() {
-        text = format!("{text}\n{}", table(&HOSTS, &hosts));
+        text = format!("{text}\n{}", table(&HOSTS, &network.hosts));
     }
     text
 }

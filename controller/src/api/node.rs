@@ -7,13 +7,16 @@ use axum::Json;
 use axum::body::Body;
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{Path, Query, State};
-use muster_api::node::{ChangeLabels, DriftView, FactsView, Maintenance, NodeRemoved, NodeView};
+use muster_api::node::{
+    ChangeLabels, DriftView, FactsView, LinkCounters, LinkFactsView, Maintenance, NodeRemoved, NodeView,
+};
 use muster_api::query::{NodePage, OnNode};
 use muster_engine::{Answer, Request, View};
 use muster_shared::NodeId;
 use muster_shared::model::{Counters, Facts};
 use muster_template::{FACTS, Selector, fact, suggestion};
-use serde_json::{Map, Value, json};
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value};
 use time::OffsetDateTime;
 
 use super::error::ApiError;
@@ -154,7 +157,7 @@ pub async fn remove(State(api): State<Api>, Path(name): Path<String>) -> Result<
 /// GET /v1/nodes/{node}/facts
 pub async fn facts(State(api): State<Api>, Path(name): Path<String>) -> Result<Json<FactsView>, ApiError> {
     match api.driver.request(Request::Facts { node: node_name(name)? }).await? {
-        Answer::Facts { node, age, facts } => Ok(Json(facts_view(&node, age, &facts))),
+        Answer::Facts { node, age, facts } => Ok(Json(facts_view(&node, age, &facts)?)),
         Answer::Stack { .. }
         | Answer::Done
         | Answer::Joined { .. }
@@ -178,16 +181,15 @@ pub async fn drift(
     Ok(Json(api.driver.query(move |site| site.drift_views(node.as_ref())).await?))
 }
 
-fn facts_view(node: &NodeId, age: Duration, facts: &Facts) -> FactsView {
+fn facts_view(node: &NodeId, age: Duration, facts: &Facts) -> Result<FactsView, ApiError> {
     let told_at = OffsetDateTime::now_utc() - age;
     let booted_at = i64::try_from(facts.booted_at).ok().filter(|at| *at > 0);
     let booted_at = booted_at.and_then(|at| OffsetDateTime::from_unix_timestamp(at).ok()).map(rfc3339);
-    let mut view = Map::new();
-    for name in FACTS {
-        view.extend(fact(facts, name).map(|value| (name.to_owned(), value)));
-    }
-    let links = view.get_mut("links").and_then(Value::as_array_mut).into_iter().flatten();
-    for (link, facts) in links.zip(&facts.links) {
+    let mut told: Map<String, Value> =
+        FACTS.into_iter().filter_map(|name| Some((name.to_owned(), fact(facts, name)?))).collect();
+    let disks = taken(&mut told, "disks")?;
+    let mut links: Vec<LinkFactsView> = taken(&mut told, "links")?;
+    for (link, facts) in links.iter_mut().zip(&facts.links) {
         let Counters {
             rx_bytes,
             rx_packets,
@@ -198,13 +200,19 @@ fn facts_view(node: &NodeId, age: Duration, facts: &Facts) -> FactsView {
             tx_errors,
             tx_dropped,
         } = facts.counters;
-        link["rx"] =
-            json!({"bytes": rx_bytes, "packets": rx_packets, "errors": rx_errors, "dropped": rx_dropped});
-        link["tx"] =
-            json!({"bytes": tx_bytes, "packets": tx_packets, "errors": tx_errors, "dropped": tx_dropped});
+        link.rx =
+            LinkCounters { bytes: rx_bytes, packets: rx_packets, errors: rx_errors, dropped: rx_dropped };
+        link.tx =
+            LinkCounters { bytes: tx_bytes, packets: tx_packets, errors: tx_errors, dropped: tx_dropped };
     }
     let (name, told_at) = (node.to_string(), rfc3339(told_at));
-    FactsView { name, told_at, age: age.as_secs_f64(), booted_at, facts: view }
+    Ok(FactsView { name, told_at, age: age.as_secs_f64(), booted_at, disks, links, facts: told })
+}
+
+/// A fact of templates, as the API has it.
+fn taken<T: DeserializeOwned>(facts: &mut Map<String, Value>, name: &str) -> Result<T, ApiError> {
+    serde_json::from_value(facts.remove(name).unwrap_or_default())
+        .map_err(|error| ApiError::internal(format!("the fact '{name}' is not that of the API: {error}")))
 }
 
 async fn one(api: &Api, node: &NodeId) -> Result<Json<NodeView>, ApiError> {
@@ -223,4 +231,38 @@ async fn one(api: &Api, node: &NodeId) -> Result<Json<NodeView>, ApiError> {
 
 fn node_name(text: String) -> Result<NodeId, ApiError> {
     text.try_into().map_err(|error: muster_shared::id::IdError| ApiError::invalid(error.to_string()))
+}
+
+#[cfg(test)]
+mod tests {
+    use muster_shared::model::{DiskFacts, LinkFacts, NeighbourFacts, PciFacts};
+    use serde_json::json;
+
+    use super::*;
+
+    /// A key that templates have and the API's type has not would be lost.
+    #[test]
+    fn facts_are_those_of_templates() {
+        let neighbour = NeighbourFacts { vlan: Some(7), ..NeighbourFacts::default() };
+        let link = LinkFacts {
+            pci: Some(PciFacts::default()),
+            mac: Some([2, 0, 0, 0, 0, 1]),
+            permanent_mac: Some([2, 0, 0, 0, 0, 2]),
+            speed: Some(1000),
+            full_duplex: Some(true),
+            neighbours: vec![neighbour],
+            ..LinkFacts::default()
+        };
+        let facts = Facts { disks: vec![DiskFacts::default()], links: vec![link], ..Facts::default() };
+        let node = node_name("web-1".to_owned()).unwrap();
+        let view = json!(facts_view(&node, Duration::ZERO, &facts).unwrap());
+        for name in FACTS {
+            let mut told = view[name].clone();
+            if name == "links" {
+                let link = told[0].as_object_mut().unwrap();
+                assert!(link.remove("rx").is_some() && link.remove("tx").is_some());
+            }
+            assert_eq!(Some(told), fact(&facts, name), "{name}");
+        }
+    }
 }

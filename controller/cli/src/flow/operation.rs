@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use hyper::Method;
 use hyper::body::Bytes;
-use muster_api::flow::{DeleteFlows, FlowError, FlowOperationView};
+use muster_api::flow::{DeleteFlows, FlowError, FlowOperationView, FlowsBegun};
 use muster_api::stack::{ProgressView, StackView};
 use muster_shared::model::flow::{DeviceName, FlowId};
 use muster_template::FlowFile;
@@ -15,7 +15,7 @@ use tokio::time::{Instant, sleep};
 use super::{Apply, Delete, Guard, Purge, Wait, of_device};
 use crate::client::{Client, path};
 use crate::failure::Failure;
-use crate::output::{Format, cell, count, document, print, printable, read, word};
+use crate::output::{Format, count, document, print, printable, read, word};
 use crate::progress::Progress;
 use crate::source::named;
 use crate::wait::{AWAY, AWAY_MAX, AWAY_PAUSE, until};
@@ -81,38 +81,27 @@ async fn follow(
     client: &mut Client,
     format: Format,
 ) -> Result<(), Failure> {
-    for warning in answer["warnings"].as_array().into_iter().flatten() {
-        let _closed =
-            writeln!(std::io::stderr(), "warning: {}", printable(warning.as_str().unwrap_or_default()));
+    let FlowsBegun { operation, rules, devices, warnings } = read(answer)?;
+    for warning in warnings {
+        let _closed = writeln!(std::io::stderr(), "warning: {}", printable(&warning));
     }
-    let what = || match (answer["rules"].as_u64(), number(&answer["devices"])) {
-        (Some(rules), Some(devices)) => format!(": {} on {}", count(rules, "rule"), count(devices, "device")),
-        _ => String::new(),
-    };
-    // Nothing was to be done, or it is done already.
-    if !wait.wait || answer["operation"].is_null() {
-        let state = if answer["operation"].is_null() { "COMPLETE" } else { "IN_PROGRESS" };
-        return document(format, answer, |_| format!("flow {verb} {state}{}\n", what()));
+    let what = format!("{} on {}", count(rules, "rule"), count(devices, "device"));
+    if !wait.wait {
+        return document(format, answer, |_| format!("flow {verb} IN_PROGRESS: {what}\n"));
     }
-    let at = path(["flows", "operations", &cell(&answer["operation"])]);
+    let at = path(["flows", "operations", &operation.to_string()]);
     let mut progress = Progress::new();
     let ended = watch(verb, &at, since, wait.timeout, client, &mut progress).await;
     progress.clear();
-    let last = ended?.ok_or_else(|| timed_out(verb, from, wait.timeout.unwrap_or_default()))?;
+    let (answer, last) = ended?.ok_or_else(|| timed_out(verb, from, wait.timeout.unwrap_or_default()))?;
     if format != Format::Table {
-        document(format, &last, |_| String::new())?;
+        document(format, &answer, |_| String::new())?;
     }
-    let last: FlowOperationView = read(&last)?;
     match &*last.state {
-        "COMPLETE" if format == Format::Table => print(&format!("flow {verb} COMPLETE{}\n", what())),
+        "COMPLETE" if format == Format::Table => print(&format!("flow {verb} COMPLETE: {what}\n")),
         "COMPLETE" => Ok(()),
         _ => Err(failed(verb, from, &last)),
     }
-}
-
-/// A number, or how many there are.
-fn number(value: &Value) -> Option<u64> {
-    value.as_u64().or_else(|| value.as_array().and_then(|list| u64::try_from(list.len()).ok()))
 }
 
 /// It takes longer than somebody wants to wait.
@@ -134,7 +123,7 @@ async fn watch(
     timeout: Option<u64>,
     client: &mut Client,
     progress: &mut Progress,
-) -> Result<Option<Value>, Failure> {
+) -> Result<Option<(Value, FlowOperationView)>, Failure> {
     let end = timeout.map(|seconds| since + Duration::from_secs(seconds));
     let mut away_since = None;
     loop {
@@ -143,11 +132,14 @@ async fn watch(
         let asked = format!("{at}?wait={}", left.max(1));
         match until(end, client.get(&asked), progress).await {
             None => return Ok(None),
-            Some(Ok(view)) if view["state"] == "IN_PROGRESS" => {
+            Some(Ok(answer)) => {
+                let view: FlowOperationView = read(&answer)?;
+                if view.state != "IN_PROGRESS" {
+                    return Ok(Some((answer, view)));
+                }
                 away_since = None;
-                progress.show(&pictured(verb, &read(&view)?));
+                progress.show(&pictured(verb, &view));
             }
-            Some(Ok(view)) => return Ok(Some(view)),
             Some(Err(failure)) if failure.passing => {
                 let since = *away_since.get_or_insert_with(|| {
                     progress.note(AWAY);

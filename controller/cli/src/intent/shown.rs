@@ -1,124 +1,132 @@
 //! One intent for people: what it is, its way, its rules, what it holds, how it moved.
 
-use serde_json::{Map, Value, json};
+use muster_api::intent::{IntentRule, IntentView, Point, Reroute, Reservation};
+use serde::Deserialize;
+use serde_json::{Value, json};
 
-use crate::output::{cell, fields, printable, rows, table};
+use crate::failure::Failure;
+use crate::output::{Column, cell, fields, key, object, printable, read, rows, table, word};
+use crate::topology::point;
+
+const RETRY_IN: &str = key!(IntentView.retry_in);
+const WAITS_FOR: &str = key!(IntentView.waits_for);
+// Words of intent files.
+const FROM: &str = "from";
+const TO: &str = "to";
+const LINKS: &str = "links";
 
 /// What stands in lines of its own; the rest comes below.
 const FACTS: [&str; 16] = [
-    "key",
+    key!(IntentView.key),
     "type",
-    "state",
-    "reason",
-    "request",
-    "errors",
-    "retry_in",
-    "owner",
-    "from",
-    "to",
-    "links",
+    key!(IntentView.state),
+    key!(IntentView.reason),
+    key!(IntentView.request),
+    key!(IntentView.errors),
+    RETRY_IN,
+    key!(IntentView.owner),
+    FROM,
+    TO,
+    LINKS,
     "selector",
     "treatment",
     "constraints",
     "priority",
-    "waits_for",
+    WAITS_FOR,
 ];
 
-pub fn intent(answer: &Value) -> String {
-    let facts: Map<String, Value> = FACTS
-        .iter()
-        .filter_map(|name| answer.get(*name).map(|value| ((*name).to_owned(), fact(name, value))))
-        .collect();
-    let mut text = fields(&FACTS, &Value::Object(facts));
+const RULES: [Column<IntentRule>; 4] = [
+    ("RULE", |rule| cell(&rule.id)),
+    ("DEVICE", |rule| cell(&rule.device)),
+    ("STATE", |rule| cell(&rule.state)),
+    ("ERROR", |rule| cell(&rule.error)),
+];
+
+/// An end of an intent, or a link that it is to take, as intent files have them.
+#[derive(Deserialize)]
+#[serde(untagged, deny_unknown_fields)]
+enum End {
+    Port { device: String, port: String },
+    Host { host: String },
+    Link { from: Point, to: Point },
+    Many(Vec<End>),
+}
+
+pub fn intent(answer: &Value) -> Result<String, Failure> {
+    let view: IntentView = read(answer)?;
+    let mut facts = object(answer);
+    facts.retain(|name, _| FACTS.contains(&name.as_str()));
+    for (name, value) in &mut facts {
+        match name.as_str() {
+            // Where an intent has secrets, a mask stands for each of them.
+            FROM | TO | LINKS => *value = End::deserialize(&*value).map_or(value.clone(), |end| end.short()),
+            RETRY_IN => *value = view.retry_in.map_or(Value::Null, |wait| json!(format!("{wait:.0} s"))),
+            WAITS_FOR => {
+                let waits = view.waits_for.iter();
+                *value = waits.map(|it| json!(format!("{} ({})", word(&it.device), it.rules))).collect();
+            }
+            _ => {}
+        }
+    }
+    let mut text = fields(&FACTS, &facts);
     let mut section = |title: &str, body: String| {
         if !body.is_empty() {
             text.push_str(&format!("\n{title}\n{body}"));
         }
     };
-    section("PATHS", lines(&answer["paths"], path));
-    let rules = table(
-        &[("RULE", "id"), ("DEVICE", "device"), ("STATE", "state"), ("ERROR", "error")],
-        &answer["entries"],
-    );
-    let more = len(&answer["rules"]).saturating_sub(len(&answer["entries"]));
+    section("PATHS", lines(&view.paths, |way| path(way)));
+    let more = view.rules.len().saturating_sub(view.entries.len());
     section(
         "RULES",
-        match (len(&answer["entries"]), more) {
+        match (view.entries.len(), more) {
             (0, _) => String::new(),
-            (_, 0) => rules,
-            (_, more) => format!("{rules}and {more} more\n"),
+            (_, 0) => table(&RULES, &view.entries),
+            (_, more) => format!("{}and {more} more\n", table(&RULES, &view.entries)),
         },
     );
-    section("RESERVED", reserved(&answer["reservations"]));
-    section("MOVED", lines(&answer["history"], moved));
-    text
+    section("RESERVED", reserved(&view.reservations));
+    section("MOVED", lines(&view.history, moved));
+    Ok(text)
 }
 
-fn list(value: &Value) -> &[Value] {
-    value.as_array().map(Vec::as_slice).unwrap_or_default()
+fn lines<T>(list: &[T], line: impl Fn(&T) -> String) -> String {
+    list.iter().map(|item| line(item) + "\n").collect()
 }
 
-fn len(value: &Value) -> usize {
-    list(value).len()
-}
-
-fn lines(value: &Value, line: impl Fn(&Value) -> String) -> String {
-    list(value).iter().map(|item| line(item) + "\n").collect()
-}
-
-/// Points and links in short; whatever else as it is.
-fn fact(name: &str, value: &Value) -> Value {
-    match name {
-        "from" | "to" => match value {
-            Value::Array(points) => points.iter().map(|item| json!(point(item))).collect(),
-            Value::Object(_) => json!(point(value)),
-            other => other.clone(),
-        },
-        "links" => list(value).iter().map(|item| json!(link(item))).collect(),
-        "retry_in" => value.as_f64().map_or(Value::Null, |seconds| json!(format!("{seconds:.0} s"))),
-        "waits_for" => {
-            let waits = |item: &Value| json!(format!("{} ({})", cell(&item["device"]), cell(&item["rules"])));
-            list(value).iter().map(waits).collect()
+impl End {
+    /// `web-1/br0:p1`; of a link both ends.
+    fn short(self) -> Value {
+        match self {
+            End::Port { device, port } => json!(point(&Point { device, port })),
+            End::Host { host } => json!(host),
+            End::Link { from, to } => json!(link(&from, &to)),
+            End::Many(ends) => ends.into_iter().map(End::short).collect(),
         }
-        _ => value.clone(),
     }
 }
 
-/// `web-1/br0:p1`
-pub fn point(value: &Value) -> String {
-    format!("{}:{}", cell(&value["device"]), cell(&value["port"]))
+fn link(from: &Point, to: &Point) -> String {
+    format!("{} → {}", point(from), point(to))
 }
 
-fn link(value: &Value) -> String {
-    format!("{} → {}", point(&value["from"]), point(&value["to"]))
+fn path(way: &[String]) -> String {
+    way.iter().map(|device| word(device)).collect::<Vec<_>>().join(" → ")
 }
 
-fn path(value: &Value) -> String {
-    list(value).iter().map(cell).collect::<Vec<_>>().join(" → ")
-}
-
-fn reserved(value: &Value) -> String {
-    let row = |item: &Value| {
-        let held = [("bandwidth", " bit/s"), ("label", "")].map(|(name, unit)| match &item[name] {
-            Value::Null => "-".to_owned(),
-            value => format!("{}{unit}", cell(value)),
-        });
-        let [bandwidth, label] = held;
-        vec![link(item), bandwidth, label]
+fn reserved(list: &[Reservation]) -> String {
+    let row = |held: &Reservation| {
+        let bandwidth = held.bandwidth.map(|bandwidth| format!("{bandwidth} bit/s"));
+        vec![link(&held.from, &held.to), cell(&bandwidth), cell(&held.label)]
     };
-    match list(value) {
-        [] => String::new(),
-        items => {
-            let heading = ["LINK", "BANDWIDTH", "VLAN"].map(str::to_owned).to_vec();
-            rows(std::iter::once(heading).chain(items.iter().map(row)))
-        }
+    if list.is_empty() {
+        return String::new();
     }
+    let heading = ["LINK", "BANDWIDTH", "VLAN"].map(str::to_owned).to_vec();
+    rows(std::iter::once(heading).chain(list.iter().map(row)))
 }
 
 /// `in 0.012 s from web-1/br0 → web-2/br0: the link … is down`
-fn moved(value: &Value) -> String {
-    let before: Vec<String> = list(&value["before"]).iter().map(path).collect();
-    let took = value["took"].as_f64().unwrap_or_default();
-    let why = printable(value["why"].as_str().unwrap_or_default());
-    format!("in {took:.3} s from {}: {why}", before.join(", "))
+fn moved(Reroute { why, took, before }: &Reroute) -> String {
+    let before: Vec<String> = before.iter().map(|way| path(way)).collect();
+    format!("in {took:.3} s from {}: {}", before.join(", "), printable(why))
 }

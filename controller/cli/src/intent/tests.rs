@@ -1,4 +1,4 @@
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::*;
 use crate::output::read;
@@ -24,7 +24,7 @@ fn answer() -> Value {
 #[test]
 fn an_intent_for_people() {
     assert_eq!(
-        shown::intent(&answer()),
+        shown::intent(&answer()).unwrap(),
         "\
 key          a-to-b
 type         point_to_point
@@ -62,10 +62,25 @@ in 0.012 s from web-1/br0 → web-2/br0: the link web-1/br0:p2 → web-2/br0:p1 
 }
 
 #[test]
+fn ends_of_an_intent_are_ports_hosts_links_or_masked() {
+    let port = json!({"device": "a/br0", "port": "p1"});
+    for (from, wanted) in [
+        (port.clone(), "a/br0:p1"),
+        (json!([port, port]), "a/br0:p1,a/br0:p1"),
+        (json!({"host": "02:00:00:00:00:01"}), "02:00:00:00:00:01"),
+        (json!([{"from": port, "to": port}]), "a/br0:p1 → a/br0:p1"),
+        (json!("******"), "******"),
+    ] {
+        assert_eq!(shown::intent(&json!({"from": from})).unwrap(), format!("from  {wanted}\n"));
+    }
+}
+
+#[test]
 fn what_is_not_there_has_no_section() {
     let text = shown::intent(
         &json!({"key": "x", "state": "FAILED", "reason": "no path", "paths": [], "entries": []}),
-    );
+    )
+    .unwrap();
     assert_eq!(text, "key     x\nstate   FAILED\nreason  no path\n");
 }
 

@@ -1,7 +1,7 @@
 //! `stack events`: page after page, then what a watch announces.
 
-use muster_api::stack::StackView;
-use serde_json::{Value, json};
+use muster_api::stack::{EventRow, StackView};
+use serde_json::Value;
 
 use super::Events;
 use crate::client::{Client, path};
@@ -11,13 +11,13 @@ use crate::pages::List;
 use crate::progress::note;
 use crate::wait::{get_patiently, is_gone};
 
-const COLUMNS: [Column; 6] = [
-    ("TIME", "time"),
-    ("NUMBER", "number"),
-    ("RESOURCE", "resource"),
-    ("ACTION", "action"),
-    ("STATUS", "status"),
-    ("REASON", "reason"),
+const COLUMNS: [Column<EventRow>; 6] = [
+    ("TIME", |event| cell(&event.time)),
+    ("NUMBER", |event| cell(&event.number)),
+    ("RESOURCE", |event| cell(&event.resource)),
+    ("ACTION", |event| cell(&event.action)),
+    ("STATUS", |event| cell(&event.status)),
+    ("REASON", |event| cell(&event.reason)),
 ];
 
 pub async fn run(asked: Events, client: &mut Client, format: Format) -> Result<(), Failure> {
@@ -28,11 +28,9 @@ pub async fn run(asked: Events, client: &mut Client, format: Format) -> Result<(
     let (mut list, mut after) = (List::new(format, &COLUMNS), 0);
     loop {
         let page = page(name, after, None, client).await?;
-        if page.is_empty() {
-            return list.end();
-        }
-        after = last(&page);
-        list.print(page, |event| event)?;
+        let Some(last) = page.last() else { return list.end() };
+        after = number(last)?;
+        list.print(&page)?;
     }
 }
 
@@ -46,15 +44,14 @@ async fn follow(name: &str, client: &mut Client, format: Format) -> Result<(), F
     loop {
         // First the number, then the events: what happens in between is seen in the next round.
         let watch = format!("{}?seq={seq}", path(["stacks", name, "watch"]));
-        let view = match followed {
-            None => client.get(&watch).await?,
+        let view: StackView = match followed {
+            None => read(&client.get(&watch).await?)?,
             Some(_) => match get_patiently(client, &watch).await {
                 // A controller that was restarted since does not know of it any more.
-                Err(failure) if failure.missing => json!({}),
-                other => other?,
+                Err(failure) if failure.missing => StackView::default(),
+                other => read(&other?)?,
             },
         };
-        let view: StackView = read(&view)?;
         let id = &*view.id;
         if followed.is_none() && is_gone(&view) {
             return Err(Failure::failed(format!("no stack '{name}'")));
@@ -63,16 +60,14 @@ async fn follow(name: &str, client: &mut Client, format: Format) -> Result<(), F
         seq = view.seq;
         loop {
             let events = page(name, after, Some(followed), client).await?;
-            if events.is_empty() {
-                break;
-            }
-            let first = events[0]["number"].as_u64().unwrap_or(0);
+            let (Some(first), Some(last)) = (events.first(), events.last()) else { break };
+            let first = number(first)?;
             if after > 0 && first > after + 1 {
                 note(&format!("events {} to {} are not kept any more", after + 1, first - 1));
             }
-            after = last(&events);
+            after = number(last)?;
             for event in &events {
-                print(&line(event, format))?;
+                print(&line(event, format)?)?;
             }
         }
         if id != followed {
@@ -81,12 +76,13 @@ async fn follow(name: &str, client: &mut Client, format: Format) -> Result<(), F
     }
 }
 
-fn line(event: &Value, format: Format) -> String {
+fn line(event: &Value, format: Format) -> Result<String, Failure> {
     if format == Format::Json {
-        return format!("{event}\n");
+        return Ok(format!("{event}\n"));
     }
-    let cells: Vec<String> = COLUMNS.iter().map(|(_, key)| cell(&event[*key])).collect();
-    format!("{}\n", cells.join("  "))
+    let event: EventRow = read(event)?;
+    let cells: Vec<String> = COLUMNS.iter().map(|(_, cell)| cell(&event)).collect();
+    Ok(format!("{}\n", cells.join("  ")))
 }
 
 /// The next events; by the stack's id also when it has gone meanwhile.
@@ -102,6 +98,6 @@ async fn page(name: &str, after: u64, id: Option<&str>, client: &mut Client) -> 
     }
 }
 
-fn last(events: &[Value]) -> u64 {
-    events.last().and_then(|event| event["number"].as_u64()).unwrap_or(0)
+fn number(event: &Value) -> Result<u64, Failure> {
+    Ok(read::<EventRow>(event)?.number)
 }

@@ -3,21 +3,12 @@
 use std::fmt::Write;
 
 use muster_api::stack::FailureView;
-use serde_json::Value;
 
 use crate::output::{lines, printable, word};
 
-/// A list with yes and no for true and false.
-pub fn plain(list: &Value) -> Value {
-    let mut list = list.clone();
-    for value in list.as_array_mut().into_iter().flatten().filter_map(Value::as_object_mut) {
-        for value in value.values_mut() {
-            if let Value::Bool(truth) = value {
-                *value = Value::from(if *truth { "yes" } else { "no" });
-            }
-        }
-    }
-    list
+/// As a cell of a table.
+pub fn yes_or_no(truth: bool) -> String {
+    if truth { "yes" } else { "no" }.to_owned()
 }
 
 /// A paragraph for each: what, where, why, and the cause of each attempt that failed.

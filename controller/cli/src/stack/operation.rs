@@ -70,7 +70,7 @@ pub async fn cancel(name: &str, client: &mut Client, format: Format) -> Result<(
             [&stack.name, &stack.action, &stack.status, &stack.status_reason].map(|text| word(text));
         return print(&format!("{name}: {action} {status}: {reason}\n"));
     }
-    show(answer, format)
+    show(&answer, format)
 }
 
 /// How long to wait for the end, if at all.
@@ -125,7 +125,7 @@ async fn follow(
                 let known = json!({"name": name, "action": action, "status": status, "traversal": traversal});
                 document(format, &known, |_| String::new())?;
             }
-            Format::Json | Format::Yaml => show(answer, format)?,
+            Format::Json | Format::Yaml => show(&answer, format)?,
             Format::Table if ended.is_ok() => {
                 print(&format!("{}: {} COMPLETE\n", operation.name, operation.action))?
             }
@@ -137,5 +137,5 @@ async fn follow(
 
 /// The stack as it is just after an operation has begun.
 async fn show_now(name: &str, client: &mut Client, format: Format) -> Result<(), Failure> {
-    show(client.get(&path(["stacks", name])).await?, format)
+    show(&client.get(&path(["stacks", name])).await?, format)
 }

@@ -57,7 +57,7 @@ pub async fn run(asked: Rollout, client: &mut Client, format: Format) -> Result<
     let at = path(["stacks", asked.name.as_str(), "rollout"]);
     let view = client.send(Method::POST, &at, Some(&body)).await?;
     if format != Format::Table {
-        return super::show(view, format);
+        return super::show(&view, format);
     }
     let lines = drawn(&read::<StackView>(&view)?.rollouts).into_iter().map(|line| line + "\n");
     print(&lines.collect::<String>())

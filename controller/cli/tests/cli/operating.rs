@@ -86,11 +86,14 @@ fn nodes_and_resources_are_acted_on() {
             json!({"name": "web-1", "age": 0.5, "os": {"id": "debian"}, "disks": [], "links": [{"name": "eth0", "kind": "", "driver": "e1000",
                 "pci_address": "0000:00:03.0", "up": true, "carrier": false, "speed": null, "mtu": 1500, "mac": "02:00:00:00:00:01",
                 "addresses": ["10.0.0.1/24"], "neighbours": [{"system_name": "leaf-1", "port_id": "e7", "vlan": 100}],
-                "rx": {"bytes": 1}, "tx": {}}]}),
+                "rx": {"bytes": 1, "dropped": 0, "errors": 0, "packets": 1},
+                "tx": {"bytes": 0, "dropped": 0, "errors": 0, "packets": 0}}]}),
             "GET /v1/nodes/web-1/facts",
             "name  web-1\nage   0.5\nos    id=debian\n\n\
-             LINK  KIND  DRIVER  PCI           UP    CARRIER  SPEED  MTU   MAC                ADDRESSES    RX       TX\n\
-             eth0  -     e1000   0000:00:03.0  true  false    -      1500  02:00:00:00:00:01  10.0.0.1/24  bytes=1  -\n\n\
+             LINK  KIND  DRIVER  PCI           UP    CARRIER  SPEED  MTU   MAC                ADDRESSES    \
+             RX                                    TX\n\
+             eth0  -     e1000   0000:00:03.0  true  false    -      1500  02:00:00:00:00:01  10.0.0.1/24  \
+             bytes=1,dropped=0,errors=0,packets=1  bytes=0,dropped=0,errors=0,packets=0\n\n\
              LINK  NEIGHBOUR  PORT  DESCRIPTION  VLAN  CHASSIS  MANAGEMENT\n\
              eth0  leaf-1     e7    -            100   -        -\n",
         ),

@@ -193,7 +193,7 @@ pub struct CreateStack {
     #[serde(default)]
     pub environments: Vec<EnvironmentFile>,
     /// Files that template and environments name, by key, beside the template's own files.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub files: BTreeMap<String, String>,
     /// Values of parameters.
     #[serde(default)]
@@ -213,7 +213,7 @@ pub struct UpdateStack {
     #[serde(default)]
     pub environments: Vec<EnvironmentFile>,
     /// As in [`CreateStack`]; files of the stack that are still named are kept beside them.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub files: BTreeMap<String, String>,
     /// Values of parameters.
     #[serde(default)]
@@ -263,6 +263,7 @@ pub struct Options {
     /// What goes goes before the rest is made.
     pub delete_first: bool,
     /// Every resource gets a job.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub converge: bool,
     /// Seconds until the operation has failed.
     pub timeout: Option<u64>,

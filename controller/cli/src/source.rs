@@ -11,9 +11,10 @@ use std::fs::{self, File};
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
+use muster_api::stack::{self, TemplateFile};
 use muster_template::library::gather;
 use muster_template::{Environment, EnvironmentFile};
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use crate::failure::Failure;
 use place::Base;
@@ -42,6 +43,13 @@ pub struct Text {
     pub key: String,
     /// What is in it.
     pub text: String,
+}
+
+/// What a request has of a source.
+pub struct Sent {
+    pub template: Option<TemplateFile>,
+    pub environments: Vec<stack::EnvironmentFile>,
+    pub files: BTreeMap<String, String>,
 }
 
 /// One `-P key=value`.
@@ -91,25 +99,26 @@ impl Source {
 
     /// The template of a command that must have one.
     pub fn template(&self) -> Result<&Text, Failure> {
-        self.template.as_ref().ok_or_else(|| Failure::usage("a template must be given"))
+        self.template.as_ref().ok_or_else(no_template)
     }
 
-    /// Puts it into a request's body.
-    pub fn into_body(self, body: &mut Value) {
+    /// As the API takes it. Files go with the template, or alone where the stack keeps the one it has.
+    pub fn sent(self) -> Sent {
         let Self { template, environments, mut files, environment: _ } = self;
-        let environment = |Text { name, key, text }| json!({"name": name, "key": key, "text": text});
-        body["environments"] = environments.into_iter().map(environment).collect();
-        body["template"] = match template {
-            Some(Text { name, text, .. }) => {
-                json!({"name": name, "text": text, "files": std::mem::take(&mut files)})
-            }
-            None => Value::Null,
-        };
-        // What environments name beside the template that the stack has.
-        if !files.is_empty() {
-            body["files"] = json!(files);
-        }
+        let environment = |Text { name, key, text }| stack::EnvironmentFile { name, key: Some(key), text };
+        let environments = environments.into_iter().map(environment).collect();
+        let template = template.map(|Text { name, text, .. }| TemplateFile {
+            name,
+            text,
+            files: std::mem::take(&mut files),
+        });
+        Sent { template, environments, files }
     }
+}
+
+/// A command that must have a template got none.
+pub fn no_template() -> Failure {
+    Failure::usage("a template must be given")
 }
 
 impl Text {

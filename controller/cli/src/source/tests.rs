@@ -98,11 +98,10 @@ resources:
     for (key, text) in &source.files {
         assert_eq!(fs::read_to_string(folder.path().join("stacks").join(key)).unwrap(), *text);
     }
-    let mut body = json!({});
-    source.into_body(&mut body);
-    assert_eq!(body["environments"][0]["key"], "../envs/site/env.yaml");
-    assert_eq!(body["template"]["files"]["motd"], "hi");
-    assert_eq!(body.get("files"), None);
+    let sent = source.sent();
+    assert_eq!(sent.environments[0].key.as_deref(), Some("../envs/site/env.yaml"));
+    assert_eq!(sent.template.unwrap().files["motd"], "hi");
+    assert!(sent.files.is_empty());
 }
 
 /// Nobody here knows where the template that the stack has came from.
@@ -117,10 +116,9 @@ fn without_a_template_keys_are_absolute() {
     let source = Source::read(None, &[folder.path().join("envs/../envs/env.yaml")]).unwrap();
     assert_eq!(source.environments[0].key, at("envs/env.yaml"));
     assert_eq!(source.files.keys().collect::<Vec<_>>(), [&at("t/f"), &at("t/my.yaml")]);
-    let mut body = json!({"existing": true});
-    source.into_body(&mut body);
-    assert_eq!(body["template"], Value::Null);
-    assert_eq!(body["files"][at("t/f")], "content");
+    let sent = source.sent();
+    assert!(sent.template.is_none());
+    assert_eq!(sent.files[&at("t/f")], "content");
 }
 
 #[test]

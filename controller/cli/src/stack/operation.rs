@@ -4,7 +4,7 @@ use std::io::Write;
 use std::time::Duration;
 
 use hyper::Method;
-use muster_api::stack::{self, Begun, StackView};
+use muster_api::stack::{self, Begun, CreateStack, Options, StackView, UpdateStack};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
@@ -12,32 +12,37 @@ use super::{Check, Create, Delete, How, Rollback, Update, Wait, show};
 use crate::client::{Client, path};
 use crate::failure::Failure;
 use crate::output::{Format, document, print, printable, read, word};
-use crate::source::{Source, parameters};
+use crate::source::{Sent, Source, no_template, parameters};
 use crate::wait::{Limit, Operation, is_gone, wait};
 
 pub async fn create(asked: Create, client: &mut Client, format: Format) -> Result<(), Failure> {
     let since = Instant::now();
-    let mut body = json!({
-        "name": asked.name.as_str(),
-        "parameters": parameters(&asked.given.parameters),
-        "options": options(&asked.how),
+    let Sent { template, environments, files } =
+        Source::read(Some(&asked.template), &asked.given.environments)?.sent();
+    let body = json!(CreateStack {
+        name: asked.name,
+        template: template.ok_or_else(no_template)?,
+        environments,
+        files,
+        parameters: parameters(&asked.given.parameters),
+        options: options(&asked.how),
     });
-    Source::read(Some(&asked.template), &asked.given.environments)?.into_body(&mut body);
     let answer = client.send(Method::POST, &path(["stacks"]), Some(&body)).await?;
     follow(&answer, How::wait(&asked.how, since), asked.how.rollback, client, format).await
 }
 
 pub async fn update(asked: Update, client: &mut Client, format: Format) -> Result<(), Failure> {
     let since = Instant::now();
-    let mut body = json!({
-        "parameters": parameters(&asked.given.parameters),
-        "existing": asked.existing,
-        "options": options(&asked.how),
+    let Sent { template, environments, files } =
+        Source::read(asked.template.as_deref(), &asked.given.environments)?.sent();
+    let body = json!(UpdateStack {
+        template,
+        environments,
+        files,
+        parameters: parameters(&asked.given.parameters),
+        existing: asked.existing,
+        options: Options { converge: asked.converge, ..options(&asked.how) },
     });
-    if asked.converge {
-        body["options"]["converge"] = json!(true);
-    }
-    Source::read(asked.template.as_deref(), &asked.given.environments)?.into_body(&mut body);
     let answer = client.send(Method::PUT, &path(["stacks", asked.name.as_str()]), Some(&body)).await?;
     follow(&answer, How::wait(&asked.how, since), asked.how.rollback, client, format).await
 }
@@ -90,9 +95,9 @@ impl Wait {
     }
 }
 
-fn options(how: &How) -> Value {
-    json!({"rollback": how.rollback, "require_nodes": how.require_nodes, "delete_first": how.delete_first,
-        "timeout": how.timeout, "max_nodes": how.max_nodes})
+fn options(how: &How) -> Options {
+    let &How { rollback, delete_first, require_nodes, max_nodes, timeout, wait: _ } = how;
+    Options { rollback, require_nodes, delete_first, converge: false, timeout, max_nodes }
 }
 
 /// Says what has begun, waits for it where asked to, and says how it ended.

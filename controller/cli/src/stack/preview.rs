@@ -5,13 +5,14 @@ use std::io::Write as _;
 
 use hyper::Method;
 use muster_api::preview::{PreviewRow, PreviewView};
+use muster_api::stack::{Options, UpdateStack};
 use serde_json::{Value, json};
 
 use super::Preview;
 use crate::client::{Client, path};
 use crate::failure::Failure;
 use crate::output::{Format, count, printable, read, view, word};
-use crate::source::{Source, parameters};
+use crate::source::{Sent, Source, parameters};
 
 /// Characters of a value on a line; JSON has all of it.
 const SHOWN: usize = 120;
@@ -30,8 +31,16 @@ const CHANGES: [(&str, &str); 6] = [
 
 /// Does it.
 pub async fn run(asked: Preview, client: &mut Client, format: Format) -> Result<(), Failure> {
-    let mut body = json!({"parameters": parameters(&asked.given.parameters), "existing": asked.existing});
-    Source::read(asked.template.as_deref(), &asked.given.environments)?.into_body(&mut body);
+    let Sent { template, environments, files } =
+        Source::read(asked.template.as_deref(), &asked.given.environments)?.sent();
+    let body = json!(UpdateStack {
+        template,
+        environments,
+        files,
+        parameters: parameters(&asked.given.parameters),
+        existing: asked.existing,
+        options: Options::default(),
+    });
     let at = path(["stacks", asked.name.as_str(), "preview"]);
     let answer = client.send(Method::POST, &at, Some(&body)).await?;
     if format == Format::Table {

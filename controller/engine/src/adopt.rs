@@ -17,7 +17,7 @@ use crate::resource::{Row, Slot};
 impl Row {
     /// Stands for a thing that others made.
     pub fn is_adopted(&self) -> bool {
-        self.rare().external_id.is_some()
+        self.details().external_id.is_some()
     }
 
     /// How it is cleaned up.
@@ -32,7 +32,7 @@ impl Row {
 
     /// As operators see it, and other resources.
     pub fn shown_id(&self) -> String {
-        self.rare().external_id.as_deref().map_or_else(|| self.physical.to_string(), str::to_owned)
+        self.details().external_id.as_deref().map_or_else(|| self.physical.to_string(), str::to_owned)
     }
 }
 
@@ -46,16 +46,19 @@ impl Jobs {
         let type_name = tree.type_name(index);
         self.set_drift_policy(slot, tree.drift_policy(index));
         let row = &mut self.graph.rows[slot];
-        let rare = row.rare();
-        if row.retain == retain && rare.external_id == external_id && rare.type_name.as_ref() == type_name {
+        let details = row.details();
+        if row.retain == retain
+            && details.external_id == external_id
+            && details.type_name.as_ref() == type_name
+        {
             return;
         }
         row.retain = retain;
-        if row.rare().type_name.as_ref() != type_name {
-            row.rare_mut().type_name = type_name.cloned();
+        if row.details().type_name.as_ref() != type_name {
+            row.details_mut().type_name = type_name.cloned();
         }
-        if row.rare().external_id != external_id {
-            row.rare_mut().external_id = external_id;
+        if row.details().external_id != external_id {
+            row.details_mut().external_id = external_id;
         }
         self.graph.row_changed(slot, true);
     }
@@ -69,7 +72,7 @@ impl Jobs {
             let id = tree.external_id(index).map_err(|error| Refusal::Invalid(error.to_string()))?;
             let Some(row) = plan.chosen[index].map(|slot| &self.graph.rows[slot]) else { continue };
             let stands = row.applied || row.work.is_some() || row.status == Some(Status::Complete);
-            if !stands || row.rare().external_id.as_deref() == id.as_deref() {
+            if !stands || row.details().external_id.as_deref() == id.as_deref() {
                 continue;
             }
             return Err(Refusal::Invalid(format!(

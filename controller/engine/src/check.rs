@@ -84,7 +84,7 @@ impl Jobs {
     /// What waited for an operator is not waited for any more: nothing follows it.
     fn leave_all_hooks(&mut self, id: u64) {
         let Some(stack) = self.graph.stacks.get(&id) else { return };
-        let waits = |slot: &Slot| self.graph.rows[*slot].rare().hook.is_some();
+        let waits = |slot: &Slot| self.graph.rows[*slot].details().hook.is_some();
         let slots: Vec<Slot> = stack.forward.iter().chain(&stack.extras).copied().filter(waits).collect();
         for slot in slots {
             self.graph.rows[slot].set_hooks_again();

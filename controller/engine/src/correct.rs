@@ -22,8 +22,8 @@ use muster_shared::MonoTime;
 use muster_shared::model::{Action, Down};
 use muster_template::{DriftPolicy, Restriction};
 
+use crate::breaker::{Breaker, CALM, CORRECTIONS_MAX, Turn};
 use crate::cause::Cause;
-use crate::fight::{CALM, CORRECTIONS_MAX, Fight, Turn};
 use crate::job::NewJob;
 use crate::jobs::Jobs;
 use crate::node::NodeKey;
@@ -34,7 +34,7 @@ use crate::timer::TimerKey;
 impl Row {
     /// What becomes of it when somebody else has changed it.
     pub fn drift_policy(&self) -> DriftPolicy {
-        match self.rare().drift_policy {
+        match self.details().drift_policy {
             // What others made is never touched.
             Some(DriftPolicy::Ignore) => DriftPolicy::Ignore,
             _ if self.is_adopted() => DriftPolicy::Report,
@@ -45,7 +45,7 @@ impl Row {
 
     /// As operators see it.
     pub fn corrections(&self) -> u32 {
-        self.rare().fight.map_or(0, |fight| fight.corrected.count)
+        self.details().breaker.map_or(0, |breaker| breaker.corrected.count)
     }
 
     /// As operators see it.
@@ -55,13 +55,13 @@ impl Row {
 
     /// Corrections kept being undone, so the row is left as it is.
     pub fn is_breaker_open(&self) -> bool {
-        self.rare().fight.is_some_and(|fight| fight.open) || self.is_lost_again_and_again()
+        self.details().breaker.is_some_and(|breaker| breaker.open) || self.is_lost_again_and_again()
     }
 
     /// Its agent has lost it so often that it is left as it is: what the agent holds of it is not what was made last.
     fn is_lost_again_and_again(&self) -> bool {
         let lost = self.observed == Observation::Missing && self.held != Some(self.generation);
-        lost && self.rare().fight.is_some_and(|fight| fight.made_again.count >= CORRECTIONS_MAX)
+        lost && self.details().breaker.is_some_and(|breaker| breaker.made_again.count >= CORRECTIONS_MAX)
     }
 }
 
@@ -74,19 +74,20 @@ impl Jobs {
         }
         let Some(node) = self.may_correct(slot) else { return };
         let row = &self.graph.rows[slot];
-        let fight = row.rare().fight;
+        let breaker = row.details().breaker;
         // That something else has ended is no reason to try it sooner.
-        let ago = fight.filter(|_| row.could_not_be_corrected()).map(|fight| fight.corrected.ago(now));
+        let ago = breaker.filter(|_| row.could_not_be_corrected()).map(|breaker| breaker.corrected.ago(now));
         if let Some(ago) = ago.filter(|ago| *ago < CALM) {
             return self.correct_at(slot, now + (CALM - ago));
         }
         if !self.takes_corrections(slot, node) {
             return;
         }
-        match fight.map_or(Turn::Now, |fight| fight.turn(now)) {
+        match breaker.map_or(Turn::Now, |breaker| breaker.turn(now)) {
             Turn::Now => {
-                let fight = self.graph.rows[slot].rare_mut().fight.get_or_insert_with(|| Fight::new(now));
-                fight.strike(now);
+                let breaker =
+                    self.graph.rows[slot].details_mut().breaker.get_or_insert_with(|| Breaker::new(now));
+                breaker.strike(now);
                 self.unsettled.set_counted(slot, true);
                 let spec = self.graph.rows[slot].spec.clone();
                 let job =
@@ -102,8 +103,8 @@ impl Jobs {
     }
 
     fn correct_at(&mut self, slot: Slot, due: MonoTime) {
-        let fight = self.graph.rows.get_mut(slot).and_then(|row| row.rare.as_mut()?.fight.as_mut());
-        if let Some(before) = fight.and_then(|fight| fight.due.replace(due)) {
+        let breaker = self.graph.rows.get_mut(slot).and_then(|row| row.details.as_mut()?.breaker.as_mut());
+        if let Some(before) = breaker.and_then(|breaker| breaker.due.replace(due)) {
             self.graph.ctx.timers.clear(before, TimerKey::Correct(slot));
         }
         self.graph.ctx.timers.set(due, TimerKey::Correct(slot));
@@ -114,9 +115,11 @@ impl Jobs {
             self.graph.rows[slot].node.map(|key| self.graph.nodes[key].name.to_string()).unwrap_or_default();
         let row = &mut self.graph.rows[slot];
         let why = row.reason.clone().unwrap_or_default();
-        let Some(fight) = row.rare_mut().fight.as_mut().filter(|fight| !fight.open) else { return };
-        fight.open = true;
-        let (count, lasted) = (fight.corrected.count, fight.corrected.lasted.as_secs());
+        let Some(breaker) = row.details_mut().breaker.as_mut().filter(|breaker| !breaker.open) else {
+            return;
+        };
+        breaker.open = true;
+        let (count, lasted) = (breaker.corrected.count, breaker.corrected.lasted.as_secs());
         let (stack, calm) = (self.graph.stacks.get(&self.graph.rows[slot].stack), CALM.as_secs());
         let stack = stack.map(|stack| stack.name.to_string()).unwrap_or_default();
         self.graph.row_changed(slot, false);
@@ -133,7 +136,7 @@ impl Jobs {
     /// Where, if it is to be corrected as far as anybody but its own fight and that node is concerned.
     pub(crate) fn may_correct(&self, slot: Slot) -> Option<NodeKey> {
         let row = self.graph.rows.get(slot)?;
-        let stands = row.ready && !row.is_going() && row.role != Role::Cleanup && !row.rare().unhealthy;
+        let stands = row.ready && !row.is_going() && row.role != Role::Cleanup && !row.details().unhealthy;
         let failed_so = row.could_not_be_corrected();
         let differs = row.observed.differs() || failed_so;
         let is_ours = !row.is_lost() && !row.handed_over && row.applied && row.spec.is_some();
@@ -162,10 +165,10 @@ impl Jobs {
     pub(crate) fn set_drift_policy(&mut self, slot: Slot, policy: Option<DriftPolicy>) {
         let row = &mut self.graph.rows[slot];
         let was = row.drift_policy();
-        if row.rare().drift_policy == policy {
+        if row.details().drift_policy == policy {
             return;
         }
-        row.rare_mut().drift_policy = policy;
+        row.details_mut().drift_policy = policy;
         let (is, node) = (row.drift_policy(), row.node);
         if is == DriftPolicy::Ignore && row.observed.differs() && row.work.is_none() {
             row.reason.take_if(|_| row.status == Some(Status::Complete));

@@ -24,7 +24,7 @@ const TOLD_EVERY: Duration = Duration::from_secs(10);
 const LINKS_NAMED: usize = 10;
 /// What was told of a row besides its jobs.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Tidings {
+pub(crate) struct DriftEvent {
     /// When; none if nothing was yet.
     at: Option<MonoTime>,
     observed: Observation,
@@ -33,7 +33,7 @@ pub(crate) struct Tidings {
     carriers: BTreeMap<Box<str>, bool>,
 }
 
-impl Tidings {
+impl DriftEvent {
     /// A job or a check has found the resource so, and tells that itself.
     pub fn replace(&mut self, observed: Observation) {
         (self.observed, self.reason) = (observed, Box::default());
@@ -91,7 +91,7 @@ impl Jobs {
             return;
         }
         row.reason = reason;
-        row.rare_mut().tidings.get_or_insert_default();
+        row.details_mut().drift_event.get_or_insert_default();
         self.set_observed(slot, observed);
         self.graph.row_changed(slot, false);
         self.tell_soon(slot);
@@ -104,23 +104,24 @@ impl Jobs {
         if row.work.is_some() || row.is_lost() {
             return;
         }
-        let tidings = row.rare_mut().tidings.get_or_insert_default();
-        tidings.carriers.entry(link.into()).or_insert(was);
+        let drift_event = row.details_mut().drift_event.get_or_insert_default();
+        drift_event.carriers.entry(link.into()).or_insert(was);
         self.tell_soon(slot);
     }
 
     fn tell_soon(&mut self, slot: Slot) {
-        let told = self.graph.rows[slot].rare().tidings.as_ref().and_then(|tidings| tidings.at);
+        let told =
+            self.graph.rows[slot].details().drift_event.as_ref().and_then(|drift_event| drift_event.at);
         match told.map(|at| at + TOLD_EVERY).filter(|due| *due > self.graph.ctx.now) {
-            Some(due) => self.graph.ctx.timers.set(due, TimerKey::Tidings(slot)),
+            Some(due) => self.graph.ctx.timers.set(due, TimerKey::DriftEvent(slot)),
             None => self.tell_drift(slot),
         }
     }
 
     /// The time of the next word has come.
-    pub(crate) fn tidings_due(&mut self, slot: Slot, due: MonoTime) {
-        let tidings = self.graph.rows.get(slot).and_then(|row| row.rare().tidings.as_ref());
-        if tidings.is_some_and(|tidings| tidings.at.is_some_and(|at| at + TOLD_EVERY == due)) {
+    pub(crate) fn drift_event_due(&mut self, slot: Slot, due: MonoTime) {
+        let drift_event = self.graph.rows.get(slot).and_then(|row| row.details().drift_event.as_ref());
+        if drift_event.is_some_and(|drift_event| drift_event.at.is_some_and(|at| at + TOLD_EVERY == due)) {
             self.tell_drift(slot);
         }
     }
@@ -131,17 +132,17 @@ impl Jobs {
         let row = &mut self.graph.rows[slot];
         let (observed, reason) = (row.observed, row.reason.clone().unwrap_or_default());
         let node = row.node;
-        let Some(tidings) = row.rare_mut().tidings.as_mut() else { return };
+        let Some(drift_event) = row.details_mut().drift_event.as_mut() else { return };
         let mut words = Vec::new();
         let is_news = match observed.differs() {
-            true => (tidings.observed, &tidings.reason) != (observed, &reason),
-            false => tidings.observed.differs(),
+            true => (drift_event.observed, &drift_event.reason) != (observed, &reason),
+            false => drift_event.observed.differs(),
         };
         if is_news {
             words.push(if observed.differs() { reason.to_string() } else { "in sync again".to_owned() });
         }
-        (tidings.observed, tidings.reason) = (observed, reason);
-        let carriers = std::mem::take(&mut tidings.carriers);
+        (drift_event.observed, drift_event.reason) = (observed, reason);
+        let carriers = std::mem::take(&mut drift_event.carriers);
         for (link, was) in carriers.into_iter().take(LINKS_NAMED) {
             let facts = node.and_then(|node| self.graph.nodes[node].facts.as_ref());
             match facts.and_then(|told| told.carrier(&link)).filter(|is| *is != was) {
@@ -153,8 +154,8 @@ impl Jobs {
         if words.is_empty() {
             return;
         }
-        if let Some(tidings) = self.graph.rows[slot].rare_mut().tidings.as_mut() {
-            tidings.at = Some(now);
+        if let Some(drift_event) = self.graph.rows[slot].details_mut().drift_event.as_mut() {
+            drift_event.at = Some(now);
         }
         words.into_iter().for_each(|word| self.graph.tell_of(slot, word));
     }
@@ -169,7 +170,7 @@ impl Row {
     }
 }
 
-impl Default for Tidings {
+impl Default for DriftEvent {
     fn default() -> Self {
         let observed = Observation::Unknown;
         Self { at: None, observed, reason: Box::default(), carriers: BTreeMap::new() }

@@ -31,7 +31,7 @@ const ANEW_MAX: u32 = 1000;
 impl Row {
     /// Names that a group has given up.
     pub fn removed(&self) -> Option<&Removed> {
-        match &self.rare().notes {
+        match &self.details().notes {
             Some(Notes::Removed(removed)) => Some(removed),
             _ => None,
         }

@@ -16,7 +16,7 @@ const FAILURES_MAX: usize = 1000;
 impl Graph {
     /// An attempt of a row's job has come to nothing.
     pub(crate) fn add_cause(&mut self, slot: Slot, reason: &str) {
-        let causes = &mut self.rows[slot].rare_mut().causes;
+        let causes = &mut self.rows[slot].details_mut().causes;
         if causes.len() >= CAUSES_MAX {
             causes.remove(0);
         }
@@ -57,7 +57,7 @@ impl Graph {
         let row = &self.rows[slot];
         let Some(stack) = self.stacks.get(&row.stack) else { return };
         let reason = row.reason.as_deref().unwrap_or_default().to_owned();
-        let mut causes: Vec<String> = row.rare().causes.iter().map(ToString::to_string).collect();
+        let mut causes: Vec<String> = row.details().causes.iter().map(ToString::to_string).collect();
         if causes.last() != Some(&reason) {
             causes.push(reason.clone());
         }
@@ -85,8 +85,8 @@ impl Graph {
     /// What had failed has ended well after all.
     pub(crate) fn mended(&mut self, slot: Slot) {
         let row = &mut self.rows[slot];
-        if let Some(rare) = &mut row.rare {
-            rare.causes.clear();
+        if let Some(details) = &mut row.details {
+            details.causes.clear();
         }
         let (id, physical) = (row.stack, row.shown_id());
         let Some(stack) = self.stacks.get_mut(&id) else { return };

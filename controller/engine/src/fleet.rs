@@ -37,7 +37,7 @@ const FIT_SELDOM: Duration = Duration::from_secs(60);
 const LEAVES_FREE: u32 = 3;
 
 /// A `for_each` of a stack.
-pub(crate) struct Meant {
+pub(crate) struct NodeSet {
     path: Arc<str>,
     selector: Selector,
 }
@@ -102,7 +102,7 @@ impl Graph {
     /// Remembers whom a stack means.
     pub(crate) fn note_sets(&mut self, id: u64, tree: &Tree) {
         let meant = |set: muster_template::Set<'_>| {
-            Some(Meant { path: tree.shared_name(set.index()), selector: set.selector().parse().ok()? })
+            Some(NodeSet { path: tree.shared_name(set.index()), selector: set.selector().parse().ok()? })
         };
         let sets = tree.sets().filter_map(meant).collect();
         if let Some(stack) = self.stacks.get_mut(&id) {
@@ -115,13 +115,14 @@ impl Graph {
         let Some(stack) = self.stacks.get(&id) else { return };
         let meant = |slot: &Slot| {
             let row = &self.rows[*slot];
-            let Some(Notes::Selector(selector)) = row.rare().notes.as_ref().filter(|_| row.kind == Kind::Set)
+            let Some(Notes::Selector(selector)) =
+                row.details().notes.as_ref().filter(|_| row.kind == Kind::Set)
             else {
                 return None;
             };
-            Some(Meant { path: row.name.clone(), selector: selector.parse().ok()? })
+            Some(NodeSet { path: row.name.clone(), selector: selector.parse().ok()? })
         };
-        let sets: Vec<Meant> = stack.forward.iter().filter_map(meant).collect();
+        let sets: Vec<NodeSet> = stack.forward.iter().filter_map(meant).collect();
         if let Some(stack) = self.stacks.get_mut(&id) {
             stack.sets = sets;
         }
@@ -162,7 +163,7 @@ impl Graph {
     /// A member whose node its selector does not mean (any more).
     pub(crate) fn is_outside(&self, row: &Row) -> bool {
         let (Some(stack), Some(key)) = (self.stacks.get(&row.stack), row.node) else { return false };
-        let is_of = |set: &&Meant| {
+        let is_of = |set: &&NodeSet| {
             row.name.strip_prefix(&*set.path).is_some_and(|rest| rest.starts_with('[') && rest.ends_with(']'))
         };
         let set = stack.sets.iter().find(is_of);
@@ -177,7 +178,7 @@ impl Graph {
     /// A node has come, has gone, or has other labels.
     pub(crate) fn follow_node(&mut self, key: NodeKey) {
         let differs = |stack: &Stack| {
-            let differs = |set: &Meant| {
+            let differs = |set: &NodeSet| {
                 let has = self.has_member(stack, &set.path, self.nodes[key].name.as_str());
                 has != self.is_meant(stack, &set.path, &set.selector, key)
             };
@@ -197,7 +198,7 @@ impl Graph {
 
     /// Somebody is meant who has no member, or the other way round.
     pub(crate) fn is_unfit(&self, stack: &Stack) -> bool {
-        let is_unfit = |set: &Meant| {
+        let is_unfit = |set: &NodeSet| {
             let meant = self.meant(stack, &set.path, &set.selector);
             let prefix = format!("{}[", set.path);
             let from = stack.forward.partition_point(|slot| *self.rows[*slot].name < *prefix);

@@ -25,7 +25,7 @@ fn job_of(row: &Row) -> Job {
 impl Row {
     /// Whether the flow rules of the row are made of something hidden.
     pub fn hides_flows(&self) -> bool {
-        self.rare().notes == Some(Notes::HidesFlows)
+        self.details().notes == Some(Notes::HidesFlows)
     }
 }
 

@@ -166,7 +166,7 @@ impl Engine {
 
     pub(crate) fn pause_due(&mut self, slot: Slot, due: MonoTime) {
         let Some(row) = self.graph().rows.get(slot) else { return };
-        let Some(pause) = row.rare().pause.filter(|pause| pause.due == Some(due)) else { return };
+        let Some(pause) = row.details().pause.filter(|pause| pause.due == Some(due)) else { return };
         match row.kind {
             _ if pause.of_batch => {
                 self.graph_mut().end_pause(slot);

@@ -42,7 +42,7 @@ impl Graph {
 
     /// Whether a forward node waits although it is as it should be.
     pub(crate) fn waits_after(&mut self, slot: Slot) -> bool {
-        let due = self.rows[slot].rare().hooks_cleared;
+        let due = self.rows[slot].details().hooks_cleared;
         (due & POST_CREATE_DUE != 0 && self.waits_at(slot, Hook::PostCreate))
             || (due & POST_UPDATE_DUE != 0 && self.waits_at(slot, Hook::PostUpdate))
     }
@@ -65,14 +65,14 @@ impl Graph {
         };
         let Some(stack) = self.stacks.get(&row.stack) else { return };
         if row.role == Role::Forward && !row.ready && stack.policies.of(&row.name).waits_at(hook) {
-            self.rows[slot].rare_mut().hooks_cleared |= due;
+            self.rows[slot].details_mut().hooks_cleared |= due;
         }
     }
 
     /// A hook that nobody has cleared in this traversal.
     fn is_set(&self, slot: Slot, hook: Hook) -> bool {
         let row = &self.rows[slot];
-        row.rare().hooks_cleared & hook.bit() == 0
+        row.details().hooks_cleared & hook.bit() == 0
             && self.stacks.get(&row.stack).is_some_and(|stack| stack.policies.of(&row.name).waits_at(hook))
     }
 
@@ -84,10 +84,10 @@ impl Graph {
         let walk = self.stacks.get_mut(&row.stack).and_then(|stack| stack.walk.as_mut());
         let Some(walk) = walk else { return false };
         walk.at_hooks.insert((row.name.clone(), slot));
-        if row.rare().hook != Some(hook) {
+        if row.details().hook != Some(hook) {
             let now = self.ctx.now;
-            let rare = self.rows[slot].rare_mut();
-            (rare.hook, rare.hook_since) = (Some(hook), Some(now));
+            let details = self.rows[slot].details_mut();
+            (details.hook, details.hook_since) = (Some(hook), Some(now));
             self.row_changed(slot, false);
             let reason = self.hook_reason(slot, hook);
             self.hook_event(slot, hook, &reason);
@@ -106,8 +106,8 @@ impl Graph {
     /// It waits no more: it goes on, or nothing is wanted of it any more.
     pub(crate) fn leave_hook(&mut self, slot: Slot) {
         let row = &mut self.rows[slot];
-        let Some(rare) = &mut row.rare else { return };
-        let waited = rare.hook.take().is_some();
+        let Some(details) = &mut row.details else { return };
+        let waited = details.hook.take().is_some();
         if let Some(walk) = self.stacks.get_mut(&row.stack).and_then(|stack| stack.walk.as_mut()) {
             walk.at_hooks.remove(&(row.name.clone(), slot));
         }
@@ -119,8 +119,8 @@ impl Graph {
     /// A job begins: the hooks that follow it are those of this job.
     pub(crate) fn job_begins(&mut self, slot: Slot) {
         self.leave_hook(slot);
-        if let Some(rare) = &mut self.rows[slot].rare {
-            rare.hooks_cleared &= !(POST_CREATE_DUE | POST_UPDATE_DUE);
+        if let Some(details) = &mut self.rows[slot].details {
+            details.hooks_cleared &= !(POST_CREATE_DUE | POST_UPDATE_DUE);
         }
     }
 
@@ -135,7 +135,7 @@ impl Graph {
         let named = |slot: &&Slot| *self.rows[**slot].name == *resource;
         let waiting = stack.walk.as_ref().filter(|_| !stack.cancelled);
         let waiting = waiting.into_iter().flat_map(|walk| walk.at_hooks_of(resource));
-        let slots: Vec<Slot> = waiting.filter(|slot| self.rows[*slot].rare().hook == Some(hook)).collect();
+        let slots: Vec<Slot> = waiting.filter(|slot| self.rows[*slot].details().hook == Some(hook)).collect();
         if slots.is_empty() {
             let rows: Vec<&Row> = stack
                 .forward
@@ -161,8 +161,8 @@ impl Graph {
         }
         for slot in slots {
             self.leave_hook(slot);
-            let rare = self.rows[slot].rare_mut();
-            rare.hooks_cleared |= hook.bit();
+            let details = self.rows[slot].details_mut();
+            details.hooks_cleared |= hook.bit();
             self.row_changed(slot, false);
             self.hook_event(slot, hook, &format!("hook {} was cleared", hook.as_str()));
             self.ctx.agenda.push_back(Todo::Visit(slot));
@@ -184,7 +184,7 @@ impl Graph {
         let waiting: Vec<String> = walk
             .into_iter()
             .flat_map(|walk| &walk.at_hooks)
-            .filter_map(|(name, slot)| Some(format!("{name} {}", self.rows[*slot].rare().hook?.as_str())))
+            .filter_map(|(name, slot)| Some(format!("{name} {}", self.rows[*slot].details().hook?.as_str())))
             .collect();
         match waiting.len() {
             0 => String::new(),
@@ -209,17 +209,17 @@ impl Graph {
 impl Row {
     /// A new operation: all hooks are set again. What has ended and was not cleared after it still waits for that.
     pub(crate) fn set_hooks_again(&mut self) {
-        if let Some(rare) = &mut self.rare {
-            rare.hook = None;
-            rare.hooks_cleared &= POST_CREATE_DUE | POST_UPDATE_DUE;
+        if let Some(details) = &mut self.details {
+            details.hook = None;
+            details.hooks_cleared &= POST_CREATE_DUE | POST_UPDATE_DUE;
         }
     }
 
     /// Nothing of this traversal is to come.
     pub(crate) fn forget_hooks(&mut self) {
-        if let Some(rare) = &mut self.rare {
-            rare.hook = None;
-            rare.hooks_cleared = 0;
+        if let Some(details) = &mut self.details {
+            details.hook = None;
+            details.hooks_cleared = 0;
         }
     }
 }
@@ -235,9 +235,9 @@ fn before(action: Action) -> Option<Hook> {
 }
 
 fn why_not_waiting(stack: &StackName, hook: Hook, rows: &[&Row]) -> String {
-    if let Some(waits) = rows.iter().find_map(|row| row.rare().hook) {
+    if let Some(waits) = rows.iter().find_map(|row| row.details().hook) {
         format!("it waits at {}", waits.as_str())
-    } else if rows.iter().any(|row| row.rare().hooks_cleared & hook.bit() != 0) {
+    } else if rows.iter().any(|row| row.details().hooks_cleared & hook.bit() != 0) {
         "it was cleared already".to_owned()
     } else {
         format!("see its phase in 'muster resource list {stack}'")

@@ -122,8 +122,8 @@ impl Jobs {
         row.attempt = 0;
         row.retry_count = 0;
         row.converges = false;
-        if let Some(rare) = &mut row.rare {
-            rare.causes.clear();
+        if let Some(details) = &mut row.details {
+            details.causes.clear();
         }
         if let Some(spec) = spec {
             row.spec = Some(spec);

@@ -203,20 +203,20 @@ impl Traversals {
         self.jobs.graph.break_pause(old);
         let (old_id, new_id) = (self.jobs.graph.rows[old].id, self.jobs.graph.rows[new].id);
         let (retain, external_id) =
-            (self.jobs.graph.rows[old].retain, self.jobs.graph.rows[old].rare().external_id.clone());
+            (self.jobs.graph.rows[old].retain, self.jobs.graph.rows[old].details().external_id.clone());
         let type_name = tree.type_name(index).cloned();
         let row = &mut self.jobs.graph.rows[new];
         row.role = Role::Forward;
         row.replaces = Some(old_id);
         row.retain = retain;
         if external_id.is_some() {
-            row.rare_mut().external_id = external_id;
+            row.details_mut().external_id = external_id;
         }
         if type_name.is_some() {
-            row.rare_mut().type_name = type_name;
+            row.details_mut().type_name = type_name;
         }
         if let Some(policy) = tree.drift_policy(index) {
-            row.rare_mut().drift_policy = Some(policy);
+            row.details_mut().drift_policy = Some(policy);
         }
         self.jobs.graph.set_requires(new, tree, false);
         let Some(stack) = self.jobs.graph.stacks.get_mut(&stack_id) else { return new };

@@ -9,10 +9,10 @@ use muster_shared::MonoTime;
 use muster_shared::model::{Action, ContentDigest, LedgerEntry};
 use muster_template::{Policies, names_digest};
 
+use crate::breaker::Breaker;
 use crate::content::stored_content;
 use crate::delete_first::UNCOUNTED;
 use crate::engine::{Config, Engine};
-use crate::fight::Fight;
 use crate::job::backoff;
 use crate::pause::Pause;
 use crate::record::{
@@ -20,7 +20,7 @@ use crate::record::{
     TokenRecord,
 };
 use crate::request::{Refusal, Request, Source};
-use crate::resource::{Rare, Role, Row, Slot, Work, WorkState};
+use crate::resource::{Role, Row, RowDetails, Slot, Work, WorkState};
 use crate::restored::{Restored, RestoredRecord};
 use crate::stack::{Adjacency, FleetChange, Stack, Stage, Walk};
 use crate::todo::Todo;
@@ -152,7 +152,7 @@ impl Traversals {
         row.ready = progress.observed_ready;
         row.attributes = progress.attributes;
         row.retain = record.retain;
-        let rare = Rare {
+        let details = RowDetails {
             type_name: record.type_name,
             external_id: record.external_id,
             lost_from: record.lost_from,
@@ -165,13 +165,15 @@ impl Traversals {
                 let of_batch = progress.status != Some(Status::InProgress);
                 Pause { earlier, since: self.jobs.graph.ctx.now, due: None, of_batch }
             }),
-            tidings: None,
+            drift_event: None,
             drift_policy: record.drift_policy,
             notes: progress.notes,
-            fight: progress.corrections.map(|corrections| Fight::load(&corrections, self.jobs.graph.ctx.now)),
+            breaker: progress
+                .corrections
+                .map(|corrections| Breaker::load(&corrections, self.jobs.graph.ctx.now)),
         };
         row.changed = true;
-        row.rare = (rare != Rare::default()).then(|| Box::new(rare));
+        row.details = (details != RowDetails::default()).then(|| Box::new(details));
         if row.status == Some(Status::InProgress) {
             let work = |state| {
                 Some(Box::new(Work {
@@ -211,7 +213,7 @@ impl Traversals {
         if self.jobs.graph.rows[slot].work.as_ref().is_some_and(|work| work.state == WorkState::Backoff) {
             self.jobs.graph.set_due(slot, Some(self.jobs.graph.ctx.now + backoff(progress.retry_count)));
         }
-        if self.jobs.graph.rows[slot].rare().fight.is_some() {
+        if self.jobs.graph.rows[slot].details().breaker.is_some() {
             self.jobs.unsettled.set_counted(slot, true);
             self.jobs.graph.ctx.agenda.push_back(Todo::Correct(slot));
         }

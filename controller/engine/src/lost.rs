@@ -207,19 +207,19 @@ impl Traversals {
         (new.definition, new.revision) = (old.definition, old.revision);
         (new.index, new.blocked) = (old.index, old.blocked);
         (new.replaces, new.retain) = (old.replaces, old.retain);
-        if let Some(external_id) = &old.rare().external_id {
-            new.rare_mut().external_id = Some(external_id.clone());
+        if let Some(external_id) = &old.details().external_id {
+            new.details_mut().external_id = Some(external_id.clone());
         }
-        if let Some(type_name) = &old.rare().type_name {
-            new.rare_mut().type_name = Some(Arc::clone(type_name));
+        if let Some(type_name) = &old.details().type_name {
+            new.details_mut().type_name = Some(Arc::clone(type_name));
         }
-        if let Some(policy) = old.rare().drift_policy {
-            new.rare_mut().drift_policy = Some(policy);
+        if let Some(policy) = old.details().drift_policy {
+            new.details_mut().drift_policy = Some(policy);
         }
         new.requires = old.requires.clone();
         let (before, stack) = (old.id, old.stack);
         let old = self.jobs.graph.rows.replace(slot, new);
-        self.jobs.fight_is_over(slot, old.rare().fight);
+        self.jobs.fight_is_over(slot, old.details().breaker);
         self.jobs.graph.row_changed(slot, true);
         self.jobs.graph.edges_changed(slot);
         // Only one that replaces another is known to that.
@@ -242,8 +242,8 @@ impl Traversals {
         (row.role, row.ready, row.failed, row.blocked) = (Role::Cleanup, false, false, 0);
         (row.replaces, row.replaced_by, row.reason) = (None, None, None);
         row.dropped.get_or_insert(row.revision);
-        let fight = row.rare.take().and_then(|rare| rare.fight);
-        row.rare_mut().lost_from = from;
+        let breaker = row.details.take().and_then(|details| details.breaker);
+        row.details_mut().lost_from = from;
         // Nobody sees it any more.
         row.observed = Observation::Unknown;
         // Of the place it was in before.
@@ -252,7 +252,7 @@ impl Traversals {
             self.jobs.graph.nodes[node].lost.insert(slot);
         }
         self.jobs.unsettled.set_drifted(slot, false);
-        self.jobs.fight_is_over(slot, fight);
+        self.jobs.fight_is_over(slot, breaker);
         self.jobs.graph.row_changed(slot, true);
     }
 

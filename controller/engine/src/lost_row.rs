@@ -17,7 +17,7 @@ impl Graph {
         if row.is_stray() {
             self.tell_of_stray(&row.name, node, "was removed");
         }
-        self.tell_of_lost(row.rare().lost_from.clone(), &row.name, node, "was cleaned up");
+        self.tell_of_lost(row.details().lost_from.clone(), &row.name, node, "was cleaned up");
         for required in &row.requires {
             let other = &mut self.rows[*required];
             other.blocked = other.blocked.saturating_sub(1);
@@ -35,7 +35,7 @@ impl Graph {
         row.status = Some(Status::Failed);
         row.reason = Some(reason.into());
         let Some(node) = row.node else { return };
-        let (name, from) = (row.name.clone(), row.rare().lost_from.clone());
+        let (name, from) = (row.name.clone(), row.details().lost_from.clone());
         self.row_changed(slot, false);
         self.nodes[node].lost.open.remove(&slot);
         if self.rows[slot].is_stray() {

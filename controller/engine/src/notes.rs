@@ -60,10 +60,10 @@ impl Notes {
 impl Row {
     /// Replaces what the row remembers. Returns whether that is another than before.
     pub(crate) fn set_notes(&mut self, notes: Option<Notes>) -> bool {
-        if self.rare().notes == notes {
+        if self.details().notes == notes {
             return false;
         }
-        self.rare_mut().notes = notes;
+        self.details_mut().notes = notes;
         true
     }
 }

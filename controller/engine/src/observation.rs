@@ -8,7 +8,7 @@ impl Jobs {
     /// How the thing was found, or that nobody knows any more.
     pub(crate) fn observe(&mut self, slot: Slot, observed: Observation) {
         self.set_observed(slot, observed);
-        self.forget_tidings(slot);
+        self.forget_drift_event(slot);
     }
 
     pub(crate) fn set_observed(&mut self, slot: Slot, observed: Observation) {
@@ -20,11 +20,11 @@ impl Jobs {
     }
 
     /// What a job or a check has found is told by itself.
-    pub(crate) fn forget_tidings(&mut self, slot: Slot) {
+    pub(crate) fn forget_drift_event(&mut self, slot: Slot) {
         let row = &mut self.graph.rows[slot];
         let observed = row.observed;
-        if let Some(tidings) = row.rare.as_mut().and_then(|rare| rare.tidings.as_mut()) {
-            tidings.replace(observed);
+        if let Some(drift_event) = row.details.as_mut().and_then(|details| details.drift_event.as_mut()) {
+            drift_event.replace(observed);
         }
     }
 }

@@ -184,7 +184,7 @@ impl Engine {
         let ended = stack.status == Status::Complete;
         let steady = plan.same_rows && ended && stack.walk.is_none();
         self.traversals.jobs.enter(id, number, &target);
-        self.traversals.jobs.forget_fights(id);
+        self.traversals.jobs.forget_breakers(id);
         if target.action != StackAction::Delete
             && let Some(stack) = self.graph_mut().stacks.get_mut(&id)
         {

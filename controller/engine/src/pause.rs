@@ -50,18 +50,18 @@ impl Pause {
 impl Row {
     /// It waits without a job.
     pub fn pauses(&self) -> bool {
-        self.rare().pause.is_some_and(|pause| pause.due.is_some())
+        self.details().pause.is_some_and(|pause| pause.due.is_some())
     }
 
     /// It waits for signals.
     pub fn awaits_signals(&self) -> bool {
         self.kind == Kind::WaitCondition
-            && self.rare().pause.is_some_and(|pause| pause.due.is_some() && !pause.of_batch)
+            && self.details().pause.is_some_and(|pause| pause.due.is_some() && !pause.of_batch)
     }
 
     /// It was loaded as one that waits, for this.
     pub fn pauses_still(&self, spec: &PackedSpec) -> bool {
-        let loaded = self.rare().pause.is_some_and(|pause| pause.due.is_none() && !pause.of_batch);
+        let loaded = self.details().pause.is_some_and(|pause| pause.due.is_none() && !pause.of_batch);
         loaded && self.spec.as_ref() == Some(spec)
     }
 }
@@ -73,7 +73,7 @@ impl Graph {
         let now = self.ctx.now;
         let row = &mut self.rows[slot];
         let earlier =
-            row.rare().pause.filter(|_| still.is_some()).map_or(Duration::ZERO, |pause| pause.earlier);
+            row.details().pause.filter(|_| still.is_some()).map_or(Duration::ZERO, |pause| pause.earlier);
         let least = still.unwrap_or_default().min(time);
         let due = now + time.saturating_sub(earlier).max(least);
         (row.action, row.status) = (Some(action), Some(Status::InProgress));
@@ -87,7 +87,7 @@ impl Graph {
 
     fn set_pause(&mut self, slot: Slot, pause: Pause) {
         let row = &mut self.rows[slot];
-        row.rare_mut().pause = Some(pause);
+        row.details_mut().pause = Some(pause);
         if let Some(due) = pause.due {
             self.ctx.timers.set(due, TimerKey::Pause(slot));
         }
@@ -100,7 +100,7 @@ impl Graph {
     /// Whether a row that has something to do is to wait, for its batch begins some time after the one before.
     pub(crate) fn waits_for_batch(&mut self, slot: Slot, tree: &Tree) -> bool {
         let row = &self.rows[slot];
-        let pause = row.rare().pause;
+        let pause = row.details().pause;
         // What it waits for itself began before. What stands for others does nothing.
         if row.work.is_some() || row.kind.is_whole() || pause.is_some_and(|pause| !pause.of_batch) {
             return false;
@@ -124,7 +124,7 @@ impl Graph {
         let walk = late.and_then(|stack| stack.walk.as_ref());
         let has_not_begun = row.role == Role::Forward && !row.ready && row.work.is_none();
         // One that is to take another's place has begun with that.
-        let begun = row.rare().pause.is_some_and(|pause| !pause.of_batch) || row.replaces.is_some();
+        let begun = row.details().pause.is_some_and(|pause| !pause.of_batch) || row.replaces.is_some();
         let follows = |walk: &Walk| walk.tree.follows_a_batch(row.index as usize);
         has_not_begun && !begun && !row.failed && walk.is_some_and(follows)
     }
@@ -139,7 +139,7 @@ impl Graph {
             return Some(*due);
         }
         let touched = |member: &u32| self.rows[stack.forward[*member as usize]].role == Role::Forward;
-        let earlier = match row.rare().pause {
+        let earlier = match row.details().pause {
             Some(pause) => pause.waited(self.ctx.now),
             None if before.iter().any(touched) => Duration::ZERO,
             None => return None,
@@ -152,7 +152,7 @@ impl Graph {
     /// It waits no more.
     pub(crate) fn end_pause(&mut self, slot: Slot) -> bool {
         let row = &mut self.rows[slot];
-        let Some(pause) = row.rare.as_mut().and_then(|rare| rare.pause.take()) else { return false };
+        let Some(pause) = row.details.as_mut().and_then(|details| details.pause.take()) else { return false };
         let stack = row.stack;
         if let Some(due) = pause.due {
             self.ctx.timers.clear(due, TimerKey::Pause(slot));
@@ -167,7 +167,7 @@ impl Graph {
 
     /// The batch is yet to begin.
     pub(crate) fn is_before_batch(&self, slot: Slot) -> bool {
-        self.rows[slot].rare().pause.is_some_and(|pause| pause.of_batch)
+        self.rows[slot].details().pause.is_some_and(|pause| pause.of_batch)
     }
 
     /// Something else is wanted of it, or nothing any more: it is as one that failed, and begins anew when it is wanted.

@@ -119,7 +119,7 @@ pub(crate) fn is_settled(row: &Row) -> bool {
 
 /// It is no business of an operation that goes on: it stands, or it did until work aside failed, which has its own time.
 fn stays(row: &Row) -> bool {
-    stands(row) || (row.ready && row.failed_after_drift() && !row.handed_over && !row.rare().unhealthy)
+    stands(row) || (row.ready && row.failed_after_drift() && !row.handed_over && !row.details().unhealthy)
 }
 
 /// As it was asked for, observed, and with nothing under way.
@@ -130,7 +130,7 @@ pub(crate) fn stands(row: &Row) -> bool {
         && row.ready
         && !row.is_going()
         && !row.handed_over
-        && !row.rare().unhealthy
+        && !row.details().unhealthy
 }
 
 fn same_requires(row: &Row, requires: &[u32], chosen: &[Option<Slot>]) -> bool {

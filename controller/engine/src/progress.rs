@@ -96,7 +96,7 @@ impl Traversals {
             return None;
         }
         match row {
-            _ if row.rare().hook.is_some() => Some(Phase::Hook),
+            _ if row.details().hook.is_some() => Some(Phase::Hook),
             _ if row.awaits_signals() => Some(Phase::Signals),
             _ if row.pauses() => Some(Phase::Pause),
             _ if self.jobs.is_held(row) => self.jobs.phase_of_held(row),
@@ -121,10 +121,10 @@ impl Traversals {
         let since = match (&row.work, self.phase(row)) {
             (_, None) => return Duration::ZERO,
             (Some(work), _) => Some(work.since),
-            (None, Some(Phase::Hook)) => row.rare().hook_since,
+            (None, Some(Phase::Hook)) => row.details().hook_since,
             (None, Some(Phase::Signals | Phase::Pause)) => {
                 return row
-                    .rare()
+                    .details()
                     .pause
                     .map_or(Duration::ZERO, |pause| pause.waited(self.jobs.graph.ctx.now));
             }
@@ -253,7 +253,7 @@ impl Traversals {
         let (name, shown) = (&row.name, phase.as_str());
         match (phase, row.node.map(|key| &self.jobs.graph.nodes[key].name)) {
             (Phase::Hook, _) => {
-                format!("{name} ({shown} {})", row.rare().hook.map_or("", Hook::as_str))
+                format!("{name} ({shown} {})", row.details().hook.map_or("", Hook::as_str))
             }
             (Phase::Signals, None) => {
                 let slot = self.jobs.graph.rows.of_id(row.id);
@@ -275,7 +275,7 @@ impl View<'_> {
     /// What an operator reads of a row that waits.
     pub(crate) fn pause_reason(&self, slot: Slot) -> String {
         let row = &self.graph.rows[slot];
-        let Some(pause) = row.rare().pause.filter(|_| !row.awaits_signals()) else {
+        let Some(pause) = row.details().pause.filter(|_| !row.awaits_signals()) else {
             return self.jobs.signals_reason(slot);
         };
         if row.kind == Kind::Intent && !pause.of_batch {

@@ -68,7 +68,7 @@ impl Jobs {
                 && row.status == Some(Status::Failed)
                 && row.work.is_none()
                 && row.ready
-                && !row.rare().unhealthy
+                && !row.details().unhealthy
         };
         let slots: Vec<Slot> = stack.forward.iter().copied().filter(failed).collect();
         for slot in slots {

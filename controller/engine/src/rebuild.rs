@@ -2,8 +2,8 @@
 
 use muster_shared::model::Action;
 
+use crate::breaker::{Breaker, Turn};
 use crate::cause::Cause;
-use crate::fight::{Fight, Turn};
 use crate::job::NewJob;
 use crate::jobs::Jobs;
 use crate::node::NodeKey;
@@ -63,13 +63,13 @@ impl Jobs {
     /// again (a disk that is set back, a clone) gets it as often as a fight lasts, then it is left as it is.
     fn may_make_again(&mut self, slot: Slot, node: NodeKey) -> bool {
         let now = self.graph.ctx.now;
-        let fight = self.graph.rows[slot].rare_mut().fight.get_or_insert_with(|| Fight::new(now));
+        let breaker = self.graph.rows[slot].details_mut().breaker.get_or_insert_with(|| Breaker::new(now));
         self.unsettled.set_counted(slot, true);
-        if !matches!(fight.made_again.turn(now), Turn::Never(_)) {
-            fight.made_again.strike(now, 0);
+        if !matches!(breaker.made_again.turn(now), Turn::Never(_)) {
+            breaker.made_again.strike(now, 0);
             return true;
         }
-        let (count, lasted) = (fight.made_again.count, fight.made_again.lasted.as_secs());
+        let (count, lasted) = (breaker.made_again.count, breaker.made_again.lasted.as_secs());
         let name = &self.graph.nodes[node].name;
         let stack = self.graph.stacks.get(&self.graph.rows[slot].stack);
         let stack = stack.map(|stack| stack.name.to_string()).unwrap_or_default();

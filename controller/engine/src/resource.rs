@@ -8,9 +8,9 @@ use muster_shared::model::Action;
 use muster_shared::{Attempt, Generation, MonoTime, NodeId, ResourceId, StackName};
 use muster_template::{DriftPolicy, Hook, Kind};
 
+use crate::breaker::Breaker;
 use crate::cause::Cause;
-use crate::drift::Tidings;
-use crate::fight::Fight;
+use crate::drift::DriftEvent;
 use crate::node::NodeKey;
 use crate::notes::Notes;
 use crate::pause::Pause;
@@ -59,8 +59,8 @@ pub(crate) struct Row {
     pub observed: Observation,
     /// When it is cleaned up, its thing is left.
     pub retain: bool,
-    /// What few rows have; see [`Row::rare`].
-    pub rare: Option<Box<Rare>>,
+    /// What few rows have; see [`Row::details`].
+    pub details: Option<Box<RowDetails>>,
     pub role: Role,
     /// Of the resource in the stack's template.
     pub index: u32,
@@ -74,7 +74,7 @@ pub(crate) struct Row {
 
 /// What few rows have: kept apart, for there may be a million rows.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct Rare {
+pub(crate) struct RowDetails {
     /// As operators see its type, where that is not the kind's name.
     pub type_name: Option<Arc<str>>,
     pub external_id: Option<Box<str>>,
@@ -86,14 +86,14 @@ pub(crate) struct Rare {
     pub hooks_cleared: u8,
     pub causes: Vec<Box<str>>,
     pub pause: Option<Pause>,
-    pub tidings: Option<Tidings>,
+    pub drift_event: Option<DriftEvent>,
     pub drift_policy: Option<DriftPolicy>,
-    pub fight: Option<Fight>,
+    pub breaker: Option<Breaker>,
     /// See [`Notes`].
     pub notes: Option<Notes>,
 }
 
-static NOTHING_RARE: Rare = Rare {
+static NO_DETAILS: RowDetails = RowDetails {
     type_name: None,
     external_id: None,
     lost_from: None,
@@ -103,9 +103,9 @@ static NOTHING_RARE: Rare = Rare {
     hooks_cleared: 0,
     causes: Vec::new(),
     pause: None,
-    tidings: None,
+    drift_event: None,
     drift_policy: None,
-    fight: None,
+    breaker: None,
     notes: None,
 };
 
@@ -232,7 +232,7 @@ impl Row {
             attributes: BTreeMap::new(),
             observed: Observation::Unknown,
             retain: false,
-            rare: None,
+            details: None,
             role: Role::Steady,
             index: u32::MAX,
             blocked: 0,
@@ -242,17 +242,17 @@ impl Row {
         }
     }
 
-    pub fn rare(&self) -> &Rare {
-        self.rare.as_deref().unwrap_or(&NOTHING_RARE)
+    pub fn details(&self) -> &RowDetails {
+        self.details.as_deref().unwrap_or(&NO_DETAILS)
     }
 
-    pub fn rare_mut(&mut self) -> &mut Rare {
-        self.rare.get_or_insert_default()
+    pub fn details_mut(&mut self) -> &mut RowDetails {
+        self.details.get_or_insert_default()
     }
 
     /// As operators see its type.
     pub fn type_name(&self) -> &str {
-        self.rare().type_name.as_deref().unwrap_or(self.kind.name())
+        self.details().type_name.as_deref().unwrap_or(self.kind.name())
     }
 
     /// It is no stack's: its node was removed, or the store was restored and never knew it.
@@ -262,19 +262,19 @@ impl Row {
 
     /// After a restart: it has failed, and nobody is asked for it.
     pub fn failed_before(&self) -> bool {
-        let waits = self.rare().hook.is_some() || self.rare().pause.is_some();
+        let waits = self.details().hook.is_some() || self.details().pause.is_some();
         self.status == Some(Status::Failed) && !self.ready && !waits && !self.failed_after_drift()
     }
 
     /// It failed, but without a job: its agent holds what the last job made, or has found it as it is to be since.
     pub fn is_intact(&self) -> bool {
         let holds = self.held == Some(self.generation) || self.observed == Observation::InSync;
-        self.status == Some(Status::Failed) && holds && !self.rare().unhealthy
+        self.status == Some(Status::Failed) && holds && !self.details().unhealthy
     }
 
     /// The row has failed of something else than its last job, for that ended well and its answer was heard.
     pub fn failed_since(&self) -> bool {
-        let ended_well = self.held == Some(self.generation) && self.rare().causes.is_empty();
+        let ended_well = self.held == Some(self.generation) && self.details().causes.is_empty();
         self.status == Some(Status::Failed) && ended_well
     }
 
@@ -307,7 +307,7 @@ impl Row {
 
     /// Of a row whose job is not with its agent: an attempt of that job is over.
     pub fn was_tried(&self) -> bool {
-        self.node.is_some() && (self.attempt > 0 || self.retry_count > 0 || !self.rare().causes.is_empty())
+        self.node.is_some() && (self.attempt > 0 || self.retry_count > 0 || !self.details().causes.is_empty())
     }
 
     pub fn key(&self) -> muster_shared::model::ReportKey {
@@ -334,10 +334,10 @@ impl Row {
             replaces: self.replaces,
             replaced_by: self.replaced_by,
             retain: self.retain,
-            drift_policy: self.rare().drift_policy,
-            external_id: self.rare().external_id.clone(),
-            type_name: self.rare().type_name.clone(),
-            lost_from: self.rare().lost_from.clone(),
+            drift_policy: self.details().drift_policy,
+            external_id: self.details().external_id.clone(),
+            type_name: self.details().type_name.clone(),
+            lost_from: self.details().lost_from.clone(),
             progress: self.progress_record(now),
         }
     }
@@ -357,14 +357,14 @@ impl Row {
             retry_count: self.retry_count,
             observed_ready: self.ready,
             attributes: self.attributes.clone(),
-            notes: self.rare().notes.clone(),
+            notes: self.details().notes.clone(),
             observed: self.observed,
-            unhealthy: self.rare().unhealthy,
-            hook: self.rare().hook,
-            hooks_cleared: self.rare().hooks_cleared,
-            causes: self.rare().causes.clone(),
-            waited: self.rare().pause.map(|pause| pause.waited(now)),
-            corrections: self.rare().fight.map(|fight| fight.record(now)),
+            unhealthy: self.details().unhealthy,
+            hook: self.details().hook,
+            hooks_cleared: self.details().hooks_cleared,
+            causes: self.details().causes.clone(),
+            waited: self.details().pause.map(|pause| pause.waited(now)),
+            corrections: self.details().breaker.map(|breaker| breaker.record(now)),
         }
     }
 }

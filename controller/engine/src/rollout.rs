@@ -134,7 +134,7 @@ impl Jobs {
             self.graph.ctx.timers.clear(due, TimerKey::Turn(id));
         }
         if let Some(stack) = self.graph.stacks.get_mut(&id) {
-            stack.waiting.retain(|slot| self.graph.rows[*slot].rare().pause.is_some());
+            stack.waiting.retain(|slot| self.graph.rows[*slot].details().pause.is_some());
         }
         rollouts
     }
@@ -187,7 +187,7 @@ impl Jobs {
             return;
         }
         self.rollouts.tell(id, &row.name, event);
-        if row.rare().pause.is_none()
+        if row.details().pause.is_none()
             && let Some(stack) = self.graph.stacks.get_mut(&id)
         {
             stack.waiting.remove(&slot);

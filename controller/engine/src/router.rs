@@ -59,7 +59,7 @@ impl Engine {
                 TimerKey::Pause(slot) => self.pause_due(slot, due),
                 TimerKey::Stack(stack, traversal) => self.traversals.stack_due(stack, traversal),
                 TimerKey::Quiet(stack) => self.traversals.quiet_due(stack, due),
-                TimerKey::Tidings(slot) => self.traversals.jobs.tidings_due(slot, due),
+                TimerKey::DriftEvent(slot) => self.traversals.jobs.drift_event_due(slot, due),
                 TimerKey::Correct(slot) => self.traversals.jobs.correct(slot),
                 TimerKey::Facts(node) => self.traversals.answer_facts(node),
                 TimerKey::Intents => self.intents_due(),

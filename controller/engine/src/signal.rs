@@ -99,14 +99,14 @@ impl Row {
     /// Signals of a handle, by their ids.
     fn signals(&self) -> &BTreeMap<String, StoredSignal> {
         static NONE: BTreeMap<String, StoredSignal> = BTreeMap::new();
-        match &self.rare().notes {
+        match &self.details().notes {
             Some(Notes::Signals(signals)) => signals,
             _ => &NONE,
         }
     }
 
     fn add_signal(&mut self, id: String, signal: StoredSignal) {
-        match &mut self.rare_mut().notes {
+        match &mut self.details_mut().notes {
             Some(Notes::Signals(signals)) => drop(signals.insert(id, signal)),
             notes => *notes = Some(Notes::Signals(BTreeMap::from([(id, signal)]))),
         }

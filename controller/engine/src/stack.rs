@@ -8,7 +8,7 @@ use muster_shared::{Generation, MonoTime, StackName};
 use muster_template::{Policies, Tree};
 
 use crate::delete_first::DeleteFirst;
-use crate::fleet::{Fitting, Meant};
+use crate::fleet::{Fitting, NodeSet};
 use crate::hidden::Hidden;
 use crate::quiet::Quiet;
 use crate::record::{StackAction, StackRecord, Status};
@@ -68,7 +68,7 @@ pub(crate) struct Stack {
     pub waiting: BTreeSet<Slot>,
     pub walk: Option<Walk>,
     /// Whom its resources are for.
-    pub sets: Vec<Meant>,
+    pub sets: Vec<NodeSet>,
     /// When it follows the nodes.
     pub fitting: Fitting,
     /// What was put right in this turn, by path, with the generation of the correction.

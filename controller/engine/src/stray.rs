@@ -31,7 +31,7 @@ const READS_STRAYS: u32 = 1;
 impl Row {
     /// The desired state is known to its agent alone.
     pub fn is_stray(&self) -> bool {
-        self.is_lost() && self.rare().lost_from.is_none()
+        self.is_lost() && self.details().lost_from.is_none()
     }
 }
 

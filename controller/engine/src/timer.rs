@@ -19,7 +19,7 @@ pub(crate) enum TimerKey {
     /// Has anything of a stack moved?
     Quiet(u64),
     /// Has a row changed since it was told of?
-    Tidings(Slot),
+    DriftEvent(Slot),
     /// A drifted row is corrected.
     Correct(Slot),
     /// A node was asked for its facts.
@@ -56,7 +56,7 @@ impl Timers {
             TimerKey::Pause(_) => "end of a wait",
             TimerKey::Stack(..) => "stack timeout",
             TimerKey::Quiet(_) => "stack progress check",
-            TimerKey::Tidings(_) => "drift event",
+            TimerKey::DriftEvent(_) => "drift event",
             TimerKey::Correct(_) => "correction",
             TimerKey::Intents => "intent check",
             TimerKey::Turn(_) => "next batch of a rollout",

@@ -177,7 +177,7 @@ impl Jobs {
             let why = row.reason.as_deref().unwrap_or(row.observed.as_str());
             return Health::Disturbed(why.to_owned());
         }
-        if row.rare().unhealthy || row.status == Some(Status::Failed) {
+        if row.details().unhealthy || row.status == Some(Status::Failed) {
             let why = row.reason.as_deref().unwrap_or("it is unhealthy");
             return Health::Disturbed(why.to_owned());
         }

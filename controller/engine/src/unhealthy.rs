@@ -25,7 +25,7 @@ impl Jobs {
         };
         let slot = stack.forward[at];
         let row = &mut self.graph.rows[slot];
-        row.rare_mut().unhealthy = true;
+        row.details_mut().unhealthy = true;
         // Of a job that is still out the outcome is told as it comes.
         if row.work.is_none() {
             row.action.get_or_insert(Action::Check);

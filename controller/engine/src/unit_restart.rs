@@ -25,8 +25,8 @@ impl Jobs {
             stack.forward.iter().copied().filter(|slot| self.graph.rows[*slot].kind == Kind::Unit).collect();
         for slot in units {
             let mut causes = BTreeSet::new();
-            let rare = self.graph.rows[slot].rare.as_mut();
-            if let Some(Notes::Unit(notes)) = rare.and_then(|rare| rare.notes.as_mut()) {
+            let details = self.graph.rows[slot].details.as_mut();
+            if let Some(Notes::Unit(notes)) = details.and_then(|details| details.notes.as_mut()) {
                 for trigger in [&mut notes.restart, &mut notes.reload] {
                     let found = trigger.names.iter().filter_map(|name| right.get_key_value(name.as_str()));
                     let found: Vec<(&Arc<str>, &Generation)> = found.collect();

@@ -65,7 +65,7 @@ impl Row {
     /// What a unit is restarted and reloaded for.
     fn triggers(&self) -> [&Trigger; 2] {
         static NONE: Trigger = Trigger { names: Vec::new(), mark: None };
-        match &self.rare().notes {
+        match &self.details().notes {
             Some(Notes::Unit(UnitNotes { restart, reload })) => [restart, reload],
             _ => [&NONE, &NONE],
         }

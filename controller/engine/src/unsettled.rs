@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
+use crate::breaker::Breaker;
 use crate::cause::Cause;
-use crate::fight::Fight;
 use crate::jobs::Jobs;
 use crate::resource::{Row, Slot};
 use crate::timer::TimerKey;
@@ -79,9 +79,9 @@ impl Jobs {
     }
 
     /// Its row goes, or all is forgotten: nothing of it is waited for.
-    pub(crate) fn fight_is_over(&mut self, slot: Slot, fight: Option<Fight>) {
+    pub(crate) fn fight_is_over(&mut self, slot: Slot, breaker: Option<Breaker>) {
         self.unsettled.set_counted(slot, false);
-        if let Some(due) = fight.and_then(|fight| fight.due) {
+        if let Some(due) = breaker.and_then(|breaker| breaker.due) {
             self.graph.ctx.timers.clear(due, TimerKey::Correct(slot));
         }
     }
@@ -89,19 +89,19 @@ impl Jobs {
     /// It has ended well.
     pub(crate) fn correction_ended(&mut self, slot: Slot) {
         let now = self.graph.ctx.now;
-        if let Some(fight) = self.graph.rows[slot].rare_mut().fight.as_mut() {
-            fight.end(now);
+        if let Some(breaker) = self.graph.rows[slot].details_mut().breaker.as_mut() {
+            breaker.end(now);
         }
     }
 
     /// An operator has seen to the stack: what was fought over counts no more.
-    pub(crate) fn forget_fights(&mut self, stack: u64) {
+    pub(crate) fn forget_breakers(&mut self, stack: u64) {
         let of_stack = |slot: &&Slot| self.graph.rows.get(**slot).is_none_or(|row| row.stack == stack);
         for slot in self.unsettled.counted().iter().filter(of_stack).copied().collect::<Vec<_>>() {
-            let rare = self.graph.rows.get_mut(slot).and_then(|row| row.rare.as_mut());
-            let fight = rare.and_then(|rare| rare.fight.take());
-            self.fight_is_over(slot, fight);
-            if fight.is_none() {
+            let details = self.graph.rows.get_mut(slot).and_then(|row| row.details.as_mut());
+            let breaker = details.and_then(|details| details.breaker.take());
+            self.fight_is_over(slot, breaker);
+            if breaker.is_none() {
                 continue;
             }
             let row = &mut self.graph.rows[slot];

@@ -60,7 +60,7 @@ pub(crate) enum Needed {
 impl Row {
     /// Its thing is gone, or half gone, or not to be trusted.
     pub fn is_beyond_use(&self) -> bool {
-        self.is_past() || self.rare().unhealthy
+        self.is_past() || self.details().unhealthy
     }
 
     /// Nothing is under way, nobody else has its thing, and it was not seen to be another.

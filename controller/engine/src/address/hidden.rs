@@ -15,7 +15,7 @@ use crate::traversals::Traversals;
 impl Row {
     /// Texts that are not to be shown of a network, a subnet or a port.
     fn hidden_of_plan(&self) -> &[Value] {
-        match &self.rare().notes {
+        match &self.details().notes {
             Some(Notes::Hides(hidden)) => hidden,
             _ => &[],
         }

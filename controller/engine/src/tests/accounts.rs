@@ -40,9 +40,9 @@ impl View<'_> {
                 for (name, slot) in &walk.at_hooks {
                     let row = &rows[slot];
                     let rests = row.work.is_none() && !row.ready && row.blocked == 0 && !row.failed;
-                    assert!(row.name == *name && rests && row.rare().hook.is_some(), "at a hook: {row:?}");
+                    assert!(row.name == *name && rests && row.details().hook.is_some(), "at a hook: {row:?}");
                 }
-                for row in mine().filter(|row| row.rare().hook.is_some() && !stack.cancelled) {
+                for row in mine().filter(|row| row.details().hook.is_some() && !stack.cancelled) {
                     assert!(walk.at_hooks_of(&row.name).count() > 0, "not at its hook: {row:?}");
                 }
                 let left = mine().filter(|row| row.role == Role::Forward && !row.ready).count();
@@ -53,11 +53,11 @@ impl View<'_> {
         let differ = |row: &&Row| matches!(row.observed, Observation::Drifted | Observation::Missing);
         let drifted: BTreeSet<Slot> = rows.iter().filter(|(_, r)| differ(r)).map(|(s, _)| *s).collect();
         assert_eq!(*self.jobs.unsettled.drifted(), drifted, "drifted");
-        let fights = rows.iter().filter(|(_, r)| r.rare().fight.is_some()).map(|(slot, _)| *slot);
+        let fights = rows.iter().filter(|(_, r)| r.details().breaker.is_some()).map(|(slot, _)| *slot);
         assert_eq!(*self.jobs.unsettled.counted(), fights.collect(), "corrected");
         for (slot, row) in rows.iter().filter(|(_, row)| row.could_not_be_corrected()) {
             let Some(node) = self.jobs.may_correct(*slot) else { continue };
-            let due = row.rare().fight.and_then(|fight| fight.due);
+            let due = row.details().breaker.and_then(|breaker| breaker.due);
             let waits = due.is_some_and(|due| self.graph.ctx.timers.is_set(due, TimerKey::Correct(*slot)))
                 || self.graph.nodes[node].put_off.contains(slot)
                 || self.graph.is_in_maintenance(node);

@@ -80,9 +80,9 @@ fn shown(row: &Row) -> [(&'static str, String); 14] {
         ("role", format!("{role:?}")),
         ("cause", format!("{:?}", row.cause)),
         ("work", format!("{:?}", row.work.as_ref().map(|work| place(work.state)))),
-        ("hook", format!("{:?}", row.rare().hook)),
-        ("pause", format!("{:?}", row.rare().pause.map(|pause| pause.of_batch))),
-        ("notes", format!("{:?} {:?}", row.rare().notes, row.attributes)),
+        ("hook", format!("{:?}", row.details().hook)),
+        ("pause", format!("{:?}", row.details().pause.map(|pause| pause.of_batch))),
+        ("notes", format!("{:?} {:?}", row.details().notes, row.attributes)),
     ]
 }
 

@@ -38,7 +38,7 @@ impl View<'_> {
             node: node.clone(),
             state: state.to_owned(),
             kind: row
-                .map(|row| type_text(row.kind, row.rare().type_name.as_deref()).into_owned())
+                .map(|row| type_text(row.kind, row.details().type_name.as_deref()).into_owned())
                 .or_else(|| stray.map(|stray| stray.kind.clone())),
             thing: stray.map(|stray| stray.name.clone()).filter(|name| !name.is_empty()),
             stack,

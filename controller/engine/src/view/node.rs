@@ -170,10 +170,12 @@ impl View<'_> {
     /// By stack and name.
     pub(crate) fn lost_views(&self, slots: impl Iterator<Item = Slot>) -> Vec<LostView> {
         let mut rows: Vec<&Row> = slots.map(|slot| &self.graph.rows[slot]).collect();
-        rows.sort_by(|a, b| (&a.rare().lost_from, &a.name, a.id).cmp(&(&b.rare().lost_from, &b.name, b.id)));
+        rows.sort_by(|a, b| {
+            (&a.details().lost_from, &a.name, a.id).cmp(&(&b.details().lost_from, &b.name, b.id))
+        });
         rows.truncate(LOST_SHOWN);
         let view = |row: &Row| LostView {
-            stack: row.rare().lost_from.as_ref().map(ToString::to_string).unwrap_or_default(),
+            stack: row.details().lost_from.as_ref().map(ToString::to_string).unwrap_or_default(),
             resource: row.name.to_string(),
             physical_id: row.physical.to_string(),
             kind: row.type_name().into(),

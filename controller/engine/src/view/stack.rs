@@ -114,7 +114,7 @@ impl View<'_> {
             node: self.node_of(row),
             action: action_str(row.action).into(),
             status: status_of(row).into(),
-            status_reason: match row.rare().hook.filter(|_| !stack.cancelled) {
+            status_reason: match row.details().hook.filter(|_| !stack.cancelled) {
                 Some(hook) => self.graph.hook_reason(slot, hook),
                 None if row.pauses() => self.pause_reason(slot),
                 None if self.traversals.phase(row) == Some(Phase::Facts) => {
@@ -131,8 +131,8 @@ impl View<'_> {
             replaces: physical_of(row.replaces),
             replaced_by: physical_of(row.replaced_by),
             retry_count: row.retry_count,
-            causes: row.rare().causes.iter().map(ToString::to_string).collect(),
-            hook: row.rare().hook.filter(|_| !stack.cancelled).map(|hook| hook.as_str().into()),
+            causes: row.details().causes.iter().map(ToString::to_string).collect(),
+            hook: row.details().hook.filter(|_| !stack.cancelled).map(|hook| hook.as_str().into()),
             drift_policy: if row.kind.is_here() { "" } else { row.drift_policy().as_str() }.into(),
             corrections: row.corrections(),
             breaker: row.breaker().into(),

@@ -13,14 +13,14 @@ pub const CORRECTIONS_MAX: u32 = 5;
 /// A resource that was corrected so long ago and stands is at peace; a fight that was given up is tried once more.
 pub const CALM: Duration = Duration::from_secs(3600);
 /// Between two corrections of a fight: nothing before the first, this before the next, doubled each time. With the bound
-/// above a fight ends within [`FIGHT_MAX`] and the time its jobs take.
+/// above a fight ends within [`SPACING_TOTAL`] and the time its jobs take.
 const SPACING: Duration = Duration::from_secs(1);
 /// All spacings together.
-pub const FIGHT_MAX: Duration = Duration::from_secs(1 + 2 + 4 + 8);
+pub const SPACING_TOTAL: Duration = Duration::from_secs(1 + 2 + 4 + 8);
 
 /// What became of a resource that others change, as long as that counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Fight {
+pub(crate) struct Breaker {
     /// Corrections since it was last calm.
     pub corrected: Strikes,
     /// How often it was made again for an agent that had lost it. Counted by itself: that somebody fights over a file is no
@@ -53,7 +53,7 @@ pub(crate) enum Turn {
     Never(MonoTime),
 }
 
-impl Fight {
+impl Breaker {
     pub fn new(now: MonoTime) -> Self {
         let none = Strikes::new(now);
         Self { corrected: none, made_again: none, open: false, due: None }
@@ -143,17 +143,17 @@ mod tests {
     }
 
     /// Struck at once whenever it may be, from `from` on, with somebody who changes it at once again.
-    fn struck(fight: &mut Fight, from: MonoTime) -> (Vec<u64>, MonoTime) {
+    fn struck(breaker: &mut Breaker, from: MonoTime) -> (Vec<u64>, MonoTime) {
         let (mut times, mut now) = (Vec::new(), from);
         loop {
-            match fight.turn(now) {
+            match breaker.turn(now) {
                 Turn::Now => {
-                    fight.strike(now);
+                    breaker.strike(now);
                     times.push(now.since(from).as_secs());
                 }
                 Turn::At(due) => now = due,
                 Turn::Never(due) => {
-                    fight.open = true;
+                    breaker.open = true;
                     return (times, due);
                 }
             }
@@ -162,49 +162,49 @@ mod tests {
 
     #[test]
     fn a_fight_is_fought_ever_more_slowly_and_given_up() {
-        let mut fight = Fight::new(at(0));
-        let (times, due) = struck(&mut fight, at(10));
+        let mut breaker = Breaker::new(at(0));
+        let (times, due) = struck(&mut breaker, at(10));
         assert_eq!(times, [0, 1, 3, 7, 15]);
-        assert_eq!((fight.corrected.count, fight.corrected.lasted), (CORRECTIONS_MAX, FIGHT_MAX));
+        assert_eq!((breaker.corrected.count, breaker.corrected.lasted), (CORRECTIONS_MAX, SPACING_TOTAL));
         assert_eq!(due, at(25) + CALM);
-        let (times, next) = struck(&mut fight, due);
+        let (times, next) = struck(&mut breaker, due);
         assert_eq!(times, [0], "one more try");
         assert_eq!(next, due + CALM);
-        fight.strike(next);
-        assert!(!fight.open);
-        assert_eq!(fight.turn(next + CALM), Turn::Now);
-        fight.strike(next + CALM);
-        assert_eq!(fight.corrected.count, 1, "the last try held");
+        breaker.strike(next);
+        assert!(!breaker.open);
+        assert_eq!(breaker.turn(next + CALM), Turn::Now);
+        breaker.strike(next + CALM);
+        assert_eq!(breaker.corrected.count, 1, "the last try held");
     }
 
     #[test]
     fn a_correction_that_waited_for_its_node_counts_from_when_it_was_done() {
-        let mut fight = Fight::new(at(0));
-        fight.strike(at(0));
-        fight.end(at(0) + CALM * 2);
-        let (times, _) = struck(&mut fight, at(1) + CALM * 2);
+        let mut breaker = Breaker::new(at(0));
+        breaker.strike(at(0));
+        breaker.end(at(0) + CALM * 2);
+        let (times, _) = struck(&mut breaker, at(1) + CALM * 2);
         assert_eq!(times.len(), CORRECTIONS_MAX as usize - 1);
     }
 
     #[test]
     fn what_was_kept_goes_on_where_it_was() {
-        let mut fight = Fight::new(at(0));
-        let (_, due) = struck(&mut fight, at(0));
-        let kept = fight.record(at(1000));
+        let mut breaker = Breaker::new(at(0));
+        let (_, due) = struck(&mut breaker, at(0));
+        let kept = breaker.record(at(1000));
         // The clock of a controller begins anew.
-        let loaded = Fight::load(&kept, at(5));
+        let loaded = Breaker::load(&kept, at(5));
         assert_eq!(loaded.turn(at(5)), Turn::Never(at(5) + due.since(at(1000))));
         assert_eq!(loaded.record(at(5)), kept);
     }
 
     #[test]
     fn now_and_then_is_no_fight() {
-        let mut fight = Fight::new(at(0));
+        let mut breaker = Breaker::new(at(0));
         for n in 1..100 {
             let now = at(n * CALM.as_secs());
-            assert_eq!(fight.turn(now), Turn::Now);
-            fight.strike(now);
-            assert_eq!(fight.corrected.count, 1);
+            assert_eq!(breaker.turn(now), Turn::Now);
+            breaker.strike(now);
+            assert_eq!(breaker.corrected.count, 1);
         }
     }
 }

@@ -2,10 +2,15 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use muster_shared::NodeId;
 use muster_shared::model::{Claim, ClaimKind};
+use muster_template::Kind;
 
+use crate::attribute::Rendered;
+use crate::deployment::Deployed;
+use crate::jobs::Jobs;
 use crate::node::NodeKey;
-use crate::resource::Slot;
+use crate::resource::{Role, Slot};
 
 /// Both ways, so that a row that goes leaves nothing behind, whatever its jobs came to.
 #[derive(Debug, Default)]
@@ -63,6 +68,74 @@ impl Claims {
             .collect();
         for (node, claim) in others {
             self.release(node, &claim, slot);
+        }
+    }
+}
+
+impl Jobs {
+    /// Takes what the spec claims, from a row that is being dropped if need be.
+    pub(crate) fn claim(&mut self, slot: Slot, node: NodeKey, claims: Vec<Claim>) -> Result<(), String> {
+        let is_unit = claims.iter().any(|claim| claim.kind == ClaimKind::Unit);
+        for claim in &claims {
+            let Some(owner) = self.claims.owner(node, claim).filter(|owner| *owner != slot) else { continue };
+            let (row, other) = (&self.graph.rows[slot], &self.graph.rows[owner]);
+            // What was there before a unit's files is kept in another form than what was there before a file.
+            let another_form = claim.kind == ClaimKind::File && is_unit != (other.kind == Kind::Unit);
+            if other.stack != row.stack
+                || another_form
+                || !(other.role == Role::Cleanup || self.leaves(owner, node, claim))
+            {
+                return Err(self
+                    .graph
+                    .claimed(claim, &self.graph.nodes[node].name, other, &row.name)
+                    .to_string());
+            }
+            if self.takes_it_away(row.is_adopted(), owner) {
+                let node = &self.graph.nodes[node].name;
+                return Err(self.adopted_from_its_maker(claim, node, owner, &row.name).to_string());
+            }
+        }
+        for claim in claims {
+            if let Some(owner) = self.claims.owner(node, &claim).filter(|owner| *owner != slot) {
+                self.graph.rows[owner].handed_over = true;
+                self.graph.row_changed(owner, true);
+            }
+            self.claims.take(node, claim, slot);
+        }
+        Ok(())
+    }
+
+    /// Whether a row that the traversal has yet to change will not claim this any more.
+    fn leaves(&self, slot: Slot, node: NodeKey, claim: &Claim) -> bool {
+        let row = &self.graph.rows[slot];
+        let stack = &self.graph.stacks[&row.stack];
+        let Some(walk) = stack.walk.as_ref().filter(|_| row.role == Role::Forward && !row.ready) else {
+            return false;
+        };
+        let (tree, index) = (&walk.tree, row.index as usize);
+        let kind = tree.kind(index);
+        if row.kind != kind {
+            return true; // another thing takes its place
+        }
+        let references = Rendered { graph: &self.graph, stack };
+        // As much as is known yet; what is not keeps what it has.
+        let known = |name| tree.render_property(index, name, &references).ok().flatten();
+        let place = if kind.is_deployment() { "server" } else { "node" };
+        let node_name: Option<NodeId> = known(place).and_then(|name| name.as_str()?.parse().ok());
+        if node_name.is_some_and(|name| self.graph.nodes.find(&name) != Some(node)) {
+            return true;
+        }
+        match kind {
+            _ if kind.is_here() => true,
+            Kind::Dummy => true,
+            Kind::Hostname => false,
+            Kind::File => known("path").is_some_and(|path| path.as_str() != Some(&claim.key)),
+            _ => tree.render(index, &references).is_ok_and(|properties| {
+                let config = |id: &str| self.graph.config(row.stack, id);
+                let site = Deployed { stack, resource: tree.name(index), config: &config };
+                muster_template::spec_within(kind, &properties, &site)
+                    .is_ok_and(|spec| !spec.claims().contains(claim))
+            }),
         }
     }
 }

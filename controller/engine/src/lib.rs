@@ -64,6 +64,7 @@ mod lost;
 mod lost_row;
 mod members;
 mod membership;
+mod needed;
 mod node;
 pub mod notes;
 mod observation;

@@ -15,13 +15,13 @@ use serde_json::{Map, Value};
 use crate::acceptance::Planned;
 use crate::content::externalise;
 use crate::deployment::Deployed;
+use crate::needed::Needed;
 use crate::plan::Plan;
 use crate::record::PackedSpec;
 use crate::request::{Options, Refusal, Source};
 use crate::resource::{Row, Slot};
 use crate::stack::Stack;
 use crate::view::View;
-use crate::visit::Needed;
 
 /// Resources that are listed; all are counted.
 const LISTED_MAX: usize = 10_000;

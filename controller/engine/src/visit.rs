@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use muster_shared::NodeId;
 use muster_shared::id::IdError;
-use muster_shared::model::{Action, Claim, ClaimKind};
+use muster_shared::model::{Action, Claim};
 use muster_template::{Desired, Kind, RenderError, Restriction, Tree};
 
 use crate::attribute::Rendered;
@@ -15,9 +15,10 @@ use crate::deployment::Deployed;
 use crate::held::HELD;
 use crate::job::NewJob;
 use crate::jobs::Jobs;
+use crate::needed::Needed;
 use crate::node::NodeKey;
 use crate::record::{PackedSpec, Status};
-use crate::resource::{Role, Row, Slot, WorkState};
+use crate::resource::{Role, Slot, WorkState};
 use crate::stack::Stage;
 use crate::todo::Todo;
 use crate::traversals::Traversals;
@@ -47,75 +48,6 @@ enum Decision {
     Unplaced,
     /// This node, by its full or short name, is asked for what is not known of it.
     Asks(NodeId),
-}
-
-/// What a row needs to become what is wanted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Needed {
-    Nothing,
-    Apply(Action),
-    Replace,
-}
-
-impl Row {
-    /// Its thing is gone, or half gone, or not to be trusted.
-    pub fn is_beyond_use(&self) -> bool {
-        self.is_past() || self.details().unhealthy
-    }
-
-    /// Nothing is under way, nobody else has its thing, and it was not seen to be another.
-    pub fn is_left_alone(&self) -> bool {
-        self.work.is_none() && !self.handed_over && !self.observed.differs()
-    }
-
-    /// It is there as it was asked for, by this definition.
-    pub fn stays(&self, kind: Kind, definition: u128) -> bool {
-        (self.applied || self.is_adopted())
-            && self.spec.is_some()
-            && self.status == Some(Status::Complete)
-            && self.is_left_alone()
-            && !self.is_beyond_use()
-            && (self.kind, self.definition) == (kind, definition)
-    }
-
-    /// A job that drift caused has failed. It is tried again in its own time; an operator's operation takes over first.
-    fn waits_for_its_time(&self, packed: &PackedSpec) -> bool {
-        let is_as_wanted = || {
-            self.spec.as_ref() == Some(packed)
-                || (self.cause == Cause::UnitRestart && self.differs_in_marks(packed))
-        };
-        self.failed_after_drift() && self.is_left_alone() && is_as_wanted()
-    }
-
-    /// What leads from the row to a desired state; `packed` is `spec`, `node` where it is to be.
-    pub fn needed(&self, kind: Kind, node: Option<NodeKey>, spec: &Desired, packed: &PackedSpec) -> Needed {
-        if self.is_beyond_use() {
-            return Needed::Replace;
-        }
-        if self.applied || (self.is_adopted() && self.spec.is_some()) {
-            let differs = self.kind != kind
-                || self.node != node
-                || self.spec.as_ref().is_none_or(|old| old.unpack().needs_replacement(spec));
-            if differs {
-                return Needed::Replace;
-            }
-        }
-        let settled = self.status == Some(Status::Complete) || self.is_intact();
-        if settled && self.is_left_alone() && self.spec.as_ref() == Some(packed) {
-            return Needed::Nothing;
-        }
-        // An agent that has lost its ledger has what was made there before all the same.
-        let is_made = self.held.is_some() || (self.applied && self.definition != 0);
-        // What a deployment runs at its creation has not run well yet, and what it runs at an update may be nothing.
-        let is_unfinished = kind.is_deployment()
-            && self.action == Some(Action::Create)
-            && self.status != Some(Status::Complete);
-        Needed::Apply(match self {
-            row if row.is_adopted() => Action::Check,
-            _ if is_made && !is_unfinished => Action::Update,
-            _ => Action::Create,
-        })
-    }
 }
 
 impl Traversals {
@@ -477,71 +409,5 @@ impl Jobs {
             Needed::Replace => Decision::Replace,
             Needed::Apply(action) => Decision::Settle { action, spec: packed },
         })
-    }
-
-    /// Takes what the spec claims, from a row that is being dropped if need be.
-    pub(crate) fn claim(&mut self, slot: Slot, node: NodeKey, claims: Vec<Claim>) -> Result<(), String> {
-        let is_unit = claims.iter().any(|claim| claim.kind == ClaimKind::Unit);
-        for claim in &claims {
-            let Some(owner) = self.claims.owner(node, claim).filter(|owner| *owner != slot) else { continue };
-            let (row, other) = (&self.graph.rows[slot], &self.graph.rows[owner]);
-            // What was there before a unit's files is kept in another form than what was there before a file.
-            let another_form = claim.kind == ClaimKind::File && is_unit != (other.kind == Kind::Unit);
-            if other.stack != row.stack
-                || another_form
-                || !(other.role == Role::Cleanup || self.leaves(owner, node, claim))
-            {
-                return Err(self
-                    .graph
-                    .claimed(claim, &self.graph.nodes[node].name, other, &row.name)
-                    .to_string());
-            }
-            if self.takes_it_away(row.is_adopted(), owner) {
-                let node = &self.graph.nodes[node].name;
-                return Err(self.adopted_from_its_maker(claim, node, owner, &row.name).to_string());
-            }
-        }
-        for claim in claims {
-            if let Some(owner) = self.claims.owner(node, &claim).filter(|owner| *owner != slot) {
-                self.graph.rows[owner].handed_over = true;
-                self.graph.row_changed(owner, true);
-            }
-            self.claims.take(node, claim, slot);
-        }
-        Ok(())
-    }
-
-    /// Whether a row that the traversal has yet to change will not claim this any more.
-    fn leaves(&self, slot: Slot, node: NodeKey, claim: &Claim) -> bool {
-        let row = &self.graph.rows[slot];
-        let stack = &self.graph.stacks[&row.stack];
-        let Some(walk) = stack.walk.as_ref().filter(|_| row.role == Role::Forward && !row.ready) else {
-            return false;
-        };
-        let (tree, index) = (&walk.tree, row.index as usize);
-        let kind = tree.kind(index);
-        if row.kind != kind {
-            return true; // another thing takes its place
-        }
-        let references = Rendered { graph: &self.graph, stack };
-        // As much as is known yet; what is not keeps what it has.
-        let known = |name| tree.render_property(index, name, &references).ok().flatten();
-        let place = if kind.is_deployment() { "server" } else { "node" };
-        let node_name: Option<NodeId> = known(place).and_then(|name| name.as_str()?.parse().ok());
-        if node_name.is_some_and(|name| self.graph.nodes.find(&name) != Some(node)) {
-            return true;
-        }
-        match kind {
-            _ if kind.is_here() => true,
-            Kind::Dummy => true,
-            Kind::Hostname => false,
-            Kind::File => known("path").is_some_and(|path| path.as_str() != Some(&claim.key)),
-            _ => tree.render(index, &references).is_ok_and(|properties| {
-                let config = |id: &str| self.graph.config(row.stack, id);
-                let site = Deployed { stack, resource: tree.name(index), config: &config };
-                muster_template::spec_within(kind, &properties, &site)
-                    .is_ok_and(|spec| !spec.claims().contains(claim))
-            }),
-        }
     }
 }

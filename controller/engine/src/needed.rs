@@ -1,0 +1,165 @@
+//! What leads from a row as it is to what is wanted. Pure: a visit and a preview ask the same.
+
+use muster_shared::model::Action;
+use muster_template::{Desired, Kind};
+
+use crate::cause::Cause;
+use crate::node::NodeKey;
+use crate::record::{PackedSpec, Status};
+use crate::resource::Row;
+
+/// What a row needs to become what is wanted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Needed {
+    Nothing,
+    Apply(Action),
+    Replace,
+}
+
+impl Row {
+    /// Its thing is gone, or half gone, or not to be trusted.
+    pub fn is_beyond_use(&self) -> bool {
+        self.is_past() || self.details().unhealthy
+    }
+
+    /// Nothing is under way, nobody else has its thing, and it was not seen to be another.
+    pub fn is_left_alone(&self) -> bool {
+        self.work.is_none() && !self.handed_over && !self.observed.differs()
+    }
+
+    /// It is there as it was asked for, by this definition.
+    pub fn stays(&self, kind: Kind, definition: u128) -> bool {
+        (self.applied || self.is_adopted())
+            && self.spec.is_some()
+            && self.status == Some(Status::Complete)
+            && self.is_left_alone()
+            && !self.is_beyond_use()
+            && (self.kind, self.definition) == (kind, definition)
+    }
+
+    /// A job that drift caused has failed. It is tried again in its own time; an operator's operation takes over first.
+    pub fn waits_for_its_time(&self, packed: &PackedSpec) -> bool {
+        let is_as_wanted = || {
+            self.spec.as_ref() == Some(packed)
+                || (self.cause == Cause::UnitRestart && self.differs_in_marks(packed))
+        };
+        self.failed_after_drift() && self.is_left_alone() && is_as_wanted()
+    }
+
+    /// What leads from the row to a desired state; `packed` is `spec`, `node` where it is to be.
+    pub fn needed(&self, kind: Kind, node: Option<NodeKey>, spec: &Desired, packed: &PackedSpec) -> Needed {
+        if self.is_beyond_use() {
+            return Needed::Replace;
+        }
+        if self.applied || (self.is_adopted() && self.spec.is_some()) {
+            let differs = self.kind != kind
+                || self.node != node
+                || self.spec.as_ref().is_none_or(|old| old.unpack().needs_replacement(spec));
+            if differs {
+                return Needed::Replace;
+            }
+        }
+        let settled = self.status == Some(Status::Complete) || self.is_intact();
+        if settled && self.is_left_alone() && self.spec.as_ref() == Some(packed) {
+            return Needed::Nothing;
+        }
+        // An agent that has lost its ledger has what was made there before all the same.
+        let is_made = self.held.is_some() || (self.applied && self.definition != 0);
+        // What a deployment runs at its creation has not run well yet, and what it runs at an update may be nothing.
+        let is_unfinished = kind.is_deployment()
+            && self.action == Some(Action::Create)
+            && self.status != Some(Status::Complete);
+        Needed::Apply(match self {
+            row if row.is_adopted() => Action::Check,
+            _ if is_made && !is_unfinished => Action::Update,
+            _ => Action::Create,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use muster_shared::ResourceId;
+    use muster_shared::model::{Dummy, Spec};
+
+    use super::*;
+    use crate::record::Observation;
+
+    const HERE: NodeKey = NodeKey(1);
+
+    /// `value`: a change of it is an update in place; `forced`: a change of it takes another thing.
+    fn dummy(value: &str, forced: &str) -> Desired {
+        let values = [("v".to_owned(), value.to_owned()), ("!f".to_owned(), forced.to_owned())];
+        Desired::Node(Spec::Dummy(Dummy { values: values.into(), ..Dummy::default() }))
+    }
+
+    /// Made as `dummy("1", "1")`, and observed.
+    fn made() -> Row {
+        let mut row = Row::new(1, ResourceId(uuid::Uuid::nil()), 1, "a".into(), Kind::Dummy);
+        (row.node, row.spec, row.definition) = (Some(HERE), Some(PackedSpec::new(&dummy("1", "1"))), 7);
+        (row.action, row.status) = (Some(Action::Create), Some(Status::Complete));
+        (row.applied, row.held, row.ready) = (true, Some(row.generation), true);
+        row
+    }
+
+    #[test]
+    fn what_a_row_needs() {
+        use Needed::{Apply, Nothing, Replace};
+        type Change = fn(&mut Row);
+        let rows: [(&str, Change, Desired, Needed); 14] = [
+            ("it is as it is wanted", |_| {}, dummy("1", "1"), Nothing),
+            ("another value", |_| {}, dummy("2", "1"), Apply(Action::Update)),
+            ("a value that takes another thing", |_| {}, dummy("1", "2"), Replace),
+            ("it is elsewhere", |row| row.node = Some(NodeKey(2)), dummy("1", "1"), Replace),
+            ("it is of another type", |row| row.kind = Kind::File, dummy("1", "1"), Replace),
+            ("it differs", |row| row.observed = Observation::Drifted, dummy("1", "1"), Apply(Action::Update)),
+            (
+                "another row has its thing",
+                |row| row.handed_over = true,
+                dummy("1", "1"),
+                Apply(Action::Update),
+            ),
+            ("it is unhealthy", |row| row.details_mut().unhealthy = true, dummy("1", "1"), Replace),
+            (
+                "its last job failed, and nobody knows what is there",
+                |row| (row.status, row.held) = (Some(Status::Failed), None),
+                dummy("1", "1"),
+                Apply(Action::Update),
+            ),
+            (
+                "it failed, but its agent holds what was wanted",
+                |row| row.status = Some(Status::Failed),
+                dummy("1", "1"),
+                Nothing,
+            ),
+            (
+                "nothing of it was made",
+                |row| (row.applied, row.held, row.status) = (false, None, None),
+                dummy("1", "2"),
+                Apply(Action::Create),
+            ),
+            (
+                "its first job failed",
+                |row| (row.held, row.definition, row.status) = (None, 0, Some(Status::Failed)),
+                dummy("1", "1"),
+                Apply(Action::Create),
+            ),
+            ("it was taken away", |row| row.action = Some(Action::Delete), dummy("1", "1"), Replace),
+            (
+                "it is adopted, and was not asked about",
+                |row| {
+                    row.details_mut().external_id = Some("x".into());
+                    (row.applied, row.held, row.status) = (false, None, None);
+                },
+                dummy("1", "1"),
+                Apply(Action::Check),
+            ),
+        ];
+        for (what, change, wanted, needed) in rows {
+            let mut row = made();
+            change(&mut row);
+            let packed = PackedSpec::new(&wanted);
+            assert_eq!(row.needed(Kind::Dummy, Some(HERE), &wanted, &packed), needed, "{what}");
+        }
+    }
+}

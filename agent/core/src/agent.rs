@@ -308,7 +308,8 @@ impl Agent {
         }
         self.ledger.write_refused(&mut self.effects);
         if self.connection.is_only_heard() {
-            self.reconnect("there is room again to record the controller's epoch");
+            let why = "there is room again to record the controller's epoch";
+            self.connection.reconnect(self.now, why, &mut self.fetch, &mut self.effects);
         }
     }
 

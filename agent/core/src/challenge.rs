@@ -7,9 +7,9 @@ use std::time::Duration;
 use muster_shared::MonoTime;
 
 /// Between questions on one connection: an answer takes milliseconds, and each question is 16 KiB.
-pub(crate) const ASK_EVERY: Duration = Duration::from_secs(3);
+const ASK_EVERY: Duration = Duration::from_secs(3);
 /// What is seen of a controller that is there and says nothing.
-pub(crate) const NO_ANSWER: &str = "the controller was reached, but a challenge of 16 KiB got no answer";
+const NO_ANSWER: &str = "the controller was reached, but a challenge of 16 KiB got no answer";
 
 /// One question, until it is answered or too late.
 #[derive(Debug)]
@@ -17,22 +17,29 @@ pub(crate) struct Challenge {
     pub(crate) deadline: MonoTime,
     bytes: Vec<u8>,
     /// When to ask (again) on this connection; none: there is no connection made since the change.
-    pub(crate) ask: Option<MonoTime>,
+    ask: Option<MonoTime>,
+    /// The last sight of the controller since the change.
+    seen: Option<String>,
 }
 
 impl Challenge {
     pub(crate) fn new(bytes: Vec<u8>, deadline: MonoTime) -> Self {
-        Self { deadline, bytes, ask: None }
+        Self { deadline, bytes, ask: None, seen: None }
     }
 
     /// The controller is there, on a connection made since the change.
     pub(crate) fn reached(&mut self, now: MonoTime) {
-        self.ask = Some(now);
+        (self.ask, self.seen) = (Some(now), Some(NO_ANSWER.into()));
     }
 
-    /// That connection is gone.
-    pub(crate) fn lost(&mut self) {
-        self.ask = None;
+    /// That connection is gone, or none could be made.
+    pub(crate) fn lost(&mut self, reason: String) {
+        (self.ask, self.seen) = (None, Some(reason));
+    }
+
+    pub(crate) fn why_not_reached(&self, within: u64) -> String {
+        let seen = self.seen.as_deref().unwrap_or("no connection could be made");
+        format!("the controller was not reached anew within {within} s of the change: {seen}")
     }
 
     pub(crate) fn is_late(&self, now: MonoTime) -> bool {

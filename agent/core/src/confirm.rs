@@ -22,9 +22,9 @@ use muster_shared::model::{Job, Lane, Observed, Outcome, Progress, ReportKey, Up
 use muster_shared::{MonoTime, ResourceId};
 
 use crate::agent::Agent;
-use crate::challenge::{Challenge, NO_ANSWER};
+use crate::challenge::Challenge;
 use crate::face::{Effect, RunError};
-use crate::ledger::{After, Before, Entry, Holding, Undo};
+use crate::ledger::{After, Before, Entry, Holding, Ledger, Undo};
 use crate::restore::Attempt;
 use crate::run::{PROGRESS_EVERY, PROGRESS_FIRST, Phase};
 
@@ -217,8 +217,8 @@ impl Agent {
                 if let Some(guard) = &mut self.guard {
                     guard.progress = self.now + PROGRESS_FIRST;
                 }
-                self.connection.forget_seen();
-                self.reconnect("to confirm a change over a new connection");
+                let why = "to confirm a change over a new connection";
+                self.connection.reconnect(self.now, why, &mut self.fetch, &mut self.effects);
             }
             Ok(observed) => self.keep(key, observed, before),
         }
@@ -229,7 +229,6 @@ impl Agent {
         let now = self.now;
         if let Some(Guard { stage: Stage::Confirming(confirming), .. }) = &mut self.guard {
             confirming.challenge.reached(now);
-            self.connection.saw(NO_ANSWER.into());
         }
         self.flow_confirms_over_new_connection();
     }
@@ -237,8 +236,7 @@ impl Agent {
     /// The connection is gone, or was not made.
     pub(crate) fn confirm_disconnected(&mut self, reason: String) {
         if let Some(Guard { stage: Stage::Confirming(confirming), .. }) = &mut self.guard {
-            confirming.challenge.lost();
-            self.connection.saw(reason.clone());
+            confirming.challenge.lost(reason.clone());
         }
         self.flow_disconnected(reason);
     }
@@ -355,11 +353,11 @@ impl Agent {
             Stage::Reading { deadline, .. } if now >= *deadline => self.reading_timed_out(),
             Stage::Applying { deadline, .. } if now >= *deadline => {
                 self.effects.extend(self.guard_key().map(Effect::Cancel));
-                let within = self.window_of(resource);
+                let within = window_of(&self.ledger, resource);
                 self.restore(resource, format!("it was not applied within {within} s"));
             }
             Stage::Confirming(confirming) if confirming.challenge.is_late(now) => {
-                let why = self.connection.why_not_reached(self.window_of(resource));
+                let why = confirming.challenge.why_not_reached(window_of(&self.ledger, resource));
                 self.restore(resource, why);
             }
             Stage::Confirming(confirming) => {
@@ -397,10 +395,6 @@ impl Agent {
         }
     }
 
-    fn window_of(&self, resource: ResourceId) -> u64 {
-        self.ledger.current(resource).map_or(Duration::ZERO, |accepted| window(&accepted.job)).as_secs()
-    }
-
     fn set_stage(&mut self, stage: Stage) {
         if let Some(guard) = &mut self.guard {
             guard.stage = stage;
@@ -417,6 +411,10 @@ impl Agent {
         let guard = self.guard.as_mut().filter(|guard| guard.resource == key.resource)?;
         look(&mut guard.stage)
     }
+}
+
+fn window_of(ledger: &Ledger, resource: ResourceId) -> u64 {
+    ledger.current(resource).map_or(Duration::ZERO, |accepted| window(&accepted.job)).as_secs()
 }
 
 /// At least a second: a change that may never be confirmed need not be made.

@@ -12,9 +12,9 @@
 use muster_shared::model::{Report, Up, Welcome};
 use muster_shared::{EpochId, MonoTime};
 
-use crate::agent::Agent;
 use crate::effects::Effects;
 use crate::face::{Effect, WriteId};
+use crate::fetch::Fetch;
 use crate::ledger::Ledger;
 use crate::session::{Due, Session};
 
@@ -27,8 +27,6 @@ pub(crate) struct Connection {
     greeting: Option<(WriteId, Welcome)>,
     /// The controller's epoch is not on disk, for want of room.
     epoch_refused: bool,
-    /// The last sight of the controller since a change.
-    seen: Option<String>,
     /// Connections are tried without backoff until then.
     hurry_until: Option<MonoTime>,
 }
@@ -37,7 +35,7 @@ impl Connection {
     /// With the highest epoch as it was on disk.
     pub(crate) fn new(seed: u64, epoch: EpochId) -> Self {
         let session = Session::new(seed);
-        Self { session, epoch, greeting: None, epoch_refused: false, seen: None, hurry_until: None }
+        Self { session, epoch, greeting: None, epoch_refused: false, hurry_until: None }
     }
 
     pub(crate) fn epoch(&self) -> EpochId {
@@ -162,21 +160,6 @@ impl Connection {
         }
     }
 
-    /// A change begins that is kept only if the controller is reached anew.
-    pub(crate) fn forget_seen(&mut self) {
-        self.seen = None;
-    }
-
-    /// The controller was seen like this, or was not for this reason.
-    pub(crate) fn saw(&mut self, what: String) {
-        self.seen = Some(what);
-    }
-
-    pub(crate) fn why_not_reached(&mut self, within: u64) -> String {
-        let seen = self.seen.take().unwrap_or_else(|| "no connection could be made".into());
-        format!("the controller was not reached anew within {within} s of the change: {seen}")
-    }
-
     /// Connections are tried without backoff until then.
     pub(crate) fn hurry_until(&mut self, until: MonoTime) {
         self.hurry_until = Some(until);
@@ -185,15 +168,13 @@ impl Connection {
     pub(crate) fn hurries(&self, now: MonoTime) -> bool {
         self.hurry_until.is_some_and(|until| now < until)
     }
-}
 
-impl Agent {
     /// A new connection, at once.
-    pub(crate) fn reconnect(&mut self, why: &str) {
-        self.connection.greeting = None;
-        if self.connection.session.reconnect(self.now) {
-            self.fetch.set_online(false, self.now, &mut self.effects);
-            self.effects.push(Effect::Disconnect { reason: why.to_owned() });
+    pub(crate) fn reconnect(&mut self, now: MonoTime, why: &str, fetch: &mut Fetch, effects: &mut Effects) {
+        self.greeting = None;
+        if self.session.reconnect(now) {
+            fetch.set_online(false, now, effects);
+            effects.push(Effect::Disconnect { reason: why.to_owned() });
         }
     }
 }

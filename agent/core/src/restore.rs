@@ -144,7 +144,7 @@ impl Agent {
             self.undo_entry(resource);
         }
         self.connection.hurry_until(self.now + HURRY);
-        self.reconnect("the network was put back");
+        self.connection.reconnect(self.now, "the network was put back", &mut self.fetch, &mut self.effects);
         match has_job {
             // Nobody wants a server cut off again by itself.
             true => {

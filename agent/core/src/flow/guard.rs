@@ -13,7 +13,7 @@ use muster_shared::{Attempt, MonoTime};
 use super::batch::Stage;
 use super::{Compared, FlowEffect, Flows, NotApplied, Odd, Switch, Work, bounded};
 use crate::agent::Agent;
-use crate::challenge::{Challenge, NO_ANSWER};
+use crate::challenge::Challenge;
 use crate::confirm::STOPPED;
 use crate::restore::HURRY;
 
@@ -63,8 +63,8 @@ impl Agent {
                 batch.stage = Stage::Confirming { ops, challenge: Challenge::new(bytes, deadline) };
             }
         });
-        self.connection.forget_seen();
-        self.reconnect("to confirm a change of flow rules over a new connection");
+        let why = "to confirm a change of flow rules over a new connection";
+        self.connection.reconnect(self.now, why, &mut self.fetch, &mut self.effects);
     }
 
     /// The controller is there, on a connection made since the change.
@@ -72,15 +72,13 @@ impl Agent {
         let now = self.now;
         if let Some(challenge) = self.challenge_mut() {
             challenge.reached(now);
-            self.connection.saw(NO_ANSWER.into());
         }
     }
 
     /// The connection is gone, or was not made.
     pub(crate) fn flow_disconnected(&mut self, reason: String) {
         if let Some(challenge) = self.challenge_mut() {
-            challenge.lost();
-            self.connection.saw(reason);
+            challenge.lost(reason);
         }
     }
 
@@ -157,7 +155,7 @@ impl Agent {
                 self.begin_undoing(bridge, why.into());
             }
             Stage::Confirming { challenge, .. } if challenge.is_late(now) => {
-                let why = self.connection.why_not_reached(within);
+                let why = challenge.why_not_reached(within);
                 self.begin_undoing(bridge, why);
             }
             Stage::Confirming { challenge, .. } => {
@@ -265,7 +263,8 @@ impl Agent {
             self.connection.hurry_until(now + HURRY);
             // Not where nobody has connected since, as after a restart.
             if is_asked {
-                self.reconnect("the flow rules were put back");
+                let why = "the flow rules were put back";
+                self.connection.reconnect(now, why, &mut self.fetch, &mut self.effects);
             }
         }
     }

@@ -13,8 +13,11 @@ use muster_shared::{MonoTime, ResourceId};
 
 use crate::effects::Effects;
 use crate::lanes::Lanes;
-use crate::ledger::{Accepted, Ledger};
+use crate::ledger::{Accepted, Entry, Ledger};
 use crate::run::Run;
+
+/// Entries in one page of the ledger: 28 bytes each, well within a packet; the wire takes no more.
+const LEDGER_PAGE: usize = 4096;
 
 /// When all jobs are told next; none while there are none.
 #[derive(Debug, Default)]
@@ -50,6 +53,18 @@ impl Account {
             return effects.send(Up::Jobs(states));
         }
         states.chunks(JOBS_TOLD_MAX).for_each(|page| effects.send(Up::Jobs(page.to_vec())));
+    }
+}
+
+/// What the ledger lists, where the controller's list is another one.
+pub(crate) fn tell_ledger(ledger: &Ledger, effects: &mut Effects) {
+    let entries: Vec<_> = ledger.iter().filter_map(Entry::listed).collect();
+    let mut pages = entries.chunks(LEDGER_PAGE).peekable();
+    if pages.peek().is_none() {
+        effects.send(Up::Ledger { entries: Vec::new(), last: true });
+    }
+    while let Some(page) = pages.next() {
+        effects.send(Up::Ledger { entries: page.to_vec(), last: pages.peek().is_none() });
     }
 }
 

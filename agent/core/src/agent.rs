@@ -1,12 +1,14 @@
 //! The machine itself: takes inputs, hands each to the machine that owns what it is about, and hands out effects.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
-use muster_shared::model::{ContentDigest, Down, Hello, Job, Lane, Report, ReportKey, Up, Welcome};
+use muster_shared::model::flow::Bridge;
+use muster_shared::model::{ContentDigest, Down, Hello, Job, Lane, ReportKey, Up, Welcome};
 use muster_shared::wire::READS;
 use muster_shared::{EpochId, MonoTime, ResourceId};
 
-use crate::account::{Account, Jobs};
+use crate::account::{self, Account, Jobs};
 use crate::confirm::Guard;
 use crate::connection::Connection;
 use crate::disk::Disk;
@@ -14,16 +16,13 @@ use crate::effects::Effects;
 use crate::face::{Config, Effect, Hint, Input, WriteId};
 use crate::facts::Telling;
 use crate::fetch::{Fetch, Settled};
-use crate::flow::Flows;
+use crate::flow::{Flows, Kept, Loaded, Turn};
 use crate::lanes::Lanes;
 use crate::ledger::{After, Entry, Ledger};
 use crate::ports::Ports;
 use crate::run::Run;
 use crate::session::Due;
 use crate::watch::Watches;
-
-/// Entries in one page of the ledger: 28 bytes each, well within a packet; the wire takes no more.
-const LEDGER_PAGE: usize = 4096;
 
 /// The agent of one node.
 #[derive(Debug)]
@@ -76,6 +75,13 @@ impl Agent {
         }
     }
 
+    /// With the flow tables as their logs were on disk; before [`Input::Start`].
+    #[must_use]
+    pub fn with_flows(mut self, tables: Vec<Loaded>) -> Self {
+        self.flows.load(tables);
+        self
+    }
+
     /// Takes one input.
     pub fn handle(&mut self, now: MonoTime, input: Input) {
         self.now = now;
@@ -113,7 +119,7 @@ impl Agent {
                 self.facts.gathered(now, facts, self.connection.is_open(), &mut self.effects);
             }
             Input::Room(found) => self.room(found),
-            Input::Flow { device, input } => self.flow_input(&device, input),
+            Input::Flow { device, input } => self.on_flows(|flows, turn| flows.input(&device, input, turn)),
             Input::Ports(devices) => devices.into_iter().for_each(|device| self.ports.take(now, device)),
             Input::Local { config, timeout, after } => self.local(config, timeout, after),
             Input::CaughtUp | Input::Timeout => {}
@@ -123,7 +129,7 @@ impl Agent {
         if caught_up {
             self.begin_all();
         }
-        self.advance_flows();
+        self.on_flows(Flows::advance);
         self.tell_news();
     }
 
@@ -155,13 +161,19 @@ impl Agent {
         let told = [self.watches.timeout(&self.ledger), self.facts.timeout(), self.account.timeout()];
         let told = told.into_iter().filter(|_| self.connection.is_open());
         let ports = self.ports.timeout().filter(|_| self.connection.is_open() && !self.is_stopping);
-        let rest = [self.flow_timeout(), ports, self.disk.timeout()];
+        let flows = self.flows.timeout(self.connection.is_open(), self.is_stopping);
+        let rest = [flows, ports, self.disk.timeout()];
         own.into_iter().chain(told).chain(rest).flatten().min_by_key(|(at, _)| *at)
     }
 
     /// The entries, by resource.
     pub fn entries(&self) -> impl Iterator<Item = &Entry> {
         self.ledger.iter()
+    }
+
+    /// What each device is to hold, and how it stands.
+    pub fn flow_table(&self, device: &Bridge) -> Option<Arc<Vec<Kept>>> {
+        self.flows.table(device)
     }
 
     /// Whether the entries are on disk as they are here.
@@ -185,7 +197,26 @@ impl Agent {
         contents.dedup();
         self.effects.push(Effect::KeepContents(contents));
         self.recover();
-        self.start_flows();
+        self.on_flows(Flows::start);
+    }
+
+    /// A call to the flow tables, with what they use of the rest.
+    fn on_flows<R>(&mut self, call: impl FnOnce(&mut Flows, &mut Turn) -> R) -> R {
+        let mut turn = Turn {
+            now: self.now,
+            is_stopping: self.is_stopping,
+            may_guard: self.guard.is_none() && !self.lanes.is_busy(Lane::Network),
+            connection: &mut self.connection,
+            fetch: &mut self.fetch,
+            effects: &mut self.effects,
+        };
+        call(&mut self.flows, &mut turn)
+    }
+
+    fn stop(&mut self) {
+        self.is_stopping = true;
+        self.on_flows(Flows::stop);
+        self.stop_guarding();
     }
 
     fn connected(&mut self) {
@@ -242,14 +273,18 @@ impl Agent {
                 self.withdraw(resource, generation);
             }
             Down::Acknowledge(key) => self.acknowledge(key),
-            Down::Answer { key, bytes } => self.answer(key, &bytes),
+            Down::Answer { key, bytes } => {
+                if !self.on_flows(|flows, turn| flows.answer(key, &bytes, turn)) {
+                    self.answer(key, &bytes);
+                }
+            }
             Down::Chunk { digest, offset, bytes } => {
                 let settled = self.fetch.chunk(digest, offset, bytes, self.now, &mut self.effects);
                 self.settled(settled);
             }
             Down::AskFacts => self.facts.ask(self.now),
             Down::AskDrift => self.watches.say_all_again(self.now),
-            Down::Flow(flow) => self.flow(flow),
+            Down::Flow(flow) => self.on_flows(|flows, turn| flows.down(flow, turn)),
             Down::Describe(resources) => self.describe(&resources),
             Down::Remove(key) => {
                 self.watches.unsay(self.now, key.resource, &self.ledger);
@@ -270,13 +305,13 @@ impl Agent {
         let now = self.now;
         self.connection.obey(now, welcome);
         if welcome.want_ledger {
-            self.send_ledger();
+            account::tell_ledger(&self.ledger, &mut self.effects);
         }
-        self.report_again();
+        self.connection.report_again(&self.ledger, &mut self.effects);
         self.confirm_over_new_connection();
         self.watches.greeted(now, welcome.heartbeat);
         self.facts.greeted(now);
-        self.flows_greeted();
+        self.flows.greeted();
         self.ports.greeted(now);
         let jobs = Jobs { ledger: &self.ledger, lanes: &self.lanes, runs: &self.runs };
         self.account.tell(now, &jobs, &mut self.effects);
@@ -310,29 +345,6 @@ impl Agent {
         if self.connection.is_only_heard() {
             let why = "there is room again to record the controller's epoch";
             self.connection.reconnect(self.now, why, &mut self.fetch, &mut self.effects);
-        }
-    }
-
-    fn report_again(&mut self) {
-        let reports: Vec<Report> =
-            self.ledger.iter().flat_map(|entry| entry.unacknowledged.iter().cloned()).collect();
-        for report in reports {
-            // One that is on its way to disk is sent when it is there.
-            if !self.ledger.is_ending(&report.key) {
-                self.connection.report(report, &mut self.effects);
-            }
-        }
-    }
-
-    fn send_ledger(&mut self) {
-        let entries: Vec<_> = self.ledger.iter().filter_map(Entry::listed).collect();
-        let mut pages = entries.chunks(LEDGER_PAGE).peekable();
-        if pages.peek().is_none() {
-            self.effects.send(Up::Ledger { entries: Vec::new(), last: true });
-        }
-        while let Some(page) = pages.next() {
-            let last = pages.peek().is_none();
-            self.effects.send(Up::Ledger { entries: page.to_vec(), last });
         }
     }
 
@@ -378,13 +390,14 @@ impl Agent {
         match settled {
             None => {}
             Some(Settled::Ready(users)) => users.into_iter().for_each(|user| {
-                if !self.flow_settled(user, None) {
+                if !self.on_flows(|flows, turn| flows.settled(user, None, turn)) {
                     self.fetched(user);
                 }
             }),
             Some(Settled::Failed { users, error }) => {
                 for user in users {
-                    if !self.flow_settled(user, Some(&error.reason)) {
+                    let failed = Some(&*error.reason);
+                    if !self.on_flows(|flows, turn| flows.settled(user, failed, turn)) {
                         self.not_fetched(user, &error);
                     }
                 }
@@ -397,8 +410,8 @@ impl Agent {
             Some(Due::Connect) => self.effects.push(Effect::Connect),
             Some(Due::Heartbeat) => {
                 self.effects.send(Up::Heartbeat { drift: Some(self.watches.digest()) });
-                self.report_again();
-                self.flow_heartbeat();
+                self.connection.report_again(&self.ledger, &mut self.effects);
+                self.on_flows(Flows::heartbeat);
                 self.ledger.write_refused(&mut self.effects);
             }
             Some(Due::NoWelcome) => {

@@ -102,7 +102,7 @@ impl Agent {
 
     /// No change that can cut the node off is under way, of the network or of flow rules.
     pub(crate) fn is_unguarded(&self) -> bool {
-        self.guard.is_none() && !self.flows.is_guarding()
+        self.guard.is_none() && !self.flows.guards()
     }
 
     /// All that its job needs is on disk, but what it may touch and, where that was `captured` for it, what was there
@@ -230,7 +230,7 @@ impl Agent {
         if let Some(Guard { stage: Stage::Confirming(confirming), .. }) = &mut self.guard {
             confirming.challenge.reached(now);
         }
-        self.flow_confirms_over_new_connection();
+        self.flows.reached(now);
     }
 
     /// The connection is gone, or was not made.
@@ -238,7 +238,7 @@ impl Agent {
         if let Some(Guard { stage: Stage::Confirming(confirming), .. }) = &mut self.guard {
             confirming.challenge.lost(reason.clone());
         }
-        self.flow_disconnected(reason);
+        self.flows.disconnected(reason);
     }
 
     /// The next attempt to connect comes soon where somebody waits for it.
@@ -252,9 +252,6 @@ impl Agent {
     /// [`Down::Answer`]
     pub(crate) fn answer(&mut self, key: ReportKey, bytes: &[u8]) {
         let now = self.now;
-        if self.flow_answer(key, bytes) {
-            return;
-        }
         let right = |confirming: &&mut Box<Confirming>| confirming.challenge.is_answered_by(now, bytes);
         let kept = self.stage(key, |stage| {
             match stage {
@@ -313,9 +310,7 @@ impl Agent {
     }
 
     /// The agent is to end: what is not confirmed is put back.
-    pub(crate) fn stop(&mut self) {
-        self.is_stopping = true;
-        self.stop_flows();
+    pub(crate) fn stop_guarding(&mut self) {
         let Some(guard) = &self.guard else { return };
         let (resource, key) = (guard.resource, self.guard_key());
         match &guard.stage {

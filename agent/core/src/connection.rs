@@ -169,6 +169,14 @@ impl Connection {
         self.hurry_until.is_some_and(|until| now < until)
     }
 
+    /// Says every outcome that is not acknowledged; one that is on its way to disk is said when it is there.
+    pub(crate) fn report_again(&self, ledger: &Ledger, effects: &mut Effects) {
+        let reports = ledger.iter().flat_map(|entry| &entry.unacknowledged);
+        for report in reports.filter(|report| !ledger.is_ending(&report.key)) {
+            self.report(report.clone(), effects);
+        }
+    }
+
     /// A new connection, at once.
     pub(crate) fn reconnect(&mut self, now: MonoTime, why: &str, fetch: &mut Fetch, effects: &mut Effects) {
         self.greeting = None;

@@ -8,12 +8,15 @@ use crate::face::Effect;
 
 /// Effects that nobody has taken yet.
 #[derive(Debug, Default)]
-pub struct Effects(VecDeque<Effect>);
+pub struct Effects {
+    queue: VecDeque<Effect>,
+    numbered: u64,
+}
 
 impl Effects {
     /// Comes after what is there.
     pub fn push(&mut self, effect: Effect) {
-        self.0.push_back(effect);
+        self.queue.push_back(effect);
     }
 
     /// Over the open connection.
@@ -26,14 +29,20 @@ impl Effects {
         self.push(Effect::Warn(warning));
     }
 
+    /// A number for what the host is asked to begin, which its answer names. No number comes twice.
+    pub fn number(&mut self) -> u64 {
+        self.numbered += 1;
+        self.numbered
+    }
+
     /// The oldest.
     pub fn pop(&mut self) -> Option<Effect> {
-        self.0.pop_front()
+        self.queue.pop_front()
     }
 }
 
 impl Extend<Effect> for Effects {
     fn extend<I: IntoIterator<Item = Effect>>(&mut self, effects: I) {
-        self.0.extend(effects);
+        self.queue.extend(effects);
     }
 }

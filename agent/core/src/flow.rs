@@ -28,7 +28,9 @@
 mod batch;
 mod face;
 mod guard;
+mod log;
 mod reconcile;
+mod stage;
 mod table;
 mod tell;
 
@@ -42,18 +44,21 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use muster_shared::model::flow::{
-    Bridge, EntryState, FLOW_REASON_MAX, FlowBatch, FlowDown, FlowId, FlowRefusal, FlowState,
+    Bridge, FLOW_REASON_MAX, FlowBatch, FlowDown, FlowId, FlowRefusal, FlowState, FlowUp,
 };
+use muster_shared::model::{ContentDigest, Up};
 use muster_shared::{Generation, MonoTime, ResourceId};
 use uuid::Uuid;
 
-use crate::agent::Agent;
 use crate::backoff::Random;
+use crate::connection::Connection;
+use crate::effects::Effects;
 use crate::face::Effect;
-use batch::Batch;
+use crate::fetch::Fetch;
 use reconcile::Watching;
+use stage::Batch;
 use table::Table;
-use tell::Telling;
+use tell::{Question, Telling};
 
 /// Tables on one node: a server has a few bridges. All their states fit into one message.
 pub const DEVICES_MAX: usize = 64;
@@ -105,6 +110,7 @@ enum Switch {
 /// One device.
 #[derive(Debug)]
 struct Device {
+    bridge: Bridge,
     /// Stands for it where resources are named: contents, challenges.
     resource: ResourceId,
     table: Table,
@@ -144,35 +150,174 @@ struct Device {
 #[derive(Debug)]
 pub(crate) struct Flows {
     devices: BTreeMap<Bridge, Device>,
-    /// The device whose batch can cut the node off.
-    guarding: Option<Bridge>,
     telling: Telling,
-    /// Counts what hosts were asked to begin, over all devices: one that was forgotten does not begin anew.
-    begun: u64,
     random: Random,
+}
+
+/// What one call uses of the agent: facts, and the machines below the tables.
+pub(crate) struct Turn<'a> {
+    pub(crate) now: MonoTime,
+    /// Nothing new begins.
+    pub(crate) is_stopping: bool,
+    /// Nothing else that can cut the node off is under way.
+    pub(crate) may_guard: bool,
+    pub(crate) connection: &'a mut Connection,
+    pub(crate) fetch: &'a mut Fetch,
+    pub(crate) effects: &'a mut Effects,
+}
+
+impl Turn<'_> {
+    fn say(&mut self, up: FlowUp) {
+        self.effects.send(Up::Flow(up));
+    }
+
+    fn release(&mut self, resource: ResourceId, stored: Option<ContentDigest>) {
+        if let Some(digest) = stored {
+            self.fetch.release(resource, digest, self.now, self.effects);
+        }
+    }
+
+    fn reconnect(&mut self, why: &str) {
+        self.connection.reconnect(self.now, why, self.fetch, self.effects);
+    }
 }
 
 impl Flows {
     pub(crate) fn new(seed: u64) -> Self {
-        Self {
-            devices: BTreeMap::new(),
-            guarding: None,
-            telling: Telling::default(),
-            begun: 0,
-            random: Random::new(seed ^ 0x666c_6f77_7300_0000),
+        let random = Random::new(seed ^ 0x666c_6f77_7300_0000);
+        Self { devices: BTreeMap::new(), telling: Telling::default(), random }
+    }
+
+    /// As the logs were on disk.
+    pub(crate) fn load(&mut self, tables: Vec<Loaded>) {
+        for loaded in tables {
+            let mut device = Device::load(loaded);
+            if let Some(batch) = &mut device.batch {
+                batch.guards &= !self.guards();
+            }
+            self.devices.insert(device.bridge.clone(), device);
         }
     }
 
-    fn resource_of(&self, resource: ResourceId) -> Option<Bridge> {
-        let mut devices = self.devices.iter();
-        devices.find(|(_, device)| device.resource == resource).map(|(bridge, _)| bridge.clone())
+    /// What a device is to hold, and how it stands.
+    pub(crate) fn table(&self, device: &Bridge) -> Option<Arc<Vec<Kept>>> {
+        self.devices.get(device).map(|device| device.table.kept())
+    }
+
+    pub(crate) fn start(&mut self, turn: &mut Turn) {
+        for device in self.devices.values_mut().filter(|device| !device.forgotten) {
+            device.effect(FlowEffect::Watch, turn);
+            if let Some(batch) = &mut device.batch {
+                batch.wait_until = turn.now + batch::SWITCH_WITHIN;
+            }
+        }
+    }
+
+    fn device_of(&mut self, resource: ResourceId) -> Option<&mut Device> {
+        self.devices.values_mut().find(|device| device.resource == resource)
+    }
+
+    /// From the controller.
+    pub(crate) fn down(&mut self, down: FlowDown, turn: &mut Turn) {
+        match down {
+            FlowDown::Batch(batch) => self.batch(batch, turn),
+            FlowDown::Ask { device, number, ask } => self.ask(&device, number, ask, turn),
+            FlowDown::Forget { device, generation } => {
+                let device = self.devices.get_mut(&device);
+                match device.filter(|it| generation >= it.decided && !it.forgotten) {
+                    Some(device) => device.forget(generation, turn),
+                    None => self.telling.all = true,
+                }
+            }
+        }
+    }
+
+    /// From the host.
+    pub(crate) fn input(&mut self, bridge: &Bridge, input: FlowInput, turn: &mut Turn) {
+        match (input, self.devices.get_mut(bridge)) {
+            (FlowInput::Counted { number, entries, tables, last }, _) => {
+                if self.telling.is_wanted(bridge, number, Question::Count, last, turn) {
+                    turn.say(FlowUp::Stats { device: bridge.clone(), number, entries, tables, last });
+                }
+            }
+            (FlowInput::Foreigners { number, rules, last }, _) => {
+                if self.telling.is_wanted(bridge, number, Question::Foreign, last, turn) {
+                    turn.say(FlowUp::Foreign { device: bridge.clone(), number, rules, last });
+                }
+            }
+            (_, None) => {}
+            (FlowInput::Back, Some(device)) => device.back(turn),
+            (FlowInput::Gone { reason }, Some(device)) => device.gone(reason, turn.now),
+            (FlowInput::Hint, Some(device)) => device.watching.hint(turn.now, Vec::new()),
+            (FlowInput::Ended { ids }, Some(device)) => device.watching.hint(turn.now, ids),
+            (FlowInput::Appended { generation, result }, Some(device)) => {
+                device.appended(generation, result, turn);
+            }
+            (FlowInput::Decided { generation, result }, Some(device)) => {
+                device.end_deciding(generation, result, turn);
+            }
+            (FlowInput::Expired { ids, result }, Some(device)) => device.expired(ids, result, turn),
+            (FlowInput::Compacted(result), Some(device)) => device.compacted(result, turn),
+            (FlowInput::Forgotten(result), Some(device)) => {
+                self.telling.all |= device.end_forgetting(result, turn);
+            }
+            // Of what was cancelled an answer may be on its way all the same.
+            (
+                FlowInput::Applied { number, .. }
+                | FlowInput::Compared { number, .. }
+                | FlowInput::Repaired { number, .. },
+                Some(device),
+            ) if device.work.is_none() || device.number != number => {}
+            (FlowInput::Applied { result, .. }, Some(device)) => device.applied(result, turn),
+            (FlowInput::Compared { result, .. }, Some(device)) => device.compared(result, turn),
+            (FlowInput::Repaired { result, .. }, Some(device)) => device.repaired(result, turn),
+        }
+    }
+
+    /// A content is there, or cannot be had; true if it was a device's.
+    pub(crate) fn settled(&mut self, resource: ResourceId, failed: Option<&str>, turn: &mut Turn) -> bool {
+        self.device_of(resource).map(|device| device.settled(failed, turn)).is_some()
+    }
+
+    /// After every input: begins what can begin.
+    pub(crate) fn advance(&mut self, turn: &mut Turn) {
+        turn.may_guard &= !self.guards();
+        for device in self.devices.values_mut() {
+            device.advance(turn);
+            turn.may_guard &= !device.guards();
+            if !turn.is_stopping {
+                device.advance_forgetting(turn);
+                device.advance_comparing(&mut self.random, turn);
+                device.advance_log(turn);
+            }
+        }
+        self.tell(turn);
+    }
+
+    /// With each heartbeat: what the log did not take is tried again.
+    pub(crate) fn heartbeat(&mut self, turn: &mut Turn) {
+        self.telling.all |= !self.devices.is_empty();
+        self.devices.values_mut().for_each(|device| device.write_owed(turn));
+    }
+
+    /// When to look again, and why.
+    pub(crate) fn timeout(&self, is_open: bool, is_stopping: bool) -> Option<(MonoTime, &'static str)> {
+        let devices = || self.devices.values();
+        let batches = devices().filter_map(Device::batch_timeout).min_by_key(|(at, _)| *at);
+        if is_stopping {
+            return batches.filter(|_| self.guards());
+        }
+        let compares = devices().filter_map(Device::compare_timeout).min_by_key(|(at, _)| *at);
+        let told = self.telling.timeout().filter(|_| is_open);
+        [batches, compares, told].into_iter().flatten().min_by_key(|(at, _)| *at)
     }
 }
 
 impl Device {
-    fn new(bridge: &Bridge) -> Self {
+    fn new(bridge: Bridge) -> Self {
         Self {
-            resource: resource_id(bridge),
+            resource: resource_id(&bridge),
+            bridge,
             table: Table::default(),
             decided: Generation::default(),
             refused: None,
@@ -198,15 +343,10 @@ impl Device {
     }
 
     fn load(loaded: Loaded) -> Self {
-        Self {
-            table: Table::new(loaded.kept),
-            decided: loaded.decided,
-            refused: loaded.refused,
-            log: Some(loaded.log),
-            batch: None,
-            forgotten: loaded.forgotten,
-            ..Self::new(&loaded.device)
-        }
+        let Loaded { device, kept, decided, refused, undecided, forgotten, log } = loaded;
+        let table = Table::new(kept);
+        let batch = undecided.and_then(|undecided| Batch::recovered(undecided, &table));
+        Self { table, decided, refused, log: Some(log), batch, forgotten, ..Self::new(device) }
     }
 
     /// The newest batch that is known.
@@ -228,6 +368,22 @@ impl Device {
     fn is_filled(&self) -> bool {
         self.switch == Switch::Back { filled: true }
     }
+
+    fn effect(&self, effect: FlowEffect, turn: &mut Turn) {
+        turn.effects.push(Effect::Flow { device: self.bridge.clone(), effect });
+    }
+
+    /// The host is to begin this; its number.
+    fn begin(&mut self, work: Work, turn: &mut Turn) -> u64 {
+        (self.work, self.number) = (Some(work), turn.effects.number());
+        self.number
+    }
+
+    /// The host is to stop what it is at.
+    fn cancel(&mut self, turn: &mut Turn) {
+        self.work = None;
+        self.effect(FlowEffect::Cancel { number: self.number }, turn);
+    }
 }
 
 /// A device's own, as if it were a resource: of its name alone, so that it is the same after a restart.
@@ -247,231 +403,4 @@ fn bounded(mut reason: String) -> String {
         reason.truncate(end);
     }
     reason
-}
-
-impl Agent {
-    /// With the flow tables as their logs were on disk; before [`Input::Start`](crate::Input::Start).
-    #[must_use]
-    pub fn with_flows(mut self, tables: Vec<Loaded>) -> Self {
-        for mut loaded in tables {
-            let (bridge, undecided) = (loaded.device.clone(), loaded.undecided.take());
-            let mut device = Device::load(loaded);
-            if let Some(undecided) = undecided {
-                device.batch = Batch::recovered(undecided, &device.table);
-            }
-            if device.batch.as_ref().is_some_and(Batch::is_being_undone) {
-                self.flows.guarding.get_or_insert(bridge.clone());
-            }
-            self.flows.devices.insert(bridge, device);
-        }
-        self
-    }
-
-    /// What each device is to hold, and how it stands.
-    pub fn flow_table(&self, device: &Bridge) -> Option<Arc<Vec<Kept>>> {
-        self.flows.devices.get(device).map(|device| device.table.kept())
-    }
-
-    pub(crate) fn start_flows(&mut self) {
-        for bridge in self.flow_devices() {
-            if self.flows.devices[&bridge].forgotten {
-                continue;
-            }
-            self.flow_effect(&bridge, FlowEffect::Watch);
-            let now = self.now;
-            self.with_batch(&bridge, |batch| batch.wait_until = now + batch::SWITCH_WITHIN);
-        }
-    }
-
-    fn flow_devices(&self) -> Vec<Bridge> {
-        self.flows.devices.keys().cloned().collect()
-    }
-
-    fn flow_effect(&mut self, device: &Bridge, effect: FlowEffect) {
-        self.effects.push(Effect::Flow { device: device.clone(), effect });
-    }
-
-    /// The host is to begin this; its number.
-    fn begin_work(&mut self, bridge: &Bridge, work: Work) -> u64 {
-        self.flows.begun += 1;
-        let number = self.flows.begun;
-        if let Some(device) = self.device(bridge) {
-            (device.work, device.number) = (Some(work), number);
-        }
-        number
-    }
-
-    /// It is the answer to what is under way. Of what was cancelled one may be on its way all the same.
-    fn is_under_way(&self, bridge: &Bridge, number: u64) -> bool {
-        self.flows.devices.get(bridge).is_some_and(|device| device.work.is_some() && device.number == number)
-    }
-
-    fn device(&mut self, bridge: &Bridge) -> Option<&mut Device> {
-        self.flows.devices.get_mut(bridge)
-    }
-
-    /// From the controller.
-    pub(crate) fn flow(&mut self, down: FlowDown) {
-        match down {
-            FlowDown::Batch(batch) => self.flow_batch(batch),
-            FlowDown::Ask { device, number, ask } => self.flow_ask(&device, number, ask),
-            FlowDown::Forget { device, generation } => self.flow_forget(&device, generation),
-        }
-    }
-
-    /// From the host.
-    pub(crate) fn flow_input(&mut self, bridge: &Bridge, input: FlowInput) {
-        match input {
-            FlowInput::Counted { number, entries, tables, last } => {
-                return self.flow_counted(bridge, number, entries, tables, last);
-            }
-            FlowInput::Foreigners { number, rules, last } => {
-                return self.flow_foreigners(bridge, number, rules, last);
-            }
-            _ => {}
-        }
-        if !self.flows.devices.contains_key(bridge) {
-            return;
-        }
-        match input {
-            FlowInput::Back => self.flow_back(bridge),
-            FlowInput::Gone { reason } => self.flow_gone(bridge, reason),
-            FlowInput::Hint => self.flow_hint(bridge, Vec::new()),
-            FlowInput::Ended { ids } => self.flow_hint(bridge, ids),
-            FlowInput::Appended { generation, result } => self.flow_appended(bridge, generation, result),
-            FlowInput::Decided { generation, result } => self.flow_decided(bridge, generation, result),
-            FlowInput::Expired { ids, result } => self.flow_expired(bridge, ids, result),
-            FlowInput::Compacted(result) => self.flow_compacted(bridge, result),
-            FlowInput::Forgotten(result) => self.flow_forgotten(bridge, result),
-            FlowInput::Applied { number, .. }
-            | FlowInput::Compared { number, .. }
-            | FlowInput::Repaired { number, .. }
-                if !self.is_under_way(bridge, number) => {}
-            FlowInput::Applied { result, .. } => self.flow_applied(bridge, result),
-            FlowInput::Compared { result, .. } => self.flow_compared(bridge, result),
-            FlowInput::Repaired { result, .. } => self.flow_repaired(bridge, result),
-            FlowInput::Counted { .. } | FlowInput::Foreigners { .. } => {}
-        }
-    }
-
-    /// After every input: begins what can begin.
-    pub(crate) fn advance_flows(&mut self) {
-        for bridge in self.flow_devices() {
-            self.advance_batch(&bridge);
-            if !self.is_stopping {
-                self.advance_forgetting(&bridge);
-                self.advance_comparing(&bridge);
-                self.advance_log(&bridge);
-            }
-        }
-        self.tell_flows();
-    }
-
-    fn flow_forget(&mut self, bridge: &Bridge, generation: Generation) {
-        let known = self.flows.devices.get_mut(bridge);
-        let Some(device) = known.filter(|it| generation >= it.decided && !it.forgotten) else {
-            self.flows.telling.all = true;
-            return;
-        };
-        if device.next.as_ref().is_some_and(|next| next.generation <= generation) {
-            device.next = None;
-        }
-        // Told once it is so: what is told before would be believed to be what is there after.
-        device.forgetting = Some(generation);
-        self.drop_unbegun(bridge, generation);
-    }
-
-    fn advance_forgetting(&mut self, bridge: &Bridge) {
-        let Some(device) = self.flows.devices.get_mut(bridge) else { return };
-        let Some(generation) = device.forgetting else { return };
-        // Once it is left, nothing of it is taken off the switch any more.
-        if !device.is_leaving() || device.batch.is_some() || device.work.is_some() || device.logging {
-            return;
-        }
-        device.logging = true;
-        self.flow_effect(bridge, FlowEffect::Leave);
-        self.flow_effect(bridge, FlowEffect::Forget { generation });
-    }
-
-    fn flow_forgotten(&mut self, bridge: &Bridge, result: Result<(), String>) {
-        let Some(device) = self.flows.devices.get_mut(bridge) else { return };
-        device.logging = false;
-        // Refused or not: the controller says it again, as long as the table is among those it is told of.
-        let Some(generation) = device.forgetting.take() else { return };
-        let failed = result.err();
-        if failed.is_none() {
-            let next = device.next.take();
-            *device =
-                Device { decided: generation, forgotten: true, log: Some(0), next, ..Device::new(bridge) };
-        }
-        self.flows.telling.all = true;
-        if let Some(reason) = failed {
-            self.flow_effect(bridge, FlowEffect::Watch);
-            self.effects.warn(format!("cannot forget the flow table of {bridge}: {reason}"));
-        }
-    }
-
-    /// Writes the log anew once most of it is dead, and what it did not take.
-    fn advance_log(&mut self, bridge: &Bridge) {
-        let Some(device) = self.flows.devices.get_mut(bridge) else { return };
-        let is_idle = device.batch.is_none() && device.work.is_none() && !device.logging;
-        let is_due = |log: u64| log > COMPACT_FROM && log / 2 > device.table.live();
-        if !is_idle || device.forgotten || device.forgetting.is_some() || !device.log.is_some_and(is_due) {
-            return;
-        }
-        device.logging = true;
-        let (kept, decided, refused) = (device.table.kept(), device.decided, device.refused.clone());
-        self.flow_effect(bridge, FlowEffect::Compact { kept, decided, refused });
-    }
-
-    fn flow_compacted(&mut self, bridge: &Bridge, result: Result<Compacted, String>) {
-        let Some(device) = self.flows.devices.get_mut(bridge) else { return };
-        device.logging = false;
-        match result {
-            Ok(compacted) => {
-                device.table.moved(&compacted.at);
-                device.log = Some(compacted.log);
-                // It says all.
-                device.owed = None;
-                device.owed_expired.clear();
-            }
-            Err(reason) => {
-                // With the next batch that is decided.
-                device.log = Some(0);
-                self.effects.warn(format!("cannot write the log of {bridge} anew: {reason}"));
-            }
-        }
-    }
-
-    /// With each heartbeat: what the log did not take is tried again.
-    pub(crate) fn flow_heartbeat(&mut self) {
-        self.flows.telling.all |= !self.flows.devices.is_empty();
-        for bridge in self.flow_devices() {
-            let Some(device) = self.flows.devices.get_mut(&bridge) else { continue };
-            let is_idle = device.batch.is_none() && !device.logging && !device.forgotten;
-            if let Some((generation, refused)) = device.owed.take_if(|_| is_idle) {
-                device.logging = true;
-                self.flow_effect(&bridge, FlowEffect::Decide { generation, refused });
-            } else if is_idle && !device.owed_expired.is_empty() {
-                let mut ids = std::mem::take(&mut device.owed_expired);
-                // What was put again since has not ended.
-                ids.retain(|id| device.table.get(*id).is_some_and(|it| it.state == EntryState::Expired));
-                if !ids.is_empty() {
-                    self.flow_effect(&bridge, FlowEffect::Expire { ids: ids.into_iter().collect() });
-                }
-            }
-        }
-    }
-
-    /// When to look again, and why.
-    pub(crate) fn flow_timeout(&self) -> Option<(MonoTime, &'static str)> {
-        let devices = || self.flows.devices.values();
-        let batches = devices().filter_map(Device::batch_timeout).min_by_key(|(at, _)| *at);
-        if self.is_stopping {
-            return batches.filter(|_| self.flows.is_guarding());
-        }
-        let compares = devices().filter_map(Device::compare_timeout).min_by_key(|(at, _)| *at);
-        let told = self.flows.telling.timeout().filter(|_| self.connection.is_open());
-        [batches, compares, told].into_iter().flatten().min_by_key(|(at, _)| *at)
-    }
 }

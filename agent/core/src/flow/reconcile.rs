@@ -9,11 +9,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use muster_shared::MonoTime;
-use muster_shared::model::flow::{Bridge, EntryState, FlowId};
+use muster_shared::model::flow::{EntryState, FlowId};
 
-use super::batch::{Batch, Stage};
-use super::{Compared, Device, EXTRANEOUS_MAX, FlowEffect, Kept, Odd, Op, Repaired, Switch, Work, bounded};
-use crate::agent::Agent;
+use super::{
+    Compared, Device, EXTRANEOUS_MAX, FlowEffect, Kept, Odd, Op, Repaired, Switch, Turn, Work, bounded,
+};
+use crate::backoff::Random;
 
 /// After a hint, for one change is seldom alone.
 const SETTLE: Duration = Duration::from_millis(20);
@@ -51,7 +52,10 @@ impl Watching {
         self.due = Some(now);
     }
 
-    pub(super) fn hint(&mut self, now: MonoTime) {
+    /// Something may have changed, and these have `ended`.
+    pub(super) fn hint(&mut self, now: MonoTime, ended: Vec<FlowId>) {
+        let room = ENDED_MAX.saturating_sub(self.ended.len());
+        self.ended.extend(ended.into_iter().take(room));
         let at = self.rest_until.max(now + SETTLE);
         self.due = Some(self.due.map_or(at, |due| due.min(at)));
     }
@@ -108,184 +112,153 @@ impl Device {
         let due = self.watching.due.unwrap_or(self.watching.scan).min(self.watching.scan);
         (self.may_compare() && !self.is_leaving()).then_some((due, "comparing a flow table"))
     }
-}
 
-impl Agent {
-    pub(super) fn flow_back(&mut self, bridge: &Bridge) {
-        let now = self.now;
-        let Some(device) = self.device(bridge) else { return };
-        device.switch = Switch::Back { filled: false };
-        device.was_back = true;
-        device.changed = true;
-        device.watching.rounds = 0;
-        device.watching.compare_now(now);
-        if let Some(Work::Comparing { stale, .. } | Work::Repairing { stale, .. }) = &mut device.work {
+    pub(super) fn back(&mut self, turn: &mut Turn) {
+        self.switch = Switch::Back { filled: false };
+        self.was_back = true;
+        self.changed = true;
+        self.watching.rounds = 0;
+        self.watching.compare_now(turn.now);
+        if let Some(Work::Comparing { stale, .. } | Work::Repairing { stale, .. }) = &mut self.work {
             *stale = true;
         }
-        let is_confirming = |batch: &Batch| matches!(batch.stage, Stage::Confirming { .. });
-        if device.batch.as_ref().is_some_and(is_confirming) {
+        if self.is_confirming() {
             // What the node was reached through is not what would be kept.
-            self.begin_undoing(bridge, "the switch was restarted before the change was confirmed".into());
+            self.begin_undoing("the switch was restarted before the change was confirmed".into(), turn);
         }
     }
 
-    pub(super) fn flow_gone(&mut self, bridge: &Bridge, reason: String) {
-        let now = self.now;
-        let Some(device) = self.device(bridge) else { return };
-        let was_back = device.is_back();
-        device.switch = Switch::Gone { reason: bounded(reason) };
-        device.changed = true;
-        if let Some(batch) = device.batch.as_mut().filter(|_| was_back) {
+    pub(super) fn gone(&mut self, reason: String, now: MonoTime) {
+        let was_back = self.is_back();
+        self.switch = Switch::Gone { reason: bounded(reason) };
+        self.changed = true;
+        if let Some(batch) = self.batch.as_mut().filter(|_| was_back) {
             batch.wait_until = now + super::batch::SWITCH_WITHIN;
         }
     }
 
-    pub(super) fn flow_hint(&mut self, bridge: &Bridge, ended: Vec<FlowId>) {
-        let now = self.now;
-        let Some(device) = self.device(bridge) else { return };
-        let room = ENDED_MAX.saturating_sub(device.watching.ended.len());
-        device.watching.ended.extend(ended.into_iter().take(room));
-        device.watching.hint(now);
-    }
-
-    pub(super) fn advance_comparing(&mut self, bridge: &Bridge) {
-        let now = self.now;
-        let scan = SCAN.mul_f64(0.9) + self.flows.random.below(SCAN / 5);
-        let Some(device) = self.flows.devices.get_mut(bridge) else { return };
-        if device.compare_timeout().is_none_or(|(at, _)| now < at) {
+    pub(super) fn advance_comparing(&mut self, random: &mut Random, turn: &mut Turn) {
+        let now = turn.now;
+        let scan = SCAN.mul_f64(0.9) + random.below(SCAN / 5);
+        if self.compare_timeout().is_none_or(|(at, _)| now < at) {
             return;
         }
-        (device.watching.due, device.watching.scan) = (None, now + scan);
-        let (kept, odd) = (device.table.kept(), Arc::clone(&device.watching.odd));
-        let number = self.begin_work(bridge, Work::Comparing { since: now, stale: false });
-        self.flow_effect(bridge, FlowEffect::Compare { number, kept, odd });
+        (self.watching.due, self.watching.scan) = (None, now + scan);
+        let (kept, odd) = (self.table.kept(), Arc::clone(&self.watching.odd));
+        let number = self.begin(Work::Comparing { since: now, stale: false }, turn);
+        self.effect(FlowEffect::Compare { number, kept, odd }, turn);
     }
 
-    pub(super) fn flow_compared(&mut self, bridge: &Bridge, result: Result<Compared, String>) {
-        let now = self.now;
-        let Some(device) = self.device(bridge) else { return };
-        let since = match device.work.take() {
+    pub(super) fn compared(&mut self, result: Result<Compared, String>, turn: &mut Turn) {
+        let now = turn.now;
+        let since = match self.work.take() {
             Some(Work::Comparing { since, stale: false }) => since,
             Some(Work::Comparing { stale: true, .. }) => return,
-            Some(Work::Confirmed) => return self.flow_confirmed(bridge, result),
+            Some(Work::Confirmed) => return self.confirmed(result, turn),
             other => {
-                device.work = other;
+                self.work = other;
                 return;
             }
         };
-        device.changed = true;
-        let watching = &mut device.watching;
-        watching.rest_until = now + (now.since(since) * REST).min(REST_MAX);
+        self.changed = true;
+        self.watching.rest_until = now + (now.since(since) * REST).min(REST_MAX);
         let mut compared = match result {
             Ok(compared) => compared,
-            Err(reason) => {
-                watching.reason = bounded(reason);
-                watching.again(now);
-                device.asked |= std::mem::take(&mut device.looking);
-                return;
-            }
+            Err(reason) => return self.not_seen(reason, now),
         };
-        watching.foreign = compared.foreign;
-        let said = std::mem::take(&mut watching.ended);
+        self.watching.foreign = compared.foreign;
+        let said = std::mem::take(&mut self.watching.ended);
         let (ended, missing): (Vec<_>, Vec<_>) = compared.missing.drain(..).partition(|id| said.contains(id));
         compared.ended.extend(ended);
-        let ids = device.table.set(&compared.ended, EntryState::Expired);
+        let ids = self.table.set(&compared.ended, EntryState::Expired);
         let mut differing = missing;
         differing.append(&mut compared.altered);
         differing.sort_unstable();
         differing.dedup();
-        device.table.right_but(&differing);
-        let wanted =
-            |id: &FlowId| device.table.get(*id).filter(|it| it.state != EntryState::Expired).copied();
+        self.table.right_but(&differing);
+        let wanted = |id: &FlowId| self.table.get(*id).filter(|it| it.state != EntryState::Expired).copied();
         let put: Vec<Kept> = differing.iter().filter_map(wanted).collect();
         if !ids.is_empty() {
-            self.flow_effect(bridge, FlowEffect::Expire { ids });
+            self.effect(FlowEffect::Expire { ids }, turn);
         }
         if put.is_empty() && compared.extraneous.is_empty() {
-            return self.flow_is_right(bridge);
+            return self.is_right(turn);
         }
         let ids = put.iter().map(|it| it.id).collect();
         let mut remove = compared.extraneous;
         remove.truncate(EXTRANEOUS_MAX);
         let more = compared.more || remove.len() == EXTRANEOUS_MAX;
-        let number = self.begin_work(bridge, Work::Repairing { put: ids, since: now, more, stale: false });
-        self.flow_effect(bridge, FlowEffect::Repair { number, put, remove });
+        let number = self.begin(Work::Repairing { put: ids, since: now, more, stale: false }, turn);
+        self.effect(FlowEffect::Repair { number, put, remove }, turn);
     }
 
-    fn flow_is_right(&mut self, bridge: &Bridge) {
-        let Some(device) = self.device(bridge) else { return };
-        device.watching.rounds = 0;
-        device.watching.reason.clear();
-        device.asked |= std::mem::take(&mut device.looking);
-        device.undo_unseen = false;
-        self.filled(bridge);
+    /// How the device stands could not be seen, or put right.
+    fn not_seen(&mut self, reason: String, now: MonoTime) {
+        self.watching.reason = bounded(reason);
+        self.watching.again(now);
+        self.say_if_looking();
+    }
+
+    /// Somebody asked how it stands, which is known now as far as it can be.
+    fn say_if_looking(&mut self) {
+        self.asked |= std::mem::take(&mut self.looking);
+    }
+
+    fn is_right(&mut self, turn: &mut Turn) {
+        self.watching.rounds = 0;
+        self.watching.reason.clear();
+        self.say_if_looking();
+        self.undo_unseen = false;
+        self.filled(turn);
     }
 
     /// All that can be there is.
-    fn filled(&mut self, bridge: &Bridge) {
-        let Some(device) = self.device(bridge) else { return };
-        if let Switch::Back { filled } = &mut device.switch
+    fn filled(&mut self, turn: &mut Turn) {
+        if let Switch::Back { filled } = &mut self.switch
             && !std::mem::replace(filled, true)
         {
-            self.flow_effect(bridge, FlowEffect::Filled);
+            self.effect(FlowEffect::Filled, turn);
         }
     }
 
-    pub(super) fn flow_repaired(&mut self, bridge: &Bridge, result: Result<Repaired, String>) {
-        let now = self.now;
-        let Some(device) = self.device(bridge) else { return };
-        let (put, since, more) = match device.work.take() {
+    pub(super) fn repaired(&mut self, result: Result<Repaired, String>, turn: &mut Turn) {
+        let now = turn.now;
+        let (put, since, more) = match self.work.take() {
             Some(Work::Repairing { put, since, more, stale: false }) => (put, since, more),
             // It was done on the switch before: nothing is known of this one.
             Some(Work::Repairing { stale: true, .. }) => return,
             other => {
-                device.work = other;
+                self.work = other;
                 return;
             }
         };
-        device.changed = true;
-        let watching = &mut device.watching;
+        self.changed = true;
         let repaired = match result {
             Ok(repaired) => repaired,
-            Err(reason) => {
-                watching.reason = bounded(reason);
-                watching.again(now);
-                device.asked |= std::mem::take(&mut device.looking);
-                return;
-            }
+            Err(reason) => return self.not_seen(reason, now),
         };
+        let watching = &mut self.watching;
         watching.odd(repaired.odd);
         let mut failed = repaired.failed;
         failed.sort_unstable_by_key(|(id, _)| *id);
         watching.reason = failed.first().map(|(id, why)| bounded(format!("{id}: {why}"))).unwrap_or_default();
         let failed: Vec<FlowId> = failed.into_iter().map(|(id, _)| id).collect();
         let right: Vec<FlowId> = put.into_iter().filter(|id| failed.binary_search(id).is_err()).collect();
-        device.table.set(&right, EntryState::Present);
-        device.table.set(&failed, EntryState::Wrong);
-        device.undo_unseen &= more;
+        self.table.set(&right, EntryState::Present);
+        self.table.set(&failed, EntryState::Wrong);
+        self.undo_unseen &= more;
         // Whether it took is seen by comparing: at once after the first round, for it is ours that was changed.
-        if more || failed.is_empty() && watching.rounds == 0 {
+        let is_again = more || failed.is_empty() && watching.rounds == 0;
+        if is_again {
             watching.rounds += u32::from(!more);
             watching.compare_now(now);
         } else {
             watching.again(now);
-            device.asked |= std::mem::take(&mut device.looking);
         }
         watching.rest_until = watching.rest_until.max(now + (now.since(since) * REST).min(REST_MAX));
-        self.filled(bridge);
-    }
-
-    /// The answer to [`FlowEffect::Expire`].
-    pub(super) fn flow_expired(&mut self, bridge: &Bridge, ids: Vec<FlowId>, result: Result<u64, String>) {
-        let Some(device) = self.device(bridge) else { return };
-        device.changed = true;
-        match result {
-            Ok(log) => device.log = Some(log),
-            Err(reason) => {
-                device.owed_expired.extend(ids);
-                self.effects
-                    .warn(format!("cannot record which rules of {bridge} ended by their timeouts: {reason}"));
-            }
+        if !is_again {
+            self.say_if_looking();
         }
+        self.filled(turn);
     }
 }

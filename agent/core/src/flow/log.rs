@@ -1,0 +1,106 @@
+//! What goes into a device's log beside batches: ends by timeout, what it did not take before, the whole anew, and that
+//! the table is forgotten.
+
+use muster_shared::Generation;
+use muster_shared::model::flow::{EntryState, FlowId};
+
+use super::{COMPACT_FROM, Compacted, Device, FlowEffect, Turn};
+
+impl Device {
+    pub(super) fn forget(&mut self, generation: Generation, turn: &mut Turn) {
+        self.next.take_if(|next| next.generation <= generation);
+        // Told once it is so: what is told before would be believed to be what is there after.
+        self.forgetting = Some(generation);
+        self.drop_unbegun(generation, turn);
+    }
+
+    pub(super) fn advance_forgetting(&mut self, turn: &mut Turn) {
+        let Some(generation) = self.forgetting else { return };
+        // Once it is left, nothing of it is taken off the switch any more.
+        if !self.is_leaving() || self.batch.is_some() || self.work.is_some() || self.logging {
+            return;
+        }
+        self.logging = true;
+        self.effect(FlowEffect::Leave, turn);
+        self.effect(FlowEffect::Forget { generation }, turn);
+    }
+
+    /// The answer to [`FlowEffect::Forget`]; true if it was awaited.
+    pub(super) fn end_forgetting(&mut self, result: Result<(), String>, turn: &mut Turn) -> bool {
+        self.logging = false;
+        // Refused or not: the controller says it again, as long as the table is among those it is told of.
+        let Some(decided) = self.forgetting.take() else { return false };
+        match result {
+            Ok(()) => {
+                let (bridge, next) = (self.bridge.clone(), self.next.take());
+                *self = Self { decided, forgotten: true, log: Some(0), next, ..Self::new(bridge) };
+            }
+            Err(reason) => {
+                self.effect(FlowEffect::Watch, turn);
+                turn.effects.warn(format!("cannot forget the flow table of {}: {reason}", self.bridge));
+            }
+        }
+        true
+    }
+
+    /// Writes the log anew once most of it is dead.
+    pub(super) fn advance_log(&mut self, turn: &mut Turn) {
+        let is_idle = self.batch.is_none() && self.work.is_none() && !self.logging;
+        let is_due = |log: u64| log > COMPACT_FROM && log / 2 > self.table.live();
+        if !is_idle || self.forgotten || self.forgetting.is_some() || !self.log.is_some_and(is_due) {
+            return;
+        }
+        self.logging = true;
+        let (kept, decided, refused) = (self.table.kept(), self.decided, self.refused.clone());
+        self.effect(FlowEffect::Compact { kept, decided, refused }, turn);
+    }
+
+    pub(super) fn compacted(&mut self, result: Result<Compacted, String>, turn: &mut Turn) {
+        self.logging = false;
+        match result {
+            Ok(compacted) => {
+                self.table.moved(&compacted.at);
+                self.log = Some(compacted.log);
+                // It says all.
+                self.owed = None;
+                self.owed_expired.clear();
+            }
+            Err(reason) => {
+                // With the next batch that is decided.
+                self.log = Some(0);
+                turn.effects.warn(format!("cannot write the log of {} anew: {reason}", self.bridge));
+            }
+        }
+    }
+
+    /// What the log did not take is tried again.
+    pub(super) fn write_owed(&mut self, turn: &mut Turn) {
+        let is_idle = self.batch.is_none() && !self.logging && !self.forgotten;
+        if let Some((generation, refused)) = self.owed.take_if(|_| is_idle) {
+            self.logging = true;
+            self.effect(FlowEffect::Decide { generation, refused }, turn);
+        } else if is_idle && !self.owed_expired.is_empty() {
+            let mut ids = std::mem::take(&mut self.owed_expired);
+            // What was put again since has not ended.
+            ids.retain(|id| self.table.get(*id).is_some_and(|it| it.state == EntryState::Expired));
+            if !ids.is_empty() {
+                self.effect(FlowEffect::Expire { ids: ids.into_iter().collect() }, turn);
+            }
+        }
+    }
+
+    /// The answer to [`FlowEffect::Expire`].
+    pub(super) fn expired(&mut self, ids: Vec<FlowId>, result: Result<u64, String>, turn: &mut Turn) {
+        self.changed = true;
+        match result {
+            Ok(log) => self.log = Some(log),
+            Err(reason) => {
+                self.owed_expired.extend(ids);
+                turn.effects.warn(format!(
+                    "cannot record which rules of {} ended by their timeouts: {reason}",
+                    self.bridge
+                ));
+            }
+        }
+    }
+}

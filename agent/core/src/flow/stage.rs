@@ -1,0 +1,132 @@
+//! Where a batch stands, from its arrival to its end. See the diagram in the module above.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use muster_shared::model::flow::FlowRefusal;
+use muster_shared::model::{Content, ContentDigest};
+use muster_shared::{Generation, MonoTime};
+
+use super::{Device, Op, Switch, Table, Undecided};
+use crate::challenge::Challenge;
+
+const CRASHED: &str = "the agent ended before the change was confirmed (a crash, a stop or a reboot)";
+
+/// The batch that a device is at.
+#[derive(Debug)]
+pub(super) struct Batch {
+    pub(super) generation: Generation,
+    /// How long it may take to be confirmed, if it is to be.
+    pub(super) confirm: Option<Duration>,
+    /// It can cut the node off, and is on its way to the log or beyond.
+    pub(super) guards: bool,
+    /// The device is waited for until then.
+    pub(super) wait_until: MonoTime,
+    pub(super) stage: Stage,
+}
+
+#[derive(Debug)]
+pub(super) enum Stage {
+    Fetching {
+        ops: Content,
+    },
+    Ready {
+        ops: Content,
+    },
+    Appending {
+        stored: Option<ContentDigest>,
+    },
+    Logged {
+        ops: Arc<Vec<Op>>,
+        challenge: Option<Vec<u8>>,
+        /// It was refused while the device was not filled, so that something of the table may have been missing; or it
+        /// is to be confirmed, for which all of the table is to be there.
+        after_filling: bool,
+    },
+    Applying {
+        ops: Arc<Vec<Op>>,
+        challenge: Option<Vec<u8>>,
+        /// Of one that is to be confirmed.
+        deadline: Option<MonoTime>,
+    },
+    Confirming {
+        ops: Arc<Vec<Op>>,
+        challenge: Challenge,
+    },
+    Undoing {
+        ops: Arc<Vec<Op>>,
+        why: String,
+        /// It is not to be tried again by itself.
+        is_final: bool,
+        tries: u32,
+        at: MonoTime,
+    },
+    Deciding {
+        ops: Arc<Vec<Op>>,
+        refused: Option<FlowRefusal>,
+    },
+}
+
+impl Stage {
+    /// Too late to put another one in its place.
+    pub(super) fn has_begun(&self) -> bool {
+        !matches!(self, Stage::Fetching { .. } | Stage::Ready { .. })
+    }
+
+    /// What is fetched for it and not in the log.
+    pub(super) fn unbegun_content(&self) -> Option<ContentDigest> {
+        let (Stage::Fetching { ops } | Stage::Ready { ops }) = self else { return None };
+        ops.stored().map(|(digest, _)| digest)
+    }
+
+    /// Its operations, from when the device may hold them to when the table has them.
+    pub(super) fn in_force(&self) -> Option<&Arc<Vec<Op>>> {
+        match self {
+            Stage::Applying { ops, .. }
+            | Stage::Confirming { ops, .. }
+            | Stage::Undoing { ops, .. }
+            | Stage::Deciding { ops, .. } => Some(ops),
+            Stage::Fetching { .. } | Stage::Ready { .. } | Stage::Appending { .. } | Stage::Logged { .. } => {
+                None
+            }
+        }
+    }
+}
+
+impl Batch {
+    /// After a restart: what may have been applied is applied again, or undone.
+    pub(super) fn recovered(undecided: Undecided, table: &Table) -> Option<Self> {
+        let ops = Arc::new(table.resolve(undecided.ops)?);
+        let stage = match undecided.guarded {
+            true => {
+                let at = MonoTime::default();
+                Stage::Undoing { ops, why: CRASHED.into(), is_final: true, tries: 0, at }
+            }
+            false => Stage::Logged { ops, challenge: None, after_filling: false },
+        };
+        let Undecided { generation, guarded: guards, .. } = undecided;
+        Some(Self { generation, confirm: None, guards, wait_until: MonoTime::default(), stage })
+    }
+}
+
+impl Device {
+    pub(super) fn batch_timeout(&self) -> Option<(MonoTime, &'static str)> {
+        let batch = self.batch.as_ref()?;
+        match &batch.stage {
+            Stage::Ready { .. } | Stage::Logged { after_filling: false, .. } => {
+                (!self.is_back()).then_some((batch.wait_until, "a batch waits for its switch"))
+            }
+            Stage::Logged { after_filling: true, .. } => {
+                (!self.is_filled()).then_some((batch.wait_until, "a batch waits for its switch to be filled"))
+            }
+            Stage::Applying { deadline, .. } => deadline.map(|at| (at, "deadline of a batch")),
+            Stage::Confirming { challenge, .. } => challenge.timeouts().min_by_key(|(at, _)| *at),
+            Stage::Undoing { at, .. } => match (&self.work, &self.switch) {
+                (None, Switch::Back { .. }) => Some((*at, "undoing a batch")),
+                (None, Switch::Unknown) => Some((batch.wait_until, "undoing a batch")),
+                (None | Some(_), _) => None,
+            },
+            Stage::Fetching { .. } | Stage::Appending { .. } | Stage::Deciding { .. } => None,
+        }
+    }
+}

@@ -224,21 +224,22 @@ impl JoinRequest {
     }
 }
 
+fn bounded(reason: impl fmt::Display) -> String {
+    let mut reason = reason.to_string();
+    reason.truncate(reason.floor_char_boundary(REASON_MAX));
+    reason
+}
+
 impl JoinAnswer {
     /// A refusal; a reason that is too long is cut.
     pub fn refused(reason: impl fmt::Display) -> Self {
-        let mut reason = reason.to_string();
-        reason.truncate(reason.floor_char_boundary(REASON_MAX));
-        JoinAnswer::Refused { reason }
+        JoinAnswer::Refused { reason: bounded(reason) }
     }
 
     /// It is to ask again.
     pub fn later(reason: impl fmt::Display, after: Duration) -> Self {
         let after = u32::try_from(after.as_millis()).unwrap_or(u32::MAX);
-        match Self::refused(reason) {
-            JoinAnswer::Refused { reason } => JoinAnswer::Later { reason, after },
-            other => other,
-        }
+        JoinAnswer::Later { reason: bounded(reason), after }
     }
 
     /// The bytes to send.

@@ -3,6 +3,8 @@
 //!
 //! Absent on purpose: tokio, files, sockets, clocks, randomness. A nonce or a time comes from the caller.
 
+#![cfg_attr(not(test), warn(clippy::wildcard_enum_match_arm))]
+
 pub mod generation;
 pub mod id;
 pub mod join;

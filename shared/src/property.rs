@@ -340,7 +340,9 @@ pub fn integer(value: &Value, least: u64, most: u64) -> Read<u64> {
     let number = match value {
         Value::Number(number) => number.as_u64(),
         Value::String(text) => text.trim().parse().ok(),
-        _ => return Err(unwanted("a number", value)),
+        Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_) => {
+            return Err(unwanted("a number", value));
+        }
     };
     number
         .filter(|n| (least..=most).contains(n))
@@ -361,10 +363,8 @@ pub fn confirm_timeout(value: &Value) -> Read<u32> {
 /// # Errors
 /// No node can be called so.
 pub fn node(value: &Value) -> Read<NodeId> {
-    match value {
-        Value::String(text) => text.parse().map_err(|error| PropertyError::new(format!("{error}"))),
-        _ => Err(unwanted("the name of a node", value)),
-    }
+    let Value::String(text) = value else { return Err(unwanted("the name of a node", value)) };
+    text.parse().map_err(|error| PropertyError::new(format!("{error}")))
 }
 
 /// What a delete leaves behind.

@@ -388,20 +388,17 @@ impl Object {
         }
         match &mut self.kind {
             ObjectKind::Interface { .. } => rename(&mut self.name, names),
-            ObjectKind::Vlan { device: Some(device), .. } => rename(device, names),
-            ObjectKind::LinuxBond { options, .. } => {
-                options.primary.iter_mut().for_each(|it| rename(it, names))
-            }
-            _ => {}
-        }
-        match &mut self.kind {
-            ObjectKind::LinuxBridge { members }
-            | ObjectKind::OvsBridge { members }
-            | ObjectKind::OvsBond { members }
-            | ObjectKind::LinuxBond { members, .. } => {
+            ObjectKind::Vlan { device, .. } => device.iter_mut().for_each(|it| rename(it, names)),
+            ObjectKind::LinuxBond { members, options } => {
+                options.primary.iter_mut().for_each(|it| rename(it, names));
                 members.iter_mut().for_each(|member| member.rename(names));
             }
-            _ => {}
+            ObjectKind::LinuxBridge { members }
+            | ObjectKind::OvsBridge { members }
+            | ObjectKind::OvsBond { members } => {
+                members.iter_mut().for_each(|member| member.rename(names));
+            }
+            ObjectKind::OvsPatch { .. } | ObjectKind::OvsTunnel { .. } | ObjectKind::LinuxTap => {}
         }
     }
 }

@@ -223,10 +223,8 @@ impl Spec {
 
     /// Property → value. What was not given and has no default is left out.
     pub fn properties(&self) -> Map<String, Value> {
-        match (**self).properties() {
-            Value::Object(map) => map.into_iter().filter(|(_, value)| !value.is_null()).collect(),
-            _ => Map::new(),
-        }
+        let Value::Object(map) = (**self).properties() else { return Map::new() };
+        map.into_iter().filter(|(_, value)| !value.is_null()).collect()
     }
 }
 

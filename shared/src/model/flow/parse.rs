@@ -69,11 +69,11 @@ impl Entry {
     /// # Errors
     /// [`BadEntry`] says where and what.
     pub fn from_json(value: &Value) -> Result<Self, BadEntry> {
-        match value {
-            Value::Object(map) if map.contains_key("group") => Group::from_json(map).map(Entry::Group),
-            Value::Object(map) if map.contains_key("meter") => Meter::from_json(map).map(Entry::Meter),
-            Value::Object(map) => Rule::from_json(map).map(Entry::Rule),
-            other => Err(unwanted("a flow rule, which is a map", other)),
+        let Value::Object(map) = value else { return Err(unwanted("a flow rule, which is a map", value)) };
+        match map {
+            map if map.contains_key("group") => Group::from_json(map).map(Entry::Group),
+            map if map.contains_key("meter") => Meter::from_json(map).map(Entry::Meter),
+            map => Rule::from_json(map).map(Entry::Rule),
         }
     }
 }
@@ -170,16 +170,13 @@ impl Group {
 fn group_kind(value: &Value) -> Read<GroupKind> {
     const ALL: [GroupKind; 4] =
         [GroupKind::All, GroupKind::Select, GroupKind::Indirect, GroupKind::FastFailover];
-    let word = value.as_str().unwrap_or_default();
-    ALL.into_iter().find(|kind| kind.as_str() == word).ok_or_else(|| match value {
-        Value::String(word) => {
-            let near = suggestion(word, ALL.map(GroupKind::as_str));
-            BadEntry::new(format!(
-                "want all, select, indirect or fast_failover, got '{}'{near}",
-                near::cut(word)
-            ))
-        }
-        _ => unwanted("all, select, indirect or fast_failover", value),
+    let Value::String(word) = value else {
+        return Err(unwanted("all, select, indirect or fast_failover", value));
+    };
+    ALL.into_iter().find(|kind| kind.as_str() == word).ok_or_else(|| {
+        let near = suggestion(word, ALL.map(GroupKind::as_str));
+        let word = near::cut(word);
+        BadEntry::new(format!("want all, select, indirect or fast_failover, got '{word}'{near}"))
     })
 }
 

@@ -57,10 +57,7 @@ impl Rule {
 }
 
 fn object(value: Value) -> Map<String, Value> {
-    match value {
-        Value::Object(map) => map,
-        _ => Map::new(),
-    }
+    if let Value::Object(map) = value { map } else { Map::new() }
 }
 
 fn group_json(group: &Group) -> Value {
@@ -181,10 +178,8 @@ fn ct_json(ct: &Ct) -> Value {
 
 /// As it is written, for messages.
 pub(super) fn value_text(field: Field, value: u128, mask: Option<u128>) -> String {
-    match value_json(field, value, mask) {
-        Value::String(text) => text,
-        other => other.to_string(),
-    }
+    let value = value_json(field, value, mask);
+    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
 
 fn value_json(field: Field, value: u128, mask: Option<u128>) -> Value {

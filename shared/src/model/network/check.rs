@@ -56,7 +56,7 @@ pub(super) fn take_tag(object: &mut Object) -> Parsed<()> {
     let invalid = |problem: String| Err(NetworkError::invalid(&setting.path, problem));
     let tag = match setting.value {
         OvsValue::Number(tag) => u16::try_from(tag).ok().filter(|tag| (1..=4_094).contains(tag)),
-        _ => None,
+        OvsValue::Text(_) | OvsValue::Bool(_) | OvsValue::Texts(_) | OvsValue::Numbers(_) => None,
     };
     let Some(tag) = tag else { return invalid("tag: 1 to 4094 is taken".to_owned()) };
     if setting.place.record != object.name.as_str() || matches!(object.kind, ObjectKind::OvsBridge { .. }) {
@@ -65,13 +65,13 @@ pub(super) fn take_tag(object: &mut Object) -> Parsed<()> {
             setting.place.record, setting.place.record
         ));
     }
-    match object.kind {
-        ObjectKind::Vlan { id, .. } if id != tag => invalid(format!("its VLAN is {id}, not {tag}")),
-        _ => {
-            object.tag = Some(tag);
-            Ok(())
-        }
+    if let ObjectKind::Vlan { id, .. } = object.kind
+        && id != tag
+    {
+        return invalid(format!("its VLAN is {id}, not {tag}"));
     }
+    object.tag = Some(tag);
+    Ok(())
 }
 
 pub(super) fn check_primary(bridge: &LinkName, members: &[Object]) -> Parsed<()> {
@@ -101,12 +101,11 @@ pub(super) fn check_devices(bridge: &LinkName, members: &[Object]) -> Parsed<()>
 
 /// A VLAN may stand on another, but not on itself.
 pub(super) fn check_carriers(objects: &[Object]) -> Parsed<()> {
-    let device = |object: &'_ Object| match &object.kind {
-        ObjectKind::Vlan { device, .. } => device.clone(),
-        _ => None,
-    };
-    let devices: BTreeMap<&LinkName, LinkName> =
-        all(objects).filter_map(|object| Some((&object.name, device(object)?))).collect();
+    let vlans = all(objects).filter_map(|object| {
+        let ObjectKind::Vlan { device, .. } = &object.kind else { return None };
+        Some((&object.name, device.clone()?))
+    });
+    let devices: BTreeMap<&LinkName, LinkName> = vlans.collect();
     for object in all(objects) {
         let under = std::iter::successors(devices.get(&object.name), |name| devices.get(name));
         if under.take(devices.len()).any(|name| *name == object.name) {

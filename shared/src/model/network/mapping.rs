@@ -32,9 +32,9 @@ impl NicMapping {
         let map = mapping.get("interface_mapping").unwrap_or(mapping);
         let map =
             map.as_object().ok_or_else(|| invalid("a map of alias to interface name or MAC address"))?;
-        let entries = map.iter().map(|(alias, nic)| match nic {
-            Value::String(nic) => Ok((alias.clone(), nic.clone())),
-            _ => Err(invalid(&format!("{alias}: an interface name or MAC address"))),
+        let entries = map.iter().map(|(alias, nic)| match nic.as_str() {
+            Some(nic) => Ok((alias.clone(), nic.to_owned())),
+            None => Err(invalid(&format!("{alias}: an interface name or MAC address"))),
         });
         Self::new(entries.collect::<Result<_, _>>()?)
     }

@@ -163,14 +163,13 @@ pub(super) fn option_list(path: &str, record: &str, items: &[Value]) -> Parsed<V
 /// `ovs_extra`: one command or a list of them; `{name}` stands for the object's own name.
 pub(super) fn extra(path: &str, record: &str, value: &Value) -> Parsed<Vec<OvsSetting>> {
     let mut settings = Vec::new();
-    match value {
-        Value::Array(items) => {
-            for (index, item) in items.iter().enumerate() {
-                let path = format!("{path}[{index}]");
-                commands(&path, &text(&path, item)?.replace("{name}", record), &mut settings)?;
-            }
+    if let Value::Array(items) = value {
+        for (index, item) in items.iter().enumerate() {
+            let path = format!("{path}[{index}]");
+            commands(&path, &text(&path, item)?.replace("{name}", record), &mut settings)?;
         }
-        _ => commands(path, &text(path, value)?.replace("{name}", record), &mut settings)?,
+    } else {
+        commands(path, &text(path, value)?.replace("{name}", record), &mut settings)?;
     }
     Ok(settings)
 }

@@ -50,7 +50,7 @@ pub(super) fn document(value: &Value) -> Parsed<NetworkDocument> {
             };
             (objects, sections)
         }
-        _ => {
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {
             return Err(NetworkError::invalid(
                 root,
                 "a list of objects is wanted, or a map with network_config",
@@ -265,12 +265,12 @@ impl Reader {
         map: &Map<String, Value>,
         place: Place<'_>,
     ) -> Parsed<(LinkName, ObjectKind)> {
-        let in_bridge = |what: &str| match place {
-            Place::InOvsBridge(bridge) => Ok(bridge.clone()),
-            _ => {
-                let problem = format!("{what} stands among the members of its ovs_bridge");
-                Err(NetworkError::invalid(&format!("{path}.type"), problem))
+        let in_bridge = |what: &str| {
+            if let Place::InOvsBridge(bridge) = place {
+                return Ok(bridge.clone());
             }
+            let problem = format!("{what} stands among the members of its ovs_bridge");
+            Err(NetworkError::invalid(&format!("{path}.type"), problem))
         };
         Ok(match kind {
             "vlan" => vlan(path, map, place)?,
@@ -362,10 +362,10 @@ fn is_member(kind: &str, place: Place<'_>) -> bool {
 fn supported_type<'a>(path: &str, map: &'a Map<String, Value>) -> Parsed<&'a str> {
     let path = format!("{path}.type");
     let kind = text(&path, &map["type"])?;
-    match of_type(kind) {
-        Support::Refused(why) => Err(NetworkError::unsupported(&path, format!("type '{kind}'"), why)),
-        _ => Ok(kind),
+    if let Support::Refused(why) = of_type(kind) {
+        return Err(NetworkError::unsupported(&path, format!("type '{kind}'"), why));
     }
+    Ok(kind)
 }
 
 /// The schema lets `{get_param: …}` stand, for it reads templates too; here nobody is left to resolve it.
@@ -383,7 +383,7 @@ fn not_a_function(path: &str, value: &Value) -> Parsed<()> {
         Value::Object(map) => {
             map.iter().try_for_each(|(key, value)| not_a_function(&format!("{path}.{key}"), value))
         }
-        _ => Ok(()),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => Ok(()),
     }
 }
 

@@ -172,11 +172,9 @@ fn check(path: &str, kind: Kind, value: &Value, depth: usize) -> Checked {
         // An option that a template left empty; os-net-config takes it for none.
         Kind::Servers | Kind::Domains if value.is_null() => Ok(()),
         Kind::Servers => each(path, value, ip),
-        Kind::Domains => match value {
-            Value::String(one) if one.is_empty() => Ok(()),
-            Value::String(_) => domain(path, value),
-            _ => each(path, value, domain),
-        },
+        Kind::Domains if value.as_str() == Some("") => Ok(()),
+        Kind::Domains if value.is_string() => domain(path, value),
+        Kind::Domains => each(path, value, domain),
         Kind::Mapping if value.is_null() => Ok(()),
         Kind::Mapping => fields(path, value).map(drop),
         Kind::OvsOptions => {
@@ -283,7 +281,7 @@ fn integer(path: &str, value: &Value) -> Checked {
             number.is_i64() || number.is_u64() || number.as_f64().is_some_and(|n| n.fract() == 0.0)
         }
         Value::String(text) => text.parse::<i64>().is_ok(),
-        _ => false,
+        Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_) => false,
     };
     if is_integer { Ok(()) } else { Err(wrong_kind(path, "an integer", value)) }
 }

@@ -105,6 +105,6 @@ pub(super) fn is_empty(value: &Value) -> bool {
         Value::Null => true,
         Value::Array(items) => items.is_empty(),
         Value::String(text) => text.is_empty(),
-        _ => false,
+        Value::Bool(_) | Value::Number(_) | Value::Object(_) => false,
     }
 }

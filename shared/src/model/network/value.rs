@@ -13,17 +13,17 @@ type Parsed<T> = Result<T, NetworkError>;
 
 /// A routing table by its number, the kernel's name or one that the document gives.
 pub(super) fn table(path: &str, value: &Value, tables: &Tables) -> Parsed<u32> {
-    match value {
-        Value::String(name) if name == "main" => Ok(MAIN_TABLE),
-        Value::String(name) if name == "default" => Ok(253),
-        Value::String(name) if name.parse::<u32>().is_err() => tables.get(name).copied().ok_or_else(|| {
+    match value.as_str() {
+        Some("main") => Ok(MAIN_TABLE),
+        Some("default") => Ok(253),
+        Some(name) if name.parse::<u32>().is_err() => tables.get(name).copied().ok_or_else(|| {
             NetworkError::unsupported(
                 path,
                 format!("the table name {}", quoted(name)),
                 "give the table's number, or a route_table of that name",
             )
         }),
-        _ => match number(path, value, 1, u32::MAX)? {
+        Some(_) | None => match number(path, value, 1, u32::MAX)? {
             255 => Err(NetworkError::invalid(path, "255 is the kernel's own table")),
             table => Ok(table),
         },
@@ -59,7 +59,7 @@ fn truth(value: &Value) -> Option<bool> {
             "f" | "false" | "off" | "n" | "no" | "0" => Some(false),
             _ => None,
         },
-        _ => None,
+        Value::Null | Value::Number(_) | Value::Array(_) | Value::Object(_) => None,
     }
 }
 
@@ -68,7 +68,9 @@ pub(super) fn number(path: &str, value: &Value, least: u32, most: u32) -> Parsed
     let number = match value {
         Value::Number(number) => number.as_u64().or_else(|| whole(number)),
         Value::String(text) => text.parse().ok(),
-        _ => return Err(wrong_kind(path, "an integer", value)),
+        Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_) => {
+            return Err(wrong_kind(path, "an integer", value));
+        }
     };
     number
         .and_then(|number| u32::try_from(number).ok())

@@ -133,7 +133,9 @@ fn milliseconds(value: &Value) -> Result<u64, PropertyError> {
     let seconds = match value {
         Value::Number(number) => number.as_f64(),
         Value::String(text) => text.trim().parse().ok(),
-        _ => return Err(unwanted("a number of seconds", value)),
+        Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_) => {
+            return Err(unwanted("a number of seconds", value));
+        }
     };
     match seconds {
         // In range, so the cast is exact but for what is below a millisecond.
@@ -145,10 +147,11 @@ fn milliseconds(value: &Value) -> Result<u64, PropertyError> {
 }
 
 fn fail(value: &Value) -> Result<Option<FailOn>, PropertyError> {
-    let word = match value {
-        Value::Bool(on) => return Ok(on.then_some(FailOn::Any)),
-        Value::String(word) => word,
-        _ => return Err(unwanted("true, false, create, update or delete", value)),
+    if let Value::Bool(on) = value {
+        return Ok(on.then_some(FailOn::Any));
+    }
+    let Value::String(word) = value else {
+        return Err(unwanted("true, false, create, update or delete", value));
     };
     match word.to_ascii_lowercase().as_str() {
         "true" => Ok(Some(FailOn::Any)),

@@ -159,14 +159,11 @@ fn path(value: &Value) -> Result<String, PropertyError> {
 
 /// Octal text. A number is refused: YAML may have read it as octal or not, and either guess opens a file to someone.
 fn mode(value: &Value) -> Result<u32, PropertyError> {
-    let text = match value {
-        Value::String(text) => text,
-        Value::Number(number) => {
-            let message = format!("want octal text in quotes such as \"0644\", got the number {number}");
-            return Err(PropertyError::new(message));
-        }
-        _ => return Err(unwanted("octal text such as \"0644\"", value)),
-    };
+    if let Value::Number(number) = value {
+        let message = format!("want octal text in quotes such as \"0644\", got the number {number}");
+        return Err(PropertyError::new(message));
+    }
+    let Value::String(text) = value else { return Err(unwanted("octal text such as \"0644\"", value)) };
     let octal = text.strip_prefix("0o").unwrap_or(text);
     let digits = (1..=5).contains(&octal.len()) && octal.bytes().all(|b| b.is_ascii_digit());
     u32::from_str_radix(octal, 8)

@@ -145,7 +145,7 @@ fn collect_names(value: &Value, names: &mut Vec<String>, has_dns: &mut bool) {
                 }
             }
         }
-        _ => {}
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
     }
 }
 
@@ -205,7 +205,9 @@ fn check_types(value: &Value) -> Result<(), PropertyError> {
             return check_types(&sections["network_config"])
                 .map_err(|error| error.within_key("network_config"));
         }
-        _ => return Err(unwanted("a list of os-net-config objects", value)),
+        Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Object(_) => {
+            return Err(unwanted("a list of os-net-config objects", value));
+        }
     };
     for (i, object) in objects.iter().enumerate() {
         check_type(object).map_err(|error| error.within(Step::Item(i)))?;
@@ -214,11 +216,10 @@ fn check_types(value: &Value) -> Result<(), PropertyError> {
 }
 
 fn check_type(value: &Value) -> Result<(), PropertyError> {
-    let map = match value {
-        Value::Object(map) => map,
-        Value::Null => return Ok(()),
-        _ => return Err(unwanted("an os-net-config object", value)),
-    };
+    if value.is_null() {
+        return Ok(());
+    }
+    let Value::Object(map) = value else { return Err(unwanted("an os-net-config object", value)) };
     // An object of nothing but its type: the document's parser complains of the type, or of all that is missing.
     if let Some(kind) = map.get("type").filter(|kind| !kind.is_null())
         && let Err(error) = NetworkDocument::parse(&json!([{ "type": kind }]))

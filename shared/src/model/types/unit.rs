@@ -357,11 +357,9 @@ fn active(value: &Value) -> Result<UnitActive, PropertyError> {
 
 /// Of whatever the references have become. Nothing to look at is no reason to restart.
 fn digest(value: &Value) -> Result<String, PropertyError> {
-    match value {
-        Value::Array(items) if items.is_empty() => Ok(String::new()),
-        Value::Array(_) => Ok(ContentDigest::of(value.to_string().as_bytes()).to_string()),
-        _ => Err(unwanted("a list of resources' names", value)),
-    }
+    let Value::Array(items) = value else { return Err(unwanted("a list of resources' names", value)) };
+    let digest = || ContentDigest::of(value.to_string().as_bytes()).to_string();
+    Ok(if items.is_empty() { String::new() } else { digest() })
 }
 
 fn settle(value: &Value) -> Result<u32, PropertyError> {

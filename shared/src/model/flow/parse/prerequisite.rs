@@ -111,6 +111,7 @@ impl Known {
     }
 
     /// Whether this field can be matched on, or set.
+    #[expect(clippy::wildcard_enum_match_arm, reason = "most fields need nothing")]
     fn meets(&self, field: Field) -> Meets {
         let proto = |wanted: u8| self.is_ip() && self.ip_proto == Some(wanted);
         let nd =
@@ -176,11 +177,8 @@ impl Known {
         let needs =
             |word: &str, needs: &str| BadEntry::new(format!("{word} needs {needs} {IN_SELECTOR}")).key(word);
         match action {
-            Action::Set { field: Field::VlanVid | Field::VlanPcp, .. } if !self.is_tagged => {
-                let word = match action {
-                    Action::Set { field, .. } => format!("set_{}", field.name()),
-                    _ => String::new(),
-                };
+            Action::Set { field: field @ (Field::VlanVid | Field::VlanPcp), .. } if !self.is_tagged => {
+                let word = format!("set_{}", field.name());
                 let why = "there may be no tag to change: put push_vlan before it, or match vlan_vid";
                 Err(BadEntry::new(why).key(&word))
             }

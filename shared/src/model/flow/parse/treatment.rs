@@ -45,10 +45,10 @@ const NOT_SET: [Field; 7] = [
 ];
 
 pub(super) fn instructions(value: &Value) -> Read<Vec<Instruction>> {
-    match value {
-        Value::Array(_) => list(value, INSTRUCTIONS_MAX, instruction),
-        _ => Err(unwanted("a list, such as [{output: eth1}]; [] drops", value)),
+    if !value.is_array() {
+        return Err(unwanted("a list, such as [{output: eth1}]; [] drops", value));
     }
+    list(value, INSTRUCTIONS_MAX, instruction)
 }
 
 pub(super) fn actions(value: &Value) -> Read<Vec<Action>> {
@@ -101,10 +101,12 @@ fn read_action(word: &str, given: &Value) -> Read<Action> {
 
 fn set(field: Field, given: &Value) -> Read<Action> {
     if NOT_SET.contains(&field) {
-        let instead = match field {
-            Field::CtMark => "; ct: {commit: true, mark: …} sets the connection's",
-            Field::EthType => "; push_vlan and push_mpls do",
-            _ => "",
+        let instead = if field == Field::CtMark {
+            "; ct: {commit: true, mark: …} sets the connection's"
+        } else if field == Field::EthType {
+            "; push_vlan and push_mpls do"
+        } else {
+            ""
         };
         return Err(BadEntry::new(format!("nothing sets {}{instead}", field.name())));
     }
@@ -158,7 +160,7 @@ fn word_of(value: &Value) -> Read<(&str, &Value)> {
             Err(BadEntry::new("to drop packets leave the treatment empty: treatment: []"))
         }
         Value::String(word) => Ok((word, &Value::Bool(true))),
-        _ => Err(unwanted(ONE, value)),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::Array(_) => Err(unwanted(ONE, value)),
     }
 }
 

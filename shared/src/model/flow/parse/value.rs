@@ -39,11 +39,7 @@ const NAMES: [(Field, &str, u128); 13] = [
 
 /// A whole number within bounds, also as text.
 pub(super) fn number<T: TryFrom<u64>>(value: &Value, bounds: RangeInclusive<u64>) -> Read<T> {
-    let found = match value {
-        Value::Number(number) => number.as_u64(),
-        Value::String(text) => digits(text).and_then(|number| u64::try_from(number).ok()),
-        _ => None,
-    };
+    let found = value.as_u64().or_else(|| u64::try_from(digits(value.as_str()?)?).ok());
     let wanted = || unwanted(&format!("a whole number from {} to {}", bounds.start(), bounds.end()), value);
     found.filter(|n| bounds.contains(n)).and_then(|n| T::try_from(n).ok()).ok_or_else(wanted)
 }
@@ -58,11 +54,10 @@ pub(super) fn port(value: &Value) -> Read<Port> {
 }
 
 pub(super) fn output(value: &Value) -> Read<Output> {
-    let name = match value {
-        Value::String(name) => name,
-        Value::Number(_) => return Err(BadEntry::new(PORT_NUMBERS)),
-        _ => return Err(unwanted("the name of an interface", value)),
-    };
+    if value.is_number() {
+        return Err(BadEntry::new(PORT_NUMBERS));
+    }
+    let Value::String(name) = value else { return Err(unwanted("the name of an interface", value)) };
     if name == "LOCAL" {
         return Ok(Output::Port(Port::Local));
     }
@@ -144,7 +139,7 @@ fn plain(field: Field, value: &Value) -> Read<Masked> {
                 None => Err(wanted()),
             }
         }
-        _ => Err(wanted()),
+        Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_) => Err(wanted()),
     }
 }
 
@@ -162,10 +157,10 @@ fn split(
 
 fn vlan(value: &Value) -> Read<Masked> {
     let wanted = || unwanted("a VLAN from 0 to 4095, none (no tag), any (some tag) or 0xVALUE/0xMASK", value);
-    match value {
-        Value::String(text) if text == "none" => Ok((0, None)),
-        Value::String(text) if text == "any" => Ok((VLAN_PRESENT, Some(VLAN_PRESENT))),
-        Value::String(text) if text.contains('/') => {
+    match value.as_str() {
+        Some("none") => Ok((0, None)),
+        Some("any") => Ok((VLAN_PRESENT, Some(VLAN_PRESENT))),
+        Some(text) if text.contains('/') => {
             let (value, mask) = halves(text);
             let (value, mask) =
                 (digits(value).ok_or_else(wanted)?, mask.and_then(digits).ok_or_else(wanted)?);
@@ -176,7 +171,7 @@ fn vlan(value: &Value) -> Read<Masked> {
                 false => Ok((value, Some(mask))),
             }
         }
-        _ => number::<u16>(value, 0..=4095)
+        Some(_) | None => number::<u16>(value, 0..=4095)
             .map(|vid| (u128::from(vid) | VLAN_PRESENT, None))
             .map_err(|_| wanted()),
     }
@@ -209,7 +204,7 @@ fn flags(names: &[&str], field: Field, value: &Value) -> Read<Masked> {
             of_flags(field, digits(value).ok_or_else(wanted)?, mask, known)
         }
         Value::Number(number) => of_flags(field, number.as_u64().ok_or_else(wanted)?.into(), None, known),
-        _ => Err(wanted()),
+        Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_) => Err(wanted()),
     }
 }
 

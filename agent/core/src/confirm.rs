@@ -125,12 +125,8 @@ impl Agent {
 
     /// The answer to [`Effect::Guard`].
     pub(crate) fn guarded(&mut self, key: ReportKey, undo: Result<Before, RunError>, challenge: Vec<u8>) {
-        let Some(captured) = self.stage(key, |stage| match stage {
-            Stage::Reading { captured, .. } => Some(captured.take()),
-            _ => None,
-        }) else {
-            return;
-        };
+        let Some(Stage::Reading { captured, .. }) = self.stage(key) else { return };
+        let captured = captured.take();
         match undo {
             Ok(state) => {
                 let again = self.ledger.get(key.resource).is_some_and(|entry| entry.undo.is_some());
@@ -162,12 +158,8 @@ impl Agent {
             let reason = "what was put back of another resource is not recorded yet";
             return self.not_recorded(key, was, reason);
         }
-        let Some((challenge, again)) = self.stage(key, |stage| match stage {
-            Stage::Recording { challenge, again } => Some((std::mem::take(challenge), *again)),
-            _ => None,
-        }) else {
-            return;
-        };
+        let Some(Stage::Recording { challenge, again }) = self.stage(key) else { return };
+        let (challenge, again) = (std::mem::take(challenge), *again);
         let Some(job) = self.current(key, |phase| phase == Phase::Guarded).cloned() else { return };
         if self.is_stopping {
             // As after a crash: put back when the agent starts.
@@ -180,7 +172,7 @@ impl Agent {
 
     /// Whether it was this job's record that the disk refused: nothing was touched.
     pub(crate) fn leaves_guard(&mut self, key: ReportKey) -> bool {
-        let is_it = self.stage(key, |stage| matches!(stage, Stage::Recording { .. }).then_some(())).is_some();
+        let is_it = matches!(self.stage(key), Some(Stage::Recording { .. }));
         self.guard.take_if(|_| is_it).is_some()
     }
 
@@ -192,14 +184,8 @@ impl Agent {
         before: Option<Before>,
         touched: bool,
     ) {
-        let Some((deadline, challenge, again)) = self.stage(key, |stage| match stage {
-            Stage::Applying { deadline, challenge, again } => {
-                Some((*deadline, std::mem::take(challenge), *again))
-            }
-            _ => None,
-        }) else {
-            return;
-        };
+        let Some(Stage::Applying { deadline, challenge, again }) = self.stage(key) else { return };
+        let (deadline, challenge, again) = (*deadline, std::mem::take(challenge), *again);
         let touched = touched || again;
         match outcome {
             Err(error) if touched => self.restore(key.resource, error.reason),
@@ -252,15 +238,10 @@ impl Agent {
     /// [`Down::Answer`]
     pub(crate) fn answer(&mut self, key: ReportKey, bytes: &[u8]) {
         let now = self.now;
-        let right = |confirming: &&mut Box<Confirming>| confirming.challenge.is_answered_by(now, bytes);
-        let kept = self.stage(key, |stage| {
-            match stage {
-                Stage::Confirming(confirming) => Some(confirming).filter(right),
-                _ => None,
-            }
-            .map(|confirming| (std::mem::take(&mut confirming.observed), confirming.before.take()))
-        });
-        if let Some((observed, before)) = kept {
+        if let Some(Stage::Confirming(confirming)) = self.stage(key)
+            && confirming.challenge.is_answered_by(now, bytes)
+        {
+            let (observed, before) = (std::mem::take(&mut confirming.observed), confirming.before.take());
             self.keep(key, observed, before);
         }
     }
@@ -396,15 +377,11 @@ impl Agent {
         }
     }
 
-    /// Something of the stage, if the guard is on this very job.
-    fn stage<'a, R>(
-        &'a mut self,
-        key: ReportKey,
-        look: impl FnOnce(&'a mut Stage) -> Option<R>,
-    ) -> Option<R> {
+    /// The stage, if the guard is on this very job.
+    fn stage(&mut self, key: ReportKey) -> Option<&mut Stage> {
         self.current(key, |phase| phase == Phase::Guarded)?;
         let guard = self.guard.as_mut().filter(|guard| guard.resource == key.resource)?;
-        look(&mut guard.stage)
+        Some(&mut guard.stage)
     }
 }
 

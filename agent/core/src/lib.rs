@@ -12,6 +12,7 @@
 //! their order and answers with inputs.
 
 #![allow(missing_docs)] // Not published: a doc comment says what a name cannot.
+#![cfg_attr(not(test), warn(clippy::wildcard_enum_match_arm))]
 
 mod account;
 mod agent;

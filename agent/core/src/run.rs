@@ -363,11 +363,12 @@ impl Agent {
         });
         if let Some((digest, _)) = content {
             let (now, effects) = (self.now, &mut self.effects);
-            match &outcome {
-                Outcome::NoRoom { .. } | Outcome::Failed { permanent: false, .. } if !self.disk.is_full() => {
-                    self.fetch.keep(resource, digest, now, effects);
-                }
-                _ => self.fetch.release(resource, digest, now, effects),
+            let comes_again =
+                matches!(outcome, Outcome::NoRoom { .. } | Outcome::Failed { permanent: false, .. });
+            if comes_again && !self.disk.is_full() {
+                self.fetch.keep(resource, digest, now, effects);
+            } else {
+                self.fetch.release(resource, digest, now, effects);
             }
         }
         let after = After::Ended { report: Report { key, outcome }, held };

@@ -17,6 +17,8 @@
 //!
 //! Absent: how a device is spoken to, what a selector means, stacks, and what an intent compiles to.
 
+#![cfg_attr(not(test), warn(clippy::wildcard_enum_match_arm))]
+
 mod ask;
 mod audit;
 mod batch;

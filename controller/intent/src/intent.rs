@@ -258,10 +258,8 @@ impl Intent {
         if let Some(both) = ingress.iter().find(|point| outs.contains(point)) {
             return Err(BadIntent::SamePoint(both.clone()));
         }
-        match &self.kind {
-            Kind::LinkCollection { links, .. } if links.len() > LINKS_MAX => Err(BadIntent::Links),
-            _ => Ok(()),
-        }
+        let is_over = matches!(&self.kind, Kind::LinkCollection { links, .. } if links.len() > LINKS_MAX);
+        if is_over { Err(BadIntent::Links) } else { Ok(()) }
     }
 
     fn check_constraints(&self) -> Result<(), BadIntent> {

@@ -10,6 +10,8 @@
 //! `manager` has all of it for a site; `ports` makes the topology of what agents tell. Absent: who may ask for an intent, and
 //! its rules' way to their devices: the engine's.
 
+#![cfg_attr(not(test), warn(clippy::wildcard_enum_match_arm))]
+
 pub mod compile;
 pub mod host;
 pub mod intent;

@@ -249,7 +249,11 @@ pub(crate) fn actions(entry: &Entry) -> impl Iterator<Item = &Action> {
     };
     let own = rule.into_iter().flat_map(|rule| &rule.treatment).filter_map(|instruction| match instruction {
         Instruction::Do(action) => Some(action),
-        _ => None,
+        Instruction::WriteActions(_)
+        | Instruction::ClearActions
+        | Instruction::GotoTable(_)
+        | Instruction::Meter(_)
+        | Instruction::WriteMetadata { .. } => None,
     });
     own.chain(group.into_iter().flat_map(|group| &group.buckets).flat_map(|bucket| &bucket.treatment))
 }

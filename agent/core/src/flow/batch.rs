@@ -292,10 +292,9 @@ impl Device {
     /// Its end is recorded.
     pub(super) fn decide(&mut self, refused: Option<FlowRefusal>, turn: &mut Turn) {
         let Some(batch) = &mut self.batch else { return };
-        let ops = match &batch.stage {
-            Stage::Logged { ops, .. } => Arc::clone(ops),
-            stage => stage.in_force().map(Arc::clone).unwrap_or_default(),
-        };
+        let ops =
+            if let Stage::Logged { ops, .. } = &batch.stage { Some(ops) } else { batch.stage.in_force() };
+        let ops = ops.map(Arc::clone).unwrap_or_default();
         batch.stage = Stage::Deciding { ops, refused: refused.clone() };
         let generation = batch.generation;
         self.effect(FlowEffect::Decide { generation, refused }, turn);

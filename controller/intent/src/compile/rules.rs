@@ -82,10 +82,8 @@ pub(crate) fn vlan(selector: &[Criterion]) -> Option<u16> {
 
 /// The one that packets have from an action on.
 pub(crate) fn vlan_set(action: &Action) -> Option<u16> {
-    match action {
-        Action::Set { field: Field::VlanVid, value, mask } => vlan_id(*value, *mask),
-        _ => None,
-    }
+    let Action::Set { field: Field::VlanVid, value, mask } = action else { return None };
+    vlan_id(*value, *mask)
 }
 
 fn vlan_id(value: u128, mask: Option<u128>) -> Option<u16> {

@@ -1,26 +1,23 @@
 //! The machine itself: takes inputs, hands each to the machine that owns what it is about, and hands out effects.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use muster_shared::model::flow::Bridge;
-use muster_shared::model::{ContentDigest, Down, Hello, Job, Lane, ReportKey, Up, Welcome};
+use muster_shared::model::{ContentDigest, Down, Hello, Job, ReportKey, Up, Welcome};
 use muster_shared::wire::READS;
-use muster_shared::{EpochId, MonoTime, ResourceId};
+use muster_shared::{EpochId, MonoTime};
 
-use crate::account::{self, Account, Jobs};
-use crate::confirm::Guard;
 use crate::connection::Connection;
 use crate::disk::Disk;
 use crate::effects::Effects;
 use crate::face::{Config, Effect, Hint, Input, WriteId};
 use crate::facts::Telling;
 use crate::fetch::{Fetch, Settled};
-use crate::flow::{Flows, Kept, Loaded, Turn};
-use crate::lanes::Lanes;
-use crate::ledger::{After, Entry, Ledger};
+use crate::flow::{self, Flows, Kept, Loaded};
+use crate::jobs::account::{self, Account};
+use crate::jobs::{self, Jobs};
+use crate::ledger::Entry;
 use crate::ports::Ports;
-use crate::run::Run;
 use crate::session::Due;
 use crate::watch::Watches;
 
@@ -28,26 +25,19 @@ use crate::watch::Watches;
 #[derive(Debug)]
 pub struct Agent {
     config: Config,
-    pub(crate) ledger: Ledger,
-    pub(crate) connection: Connection,
-    pub(crate) lanes: Lanes,
-    pub(crate) fetch: Fetch,
-    pub(crate) watches: Watches,
+    pub(crate) jobs: Jobs,
+    connection: Connection,
+    fetch: Fetch,
+    watches: Watches,
     facts: Telling,
-    pub(crate) flows: Flows,
+    flows: Flows,
     ports: Ports,
     account: Account,
-    pub(crate) disk: Disk,
-    /// Where each entry's `current` stands.
-    pub(crate) runs: BTreeMap<ResourceId, Run>,
-    /// The change that may cut the node off, or is being undone.
-    pub(crate) guard: Option<Guard>,
-    /// When to put back what could not be put back yet.
-    pub(crate) restore_at: BTreeMap<ResourceId, MonoTime>,
+    disk: Disk,
     /// Nothing new begins.
-    pub(crate) is_stopping: bool,
-    pub(crate) effects: Effects,
-    pub(crate) now: MonoTime,
+    is_stopping: bool,
+    effects: Effects,
+    now: MonoTime,
 }
 
 impl Agent {
@@ -56,9 +46,8 @@ impl Agent {
         let seed = config.seed;
         Self {
             config,
-            ledger: Ledger::new(ledger),
+            jobs: Jobs::new(ledger),
             connection: Connection::new(seed, epoch),
-            lanes: Lanes::default(),
             fetch: Fetch::default(),
             watches: Watches::new(seed),
             facts: Telling::new(seed),
@@ -66,9 +55,6 @@ impl Agent {
             ports: Ports::default(),
             account: Account::default(),
             disk: Disk::default(),
-            runs: BTreeMap::new(),
-            guard: None,
-            restore_at: BTreeMap::new(),
             is_stopping: false,
             effects: Effects::default(),
             now: MonoTime::default(),
@@ -93,12 +79,16 @@ impl Agent {
             Input::Received(down) => self.received(down),
             Input::Written(write) => self.written(write, None),
             Input::WriteFailed { write, reason } => self.written(write, Some(reason)),
-            Input::Captured { key, before } => self.captured(key, before),
-            Input::Guarded { key, undo, challenge } => self.guarded(key, undo, challenge),
-            Input::Ran { key, outcome, before, touched } => self.ran(key, outcome, before, touched),
-            Input::Restored { key, result } => self.restored(key, result),
+            Input::Captured { key, before } => self.on_jobs(|jobs, turn| jobs.captured(key, before, turn)),
+            Input::Guarded { key, undo, challenge } => {
+                self.on_jobs(|jobs, turn| jobs.guarded(key, undo, challenge, turn));
+            }
+            Input::Ran { key, outcome, before, touched } => {
+                self.on_jobs(|jobs, turn| jobs.ran(key, outcome, before, touched, turn));
+            }
+            Input::Restored { key, result } => self.on_jobs(|jobs, turn| jobs.restored(key, result, turn)),
             Input::Stop => self.stop(),
-            Input::Checked { key, found } => self.checked(key, found),
+            Input::Checked { key, found } => self.on_jobs(|jobs, turn| jobs.checked(key, found, turn)),
             Input::Content { digest, state } => {
                 let settled = self.fetch.content(digest, state, now, &mut self.effects);
                 self.settled(settled);
@@ -111,9 +101,9 @@ impl Agent {
                     self.facts.hint(now);
                 }
             }
-            Input::Changed(resources) => self.watches.changed(now, &resources, &self.ledger),
+            Input::Changed(resources) => self.watches.changed(now, &resources, &self.jobs.ledger),
             Input::Looked { number, looked } => {
-                self.watches.looked(now, number, looked, &self.ledger, &mut self.effects);
+                self.watches.looked(now, number, looked, &self.jobs.ledger, &mut self.effects);
             }
             Input::Gathered(facts) => {
                 self.facts.gathered(now, facts, self.connection.is_open(), &mut self.effects);
@@ -121,13 +111,15 @@ impl Agent {
             Input::Room(found) => self.room(found),
             Input::Flow { device, input } => self.on_flows(|flows, turn| flows.input(&device, input, turn)),
             Input::Ports(devices) => devices.into_iter().for_each(|device| self.ports.take(now, device)),
-            Input::Local { config, timeout, after } => self.local(config, timeout, after),
+            Input::Local { config, timeout, after } => {
+                self.on_jobs(|jobs, turn| jobs.local(config, timeout, after, turn));
+            }
             Input::CaughtUp | Input::Timeout => {}
         }
         self.timeouts();
-        self.begin_restoring();
+        self.on_jobs(Jobs::begin_restoring);
         if caught_up {
-            self.begin_all();
+            self.on_jobs(Jobs::begin_all);
         }
         self.on_flows(Flows::advance);
         self.tell_news();
@@ -136,18 +128,16 @@ impl Agent {
     /// After every input: what is news for the controller, and for the host that watches for it.
     fn tell_news(&mut self) {
         let (now, is_open) = (self.now, self.connection.is_open());
-        let is_restoring = self.guard.is_some() || !self.restore_at.is_empty();
-        let is_running = |lane| self.lanes.is_busy(lane) || lane == Lane::Network && is_restoring;
-        self.watches.look_if_due(now, is_open, is_running, &self.ledger, &mut self.effects);
-        self.watches.watch_applied(&mut self.ledger, &mut self.effects);
+        let is_running = |lane| self.jobs.changes(lane);
+        self.watches.look_if_due(now, is_open, is_running, &self.jobs.ledger, &mut self.effects);
+        self.watches.watch_applied(&mut self.jobs.ledger, &mut self.effects);
         if is_open {
             self.facts.gather(now, &mut self.effects);
         }
         if is_open && !self.is_stopping {
             self.ports.tell(now, &mut self.effects);
         }
-        let jobs = Jobs { ledger: &self.ledger, lanes: &self.lanes, runs: &self.runs };
-        self.account.tell_if_due(now, is_open, &jobs, &mut self.effects);
+        self.account.tell_if_due(now, is_open, &self.jobs, &mut self.effects);
     }
 
     /// The next thing to do.
@@ -157,18 +147,21 @@ impl Agent {
 
     /// When to send [`Input::Timeout`], and why.
     pub fn poll_timeout(&self) -> Option<(MonoTime, &'static str)> {
-        let own = [self.connection.timeout(), self.fetch.timeout(), self.run_timeout(), self.guard_timeout()];
-        let told = [self.watches.timeout(&self.ledger), self.facts.timeout(), self.account.timeout()];
-        let told = told.into_iter().filter(|_| self.connection.is_open());
-        let ports = self.ports.timeout().filter(|_| self.connection.is_open() && !self.is_stopping);
-        let flows = self.flows.timeout(self.connection.is_open(), self.is_stopping);
+        let (is_open, is_stopping) = (self.connection.is_open(), self.is_stopping);
+        let jobs = self.jobs.run_timeout(is_open);
+        let guard = self.jobs.guard_timeout(is_open, !is_stopping && !self.flows.guards());
+        let own = [self.connection.timeout(), self.fetch.timeout(), jobs, guard];
+        let told = [self.watches.timeout(&self.jobs.ledger), self.facts.timeout(), self.account.timeout()];
+        let told = told.into_iter().filter(|_| is_open);
+        let ports = self.ports.timeout().filter(|_| is_open && !is_stopping);
+        let flows = self.flows.timeout(is_open, is_stopping);
         let rest = [flows, ports, self.disk.timeout()];
         own.into_iter().chain(told).chain(rest).flatten().min_by_key(|(at, _)| *at)
     }
 
     /// The entries, by resource.
     pub fn entries(&self) -> impl Iterator<Item = &Entry> {
-        self.ledger.iter()
+        self.jobs.ledger.iter()
     }
 
     /// What each device is to hold, and how it stands.
@@ -176,9 +169,14 @@ impl Agent {
         self.flows.table(device)
     }
 
+    /// A change is under way, or something is being put back.
+    pub fn is_guarding(&self) -> bool {
+        self.jobs.guards() || self.flows.guards()
+    }
+
     /// Whether the entries are on disk as they are here.
     pub fn is_on_disk(&self) -> bool {
-        self.ledger.is_on_disk()
+        self.jobs.ledger.is_on_disk()
     }
 
     /// The highest epoch obeyed.
@@ -192,20 +190,20 @@ impl Agent {
     }
 
     fn start(&mut self) {
-        let mut contents: Vec<ContentDigest> = self.ledger.iter().filter_map(Entry::content).collect();
+        let mut contents: Vec<ContentDigest> = self.jobs.ledger.iter().filter_map(Entry::content).collect();
         contents.sort_unstable();
         contents.dedup();
         self.effects.push(Effect::KeepContents(contents));
-        self.recover();
+        self.on_jobs(Jobs::recover);
         self.on_flows(Flows::start);
     }
 
     /// A call to the flow tables, with what they use of the rest.
-    fn on_flows<R>(&mut self, call: impl FnOnce(&mut Flows, &mut Turn) -> R) -> R {
-        let mut turn = Turn {
+    fn on_flows<R>(&mut self, call: impl FnOnce(&mut Flows, &mut flow::Turn) -> R) -> R {
+        let mut turn = flow::Turn {
             now: self.now,
             is_stopping: self.is_stopping,
-            may_guard: self.guard.is_none() && !self.lanes.is_busy(Lane::Network),
+            may_guard: self.jobs.let_flows_guard(),
             connection: &mut self.connection,
             fetch: &mut self.fetch,
             effects: &mut self.effects,
@@ -213,10 +211,25 @@ impl Agent {
         call(&mut self.flows, &mut turn)
     }
 
+    /// A call to the jobs, with what they use of the rest.
+    fn on_jobs<R>(&mut self, call: impl FnOnce(&mut Jobs, &mut jobs::Turn) -> R) -> R {
+        let mut turn = jobs::Turn {
+            now: self.now,
+            is_stopping: self.is_stopping,
+            flows_guard: self.flows.guards(),
+            connection: &mut self.connection,
+            fetch: &mut self.fetch,
+            watches: &mut self.watches,
+            disk: &self.disk,
+            effects: &mut self.effects,
+        };
+        call(&mut self.jobs, &mut turn)
+    }
+
     fn stop(&mut self) {
         self.is_stopping = true;
         self.on_flows(Flows::stop);
-        self.stop_guarding();
+        self.on_jobs(Jobs::stop_guarding);
     }
 
     fn connected(&mut self) {
@@ -228,7 +241,7 @@ impl Agent {
                 agent_version: self.config.agent_version.clone(),
                 reads: READS,
                 epoch: self.connection.epoch(),
-                ledger: self.ledger.digest(),
+                ledger: self.jobs.ledger.digest(),
             }));
         }
     }
@@ -237,8 +250,17 @@ impl Agent {
         if !self.connection.disconnected(self.now) {
             self.confirm_disconnected(reason);
         }
-        self.hurry();
+        let confirms = self.jobs.is_confirming() || self.flows.is_confirming();
+        if confirms || self.connection.hurries(self.now) {
+            self.connection.hasten(self.now);
+        }
         self.fetch.set_online(false, self.now, &mut self.effects);
+    }
+
+    /// For a change that waits to be confirmed.
+    fn confirm_disconnected(&mut self, reason: String) {
+        self.jobs.disconnected(&reason);
+        self.flows.disconnected(reason);
     }
 
     fn disconnect(&mut self, reason: String) {
@@ -265,17 +287,17 @@ impl Agent {
             // Said again once there is room.
             Down::Withdraw { .. } | Down::Flow(_) if self.connection.is_only_heard() => {}
             Down::Job(job) => {
-                self.watches.unsay(self.now, job.resource, &self.ledger);
-                self.job(job);
+                self.watches.unsay(self.now, job.resource, &self.jobs.ledger);
+                self.on_jobs(|jobs, turn| jobs.job(job, turn));
             }
             Down::Withdraw { resource, generation } => {
-                self.watches.unsay(self.now, resource, &self.ledger);
-                self.withdraw(resource, generation);
+                self.watches.unsay(self.now, resource, &self.jobs.ledger);
+                self.on_jobs(|jobs, turn| jobs.withdraw(resource, generation, turn));
             }
-            Down::Acknowledge(key) => self.acknowledge(key),
+            Down::Acknowledge(key) => self.on_jobs(|jobs, turn| jobs.acknowledge(key, turn)),
             Down::Answer { key, bytes } => {
                 if !self.on_flows(|flows, turn| flows.answer(key, &bytes, turn)) {
-                    self.answer(key, &bytes);
+                    self.on_jobs(|jobs, turn| jobs.answer(key, &bytes, turn));
                 }
             }
             Down::Chunk { digest, offset, bytes } => {
@@ -285,16 +307,16 @@ impl Agent {
             Down::AskFacts => self.facts.ask(self.now),
             Down::AskDrift => self.watches.say_all_again(self.now),
             Down::Flow(flow) => self.on_flows(|flows, turn| flows.down(flow, turn)),
-            Down::Describe(resources) => self.describe(&resources),
+            Down::Describe(resources) => self.on_jobs(|jobs, turn| jobs.describe(&resources, turn)),
             Down::Remove(key) => {
-                self.watches.unsay(self.now, key.resource, &self.ledger);
-                self.remove(key);
+                self.watches.unsay(self.now, key.resource, &self.jobs.ledger);
+                self.on_jobs(|jobs, turn| jobs.remove(key, turn));
             }
         }
     }
 
     fn welcome(&mut self, welcome: Welcome) {
-        match self.connection.welcome(welcome, &mut self.ledger, &mut self.effects) {
+        match self.connection.welcome(welcome, &mut self.jobs.ledger, &mut self.effects) {
             Ok(Some(welcome)) => self.welcomed(&welcome),
             Ok(None) => {}
             Err(reason) => self.disconnect(reason),
@@ -305,16 +327,16 @@ impl Agent {
         let now = self.now;
         self.connection.obey(now, welcome);
         if welcome.want_ledger {
-            account::tell_ledger(&self.ledger, &mut self.effects);
+            account::tell_ledger(&self.jobs.ledger, &mut self.effects);
         }
-        self.connection.report_again(&self.ledger, &mut self.effects);
-        self.confirm_over_new_connection();
+        self.connection.report_again(&self.jobs.ledger, &mut self.effects);
+        self.jobs.reached(now);
+        self.flows.reached(now);
         self.watches.greeted(now, welcome.heartbeat);
         self.facts.greeted(now);
         self.flows.greeted();
         self.ports.greeted(now);
-        let jobs = Jobs { ledger: &self.ledger, lanes: &self.lanes, runs: &self.runs };
-        self.account.tell(now, &jobs, &mut self.effects);
+        self.account.tell(now, &self.jobs, &mut self.effects);
         self.tell_disk();
         self.fetch.set_online(true, now, &mut self.effects);
     }
@@ -341,7 +363,7 @@ impl Agent {
         if self.connection.is_open() {
             self.effects.send(Up::DiskFull(None));
         }
-        self.ledger.write_refused(&mut self.effects);
+        self.jobs.ledger.write_refused(&mut self.effects);
         if self.connection.is_only_heard() {
             let why = "there is room again to record the controller's epoch";
             self.connection.reconnect(self.now, why, &mut self.fetch, &mut self.effects);
@@ -362,43 +384,22 @@ impl Agent {
                 Some(reason) => self.disconnect(format!("cannot record the controller's epoch: {reason}")),
             };
         }
-        let Some((after, kept_with)) = self.ledger.written(write, failed.is_some()) else { return };
-        self.on_disk(after, failed.clone());
-        if let Some(report) = kept_with {
-            self.ended(report, None, failed);
-        }
+        self.on_jobs(|jobs, turn| jobs.written(write, failed, turn));
     }
 
-    fn on_disk(&mut self, after: After, failed: Option<String>) {
-        match (after, failed) {
-            (After::Accepted(key), None) => self.accepted(key),
-            (After::Accepted(key), Some(reason)) => self.not_accepted(key, &reason),
-            (After::Captured { key, .. }, None) => self.run(key),
-            (After::Guarded { key, was }, None) => self.guard_written(key, *was),
-            (After::Captured { key, was } | After::Guarded { key, was }, Some(reason)) => {
-                self.not_recorded(key, *was, &reason);
-            }
-            (After::Ended { report, held }, failed) => self.ended(report, held, failed),
-            (After::Nothing, None) => {}
-            (After::Nothing, Some(reason)) => {
-                self.effects.warn(format!("cannot write the ledger, will try again: {reason}"));
-            }
-        }
-    }
-
-    pub(crate) fn settled(&mut self, settled: Option<Settled>) {
+    fn settled(&mut self, settled: Option<Settled>) {
         match settled {
             None => {}
             Some(Settled::Ready(users)) => users.into_iter().for_each(|user| {
                 if !self.on_flows(|flows, turn| flows.settled(user, None, turn)) {
-                    self.fetched(user);
+                    self.jobs.fetched(user);
                 }
             }),
             Some(Settled::Failed { users, error }) => {
                 for user in users {
                     let failed = Some(&*error.reason);
                     if !self.on_flows(|flows, turn| flows.settled(user, failed, turn)) {
-                        self.not_fetched(user, &error);
+                        self.on_jobs(|jobs, turn| jobs.not_fetched(user, &error, turn));
                     }
                 }
             }
@@ -410,9 +411,9 @@ impl Agent {
             Some(Due::Connect) => self.effects.push(Effect::Connect),
             Some(Due::Heartbeat) => {
                 self.effects.send(Up::Heartbeat { drift: Some(self.watches.digest()) });
-                self.connection.report_again(&self.ledger, &mut self.effects);
+                self.connection.report_again(&self.jobs.ledger, &mut self.effects);
                 self.on_flows(Flows::heartbeat);
-                self.ledger.write_refused(&mut self.effects);
+                self.jobs.ledger.write_refused(&mut self.effects);
             }
             Some(Due::NoWelcome) => {
                 self.disconnect("the controller did not answer the greeting".into());
@@ -420,8 +421,8 @@ impl Agent {
             None => {}
         }
         self.fetch.pump(self.now, &mut self.effects);
-        self.run_timeouts();
-        self.guard_timeouts();
+        self.on_jobs(Jobs::run_timeouts);
+        self.on_jobs(Jobs::guard_timeouts);
         self.disk.look(self.now, &mut self.effects);
     }
 }

@@ -9,6 +9,8 @@
 //!
 //! Absent: when to connect (`session.rs`).
 
+use std::time::Duration;
+
 use muster_shared::model::{Report, Up, Welcome};
 use muster_shared::{EpochId, MonoTime};
 
@@ -17,6 +19,11 @@ use crate::face::{Effect, WriteId};
 use crate::fetch::Fetch;
 use crate::ledger::Ledger;
 use crate::session::{Due, Session};
+
+/// Between attempts to connect while a change waits to be confirmed: there is no time for a fleet's backoff.
+const CONNECT_EVERY: Duration = Duration::from_secs(1);
+/// After putting back, a connection is tried this often for so long: the operator waits to see the server again.
+const HURRY: Duration = Duration::from_secs(60);
 
 /// The connection, and who was obeyed last.
 #[derive(Debug)]
@@ -89,9 +96,9 @@ impl Connection {
         self.session.close(now);
     }
 
-    /// The next attempt comes by then.
-    pub(crate) fn hasten(&mut self, by: MonoTime) {
-        self.session.hasten(by);
+    /// The next attempt comes soon.
+    pub(crate) fn hasten(&mut self, now: MonoTime) {
+        self.session.hasten(now + CONNECT_EVERY);
     }
 
     /// The greeting if the controller is obeyed from now on; nothing if its epoch is to be recorded first.
@@ -160,9 +167,9 @@ impl Connection {
         }
     }
 
-    /// Connections are tried without backoff until then.
-    pub(crate) fn hurry_until(&mut self, until: MonoTime) {
-        self.hurry_until = Some(until);
+    /// Connections are tried without backoff for a while.
+    pub(crate) fn hurry(&mut self, now: MonoTime) {
+        self.hurry_until = Some(now + HURRY);
     }
 
     pub(crate) fn hurries(&self, now: MonoTime) -> bool {

@@ -143,7 +143,7 @@ impl Entry {
     /// The fetched content that its job needs.
     pub fn content(&self) -> Option<ContentDigest> {
         let accepted = self.current.as_ref()?;
-        crate::receive::stored(&accepted.job).map(|(digest, _)| digest)
+        stored(&accepted.job).map(|(digest, _)| digest)
     }
 
     /// As the controller compares it.
@@ -202,6 +202,11 @@ pub fn without_content(spec: &Spec) -> Spec {
     let mut spec = spec.clone();
     spec.strip();
     spec
+}
+
+/// The content that must be fetched before the job can run.
+pub(crate) fn stored(job: &Job) -> Option<(ContentDigest, u64)> {
+    job.spec.content().filter(|_| job.action.applies())?.stored()
 }
 
 /// About how much memory a job takes.

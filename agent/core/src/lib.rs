@@ -14,13 +14,10 @@
 #![allow(missing_docs)] // Not published: a doc comment says what a name cannot.
 #![cfg_attr(not(test), warn(clippy::wildcard_enum_match_arm))]
 
-mod account;
 mod agent;
 mod backoff;
 mod boot;
 mod challenge;
-mod check;
-mod confirm;
 mod connection;
 mod disk;
 mod effects;
@@ -28,16 +25,11 @@ mod face;
 mod facts;
 mod fetch;
 mod flow;
+mod jobs;
 mod lanes;
 mod ledger;
-mod local;
 mod ports;
-mod receive;
-mod restore;
-mod run;
 mod session;
-mod stray;
-mod take_over;
 mod watch;
 
 pub use agent::Agent;

@@ -12,7 +12,7 @@ use super::{
     Appended, BATCH_BYTES_MAX, DEVICES_MAX, Device, ENTRIES_MAX, FlowEffect, Flows, NotApplied, Odd, Switch,
     Turn, Work, bounded,
 };
-use crate::confirm::STOPPED;
+use crate::challenge::STOPPED;
 use crate::ledger::Order;
 
 /// A switch that restarts is back by then; a batch that came meanwhile waits for it.

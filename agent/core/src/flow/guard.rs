@@ -12,9 +12,7 @@ use muster_shared::{Attempt, Generation, MonoTime};
 
 use super::stage::Stage;
 use super::{Compared, Device, FlowEffect, Flows, NotApplied, Odd, Switch, Turn, Work, bounded};
-use crate::challenge::Challenge;
-use crate::confirm::STOPPED;
-use crate::restore::HURRY;
+use crate::challenge::{Challenge, STOPPED};
 
 /// Attempts to undo before the batch is over, and the device left to be compared: about 15 s of them.
 const UNDO_TRIES: u32 = 5;
@@ -236,7 +234,7 @@ impl Device {
         // Nobody wants a server cut off again by itself.
         self.decide(Some(FlowRefusal { id, reason, permanent }), turn);
         if permanent {
-            turn.connection.hurry_until(turn.now + HURRY);
+            turn.connection.hurry(turn.now);
             // Not where nobody has connected since, as after a restart.
             if is_asked {
                 turn.reconnect("the flow rules were put back");

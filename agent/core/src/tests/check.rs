@@ -27,7 +27,7 @@ fn whatever_it_finds_the_last_good_state_stays() {
         ),
     ] {
         let mut bed = applied();
-        let (digest, before) = (bed.agent.ledger.digest(), bed.disk[&id(1)].clone());
+        let (digest, before) = (bed.agent.jobs.ledger.digest(), bed.disk[&id(1)].clone());
         bed.job(&job(1, 2, Action::Check, plain("/etc/motd")));
         assert!(bed.runs.is_empty() && bed.captures.is_empty(), "nothing is read aside, nothing is applied");
         let accepted = bed.disk[&id(1)].current.as_ref().unwrap();
@@ -37,7 +37,7 @@ fn whatever_it_finds_the_last_good_state_stays() {
         assert_eq!(bed.report(), Report { key: key(1, 2, 0), outcome: want.clone() });
         let entry = bed.disk[&id(1)].clone();
         assert_eq!((&entry.applied, &entry.holding), (&before.applied, &before.holding));
-        assert_eq!(bed.agent.ledger.digest(), digest);
+        assert_eq!(bed.agent.jobs.ledger.digest(), digest);
         bed.job(&job(1, 2, Action::Check, plain("/etc/motd")));
         assert_eq!(bed.report().outcome, want, "a duplicate is answered from the ledger");
     }

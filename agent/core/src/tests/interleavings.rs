@@ -177,8 +177,8 @@ fn settle(mut bed: Bed) {
         assert_eq!(entry.unacknowledged, []);
         assert_eq!(bed.disk.get(&entry.resource), Some(entry), "disk and memory agree");
     }
-    let (digest, restarted) = (bed.agent.ledger.digest(), bed.crash());
-    assert_eq!(restarted.agent.ledger.digest(), digest);
+    let (digest, restarted) = (bed.agent.jobs.ledger.digest(), bed.crash());
+    assert_eq!(restarted.agent.jobs.ledger.digest(), digest);
     assert!(restarted.runs.is_empty() && restarted.captures.is_empty() && restarted.checks.is_empty());
 }
 

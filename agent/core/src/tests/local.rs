@@ -77,8 +77,8 @@ fn without_an_answer_it_is_put_back_and_who_gave_it_hears_why() {
 #[test]
 fn the_controller_hears_nothing_of_it() {
     let mut bed = kept();
-    let empty = Bed::online().agent.ledger.digest();
-    assert_eq!(bed.agent.ledger.digest(), empty);
+    let empty = Bed::online().agent.jobs.ledger.digest();
+    assert_eq!(bed.agent.jobs.ledger.digest(), empty);
     bed.input(Input::Disconnected { reason: "gone".into() });
     bed.after(Duration::from_secs(300));
     bed.input(Input::Connected);
@@ -158,7 +158,7 @@ fn what_a_restart_finds_half_done_is_put_back() {
     assert_eq!(bed.restores.len(), 1);
     bed.restored(Ok(()));
     assert!(reason(bed.locals.remove(0)).contains("put back"));
-    assert!(bed.agent.ledger.get(ResourceId::LOCAL).is_none_or(|entry| entry.applied.is_none()));
+    assert!(bed.agent.jobs.ledger.get(ResourceId::LOCAL).is_none_or(|entry| entry.applied.is_none()));
 }
 
 #[test]

@@ -13,11 +13,11 @@ fn file(n: u128, number: u64, action: Action) -> Job {
 fn the_host_is_not_touched_and_nothing_is_remembered() {
     let mut bed = Bed::online();
     bed.apply_file(&file(1, 1, Action::Create), "old");
-    let empty = Bed::online().agent.ledger.digest();
+    let empty = Bed::online().agent.jobs.ledger.digest();
     bed.job(&file(1, 2, Action::Retain));
     assert!(bed.runs.is_empty() && bed.checks.is_empty());
     let report = bed.report();
-    assert_eq!((&report.outcome, bed.agent.ledger.digest()), (&done(), empty));
+    assert_eq!((&report.outcome, bed.agent.jobs.ledger.digest()), (&done(), empty));
     bed.down(muster_shared::model::Down::Acknowledge(report.key));
     assert!(bed.disk[&id(1)].is_tombstone());
     bed.job(&file(1, 1, Action::Create));

@@ -325,7 +325,7 @@ fn what_has_gone_with_another_is_listed_no_more_and_made_again_like_any_other() 
     ];
     for end in ends {
         let mut bed = end(a_chain_that_has_gone());
-        assert_eq!(bed.agent.ledger.digest(), 0, "a restored store may have a row of the first");
+        assert_eq!(bed.agent.jobs.ledger.digest(), 0, "a restored store may have a row of the first");
         bed.captures.clear();
         bed.job(&file(1, 5, Action::Update));
         assert_eq!(bed.captures.len(), 1);

@@ -7,48 +7,46 @@ use std::time::Duration;
 use muster_shared::model::{Action, Job, Lane, Outcome, ReportKey};
 use muster_shared::{MonoTime, ResourceId};
 
-use crate::agent::Agent;
-use crate::confirm::{Guard, Stage};
+use super::confirm::{Guard, Stage};
+use super::run::{PROGRESS_FIRST, Phase};
+use super::{Jobs, Turn};
 use crate::face::Effect;
 use crate::ledger::Undo;
-use crate::run::{PROGRESS_FIRST, Phase};
 
 /// The host answers in seconds; one that hangs is asked again.
 const RESTORE_WITHIN: Duration = Duration::from_secs(60);
 /// Attempts in a row before the document's fallback, and before the job is over: about 15 s of them.
 const RESTORE_TRIES: u32 = 5;
 const RESTORE_AGAIN_FIRST: Duration = Duration::from_secs(1);
-/// After putting back, a connection is tried this often for so long: the operator waits to see the server again.
-pub(crate) const HURRY: Duration = Duration::from_secs(60);
 /// Later ones, until it works: what stands in the way may go (a switch that is started again).
 const RESTORE_AGAIN: Duration = Duration::from_secs(30);
 
 /// How putting back stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Attempt {
+pub(super) enum Attempt {
     /// The host is at it; it has until then.
     Running { fallback: bool, until: MonoTime },
     /// Tried again then.
     Waits { until: MonoTime },
 }
 
-impl Agent {
+impl Jobs {
     /// Whether its change may have begun before a restart, and was not kept.
-    pub(crate) fn is_half_done(&self, resource: ResourceId) -> bool {
+    pub(super) fn is_half_done(&self, resource: ResourceId) -> bool {
         let Some(entry) = self.ledger.get(resource) else { return false };
         let undo = entry.undo.as_ref().map(|undo| undo.key);
         undo.is_some() && undo == entry.current.as_ref().map(|accepted| accepted.job.key())
     }
 
     /// What may have begun before a restart is put back first.
-    pub(crate) fn recover_undo(&mut self) {
+    pub(super) fn recover_undo(&mut self, turn: &Turn) {
         self.restore_at =
-            self.ledger.iter().filter(|entry| entry.undo.is_some()).map(|e| (e.resource, self.now)).collect();
+            self.ledger.iter().filter(|entry| entry.undo.is_some()).map(|e| (e.resource, turn.now)).collect();
     }
 
     /// What is to be put back before the resource's job may begin: nothing of it would be known any more later, or it
     /// would be put back over what the job makes. A newer change of the same resource is undone to the same state.
-    pub(crate) fn must_be_put_back(&self, resource: ResourceId) -> Option<String> {
+    pub(super) fn must_be_put_back(&self, resource: ResourceId) -> Option<String> {
         let job = &self.ledger.current(resource)?.job;
         let changes = job.action != Action::Check && job.spec.confirm_within().is_some();
         let undone = self.ledger.iter().filter(|entry| changes && entry.undo.is_some()).map(|e| e.resource);
@@ -63,36 +61,36 @@ impl Agent {
     }
 
     /// Puts back what waits for it, once no change is under way.
-    pub(crate) fn begin_restoring(&mut self) {
-        if self.is_guarding() || self.lanes.is_busy(Lane::Network) || self.is_stopping {
+    pub(crate) fn begin_restoring(&mut self, turn: &mut Turn) {
+        if self.is_guarding(turn) || self.lanes.is_busy(Lane::Network) || turn.is_stopping {
             return;
         }
-        let (ledger, now) = (&self.ledger, self.now);
+        let (ledger, now) = (&self.ledger, turn.now);
         self.restore_at.retain(|resource, _| ledger.get(*resource).is_some_and(|entry| entry.undo.is_some()));
         let due = self.restore_at.iter().find(|(_, at)| **at <= now).map(|(resource, _)| *resource);
         if let Some(resource) = due {
             self.restore_at.remove(&resource);
             let why = "the agent ended before the change was confirmed (a crash, a stop or a reboot)";
-            self.restore(resource, why.into());
+            self.restore(resource, why.into(), turn);
         }
     }
 
-    pub(crate) fn restore(&mut self, resource: ResourceId, why: String) {
-        let last = Attempt::Running { fallback: false, until: self.now + RESTORE_WITHIN };
+    pub(super) fn restore(&mut self, resource: ResourceId, why: String, turn: &mut Turn) {
+        let last = Attempt::Running { fallback: false, until: turn.now + RESTORE_WITHIN };
         let stage = Stage::Restoring { why, tries: 0, last };
-        self.guard = Some(Guard { resource, stage, progress: self.now + PROGRESS_FIRST });
-        self.put_back(resource);
+        self.guard = Some(Guard { resource, stage, progress: turn.now + PROGRESS_FIRST });
+        self.put_back(resource, turn);
     }
 
-    fn put_back(&mut self, resource: ResourceId) {
+    fn put_back(&mut self, resource: ResourceId, turn: &mut Turn) {
         if let Some(Undo { key, state, .. }) = self.ledger.get(resource).and_then(|entry| entry.undo.clone())
         {
-            self.effects.push(Effect::Restore { key, undo: state });
+            turn.effects.push(Effect::Restore { key, undo: state });
         }
     }
 
     /// The answer to [`Effect::Restore`] and [`Effect::Fallback`].
-    pub(crate) fn restored(&mut self, key: ReportKey, result: Result<(), String>) {
+    pub(crate) fn restored(&mut self, key: ReportKey, result: Result<(), String>, turn: &mut Turn) {
         let Some(Guard { resource, stage: Stage::Restoring { why, tries, last }, .. }) = &mut self.guard
         else {
             return;
@@ -104,14 +102,14 @@ impl Agent {
         }
         let (resource, why) = (*resource, why.clone());
         let reason = match result {
-            Ok(()) => return self.back_in_force(key, resource, fallback, &why),
+            Ok(()) => return self.back_in_force(key, resource, fallback, &why, turn),
             Err(reason) => reason,
         };
         *tries += 1;
-        let (tries, now) = (*tries, self.now);
+        let (tries, now) = (*tries, turn.now);
         if tries < RESTORE_TRIES {
             *last = Attempt::Waits { until: now + RESTORE_AGAIN_FIRST * 2u32.pow(tries - 1) };
-            return self
+            return turn
                 .effects
                 .warn(format!("cannot put back what was there before, will try again: {reason}"));
         }
@@ -121,10 +119,10 @@ impl Agent {
                 if let Some(Guard { stage: Stage::Restoring { last, .. }, .. }) = &mut self.guard {
                     *last = Attempt::Running { fallback: true, until: now + RESTORE_WITHIN };
                 }
-                self.effects.warn(format!("cannot put back what was there before, falling back: {reason}"));
-                self.effects.push(Effect::Fallback { key, spec });
+                turn.effects.warn(format!("cannot put back what was there before, falling back: {reason}"));
+                turn.effects.push(Effect::Fallback { key, spec });
             }
-            Some(_) | None => self.not_back_yet(key, resource, &why, &reason),
+            Some(_) | None => self.not_back_yet(key, resource, &why, &reason, turn),
         }
     }
 
@@ -135,7 +133,14 @@ impl Agent {
         self.current(key, |phase| phase == Phase::Guarded)
     }
 
-    fn back_in_force(&mut self, key: ReportKey, resource: ResourceId, is_fallback: bool, why: &str) {
+    fn back_in_force(
+        &mut self,
+        key: ReportKey,
+        resource: ResourceId,
+        is_fallback: bool,
+        why: &str,
+        turn: &mut Turn,
+    ) {
         let has_job = self.undone_job(resource).is_some();
         self.guard = None;
         if is_fallback {
@@ -143,8 +148,8 @@ impl Agent {
         } else {
             self.undo_entry(resource);
         }
-        self.connection.hurry_until(self.now + HURRY);
-        self.connection.reconnect(self.now, "the network was put back", &mut self.fetch, &mut self.effects);
+        turn.connection.hurry(turn.now);
+        turn.connection.reconnect(turn.now, "the network was put back", turn.fetch, turn.effects);
         match has_job {
             // Nobody wants a server cut off again by itself.
             true => {
@@ -153,29 +158,36 @@ impl Agent {
                 } else {
                     "what was there before has been put back"
                 };
-                self.end(key, Outcome::Failed { reason: format!("{why}; {how}"), permanent: true });
+                self.end(key, Outcome::Failed { reason: format!("{why}; {how}"), permanent: true }, turn);
             }
             // Its job ended before.
-            false => self.ledger.write_through(resource, &mut self.effects),
+            false => self.ledger.write_through(resource, turn.effects),
         }
     }
 
-    fn not_back_yet(&mut self, key: ReportKey, resource: ResourceId, why: &str, reason: &str) {
+    fn not_back_yet(
+        &mut self,
+        key: ReportKey,
+        resource: ResourceId,
+        why: &str,
+        reason: &str,
+        turn: &mut Turn,
+    ) {
         let has_job = self.undone_job(resource).is_some();
         self.guard = None;
-        self.restore_at.insert(resource, self.now + RESTORE_AGAIN);
-        self.effects.warn(format!("cannot put back what was there before: {reason}"));
+        self.restore_at.insert(resource, turn.now + RESTORE_AGAIN);
+        turn.effects.warn(format!("cannot put back what was there before: {reason}"));
         if has_job {
             let again = RESTORE_AGAIN.as_secs();
             let reason = format!(
                 "{why}; what was there before cannot be put back: {reason}; it is tried again every {again} s"
             );
-            self.end(key, Outcome::Failed { reason, permanent: true });
+            self.end(key, Outcome::Failed { reason, permanent: true }, turn);
         }
     }
 
     /// The resource holds what it held before the change, and so do those that it took over from.
-    pub(crate) fn undo_entry(&mut self, resource: ResourceId) {
+    pub(super) fn undo_entry(&mut self, resource: ResourceId) {
         self.ledger.edit(resource, |entry| {
             if let Some(undo) = entry.undo.take() {
                 entry.holding = undo.holding;
@@ -183,27 +195,27 @@ impl Agent {
         });
     }
 
-    pub(crate) fn drop_undo(&mut self, resource: ResourceId) {
+    pub(super) fn drop_undo(&mut self, resource: ResourceId) {
         self.ledger.edit(resource, |entry| entry.undo = None);
     }
 
-    pub(crate) fn restoring_timeouts(&mut self, last: Attempt) {
+    pub(super) fn restoring_timeouts(&mut self, last: Attempt, turn: &mut Turn) {
         let Some(Guard { resource, stage: Stage::Restoring { last: at, .. }, .. }) = &mut self.guard else {
             return;
         };
-        let (resource, now) = (*resource, self.now);
+        let (resource, now) = (*resource, turn.now);
         let Some(key) = self.ledger.get(resource).and_then(|e| e.undo.as_ref()).map(|undo| undo.key) else {
             return;
         };
         match last {
             Attempt::Running { until, .. } if now >= until => {
-                self.effects.push(Effect::Cancel(key));
+                turn.effects.push(Effect::Cancel(key));
                 let reason = format!("no answer within {} s", RESTORE_WITHIN.as_secs());
-                self.restored(key, Err(reason));
+                self.restored(key, Err(reason), turn);
             }
             Attempt::Waits { until } if now >= until => {
                 *at = Attempt::Running { fallback: false, until: now + RESTORE_WITHIN };
-                self.put_back(resource);
+                self.put_back(resource, turn);
             }
             Attempt::Running { .. } | Attempt::Waits { .. } => {}
         }

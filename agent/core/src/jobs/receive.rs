@@ -3,9 +3,9 @@
 use muster_shared::model::{ContentDigest, Job, Outcome, Report, ReportKey, Spec};
 use muster_shared::{Attempt, Generation, ResourceId};
 
-use crate::agent::Agent;
-use crate::ledger::{self, Accepted, After, Ended, Entry, Order};
-use crate::run::{Phase, Run};
+use super::run::{Phase, Run};
+use super::{Jobs, Turn};
+use crate::ledger::{self, Accepted, After, Ended, Entry, Order, stored};
 
 /// Jobs that wait at one time. A controller keeps far fewer in flight for one node; each takes 64 KiB at most.
 const JOBS_MAX: usize = 100_000;
@@ -62,20 +62,20 @@ fn standing(entry: Option<&Entry>, job: &Job) -> Standing {
     }
 }
 
-impl Agent {
+impl Jobs {
     /// An agent that could not even record the controller's epoch takes nothing new. A job that is known is answered as
     /// ever: "no room" would be acknowledged in place of its outcome, and what has run would run again.
-    pub(crate) fn job(&mut self, job: Job) {
+    pub(crate) fn job(&mut self, job: Job, turn: &mut Turn) {
         let key = job.key();
         let outcome = match standing(self.ledger.get(job.resource), &job) {
-            Standing::New | Standing::Contradiction if self.connection.is_only_heard() => {
-                self.disk.failed("there is no room to record the controller's epoch")
+            Standing::New | Standing::Contradiction if turn.connection.is_only_heard() => {
+                turn.disk.failed("there is no room to record the controller's epoch")
             }
-            Standing::New => return self.accept(job),
+            Standing::New => return self.accept(job, turn),
             Standing::Older(by) => Outcome::Superseded { by },
             Standing::Ended(outcome) if !self.ledger.is_about_to_tell(key) => outcome,
             Standing::OlderAttempt(Some(ended)) if !self.ledger.is_about_to_tell(ended.key) => {
-                return self.report(ended);
+                return self.report(ended, turn);
             }
             Standing::OlderAttempt(_) | Standing::Pending | Standing::Ended(_) => return,
             Standing::Contradiction => {
@@ -84,19 +84,19 @@ impl Agent {
                      report it",
                     key.generation, key.resource
                 );
-                self.effects.warn(reason.clone());
+                turn.effects.warn(reason.clone());
                 Outcome::Failed { reason, permanent: true }
             }
         };
-        self.report(Report { key, outcome });
+        self.report(Report { key, outcome }, turn);
     }
 
-    pub(crate) fn accept(&mut self, job: Job) {
+    pub(super) fn accept(&mut self, job: Job, turn: &mut Turn) {
         let (key, resource) = (job.key(), job.resource);
         let (jobs, weight) = self.ledger.load();
         if jobs >= JOBS_MAX || weight + ledger::weight(&job) > JOBS_WEIGHT_MAX {
             let reason = format!("{jobs} jobs with {weight} bytes wait on this node already: too many");
-            return self.report(Report { key, outcome: Outcome::Failed { reason, permanent: false } });
+            return self.report(Report { key, outcome: Outcome::Failed { reason, permanent: false } }, turn);
         }
         let follows = self.runs.get(&resource).is_some_and(|run| run.may_have_begun());
         let order = self.place(&job, follows).unwrap_or_else(|| self.ledger.next_order());
@@ -105,7 +105,7 @@ impl Agent {
         let older = if follows {
             self.ledger.edit(resource, |entry| entry.next.replace(accepted))
         } else {
-            self.leave_queue(resource, content);
+            self.leave_queue(resource, content, turn);
             self.runs.insert(resource, Run::new(Phase::Accepting));
             self.ledger.edit(resource, |entry| entry.current.replace(accepted))
         };
@@ -113,9 +113,9 @@ impl Agent {
         if let Some(older) = older.map(|older| older.job.key())
             && older.generation != key.generation
         {
-            self.report(Report { key: older, outcome: Outcome::Superseded { by: key.generation } });
+            self.report(Report { key: older, outcome: Outcome::Superseded { by: key.generation } }, turn);
         }
-        self.ledger.write(resource, After::Accepted(key), &mut self.effects);
+        self.ledger.write(resource, After::Accepted(key), turn.effects);
     }
 
     /// A further attempt of a job that has not begun takes that one's place: whoever came between stays behind it. Where the
@@ -130,7 +130,7 @@ impl Agent {
     }
 
     /// The disk did not take it: as if it had never come.
-    pub(crate) fn not_accepted(&mut self, key: ReportKey, reason: &str) {
+    pub(super) fn not_accepted(&mut self, key: ReportKey, reason: &str, turn: &mut Turn) {
         let is_it = |accepted: &mut Accepted| accepted.job.key() == key;
         let was_current = self.ledger.edit(key.resource, |entry| {
             entry.next.take_if(is_it);
@@ -140,61 +140,61 @@ impl Agent {
             self.runs.remove(&key.resource);
         }
         // What is on disk may be the job that this one took the place of.
-        self.ledger.write_through(key.resource, &mut self.effects);
-        self.effects.warn(format!("cannot record a job: {reason}"));
-        let outcome = self.disk.failed(reason);
-        self.report(Report { key, outcome });
+        self.ledger.write_through(key.resource, turn.effects);
+        turn.effects.warn(format!("cannot record a job: {reason}"));
+        let outcome = turn.disk.failed(reason);
+        self.report(Report { key, outcome }, turn);
     }
 
-    pub(crate) fn withdraw(&mut self, resource: ResourceId, generation: Generation) {
+    pub(crate) fn withdraw(&mut self, resource: ResourceId, generation: Generation, turn: &mut Turn) {
         let newest = self.ledger.get(resource).and_then(Entry::newest).map(|(key, _)| key);
         match newest {
             Some(newest) if newest.generation > generation => {
                 let key = ReportKey { resource, generation, attempt: Attempt(0) };
-                self.report(Report { key, outcome: Outcome::Superseded { by: newest.generation } });
+                self.report(Report { key, outcome: Outcome::Superseded { by: newest.generation } }, turn);
             }
-            Some(newest) if newest.generation == generation => self.withdraw_known(newest),
+            Some(newest) if newest.generation == generation => self.withdraw_known(newest, turn),
             // Remembered, so that the job, should it come late, is refused.
             Some(_) | None => {
                 let key = ReportKey { resource, generation, attempt: Attempt(0) };
-                self.record_withdrawn(key, None);
+                self.record_withdrawn(key, None, turn);
             }
         }
     }
 
-    fn withdraw_known(&mut self, key: ReportKey) {
+    fn withdraw_known(&mut self, key: ReportKey, turn: &mut Turn) {
         let Some(entry) = self.ledger.get(key.resource) else { return };
         let is_it =
             |accepted: &Option<Accepted>| accepted.as_ref().is_some_and(|accepted| accepted.job.key() == key);
         if is_it(&entry.next) {
             let job = self.ledger.edit(key.resource, |entry| entry.next.take());
-            self.record_withdrawn(key, job.map(|accepted| ledger::digest(&accepted.job)));
+            self.record_withdrawn(key, job.map(|accepted| ledger::digest(&accepted.job)), turn);
         } else if is_it(&entry.current) {
             if self.runs.get(&key.resource).is_some_and(Run::may_have_begun) {
-                return self.interrupt(key);
+                return self.interrupt(key, turn);
             }
-            self.leave_queue(key.resource, None);
+            self.leave_queue(key.resource, None, turn);
             self.runs.remove(&key.resource);
             let job = self.ledger.edit(key.resource, |entry| entry.current.take());
-            self.record_withdrawn(key, job.map(|accepted| ledger::digest(&accepted.job)));
+            self.record_withdrawn(key, job.map(|accepted| ledger::digest(&accepted.job)), turn);
         } else if let Some(last) = &entry.last {
             let outcome = last.outcome.clone();
             // One that is not on disk yet is said when it is.
             if !self.ledger.is_ending(&key) {
-                self.report(Report { key, outcome });
+                self.report(Report { key, outcome }, turn);
             }
         }
     }
 
-    fn record_withdrawn(&mut self, key: ReportKey, digest: Option<ContentDigest>) {
+    fn record_withdrawn(&mut self, key: ReportKey, digest: Option<ContentDigest>, turn: &mut Turn) {
         let order = self.ledger.next_order();
         let outcome = Outcome::Withdrawn;
         let report = Report { key, outcome: outcome.clone() };
         self.ledger.edit(key.resource, |entry| entry.end(Ended { order, key, digest, outcome }));
-        self.ledger.write(key.resource, After::Ended { report, held: None }, &mut self.effects);
+        self.ledger.write(key.resource, After::Ended { report, held: None }, turn.effects);
     }
 
-    pub(crate) fn acknowledge(&mut self, key: ReportKey) {
+    pub(crate) fn acknowledge(&mut self, key: ReportKey, turn: &mut Turn) {
         let known = self
             .ledger
             .get(key.resource)
@@ -202,27 +202,22 @@ impl Agent {
         if known {
             self.ledger.edit(key.resource, |entry| entry.unacknowledged.retain(|report| report.key != key));
             // May be lost: then it is reported and acknowledged again.
-            self.ledger.write_through(key.resource, &mut self.effects);
+            self.ledger.write_through(key.resource, turn.effects);
         }
     }
 
-    fn report(&mut self, report: Report) {
-        self.connection.report(report, &mut self.effects);
+    fn report(&mut self, report: Report, turn: &mut Turn) {
+        turn.connection.report(report, turn.effects);
     }
 
     /// Out of lane and fetching, before it began. What was fetched stays if the job that comes instead has this `content`.
-    fn leave_queue(&mut self, resource: ResourceId, content: Option<(ContentDigest, u64)>) {
+    fn leave_queue(&mut self, resource: ResourceId, content: Option<(ContentDigest, u64)>, turn: &mut Turn) {
         let Some(accepted) = self.ledger.current(resource) else { return };
         let (lane, order) = (accepted.job.spec.lane(), accepted.order);
         let fetched = stored(&accepted.job).filter(|fetched| content != Some(*fetched));
         self.lanes.withdraw(lane, order);
         if let Some((digest, _)) = fetched {
-            self.fetch.release(resource, digest, self.now, &mut self.effects);
+            turn.fetch.release(resource, digest, turn.now, turn.effects);
         }
     }
-}
-
-/// The content that must be fetched before the job can run.
-pub(crate) fn stored(job: &Job) -> Option<(ContentDigest, u64)> {
-    job.spec.content().filter(|_| job.action.applies())?.stored()
 }

@@ -8,22 +8,20 @@
 
 use std::time::Duration;
 
-use muster_shared::model::{Action, Claim, Job, Lane, Observed, Outcome, Progress, Report, ReportKey, Up};
-use muster_shared::wire::REASON_MAX;
+use muster_shared::model::{Action, Claim, Job, Lane, Observed, Outcome, Progress, ReportKey, Up};
 use muster_shared::{MonoTime, ResourceId};
 
-use crate::agent::Agent;
+use super::{Jobs, Turn};
 use crate::face::{Effect, RunError};
-use crate::ledger::{self, Accepted, After, Applied, Before, Ended, Entry, Order};
-use crate::receive::stored;
+use crate::ledger::{Accepted, Before, Entry, Order, stored};
 
 /// A job that takes longer than this says so, and again from time to time.
-pub(crate) const PROGRESS_FIRST: Duration = Duration::from_secs(1);
-pub(crate) const PROGRESS_EVERY: Duration = Duration::from_secs(10);
+pub(super) const PROGRESS_FIRST: Duration = Duration::from_secs(1);
+pub(super) const PROGRESS_EVERY: Duration = Duration::from_secs(10);
 
 /// Where an entry's current job stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Phase {
+pub(super) enum Phase {
     Accepting,
     Fetching,
     Queued,
@@ -43,7 +41,7 @@ pub(crate) enum Phase {
 
 /// A current job under way.
 #[derive(Clone, Debug)]
-pub(crate) struct Run {
+pub(super) struct Run {
     phase: Phase,
     /// It was accepted before a restart and may have been running then.
     recovered: bool,
@@ -54,18 +52,23 @@ impl Run {
         Self { phase, recovered: false }
     }
 
+    /// The outcome of this job is being recorded.
+    pub(super) fn is_ending(&self, key: ReportKey) -> bool {
+        self.phase == Phase::Ending(key)
+    }
+
     /// Its job is being recorded.
-    pub(crate) fn is_accepting(&self) -> bool {
+    pub(super) fn is_accepting(&self) -> bool {
         self.phase == Phase::Accepting
     }
 
     /// Too late to replace or withdraw it.
-    pub(crate) fn may_have_begun(&self) -> bool {
+    pub(super) fn may_have_begun(&self) -> bool {
         self.recovered || self.has_its_turn()
     }
 
     /// It is not waiting any more.
-    pub(crate) fn has_its_turn(&self) -> bool {
+    pub(super) fn has_its_turn(&self) -> bool {
         match self.phase {
             Phase::Accepting | Phase::Fetching | Phase::Queued => false,
             Phase::Capturing { .. }
@@ -77,16 +80,16 @@ impl Run {
     }
 
     /// Its content is on its way.
-    pub(crate) fn is_fetching(&self) -> bool {
+    pub(super) fn is_fetching(&self) -> bool {
         self.phase == Phase::Fetching
     }
 }
 
-impl Agent {
+impl Jobs {
     /// After a restart: what was accepted and has not ended is run again.
-    pub(crate) fn recover(&mut self) {
+    pub(crate) fn recover(&mut self, turn: &mut Turn) {
         let ended: Vec<ResourceId> = self.ledger.iter().map(|entry| entry.resource).collect();
-        ended.into_iter().for_each(|resource| self.ledger.went(resource, &mut self.effects));
+        ended.into_iter().for_each(|resource| self.ledger.went(resource, turn.effects));
         let accepted: Vec<(ReportKey, bool)> = self
             .ledger
             .iter()
@@ -94,7 +97,7 @@ impl Agent {
             // A check leaves nothing behind.
             .map(|(entry, job)| (job.key(), entry.exists() && job.action != Action::Check))
             .collect();
-        self.recover_undo();
+        self.recover_undo(turn);
         for (key, recovered) in accepted {
             let resource = key.resource;
             if self.is_half_done(resource) {
@@ -104,56 +107,56 @@ impl Agent {
             self.runs.insert(resource, Run { phase: Phase::Accepting, recovered });
             if resource.is_local() {
                 let reason = "the agent was started anew before the change began".into();
-                self.end(key, Outcome::Failed { reason, permanent: true });
+                self.end(key, Outcome::Failed { reason, permanent: true }, turn);
             } else {
-                self.admit(resource);
+                self.admit(resource, turn);
             }
         }
         let following = |entry: &&Entry| entry.current.is_none() && entry.next.is_some();
         let following: Vec<_> = self.ledger.iter().filter(following).map(|e| e.resource).collect();
         for resource in following {
             self.promote(resource);
-            self.admit(resource);
+            self.admit(resource, turn);
         }
     }
 
     /// The job `key` if it is its entry's current one and stands in this phase.
-    pub(crate) fn current(&self, key: ReportKey, phase: impl FnOnce(Phase) -> bool) -> Option<&Job> {
+    pub(super) fn current(&self, key: ReportKey, phase: impl FnOnce(Phase) -> bool) -> Option<&Job> {
         let run = self.runs.get(&key.resource).filter(|run| phase(run.phase))?;
         debug_assert!(self.ledger.get(key.resource).is_some(), "{run:?} has an entry");
         let job = &self.ledger.current(key.resource)?.job;
         (job.key() == key).then_some(job)
     }
 
-    pub(crate) fn phase(&mut self, resource: ResourceId) -> Option<&mut Phase> {
+    pub(super) fn phase(&mut self, resource: ResourceId) -> Option<&mut Phase> {
         self.runs.get_mut(&resource).map(|run| &mut run.phase)
     }
 
-    pub(crate) fn set_phase(&mut self, resource: ResourceId, phase: Phase) {
+    pub(super) fn set_phase(&mut self, resource: ResourceId, phase: Phase) {
         if let Some(at) = self.phase(resource) {
             *at = phase;
         }
     }
 
     /// The record is on disk.
-    pub(crate) fn accepted(&mut self, key: ReportKey) {
+    pub(super) fn accepted(&mut self, key: ReportKey, turn: &mut Turn) {
         if self.current(key, |phase| phase == Phase::Accepting).is_some() {
-            self.admit(key.resource);
+            self.admit(key.resource, turn);
         }
     }
 
     /// To its lane, by way of its content.
-    fn admit(&mut self, resource: ResourceId) {
+    pub(super) fn admit(&mut self, resource: ResourceId, turn: &mut Turn) {
         let Some(accepted) = self.ledger.current(resource) else { return };
         let (key, order) = (accepted.job.key(), accepted.order);
         let Some((digest, size)) = stored(&accepted.job) else { return self.enqueue(resource) };
-        match self.fetch.want(resource, order, digest, size) {
+        match turn.fetch.want(resource, order, digest, size) {
             Ok(true) => self.enqueue(resource),
             Ok(false) => {
                 self.set_phase(resource, Phase::Fetching);
-                self.fetch.pump(self.now, &mut self.effects);
+                turn.fetch.pump(turn.now, turn.effects);
             }
-            Err(reason) => self.end(key, Outcome::Failed { reason, permanent: true }),
+            Err(reason) => self.end(key, Outcome::Failed { reason, permanent: true }, turn),
         }
     }
 
@@ -174,53 +177,54 @@ impl Agent {
         }
     }
 
-    pub(crate) fn not_fetched(&mut self, resource: ResourceId, error: &RunError) {
+    pub(crate) fn not_fetched(&mut self, resource: ResourceId, error: &RunError, turn: &mut Turn) {
         let key = self.ledger.current(resource).map(|accepted| accepted.job.key());
         if let (Some(key), true) = (key, self.is_fetching(resource)) {
-            self.end(key, error.clone().into());
+            self.end(key, error.clone().into(), turn);
         }
     }
 
     /// Begins what has its turn.
-    pub(crate) fn begin_all(&mut self) {
-        while let Some(resource) = self.next_in_lane() {
+    pub(crate) fn begin_all(&mut self, turn: &mut Turn) {
+        while let Some(resource) = self.next_in_lane(turn) {
             let Some(Accepted { job, .. }) = self.ledger.current(resource) else {
                 self.lanes.release(resource);
                 continue;
             };
             let (key, action) = (job.key(), job.action);
             if let Some(reason) = self.must_be_put_back(resource) {
-                self.end(key, Outcome::Failed { reason, permanent: false });
+                self.end(key, Outcome::Failed { reason, permanent: false }, turn);
                 continue;
             }
             match action {
-                Action::Create | Action::Update => self.capture(key),
-                Action::Delete | Action::Retain if self.ledger.is_held_up(resource, &mut self.effects) => {
+                Action::Create | Action::Update => self.capture(key, turn),
+                Action::Delete | Action::Retain if self.ledger.is_held_up(resource, turn.effects) => {
                     self.end(
                         key,
-                        self.disk.failed(
+                        turn.disk.failed(
                             "an older record of what this resource claims was refused and is written again",
                         ),
+                        turn,
                     );
                 }
-                Action::Delete => self.begin_delete(key),
-                Action::Check => self.check(key),
+                Action::Delete => self.begin_delete(key, turn),
+                Action::Check => self.check(key, turn),
                 // Nothing is changed, and what others held under it is gone with it as after a delete.
-                Action::Retain => self.end(key, Outcome::Done(Observed::default())),
+                Action::Retain => self.end(key, Outcome::Done(Observed::default()), turn),
             }
         }
     }
 
     /// No change begins while another one may still be undone, and none before an older one that claims the same and
     /// waits for its content: the older one would take the thing over from it.
-    fn next_in_lane(&mut self) -> Option<ResourceId> {
-        if self.is_stopping {
+    fn next_in_lane(&mut self, turn: &mut Turn) -> Option<ResourceId> {
+        if turn.is_stopping {
             return None;
         }
-        let held = self.is_guarding().then_some(Lane::Network);
+        let held = self.is_guarding(turn).then_some(Lane::Network);
         let current = |resource| self.ledger.current(resource);
         // With those that wait for them: what overtakes these overtakes the first as well.
-        let mut awaited: Vec<(Order, Vec<Claim>)> = self
+        let mut awaited: Vec<(Order, Vec<Claim>)> = turn
             .fetch
             .awaiting()
             .filter_map(current)
@@ -243,43 +247,43 @@ impl Agent {
         })
     }
 
-    fn begin_delete(&mut self, key: ReportKey) {
+    fn begin_delete(&mut self, key: ReportKey, turn: &mut Turn) {
         let is_half_done = self.ledger.get(key.resource).is_some_and(|entry| entry.undo.is_some());
         if self.ledger.leaves_alone(key.resource) && !is_half_done {
-            self.end(key, Outcome::Done(Observed::default()));
+            self.end(key, Outcome::Done(Observed::default()), turn);
         } else {
-            self.run(key);
+            self.run(key, turn);
         }
     }
 
     /// Everything it needs is on disk.
-    pub(crate) fn run(&mut self, key: ReportKey) {
+    pub(super) fn run(&mut self, key: ReportKey, turn: &mut Turn) {
         let Some(job) = self.current(key, |phase| !matches!(phase, Phase::Ending(_))).cloned() else {
             return;
         };
         if job.spec.confirm_within().is_some() {
-            return self.guard(&job, None);
+            return self.guard(&job, None, turn);
         }
-        self.set_running(&job);
-        self.host_begins(job);
+        self.set_running(&job, turn);
+        self.host_begins(job, turn);
     }
 
-    pub(crate) fn host_begins(&mut self, job: Job) {
+    pub(super) fn host_begins(&mut self, job: Job, turn: &mut Turn) {
         let (before, theirs) = self.known_to(&job);
-        self.effects.push(Effect::Run { job: Box::new(job), before, theirs });
+        turn.effects.push(Effect::Run { job: Box::new(job), before, theirs });
     }
 
     /// What was there before Muster as the job is to know it, and as those know it that have back what the job's
     /// resource took over.
-    pub(crate) fn known_to(&self, job: &Job) -> (Option<Before>, Vec<Before>) {
+    pub(super) fn known_to(&self, job: &Job) -> (Option<Before>, Vec<Before>) {
         let before = self.ledger.get(job.resource).and_then(|entry| entry.before().cloned());
         let theirs =
             if job.action == Action::Delete { self.ledger.have_back(job.resource) } else { Vec::new() };
         (before, theirs.into_iter().filter_map(|entry| entry.before().cloned()).collect())
     }
 
-    pub(crate) fn set_running(&mut self, job: &Job) {
-        let (deadline, progress) = (self.now + job.timeout, self.now + PROGRESS_FIRST);
+    pub(super) fn set_running(&mut self, job: &Job, turn: &Turn) {
+        let (deadline, progress) = (turn.now + job.timeout, turn.now + PROGRESS_FIRST);
         self.set_phase(job.resource, Phase::Running { deadline, progress });
     }
 
@@ -290,9 +294,10 @@ impl Agent {
         outcome: Result<Observed, RunError>,
         before: Option<Before>,
         touched: bool,
+        turn: &mut Turn,
     ) {
         if self.current(key, |phase| phase == Phase::Guarded).is_some() {
-            return self.guarded_ran(key, outcome, before, touched);
+            return self.guarded_ran(key, outcome, before, touched, turn);
         }
         if self.current(key, |phase| matches!(phase, Phase::Running { .. })).is_some() {
             self.keep_before(key.resource, before);
@@ -302,131 +307,21 @@ impl Agent {
                     Ok(observed) => Outcome::Done(observed),
                     Err(error) => error.into(),
                 },
+                turn,
             );
         }
     }
 
     /// The host says what is to be kept of the time before Muster, where that changed.
-    pub(crate) fn keep_before(&mut self, resource: ResourceId, before: Option<Before>) {
+    pub(super) fn keep_before(&mut self, resource: ResourceId, before: Option<Before>) {
         if let Some(before) = before {
             let keep = |entry: &mut Entry| entry.holding.as_mut().map(|holding| holding.before = before);
             self.ledger.edit(resource, keep);
         }
     }
 
-    /// Records the outcome of the current job; it is reported once that is on disk.
-    pub(crate) fn end(&mut self, key: ReportKey, mut outcome: Outcome) {
-        let resource = key.resource;
-        if let Outcome::Failed { reason, .. } | Outcome::NoRoom { reason } | Outcome::Differs { reason, .. } =
-            &mut outcome
-        {
-            reason.truncate(reason.floor_char_boundary(REASON_MAX));
-        }
-        let action = self.ledger.current(resource).map(|accepted| accepted.job.action);
-        let lets_go = matches!(outcome, Outcome::Done(_))
-            && action.is_some_and(|action| matches!(action, Action::Delete | Action::Retain));
-        let held = self.ledger.get(resource).filter(|_| lets_go).cloned().map(Box::new);
-        let goes = self.ledger.goes_with(resource);
-        self.set_phase(resource, Phase::Ending(key));
-        let content = self.ledger.edit(resource, |entry| {
-            let accepted = entry.current.take_if(|accepted| accepted.job.key() == key)?;
-            let job = &accepted.job;
-            match (&outcome, job.action) {
-                (Outcome::Done(_), Action::Create | Action::Update) => {
-                    let spec = ledger::without_content(&job.spec);
-                    if let Some(holding) = &mut entry.holding {
-                        // What was given up on the way has been put back and is nobody's again.
-                        holding.claims = spec.claims();
-                        holding.claims.sort();
-                        holding.claims.dedup();
-                    }
-                    entry.applied = Some(Applied { generation: key.generation, spec });
-                }
-                (Outcome::Done(_), Action::Delete | Action::Retain) => {
-                    (entry.applied, entry.holding) = (None, None);
-                    // What went with an earlier holding is on disk as gone: see `is_held_up`.
-                    entry.gone = goes;
-                }
-                (Outcome::Done(_), Action::Check) => {}
-                (
-                    Outcome::Failed { .. }
-                    | Outcome::NoRoom { .. }
-                    | Outcome::Withdrawn
-                    | Outcome::Superseded { .. }
-                    | Outcome::Differs { .. },
-                    _,
-                ) => {}
-            }
-            let digest = Some(ledger::digest(job));
-            entry.end(Ended { order: accepted.order, key, digest, outcome: outcome.clone() });
-            stored(job)
-        });
-        if let Some((digest, _)) = content {
-            let (now, effects) = (self.now, &mut self.effects);
-            let comes_again =
-                matches!(outcome, Outcome::NoRoom { .. } | Outcome::Failed { permanent: false, .. });
-            if comes_again && !self.disk.is_full() {
-                self.fetch.keep(resource, digest, now, effects);
-            } else {
-                self.fetch.release(resource, digest, now, effects);
-            }
-        }
-        let after = After::Ended { report: Report { key, outcome }, held };
-        self.ledger.write(resource, after, &mut self.effects);
-    }
-
-    /// The outcome is on disk, or cannot be; what follows it begins.
-    pub(crate) fn ended(&mut self, mut report: Report, held: Option<Box<Entry>>, failed: Option<String>) {
-        let key = report.key;
-        if failed.is_some() && self.is_keeping(key) && self.ledger.is_written_again(&report) {
-            return;
-        }
-        if self.kept(key, failed.as_deref()) {
-            return;
-        }
-        let is_refused = failed.is_some();
-        if !is_refused {
-            self.ledger.went(key.resource, &mut self.effects);
-        }
-        if let Some(reason) = failed {
-            self.effects.warn(format!("cannot record a job's outcome: {reason}"));
-            // A failure is one either way, and what was refused for good is not to be tried again.
-            if !matches!(report.outcome, Outcome::Failed { .. } | Outcome::NoRoom { .. }) {
-                report.outcome = self.disk.failed(&reason);
-            }
-            let outcome = report.outcome.clone();
-            self.ledger.edit(key.resource, |entry| {
-                let stored = entry.unacknowledged.iter_mut().filter(|stored| stored.key == key);
-                stored.for_each(|stored| stored.outcome = outcome.clone());
-                if let Some(last) = entry.last.as_mut().filter(|last| last.key == key) {
-                    last.outcome = outcome;
-                }
-                if let Some(held) = held {
-                    // As it is on disk: what it retains stays its own, to be asked for again, and a removal is repeated.
-                    (entry.applied, entry.holding, entry.gone) = (held.applied, held.holding, held.gone);
-                }
-            });
-        }
-        self.watches.ended(self.now, &report, &self.ledger);
-        self.connection.report(report, &mut self.effects);
-        let next = if self.runs.get(&key.resource).is_some_and(|run| run.phase == Phase::Ending(key)) {
-            self.lanes.release(key.resource);
-            self.runs.remove(&key.resource);
-            self.promote(key.resource)
-        } else {
-            None
-        };
-        match next {
-            // On disk is still the job that has ended, and runs again after a crash: never once a later one has run.
-            Some(next) if is_refused => self.ledger.accept_again(next, &mut self.effects),
-            Some(next) if !self.ledger.is_accepting(next) => self.admit(key.resource),
-            None if is_refused => self.ledger.write_through(key.resource, &mut self.effects),
-            Some(_) | None => {}
-        }
-    }
-
     /// The job that follows becomes the current one.
-    fn promote(&mut self, resource: ResourceId) -> Option<ReportKey> {
+    pub(super) fn promote(&mut self, resource: ResourceId) -> Option<ReportKey> {
         let next = self.ledger.edit(resource, |entry| {
             entry.current = entry.next.take();
             entry.current.as_ref().map(|accepted| accepted.job.key())
@@ -437,10 +332,10 @@ impl Agent {
         next
     }
 
-    pub(crate) fn run_timeout(&self) -> Option<(MonoTime, &'static str)> {
+    pub(crate) fn run_timeout(&self, is_open: bool) -> Option<(MonoTime, &'static str)> {
         self.running()
             .flat_map(|(_, deadline, progress)| {
-                let progress = progress.filter(|_| self.connection.is_open()).map(|at| (at, "progress"));
+                let progress = progress.filter(|_| is_open).map(|at| (at, "progress"));
                 [Some((deadline, "deadline of a job")), progress]
             })
             .flatten()
@@ -461,20 +356,20 @@ impl Agent {
         })
     }
 
-    pub(crate) fn run_timeouts(&mut self) {
+    pub(crate) fn run_timeouts(&mut self, turn: &mut Turn) {
         let running: Vec<_> = self.running().collect();
         for (resource, deadline, progress) in running {
             let Some(Accepted { job, .. }) = self.ledger.current(resource) else { continue };
             let (key, timeout) = (job.key(), job.timeout);
-            if self.now >= deadline {
-                self.effects.push(Effect::Cancel(key));
+            if turn.now >= deadline {
+                turn.effects.push(Effect::Cancel(key));
                 let reason = format!("timed out after {} s", timeout.as_secs_f64());
-                self.end(key, Outcome::Failed { reason, permanent: false });
-            } else if progress.is_some_and(|progress| self.now >= progress) {
-                let next = self.now + PROGRESS_EVERY;
+                self.end(key, Outcome::Failed { reason, permanent: false }, turn);
+            } else if progress.is_some_and(|progress| turn.now >= progress) {
+                let next = turn.now + PROGRESS_EVERY;
                 self.set_phase(resource, Phase::Running { deadline, progress: next });
-                if self.connection.is_open() {
-                    self.effects.send(Up::Progress(Progress { key, settling: false }));
+                if turn.connection.is_open() {
+                    turn.effects.send(Up::Progress(Progress { key, settling: false }));
                 }
             }
         }

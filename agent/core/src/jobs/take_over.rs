@@ -4,45 +4,45 @@
 
 use muster_shared::model::{Action, ReportKey, Spec};
 
-use crate::agent::Agent;
+use super::run::Phase;
+use super::{Jobs, Turn};
 use crate::face::{Effect, RunError};
 use crate::ledger::{Accepted, After, Before, Entry};
-use crate::run::Phase;
 
-impl Agent {
+impl Jobs {
     /// Asks what is there, unless that is known of all the job claims.
-    pub(crate) fn capture(&mut self, key: ReportKey) {
+    pub(super) fn capture(&mut self, key: ReportKey, turn: &mut Turn) {
         let Some(entry) = self.ledger.get(key.resource) else { return };
         let Some(Accepted { job, .. }) = &entry.current else { return };
         let claims = job.spec.claims();
-        let deadline = self.now + job.timeout;
+        let deadline = turn.now + job.timeout;
         if let (Spec::Dummy(_), false) = (&job.spec, entry.exists()) {
             // Nothing to ask for; that it may have begun must be on disk all the same.
             self.set_phase(key.resource, Phase::Capturing { deadline });
-            return self.captured(key, Ok(Before::new(Vec::new())));
+            return self.captured(key, Ok(Before::new(Vec::new())), turn);
         }
         let is_known = entry.exists() && claims.iter().all(|claim| entry.claims().contains(claim));
         if is_known && !self.ledger.is_taken(key.resource) {
-            return self.run(key);
+            return self.run(key, turn);
         }
         let known = self.ledger.known(key.resource, &claims);
         let own = job.action == Action::Update && !entry.exists() && known.is_empty();
-        self.effects.push(Effect::Capture { key, spec: job.spec.clone(), known, own });
+        turn.effects.push(Effect::Capture { key, spec: job.spec.clone(), known, own });
         self.set_phase(key.resource, Phase::Capturing { deadline });
     }
 
     /// The answer to [`Effect::Capture`].
-    pub(crate) fn captured(&mut self, key: ReportKey, before: Result<Before, RunError>) {
+    pub(crate) fn captured(&mut self, key: ReportKey, before: Result<Before, RunError>, turn: &mut Turn) {
         let Some(job) = self.current(key, |phase| matches!(phase, Phase::Capturing { .. })).cloned() else {
             return;
         };
         let before = match before {
             Ok(before) => before,
-            Err(error) => return self.end(key, error.into()),
+            Err(error) => return self.end(key, error.into(), turn),
         };
         let holding = self.ledger.taken_over(key.resource, before, &job.spec.claims());
         if job.spec.confirm_within().is_some() {
-            return self.guard(&job, Some(holding));
+            return self.guard(&job, Some(holding), turn);
         }
         let was = self.ledger.edit(key.resource, |entry| {
             let was = entry.clone();
@@ -51,14 +51,14 @@ impl Agent {
         });
         self.set_phase(key.resource, Phase::Recording);
         let after = After::Captured { key, was: Box::new(was) };
-        self.ledger.write(key.resource, after, &mut self.effects);
+        self.ledger.write(key.resource, after, turn.effects);
     }
 
     /// Nothing was touched. What was read is right, but would not survive: it is read again next time.
-    pub(crate) fn not_recorded(&mut self, key: ReportKey, was: Entry, reason: &str) {
+    pub(super) fn not_recorded(&mut self, key: ReportKey, was: Entry, reason: &str, turn: &mut Turn) {
         if self.current(key, |phase| phase == Phase::Recording).is_some() || self.leaves_guard(key) {
             self.ledger.edit(key.resource, |entry| (entry.holding, entry.undo) = (was.holding, was.undo));
-            self.end(key, self.disk.failed(reason));
+            self.end(key, turn.disk.failed(reason), turn);
         }
     }
 }

@@ -11,21 +11,21 @@ use std::time::Duration;
 use muster_shared::model::{Action, Job, NetworkConfig, Outcome, Spec};
 use muster_shared::{Attempt, Epoch, Generation, ResourceId};
 
-use crate::agent::Agent;
+use super::{Jobs, Turn};
 use crate::face::Effect;
 
-impl Agent {
+impl Jobs {
     /// [`Input::Local`](crate::Input::Local)
-    pub(crate) fn local(&mut self, config: NetworkConfig, timeout: Duration, after: u64) {
+    pub(crate) fn local(&mut self, config: NetworkConfig, timeout: Duration, after: u64, turn: &mut Turn) {
         let refused = |reason: String| Effect::LocalEnded(Outcome::Failed { reason, permanent: true });
-        if self.is_stopping {
-            return self.effects.push(refused("the agent is stopping".into()));
+        if turn.is_stopping {
+            return turn.effects.push(refused("the agent is stopping".into()));
         }
         let resource = ResourceId::LOCAL;
         let entry = self.ledger.get(resource);
         if self.runs.contains_key(&resource) || entry.is_some_and(|entry| entry.current.is_some()) {
             let reason = "another document that was given on this server is being applied: try again when it has ended";
-            return self.effects.push(refused(reason.into()));
+            return turn.effects.push(refused(reason.into()));
         }
         let exists = entry.is_some_and(|entry| entry.applied.is_some());
         let newest = entry.and_then(|entry| entry.newest()).map_or(0, |(key, _)| key.generation.number);
@@ -35,16 +35,19 @@ impl Agent {
                 "the {claim} belongs to resource {other} of the controller: change it there ('muster resource list' of \
                  its stack names it), or leave it out here"
             );
-            return self.effects.push(refused(reason));
+            return turn.effects.push(refused(reason));
         }
-        self.accept(Job {
-            resource,
-            // Of no controller's epoch, and so older than anything that a controller says.
-            generation: Generation { epoch: Epoch(0), number: newest.max(after) + 1 },
-            attempt: Attempt(0),
-            action: if exists { Action::Update } else { Action::Create },
-            timeout,
-            spec,
-        });
+        self.accept(
+            Job {
+                resource,
+                // Of no controller's epoch, and so older than anything that a controller says.
+                generation: Generation { epoch: Epoch(0), number: newest.max(after) + 1 },
+                attempt: Attempt(0),
+                action: if exists { Action::Update } else { Action::Create },
+                timeout,
+                spec,
+            },
+            turn,
+        );
     }
 }

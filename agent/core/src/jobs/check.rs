@@ -4,22 +4,22 @@
 
 use muster_shared::model::{Action, Observed, Outcome, ReportKey};
 
-use crate::agent::Agent;
+use super::run::Phase;
+use super::{Jobs, Turn};
 use crate::face::{Effect, Found, RunError};
-use crate::run::Phase;
 
-impl Agent {
-    pub(crate) fn check(&mut self, key: ReportKey) {
+impl Jobs {
+    pub(super) fn check(&mut self, key: ReportKey, turn: &mut Turn) {
         let Some(job) = self.current(key, |phase| phase == Phase::Queued).cloned() else { return };
         let entry = self.ledger.get(key.resource);
         let applied = entry.and_then(|entry| entry.applied.as_ref()).map(|applied| applied.spec.clone());
         let before = entry.and_then(|entry| entry.before().cloned());
-        self.set_running(&job);
-        self.effects.push(Effect::Check { job: Box::new(job), applied, before });
+        self.set_running(&job, turn);
+        turn.effects.push(Effect::Check { job: Box::new(job), applied, before });
     }
 
     /// The answer to [`Effect::Check`].
-    pub(crate) fn checked(&mut self, key: ReportKey, found: Result<Found, RunError>) {
+    pub(crate) fn checked(&mut self, key: ReportKey, found: Result<Found, RunError>, turn: &mut Turn) {
         let job = self.current(key, |phase| matches!(phase, Phase::Running { .. }));
         if job.is_some_and(|job| job.action == Action::Check) {
             self.end(
@@ -29,12 +29,13 @@ impl Agent {
                     Ok(Found::Differs { missing, reason }) => Outcome::Differs { missing, reason },
                     Err(error) => error.into(),
                 },
+                turn,
             );
         }
     }
 
     /// Ends a job that may have begun, if its type allows that; else it is left to end by itself.
-    pub(crate) fn interrupt(&mut self, key: ReportKey) {
+    pub(super) fn interrupt(&mut self, key: ReportKey, turn: &mut Turn) {
         let Some(job) = self.current(key, |phase| !matches!(phase, Phase::Ending(_))) else { return };
         let outcome = match job.action {
             Action::Check => Outcome::Withdrawn,
@@ -48,8 +49,8 @@ impl Agent {
             self.lanes.withdraw(accepted.job.spec.lane(), accepted.order);
         }
         if self.current(key, |phase| matches!(phase, Phase::Running { .. })).is_some() {
-            self.effects.push(Effect::Cancel(key));
+            turn.effects.push(Effect::Cancel(key));
         }
-        self.end(key, outcome);
+        self.end(key, outcome, turn);
     }
 }

@@ -6,23 +6,23 @@ use muster_shared::model::{
     Action, DESCRIBED_MAX, Job, Observed, Outcome, Report, ReportKey, Spec, Stray, Up,
 };
 
-use crate::agent::Agent;
+use super::{Jobs, Turn};
 use crate::ledger::Entry;
 
-impl Agent {
+impl Jobs {
     /// What the ledger has of these. What it does not list, the controller is not told of.
-    pub(crate) fn describe(&mut self, resources: &[ResourceId]) {
+    pub(crate) fn describe(&mut self, resources: &[ResourceId], turn: &mut Turn) {
         let known = |resource: &ResourceId| {
             let entry = self.ledger.get(*resource)?;
             let listed = entry.listed()?;
             Some(Stray::new(listed.resource, listed.generation, &entry.applied.as_ref()?.spec))
         };
         let strays = resources.iter().take(DESCRIBED_MAX).filter_map(known).collect();
-        self.effects.send(Up::Described(strays));
+        turn.effects.send(Up::Described(strays));
     }
 
     /// Deletes the thing as a job would whose desired state the controller knew.
-    pub(crate) fn remove(&mut self, key: ReportKey) {
+    pub(crate) fn remove(&mut self, key: ReportKey, turn: &mut Turn) {
         if self.ledger.is_about_to_tell(key) {
             return;
         }
@@ -36,25 +36,25 @@ impl Agent {
                 // Nothing of it is here.
                 Some(_) | None => Outcome::Done(Observed::default()),
             };
-            return self.connection.report(Report { key, outcome }, &mut self.effects);
+            return turn.connection.report(Report { key, outcome }, turn.effects);
         };
         let ReportKey { resource, generation, attempt } = key;
         let timeout = Job::time_for(&spec);
         let job = Job { resource, generation, attempt, action: Action::Delete, timeout, spec };
         let Some(newest) = newest.filter(|newest| newest.generation == generation) else {
-            return self.job(job);
+            return self.job(job, turn);
         };
         // Of one generation there is one removal, though a job that ended meanwhile may have left another state.
         let last = entry.and_then(|entry| entry.last.as_ref()).filter(|last| last.key == newest);
         let outcome = last.map(|last| last.outcome.clone());
         match outcome {
             Some(Outcome::Withdrawn) => {
-                self.connection.report(Report { key, outcome: Outcome::Withdrawn }, &mut self.effects)
+                turn.connection.report(Report { key, outcome: Outcome::Withdrawn }, turn.effects)
             }
-            _ if newest.attempt < attempt && self.connection.is_only_heard() => self.job(job),
-            _ if newest.attempt < attempt => self.accept(job),
+            _ if newest.attempt < attempt && turn.connection.is_only_heard() => self.job(job, turn),
+            _ if newest.attempt < attempt => self.accept(job, turn),
             Some(outcome) if newest.attempt == attempt => {
-                self.connection.report(Report { key, outcome }, &mut self.effects)
+                turn.connection.report(Report { key, outcome }, turn.effects)
             }
             Some(_) | None => {}
         }

@@ -6,15 +6,12 @@
 //!
 //! What ended is told by its report.
 
-use std::collections::BTreeMap;
-
 use muster_shared::model::{JOBS_EVERY, JOBS_TOLD_MAX, JobState, Stage, Up};
 use muster_shared::{MonoTime, ResourceId};
 
+use super::Jobs;
 use crate::effects::Effects;
-use crate::lanes::Lanes;
 use crate::ledger::{Accepted, Entry, Ledger};
-use crate::run::Run;
 
 /// Entries in one page of the ledger: 28 bytes each, well within a packet; the wire takes no more.
 const LEDGER_PAGE: usize = 4096;
@@ -22,13 +19,6 @@ const LEDGER_PAGE: usize = 4096;
 /// When all jobs are told next; none while there are none.
 #[derive(Debug, Default)]
 pub(crate) struct Account(Option<MonoTime>);
-
-/// The jobs, and how they stand.
-pub(crate) struct Jobs<'a> {
-    pub(crate) ledger: &'a Ledger,
-    pub(crate) lanes: &'a Lanes,
-    pub(crate) runs: &'a BTreeMap<ResourceId, Run>,
-}
 
 impl Account {
     pub(crate) fn timeout(&self) -> Option<(MonoTime, &'static str)> {
@@ -68,7 +58,7 @@ pub(crate) fn tell_ledger(ledger: &Ledger, effects: &mut Effects) {
     }
 }
 
-impl Jobs<'_> {
+impl Jobs {
     /// The job that may run, and the one that follows it.
     fn states(&self, resource: ResourceId) -> Vec<JobState> {
         let Some(entry) = self.ledger.get(resource).filter(|_| !resource.is_local()) else {

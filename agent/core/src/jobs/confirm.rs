@@ -21,26 +21,23 @@ use std::time::Duration;
 use muster_shared::model::{Job, Lane, Observed, Outcome, Progress, ReportKey, Up};
 use muster_shared::{MonoTime, ResourceId};
 
-use crate::agent::Agent;
-use crate::challenge::Challenge;
+use super::restore::Attempt;
+use super::run::{PROGRESS_EVERY, PROGRESS_FIRST, Phase};
+use super::{Jobs, Turn};
+use crate::challenge::{Challenge, STOPPED};
 use crate::face::{Effect, RunError};
 use crate::ledger::{After, Before, Entry, Holding, Ledger, Undo};
-use crate::restore::Attempt;
-use crate::run::{PROGRESS_EVERY, PROGRESS_FIRST, Phase};
 
-/// Between attempts to connect while a change waits to be confirmed: there is no time for a fleet's backoff.
-const CONNECT_EVERY: Duration = Duration::from_secs(1);
-pub(crate) const STOPPED: &str = "the agent was stopped before the change was confirmed";
 /// The change under way, or what is being put back.
 #[derive(Debug)]
-pub(crate) struct Guard {
-    pub(crate) resource: ResourceId,
-    pub(crate) stage: Stage,
-    pub(crate) progress: MonoTime,
+pub(super) struct Guard {
+    pub(super) resource: ResourceId,
+    pub(super) stage: Stage,
+    pub(super) progress: MonoTime,
 }
 
 #[derive(Debug)]
-pub(crate) enum Stage {
+pub(super) enum Stage {
     Reading {
         deadline: MonoTime,
         captured: Option<Holding>,
@@ -68,7 +65,7 @@ pub(crate) enum Stage {
 }
 
 #[derive(Debug)]
-pub(crate) struct Confirming {
+pub(super) struct Confirming {
     challenge: Challenge,
     observed: Observed,
     before: Option<Before>,
@@ -88,43 +85,49 @@ impl Guard {
     }
 }
 
-impl Agent {
+impl Jobs {
     /// The job whose change it is.
     fn guard_key(&self) -> Option<ReportKey> {
         let guard = self.guard.as_ref()?;
         self.ledger.current(guard.resource).map(|accepted| accepted.job.key())
     }
 
-    /// A change is under way, or something is being put back.
-    pub fn is_guarding(&self) -> bool {
-        !self.is_unguarded()
+    /// A change that can cut the node off is under way, or being undone, of the network or of flow rules.
+    pub(super) fn is_guarding(&self, turn: &Turn) -> bool {
+        self.guard.is_some() || turn.flows_guard
     }
 
-    /// No change that can cut the node off is under way, of the network or of flow rules.
-    pub(crate) fn is_unguarded(&self) -> bool {
-        self.guard.is_none() && !self.flows.guards()
+    /// A change waits for the controller.
+    pub(crate) fn is_confirming(&self) -> bool {
+        matches!(self.guard, Some(Guard { stage: Stage::Confirming(_), .. }))
     }
 
     /// All that its job needs is on disk, but what it may touch and, where that was `captured` for it, what was there
     /// before.
-    pub(crate) fn guard(&mut self, job: &Job, captured: Option<Holding>) {
+    pub(super) fn guard(&mut self, job: &Job, captured: Option<Holding>, turn: &mut Turn) {
         let (key, resource) = (job.key(), job.resource);
         // What a refused record on disk would put back after a crash is not to be put back over this change.
         if self.ledger.has_refused() {
-            self.ledger.write_refused(&mut self.effects);
-            return self.end(key, self.disk.failed("an older record was refused and is written again"));
+            self.ledger.write_refused(turn.effects);
+            return self.end(key, turn.disk.failed("an older record was refused and is written again"), turn);
         }
         self.set_phase(resource, Phase::Guarded);
         let (known, theirs) = self.known_to(job);
         let before = captured.as_ref().map(|captured| captured.before.clone()).or(known);
-        let stage = Stage::Reading { deadline: self.now + job.timeout, captured };
+        let stage = Stage::Reading { deadline: turn.now + job.timeout, captured };
         // Said before the change: afterwards nobody may hear it for a while.
-        self.guard = Some(Guard { resource, stage, progress: self.now });
-        self.effects.push(Effect::Guard { job: Box::new(job.clone()), before, theirs });
+        self.guard = Some(Guard { resource, stage, progress: turn.now });
+        turn.effects.push(Effect::Guard { job: Box::new(job.clone()), before, theirs });
     }
 
     /// The answer to [`Effect::Guard`].
-    pub(crate) fn guarded(&mut self, key: ReportKey, undo: Result<Before, RunError>, challenge: Vec<u8>) {
+    pub(crate) fn guarded(
+        &mut self,
+        key: ReportKey,
+        undo: Result<Before, RunError>,
+        challenge: Vec<u8>,
+        turn: &mut Turn,
+    ) {
         let Some(Stage::Reading { captured, .. }) = self.stage(key) else { return };
         let captured = captured.take();
         match undo {
@@ -142,57 +145,58 @@ impl Agent {
                     was
                 });
                 let after = After::Guarded { key, was: Box::new(was) };
-                self.ledger.write(key.resource, after, &mut self.effects);
+                self.ledger.write(key.resource, after, turn.effects);
             }
             Err(error) => {
                 self.guard = None;
-                self.end(key, error.into());
+                self.end(key, error.into(), turn);
             }
         }
     }
 
     /// What the job may touch is on disk: it begins.
-    pub(crate) fn guard_written(&mut self, key: ReportKey, was: Entry) {
+    pub(super) fn guard_written(&mut self, key: ReportKey, was: Entry, turn: &mut Turn) {
         if self.ledger.has_undo_on_disk_but(key.resource) {
             // After a crash that one would be put back over this change.
             let reason = "what was put back of another resource is not recorded yet";
-            return self.not_recorded(key, was, reason);
+            return self.not_recorded(key, was, reason, turn);
         }
         let Some(Stage::Recording { challenge, again }) = self.stage(key) else { return };
         let (challenge, again) = (std::mem::take(challenge), *again);
         let Some(job) = self.current(key, |phase| phase == Phase::Guarded).cloned() else { return };
-        if self.is_stopping {
+        if turn.is_stopping {
             // As after a crash: put back when the agent starts.
             self.guard = None;
             return;
         }
-        self.set_stage(Stage::Applying { deadline: self.now + window(&job), challenge, again });
-        self.host_begins(job);
+        self.set_stage(Stage::Applying { deadline: turn.now + window(&job), challenge, again });
+        self.host_begins(job, turn);
     }
 
     /// Whether it was this job's record that the disk refused: nothing was touched.
-    pub(crate) fn leaves_guard(&mut self, key: ReportKey) -> bool {
+    pub(super) fn leaves_guard(&mut self, key: ReportKey) -> bool {
         let is_it = matches!(self.stage(key), Some(Stage::Recording { .. }));
         self.guard.take_if(|_| is_it).is_some()
     }
 
     /// The answer to [`Effect::Run`] of a guarded job; `touched`: something was changed.
-    pub(crate) fn guarded_ran(
+    pub(super) fn guarded_ran(
         &mut self,
         key: ReportKey,
         outcome: Result<Observed, RunError>,
         before: Option<Before>,
         touched: bool,
+        turn: &mut Turn,
     ) {
         let Some(Stage::Applying { deadline, challenge, again }) = self.stage(key) else { return };
         let (deadline, challenge, again) = (*deadline, std::mem::take(challenge), *again);
         let touched = touched || again;
         match outcome {
-            Err(error) if touched => self.restore(key.resource, error.reason),
+            Err(error) if touched => self.restore(key.resource, error.reason, turn),
             Err(error) => {
                 self.guard = None;
                 self.undo_entry(key.resource);
-                self.end(key, error.into());
+                self.end(key, error.into(), turn);
             }
             Ok(observed) if touched => {
                 self.set_stage(Stage::Confirming(Box::new(Confirming {
@@ -201,69 +205,58 @@ impl Agent {
                     before,
                 })));
                 if let Some(guard) = &mut self.guard {
-                    guard.progress = self.now + PROGRESS_FIRST;
+                    guard.progress = turn.now + PROGRESS_FIRST;
                 }
                 let why = "to confirm a change over a new connection";
-                self.connection.reconnect(self.now, why, &mut self.fetch, &mut self.effects);
+                turn.connection.reconnect(turn.now, why, turn.fetch, turn.effects);
             }
-            Ok(observed) => self.keep(key, observed, before),
+            Ok(observed) => self.keep(key, observed, before, turn),
         }
     }
 
     /// The controller is there, on a connection made since the change.
-    pub(crate) fn confirm_over_new_connection(&mut self) {
-        let now = self.now;
+    pub(crate) fn reached(&mut self, now: MonoTime) {
         if let Some(Guard { stage: Stage::Confirming(confirming), .. }) = &mut self.guard {
             confirming.challenge.reached(now);
         }
-        self.flows.reached(now);
     }
 
     /// The connection is gone, or was not made.
-    pub(crate) fn confirm_disconnected(&mut self, reason: String) {
+    pub(crate) fn disconnected(&mut self, reason: &str) {
         if let Some(Guard { stage: Stage::Confirming(confirming), .. }) = &mut self.guard {
-            confirming.challenge.lost(reason.clone());
-        }
-        self.flows.disconnected(reason);
-    }
-
-    /// The next attempt to connect comes soon where somebody waits for it.
-    pub(crate) fn hurry(&mut self) {
-        let confirms = matches!(self.guard, Some(Guard { stage: Stage::Confirming(_), .. }));
-        if confirms || self.flows.is_confirming() || self.connection.hurries(self.now) {
-            self.connection.hasten(self.now + CONNECT_EVERY);
+            confirming.challenge.lost(reason.to_owned());
         }
     }
 
     /// [`Down::Answer`]
-    pub(crate) fn answer(&mut self, key: ReportKey, bytes: &[u8]) {
-        let now = self.now;
+    pub(crate) fn answer(&mut self, key: ReportKey, bytes: &[u8], turn: &mut Turn) {
+        let now = turn.now;
         if let Some(Stage::Confirming(confirming)) = self.stage(key)
             && confirming.challenge.is_answered_by(now, bytes)
         {
             let (observed, before) = (std::mem::take(&mut confirming.observed), confirming.before.take());
-            self.keep(key, observed, before);
+            self.keep(key, observed, before, turn);
         }
     }
 
-    fn keep(&mut self, key: ReportKey, observed: Observed, before: Option<Before>) {
+    fn keep(&mut self, key: ReportKey, observed: Observed, before: Option<Before>, turn: &mut Turn) {
         let resource = key.resource;
         let Some(held) = self.ledger.get(resource).cloned().map(Box::new) else { return };
         self.set_stage(Stage::Keeping { held });
         self.drop_undo(resource);
         self.keep_before(resource, before);
-        self.end(key, Outcome::Done(observed));
+        self.end(key, Outcome::Done(observed), turn);
     }
 
     /// Whether a change is being recorded as kept by the write of this outcome.
-    pub(crate) fn is_keeping(&self, key: ReportKey) -> bool {
+    pub(super) fn is_keeping(&self, key: ReportKey) -> bool {
         let guard = self.guard.as_ref().filter(|guard| guard.resource == key.resource);
         guard.is_some_and(|guard| matches!(guard.stage, Stage::Keeping { .. }))
     }
 
     /// Whether the outcome that was just written, or refused, is that of a change: if refused, it is put back before
     /// anything is said.
-    pub(crate) fn kept(&mut self, key: ReportKey, failed: Option<&str>) -> bool {
+    pub(super) fn kept(&mut self, key: ReportKey, failed: Option<&str>, turn: &mut Turn) -> bool {
         let keeping = self.guard.as_mut().filter(|guard| guard.resource == key.resource);
         let Some(Stage::Keeping { held }) = keeping.map(|guard| &mut guard.stage) else {
             return false;
@@ -286,66 +279,67 @@ impl Agent {
         self.restore(
             key.resource,
             format!("cannot write on the node's disk that the change is kept: {reason}"),
+            turn,
         );
         true
     }
 
     /// The agent is to end: what is not confirmed is put back.
-    pub(crate) fn stop_guarding(&mut self) {
+    pub(crate) fn stop_guarding(&mut self, turn: &mut Turn) {
         let Some(guard) = &self.guard else { return };
         let (resource, key) = (guard.resource, self.guard_key());
         match &guard.stage {
             Stage::Reading { .. } => self.guard = None,
             Stage::Applying { .. } => {
-                self.effects.extend(key.map(Effect::Cancel));
-                self.restore(resource, STOPPED.into());
+                turn.effects.extend(key.map(Effect::Cancel));
+                self.restore(resource, STOPPED.into(), turn);
             }
-            Stage::Confirming(_) => self.restore(resource, STOPPED.into()),
+            Stage::Confirming(_) => self.restore(resource, STOPPED.into(), turn),
             Stage::Recording { .. } | Stage::Keeping { .. } | Stage::Restoring { .. } => {}
         }
     }
 
     /// When to look again.
-    pub(crate) fn guard_timeout(&self) -> Option<(MonoTime, &'static str)> {
+    pub(crate) fn guard_timeout(&self, is_open: bool, may_begin: bool) -> Option<(MonoTime, &'static str)> {
         let Some(guard) = &self.guard else {
-            let is_free = self.is_unguarded() && !self.lanes.is_busy(Lane::Network) && !self.is_stopping;
+            let is_free = may_begin && !self.lanes.is_busy(Lane::Network);
             let due = self.restore_at.values().min().filter(|_| is_free);
             return due.map(|at| (*at, "putting back again"));
         };
-        let progress = self.connection.is_open().then_some((guard.progress, "progress"));
+        let progress = is_open.then_some((guard.progress, "progress"));
         guard.timeout().into_iter().chain(progress).min_by_key(|(at, _)| *at)
     }
 
-    pub(crate) fn guard_timeouts(&mut self) {
-        let now = self.now;
+    pub(crate) fn guard_timeouts(&mut self, turn: &mut Turn) {
+        let now = turn.now;
         let Some(guard) = &mut self.guard else { return };
         if now >= guard.progress {
             guard.progress = now + PROGRESS_EVERY;
-            self.guard_progress();
+            self.guard_progress(turn);
         }
         let Some(guard) = &mut self.guard else { return };
         let resource = guard.resource;
         match &mut guard.stage {
-            Stage::Reading { deadline, .. } if now >= *deadline => self.reading_timed_out(),
+            Stage::Reading { deadline, .. } if now >= *deadline => self.reading_timed_out(turn),
             Stage::Applying { deadline, .. } if now >= *deadline => {
-                self.effects.extend(self.guard_key().map(Effect::Cancel));
+                turn.effects.extend(self.guard_key().map(Effect::Cancel));
                 let within = window_of(&self.ledger, resource);
-                self.restore(resource, format!("it was not applied within {within} s"));
+                self.restore(resource, format!("it was not applied within {within} s"), turn);
             }
             Stage::Confirming(confirming) if confirming.challenge.is_late(now) => {
                 let why = confirming.challenge.why_not_reached(window_of(&self.ledger, resource));
-                self.restore(resource, why);
+                self.restore(resource, why, turn);
             }
             Stage::Confirming(confirming) => {
                 if let Some(bytes) = confirming.challenge.due(now)
                     && let Some(key) = self.guard_key()
                 {
-                    self.effects.send(Up::Challenge { key, bytes });
+                    turn.effects.send(Up::Challenge { key, bytes });
                 }
             }
             Stage::Restoring { last, .. } => {
                 let last = *last;
-                self.restoring_timeouts(last);
+                self.restoring_timeouts(last, turn);
             }
             Stage::Reading { .. }
             | Stage::Recording { .. }
@@ -354,20 +348,20 @@ impl Agent {
         }
     }
 
-    fn reading_timed_out(&mut self) {
+    fn reading_timed_out(&mut self, turn: &mut Turn) {
         let Some(key) = self.guard_key() else { return };
         self.guard = None;
-        self.effects.push(Effect::Cancel(key));
+        turn.effects.push(Effect::Cancel(key));
         let reason = "the host did not say in time what the job may touch".into();
-        self.end(key, Outcome::Failed { reason, permanent: false });
+        self.end(key, Outcome::Failed { reason, permanent: false }, turn);
     }
 
-    fn guard_progress(&mut self) {
+    fn guard_progress(&mut self, turn: &mut Turn) {
         let Some(guard) = &self.guard else { return };
         let settling = matches!(guard.stage, Stage::Confirming(_));
-        let is_told = self.connection.is_open() && !guard.resource.is_local();
+        let is_told = turn.connection.is_open() && !guard.resource.is_local();
         if let (Some(key), true) = (self.guard_key(), is_told) {
-            self.effects.send(Up::Progress(Progress { key, settling }));
+            turn.effects.send(Up::Progress(Progress { key, settling }));
         }
     }
 

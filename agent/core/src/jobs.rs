@@ -1,0 +1,110 @@
+//! The jobs of this node, from their arrival to their reports: a machine that owns the ledger, the lanes, and the change
+//! that may cut the node off.
+//!
+//! ```text
+//!   receive, stray, local ─▶ run ─▶ check, take_over ─▶ confirm ─▶ restore ─▶ end
+//! ```
+//!
+//! Absent: the connection, contents, flow tables and drift. A call gets what it uses of them as a [`Turn`].
+
+pub(crate) mod account;
+mod check;
+mod confirm;
+mod end;
+mod local;
+mod receive;
+mod restore;
+mod run;
+mod stray;
+mod take_over;
+
+use std::collections::BTreeMap;
+
+use muster_shared::model::Lane;
+use muster_shared::{MonoTime, ResourceId};
+
+use crate::connection::Connection;
+use crate::disk::Disk;
+use crate::effects::Effects;
+use crate::face::WriteId;
+use crate::fetch::Fetch;
+use crate::lanes::Lanes;
+use crate::ledger::{After, Entry, Ledger};
+use crate::watch::Watches;
+use confirm::Guard;
+use run::Run;
+
+#[derive(Debug, Default)]
+pub(crate) struct Jobs {
+    pub(crate) ledger: Ledger,
+    lanes: Lanes,
+    /// Where each entry's `current` stands.
+    runs: BTreeMap<ResourceId, Run>,
+    /// The change that may cut the node off, or is being undone.
+    guard: Option<Guard>,
+    /// When to put back what could not be put back yet.
+    restore_at: BTreeMap<ResourceId, MonoTime>,
+}
+
+/// What one call uses of the agent: facts, and the machines beside the jobs.
+pub(crate) struct Turn<'a> {
+    pub(crate) now: MonoTime,
+    /// Nothing new begins.
+    pub(crate) is_stopping: bool,
+    /// A batch of flow rules that can cut the node off is under way.
+    pub(crate) flows_guard: bool,
+    pub(crate) connection: &'a mut Connection,
+    pub(crate) fetch: &'a mut Fetch,
+    pub(crate) watches: &'a mut Watches,
+    pub(crate) disk: &'a Disk,
+    pub(crate) effects: &'a mut Effects,
+}
+
+impl Jobs {
+    /// As they were on disk.
+    pub(crate) fn new(ledger: Vec<Entry>) -> Self {
+        Self { ledger: Ledger::new(ledger), ..Self::default() }
+    }
+
+    /// A change that can cut the node off is under way, or being undone.
+    pub(crate) fn guards(&self) -> bool {
+        self.guard.is_some()
+    }
+
+    /// A job of the lane runs, or something is being undone there or is to be.
+    pub(crate) fn changes(&self, lane: Lane) -> bool {
+        let is_restoring = self.guard.is_some() || !self.restore_at.is_empty();
+        self.lanes.is_busy(lane) || lane == Lane::Network && is_restoring
+    }
+
+    /// A batch of flow rules that can cut the node off may begin.
+    pub(crate) fn let_flows_guard(&self) -> bool {
+        self.guard.is_none() && !self.lanes.is_busy(Lane::Network)
+    }
+
+    /// A record of the ledger is on disk, or was refused.
+    pub(crate) fn written(&mut self, write: WriteId, failed: Option<String>, turn: &mut Turn) {
+        let Some((after, kept_with)) = self.ledger.written(write, failed.is_some()) else { return };
+        self.on_disk(after, failed.clone(), turn);
+        if let Some(report) = kept_with {
+            self.ended(report, None, failed, turn);
+        }
+    }
+
+    fn on_disk(&mut self, after: After, failed: Option<String>, turn: &mut Turn) {
+        match (after, failed) {
+            (After::Accepted(key), None) => self.accepted(key, turn),
+            (After::Accepted(key), Some(reason)) => self.not_accepted(key, &reason, turn),
+            (After::Captured { key, .. }, None) => self.run(key, turn),
+            (After::Guarded { key, was }, None) => self.guard_written(key, *was, turn),
+            (After::Captured { key, was } | After::Guarded { key, was }, Some(reason)) => {
+                self.not_recorded(key, *was, &reason, turn);
+            }
+            (After::Ended { report, held }, failed) => self.ended(report, held, failed, turn),
+            (After::Nothing, None) => {}
+            (After::Nothing, Some(reason)) => {
+                turn.effects.warn(format!("cannot write the ledger, will try again: {reason}"));
+            }
+        }
+    }
+}

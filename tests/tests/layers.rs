@@ -13,7 +13,9 @@ const TABLE: &[(&str, &[(&str, usize)])] = &[
         &[("Engine", 1), ("Traversals", 1), ("Jobs", 1), ("Graph", 1), ("Context", 1), ("View", 1)],
     ),
     ("controller/intent/src", &[("Manager", 1)]),
-    ("agent/core/src", &[("Agent", 5)]),
+    ("agent/core/src", &[("Agent", 1)]),
+    ("agent/core/src/jobs", &[("Jobs", 1)]),
+    ("agent/core/src/flow", &[("Device", 3)]),
 ];
 
 /// The methods of a layer: the module of each, and the names that each module calls.

@@ -2,12 +2,13 @@
 //! that may cut the node off.
 //!
 //! ```text
-//!   receive, stray, local ─▶ run ─▶ check, take_over ─▶ confirm ─▶ restore ─▶ end
+//!   receive, stray, local ─▶ begin ─▶ check, take_over ─▶ confirm ─▶ restore ─▶ end ─▶ run
 //! ```
 //!
 //! Absent: the connection, contents, flow tables and drift. A call gets what it uses of them as a [`Turn`].
 
 pub(crate) mod account;
+mod begin;
 mod check;
 mod confirm;
 mod end;
@@ -20,7 +21,7 @@ mod take_over;
 
 use std::collections::BTreeMap;
 
-use muster_shared::model::Lane;
+use muster_shared::model::{Lane, Report};
 use muster_shared::{MonoTime, ResourceId};
 
 use crate::connection::Connection;
@@ -87,7 +88,26 @@ impl Jobs {
         let Some((after, kept_with)) = self.ledger.written(write, failed.is_some()) else { return };
         self.on_disk(after, failed.clone(), turn);
         if let Some(report) = kept_with {
-            self.ended(report, None, failed, turn);
+            self.outcome_written(report, None, failed, turn);
+        }
+    }
+
+    /// What follows a job that has ended begins.
+    fn outcome_written(
+        &mut self,
+        report: Report,
+        held: Option<Box<Entry>>,
+        failed: Option<String>,
+        turn: &mut Turn,
+    ) {
+        let is_tried_again = failed.is_some() && self.is_keeping(report.key);
+        if is_tried_again && self.ledger.is_written_again(&report)
+            || self.kept(report.key, failed.as_deref(), turn)
+        {
+            return;
+        }
+        if let Some(next) = self.ended(report, held, failed, turn) {
+            self.admit(next, turn);
         }
     }
 
@@ -100,7 +120,7 @@ impl Jobs {
             (After::Captured { key, was } | After::Guarded { key, was }, Some(reason)) => {
                 self.not_recorded(key, *was, &reason, turn);
             }
-            (After::Ended { report, held }, failed) => self.ended(report, held, failed, turn),
+            (After::Ended { report, held }, failed) => self.outcome_written(report, held, failed, turn),
             (After::Nothing, None) => {}
             (After::Nothing, Some(reason)) => {
                 turn.effects.warn(format!("cannot write the ledger, will try again: {reason}"));

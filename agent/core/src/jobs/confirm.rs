@@ -92,14 +92,21 @@ impl Jobs {
         self.ledger.current(guard.resource).map(|accepted| accepted.job.key())
     }
 
-    /// A change that can cut the node off is under way, or being undone, of the network or of flow rules.
-    pub(super) fn is_guarding(&self, turn: &Turn) -> bool {
-        self.guard.is_some() || turn.flows_guard
-    }
-
     /// A change waits for the controller.
     pub(crate) fn is_confirming(&self) -> bool {
         matches!(self.guard, Some(Guard { stage: Stage::Confirming(_), .. }))
+    }
+
+    /// Everything it needs is on disk.
+    pub(super) fn run(&mut self, key: ReportKey, turn: &mut Turn) {
+        let Some(job) = self.current(key, |phase| !matches!(phase, Phase::Ending(_))).cloned() else {
+            return;
+        };
+        if job.spec.confirm_within().is_some() {
+            return self.guard(&job, None, turn);
+        }
+        self.set_running(&job, turn);
+        self.host_begins(job, turn);
     }
 
     /// All that its job needs is on disk, but what it may touch and, where that was `captured` for it, what was there
@@ -171,6 +178,14 @@ impl Jobs {
         }
         self.set_stage(Stage::Applying { deadline: turn.now + window(&job), challenge, again });
         self.host_begins(job, turn);
+    }
+
+    /// Nothing was touched. What was read is right, but would not survive: it is read again next time.
+    pub(super) fn not_recorded(&mut self, key: ReportKey, was: Entry, reason: &str, turn: &mut Turn) {
+        if self.current(key, |phase| phase == Phase::Recording).is_some() || self.leaves_guard(key) {
+            self.ledger.edit(key.resource, |entry| (entry.holding, entry.undo) = (was.holding, was.undo));
+            self.end(key, turn.disk.failed(reason), turn);
+        }
     }
 
     /// Whether it was this job's record that the disk refused: nothing was touched.

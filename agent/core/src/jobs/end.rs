@@ -1,5 +1,6 @@
 //! The end of a job: its outcome is recorded, then reported, and what follows it begins.
 
+use muster_shared::ResourceId;
 use muster_shared::model::{Action, Outcome, Report, ReportKey};
 use muster_shared::wire::REASON_MAX;
 
@@ -68,21 +69,15 @@ impl Jobs {
         self.ledger.write(resource, after, turn.effects);
     }
 
-    /// The outcome is on disk, or cannot be; what follows it begins.
+    /// The outcome is on disk, or cannot be; the resource whose next job is to be admitted.
     pub(super) fn ended(
         &mut self,
         mut report: Report,
         held: Option<Box<Entry>>,
         failed: Option<String>,
         turn: &mut Turn,
-    ) {
+    ) -> Option<ResourceId> {
         let key = report.key;
-        if failed.is_some() && self.is_keeping(key) && self.ledger.is_written_again(&report) {
-            return;
-        }
-        if self.kept(key, failed.as_deref(), turn) {
-            return;
-        }
         let is_refused = failed.is_some();
         if !is_refused {
             self.ledger.went(key.resource, turn.effects);
@@ -108,7 +103,7 @@ impl Jobs {
         }
         turn.watches.ended(turn.now, &report, &self.ledger);
         turn.connection.report(report, turn.effects);
-        let next = if self.runs.get(&key.resource).is_some_and(|run| run.is_ending(key)) {
+        let next = if self.runs.get(&key.resource).is_some_and(|run| run.phase == Phase::Ending(key)) {
             self.lanes.release(key.resource);
             self.runs.remove(&key.resource);
             self.promote(key.resource)
@@ -118,9 +113,10 @@ impl Jobs {
         match next {
             // On disk is still the job that has ended, and runs again after a crash: never once a later one has run.
             Some(next) if is_refused => self.ledger.accept_again(next, turn.effects),
-            Some(next) if !self.ledger.is_accepting(next) => self.admit(key.resource, turn),
+            Some(next) if !self.ledger.is_accepting(next) => return Some(key.resource),
             None if is_refused => self.ledger.write_through(key.resource, turn.effects),
             Some(_) | None => {}
         }
+        None
     }
 }

@@ -31,6 +31,11 @@ pub(super) enum Attempt {
 }
 
 impl Jobs {
+    /// A change that can cut the node off is under way, or being undone, of the network or of flow rules.
+    pub(super) fn is_guarding(&self, turn: &Turn) -> bool {
+        self.guard.is_some() || turn.flows_guard
+    }
+
     /// Whether its change may have begun before a restart, and was not kept.
     pub(super) fn is_half_done(&self, resource: ResourceId) -> bool {
         let Some(entry) = self.ledger.get(resource) else { return false };

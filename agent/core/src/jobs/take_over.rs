@@ -7,7 +7,7 @@ use muster_shared::model::{Action, ReportKey, Spec};
 use super::run::Phase;
 use super::{Jobs, Turn};
 use crate::face::{Effect, RunError};
-use crate::ledger::{Accepted, After, Before, Entry};
+use crate::ledger::{Accepted, After, Before};
 
 impl Jobs {
     /// Asks what is there, unless that is known of all the job claims.
@@ -52,13 +52,5 @@ impl Jobs {
         self.set_phase(key.resource, Phase::Recording);
         let after = After::Captured { key, was: Box::new(was) };
         self.ledger.write(key.resource, after, turn.effects);
-    }
-
-    /// Nothing was touched. What was read is right, but would not survive: it is read again next time.
-    pub(super) fn not_recorded(&mut self, key: ReportKey, was: Entry, reason: &str, turn: &mut Turn) {
-        if self.current(key, |phase| phase == Phase::Recording).is_some() || self.leaves_guard(key) {
-            self.ledger.edit(key.resource, |entry| (entry.holding, entry.undo) = (was.holding, was.undo));
-            self.end(key, turn.disk.failed(reason), turn);
-        }
     }
 }

@@ -1,0 +1,237 @@
+//! From an accepted job to its recorded outcome.
+//!
+//! ```text
+//!   Accepting ─Written─▶ Fetching ─▶ Queued ─turn─▶ Capturing ─▶ Recording ─Written─▶ Running ─▶ Ending
+//!        └──────────────────────────────▲ (both are left out where they are not needed) ▲
+//!                                       └────────────── after a restart                └ delete
+//! ```
+
+use muster_shared::model::{Action, Claim, Lane, Observed, Outcome, Progress, ReportKey, Up};
+use muster_shared::{MonoTime, ResourceId};
+
+use super::run::{PROGRESS_EVERY, Phase, Run};
+use super::{Jobs, Turn};
+use crate::face::{Effect, RunError};
+use crate::ledger::{Accepted, Before, Entry, Order, stored};
+
+impl Jobs {
+    /// After a restart: what was accepted and has not ended is run again.
+    pub(crate) fn recover(&mut self, turn: &mut Turn) {
+        let ended: Vec<ResourceId> = self.ledger.iter().map(|entry| entry.resource).collect();
+        ended.into_iter().for_each(|resource| self.ledger.went(resource, turn.effects));
+        let accepted: Vec<(ReportKey, bool)> = self
+            .ledger
+            .iter()
+            .filter_map(|entry| Some((entry, &entry.current.as_ref()?.job)))
+            // A check leaves nothing behind.
+            .map(|(entry, job)| (job.key(), entry.exists() && job.action != Action::Check))
+            .collect();
+        self.recover_undo(turn);
+        for (key, recovered) in accepted {
+            let resource = key.resource;
+            if self.is_half_done(resource) {
+                self.runs.insert(resource, Run { phase: Phase::Guarded, recovered });
+                continue;
+            }
+            self.runs.insert(resource, Run { phase: Phase::Accepting, recovered });
+            if resource.is_local() {
+                let reason = "the agent was started anew before the change began".into();
+                self.end(key, Outcome::Failed { reason, permanent: true }, turn);
+            } else {
+                self.admit(resource, turn);
+            }
+        }
+        let following = |entry: &&Entry| entry.current.is_none() && entry.next.is_some();
+        let following: Vec<_> = self.ledger.iter().filter(following).map(|e| e.resource).collect();
+        for resource in following {
+            self.promote(resource);
+            self.admit(resource, turn);
+        }
+    }
+
+    /// The record is on disk.
+    pub(super) fn accepted(&mut self, key: ReportKey, turn: &mut Turn) {
+        if self.current(key, |phase| phase == Phase::Accepting).is_some() {
+            self.admit(key.resource, turn);
+        }
+    }
+
+    /// To its lane, by way of its content.
+    pub(super) fn admit(&mut self, resource: ResourceId, turn: &mut Turn) {
+        let Some(accepted) = self.ledger.current(resource) else { return };
+        let (key, order) = (accepted.job.key(), accepted.order);
+        let Some((digest, size)) = stored(&accepted.job) else { return self.enqueue(resource) };
+        match turn.fetch.want(resource, order, digest, size) {
+            Ok(true) => self.enqueue(resource),
+            Ok(false) => {
+                self.set_phase(resource, Phase::Fetching);
+                turn.fetch.pump(turn.now, turn.effects);
+            }
+            Err(reason) => self.end(key, Outcome::Failed { reason, permanent: true }, turn),
+        }
+    }
+
+    fn enqueue(&mut self, resource: ResourceId) {
+        if let Some(accepted) = self.ledger.current(resource) {
+            self.lanes.enqueue(accepted.job.spec.lane(), accepted.order, resource);
+            self.set_phase(resource, Phase::Queued);
+        }
+    }
+
+    fn is_fetching(&self, resource: ResourceId) -> bool {
+        self.runs.get(&resource).is_some_and(Run::is_fetching)
+    }
+
+    pub(crate) fn fetched(&mut self, resource: ResourceId) {
+        if self.is_fetching(resource) {
+            self.enqueue(resource);
+        }
+    }
+
+    pub(crate) fn not_fetched(&mut self, resource: ResourceId, error: &RunError, turn: &mut Turn) {
+        let key = self.ledger.current(resource).map(|accepted| accepted.job.key());
+        if let (Some(key), true) = (key, self.is_fetching(resource)) {
+            self.end(key, error.clone().into(), turn);
+        }
+    }
+
+    /// Begins what has its turn.
+    pub(crate) fn begin_all(&mut self, turn: &mut Turn) {
+        while let Some(resource) = self.next_in_lane(turn) {
+            let Some(Accepted { job, .. }) = self.ledger.current(resource) else {
+                self.lanes.release(resource);
+                continue;
+            };
+            let (key, action) = (job.key(), job.action);
+            if let Some(reason) = self.must_be_put_back(resource) {
+                self.end(key, Outcome::Failed { reason, permanent: false }, turn);
+                continue;
+            }
+            match action {
+                Action::Create | Action::Update => self.capture(key, turn),
+                Action::Delete | Action::Retain if self.ledger.is_held_up(resource, turn.effects) => {
+                    self.end(
+                        key,
+                        turn.disk.failed(
+                            "an older record of what this resource claims was refused and is written again",
+                        ),
+                        turn,
+                    );
+                }
+                Action::Delete => self.begin_delete(key, turn),
+                Action::Check => self.check(key, turn),
+                // Nothing is changed, and what others held under it is gone with it as after a delete.
+                Action::Retain => self.end(key, Outcome::Done(Observed::default()), turn),
+            }
+        }
+    }
+
+    /// No change begins while another one may still be undone, and none before an older one that claims the same and
+    /// waits for its content: the older one would take the thing over from it.
+    fn next_in_lane(&mut self, turn: &mut Turn) -> Option<ResourceId> {
+        if turn.is_stopping {
+            return None;
+        }
+        let held = self.is_guarding(turn).then_some(Lane::Network);
+        let current = |resource| self.ledger.current(resource);
+        // With those that wait for them: what overtakes these overtakes the first as well.
+        let mut awaited: Vec<(Order, Vec<Claim>)> = turn
+            .fetch
+            .awaiting()
+            .filter_map(current)
+            .map(|accepted| (accepted.order, accepted.job.spec.claims()))
+            .collect();
+        self.lanes.next(held, |order, resource| {
+            let Some(job) = current(resource).map(|accepted| &accepted.job).filter(|_| !awaited.is_empty())
+            else {
+                return false;
+            };
+            let claims = job.spec.claims();
+            let waits = job.action.applies()
+                && awaited
+                    .iter()
+                    .any(|(older, held)| *older < order && claims.iter().any(|c| held.contains(c)));
+            if waits {
+                awaited.push((order, claims));
+            }
+            waits
+        })
+    }
+
+    fn begin_delete(&mut self, key: ReportKey, turn: &mut Turn) {
+        let is_half_done = self.ledger.get(key.resource).is_some_and(|entry| entry.undo.is_some());
+        if self.ledger.leaves_alone(key.resource) && !is_half_done {
+            self.end(key, Outcome::Done(Observed::default()), turn);
+        } else {
+            self.run(key, turn);
+        }
+    }
+
+    /// The answer to [`Effect::Run`].
+    pub(crate) fn ran(
+        &mut self,
+        key: ReportKey,
+        outcome: Result<Observed, RunError>,
+        before: Option<Before>,
+        touched: bool,
+        turn: &mut Turn,
+    ) {
+        if self.current(key, |phase| phase == Phase::Guarded).is_some() {
+            return self.guarded_ran(key, outcome, before, touched, turn);
+        }
+        if self.current(key, |phase| matches!(phase, Phase::Running { .. })).is_some() {
+            self.keep_before(key.resource, before);
+            self.end(
+                key,
+                match outcome {
+                    Ok(observed) => Outcome::Done(observed),
+                    Err(error) => error.into(),
+                },
+                turn,
+            );
+        }
+    }
+
+    pub(crate) fn run_timeout(&self, is_open: bool) -> Option<(MonoTime, &'static str)> {
+        self.running()
+            .flat_map(|(_, deadline, progress)| {
+                let progress = progress.filter(|_| is_open).map(|at| (at, "progress"));
+                [Some((deadline, "deadline of a job")), progress]
+            })
+            .flatten()
+            .min_by_key(|(at, _)| *at)
+    }
+
+    /// What has its turn, with its deadline, and when progress is told of what runs.
+    fn running(&self) -> impl Iterator<Item = (ResourceId, MonoTime, Option<MonoTime>)> {
+        self.lanes.running().filter_map(|resource| match self.runs.get(&resource)?.phase {
+            Phase::Running { deadline, progress } => Some((resource, deadline, Some(progress))),
+            Phase::Capturing { deadline } => Some((resource, deadline, None)),
+            Phase::Accepting
+            | Phase::Fetching
+            | Phase::Queued
+            | Phase::Recording
+            | Phase::Guarded
+            | Phase::Ending(_) => None,
+        })
+    }
+
+    pub(crate) fn run_timeouts(&mut self, turn: &mut Turn) {
+        let running: Vec<_> = self.running().collect();
+        for (resource, deadline, progress) in running {
+            let Some(Accepted { job, .. }) = self.ledger.current(resource) else { continue };
+            let (key, timeout) = (job.key(), job.timeout);
+            if turn.now >= deadline {
+                turn.effects.push(Effect::Cancel(key));
+                let reason = format!("timed out after {} s", timeout.as_secs_f64());
+                self.end(key, Outcome::Failed { reason, permanent: false }, turn);
+            } else if progress.is_some_and(|progress| turn.now >= progress) {
+                let next = turn.now + PROGRESS_EVERY;
+                self.set_phase(resource, Phase::Running { deadline, progress: next });
+                if turn.connection.is_open() {
+                    turn.effects.send(Up::Progress(Progress { key, settling: false }));
+                }
+            }
+        }
+    }
+}

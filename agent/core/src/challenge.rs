@@ -1,6 +1,6 @@
 //! The question that says whether the controller is reached anew: bytes it has to give back, over a connection made
 //! since the change, by the deadline. The same for a change of the network (`jobs/confirm.rs`) and for one of flow
-//! (`flow/guard.rs`).
+//! rules (`flow/guard.rs`).
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ const ASK_EVERY: Duration = Duration::from_secs(3);
 /// What is seen of a controller that is there and says nothing.
 const NO_ANSWER: &str = "the controller was reached, but a challenge of 16 KiB got no answer";
 
-/// Why a change is undone that was not confirmed by then.
+/// Why a change that is not confirmed is undone when the agent stops.
 pub(crate) const STOPPED: &str = "the agent was stopped before the change was confirmed";
 
 /// One question, until it is answered or too late.

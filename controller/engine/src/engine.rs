@@ -27,25 +27,21 @@ pub enum Input {
     },
     /// A node's agent is there, over a new connection.
     Connected {
-        /// Which.
         node: NodeId,
         /// Never used twice.
         connection: u64,
     },
     /// A connection ended.
     Disconnected {
-        /// Which.
         node: NodeId,
         /// Which; an older one than the present changes nothing.
         connection: u64,
     },
     /// An agent said something.
     Received {
-        /// Which.
         node: NodeId,
         /// Over which connection.
         connection: u64,
-        /// What.
         message: Up,
     },
     /// The answer to [`Effect::LoadRevision`].
@@ -70,7 +66,6 @@ pub enum Effect {
         node: NodeId,
         /// Over which connection; if it is gone, the message is moot.
         connection: u64,
-        /// What.
         message: Down,
     },
     /// Send a part of a content as [`Down::Chunk`].
@@ -88,25 +83,19 @@ pub enum Effect {
     Answer {
         /// From the request.
         id: u64,
-        /// What.
         answer: Result<Answer, Refusal>,
     },
     /// Tell whoever reads the controller's log.
     Warn(String),
     /// End the node's connection: it may not speak any more.
-    Close {
-        /// Whose.
-        node: NodeId,
-    },
+    Close { node: NodeId },
     /// Nobody needs this any more. To free a million resources takes a third of a second: elsewhere, if need be.
     Discard(Arc<Tree>),
     /// Read an older revision and give it back as [`Input::RevisionLoaded`].
     LoadRevision {
         /// To be given back.
         load: u64,
-        /// Whose.
         stack: StackName,
-        /// Which.
         revision: u32,
     },
 }

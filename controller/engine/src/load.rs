@@ -39,9 +39,7 @@ pub struct Snapshot {
     pub resources: Vec<ResourceRecord>,
     /// (row, row it needs)
     pub edges: Vec<(u64, u64)>,
-    /// All.
     pub nodes: Vec<NodeRecord>,
-    /// All.
     pub tokens: Vec<TokenRecord>,
     /// All that are kept.
     pub contents: Vec<ContentDigest>,
@@ -49,7 +47,6 @@ pub struct Snapshot {
     pub flows: FlowSnapshot,
     /// Intents, and the network as it was heard of.
     pub intents: muster_intent::record::IntentSnapshot,
-    /// Rollouts.
     pub rollouts: RolloutSnapshot,
     /// What a restored site holds; none: it is not restored.
     pub restored: Option<RestoredRecord>,

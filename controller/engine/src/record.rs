@@ -110,7 +110,6 @@ pub struct StackRecord {
     pub action: StackAction,
     /// How it stands.
     pub status: Status,
-    /// Why.
     pub reason: String,
     /// The newest revision; 0 while there is none.
     pub revision: u32,
@@ -216,7 +215,6 @@ pub struct ProgressRecord {
     pub cause: Cause,
     /// How it stands; none before the first job.
     pub status: Option<Status>,
-    /// Why.
     pub reason: Option<Box<str>>,
     /// Something of it may be on its node.
     pub applied: bool,
@@ -357,7 +355,6 @@ pub struct EventRecord {
     pub action: &'static str,
     /// IN_PROGRESS, …
     pub status: &'static str,
-    /// Why.
     pub reason: Box<str>,
 }
 

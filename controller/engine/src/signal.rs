@@ -82,7 +82,6 @@ impl Signal {
 pub struct StoredSignal {
     /// It says FAILURE.
     pub failure: bool,
-    /// Why.
     pub reason: String,
     /// For `get_attr`.
     pub data: Value,

@@ -86,9 +86,7 @@ fn is_of(entry: &Entry, table: Option<u8>) -> bool {
 pub struct Shown<'a> {
     /// Where.
     pub device: &'a DeviceName,
-    /// What.
     pub row: &'a FlowRow,
-    /// Whose.
     pub owners: &'a BTreeMap<Owner, String>,
     /// How its device is.
     pub view: &'a DeviceView,

@@ -48,7 +48,6 @@ pub enum SocketError {
     /// The system says no.
     #[error("cannot make the API's socket {path}")]
     Io {
-        /// Which.
         path: PathBuf,
         /// What it says.
         source: io::Error,

@@ -126,7 +126,6 @@ pub async fn create(held: Held) -> Result<(StackName, Source, Options), ApiError
 pub struct Updated {
     /// What the stack becomes.
     pub source: Source,
-    /// How.
     pub options: Options,
     /// What the operator may not have meant.
     pub warnings: Vec<String>,
@@ -177,7 +176,6 @@ pub struct Previewed {
     pub source: Source,
     /// What it is; none if there is no such stack, or its revision cannot be read.
     pub current: Option<Source>,
-    /// How.
     pub options: Options,
     /// What the operator may not have meant.
     pub warnings: Vec<String>,

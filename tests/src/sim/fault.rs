@@ -316,7 +316,6 @@ pub struct Fired {
     pub number: u64,
     /// When.
     pub at: MonoTime,
-    /// What.
     pub kind: Kind,
     /// To whom.
     pub whom: String,

@@ -77,7 +77,6 @@ pub struct Tables {
     /// The bits of all starts, as the simulator has them.
     pub bits: BTreeSet<u64>,
     highest: (u64, u64, u64),
-    /// Rollouts.
     pub rollouts: RolloutSnapshot,
     /// What a restored site holds.
     pub restored: Option<RestoredRecord>,

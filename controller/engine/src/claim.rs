@@ -85,10 +85,8 @@ impl Jobs {
                 || another_form
                 || !(other.role == Role::Cleanup || self.leaves(owner, node, claim))
             {
-                return Err(self
-                    .graph
-                    .claimed(claim, &self.graph.nodes[node].name, other, &row.name)
-                    .to_string());
+                let node = &self.graph.nodes[node].name;
+                return Err(self.graph.claimed(claim, node, other, &row.name).to_string());
             }
             if self.takes_it_away(row.is_adopted(), owner) {
                 let node = &self.graph.nodes[node].name;

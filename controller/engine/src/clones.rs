@@ -100,9 +100,8 @@ impl Traversals {
         match verdict {
             Verdict::One => true,
             Verdict::OneAgain => {
-                self.jobs
-                    .graph
-                    .note_on_node(key, &format!("node {name}: one agent is left, and gets its jobs again"));
+                let told = format!("node {name}: one agent is left, and gets its jobs again");
+                self.jobs.graph.note_on_node(key, &told);
                 true
             }
             Verdict::NewConflict => {

@@ -159,6 +159,13 @@ pub(crate) struct Touched<'e> {
 }
 
 impl Graph {
+    /// The next change that comes before all others: removals of stacks, then what was touched.
+    pub(crate) fn first_change(&mut self) -> Option<Change> {
+        let mut touched =
+            Touched { rows: &mut self.rows, stacks: &self.stacks, nodes: &self.nodes, now: self.ctx.now };
+        self.ctx.journal.first_change(&mut touched)
+    }
+
     pub(crate) fn answer(&mut self, id: u64, answer: Result<Answer, Refusal>) {
         self.ctx.journal.effect(Effect::Answer { id, answer });
     }

@@ -115,13 +115,8 @@ impl Traversals {
     ) -> (Vec<Slot>, Vec<u128>) {
         let Before { steady, anew, ended, .. } = before;
         let converges = self.jobs.graph.stacks.get(&id).is_some_and(|stack| stack.converge);
-        let known = self
-            .jobs
-            .graph
-            .stacks
-            .get_mut(&id)
-            .filter(|_| steady)
-            .map(|stack| std::mem::take(&mut stack.settled));
+        let stack = self.jobs.graph.stacks.get_mut(&id).filter(|_| steady);
+        let known = stack.map(|stack| std::mem::take(&mut stack.settled));
         let mut forward = Vec::with_capacity(plan.chosen.len());
         let mut settled = known.unwrap_or_else(|| vec![0; plan.chosen.len()]);
         let mut new = Vec::new();

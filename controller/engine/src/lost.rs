@@ -112,13 +112,8 @@ impl Traversals {
     }
 
     fn removable(&self, name: &NodeId) -> Result<NodeKey, Refusal> {
-        let waiting = self
-            .jobs
-            .graph
-            .nodes
-            .find(name)
-            .map(|key| &self.jobs.graph.nodes[key])
-            .filter(|node| node.joined.is_none());
+        let nodes = &self.jobs.graph.nodes;
+        let waiting = nodes.find(name).map(|key| &nodes[key]).filter(|node| node.joined.is_none());
         match waiting {
             Some(node) if !node.lost.is_empty() => Err(Refusal::Conflict(format!(
                 "node '{name}' was removed before; what may be left on it ({} resources, see 'muster node show {name}') \

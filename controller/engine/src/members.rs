@@ -52,10 +52,8 @@ impl Traversals {
             Ok(tree) => tree,
             Err(errors) => {
                 let reason = stack.without_hidden(&walk.tree, &errors.to_string());
-                return self
-                    .jobs
-                    .graph
-                    .note(id, format!("the nodes that its selectors mean have changed: {reason}"));
+                let told = format!("the nodes that its selectors mean have changed: {reason}");
+                return self.jobs.graph.note(id, told);
             }
         };
         if tree.names() == stack.names {

@@ -95,13 +95,8 @@ impl Traversals {
         self.decide_by_leaving(key);
         self.jobs.graph.nodes.leave(key);
         // It may know their secrets, and would be back at once.
-        self.jobs
-            .graph
-            .nodes
-            .tokens
-            .remove_bound_to(name)
-            .into_iter()
-            .for_each(|change| self.jobs.graph.ctx.change(change));
+        let graph = &mut self.jobs.graph;
+        graph.nodes.tokens.remove_bound_to(name).into_iter().for_each(|change| graph.ctx.change(change));
         Ok(Answer::Done)
     }
 
@@ -130,6 +125,7 @@ impl Traversals {
         }
         let (labels, change) = self.jobs.graph.nodes.tokens.take(ask.token_id, self.jobs.graph.ctx.now)?;
         self.jobs.graph.ctx.change(change);
+        let graph = &self.jobs.graph;
         let joined = NodeRecord {
             name: ask.name.clone(),
             labels,
@@ -137,12 +133,7 @@ impl Traversals {
             agent_version: ask.agent_version,
             revoked: false,
             // Whoever put the server there was at work on it, and says when that is done.
-            maintenance: self
-                .jobs
-                .graph
-                .nodes
-                .find(&ask.name)
-                .is_some_and(|key| self.jobs.graph.is_in_maintenance(key)),
+            maintenance: graph.nodes.find(&ask.name).is_some_and(|key| graph.is_in_maintenance(key)),
             joined_with: (ask.token_id, secret_hash),
         };
         if let Some(key) = self.jobs.graph.nodes.find(&ask.name) {

@@ -6,7 +6,6 @@ use muster_flow::Asked;
 use muster_shared::MonoTime;
 
 use crate::engine::{Effect, Engine, Input};
-use crate::journal::Touched;
 use crate::record::Change;
 use crate::request::{Answer, Refusal, Request};
 use crate::timer::TimerKey;
@@ -73,19 +72,9 @@ impl Engine {
     /// What is to be done next. The removal of stacks comes first, for a new stack may have the name of one that is gone;
     /// then changes of stacks and rows, each once.
     pub fn poll_effect(&mut self) -> Option<Effect> {
-        let mut touched = Touched {
-            rows: &mut self.traversals.jobs.graph.rows,
-            stacks: &self.traversals.jobs.graph.stacks,
-            nodes: &self.traversals.jobs.graph.nodes,
-            now: self.traversals.jobs.graph.ctx.now,
-        };
         let change = self
-            .traversals
-            .jobs
-            .graph
-            .ctx
-            .journal
-            .first_change(&mut touched)
+            .graph_mut()
+            .first_change()
             .or_else(|| self.flows.poll_change().map(Change::Flow))
             .or_else(|| self.next_intent_change())
             .or_else(|| self.graph_mut().ctx.journal.next_change())

@@ -66,14 +66,8 @@ impl Traversals {
         let Some(stack) = self.jobs.graph.stacks.get(&id) else { return };
         let Some(walk) = stack.walk.as_ref().filter(|_| row.role != Role::Cleanup) else { return };
         let direct = walk.needed_by.of(index).iter().map(|index| stack.forward[*index as usize]);
-        let line = self
-            .jobs
-            .graph
-            .nodes
-            .find(short)
-            .into_iter()
-            .flat_map(|key| &self.jobs.graph.nodes[key].queue)
-            .copied();
+        let nodes = &self.jobs.graph.nodes;
+        let line = nodes.find(short).into_iter().flat_map(|key| &nodes[key].queue).copied();
         let waits = |slot: &Slot| {
             let row = &self.jobs.graph.rows[*slot];
             let away = row.work.as_ref().is_some_and(|work| work.state == WorkState::NodeAway);

@@ -52,62 +52,18 @@ impl Engine {
         }
     }
 
+    /// An agent greets. Flow tables and ports hear of it once it is welcomed.
     pub(crate) fn hello(&mut self, key: NodeKey, hello: Hello) {
         if !self.traversals.is_alone(key, hello.instance, hello.address) || !self.takes_up(key, hello.epoch) {
             return;
         }
-        let node = &mut self.graph_mut().nodes[key];
-        (node.was_welcomed, node.is_elsewhere) = (true, false);
-        let want_ledger = node.ledger != hello.ledger;
-        node.pages = want_ledger.then(Default::default);
-        node.ready = true;
-        // Said anew after the welcome; an older agent may have taken the place of this one.
-        node.tells_jobs = false;
-        node.reads = hello.reads;
-        if hello.instance.is_none() {
-            node.clock_off = None; // an older agent does not say
-        }
-        // Said again after the welcome.
-        self.graph_mut().has_room(key);
-        let node = &mut self.graph_mut().nodes[key];
-        if let Some(joined) = &mut node.joined
-            && joined.agent_version != hello.agent_version
-        {
-            joined.agent_version = hello.agent_version;
-            let joined = joined.clone();
-            self.graph_mut().ctx.change(Change::Node(Box::new(joined)));
-        }
-        // An older agent knows no bits.
-        let bits = hello.instance.and(self.graph().ctx.epoch_id().bits);
-        let epoch = EpochId { bits, ..self.graph().ctx.epoch_id() };
-        let welcome = Welcome { epoch, want_ledger, heartbeat: self.graph().heartbeat_every() };
-        self.graph_mut().send(key, Down::Welcome(welcome));
-        let node = &self.traversals.jobs.graph.nodes[key];
+        self.traversals.welcome(key, hello);
+        let graph = &self.traversals.jobs.graph;
+        let node = &graph.nodes[key];
         if let Some(connection) = node.connection {
             self.flows.greeted(&node.name, connection);
-            self.intents.ports.greeted(self.traversals.jobs.graph.ctx.now, &node.name);
+            self.intents.ports.greeted(graph.ctx.now, &node.name);
         }
-        for slot in self.graph().nodes[key].sent.clone() {
-            let id = self.graph().rows[slot].stack;
-            if let Some(stack) = self.graph_mut().stacks.get_mut(&id) {
-                stack.in_flight += 1;
-            }
-            self.graph_mut().touch(id);
-        }
-        if !want_ledger {
-            self.traversals.jobs.hold_nothing(key);
-        }
-        if !self.graph().restored.awaits_ledger(&self.graph().nodes[key].name) {
-            self.traversals.jobs.transmit_sent(key);
-        }
-        for slot in self.graph().nodes[key].in_line() {
-            self.traversals.jobs.set_work_if_waiting(slot, key, WorkState::Queued);
-        }
-        self.traversals.jobs.turn_of_node(key);
-        self.traversals.honour(key);
-        let put_off = std::mem::take(&mut self.graph_mut().nodes[key].put_off);
-        self.graph_mut().ctx.agenda.extend(put_off.into_iter().map(Todo::Correct));
-        self.graph_mut().ctx.agenda.push_back(Todo::Pump(key));
     }
 
     /// From an agent that is there.
@@ -130,6 +86,57 @@ impl Engine {
 }
 
 impl Traversals {
+    /// What an agent has to know when it comes, and what it may have.
+    fn welcome(&mut self, key: NodeKey, hello: Hello) {
+        let node = &mut self.jobs.graph.nodes[key];
+        (node.was_welcomed, node.is_elsewhere) = (true, false);
+        let want_ledger = node.ledger != hello.ledger;
+        node.pages = want_ledger.then(Default::default);
+        node.ready = true;
+        // Said anew after the welcome; an older agent may have taken the place of this one.
+        node.tells_jobs = false;
+        node.reads = hello.reads;
+        if hello.instance.is_none() {
+            node.clock_off = None; // an older agent does not say
+        }
+        // Said again after the welcome.
+        self.jobs.graph.has_room(key);
+        let node = &mut self.jobs.graph.nodes[key];
+        if let Some(joined) = &mut node.joined
+            && joined.agent_version != hello.agent_version
+        {
+            joined.agent_version = hello.agent_version;
+            let joined = joined.clone();
+            self.jobs.graph.ctx.change(Change::Node(Box::new(joined)));
+        }
+        // An older agent knows no bits.
+        let bits = hello.instance.and(self.jobs.graph.ctx.epoch_id().bits);
+        let epoch = EpochId { bits, ..self.jobs.graph.ctx.epoch_id() };
+        let welcome = Welcome { epoch, want_ledger, heartbeat: self.jobs.graph.heartbeat_every() };
+        self.jobs.graph.send(key, Down::Welcome(welcome));
+        for slot in self.jobs.graph.nodes[key].sent.clone() {
+            let id = self.jobs.graph.rows[slot].stack;
+            if let Some(stack) = self.jobs.graph.stacks.get_mut(&id) {
+                stack.in_flight += 1;
+            }
+            self.jobs.graph.touch(id);
+        }
+        if !want_ledger {
+            self.jobs.hold_nothing(key);
+        }
+        if !self.jobs.graph.restored.awaits_ledger(&self.jobs.graph.nodes[key].name) {
+            self.jobs.transmit_sent(key);
+        }
+        for slot in self.jobs.graph.nodes[key].in_line() {
+            self.jobs.set_work_if_waiting(slot, key, WorkState::Queued);
+        }
+        self.jobs.turn_of_node(key);
+        self.honour(key);
+        let put_off = std::mem::take(&mut self.jobs.graph.nodes[key].put_off);
+        self.jobs.graph.ctx.agenda.extend(put_off.into_iter().map(Todo::Correct));
+        self.jobs.graph.ctx.agenda.push_back(Todo::Pump(key));
+    }
+
     pub(crate) fn connected(&mut self, name: &NodeId, connection: u64) {
         let Some(key) = self.jobs.graph.nodes.find(name) else { return };
         if self.jobs.graph.nodes[key].joined.as_ref().is_none_or(|joined| joined.revoked) {

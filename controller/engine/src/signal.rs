@@ -211,11 +211,8 @@ impl Jobs {
         let failures = failed().count();
         let enough = signals.len() - failures >= wait.count as usize;
         // A failure of what is taken back says nothing of what comes back.
-        let back = self
-            .graph
-            .stacks
-            .get(&self.graph.rows[slot].stack)
-            .is_some_and(|s| s.action == StackAction::Rollback);
+        let stack = self.graph.stacks.get(&self.graph.rows[slot].stack);
+        let back = stack.is_some_and(|stack| stack.action == StackAction::Rollback);
         if failures > 0 && !(back && enough) {
             let reason = self.graph.shown(slot, &reasons(failed()));
             return self.fail_row(slot, reason);

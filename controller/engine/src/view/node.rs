@@ -120,21 +120,13 @@ impl View<'_> {
             let at = row.node.map(|key| &self.graph.nodes[key].name);
             !row.is_lost() && at.is_some() && (node.is_none() || at == node)
         };
-        let mut views: Vec<DriftView> = self
-            .jobs
-            .unsettled
-            .drifted()
-            .iter()
-            .map(|slot| &self.graph.rows[*slot])
+        let (rows, stacks) = (&self.graph.rows, &self.graph.stacks);
+        let drifted = self.jobs.unsettled.drifted().iter().map(|slot| &rows[*slot]);
+        let mut views: Vec<DriftView> = drifted
             .filter(wanted)
             .map(|row| DriftView {
                 node: row.node.map(|key| self.graph.nodes[key].name.to_string()).unwrap_or_default(),
-                stack: self
-                    .graph
-                    .stacks
-                    .get(&row.stack)
-                    .map(|stack| stack.name.to_string())
-                    .unwrap_or_default(),
+                stack: stacks.get(&row.stack).map(|stack| stack.name.to_string()).unwrap_or_default(),
                 resource: row.name.to_string(),
                 kind: row.type_name().into(),
                 physical_id: row.physical.to_string(),
@@ -154,13 +146,8 @@ impl View<'_> {
     /// How many of each node's rows are known to differ; lost ones are none of its rows.
     pub(crate) fn drifted_on_nodes(&self) -> BTreeMap<NodeKey, u64> {
         let mut counts = BTreeMap::new();
-        let rows = self
-            .jobs
-            .unsettled
-            .drifted()
-            .iter()
-            .map(|slot| &self.graph.rows[*slot])
-            .filter(|row| !row.is_lost());
+        let drifted = self.jobs.unsettled.drifted().iter().map(|slot| &self.graph.rows[*slot]);
+        let rows = drifted.filter(|row| !row.is_lost());
         for key in rows.filter_map(|row| row.node) {
             *counts.entry(key).or_default() += 1;
         }

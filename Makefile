@@ -77,7 +77,7 @@ lint:
 	@.ci/packages lint
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --locked --workspace --all-targets -j$(JOBS) -- -D warnings
-	$(CARGO) test --locked -j$(JOBS) -p muster-tests --test arrows
+	$(CARGO) test --locked -j$(JOBS) -p muster-tests --test arrows --test layers
 	shellcheck -x $(SCRIPTS)
 	shellcheck -s sh $(filter-out %/copyright,$(wildcard packaging/scripts/*))
 ifneq ($(DENY),)

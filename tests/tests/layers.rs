@@ -100,14 +100,17 @@ fn name_in(text: &str) -> String {
 
 /// Product files below a folder, with their text up to their own tests.
 fn sources(folder: &Path, found: &mut Vec<(PathBuf, String)>) {
-    let mut entries: Vec<PathBuf> = std::fs::read_dir(folder).unwrap().map(|it| it.unwrap().path()).collect();
+    let mut entries: Vec<PathBuf> = std::fs::read_dir(folder)
+        .expect("a folder of sources")
+        .map(|it| it.expect("an entry").path())
+        .collect();
     entries.sort();
     for path in entries {
         let is_tests = path.file_stem().is_some_and(|stem| stem == "tests");
         if path.is_dir() && !is_tests {
             sources(&path, found);
         } else if path.extension().is_some_and(|it| it == "rs") && !is_tests {
-            let text = std::fs::read_to_string(&path).unwrap();
+            let text = std::fs::read_to_string(&path).expect("a source is text");
             let product = text.split("#[cfg(test)]\nmod tests {").next().unwrap_or_default();
             found.push((path, product.to_owned()));
         }

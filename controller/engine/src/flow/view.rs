@@ -25,10 +25,10 @@ impl View<'_> {
             rows: &self.graph.rows,
             stacks: &self.graph.stacks,
             claims: &self.jobs.claims,
-            intents: &self.intents,
+            intents: self.intents,
             restored: &self.graph.restored,
         };
-        FlowViews { flows: &self.flows, site }
+        FlowViews { flows: self.flows, site }
     }
 
     /// An owner of rules, for operators.

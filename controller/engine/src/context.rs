@@ -10,7 +10,7 @@ use crate::history::History;
 use crate::ids::Ids;
 use crate::job::Limits;
 use crate::journal::Journal;
-use crate::timer::Timers;
+use crate::timer::{TimerKey, Timers};
 use crate::todo::Todo;
 
 /// What every layer needs.
@@ -48,5 +48,15 @@ impl Context {
             #[cfg(test)]
             visits: 0,
         }
+    }
+
+    /// Time has passed; it never goes back.
+    pub fn goes_on(&mut self, now: MonoTime) {
+        self.now = self.now.max(now);
+    }
+
+    /// A timer that is due.
+    pub fn next_timer(&mut self) -> Option<(MonoTime, TimerKey)> {
+        self.timers.pop(self.now)
     }
 }

@@ -14,7 +14,7 @@ use crate::todo::Todo;
 impl Engine {
     /// Takes one input.
     pub fn handle(&mut self, now: MonoTime, input: Input) {
-        self.graph_mut().ctx.now = self.graph_mut().ctx.now.max(now);
+        self.graph_mut().ctx.goes_on(now);
         // After a stall, what is due may have come to an end: the word of that waits to be read.
         let fires = matches!(input, Input::Timeout);
         match input {
@@ -50,9 +50,7 @@ impl Engine {
     }
 
     fn run_own_timers(&mut self) {
-        while let Some((due, key)) =
-            self.traversals.jobs.graph.ctx.timers.pop(self.traversals.jobs.graph.ctx.now)
-        {
+        while let Some((due, key)) = self.graph_mut().ctx.next_timer() {
             match key {
                 TimerKey::Work(slot) => self.traversals.jobs.work_due(slot, due),
                 TimerKey::Pause(slot) => self.pause_due(slot, due),

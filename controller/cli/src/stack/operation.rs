@@ -1,6 +1,7 @@
 //! create, update, delete, rollback: send, then wait where asked to.
 
 use std::io::Write;
+use std::path::Path;
 use std::time::Duration;
 
 use hyper::Method;
@@ -8,7 +9,7 @@ use muster_api::stack::{self, Begun, CreateStack, Options, StackView, UpdateStac
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use super::{Check, Create, Delete, How, Rollback, Update, Wait, show};
+use super::{Check, Create, Delete, Given, How, Rollback, Update, Wait, show};
 use crate::client::{Client, path};
 use crate::failure::Failure;
 use crate::output::{Format, document, print, printable, read, word};
@@ -31,18 +32,22 @@ pub async fn create(asked: Create, client: &mut Client, format: Format) -> Resul
     follow(&answer, How::wait(&asked.how, since), asked.how.rollback, client, format).await
 }
 
+/// What a stack is to become, as an update and its preview send it.
+pub(super) fn changed(
+    template: Option<&Path>,
+    given: &Given,
+    existing: bool,
+    options: Options,
+) -> Result<Value, Failure> {
+    let Sent { template, environments, files } = Source::read(template, &given.environments)?.sent();
+    let parameters = parameters(&given.parameters);
+    Ok(json!(UpdateStack { template, environments, files, parameters, existing, options }))
+}
+
 pub async fn update(asked: Update, client: &mut Client, format: Format) -> Result<(), Failure> {
     let since = Instant::now();
-    let Sent { template, environments, files } =
-        Source::read(asked.template.as_deref(), &asked.given.environments)?.sent();
-    let body = json!(UpdateStack {
-        template,
-        environments,
-        files,
-        parameters: parameters(&asked.given.parameters),
-        existing: asked.existing,
-        options: Options { converge: asked.converge, ..options(&asked.how) },
-    });
+    let options = Options { converge: asked.converge, ..options(&asked.how) };
+    let body = changed(asked.template.as_deref(), &asked.given, asked.existing, options)?;
     let answer = client.send(Method::PUT, &path(["stacks", asked.name.as_str()]), Some(&body)).await?;
     follow(&answer, How::wait(&asked.how, since), asked.how.rollback, client, format).await
 }

@@ -5,14 +5,14 @@ use std::io::Write as _;
 
 use hyper::Method;
 use muster_api::preview::{PreviewRow, PreviewView};
-use muster_api::stack::{Options, UpdateStack};
-use serde_json::{Value, json};
+use muster_api::stack::Options;
+use serde_json::Value;
 
 use super::Preview;
+use super::operation::changed;
 use crate::client::{Client, path};
 use crate::failure::Failure;
 use crate::output::{Format, count, printable, read, view, word};
-use crate::source::{Sent, Source, parameters};
 
 /// Characters of a value on a line; JSON has all of it.
 const SHOWN: usize = 120;
@@ -31,16 +31,7 @@ const CHANGES: [(&str, &str); 6] = [
 
 /// Does it.
 pub async fn run(asked: Preview, client: &mut Client, format: Format) -> Result<(), Failure> {
-    let Sent { template, environments, files } =
-        Source::read(asked.template.as_deref(), &asked.given.environments)?.sent();
-    let body = json!(UpdateStack {
-        template,
-        environments,
-        files,
-        parameters: parameters(&asked.given.parameters),
-        existing: asked.existing,
-        options: Options::default(),
-    });
+    let body = changed(asked.template.as_deref(), &asked.given, asked.existing, Options::default())?;
     let at = path(["stacks", asked.name.as_str(), "preview"]);
     let answer = client.send(Method::POST, &at, Some(&body)).await?;
     if format == Format::Table {
@@ -126,6 +117,8 @@ fn value(value: &Value) -> String {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     #[test]

@@ -295,6 +295,7 @@ impl Flows {
         let number = self.next_question();
         let Some(device) = self.get_mut(key) else { return Ok(()) };
         (device.odd, device.repairs, device.not_before) = (None, 0, None);
+        device.undone.hurry(turn.now);
         let DeviceName { node, bridge } = name.clone();
         self.send(node, FlowDown::Ask { device: bridge, number, ask: FlowAsk::Look });
         self.pump(turn, key);

@@ -53,8 +53,7 @@ impl Flows {
     fn make_batch(&mut self, turn: &mut Turn<'_>, key: DeviceKey) {
         let (generation, now) = (turn.generations.draw(), turn.now);
         let Some(device) = self.get_mut(key) else { return };
-        let first = device.waiters.keys().next().copied();
-        let narrow = first.filter(|first| device.narrow_upto.is_some_and(|last| *first <= last));
+        let narrow = device.narrow_upto.and_then(|last| device.first_undecided(last));
         let upto = match narrow {
             Some(first) => device.table.closed(first.max(device.table.settled())),
             None => device.table.serial(),
@@ -165,6 +164,7 @@ impl Flows {
         let Some(flight) = device.in_flight.take() else { return };
         (device.tries, device.not_before) = (0, None);
         if device.table.repairs_among(&flight.ids) > 0 {
+            device.undone.applied(turn.now, &flight.ids);
             device.apart = device.apart.map(|most| most.saturating_mul(2));
         }
         // Those of later writes were not in it.
@@ -203,19 +203,20 @@ impl Flows {
         device.tally.refusals += 1;
         let settled = device.table.settled();
         let blamed = refusal.id.and_then(|id| device.table.write_of(id, flight.serial));
-        let open = device.waiters.range(..=flight.serial).map(|(serial, _)| *serial);
-        let open: Vec<u64> = open.collect();
+        let mut open = device.table.undecided(&flight.ids, flight.serial);
+        open.extend(device.waiters.range(..=flight.serial).map(|(serial, _)| *serial));
         let repairs = device.table.repairs_among(&flight.ids);
         let finally = refusal.permanent || device.tries >= limit;
         device.table.wait_again(&flight.ids);
-        match (blamed, open.as_slice()) {
+        match (blamed, open.len()) {
             (Some(serial), _) if serial <= settled => self.repair_refused(turn.now, key, refusal, repairs),
             _ if !finally => self.try_later(turn.now, key),
             (Some(serial), _) => {
                 device.tries = 0;
                 self.fail_write(turn, key, serial, &flight.ids, refusal);
             }
-            (None, []) => {
+            (None, 0) if refusal.permanent => self.repairs_undone(turn.now, key, &flight, refusal),
+            (None, 0) => {
                 // Of one alone it is known whom to blame. The others are told apart by halves.
                 let alone = flight.ids.first().filter(|_| flight.ids.len() == 1);
                 if let Some(id) = alone.filter(|id| device.table.wants(**id)) {
@@ -228,7 +229,7 @@ impl Flows {
             (None, _) if repairs > 0 || flight.with_strays => {
                 (device.apart, device.tries) = (Some(repairs.max(1)), 0);
             }
-            (None, _) if open.len() == 1 || device.narrow_upto.is_some() => {
+            (None, count) if count == 1 || device.narrow_upto.is_some() => {
                 device.tries = 0;
                 // Newest first: what each has changed becomes what it was before.
                 for serial in open.iter().rev() {
@@ -253,6 +254,22 @@ impl Flows {
             // Of one that is FAILED and is there all the same, its removal was refused.
             None => self.try_later(now, key),
         }
+    }
+
+    /// The agent undid what was to be put right, and would do so again. See [`Undone`](crate::undone::Undone).
+    fn repairs_undone(&mut self, now: MonoTime, key: DeviceKey, flight: &InFlight, refusal: &FlowRefusal) {
+        let Some(device) = self.get_mut(key) else { return };
+        let reason: Arc<str> = refusal.reason.as_str().into();
+        let repairs: Vec<FlowId> = device.table.repairs(&flight.ids).collect();
+        device.apart = Some((repairs.len() / 2).max(1));
+        if device.undone.undo(now, &repairs, flight.with_strays) {
+            for id in &repairs {
+                device.table.see(*id, FlowMark::Wrong, Some(reason.clone()));
+            }
+        }
+        let next = device.undone.next();
+        next.into_iter().for_each(|next| self.set_timer(next, key));
+        self.try_later(now, key);
     }
 
     fn try_later(&mut self, now: MonoTime, key: DeviceKey) {

@@ -19,6 +19,7 @@ use crate::record::{FlowChange, FlowDeviceRecord};
 use crate::session::Peer;
 use crate::site::{Refused, Site};
 use crate::table::Table;
+use crate::undone::Undone;
 
 /// Entries of one device: as many as a flow file may have, and room for what a stack adds.
 pub(crate) const DEVICE_ENTRIES_MAX: usize = 2_000_000;
@@ -106,6 +107,7 @@ pub(crate) struct Device {
     pub odd: Option<(u64, u64)>,
     /// Comparisons in a row that found something.
     pub repairs: u32,
+    pub undone: Undone,
     pub foreign: ForeignPolicy,
     /// The reason why the last import came to nothing.
     pub import_error: Option<String>,
@@ -237,6 +239,7 @@ impl Flows {
             comparing: None,
             odd: None,
             repairs: 0,
+            undone: Undone::default(),
             foreign: ForeignPolicy::default(),
             import_error: None,
             asks: Asks::default(),
@@ -412,6 +415,13 @@ impl Device {
             sent: self.in_flight.as_ref().map(|batch| (batch.generation, batch.serial)),
             foreign: self.foreign,
         }
+    }
+
+    /// The first undecided write up to this one, also if no operation or job waits for it.
+    pub fn first_undecided(&self, upto: u64) -> Option<u64> {
+        let awaited = self.waiters.keys().next().copied().filter(|first| *first <= upto);
+        let waiting = self.table.undecided(self.table.waiting(), upto).first().copied();
+        awaited.into_iter().chain(waiting).min()
     }
 
     /// Writes that are not decided and somebody waits for.

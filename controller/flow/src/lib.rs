@@ -38,6 +38,7 @@ mod secret;
 mod session;
 mod site;
 mod table;
+mod undone;
 mod view;
 
 pub use ask::Asked;

@@ -14,6 +14,7 @@ use crate::effect::Effect;
 use crate::record::FlowMark;
 use crate::site::Turn;
 use crate::table::STRAYS_MAX;
+use crate::undone::Undone;
 
 /// An agent answers in milliseconds; after this the question is as good as lost.
 pub(crate) const ANSWER_WITHIN: Duration = Duration::from_secs(30);
@@ -50,13 +51,15 @@ impl Flows {
         let theirs = device.state.as_ref().map_or(0, |state| state.root);
         if ours == theirs {
             (device.odd, device.repairs) = (None, 0);
+            device.undone = Undone::default();
             if turn.site.is_restored() {
                 let (device, difference) = (device.name.clone(), TableDifference::default());
                 self.effect(Effect::Compared { device, difference });
             }
             return;
         }
-        if device.comparing.as_ref().is_some_and(|it| it.until > now) || device.odd == Some((theirs, ours)) {
+        let is_known = device.odd == Some((theirs, ours)) && !device.undone.is_due(now);
+        if is_known || device.comparing.as_ref().is_some_and(|it| it.until > now) {
             return;
         }
         device.tally.reconciliations += 1;
@@ -197,6 +200,20 @@ impl Flows {
             });
             comparing.differs.retain(|(_, it)| !matches!(it, Difference::Altered));
         }
+        let altered_ids = |(id, it): &(FlowId, Difference)| matches!(it, Difference::Altered).then_some(*id);
+        let wrong_ids = missing.iter().copied().chain(comparing.differs.iter().filter_map(altered_ids));
+        let released: BTreeSet<FlowId> =
+            device.undone.release(now, wrong_ids.collect()).into_iter().collect();
+        missing.retain(|id| released.contains(id));
+        comparing.differs.retain(|it| altered_ids(it).is_none_or(|id| released.contains(&id)));
+        if !device.undone.releases_strays(now) {
+            comparing.strays.clear();
+        }
+        // A held entry goes alone: the others are not to fail with it.
+        if released.iter().any(|id| device.undone.is_held(*id)) {
+            device.apart = Some(1);
+        }
+        let next_try = device.undone.next().filter(|next| *next > now);
         let found = !missing.is_empty() || !comparing.differs.is_empty() || !comparing.strays.is_empty();
         let mut repaired = missing.len() + comparing.strays.len();
         comparing.strays.into_iter().for_each(|id| table.stray(id));
@@ -217,6 +234,8 @@ impl Flows {
             repaired += usize::from(!matches!(difference, Difference::Is(_)));
         }
         device.tally.repaired += repaired as u64;
+        next_try.into_iter().for_each(|next| self.set_timer(next, key));
+        let Some(device) = self.get_mut(key) else { return };
         let name = device.name.clone();
         let roots = (device.state.as_ref().map_or(0, |state| state.root), device.table.sums().root());
         if !found && comparing.theirs == roots.0 {
@@ -275,6 +294,7 @@ impl Flows {
     pub fn compare_now(&mut self, turn: &mut Turn<'_>, key: DeviceKey) {
         if let Some(device) = self.get_mut(key) {
             (device.odd, device.repairs) = (None, 0);
+            device.undone.hurry(turn.now);
         }
         self.pump(turn, key);
     }

@@ -356,8 +356,12 @@ impl Table {
         if self.marked(FlowMark::Again) == 0 {
             return 0;
         }
-        let is_repair = |id: &&FlowId| self.get(**id).is_some_and(|kept| kept.mark == FlowMark::Again);
-        ids.iter().filter(is_repair).count()
+        self.repairs(ids).count()
+    }
+
+    pub fn repairs<'t>(&'t self, ids: &'t [FlowId]) -> impl Iterator<Item = FlowId> + 't {
+        let is_repair = |id: &FlowId| self.get(*id).is_some_and(|kept| kept.mark == FlowMark::Again);
+        ids.iter().copied().filter(is_repair)
     }
 
     /// Drops all repairs: the device stays as it is. False if no entry of the table was to be put right.
@@ -481,6 +485,14 @@ impl Table {
             past = it.before.as_deref();
         }
         None
+    }
+
+    /// The undecided writes up to `upto` that changed these entries.
+    pub fn undecided(&self, ids: &[FlowId], upto: u64) -> BTreeSet<u64> {
+        let kept = ids.iter().filter_map(|id| self.entries.get(id));
+        let kept = kept.filter(|kept| kept.mark != FlowMark::Failed);
+        let writes = kept.flat_map(|kept| kept.open_writes(self.settled)).map(|write| write.serial);
+        writes.filter(|serial| *serial <= upto).collect()
     }
 
     /// Those of these that this write changed, in the order of their ids.

@@ -1,10 +1,12 @@
 //! The machine alone: a site that is told what to say, an agent whose answers are given, and what comes of that.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use muster_shared::model::Content;
 use muster_shared::model::flow::{
-    DeviceName, Entry, FlowDown, FlowId, FlowRefusal, FlowState, FlowUp, Packed, SwitchState,
+    Buckets, DeviceName, Entry, EntryState, FlowAsk, FlowBatch, FlowDown, FlowId, FlowRefusal, FlowState,
+    FlowUp, OpsRef, Packed, SwitchState, bucket_of, read_ops,
 };
 use muster_shared::{Epoch, Generation, Generations, MonoTime, NodeId};
 use muster_template::FlowSet;
@@ -12,7 +14,7 @@ use serde_json::json;
 
 use crate::record::FlowSnapshot;
 use crate::{
-    Effect, FlowAction, FlowOp, FlowWrite, Flows, Job, Limits, OperationStatus, Owner, Refused,
+    Effect, FlowAction, FlowOp, FlowStanding, FlowWrite, Flows, Job, Limits, OperationStatus, Owner, Refused,
     ResourceWrite, Site, Turn, Want,
 };
 
@@ -313,4 +315,149 @@ fn what_was_saved_goes_on_where_it_was() {
     again.decides(root, None);
     assert!(again.flows.has_ended(operation));
     assert_eq!(again.store.operations[&operation].0.status, OperationStatus::Complete);
+}
+
+/// How agents refuse a change that cut their server off.
+fn undone() -> FlowRefusal {
+    FlowRefusal { id: None, reason: "the controller was not reached anew".into(), permanent: true }
+}
+
+#[test]
+fn a_write_that_nobody_waits_for_any_more_fails_as_others_do() {
+    for priorities in [&[1][..], &[1, 2]] {
+        let mut bed = Bed::new();
+        for (attempt, priority) in (0..).zip(priorities) {
+            let set = set(&[*priority]);
+            let job = Job { owner: Owner(u64::from(*priority)), ..job(attempt) };
+            let device = device();
+            let want = Want::Be { set: &set, asker: "r" };
+            let write = ResourceWrite { device: &device, job, want, confirm_timeout: None, foreign: None };
+            bed.call(|flows, turn| flows.write_resource(turn, write)).unwrap();
+        }
+        let (store, generations) = (bed.store.clone(), bed.generations);
+        let mut again = Bed { store: store.clone(), generations, ..Bed::new() };
+        again.call(|flows, turn| flows.load(turn, store, Vec::new()));
+        again.greets();
+        let mut last = None;
+        while again.sent() != last {
+            last = again.sent();
+            assert!(last.is_some_and(|last| last.number < 20), "it is sent over and over");
+            again.decides(0, Some(undone()));
+        }
+        for priority in priorities {
+            let standing = again.flows.standing(&device(), id(*priority));
+            assert_eq!(standing, Some(FlowStanding::Failed), "rule {priority}");
+        }
+        assert_eq!(again.root(), 0);
+    }
+}
+
+/// A server that rule 1 cuts off: its agent undoes each batch with that, and answers for what it has.
+#[derive(Default)]
+struct CutOffByOne {
+    table: BTreeMap<FlowId, u64>,
+    heard: usize,
+    /// When batches were undone.
+    undone: Vec<MonoTime>,
+}
+
+impl CutOffByOne {
+    fn sums(&self) -> Buckets {
+        let mut sums = Buckets::default();
+        self.table.iter().for_each(|(id, digest)| sums.toggle(*id, *digest, EntryState::Present));
+        sums
+    }
+
+    /// Takes what was sent until nothing is, and answers it.
+    fn answers(&mut self, bed: &mut Bed) {
+        while let Some(effect) = bed.told.get(self.heard).cloned() {
+            self.heard += 1;
+            let Effect::Send { message, .. } = effect else { continue };
+            let device = device().bridge;
+            let answer = match message {
+                FlowDown::Batch(batch) => {
+                    let refused = self.applies(&batch).then(undone);
+                    if refused.is_some() {
+                        bed.now = bed.now + Duration::from_secs(30);
+                        self.undone.push(bed.now);
+                    }
+                    let root = self.sums().root();
+                    bed.decides(root, refused);
+                    continue;
+                }
+                FlowDown::Ask { number, ask: FlowAsk::Buckets, .. } => {
+                    FlowUp::Buckets { device, number, sums: self.sums().all().to_vec() }
+                }
+                FlowDown::Ask { number, ask: FlowAsk::Entries(buckets), .. } => {
+                    let is_asked = |id: &FlowId| buckets.iter().any(|it| usize::from(*it) == bucket_of(*id));
+                    let table = self.table.iter().filter(|(id, _)| is_asked(id));
+                    let entries = table.map(|(id, digest)| (*id, *digest, EntryState::Present)).collect();
+                    FlowUp::Entries { device, number, entries, last: true }
+                }
+                _ => continue,
+            };
+            bed.call(|flows, turn| flows.received(turn, &node(), answer));
+        }
+    }
+
+    /// True: the batch cut the server off, and nothing of it is left.
+    fn applies(&mut self, batch: &FlowBatch) -> bool {
+        let Content::Inline(bytes) = &batch.ops else { panic!("it is small") };
+        let ops: Vec<OpsRef<'_>> = read_ops(bytes).collect::<Result<_, _>>().unwrap();
+        if ops.iter().any(|op| matches!(op, OpsRef::Put { id: of, .. } if *of == id(1))) {
+            return true;
+        }
+        for op in ops {
+            match op {
+                OpsRef::Put { id, packed, .. } => {
+                    self.table.insert(id, Packed::from_bytes(packed).unwrap().digest());
+                }
+                OpsRef::Remove(id) => drop(self.table.remove(&id)),
+            }
+        }
+        false
+    }
+}
+
+#[test]
+fn what_cuts_its_server_off_when_it_is_put_right_is_tried_ever_less_often() {
+    let mut bed = Bed::new();
+    bed.greets();
+    for priority in [1, 2] {
+        bed.applies(priority).unwrap();
+        let root = bed.root();
+        bed.decides(root, None);
+    }
+    let mut agent = CutOffByOne { heard: bed.told.len(), ..CutOffByOne::default() };
+    bed.decides(0, None); // it has lost both
+    agent.answers(&mut bed);
+    let mut other = 10;
+    while agent.undone.len() < 12 {
+        // Meanwhile writes go.
+        other += 1;
+        bed.applies(other).unwrap();
+        agent.answers(&mut bed);
+        assert_eq!(bed.flows.standing(&device(), id(other)), Some(FlowStanding::Added));
+        assert_eq!(bed.flows.standing(&device(), id(1)), Some(FlowStanding::PendingAdd));
+        bed.now = bed.flows.next_due().expect("it is tried again");
+        bed.call(|flows, turn| flows.timeout(turn));
+        agent.answers(&mut bed);
+    }
+    assert_eq!(bed.flows.standing(&device(), id(2)), Some(FlowStanding::Added), "it is not to blame");
+    let pauses: Vec<Duration> = agent.undone.windows(2).map(|it| it[1].since(it[0])).collect();
+    // The first two batches are the search for the rule to blame.
+    assert!(pauses.is_sorted() && pauses[1] >= Duration::from_secs(60), "{pauses:?}");
+    assert!(pauses.last().is_some_and(|last| *last >= Duration::from_secs(3600)), "{pauses:?}");
+    // An operator who asks for a comparison need not wait.
+    let tries = agent.undone.len();
+    bed.call(|flows, turn| flows.reconcile(turn, &device(), None)).unwrap();
+    agent.answers(&mut bed);
+    assert_eq!(agent.undone.len(), tries + 1);
+    bed.call(|flows, turn| {
+        let write = FlowWrite { device: device(), ops: vec![FlowOp::Remove(id(1))] };
+        flows.begin(turn, FlowAction::Delete, vec![vec![write]], None)
+    })
+    .unwrap();
+    agent.answers(&mut bed);
+    assert_eq!(agent.sums().root(), bed.root(), "without the rule all is well");
 }

@@ -95,12 +95,19 @@ pub fn stages(
     let before = old.iter().map(|(at, entry)| (at.0, *entry));
     let before = before.chain(perhaps.iter().map(|(at, entry)| (*at, entry)));
     let mixed = ports.len() > 1 || (!changed.is_empty() && leads_to(topology, before.clone(), &added));
-    let onwards = if mixed { Onwards::of(topology, all.iter().copied()) } else { Onwards(BTreeMap::new()) };
+    let (onwards, unheard) = match mixed {
+        true => {
+            let unheard = Unheard::of(topology, before.clone(), &all);
+            (Onwards::of(topology, all.iter().copied(), &Unheard::default()), unheard)
+        }
+        false => (Onwards(BTreeMap::new()), Unheard::default()),
+    };
     // A device that answers late does so late for what comes after, too.
     let is_late = |((device, entry), _): &(Placed<'_>, Step)| also.contains_key(&(*device, identity(entry)));
     let is_ordered = mixed
-        && (changed.iter().any(is_late) || leads_round(&[&Onwards::of(topology, before.clone()), &onwards]));
-    if is_ordered && leads_round(&[&Onwards::of(topology, before.chain(added.iter().copied()))]) {
+        && (changed.iter().any(is_late)
+            || leads_round(&[&Onwards::of(topology, before.clone(), &unheard), &onwards]));
+    if is_ordered && leads_round(&[&Onwards::of(topology, before.chain(added.iter().copied()), &unheard)]) {
         // Packets come there already, over what an earlier move has put.
         changed.extend(std::mem::take(&mut added).into_iter().map(|it| (it, put(&it))));
     }
@@ -181,23 +188,68 @@ fn overlap(one: &Entry, other: &Entry) -> bool {
     !one.selector.iter().any(differ)
 }
 
+/// Cables between rules of before that no agent has told of since the controller started: the cable of an agent that is
+/// away, or one that is cut. Each of these ports may lead to each of the others.
+#[derive(Default)]
+struct Unheard {
+    out: BTreeSet<PortNo>,
+    into: BTreeSet<PortNo>,
+}
+
+impl Unheard {
+    /// The ports of `new` have known cables, or are ends: the new way was found over them.
+    fn of<'e>(topology: &Topology, before: impl Iterator<Item = Placed<'e>>, new: &[Placed<'_>]) -> Self {
+        let has_cable = |port: &PortNo| {
+            !topology.links_out_of(*port).is_empty() || !topology.links_into(*port).is_empty()
+        };
+        let mut found = Self::default();
+        for (device, entry) in before {
+            found.out.extend(outputs(topology, device, entry).filter(|port| !has_cable(port)));
+            found.into.extend(ingress(topology, device, entry).filter(|port| !has_cable(port)));
+        }
+        for (device, entry) in new {
+            for port in outputs(topology, *device, entry) {
+                found.out.remove(&port);
+            }
+            if let Some(port) = ingress(topology, *device, entry) {
+                found.into.remove(&port);
+            }
+        }
+        found
+    }
+
+    /// Where packets may come in that leave by this port.
+    fn may_lead_to<'u>(&'u self, topology: &'u Topology, port: PortNo) -> impl Iterator<Item = PortNo> + 'u {
+        let into = self.into.iter().copied().filter(move |_| self.out.contains(&port));
+        into.filter(move |far| topology.device_of(*far) != topology.device_of(port))
+    }
+}
+
 /// Which ports packets come in by next, by the port that they come in by.
 struct Onwards(BTreeMap<PortNo, BTreeSet<PortNo>>);
 
 impl Onwards {
     /// Of all that may be there.
-    fn of<'e>(topology: &Topology, entries: impl Iterator<Item = Placed<'e>> + Clone) -> Self {
+    fn of<'e>(
+        topology: &Topology,
+        entries: impl Iterator<Item = Placed<'e>> + Clone,
+        unheard: &Unheard,
+    ) -> Self {
+        let onto = |device, entry: &'e Entry| {
+            let unheard = |port| unheard.may_lead_to(topology, port);
+            onto(topology, device, entry).chain(outputs(topology, device, entry).flat_map(unheard))
+        };
         let mut of_groups: BTreeMap<(DeviceNo, u32), Vec<PortNo>> = BTreeMap::new();
         for (device, entry) in entries.clone() {
             if let Entry::Group(group) = entry {
-                of_groups.entry((device, group.number)).or_default().extend(onto(topology, device, entry));
+                of_groups.entry((device, group.number)).or_default().extend(onto(device, entry));
             }
         }
         let mut next: BTreeMap<PortNo, BTreeSet<PortNo>> = BTreeMap::new();
         for (device, entry) in entries {
             let Some(port) = ingress(topology, device, entry) else { continue };
             let next = next.entry(port).or_default();
-            next.extend(onto(topology, device, entry));
+            next.extend(onto(device, entry));
             next.extend(groups(entry).filter_map(|number| of_groups.get(&(device, number))).flatten());
         }
         Self(next)

@@ -90,6 +90,32 @@ fn changes_that_could_lead_round_go_from_the_last_device_back() {
     }
 }
 
+/// The controller has restarted, and the agents that know of the cable between b and c are away.
+#[test]
+fn a_cable_that_no_agent_has_told_of_counts() {
+    let whole = network("a-b b-c c-d d-a s-a s-c b-t d-t");
+    let old = lay(&whole, "s:h1", "a b c d", "t:h1");
+    let mut topology = network("a-b c-d d-a s-a s-c b-t d-t");
+    for point in ["b:c", "c:b"] {
+        up(&mut topology, &at(point));
+    }
+    let new = lay(&topology, "s:h1", "c d a b", "t:h1");
+    let found = stages(&topology, &old, &[], &new);
+    // Devices of one stage answer in any order.
+    for is_reversed in [false, true] {
+        let mut plane = Plane(old.clone());
+        for mut stage in found.clone() {
+            if is_reversed {
+                stage.reverse();
+            }
+            for step in stage {
+                plane.apply(&step);
+                assert_ne!(plane.walk(&whole, &at("s:h1")), Fate::Round, "{step:?}");
+            }
+        }
+    }
+}
+
 #[test]
 fn a_cable_that_failed_may_be_whole_again_halfway() {
     let mut topology = network("a-b b-c c-d d-a s-a s-c b-t d-t");

@@ -41,6 +41,8 @@ struct Wave {
     begun: BTreeMap<String, Begun>,
     /// The most members it had.
     members: usize,
+    /// The nodes of its members, as of the last commit.
+    nodes: BTreeSet<String>,
     /// A canary has proven itself.
     proven: bool,
     /// What was COMPLETE comes back.
@@ -91,6 +93,19 @@ impl Wave {
         for begun in self.begun.values_mut() {
             begun.at_stop = begun.ended.is_none() && !begun.left;
         }
+    }
+
+    /// Notes what became of the members that have begun.
+    fn goes<'r>(&mut self, progress: &dyn Fn(&str) -> Option<&'r ProgressRecord>, now: MonoTime) {
+        for (node, begun) in &mut self.begun {
+            begun.goes(progress(node), now);
+        }
+    }
+
+    /// All members of the last commit have begun since the operation began, and are ready.
+    fn all_ended_well(&self) -> bool {
+        let is_ready = |begun: &Begun| !begun.left && matches!(begun.ended, Some((End::Ready, _)));
+        !self.nodes.is_empty() && self.nodes.iter().all(|node| self.begun.get(node).is_some_and(is_ready))
     }
 
     fn under_way(&self) -> usize {
@@ -180,22 +195,29 @@ impl Rollouts {
         for (stack, name, row) in sets {
             let prefix = format!("{name}[");
             let members = by_name.range((stack.id, prefix.as_str())..);
-            let members =
-                members.take_while(|((of, name), _)| *of == stack.id && name.starts_with(&prefix)).count();
+            let members = members.take_while(|((of, name), _)| *of == stack.id && name.starts_with(&prefix));
+            let nodes: BTreeSet<String> =
+                members.filter_map(|((_, name), _)| split(name).1).map(str::to_owned).collect();
+            let members = nodes.len();
+            let progress =
+                |node: &str| by_name.get(&(stack.id, &*member(name, node))).map(|row| &row.progress);
             let wave = self.wave(stack, name);
             wave.members = wave.members.max(members);
-            if row.progress.observed_ready && members > 0 {
+            wave.goes(&progress, now);
+            // A set may become ready and grow within one commit. Its row was ready in between.
+            let grew = wave.all_ended_well() && wave.nodes.is_subset(&nodes) && wave.nodes != nodes;
+            wave.nodes = nodes;
+            if (row.progress.observed_ready || grew) && members > 0 {
                 // Whoever comes later is another rollout's.
                 let Wave { traversal, members, returns, .. } = *wave;
-                *wave = Wave { traversal, members, returns, ..Wave::default() };
+                let nodes = std::mem::take(&mut wave.nodes);
+                *wave = Wave { traversal, members, nodes, returns, ..Wave::default() };
                 self.proven.insert((stack.id, stack.revision, name.clone()));
             }
         }
         for ((stack, name), wave) in &mut self.waves {
             let progress = |node: &str| by_name.get(&(*stack, &*member(name, node))).map(|row| &row.progress);
-            for (node, begun) in &mut wave.begun {
-                begun.goes(progress(node), now);
-            }
+            wave.goes(&progress, now);
             wave.taken.retain(|node, ended| {
                 let Some(row) = progress(node) else { return false };
                 if row.observed_ready {

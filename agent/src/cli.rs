@@ -127,7 +127,7 @@ pub enum UsageError {
 }
 
 #[derive(Default)]
-struct Given {
+struct Arguments {
     words: Vec<String>,
     config: Option<PathBuf>,
     state_dir: Option<PathBuf>,
@@ -145,7 +145,7 @@ struct Given {
     asked: Option<Verb>,
 }
 
-impl Given {
+impl Arguments {
     fn take_token(&mut self, token: TokenSource) -> Result<(), UsageError> {
         match self.token.replace(token) {
             None => Ok(()),
@@ -161,7 +161,7 @@ impl Given {
 /// # Errors
 /// [`UsageError`]
 pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Cli, UsageError> {
-    let mut given = Given::default();
+    let mut given = Arguments::default();
     let mut parser = lexopt::Parser::from_args(arguments);
     while let Some(argument) = parser.next()? {
         match argument {
@@ -215,7 +215,7 @@ pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Cli, Usage
     Ok(Cli { verb, config: given.config, state_dir: given.state_dir })
 }
 
-fn verb(given: &mut Given) -> Result<Verb, UsageError> {
+fn verb(given: &mut Arguments) -> Result<Verb, UsageError> {
     let wrong = |what: String| Err(UsageError::Wrong(what));
     let words: Vec<&str> = given.words.iter().map(String::as_str).collect();
     match words.as_slice() {

@@ -19,7 +19,7 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use muster_agent_core::{Compacted, Kept, Loaded, Op};
+use muster_agent_core::{Compacted, Loaded, Op, TableEntry};
 use muster_shared::model::flow::{Bridge, Entry, EntryState, FlowId, FlowRefusal, OpsRef, Packed, read_ops};
 use muster_shared::{Epoch, Generation};
 use serde::{Deserialize, Serialize};
@@ -197,7 +197,7 @@ impl FlowLog {
     /// It is as it was.
     pub fn compact(
         &mut self,
-        kept: &[Kept],
+        kept: &[TableEntry],
         decided: Generation,
         refused: Option<&FlowRefusal>,
     ) -> io::Result<Compacted> {

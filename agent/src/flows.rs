@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use muster_agent_core::{Appended, FlowEffect, FlowInput, Kept, Loaded, NotApplied};
+use muster_agent_core::{Appended, FlowEffect, FlowInput, Loaded, NotApplied, TableEntry};
 use muster_agent_link::{Identity, tls};
 use muster_shared::Generation;
 use muster_shared::model::flow::{Bridge, DeviceName, FlowRefusal};
@@ -24,7 +24,7 @@ use tokio::sync::mpsc::{Receiver, Sender, channel};
 use tokio::task::{AbortHandle, spawn_local};
 
 use crate::flow_log::FlowLog;
-use device::{Command, Said};
+use device::{Command, DeviceEvent};
 
 /// Commands that wait for one device: the machine asks for one thing at a time, and for few answers besides.
 const COMMANDS_MAX: usize = 64;
@@ -41,8 +41,8 @@ pub struct Flows {
     tasks: BTreeMap<Bridge, (Sender<Command>, AbortHandle)>,
     /// Devices with a batch from before the restart, which may be on the switch already.
     recovering: BTreeSet<Bridge>,
-    tell: Sender<(Bridge, Said)>,
-    said: Receiver<(Bridge, Said)>,
+    tell: Sender<(Bridge, DeviceEvent)>,
+    said: Receiver<(Bridge, DeviceEvent)>,
 }
 
 impl Flows {
@@ -91,8 +91,8 @@ impl Flows {
     pub async fn said(&mut self) -> (Bridge, FlowInput) {
         loop {
             match self.said.recv().await {
-                Some((device, Said::Input(input))) => return (device, input),
-                Some((device, Said::Filled(instance))) => {
+                Some((device, DeviceEvent::Input(input))) => return (device, input),
+                Some((device, DeviceEvent::Filled(instance))) => {
                     let log = self.logs.get_mut(&device);
                     if let Some(Err(error)) = log.map(|log| log.filled(instance)) {
                         tracing::warn!(%device, %error, "cannot record that the switch was filled");
@@ -109,7 +109,7 @@ impl Flows {
         &mut self,
         device: &Bridge,
         effect: FlowEffect,
-        kept: Option<Arc<Vec<Kept>>>,
+        kept: Option<Arc<Vec<TableEntry>>>,
     ) -> Option<FlowInput> {
         match effect {
             FlowEffect::Watch => self.watch(device),

@@ -62,7 +62,7 @@ pub enum Answer {
 }
 
 /// A request, and where its answer goes.
-pub struct Given {
+pub struct PendingRequest {
     pub request: Request,
     /// Dropped without an answer: the agent ends.
     pub answer: oneshot::Sender<Answer>,
@@ -70,7 +70,7 @@ pub struct Given {
 
 /// The agent's end. Nobody is heard any more once it is dropped.
 pub struct Listener {
-    given: mpsc::Receiver<Given>,
+    given: mpsc::Receiver<PendingRequest>,
     path: PathBuf,
     task: AbortHandle,
 }
@@ -95,7 +95,7 @@ impl Listener {
     }
 
     /// The next request.
-    pub async fn given(&mut self) -> Given {
+    pub async fn given(&mut self) -> PendingRequest {
         match self.given.recv().await {
             Some(given) => given,
             None => std::future::pending().await,
@@ -111,7 +111,7 @@ impl Drop for Listener {
     }
 }
 
-async fn listen(listener: UnixListener, tell: mpsc::Sender<Given>) {
+async fn listen(listener: UnixListener, tell: mpsc::Sender<PendingRequest>) {
     let places = Arc::new(Semaphore::new(CLIENTS_MAX));
     loop {
         let Ok(place) = Arc::clone(&places).acquire_owned().await else { return };
@@ -131,7 +131,7 @@ async fn listen(listener: UnixListener, tell: mpsc::Sender<Given>) {
     }
 }
 
-async fn serve(mut stream: UnixStream, tell: mpsc::Sender<Given>) -> io::Result<()> {
+async fn serve(mut stream: UnixStream, tell: mpsc::Sender<PendingRequest>) -> io::Result<()> {
     let user = stream.peer_cred()?.uid();
     if user != 0 && user != nix::unistd::geteuid().as_raw() {
         return Err(io::Error::other(format!("user {user} may not")));
@@ -139,7 +139,7 @@ async fn serve(mut stream: UnixStream, tell: mpsc::Sender<Given>) -> io::Result<
     let late = |_| io::Error::other("it was not said in time");
     let request: Request = timeout(REQUEST_WITHIN, receive(&mut stream)).await.map_err(late)??;
     let (answer, answered) = oneshot::channel();
-    if tell.send(Given { request, answer }).await.is_ok()
+    if tell.send(PendingRequest { request, answer }).await.is_ok()
         && let Ok(answer) = answered.await
     {
         // It may be gone: what it gave goes on all the same.

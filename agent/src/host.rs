@@ -17,7 +17,7 @@ use muster_host::documents::Documents;
 use muster_host::facts::Server;
 use muster_host::files::{FileBefore, FileDifference, FileError, Source};
 use muster_host::hostname::ServerName;
-use muster_host::net::neighbours::NeighbourError;
+use muster_host::net::network_managers::NetworkManagerError;
 use muster_host::net::{NetError, Network, Snapshot};
 use muster_host::resource::{AnyResource, Applied, Fault, RecordFault};
 use muster_host::run::Runner;
@@ -31,7 +31,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 pub(crate) use deployment::tried_again;
-pub use look::Seen;
+pub use look::PrintCache;
 use name::name_failed;
 pub use owners::Owners;
 use undo::Undo;
@@ -55,7 +55,7 @@ pub struct Host {
     /// Where fetched contents are.
     pub contents: PathBuf,
     /// How files were when what they decide on was as desired.
-    pub seen: Seen,
+    pub seen: PrintCache,
     /// Which resource has which file.
     pub owners: Owners,
 }
@@ -441,7 +441,9 @@ fn network_failed(error: NetError) -> RunError {
     // What ifupdown is told in its own files stays until an operator changes it.
     let permanent = matches!(
         &error,
-        NetError::Document(_) | NetError::Plan(_) | NetError::Neighbour(NeighbourError::Ifupdown { .. })
+        NetError::Document(_)
+            | NetError::Plan(_)
+            | NetError::NetworkManager(NetworkManagerError::Ifupdown { .. })
     );
     RunError { reason: muster_host::net::chain(&error), retry: Retry::unless(permanent) }
 }

@@ -287,7 +287,7 @@ fn host(state: &StateDir, settings: &Settings) -> Host {
         state: state.path().to_owned(),
         server: Server::default(),
         contents: state.fetch(),
-        seen: host::Seen::default(),
+        seen: host::PrintCache::default(),
         owners: host::Owners::default(),
     }
 }

@@ -16,7 +16,7 @@ use serde_json::Value;
 
 use crate::state_dir::{StateDir, StateError};
 use crate::{WrongInput, yaml};
-use local::{Confirm, Given, Local};
+use local::{Confirm, Local, LocalDocument};
 
 /// A document with 65,536 routes needs half of it.
 const FILE_MAX: u64 = 32 * 1024 * 1024;
@@ -54,7 +54,7 @@ pub async fn apply(
     confirm: Option<&Confirm>,
 ) -> anyhow::Result<()> {
     let (document, text) = document(file)?;
-    let given = Given { document, text, mapping: BTreeMap::new() };
+    let given = LocalDocument { document, text, mapping: BTreeMap::new() };
     let state = open_idle(state_dir).await?;
     let applied = apply_given(network, &state, &given, confirm).await?;
     applied.warnings.iter().for_each(|warning| eprintln!("warning: {warning}"));
@@ -78,7 +78,7 @@ pub async fn apply(
 pub async fn apply_given(
     network: &Network,
     state: &StateDir,
-    given: &Given,
+    given: &LocalDocument,
     confirm: Option<&Confirm>,
 ) -> anyhow::Result<Applied> {
     refuse_unconfirmed(state)?;

@@ -21,11 +21,11 @@ use muster_shared::model::network::{NetworkDocument, NicMapping};
 use serde_json::{Value, json};
 
 use crate::handover::{self, Answer, Request};
-use crate::net::local::{self, Given, Local, NotBack};
+use crate::net::local::{self, Local, LocalDocument, RestoreFailed};
 use crate::settings::Settings;
 use crate::state_dir;
 use crate::{net, network};
-use options::{Asked, Options};
+use options::{Invocation, Options};
 use sections::Sections;
 
 /// The name that this program must be called by.
@@ -49,12 +49,12 @@ const WRONG_USAGE: u8 = 2;
 /// Runs it.
 pub fn main(arguments: Vec<OsString>) -> ExitCode {
     let options = match options::parse(arguments.iter().cloned()) {
-        Ok(Asked::Run(options)) => options,
-        Ok(Asked::Help) => {
+        Ok(Invocation::Run(options)) => options,
+        Ok(Invocation::Help) => {
             print!("{}", options::HELP);
             return ExitCode::SUCCESS;
         }
-        Ok(Asked::Version) => {
+        Ok(Invocation::Version) => {
             println!("{VERSION} (muster-agent {})", env!("CARGO_PKG_VERSION"));
             return ExitCode::SUCCESS;
         }
@@ -199,7 +199,7 @@ impl Run<'_> {
             Err(error) => return failed(error.to_string()),
         };
         let text = document.to_string();
-        let given = Given { document: parsed, text, mapping: names.clone() };
+        let given = LocalDocument { document: parsed, text, mapping: names.clone() };
         let state_dir = &self.settings.agent.state_dir;
         if self.options.noop {
             return self.print_plan(network, &given, state_dir).await;
@@ -239,7 +239,7 @@ impl Run<'_> {
     async fn without_agent(
         &self,
         network: &Network,
-        given: &Given,
+        given: &LocalDocument,
         state_dir: &Path,
     ) -> anyhow::Result<Applied> {
         let state = net::open_idle(state_dir).await?;
@@ -254,7 +254,7 @@ impl Run<'_> {
                 Ok(Applied::Kept { changed: applied.changed() })
             }
             Err(error) => {
-                let not_back = error.is::<NotBack>();
+                let not_back = error.is::<RestoreFailed>();
                 Ok(Applied::Failed { reason: format!("{error:#}"), not_back })
             }
         }
@@ -263,7 +263,7 @@ impl Run<'_> {
     async fn print_plan(
         &self,
         network: &Network,
-        given: &Given,
+        given: &LocalDocument,
         state_dir: &Path,
     ) -> anyhow::Result<Applied> {
         let mapping = NicMapping::new(given.mapping.clone())?;

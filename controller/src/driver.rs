@@ -7,11 +7,11 @@
 //! What arrives while a commit runs waits and shares the next one: no fixed delay. A commit for which the database is
 //! busy is tried again. If it fails otherwise (no room, a broken disk, our own mistake), what was in hand is answered
 //! with that, and the engine is built again from what is durable. Agents keep their connections: each is greeted once
-//! more and says again what was lost (`here.rs`). Until a probe succeeds only reads are answered; after a mistake there
+//! more and says again what was lost (`conversations.rs`). Until a probe succeeds only reads are answered; after a mistake there
 //! is nothing to wait for, unless it comes again (`mistake.rs`).
 
+mod conversations;
 mod handle;
-mod here;
 mod mistake;
 mod turn;
 
@@ -29,7 +29,7 @@ use tokio::time::timeout_at;
 
 use handle::{Ask, Query, Watcher};
 pub use handle::{Busy, DriverHandle, DriverInbox, Look, channel};
-pub use turn::{Told, Turns};
+pub use turn::{TurnResults, Turns};
 
 use crate::link::intake::Intake;
 use crate::link::{Grant, JoinGrant, Keys, LinkEvent, LinkHandle, NotJoined};

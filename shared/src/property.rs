@@ -84,7 +84,7 @@ pub struct PropertyError {
 }
 
 /// Rendered properties of one resource.
-pub struct Given<'a>(pub &'a Map<String, Value>);
+pub struct RenderedProperties<'a>(pub &'a Map<String, Value>);
 
 type Read<T> = Result<T, PropertyError>;
 
@@ -235,7 +235,7 @@ impl PropertyError {
     }
 }
 
-impl Given<'_> {
+impl RenderedProperties<'_> {
     /// A property that may be left out.
     ///
     /// # Errors

@@ -16,8 +16,8 @@ use muster_shared::model::{Down, Up};
 use muster_shared::seal::{Seal, SealPublic, SealSecret};
 use muster_shared::wire::{self, BODY_MAX, Message};
 use muster_template::{
-    Environment, Errors, FlowFile, FlowLimits, FlowStage, Hook, IntentFile, IntentLimits, Mapping, Nobody,
-    Parameters, References, StackNames, Template, Tree, library, wish_json,
+    Environment, Errors, FlowFile, FlowLimits, FlowStage, Hook, IntentFile, IntentLimits, Mapping,
+    NoResources, Parameters, References, StackNames, Template, Tree, library, wish_json,
 };
 use serde_json::Value;
 
@@ -196,7 +196,7 @@ fn tree(bytes: &[u8]) {
     }
     let opened = rendered(&tree);
     assert_eq!(opened, rendered(&tree), "rendering is deterministic");
-    let again = tree.with(&Nobody).expect("what could be opened can be opened again");
+    let again = tree.with(&NoResources).expect("what could be opened can be opened again");
     assert_eq!(opened, rendered(&again), "opening is deterministic");
 }
 

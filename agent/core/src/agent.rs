@@ -11,9 +11,9 @@ use crate::connection::Connection;
 use crate::disk::Disk;
 use crate::effects::Effects;
 use crate::face::{Config, Effect, Hint, Input, WriteId};
-use crate::facts::Telling;
+use crate::facts::FactsSchedule;
 use crate::fetch::{Fetch, Settled};
-use crate::flow::{self, Flows, Kept, Loaded};
+use crate::flow::{self, Flows, Loaded, TableEntry};
 use crate::jobs::account::{self, Account};
 use crate::jobs::{self, Jobs};
 use crate::ledger::Entry;
@@ -29,7 +29,7 @@ pub struct Agent {
     connection: Connection,
     fetch: Fetch,
     watches: Watches,
-    facts: Telling,
+    facts: FactsSchedule,
     flows: Flows,
     ports: Ports,
     account: Account,
@@ -50,7 +50,7 @@ impl Agent {
             connection: Connection::new(seed, epoch),
             fetch: Fetch::default(),
             watches: Watches::new(seed),
-            facts: Telling::new(seed),
+            facts: FactsSchedule::new(seed),
             flows: Flows::new(seed),
             ports: Ports::default(),
             account: Account::default(),
@@ -165,7 +165,7 @@ impl Agent {
     }
 
     /// What each device is to hold, and how it stands.
-    pub fn flow_table(&self, device: &Bridge) -> Option<Arc<Vec<Kept>>> {
+    pub fn flow_table(&self, device: &Bridge) -> Option<Arc<Vec<TableEntry>>> {
         self.flows.table(device)
     }
 

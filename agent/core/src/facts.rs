@@ -30,7 +30,7 @@ const GATHER_AGAIN: Duration = Duration::from_secs(10);
 
 /// What was told on this connection, and what is to be told.
 #[derive(Debug)]
-pub(crate) struct Telling {
+pub(crate) struct FactsSchedule {
     random: Random,
     due: Option<MonoTime>,
     gathering: bool,
@@ -43,7 +43,7 @@ pub(crate) struct Telling {
     said: Option<Box<Facts>>,
 }
 
-impl Telling {
+impl FactsSchedule {
     pub(crate) fn new(seed: u64) -> Self {
         let random = Random::new(seed ^ 0x6661_6374_7300_0000);
         Self {

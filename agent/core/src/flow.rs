@@ -35,8 +35,8 @@ mod table;
 mod tell;
 
 pub use face::{
-    Appended, Compacted, Compared, Extraneous, FlowEffect, FlowInput, Kept, Loaded, NotApplied, Odd, Op,
-    Repaired, Undecided,
+    Appended, Compacted, Compared, DivergentForms, Extraneous, FlowEffect, FlowInput, Loaded, NotApplied, Op,
+    Repaired, TableEntry, Undecided,
 };
 pub use reconcile::ENDED_MAX;
 
@@ -58,7 +58,7 @@ use crate::fetch::Fetch;
 use reconcile::Watching;
 use stage::Batch;
 use table::Table;
-use tell::{Question, Telling};
+use tell::{FlowReports, Question};
 
 /// Tables on one node: a server has a few bridges. All their states fit into one message.
 pub const DEVICES_MAX: usize = 64;
@@ -150,7 +150,7 @@ struct Device {
 #[derive(Debug)]
 pub(crate) struct Flows {
     devices: BTreeMap<Bridge, Device>,
-    telling: Telling,
+    telling: FlowReports,
     random: Random,
 }
 
@@ -185,7 +185,7 @@ impl Turn<'_> {
 impl Flows {
     pub(crate) fn new(seed: u64) -> Self {
         let random = Random::new(seed ^ 0x666c_6f77_7300_0000);
-        Self { devices: BTreeMap::new(), telling: Telling::default(), random }
+        Self { devices: BTreeMap::new(), telling: FlowReports::default(), random }
     }
 
     /// As the logs were on disk.
@@ -200,7 +200,7 @@ impl Flows {
     }
 
     /// What a device is to hold, and how it stands.
-    pub(crate) fn table(&self, device: &Bridge) -> Option<Arc<Vec<Kept>>> {
+    pub(crate) fn table(&self, device: &Bridge) -> Option<Arc<Vec<TableEntry>>> {
         self.devices.get(device).map(|device| device.table.kept())
     }
 

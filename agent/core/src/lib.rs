@@ -38,8 +38,9 @@ pub use boot::{AtBoot, at_boot};
 pub use face::{Config, ContentState, ContentStep, Effect, Found, Input, Retry, RunError, WriteId};
 pub use face::{Hint, Look, Looked};
 pub use flow::{
-    Appended, BATCH_BYTES_MAX, Compacted, Compared, DEVICES_MAX, ENDED_MAX, ENTRIES_MAX, EXTRANEOUS_MAX,
-    Extraneous, FlowEffect, FlowInput, Kept, Loaded, NotApplied, Odd, Op, Repaired, Undecided, resource_id,
+    Appended, BATCH_BYTES_MAX, Compacted, Compared, DEVICES_MAX, DivergentForms, ENDED_MAX, ENTRIES_MAX,
+    EXTRANEOUS_MAX, Extraneous, FlowEffect, FlowInput, Loaded, NotApplied, Op, Repaired, TableEntry,
+    Undecided, resource_id,
 };
 pub use ledger::{Accepted, Applied, Before, Ended, Entry, Holding, Order, TOMBSTONES_MAX, Undo};
 

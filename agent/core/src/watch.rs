@@ -53,7 +53,7 @@ const LOOK_WITHIN_SLOW: Duration = Duration::from_secs(600);
 const LOOK_AGAIN: Duration = Duration::from_secs(10);
 
 /// What was said of a resource: the generation it was compared with, how it stood, and the reason.
-type Said = (Generation, DriftState, String);
+type ReportedDrift = (Generation, DriftState, String);
 
 /// All lanes, and what was said of their resources.
 #[derive(Debug)]
@@ -61,7 +61,7 @@ pub(crate) struct Watches {
     lanes: [Watch; Lane::ALL.len()],
     /// Of looks, in all lanes.
     number: u64,
-    said: BTreeMap<ResourceId, Said>,
+    said: BTreeMap<ResourceId, ReportedDrift>,
     /// Exclusive or over what differs of `said`.
     digest: u128,
     scan_every: Duration,
@@ -140,8 +140,8 @@ impl Watches {
         }
     }
 
-    fn say(&mut self, resource: ResourceId, said: Option<Said>) {
-        let sum = |said: Option<&Said>| {
+    fn say(&mut self, resource: ResourceId, said: Option<ReportedDrift>) {
+        let sum = |said: Option<&ReportedDrift>| {
             said.filter(|_| !resource.is_local())
                 .map_or(0, |(generation, state, _)| Drift::digest(resource, *generation, *state))
         };

@@ -25,10 +25,10 @@ use nix::errno::Errno;
 use nix::sys::stat::SFlag;
 use nix::unistd::{Gid, Group, Uid, User, getegid, geteuid};
 
-pub use before::{FileBefore, Kept};
+pub use before::{FileBefore, StoredContent};
 pub use check::FileDifference;
 use directory::Directory;
-pub use error::{FileError, Way};
+pub use error::{FileError, WriteHazard};
 
 /// Previous content up to this is kept in the ledger's record, larger ones in a file of their own.
 const INLINE_MAX: u64 = 64 * 1024;
@@ -83,9 +83,9 @@ impl Files {
         } else if meta.len() <= INLINE_MAX {
             let mut bytes = Vec::new();
             (&mut handle).take(INLINE_MAX + 1).read_to_end(&mut bytes).map_err(io(path, "read it"))?;
-            Kept::Inline(bytes)
+            StoredContent::Inline(bytes)
         } else {
-            Kept::Aside(self.keep_aside(path, &mut handle).await?)
+            StoredContent::File(self.keep_aside(path, &mut handle).await?)
         };
         let mode = meta.mode() & PERMISSION_BITS;
         Ok(FileBefore::Present { mode, uid: meta.uid(), gid: meta.gid(), content })
@@ -152,8 +152,8 @@ impl Files {
             FileBefore::Present { mode, uid, gid, content } => {
                 let aside;
                 let content = match content {
-                    Kept::Inline(bytes) => Source::Bytes(bytes),
-                    Kept::Aside(digest) => {
+                    StoredContent::Inline(bytes) => Source::Bytes(bytes),
+                    StoredContent::File(digest) => {
                         aside = self.verified_aside(path, *digest).await?;
                         Source::File(&aside)
                     }

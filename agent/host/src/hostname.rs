@@ -20,7 +20,7 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 use uuid::Uuid;
 
-use crate::files::{FileBefore, FileError, Files, Kept};
+use crate::files::{FileBefore, FileError, Files, StoredContent};
 
 pub(crate) use renames::Renames;
 
@@ -112,7 +112,7 @@ impl ServerName {
     /// [`NameError::Name`]
     pub fn plan(&self, name: &str, is: &NameState) -> Result<NameState> {
         check_hostname(name).map_err(|why| NameError::Name { name: name.escape_debug().to_string(), why })?;
-        let content = Kept::Inline(format!("{name}\n").into_bytes());
+        let content = StoredContent::Inline(format!("{name}\n").into_bytes());
         let file = match &is.file {
             there if name_in(there).as_deref() == Some(name) => there.clone(),
             FileBefore::Present { mode, uid, gid, .. } => {
@@ -200,7 +200,7 @@ fn kernel_name() -> Result<Vec<u8>> {
 
 /// As systemd reads it: the first line that is neither empty nor a comment.
 fn name_in(file: &FileBefore) -> Option<String> {
-    let FileBefore::Present { content: Kept::Inline(bytes), .. } = file else { return None };
+    let FileBefore::Present { content: StoredContent::Inline(bytes), .. } = file else { return None };
     let text = String::from_utf8_lossy(bytes);
     let mut lines = text.lines().map(str::trim);
     lines.find(|line| !line.is_empty() && !line.starts_with('#')).map(str::to_owned)

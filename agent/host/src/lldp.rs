@@ -34,7 +34,7 @@ use tokio::time::{Instant, sleep, sleep_until};
 
 pub use frame::{ETHERTYPE, Frame, FrameError, GROUPS, Id};
 use speak::Speaker;
-pub use speak::{LAST_TTL, Says, TTL};
+pub use speak::{Announcement, LAST_TTL, TTL};
 pub use table::Table;
 
 use crate::sys;
@@ -53,14 +53,14 @@ const PAUSE_BROKEN: Duration = Duration::from_secs(1);
 /// Listens on the ports it is given, and speaks on some of them, until it is dropped.
 #[derive(Debug, Default)]
 pub struct Listener {
-    ears: Mutex<Ears>,
+    listened: Mutex<ListenedPorts>,
     changed: Arc<Notify>,
     heard: Arc<Notify>,
     speaker: Speaker,
 }
 
 #[derive(Debug, Default)]
-struct Ears {
+struct ListenedPorts {
     ports: BTreeMap<u32, Port>,
     /// Those of the facts.
     cards: BTreeSet<u32>,
@@ -72,16 +72,16 @@ struct Ears {
 struct Port {
     heard: Arc<Mutex<Table>>,
     /// None: it cannot be listened to.
-    ear: Option<Ear>,
+    listener: Option<PortListener>,
 }
 
 #[derive(Debug)]
-struct Ear {
+struct PortListener {
     socket: Arc<pipe::Receiver>,
     task: JoinHandle<()>,
 }
 
-impl Drop for Ear {
+impl Drop for PortListener {
     fn drop(&mut self) {
         self.task.abort();
     }
@@ -91,10 +91,10 @@ impl Listener {
     /// Listens to the ports among `links` (by the kernel's index) from now on, and says with each who was heard there.
     /// A port without a carrier has no neighbours. Gives what cannot be listened to, once, for the log.
     pub fn follow(&self, links: &mut BTreeMap<u32, LinkFacts>) -> Vec<String> {
-        let mut ears = locked(&self.ears);
-        ears.cards = ports_of(links);
-        let failed = self.listen(&mut ears);
-        for (index, port) in &ears.ports {
+        let mut listened = locked(&self.listened);
+        listened.cards = ports_of(links);
+        let failed = self.listen(&mut listened);
+        for (index, port) in &listened.ports {
             let Some(link) = links.get_mut(index) else { continue };
             let mut heard = locked(&port.heard);
             if !link.carrier {
@@ -111,59 +111,59 @@ impl Listener {
 
     /// Listens to these ports of devices from now on. Gives those that cannot be listened to, once.
     pub fn follow_devices(&self, ports: BTreeSet<u32>) -> Vec<(u32, io::Error)> {
-        let mut ears = locked(&self.ears);
-        if ears.of_devices == ports {
+        let mut listened = locked(&self.listened);
+        if listened.of_devices == ports {
             return Vec::new();
         }
-        ears.of_devices = ports;
-        self.speaker.hush(|index| !ears.of_devices.contains(&index));
-        self.listen(&mut ears)
+        listened.of_devices = ports;
+        self.speaker.hush(|index| !listened.of_devices.contains(&index));
+        self.listen(&mut listened)
     }
 
     /// To whomever it is to, and nobody else.
-    fn listen(&self, ears: &mut Ears) -> Vec<(u32, io::Error)> {
-        let Ears { ports, cards, of_devices } = ears;
+    fn listen(&self, listened: &mut ListenedPorts) -> Vec<(u32, io::Error)> {
+        let ListenedPorts { ports, cards, of_devices } = listened;
         ports.retain(|index, _| cards.contains(index) || of_devices.contains(index));
         let mut failed = Vec::new();
         for index in cards.union(of_devices) {
             ports.entry(*index).or_insert_with(|| {
                 let heard = Arc::<Mutex<Table>>::default();
-                let ear = self.ear(*index, &heard).map_err(|error| failed.push((*index, error))).ok();
-                Port { heard, ear }
+                let listener = self.open(*index, &heard).map_err(|error| failed.push((*index, error))).ok();
+                Port { heard, listener }
             });
         }
         failed
     }
 
-    fn ear(&self, index: u32, heard: &Arc<Mutex<Table>>) -> io::Result<Ear> {
+    fn open(&self, index: u32, heard: &Arc<Mutex<Table>>) -> io::Result<PortListener> {
         // Tokio's name for a descriptor that is read when it is ready.
         let socket = File::from(sys::packet_socket(index, &GROUPS, &filter())?);
         let socket = Arc::new(pipe::Receiver::from_file_unchecked(socket)?);
         let (changed, beacons) = (Arc::clone(&self.changed), Arc::clone(&self.heard));
         let task = tokio::spawn(hear(Arc::clone(&socket), Arc::clone(heard), changed, beacons));
-        Ok(Ear { socket, task })
+        Ok(PortListener { socket, task })
     }
 
     /// Who was heard on a port, in order, at most [`HEARD_MAX`](muster_shared::model::topology::HEARD_MAX).
     pub fn beacons(&self, index: u32) -> Vec<Beacon> {
-        let ears = locked(&self.ears);
-        ears.ports.get(&index).map(|port| locked(&port.heard).beacons()).unwrap_or_default()
+        let listened = locked(&self.listened);
+        listened.ports.get(&index).map(|port| locked(&port.heard).beacons()).unwrap_or_default()
     }
 
     /// Whether it can be listened to, and spoken on.
     pub fn is_open(&self, index: u32) -> bool {
-        locked(&self.ears).ports.get(&index).is_some_and(|port| port.ear.is_some())
+        locked(&self.listened).ports.get(&index).is_some_and(|port| port.listener.is_some())
     }
 
     /// The cable is not there any more: nobody is at its other end, nor was until now.
     pub fn forget(&self, index: u32) {
-        let ears = locked(&self.ears);
-        let Some(port) = ears.ports.get(&index) else { return };
-        if let Some(ear) = &port.ear {
+        let listened = locked(&self.listened);
+        let Some(port) = listened.ports.get(&index) else { return };
+        if let Some(listener) = &port.listener {
             let mut buffer = [0; FRAME_MAX];
             // A frame that came before would stand for a neighbour that may be another one's by now.
             for _ in 0..READ_AT_ONCE {
-                if ear.socket.try_read(&mut buffer).is_err() {
+                if listener.socket.try_read(&mut buffer).is_err() {
                     break;
                 }
             }
@@ -175,10 +175,10 @@ impl Listener {
     ///
     /// # Errors
     /// The system has no thread for it.
-    pub fn speak(&self, index: u32, says: Says) -> io::Result<()> {
-        let ears = locked(&self.ears);
-        let ear = ears.ports.get(&index).and_then(|port| port.ear.as_ref());
-        ear.map_or(Ok(()), |ear| self.speaker.speak(index, &ear.socket, says))
+    pub fn speak(&self, index: u32, says: Announcement) -> io::Result<()> {
+        let listened = locked(&self.listened);
+        let listener = listened.ports.get(&index).and_then(|port| port.listener.as_ref());
+        listener.map_or(Ok(()), |listener| self.speaker.speak(index, &listener.socket, says))
     }
 
     /// This agent ends, and its switch goes on: neighbours are told how long they need not miss it.

@@ -15,8 +15,8 @@
 pub mod dhcp;
 pub mod export;
 pub mod monitor;
-pub mod neighbours;
 pub mod netlink;
+pub mod network_managers;
 pub mod ovsdb;
 pub mod resolver;
 pub mod snapshot;
@@ -59,8 +59,8 @@ pub use verify::differences;
 
 use dhcp::{Clients, Leases};
 use execute::OnFailure;
-use neighbours::Neighbours;
 use netlink::Netlink;
+use network_managers::NetworkManagers;
 use ovsdb::{Ovsdb, OvsdbError};
 use resolver::Files;
 use state::{Link, Ovs};
@@ -116,7 +116,7 @@ pub struct Network {
     ovs_timeout: Duration,
     files: Files,
     sys_class_net: PathBuf,
-    neighbours: Option<Neighbours>,
+    neighbours: Option<NetworkManagers>,
     clients: Clients,
     lease_within: Duration,
 }
@@ -156,7 +156,7 @@ impl Network {
             _ => PathBuf::from("/var/run/openvswitch/db.sock"),
         };
         let resolv_conf = config.resolv_conf.unwrap_or_else(|| "/etc/resolv.conf".into());
-        let neighbours = Neighbours::new(config.neighbours);
+        let neighbours = NetworkManagers::new(config.neighbours);
         let (notes, scripts) = (config.dhcp_notes, config.dhcp_scripts);
         let clients =
             Clients::new(notes, scripts, resolv_conf.clone(), neighbours.clone(), config.dhcp_client);
@@ -219,7 +219,7 @@ impl Network {
         self.ask_ethtool(&mut state, &document, before).await?;
         let mut undo = Snapshot::undo_of(&document, before, &state);
         undo.uses_ovs |= before.uses_ovs || uses_ovs(&document);
-        undo.left_alone = self.neighbours.iter().flat_map(Neighbours::told).collect();
+        undo.left_alone = self.neighbours.iter().flat_map(NetworkManagers::told).collect();
         Ok(undo)
     }
 

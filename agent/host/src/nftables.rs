@@ -31,7 +31,7 @@ use std::sync::Arc;
 use muster_shared::model::flow::{DeviceName, FlowCounters, FlowId, ForeignRule, STATS_PAGE, TableCounters};
 
 use crate::openflow::{Applied, Compared, Desired, Lost, Op, Ops, Outcome, Refusal};
-use list::{At, EXTRA_MAX, Found, Picture};
+use list::{EXTRA_MAX, Found, Location, Picture};
 use plan::{Script, Wish, is_as_said, is_in_place, plan};
 use run::Program;
 use watch::Watch;
@@ -267,8 +267,8 @@ fn compare(picture: &Picture, desired: &dyn Desired) -> Result<Compared<Extraneo
         };
         let is_odd = wanted.odd == Some(found.form) && is_in_place(found, &said);
         let is_reached = match found.at {
-            At::Rule { .. } => true,
-            At::Element(name) => picture.maps.get(&name).is_some_and(|map| map.dispatch.is_some()),
+            Location::Rule { .. } => true,
+            Location::Element(name) => picture.maps.get(&name).is_some_and(|map| map.dispatch.is_some()),
         };
         if !is_reached || !(is_odd || is_as_said(found, &said)) {
             compared.altered.push((wanted.id, found.form));

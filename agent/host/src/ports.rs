@@ -26,7 +26,7 @@ use tokio::sync::{Notify, watch};
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
-use crate::lldp::{Frame, Id, LAST_TTL, Listener, Says, TTL};
+use crate::lldp::{Announcement, Frame, Id, LAST_TTL, Listener, TTL};
 use crate::net::Network;
 use crate::net::monitor::{RETRY, RETRY_MAX, appears};
 use crate::net::netlink::{Cable, Cables};
@@ -66,13 +66,13 @@ pub struct News {
 /// Watches the ports of the namespace in which it was opened, until it is dropped.
 #[derive(Debug)]
 pub struct Ports {
-    told: Arc<Told>,
+    told: Arc<PendingNews>,
     _tasks: JoinSet<()>,
 }
 
 /// What was not taken yet; of each device the last.
 #[derive(Debug, Default)]
-struct Told {
+struct PendingNews {
     pending: Mutex<(BTreeMap<Bridge, DevicePorts>, Vec<String>)>,
     wake: Notify,
 }
@@ -80,7 +80,7 @@ struct Told {
 impl Ports {
     /// Needs a tokio runtime with I/O and time. What cannot be watched yet is watched as soon as it can be.
     pub fn open(network: &Network, listener: Arc<Listener>, voice: Voice) -> Self {
-        let told = Arc::<Told>::default();
+        let told = Arc::<PendingNews>::default();
         let (tell, interfaces) = watch::channel(Arc::default());
         let keeper = Keeper {
             told: Arc::clone(&told),
@@ -158,7 +158,7 @@ struct Spot<'a> {
 }
 
 struct Keeper {
-    told: Arc<Told>,
+    told: Arc<PendingNews>,
     listener: Arc<Listener>,
     voice: Voice,
     last: BTreeMap<Bridge, DevicePorts>,
@@ -348,9 +348,9 @@ impl Voice {
         Beacon(octets)
     }
 
-    fn says(&self, spot: &Spot) -> Says {
+    fn says(&self, spot: &Spot) -> Announcement {
         let [frame, last] = [TTL, LAST_TTL].map(|good_for| self.frame(spot, good_for));
-        Says { frame, last }
+        Announcement { frame, last }
     }
 
     fn frame(&self, spot: &Spot, good_for: Duration) -> Vec<u8> {

@@ -38,10 +38,10 @@ use muster_shared::ResourceId;
 use tokio::time::sleep;
 
 use directory::Directory;
-pub use directory::{RunId, Stands};
+pub use directory::{RunId, RunState};
 pub use error::RunFailed;
 pub use output::OUTPUT_MAX;
-pub use record::{Ended, How, Output};
+pub use record::{Ended, Output, RunEnd};
 pub use supervise::supervise;
 use unit::{Unit, UnitStands};
 
@@ -97,17 +97,17 @@ pub enum Next {
 }
 
 /// What follows from how a run stands. `again`: as its task says; `starts`: supervisors that were started for this order.
-pub fn next(stands: Stands, again: bool, starts: u32) -> Next {
+pub fn next(stands: RunState, again: bool, starts: u32) -> Next {
     match stands {
-        Stands::Ended => Next::Take,
-        Stands::Alive => Next::Wait,
-        Stands::Began { again: before } if !again || before >= AGAIN_MAX => {
+        RunState::Ended => Next::Take,
+        RunState::Alive => Next::Wait,
+        RunState::Began { again: before } if !again || before >= AGAIN_MAX => {
             Next::Interrupted { times: before + 1 }
         }
-        Stands::Began { again: before } => Next::Prepare { again: before + 1 },
-        Stands::Ordered if starts > 0 => Next::NeverBegan,
-        Stands::Ordered => Next::Start,
-        Stands::Nothing => Next::Prepare { again: 0 },
+        RunState::Began { again: before } => Next::Prepare { again: before + 1 },
+        RunState::Ordered if starts > 0 => Next::NeverBegan,
+        RunState::Ordered => Next::Start,
+        RunState::Nothing => Next::Prepare { again: 0 },
     }
 }
 
@@ -156,7 +156,7 @@ impl Runner {
                 Next::NeverBegan => {
                     self.gone(id, &directory).await?;
                     // Between the two looks it may have been there.
-                    if directory.stands()? == Stands::Ordered {
+                    if directory.stands()? == RunState::Ordered {
                         return Err(RunFailed::NeverBegan);
                     }
                 }
@@ -185,11 +185,11 @@ impl Runner {
             }
             let directory = Directory::new(&self.directory, &id);
             directory.stop();
-            if directory.stands()? == Stands::Ordered {
+            if directory.stands()? == RunState::Ordered {
                 // Its supervisor may be on the way, and is to see that it is stopped.
                 self.until_seen(&id, &directory).await?;
             }
-            while directory.stands()? == Stands::Alive {
+            while directory.stands()? == RunState::Alive {
                 directory.until_dead().await?;
             }
             self.gone(&id, &directory).await?;
@@ -205,11 +205,11 @@ impl Runner {
     pub async fn wait_out(&self, resource: ResourceId) -> Result<(), RunFailed> {
         for id in self.known()?.into_iter().filter(|id| id.resource == resource) {
             let directory = Directory::new(&self.directory, &id);
-            if directory.stands()? == Stands::Ordered {
+            if directory.stands()? == RunState::Ordered {
                 // Its supervisor may be on the way.
                 self.until_seen(&id, &directory).await?;
             }
-            while directory.stands()? == Stands::Alive {
+            while directory.stands()? == RunState::Alive {
                 directory.until_dead().await?;
             }
             self.gone(&id, &directory).await?;
@@ -221,7 +221,7 @@ impl Runner {
     /// Forgets a run whose end is recorded elsewhere.
     pub fn forget(&self, id: &RunId) {
         let directory = Directory::new(&self.directory, id);
-        if matches!(directory.stands(), Ok(Stands::Ended)) {
+        if matches!(directory.stands(), Ok(RunState::Ended)) {
             // Forgotten with the next sweep, else.
             let _ = directory.remove();
         }
@@ -235,8 +235,8 @@ impl Runner {
         for id in self.known()?.into_iter().filter(|id| !is_needed(id)) {
             let directory = Directory::new(&self.directory, &id);
             match directory.stands()? {
-                Stands::Alive => directory.stop(),
-                Stands::Ended | Stands::Began { .. } | Stands::Ordered | Stands::Nothing => {
+                RunState::Alive => directory.stop(),
+                RunState::Ended | RunState::Began { .. } | RunState::Ordered | RunState::Nothing => {
                     directory.end_leftovers();
                     directory.remove()?;
                 }
@@ -278,7 +278,7 @@ impl Runner {
     async fn until_seen(&self, id: &RunId, directory: &Directory) -> Result<(), RunFailed> {
         let Some(unit) = self.unit(id) else { return Ok(()) };
         let mut wait = LOOK_FIRST;
-        while directory.stands()? == Stands::Ordered && unit.stands().await? == UnitStands::Runs {
+        while directory.stands()? == RunState::Ordered && unit.stands().await? == UnitStands::Runs {
             sleep(wait).await;
             wait = (wait * 2).min(LOOK_AT_LAST);
         }

@@ -35,7 +35,7 @@ const WITHIN: Duration = Duration::from_secs(5);
 
 /// How a device with rules stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Stand {
+enum FillState {
     Away,
     Filling,
     Filled,
@@ -43,9 +43,9 @@ enum Stand {
 
 /// What the driver knows.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-struct Known {
+struct WatchedDevices {
     /// All that are watched.
-    devices: BTreeMap<Bridge, Stand>,
+    devices: BTreeMap<Bridge, FillState>,
     /// Those of them that have rules.
     with_rules: BTreeSet<Bridge>,
     /// So many times one was filled.
@@ -57,13 +57,13 @@ struct Known {
 /// The driver's side of it.
 pub struct Holding {
     host: Arc<Host>,
-    tell: Sender<Known>,
+    tell: Sender<WatchedDevices>,
     task: AbortHandle,
 }
 
 impl Holding {
     pub fn start(host: Arc<Host>, controllers: Vec<Address>) -> Self {
-        let (tell, known) = channel(Known::default());
+        let (tell, known) = channel(WatchedDevices::default());
         let keeper = Keeper {
             host: Arc::clone(&host),
             controllers,
@@ -80,8 +80,8 @@ impl Holding {
     /// What a device said.
     pub fn heard(&mut self, device: &Bridge, input: &FlowInput) {
         match input {
-            FlowInput::Back => self.stands(device, Some(Stand::Filling)),
-            FlowInput::Gone { .. } => self.stands(device, Some(Stand::Away)),
+            FlowInput::Back => self.stands(device, Some(FillState::Filling)),
+            FlowInput::Gone { .. } => self.stands(device, Some(FillState::Away)),
             _ => {}
         }
     }
@@ -89,17 +89,17 @@ impl Holding {
     /// What is asked of a device.
     pub fn asked(&mut self, device: &Bridge, effect: &FlowEffect) {
         match effect {
-            FlowEffect::Watch => self.stands(device, Some(Stand::Away)),
+            FlowEffect::Watch => self.stands(device, Some(FillState::Away)),
             FlowEffect::Leave | FlowEffect::Drop => self.stands(device, None),
             FlowEffect::Filled => {
-                self.stands(device, Some(Stand::Filled));
+                self.stands(device, Some(FillState::Filled));
                 self.tell.send_modify(|known| known.fills += 1);
             }
             _ => {}
         }
     }
 
-    fn stands(&mut self, device: &Bridge, stand: Option<Stand>) {
+    fn stands(&mut self, device: &Bridge, stand: Option<FillState>) {
         if device.is_nftables() {
             return;
         }
@@ -157,7 +157,7 @@ struct Keeper {
 }
 
 impl Keeper {
-    async fn keep(mut self, mut known: Receiver<Known>) {
+    async fn keep(mut self, mut known: Receiver<WatchedDevices>) {
         loop {
             let now = known.borrow_and_update().clone();
             let again = match self.step(&now).await {
@@ -175,7 +175,7 @@ impl Keeper {
     }
 
     /// Does what is to be done now; when to look again.
-    async fn step(&mut self, known: &Known) -> Result<Duration, String> {
+    async fn step(&mut self, known: &WatchedDevices) -> Result<Duration, String> {
         let host = Arc::clone(&self.host);
         let network = &host.network;
         let names = match known.with_rules.is_empty() {
@@ -191,7 +191,7 @@ impl Keeper {
             .await?;
             return Ok(if self.is_free { self.look_again(known) } else { LOOK_FOR_DATABASE });
         }
-        if here().any(|device| known.devices.get(device) != Some(&Stand::Filled)) {
+        if here().any(|device| known.devices.get(device) != Some(&FillState::Filled)) {
             return self.wait_for_filling(network, &names).await;
         }
         self.up_since = None;
@@ -208,7 +208,7 @@ impl Keeper {
         Ok(self.look_again(known))
     }
 
-    fn look_again(&self, known: &Known) -> Duration {
+    fn look_again(&self, known: &WatchedDevices) -> Duration {
         let is_old = self.looked.is_some_and(|(_, changes, _)| changes != known.changes);
         if is_old { LOOK_REST } else { LOOK }
     }
@@ -242,7 +242,7 @@ impl Keeper {
     }
 
     /// A node that cannot be reached before its switch is filled cannot be told what to fill it with.
-    async fn is_carried(&mut self, known: &Known, names: &BTreeSet<String>) -> bool {
+    async fn is_carried(&mut self, known: &WatchedDevices, names: &BTreeSet<String>) -> bool {
         if let Some((at, changes, is_carried)) = self.looked {
             let is_fresh = at.elapsed() < LOOK && changes == known.changes;
             if is_fresh || at.elapsed() < LOOK_REST {

@@ -8,7 +8,7 @@ use tokio::sync::oneshot;
 
 use super::Driver;
 use crate::cli::CONFIRM_WITHIN_MAX;
-use crate::handover::{Answer, Given, Listener, Request};
+use crate::handover::{Answer, Listener, PendingRequest, Request};
 use crate::net::local::Local;
 use crate::state_dir::StateDir;
 
@@ -34,7 +34,7 @@ impl Locals {
         Self { listener: listener.ok(), confirm_timeout, waiting: None, changed: false, not_back: false }
     }
 
-    pub(super) async fn given(&mut self) -> Given {
+    pub(super) async fn given(&mut self) -> PendingRequest {
         match &mut self.listener {
             Some(listener) => listener.given().await,
             None => std::future::pending().await,
@@ -57,8 +57,8 @@ impl Locals {
 }
 
 impl Driver {
-    pub(super) fn given(&mut self, given: Given) {
-        let Given { request: Request { document, mapping, confirm_timeout }, answer } = given;
+    pub(super) fn given(&mut self, given: PendingRequest) {
+        let PendingRequest { request: Request { document, mapping, confirm_timeout }, answer } = given;
         if self.locals.waiting.as_ref().is_some_and(|waiting| !waiting.is_closed()) {
             let reason = "another document that was given on this server is being applied: try again when it has ended";
             // It may be gone.

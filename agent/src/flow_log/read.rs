@@ -7,7 +7,7 @@ use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 use std::rc::Rc;
 
-use muster_agent_core::{Kept, Loaded, Op, Undecided};
+use muster_agent_core::{Loaded, Op, TableEntry, Undecided};
 use muster_shared::Generation;
 use muster_shared::model::flow::{Bridge, EntryState, FlowId, FlowRefusal};
 
@@ -16,7 +16,7 @@ use super::{FlowLog, HEAD, Head, LOG_MAX, MAGIC, Stamps, generation, parse, stam
 /// What the records so far come to.
 #[derive(Default)]
 struct Found {
-    kept: BTreeMap<FlowId, Kept>,
+    kept: BTreeMap<FlowId, TableEntry>,
     stamps: BTreeMap<FlowId, u64>,
     decided: Generation,
     refused: Option<FlowRefusal>,
@@ -126,7 +126,9 @@ impl Found {
     fn put(&mut self, ops: Vec<Op>) {
         for Op { id, digest, at, length, put } in ops {
             match put {
-                true => self.kept.insert(id, Kept { id, digest, at, length, state: EntryState::Present }),
+                true => {
+                    self.kept.insert(id, TableEntry { id, digest, at, length, state: EntryState::Present })
+                }
                 false => self.kept.remove(&id),
             };
         }

@@ -37,7 +37,7 @@ fn ids(loaded: &Loaded) -> Vec<u64> {
     loaded.kept.iter().map(|it| it.id.0 & 0xffff).collect()
 }
 
-fn entry(log: &FlowLog, it: &Kept) -> Vec<u8> {
+fn entry(log: &FlowLog, it: &TableEntry) -> Vec<u8> {
     let mut bytes = vec![0; usize::from(it.length)];
     log.file().read_exact_at(&mut bytes, u64::from(it.at)).unwrap();
     bytes
@@ -125,7 +125,8 @@ fn written_anew_it_says_the_same_and_is_smaller() {
     drop(log);
     let (log, after) = open(dir.path());
     assert_eq!(after.kept.iter().map(|it| it.at).collect::<Vec<_>>(), at);
-    let without = |loaded: &Loaded| loaded.kept.iter().map(|it| Kept { at: 0, ..*it }).collect::<Vec<_>>();
+    let without =
+        |loaded: &Loaded| loaded.kept.iter().map(|it| TableEntry { at: 0, ..*it }).collect::<Vec<_>>();
     assert_eq!((without(&after), after.decided), (without(&before), before.decided));
     assert_eq!((log.stamps(), log.instance()), (stamps, Some(5)));
     assert_eq!(entry(&log, &after.kept[0]), rule(1, 5).bytes());

@@ -8,7 +8,9 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use muster_agent_core::{Compared, ENDED_MAX, Extraneous, FlowInput, Kept, NotApplied, Odd, Op, Repaired};
+use muster_agent_core::{
+    Compared, DivergentForms, ENDED_MAX, Extraneous, FlowInput, NotApplied, Op, Repaired, TableEntry,
+};
 use muster_host::openflow::{self, Event, Lost, Outcome};
 use muster_shared::model::flow::{
     Bridge, DeviceName, Entry, FOREIGN_MAX, FOREIGN_PAGE, FlowId, FlowRefusal, Packed,
@@ -33,22 +35,22 @@ pub enum Command {
     Apply {
         number: u64,
         ops: Arc<Vec<Op>>,
-        kept: Arc<Vec<Kept>>,
+        kept: Arc<Vec<TableEntry>>,
         file: Rc<File>,
         again: bool,
         take_over: bool,
     },
     Compare {
         number: u64,
-        kept: Arc<Vec<Kept>>,
-        odd: Arc<Odd>,
+        kept: Arc<Vec<TableEntry>>,
+        odd: Arc<DivergentForms>,
         file: Rc<File>,
         stamps: Rc<BTreeMap<FlowId, u64>>,
         filled: Option<u64>,
     },
     Repair {
         number: u64,
-        put: Vec<Kept>,
+        put: Vec<TableEntry>,
         remove: Vec<Extraneous>,
         file: Rc<File>,
     },
@@ -79,7 +81,7 @@ impl Command {
 }
 
 /// What a device says.
-pub enum Said {
+pub enum DeviceEvent {
     Input(FlowInput),
     /// It is filled, in this start of the switch.
     Filled(u64),
@@ -89,13 +91,13 @@ struct Task {
     bridge: Bridge,
     commands: Receiver<Command>,
     waiting: VecDeque<Command>,
-    tell: Sender<(Bridge, Said)>,
-    known: Known,
+    tell: Sender<(Bridge, DeviceEvent)>,
+    known: SwitchObservation,
 }
 
 /// What is known of the switch.
 #[derive(Default)]
-struct Known {
+struct SwitchObservation {
     /// The number of the last comparison over this connection: from then on the switch has said what ended.
     compared: Option<u64>,
     /// So many ends were said since then.
@@ -107,7 +109,7 @@ struct Known {
     is_unsure: bool,
 }
 
-impl Known {
+impl SwitchObservation {
     /// Over a new connection.
     fn begin(&mut self) {
         *self = Self { is_unsure: self.is_unsure, ..Self::default() };
@@ -124,7 +126,7 @@ pub async fn watch(
     name: DeviceName,
     rundir: PathBuf,
     commands: Receiver<Command>,
-    tell: Sender<(Bridge, Said)>,
+    tell: Sender<(Bridge, DeviceEvent)>,
 ) {
     let (waiting, known) = Default::default();
     let bridge = name.bridge.clone();
@@ -155,7 +157,12 @@ pub async fn watch(
 }
 
 /// Answers one question, over a connection of its own.
-pub async fn ask_once(name: DeviceName, rundir: PathBuf, command: Command, tell: Sender<(Bridge, Said)>) {
+pub async fn ask_once(
+    name: DeviceName,
+    rundir: PathBuf,
+    command: Command,
+    tell: Sender<(Bridge, DeviceEvent)>,
+) {
     let answer = match Switch::connect(&rundir, &name).await {
         Ok(mut switch) => match command {
             Command::Count { number } => count(&mut switch, number).await,
@@ -166,7 +173,7 @@ pub async fn ask_once(name: DeviceName, rundir: PathBuf, command: Command, tell:
     };
     for input in answer {
         // The driver ends first only when the agent does.
-        let _ = tell.send((name.bridge.clone(), Said::Input(input))).await;
+        let _ = tell.send((name.bridge.clone(), DeviceEvent::Input(input))).await;
     }
 }
 
@@ -189,7 +196,7 @@ pub fn unanswerable(command: Command, reason: &str) -> Option<FlowInput> {
 
 impl Task {
     async fn say(&self, input: FlowInput) {
-        let _ = self.tell.send((self.bridge.clone(), Said::Input(input))).await;
+        let _ = self.tell.send((self.bridge.clone(), DeviceEvent::Input(input))).await;
     }
 
     /// Until the next attempt; false if nobody asks any more.
@@ -277,8 +284,12 @@ impl Task {
     }
 }
 
-async fn work(switch: &mut Switch, command: Command, known: &mut Known) -> (Vec<Said>, Result<(), Lost>) {
-    let inputs = |inputs: Vec<FlowInput>| inputs.into_iter().map(Said::Input).collect::<Vec<_>>();
+async fn work(
+    switch: &mut Switch,
+    command: Command,
+    known: &mut SwitchObservation,
+) -> (Vec<DeviceEvent>, Result<(), Lost>) {
+    let inputs = |inputs: Vec<FlowInput>| inputs.into_iter().map(DeviceEvent::Input).collect::<Vec<_>>();
     match command {
         Command::Apply { number, ops, kept, file, again, take_over } => {
             let again = std::mem::replace(&mut known.is_unsure, true) || again;
@@ -318,7 +329,7 @@ async fn work(switch: &mut Switch, command: Command, known: &mut Known) -> (Vec<
         }
         // Of another start of the switch it may have been said.
         Command::Filled if known.compared.is_none() => (Vec::new(), Ok(())),
-        Command::Filled => (vec![Said::Filled(switch.instance())], Ok(())),
+        Command::Filled => (vec![DeviceEvent::Filled(switch.instance())], Ok(())),
         Command::Cancel { .. } => (Vec::new(), Ok(())),
         Command::Count { number } => (inputs(count(switch, number).await), Ok(())),
         Command::Foreign { number } => (inputs(foreign(switch, number).await), Ok(())),
@@ -362,7 +373,7 @@ async fn compare(
     file: &Rc<File>,
     stamps: &BTreeMap<FlowId, u64>,
     filled: Option<u64>,
-    known: &mut Known,
+    known: &mut SwitchObservation,
 ) -> Result<(Compared, Vec<FlowId>), Lost> {
     let found = switch.compare(table).await?;
     let said = switch.take_ended();
@@ -396,7 +407,7 @@ async fn compare(
 }
 
 /// The hard timeout is over, by the wall clock.
-fn has_run_out(file: &Rc<File>, kept: &Kept, put_at: u64) -> bool {
+fn has_run_out(file: &Rc<File>, kept: &TableEntry, put_at: u64) -> bool {
     let mut reader = super::entries::Reader::forward(Rc::clone(file));
     let packed = reader.read(kept.at, kept.length);
     match packed.ok().and_then(|packed| Packed::read(packed).ok()) {
@@ -409,12 +420,12 @@ fn has_run_out(file: &Rc<File>, kept: &Kept, put_at: u64) -> bool {
 
 async fn repair(
     switch: &mut Switch,
-    put: Vec<Kept>,
+    put: Vec<TableEntry>,
     remove: &[Extraneous],
     file: Rc<File>,
-    known: &Known,
+    known: &SwitchObservation,
 ) -> Result<Repaired, Lost> {
-    let Known { extraneous, unsayable, .. } = known;
+    let SwitchObservation { extraneous, unsayable, .. } = known;
     let place = |name: &Extraneous| Some(u32::from_le_bytes(name.0[..].try_into().ok()?) as usize);
     let wanted = remove.iter().filter_map(place).filter_map(|at| extraneous.get(at).cloned());
     let wanted: Vec<_> = wanted.collect();
@@ -425,7 +436,7 @@ async fn repair(
     }
     let mut repaired = Repaired::default();
     let mut left = Vec::with_capacity(put.len());
-    for Kept { id, digest, at, length, .. } in put {
+    for TableEntry { id, digest, at, length, .. } in put {
         match unsayable.get(&id) {
             Some(reason) => repaired.failed.push((id, reason.to_string())),
             None => left.push(Op { id, digest, at, length, put: true }),

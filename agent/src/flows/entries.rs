@@ -7,7 +7,7 @@ use std::os::unix::fs::FileExt as _;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use muster_agent_core::{Kept, Odd, Op};
+use muster_agent_core::{DivergentForms, Op, TableEntry};
 use muster_host::openflow::{Desired, Form, Op as HostOp, Ops, Wanted};
 use muster_shared::model::flow::{EntryState, FlowId};
 
@@ -81,13 +81,13 @@ pub struct Change {
     ops: Arc<Vec<Op>>,
     order: Vec<u32>,
     next: usize,
-    kept: Arc<Vec<Kept>>,
+    kept: Arc<Vec<TableEntry>>,
     manner: Manner,
     reader: Reader,
 }
 
 impl Change {
-    pub fn new(ops: Arc<Vec<Op>>, kept: Arc<Vec<Kept>>, manner: Manner, file: Rc<File>) -> Self {
+    pub fn new(ops: Arc<Vec<Op>>, kept: Arc<Vec<TableEntry>>, manner: Manner, file: Rc<File>) -> Self {
         let mut order: Vec<u32> = (0..).take(ops.len()).collect();
         order.sort_unstable_by_key(|at| {
             let op = &ops[*at as usize];
@@ -127,17 +127,17 @@ impl Ops for Change {
 
 /// What a device is to hold.
 pub struct Table {
-    kept: Arc<Vec<Kept>>,
-    odd: Arc<Odd>,
+    kept: Arc<Vec<TableEntry>>,
+    odd: Arc<DivergentForms>,
     reader: RefCell<Reader>,
 }
 
 impl Table {
-    pub fn new(kept: Arc<Vec<Kept>>, odd: Arc<Odd>, file: Rc<File>) -> io::Result<Self> {
+    pub fn new(kept: Arc<Vec<TableEntry>>, odd: Arc<DivergentForms>, file: Rc<File>) -> io::Result<Self> {
         Ok(Self { kept, odd, reader: RefCell::new(Reader::any(file)?) })
     }
 
-    pub fn kept(&self, id: FlowId) -> Option<&Kept> {
+    pub fn kept(&self, id: FlowId) -> Option<&TableEntry> {
         self.find(id).map(|at| &self.kept[at])
     }
 }
@@ -148,7 +148,7 @@ impl Desired for Table {
     }
 
     fn get(&self, index: usize) -> Wanted {
-        let Kept { id, state, .. } = self.kept[index];
+        let TableEntry { id, state, .. } = self.kept[index];
         let odd = if self.odd.is_empty() { None } else { self.odd.get(&id).map(|form| Form(*form)) };
         Wanted { id, present: state != EntryState::Expired, odd }
     }
@@ -158,7 +158,7 @@ impl Desired for Table {
     }
 
     fn read(&self, index: usize, packed: &mut Vec<u8>) -> io::Result<()> {
-        let Kept { at, length, .. } = self.kept[index];
+        let TableEntry { at, length, .. } = self.kept[index];
         packed.clear();
         packed.extend_from_slice(self.reader.borrow_mut().read(at, length)?);
         Ok(())

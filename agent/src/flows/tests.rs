@@ -154,7 +154,7 @@ fn what_is_cancelled_is_that_and_no_question() {
         ask(FlowEffect::Count { number: 1 });
         let (_, xid, body) = peer.answer(&[], is_flow_question).await.unwrap();
         // It is being counted; what is cancelled waits behind it.
-        let (kept, odd) = <(Arc<Vec<Kept>>, Arc<_>)>::default();
+        let (kept, odd) = <(Arc<Vec<TableEntry>>, Arc<_>)>::default();
         ask(FlowEffect::Compare { number: 7, kept: Arc::clone(&kept), odd: Arc::clone(&odd) });
         ask(FlowEffect::Cancel { number: 7 });
         ask(FlowEffect::Compare { number: 8, kept, odd });
@@ -227,7 +227,7 @@ fn what_needs_a_log_is_answered_also_where_there_is_none() {
     let (kept, odd) = Default::default();
     let compared = flows.execute(&br0(), FlowEffect::Compare { number: 1, kept, odd }, None);
     assert!(matches!(compared, Some(FlowInput::Compared { number: 1, result: Err(_) })), "{compared:?}");
-    let put = vec![Kept {
+    let put = vec![TableEntry {
         id: FlowId(0),
         digest: 0,
         at: 0,

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use muster_agent_core::{Entry, Found, Retry, RunError};
 use muster_host::documents::DocumentError;
-use muster_host::run::{Ended, How, Output, Program, RunFailed, RunId, Task};
+use muster_host::run::{Ended, Output, Program, RunEnd, RunFailed, RunId, Task};
 use muster_shared::model::{
     Action, Content, DEPLOY_ACTION, DEPLOY_STATUS_CODE, DEPLOY_STDERR, DEPLOY_STDOUT,
     DEPLOYMENT_ATTRIBUTES_MAX, Deployment, DeploymentAction, DeploymentGroup, DeploymentStep, Job, Observed,
@@ -175,25 +175,29 @@ fn config(step: &DeploymentStep) -> Result<&[u8], RunError> {
 
 /// As a run that wrote nothing.
 fn nothing_said(deployment: &Deployment) -> Observed {
-    let ended =
-        Ended { how: How::Exited(0), stdout: String::new(), stderr: String::new(), outputs: BTreeMap::new() };
+    let ended = Ended {
+        how: RunEnd::Exited(0),
+        stdout: String::new(),
+        stderr: String::new(),
+        outputs: BTreeMap::new(),
+    };
     Observed { attributes: attributes(deployment, 0, ended) }
 }
 
 fn told(deployment: &Deployment, ended: Ended) -> Result<Observed, RunError> {
     let failed = |reason: String| RunError { reason: quoting(reason, &ended.stderr), retry: Retry::Never };
     let status = match &ended.how {
-        How::Exited(0) => 0,
-        How::Exited(status) => return Err(failed(format!("the script ended with status {status}"))),
-        How::Killed(signal) => return Err(failed(format!("the script was ended by signal {signal}"))),
-        How::TimedOut => {
+        RunEnd::Exited(0) => 0,
+        RunEnd::Exited(status) => return Err(failed(format!("the script ended with status {status}"))),
+        RunEnd::Killed(signal) => return Err(failed(format!("the script was ended by signal {signal}"))),
+        RunEnd::TimedOut => {
             return Err(failed(format!(
                 "the script took longer than {} s and was ended",
                 deployment.timeout
             )));
         }
-        How::Stopped => return Err(failed("the script was ended: its job was taken back".into())),
-        How::NotStarted(why) => return Err(failed(format!("the script cannot be started: {why}"))),
+        RunEnd::Stopped => return Err(failed("the script was ended: its job was taken back".into())),
+        RunEnd::NotStarted(why) => return Err(failed(format!("the script cannot be started: {why}"))),
     };
     for output in &deployment.outputs {
         match ended.outputs.get(&output.name) {

@@ -21,10 +21,10 @@ use super::Host;
 const SETTLED: Duration = Duration::from_secs(3);
 /// What resources were made of when they were found as desired.
 #[derive(Debug, Default)]
-pub struct Seen(Mutex<BTreeMap<ResourceId, Known>>);
+pub struct PrintCache(Mutex<BTreeMap<ResourceId, CachedPrints>>);
 
 /// Which state it was, and the files that decide on it.
-type Known = (Generation, Vec<Option<Print>>);
+type CachedPrints = (Generation, Vec<Option<Print>>);
 
 /// A file as it is without being read: whatever is done to it changes the last time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,13 +77,13 @@ impl Host {
     }
 }
 
-impl Seen {
+impl PrintCache {
     fn is_same(&self, resource: ResourceId, generation: Generation, prints: &[Option<Print>]) -> bool {
         let seen = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         seen.get(&resource).is_some_and(|(of, seen)| *of == generation && seen == prints)
     }
 
-    fn set(&self, resource: ResourceId, to: Option<Known>) {
+    fn set(&self, resource: ResourceId, to: Option<CachedPrints>) {
         let mut seen = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         match to {
             Some(to) => drop(seen.insert(resource, to)),

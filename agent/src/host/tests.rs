@@ -4,7 +4,7 @@ use std::path::Path;
 
 use muster_agent_core::{Applied, Holding, Order};
 use muster_host::account::Accounts;
-use muster_host::files::{Files, Kept};
+use muster_host::files::{Files, StoredContent};
 use muster_host::net::HostConfig;
 use muster_host::package::Packages;
 use muster_host::sysctl::Sysctls;
@@ -32,8 +32,12 @@ fn file() -> Spec {
 
 fn entry(n: u128, kept: Option<ContentDigest>) -> Entry {
     let generation = Generation { epoch: Epoch(1), number: 1 };
-    let before =
-        kept.map(|digest| FileBefore::Present { mode: 0, uid: 0, gid: 0, content: Kept::Aside(digest) });
+    let before = kept.map(|digest| FileBefore::Present {
+        mode: 0,
+        uid: 0,
+        gid: 0,
+        content: StoredContent::File(digest),
+    });
     Entry {
         holding: before.map(|before| Holding {
             before: Before::new(before.encode()),
@@ -64,7 +68,7 @@ pub fn host(dir: &Path) -> Host {
         state: dir.join("state"),
         server: Default::default(),
         contents: dir.to_owned(),
-        seen: Seen::default(),
+        seen: PrintCache::default(),
         owners: Owners::default(),
     }
 }

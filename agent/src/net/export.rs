@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, bail};
 use muster_host::net::export::Format;
-use muster_host::net::neighbours::Neighbours;
+use muster_host::net::network_managers::NetworkManagers;
 use muster_host::net::{Network, chain};
 use muster_shared::model::Spec;
 use muster_shared::model::network::{LinkName, NetworkDocument, NicMapping};
@@ -71,7 +71,8 @@ pub async fn export(network: &Network, export: &Export, state_dir: &Path) -> any
         }
     }
     if export.into.is_some()
-        && let Some(neighbours) = Neighbours::new(export.into.clone().filter(|into| into != Path::new("/")))
+        && let Some(neighbours) =
+            NetworkManagers::new(export.into.clone().filter(|into| into != Path::new("/")))
     {
         neighbours.forget(written.iter().map(LinkName::as_str))?;
     }

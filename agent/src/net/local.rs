@@ -46,7 +46,7 @@ pub struct Local {
 
 /// What is to be applied.
 #[derive(Debug)]
-pub struct Given {
+pub struct LocalDocument {
     pub document: NetworkDocument,
     /// As JSON.
     pub text: String,
@@ -57,7 +57,7 @@ pub struct Given {
 /// A change has failed, and neither what was there before nor the document's fallback is in force.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
-pub struct NotBack(String);
+pub struct RestoreFailed(String);
 
 /// How a change is confirmed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -167,7 +167,7 @@ fn handed_over(ledger: &[Entry]) -> Option<&Entry> {
 pub async fn apply(
     network: &Network,
     state: &StateDir,
-    given: &Given,
+    given: &LocalDocument,
     confirm: Option<&Confirm>,
 ) -> anyhow::Result<Applied> {
     let document = &given.document;
@@ -223,7 +223,9 @@ pub async fn apply(
     let fell_back = match put_back(network, &undo, Some(document), &mapping).await {
         Ok(fell_back) => fell_back,
         Err(error) => {
-            return Err(NotBack(format!("{why}; what was there before cannot be put back: {error:#}")).into());
+            return Err(
+                RestoreFailed(format!("{why}; what was there before cannot be put back: {error:#}")).into()
+            );
         }
     };
     (local.before, local.document) = was;
@@ -239,7 +241,7 @@ pub async fn apply(
 ///
 /// # Errors
 /// It cannot be applied as things are, or cannot be kept.
-pub async fn only_record(network: &Network, state: &StateDir, given: &Given) -> anyhow::Result<bool> {
+pub async fn only_record(network: &Network, state: &StateDir, given: &LocalDocument) -> anyhow::Result<bool> {
     let mut local = Local::read(state.path())?;
     local.recover(network, state).await?;
     let mapping = NicMapping::new(given.mapping.clone())?;

@@ -122,7 +122,7 @@ pub struct Options {
 }
 
 #[derive(Debug, PartialEq, Eq)]
-pub enum Asked {
+pub enum Invocation {
     /// Configure, or print what that would be.
     Run(Box<Options>),
     /// Print [`HELP`].
@@ -162,7 +162,7 @@ impl Default for Options {
 ///
 /// # Errors
 /// [`UsageError`]
-pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Asked, UsageError> {
+pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Invocation, UsageError> {
     let whole: Vec<OsString> = arguments.into_iter().map(whole_option).collect::<Result<_, _>>()?;
     let mut options = Options::default();
     let mut target: Option<Target> = None;
@@ -199,14 +199,14 @@ pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Asked, Usa
                 options.confirm_timeout = u32::try_from(seconds).ok();
             }
             Long("watched") => options.watched = true,
-            Long("version") => return Ok(Asked::Version),
-            Short('h') | Long("help") => return Ok(Asked::Help),
+            Long("version") => return Ok(Invocation::Version),
+            Short('h') | Long("help") => return Ok(Invocation::Help),
             Short(_) | Long(_) | Value(_) => return Err(argument.unexpected().into()),
         }
     }
     let within = options.confirm_timeout.map(|seconds| std::time::Duration::from_secs(seconds.into()));
     options.confirm = target.map(|target| Confirm { target, within: within.unwrap_or(cli::CONFIRM_WITHIN) });
-    Ok(Asked::Run(Box::new(options)))
+    Ok(Invocation::Run(Box::new(options)))
 }
 
 fn provider(value: OsString) -> Result<String, UsageError> {
@@ -246,7 +246,7 @@ mod tests {
 
     fn asked(words: &str) -> Result<Options, String> {
         match parse(words.split_whitespace().map(OsString::from)) {
-            Ok(Asked::Run(options)) => Ok(*options),
+            Ok(Invocation::Run(options)) => Ok(*options),
             Ok(other) => Err(format!("{other:?}")),
             Err(error) => Err(error.to_string()),
         }

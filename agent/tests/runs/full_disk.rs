@@ -1,6 +1,6 @@
 //! The disk is full, before a run or by it.
 
-use muster_host::run::{How, RunFailed};
+use muster_host::run::{RunEnd, RunFailed};
 use nix::mount::{MsFlags, mount};
 use nix::sched::{CloneFlags, unshare};
 
@@ -26,8 +26,8 @@ async fn the_end_of_a_run_that_fills_the_disk_is_recorded() {
     on_a_small_disk(&bed);
     let task = bed.script(&format!("{}; head -c 20000 /dev/zero | tr '\\0' a; exit 4", fill(&bed)));
     let ended = bed.runner.run(&id(1), &task).await.unwrap();
-    assert_eq!((ended.how, ended.stdout.len()), (How::Exited(4), 20_000));
-    assert_eq!(bed.another_runner().run(&id(1), &task).await.unwrap().how, How::Exited(4));
+    assert_eq!((ended.how, ended.stdout.len()), (RunEnd::Exited(4), 20_000));
+    assert_eq!(bed.another_runner().run(&id(1), &task).await.unwrap().how, RunEnd::Exited(4));
     assert_eq!(bed.lines(), 1);
 }
 
@@ -43,6 +43,6 @@ async fn nothing_begins_whose_end_could_not_be_recorded() {
     assert!(failed.to_string().contains("No space left on device"), "{failed}");
     assert_eq!(bed.lines(), 0);
     std::fs::remove_file(bed.path("runs/full")).unwrap();
-    assert_eq!(bed.runner.run(&id(1), &task).await.unwrap().how, How::Exited(0));
+    assert_eq!(bed.runner.run(&id(1), &task).await.unwrap().how, RunEnd::Exited(0));
     assert_eq!(bed.lines(), 1);
 }

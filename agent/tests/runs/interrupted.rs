@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use muster_host::run::{AGAIN_MAX, How, RunFailed, Task};
+use muster_host::run::{AGAIN_MAX, RunEnd, RunFailed, Task};
 use muster_shared::Attempt;
 use nix::errno::Errno;
 use nix::sys::signal::{Signal, kill};
@@ -39,7 +39,7 @@ async fn a_run_that_ended_while_nobody_looked_is_not_begun_again() {
     go(&bed);
     until(|| bed.supervisors().is_empty()).await;
     let ended = bed.another_runner().run(&id(1), &task).await.unwrap();
-    assert_eq!((ended.how, ended.stdout.as_str()), (How::Exited(0), "whole\n"));
+    assert_eq!((ended.how, ended.stdout.as_str()), (RunEnd::Exited(0), "whole\n"));
     assert_eq!(bed.lines(), 1);
 }
 
@@ -65,7 +65,7 @@ async fn an_interrupted_run_is_begun_again_or_fails_as_its_task_says() {
         cut(&bed).await;
         let ended = bed.another_runner().run(&id(1), &task).await;
         if again {
-            assert_eq!(ended.unwrap().how, How::Exited(0));
+            assert_eq!(ended.unwrap().how, RunEnd::Exited(0));
             assert_eq!(bed.lines(), 2);
         } else {
             let failed = ended.unwrap_err();

@@ -9,7 +9,7 @@ mod interrupted;
 use std::fs;
 use std::time::Duration;
 
-use muster_host::run::{How, OUTPUT_MAX, Output, Program, RunFailed, Task};
+use muster_host::run::{OUTPUT_MAX, Output, Program, RunEnd, RunFailed, Task};
 
 use bed::{Bed, id, script};
 
@@ -26,7 +26,7 @@ async fn a_script_gets_its_inputs_and_what_it_tells_comes_back() {
     task.environment.insert("colour".into(), "it's \"red\"\n$(touch /tmp)".into());
     task.outputs = ["result", "odd", "absent"].map(str::to_owned).into();
     let ended = bed.runner.run(&id(1), &task).await.unwrap();
-    assert_eq!(ended.how, How::Exited(3));
+    assert_eq!(ended.how, RunEnd::Exited(3));
     assert!(ended.stdout.starts_with("it's \"red\"\n$(touch /tmp) "), "{ended:?}");
     assert_eq!(ended.stderr, "problem\n");
     let text = |text: &str| Output::Text(text.into());
@@ -40,10 +40,10 @@ async fn what_has_no_first_line_is_the_shells_and_arguments_are_taken_as_they_ar
     assert!(ended.stdout.ends_with("script-2\n"), "{ended:?}");
     let program = Program::Arguments(["printf", "%s", "$HOME *"].map(Into::into).into());
     let ended = bed.runner.run(&id(2), &Task { program, ..script("") }).await.unwrap();
-    assert_eq!((ended.how, ended.stdout.as_str()), (How::Exited(0), "$HOME *"));
+    assert_eq!((ended.how, ended.stdout.as_str()), (RunEnd::Exited(0), "$HOME *"));
     for (nothing, word) in [("#!/no/such/shell", "/no/such/shell"), ("#!/etc/passwd", "/etc/passwd")] {
         let ended = bed.runner.run(&id(3), &script(nothing)).await.unwrap();
-        assert!(matches!(&ended.how, How::NotStarted(why) if why.starts_with(word)), "{ended:?}");
+        assert!(matches!(&ended.how, RunEnd::NotStarted(why) if why.starts_with(word)), "{ended:?}");
         bed.runner.forget(&id(3));
     }
 }
@@ -89,7 +89,7 @@ async fn a_run_that_takes_too_long_ends_with_all_that_it_started() {
         )
     };
     let ended = bed.runner.run(&id(1), &task).await.unwrap();
-    assert_eq!((ended.how, ended.stdout.as_str()), (How::TimedOut, "begun\n"));
+    assert_eq!((ended.how, ended.stdout.as_str()), (RunEnd::TimedOut, "begun\n"));
     assert_eq!(bed.processes(), 0);
     assert_eq!(bed.lines(), 1);
 }
@@ -99,7 +99,7 @@ async fn what_a_script_leaves_running_ends_with_it() {
     let bed = Bed::new();
     let task = bed.script("trap '' HUP; setsid sleep 600 & nohup sleep 601 >/dev/null 2>&1 & echo done");
     let ended = bed.runner.run(&id(1), &task).await.unwrap();
-    assert_eq!((ended.how, ended.stdout.as_str()), (How::Exited(0), "done\n"));
+    assert_eq!((ended.how, ended.stdout.as_str()), (RunEnd::Exited(0), "done\n"));
     assert_eq!(bed.processes(), 0);
 }
 
@@ -107,7 +107,7 @@ async fn what_a_script_leaves_running_ends_with_it() {
 async fn a_signal_of_somebody_else_is_no_exit_status() {
     let bed = Bed::new();
     let ended = bed.runner.run(&id(1), &script("kill -ILL $$")).await.unwrap();
-    assert_eq!(ended.how, How::Killed(4));
+    assert_eq!(ended.how, RunEnd::Killed(4));
 }
 
 #[tokio::test]
@@ -120,9 +120,9 @@ async fn a_run_is_stopped_and_says_so() {
         bed.runner.stop(&id);
     };
     let (ended, ()) = tokio::join!(bed.runner.run(&id, &task), stop);
-    assert_eq!(ended.unwrap().how, How::Stopped);
+    assert_eq!(ended.unwrap().how, RunEnd::Stopped);
     assert_eq!(bed.processes(), 0);
-    assert_eq!(bed.runner.run(&id, &task).await.unwrap().how, How::Stopped, "it is not begun again");
+    assert_eq!(bed.runner.run(&id, &task).await.unwrap().how, RunEnd::Stopped, "it is not begun again");
 }
 
 #[tokio::test]

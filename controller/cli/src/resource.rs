@@ -26,10 +26,10 @@ pub enum ResourceVerb {
     List(List),
     /// Show one resource
     #[command(after_help = "Example:\n  muster resource show web motd")]
-    Show(Which),
+    Show(ResourceArgs),
     /// Mark a resource as unhealthy: the next update replaces it
     #[command(after_help = "Example:\n  muster resource unhealthy web motd")]
-    Unhealthy(Which),
+    Unhealthy(ResourceArgs),
     /// Send a signal to the handle of a wait condition
     #[command(after_help = "Example:\n  muster resource signal web ready --data '{\"status\":\"SUCCESS\"}'")]
     Signal(Signal),
@@ -50,7 +50,7 @@ pub struct List {
 
 /// One resource.
 #[derive(Args)]
-pub struct Which {
+pub struct ResourceArgs {
     /// Name of the stack
     stack: StackName,
     /// Name in the template, or physical id
@@ -164,12 +164,12 @@ pub async fn run(verb: ResourceVerb, client: &mut Client, format: Format) -> Res
             let at = format!("{}?all={all}", path(["stacks", stack.as_str(), "resources"]));
             Pages::of(at, |row: &ResourceView| &row.name).print(client, format, &COLUMNS).await
         }
-        ResourceVerb::Show(Which { stack, resource }) => {
+        ResourceVerb::Show(ResourceArgs { stack, resource }) => {
             let at = path(["stacks", stack.as_str(), "resources", &resource]);
             let answer = client.get(&at).await?;
             written(format, &answer, shown)
         }
-        ResourceVerb::Unhealthy(Which { stack, resource }) => {
+        ResourceVerb::Unhealthy(ResourceArgs { stack, resource }) => {
             let at = path(["stacks", stack.as_str(), "resources", &resource, "unhealthy"]);
             let answer = client.send(Method::POST, &at, None).await?;
             view(format, &answer, |row: &ResourceView| {

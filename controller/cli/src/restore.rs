@@ -30,7 +30,7 @@ pub enum RestoreVerb {
     #[command(
         after_help = "Example:\n  muster restore adopt web-1.example.org/br0\n  muster restore adopt --all"
     )]
-    Adopt(Which),
+    Adopt(Selection),
     /// Make the servers what the database says
     ///
     /// Newer resources return to the database's state, deleted ones are made again, and unknown rules of a
@@ -39,14 +39,14 @@ pub enum RestoreVerb {
     #[command(
         after_help = "Example:\n  muster restore remove web-1.example.org/br0\n  muster restore remove --all --node web-1.example.org"
     )]
-    Remove(Which),
+    Remove(Selection),
 }
 
 /// What is decided: all of it, or nothing.
 #[derive(Args)]
 #[group(skip)]
 #[command(group(ArgGroup::new("which").required(true).args(["ids", "all"])))]
-pub struct Which {
+pub struct Selection {
     /// Name, as 'muster restore list' shows it
     #[arg(value_name = "ID")]
     ids: Vec<String>,

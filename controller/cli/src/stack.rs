@@ -124,7 +124,7 @@ pub struct Name {
 
 /// `-e` and `-P`
 #[derive(Args)]
-pub struct Given {
+pub struct EnvironmentArgs {
     /// Environment file (parameters, resource registry, hooks). Repeatable; later files win
     #[arg(short = 'e', long = "environment", value_name = "FILE")]
     environments: Vec<PathBuf>,
@@ -135,7 +135,7 @@ pub struct Given {
 
 /// How an operation is to be carried out.
 #[derive(Args)]
-pub struct How {
+pub struct OperationArgs {
     /// Roll back if the operation fails
     #[arg(long)]
     rollback: bool,
@@ -176,9 +176,9 @@ pub struct Create {
     #[arg(short, long, value_name = "FILE")]
     template: PathBuf,
     #[command(flatten)]
-    given: Given,
+    given: EnvironmentArgs,
     #[command(flatten)]
-    how: How,
+    how: OperationArgs,
 }
 
 /// `stack update`
@@ -196,9 +196,9 @@ pub struct Update {
     #[arg(long)]
     converge: bool,
     #[command(flatten)]
-    given: Given,
+    given: EnvironmentArgs,
     #[command(flatten)]
-    how: How,
+    how: OperationArgs,
 }
 
 /// `stack preview`
@@ -213,7 +213,7 @@ pub struct Preview {
     #[arg(long)]
     existing: bool,
     #[command(flatten)]
-    given: Given,
+    given: EnvironmentArgs,
 }
 
 /// `stack delete`
@@ -284,7 +284,7 @@ pub struct Validate {
     #[arg(short, long, value_name = "FILE")]
     template: PathBuf,
     #[command(flatten)]
-    given: Given,
+    given: EnvironmentArgs,
 }
 
 const STACKS: [Column<StackRow>; 5] = [

@@ -124,7 +124,7 @@ struct Picture {
     title: String,
     devices: Vec<Device>,
     cables: Vec<Cable>,
-    intents: Vec<Way>,
+    intents: Vec<IntentPath>,
 }
 
 struct Device {
@@ -146,7 +146,7 @@ struct Cable {
 }
 
 /// The way of an intent.
-struct Way {
+struct IntentPath {
     key: String,
     state: String,
     /// Cables, and whether it goes from their end to their beginning.
@@ -183,9 +183,9 @@ impl Picture {
         }
         let way = |intent: &IntentWay| {
             let hops = intent.links.iter().filter_map(|link| known.get(&(&link.from, &link.to)).copied());
-            Way { key: word(&intent.key), state: word(&intent.state), hops: hops.collect() }
+            IntentPath { key: word(&intent.key), state: word(&intent.state), hops: hops.collect() }
         };
-        let intents: Vec<Way> = network.intents.iter().take(DRAWN).map(way).collect();
+        let intents: Vec<IntentPath> = network.intents.iter().take(DRAWN).map(way).collect();
         let title =
             format!("{}, {}", count(devices.len() as u64, "bridge"), count(cables.len() as u64, "link"));
         Self { title, devices, cables, intents }

@@ -6,11 +6,13 @@ use std::sync::Arc;
 
 use muster_shared::NodeId;
 use muster_shared::model::Claim;
-use muster_template::{Desired, Here, MASK, Policies, References, RenderError, Tree, Unresolved, suggestion};
+use muster_template::{
+    Desired, MASK, Policies, References, RenderError, Tree, Unresolved, VirtualResource, suggestion,
+};
 use serde_json::Value;
 
 use crate::graph::Graph;
-use crate::plan::{Ground, Plan, plan};
+use crate::plan::{Plan, PlanInput, plan};
 use crate::request::{Options, Refusal, Source};
 use crate::resource::{Row, Slot};
 use crate::stack::Stack;
@@ -55,7 +57,7 @@ impl View<'_> {
                 "the parameter '{name}' is immutable: its value cannot change while the stack is there"
             )));
         }
-        let ground = Ground {
+        let ground = PlanInput {
             hides: stack.hidden.hides_of_others(),
             converges: options.converge,
             rows: &self.graph.rows,
@@ -119,7 +121,7 @@ impl View<'_> {
             if tree.asks_nodes(index) {
                 absent.extend(self.asked_of_nobody(tree, index).map_err(Refusal::Invalid)?);
             }
-            let properties = match tree.render(index, &Nothing) {
+            let properties = match tree.render(index, &NoReferences) {
                 Ok(properties) => properties,
                 Err(RenderError::NotYet { .. } | RenderError::UnknownNode { .. }) => continue,
                 Err(error) => return Err(Refusal::Invalid(error.to_string())),
@@ -131,22 +133,23 @@ impl View<'_> {
                 false => muster_template::spec(kind, &properties).map(Some),
             };
             let mut spec = spec.map_err(invalid)?;
-            if let Some(Desired::Here(Here::Server(name))) = &spec {
+            if let Some(Desired::Virtual(VirtualResource::Server(name))) = &spec {
                 let name = name.clone();
                 let row = plan.chosen[index].map(|slot| &self.graph.rows[slot]);
                 spec.as_mut()
                     .map_or(Ok(()), |it| self.traversals.bind_server(row, it))
                     .map_err(Refusal::Invalid)?;
                 match &spec {
-                    Some(Desired::Here(Here::Bound(node))) if self.graph.nodes.is_joined(node) => {}
-                    Some(Desired::Here(Here::Bound(node))) => {
+                    Some(Desired::Virtual(VirtualResource::Bound(node)))
+                        if self.graph.nodes.is_joined(node) => {}
+                    Some(Desired::Virtual(VirtualResource::Bound(node))) => {
                         absent.insert(node.clone());
                         bound.insert(node.clone(), name);
                     }
                     _ => drop(absent.insert(name)),
                 }
             }
-            if kind.is_here() {
+            if kind.is_virtual() {
                 continue;
             }
             let node = muster_template::node(&properties).map_err(invalid)?;
@@ -222,7 +225,7 @@ impl View<'_> {
     /// # Errors
     /// It asks one by a short name that several have.
     fn asked_of_nobody(&self, tree: &Tree, index: usize) -> Result<Vec<NodeId>, String> {
-        let asked = Asked::default();
+        let asked = NodeRecorder::default();
         // What it says beside that is looked at by itself.
         let _ = tree.render(index, &asked);
         let mut absent = Vec::new();
@@ -273,9 +276,9 @@ fn changed_immutable<'a>(stack: &Stack, tree: &'a Tree) -> Option<&'a str> {
 }
 
 /// Before anything runs nothing is known of other resources.
-struct Nothing;
+struct NoReferences;
 
-impl References for Nothing {
+impl References for NoReferences {
     fn resource_id(&self, _: u32) -> Option<String> {
         None
     }
@@ -287,9 +290,9 @@ impl References for Nothing {
 
 /// The nodes that are asked for something.
 #[derive(Default)]
-struct Asked(RefCell<BTreeSet<String>>);
+struct NodeRecorder(RefCell<BTreeSet<String>>);
 
-impl References for Asked {
+impl References for NodeRecorder {
     fn resource_id(&self, _: u32) -> Option<String> {
         None
     }

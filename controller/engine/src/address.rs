@@ -22,7 +22,7 @@ const NAMED_MAX: usize = 10;
 
 /// An address of a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Assigned {
+pub(crate) struct PortAddress {
     pub subnet: ResourceId,
     pub address: IpAddr,
 }
@@ -36,16 +36,16 @@ struct Network {
 }
 
 /// A port that gets addresses.
-struct Filling {
+struct PortRequest {
     id: ResourceId,
     /// The port whose place it takes: it may have the same.
     instead_of: Option<ResourceId>,
     /// What it is to keep, as far as it fits.
-    had: Vec<Assigned>,
+    had: Vec<PortAddress>,
 }
 
 /// What is to be filled with an address.
-struct Opening {
+struct OpenAddress {
     /// Among those of its port.
     place: usize,
     subnets: Vec<ResourceId>,
@@ -55,7 +55,7 @@ struct Opening {
 #[derive(Debug)]
 struct Port {
     network: ResourceId,
-    addresses: Vec<Assigned>,
+    addresses: Vec<PortAddress>,
 }
 
 /// See the module.
@@ -155,12 +155,12 @@ impl AddressPlan {
         network: &str,
         wishes: &[FixedIp],
         instead_of: Option<ResourceId>,
-    ) -> Result<Vec<Assigned>, String> {
+    ) -> Result<Vec<PortAddress>, String> {
         let network = self.network(network)?;
         let before = self.release(id);
         let had = before.as_ref().or_else(|| self.ports.get(&instead_of?));
         let had = had.map(|port| port.addresses.clone()).unwrap_or_default();
-        let port = Filling { id, instead_of, had };
+        let port = PortRequest { id, instead_of, had };
         match self.assign(port, network, wishes) {
             Ok(addresses) => {
                 self.hold(id, Port { network, addresses: addresses.clone() });
@@ -176,7 +176,7 @@ impl AddressPlan {
     }
 
     /// A port as it was before a restart.
-    pub fn restore_port(&mut self, id: ResourceId, network: ResourceId, addresses: Vec<Assigned>) {
+    pub fn restore_port(&mut self, id: ResourceId, network: ResourceId, addresses: Vec<PortAddress>) {
         self.hold(id, Port { network, addresses });
     }
 
@@ -247,14 +247,14 @@ impl AddressPlan {
 
     fn assign(
         &mut self,
-        mut port: Filling,
+        mut port: PortRequest,
         network: ResourceId,
         wishes: &[FixedIp],
-    ) -> Result<Vec<Assigned>, String> {
+    ) -> Result<Vec<PortAddress>, String> {
         let mut open = self.openings(network, wishes)?;
         // What is asked for by its address first, so that nothing else of this port takes it.
         open.sort_by_key(|opening| opening.address.is_none());
-        let mut taken: Vec<(usize, Assigned)> = Vec::new();
+        let mut taken: Vec<(usize, PortAddress)> = Vec::new();
         let result = open.iter().try_for_each(|opening| {
             let assigned = self.fill(&mut port, opening)?;
             taken.push((opening.place, assigned));
@@ -268,7 +268,7 @@ impl AddressPlan {
     }
 
     /// What a port is to get: of which subnets, and which address if that is said.
-    fn openings(&self, network: ResourceId, wishes: &[FixedIp]) -> Result<Vec<Opening>, String> {
+    fn openings(&self, network: ResourceId, wishes: &[FixedIp]) -> Result<Vec<OpenAddress>, String> {
         let all = self.subnets_of(network);
         let name = || shown(network, self.networks.get(&network).and_then(|network| network.name.as_deref()));
         if all.is_empty() {
@@ -281,7 +281,7 @@ impl AddressPlan {
             let families = [family(true), family(false)].into_iter().filter(|subnets| !subnets.is_empty());
             return Ok(families
                 .enumerate()
-                .map(|(place, subnets)| Opening { place, subnets, address: None })
+                .map(|(place, subnets)| OpenAddress { place, subnets, address: None })
                 .collect());
         }
         let open = |(place, wish): (usize, &FixedIp)| {
@@ -309,22 +309,22 @@ impl AddressPlan {
                     return Err(format!("{address} is in no subnet of the network {}", name()));
                 }
             }
-            Ok(Opening { place, subnets, address: wish.address })
+            Ok(OpenAddress { place, subnets, address: wish.address })
         };
         wishes.iter().enumerate().map(open).collect()
     }
 
-    fn fill(&mut self, port: &mut Filling, opening: &Opening) -> Result<Assigned, String> {
-        let fits = |has: &Assigned| {
+    fn fill(&mut self, port: &mut PortRequest, opening: &OpenAddress) -> Result<PortAddress, String> {
+        let fits = |has: &PortAddress| {
             opening.subnets.contains(&has.subnet)
                 && opening.address.is_none_or(|address| address == has.address)
                 && self.subnets[&has.subnet].may_have(has.address, port.instead_of)
         };
         let kept = port.had.iter().position(fits).map(|at| port.had.swap_remove(at));
-        let wanted = opening.address.map(|address| Assigned { subnet: opening.subnets[0], address });
+        let wanted = opening.address.map(|address| PortAddress { subnet: opening.subnets[0], address });
         let free = |subnet: &ResourceId| {
             let address = self.subnets[subnet].next_free()?;
-            Some(Assigned { subnet: *subnet, address })
+            Some(PortAddress { subnet: *subnet, address })
         };
         let Some(assigned) = kept.or(wanted).or_else(|| opening.subnets.iter().find_map(free)) else {
             let full: Vec<String> = opening.subnets.iter().map(|id| self.subnets[id].fullness()).collect();
@@ -337,7 +337,7 @@ impl AddressPlan {
     fn take(
         &mut self,
         id: ResourceId,
-        assigned: Assigned,
+        assigned: PortAddress,
         instead_of: Option<ResourceId>,
     ) -> Result<(), String> {
         match self.subnets.get_mut(&assigned.subnet) {
@@ -346,7 +346,7 @@ impl AddressPlan {
         }
     }
 
-    fn give_back(&mut self, id: ResourceId, assigned: &Assigned) {
+    fn give_back(&mut self, id: ResourceId, assigned: &PortAddress) {
         if let Some(subnet) = self.subnets.get_mut(&assigned.subnet) {
             subnet.give_back(assigned.address, id);
         }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use muster_shared::MonoTime;
 
-use crate::record::{Corrections, MadeAgain};
+use crate::record::{Corrections, Rebuilds};
 
 /// Corrections of one resource in a fight: an administrator who tries something three times is no fight yet, and another
 /// tool that runs every few minutes is found within half an hour.
@@ -64,7 +64,7 @@ impl Breaker {
         let Corrections { count, ago, lasted, open, made_again } = *record;
         let load = |count, earlier, lasted| Strikes { count, since: now, earlier, lasted };
         let made_again = match made_again {
-            Some(MadeAgain { count, ago, lasted }) => load(count, ago, lasted),
+            Some(Rebuilds { count, ago, lasted }) => load(count, ago, lasted),
             None => Strikes::new(now),
         };
         Self { corrected: load(count, ago, lasted), made_again, open, due: None }
@@ -74,7 +74,7 @@ impl Breaker {
     pub fn record(&self, now: MonoTime) -> Corrections {
         let Self { corrected, made_again, open, .. } = *self;
         let Strikes { count, lasted, .. } = made_again;
-        let made_again = (count > 0).then(|| MadeAgain { count, ago: made_again.ago(now), lasted });
+        let made_again = (count > 0).then(|| Rebuilds { count, ago: made_again.ago(now), lasted });
         let Strikes { count, lasted, .. } = corrected;
         Corrections { count, ago: corrected.ago(now), lasted, open, made_again }
     }

@@ -124,7 +124,7 @@ impl Jobs {
             return true;
         }
         match kind {
-            _ if kind.is_here() => true,
+            _ if kind.is_virtual() => true,
             Kind::Dummy => true,
             Kind::Hostname => false,
             Kind::File => known("path").is_some_and(|path| path.as_str() != Some(&claim.key)),

@@ -12,7 +12,7 @@ use crate::fetches::Piece;
 use crate::jobs::Jobs;
 use crate::node::NodeKey;
 use crate::record::Change;
-use crate::resource::{Previous, Slot};
+use crate::resource::{PriorState, Slot};
 
 /// The number of specs that refer to each content.
 #[derive(Debug, Default)]
@@ -108,7 +108,7 @@ impl Jobs {
     }
 
     /// The content that only the state before the job needed.
-    pub(crate) fn release_previous(&mut self, previous: Option<Previous>) {
+    pub(crate) fn release_previous(&mut self, previous: Option<PriorState>) {
         if let Some(spec) = previous.and_then(|previous| previous.spec) {
             self.release_content(&spec.unpack());
         }

@@ -5,7 +5,7 @@
 
 use muster_shared::ResourceId;
 use muster_shared::model::{DEPLOY_STATUS_CODE, DEPLOY_STDERR, DEPLOY_STDOUT, Spec};
-use muster_template::{Desired, Here, Site, SoftwareConfig};
+use muster_template::{Desired, Site, SoftwareConfig, VirtualResource};
 use serde_json::Value;
 
 use crate::graph::Graph;
@@ -50,7 +50,7 @@ impl Graph {
             return Err(format!("the software config '{}' is not there yet: depend on it", row.name));
         }
         match row.spec.as_ref().map(PackedSpec::unpack) {
-            Some(Desired::Here(Here::Config(config))) => Ok(config),
+            Some(Desired::Virtual(VirtualResource::Config(config))) => Ok(config),
             _ => Err(format!("'{}' is an {}, and no software config", row.name, row.type_name())),
         }
     }

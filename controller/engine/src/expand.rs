@@ -14,9 +14,9 @@ use muster_template::{Removed, Tree};
 
 use crate::attribute::Rendered;
 use crate::engine::Engine;
-use crate::layout::Before;
+use crate::layout::LayoutContext;
 use crate::notes::Notes;
-use crate::plan::{Ground, Plan, plan};
+use crate::plan::{Plan, PlanInput, plan};
 use crate::record::Status;
 use crate::request::Options;
 use crate::resource::{Role, Row, Slot};
@@ -101,7 +101,7 @@ impl Traversals {
     }
 
     pub(crate) fn plan_again(&self, stack: &Stack, tree: &Tree) -> Plan {
-        let ground = Ground {
+        let ground = PlanInput {
             hides: stack.hidden.hides_of_others(),
             converges: false,
             rows: &self.jobs.graph.rows,
@@ -139,7 +139,12 @@ impl Traversals {
         if let Some(stack) = self.jobs.graph.stacks.get_mut(&id) {
             stack.unclean = unclean;
         }
-        self.lay_out(id, plan, Before { steady: false, anew: true, fits, ended: true }, Arc::clone(&tree));
+        self.lay_out(
+            id,
+            plan,
+            LayoutContext { steady: false, anew: true, fits, ended: true },
+            Arc::clone(&tree),
+        );
         let Some(walk) = self.jobs.graph.stacks.get_mut(&id).and_then(|stack| stack.walk.as_mut()) else {
             return;
         };

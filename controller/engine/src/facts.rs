@@ -25,26 +25,26 @@ const ASKING_MAX: usize = 64;
 
 /// What a node said.
 #[derive(Clone, Debug)]
-pub(crate) struct Told {
+pub(crate) struct NodeFacts {
     pub facts: Arc<Facts>,
     pub at: MonoTime,
 }
 
 /// Who waits for a node's facts.
 #[derive(Debug, Default)]
-pub(crate) struct Asking {
+pub(crate) struct FactsRequests {
     requests: Vec<u64>,
     until: MonoTime,
 }
 
-impl Asking {
+impl FactsRequests {
     /// Nobody waits.
     pub fn is_empty(&self) -> bool {
         self.requests.is_empty()
     }
 }
 
-impl Told {
+impl NodeFacts {
     /// Whether somebody is at the other end of this link; none if there is no such link.
     pub fn carrier(&self, link: &str) -> Option<bool> {
         self.facts.links.iter().find(|facts| facts.name == link).map(|facts| facts.carrier)

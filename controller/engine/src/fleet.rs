@@ -44,7 +44,7 @@ pub(crate) struct NodeSet {
 
 /// When a stack follows the nodes.
 #[derive(Default)]
-pub(crate) struct Fitting {
+pub(crate) struct MembershipUpdates {
     /// When it did last.
     last: Option<MonoTime>,
     /// When it will.
@@ -55,7 +55,7 @@ pub(crate) struct Fitting {
     leaves: u32,
 }
 
-impl Fitting {
+impl MembershipUpdates {
     /// Until it follows the nodes again.
     fn pause(&self) -> Duration {
         let doubled = self.leaves.saturating_sub(LEAVES_FREE).min(6);
@@ -229,7 +229,7 @@ impl Graph {
     fn fit_soon(&mut self, id: u64) {
         let now = self.ctx.now;
         let Some(stack) = self.stacks.get_mut(&id) else { return };
-        let Some(due) = stack.fitting.next(now) else { return };
+        let Some(due) = stack.membership.next(now) else { return };
         match due > now {
             true => self.ctx.timers.set(due, TimerKey::Fit(id)),
             false => self.ctx.agenda.push_back(Todo::Fit(id)),
@@ -239,7 +239,7 @@ impl Graph {
     /// An operation has made room for what came meanwhile.
     pub(crate) fn fit_if_owed(&mut self, id: u64) {
         let Some(stack) = self.stacks.get_mut(&id) else { return };
-        if std::mem::take(&mut stack.fitting.later) {
+        if std::mem::take(&mut stack.membership.later) {
             self.fit_soon(id);
         }
     }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use muster_template::{Errors, Known, Removed, Selector, Tree};
+use muster_template::{CurrentResources, Errors, Removed, Selector, Tree};
 use serde_json::Value;
 
 use crate::graph::Graph;
@@ -12,7 +12,7 @@ use crate::resource::Row;
 use crate::stack::Stack;
 
 /// The rows of a stack by path, as they are now.
-struct There<'a> {
+struct StackResources<'a> {
     graph: &'a Graph,
     stack: &'a Stack,
     /// What the stack is to be.
@@ -23,7 +23,7 @@ struct There<'a> {
     going: BTreeMap<&'a str, &'a Row>,
 }
 
-impl<'a> There<'a> {
+impl<'a> StackResources<'a> {
     fn new(graph: &'a Graph, stack: &'a Stack, wanted: &'a Tree, follows: bool) -> Self {
         let mut going: Vec<&Row> = stack.extras.iter().map(|slot| &graph.rows[*slot]).collect();
         going.retain(|row| is_usable(row));
@@ -54,7 +54,7 @@ impl<'a> There<'a> {
     }
 }
 
-impl Known for There<'_> {
+impl CurrentResources for StackResources<'_> {
     fn reference(&self, path: &str) -> Option<String> {
         self.kept(path).map(Row::reference)
     }
@@ -96,6 +96,6 @@ impl Graph {
         if !tree.looks_at_what_is_there() {
             return Ok(Arc::clone(tree));
         }
-        tree.with(&There::new(self, stack, tree, follows)).map(Arc::new)
+        tree.with(&StackResources::new(self, stack, tree, follows)).map(Arc::new)
     }
 }

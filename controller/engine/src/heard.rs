@@ -31,7 +31,7 @@ pub(crate) enum Heard {
 
 /// Where the row's last job stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Standing {
+enum LastJob {
     /// The agent may have it.
     Out,
     /// The agent may have it, and was asked not to begin.
@@ -45,16 +45,16 @@ enum Standing {
 }
 
 impl Row {
-    fn standing(&self) -> Standing {
+    fn standing(&self) -> LastJob {
         match self.work.as_ref().map(|work| work.state) {
-            Some(WorkState::Sent | WorkState::Running | WorkState::Settling) => Standing::Out,
-            Some(WorkState::Withdrawing) => Standing::TakenBack,
-            Some(WorkState::Backoff) => Standing::BetweenAttempts,
-            Some(WorkState::Queued | WorkState::NodeAway) if self.attempt > 0 => Standing::BetweenAttempts,
+            Some(WorkState::Sent | WorkState::Running | WorkState::Settling) => LastJob::Out,
+            Some(WorkState::Withdrawing) => LastJob::TakenBack,
+            Some(WorkState::Backoff) => LastJob::BetweenAttempts,
+            Some(WorkState::Queued | WorkState::NodeAway) if self.attempt > 0 => LastJob::BetweenAttempts,
             Some(WorkState::Queued | WorkState::NodeAway) | None => {
                 match self.status == Some(Status::Failed) && !self.failed_since() {
-                    true => Standing::GivenUp,
-                    false => Standing::Over,
+                    true => LastJob::GivenUp,
+                    false => LastJob::Over,
                 }
             }
         }
@@ -69,28 +69,28 @@ impl Row {
         let is_present = key.attempt == Attempt(self.attempt);
         let checks = self.action == Some(Action::Check);
         match (self.standing(), outcome) {
-            (Standing::Out | Standing::TakenBack, Outcome::Superseded { by }) => Heard::Superseded(by),
+            (LastJob::Out | LastJob::TakenBack, Outcome::Superseded { by }) => Heard::Superseded(by),
             // It counts whatever attempt it names: the last one may never have reached the agent.
-            (Standing::Out | Standing::TakenBack, Outcome::Withdrawn) => Heard::Withdrawn,
-            (Standing::TakenBack, Outcome::Done(_)) if checks => Heard::InSync,
-            (Standing::TakenBack, Outcome::Done(observed)) => Heard::Done(observed),
+            (LastJob::Out | LastJob::TakenBack, Outcome::Withdrawn) => Heard::Withdrawn,
+            (LastJob::TakenBack, Outcome::Done(_)) if checks => Heard::InSync,
+            (LastJob::TakenBack, Outcome::Done(observed)) => Heard::Done(observed),
             (
-                Standing::TakenBack,
+                LastJob::TakenBack,
                 Outcome::Failed { reason, .. } | Outcome::NoRoom { reason } | Outcome::Differs { reason, .. },
             ) => Heard::Interrupted { reason },
             // What was given up on is done after all: it does not run once more.
-            (Standing::BetweenAttempts, Outcome::Done(observed)) if !checks => Heard::Done(observed),
-            (Standing::GivenUp, Outcome::Done(observed)) if !checks && is_present => Heard::Done(observed),
-            (Standing::Out, Outcome::Done(_)) if is_present && checks => Heard::InSync,
-            (Standing::Out, Outcome::Done(observed)) if is_present => Heard::Done(observed),
-            (Standing::Out, Outcome::Failed { reason, permanent }) if is_present => {
+            (LastJob::BetweenAttempts, Outcome::Done(observed)) if !checks => Heard::Done(observed),
+            (LastJob::GivenUp, Outcome::Done(observed)) if !checks && is_present => Heard::Done(observed),
+            (LastJob::Out, Outcome::Done(_)) if is_present && checks => Heard::InSync,
+            (LastJob::Out, Outcome::Done(observed)) if is_present => Heard::Done(observed),
+            (LastJob::Out, Outcome::Failed { reason, permanent }) if is_present => {
                 Heard::Failed { reason, permanent }
             }
-            (Standing::Out, Outcome::NoRoom { reason }) if is_present => Heard::NoRoom { reason },
-            (Standing::Out, Outcome::Differs { missing, reason }) if is_present && checks => {
+            (LastJob::Out, Outcome::NoRoom { reason }) if is_present => Heard::NoRoom { reason },
+            (LastJob::Out, Outcome::Differs { missing, reason }) if is_present && checks => {
                 Heard::Differs { reason, missing }
             }
-            (Standing::Out | Standing::BetweenAttempts | Standing::GivenUp | Standing::Over, _) => Heard::Old,
+            (LastJob::Out | LastJob::BetweenAttempts | LastJob::GivenUp | LastJob::Over, _) => Heard::Old,
         }
     }
 }

@@ -15,7 +15,7 @@ use crate::jobs::Jobs;
 use crate::node::{Node, NodeKey};
 use crate::record::{Observation, Status};
 use crate::resource::{Row, Slot, WorkState};
-use crate::restored::{Awaited, HeldThing, Unlike};
+use crate::restored::{Divergence, HeldThing, MissingReports};
 use crate::todo::Todo;
 use crate::traversals::Traversals;
 
@@ -32,7 +32,7 @@ impl Engine {
             let tables =
                 is_to_tell || !self.flows.has_told(&node.name) || self.flows.is_comparing(&node.name);
             let is_it = (ledger || tables) && node.joined.as_ref().is_some_and(|it| !it.revoked);
-            is_it.then(|| (node.name.clone(), Awaited { ledger, tables }))
+            is_it.then(|| (node.name.clone(), MissingReports { ledger, tables }))
         };
         let awaited = self.graph().nodes.iter().filter_map(awaited).collect();
         self.graph_mut().restored.begin(awaited);
@@ -92,14 +92,14 @@ impl Jobs {
     /// In the log, and in the events of the stacks, of what was not listed before.
     pub(crate) fn tell_held(&mut self, node: &NodeId, things: &BTreeMap<ResourceId, HeldThing>) {
         let is_new = |(id, _): &(&ResourceId, &HeldThing)| self.graph.restored.thing(node, **id).is_none();
-        let new: Vec<(ResourceId, Unlike)> =
+        let new: Vec<(ResourceId, Divergence)> =
             things.iter().filter(is_new).map(|(id, held)| (*id, held.unlike)).collect();
         if new.is_empty() {
             return;
         }
         let count = |unlike| new.iter().filter(|(_, it)| *it == unlike).count();
         let (unknown, newer, deleted) =
-            (count(Unlike::Unknown), count(Unlike::Newer), count(Unlike::Deleted));
+            (count(Divergence::Unknown), count(Divergence::Newer), count(Divergence::Deleted));
         if !self.graph.restored.is_on() {
             return self.graph.ctx.effect(Effect::Warn(format!(
                 "node {node} has {unknown} things that the store does not know; they stay as they are: muster restore list"
@@ -111,7 +111,7 @@ impl Jobs {
         )));
         let mut by_stack: BTreeMap<u64, Vec<String>> = BTreeMap::new();
         for (id, unlike) in &new {
-            if let Some(slot) = self.graph.rows.of_thing(id).filter(|_| *unlike != Unlike::Unknown) {
+            if let Some(slot) = self.graph.rows.of_thing(id).filter(|_| *unlike != Divergence::Unknown) {
                 let row = &self.graph.rows[slot];
                 by_stack.entry(row.stack).or_default().push(row.name.to_string());
             }
@@ -207,7 +207,7 @@ impl Row {
     }
 
     /// How the row differs from what its node says that it has; none: as it was known, or in a way that jobs explain.
-    pub fn unlike(&self, theirs: Option<muster_shared::Generation>) -> Option<Unlike> {
+    pub fn unlike(&self, theirs: Option<muster_shared::Generation>) -> Option<Divergence> {
         if self.is_lost() {
             return None;
         }
@@ -217,10 +217,10 @@ impl Row {
         // Nor does that of one that was taken back, or that failed for what the node has: the last one that left does.
         let is_over = |theirs| self.work.is_none() && !(self.applied && theirs == self.generation);
         match (self.held, theirs) {
-            (Some(_), None) if !self.is_sent() && !self.is_going() => Some(Unlike::Deleted),
+            (Some(_), None) if !self.is_sent() && !self.is_going() => Some(Divergence::Deleted),
             (held, Some(theirs)) if Some(theirs) > held => {
                 let is_newer = is_unsent || is_over(theirs) || theirs > self.generation;
-                is_newer.then_some(Unlike::Newer)
+                is_newer.then_some(Divergence::Newer)
             }
             _ => None,
         }

@@ -29,7 +29,7 @@ use crate::traversals::Traversals;
 
 /// What follows from the epoch that a node says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Standing {
+enum EpochOrigin {
     /// It has obeyed nothing that this engine does not know.
     Ours,
     /// It has obeyed what this store does not know.
@@ -91,7 +91,7 @@ impl History {
     }
 
     /// What follows from the epoch that a node says.
-    fn standing(&self, theirs: EpochId, was_welcomed: bool) -> Standing {
+    fn standing(&self, theirs: EpochId, was_welcomed: bool) -> EpochOrigin {
         let ours = self.id();
         // A node that obeys a lower epoch has not recorded this one yet, though it may have been welcomed.
         let is_lower_ours = theirs.number < ours.number && (was_welcomed || self.starts.may_have(theirs));
@@ -99,9 +99,9 @@ impl History {
         // Older agents say no bits.
         let may_be_ours = theirs.number == ours.number && !theirs.contradicts(ours);
         match (is_ours || may_be_ours, was_welcomed && theirs.bits.is_some()) {
-            (true, _) => Standing::Ours,
-            (false, false) => Standing::Ahead,
-            (false, true) => Standing::Elsewhere,
+            (true, _) => EpochOrigin::Ours,
+            (false, false) => EpochOrigin::Ahead,
+            (false, true) => EpochOrigin::Elsewhere,
         }
     }
 }
@@ -110,8 +110,8 @@ impl Engine {
     /// Whether the node may be welcomed. If it knows of a later epoch, this engine's rises above that.
     pub(crate) fn takes_up(&mut self, key: NodeKey, theirs: EpochId) -> bool {
         match self.graph().ctx.history.standing(theirs, self.graph().nodes[key].was_welcomed) {
-            Standing::Ours => true,
-            Standing::Ahead => {
+            EpochOrigin::Ours => true,
+            EpochOrigin::Ahead => {
                 let is_lower = theirs.number < self.graph().ctx.epoch();
                 if let Some(bits) = theirs.bits.filter(|_| is_lower) {
                     // All nodes of a lost history may come with the same epoch: the first one tells.
@@ -128,7 +128,7 @@ impl Engine {
                 }
                 true
             }
-            Standing::Elsewhere => {
+            EpochOrigin::Elsewhere => {
                 self.traversals.refuse_stranger(key, theirs.number);
                 false
             }
@@ -187,7 +187,7 @@ mod tests {
 
     #[test]
     fn what_a_nodes_epoch_says_of_the_store() {
-        use Standing::{Ahead, Elsewhere, Ours};
+        use EpochOrigin::{Ahead, Elsewhere, Ours};
         let mut starts = Starts::default();
         for (number, bits) in [(3, 7), (4, 8), (5, 1)] {
             starts.add(Epoch(number), bits);

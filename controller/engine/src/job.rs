@@ -11,7 +11,7 @@ use crate::cause::Cause;
 use crate::jobs::Jobs;
 use crate::node::{NODES_MAX, NodeKey};
 use crate::record::{Observation, PackedSpec, Status};
-use crate::resource::{Previous, Role, Row, Slot, Work, WorkState};
+use crate::resource::{PriorState, Role, Row, Slot, Work, WorkState};
 use crate::rollout::Ended;
 use crate::silence::ANSWER_GRACE;
 use crate::todo::Todo;
@@ -106,7 +106,7 @@ impl Jobs {
         self.graph.job_begins(slot);
         let generation = self.graph.ctx.next_generation();
         let row = &mut self.graph.rows[slot];
-        let previous = Previous {
+        let previous = PriorState {
             action: row.action,
             status: row.status,
             reason: row.reason.take(),
@@ -227,7 +227,7 @@ impl Jobs {
             None if action == Action::Delete => None,
             None => return self.graph.ctx.agenda.push_back(Todo::Unsendable(slot)),
             // It has no jobs.
-            Some(Desired::Here(_)) => return,
+            Some(Desired::Virtual(_)) => return,
         };
         let message = match spec {
             _ if work.state == WorkState::Withdrawing => {

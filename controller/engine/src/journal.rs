@@ -205,8 +205,8 @@ impl Graph {
         let seq = self.ctx.journal.next_seq();
         if let Some(stack) = self.stacks.get_mut(&stack) {
             stack.seq = seq;
-            if let Some((old, due)) = stack.quiet.moved(self.ctx.now, self.ctx.limits.quiet) {
-                let key = TimerKey::Quiet(stack.id);
+            if let Some((old, due)) = stack.progress_check.moved(self.ctx.now, self.ctx.limits.quiet) {
+                let key = TimerKey::ProgressCheck(stack.id);
                 self.ctx.timers.clear(old, key);
                 self.ctx.timers.set(due, key);
             }

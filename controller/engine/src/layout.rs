@@ -16,7 +16,7 @@ use crate::traversals::Traversals;
 
 /// What there is when an operation is laid out.
 #[derive(Clone, Copy)]
-pub(crate) struct Before {
+pub(crate) struct LayoutContext {
     /// Rows that are neither dirty nor new are as they should be.
     pub steady: bool,
     /// The operation itself, which goes on with another tree.
@@ -30,8 +30,8 @@ pub(crate) struct Before {
 
 impl Traversals {
     /// Gives every graph node its role and lets those go that need nothing more. `anew`: the operation goes on.
-    pub(crate) fn lay_out(&mut self, id: u64, plan: Plan, before: Before, tree: Arc<Tree>) {
-        let Before { anew, fits, .. } = before;
+    pub(crate) fn lay_out(&mut self, id: u64, plan: Plan, before: LayoutContext, tree: Arc<Tree>) {
+        let LayoutContext { anew, fits, .. } = before;
         self.jobs.graph.note_sets(id, &tree);
         let of_rollouts = Arc::clone(&tree);
         let revision = self.jobs.graph.stacks[&id].revision;
@@ -110,10 +110,10 @@ impl Traversals {
         &mut self,
         id: u64,
         plan: &Plan,
-        before: Before,
+        before: LayoutContext,
         tree: &Tree,
     ) -> (Vec<Slot>, Vec<u128>) {
-        let Before { steady, anew, ended, .. } = before;
+        let LayoutContext { steady, anew, ended, .. } = before;
         let converges = self.jobs.graph.stacks.get(&id).is_some_and(|stack| stack.converge);
         let stack = self.jobs.graph.stacks.get_mut(&id).filter(|_| steady);
         let known = stack.map(|stack| std::mem::take(&mut stack.settled));

@@ -10,7 +10,7 @@ use crate::held::HELD;
 use crate::jobs::Jobs;
 use crate::node::NodeKey;
 use crate::resource::Slot;
-use crate::restored::{HeldThing, Unlike};
+use crate::restored::{Divergence, HeldThing};
 use crate::todo::Todo;
 
 /// Entries of one agent's ledger: what a node can hold.
@@ -70,7 +70,7 @@ impl Jobs {
         let row = &self.graph.rows[slot];
         let is_over = row.is_going() && row.held.is_none() && row.work.is_none() && !row.applied;
         if is_over && self.graph.ctx.rise_above(theirs) {
-            self.graph.holds(slot, HeldThing { unlike: Unlike::Newer, generation: Some(theirs) });
+            self.graph.holds(slot, HeldThing { unlike: Divergence::Newer, generation: Some(theirs) });
             self.graph.ctx.agenda.push_back(Todo::Visit(slot));
         }
     }
@@ -112,7 +112,7 @@ impl Jobs {
         let strays = pages.values().filter(|entry| !known.contains(&entry.resource));
         let strays = strays.filter(|entry| !self.graph.restored.is_left(&node, entry.resource));
         things.extend(strays.map(|entry| {
-            let held = HeldThing { unlike: Unlike::Unknown, generation: Some(entry.generation) };
+            let held = HeldThing { unlike: Divergence::Unknown, generation: Some(entry.generation) };
             (entry.resource, held)
         }));
         self.tell_held(&node, &things);

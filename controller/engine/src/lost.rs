@@ -29,7 +29,7 @@ const NAMED: usize = 10;
 
 /// The lost rows of a node.
 #[derive(Debug, Default)]
-pub(crate) struct Lost {
+pub(crate) struct LostRows {
     pub all: BTreeSet<Slot>,
     /// Those whose clean-up has not ended since the node's last Hello.
     pub open: BTreeSet<Slot>,
@@ -37,7 +37,7 @@ pub(crate) struct Lost {
     pub queue: VecDeque<Slot>,
 }
 
-impl Lost {
+impl LostRows {
     pub fn insert(&mut self, slot: Slot) {
         self.all.insert(slot);
     }
@@ -62,14 +62,14 @@ impl Lost {
 
 /// What a removal does to one stack.
 #[derive(Default)]
-struct Loss {
+struct RemovalEffect {
     /// Slots of live rows that stand for a new thing now.
     anew: BTreeSet<Slot>,
     /// Names of the rows that are lost.
     left: Vec<String>,
 }
 
-impl Loss {
+impl RemovalEffect {
     fn is_empty(&self) -> bool {
         self.anew.is_empty() && self.left.is_empty()
     }
@@ -87,7 +87,7 @@ impl Traversals {
         self.jobs.graph.ctx.agenda.push_back(Todo::Left(name.clone()));
         self.jobs.graph.ctx.change(Change::NodeRemoved(name.clone()));
         self.decide_by_leaving(key);
-        let mut losses: BTreeMap<u64, Loss> = BTreeMap::new();
+        let mut losses: BTreeMap<u64, RemovalEffect> = BTreeMap::new();
         // Where lost rows were before, for those that need them.
         let mut moved: BTreeMap<Slot, Slot> = BTreeMap::new();
         for slot in self.jobs.graph.rows_on(key) {
@@ -145,7 +145,7 @@ impl Traversals {
     }
 
     /// Makes a row of the node independent of it; the lost row, if something may be there.
-    fn leave_behind(&mut self, slot: Slot, loss: &mut Loss) -> Option<Slot> {
+    fn leave_behind(&mut self, slot: Slot, loss: &mut RemovalEffect) -> Option<Slot> {
         self.jobs.claims.keep(slot, &[]);
         let row = &self.jobs.graph.rows[slot];
         let (stack, dropped) = (row.stack, row.dropped.is_some());
@@ -263,7 +263,7 @@ impl Traversals {
     }
 
     /// What a stack does now that some of its rows are lost: it ends its clean-up, and makes anew what it wants.
-    fn go_on_without(&mut self, id: u64, loss: &Loss, node: &NodeId) {
+    fn go_on_without(&mut self, id: u64, loss: &RemovalEffect, node: &NodeId) {
         // Where all was yet to be made there, the rows are as they were: nobody looks at the others.
         if !loss.is_empty() {
             self.mend_edges(id, &loss.anew);

@@ -13,14 +13,14 @@ impl Traversals {
     pub(crate) fn fit(&mut self, id: u64) {
         let now = self.jobs.graph.ctx.now;
         let Some(stack) = self.jobs.graph.stacks.get_mut(&id) else { return };
-        stack.fitting.begin();
+        stack.membership.begin();
         if stack.action == StackAction::Delete {
             return;
         }
         let is_under_way = stack.status == Status::InProgress;
         let leave = self.jobs.graph.stacks.get(&id).is_some_and(|stack| self.jobs.graph.somebody_left(stack));
         if let Some(stack) = self.jobs.graph.stacks.get_mut(&id) {
-            stack.fitting.followed(now, leave);
+            stack.membership.followed(now, leave);
         }
         let Some(stack) = self.jobs.graph.stacks.get(&id) else { return };
         match stack.walk.as_ref().map(|walk| walk.stage) {
@@ -39,7 +39,7 @@ impl Traversals {
         }
         let is_owed = self.jobs.graph.stacks.get(&id).is_some_and(|stack| self.jobs.graph.is_unfit(stack));
         if let Some(stack) = self.jobs.graph.stacks.get_mut(&id) {
-            stack.fitting.set_owed(is_owed);
+            stack.membership.set_owed(is_owed);
         }
     }
 
@@ -77,7 +77,7 @@ impl Traversals {
 
     /// The time has come.
     pub(crate) fn fit_due(&mut self, id: u64, due: MonoTime) {
-        if self.jobs.graph.stacks.get(&id).is_some_and(|stack| stack.fitting.is_due(due)) {
+        if self.jobs.graph.stacks.get(&id).is_some_and(|stack| stack.membership.is_due(due)) {
             self.jobs.graph.ctx.agenda.push_back(Todo::Fit(id));
         }
     }

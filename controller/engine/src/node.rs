@@ -10,13 +10,13 @@ use muster_shared::{Generation, MonoTime, NodeId, ResourceId};
 use crate::by_name::short_names;
 use crate::clones::Instances;
 use crate::engine::Engine;
-use crate::facts::{Asking, Told};
+use crate::facts::{FactsRequests, NodeFacts};
 use crate::graph::Graph;
-use crate::lost::Lost;
+use crate::lost::LostRows;
 use crate::record::NodeRecord;
 use crate::request::{Answer, NewToken, Refusal, Request};
 use crate::resource::Slot;
-use crate::stray::Asked;
+use crate::stray::OpenQueries;
 use crate::token::Tokens;
 
 /// Where a node lies in memory; nodes are never dropped from there.
@@ -50,7 +50,7 @@ pub(crate) struct Node {
     /// How much its agent reads on this connection: [`READS`](muster_shared::wire::READS).
     pub reads: u32,
     /// What it was asked about on this connection and has not answered.
-    pub asked_strays: Asked,
+    pub asked_strays: OpenQueries,
     /// Rows whose job it may have.
     pub sent: BTreeSet<Slot>,
     /// Rows that wait for it to come, or for room.
@@ -70,11 +70,11 @@ pub(crate) struct Node {
     /// Rows on it, lost ones among them.
     pub rows: BTreeSet<Slot>,
     /// What may be left on it from before it was removed.
-    pub lost: Lost,
+    pub lost: LostRows,
     /// What it said last that it is; at most 64 KiB, for the wire takes no more.
-    pub facts: Option<Told>,
+    pub facts: Option<NodeFacts>,
     /// Who waits for that.
-    pub asking: Asking,
+    pub asking: FactsRequests,
     /// What its agent has said to differ and not said to be in sync since, and that as a digest: see
     /// [`Drift::digest`](muster_shared::model::Drift::digest).
     pub drifts: BTreeMap<ResourceId, (Generation, DriftState)>,
@@ -96,7 +96,7 @@ impl Node {
             is_elsewhere: false,
             tells_jobs: false,
             reads: 0,
-            asked_strays: Asked::new(),
+            asked_strays: OpenQueries::new(),
             sent: BTreeSet::new(),
             queue: VecDeque::new(),
             disk_full: None,
@@ -106,9 +106,9 @@ impl Node {
             ledger: 0,
             pages: None,
             rows: BTreeSet::new(),
-            lost: Lost::default(),
+            lost: LostRows::default(),
             facts: None,
-            asking: Asking::default(),
+            asking: FactsRequests::default(),
             drifts: BTreeMap::new(),
             drifts_digest: 0,
         }

@@ -7,7 +7,7 @@ use muster_shared::StackName;
 use crate::acceptance::Planned;
 use crate::engine::Engine;
 use crate::jobs::Jobs;
-use crate::layout::Before;
+use crate::layout::LayoutContext;
 use crate::record::{Change, RevisionRecord, StackAction, Status};
 use crate::request::{Answer, Options, Refusal, Source};
 use crate::revision::{Pending, Purpose};
@@ -190,7 +190,7 @@ impl Engine {
         {
             stack.policies = policies;
         }
-        self.traversals.lay_out(id, plan, Before { steady, anew: false, fits: false, ended }, tree);
+        self.traversals.lay_out(id, plan, LayoutContext { steady, anew: false, fits: false, ended }, tree);
         self.graph_mut().watch(id);
         self.graph_mut().event(id, None);
         self.graph_mut().ctx.agenda.push_back(Todo::CheckEnd(id));

@@ -12,7 +12,7 @@ use crate::resource::{Row, Rows, Slot};
 use crate::stack::Adjacency;
 
 /// What a traversal starts from.
-pub(crate) struct Ground<'a> {
+pub(crate) struct PlanInput<'a> {
     pub rows: &'a Rows,
     /// By name.
     pub forward: &'a [Slot],
@@ -48,7 +48,7 @@ pub(crate) struct Plan {
 }
 
 /// Chooses rows and finds what changed.
-pub(crate) fn plan(ground: &Ground<'_>, tree: &Tree) -> Plan {
+pub(crate) fn plan(ground: &PlanInput<'_>, tree: &Tree) -> Plan {
     let same_rows = ground.extras.is_empty() && ground.names == tree.names();
     let (chosen, dropped) = if same_rows { keep(ground) } else { choose(ground, tree) };
     let settled = |index: usize| if same_rows { ground.settled[index] } else { 0 };
@@ -94,7 +94,7 @@ pub(crate) fn plan(ground: &Ground<'_>, tree: &Tree) -> Plan {
 }
 
 /// The names are the same and there is one row for each.
-fn keep(ground: &Ground<'_>) -> (Vec<Option<Slot>>, Vec<Slot>) {
+fn keep(ground: &PlanInput<'_>) -> (Vec<Option<Slot>>, Vec<Slot>) {
     let mut dropped = Vec::new();
     let kept = |(slot, settled): (&Slot, &u128)| {
         let usable = *settled != 0 || is_usable(&ground.rows[*slot]);
@@ -145,7 +145,7 @@ fn same_requires(row: &Row, requires: &[u32], chosen: &[Option<Slot>]) -> bool {
 }
 
 /// Both the rows and the template are in the order of names: one pass.
-fn choose(ground: &Ground<'_>, tree: &Tree) -> (Vec<Option<Slot>>, Vec<Slot>) {
+fn choose(ground: &PlanInput<'_>, tree: &Tree) -> (Vec<Option<Slot>>, Vec<Slot>) {
     let rows = ground.rows;
     let mut others: BTreeMap<&str, Vec<Slot>> = BTreeMap::new();
     for slot in ground.extras {
@@ -187,7 +187,7 @@ pub(crate) fn is_usable(row: &Row) -> bool {
 
 /// How well a row fits; weights as in Heat's `_get_best_existing_rsrc_db_id`, and more for one that is as `wanted`
 /// already: who takes back an update that has begun to replace it keeps the thing.
-fn score(ground: &Ground<'_>, row: &Row, wanted: Option<u128>) -> i32 {
+fn score(ground: &PlanInput<'_>, row: &Row, wanted: Option<u128>) -> i32 {
     let stood_in =
         |revision: u32| row.revision <= revision && row.dropped.is_none_or(|dropped| revision < dropped);
     let mut score = 0;

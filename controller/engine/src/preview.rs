@@ -9,7 +9,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use muster_api::preview::{PreviewRow, PreviewView, PropertyView};
 use muster_shared::model::Action;
 use muster_shared::{NodeId, ResourceId, StackName};
-use muster_template::{Desired, Here, Kind, MASK, References, Restriction, SoftwareConfig, Tree, Unresolved};
+use muster_template::{
+    Desired, Kind, MASK, References, Restriction, SoftwareConfig, Tree, Unresolved, VirtualResource,
+};
 use serde_json::{Map, Value};
 
 use crate::acceptance::Planned;
@@ -135,7 +137,7 @@ impl Preview<'_> {
             Ok(_) | Err(_) => Map::new(),
         };
         let given = Value::Object(new.clone());
-        let node = if kind.is_here() { Ok(None) } else { muster_template::node(&given) };
+        let node = if kind.is_virtual() { Ok(None) } else { muster_template::node(&given) };
         let config = |id: &str| self.config(id);
         let site = Deployed { stack: self.stack, resource: tree.name(index), config: &config };
         let mut spec = muster_template::spec_within(kind, &given, &site);
@@ -149,7 +151,7 @@ impl Preview<'_> {
         }
         let place = match &node {
             Ok(Some(name)) => Some(name.clone()),
-            Ok(None) if kind.is_here() => None,
+            Ok(None) if kind.is_virtual() => None,
             Ok(None) => row.and_then(|row| row.node).map(|key| self.view.graph.nodes[key].name.clone()),
             Err(_) => None,
         };
@@ -199,8 +201,8 @@ impl Preview<'_> {
             uuid::Uuid::parse_str(id).ok().and_then(|id| self.view.graph.rows.of_thing(&ResourceId(id)));
         let index = name.and_then(|slot| self.tree.index_of(&self.view.graph.rows[slot].name));
         let predicted = index.and_then(|index| self.predicted(index)).and_then(|it| it.spec.as_ref());
-        match predicted.and_then(Desired::here) {
-            Some(Here::Config(config)) => Ok(config.clone()),
+        match predicted.and_then(Desired::virtual_resource) {
+            Some(VirtualResource::Config(config)) => Ok(config.clone()),
             _ => Ok(there),
         }
     }

@@ -186,14 +186,14 @@ impl Traversals {
     pub(crate) fn quiet_due(&mut self, id: u64, due: MonoTime) {
         let now = self.jobs.graph.ctx.now;
         let Some(stack) = self.jobs.graph.stacks.get_mut(&id) else { return };
-        if !stack.quiet.is_due(due) {
+        if !stack.progress_check.is_due(due) {
             return;
         }
         if stack.status != Status::InProgress {
             return;
         }
-        let (next, still) = stack.quiet.look(now);
-        self.jobs.graph.ctx.timers.set(next, TimerKey::Quiet(id));
+        let (next, still) = stack.progress_check.look(now);
+        self.jobs.graph.ctx.timers.set(next, TimerKey::ProgressCheck(id));
         if let Some(still) = still
             && let Some(waiting) = self.what_is_waited_for(id)
         {

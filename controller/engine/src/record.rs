@@ -264,12 +264,12 @@ pub struct Corrections {
     /// It was corrected too often and is left as it is.
     pub open: bool,
     /// It was made again for an agent that had lost it.
-    pub made_again: Option<MadeAgain>,
+    pub made_again: Option<Rebuilds>,
 }
 
 /// How often a resource was made again for an agent that had lost it; times as for [`Corrections`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct MadeAgain {
+pub struct Rebuilds {
     /// Since it was last calm.
     pub count: u32,
     /// How long ago the last one began.

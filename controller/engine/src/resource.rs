@@ -131,7 +131,7 @@ pub(crate) struct Work {
     /// The row whose job runs in its lane on the server, while it waits there.
     pub behind: Option<Slot>,
     /// The row before the job; absent after a restart of the controller.
-    pub previous: Option<Previous>,
+    pub previous: Option<PriorState>,
 }
 
 /// Where a job is.
@@ -155,7 +155,7 @@ pub(crate) enum WorkState {
 
 /// What is put back when a job turns out never to have started.
 #[derive(Debug)]
-pub(crate) struct Previous {
+pub(crate) struct PriorState {
     pub action: Option<Action>,
     pub status: Option<Status>,
     pub reason: Option<Box<str>>,
@@ -281,7 +281,7 @@ impl Row {
     /// Its thing is gone, or being taken away, or half gone.
     pub fn is_past(&self) -> bool {
         // What the controller itself sees to goes at once or not at all: refused, it is as it was.
-        let stands = self.kind.is_here() && self.applied;
+        let stands = self.kind.is_virtual() && self.applied;
         self.is_going() && self.work.is_none() && !stands
     }
 

@@ -28,7 +28,7 @@ const LISTED_MAX: usize = 10_000;
 /// How a held thing differs from the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Unlike {
+pub enum Divergence {
     /// The store has no row of it.
     Unknown,
     /// It was changed since the backup.
@@ -40,7 +40,7 @@ pub enum Unlike {
 /// A thing on a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HeldThing {
-    pub unlike: Unlike,
+    pub unlike: Divergence,
     /// What the node has; none where it has nothing.
     pub generation: Option<Generation>,
 }
@@ -90,12 +90,12 @@ impl RestoredRecord {
 
 /// What a node has yet to say.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Awaited {
+pub(crate) struct MissingReports {
     pub ledger: bool,
     pub tables: bool,
 }
 
-impl Awaited {
+impl MissingReports {
     const ALL: Self = Self { ledger: true, tables: true };
 }
 
@@ -103,7 +103,7 @@ impl Awaited {
 #[derive(Debug, Default)]
 pub(crate) struct Restored {
     record: RestoredRecord,
-    awaited: BTreeMap<NodeId, Awaited>,
+    awaited: BTreeMap<NodeId, MissingReports>,
     is_dirty: bool,
     /// The list has so many things of one node at most.
     most_of_node: usize,
@@ -118,14 +118,14 @@ impl Restored {
     pub fn load(record: RestoredRecord, nodes: impl Iterator<Item = NodeId>, most_of_node: usize) -> Self {
         let mut restored = Self { record, most_of_node, ..Self::default() };
         if restored.record.on {
-            restored.awaited.extend(nodes.map(|node| (node, Awaited::ALL)));
+            restored.awaited.extend(nodes.map(|node| (node, MissingReports::ALL)));
         }
         restored
     }
 
     /// The site is restored; `awaited` have yet to say something. It may be so already, and its disk have gone back once
     /// more: what was decided of tables then says nothing of what these have now.
-    pub fn begin(&mut self, awaited: BTreeMap<NodeId, Awaited>) {
+    pub fn begin(&mut self, awaited: BTreeMap<NodeId, MissingReports>) {
         (self.record.on, self.is_dirty) = (true, true);
         for node in awaited.iter().filter(|(_, it)| it.tables).map(|(node, _)| node) {
             if let Some(on) = self.record.nodes.get_mut(node) {
@@ -138,7 +138,7 @@ impl Restored {
     /// The node joins, perhaps once more: what it made since the backup is not known either.
     pub fn await_node(&mut self, node: &NodeId) {
         if self.record.on {
-            self.awaited.insert(node.clone(), Awaited::ALL);
+            self.awaited.insert(node.clone(), MissingReports::ALL);
         }
     }
 
@@ -174,7 +174,7 @@ impl Restored {
         let on = self.record.nodes.entry(node.clone()).or_default();
         if on.things != things || on.has_more != has_more {
             on.strays.retain(|thing, stray| {
-                let held = things.get(thing).filter(|held| held.unlike == Unlike::Unknown);
+                let held = things.get(thing).filter(|held| held.unlike == Divergence::Unknown);
                 held.is_some_and(|held| held.generation == Some(stray.generation))
             });
             (on.things, on.has_more, self.is_dirty) = (things, has_more, true);
@@ -203,10 +203,11 @@ impl Restored {
 
     /// The node's tables are compared once more before the state ends.
     pub fn await_tables(&mut self, node: &NodeId) {
-        self.awaited.entry(node.clone()).or_insert(Awaited { ledger: false, tables: true }).tables = true;
+        self.awaited.entry(node.clone()).or_insert(MissingReports { ledger: false, tables: true }).tables =
+            true;
     }
 
-    fn told(&mut self, node: &NodeId, what: impl FnOnce(&mut Awaited)) {
+    fn told(&mut self, node: &NodeId, what: impl FnOnce(&mut MissingReports)) {
         if let Some(awaited) = self.awaited.get_mut(node) {
             what(awaited);
             if !awaited.ledger && !awaited.tables {
@@ -247,7 +248,7 @@ impl Restored {
     pub fn undescribed(&self, node: &NodeId, most: usize) -> BTreeSet<ResourceId> {
         let Some(on) = self.record.nodes.get(node) else { return BTreeSet::new() };
         let is_asked = |(thing, held): &(&ResourceId, &HeldThing)| {
-            held.unlike == Unlike::Unknown && !on.strays.contains_key(*thing)
+            held.unlike == Divergence::Unknown && !on.strays.contains_key(*thing)
         };
         on.things.iter().filter(is_asked).map(|(thing, _)| *thing).take(most).collect()
     }
@@ -255,7 +256,7 @@ impl Restored {
     /// The agent has said what a listed thing is.
     pub fn describe(&mut self, node: &NodeId, stray: Stray) {
         let Some(on) = self.record.nodes.get_mut(node) else { return };
-        let held = on.things.get_mut(&stray.resource).filter(|held| held.unlike == Unlike::Unknown);
+        let held = on.things.get_mut(&stray.resource).filter(|held| held.unlike == Divergence::Unknown);
         if let Some(held) = held {
             held.generation = Some(stray.generation);
             on.strays.insert(stray.resource, stray);
@@ -270,7 +271,7 @@ impl Restored {
         let is_new = !self.is_stray(node, entry.resource);
         if is_new && has_room {
             let on = self.record.nodes.entry(node.clone()).or_default();
-            let held = HeldThing { unlike: Unlike::Unknown, generation: Some(entry.generation) };
+            let held = HeldThing { unlike: Divergence::Unknown, generation: Some(entry.generation) };
             on.things.insert(entry.resource, held);
             self.is_dirty = true;
         }
@@ -312,7 +313,7 @@ impl Restored {
         let on = self.record.nodes.get(node);
         on.is_some_and(|on| {
             let held = on.things.get(&thing);
-            held.is_some_and(|held| held.unlike == Unlike::Unknown) || on.left.contains(&thing)
+            held.is_some_and(|held| held.unlike == Divergence::Unknown) || on.left.contains(&thing)
         })
     }
 

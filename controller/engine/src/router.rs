@@ -55,7 +55,7 @@ impl Engine {
                 TimerKey::Work(slot) => self.traversals.jobs.work_due(slot, due),
                 TimerKey::Pause(slot) => self.pause_due(slot, due),
                 TimerKey::Stack(stack, traversal) => self.traversals.stack_due(stack, traversal),
-                TimerKey::Quiet(stack) => self.traversals.quiet_due(stack, due),
+                TimerKey::ProgressCheck(stack) => self.traversals.quiet_due(stack, due),
                 TimerKey::DriftEvent(slot) => self.traversals.jobs.drift_event_due(slot, due),
                 TimerKey::Correct(slot) => self.traversals.jobs.correct(slot),
                 TimerKey::Facts(node) => self.traversals.answer_facts(node),

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use muster_shared::NodeId;
-use muster_template::{Desired, Here, Kind};
+use muster_template::{Desired, Kind, VirtualResource};
 
 use crate::by_name::is_called;
 use crate::record::PackedSpec;
@@ -16,7 +16,7 @@ impl Traversals {
     fn name_of_unknown(&self, slot: Slot) -> Option<NodeId> {
         let row = self.jobs.graph.rows.get(slot).filter(|row| row.kind == Kind::DeployedServer)?;
         match row.spec.as_ref()?.unpack() {
-            Desired::Here(Here::Server(name)) => Some(name),
+            Desired::Virtual(VirtualResource::Server(name)) => Some(name),
             _ => None,
         }
     }
@@ -33,7 +33,8 @@ impl Traversals {
     /// From now on the deployed server is this node.
     fn bind(&mut self, slot: Slot, node: NodeId) {
         self.awaited.server(slot, None);
-        self.jobs.graph.rows[slot].spec = Some(PackedSpec::new(&Desired::Here(Here::Bound(node))));
+        self.jobs.graph.rows[slot].spec =
+            Some(PackedSpec::new(&Desired::Virtual(VirtualResource::Bound(node))));
         self.jobs.graph.row_changed(slot, true);
     }
 
@@ -80,15 +81,15 @@ impl Traversals {
     /// A deployed server may be called by its short name. The node that it was first found to be stays it, whoever joins
     /// later, and also when that node is removed, as long as the template's name can mean that node.
     pub(crate) fn bind_server(&self, row: Option<&Row>, spec: &mut Desired) -> Result<(), String> {
-        let Desired::Here(server) = spec else { return Ok(()) };
-        let Here::Server(name) = server else { return Ok(()) };
+        let Desired::Virtual(server) = spec else { return Ok(()) };
+        let VirtualResource::Server(name) = server else { return Ok(()) };
         let bound = row.and_then(|row| self.bound_server(row)).filter(|node| is_called(node, name));
         let node = match bound {
             Some(node) => Some(node),
             None => self.jobs.graph.nodes.full_name(name)?,
         };
         if let Some(node) = node {
-            *server = Here::Bound(node);
+            *server = VirtualResource::Bound(node);
         }
         Ok(())
     }
@@ -97,7 +98,7 @@ impl Traversals {
     fn bound_server(&self, row: &Row) -> Option<NodeId> {
         let replaced = || self.jobs.graph.rows.get(self.jobs.graph.rows.of_id(row.replaces?)?)?.spec.as_ref();
         match row.spec.as_ref().or_else(replaced)?.unpack() {
-            Desired::Here(Here::Bound(node)) => Some(node),
+            Desired::Virtual(VirtualResource::Bound(node)) => Some(node),
             _ => None,
         }
     }

@@ -7,7 +7,7 @@ use muster_shared::model::{Claim, ClaimKind, Down, Hello, Up, Welcome};
 use muster_shared::{EpochId, NodeId};
 
 use crate::engine::{Effect, Engine};
-use crate::facts::Told;
+use crate::facts::NodeFacts;
 use crate::jobs::Jobs;
 use crate::node::NodeKey;
 use crate::record::Change;
@@ -73,7 +73,7 @@ impl Engine {
         }
         let before = self.traversals.jobs.graph.nodes[key]
             .facts
-            .replace(Told { facts: facts.into(), at: self.traversals.jobs.graph.ctx.now });
+            .replace(NodeFacts { facts: facts.into(), at: self.traversals.jobs.graph.ctx.now });
         self.traversals.answer_facts(key);
         self.look_for_hosts(key);
         if before.is_none() {

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use muster_shared::StackName;
-use muster_template::{Desired, Here, Kind, SIGNALS_MAX, WaitCondition, json, suggestion};
+use muster_template::{Desired, Kind, SIGNALS_MAX, VirtualResource, WaitCondition, json, suggestion};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
@@ -114,7 +114,7 @@ impl Row {
     /// What a wait condition waits for; none: it is none.
     pub(crate) fn waits_on(&self) -> Option<WaitCondition> {
         match self.spec.as_ref().filter(|_| self.kind == Kind::WaitCondition)?.unpack() {
-            Desired::Here(Here::Wait(wait)) => Some(wait),
+            Desired::Virtual(VirtualResource::Wait(wait)) => Some(wait),
             _ => None,
         }
     }

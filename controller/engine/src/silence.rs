@@ -82,7 +82,7 @@ impl Graph {
         let timeout = match row.spec.as_ref().map(PackedSpec::unpack) {
             Some(Desired::Node(spec)) => self.ctx.job_timeout(&spec),
             None if row.is_stray() => self.ctx.limits.job_timeout,
-            Some(Desired::Flows(_) | Desired::Here(_)) | None => return,
+            Some(Desired::Flows(_) | Desired::Virtual(_)) | None => return,
         };
         let due = self.silent_at(node, timeout);
         self.set_due(slot, Some(due));

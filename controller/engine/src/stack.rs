@@ -8,9 +8,9 @@ use muster_shared::{Generation, MonoTime, StackName};
 use muster_template::{Policies, Tree};
 
 use crate::delete_first::DeleteFirst;
-use crate::fleet::{Fitting, NodeSet};
+use crate::fleet::{MembershipUpdates, NodeSet};
 use crate::hidden::Hidden;
-use crate::quiet::Quiet;
+use crate::progress_check::ProgressCheck;
 use crate::record::{StackAction, StackRecord, Status};
 use crate::resource::Slot;
 use crate::view::{FailureView, OutputView, ProgressView};
@@ -44,7 +44,7 @@ pub(crate) struct Stack {
     pub failures: Vec<FailureView>,
     /// As many of them are of the operation that this rollback followed.
     pub failures_before: usize,
-    pub quiet: Quiet,
+    pub progress_check: ProgressCheck,
     /// What the environments of the current revision say of resources.
     pub policies: Policies,
     /// Rows of the current revision, by name, which is the order of the template's resources.
@@ -70,7 +70,7 @@ pub(crate) struct Stack {
     /// Whom its resources are for.
     pub sets: Vec<NodeSet>,
     /// When it follows the nodes.
-    pub fitting: Fitting,
+    pub membership: MembershipUpdates,
     /// What was put right in this turn, by path, with the generation of the correction.
     pub put_right: BTreeMap<Arc<str>, Generation>,
     /// The last change, in the engine's count of changes.
@@ -221,7 +221,7 @@ impl Stack {
             events: 0,
             failures: Vec::new(),
             failures_before: 0,
-            quiet: Quiet::default(),
+            progress_check: ProgressCheck::default(),
             policies: Policies::default(),
             forward: Vec::new(),
             settled: Vec::new(),
@@ -234,7 +234,7 @@ impl Stack {
             waiting: BTreeSet::new(),
             walk: None,
             sets: Vec::new(),
-            fitting: Fitting::default(),
+            membership: MembershipUpdates::default(),
             put_right: BTreeMap::new(),
             seq: 0,
         }

@@ -188,4 +188,4 @@ pub(crate) fn described(stray: &Stray) -> String {
 }
 
 /// Things that an agent was asked about and has not answered.
-pub(crate) type Asked = BTreeSet<ResourceId>;
+pub(crate) type OpenQueries = BTreeSet<ResourceId>;

@@ -17,7 +17,7 @@ pub(crate) enum TimerKey {
     /// A stack's operation has had its time: stack, traversal.
     Stack(u64, u64),
     /// Has anything of a stack moved?
-    Quiet(u64),
+    ProgressCheck(u64),
     /// Has a row changed since it was told of?
     DriftEvent(Slot),
     /// A drifted row is corrected.
@@ -55,7 +55,7 @@ impl Timers {
             TimerKey::Work(_) => "job",
             TimerKey::Pause(_) => "end of a wait",
             TimerKey::Stack(..) => "stack timeout",
-            TimerKey::Quiet(_) => "stack progress check",
+            TimerKey::ProgressCheck(_) => "stack progress check",
             TimerKey::DriftEvent(_) => "drift event",
             TimerKey::Correct(_) => "correction",
             TimerKey::Intents => "intent check",

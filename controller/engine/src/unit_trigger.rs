@@ -35,12 +35,12 @@ const MARK: char = '+';
 pub(crate) const NAMED: usize = 5;
 
 /// Says who is asked for what it is to be.
-struct Asked<'a> {
+struct ReferenceRecorder<'a> {
     rendered: Rendered<'a>,
     whom: RefCell<BTreeSet<u32>>,
 }
 
-impl References for Asked<'_> {
+impl References for ReferenceRecorder<'_> {
     fn resource_id(&self, index: u32) -> Option<String> {
         self.rendered.resource_id(index)
     }
@@ -149,7 +149,7 @@ impl Jobs {
     fn named_by(&self, slot: Slot, tree: &Tree, property: &str) -> Vec<String> {
         let row = &self.graph.rows[slot];
         let rendered = Rendered { graph: &self.graph, stack: &self.graph.stacks[&row.stack] };
-        let asked = Asked { rendered, whom: RefCell::default() };
+        let asked = ReferenceRecorder { rendered, whom: RefCell::default() };
         // What is wrong with it is told when all of it is rendered.
         let _ = tree.render_property(row.index as usize, property, &asked);
         asked.whom.into_inner().into_iter().map(|index| tree.name(index as usize).to_owned()).collect()

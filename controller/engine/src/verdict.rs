@@ -9,7 +9,7 @@ use crate::engine::Engine;
 use crate::jobs::Jobs;
 use crate::record::Status;
 use crate::resource::Slot;
-use crate::restored::{HeldThing, Unlike};
+use crate::restored::{Divergence, HeldThing};
 use crate::todo::Todo;
 use crate::traversals::Traversals;
 use crate::{Answer, Refusal, Verdict};
@@ -52,7 +52,7 @@ impl Engine {
             )));
         }
         if verdict == Verdict::Remove {
-            let strays = things.iter().filter(|(_, _, held)| held.unlike == Unlike::Unknown);
+            let strays = things.iter().filter(|(_, _, held)| held.unlike == Divergence::Unknown);
             for (node, thing, _) in strays {
                 self.graph_mut().is_removable(node, *thing)?;
             }
@@ -105,7 +105,7 @@ impl Traversals {
             self.jobs.graph.rows.of_thing(thing).is_some_and(|slot| self.jobs.graph.rows[slot].stack == stack)
         };
         // A thing without a row on its node may have the id of a row elsewhere: no stack names that thing.
-        let is_known = |held: &HeldThing| held.unlike != Unlike::Unknown;
+        let is_known = |held: &HeldThing| held.unlike != Divergence::Unknown;
         let things =
             self.jobs.graph.restored.things().filter(|(_, thing, held)| is_known(held) && is_of_it(thing));
         let things: Vec<_> = things.map(|(node, thing, held)| (node.clone(), thing, held)).collect();

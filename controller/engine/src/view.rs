@@ -17,7 +17,7 @@ mod page;
 mod stack;
 
 pub use node::TokenView;
-pub use page::Which;
+pub use page::RowFilter;
 pub use stack::{
     ActiveView, FailureView, GraphEdgeView, GraphNodeView, GraphView, OutputView, ProgressView, ResourceView,
     StackView,

@@ -223,7 +223,7 @@ impl Traversals {
         if row.is_beyond_use() {
             return Ok(Decision::Replace);
         }
-        if kind.is_here() {
+        if kind.is_virtual() {
             self.bind_server(Some(row), &mut spec)?;
             if matches!(kind, Kind::Intent | Kind::TopologyHost | Kind::TopologyLink) {
                 let stack = &self.jobs.graph.stacks[&row.stack];
@@ -232,7 +232,7 @@ impl Traversals {
                     return Err("something hidden is among its properties, and whoever looks at the network sees hosts, links and intents".into());
                 }
             }
-            return self.jobs.decide_here(slot, kind, &spec);
+            return self.jobs.decide_virtual(slot, kind, &spec);
         }
         let node = muster_template::node(&properties).map_err(wrong)?;
         let node = match node {
@@ -305,7 +305,7 @@ impl Traversals {
                     self.jobs.queue_job(slot, NewJob::removal(Cause::Traversal, node, farewell));
                 }
             }
-            None if row.applied && row.kind.is_here() => {
+            None if row.applied && row.kind.is_virtual() => {
                 let farewell = row.farewell();
                 if !self.jobs.graph.waits_before(slot, farewell) {
                     self.jobs.graph.ctx.agenda.push_front(Todo::Unmake(slot));
@@ -398,7 +398,7 @@ impl Jobs {
             && self.graph.restricted(slot, Restriction::Update).is_none()
     }
 
-    fn decide_here(&self, slot: Slot, kind: Kind, spec: &Desired) -> Result<Decision, String> {
+    fn decide_virtual(&self, slot: Slot, kind: Kind, spec: &Desired) -> Result<Decision, String> {
         let packed = PackedSpec::new(spec);
         if packed.bytes().len() > HERE_MAX {
             let bytes = packed.bytes().len();

@@ -7,7 +7,7 @@ use axum::extract::{Path, Query, State};
 use muster_api::error::Class;
 use muster_api::query::ResourcePage;
 use muster_api::resource::{ClearHook, ResourceView, Signalled};
-use muster_engine::view::Which;
+use muster_engine::view::RowFilter;
 use muster_engine::{Answer, Request, View};
 use muster_shared::StackName;
 use muster_template::{Hook, suggestion};
@@ -22,7 +22,7 @@ pub async fn list(
     listed: Result<Query<ResourcePage>, QueryRejection>,
 ) -> Result<Json<Vec<ResourceView>>, ApiError> {
     let (name, ResourcePage { all, status, limit, marker }) = (stack_name(name)?, query(listed)?);
-    let which = Which { all: all || status.is_some(), status };
+    let which = RowFilter { all: all || status.is_some(), status };
     rows(&api, &name, which, marker, super::limit(limit)?).await.map(Json)
 }
 
@@ -86,7 +86,7 @@ async fn one(api: &Api, name: &StackName, wanted: &str, all: bool) -> Result<Res
     if let Some(row) = found {
         return Ok(row);
     }
-    let rows = rows(api, name, Which { all, status: None }, None, usize::MAX).await?;
+    let rows = rows(api, name, RowFilter { all, status: None }, None, usize::MAX).await?;
     let near = suggestion(wanted, rows.iter().map(|row| &*row.name));
     Err(ApiError::not_found(format!("no resource '{wanted}' in stack '{name}'{near}")))
 }
@@ -106,7 +106,7 @@ async fn again(api: &Api, name: &StackName, before: ResourceView) -> Result<Json
 async fn rows(
     api: &Api,
     name: &StackName,
-    which: Which,
+    which: RowFilter,
     mut after: Option<String>,
     limit: usize,
 ) -> Result<Vec<ResourceView>, ApiError> {

@@ -13,7 +13,7 @@ use muster_shared::{Epoch, MonoTime, NodeId, StackName};
 use muster_template::Tree;
 
 use super::Outbox;
-use super::here::{Here, Resumed};
+use super::conversations::{Conversations, Resumed};
 use super::mistake::Mistakes;
 use crate::link::{Grant, Keys};
 use crate::store::{Failure, Store, StoreError};
@@ -29,7 +29,7 @@ const BUSY_MAX: Duration = Duration::from_secs(30);
 
 /// What became known in a turn, for those who wait for it.
 #[derive(Debug, Default)]
-pub struct Told {
+pub struct TurnResults {
     /// By the ids that [`Turns::request`] gave.
     pub answers: Vec<(u64, Result<Answer, Refusal>)>,
     /// Stacks that are gone now, with the traversal that did it.
@@ -76,11 +76,11 @@ pub struct Turns<S, O> {
     next_id: u64,
     /// Requests that are not answered.
     open: BTreeSet<u64>,
-    here: Here,
+    conversations: Conversations,
     /// Of the nodes that may come in, as it is durable.
     keys: Keys,
     seen: BTreeSet<NodeId>,
-    told: Told,
+    told: TurnResults,
     read_only: Option<ReadOnly>,
     busy: Option<Busy>,
     mistakes: Mistakes,
@@ -113,10 +113,10 @@ impl<S: Store, O: Outbox> Turns<S, O> {
             make_config: Box::new(make_config),
             next_id: 0,
             open: BTreeSet::new(),
-            here: Here::default(),
+            conversations: Conversations::default(),
             keys: Keys::default(),
             seen: BTreeSet::new(),
-            told: Told::default(),
+            told: TurnResults::default(),
             read_only: None,
             busy: None,
             mistakes: Mistakes::default(),
@@ -161,7 +161,7 @@ impl<S: Store, O: Outbox> Turns<S, O> {
             (None, None) if self.goes_on => Some(MonoTime::default()),
             (None, None) => {
                 let due = self.engine.poll_timeout().map(|(due, _)| due);
-                [due, self.here.timeout()].into_iter().flatten().min()
+                [due, self.conversations.timeout()].into_iter().flatten().min()
             }
         }
     }
@@ -172,7 +172,7 @@ impl<S: Store, O: Outbox> Turns<S, O> {
             return; // the turn's end tries again
         }
         let Some(it) = &mut self.read_only else {
-            for node in self.here.late(now) {
+            for node in self.conversations.late(now) {
                 self.outbox.close(&node);
             }
             return self.engine.handle(now, Input::Timeout);
@@ -192,7 +192,7 @@ impl<S: Store, O: Outbox> Turns<S, O> {
 
     /// The engine was built again: it is told who is there, and takes up what the store has under way.
     fn resume(&mut self, now: MonoTime) {
-        for resumed in self.here.resume(now) {
+        for resumed in self.conversations.resume(now) {
             match resumed {
                 Resumed::Ended { node } => self.outbox.close(&node),
                 Resumed::Connected { node, connection } => drop(self.is_here(now, node, connection)),
@@ -223,7 +223,7 @@ impl<S: Store, O: Outbox> Turns<S, O> {
         Ok(())
     }
 
-    /// Asks the engine; the answer is in [`Told`], perhaps of a later turn.
+    /// Asks the engine; the answer is in [`TurnResults`], perhaps of a later turn.
     ///
     /// # Errors
     /// [`Refusal::Unavailable`] while nothing can be written.
@@ -239,7 +239,7 @@ impl<S: Store, O: Outbox> Turns<S, O> {
 
     /// A node is here; one that was revoked since it was let in is sent away.
     pub fn connected(&mut self, now: MonoTime, node: NodeId, connection: u64) {
-        self.here.connected(node.clone(), connection);
+        self.conversations.connected(node.clone(), connection);
         if self.is_here(now, node.clone(), connection) {
             self.seen.insert(node);
         }
@@ -250,7 +250,7 @@ impl<S: Store, O: Outbox> Turns<S, O> {
         if is_known {
             self.engine.handle(now, Input::Connected { node, connection });
         } else {
-            self.here.ended(&node);
+            self.conversations.ended(&node);
             self.outbox.close(&node);
         }
         is_known
@@ -258,7 +258,7 @@ impl<S: Store, O: Outbox> Turns<S, O> {
 
     /// One of a node's connections is gone.
     pub fn disconnected(&mut self, now: MonoTime, node: NodeId, connection: u64) {
-        self.here.disconnected(&node, connection);
+        self.conversations.disconnected(&node, connection);
         self.seen.insert(node.clone());
         self.engine.handle(now, Input::Disconnected { node, connection });
     }
@@ -267,14 +267,14 @@ impl<S: Store, O: Outbox> Turns<S, O> {
     pub fn received(&mut self, now: MonoTime, node: &NodeId, connection: u64, messages: Vec<Up>) {
         let deaf = self.read_only.is_some();
         for message in messages {
-            if self.here.says(node, connection, &message, deaf) {
+            if self.conversations.says(node, connection, &message, deaf) {
                 self.engine.handle(now, Input::Received { node: node.clone(), connection, message });
             }
         }
     }
 
     /// Commits what the inputs of this turn led to, then lets it leave; again until nothing follows.
-    pub fn turn_over(&mut self, now: MonoTime) -> Told {
+    pub fn turn_over(&mut self, now: MonoTime) -> TurnResults {
         self.goes_on = false;
         // An engine that knows of what is not durable writes nothing, also when the disk takes it again.
         while self.read_only.is_none() && !self.stale {
@@ -338,7 +338,7 @@ impl<S: Store, O: Outbox> Turns<S, O> {
             match effect {
                 Effect::Persist(_) => {} // committed above
                 Effect::Send { node, connection, message } => {
-                    self.here.told(&node, &message);
+                    self.conversations.told(&node, &message);
                     outgoing.entry((node, connection)).or_default().push(message);
                 }
                 Effect::SendChunk { node, connection, digest, offset } => {
@@ -396,7 +396,7 @@ impl<S: Store, O: Outbox> Turns<S, O> {
         };
         self.read_only = Some(ReadOnly { why, probe_at: now + pause, pause: PROBE_FIRST });
         // Operators see who is there meanwhile.
-        for (node, connection) in self.here.connections() {
+        for (node, connection) in self.conversations.connections() {
             self.engine.handle(now, Input::Connected { node, connection });
         }
     }

@@ -4,13 +4,13 @@
 
 use std::time::Duration;
 
-use muster_engine::record::{Corrections, MadeAgain};
+use muster_engine::record::{Corrections, Rebuilds};
 
 use super::load::since;
 use super::sqlite::{began, json};
 
 type Corrected = (u32, i64, u64, bool);
-type AndMadeAgain = (u32, i64, u64, bool, (u32, i64, u64));
+type CorrectedAndRebuilt = (u32, i64, u64, bool, (u32, i64, u64));
 
 pub(super) fn written(it: &Corrections, steady: i64) -> String {
     let (count, last, lasted) = (it.count, began(steady, it.ago), it.lasted.as_secs());
@@ -18,7 +18,7 @@ pub(super) fn written(it: &Corrections, steady: i64) -> String {
         None => json::<Corrected>(&(count, last, lasted, it.open)),
         Some(again) => {
             let again = (again.count, began(steady, again.ago), again.lasted.as_secs());
-            json::<AndMadeAgain>(&(count, last, lasted, it.open, again))
+            json::<CorrectedAndRebuilt>(&(count, last, lasted, it.open, again))
         }
     }
 }
@@ -35,10 +35,10 @@ pub(super) fn read(text: &str, steady: i64) -> Option<Corrections> {
     if let Ok(it) = serde_json::from_str::<Corrected>(text) {
         return Some(corrected(it, None));
     }
-    let (count, last, lasted, open, again) = serde_json::from_str::<AndMadeAgain>(text).ok()?;
+    let (count, last, lasted, open, again) = serde_json::from_str::<CorrectedAndRebuilt>(text).ok()?;
     let (again, again_last, again_lasted) = again;
     let made_again =
-        MadeAgain { count: again, ago: since(steady, again_last), lasted: Duration::from_secs(again_lasted) };
+        Rebuilds { count: again, ago: since(steady, again_last), lasted: Duration::from_secs(again_lasted) };
     Some(corrected((count, last, lasted, open), Some(made_again)))
 }
 
@@ -49,7 +49,7 @@ mod tests {
     #[test]
     fn what_is_written_is_read_again() {
         let seconds = Duration::from_secs;
-        let made_again = MadeAgain { count: 2, ago: seconds(7), lasted: seconds(3) };
+        let made_again = Rebuilds { count: 2, ago: seconds(7), lasted: seconds(3) };
         for made_again in [None, Some(made_again)] {
             let it = Corrections { count: 5, ago: seconds(40), lasted: seconds(15), open: true, made_again };
             assert_eq!(read(&written(&it, 1000), 1000), Some(it));

@@ -27,7 +27,7 @@ struct Wish {
 /// What became of it.
 #[derive(Default, Serialize, Deserialize)]
 #[serde(default)]
-struct Stands {
+struct Installation {
     paths: Vec<PathRecord>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     links: PathRecord,
@@ -79,7 +79,7 @@ fn put(
 ) -> Result<(), StoreError> {
     let number = int(record.no.0);
     let wish = text(&Wish { intent: record.intent.clone(), group: record.group.clone() })?;
-    let stands = text(&Stands {
+    let stands = text(&Installation {
         paths: record.paths.clone(),
         links: record.links.clone(),
         label: record.label,
@@ -148,7 +148,7 @@ fn read(row: &Row<'_>, data_key: &DataKey) -> Result<(IntentRecord, Option<u64>)
     let Wish { intent, group } = serde_json::from_str(&wish).map_err(|error| wrong("wish", &error))?;
     let (request, state): (String, String) = (row.get(3)?, row.get(4)?);
     let stands: String = row.get(8)?;
-    let stands: Stands = serde_json::from_str(&stands).map_err(|error| wrong("stands", &error))?;
+    let stands: Installation = serde_json::from_str(&stands).map_err(|error| wrong("stands", &error))?;
     let record = IntentRecord {
         no: IntentNo(number.cast_unsigned()),
         key,

@@ -17,8 +17,8 @@ use muster_template::{DriftPolicy, Environment, Policies};
 use rusqlite::types::{FromSql, Type, ValueRef};
 use rusqlite::{Connection, Row};
 
-use super::aside::Aside;
 use super::convert::digest_of;
+use super::damaged::DamagedRows;
 use super::key::DataKey;
 use super::sealed::{
     ATTRIBUTES, Column, ENVIRONMENTS, HIDDEN_DIGESTS, OUTPUTS, SECRET_NOTES, SPEC, open, open_text,
@@ -30,7 +30,7 @@ pub(super) fn load(store: &mut Sqlite) -> Result<Snapshot, StoreError> {
     let mut snapshot = Snapshot::default();
     let (key, now) = (store.key(), store.steady.now());
     let mut stacks = Vec::new();
-    let mut aside = Aside::default();
+    let mut damaged = DamagedRows::default();
     {
         let db = store.db();
         let mut select = db.prepare(
@@ -42,16 +42,16 @@ pub(super) fn load(store: &mut Sqlite) -> Result<Snapshot, StoreError> {
         while let Some(row) = rows.next()? {
             match stack(row, &key) {
                 Ok(stack) => stacks.push(stack),
-                Err(error) => aside.stack(row, &error),
+                Err(error) => damaged.stack(row, &error),
             }
         }
         let mut select = db.prepare(RESOURCES)?;
         let mut rows = select.query([])?;
         while let Some(row) = rows.next()? {
             match resource(row, &key, now) {
-                Ok(resource) if aside.stacks.contains(&resource.stack) => {}
+                Ok(resource) if damaged.stacks.contains(&resource.stack) => {}
                 Ok(resource) => snapshot.resources.push(resource),
-                Err(error) => aside.resource(row, &error),
+                Err(error) => damaged.resource(row, &error),
             }
         }
         let mut select = db.prepare("SELECT needed_by, resource_id FROM graph")?;
@@ -76,10 +76,10 @@ pub(super) fn load(store: &mut Sqlite) -> Result<Snapshot, StoreError> {
             snapshot.contents.push(ContentDigest(digest_of(&key, &name, &sealed)?));
         }
         // The engine removes those that no row names, and it does not see the rows that are kept aside.
-        if aside.is_any {
+        if damaged.is_any {
             snapshot.contents.clear();
         }
-        snapshot.damaged = aside.damaged;
+        snapshot.damaged = damaged.damaged;
         let meta = |key: &str| {
             db.query_row("SELECT CAST(value AS INTEGER) FROM meta WHERE key = ?1", [key], |row| {
                 unsigned(row, 0)

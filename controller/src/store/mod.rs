@@ -2,11 +2,11 @@
 //!
 //! Absent: decisions. What is written, and in which order, is the engine's affair; when, the driver's.
 
-mod aside;
 pub mod backup;
 mod bounds;
 mod convert;
 mod corrections;
+mod damaged;
 mod failure;
 mod flow;
 mod intent;
@@ -27,7 +27,7 @@ pub use key::{DataKey, KEY_FILE, KeyError, KeyFile, KeyId};
 pub use read::{Reader, Times};
 pub use sqlite::Sqlite;
 pub(crate) use sqlite::rfc3339;
-pub use steady::{Machine, Steady};
+pub use steady::{Machine, SteadyClock};
 
 use muster_engine::record::Change;
 use muster_engine::{Snapshot, SourceText, Starts};

@@ -20,7 +20,7 @@ use super::sealed::{
     ATTRIBUTES, ENVIRONMENTS, FILES, HIDDEN_DIGESTS, OUTPUTS, PARAMETERS, SECRET_NOTES, SPEC, SealedText,
     TEMPLATE,
 };
-use super::steady::Steady;
+use super::steady::SteadyClock;
 use super::{Bounds, Failure, Store, StoreError, corrections, name};
 
 /// The first makes the database, and each further one brings it to the next version. `user_version` counts those that
@@ -46,7 +46,7 @@ pub struct Sqlite {
     pub(super) db: Connection,
     pub(super) key: DataKey,
     pub(super) bounds: Bounds,
-    pub(super) steady: Steady,
+    pub(super) steady: SteadyClock,
     /// Bytes of the last commit, if there was no room for it.
     pub(super) wants: u64,
 }
@@ -77,7 +77,7 @@ impl Sqlite {
         }
         let key = KeyFile::at(key_file).open(sealed_with)?;
         migrate(&mut db, &key, &SCHEMAS, version)?;
-        let steady = Steady::open(&db)?;
+        let steady = SteadyClock::open(&db)?;
         let mut store = Self { db, key, bounds: Bounds::default(), steady, wants: 0 };
         if let Err(error) = store.scrub() {
             tracing::warn!(%error, "what was deleted still lies in the database's file; it is tried again at the next start");
@@ -231,7 +231,7 @@ pub(crate) fn rfc3339(time: time::OffsetDateTime) -> String {
     time.format(&format).expect("a year of four digits")
 }
 
-/// The time is the clock's for eyes, and the [`Steady`] one.
+/// The time is the clock's for eyes, and the [`SteadyClock`] one.
 fn apply(
     db: &Transaction<'_>,
     key: &DataKey,

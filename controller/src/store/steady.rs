@@ -21,12 +21,12 @@ pub struct Machine {
 
 /// See the module's head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Steady {
+pub struct SteadyClock {
     /// When the machine booted. None: it does not say how long it is up.
     booted: Option<i64>,
 }
 
-impl Steady {
+impl SteadyClock {
     /// As the database has it for this boot, else by the clock, from now on.
     pub(super) fn open(db: &Connection) -> Result<Self, rusqlite::Error> {
         let select = "SELECT value FROM meta WHERE key = 'steady'";
@@ -98,8 +98,8 @@ mod tests {
             (Some("a 4900"), machine("b", 10, 6000), 5990),
             (Some("nonsense"), machine("a", 100, 5000), 4900),
         ] {
-            let (steady, text) = Steady::of(kept, &machine);
-            assert_eq!(steady, Steady { booted: Some(wanted) }, "{kept:?}");
+            let (steady, text) = SteadyClock::of(kept, &machine);
+            assert_eq!(steady, SteadyClock { booted: Some(wanted) }, "{kept:?}");
             assert_eq!(text, format!("{} {wanted}", machine.boot));
         }
     }
@@ -108,18 +108,18 @@ mod tests {
     fn what_is_kept_counts_for_this_boot_alone() {
         let db = Connection::open_in_memory().unwrap();
         db.execute_batch("CREATE TABLE meta (key TEXT PRIMARY KEY, value)").unwrap();
-        let near = |steady: Steady| (steady.now() - clock()).abs() <= 2;
-        let first = Steady::open(&db).unwrap();
+        let near = |steady: SteadyClock| (steady.now() - clock()).abs() <= 2;
+        let first = SteadyClock::open(&db).unwrap();
         assert!(near(first));
-        assert_eq!(Steady::open(&db).unwrap(), first);
+        assert_eq!(SteadyClock::open(&db).unwrap(), first);
         // The clock was set back by a year since.
         let text: String = db.query_row("SELECT value FROM meta", [], |row| row.get(0)).unwrap();
         let (boot, booted) = text.split_once(' ').unwrap();
         let ahead = booted.parse::<i64>().unwrap() + 365 * 86_400;
         db.execute("UPDATE meta SET value = ?1", params![format!("{boot} {ahead}")]).unwrap();
-        let steady = Steady::open(&db).unwrap();
+        let steady = SteadyClock::open(&db).unwrap();
         assert!((steady.now() - clock() - 365 * 86_400).abs() <= 2);
         db.execute("UPDATE meta SET value = ?1", params![format!("other {ahead}")]).unwrap();
-        assert!(near(Steady::open(&db).unwrap()), "another boot");
+        assert!(near(SteadyClock::open(&db).unwrap()), "another boot");
     }
 }

@@ -1,22 +1,21 @@
-//! What a resource is to be, rendered: something on a node, which a job tells its agent, or something the controller
-//! itself sees to.
+//! The rendered desired state of a resource: on a node, in a flow table, or a virtual resource.
 
 use muster_shared::model::flow::{DeviceName, FlowId, Packed};
 use muster_shared::model::{Claim, ClaimKind, Spec};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
-use crate::here::Here;
+use crate::virtual_resource::VirtualResource;
 
 /// Desired state of one resource.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Desired {
-    /// On a node: a job of it goes to the agent.
+    /// On a node: a job carries it to the agent.
     Node(Spec),
     /// In the flow table of a device.
     Flows(FlowSet),
-    /// Of the controller itself.
-    Here(Here),
+    /// Realised by the controller itself.
+    Virtual(VirtualResource),
 }
 
 /// All entries that one resource wants of a device: one (`Muster::FlowRule`) or many (`Muster::FlowTable`).
@@ -48,14 +47,14 @@ impl Desired {
     pub fn spec(&self) -> Option<&Spec> {
         match self {
             Desired::Node(spec) => Some(spec),
-            Desired::Flows(_) | Desired::Here(_) => None,
+            Desired::Flows(_) | Desired::Virtual(_) => None,
         }
     }
 
     /// What the controller itself sees to.
-    pub fn here(&self) -> Option<&Here> {
+    pub fn virtual_resource(&self) -> Option<&VirtualResource> {
         match self {
-            Desired::Here(here) => Some(here),
+            Desired::Virtual(resource) => Some(resource),
             Desired::Node(_) | Desired::Flows(_) => None,
         }
     }
@@ -65,7 +64,7 @@ impl Desired {
         match self {
             Desired::Node(spec) => spec.claims(),
             Desired::Flows(set) => set.claims(),
-            Desired::Here(_) => Vec::new(),
+            Desired::Virtual(_) => Vec::new(),
         }
     }
 
@@ -74,8 +73,8 @@ impl Desired {
         match (self, next) {
             (Desired::Node(old), Desired::Node(new)) => old.needs_replacement(new),
             (Desired::Flows(old), Desired::Flows(new)) => old.device != new.device,
-            (Desired::Here(old), Desired::Here(new)) => old.needs_replacement(new),
-            (Desired::Node(_) | Desired::Flows(_) | Desired::Here(_), _) => true,
+            (Desired::Virtual(old), Desired::Virtual(new)) => old.needs_replacement(new),
+            (Desired::Node(_) | Desired::Flows(_) | Desired::Virtual(_), _) => true,
         }
     }
 
@@ -89,7 +88,7 @@ impl Desired {
                 "device" => Some(json!(set.device.to_string())),
                 _ => None,
             },
-            Desired::Here(here) => here.attribute(name),
+            Desired::Virtual(resource) => resource.attribute(name),
         }
     }
 
@@ -98,7 +97,7 @@ impl Desired {
         match self {
             Desired::Node(spec) => spec.properties(),
             Desired::Flows(set) => set.properties(),
-            Desired::Here(here) => here.properties(),
+            Desired::Virtual(resource) => resource.properties(),
         }
     }
 }

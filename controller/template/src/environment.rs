@@ -28,8 +28,8 @@ use strategy::Strategies;
 pub struct Environment {
     /// Names of the files, for the places of errors.
     files: Vec<Box<str>>,
-    parameters: BTreeMap<Box<str>, Vec<Given>>,
-    defaults: BTreeMap<Box<str>, Vec<Given>>,
+    parameters: BTreeMap<Box<str>, Vec<EnvironmentValue>>,
+    defaults: BTreeMap<Box<str>, Vec<EnvironmentValue>>,
     strategies: Strategies,
     policies: Policies,
     registry: Registry,
@@ -54,7 +54,7 @@ impl<'t> From<(&'t str, &'t str)> for EnvironmentFile<'t> {
 
 /// A value with where it stands.
 #[derive(Clone)]
-struct Given {
+struct EnvironmentValue {
     value: Value,
     file: usize,
     at: Place,
@@ -64,9 +64,9 @@ struct Given {
 
 /// An environment as it was read.
 #[derive(Default)]
-struct One {
-    parameters: BTreeMap<Box<str>, Given>,
-    defaults: BTreeMap<Box<str>, Given>,
+struct ParsedEnvironment {
+    parameters: BTreeMap<Box<str>, EnvironmentValue>,
+    defaults: BTreeMap<Box<str>, EnvironmentValue>,
     strategies: Strategies,
     policies: Policies,
     registry: Registry,
@@ -101,8 +101,8 @@ impl Environment {
     }
 
     /// Puts one over all before it. The errors are strategies that contradict each other.
-    fn take(&mut self, later: One) -> Vec<Error> {
-        let One { parameters, defaults, strategies, policies, registry } = later;
+    fn take(&mut self, later: ParsedEnvironment) -> Vec<Error> {
+        let ParsedEnvironment { parameters, defaults, strategies, policies, registry } = later;
         let mut errors = Vec::new();
         for (found, all) in [(parameters, &mut self.parameters), (defaults, &mut self.defaults)] {
             for (name, mut given) in found {
@@ -197,7 +197,7 @@ impl Environment {
     fn value(
         &self,
         section: &str,
-        values: &BTreeMap<Box<str>, Vec<Given>>,
+        values: &BTreeMap<Box<str>, Vec<EnvironmentValue>>,
         definition: &ParameterDef,
     ) -> Option<Result<Value, Error>> {
         let values = values.get(&definition.name)?;
@@ -230,7 +230,7 @@ impl Environment {
     }
 
     /// An error about the value of a parameter, where it stands.
-    fn error(&self, section: &str, parameter: &str, given: &Given, message: &str) -> Error {
+    fn error(&self, section: &str, parameter: &str, given: &EnvironmentValue, message: &str) -> Error {
         let mut path = Path::default();
         path.key(section);
         path.key(parameter);

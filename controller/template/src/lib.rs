@@ -23,7 +23,6 @@ mod expression;
 mod fact;
 mod flow_file;
 mod function;
-mod here;
 mod intent_file;
 pub mod library;
 mod merge;
@@ -46,6 +45,7 @@ mod text;
 mod tree;
 pub mod types;
 mod version;
+mod virtual_resource;
 mod yaql;
 
 pub use address::{FixedIp, Net, Port, Subnet};
@@ -59,7 +59,6 @@ pub use environment::{Environment, EnvironmentFile};
 pub use error::{Error, Errors, suggestion};
 pub use fact::{FACTS, fact, fact_at};
 pub use flow_file::{FlowFile, FlowLimits, FlowPart, FlowStage};
-pub use here::{Here, RandomString, TestResource, TestTimes, TopologyHost, TopologyLink, WaitCondition};
 pub use intent_file::{IntentFile, IntentLimits, point_json, wish_json};
 pub use parameter::{ParameterDef, ParameterType};
 pub use parse::{parse, parse_file, parse_in, parse_within, referenced_files};
@@ -71,9 +70,12 @@ pub use secrets::{MASK, Secrets};
 pub use selector::{FACT_PREFIX, Selector, is_label};
 pub use template::{Output, ParameterGroup, Resource, Template};
 pub use text::json;
-pub use tree::{Known, Nobody, Pause, Removed, Set, Tree};
+pub use tree::{CurrentResources, NoResources, Pause, Removed, Set, Tree};
 pub use types::{Kind, PropertyError, SIGNALS_MAX, Site, check_values, node, spec, spec_within};
 pub use version::Version;
+pub use virtual_resource::{
+    RandomString, TestResource, TestTimes, TopologyHost, TopologyLink, VirtualResource, WaitCondition,
+};
 
 /// Bounds on what a template may ask for.
 #[derive(Clone, Copy, Debug)]

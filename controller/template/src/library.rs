@@ -65,12 +65,12 @@ fn normal(root: &str, folder: &str, path: &str) -> String {
 }
 
 /// The files that were given, as one template sees them.
-pub(crate) struct Given<'a> {
+pub(crate) struct TemplateFiles<'a> {
     base: &'a str,
     files: &'a BTreeMap<String, String>,
 }
 
-impl<'a> Given<'a> {
+impl<'a> TemplateFiles<'a> {
     /// For the template with the key `base`.
     pub fn new(base: &'a str, files: &'a BTreeMap<String, String>) -> Self {
         Self { base, files }

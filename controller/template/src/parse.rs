@@ -9,11 +9,11 @@ use crate::Limits;
 use crate::build::{Reader, Stop};
 use crate::error::{Errors, Place, Sink, cut, suggestion};
 use crate::expression::{Entry, Expr, ExprKind};
-use crate::library::Given;
+use crate::library::TemplateFiles;
 use crate::parameter::{self, ParameterDef};
 use crate::resolve;
 use crate::sections::{self, DraftGroup};
-use crate::template::{Beside, Output, Template};
+use crate::template::{Output, ResourceExtras, Template};
 use crate::types::Kind;
 use crate::version::Version;
 use crate::{digest, function, ownership, sets};
@@ -60,7 +60,7 @@ pub fn parse_within(
     check_size(name, text, text_max)?;
     let source = Source::new(text);
     let draft = read(name, &source)?;
-    resolve::resolve(name, draft, &Given::new("", files), &|_| false)
+    resolve::resolve(name, draft, &TemplateFiles::new("", files), &|_| false)
 }
 
 /// As [`parse_within`], where an environment says what some types are: those that it `maps`.
@@ -74,7 +74,7 @@ pub fn parse_in(
     check_size(name, text, text_max)?;
     let source = Source::new(text);
     let draft = read(name, &source)?;
-    resolve::resolve(name, draft, &Given::new("", files), maps)
+    resolve::resolve(name, draft, &TemplateFiles::new("", files), maps)
 }
 
 /// As [`parse_in`] for a template that is one of the files itself, under `key`: what it names is looked up from there.
@@ -88,7 +88,7 @@ pub fn parse_file(
     check_size(key, text, text_max)?;
     let source = Source::new(text);
     let draft = read(key, &source)?;
-    resolve::resolve(key, draft, &Given::new(key, files), maps)
+    resolve::resolve(key, draft, &TemplateFiles::new(key, files), maps)
 }
 
 fn check_size(name: &str, text: &str, text_max: usize) -> Result<(), Errors> {
@@ -124,7 +124,7 @@ pub(crate) struct DraftResource {
     /// `None` where the type is wrong, which has been said.
     pub kind: Option<Kind>,
     pub type_at: Place,
-    pub beside: Option<Box<Beside>>,
+    pub beside: Option<Box<ResourceExtras>>,
     pub properties: Expr,
     /// Numbers in [`Reader::resources`].
     pub depends_on: Box<[(u32, Place)]>,

@@ -12,7 +12,7 @@ use crate::Limits;
 use crate::build::Names;
 use crate::digest::{self, NamesOf};
 use crate::error::{Errors, Path, Place, Sink, cut, suggestion};
-use crate::library::{Given, is_template};
+use crate::library::{TemplateFiles, is_template};
 use crate::parse::{Draft, DraftCondition, DraftResource};
 use crate::template::{Attached, Condition, Resource, Template};
 use crate::types::Kind;
@@ -25,7 +25,7 @@ use walk::{Resolver, Used, Uses};
 pub(crate) fn resolve(
     file: &str,
     draft: Draft<'_>,
-    given: &Given<'_>,
+    given: &TemplateFiles<'_>,
     maps: &dyn Fn(&str) -> bool,
 ) -> Result<Template, Errors> {
     let Draft {

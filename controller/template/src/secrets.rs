@@ -23,10 +23,10 @@ const CUT: usize = 80;
 
 /// Texts that are not to be shown. Clones share them.
 #[derive(Clone, Default, PartialEq)]
-pub struct Secrets(Option<Arc<Known>>);
+pub struct Secrets(Option<Arc<SecretTexts>>);
 
 #[derive(Default, PartialEq)]
-struct Known {
+struct SecretTexts {
     /// The longest first: one that begins with another goes whole.
     anywhere: Vec<Box<str>>,
     words: Vec<Box<str>>,
@@ -42,7 +42,7 @@ impl Secrets {
 
     /// All values in these.
     pub fn of<'v>(values: impl Iterator<Item = &'v Value>) -> Self {
-        let mut known = Known::default();
+        let mut known = SecretTexts::default();
         values.for_each(|value| known.take(value));
         known.finish()
     }
@@ -56,7 +56,8 @@ impl Secrets {
         if mine == theirs {
             return self.clone();
         }
-        let mut known = Known { bools: mine.bools, all: mine.all || theirs.all, ..Known::default() };
+        let mut known =
+            SecretTexts { bools: mine.bools, all: mine.all || theirs.all, ..SecretTexts::default() };
         for (known, hidden) in known.bools.iter_mut().zip(theirs.bools) {
             *known |= hidden;
         }
@@ -113,7 +114,7 @@ impl Secrets {
     }
 }
 
-impl Known {
+impl SecretTexts {
     fn take(&mut self, value: &Value) {
         match value {
             Value::Null => {}
@@ -167,7 +168,7 @@ impl Known {
         if self.all {
             (self.anywhere, self.words) = (Vec::new(), Vec::new());
         }
-        Secrets((self != Known::default()).then(|| Arc::new(self)))
+        Secrets((self != SecretTexts::default()).then(|| Arc::new(self)))
     }
 
     fn mask(&self, text: &str) -> String {

@@ -36,7 +36,7 @@ pub struct Template {
 
 /// What few resources have beside their properties.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Beside {
+pub(crate) struct ResourceExtras {
     /// The type as it is written, where that is not the name of its kind.
     pub type_name: Option<Box<str>>,
     pub external_id: Option<Expr>,
@@ -106,7 +106,7 @@ impl Resource {
 pub struct Resource {
     pub name: Box<str>,
     pub kind: Kind,
-    pub(crate) beside: Option<Box<Beside>>,
+    pub(crate) beside: Option<Box<ResourceExtras>>,
     /// Indexes of all it needs by `depends_on`, `get_resource` and `get_attr`; sorted, unique. Where there are conditions
     /// those of all branches, until [`Template::pruned`].
     pub requires: Box<[u32]>,

@@ -23,22 +23,22 @@ use crate::{Parameters, References, RenderError, Template, parse};
 
 #[derive(Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-struct Given {
+struct TestInputs {
     parameters: BTreeMap<String, Value>,
     files: BTreeMap<String, String>,
     resources: BTreeMap<String, BTreeMap<String, Value>>,
 }
 
 /// Answers from a table of resources by name; those in it are ready.
-struct Known<'a>(&'a Template, &'a BTreeMap<String, BTreeMap<String, Value>>);
+struct ResourceTable<'a>(&'a Template, &'a BTreeMap<String, BTreeMap<String, Value>>);
 
-impl Known<'_> {
+impl ResourceTable<'_> {
     fn of(&self, index: u32) -> Option<&BTreeMap<String, Value>> {
         self.1.get(&*self.0.resources[index as usize].name)
     }
 }
 
-impl References for Known<'_> {
+impl References for ResourceTable<'_> {
     fn resource_id(&self, index: u32) -> Option<String> {
         self.of(index).map(|_| format!("id-of-{}", self.0.resources[index as usize].name))
     }
@@ -76,16 +76,16 @@ fn fixtures_are_read_as_expected() {
 
 fn outcome(case: &Path) -> Result<Value, String> {
     let text = std::fs::read_to_string(case.join("template.yaml")).unwrap();
-    let given: Given = match std::fs::read_to_string(case.join("given.json")) {
+    let given: TestInputs = match std::fs::read_to_string(case.join("given.json")) {
         Ok(text) => serde_json::from_str(&text).unwrap(),
-        Err(_) => Given::default(),
+        Err(_) => TestInputs::default(),
     };
     let template = parse("template.yaml", &text, &given.files).map_err(|errors| errors.to_string())?;
     let parameters = template.bind(&given.parameters).map_err(|errors| errors.to_string())?;
-    Ok(everything(&template, &parameters, &Known(&template, &given.resources)))
+    Ok(everything(&template, &parameters, &ResourceTable(&template, &given.resources)))
 }
 
-fn everything(template: &Template, parameters: &Parameters, refs: &Known<'_>) -> Value {
+fn everything(template: &Template, parameters: &Parameters, refs: &ResourceTable<'_>) -> Value {
     let mut resources = Map::new();
     for (i, resource) in template.resources.iter().enumerate() {
         let requires: Vec<&str> =

@@ -16,7 +16,7 @@ use serde_json::{Map, Value};
 use self::decide::is_as_decided;
 use self::expand::Expander;
 use self::parts::{Below, Body, Library, Parts, SetParts};
-pub use self::parts::{Known, Nobody, Pause, Removed};
+pub use self::parts::{CurrentResources, NoResources, Pause, Removed};
 use self::value::Context;
 use crate::bind::{Parameters, StackNames};
 use crate::digest::names_digest;
@@ -31,16 +31,16 @@ use crate::types::{Kind, PropertyError};
 
 /// A template with everything below it. Immutable; share it in an `Arc`.
 pub struct Tree {
-    given: Arc<Given>,
+    given: Arc<TreeInputs>,
     /// Without what conditions leave out, once they are known.
     template: Arc<Template>,
     parameters: Arc<Parameters>,
     /// None: nothing is nested.
-    grown: Option<Box<Grown>>,
+    grown: Option<Box<Expansion>>,
 }
 
 /// What a tree is made of.
-struct Given {
+struct TreeInputs {
     template: Arc<Template>,
     /// In a stack without a name.
     parameters: Arc<Parameters>,
@@ -49,7 +49,7 @@ struct Given {
 }
 
 /// What there is beside the root template.
-struct Grown {
+struct Expansion {
     parts: Parts,
     /// Templates read so far: they need not be read again.
     templates: BTreeMap<String, Arc<Template>>,
@@ -63,7 +63,7 @@ struct Grown {
 impl Tree {
     /// Of a template that stands alone.
     pub fn plain(template: Arc<Template>, parameters: Arc<Parameters>) -> Self {
-        let given = Given {
+        let given = TreeInputs {
             template: Arc::clone(&template),
             parameters: Arc::clone(&parameters),
             environment: Arc::default(),
@@ -87,17 +87,17 @@ impl Tree {
             return Ok(Self::plain(template, parameters));
         }
         let environment = Arc::new(environment.clone());
-        let given = Arc::new(Given { template, parameters, environment, files: files.clone() });
+        let given = Arc::new(TreeInputs { template, parameters, environment, files: files.clone() });
         let names = StackNames { name: "stack".to_owned(), id: "0".to_owned() };
         Self::named(&given, names, BTreeMap::new())
     }
 
     fn named(
-        given: &Arc<Given>,
+        given: &Arc<TreeInputs>,
         names: StackNames,
         templates: BTreeMap<String, Arc<Template>>,
     ) -> Result<Self, Errors> {
-        let Given { template, parameters, .. } = &**given;
+        let TreeInputs { template, parameters, .. } = &**given;
         let parameters = Arc::new(template.name_stack((**parameters).clone(), names)?);
         let template = match template.is_conditional() {
             true => Arc::new((**template).clone().pruned(&parameters)?),
@@ -106,15 +106,15 @@ impl Tree {
         if !template.resources.iter().any(Resource::is_opened) {
             return Ok(Self { given: Arc::clone(given), template, parameters, grown: None });
         }
-        Self::grow(given, template, parameters, templates, &Nobody)
+        Self::grow(given, template, parameters, templates, &NoResources)
     }
 
     fn grow(
-        given: &Arc<Given>,
+        given: &Arc<TreeInputs>,
         template: Arc<Template>,
         parameters: Arc<Parameters>,
         templates: BTreeMap<String, Arc<Template>>,
-        known: &dyn Known,
+        known: &dyn CurrentResources,
     ) -> Result<Self, Errors> {
         let parts = Parts {
             parameters: Arc::clone(&parameters),
@@ -133,7 +133,7 @@ impl Tree {
         parts.sort();
         let names = names_digest(parts.instances.iter().map(|instance| &*instance.name));
         let secrets = parameters.secrets().and(&Secrets::of(secrets.values()));
-        let grown = Grown { parts, templates, names, secrets, late };
+        let grown = Expansion { parts, templates, names, secrets, late };
         Ok(Self { given: Arc::clone(given), template, parameters, grown: Some(Box::new(grown)) })
     }
 
@@ -159,7 +159,7 @@ impl Tree {
     /// Whether it depends on what is there: then [`Tree::with`] may come to another.
     pub fn looks_at_what_is_there(&self) -> bool {
         let looks =
-            |grown: &Grown| grown.late || !grown.parts.groups.is_empty() || !grown.parts.sets.is_empty();
+            |grown: &Expansion| grown.late || !grown.parts.groups.is_empty() || !grown.parts.sets.is_empty();
         self.grown.as_deref().is_some_and(looks)
     }
 
@@ -167,7 +167,7 @@ impl Tree {
     ///
     /// # Errors
     /// As [`Tree::new`].
-    pub fn with(&self, known: &dyn Known) -> Result<Self, Errors> {
+    pub fn with(&self, known: &dyn CurrentResources) -> Result<Self, Errors> {
         let (template, parameters) = (Arc::clone(&self.template), Arc::clone(&self.parameters));
         match &self.grown {
             None => Ok(Self { given: Arc::clone(&self.given), template, parameters, grown: None }),

@@ -19,14 +19,14 @@ mod wait;
 
 use muster_shared::NodeId;
 use muster_shared::model::{self, Spec, TemplateType};
-use muster_shared::property::{self as value, Given, describe};
+use muster_shared::property::{self as value, RenderedProperties, describe};
 pub use muster_shared::property::{Constraint, Property, PropertyError, PropertyType};
 use serde_json::Value;
 
 use crate::desired::{Desired, FlowSet};
 use crate::error::{cut, suggestion};
 use crate::function;
-use crate::here::Here;
+use crate::virtual_resource::VirtualResource;
 pub use deployment::Site;
 pub(crate) use unit::refer;
 pub use wait::SIGNALS_MAX;
@@ -104,13 +104,13 @@ struct TypeInfo {
 #[derive(Clone, Copy)]
 enum Place {
     /// An agent, on its node.
-    Node(fn(&Given<'_>) -> Read<Spec>),
+    Node(fn(&RenderedProperties<'_>) -> Read<Spec>),
     /// An agent, which runs a software config of the site.
-    Deployment(fn(&Given<'_>, &dyn Site) -> Read<Spec>),
+    Deployment(fn(&RenderedProperties<'_>, &dyn Site) -> Read<Spec>),
     /// The flow table of a device.
-    Device(fn(&Given<'_>) -> Read<FlowSet>),
+    Device(fn(&RenderedProperties<'_>) -> Read<FlowSet>),
     /// The controller itself.
-    Controller(fn(&Given<'_>) -> Read<Here>),
+    Controller(fn(&RenderedProperties<'_>) -> Read<VirtualResource>),
     /// Those below it, for which it stands.
     Whole,
 }
@@ -168,11 +168,11 @@ pub fn spec_within(kind: Kind, properties: &Value, site: &dyn Site) -> Result<De
 
 fn desired(kind: Kind, properties: &Value, site: &dyn Site) -> Read<Desired> {
     match kind.info().place {
-        Place::Whole => Ok(Desired::Here(Here::Whole)),
+        Place::Whole => Ok(Desired::Virtual(VirtualResource::Whole)),
         Place::Controller(read) => {
             let given = known(kind, properties)?;
             check_each(kind, &given)?;
-            read(&given).map(Desired::Here)
+            read(&given).map(Desired::Virtual)
         }
         Place::Device(read) => read(&known(kind, properties)?).map(Desired::Flows),
         Place::Deployment(read) => read(&known(kind, properties)?, site).map(Desired::Node),
@@ -189,17 +189,17 @@ fn desired(kind: Kind, properties: &Value, site: &dyn Site) -> Read<Desired> {
     }
 }
 
-fn known(kind: Kind, properties: &Value) -> Read<Given<'_>> {
+fn known(kind: Kind, properties: &Value) -> Read<RenderedProperties<'_>> {
     let Value::Object(given) = properties else {
         return Err(PropertyError::new(format!("want a map of properties, got {}", describe(properties))));
     };
     for name in given.keys() {
         kind.property(name).map_err(PropertyError::new)?;
     }
-    Ok(Given(given))
+    Ok(RenderedProperties(given))
 }
 
-fn check_each(kind: Kind, given: &Given<'_>) -> Read<()> {
+fn check_each(kind: Kind, given: &RenderedProperties<'_>) -> Read<()> {
     kind.properties().iter().try_for_each(|property| given.get(property.name, property.check).map(drop))
 }
 
@@ -215,7 +215,7 @@ pub(crate) fn with_function(mut error: PropertyError) -> PropertyError {
 /// The node that rendered properties name; `None` where any node will do.
 pub fn node(properties: &Value) -> Result<Option<NodeId>, PropertyError> {
     let Value::Object(given) = properties else { return Ok(None) };
-    let given = Given(given);
+    let given = RenderedProperties(given);
     for name in ["node", "server"] {
         if let Some(node) = given.get(name, value::node).map_err(with_function)? {
             return Ok(Some(node));
@@ -285,7 +285,7 @@ impl Kind {
     }
 
     /// The controller itself sees to it: it is on no node.
-    pub fn is_here(self) -> bool {
+    pub fn is_virtual(self) -> bool {
         matches!(self.info().place, Place::Controller(_) | Place::Whole)
     }
 

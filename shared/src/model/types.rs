@@ -29,7 +29,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::spec::{Claim, Content, ContentDigest, Lane};
-use crate::property::{Given, Property, PropertyError};
+use crate::property::{Property, PropertyError, RenderedProperties};
 
 pub use account::{AccountError, PasswordHash};
 pub use deployment::{
@@ -128,7 +128,7 @@ pub trait TemplateType: Sized {
     ///
     /// # Errors
     /// A property is missing or wrong.
-    fn read(given: &Given<'_>) -> Result<Self, PropertyError>;
+    fn read(given: &RenderedProperties<'_>) -> Result<Self, PropertyError>;
 }
 
 /// What is known of a desired state whatever its type is.

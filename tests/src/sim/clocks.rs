@@ -7,13 +7,13 @@
 
 use std::time::Duration;
 
-use muster_controller::store::{Machine as Server, Steady};
+use muster_controller::store::{Machine as Server, SteadyClock};
 use muster_engine::record::{ResourceRecord, Status};
 use muster_engine::{Answer, JoinAsk, NewToken, Refusal, Request};
 use muster_shared::MonoTime;
 use muster_shared::join::TokenSecret;
 use muster_shared::model::Up;
-use muster_template::{Desired, Here, Kind as ResourceKind};
+use muster_template::{Desired, Kind as ResourceKind, VirtualResource};
 
 use super::dice::Dice;
 use super::fault::Kind;
@@ -66,7 +66,7 @@ pub struct Clocks {
     ahead: i64,
     /// As the database has it.
     kept: Option<String>,
-    steady: Option<Steady>,
+    steady: Option<SteadyClock>,
     held: Vec<Held>,
     made: u64,
 }
@@ -96,7 +96,7 @@ impl Clocks {
 
     /// The database is opened, and takes what is to be kept if it `takes` anything.
     pub fn opens(&mut self, now: MonoTime, takes: bool) {
-        let (steady, text) = Steady::of(self.kept.as_deref(), &self.server(now));
+        let (steady, text) = SteadyClock::of(self.kept.as_deref(), &self.server(now));
         self.steady = Some(steady);
         if takes {
             self.kept = Some(text);
@@ -287,7 +287,9 @@ impl World {
                 && row.progress.waited.is_some()
         };
         shared.tables.rows.values().filter(waits).find_map(|row| {
-            let Desired::Here(Here::Wait(wait)) = row.spec.as_ref()?.unpack() else { return None };
+            let Desired::Virtual(VirtualResource::Wait(wait)) = row.spec.as_ref()?.unpack() else {
+                return None;
+            };
             let since = shared.signals.waits_since(row)?;
             let waited = self.now.since(since);
             let most = Duration::from_secs(wait.timeout.into()) + LATE_MAX;

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use muster_agent_core::{Entry, Input, Retry, RunError};
 use muster_engine::record::{PackedSpec, ResourceRecord};
-use muster_host::run::{Next, Stands, next};
+use muster_host::run::{Next, RunState, next};
 use muster_shared::model::{
     Action, DEPLOY_STATUS_CODE, DEPLOY_STDERR, DEPLOY_STDOUT, Deployment, Job, Observed, OnInterrupt,
     Outcome, ReportKey, Spec,
@@ -81,12 +81,12 @@ pub struct Ordered {
 }
 
 impl Runner {
-    fn stands(&self, key: RunKey) -> Stands {
+    fn stands(&self, key: RunKey) -> RunState {
         match self.runs.get(&key) {
-            None => Stands::Nothing,
-            Some(Run { state: State::Alive(_), .. }) => Stands::Alive,
-            Some(Run { state: State::Interrupted, again, .. }) => Stands::Began { again: *again },
-            Some(Run { state: State::Ended(_), .. }) => Stands::Ended,
+            None => RunState::Nothing,
+            Some(Run { state: State::Alive(_), .. }) => RunState::Alive,
+            Some(Run { state: State::Interrupted, again, .. }) => RunState::Began { again: *again },
+            Some(Run { state: State::Ended(_), .. }) => RunState::Ended,
         }
     }
 
@@ -112,7 +112,8 @@ impl World {
         let fails =
             if strikes(Kind::JobFails) { Some(false) } else { strikes(Kind::JobRefused).then_some(true) };
         let is_silent = strikes(Kind::JobSilent);
-        let is_new = self.machines[at].host.runner.stands((job.resource, job.generation)) == Stands::Nothing;
+        let is_new =
+            self.machines[at].host.runner.stands((job.resource, job.generation)) == RunState::Nothing;
         if let Some(process) = &mut self.machines[at].process {
             process.scripts.insert(key, Ordered { job: Box::new(job), fails, is_silent, is_new });
         }
@@ -141,7 +142,7 @@ impl World {
         let failed = |reason: &str, permanent| {
             Err(RunError { reason: reason.into(), retry: Retry::unless(permanent) })
         };
-        let stands = if has_step { runner.stands(run) } else { Stands::Ended };
+        let stands = if has_step { runner.stands(run) } else { RunState::Ended };
         let outcome = match next(stands, deployment.on_interrupt == OnInterrupt::Rerun, 0) {
             Next::Prepare { again: 0 } if fails.is_some() => {
                 failed("the supervisor cannot be started", fails == Some(true))

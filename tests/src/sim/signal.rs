@@ -7,7 +7,7 @@ use muster_engine::notes::Notes;
 use muster_engine::record::{PackedSpec, ProgressRecord, ResourceRecord, StackAction, Status};
 use muster_engine::{Answer, Request, Signal, StoredSignal};
 use muster_shared::{MonoTime, ResourceId, StackName};
-use muster_template::{Desired, Here, Kind, WaitCondition};
+use muster_template::{Desired, Kind, VirtualResource, WaitCondition};
 use serde_json::json;
 
 use super::operator::stack_name;
@@ -42,7 +42,7 @@ fn kept(row: &ResourceRecord) -> BTreeMap<&str, &StoredSignal> {
 
 fn waits_for(row: &ResourceRecord) -> Option<WaitCondition> {
     match row.spec.as_ref().filter(|_| row.kind == Kind::WaitCondition)?.unpack() {
-        Desired::Here(Here::Wait(wait)) => Some(wait),
+        Desired::Virtual(VirtualResource::Wait(wait)) => Some(wait),
         _ => None,
     }
 }

@@ -9,8 +9,8 @@ use muster_shared::{Generation, MonoTime};
 
 use super::stage::{Batch, Stage};
 use super::{
-    Appended, BATCH_BYTES_MAX, DEVICES_MAX, Device, ENTRIES_MAX, FlowEffect, Flows, NotApplied, Odd, Switch,
-    Turn, Work, bounded,
+    Appended, BATCH_BYTES_MAX, DEVICES_MAX, Device, DivergentForms, ENTRIES_MAX, FlowEffect, Flows,
+    NotApplied, Switch, Turn, Work, bounded,
 };
 use crate::challenge::STOPPED;
 use crate::ledger::Order;
@@ -240,7 +240,7 @@ impl Device {
     }
 
     /// The answer to [`FlowEffect::Apply`], of a batch or of what undoes it.
-    pub(super) fn applied(&mut self, result: Result<Odd, NotApplied>, turn: &mut Turn) {
+    pub(super) fn applied(&mut self, result: Result<DivergentForms, NotApplied>, turn: &mut Turn) {
         let now = turn.now;
         if let Err(NotApplied::Gone { reason }) = &result {
             self.gone(reason.clone(), now);

@@ -11,7 +11,7 @@ use muster_shared::model::flow::{
 
 /// One entry of a device's table: the entry itself lies in the log. 24 bytes, for there are many.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Kept {
+pub struct TableEntry {
     /// Its id.
     pub id: FlowId,
     /// Of its content.
@@ -40,7 +40,7 @@ pub struct Op {
 
 /// Forms of entries that the switch gives back otherwise than they were written, and that are taken as they are: id to
 /// a digest of the form.
-pub type Odd = BTreeMap<FlowId, u64>;
+pub type DivergentForms = BTreeMap<FlowId, u64>;
 
 /// A rule within our cookie space that no entry of the table accounts for, as the host names it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -51,7 +51,7 @@ pub struct Extraneous(pub Box<[u8]>);
 pub struct Loaded {
     pub device: Bridge,
     /// By id; none is [`EntryState::Wrong`].
-    pub kept: Vec<Kept>,
+    pub kept: Vec<TableEntry>,
     /// Of the newest batch that has come to its end, or of the order to forget.
     pub decided: Generation,
     /// How that one ended, if not well.
@@ -101,7 +101,7 @@ pub enum FlowEffect {
     /// Write the log anew, with nothing but this in it, durably. The answer: [`FlowInput::Compacted`].
     Compact {
         /// What is to be there, by id.
-        kept: Arc<Vec<Kept>>,
+        kept: Arc<Vec<TableEntry>>,
         /// The newest batch that ended.
         decided: Generation,
         /// How, if not well.
@@ -126,15 +126,15 @@ pub enum FlowEffect {
     Compare {
         number: u64,
         /// What is to be there, by id; what is [`EntryState::Expired`] is to be gone.
-        kept: Arc<Vec<Kept>>,
+        kept: Arc<Vec<TableEntry>>,
         /// Forms that are right.
-        odd: Arc<Odd>,
+        odd: Arc<DivergentForms>,
     },
     /// Put and remove what can be, each by itself. The answer: [`FlowInput::Repaired`].
     Repair {
         number: u64,
         /// To be put, by id, in place of what is there.
-        put: Vec<Kept>,
+        put: Vec<TableEntry>,
         /// To be removed.
         remove: Vec<Extraneous>,
     },
@@ -190,7 +190,7 @@ pub enum FlowInput {
         /// From the effect; of what is not under way any more it is dropped.
         number: u64,
         /// What came of it.
-        result: Result<Odd, NotApplied>,
+        result: Result<DivergentForms, NotApplied>,
     },
     /// The answer to [`FlowEffect::Compare`].
     Compared {
@@ -277,5 +277,5 @@ pub struct Repaired {
     /// What could not be put, and why.
     pub failed: Vec<(FlowId, String)>,
     /// What was put and reads back in another form.
-    pub odd: Odd,
+    pub odd: DivergentForms,
 }

@@ -11,7 +11,7 @@ use muster_shared::model::{ReportKey, Up};
 use muster_shared::{Attempt, Generation, MonoTime};
 
 use super::stage::Stage;
-use super::{Compared, Device, FlowEffect, Flows, NotApplied, Odd, Switch, Turn, Work, bounded};
+use super::{Compared, Device, DivergentForms, FlowEffect, Flows, NotApplied, Switch, Turn, Work, bounded};
 use crate::challenge::{Challenge, STOPPED};
 
 /// Attempts to undo before the batch is over, and the device left to be compared: about 15 s of them.
@@ -189,7 +189,7 @@ impl Device {
         }
     }
 
-    pub(super) fn undone(&mut self, result: Result<Odd, NotApplied>, turn: &mut Turn) {
+    pub(super) fn undone(&mut self, result: Result<DivergentForms, NotApplied>, turn: &mut Turn) {
         let Some(Stage::Undoing { ops, tries, at, .. }) = self.batch.as_mut().map(|batch| &mut batch.stage)
         else {
             return;

@@ -12,7 +12,8 @@ use muster_shared::MonoTime;
 use muster_shared::model::flow::{EntryState, FlowId};
 
 use super::{
-    Compared, Device, EXTRANEOUS_MAX, FlowEffect, Kept, Odd, Op, Repaired, Switch, Turn, Work, bounded,
+    Compared, Device, DivergentForms, EXTRANEOUS_MAX, FlowEffect, Op, Repaired, Switch, TableEntry, Turn,
+    Work, bounded,
 };
 use crate::backoff::Random;
 
@@ -39,7 +40,7 @@ pub(super) struct Watching {
     scan: MonoTime,
     /// Rounds in a row that did not end with all as it is to be.
     rounds: u32,
-    pub(super) odd: Arc<Odd>,
+    pub(super) odd: Arc<DivergentForms>,
     /// The switch said that these ended.
     ended: BTreeSet<FlowId>,
     pub(super) foreign: u32,
@@ -66,7 +67,7 @@ impl Watching {
     }
 
     /// These are on the device, and these of them in another form.
-    pub(super) fn applied(&mut self, ops: &[Op], odd: Odd) {
+    pub(super) fn applied(&mut self, ops: &[Op], odd: DivergentForms) {
         if !self.odd.is_empty() {
             let known = Arc::make_mut(&mut self.odd);
             ops.iter().for_each(|op| {
@@ -86,7 +87,7 @@ impl Watching {
         });
     }
 
-    fn odd(&mut self, odd: Odd) {
+    fn odd(&mut self, odd: DivergentForms) {
         if !odd.is_empty() {
             Arc::make_mut(&mut self.odd).extend(odd);
         }
@@ -177,7 +178,7 @@ impl Device {
         differing.dedup();
         self.table.right_but(&differing);
         let wanted = |id: &FlowId| self.table.get(*id).filter(|it| it.state != EntryState::Expired).copied();
-        let put: Vec<Kept> = differing.iter().filter_map(wanted).collect();
+        let put: Vec<TableEntry> = differing.iter().filter_map(wanted).collect();
         if !ids.is_empty() {
             self.effect(FlowEffect::Expire { ids }, turn);
         }

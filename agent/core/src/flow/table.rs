@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use muster_shared::model::flow::{Buckets, EntryState, FlowId};
 
-use super::{Kept, Op};
+use super::{Op, TableEntry};
 
 /// What an entry takes in the log besides its packed bytes, about.
 const LOG_OVERHEAD: u64 = 16;
@@ -15,16 +15,16 @@ const FEW: usize = 16;
 
 impl Op {
     /// What it puts, once that is there.
-    fn kept(&self) -> Kept {
+    fn kept(&self) -> TableEntry {
         let Self { id, digest, at, length, .. } = *self;
-        Kept { id, digest, at, length, state: EntryState::Present }
+        TableEntry { id, digest, at, length, state: EntryState::Present }
     }
 }
 
 /// See the module's head.
 #[derive(Debug, Default)]
 pub(crate) struct Table {
-    kept: Arc<Vec<Kept>>,
+    kept: Arc<Vec<TableEntry>>,
     sums: Buckets,
     wrong: u32,
     /// Bytes of the log that are needed.
@@ -33,7 +33,7 @@ pub(crate) struct Table {
 
 impl Table {
     /// By id.
-    pub(crate) fn new(mut kept: Vec<Kept>) -> Self {
+    pub(crate) fn new(mut kept: Vec<TableEntry>) -> Self {
         kept.sort_unstable_by_key(|it| it.id);
         kept.dedup_by_key(|it| it.id);
         let mut table = Self::default();
@@ -46,7 +46,7 @@ impl Table {
         table
     }
 
-    pub(crate) fn kept(&self) -> Arc<Vec<Kept>> {
+    pub(crate) fn kept(&self) -> Arc<Vec<TableEntry>> {
         Arc::clone(&self.kept)
     }
 
@@ -66,7 +66,7 @@ impl Table {
         self.live
     }
 
-    pub(crate) fn get(&self, id: FlowId) -> Option<&Kept> {
+    pub(crate) fn get(&self, id: FlowId) -> Option<&TableEntry> {
         self.kept.binary_search_by_key(&id, |it| it.id).ok().map(|at| &self.kept[at])
     }
 
@@ -104,7 +104,7 @@ impl Table {
     pub(crate) fn inverse(&self, ops: &[Op]) -> Vec<Op> {
         let undo = |op: &Op| match self.get(op.id).filter(|kept| kept.state != EntryState::Expired) {
             Some(kept) => {
-                let Kept { id, digest, at, length, .. } = *kept;
+                let TableEntry { id, digest, at, length, .. } = *kept;
                 Some(Op { id, digest, at, length, put: true })
             }
             None => op.put.then_some(Op { put: false, digest: 0, ..*op }),
@@ -113,7 +113,7 @@ impl Table {
     }
 
     /// What is to be there while the operations, by id, are in force and not decided.
-    pub(crate) fn with(&self, ops: &[Op]) -> Vec<Kept> {
+    pub(crate) fn with(&self, ops: &[Op]) -> Vec<TableEntry> {
         let mut kept = Vec::with_capacity(self.len_after(ops));
         let mut old = self.kept.iter().copied().peekable();
         for op in ops {
@@ -213,7 +213,7 @@ mod tests {
             ops in proptest::collection::btree_map(0..60u64, (any::<u64>(), any::<bool>()), 0..FEW * 2),
         ) {
             let wrong = |is_wrong| if is_wrong { EntryState::Wrong } else { EntryState::Present };
-            let kept = |(id, (digest, is_wrong)): (&u64, &(u64, bool))| Kept { state: wrong(*is_wrong), ..op((*id, *digest, true)).kept() };
+            let kept = |(id, (digest, is_wrong)): (&u64, &(u64, bool))| TableEntry { state: wrong(*is_wrong), ..op((*id, *digest, true)).kept() };
             let mut table = Table::new(before.iter().map(kept).collect());
             let ops: Vec<_> = ops.iter().map(|(id, (digest, put))| op((*id, *digest, *put))).collect();
             let whole = Table::new(table.with(&ops));

@@ -18,7 +18,7 @@ const ASKS_MAX: usize = 16;
 
 /// What is to be said, and to whom answers go.
 #[derive(Debug, Default)]
-pub(super) struct Telling {
+pub(super) struct FlowReports {
     /// Say how all devices stand.
     pub(super) all: bool,
     /// Not before.
@@ -35,7 +35,7 @@ pub(super) enum Question {
     Foreign,
 }
 
-impl Telling {
+impl FlowReports {
     pub(super) fn timeout(&self) -> Option<(MonoTime, &'static str)> {
         self.waits.then_some((self.rest_until, "telling how flow tables stand"))
     }

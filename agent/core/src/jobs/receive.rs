@@ -14,7 +14,7 @@ const JOBS_WEIGHT_MAX: usize = 64 * 1024 * 1024;
 
 /// How a job relates to what is known.
 #[derive(Debug, PartialEq, Eq)]
-enum Standing {
+enum JobRelation {
     /// To be run.
     New,
     /// A newer generation is known.
@@ -30,35 +30,35 @@ enum Standing {
     Contradiction,
 }
 
-fn standing(entry: Option<&Entry>, job: &Job) -> Standing {
-    let Some((newest, digest)) = entry.and_then(Entry::newest) else { return Standing::New };
+fn standing(entry: Option<&Entry>, job: &Job) -> JobRelation {
+    let Some((newest, digest)) = entry.and_then(Entry::newest) else { return JobRelation::New };
     let last = entry.and_then(|entry| entry.last.as_ref()).filter(|last| last.key == newest);
     if job.generation < newest.generation {
-        return Standing::Older(newest.generation);
+        return JobRelation::Older(newest.generation);
     }
     if job.generation > newest.generation {
-        return Standing::New;
+        return JobRelation::New;
     }
     if let Some(Ended { outcome: Outcome::Withdrawn, .. }) = last {
-        return Standing::Ended(Outcome::Withdrawn);
+        return JobRelation::Ended(Outcome::Withdrawn);
     }
     if digest != Some(ledger::digest(job)) {
-        return Standing::Contradiction;
+        return JobRelation::Contradiction;
     }
     match (job.attempt.cmp(&newest.attempt), last) {
         (std::cmp::Ordering::Less, last) => {
             let ended = last.map(|last| Report { key: last.key, outcome: last.outcome.clone() });
-            Standing::OlderAttempt(ended)
+            JobRelation::OlderAttempt(ended)
         }
         // Nobody heard that it has run: it does not run once more for that.
         (std::cmp::Ordering::Greater, Some(Ended { outcome: outcome @ Outcome::Done(_), .. }))
             if matches!(job.spec, Spec::Deployment(_)) =>
         {
-            Standing::Ended(outcome.clone())
+            JobRelation::Ended(outcome.clone())
         }
-        (std::cmp::Ordering::Greater, _) => Standing::New,
-        (std::cmp::Ordering::Equal, None) => Standing::Pending,
-        (std::cmp::Ordering::Equal, Some(last)) => Standing::Ended(last.outcome.clone()),
+        (std::cmp::Ordering::Greater, _) => JobRelation::New,
+        (std::cmp::Ordering::Equal, None) => JobRelation::Pending,
+        (std::cmp::Ordering::Equal, Some(last)) => JobRelation::Ended(last.outcome.clone()),
     }
 }
 
@@ -68,17 +68,17 @@ impl Jobs {
     pub(crate) fn job(&mut self, job: Job, turn: &mut Turn) {
         let key = job.key();
         let outcome = match standing(self.ledger.get(job.resource), &job) {
-            Standing::New | Standing::Contradiction if turn.connection.is_only_heard() => {
+            JobRelation::New | JobRelation::Contradiction if turn.connection.is_only_heard() => {
                 turn.disk.failed("there is no room to record the controller's epoch")
             }
-            Standing::New => return self.accept(job, turn),
-            Standing::Older(by) => Outcome::Superseded { by },
-            Standing::Ended(outcome) if !self.ledger.is_about_to_tell(key) => outcome,
-            Standing::OlderAttempt(Some(ended)) if !self.ledger.is_about_to_tell(ended.key) => {
+            JobRelation::New => return self.accept(job, turn),
+            JobRelation::Older(by) => Outcome::Superseded { by },
+            JobRelation::Ended(outcome) if !self.ledger.is_about_to_tell(key) => outcome,
+            JobRelation::OlderAttempt(Some(ended)) if !self.ledger.is_about_to_tell(ended.key) => {
                 return self.report(ended, turn);
             }
-            Standing::OlderAttempt(_) | Standing::Pending | Standing::Ended(_) => return,
-            Standing::Contradiction => {
+            JobRelation::OlderAttempt(_) | JobRelation::Pending | JobRelation::Ended(_) => return,
+            JobRelation::Contradiction => {
                 let reason = format!(
                     "generation {} of {} came before with another content: a bug of the controller, please \
                      report it",

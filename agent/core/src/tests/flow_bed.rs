@@ -12,8 +12,8 @@ use muster_shared::model::{Content, Down, Up};
 
 use super::bed::{Bed, generation};
 use crate::{
-    Appended, Compacted, Compared, Extraneous, FlowEffect, FlowInput, Input, Kept, Loaded, NotApplied, Odd,
-    Op, Repaired, Undecided,
+    Appended, Compacted, Compared, DivergentForms, Extraneous, FlowEffect, FlowInput, Input, Loaded,
+    NotApplied, Op, Repaired, TableEntry, Undecided,
 };
 
 /// What a log is made of.
@@ -22,7 +22,7 @@ pub enum Record {
     Batch { generation: Generation, ops: Vec<Op>, guarded: bool },
     Decided { generation: Generation, refused: Option<FlowRefusal> },
     Expired(Vec<FlowId>),
-    Whole { kept: Vec<Kept>, decided: Generation, refused: Option<FlowRefusal> },
+    Whole { kept: Vec<TableEntry>, decided: Generation, refused: Option<FlowRefusal> },
     Forgotten(Generation),
 }
 
@@ -309,15 +309,20 @@ impl FlowBed {
         FlowInput::Appended { generation, result: result.map_err(refused) }
     }
 
-    fn compact(&mut self, kept: &[Kept], decided: Generation, refused: Option<FlowRefusal>) -> FlowInput {
+    fn compact(
+        &mut self,
+        kept: &[TableEntry],
+        decided: Generation,
+        refused: Option<FlowRefusal>,
+    ) -> FlowInput {
         self.done.push("compact");
         let at: Vec<u32> = (0..kept.len() as u32).map(|n| 10_000 + n).collect();
-        let moved = kept.iter().zip(&at).map(|(it, at)| Kept { at: *at, ..*it }).collect();
+        let moved = kept.iter().zip(&at).map(|(it, at)| TableEntry { at: *at, ..*it }).collect();
         self.log = vec![Record::Whole { kept: moved, decided, refused }];
         FlowInput::Compacted(Ok(Compacted { at, log: 1 }))
     }
 
-    fn apply(&mut self, ops: &[Op]) -> Result<Odd, NotApplied> {
+    fn apply(&mut self, ops: &[Op]) -> Result<DivergentForms, NotApplied> {
         self.done.push("apply");
         if !self.is_back {
             return Err(NotApplied::Gone { reason: "the switch went away".into() });
@@ -326,7 +331,7 @@ impl FlowBed {
             let reason = "no port veth9 on br0".to_owned();
             return Err(NotApplied::Refused(FlowRefusal { id: Some(bad.id), reason, permanent: true }));
         }
-        let mut odd = Odd::new();
+        let mut odd = DivergentForms::new();
         for op in ops {
             if op.put {
                 let form = self.form(op.digest);
@@ -345,7 +350,7 @@ impl FlowBed {
         *self.odd.get(&digest).unwrap_or(&digest)
     }
 
-    fn compare(&mut self, kept: &[Kept], odd: &Odd) -> Result<Compared, String> {
+    fn compare(&mut self, kept: &[TableEntry], odd: &DivergentForms) -> Result<Compared, String> {
         self.done.push("compare");
         if !self.is_back {
             return Err("the switch went away".into());
@@ -365,7 +370,7 @@ impl FlowBed {
         Ok(found)
     }
 
-    fn repair(&mut self, put: &[Kept], remove: &[Extraneous]) -> Result<Repaired, String> {
+    fn repair(&mut self, put: &[TableEntry], remove: &[Extraneous]) -> Result<Repaired, String> {
         self.done.push("repair");
         if !self.is_back {
             return Err("the switch went away".into());
@@ -391,7 +396,7 @@ impl FlowBed {
 
 /// As a host loads its log.
 fn load(log: &[Record]) -> Vec<Loaded> {
-    let mut kept: BTreeMap<FlowId, Kept> = BTreeMap::new();
+    let mut kept: BTreeMap<FlowId, TableEntry> = BTreeMap::new();
     let (mut decided, mut refused, mut undecided) = (Generation::default(), None, None);
     let mut forgotten = false;
     for record in log.iter().cloned() {
@@ -405,7 +410,9 @@ fn load(log: &[Record]) -> Vec<Loaded> {
                 for op in batch.filter(|_| why.is_none()).map(|it| it.ops).unwrap_or_default() {
                     let Op { id, digest, at, length, put } = op;
                     match put {
-                        true => kept.insert(id, Kept { id, digest, at, length, state: EntryState::Present }),
+                        true => {
+                            kept.insert(id, TableEntry { id, digest, at, length, state: EntryState::Present })
+                        }
                         false => kept.remove(&id),
                     };
                 }

@@ -9,7 +9,7 @@ use muster_shared::model::{Action, Down, ReportKey, Up};
 use super::bed::{CHALLENGE, generation};
 use super::confirm::network;
 use super::flow_bed::{FlowBed, Record, br0, flow, ops, packed, root, table};
-use crate::{Compared, FlowEffect, FlowInput, Input, NotApplied, Odd, resource_id};
+use crate::{Compared, DivergentForms, FlowEffect, FlowInput, Input, NotApplied, resource_id};
 
 fn management(rules: &[(u64, u8)]) -> FlowBed {
     let mut bed = FlowBed::new();
@@ -176,8 +176,8 @@ fn a_host_that_hangs_is_cancelled_and_the_batch_undone() {
 #[test]
 fn an_answer_that_was_on_its_way_at_the_deadline_is_not_that_of_the_undoing() {
     let refused = FlowRefusal { id: None, reason: "table full".into(), permanent: false };
-    let answers: [(&str, Result<Odd, NotApplied>); 3] = [
-        ("applied", Ok(Odd::new())),
+    let answers: [(&str, Result<DivergentForms, NotApplied>); 3] = [
+        ("applied", Ok(DivergentForms::new())),
         ("refused", Err(NotApplied::Refused(refused))),
         ("gone", Err(NotApplied::Gone { reason: "the switch went away".into() })),
     ];
@@ -242,7 +242,7 @@ fn a_comparison_that_was_on_its_way_at_the_deadline_is_nobodys_answer() {
     let [FlowEffect::Apply { number: undoing, .. }] = bed.held[..] else { panic!("{:?}", bed.held) };
     bed.held.clear();
     bed.switch = table(&[(1, 1)]);
-    bed.input(FlowInput::Applied { number: undoing, result: Ok(Odd::new()) });
+    bed.input(FlowInput::Applied { number: undoing, result: Ok(DivergentForms::new()) });
     bed.after(Duration::from_secs(11));
     assert!(matches!(bed.held[..], [FlowEffect::Compare { .. }]), "{:?}", bed.held);
     let missing = vec![flow(1)];

@@ -13,16 +13,16 @@ pub enum FileBefore {
         mode: u32,
         uid: u32,
         gid: u32,
-        content: Kept,
+        content: StoredContent,
     },
 }
 
 /// Where previous content is kept.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Kept {
+pub enum StoredContent {
     Inline(Vec<u8>),
     /// In a file of that name in the state directory.
-    Aside(ContentDigest),
+    File(ContentDigest),
 }
 
 impl FileBefore {
@@ -39,8 +39,10 @@ impl FileBefore {
     /// What was in it, if it was there.
     pub fn content(&self) -> Option<ContentDigest> {
         match self {
-            FileBefore::Present { content: Kept::Aside(digest), .. } => Some(*digest),
-            FileBefore::Present { content: Kept::Inline(bytes), .. } => Some(ContentDigest::of(bytes)),
+            FileBefore::Present { content: StoredContent::File(digest), .. } => Some(*digest),
+            FileBefore::Present { content: StoredContent::Inline(bytes), .. } => {
+                Some(ContentDigest::of(bytes))
+            }
             FileBefore::Absent => None,
         }
     }
@@ -48,8 +50,8 @@ impl FileBefore {
     /// The file in the state directory that it needs.
     pub fn aside(&self) -> Option<ContentDigest> {
         match self {
-            FileBefore::Present { content: Kept::Aside(digest), .. } => Some(*digest),
-            FileBefore::Present { content: Kept::Inline(_), .. } | FileBefore::Absent => None,
+            FileBefore::Present { content: StoredContent::File(digest), .. } => Some(*digest),
+            FileBefore::Present { content: StoredContent::Inline(_), .. } | FileBefore::Absent => None,
         }
     }
 }

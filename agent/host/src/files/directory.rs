@@ -21,7 +21,7 @@ use nix::sys::stat::{FileStat, Mode, SFlag, fstat, fstatat, mkdirat};
 use nix::sys::statfs::{PROC_SUPER_MAGIC, fstatfs};
 use nix::unistd::{UnlinkatFlags, getegid, geteuid, symlinkat, unlinkat};
 
-use super::{FileError, PERMISSION_BITS, Way};
+use super::{FileError, PERMISSION_BITS, WriteHazard};
 
 /// Symbolic links followed for one path, as the kernel does it.
 const LINKS_MAX: usize = 40;
@@ -104,7 +104,7 @@ impl Directory {
                             Leads::WhereTheKernelSays => at.follow(&name).map_err(&failed)?,
                         }
                     }
-                    Ok(Some(_)) => return Err(refused(&place, Way::Link)),
+                    Ok(Some(_)) => return Err(refused(&place, WriteHazard::Link)),
                     Ok(None) => return Err(no_directory(path, directory)),
                     Err(error) => return Err(failed(error)),
                 },
@@ -243,16 +243,16 @@ fn names(path: &Path) -> Vec<OsString> {
 }
 
 /// How others than root, the agent's user and `owner` could lead what is below a directory elsewhere.
-fn way_in(stat: &FileStat, owner: Option<u32>) -> Option<Way> {
+fn way_in(stat: &FileStat, owner: Option<u32>) -> Option<WriteHazard> {
     let mode = Mode::from_bits_truncate(stat.st_mode);
     if !is_own(stat.st_uid) && owner != Some(stat.st_uid) {
-        Some(Way::Owner(stat.st_uid))
+        Some(WriteHazard::Owner(stat.st_uid))
     } else if mode.contains(Mode::S_ISVTX) {
         None
     } else if mode.contains(Mode::S_IWOTH) {
-        Some(Way::Everyone)
+        Some(WriteHazard::Everyone)
     } else if mode.contains(Mode::S_IWGRP) && ![ROOT, getegid().as_raw()].contains(&stat.st_gid) {
-        Some(Way::Group(stat.st_gid))
+        Some(WriteHazard::Group(stat.st_gid))
     } else {
         None
     }

@@ -25,7 +25,7 @@ pub enum FileError {
         path: PathBuf,
         /// A directory or a symbolic link on the way to it.
         place: PathBuf,
-        way: Way,
+        way: WriteHazard,
     },
     /// Something else is there.
     #[error("{}: there is {found}, which Muster leaves alone: move it away or name another path", path.display())]
@@ -80,7 +80,7 @@ pub enum FileError {
 
 /// How others than root and a file's owner could have the agent write elsewhere.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Way {
+pub enum WriteHazard {
     /// The directory belongs to this user.
     Owner(u32),
     /// This group can write the directory.
@@ -91,11 +91,11 @@ pub enum Way {
     Link,
 }
 
-fn led(place: &Path, way: Way) -> String {
+fn led(place: &Path, way: WriteHazard) -> String {
     let place = place.display();
     let others = "could have root write elsewhere";
     match way {
-        Way::Owner(user) => {
+        WriteHazard::Owner(user) => {
             let name = User::from_uid(Uid::from_raw(user)).ok().flatten().map(|user| user.name);
             let name = name.unwrap_or_else(|| user.to_string());
             format!(
@@ -103,7 +103,7 @@ fn led(place: &Path, way: Way) -> String {
                  (chown root {place}), or the file to that user (owner: {name})"
             )
         }
-        Way::Group(group) => {
+        WriteHazard::Group(group) => {
             let name = Group::from_gid(Gid::from_raw(group)).ok().flatten().map(|group| group.name);
             let name = name.unwrap_or_else(|| group.to_string());
             format!(
@@ -111,11 +111,11 @@ fn led(place: &Path, way: Way) -> String {
                  (chmod g-w {place}) or name another path"
             )
         }
-        Way::Everyone => format!(
+        WriteHazard::Everyone => format!(
             "everyone can write the directory {place}, and {others}: take that away (chmod o-w {place}) or name \
              another path"
         ),
-        Way::Link => format!(
+        WriteHazard::Link => format!(
             "{place} is a symbolic link that others than root can have made: name the path that it leads to"
         ),
     }

@@ -237,7 +237,7 @@ async fn a_link_that_only_root_can_have_made_is_followed() {
     }
     assert!(matches!(bed.apply(&bed.file("loop/motd"), b"").await, Err(FileError::Io { .. })));
     let shared = bed.apply(&bed.file("sticky/link/motd"), b"").await.unwrap_err();
-    assert!(matches!(shared, FileError::Led { way: Way::Link, .. }), "{shared}");
+    assert!(matches!(shared, FileError::Led { way: WriteHazard::Link, .. }), "{shared}");
 }
 
 #[tokio::test]

@@ -79,13 +79,13 @@ struct Voices {
 #[derive(Debug)]
 struct Voice {
     socket: Arc<pipe::Receiver>,
-    says: Says,
+    says: Announcement,
     schedule: Schedule,
 }
 
 /// What a port says.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Says {
+pub struct Announcement {
     /// Again and again; good for [`TTL`].
     pub frame: Vec<u8>,
     /// When the agent ends; good for [`LAST_TTL`].
@@ -110,7 +110,12 @@ impl Speaker {
     ///
     /// # Errors
     /// The system has no thread for it.
-    pub(super) fn speak(&self, index: u32, socket: &Arc<pipe::Receiver>, says: Says) -> io::Result<()> {
+    pub(super) fn speak(
+        &self,
+        index: u32,
+        socket: &Arc<pipe::Receiver>,
+        says: Announcement,
+    ) -> io::Result<()> {
         let mut voices = locked(&self.0.voices);
         if voices.ports.get(&index).is_some_and(|voice| voice.says == says) {
             return Ok(());

@@ -234,7 +234,7 @@ async fn who_ends_has_a_last_word_and_is_silent() {
     let socket = File::from(std::os::fd::OwnedFd::from(ours));
     let socket = Arc::new(pipe::Receiver::from_file_unchecked(socket).unwrap());
     let speaker = Speaker::default();
-    let says = Says { frame: b"again and again".into(), last: b"last".into() };
+    let says = Announcement { frame: b"again and again".into(), last: b"last".into() };
     speaker.speak(1, &socket, says).unwrap();
     let mut buffer = [0; 64];
     let mut next = || theirs.recv(&mut buffer).map(|length| buffer[..length].to_vec());

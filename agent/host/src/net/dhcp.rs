@@ -26,7 +26,7 @@ use muster_shared::model::network::Dhcp;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use super::neighbours::{NeighbourError, Neighbours};
+use super::network_managers::{NetworkManagerError, NetworkManagers};
 
 /// Bytes of a note, or of what a client has written of a lease.
 const NOTE_MAX: u64 = 64 * 1024;
@@ -45,7 +45,7 @@ pub enum Client {
 
 /// What a client is told of a link.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Told {
+pub struct ClientSettings {
     pub client: Client,
     /// It leases an address of IPv4.
     pub v4: bool,
@@ -62,7 +62,7 @@ pub struct Told {
 /// A link of which a client was told.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Lease {
-    pub told: Told,
+    pub told: ClientSettings,
     /// The kernel's number of the link that is meant.
     pub index: u32,
     /// The client runs.
@@ -104,7 +104,7 @@ pub enum DhcpError {
     },
     /// systemd-networkd.
     #[error(transparent)]
-    Networkd(#[from] NeighbourError),
+    Networkd(#[from] NetworkManagerError),
 }
 
 /// Where clients and notes are.
@@ -115,7 +115,7 @@ pub(super) struct Clients {
     /// The clients' scripts: not below `/run`, from which distributions let nothing be run.
     scripts: PathBuf,
     resolv_conf: PathBuf,
-    neighbours: Option<Neighbours>,
+    neighbours: Option<NetworkManagers>,
     /// The one that is taken, whichever else is there.
     only: Option<Client>,
 }
@@ -133,13 +133,13 @@ impl Client {
 
 impl Leases {
     /// What the client is to be told for `dhcp`; nothing where there is none that can.
-    pub fn told(&self, dhcp: &Dhcp, dns: bool) -> Option<Told> {
+    pub fn told(&self, dhcp: &Dhcp, dns: bool) -> Option<ClientSettings> {
         let client = match dhcp.arguments.is_empty() {
             true => self.client,
             false => self.has_dhclient.then_some(Client::Dhclient),
         };
         let Dhcp { v4, v6, default_route, ref arguments } = *dhcp;
-        Some(Told { client: client?, v4, v6, default_route, dns, arguments: arguments.clone() })
+        Some(ClientSettings { client: client?, v4, v6, default_route, dns, arguments: arguments.clone() })
     }
 
     /// What clients have put on a link.
@@ -148,7 +148,7 @@ impl Leases {
     }
 }
 
-impl Told {
+impl ClientSettings {
     /// A client whose lease of that family is wanted.
     pub fn leases(&self, address: IpAddr) -> bool {
         if address.is_ipv4() { self.v4 } else { self.v6 }
@@ -160,7 +160,7 @@ impl Clients {
         notes: Option<PathBuf>,
         scripts: Option<PathBuf>,
         resolv_conf: PathBuf,
-        neighbours: Option<Neighbours>,
+        neighbours: Option<NetworkManagers>,
         only: Option<Client>,
     ) -> Self {
         // Two namespaces may have links of one name.
@@ -200,7 +200,7 @@ impl Clients {
     }
 
     /// Has a client lease addresses for a link that is up.
-    pub async fn start(&self, link: &str, index: u32, told: &Told) -> Result<(), DhcpError> {
+    pub async fn start(&self, link: &str, index: u32, told: &ClientSettings) -> Result<(), DhcpError> {
         let folder = self.notes.join(link);
         let failed = |source| DhcpError::File { path: folder.clone(), source };
         fs::create_dir_all(&folder).map_err(failed)?;
@@ -246,7 +246,7 @@ impl Clients {
 
     fn is_here(&self, client: Client) -> bool {
         match client {
-            Client::Networkd => self.neighbours.as_ref().is_some_and(Neighbours::has_networkd),
+            Client::Networkd => self.neighbours.as_ref().is_some_and(NetworkManagers::has_networkd),
             Client::Dhcpcd | Client::Dhclient => process::program(client.name()).is_some(),
         }
     }
@@ -286,7 +286,7 @@ impl Clients {
 /// What was told, and the processes that were started without systemd.
 #[derive(Debug, Serialize, Deserialize)]
 struct Note {
-    told: Told,
+    told: ClientSettings,
     index: u32,
     #[serde(default)]
     processes: Vec<process::Process>,

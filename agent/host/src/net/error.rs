@@ -8,8 +8,8 @@ use muster_shared::model::network::NetworkError;
 use thiserror::Error as ThisError;
 
 use super::execute::StepError;
-use super::neighbours::NeighbourError;
 use super::netlink::NetlinkError;
+use super::network_managers::NetworkManagerError;
 use super::ovsdb::OvsdbError;
 use super::plan::PlanError;
 use super::target::Difference;
@@ -31,7 +31,7 @@ pub enum NetError {
     Plan(#[from] PlanError),
     /// Another service of this server has a link and does not let go. It may have taken its own settings off it.
     #[error(transparent)]
-    Neighbour(#[from] NeighbourError),
+    NetworkManager(#[from] NetworkManagerError),
     /// Nothing was changed.
     #[error("the document has no fallback_config")]
     NoFallback,
@@ -65,7 +65,7 @@ impl NetError {
     /// Some steps may have been done.
     pub fn may_have_changed(&self) -> bool {
         match self {
-            Self::Neighbour(error) => !matches!(error, NeighbourError::Ifupdown { .. }),
+            Self::NetworkManager(error) => !matches!(error, NetworkManagerError::Ifupdown { .. }),
             _ => matches!(self, Self::Step(_) | Self::Differs(_) | Self::Partly(_)),
         }
     }

@@ -57,7 +57,7 @@ const FAMILIES: [(bool, &str); 2] = [(false, "inet"), (true, "inet6")];
 impl Format {
     /// As much of the document as can be said.
     pub fn export(self, document: &NetworkDocument) -> Exported {
-        let above = Above::of(document);
+        let above = UpperLinks::of(document);
         let mut missing = Vec::new();
         let (files, unwritten) = match self {
             Self::Networkd => (networkd(document, &above, &mut missing), Vec::new()),
@@ -84,7 +84,7 @@ impl Format {
 
 /// What is made on top of each link.
 #[derive(Default)]
-struct Above<'a> {
+struct UpperLinks<'a> {
     /// Member → its Linux bridge.
     bridge: BTreeMap<&'a LinkName, &'a LinkName>,
     /// Member → its bond, and whether that prefers it.
@@ -95,7 +95,7 @@ struct Above<'a> {
     vlans: BTreeMap<&'a LinkName, Vec<&'a LinkName>>,
 }
 
-impl<'a> Above<'a> {
+impl<'a> UpperLinks<'a> {
     fn of(document: &'a NetworkDocument) -> Self {
         let mut above = Self::default();
         for object in document.all() {
@@ -125,7 +125,11 @@ impl<'a> Above<'a> {
     }
 }
 
-fn networkd(document: &NetworkDocument, above: &Above<'_>, missing: &mut Vec<NotExportable>) -> Vec<File> {
+fn networkd(
+    document: &NetworkDocument,
+    above: &UpperLinks<'_>,
+    missing: &mut Vec<NotExportable>,
+) -> Vec<File> {
     let mut files = Vec::new();
     for object in document.all().filter(|object| !object.is_port_only()) {
         let name = &object.name;
@@ -198,7 +202,7 @@ fn words(options: &BondOptions) -> Vec<(String, String)> {
     pairs.map(|(option, value)| (option.to_owned(), value.to_owned())).collect()
 }
 
-fn network_file(object: &Object, above: &Above<'_>, dns: Option<&Dns>) -> String {
+fn network_file(object: &Object, above: &UpperLinks<'_>, dns: Option<&Dns>) -> String {
     let name = &object.name;
     let mut text = format!("{HEAD}[Match]\nName={name}\n");
     if let Some(mtu) = object.mtu {
@@ -288,7 +292,7 @@ fn push_rule(text: &mut String, rule: &Rule) {
 /// The file, and links that are not in it.
 fn ifupdown(
     document: &NetworkDocument,
-    above: &Above<'_>,
+    above: &UpperLinks<'_>,
     missing: &mut Vec<NotExportable>,
 ) -> (Vec<File>, Vec<LinkName>) {
     let mut text = HEAD.to_owned();

@@ -22,7 +22,7 @@ use thiserror::Error;
 
 use super::state::{Ovs, OvsBridge, OvsInterface, OvsPort};
 use super::step::Step;
-use batch::{Batch, Known};
+use batch::{Batch, ExistingRows};
 pub(crate) use bridges::{Bridges, Interface, Interfaces};
 pub(super) use changes::Changes;
 pub use hold::Hold;
@@ -132,7 +132,7 @@ impl Ovsdb {
         self.transact_all(operations).await.map(drop).map_err(failed)
     }
 
-    async fn known(&mut self) -> Result<Known> {
+    async fn known(&mut self) -> Result<ExistingRows> {
         let select = |table: &str, columns: Value| json!({"op": "select", "table": table, "where": [], "columns": columns});
         let results = self
             .transact(vec![
@@ -145,7 +145,7 @@ impl Ovsdb {
             let ports = uuids(&row["ports"]).into_iter().map(str::to_owned).collect();
             Some((name(row)?, uuid(row)?, ports))
         };
-        Ok(Known::new(ports, rows(&results, 1).filter_map(bridge).collect()))
+        Ok(ExistingRows::new(ports, rows(&results, 1).filter_map(bridge).collect()))
     }
 
     /// Has the switch taken up all that it was told to?

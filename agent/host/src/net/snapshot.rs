@@ -11,7 +11,7 @@ use muster_shared::model::network::{BondOptions, EthtoolSetting, LinkName, Netwo
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::dhcp::Told;
+use super::dhcp::ClientSettings;
 use super::ethtool::{is_of_link, to_put_back};
 use super::resolver::Resolver;
 use super::state::{Address, Attach, OvsBridge, OvsPort, Route, State, VlanLink};
@@ -99,7 +99,7 @@ pub struct LinkBefore {
     pub made_mac: Option<String>,
     /// A client of ours leased for it. What that had leased is among the addresses: it comes back at once.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub dhcp: Option<Told>,
+    pub dhcp: Option<ClientSettings>,
 }
 
 /// What a link was.

@@ -6,7 +6,7 @@ use std::fmt;
 use muster_shared::model::network::{BondOptions, OvsPlace, Rule};
 use serde_json::Value;
 
-use super::dhcp::Told;
+use super::dhcp::ClientSettings;
 use super::resolver::ResolverFile;
 use super::state::{Address, OvsBridge, OvsPort, Route};
 
@@ -77,7 +77,7 @@ pub enum Step {
     /// What ethtool sets, by the settings' names.
     SetEthtool { link: String, settings: BTreeMap<String, u32> },
     /// A client leases addresses for the link.
-    StartDhcp { link: String, told: Box<Told> },
+    StartDhcp { link: String, told: Box<ClientSettings> },
     /// None does any more; what was leased stays.
     StopDhcp { link: String },
 }

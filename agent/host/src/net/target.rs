@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use ports::{in_database, is_hwaddr};
 
-use super::dhcp::Told;
+use super::dhcp::ClientSettings;
 use super::plan::{conflict, is_made};
 use super::resolver::Resolver;
 use super::snapshot::Snapshot;
@@ -103,7 +103,7 @@ pub struct LinkTarget {
     /// Exactly these static ones.
     pub routes: Vec<Route>,
     /// A client leases addresses for it, beside those.
-    pub dhcp: Option<Told>,
+    pub dhcp: Option<ClientSettings>,
 }
 
 impl LinkTarget {

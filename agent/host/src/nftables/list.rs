@@ -22,7 +22,7 @@ pub(super) struct Picture {
     pub exists: bool,
     /// A chain is hooked otherwise than ours are.
     pub is_bent: bool,
-    pub chains: BTreeMap<u8, Vec<Standing>>,
+    pub chains: BTreeMap<u8, Vec<ChainRule>>,
     pub maps: BTreeMap<MapName, Map>,
     /// By id when read is done.
     pub found: Vec<Found>,
@@ -33,7 +33,7 @@ pub(super) struct Picture {
 
 /// A rule in its chain, in the order of the chain.
 #[derive(Clone, Copy)]
-pub(super) struct Standing {
+pub(super) struct ChainRule {
     pub place: Place,
     pub handle: u64,
 }
@@ -63,7 +63,7 @@ pub(super) struct Found {
     pub id: FlowId,
     pub table: u8,
     pub priority: u16,
-    pub at: At,
+    pub at: Location,
     /// Of an element.
     pub key: Option<Box<str>>,
     pub form: Form,
@@ -74,14 +74,14 @@ pub(super) struct Found {
 impl Found {
     pub fn removal(&self) -> String {
         match self.at {
-            At::Rule { handle, .. } => delete_rule(self.table, handle),
-            At::Element(name) => delete_element(&name, self.key.as_deref().unwrap_or_default()),
+            Location::Rule { handle, .. } => delete_rule(self.table, handle),
+            Location::Element(name) => delete_element(&name, self.key.as_deref().unwrap_or_default()),
         }
     }
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum At {
+pub(super) enum Location {
     /// A rule, by its handle; not in the order of priorities, if it is misplaced.
     Rule { handle: u64, misplaced: bool },
     /// An element of the map of its table and priority.
@@ -153,7 +153,7 @@ impl Picture {
             let map = self.maps.entry(name).or_default();
             if map.dispatch.is_none() {
                 map.dispatch = Some(handle);
-                self.chains.entry(table).or_default().push(Standing { place: place_of_map(&name), handle });
+                self.chains.entry(table).or_default().push(ChainRule { place: place_of_map(&name), handle });
                 return;
             }
         }
@@ -168,8 +168,8 @@ impl Picture {
                 *counter = Value::Null;
             }
         }
-        self.chains.entry(table).or_default().push(Standing { place: place_of_rule(priority, id), handle });
-        let (form, at) = (hash(&Value::Array(all)), At::Rule { handle, misplaced: false });
+        self.chains.entry(table).or_default().push(ChainRule { place: place_of_rule(priority, id), handle });
+        let (form, at) = (hash(&Value::Array(all)), Location::Rule { handle, misplaced: false });
         self.found.push(Found { id, table, priority, at, key: None, form, packets, bytes });
     }
 
@@ -187,7 +187,7 @@ impl Picture {
             id,
             table: name.table,
             priority: name.priority,
-            at: At::Element(name),
+            at: Location::Element(name),
             key: Some(key.into()),
             form: hash(&json!([value, verdict])),
             packets: counter["packets"].as_u64().unwrap_or_default(),
@@ -218,7 +218,7 @@ impl Picture {
         // What leads somewhere goes before what it leads to.
         self.extra.sort_by_key(|command| rank(command));
         for found in self.found.iter_mut().filter(|_| !out_of_order.is_empty()) {
-            if let At::Rule { handle, misplaced } = &mut found.at {
+            if let Location::Rule { handle, misplaced } = &mut found.at {
                 *misplaced = out_of_order.contains(handle);
             }
         }
@@ -233,7 +233,7 @@ fn rank(command: &str) -> usize {
 }
 
 /// The most of a chain that stands in its order: what others moved is the rest.
-fn in_order(chain: &[Standing]) -> Vec<Standing> {
+fn in_order(chain: &[ChainRule]) -> Vec<ChainRule> {
     if chain.is_sorted_by(|a, b| a.place < b.place) {
         return chain.to_vec();
     }
@@ -248,7 +248,7 @@ fn in_order(chain: &[Standing]) -> Vec<Standing> {
             None => ends.push(at),
         }
     }
-    let mut run: Vec<Standing> = Vec::with_capacity(ends.len());
+    let mut run: Vec<ChainRule> = Vec::with_capacity(ends.len());
     let mut next = ends.last().copied();
     while let Some(at) = next {
         run.push(chain[at]);

@@ -8,9 +8,11 @@ use std::fmt::Write as _;
 
 use muster_shared::model::flow::FlowId;
 
-use super::list::{At, Found, Picture, Place, Standing, comment, delete_rule, place_of_map, place_of_rule};
+use super::list::{
+    ChainRule, Found, Location, Picture, Place, comment, delete_rule, place_of_map, place_of_rule,
+};
 use super::shape::MapName;
-use super::translate::{COUNTER, Element, Said};
+use super::translate::{COUNTER, Element, TranslatedRule};
 use super::{CHAIN, FAMILY, TABLE, chain};
 use crate::openflow::Form;
 
@@ -21,7 +23,7 @@ const SHARED: usize = 16;
 pub(super) struct Wish {
     pub id: FlowId,
     /// None: to be removed.
-    pub put: Option<Said>,
+    pub put: Option<TranslatedRule>,
 }
 
 /// What nft is told.
@@ -51,17 +53,17 @@ impl Script {
 }
 
 /// Where what is put is to be found afterwards.
-pub(super) enum Where {
+pub(super) enum ExpectedForm {
     Rule(Form),
     Element(Form),
 }
 
 impl Wish {
     /// The form that is expected there.
-    fn element(&self) -> Option<(&Said, &Element, MapName)> {
+    fn element(&self) -> Option<(&TranslatedRule, &Element, MapName)> {
         let said = self.put.as_ref()?;
         let element = said.element.as_ref()?;
-        let Said { table, priority, .. } = *said;
+        let TranslatedRule { table, priority, .. } = *said;
         Some((said, element, MapName { table, priority, shape: element.shape }))
     }
 }
@@ -87,7 +89,7 @@ pub(super) fn plan(picture: &Picture, wishes: &[Wish]) -> Script {
     for (.., name) in wishes.iter().filter_map(Wish::element) {
         *shared.entry(name).or_default() += 1;
     }
-    let rules = picture.found.iter().filter(|found| matches!(found.at, At::Rule { .. })).count();
+    let rules = picture.found.iter().filter(|found| matches!(found.at, Location::Rule { .. })).count();
     let mut plan = Plan {
         picture,
         script: Script::default(),
@@ -123,18 +125,18 @@ impl Plan<'_> {
     fn remove(&mut self, found: Option<&Found>) {
         let Some(found) = found else { return };
         match found.at {
-            At::Rule { handle, .. } => {
+            Location::Rule { handle, .. } => {
                 self.gone.insert(handle);
                 self.rules -= 1;
             }
-            At::Element(name) => *self.maps.entry(name).or_default() -= 1,
+            Location::Element(name) => *self.maps.entry(name).or_default() -= 1,
         }
         self.script.line(Some(found.id), &found.removal());
     }
 
     fn put_element(&mut self, wish: &Wish, element: &Element, name: MapName, found: Option<&Found>) {
         self.dispatch.insert(name);
-        if found.is_some_and(|found| found.at == At::Element(name) && found.form == element.form) {
+        if found.is_some_and(|found| found.at == Location::Element(name) && found.form == element.form) {
             return;
         }
         self.remove(found);
@@ -145,13 +147,13 @@ impl Plan<'_> {
         self.elements.push((wish.id, line));
     }
 
-    fn put_rule(&mut self, id: FlowId, said: &Said, found: Option<&Found>) {
+    fn put_rule(&mut self, id: FlowId, said: &TranslatedRule, found: Option<&Found>) {
         let text = said.text.replacen(COUNTER, &counter(found), 1);
         let text = format!("{text} {}", comment(id, said.priority));
         let stands = found.filter(|found| found.table == said.table && found.priority == said.priority);
         match stands.map(|found| (found, found.at)) {
-            Some((found, At::Rule { misplaced: false, .. })) if found.form == said.form => {}
-            Some((_, At::Rule { handle, misplaced: false })) => {
+            Some((found, Location::Rule { misplaced: false, .. })) if found.form == said.form => {}
+            Some((_, Location::Rule { handle, misplaced: false })) => {
                 let chain = chain(said.table);
                 let line = format!("replace rule {FAMILY} {TABLE} {chain} handle {handle} {text}");
                 self.replaced.push((id, line));
@@ -166,11 +168,11 @@ impl Plan<'_> {
 
     /// Before the first that stays and comes after it.
     fn insert(&self, table: u8, place: Place, text: &str) -> String {
-        let standing: &[Standing] = self.picture.chains.get(&table).map_or(&[], Vec::as_slice);
+        let standing: &[ChainRule] = self.picture.chains.get(&table).map_or(&[], Vec::as_slice);
         let after = &standing[standing.partition_point(|standing| standing.place < place)..];
         let chain = chain(table);
         match after.iter().find(|standing| !self.gone.contains(&standing.handle)) {
-            Some(Standing { handle, .. }) => {
+            Some(ChainRule { handle, .. }) => {
                 format!("insert rule {FAMILY} {TABLE} {chain} position {handle} {text}")
             }
             None => format!("add rule {FAMILY} {TABLE} {chain} {text}"),
@@ -246,25 +248,25 @@ fn counter(found: Option<&Found>) -> String {
 }
 
 /// Whether what was found is what was said, in either of its places.
-pub(super) fn is_as_said(found: &Found, said: &Said) -> bool {
+pub(super) fn is_as_said(found: &Found, said: &TranslatedRule) -> bool {
     let place = match found.at {
-        At::Rule { misplaced: true, .. } => return false,
-        At::Rule { .. } => Where::Rule(said.form),
-        At::Element(_) => match &said.element {
-            Some(element) => Where::Element(element.form),
+        Location::Rule { misplaced: true, .. } => return false,
+        Location::Rule { .. } => ExpectedForm::Rule(said.form),
+        Location::Element(_) => match &said.element {
+            Some(element) => ExpectedForm::Element(element.form),
             None => return false,
         },
     };
-    let (Where::Rule(form) | Where::Element(form)) = place;
+    let (ExpectedForm::Rule(form) | ExpectedForm::Element(form)) = place;
     is_in_place(found, said) && found.form == form
 }
 
 /// It is where its rule belongs, whatever it says.
-pub(super) fn is_in_place(found: &Found, said: &Said) -> bool {
+pub(super) fn is_in_place(found: &Found, said: &TranslatedRule) -> bool {
     let is_there = match (found.at, &said.element) {
-        (At::Rule { misplaced, .. }, _) => !misplaced,
-        (At::Element(name), Some(element)) => name.shape == element.shape,
-        (At::Element(_), None) => false,
+        (Location::Rule { misplaced, .. }, _) => !misplaced,
+        (Location::Element(name), Some(element)) => name.shape == element.shape,
+        (Location::Element(_), None) => false,
     };
     is_there && found.table == said.table && found.priority == said.priority
 }

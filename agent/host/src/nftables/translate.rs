@@ -22,7 +22,7 @@ const UNTRACKED: u32 = 64;
 const TCP_FLAGS: u128 = 0xff;
 
 /// A rule, said.
-pub(super) struct Said {
+pub(super) struct TranslatedRule {
     pub table: u8,
     pub priority: u16,
     /// Everything but the comment; counters are put in place of [`COUNTER`].
@@ -52,7 +52,7 @@ struct Matches {
 }
 
 /// Says an entry; why not, in words.
-pub(super) fn say(packed: &[u8]) -> Result<Said, String> {
+pub(super) fn say(packed: &[u8]) -> Result<TranslatedRule, String> {
     match Packed::read(packed).map_err(|error| error.to_string())? {
         Entry::Rule(rule) => say_rule(&rule),
         Entry::Group(_) => Err("nftables has no groups".into()),
@@ -60,7 +60,7 @@ pub(super) fn say(packed: &[u8]) -> Result<Said, String> {
     }
 }
 
-pub(super) fn say_rule(rule: &Rule) -> Result<Said, String> {
+pub(super) fn say_rule(rule: &Rule) -> Result<TranslatedRule, String> {
     if rule.has_timeout() {
         return Err("rules of nftables have no timeouts: leave out idle_timeout and hard_timeout".into());
     }
@@ -84,7 +84,7 @@ pub(super) fn say_rule(rule: &Rule) -> Result<Said, String> {
         false => None,
     };
     let (table, priority) = (rule.table, rule.priority);
-    Ok(Said { table, priority, text, form: hash(&Value::Array(form)), element, goto })
+    Ok(TranslatedRule { table, priority, text, form: hash(&Value::Array(form)), element, goto })
 }
 
 fn matches(rule: &Rule) -> Result<Matches, String> {

@@ -20,7 +20,7 @@ pub(super) struct Unsayable {
     pub permanent: bool,
 }
 
-type Said = Result<(), Unsayable>;
+type EncodeResult = Result<(), Unsayable>;
 
 fn never(reason: impl Into<String>) -> Unsayable {
     Unsayable { reason: reason.into(), permanent: true }
@@ -129,7 +129,7 @@ fn port_number(port: &Port, ports: &Ports) -> Result<u32, Unsayable> {
 
 /// Actions that are done at once are one instruction; the switch does instructions in an order of its own, so they are
 /// to be given in it.
-fn instructions(out: &mut Vec<u8>, treatment: &[Instruction], ports: &Ports) -> Said {
+fn instructions(out: &mut Vec<u8>, treatment: &[Instruction], ports: &Ports) -> EncodeResult {
     const ORDER: &str = "instructions go in this order, each once: meter, what is done at once, clear_actions, \
                          write_actions, write_metadata, goto_table";
     let rank = |instruction: &Instruction| match instruction {
@@ -208,7 +208,7 @@ fn short(out: &mut Vec<u8>, kind: u16, body: u32) {
     out.u32(body);
 }
 
-fn action(out: &mut Vec<u8>, action: &Action, ports: &Ports) -> Said {
+fn action(out: &mut Vec<u8>, action: &Action, ports: &Ports) -> EncodeResult {
     match action {
         Action::Output(output) => {
             let number = match output {

@@ -21,7 +21,7 @@ impl Switch {
         let Change { mut sent, groups, meters, .. } = change;
         sent.retain(|(_, form)| *form != 0);
         sent.sort_unstable();
-        let mut seen = Seen::new(sent);
+        let mut seen = ReadBack::new(sent);
         if !seen.puts.is_empty() {
             self.read_rules_back(&mut seen).await?;
         }
@@ -39,7 +39,7 @@ impl Switch {
         Ok(applied)
     }
 
-    async fn read_rules_back(&mut self, seen: &mut Seen) -> Result<(), Lost> {
+    async fn read_rules_back(&mut self, seen: &mut ReadBack) -> Result<(), Lost> {
         let is_much = seen.puts.len() > AT_ONCE && {
             let there: u64 = self.tables().await?.iter().map(|table| u64::from(table.active)).sum();
             seen.puts.len() as u64 * ALL_IS_CHEAPER >= there
@@ -72,14 +72,14 @@ impl Switch {
 }
 
 /// What was put, in the order of ids, and what of it was seen.
-struct Seen {
+struct ReadBack {
     puts: Vec<Sent>,
     /// As it was to be.
     equal: Vec<bool>,
     odd: BTreeMap<FlowId, Form>,
 }
 
-impl Seen {
+impl ReadBack {
     fn new(puts: Vec<Sent>) -> Self {
         Self { equal: vec![false; puts.len()], puts, odd: BTreeMap::new() }
     }

@@ -61,7 +61,7 @@ pub struct RunId {
 
 /// How a run stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Stands {
+pub enum RunState {
     /// Nobody has ordered it.
     Nothing,
     /// It is ordered, and has not begun.
@@ -100,10 +100,10 @@ impl Directory {
         self.path.join(name)
     }
 
-    pub(super) fn stands(&self) -> Result<Stands, RunFailed> {
+    pub(super) fn stands(&self) -> Result<RunState, RunFailed> {
         // In this order: a supervisor is alive before it begins, and records the end before it is not.
         if self.has("ended")? {
-            return Ok(Stands::Ended);
+            return Ok(RunState::Ended);
         }
         let began = match fs::read(self.file("began")) {
             Ok(again) => Some(again.try_into().map_or(0, u32::from_le_bytes)),
@@ -111,11 +111,11 @@ impl Directory {
             Err(error) => return Err(disk("read a run")(error)),
         };
         Ok(match began {
-            _ if self.is_alive()? => Stands::Alive,
-            _ if self.has("ended")? => Stands::Ended,
-            Some(again) => Stands::Began { again },
-            None if self.has("order")? => Stands::Ordered,
-            None => Stands::Nothing,
+            _ if self.is_alive()? => RunState::Alive,
+            _ if self.has("ended")? => RunState::Ended,
+            Some(again) => RunState::Began { again },
+            None if self.has("order")? => RunState::Ordered,
+            None => RunState::Nothing,
         })
     }
 

@@ -36,7 +36,7 @@ pub(super) struct Order {
 /// How a run ended, and what it told.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ended {
-    pub how: How,
+    pub how: RunEnd,
     /// The end of what it wrote to its standard output, lossily as text.
     pub stdout: String,
     /// The same of its standard error.
@@ -47,7 +47,7 @@ pub struct Ended {
 
 /// How a run ended.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum How {
+pub enum RunEnd {
     /// By itself.
     Exited(i32),
     /// By a signal of somebody else.

@@ -26,7 +26,7 @@ use tokio::time::{Instant, sleep, sleep_until, timeout_at};
 
 use super::directory::{Directory, disk};
 use super::output::{self, OUTPUT_MAX, Tail};
-use super::record::{self, Ended, How, Order, Output};
+use super::record::{self, Ended, Order, Output, RunEnd};
 use super::{RunFailed, family};
 use crate::sys;
 
@@ -50,7 +50,7 @@ const DRAIN_MAX: usize = 1024 * 1024;
 
 /// The reason why the command ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Why {
+enum StopReason {
     TimedOut,
     Stopped,
     /// The server goes down.
@@ -76,34 +76,34 @@ pub async fn supervise(directory: &Path) -> Result<(), RunFailed> {
     record::sync_parent(&directory.file("began")).map_err(&failed)?;
 
     if directory.is_stopped() {
-        return finish(&directory, &Ended::without_output(How::Stopped)).await;
+        return finish(&directory, &Ended::without_output(RunEnd::Stopped)).await;
     }
     let mut child = match Child::start(&order, &directory) {
         Ok(child) => child,
         Err(error) => {
-            let how = How::NotStarted(format!("{}: {error}", order.arguments()[0].display()));
+            let how = RunEnd::NotStarted(format!("{}: {error}", order.arguments()[0].display()));
             return finish(&directory, &Ended::without_output(how)).await;
         }
     };
     let time = sleep(order.timeout);
     let why = tokio::select! {
         () = child.ends() => None,
-        () = time => Some(Why::TimedOut),
-        _ = stop.readable() => Some(Why::Stopped),
-        _ = terminate.recv() => Some(Why::Down),
+        () = time => Some(StopReason::TimedOut),
+        _ = stop.readable() => Some(StopReason::Stopped),
+        _ = terminate.recv() => Some(StopReason::Down),
     };
     drop(stop);
     let status = child.end_all(why).await;
-    if why == Some(Why::Down) {
+    if why == Some(StopReason::Down) {
         return Ok(());
     }
     let how = match (why, status) {
-        (Some(Why::TimedOut), _) => How::TimedOut,
-        (Some(Why::Stopped | Why::Down), _) => How::Stopped,
-        (None, Some(WaitStatus::Exited(_, status))) => How::Exited(status),
-        (None, Some(WaitStatus::Signaled(_, signal, _))) => How::Killed(signal as i32),
+        (Some(StopReason::TimedOut), _) => RunEnd::TimedOut,
+        (Some(StopReason::Stopped | StopReason::Down), _) => RunEnd::Stopped,
+        (None, Some(WaitStatus::Exited(_, status))) => RunEnd::Exited(status),
+        (None, Some(WaitStatus::Signaled(_, signal, _))) => RunEnd::Killed(signal as i32),
         // It is known to have ended.
-        (None, _) => How::Killed(0),
+        (None, _) => RunEnd::Killed(0),
     };
     let outputs =
         order.outputs.iter().filter_map(|name| Some((name.clone(), read_output(&directory, name)?)));
@@ -218,7 +218,7 @@ impl Child {
     }
 
     /// Nothing of it is left when this returns, but for what not even the kernel can end.
-    async fn end_all(&mut self, why: Option<Why>) -> Option<WaitStatus> {
+    async fn end_all(&mut self, why: Option<StopReason>) -> Option<WaitStatus> {
         let linger = if why.is_none() { LINGER } else { Duration::ZERO };
         for (asked, within) in
             [(None, linger), (Some(Signal::SIGTERM), GRACE), (Some(Signal::SIGKILL), KILLED)]
@@ -303,7 +303,7 @@ impl Stream {
 }
 
 impl Ended {
-    fn without_output(how: How) -> Self {
+    fn without_output(how: RunEnd) -> Self {
         Self { how, stdout: String::new(), stderr: String::new(), outputs: Default::default() }
     }
 }

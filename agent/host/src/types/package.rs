@@ -30,7 +30,7 @@ use tokio::time::Instant;
 
 use super::{Tools, named};
 use crate::resource::{self, Resource};
-use crate::run::{How, Program, RunId, Runner, Task};
+use crate::run::{Program, RunEnd, RunId, Runner, Task};
 use crate::watch::Places;
 use apt::Apt;
 use dnf::Dnf;
@@ -531,7 +531,7 @@ impl Work<'_> {
         self.runs.forget(self.id);
         let ended = ended?;
         match ended.how {
-            How::Exited(0) => Ok(()),
+            RunEnd::Exited(0) => Ok(()),
             how => Err(PackageFault::of_command(order, &how, &ended.stdout, &ended.stderr)),
         }
     }

@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use super::Tools;
-use crate::files::{FileBefore, FileError, Files, Kept};
+use crate::files::{FileBefore, FileError, Files, StoredContent};
 use crate::resource::{Applied, Fault, Resource};
 use crate::run::RunId;
 use crate::watch::Places;
@@ -135,7 +135,7 @@ impl Sysctls {
     pub fn wanted(&self, sysctl: &Sysctl) -> SysctlState {
         let content =
             format!("# Muster's; changes here are undone.\n{} = {}\n", sysctl.key, sysctl.value.trim());
-        let content = Kept::Inline(content.into_bytes());
+        let content = StoredContent::Inline(content.into_bytes());
         let (uid, gid) = (geteuid().as_raw(), getegid().as_raw());
         SysctlState {
             value: sysctl.value.clone(),

@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use super::Tools;
-use crate::files::{FileBefore, FileError, Files, Kept};
+use crate::files::{FileBefore, FileError, Files, StoredContent};
 use crate::resource::{Applied, Fault, Resource};
 use crate::run::RunId;
 use crate::watch::Places;
@@ -227,9 +227,13 @@ fn named(is: &FileBefore, timezone: &str) -> FileBefore {
     match is {
         FileBefore::Absent => FileBefore::Absent,
         FileBefore::Present { mode, uid, gid, content } => {
-            let has = matches!(content, Kept::Inline(bytes) if bytes.trim_ascii() == timezone.as_bytes());
-            let content =
-                if has { content.clone() } else { Kept::Inline(format!("{timezone}\n").into_bytes()) };
+            let has =
+                matches!(content, StoredContent::Inline(bytes) if bytes.trim_ascii() == timezone.as_bytes());
+            let content = if has {
+                content.clone()
+            } else {
+                StoredContent::Inline(format!("{timezone}\n").into_bytes())
+            };
             FileBefore::Present { mode: *mode, uid: *uid, gid: *gid, content }
         }
     }

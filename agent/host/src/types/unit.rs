@@ -23,7 +23,7 @@ use muster_shared::model::{Content, File, OnDelete, UNIT_FOLDER, Unit, UnitActiv
 use serde::{Deserialize, Serialize};
 
 use super::{Tools, named};
-use crate::files::{FileBefore, Files, Kept};
+use crate::files::{FileBefore, Files, StoredContent};
 use crate::resource::{Applied, Resource};
 use crate::run::RunId;
 use crate::systemd::{Active, Bus, FileVerb, Systemd, UnitState, Verb};
@@ -388,7 +388,7 @@ const MODE: u32 = 0o644;
 
 fn plain(content: &str) -> FileBefore {
     let (uid, gid) = (nix::unistd::geteuid().as_raw(), nix::unistd::getegid().as_raw());
-    FileBefore::Present { mode: MODE, uid, gid, content: Kept::Inline(content.into()) }
+    FileBefore::Present { mode: MODE, uid, gid, content: StoredContent::Inline(content.into()) }
 }
 
 fn below(path: &str) -> &str {

@@ -18,12 +18,12 @@ const COMES: Duration = Duration::from_secs(30);
 const SILENT: Duration = Duration::from_secs(7);
 
 /// What a node tells, as the controller would have it.
-struct Told {
+struct DeviceNews {
     news: Receiver<(Instant, DevicePorts)>,
     devices: BTreeMap<String, DevicePorts>,
 }
 
-impl Told {
+impl DeviceNews {
     /// Until it is told; when that was.
     fn until(&mut self, what: &str, is_so: impl Fn(&BTreeMap<String, DevicePorts>) -> bool) -> Instant {
         let mut at = Instant::now();
@@ -58,7 +58,7 @@ fn port<'a>(devices: &'a BTreeMap<String, DevicePorts>, name: &str) -> Option<&'
 }
 
 /// With the ports of all beds watched, as agents do it.
-fn watched<const N: usize>(beds: [&Bed; N], speaks: bool, work: impl FnOnce([Told; N])) {
+fn watched<const N: usize>(beds: [&Bed; N], speaks: bool, work: impl FnOnce([DeviceNews; N])) {
     let over = [(); N].map(|()| Arc::new(Notify::new()));
     let (tells, told): (Vec<_>, Vec<_>) = beds.iter().map(|_| channel()).unzip();
     std::thread::scope(|scope| {
@@ -83,7 +83,8 @@ fn watched<const N: usize>(beds: [&Bed; N], speaks: bool, work: impl FnOnce([Tol
             };
             scope.spawn(move || bed.inside(watch));
         }
-        let told: Vec<Told> = told.into_iter().map(|news| Told { news, devices: BTreeMap::new() }).collect();
+        let told: Vec<DeviceNews> =
+            told.into_iter().map(|news| DeviceNews { news, devices: BTreeMap::new() }).collect();
         // Also where the test has failed: nobody waits for the watchers then.
         let worked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
             work(told.try_into().unwrap_or_else(|_| panic!("one of each")));

@@ -39,7 +39,7 @@ fn job(number: u64, action: Action, spec: Deployment) -> Job {
     }
 }
 
-fn ended(how: How, outputs: &[(&str, Output)]) -> Ended {
+fn ended(how: RunEnd, outputs: &[(&str, Output)]) -> Ended {
     let outputs = outputs.iter().map(|(name, output)| ((*name).to_owned(), output.clone())).collect();
     Ended { how, stdout: "out\n".into(), stderr: "first\nlast\n".into(), outputs }
 }
@@ -48,7 +48,7 @@ fn ended(how: How, outputs: &[(&str, Output)]) -> Ended {
 fn a_run_that_did_well_tells_what_was_declared() {
     let deployment = deployment(DeploymentGroup::Script, "");
     let outputs = [("result", Output::Text("blue".into())), ("error", Output::Text(String::new()))];
-    let observed = told(&deployment, ended(How::Exited(0), &outputs)).unwrap();
+    let observed = told(&deployment, ended(RunEnd::Exited(0), &outputs)).unwrap();
     let wanted = [
         ("deploy_status_code", "0"),
         ("deploy_stderr", "first\nlast\n"),
@@ -65,14 +65,14 @@ fn a_run_that_did_not_says_why_and_is_not_tried_again() {
     let deployment = deployment(DeploymentGroup::Script, "");
     let text = |text: &str| Output::Text(text.into());
     for (how, outputs, reason) in [
-        (How::Exited(3), vec![], "the script ended with status 3:\nfirst\nlast"),
-        (How::Killed(9), vec![], "the script was ended by signal 9:\nfirst\nlast"),
-        (How::TimedOut, vec![], "the script took longer than 60 s and was ended:\nfirst\nlast"),
-        (How::Stopped, vec![], "the script was ended: its job was taken back:\nfirst\nlast"),
-        (How::NotStarted("x".into()), vec![], "the script cannot be started: x:\nfirst\nlast"),
-        (How::Exited(0), vec![("error", text("no\n"))], "the script left an error in output 'error':\nno"),
+        (RunEnd::Exited(3), vec![], "the script ended with status 3:\nfirst\nlast"),
+        (RunEnd::Killed(9), vec![], "the script was ended by signal 9:\nfirst\nlast"),
+        (RunEnd::TimedOut, vec![], "the script took longer than 60 s and was ended:\nfirst\nlast"),
+        (RunEnd::Stopped, vec![], "the script was ended: its job was taken back:\nfirst\nlast"),
+        (RunEnd::NotStarted("x".into()), vec![], "the script cannot be started: x:\nfirst\nlast"),
+        (RunEnd::Exited(0), vec![("error", text("no\n"))], "the script left an error in output 'error':\nno"),
         (
-            How::Exited(0),
+            RunEnd::Exited(0),
             vec![("result", Output::TooLarge(99_999))],
             "output 'result' has 99999 bytes: more than is taken of one output (32 KiB), or of all (128 KiB)",
         ),

@@ -27,7 +27,7 @@ const NAMED: usize = 20;
 
 /// What an operation was asked for with.
 #[derive(Clone, Copy)]
-enum Asked<'a> {
+enum FlowRequest<'a> {
     /// A flow file of this name.
     File(&'a str, &'a [u8]),
     Device(&'a DeviceName),
@@ -39,7 +39,7 @@ pub async fn apply(asked: Apply, client: &mut Client, format: Format) -> Result<
     let at = with_query(path(["flows"]), &asked.guard, &[("name", &name)]);
     let text = Bytes::from(text);
     let answer = client.send_text(Method::POST, &at, text.clone()).await?;
-    follow("apply", Asked::File(&name, &text), &answer, &asked.wait, since, client, format).await
+    follow("apply", FlowRequest::File(&name, &text), &answer, &asked.wait, since, client, format).await
 }
 
 pub async fn delete(asked: Delete, client: &mut Client, format: Format) -> Result<(), Failure> {
@@ -47,7 +47,7 @@ pub async fn delete(asked: Delete, client: &mut Client, format: Format) -> Resul
     let ids: Vec<String> = asked.ids.iter().map(ToString::to_string).collect();
     let at = with_query(of_device(&asked.device, &["flows"]), &asked.guard, &[]);
     let answer = client.send(Method::DELETE, &at, Some(&json!(DeleteFlows { ids }))).await?;
-    follow("delete", Asked::Device(&asked.device), &answer, &asked.wait, since, client, format).await
+    follow("delete", FlowRequest::Device(&asked.device), &answer, &asked.wait, since, client, format).await
 }
 
 pub async fn purge(asked: Purge, client: &mut Client, format: Format) -> Result<(), Failure> {
@@ -55,7 +55,7 @@ pub async fn purge(asked: Purge, client: &mut Client, format: Format) -> Result<
     let forget = if asked.forget { "true" } else { "false" };
     let at = with_query(of_device(&asked.device, &["purge"]), &asked.guard, &[("forget", forget)]);
     let answer = client.send(Method::POST, &at, None).await?;
-    follow("purge", Asked::Device(&asked.device), &answer, &asked.wait, since, client, format).await
+    follow("purge", FlowRequest::Device(&asked.device), &answer, &asked.wait, since, client, format).await
 }
 
 fn with_query(path: String, guard: &Guard, more: &[(&str, &str)]) -> String {
@@ -74,7 +74,7 @@ fn with_query(path: String, guard: &Guard, more: &[(&str, &str)]) -> String {
 /// Says what has begun, waits for it where asked to, and says how it ended.
 async fn follow(
     verb: &str,
-    from: Asked<'_>,
+    from: FlowRequest<'_>,
     answer: &Value,
     wait: &Wait,
     since: Instant,
@@ -105,11 +105,11 @@ async fn follow(
 }
 
 /// It takes longer than somebody wants to wait.
-fn timed_out(verb: &str, from: Asked<'_>, seconds: u64) -> Failure {
+fn timed_out(verb: &str, from: FlowRequest<'_>, seconds: u64) -> Failure {
     let mut text = format!(
         "flow {verb} has not ended within {seconds} s; it goes on; what it waits for: 'muster flow devices'"
     );
-    if let Asked::Device(device) = from {
+    if let FlowRequest::Device(device) = from {
         text += &format!("; if its node never comes back: 'muster flow purge --forget {device}'");
     }
     Failure::timed_out(text)
@@ -166,9 +166,9 @@ fn pictured(verb: &str, view: &FlowOperationView) -> StackView {
 }
 
 /// `FILE:LINE: ` of the rules that these errors name, where they come from a file.
-fn places(from: Asked<'_>, errors: &[FlowError]) -> Vec<String> {
+fn places(from: FlowRequest<'_>, errors: &[FlowError]) -> Vec<String> {
     let nowhere = vec![String::new(); errors.len()];
-    let Asked::File(name, text) = from else { return nowhere };
+    let FlowRequest::File(name, text) = from else { return nowhere };
     let id = |error: &FlowError| error.id.as_deref().and_then(FlowId::parse);
     let ids: Vec<Option<FlowId>> = errors.iter().map(id).collect();
     let known: Vec<FlowId> = ids.iter().copied().flatten().collect();
@@ -181,7 +181,7 @@ fn places(from: Asked<'_>, errors: &[FlowError]) -> Vec<String> {
         .collect()
 }
 
-fn failed(verb: &str, from: Asked<'_>, view: &FlowOperationView) -> Failure {
+fn failed(verb: &str, from: FlowRequest<'_>, view: &FlowOperationView) -> Failure {
     let FlowOperationView { state, stage, stages, errors, .. } = view;
     let stage = if *stages > 1 { format!(" in stage {stage} of {stages}") } else { String::new() };
     let mut failure = Failure::failed(format!("flow {verb} {}{stage}", word(state)));
@@ -212,7 +212,7 @@ mod tests {
             {"id": "4d55000000000001", "device": "web-1/br0", "error": "of another file"},
             {"id": null, "device": "web-2/br0", "error": "the node is away"}]});
         assert_eq!(
-            failed("apply", Asked::File("f.yaml", text.as_bytes()), &read(&view).unwrap()).lines,
+            failed("apply", FlowRequest::File("f.yaml", text.as_bytes()), &read(&view).unwrap()).lines,
             [
                 "flow apply FAILED in stage 2 of 3",
                 &format!("f.yaml:3: web-1/br0: rule {id}: no port 'eth9'"),
@@ -225,9 +225,9 @@ mod tests {
     #[test]
     fn who_waits_too_long_is_told_how_to_end_it() {
         let device = "web-1/br0".parse().unwrap();
-        let failure = timed_out("purge", Asked::Device(&device), 5);
+        let failure = timed_out("purge", FlowRequest::Device(&device), 5);
         assert!(failure.lines[0].contains("'muster flow purge --forget web-1/br0'"), "{failure:?}");
-        assert!(!timed_out("apply", Asked::File("f", b""), 5).lines[0].contains("forget"));
+        assert!(!timed_out("apply", FlowRequest::File("f", b""), 5).lines[0].contains("forget"));
     }
 
     #[test]

@@ -9,7 +9,7 @@ use muster_api::stack::{self, Begun, CreateStack, Options, StackView, UpdateStac
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use super::{Check, Create, Delete, Given, How, Rollback, Update, Wait, show};
+use super::{Check, Create, Delete, EnvironmentArgs, OperationArgs, Rollback, Update, Wait, show};
 use crate::client::{Client, path};
 use crate::failure::Failure;
 use crate::output::{Format, document, print, printable, read, word};
@@ -29,13 +29,13 @@ pub async fn create(asked: Create, client: &mut Client, format: Format) -> Resul
         options: options(&asked.how),
     });
     let answer = client.send(Method::POST, &path(["stacks"]), Some(&body)).await?;
-    follow(&answer, How::wait(&asked.how, since), asked.how.rollback, client, format).await
+    follow(&answer, OperationArgs::wait(&asked.how, since), asked.how.rollback, client, format).await
 }
 
 /// What a stack is to become, as an update and its preview send it.
 pub(super) fn changed(
     template: Option<&Path>,
-    given: &Given,
+    given: &EnvironmentArgs,
     existing: bool,
     options: Options,
 ) -> Result<Value, Failure> {
@@ -49,7 +49,7 @@ pub async fn update(asked: Update, client: &mut Client, format: Format) -> Resul
     let options = Options { converge: asked.converge, ..options(&asked.how) };
     let body = changed(asked.template.as_deref(), &asked.given, asked.existing, options)?;
     let answer = client.send(Method::PUT, &path(["stacks", asked.name.as_str()]), Some(&body)).await?;
-    follow(&answer, How::wait(&asked.how, since), asked.how.rollback, client, format).await
+    follow(&answer, OperationArgs::wait(&asked.how, since), asked.how.rollback, client, format).await
 }
 
 pub async fn delete(asked: Delete, client: &mut Client, format: Format) -> Result<(), Failure> {
@@ -84,31 +84,31 @@ pub async fn cancel(name: &str, client: &mut Client, format: Format) -> Result<(
 }
 
 /// How long to wait for the end, if at all.
-struct Patience(Option<Option<Limit>>);
+struct WaitLimit(Option<Option<Limit>>);
 
-impl How {
-    fn wait(&self, since: Instant) -> Patience {
+impl OperationArgs {
+    fn wait(&self, since: Instant) -> WaitLimit {
         let limit = |seconds| Limit { since, time: Duration::from_secs(seconds), of_stack: true };
-        Patience(self.wait.then(|| self.timeout.map(limit)))
+        WaitLimit(self.wait.then(|| self.timeout.map(limit)))
     }
 }
 
 impl Wait {
-    fn wait(&self, since: Instant) -> Patience {
+    fn wait(&self, since: Instant) -> WaitLimit {
         let limit = |seconds| Limit { since, time: Duration::from_secs(seconds), of_stack: false };
-        Patience(self.wait.then(|| self.timeout.map(limit)))
+        WaitLimit(self.wait.then(|| self.timeout.map(limit)))
     }
 }
 
-fn options(how: &How) -> Options {
-    let &How { rollback, delete_first, require_nodes, max_nodes, timeout, wait: _ } = how;
+fn options(how: &OperationArgs) -> Options {
+    let &OperationArgs { rollback, delete_first, require_nodes, max_nodes, timeout, wait: _ } = how;
     Options { rollback, require_nodes, delete_first, converge: false, timeout, max_nodes }
 }
 
 /// Says what has begun, waits for it where asked to, and says how it ended.
 async fn follow(
     answer: &Value,
-    Patience(patience): Patience,
+    WaitLimit(patience): WaitLimit,
     rollback: bool,
     client: &mut Client,
     format: Format,

@@ -27,27 +27,27 @@ pub struct Rollout {
 enum Verb {
     /// Begin nothing more, until it is resumed; what has begun ends
     #[command(after_help = "Example:\n  muster stack rollout web pause")]
-    Pause(Which),
+    Pause(RolloutArgs),
     /// Go on where it was paused, or stopped when the stack had had its time
     #[command(after_help = "Example:\n  muster stack rollout web resume")]
-    Resume(Which),
+    Resume(RolloutArgs),
     /// Begin the next batch now: neither the pause nor what is under way is waited for, and a canary counts as proven
     #[command(after_help = "Example:\n  muster stack rollout web promote")]
-    Promote(Which),
+    Promote(RolloutArgs),
     /// Begin nothing more: the stack is FAILED, and servers that have not begun keep what they have
     #[command(after_help = "Example:\n  muster stack rollout web abort")]
-    Abort(Which),
+    Abort(RolloutArgs),
 }
 
 #[derive(Args)]
-struct Which {
+struct RolloutArgs {
     /// The resource with the 'for_each'; all of the stack if left out
     resource: Option<String>,
 }
 
 /// Does it, and shows where they are then.
 pub async fn run(asked: Rollout, client: &mut Client, format: Format) -> Result<(), Failure> {
-    let (action, Which { resource }) = match asked.verb {
+    let (action, RolloutArgs { resource }) = match asked.verb {
         Verb::Pause(which) => (RolloutAction::Pause, which),
         Verb::Resume(which) => (RolloutAction::Resume, which),
         Verb::Promote(which) => (RolloutAction::Promote, which),

@@ -3,10 +3,10 @@
 use std::net::IpAddr;
 
 use muster_shared::ResourceId;
-use muster_template::{Desired, Here, Kind};
+use muster_template::{Desired, Kind, VirtualResource};
 use serde_json::{Value, json};
 
-use super::{AddressPlan, Assigned};
+use super::{AddressPlan, PortAddress};
 use crate::record::PackedSpec;
 use crate::resource::{Row, Slot};
 use crate::traversals::Traversals;
@@ -25,13 +25,13 @@ impl Traversals {
     ) -> Result<Option<Vec<(String, String)>>, String> {
         let row = &self.jobs.graph.rows[slot];
         let id = row.physical;
-        match desired.here() {
-            Some(Here::Net(net)) => {
+        match desired.virtual_resource() {
+            Some(VirtualResource::Net(net)) => {
                 self.addresses.put_network(id, net.name.as_deref());
                 Ok(None)
             }
-            Some(Here::Subnet(subnet)) => self.addresses.put_subnet(id, subnet).map(|()| None),
-            Some(Here::Port(port)) => {
+            Some(VirtualResource::Subnet(subnet)) => self.addresses.put_subnet(id, subnet).map(|()| None),
+            Some(VirtualResource::Port(port)) => {
                 let replaced = row.replaces;
                 let rows = self.jobs.graph.stacks.get(&row.stack).into_iter().flat_map(|stack| &stack.extras);
                 let instead_of = rows
@@ -89,20 +89,20 @@ impl Traversals {
 }
 
 /// What a port's row says that it has.
-fn held(row: &Row) -> Option<(ResourceId, Vec<Assigned>)> {
+fn held(row: &Row) -> Option<(ResourceId, Vec<PortAddress>)> {
     let id = |text: &str| uuid::Uuid::parse_str(text).ok().map(ResourceId);
     let network = id(row.attributes.get(NETWORK_ID)?)?;
     let fixed: Vec<Value> = serde_json::from_str(row.attributes.get(FIXED_IPS)?).ok()?;
     let one = |it: &Value| {
         let address: IpAddr = it.get("ip_address")?.as_str()?.parse().ok()?;
-        Some(Assigned { subnet: id(it.get("subnet_id")?.as_str()?)?, address })
+        Some(PortAddress { subnet: id(it.get("subnet_id")?.as_str()?)?, address })
     };
     Some((network, fixed.iter().filter_map(one).collect()))
 }
 
 impl AddressPlan {
     /// A port's attributes.
-    fn shown(&self, network: ResourceId, assigned: &[Assigned]) -> Vec<(String, String)> {
+    fn shown(&self, network: ResourceId, assigned: &[PortAddress]) -> Vec<(String, String)> {
         let subnet = |id: &ResourceId| {
             let subnet = self.subnet(*id)?.wanted();
             let route = |(to, via): &(ipnet::IpNet, IpAddr)| json!({"destination": to, "nexthop": via});
@@ -116,7 +116,8 @@ impl AddressPlan {
                 "enable_dhcp": subnet.enable_dhcp,
             }))
         };
-        let fixed = |has: &Assigned| json!({"subnet_id": has.subnet.to_string(), "ip_address": has.address});
+        let fixed =
+            |has: &PortAddress| json!({"subnet_id": has.subnet.to_string(), "ip_address": has.address});
         let fixed: Vec<Value> = assigned.iter().map(fixed).collect();
         let used: Vec<Value> = assigned.iter().filter_map(|has| subnet(&has.subnet)).collect();
         let subnets: Vec<String> = self.subnets_of(network).iter().map(ResourceId::to_string).collect();

@@ -19,7 +19,7 @@ fn subnet(cidr: &str, pools: &[(&str, &str)]) -> Wanted {
         "name": format!("of-{cidr}"), "network": "ctlplane", "cidr": cidr, "allocation_pools": pools,
     });
     match muster_template::spec(muster_template::Kind::Subnet, &properties) {
-        Ok(muster_template::Desired::Here(muster_template::Here::Subnet(subnet))) => subnet,
+        Ok(muster_template::Desired::Virtual(muster_template::VirtualResource::Subnet(subnet))) => subnet,
         other => panic!("{other:?}"),
     }
 }
@@ -32,7 +32,7 @@ fn plan() -> AddressPlan {
     plan
 }
 
-fn addresses(assigned: Result<Vec<Assigned>, String>) -> Result<Vec<String>, String> {
+fn addresses(assigned: Result<Vec<PortAddress>, String>) -> Result<Vec<String>, String> {
     assigned.map(|all| all.iter().map(|has| has.address.to_string()).collect())
 }
 

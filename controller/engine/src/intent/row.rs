@@ -8,7 +8,7 @@ use muster_intent::manager::{IntentNo, Wish};
 use muster_intent::phase::State;
 use muster_intent::topology::ConnectPoint;
 use muster_shared::model::Action;
-use muster_template::{Desired, Here, Kind, TopologyHost, TopologyLink};
+use muster_template::{Desired, Kind, TopologyHost, TopologyLink, VirtualResource};
 
 use crate::engine::Engine;
 use crate::record::PackedSpec;
@@ -30,14 +30,14 @@ fn directions(link: &TopologyLink) -> Vec<Direction> {
 
 fn link_of(row: &Row) -> Option<TopologyLink> {
     match row.spec.as_ref().filter(|_| row.kind == Kind::TopologyLink && row.applied)?.unpack() {
-        Desired::Here(Here::Link(link)) => Some(link),
+        Desired::Virtual(VirtualResource::Link(link)) => Some(link),
         _ => None,
     }
 }
 
 fn host_of(row: &Row) -> Option<TopologyHost> {
     match row.spec.as_ref().filter(|_| row.kind == Kind::TopologyHost && row.applied)?.unpack() {
-        Desired::Here(Here::Host(host)) => Some(host),
+        Desired::Virtual(VirtualResource::Host(host)) => Some(host),
         _ => None,
     }
 }
@@ -217,11 +217,13 @@ impl Engine {
     }
 
     /// It is not there for a row that wants to settle: what the spec says.
-    pub(crate) fn wanted_here(&mut self, slot: Slot, spec: &PackedSpec) -> Result<(), String> {
+    pub(crate) fn wanted_virtual(&mut self, slot: Slot, spec: &PackedSpec) -> Result<(), String> {
         match spec.unpack() {
-            Desired::Here(Here::Link(link)) => self.settle_link(slot, &link),
-            Desired::Here(Here::Host(host)) => self.settle_host(slot, &host),
-            Desired::Here(Here::Intent { key, wish, .. }) => self.settle_intent(slot, &key, wish),
+            Desired::Virtual(VirtualResource::Link(link)) => self.settle_link(slot, &link),
+            Desired::Virtual(VirtualResource::Host(host)) => self.settle_host(slot, &host),
+            Desired::Virtual(VirtualResource::Intent { key, wish, .. }) => {
+                self.settle_intent(slot, &key, wish)
+            }
             _ => Ok(()),
         }
     }
@@ -245,7 +247,7 @@ impl View<'_> {
     fn intent_of(&self, slot: Slot) -> Option<IntentNo> {
         let row = &self.graph.rows[slot];
         let spec = row.spec.as_ref().filter(|_| row.kind == Kind::Intent)?;
-        let Desired::Here(Here::Intent { key, .. }) = spec.unpack() else { return None };
+        let Desired::Virtual(VirtualResource::Intent { key, .. }) = spec.unpack() else { return None };
         let no = self.intents.manager.find(&key)?;
         (self.intents.owners.get(&no) == Some(&row.id)).then_some(no)
     }

@@ -12,7 +12,7 @@ fn thing(n: u128) -> ResourceId {
 }
 
 fn newer(n: u128) -> BTreeMap<ResourceId, HeldThing> {
-    [(thing(n), HeldThing { unlike: Unlike::Newer, generation: None })].into()
+    [(thing(n), HeldThing { unlike: Divergence::Newer, generation: None })].into()
 }
 
 fn begun() -> Restored {

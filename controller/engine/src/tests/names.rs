@@ -126,7 +126,7 @@ fn a_server_stays_the_node_that_its_name_first_meant() {
 /// A database of before knows a server's name and not whether it was found.
 #[test]
 fn servers_of_before_are_bound_when_the_controller_starts() {
-    use muster_template::{Desired, Here};
+    use muster_template::{Desired, VirtualResource};
 
     use crate::record::PackedSpec;
 
@@ -135,7 +135,7 @@ fn servers_of_before_are_bound_when_the_controller_starts() {
     bed.create(on_server("web-7", 1)).unwrap();
     bed.idle();
     let server = bed.tables.resources.values_mut().find(|row| &*row.name == "s").unwrap();
-    let of_before = PackedSpec::new(&Desired::Here(Here::Server(name("web-7.example.org"))));
+    let of_before = PackedSpec::new(&Desired::Virtual(VirtualResource::Server(name("web-7.example.org"))));
     let bound = server.spec.replace(of_before);
     bed.restart();
     let server = bed.tables.resources.values().find(|row| &*row.name == "s").unwrap();

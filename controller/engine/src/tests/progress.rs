@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::bed::{Bed, node, template, under};
-use crate::view::{ResourceView, Which};
+use crate::view::{ResourceView, RowFilter};
 use crate::{Options, Request};
 
 fn said(bed: &Bed) -> Vec<&str> {
@@ -138,7 +138,7 @@ fn pages_are_the_whole_list_however_long_they_are() {
     // Each row has one that takes its place, and all of these are still there.
     bed.update(template(&rows(2))).unwrap();
     for all in [false, true] {
-        let which = Which { all, status: None };
+        let which = RowFilter { all, status: None };
         let mut whole: Vec<ResourceView> =
             bed.engine.view().resource_views(&super::bed::stack(), all).unwrap();
         whole.sort_by(|a, b| a.name.cmp(&b.name));
@@ -167,6 +167,6 @@ fn pages_are_the_whole_list_however_long_they_are() {
     let row = named("r15").unwrap();
     assert_eq!(named(&row.physical_id).unwrap(), row);
     assert_eq!(named("r99"), None);
-    let failed = Which { all: true, status: Some("FAILED".to_owned()) };
+    let failed = RowFilter { all: true, status: Some("FAILED".to_owned()) };
     assert_eq!(bed.engine.view().resource_page(&super::bed::stack(), &failed, None, 10).unwrap(), []);
 }

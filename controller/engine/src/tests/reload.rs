@@ -13,7 +13,7 @@ use crate::stack::Stack;
 use crate::view::View;
 
 /// What is known, by what it is known of.
-type Known = BTreeMap<String, String>;
+type EngineState = BTreeMap<String, String>;
 
 impl Bed {
     /// Panics where an engine that is loaded now would not know what this one does.
@@ -32,8 +32,8 @@ impl Bed {
 }
 
 impl View<'_> {
-    fn known(&self) -> Known {
-        let mut known = Known::new();
+    fn known(&self) -> EngineState {
+        let mut known = EngineState::new();
         for stack in self.graph.stacks.values() {
             let id = stack.id;
             // Events have numbers of their own; a job that is decided on again has another one.

@@ -6,7 +6,7 @@ use muster_shared::model::Stray;
 use muster_shared::{NodeId, ResourceId};
 
 use crate::record::type_text;
-use crate::restored::{HeldThing, Unlike};
+use crate::restored::{Divergence, HeldThing};
 use crate::view::View;
 
 impl View<'_> {
@@ -24,13 +24,13 @@ impl View<'_> {
     }
 
     fn thing_view(&self, node: &NodeId, thing: ResourceId, held: HeldThing) -> HeldView {
-        let slot = self.graph.rows.of_thing(&thing).filter(|_| held.unlike != Unlike::Unknown);
+        let slot = self.graph.rows.of_thing(&thing).filter(|_| held.unlike != Divergence::Unknown);
         let row = slot.map(|slot| &self.graph.rows[slot]);
         let stray = self.graph.restored.stray(node, thing).filter(|_| row.is_none());
         let (state, reason) = match held.unlike {
-            Unlike::Unknown => ("unknown", self.why_unknown(node, stray)),
-            Unlike::Newer => ("newer", "it was changed since the backup"),
-            Unlike::Deleted => ("deleted", "it seems to have been deleted since the backup"),
+            Divergence::Unknown => ("unknown", self.why_unknown(node, stray)),
+            Divergence::Newer => ("newer", "it was changed since the backup"),
+            Divergence::Deleted => ("deleted", "it seems to have been deleted since the backup"),
         };
         let stack = row.and_then(|row| self.graph.stacks.get(&row.stack)).map(|stack| stack.name.to_string());
         HeldView {

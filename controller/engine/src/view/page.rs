@@ -16,7 +16,7 @@ const NEEDED_MAX: usize = 10_000;
 
 /// Which rows of a stack are listed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Which {
+pub struct RowFilter {
     /// Those that are being replaced or cleaned up, and what stands for all that a `for_each` makes, too.
     pub all: bool,
     /// Only those with this status.
@@ -29,7 +29,7 @@ impl View<'_> {
     pub fn resource_page(
         &self,
         name: &StackName,
-        which: &Which,
+        which: &RowFilter,
         after: Option<&str>,
         most: usize,
     ) -> Option<Vec<ResourceView>> {

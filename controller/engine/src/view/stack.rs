@@ -133,7 +133,7 @@ impl View<'_> {
             retry_count: row.retry_count,
             causes: row.details().causes.iter().map(ToString::to_string).collect(),
             hook: row.details().hook.filter(|_| !stack.cancelled).map(|hook| hook.as_str().into()),
-            drift_policy: if row.kind.is_here() { "" } else { row.drift_policy().as_str() }.into(),
+            drift_policy: if row.kind.is_virtual() { "" } else { row.drift_policy().as_str() }.into(),
             corrections: row.corrections(),
             breaker: row.breaker().into(),
         }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{EnvironmentFile, Given, One, registry};
+use super::{EnvironmentFile, EnvironmentValue, ParsedEnvironment, registry};
 use crate::Limits;
 use crate::build::{Reader, Stop};
 use crate::error::{Errors, Place, Sink, cut, suggestion_or_all};
@@ -19,7 +19,7 @@ const REFUSED: [(&str, &str); 2] = [
 ];
 
 /// `file` is its place among the environments of the stack.
-pub(super) fn read(from: &EnvironmentFile<'_>, file: usize) -> Result<One, Errors> {
+pub(super) fn read(from: &EnvironmentFile<'_>, file: usize) -> Result<ParsedEnvironment, Errors> {
     let &EnvironmentFile { name, key, text } = from;
     let source = Source::new(text);
     if let Some(message) = too_large("the environment", text, Limits::TEXT) {
@@ -29,12 +29,17 @@ pub(super) fn read(from: &EnvironmentFile<'_>, file: usize) -> Result<One, Error
     }
     let mut reader = Reader::new(name, &source.text, source.shift);
     reader.functions = false; // an environment is data
-    let mut one = One::default();
+    let mut one = ParsedEnvironment::default();
     let read = document(&mut reader, &mut one, key, file);
     if read.is_ok() && reader.errors.is_empty() { Ok(one) } else { Err(reader.errors.into_errors()) }
 }
 
-fn document(reader: &mut Reader<'_>, one: &mut One, own_key: &str, file: usize) -> Result<(), Stop> {
+fn document(
+    reader: &mut Reader<'_>,
+    one: &mut ParsedEnvironment,
+    own_key: &str,
+    file: usize,
+) -> Result<(), Stop> {
     if begin(reader, "an environment")?.is_none() {
         return Ok(()); // nothing in it says nothing
     }
@@ -77,11 +82,16 @@ fn other(reader: &mut Reader<'_>, key: &str, at: Place) -> Result<(), Stop> {
     Ok(())
 }
 
-fn values(reader: &mut Reader<'_>, found: &mut BTreeMap<Box<str>, Given>, file: usize) -> Result<(), Stop> {
+fn values(
+    reader: &mut Reader<'_>,
+    found: &mut BTreeMap<Box<str>, EnvironmentValue>,
+    file: usize,
+) -> Result<(), Stop> {
     entries(reader, |_, name, _, body| {
         // As in Heat: what is null was not given.
         if !matches!(body.kind, ExprKind::Null) {
-            let given = Given { value: body.sketch(), file, at: body.at, strategy: Strategy::Overwrite };
+            let given =
+                EnvironmentValue { value: body.sketch(), file, at: body.at, strategy: Strategy::Overwrite };
             found.insert(name.into(), given);
         }
     })

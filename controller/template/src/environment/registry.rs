@@ -10,7 +10,7 @@ use crate::parse::entries;
 use crate::policy::{Hook, Restriction, Rule};
 use crate::registry::{self, Target, Types};
 
-use super::One;
+use super::ParsedEnvironment;
 
 /// What stands in a registry beside types and resources.
 const WORDS: [&str; 2] = ["resources", "base_url"];
@@ -18,7 +18,12 @@ const WORDS: [&str; 2] = ["resources", "base_url"];
 const RESOURCE_WORDS: [&str; 3] = ["hooks", "restricted_actions", "base_url"];
 
 /// Reads the section. `key` is the environment's own, `file` its place among the environments of the stack.
-pub(super) fn read(reader: &mut Reader<'_>, one: &mut One, key: &str, file: usize) -> Result<(), Stop> {
+pub(super) fn read(
+    reader: &mut Reader<'_>,
+    one: &mut ParsedEnvironment,
+    key: &str,
+    file: usize,
+) -> Result<(), Stop> {
     let mut lines = Vec::new();
     entries(reader, |_, key, at, body| lines.push(Entry { key: key.into(), at, value: body }))?;
     let mut section = Section { reader, file };

@@ -35,14 +35,14 @@ const LINK_TYPES_MAX: usize = 256;
 
 /// What the list asks for.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Asked {
+pub(super) struct ConstraintList {
     pub constraints: Constraints,
     /// With whom reservations are shared.
     pub group: Option<Box<str>>,
     places: BTreeMap<Box<str>, usize>,
 }
 
-impl Asked {
+impl ConstraintList {
     pub fn read(value: &Value) -> Read<Self> {
         let Value::Array(items) = value else {
             let why = format!("want a list, such as [{{bandwidth: 1000000}}], got {}", describe(value));

@@ -11,7 +11,7 @@ use muster_shared::model::flow::{
 };
 use serde_json::{Map, Value};
 
-use super::constraint::Asked;
+use super::constraint::ConstraintList;
 use super::{below, fault, key};
 use crate::error::{cut, suggestion_or_all};
 use crate::expression::describe;
@@ -46,7 +46,7 @@ pub(crate) fn wish(value: &Value) -> Read<(Box<str>, Wish)> {
     let selector = optional(map, "selector", traffic_selector)?.unwrap_or_default();
     let treatment = optional(map, "treatment", traffic_treatment)?.unwrap_or_default();
     check_traffic(&selector, &treatment)?;
-    let asked = optional(map, "constraints", Asked::read)?.unwrap_or_default();
+    let asked = optional(map, "constraints", ConstraintList::read)?.unwrap_or_default();
     let priority = optional(map, "priority", priority)?.unwrap_or(PRIORITY);
     let (constraints, group) = (asked.constraints.clone(), asked.group.clone());
     let intent = Intent { kind, priority, selector, treatment, constraints };
@@ -64,7 +64,7 @@ pub(crate) fn part(key: &str, value: &Value) -> Read<()> {
         "links" => links(value).map(drop),
         "selector" => traffic_selector(value).map(drop),
         "treatment" => traffic_treatment(value).map(drop),
-        "constraints" => Asked::read(value).map(drop),
+        "constraints" => ConstraintList::read(value).map(drop),
         "priority" => priority(value).map(drop),
         _ => Ok(()),
     }
@@ -258,7 +258,7 @@ impl Type {
 }
 
 /// Where in the map the fault of an intent as a whole lies.
-fn place_of(bad: &BadIntent, asked: &Asked) -> Vec<Step> {
+fn place_of(bad: &BadIntent, asked: &ConstraintList) -> Vec<Step> {
     let of = |name: &str| asked.place_of(name);
     match bad {
         BadIntent::InPort => vec![key("selector"), key("in_port")],

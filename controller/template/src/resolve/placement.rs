@@ -79,5 +79,5 @@ pub(super) fn property(kind: Kind) -> Option<&'static str> {
 
 /// The attributes say what its properties do.
 fn passes_on(kind: Kind) -> bool {
-    kind.is_here() && !kind.is_whole() && kind != Kind::DeployedServer
+    kind.is_virtual() && !kind.is_whole() && kind != Kind::DeployedServer
 }

@@ -11,7 +11,7 @@ use crate::catalogue;
 use crate::check;
 use crate::error::{Path, Place, Sink, cut, suggestion, suggestion_or_all};
 use crate::expression::{Call, Expr, ExprKind, Part};
-use crate::library::Given;
+use crate::library::TemplateFiles;
 use crate::parse::{DraftCondition, DraftResource};
 use crate::template::{Condition, Output};
 use crate::types::Kind;
@@ -68,7 +68,7 @@ pub(super) struct Resolver<'a> {
     pub conditions: Table<'a>,
     pub resources: Table<'a>,
     pub files: &'a Names,
-    pub given: &'a Given<'a>,
+    pub given: &'a TemplateFiles<'a>,
     pub kinds: &'a [Option<Kind>],
     /// Attributes of deployments whose config is in the template.
     pub declared: &'a BTreeMap<u32, BTreeSet<String>>,
@@ -446,7 +446,7 @@ impl Resolver<'_> {
     fn attribute(&mut self, at: Place, kind: Kind, resource: u32, attribute: &str) {
         if attribute == Spec::STATE {
             let flows = [Kind::FlowGroup, Kind::FlowMeter, Kind::FlowRule, Kind::FlowTable];
-            if (kind.is_here() && !kind.is_whole()) || flows.contains(&kind) {
+            if (kind.is_virtual() && !kind.is_whole()) || flows.contains(&kind) {
                 let name = kind.name();
                 let message =
                     format!("a unit cannot be restarted or reloaded for {name}, which is no thing on a node");

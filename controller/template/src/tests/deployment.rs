@@ -7,7 +7,9 @@ use muster_shared::model::{
 };
 use serde_json::{Value, json};
 
-use crate::{Desired, Here, Kind, Nobody, Site, SoftwareConfig, Tree, parse, spec, spec_within};
+use crate::{
+    Desired, Kind, NoResources, Site, SoftwareConfig, Tree, VirtualResource, parse, spec, spec_within,
+};
 
 /// Has one config, under the id `c`.
 struct One(Result<SoftwareConfig, String>);
@@ -29,7 +31,7 @@ impl Site for One {
 
 fn config(kind: Kind, properties: &Value) -> SoftwareConfig {
     match spec(kind, properties) {
-        Ok(Desired::Here(Here::Config(config))) => config,
+        Ok(Desired::Virtual(VirtualResource::Config(config))) => config,
         other => panic!("{properties}: {other:?}"),
     }
 }
@@ -262,7 +264,7 @@ resources:
     let parameters = template.bind(&BTreeMap::new()).unwrap();
     let tree =
         Tree::new(template.into(), parameters.into(), &crate::Environment::default(), &BTreeMap::new());
-    let tree = tree.unwrap().with(&Nobody).unwrap();
+    let tree = tree.unwrap().with(&NoResources).unwrap();
     let names: Vec<_> = (0..tree.len()).map(|at| (tree.name(at).to_owned(), tree.kind(at))).collect();
     let member = Kind::SoftwareDeployment;
     let wanted = [

@@ -16,7 +16,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
-use super::Known;
+use super::ResourceTable;
 use crate::{Facade, Parameters, StackNames, Template, parse};
 
 /// Parameters that the tables use.
@@ -54,7 +54,9 @@ fn value_of(version: &str, rest: &str, value: &str) -> Result<Value, String> {
     let template = template(version, &rest)?;
     let parameters = bound(&template, &[])?;
     let nothing = BTreeMap::new();
-    template.render_output(0, &parameters, &Known(&template, &nothing)).map_err(|error| error.to_string())
+    template
+        .render_output(0, &parameters, &ResourceTable(&template, &nothing))
+        .map_err(|error| error.to_string())
 }
 
 fn value(value: &str) -> Result<Value, String> {
@@ -87,7 +89,7 @@ fn a_nested_stack_sees_its_resource_in_the_outer_template() {
     let nothing = BTreeMap::new();
     let rendered = |parameters: &Parameters, index| {
         template
-            .render_output(index, parameters, &Known(&template, &nothing))
+            .render_output(index, parameters, &ResourceTable(&template, &nothing))
             .map_err(|error| error.to_string())
     };
     assert_eq!(

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
-use super::Known;
+use super::ResourceTable;
 use crate::{Environment, Kind, RenderError, node, parse, referenced_files, spec};
 
 fn output(value: &str) -> Result<Value, String> {
@@ -13,7 +13,7 @@ fn output(value: &str) -> Result<Value, String> {
     let template = parse("t", &text, &none).map_err(|errors| errors.to_string())?;
     let parameters = template.bind(&BTreeMap::new()).map_err(|errors| errors.to_string())?;
     template
-        .render_output(0, &parameters, &Known(&template, &BTreeMap::new()))
+        .render_output(0, &parameters, &ResourceTable(&template, &BTreeMap::new()))
         .map_err(|error| error.to_string())
 }
 
@@ -162,7 +162,7 @@ fn what_is_not_known_yet_is_no_failure() {
     let template = parse("t", text, &BTreeMap::new()).unwrap();
     let parameters = template.bind(&BTreeMap::new()).unwrap();
     let (nothing, a) = (BTreeMap::new(), u32::try_from(template.index_of("a").unwrap()).unwrap());
-    let unknown = Known(&template, &nothing);
+    let unknown = ResourceTable(&template, &nothing);
     let not_yet = RenderError::NotYet { resource: "a".into(), index: a };
     let (b, c) = (template.index_of("b").unwrap(), template.index_of("c").unwrap());
     assert_eq!(template.render(b, &parameters, &unknown), Err(not_yet.clone()));
@@ -170,7 +170,7 @@ fn what_is_not_known_yet_is_no_failure() {
     assert_eq!(template.render_property(b, "fail", &parameters, &unknown), Ok(None));
     assert_eq!(template.render_property(c, "node", &parameters, &unknown), Err(not_yet));
     let ready = BTreeMap::from([("a".to_owned(), BTreeMap::new())]);
-    let error = template.render(c, &parameters, &Known(&template, &ready)).unwrap_err().to_string();
+    let error = template.render(c, &parameters, &ResourceTable(&template, &ready)).unwrap_err().to_string();
     assert_eq!(
         error,
         "t:9:24: resources.c.properties.node.get_attr: the resource 'a' has no attribute 'where'"
@@ -182,7 +182,7 @@ fn later_errors_have_their_place_too() {
     let text = "heat_template_version: 2018-08-31\nparameters:\n  p: {type: string}\nresources:\n  f:\n    type: Muster::File\n    properties:\n      node: web-1\n      content: ''\n      path: {get_param: p}\n";
     let template = parse("t", text, &BTreeMap::new()).unwrap();
     let parameters = template.bind(&BTreeMap::from([("p".to_owned(), json!("etc"))])).unwrap();
-    let properties = template.render(0, &parameters, &Known(&template, &BTreeMap::new())).unwrap();
+    let properties = template.render(0, &parameters, &ResourceTable(&template, &BTreeMap::new())).unwrap();
     let error = spec(Kind::File, &properties).unwrap_err();
     assert_eq!(
         template.property_error(0, &error).to_string(),

@@ -5,14 +5,14 @@ use std::collections::BTreeMap;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use super::{Given, Known, everything};
+use super::{ResourceTable, TestInputs, everything};
 use crate::{Template, parse};
 
 /// Uses every function and section.
 const RICH: &str = include_str!("../testdata/functions/template.yaml");
 const RICH_GIVEN: &str = include_str!("../testdata/functions/given.json");
 
-fn given() -> Given {
+fn given() -> TestInputs {
     serde_json::from_str(RICH_GIVEN).unwrap()
 }
 
@@ -21,7 +21,7 @@ fn exercise(text: &str) -> Option<Value> {
     let given = given();
     let template = parse("t", text, &given.files).ok()?;
     let parameters = template.bind(&given.parameters).or_else(|_| template.bind(&BTreeMap::new())).ok()?;
-    Some(everything(&template, &parameters, &Known(&template, &given.resources)))
+    Some(everything(&template, &parameters, &ResourceTable(&template, &given.resources)))
 }
 
 fn digests(template: &Template, parameters: &[(&str, &str)]) -> BTreeMap<String, u128> {
@@ -75,7 +75,7 @@ proptest! {
         let text = json!({"heat_template_version": "2018-08-31", "outputs": {"o": {"value": value}}}).to_string();
         if let Ok(template) = parse("t", &text, &BTreeMap::new()) {
             let parameters = template.bind(&BTreeMap::new()).unwrap();
-            let rendered = template.render_output(0, &parameters, &Known(&template, &BTreeMap::new())).unwrap();
+            let rendered = template.render_output(0, &parameters, &ResourceTable(&template, &BTreeMap::new())).unwrap();
             prop_assert_eq!(rendered, value);
         } else {
             prop_assert!(false, "refused: {}", text);

@@ -99,8 +99,9 @@ fn rendering_is_bounded() {
     let text = format!("heat_template_version: 2018-08-31\noutputs: {{o: {{value: {value}}}}}\n");
     let template = read(&text).unwrap();
     let parameters = template.bind(&BTreeMap::new()).unwrap();
-    let error =
-        template.render_output(0, &parameters, &super::Known(&template, &BTreeMap::new())).unwrap_err();
+    let error = template
+        .render_output(0, &parameters, &super::ResourceTable(&template, &BTreeMap::new()))
+        .unwrap_err();
     assert!(error.to_string().contains("renders to more than 64 MiB"), "{error}");
 }
 
@@ -116,6 +117,7 @@ fn many_params_need_no_stack() {
     );
     let template = read(&text).unwrap();
     let parameters = template.bind(&BTreeMap::new()).unwrap();
-    let value = template.render_output(0, &parameters, &super::Known(&template, &BTreeMap::new())).unwrap();
+    let value =
+        template.render_output(0, &parameters, &super::ResourceTable(&template, &BTreeMap::new())).unwrap();
     assert_eq!(value, vec!["v"; n].join(" "));
 }

@@ -327,7 +327,7 @@ fn what_replaces_is_told() {
             };
             assert!(!first.is_null(), "{kind} {}: the sample has no values for it", property.name);
             let [old, new] = [first, second].map(|value| with(&sample, &[(property.name, value)]));
-            let moved = !kind.is_here() && node(&old).unwrap() != node(&new).unwrap();
+            let moved = !kind.is_virtual() && node(&old).unwrap() != node(&new).unwrap();
             let replaced = desired(kind, &old).needs_replacement(&desired(kind, &new)) || moved;
             assert_eq!(replaced, !property.replaces.is_empty(), "{kind} {}", property.name);
         }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde_json::{Map, Value, json};
 
-use super::parts::{Below, Body, Known, NONE, Parts, Removed};
+use super::parts::{Below, Body, CurrentResources, NONE, Parts, Removed};
 use super::value::{Context, index_var, want_text};
 use crate::Limits;
 use crate::digest;
@@ -52,7 +52,7 @@ impl Decided {
     }
 
     /// Names of the members of a group, and those that are not given again.
-    pub fn names(&self, path: &str, known: &dyn Known) -> (Vec<String>, Removed) {
+    pub fn names(&self, path: &str, known: &dyn CurrentResources) -> (Vec<String>, Removed) {
         if let Some(keys) = &self.keys {
             return (keys.clone(), Removed::new());
         }

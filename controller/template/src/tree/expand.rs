@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::parts::{Below, Body, Instance, Known, Library, NONE, Parts, Scope};
+use super::parts::{Below, Body, CurrentResources, Instance, Library, NONE, Parts, Scope};
 use super::value::{Context, source};
 use crate::Limits;
 use crate::bind::Values;
@@ -34,7 +34,7 @@ type Step<T> = Result<T, Errors>;
 pub(super) struct Expander<'a> {
     pub parts: Parts,
     pub library: Library<'a>,
-    pub known: &'a dyn Known,
+    pub known: &'a dyn CurrentResources,
     /// What hidden parameters of nested stacks hold, by their text.
     pub secrets: BTreeMap<String, Value>,
     /// Something was decided on by what may yet change.
@@ -65,7 +65,7 @@ struct Frame<'f> {
 
 /// What all that is inside something has from it.
 #[derive(Clone)]
-struct Around {
+struct Surroundings {
     requires: Rc<[u32]>,
     /// Of `requires`, but for those that only order batches; 0: of nothing.
     digest: u128,
@@ -79,23 +79,23 @@ struct Around {
 
 /// What a resource is, with its type as it is written.
 struct Found {
-    what: What,
+    what: ResourceForm,
     shown: Arc<str>,
 }
 
-enum What {
+enum ResourceForm {
     Plain(Kind),
     Stack { key: String, entry: Option<EntryId> },
 }
 
 /// What is known while the tree grows, by the numbers of instances.
-struct AsKnown<'a> {
+struct LiveReferences<'a> {
     parts: &'a Parts,
-    known: &'a dyn Known,
+    known: &'a dyn CurrentResources,
     asked: Cell<bool>,
 }
 
-impl References for AsKnown<'_> {
+impl References for LiveReferences<'_> {
     fn resource_id(&self, index: u32) -> Option<String> {
         self.asked.set(true);
         self.known.reference(&self.parts.instances[index as usize].name)
@@ -108,7 +108,7 @@ impl References for AsKnown<'_> {
 }
 
 impl<'a> Expander<'a> {
-    pub fn new(parts: Parts, library: Library<'a>, known: &'a dyn Known) -> Self {
+    pub fn new(parts: Parts, library: Library<'a>, known: &'a dyn CurrentResources) -> Self {
         Self {
             parts,
             library,
@@ -129,7 +129,7 @@ impl<'a> Expander<'a> {
     /// Opens the root, and everything below it.
     pub fn expand(&mut self, root: Arc<Template>) -> Step<()> {
         let frame = Frame { up: None, key: "", entry: None, depth: 0 };
-        let around = Around {
+        let around = Surroundings {
             requires: Rc::default(),
             digest: 0,
             retain: false,
@@ -149,7 +149,7 @@ impl<'a> Expander<'a> {
     }
 
     fn with_context<T>(&self, find: impl FnOnce(&Context<'_>) -> T) -> (T, bool) {
-        let refs = AsKnown { parts: &self.parts, known: self.known, asked: Cell::new(false) };
+        let refs = LiveReferences { parts: &self.parts, known: self.known, asked: Cell::new(false) };
         let found = find(&Context::new(&self.parts, &refs));
         (found, refs.asked.get())
     }
@@ -165,7 +165,7 @@ impl<'a> Expander<'a> {
         template: Arc<Template>,
         stands: u32,
         prefix: &str,
-        around: &Around,
+        around: &Surroundings,
         frame: &Frame<'_>,
     ) -> Step<Vec<u32>> {
         let scope = number(self.parts.scopes.len());
@@ -319,7 +319,7 @@ impl<'a> Expander<'a> {
         order
     }
 
-    fn resource(&mut self, scope: u32, at: u32, around: &Around, frame: &Frame<'_>) -> Step<()> {
+    fn resource(&mut self, scope: u32, at: u32, around: &Surroundings, frame: &Frame<'_>) -> Step<()> {
         let Scope { template, map, .. } = &self.parts.scopes[scope as usize];
         let template = Arc::clone(template);
         let resource = &template.resources[at as usize];
@@ -341,7 +341,7 @@ impl<'a> Expander<'a> {
         let name = Arc::clone(&self.parts.instances[index as usize].name);
         let found = match (resource.type_name(), resource.kind) {
             (Some(kind), Kind::Nested) => self.find_type(index, kind, &name, frame)?,
-            (_, kind) => Found { what: What::Plain(kind), shown: kind.name().into() },
+            (_, kind) => Found { what: ResourceForm::Plain(kind), shown: kind.name().into() },
         };
         let subnets = self.before_its_ports(scope, at, &found, frame);
         if !subnets.is_empty() {
@@ -362,10 +362,10 @@ impl<'a> Expander<'a> {
             self.parts.instances[index as usize].retain = true;
         }
         let retain = around.retain || resource.retain;
-        let Around { pause, follows, .. } = *around;
+        let Surroundings { pause, follows, .. } = *around;
         let drift_policy = resource.drift_policy().or(around.drift_policy);
         self.parts.instances[index as usize].drift_policy = drift_policy;
-        let inside = Around { requires: requires.into(), digest, retain, drift_policy, pause, follows };
+        let inside = Surroundings { requires: requires.into(), digest, retain, drift_policy, pause, follows };
         if resource.for_each().is_some() {
             return self.set(index, found, definition, &pairs, &inside, frame);
         }
@@ -426,7 +426,7 @@ impl<'a> Expander<'a> {
         found: Found,
         definition: u128,
         outer: u128,
-        inside: &Around,
+        inside: &Surroundings,
         frame: &Frame<'_>,
     ) -> Step<()> {
         let Found { what, shown } = found;
@@ -437,8 +437,8 @@ impl<'a> Expander<'a> {
         };
         let instance = &mut self.parts.instances[index as usize];
         instance.kind = match &what {
-            What::Plain(kind) => *kind,
-            What::Stack { .. } => Kind::Nested,
+            ResourceForm::Plain(kind) => *kind,
+            ResourceForm::Stack { .. } => Kind::Nested,
         };
         let kind = instance.kind;
         (instance.pause, instance.follows) = (inside.pause, inside.follows);
@@ -461,13 +461,13 @@ impl<'a> Expander<'a> {
         }
         let frame = Frame { depth: frame.depth + 1, up: Some(frame), key: frame.key, entry: None };
         match what {
-            What::Stack { key, entry } => self.nested(index, &key, entry, inside, &frame),
-            What::Plain(Kind::Group | Kind::Chain) => self.group(index, definition, inside, &frame),
-            What::Plain(kind) if kind.is_deployment_group() => {
+            ResourceForm::Stack { key, entry } => self.nested(index, &key, entry, inside, &frame),
+            ResourceForm::Plain(Kind::Group | Kind::Chain) => self.group(index, definition, inside, &frame),
+            ResourceForm::Plain(kind) if kind.is_deployment_group() => {
                 self.check_properties(index, kind)?;
                 self.group(index, definition, inside, &frame)
             }
-            What::Plain(kind) => {
+            ResourceForm::Plain(kind) => {
                 let is_plain = outer == 0 && *shown == *kind.name();
                 if !is_plain {
                     let kind = digest::of_bytes(kind.name().as_bytes());

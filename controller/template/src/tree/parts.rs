@@ -229,7 +229,7 @@ impl Parts {
 pub type Removed = BTreeMap<String, Option<String>>;
 
 /// What is known of resources while a tree grows, by path: as they are now, whatever becomes of them.
-pub trait Known {
+pub trait CurrentResources {
     /// What `get_resource` would give.
     fn reference(&self, path: &str) -> Option<String>;
     /// What `get_attr` would give.
@@ -252,9 +252,9 @@ pub trait Known {
 
 /// Nothing is known.
 #[derive(Clone, Copy, Debug)]
-pub struct Nobody;
+pub struct NoResources;
 
-impl Known for Nobody {
+impl CurrentResources for NoResources {
     fn reference(&self, _: &str) -> Option<String> {
         None
     }

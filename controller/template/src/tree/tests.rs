@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::{Known, Nobody, Removed, Tree};
+use super::{CurrentResources, NoResources, Removed, Tree};
 use crate::{DriftPolicy, Environment, EnvironmentFile, Kind, Limits, References, parse_in};
 
 mod addresses;
@@ -428,7 +428,7 @@ fn depth_and_passing_on_are_bounded() {
 #[test]
 fn what_is_there_counts_where_it_is_asked_for() {
     struct There;
-    impl Known for There {
+    impl CurrentResources for There {
         fn reference(&self, path: &str) -> Option<String> {
             Some(format!("id-{path}"))
         }
@@ -461,5 +461,5 @@ fn what_is_there_counts_where_it_is_asked_for() {
         Ok(false),
         "now there are three"
     );
-    assert!(tree.with(&Nobody).unwrap().index_of("g/1").is_none());
+    assert!(tree.with(&NoResources).unwrap().index_of("g/1").is_none());
 }

@@ -4,12 +4,12 @@ use muster_shared::model::DeploymentOutput;
 use serde_json::{Map, Value};
 
 use super::value::{text, unwanted};
-use super::{Given, Place, Property, PropertyError, PropertyType, TypeInfo};
+use super::{Place, Property, PropertyError, PropertyType, RenderedProperties, TypeInfo};
 use crate::config::{ComponentPart, ConfigAction, ConfigBody, ConfigGroup, ConfigInput, SoftwareConfig};
 use crate::error::{cut, suggestion_or_all};
-use crate::here::Here;
 use crate::parameter::ParameterType;
 use crate::render::Step;
+use crate::virtual_resource::VirtualResource;
 
 type Read<T> = Result<T, PropertyError>;
 
@@ -39,7 +39,7 @@ pub(super) const SOFTWARE: TypeInfo = TypeInfo::new(
     "OS::Heat::SoftwareConfig",
     "what deployments do: a script, or a document as text",
     &SOFTWARE_PROPERTIES,
-    Place::Controller(|given| software(given).map(Here::Config)),
+    Place::Controller(|given| software(given).map(VirtualResource::Config)),
 )
 .attributes(&CONFIG_ATTRIBUTES);
 
@@ -47,7 +47,7 @@ pub(super) const STRUCTURED: TypeInfo = TypeInfo::new(
     "OS::Heat::StructuredConfig",
     "what deployments do: a document",
     &STRUCTURED_PROPERTIES,
-    Place::Controller(|given| structured(given).map(Here::Config)),
+    Place::Controller(|given| structured(given).map(VirtualResource::Config)),
 )
 .attributes(&CONFIG_ATTRIBUTES);
 
@@ -55,7 +55,7 @@ pub(super) const COMPONENT: TypeInfo = TypeInfo::new(
     "OS::Heat::SoftwareComponent",
     "what deployments do, for each action apart",
     &COMPONENT_PROPERTIES,
-    Place::Controller(|given| component(given).map(Here::Config)),
+    Place::Controller(|given| component(given).map(VirtualResource::Config)),
 )
 .attributes(&CONFIG_ATTRIBUTES);
 
@@ -88,24 +88,24 @@ static COMPONENT_PROPERTIES: [Property; 4] = [
     OUTPUTS,
 ];
 
-fn software(given: &Given<'_>) -> Read<SoftwareConfig> {
+fn software(given: &RenderedProperties<'_>) -> Read<SoftwareConfig> {
     let group = given.get("group", group)?.unwrap_or(ConfigGroup::ApplyConfig);
     let config = given.get("config", text)?.unwrap_or_default();
     whole(given, ConfigBody::Text(group, config))
 }
 
-fn structured(given: &Given<'_>) -> Read<SoftwareConfig> {
+fn structured(given: &RenderedProperties<'_>) -> Read<SoftwareConfig> {
     let group = given.get("group", document_group)?.unwrap_or(ConfigGroup::ApplyConfig);
     let config = given.get("config", document)?.unwrap_or_else(|| Value::Object(Map::new()));
     whole(given, ConfigBody::Structured(group, config.to_string()))
 }
 
-fn component(given: &Given<'_>) -> Read<SoftwareConfig> {
+fn component(given: &RenderedProperties<'_>) -> Read<SoftwareConfig> {
     let parts = given.required("configs", parts)?;
     whole(given, ConfigBody::Component(parts))
 }
 
-fn whole(given: &Given<'_>, body: ConfigBody) -> Read<SoftwareConfig> {
+fn whole(given: &RenderedProperties<'_>, body: ConfigBody) -> Read<SoftwareConfig> {
     Ok(SoftwareConfig {
         body,
         inputs: given.get("inputs", inputs)?.unwrap_or_default(),

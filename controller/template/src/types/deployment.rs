@@ -13,7 +13,7 @@ use serde_json::{Map, Value};
 
 use super::config::{actions, map};
 use super::value::{CONFIRM_TIMEOUT, integer, node, text, unwanted};
-use super::{Given, Place, Property, PropertyError, PropertyType, TypeInfo};
+use super::{Place, Property, PropertyError, PropertyType, RenderedProperties, TypeInfo};
 use crate::config::{ConfigAction, ConfigBody, ConfigGroup, SoftwareConfig};
 use crate::error::{cut, suggestion_or_all};
 use crate::text::text_of;
@@ -165,7 +165,7 @@ fn word(value: &Value, known: &[&'static str]) -> Read<&'static str> {
 }
 
 /// What a deployment comes to on its node.
-fn spec(given: &Given<'_>, site: &dyn Site, is_structured: bool) -> Read<Spec> {
+fn spec(given: &RenderedProperties<'_>, site: &dyn Site, is_structured: bool) -> Read<Spec> {
     given.required("server", node)?;
     let config = given.get("config", text)?.map(|id| site.config(&id)).transpose();
     let config = config.map_err(|message| PropertyError::new(message).within_key("config"))?;
@@ -224,7 +224,10 @@ fn replacing(config: Option<&SoftwareConfig>) -> BTreeSet<String> {
 }
 
 /// Of the inputs that the config declares, and of those that are given beside them.
-fn input_values(given: &Given<'_>, config: Option<&SoftwareConfig>) -> Read<BTreeMap<String, Value>> {
+fn input_values(
+    given: &RenderedProperties<'_>,
+    config: Option<&SoftwareConfig>,
+) -> Read<BTreeMap<String, Value>> {
     let mut values: BTreeMap<String, Value> = BTreeMap::new();
     for input in config.into_iter().flat_map(|config| &config.inputs) {
         let default = input.default.as_ref().and_then(|json| serde_json::from_str(json).ok());
@@ -243,7 +246,11 @@ struct Structured {
 }
 
 impl Structured {
-    fn read(is_structured: bool, given: &Given<'_>, values: &BTreeMap<String, Value>) -> Read<Option<Self>> {
+    fn read(
+        is_structured: bool,
+        given: &RenderedProperties<'_>,
+        values: &BTreeMap<String, Value>,
+    ) -> Read<Option<Self>> {
         if !is_structured {
             return Ok(None);
         }

@@ -9,7 +9,7 @@ use muster_shared::model::flow::{self, BadEntry, DeviceName, Entry, FlowId, Pack
 use serde_json::{Map, Value};
 
 use super::value::{CONFIRM_TIMEOUT_MAX, confirm_timeout, has_null, unwanted};
-use super::{Given, Place, Property, PropertyError, PropertyType, TypeInfo};
+use super::{Place, Property, PropertyError, PropertyType, RenderedProperties, TypeInfo};
 use crate::desired::{FlowSet, ForeignPolicy};
 use crate::error::{cut, suggestion};
 use crate::render::Step;
@@ -187,7 +187,7 @@ static METER_PROPERTIES: [Property; 6] = [
 ];
 
 /// A rule, a group or a meter.
-fn one(given: &Given<'_>, key: Option<&str>) -> Result<FlowSet, PropertyError> {
+fn one(given: &RenderedProperties<'_>, key: Option<&str>) -> Result<FlowSet, PropertyError> {
     let own = ["confirm_timeout", "guard", DEVICE];
     let words = given.0.iter().filter(|(key, value)| !own.contains(&key.as_str()) && !value.is_null());
     let mut map: Map<String, Value> = words.map(|(key, value)| (key.clone(), value.clone())).collect();
@@ -199,7 +199,7 @@ fn one(given: &Given<'_>, key: Option<&str>) -> Result<FlowSet, PropertyError> {
 }
 
 /// All rules of `rules`.
-fn table(given: &Given<'_>) -> Result<FlowSet, PropertyError> {
+fn table(given: &RenderedProperties<'_>) -> Result<FlowSet, PropertyError> {
     let table = given.get("table", |value| part("table", value).map(|()| value.clone()))?;
     let device = given.required(DEVICE, device)?;
     let rules = given.required("rules", |value| rules(value, table.as_ref(), &device))?;
@@ -207,7 +207,7 @@ fn table(given: &Given<'_>) -> Result<FlowSet, PropertyError> {
 }
 
 fn set(
-    given: &Given<'_>,
+    given: &RenderedProperties<'_>,
     entries: Vec<Packed>,
     foreign: Option<ForeignPolicy>,
 ) -> Result<FlowSet, PropertyError> {

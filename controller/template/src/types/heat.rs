@@ -4,10 +4,10 @@ use muster_shared::NodeId;
 use serde_json::Value;
 
 use super::value::{integer, text, unwanted};
-use super::{Given, Place, Property, PropertyError, PropertyType, TypeInfo};
+use super::{Place, Property, PropertyError, PropertyType, RenderedProperties, TypeInfo};
 use crate::error::{cut, suggestion_or_all};
-use crate::here::{Here, RandomString, TestResource, TestTimes};
 use crate::parameter::ParameterType;
+use crate::virtual_resource::{RandomString, TestResource, TestTimes, VirtualResource};
 
 type Read<T> = Result<T, PropertyError>;
 
@@ -42,7 +42,7 @@ pub(super) const NONE: TypeInfo = TypeInfo::new(
     "OS::Heat::None",
     "nothing, whatever its properties are; each attribute is null",
     &[],
-    Place::Controller(|_| Ok(Here::None)),
+    Place::Controller(|_| Ok(VirtualResource::None)),
 )
 .other_attributes("any name, which is null");
 
@@ -144,13 +144,13 @@ static SERVER_PROPERTIES: [Property; 2] = [
         .is(PropertyType::String, "taken for Heat's sake: what is told to a node goes by way of its agent"),
 ];
 
-fn value(given: &Given<'_>) -> Read<Here> {
+fn value(given: &RenderedProperties<'_>) -> Read<VirtualResource> {
     let kind = given.get("type", value_type)?;
     let value = given.required("value", |value| match kind {
         Some(kind) => kind.convert(value).map_err(PropertyError::new),
         None => Ok(value.clone()),
     })?;
-    Ok(Here::Value(value.to_string()))
+    Ok(VirtualResource::Value(value.to_string()))
 }
 
 fn value_type(value: &Value) -> Read<ParameterType> {
@@ -161,7 +161,7 @@ fn value_type(value: &Value) -> Read<ParameterType> {
     })
 }
 
-fn random(given: &Given<'_>) -> Read<Here> {
+fn random(given: &RenderedProperties<'_>) -> Read<VirtualResource> {
     let length = given.get("length", length)?.unwrap_or(LENGTH);
     let sequence = given.get("sequence", class)?;
     let mut sources = given.get("character_sequences", sequences)?.unwrap_or_default();
@@ -178,7 +178,7 @@ fn random(given: &Given<'_>) -> Read<Here> {
         let message = format!("the text has {length} characters, and its parts ask for {least} at least");
         return Err(PropertyError::new(message).within_key("length"));
     }
-    Ok(Here::Random(RandomString { length, sources, salt: given.get("salt", text)? }))
+    Ok(VirtualResource::Random(RandomString { length, sources, salt: given.get("salt", text)? }))
 }
 
 fn length(value: &Value) -> Read<u16> {
@@ -233,7 +233,7 @@ fn parts(value: &Value, key: &str, read: impl Fn(&Value) -> Read<String>) -> Rea
     items.iter().enumerate().map(each).collect()
 }
 
-fn test(given: &Given<'_>) -> Read<Here> {
+fn test(given: &RenderedProperties<'_>) -> Read<VirtualResource> {
     let test = TestResource {
         value: given.get("value", text)?.unwrap_or_else(|| "test_string".to_owned()),
         fail: given.get("fail", flag)?.unwrap_or(false),
@@ -245,7 +245,11 @@ fn test(given: &Given<'_>) -> Read<Here> {
         given.get("action_wait_secs", times)?.unwrap_or_default().map(|time| time.unwrap_or(each));
     let times = TestTimes { create, update, delete };
     // As it was before there were times, for what is kept of it.
-    Ok(if times == TestTimes::default() { Here::Test(test) } else { Here::SlowTest(test, times) })
+    Ok(if times == TestTimes::default() {
+        VirtualResource::Test(test)
+    } else {
+        VirtualResource::SlowTest(test, times)
+    })
 }
 
 /// Seconds as milliseconds; -1: without end.
@@ -297,8 +301,8 @@ fn flag(value: &Value) -> Read<bool> {
     }
 }
 
-fn deployed_server(given: &Given<'_>) -> Read<Here> {
-    Ok(Here::Server(given.required("name", server)?))
+fn deployed_server(given: &RenderedProperties<'_>) -> Read<VirtualResource> {
+    Ok(VirtualResource::Server(given.required("name", server)?))
 }
 
 fn server(value: &Value) -> Read<NodeId> {

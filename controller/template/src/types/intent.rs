@@ -13,10 +13,10 @@ use serde_json::{Map, Value};
 use super::flow::{guard as flag, located};
 use super::neutron::addresses;
 use super::value::{has_null, integer, text, unwanted};
-use super::{Given, Place, Property, PropertyError, PropertyType, TypeInfo};
-use crate::here::{Here, TopologyHost, TopologyLink};
+use super::{Place, Property, PropertyError, PropertyType, RenderedProperties, TypeInfo};
 use crate::intent_file::{self, TYPES};
 use crate::render::Step;
+use crate::virtual_resource::{TopologyHost, TopologyLink, VirtualResource};
 
 type Read<T> = Result<T, PropertyError>;
 
@@ -133,7 +133,7 @@ static INTENT_PROPERTIES: [Property; 10] = [
         .one_of(&TYPES),
 ];
 
-fn link(given: &Given<'_>) -> Read<Here> {
+fn link(given: &RenderedProperties<'_>) -> Read<VirtualResource> {
     let link = TopologyLink {
         from: given.required("from", point)?,
         to: given.required("to", point)?,
@@ -149,11 +149,11 @@ fn link(given: &Given<'_>) -> Read<Here> {
         let message = format!("both ends are on {}: a link is between two devices", link.to.device);
         return Err(PropertyError::new(message).within_key("device").within_key("to"));
     }
-    Ok(Here::Link(link))
+    Ok(VirtualResource::Link(link))
 }
 
-fn host(given: &Given<'_>) -> Read<Here> {
-    Ok(Here::Host(TopologyHost {
+fn host(given: &RenderedProperties<'_>) -> Read<VirtualResource> {
+    Ok(VirtualResource::Host(TopologyHost {
         mac: given.required("mac", mac)?,
         host: Host {
             location: given.required("location", point)?,
@@ -162,14 +162,14 @@ fn host(given: &Given<'_>) -> Read<Here> {
     }))
 }
 
-fn intent(given: &Given<'_>) -> Read<Here> {
+fn intent(given: &RenderedProperties<'_>) -> Read<VirtualResource> {
     let words = given.0.iter().filter(|(name, value)| *name != "timeout" && !value.is_null());
     let map: Map<String, Value> = words.map(|(name, value)| (name.clone(), value.clone())).collect();
     for property in INTENT_PROPERTIES.iter().filter(|property| property.required) {
         given.required(property.name, |_| Ok(()))?;
     }
     let (key, wish) = intent_file::wish(&Value::Object(map)).map_err(located)?;
-    Ok(Here::Intent { key, wish, timeout: given.get("timeout", timeout)?.unwrap_or(TIMEOUT) })
+    Ok(VirtualResource::Intent { key, wish, timeout: given.get("timeout", timeout)?.unwrap_or(TIMEOUT) })
 }
 
 /// What may still have nulls where a function's value will be: what is certain is checked.

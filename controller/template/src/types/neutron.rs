@@ -8,12 +8,12 @@ use ipnet::IpNet;
 use serde_json::{Map, Value};
 
 use super::value::{integer, text, unwanted};
-use super::{Given, Place, Property, PropertyError, PropertyType, TypeInfo};
+use super::{Place, Property, PropertyError, PropertyType, RenderedProperties, TypeInfo};
 use crate::address::{FixedIp, Net, Port, Subnet};
 use crate::error::{cut, suggestion_or_all};
-use crate::here::Here;
 use crate::parameter::ParameterType;
 use crate::render::Step;
+use crate::virtual_resource::VirtualResource;
 
 type Read<T> = Result<T, PropertyError>;
 
@@ -157,11 +157,11 @@ static PORT_PROPERTIES: [Property; 17] = [
     nothing("value_specs", PropertyType::Map),
 ];
 
-fn net(given: &Given<'_>) -> Read<Here> {
-    Ok(Here::Net(Net { name: given.get("name", text)? }))
+fn net(given: &RenderedProperties<'_>) -> Read<VirtualResource> {
+    Ok(VirtualResource::Net(Net { name: given.get("name", text)? }))
 }
 
-fn subnet(given: &Given<'_>) -> Read<Here> {
+fn subnet(given: &RenderedProperties<'_>) -> Read<VirtualResource> {
     let says_gateway = given.0.get("gateway_ip").is_some_and(|value| !value.is_null());
     let subnet = Subnet {
         name: given.get("name", text)?,
@@ -179,11 +179,13 @@ fn subnet(given: &Given<'_>) -> Read<Here> {
         return Err(PropertyError::new(message).within_key("ip_version"));
     }
     let complete = subnet.complete(says_gateway);
-    complete.map(Here::Subnet).map_err(|(key, message)| PropertyError::new(message).within_key(key))
+    complete
+        .map(VirtualResource::Subnet)
+        .map_err(|(key, message)| PropertyError::new(message).within_key(key))
 }
 
-fn port(given: &Given<'_>) -> Read<Here> {
-    Ok(Here::Port(Port {
+fn port(given: &RenderedProperties<'_>) -> Read<VirtualResource> {
+    Ok(VirtualResource::Port(Port {
         name: given.get("name", text)?,
         network: given.required("network", text)?,
         fixed_ips: given.get("fixed_ips", fixed_ips)?.unwrap_or_default(),

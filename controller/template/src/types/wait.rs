@@ -3,8 +3,8 @@
 use serde_json::Value;
 
 use super::value::{integer, text};
-use super::{Given, Kind, Place, Property, PropertyError, PropertyType, TypeInfo};
-use crate::here::{Here, WaitCondition};
+use super::{Kind, Place, Property, PropertyError, PropertyType, RenderedProperties, TypeInfo};
+use crate::virtual_resource::{VirtualResource, WaitCondition};
 
 /// Signals that one handle takes: one of each node of a large site. As many may be waited for.
 pub const SIGNALS_MAX: u32 = 10_000;
@@ -27,7 +27,7 @@ pub(super) const HANDLE: TypeInfo = TypeInfo::new(
     "OS::Heat::WaitConditionHandle",
     "takes signals, which a wait condition waits for",
     &HANDLE_PROPERTIES,
-    Place::Controller(|_| Ok(Here::WaitHandle)),
+    Place::Controller(|_| Ok(VirtualResource::WaitHandle)),
 )
 .attributes(&[("endpoint", "where in the API signals are sent to")]);
 
@@ -50,8 +50,8 @@ static HANDLE_PROPERTIES: [Property; 1] = [Property::optional("signal_transport"
     .default("\"TOKEN_SIGNAL\"")
     .one_of(&TRANSPORTS)];
 
-fn condition(given: &Given<'_>) -> Result<Here, PropertyError> {
-    Ok(Here::Wait(WaitCondition {
+fn condition(given: &RenderedProperties<'_>) -> Result<VirtualResource, PropertyError> {
+    Ok(VirtualResource::Wait(WaitCondition {
         handle: given.required("handle", text)?,
         timeout: given.required("timeout", timeout)?,
         count: given.get("count", count)?.unwrap_or(1),

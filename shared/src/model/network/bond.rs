@@ -28,7 +28,7 @@ const MIIMON: u16 = 3;
 const FAIL_OVER_MAC: u16 = 13;
 
 /// Name, number of the attribute, its bytes, the words for 0, 1, 2 and so on.
-type Known = (&'static str, u16, u8, &'static [&'static str]);
+type BondOptionSpec = (&'static str, u16, u8, &'static [&'static str]);
 
 const MODES: &[&str] =
     &["balance-rr", "active-backup", "balance-xor", "broadcast", "802.3ad", "balance-tlb", "balance-alb"];
@@ -41,7 +41,7 @@ const ALB: u32 = 6;
 const VALIDATE: &[&str] = &["none", "active", "backup", "all", "filter", "filter_active", "filter_backup"];
 const POLICIES: &[&str] = &["layer2", "layer3+4", "layer2+3", "encap2+3", "encap3+4", "vlan+srcmac"];
 
-static KNOWN: [Known; 24] = [
+static KNOWN: [BondOptionSpec; 24] = [
     ("mode", MODE, 1, MODES),
     ("miimon", MIIMON, 4, &[]),
     ("updelay", 4, 4, &[]),

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::{DesiredState, TemplateType, map_in_bounds};
 use crate::model::spec::{Action, Claim};
 use crate::near::suggestion;
-use crate::property::{Given, Property, PropertyError, PropertyType, cut, node, text, unwanted};
+use crate::property::{Property, PropertyError, PropertyType, RenderedProperties, cut, node, text, unwanted};
 
 /// A day: longer than any stack's timeout that makes sense.
 const SECONDS_MAX: u64 = 86_400;
@@ -59,7 +59,7 @@ impl TemplateType for Dummy {
     const ATTRIBUTES: &'static [(&'static str, &'static str)] = &[];
     const OTHER_ATTRIBUTES: &'static str = "each key of 'values', with its value";
 
-    fn read(given: &Given<'_>) -> Result<Self, PropertyError> {
+    fn read(given: &RenderedProperties<'_>) -> Result<Self, PropertyError> {
         Ok(Dummy {
             values: given.get("values", values)?.unwrap_or_default(),
             milliseconds: given.get("seconds", milliseconds)?.unwrap_or(0),

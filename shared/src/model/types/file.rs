@@ -7,7 +7,9 @@ use serde_json::{Value, json};
 
 use super::{ClaimKind, DesiredState, Hostname, TemplateType, at_most};
 use crate::model::spec::{Claim, Content, OnDelete};
-use crate::property::{Given, Property, PropertyError, PropertyType, cut, on_delete, text, unwanted};
+use crate::property::{
+    Property, PropertyError, PropertyType, RenderedProperties, cut, on_delete, text, unwanted,
+};
 
 /// Linux's `PATH_MAX` without the ending zero.
 const PATH_MAX: usize = 4095;
@@ -58,7 +60,7 @@ impl TemplateType for File {
     const ATTRIBUTES: &'static [(&'static str, &'static str)] = &[("path", "where the file is")];
     const IS_CORRECTED: bool = true;
 
-    fn read(given: &Given<'_>) -> Result<Self, PropertyError> {
+    fn read(given: &RenderedProperties<'_>) -> Result<Self, PropertyError> {
         Ok(File {
             path: given.required("path", path)?,
             content: Content::Inline(given.required("content", text)?.into_bytes()),

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::account::{AccountError, ID_MAX, check_id, check_name, check_names, id, name, names, wrong};
 use super::{ClaimKind, DesiredState, TemplateType};
 use crate::model::spec::{Claim, OnDelete};
-use crate::property::{Given, Property, PropertyError, PropertyType, flag, on_delete};
+use crate::property::{Property, PropertyError, PropertyType, RenderedProperties, flag, on_delete};
 
 /// A group; what is `None` is left as it is, or as groupadd makes it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -49,7 +49,7 @@ impl TemplateType for Group {
         &[("gid", "the number that it has"), ("name", "the name")];
     const IS_CORRECTED: bool = true;
 
-    fn read(given: &Given<'_>) -> Result<Self, PropertyError> {
+    fn read(given: &RenderedProperties<'_>) -> Result<Self, PropertyError> {
         let group = Group {
             name: given.required("name", name)?,
             gid: given.get("gid", id)?,

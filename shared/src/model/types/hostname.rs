@@ -14,7 +14,8 @@ use thiserror::Error;
 use super::{ClaimKind, DesiredState, TemplateType};
 use crate::model::spec::{Claim, Lane, OnDelete};
 use crate::property::{
-    CONFIRM_TIMEOUT, Given, Property, PropertyError, PropertyType, confirm_timeout, cut, on_delete, unwanted,
+    CONFIRM_TIMEOUT, Property, PropertyError, PropertyType, RenderedProperties, confirm_timeout, cut,
+    on_delete, unwanted,
 };
 
 /// The name of a server.
@@ -46,7 +47,7 @@ impl TemplateType for Hostname {
     ];
     const ATTRIBUTES: &'static [(&'static str, &'static str)] = &[("hostname", "the name")];
 
-    fn read(given: &Given<'_>) -> Result<Self, PropertyError> {
+    fn read(given: &RenderedProperties<'_>) -> Result<Self, PropertyError> {
         Ok(Hostname {
             hostname: given.required("hostname", hostname)?,
             confirm_timeout: given.get("confirm_timeout", confirm_timeout)?.unwrap_or(CONFIRM_TIMEOUT),

@@ -14,8 +14,8 @@ use super::{ClaimKind, DesiredState, TemplateType, at_most, map_in_bounds};
 use crate::model::network::{NetworkDocument, NetworkError, NicMapping, Problem};
 use crate::model::spec::{Claim, Lane, OnDelete};
 use crate::property::{
-    CONFIRM_TIMEOUT, Given, Property, PropertyError, PropertyType, Step, confirm_timeout, has_null,
-    on_delete, text, unwanted,
+    CONFIRM_TIMEOUT, Property, PropertyError, PropertyType, RenderedProperties, Step, confirm_timeout,
+    has_null, on_delete, text, unwanted,
 };
 
 /// Bytes of a document; a server with 4,000 VLANs needs about this much.
@@ -55,7 +55,7 @@ impl TemplateType for NetworkConfig {
     ];
     const ATTRIBUTES: &'static [(&'static str, &'static str)] = &[];
 
-    fn read(given: &Given<'_>) -> Result<Self, PropertyError> {
+    fn read(given: &RenderedProperties<'_>) -> Result<Self, PropertyError> {
         let config = given.required("network_config", |value| document(value).map(|_| value.clone()))?;
         let fallback = given.get("fallback_config", |value| fallback(value, &config))?;
         Ok(NetworkConfig {

@@ -10,7 +10,8 @@ use thiserror::Error;
 use super::{ClaimKind, DesiredState, TemplateType};
 use crate::model::spec::{Claim, Lane, OnDelete};
 use crate::property::{
-    Given, Property, PropertyError, PropertyType, checked, cut, flag, integer, on_delete, one_of_two, text,
+    Property, PropertyError, PropertyType, RenderedProperties, checked, cut, flag, integer, on_delete,
+    one_of_two, text,
 };
 
 /// Longer than any name of Debian or Fedora.
@@ -98,7 +99,7 @@ impl TemplateType for Package {
     const ATTRIBUTES: &'static [(&'static str, &'static str)] =
         &[("name", "the name"), ("version", "the version that is there; empty where none is")];
 
-    fn read(given: &Given<'_>) -> Result<Self, PropertyError> {
+    fn read(given: &RenderedProperties<'_>) -> Result<Self, PropertyError> {
         let package = Package {
             name: given.required("name", name)?,
             version: given.get("version", version)?,

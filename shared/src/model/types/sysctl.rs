@@ -8,7 +8,7 @@ use thiserror::Error;
 
 use super::{ClaimKind, DesiredState, TemplateType};
 use crate::model::spec::{Claim, OnDelete};
-use crate::property::{Given, Property, PropertyError, PropertyType, checked, on_delete, text};
+use crate::property::{Property, PropertyError, PropertyType, RenderedProperties, checked, on_delete, text};
 
 /// Longer than any key of Linux.
 const KEY_MAX: usize = 200;
@@ -53,7 +53,7 @@ impl TemplateType for Sysctl {
     const ATTRIBUTES: &'static [(&'static str, &'static str)] = &[("value", "the value, as it was given")];
     const IS_CORRECTED: bool = true;
 
-    fn read(given: &Given<'_>) -> Result<Self, PropertyError> {
+    fn read(given: &RenderedProperties<'_>) -> Result<Self, PropertyError> {
         let sysctl = Sysctl {
             key: given.required("key", key)?,
             value: given.required("value", text)?,

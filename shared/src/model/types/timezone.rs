@@ -8,7 +8,7 @@ use thiserror::Error;
 
 use super::{ClaimKind, DesiredState, TemplateType};
 use crate::model::spec::{Claim, OnDelete};
-use crate::property::{Given, Property, PropertyError, PropertyType, checked, on_delete};
+use crate::property::{Property, PropertyError, PropertyType, RenderedProperties, checked, on_delete};
 
 /// Twice the longest name in the IANA database.
 const TIMEZONE_MAX: usize = 64;
@@ -47,7 +47,7 @@ impl TemplateType for Timezone {
     const ATTRIBUTES: &'static [(&'static str, &'static str)] = &[("timezone", "the name")];
     const IS_CORRECTED: bool = true;
 
-    fn read(given: &Given<'_>) -> Result<Self, PropertyError> {
+    fn read(given: &RenderedProperties<'_>) -> Result<Self, PropertyError> {
         Ok(Timezone {
             timezone: given.required("timezone", timezone)?,
             on_delete: given.get("on_delete", on_delete)?.unwrap_or_default(),

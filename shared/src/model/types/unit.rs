@@ -15,8 +15,8 @@ use thiserror::Error;
 use super::{ClaimKind, DesiredState, TemplateType};
 use crate::model::spec::{Claim, Content, ContentDigest, OnDelete};
 use crate::property::{
-    Given, Property, PropertyError, PropertyType, checked, cut, flag, integer, on_delete, one_of_two, text,
-    unwanted,
+    Property, PropertyError, PropertyType, RenderedProperties, checked, cut, flag, integer, on_delete,
+    one_of_two, text, unwanted,
 };
 
 /// Where an administrator's units are.
@@ -169,7 +169,7 @@ impl TemplateType for Unit {
     const ATTRIBUTES: &'static [(&'static str, &'static str)] = &[("name", "the name")];
     const IS_CORRECTED: bool = true;
 
-    fn read(given: &Given<'_>) -> Result<Self, PropertyError> {
+    fn read(given: &RenderedProperties<'_>) -> Result<Self, PropertyError> {
         let unit = Unit {
             name: given.required("name", name)?,
             content: given.get("content", content)?,

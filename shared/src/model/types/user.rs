@@ -11,7 +11,9 @@ use super::account::{
 };
 use super::{ClaimKind, DesiredState, TemplateType};
 use crate::model::spec::{Claim, OnDelete};
-use crate::property::{Given, Property, PropertyError, PropertyType, cut, flag, on_delete, text, unwanted};
+use crate::property::{
+    Property, PropertyError, PropertyType, RenderedProperties, cut, flag, on_delete, text, unwanted,
+};
 
 /// A user; what is `None` is left as it is, or as useradd makes it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -85,7 +87,7 @@ impl TemplateType for User {
         &[("name", "the name"), ("uid", "the number that it has")];
     const IS_CORRECTED: bool = true;
 
-    fn read(given: &Given<'_>) -> Result<Self, PropertyError> {
+    fn read(given: &RenderedProperties<'_>) -> Result<Self, PropertyError> {
         let user = User {
             name: given.required("name", name)?,
             uid: given.get("uid", id)?,

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use muster_agent_core::{Compared, Extraneous, FlowInput, Kept, NotApplied, Odd, Repaired};
+use muster_agent_core::{Compared, DivergentForms, Extraneous, FlowInput, NotApplied, Repaired, TableEntry};
 use muster_shared::MonoTime;
 use muster_shared::model::flow::{
     Bridge, EntryState, FlowCounters, FlowId, FlowRefusal, ForeignRule, Packed, TableCounters,
@@ -20,7 +20,7 @@ impl World {
         at: usize,
         bridge: &Bridge,
         bundle: &[Bundled],
-    ) -> Result<Odd, NotApplied> {
+    ) -> Result<DivergentForms, NotApplied> {
         let whom = format!("{}/{bridge}", self.machines[at].name);
         let now = self.now;
         if !self.machines[at].host.switch.is_there(bridge.as_str()) {
@@ -53,7 +53,7 @@ impl World {
         }
         match result {
             Ok(()) if silent => Err(NotApplied::Gone { reason: gone() }),
-            Ok(()) => Ok(Odd::new()),
+            Ok(()) => Ok(DivergentForms::new()),
             Err((id, reason, permanent)) => {
                 self.shared.borrow_mut().counts.add("flow switch refuses for a reason");
                 Err(NotApplied::Refused(FlowRefusal { id: Some(id), reason, permanent }))
@@ -82,7 +82,7 @@ impl World {
         &mut self,
         at: usize,
         bridge: &Bridge,
-        kept: &[(Kept, Packed)],
+        kept: &[(TableEntry, Packed)],
     ) -> Result<Compared, String> {
         let now = self.now;
         let switch = &mut self.machines[at].host.switch;

@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use muster_agent_core::{Kept, Op};
+use muster_agent_core::{Op, TableEntry};
 use muster_flow::record::{FlowEntryRecord, FlowSnapshot};
 use muster_shared::NodeId;
 use muster_shared::model::flow::{Bridge, DeviceName, EntryState, FlowId, FlowUp, Packed};
@@ -50,11 +50,11 @@ impl World {
     }
 
     /// What ended by its timeout is not put back. Another one in its place may be, as where a change that ended is undone.
-    pub(super) fn repair_is_right(&mut self, at: usize, bridge: &Bridge, put: &[Kept]) {
+    pub(super) fn repair_is_right(&mut self, at: usize, bridge: &Bridge, put: &[TableEntry]) {
         let machine = &self.machines[at];
         let durable = machine.disk.logs.get(bridge).map(|log| log.fold(true)).unwrap_or_default();
         let plane = machine.host.switch.planes.get(bridge.as_str());
-        let ended = |it: &Kept| {
+        let ended = |it: &TableEntry| {
             durable.kept.get(&it.id).is_some_and(|kept| kept.state == EntryState::Expired)
                 || plane.is_some_and(|plane| plane.ended.get(&it.id) == Some(&it.digest))
         };

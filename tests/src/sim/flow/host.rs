@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use muster_agent_core::{
-    Appended, Compacted, Extraneous, FlowEffect, FlowInput, Input, Kept, NotApplied, Op,
+    Appended, Compacted, Extraneous, FlowEffect, FlowInput, Input, NotApplied, Op, TableEntry,
 };
 use muster_shared::model::flow::{Bridge, FlowId, FlowRefusal, OpsRef, Packed, read_ops};
 use muster_shared::model::{Content, ContentDigest};
@@ -36,13 +36,13 @@ pub enum FlowWork {
     /// What was written is durable.
     Logged(Box<FlowInput>),
     /// The log is written anew.
-    Compact(Vec<Kept>, Vec<Packed>, Generation, Option<FlowRefusal>),
+    Compact(Vec<TableEntry>, Vec<Packed>, Generation, Option<FlowRefusal>),
     /// Or with nothing in it.
     Forget(Generation),
     /// The switch takes a bundle, or does not.
     Apply(u64, Vec<Bundled>),
     /// The switch is read.
-    Compare(u64, Vec<(Kept, Packed)>),
+    Compare(u64, Vec<(TableEntry, Packed)>),
     /// What differs is put right, one by one.
     Repair(u64, Vec<(FlowId, Packed)>, Vec<Extraneous>),
     /// What came of it is told.
@@ -140,7 +140,7 @@ impl World {
                 self.log_later(at, bridge, FlowWork::Logged(Box::new(FlowInput::Expired { ids, result })));
             }
             FlowEffect::Compact { kept, decided, refused } => {
-                let lie = |it: &Kept| self.lies(at, bridge, it.id, it.at);
+                let lie = |it: &TableEntry| self.lies(at, bridge, it.id, it.at);
                 let packed: Option<Vec<Packed>> = kept.iter().map(lie).collect();
                 let Some(packed) = packed else { return };
                 self.log_later(at, bridge, FlowWork::Compact(kept.to_vec(), packed, decided, refused));
@@ -149,7 +149,7 @@ impl World {
             FlowEffect::Drop => drop(self.machines[at].disk.logs.remove(bridge)),
             FlowEffect::Apply { number, ops, .. } => self.apply_begins(at, bridge, number, &ops),
             FlowEffect::Compare { number, kept, .. } => {
-                let lie = |it: &Kept| Some((*it, self.lies(at, bridge, it.id, it.at)?));
+                let lie = |it: &TableEntry| Some((*it, self.lies(at, bridge, it.id, it.at)?));
                 let Some(kept) = kept.iter().map(lie).collect() else { return };
                 self.begin_flow(at, bridge, number);
                 let after = self.flow_takes(at);
@@ -157,7 +157,7 @@ impl World {
             }
             FlowEffect::Repair { number, put, remove } => {
                 self.repair_is_right(at, bridge, &put);
-                let lie = |it: &Kept| Some((it.id, self.lies(at, bridge, it.id, it.at)?));
+                let lie = |it: &TableEntry| Some((it.id, self.lies(at, bridge, it.id, it.at)?));
                 let Some(put) = put.iter().map(lie).collect() else { return };
                 self.begin_flow(at, bridge, number);
                 let after = self.flow_takes(at);

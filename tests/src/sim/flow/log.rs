@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use muster_agent_core::{Kept, Loaded, Op, Undecided};
+use muster_agent_core::{Loaded, Op, TableEntry, Undecided};
 use muster_shared::Generation;
 use muster_shared::model::flow::{Bridge, EntryState, FlowId, FlowRefusal, Packed};
 
@@ -26,7 +26,7 @@ pub enum Record {
     Expired(Vec<FlowId>),
     /// All there is, written anew.
     Base {
-        kept: Vec<Kept>,
+        kept: Vec<TableEntry>,
         decided: Generation,
         refused: Option<FlowRefusal>,
     },
@@ -50,7 +50,7 @@ pub struct Log {
 #[derive(Clone, Debug, Default)]
 pub struct Folded {
     /// By id.
-    pub kept: BTreeMap<FlowId, Kept>,
+    pub kept: BTreeMap<FlowId, TableEntry>,
     /// The newest batch that ended.
     pub decided: Generation,
     pub refused: Option<FlowRefusal>,
@@ -198,7 +198,7 @@ impl Folded {
         for op in ops {
             let Op { id, digest, at, length, put } = *op;
             if put {
-                self.kept.insert(id, Kept { id, digest, at, length, state: EntryState::Present });
+                self.kept.insert(id, TableEntry { id, digest, at, length, state: EntryState::Present });
             } else {
                 self.kept.remove(&id);
             }

@@ -15,8 +15,8 @@ use serde::{Deserialize, Serialize};
 use tokio::process::Command;
 use tokio::time::{Instant, sleep, timeout};
 
-use super::super::neighbours::Neighbours;
-use super::{Client, Clients, DhcpError, Note, Told, shown, write};
+use super::super::network_managers::NetworkManagers;
+use super::{Client, ClientSettings, Clients, DhcpError, Note, shown, write};
 
 /// systemd answers in milliseconds, and a client that is asked to end does so.
 const ANSWER_WITHIN: Duration = Duration::from_secs(10);
@@ -55,7 +55,7 @@ impl Clients {
     pub(super) async fn spawn(
         &self,
         link: &str,
-        told: &Told,
+        told: &ClientSettings,
         v6: bool,
     ) -> Result<Option<Process>, DhcpError> {
         let name = told.client.name();
@@ -132,7 +132,7 @@ impl Clients {
     }
 
     /// Units are in the network namespace of the system's init, which is where the agent has neighbours.
-    fn systemd(&self) -> Option<&Neighbours> {
+    fn systemd(&self) -> Option<&NetworkManagers> {
         self.neighbours.as_ref().filter(|neighbours| neighbours.at("run/systemd/system").is_dir())
     }
 
@@ -142,7 +142,7 @@ impl Clients {
     }
 
     /// `lease.sh` with what it is to know.
-    fn script(&self, link: &str, told: &Told) -> Result<PathBuf, DhcpError> {
+    fn script(&self, link: &str, told: &ClientSettings) -> Result<PathBuf, DhcpError> {
         let word = |yes: bool| if yes { "yes" } else { "no" };
         let known = format!(
             "client={} default_route={} dns={}\ndir={} all={} resolv_conf={}\n",
@@ -169,7 +169,13 @@ impl Clients {
         write(&folder, "lease.sh", &format!("{first}\n{known}{rest}"), 0o755)
     }
 
-    fn dhclient(&self, link: &str, told: &Told, v6: bool, script: &Path) -> Result<Vec<OsString>, DhcpError> {
+    fn dhclient(
+        &self,
+        link: &str,
+        told: &ClientSettings,
+        v6: bool,
+        script: &Path,
+    ) -> Result<Vec<OsString>, DhcpError> {
         let folder = self.notes.join(link);
         let family = if v6 { "6" } else { "4" };
         let conf = write(&folder, "dhclient.conf", DHCLIENT_CONF, 0o644)?;
@@ -199,7 +205,7 @@ impl Clients {
     }
 }
 
-fn dhcpcd(told: &Told, v6: bool, script: &Path) -> Vec<OsString> {
+fn dhcpcd(told: &ClientSettings, v6: bool, script: &Path) -> Vec<OsString> {
     let mut words: Vec<OsString> = ["-B", "-q", "-p", "-f", "/dev/null", "-c"].map(OsString::from).into();
     words.push(script.into());
     if v6 {
@@ -247,7 +253,7 @@ fn started(id: i32) -> Option<u64> {
 }
 
 /// Also one that waits to be started again, which systemd does not count as running.
-async fn stop_unit(system: &Neighbours, link: &str, v6: bool) -> Result<(), DhcpError> {
+async fn stop_unit(system: &NetworkManagers, link: &str, v6: bool) -> Result<(), DhcpError> {
     let words = [system.program("systemctl").into_os_string(), "stop".into(), unit(link, v6).into()];
     match run(&words).await? {
         Ended { status, .. } if status.success() || status.code() == Some(NOT_LOADED) => Ok(()),
@@ -297,10 +303,10 @@ mod tests {
             fs::set_permissions(at("new"), fs::Permissions::from_mode(0o755)).unwrap();
             fs::rename(at("new"), at("usr/bin/systemctl")).unwrap();
         };
-        let neighbours = Neighbours::new(Some(root.path().to_owned()));
+        let neighbours = NetworkManagers::new(Some(root.path().to_owned()));
         let clients =
             Clients::new(Some(at("notes")), Some(at("scripts")), at("resolv.conf"), neighbours, None);
-        let told = Told {
+        let told = ClientSettings {
             client: Client::Dhclient,
             v4: true,
             v6: false,

@@ -7,7 +7,7 @@ use muster_shared::model::network::{
     LinkName, MAIN_TABLE, NetworkDocument, Object, ObjectKind, Route, RuleAction,
 };
 
-use super::{Above, File, Format, HEAD, NotExportable, push, words};
+use super::{File, Format, HEAD, NotExportable, UpperLinks, push, words};
 
 /// The highest there is.
 const PRIORITY: u32 = 999;
@@ -15,7 +15,7 @@ const PRIORITY: u32 = 999;
 /// The files, and links that none of them is for: what is in Open vSwitch, which its connections would make anew.
 pub(super) fn keyfiles(
     document: &NetworkDocument,
-    above: &Above<'_>,
+    above: &UpperLinks<'_>,
     missing: &mut Vec<NotExportable>,
 ) -> (Vec<File>, Vec<LinkName>) {
     let mut files = Vec::new();
@@ -57,7 +57,7 @@ fn carries_nothing(object: &Object) -> bool {
         && object.dhcp.is_none()
 }
 
-fn keyfile(object: &Object, above: &Above<'_>, missing: &mut Vec<NotExportable>) -> Option<String> {
+fn keyfile(object: &Object, above: &UpperLinks<'_>, missing: &mut Vec<NotExportable>) -> Option<String> {
     let name = &object.name;
     let mut own = String::new();
     let kind = match &object.kind {

@@ -13,14 +13,14 @@ use super::row;
 
 /// Which rows there are.
 #[derive(Default)]
-pub(super) struct Known {
+pub(super) struct ExistingRows {
     /// Port → its row, as an operation names it.
     ports: BTreeMap<String, Value>,
     /// Bridge → its row, and its ports.
     bridges: BTreeMap<String, (Value, Vec<String>)>,
 }
 
-impl Known {
+impl ExistingRows {
     /// `ports`: uuid → name; `bridges`: name, uuid and the ports' uuids.
     pub fn new(ports: BTreeMap<String, String>, bridges: Vec<(String, String, Vec<String>)>) -> Self {
         let bridges = bridges.into_iter().map(|(name, uuid, of_bridge)| {
@@ -35,7 +35,7 @@ impl Known {
 
 /// A transaction that grows.
 pub(super) struct Batch {
-    known: Known,
+    known: ExistingRows,
     pub operations: Vec<Value>,
     /// For each operation the step it belongs to.
     pub steps: Vec<usize>,
@@ -44,7 +44,7 @@ pub(super) struct Batch {
 }
 
 impl Batch {
-    pub fn new(known: Known) -> Self {
+    pub fn new(known: ExistingRows) -> Self {
         Self { known, operations: Vec::new(), steps: Vec::new(), step: 0, names: 0 }
     }
 

@@ -78,7 +78,7 @@ pub(super) enum Tool {
 
 /// Whom a command runs as.
 #[derive(Clone, Copy)]
-struct Who {
+struct RunAs {
     uid: u32,
     gid: u32,
 }
@@ -105,7 +105,7 @@ pub(super) async fn set_password(user: &str, field: &str) -> Result<()> {
 
 /// What the user's keys are, as far as the user may see them.
 pub(super) async fn read_keys(uid: u32, gid: u32, home: &str) -> Keys {
-    match as_user(READ, &[home], None, Who { uid, gid }).await {
+    match as_user(READ, &[home], None, RunAs { uid, gid }).await {
         Ok(bytes) => Keys::Are(bytes),
         Err(AccountFault::Tool { status: Some(1), said, .. })
             if said.ends_with("No such file or directory") =>
@@ -126,7 +126,7 @@ pub(super) async fn write_keys(
     aside: bool,
 ) -> Result<()> {
     let aside = if aside { "aside" } else { "" };
-    match as_user(WRITE, &[home, aside], Some(keys), Who { uid, gid }).await {
+    match as_user(WRITE, &[home, aside], Some(keys), RunAs { uid, gid }).await {
         Ok(_) => Ok(()),
         Err(AccountFault::Tool { status: Some(3), .. }) => {
             Err(AccountFault::NoHome { user: user.to_owned(), home: home.to_owned() })
@@ -142,11 +142,11 @@ pub(super) async fn restore_keys(user: &str, uid: u32, gid: u32, home: &str, key
         Keys::Unknown => "aside",
         Keys::Absent => "",
     };
-    let removed = as_user(REMOVE, &[home, aside], None, Who { uid, gid }).await;
+    let removed = as_user(REMOVE, &[home, aside], None, RunAs { uid, gid }).await;
     removed.map(drop).map_err(|fault| fault.of_keys(user))
 }
 
-async fn as_user(script: &str, words: &[&str], input: Option<&[u8]>, who: Who) -> Result<Vec<u8>> {
+async fn as_user(script: &str, words: &[&str], input: Option<&[u8]>, who: RunAs) -> Result<Vec<u8>> {
     let words: Vec<String> =
         ["-c", script, "sh"].iter().chain(words).map(|word| (*word).to_owned()).collect();
     command("sh", &words, input, Some(who)).await
@@ -173,7 +173,7 @@ async fn command(
     name: &'static str,
     words: &[String],
     input: Option<&[u8]>,
-    who: Option<Who>,
+    who: Option<RunAs>,
 ) -> Result<Vec<u8>> {
     let program = FOLDERS.iter().map(|folder| Path::new(folder).join(name)).find(|path| path.is_file());
     let program = program.ok_or(AccountFault::NoTool(name))?;
@@ -182,7 +182,7 @@ async fn command(
     command.args(words).env_clear().env("LC_ALL", "C").env("PATH", FOLDERS.join(":")).current_dir("/");
     command.stdin(if input.is_some() { Stdio::piped() } else { Stdio::null() });
     command.stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
-    if let Some(Who { uid, gid }) = who {
+    if let Some(RunAs { uid, gid }) = who {
         // Without root's other groups, too: std drops them with the number.
         command.uid(uid).gid(gid);
     }

@@ -6,7 +6,7 @@ use thiserror::Error;
 
 use super::{Order, dnf};
 use crate::resource::Fault;
-use crate::run::{How, RunFailed};
+use crate::run::{RunEnd, RunFailed};
 
 /// Lines of what a command wrote: enough to see why it failed; a reason is shown in one place with many others.
 const LINES: usize = 8;
@@ -134,14 +134,14 @@ impl PackageFault {
         Self::After { fault: Box::new(self), left }
     }
 
-    pub(super) fn of_command(order: &Order, how: &How, stdout: &str, stderr: &str) -> Self {
+    pub(super) fn of_command(order: &Order, how: &RunEnd, stdout: &str, stderr: &str) -> Self {
         let command = order.to_string();
         let how = match how {
-            How::Exited(status) => format!("ended with status {status}"),
-            How::Killed(signal) => format!("was ended by signal {signal}"),
-            How::TimedOut => "took longer than its time and was ended".to_owned(),
-            How::Stopped => "was ended: its job was taken back".to_owned(),
-            How::NotStarted(why) => format!("cannot be started: {why}"),
+            RunEnd::Exited(status) => format!("ended with status {status}"),
+            RunEnd::Killed(signal) => format!("was ended by signal {signal}"),
+            RunEnd::TimedOut => "took longer than its time and was ended".to_owned(),
+            RunEnd::Stopped => "was ended: its job was taken back".to_owned(),
+            RunEnd::NotStarted(why) => format!("cannot be started: {why}"),
         };
         // A package's own script fails alike each time; networks, mirrors and disks do not.
         let of_script = ["installed dpkg", "maintainer script", "scriptlet in rpm package"];

@@ -248,14 +248,15 @@ fn of_what_dnf_wrote_the_scripts_lines_are_told() {
         gives: BTreeMap::new(),
         is_mark: false,
     };
-    let fault = PackageFault::of_command(&order, &How::Exited(1), stdout, stderr);
+    let fault = PackageFault::of_command(&order, &RunEnd::Exited(1), stdout, stderr);
     assert!(fault.is_permanent());
     assert_eq!(
         fault.to_string(),
         "'dnf install web-0:4-1' ended with status 1; it ends: no port is free | error: %prein(web-4-1.noarch) scriptlet \
          failed, exit status 4 | Error in PREIN scriptlet in rpm package web | Error: Transaction failed"
     );
-    let fault = PackageFault::of_command(&order, &How::Exited(1), "Dependencies resolved.\n", "Error: no\n");
+    let fault =
+        PackageFault::of_command(&order, &RunEnd::Exited(1), "Dependencies resolved.\n", "Error: no\n");
     assert!(fault.to_string().ends_with("it ends: Error: no") && !fault.is_permanent(), "{fault}");
 }
 
@@ -270,13 +271,13 @@ fn of_what_a_command_wrote_the_end_is_told() {
     let stdout = "Setting up web (2) ...\nno port is free\n";
     let stderr = "dpkg: error processing package web (--configure):\n installed web package post-installation script \
                   subprocess returned error exit status 4\nE: Sub-process /usr/bin/dpkg returned an error code (1)\n";
-    let fault = PackageFault::of_command(&order, &How::Exited(100), stdout, stderr);
+    let fault = PackageFault::of_command(&order, &RunEnd::Exited(100), stdout, stderr);
     let said = fault.to_string();
     assert!(said.starts_with("'apt-get install web=2' ended with status 100; it ends: Setting up"), "{said}");
     assert!(said.contains("no port is free | dpkg: error"), "{said}");
     let back = fault.after(Vec::new()).to_string();
     assert!(back.ends_with("(what was there before this job is back)"), "{back}");
     let long = "x".repeat(5000);
-    let fault = PackageFault::of_command(&order, &How::TimedOut, &long, &format!("{long}\nlast\n"));
+    let fault = PackageFault::of_command(&order, &RunEnd::TimedOut, &long, &format!("{long}\nlast\n"));
     assert!(fault.to_string().len() < 3000 && fault.to_string().contains("last"));
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
-use super::{Known, value};
+use super::{ResourceTable, value};
 use crate::{Limits, parse};
 
 /// The value with this as the parameter `p` of type json.
@@ -16,7 +16,9 @@ fn with(p: Value, value: &str) -> Result<Value, String> {
     let given = BTreeMap::from([("p".to_owned(), p)]);
     let parameters = template.bind(&given).map_err(|errors| errors.to_string())?;
     let nothing = BTreeMap::new();
-    template.render_output(0, &parameters, &Known(&template, &nothing)).map_err(|error| error.to_string())
+    template
+        .render_output(0, &parameters, &ResourceTable(&template, &nothing))
+        .map_err(|error| error.to_string())
 }
 
 fn yaql(p: Value, expression: &str) -> Result<Value, String> {

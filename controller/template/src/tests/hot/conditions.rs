@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 
 use super::{bound, gives, says, template, value_of};
-use crate::tests::Known;
+use crate::tests::ResourceTable;
 use crate::{RenderError, StackNames, parse};
 
 /// What a condition comes to.
@@ -209,9 +209,9 @@ fn a_resource_whose_condition_is_false_does_not_exist() {
     );
     let nothing = BTreeMap::new();
     let user = without.index_of("user").unwrap();
-    let rendered = without.render(user, &parameters, &Known(&without, &nothing)).unwrap();
+    let rendered = without.render(user, &parameters, &ResourceTable(&without, &nothing)).unwrap();
     assert_eq!(rendered, json!({"values": {"id": null, "v": null, "w": "x-"}}));
-    let output = |index| without.render_output(index, &parameters, &Known(&without, &nothing));
+    let output = |index| without.render_output(index, &parameters, &ResourceTable(&without, &nothing));
     assert_eq!((output(0), output(1)), (Ok(Value::Null), Ok(Value::Null)));
 
     let (with, parameters) = pruned(true);
@@ -225,7 +225,7 @@ fn a_resource_whose_condition_is_false_does_not_exist() {
         ]
     );
     let user = with.index_of("user").unwrap();
-    let waits = with.render(user, &parameters, &Known(&with, &nothing)).unwrap_err();
+    let waits = with.render(user, &parameters, &ResourceTable(&with, &nothing)).unwrap_err();
     assert!(matches!(waits, RenderError::NotYet { resource, .. } if &*resource == "volume"));
 }
 
@@ -240,7 +240,7 @@ fn before_it_is_pruned_a_template_says_what_there_is() {
     let user = u32::try_from(index("user")).unwrap();
     assert_eq!(template.requirements(index("chooser"), &parameters), Ok(vec![user]));
     let nothing = BTreeMap::new();
-    let rendered = template.render(index("user"), &parameters, &Known(&template, &nothing)).unwrap();
+    let rendered = template.render(index("user"), &parameters, &ResourceTable(&template, &nothing)).unwrap();
     assert_eq!(rendered["values"]["id"], json!(null));
     // Without a name it is not known whether there is one.
     let unnamed = template.bind(&BTreeMap::new()).unwrap();

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use proptest::prelude::*;
 use serde_json::Value;
 
-use super::{Known, bound, template};
+use super::{ResourceTable, bound, template};
 use crate::yaql::FUNCTIONS as FUNCTIONS_OF_YAQL;
 
 const FUNCTIONS: &[&str] = &[
@@ -170,11 +170,12 @@ fn rendered(value: &str) -> Option<Result<Value, String>> {
     let parameters = bound(&template, &[]).expect("conditions that are right");
     let nothing = BTreeMap::new();
     let once = template
-        .render_output(0, &parameters, &Known(&template, &nothing))
+        .render_output(0, &parameters, &ResourceTable(&template, &nothing))
         .map_err(|error| error.to_string());
     let pruned = template.pruned(&parameters).expect("nothing needs itself");
-    let again =
-        pruned.render_output(0, &parameters, &Known(&pruned, &nothing)).map_err(|error| error.to_string());
+    let again = pruned
+        .render_output(0, &parameters, &ResourceTable(&pruned, &nothing))
+        .map_err(|error| error.to_string());
     assert_eq!(once, again, "what does not exist decides nothing else");
     Some(once)
 }

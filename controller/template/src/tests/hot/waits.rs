@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use crate::{Desired, Here, Kind, WaitCondition, spec};
+use crate::{Desired, Kind, VirtualResource, WaitCondition, spec};
 
 #[test]
 fn a_wait_condition_is_of_a_handle_a_time_and_a_count() {
@@ -19,7 +19,7 @@ fn a_wait_condition_is_of_a_handle_a_time_and_a_count() {
     ] {
         let found = spec(Kind::WaitCondition, &properties).map_err(|error| error.to_string());
         let wanted = wanted.map_err(str::to_owned).map(|(timeout, count)| {
-            Desired::Here(Here::Wait(WaitCondition { handle: "h".into(), timeout, count }))
+            Desired::Virtual(VirtualResource::Wait(WaitCondition { handle: "h".into(), timeout, count }))
         });
         assert_eq!(found, wanted, "{properties}");
     }

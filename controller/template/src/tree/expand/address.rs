@@ -6,7 +6,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use super::super::parts::NONE;
-use super::{Expander, Found, Frame, What, joined};
+use super::{Expander, Found, Frame, ResourceForm, joined};
 use crate::Limits;
 use crate::expression::{Expr, ExprKind};
 use crate::resolve::address::{Named, Networks, named, network_of};
@@ -25,9 +25,9 @@ impl Expander<'_> {
         let template = Arc::clone(&self.parts.scopes[scope as usize].template);
         let resource = &template.resources[at as usize];
         let may_have = match found.what {
-            What::Plain(Kind::Port) => resource.kind != Kind::Port,
-            What::Plain(kind) => kind == Kind::Group,
-            What::Stack { .. } => true,
+            ResourceForm::Plain(Kind::Port) => resource.kind != Kind::Port,
+            ResourceForm::Plain(kind) => kind == Kind::Group,
+            ResourceForm::Stack { .. } => true,
         };
         let networks = self.networks(&template);
         if !may_have || networks.is_empty() {
@@ -63,14 +63,14 @@ impl Expander<'_> {
     fn ports_networks(
         &mut self,
         index: u32,
-        what: &What,
+        what: &ResourceForm,
         properties: &Expr,
         path: &str,
         frame: &Frame<'_>,
     ) -> Vec<Named> {
         match what {
-            What::Plain(Kind::Port) => network_of(properties).into_iter().collect(),
-            What::Plain(Kind::Group) => {
+            ResourceForm::Plain(Kind::Port) => network_of(properties).into_iter().collect(),
+            ResourceForm::Plain(Kind::Group) => {
                 let definition = properties.entry("resource_def").map(|entry| &entry.value);
                 let part = |key: &str| definition.and_then(|it| it.entry(key)).map(|entry| &entry.value);
                 let (Some(kind), Some(inner)) = (part("type"), part("properties")) else { return Vec::new() };
@@ -80,8 +80,8 @@ impl Expander<'_> {
                 let Ok(found) = self.find_type(index, kind, &path, frame) else { return Vec::new() };
                 self.ports_networks(index, &found.what, inner, &path, frame)
             }
-            What::Plain(_) => Vec::new(),
-            What::Stack { key, entry } => {
+            ResourceForm::Plain(_) => Vec::new(),
+            ResourceForm::Stack { key, entry } => {
                 if frame.cycle(key).is_some() || frame.depth >= Limits::NESTED {
                     return Vec::new();
                 }
@@ -108,7 +108,7 @@ impl Expander<'_> {
             let path = joined(path, &resource.name);
             let what = match (resource.type_name(), resource.kind) {
                 (Some(kind), Kind::Nested) => self.find_type(index, kind, &path, frame).map(|it| it.what),
-                (_, kind) => Ok(What::Plain(kind)),
+                (_, kind) => Ok(ResourceForm::Plain(kind)),
             };
             if let Ok(what) = what {
                 names.extend(self.ports_networks(index, &what, &resource.properties, &path, frame));

@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::super::decide::{Batches, Decided, batches, decide, decide_all_but_count};
 use super::super::parts::{Below, Body, Group, Pause};
 use super::super::value::source;
-use super::{Around, Expander, Frame, Step, joined, number};
+use super::{Expander, Frame, Step, Surroundings, joined, number};
 use crate::digest::{self, NamesOf, names_digest};
 use crate::error::Errors;
 use crate::expression::{Call, Expr, ExprKind};
@@ -19,7 +19,7 @@ impl Expander<'_> {
         &mut self,
         index: u32,
         definition: u128,
-        inside: &Around,
+        inside: &Surroundings,
         frame: &Frame<'_>,
     ) -> Step<()> {
         let (first, late) = self.with_context(|context| decide(context, index));
@@ -82,7 +82,7 @@ impl Expander<'_> {
         decided: &Decided,
         source: u128,
         batches: Option<Batches>,
-        inside: &Around,
+        inside: &Surroundings,
         frame: &Frame<'_>,
     ) -> Step<()> {
         // The type of a group without members is looked at all the same.
@@ -111,7 +111,7 @@ impl Expander<'_> {
                     let requires = inside.requires.iter().chain(before).copied().collect();
                     // One link of a chain after the other is no batch.
                     let follows = inside.follows || !decided.in_turn;
-                    own = Around { requires, pause: current, follows, ..inside.clone() };
+                    own = Surroundings { requires, pause: current, follows, ..inside.clone() };
                     &own
                 }
                 _ => inside,

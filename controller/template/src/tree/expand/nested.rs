@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::super::parts::Below;
 use super::super::value::source;
-use super::{Around, Expander, Found, Frame, Step, What, number};
+use super::{Expander, Found, Frame, ResourceForm, Step, Surroundings, number};
 use crate::Limits;
 use crate::digest;
 use crate::error::{Errors, cut, suggestion};
@@ -22,16 +22,19 @@ impl Expander<'_> {
         let mapped = self.library.environment.mapping(kind, path, &frame.entries());
         let name = match mapped.map_err(|error| Errors(vec![error]))? {
             Some(Mapping::File { key, entry }) => {
-                return Ok(Found { what: What::Stack { key, entry: Some(entry) }, shown });
+                return Ok(Found { what: ResourceForm::Stack { key, entry: Some(entry) }, shown });
             }
             Some(Mapping::Type(name)) => name,
             None => kind.to_owned(),
         };
         if is_template(&name) {
-            return Ok(Found { what: What::Stack { key: resolve(frame.key, &name), entry: None }, shown });
+            return Ok(Found {
+                what: ResourceForm::Stack { key: resolve(frame.key, &name), entry: None },
+                shown,
+            });
         }
         match Kind::from_name(&name) {
-            Some(kind) => Ok(Found { what: What::Plain(kind), shown }),
+            Some(kind) => Ok(Found { what: ResourceForm::Plain(kind), shown }),
             None => self.wrong(index, None, &unknown_type(&name)),
         }
     }
@@ -41,7 +44,7 @@ impl Expander<'_> {
         index: u32,
         key: &str,
         entry: Option<EntryId>,
-        inside: &Around,
+        inside: &Surroundings,
         frame: &Frame<'_>,
     ) -> Step<()> {
         if let Some(cycle) = frame.cycle(key) {

@@ -14,7 +14,7 @@ use muster_shared::model::Spec;
 
 use super::super::parts::{Below, Body, SetParts};
 use super::super::value::want_text;
-use super::{Around, Expander, Found, Frame, Step, What, number};
+use super::{Expander, Found, Frame, ResourceForm, Step, Surroundings, number};
 use crate::digest;
 use crate::error::Errors;
 use crate::expression::{Call, Expr, ExprKind};
@@ -28,7 +28,7 @@ use crate::types::Kind;
 const MAPPED_MAX: usize = 1_000_000;
 
 /// What a `for_each` says, once its parameters are known.
-struct Said {
+struct SetDefinition {
     selector: Box<str>,
     nodes: Vec<Arc<str>>,
     rollout: Option<Rollout>,
@@ -42,11 +42,11 @@ impl Expander<'_> {
         found: Found,
         definition: u128,
         pairs: &[u32],
-        inside: &Around,
+        inside: &Surroundings,
         frame: &Frame<'_>,
     ) -> Step<()> {
         let Found { what, shown } = found;
-        let What::Plain(kind) = what else {
+        let ResourceForm::Plain(kind) = what else {
             return self.wrong(
                 index,
                 None,
@@ -58,7 +58,7 @@ impl Expander<'_> {
             return self.wrong(index, None, &message);
         }
         let name = Arc::clone(&self.parts.instances[index as usize].name);
-        let Said { selector, nodes, rollout } = self.said(index, &name)?;
+        let SetDefinition { selector, nodes, rollout } = self.said(index, &name)?;
         let instance = &mut self.parts.instances[index as usize];
         (instance.kind, instance.type_name) = (Kind::Set, Some(Arc::clone(&shown)));
         (instance.pause, instance.follows) = (inside.pause, inside.follows);
@@ -84,10 +84,10 @@ impl Expander<'_> {
             let path = Arc::clone(&self.parts.instances[*member as usize].name);
             let own = [definition, digest::of_bytes(path.as_bytes()), self.digest_of_names(&partners)];
             let requires = inside.requires.iter().chain(&partners).copied().collect();
-            let around = Around { requires, ..inside.clone() };
+            let around = Surroundings { requires, ..inside.clone() };
             let instance = &mut self.parts.instances[*member as usize];
             (instance.retain, instance.drift_policy) = (inside.retain, inside.drift_policy);
-            let found = Found { what: What::Plain(kind), shown: Arc::clone(&shown) };
+            let found = Found { what: ResourceForm::Plain(kind), shown: Arc::clone(&shown) };
             self.fill(*member, found, digest::of_all(own), inside.digest, &around, frame)?;
         }
         let names = self.digest_of_names(&members);
@@ -121,7 +121,7 @@ impl Expander<'_> {
         Ok(())
     }
 
-    fn said(&self, index: u32, name: &str) -> Step<Said> {
+    fn said(&self, index: u32, name: &str) -> Step<SetDefinition> {
         let known = self.known;
         let (said, _) = self.with_context(|context| {
             let (scope, at, _) = context.parts.written(index);
@@ -147,7 +147,7 @@ impl Expander<'_> {
             let mut nodes = known.nodes(name, &meant);
             nodes.sort_unstable();
             nodes.dedup();
-            Ok(Said { selector: text.into(), nodes, rollout })
+            Ok(SetDefinition { selector: text.into(), nodes, rollout })
         });
         said.map_err(|error: RenderError| Errors(vec![error.into()]))
     }

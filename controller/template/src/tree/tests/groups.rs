@@ -125,7 +125,7 @@ fn groups_of_groups_of_groups_are_bounded() {
 /// Whether there was anything before.
 struct Batches(bool);
 
-impl Known for Batches {
+impl CurrentResources for Batches {
     fn reference(&self, _: &str) -> Option<String> {
         None
     }

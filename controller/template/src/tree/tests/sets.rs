@@ -8,7 +8,7 @@ use crate::{Selector, Share};
 /// Nodes with their labels, of which nothing else is known.
 struct Fleet(&'static [(&'static str, &'static str)]);
 
-impl Known for Fleet {
+impl CurrentResources for Fleet {
     fn reference(&self, _: &str) -> Option<String> {
         None
     }
@@ -283,7 +283,7 @@ fn what_no_for_each_makes() {
 /// So many nodes, all of them alike.
 struct Alike(usize);
 
-impl Known for Alike {
+impl CurrentResources for Alike {
     fn reference(&self, _: &str) -> Option<String> {
         None
     }

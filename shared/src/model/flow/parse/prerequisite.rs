@@ -18,7 +18,7 @@ const SOLICITATION: u8 = 135;
 const ADVERTISEMENT: u8 = 136;
 
 /// What is certain of each packet at a point of the treatment.
-struct Known {
+struct PacketFields {
     eth_type: Option<u16>,
     ip_proto: Option<u8>,
     icmpv6_type: Option<u8>,
@@ -43,8 +43,8 @@ pub(super) fn selector(selector: Vec<Criterion>) -> Read<()> {
     selected(&Rule { table: 0, priority: 0, selector, treatment, idle_timeout, hard_timeout }).map(drop)
 }
 
-fn selected(rule: &Rule) -> Read<Known> {
-    let known = Known::of(rule);
+fn selected(rule: &Rule) -> Read<PacketFields> {
+    let known = PacketFields::of(rule);
     for field in rule.selector.iter().filter_map(|criterion| match criterion {
         Criterion::Field { field, .. } => Some(*field),
         Criterion::InPort(_) => None,
@@ -77,17 +77,17 @@ fn in_order(instruction: &Instruction, last: &mut u8) -> Read<()> {
 }
 
 /// Says what is missing, as it would be written.
-type Meets = Result<(), &'static str>;
+type PrerequisiteResult = Result<(), &'static str>;
 
 fn needs_message(what: &str, needs: &str) -> BadEntry {
     BadEntry::new(format!("{what} needs {needs}"))
 }
 
-fn when(is_so: bool, needs: &'static str) -> Meets {
+fn when(is_so: bool, needs: &'static str) -> PrerequisiteResult {
     if is_so { Ok(()) } else { Err(needs) }
 }
 
-impl Known {
+impl PacketFields {
     fn of(rule: &Rule) -> Self {
         let exact = |field| rule.field(field).and_then(|(value, mask)| mask.is_none().then_some(value));
         let byte = |field| exact(field).and_then(|value| u8::try_from(value).ok());
@@ -112,7 +112,7 @@ impl Known {
 
     /// Whether this field can be matched on, or set.
     #[expect(clippy::wildcard_enum_match_arm, reason = "most fields need nothing")]
-    fn meets(&self, field: Field) -> Meets {
+    fn meets(&self, field: Field) -> PrerequisiteResult {
         let proto = |wanted: u8| self.is_ip() && self.ip_proto == Some(wanted);
         let nd =
             self.eth_type == Some(IPV6) && self.ip_proto == Some(58) && self.icmpv6_code.unwrap_or(0) == 0;

@@ -1,4 +1,4 @@
-//! Which nodes are there, and how a conversation goes on when the engine was built again.
+//! The connected nodes, and how a conversation goes on after the engine was built again.
 //!
 //! ```text
 //!   New ──Hello──▶ Open ──engine is built again──▶ Again ──Ledger──▶ Open
@@ -18,9 +18,9 @@ use muster_shared::{MonoTime, NodeId};
 /// A node that was greeted once more says its ledger within this, or its connection is ended.
 const LEDGER_WITHIN: Duration = Duration::from_secs(60);
 
-/// The nodes that are there.
+/// The connected nodes.
 #[derive(Debug, Default)]
-pub(super) struct Here(BTreeMap<NodeId, Node>);
+pub(super) struct Conversations(BTreeMap<NodeId, Node>);
 
 #[derive(Debug)]
 struct Node {
@@ -30,28 +30,36 @@ struct Node {
 
 #[derive(Debug)]
 enum Talk {
-    /// It said nothing yet.
+    /// The node said nothing yet.
     New,
-    /// The engine was not told of its greeting yet.
+    /// The engine has yet to hear this greeting.
     Unheard(Hello),
-    /// With its greeting, and whether it was asked for its ledger and has not said all of it.
+    /// `owes_ledger`: the controller asked for the ledger, and its last page is not here yet.
     Open { hello: Hello, owes_ledger: bool },
-    /// It was greeted once more, and its ledger is to begin until then.
+    /// The node was greeted once more, and must send the first page of its ledger by `until`.
     Again { hello: Hello, until: MonoTime },
 }
 
-/// How a conversation is taken up by an engine that was built again.
+/// What an engine that was built again hears of a conversation.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Resumed {
-    /// It is connected.
-    Connected { node: NodeId, connection: u64 },
-    /// It is connected, and said this.
-    Greeted { node: NodeId, connection: u64, hello: Hello },
-    /// It cannot be told what belongs to which conversation: its connection is to be ended.
-    Ended { node: NodeId },
+    Connected {
+        node: NodeId,
+        connection: u64,
+    },
+    /// The node is connected, and said this.
+    Greeted {
+        node: NodeId,
+        connection: u64,
+        hello: Hello,
+    },
+    /// Pages of two conversations cannot be told apart: the connection must end.
+    Ended {
+        node: NodeId,
+    },
 }
 
-impl Here {
+impl Conversations {
     /// The link may tell of two connections of a node in any order: the higher number is the newer one.
     pub(super) fn connected(&mut self, node: NodeId, connection: u64) {
         if self.0.get(&node).is_some_and(|it| it.connection > connection) {
@@ -70,7 +78,7 @@ impl Here {
         self.0.remove(node);
     }
 
-    /// The node said this; true if it is for the engine. With `deaf`, nothing is: the node will say it again.
+    /// Takes a message; true if the engine hears it. With `deaf` the engine hears nothing, and the node says it again.
     pub(super) fn says(&mut self, node: &NodeId, connection: u64, message: &Up, deaf: bool) -> bool {
         let Some(it) = self.0.get_mut(node).filter(|it| it.connection == connection) else { return !deaf };
         match (&mut it.talk, message) {
@@ -88,7 +96,7 @@ impl Here {
         !deaf
     }
 
-    /// This leaves for the node.
+    /// A message leaves for the node.
     pub(super) fn told(&mut self, node: &NodeId, message: &Down) {
         if let Down::Welcome(welcome) = message
             && let Some(Node { talk: Talk::Open { owes_ledger, .. }, .. }) = self.0.get_mut(node)
@@ -104,13 +112,13 @@ impl Here {
         resumed
     }
 
-    /// When to ask for [`Here::late`].
+    /// When to ask for [`Conversations::late`].
     pub(super) fn timeout(&self) -> Option<MonoTime> {
         let until = |it: &Node| if let Talk::Again { until, .. } = it.talk { Some(until) } else { None };
         self.0.values().filter_map(until).min()
     }
 
-    /// Nodes that did not answer the second greeting: their connections are to be ended.
+    /// Nodes that did not answer the second greeting: their connections must end.
     pub(super) fn late(&mut self, now: MonoTime) -> Vec<NodeId> {
         let is_late = |it: &Node| matches!(it.talk, Talk::Again { until, .. } if now >= until);
         let late: Vec<NodeId> =

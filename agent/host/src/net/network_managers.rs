@@ -1,13 +1,14 @@
-//! Others that configure links of this server: systemd-networkd, NetworkManager, ifupdown.
+//! The network managers of this server: systemd-networkd, NetworkManager, ifupdown.
 //!
-//! Each link that a document names has a drop-in of ours for those that run, which tells them to leave it alone. It is
-//! there before the first change and goes when the link is given back. netplan only writes files for the first two, and
-//! ours come before them. ifupdown knows no such thing: a link that it brings up is refused, with file and line.
+//! A drop-in for each running manager tells it to leave alone a link that a document names. The agent writes the drop-in
+//! before the first change, and removes it when the link is restored. netplan only writes files for the first two
+//! managers, and ours take precedence over them. ifupdown has no drop-ins: the agent refuses a link that ifupdown brings
+//! up, and names file and line.
 //!
-//! A link that systemd-networkd is to lease addresses for has another drop-in, see `dhcp.rs`.
+//! A link for which systemd-networkd leases addresses has another drop-in, see `dhcp.rs`.
 //!
-//! Only those of this agent's own network namespace count: an agent in another one has no neighbours. Absent: what they
-//! would do with a link, which `export.rs` can write down for them.
+//! Managers configure the links of their own network namespace: an agent in another one has none. Absent: configuration
+//! for the managers themselves, which `export.rs` writes.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -21,29 +22,29 @@ use thiserror::Error;
 use tokio::process::Command;
 use tokio::time::{Instant, sleep, timeout};
 
-use super::dhcp::Told;
+use super::dhcp::ClientSettings;
 
-/// They answer in milliseconds, or something is very wrong.
+/// A manager answers a reload in milliseconds.
 const TOLD_WITHIN: Duration = Duration::from_secs(10);
-/// Between two looks whether they have let go.
+/// Between two looks whether a manager still configures a link.
 const LOOK: Duration = Duration::from_millis(50);
 /// A line of ifupdown's files, and all of them: an operator wrote them by hand.
 const INTERFACES_MAX: u64 = 1024 * 1024;
 const HEAD: &str =
     "# Written by muster-agent: this link is configured by a network document. Goes with it.\n";
 
-/// Who else configures links here.
+/// The network managers that may configure links of this namespace.
 #[derive(Clone, Debug)]
-pub struct Neighbours {
+pub struct NetworkManagers {
     root: PathBuf,
-    /// What is run to tell them; the names in the `PATH` but in tests.
+    /// The folder of `networkctl` and `nmcli`; empty: from `PATH`, as outside of tests.
     programs: PathBuf,
 }
 
 /// The reason why a link cannot be had.
 #[derive(Debug, Error)]
-pub enum NeighbourError {
-    /// It would configure the link at every boot.
+pub enum NetworkManagerError {
+    /// ifupdown would configure the link at every boot.
     #[error(
         "{link} is configured by ifupdown ({}:{line}): take it out there, or make it 'iface {link} inet manual', then \
          try again", file.display()
@@ -76,7 +77,7 @@ pub enum NeighbourError {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Who {
+enum ManagerKind {
     Networkd,
     NetworkManager,
 }
@@ -86,7 +87,7 @@ const NETWORKD_LINKS: &str = "run/systemd/netif/links";
 /// A file for each lease of IPv4, by the link's number.
 const NETWORKD_LEASES: &str = "run/systemd/netif/leases";
 
-impl Who {
+impl ManagerKind {
     const ALL: [Self; 2] = [Self::Networkd, Self::NetworkManager];
 
     fn name(self) -> &'static str {
@@ -129,7 +130,7 @@ impl Who {
     }
 }
 
-impl Neighbours {
+impl NetworkManagers {
     /// Of the system below `root`, or of this one; none in a network namespace that is not that of the system's init.
     pub fn new(root: Option<PathBuf>) -> Option<Self> {
         match root {
@@ -140,7 +141,7 @@ impl Neighbours {
 
     /// Links that they have been told of.
     pub fn told(&self) -> Vec<String> {
-        let mut links: Vec<String> = Who::ALL
+        let mut links: Vec<String> = ManagerKind::ALL
             .into_iter()
             .flat_map(|who| {
                 let pattern = who.drop_in("\n");
@@ -158,10 +159,10 @@ impl Neighbours {
         links
     }
 
-    /// What [`Neighbours::leave_alone`] would say to whom.
+    /// What [`NetworkManagers::leave_alone`] would say to whom.
     pub fn would_tell(&self, links: &[&str]) -> Vec<String> {
-        let present = Who::ALL.into_iter().filter(|who| self.is_here(*who));
-        let text = |who: Who, link: &str| format!("tell {} to leave {link} alone", who.name());
+        let present = ManagerKind::ALL.into_iter().filter(|who| self.is_here(*who));
+        let text = |who: ManagerKind, link: &str| format!("tell {} to leave {link} alone", who.name());
         let of_who = |who| {
             links.iter().filter(move |link| !self.path(who, link).exists()).map(move |link| text(who, link))
         };
@@ -170,7 +171,7 @@ impl Neighbours {
 
     /// # Errors
     /// One of the links is ifupdown's.
-    pub fn check(&self, links: &[&str]) -> Result<(), NeighbourError> {
+    pub fn check(&self, links: &[&str]) -> Result<(), NetworkManagerError> {
         // Without the program nobody reads its files.
         if !["sbin/ifup", "usr/sbin/ifup"].iter().any(|program| self.root.join(program).exists()) {
             return Ok(());
@@ -179,7 +180,7 @@ impl Neighbours {
         match links.iter().find_map(|link| found.get(*link).map(|at| (*link, at))) {
             None => Ok(()),
             Some((link, (file, line))) => {
-                Err(NeighbourError::Ifupdown { link: link.to_owned(), file: file.clone(), line: *line })
+                Err(NetworkManagerError::Ifupdown { link: link.to_owned(), file: file.clone(), line: *line })
             }
         }
     }
@@ -189,9 +190,12 @@ impl Neighbours {
     ///
     /// # Errors
     /// They do not; what was written for it is taken back.
-    pub async fn leave_alone(&self, links: &BTreeMap<&str, Option<u32>>) -> Result<bool, NeighbourError> {
+    pub async fn leave_alone(
+        &self,
+        links: &BTreeMap<&str, Option<u32>>,
+    ) -> Result<bool, NetworkManagerError> {
         let mut was_told = false;
-        for who in Who::ALL.into_iter().filter(|who| self.is_here(*who)) {
+        for who in ManagerKind::ALL.into_iter().filter(|who| self.is_here(*who)) {
             let new: Vec<&str> =
                 links.keys().copied().filter(|link| !self.path(who, link).exists()).collect();
             if new.is_empty() {
@@ -210,10 +214,10 @@ impl Neighbours {
 
     async fn tell(
         &self,
-        who: Who,
+        who: ManagerKind,
         new: &[&str],
         links: &BTreeMap<&str, Option<u32>>,
-    ) -> Result<(), NeighbourError> {
+    ) -> Result<(), NetworkManagerError> {
         for link in new {
             self.write_drop_in(who, link, &who.content(link))?;
         }
@@ -223,7 +227,7 @@ impl Neighbours {
             let Some(index) = links.get(link).copied().flatten() else { continue };
             while self.manages(who, link, index).await {
                 if Instant::now() >= deadline {
-                    return Err(NeighbourError::Holds { who: who.name(), link: (*link).to_owned() });
+                    return Err(NetworkManagerError::Holds { who: who.name(), link: (*link).to_owned() });
                 }
                 sleep(LOOK).await;
             }
@@ -238,9 +242,9 @@ impl Neighbours {
     pub async fn give_back<'a>(
         &self,
         links: impl IntoIterator<Item = &'a str>,
-    ) -> Result<(), NeighbourError> {
+    ) -> Result<(), NetworkManagerError> {
         let links: Vec<&str> = links.into_iter().collect();
-        for who in Who::ALL {
+        for who in ManagerKind::ALL {
             let mut went = false;
             for link in &links {
                 went |= self.remove(who, link)?;
@@ -256,33 +260,33 @@ impl Neighbours {
     ///
     /// # Errors
     /// One of them is still there.
-    pub fn forget<'a>(&self, links: impl IntoIterator<Item = &'a str>) -> Result<(), NeighbourError> {
-        links
-            .into_iter()
-            .try_for_each(|link| Who::ALL.into_iter().try_for_each(|who| self.remove(who, link).map(drop)))
+    pub fn forget<'a>(&self, links: impl IntoIterator<Item = &'a str>) -> Result<(), NetworkManagerError> {
+        links.into_iter().try_for_each(|link| {
+            ManagerKind::ALL.into_iter().try_for_each(|who| self.remove(who, link).map(drop))
+        })
     }
 
     /// Whether systemd-networkd runs, and could lease addresses.
     pub(super) fn has_networkd(&self) -> bool {
-        self.is_here(Who::Networkd)
+        self.is_here(ManagerKind::Networkd)
     }
 
     /// Has systemd-networkd lease addresses for the link, and keep what it has.
-    pub(super) async fn lease(&self, link: &str, told: &Told) -> Result<(), NeighbourError> {
-        self.write_drop_in(Who::Networkd, link, &leasing(link, told))?;
-        self.reload(Who::Networkd).await
+    pub(super) async fn lease(&self, link: &str, told: &ClientSettings) -> Result<(), NetworkManagerError> {
+        self.write_drop_in(ManagerKind::Networkd, link, &leasing(link, told))?;
+        self.reload(ManagerKind::Networkd).await
     }
 
     /// Has it leave the link alone again.
-    pub(super) async fn end_lease(&self, link: &str) -> Result<(), NeighbourError> {
-        self.write_drop_in(Who::Networkd, link, &Who::Networkd.content(link))?;
-        if self.is_here(Who::Networkd) { self.reload(Who::Networkd).await } else { Ok(()) }
+    pub(super) async fn end_lease(&self, link: &str) -> Result<(), NetworkManagerError> {
+        self.write_drop_in(ManagerKind::Networkd, link, &ManagerKind::Networkd.content(link))?;
+        if self.is_here(ManagerKind::Networkd) { self.reload(ManagerKind::Networkd).await } else { Ok(()) }
     }
 
     /// Whether it is told this, and runs.
-    pub(super) fn leases(&self, link: &str, told: &Told) -> bool {
-        let now = fs::read_to_string(self.path(Who::Networkd, link)).unwrap_or_default();
-        self.is_here(Who::Networkd) && now == leasing(link, told)
+    pub(super) fn leases(&self, link: &str, told: &ClientSettings) -> bool {
+        let now = fs::read_to_string(self.path(ManagerKind::Networkd, link)).unwrap_or_default();
+        self.is_here(ManagerKind::Networkd) && now == leasing(link, told)
     }
 
     /// What it has leased of IPv4 for the link of that number.
@@ -296,38 +300,38 @@ impl Neighbours {
         self.root.join(path)
     }
 
-    fn write_drop_in(&self, who: Who, link: &str, content: &str) -> Result<(), NeighbourError> {
+    fn write_drop_in(&self, who: ManagerKind, link: &str, content: &str) -> Result<(), NetworkManagerError> {
         let path = self.path(who, link);
-        write(&path, content).map_err(|source| NeighbourError::File { path, source })
+        write(&path, content).map_err(|source| NetworkManagerError::File { path, source })
     }
 
-    fn remove(&self, who: Who, link: &str) -> Result<bool, NeighbourError> {
+    fn remove(&self, who: ManagerKind, link: &str) -> Result<bool, NetworkManagerError> {
         let path = self.path(who, link);
         match fs::remove_file(&path) {
             Ok(()) => Ok(true),
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(false),
-            Err(source) => Err(NeighbourError::File { path, source }),
+            Err(source) => Err(NetworkManagerError::File { path, source }),
         }
     }
 
-    fn is_here(&self, who: Who) -> bool {
+    fn is_here(&self, who: ManagerKind) -> bool {
         // A symbolic link to what is no file.
         self.root.join(who.runs()).symlink_metadata().is_ok()
     }
 
-    fn path(&self, who: Who, link: &str) -> PathBuf {
+    fn path(&self, who: ManagerKind, link: &str) -> PathBuf {
         self.root.join(who.drop_in(link))
     }
 
-    async fn manages(&self, who: Who, link: &str, index: u32) -> bool {
+    async fn manages(&self, who: ManagerKind, link: &str, index: u32) -> bool {
         match who {
-            Who::Networkd => {
+            ManagerKind::Networkd => {
                 let state = self.root.join(NETWORKD_LINKS).join(index.to_string());
                 let state = fs::read_to_string(state).unwrap_or_default();
                 let of = |key: &str| state.lines().find_map(|line| line.strip_prefix(key)).map(str::to_owned);
                 of("ADMIN_STATE=").is_some_and(|state| state != "unmanaged")
             }
-            Who::NetworkManager => {
+            ManagerKind::NetworkManager => {
                 let asked = self.run("nmcli", &["-g", "GENERAL.STATE", "device", "show", link]).await;
                 // 10 (unmanaged); one that it does not know it does not manage.
                 asked.is_ok_and(|said| !said.trim_start().starts_with("10"))
@@ -340,10 +344,10 @@ impl Neighbours {
         self.programs.join(name)
     }
 
-    async fn reload(&self, who: Who) -> Result<(), NeighbourError> {
+    async fn reload(&self, who: ManagerKind) -> Result<(), NetworkManagerError> {
         let (program, words) = who.reload();
         let told = self.run(program, &words).await;
-        told.map(drop).map_err(|why| NeighbourError::Told { who: who.name(), why })
+        told.map(drop).map_err(|why| NetworkManagerError::Told { who: who.name(), why })
     }
 
     async fn run(&self, program: &str, words: &[&str]) -> Result<String, String> {
@@ -361,7 +365,7 @@ impl Neighbours {
 }
 
 /// What systemd-networkd reads for a link that leases. What a document has put on it stays: that is static.
-fn leasing(link: &str, told: &Told) -> String {
+fn leasing(link: &str, told: &ClientSettings) -> String {
     let yes = |yes: bool| if yes { "yes" } else { "no" };
     let (dns, gateway) = (yes(told.dns), yes(told.default_route));
     let family = match (told.v4, told.v6) {
@@ -429,7 +433,7 @@ mod tests {
     use super::*;
 
     /// A system with stand-ins that write down what they are told, and let go when they are.
-    fn system(which: &[Who]) -> (tempfile::TempDir, Neighbours) {
+    fn system(which: &[ManagerKind]) -> (tempfile::TempDir, NetworkManagers) {
         let dir = tempfile::tempdir().unwrap();
         let root = dir.path().to_owned();
         for folder in [NETWORKD_LINKS, "run/NetworkManager", "run/systemd/units", "usr/bin"] {
@@ -451,7 +455,7 @@ mod tests {
         let links = links.display();
         program("networkctl", &format!("for f in {links}/*; do echo ADMIN_STATE=unmanaged >$f; done"));
         program("nmcli", "case $1 in -g) echo '10 (unmanaged)' ;; esac");
-        let neighbours = Neighbours::new(Some(root)).unwrap();
+        let neighbours = NetworkManagers::new(Some(root)).unwrap();
         (dir, neighbours)
     }
 
@@ -463,7 +467,7 @@ mod tests {
 
     #[tokio::test]
     async fn those_that_run_are_told_once_and_told_again_when_a_link_is_given_back() {
-        let (dir, neighbours) = system(&Who::ALL);
+        let (dir, neighbours) = system(&ManagerKind::ALL);
         let state = dir.path().join("run/systemd/netif/links/3");
         fs::write(&state, "ADMIN_STATE=configured\n").unwrap();
         let links = BTreeMap::from([("eth0", Some(3)), ("br-ex", None)]);
@@ -490,7 +494,7 @@ mod tests {
 
     #[tokio::test]
     async fn those_that_do_not_run_are_not_told_anything() {
-        let (dir, neighbours) = system(&[Who::NetworkManager]);
+        let (dir, neighbours) = system(&[ManagerKind::NetworkManager]);
         assert!(neighbours.leave_alone(&BTreeMap::from([("eth0", Some(3))])).await.unwrap());
         assert!(!said(&dir).contains("networkctl"));
         assert!(!dir.path().join("etc/systemd").exists());
@@ -501,7 +505,7 @@ mod tests {
 
     #[tokio::test]
     async fn one_that_does_not_hear_is_an_error_and_nothing_is_left() {
-        let (dir, neighbours) = system(&[Who::Networkd]);
+        let (dir, neighbours) = system(&[ManagerKind::Networkd]);
         fs::write(dir.path().join("usr/bin/networkctl"), "#!/bin/sh\necho 'no bus' >&2\nexit 1\n").unwrap();
         let error = neighbours.leave_alone(&BTreeMap::from([("eth0", None)])).await.unwrap_err();
         assert!(

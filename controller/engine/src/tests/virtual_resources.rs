@@ -1,4 +1,4 @@
-//! Resources of the controller itself: made, changed, replaced and taken away without a node.
+//! Virtual resources: made, changed, replaced and removed without a node.
 
 use std::time::Duration;
 

@@ -1,5 +1,5 @@
-//! Rows that cannot be read. Each holds up its own stack, not the site: it stays in the database as it is, and nothing
-//! is done for what it stands for.
+//! Rows that cannot be read. Each stops its own stack, not the site: the row stays in the database as it is, and the
+//! engine does nothing for its resource.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,9 +8,9 @@ use rusqlite::Row;
 /// How to go on with a stack of which a row is damaged.
 const ADVICE: &str = "restore a backup, or delete the stack: what that row made on its server stays there";
 
-/// What was found damaged in one load.
+/// The damaged rows of one load.
 #[derive(Default)]
-pub(super) struct Aside {
+pub(super) struct DamagedRows {
     /// Stacks that are left out, with all of their rows.
     pub(super) stacks: BTreeSet<u64>,
     /// Stacks of which a row is left out, with the reason: the first of several.
@@ -19,7 +19,7 @@ pub(super) struct Aside {
     pub(super) is_any: bool,
 }
 
-impl Aside {
+impl DamagedRows {
     /// A row of `stacks` is damaged.
     pub(super) fn stack(&mut self, row: &Row<'_>, error: &rusqlite::Error) {
         self.is_any = true;

@@ -1,13 +1,13 @@
-//! Resources of the controller itself: settled when they are visited, without a node and without a job.
+//! Virtual resources: a visit settles them, without a node and without a job.
 //!
-//! Such a row is made, changed and taken away within one turn, so that nothing of it is ever under way: the store has
-//! it as it was or as it is. The exceptions wait for signals, or take their time (`signal.rs`, `pause.rs`).
+//! One turn makes, changes or removes such a row, so the store never holds one half done. Rows that wait for signals or
+//! take their time are the exception (`signal.rs`, `pause.rs`).
 
 use std::time::Duration;
 
 use muster_shared::MonoTime;
 use muster_shared::model::Action;
-use muster_template::{Desired, Here, Kind, RandomString};
+use muster_template::{Desired, Kind, RandomString, VirtualResource};
 
 use crate::engine::Engine;
 use crate::graph::Graph;
@@ -16,15 +16,15 @@ use crate::record::{Observation, PackedSpec};
 use crate::resource::{Row, Slot};
 use crate::todo::Todo;
 
-/// The reason why a test resource fails that is to.
+/// The reason of a test resource with `fail`.
 const TOLD_TO_FAIL: &str = "told to fail";
-/// What a random text is kept under.
+/// The attribute that holds a random text.
 const VALUE: &str = "value";
-/// Where in the API a handle is signalled.
+/// The attribute with the API path that signals a handle.
 const ENDPOINT: &str = "endpoint";
 
 impl Row {
-    /// What others see of it by `get_resource`: as in Heat, what some types are for.
+    /// The value of `get_resource`. As in Heat, some types give something else than their id.
     pub(crate) fn reference(&self) -> String {
         match self.kind {
             Kind::RandomString => self.attributes.get(VALUE).cloned(),
@@ -39,18 +39,18 @@ impl Row {
 }
 
 impl Engine {
-    /// Makes or changes it, at once. What it was on a node was never there.
+    /// Makes or changes a virtual resource at once.
     pub(crate) fn settle(&mut self, slot: Slot, kind: Kind, action: Action, spec: PackedSpec) {
         self.graph_mut().not_failed(slot);
         self.graph_mut().job_begins(slot);
         self.traversals.let_go(slot);
         let desired = spec.unpack();
-        let (fails, random) = match desired.here() {
-            Some(Here::Random(random)) => (false, Some(random)),
-            Some(here) => (here.test().is_some_and(|(test, _)| test.fail), None),
+        let (fails, random) = match desired.virtual_resource() {
+            Some(VirtualResource::Random(random)) => (false, Some(random)),
+            Some(resource) => (resource.test().is_some_and(|(test, _)| test.fail), None),
             None => (false, None),
         };
-        let settled = self.wanted_here(slot, &spec);
+        let settled = self.wanted_virtual(slot, &spec);
         let planned = match settled.and_then(|()| self.traversals.put_in_plan(slot, &desired)) {
             Ok(planned) => planned,
             Err(reason) => {
@@ -91,8 +91,8 @@ impl Engine {
             self.graph_mut().row_changed(slot, true);
             return self.traversals.jobs.fail_row(slot, TOLD_TO_FAIL.into());
         }
-        match desired.here() {
-            Some(Here::Wait(wait)) => {
+        match desired.virtual_resource() {
+            Some(VirtualResource::Wait(wait)) => {
                 self.traversals.jobs.observe(slot, Observation::Unknown);
                 self.graph_mut().pause(
                     slot,
@@ -102,12 +102,12 @@ impl Engine {
                 );
                 self.traversals.jobs.look_at_signals(slot);
             }
-            Some(Here::Intent { timeout, .. }) => {
+            Some(VirtualResource::Intent { timeout, .. }) => {
                 self.traversals.jobs.observe(slot, Observation::Unknown);
                 let time = Duration::from_secs((*timeout).into());
                 self.graph_mut().pause(slot, action, time, still.then_some(SIGNALS_GRACE));
             }
-            Some(Here::WaitHandle) => {
+            Some(VirtualResource::WaitHandle) => {
                 let row = &self.graph().rows[slot];
                 let stack = self.graph().stacks.get(&row.stack).map_or("?", |stack| stack.name.as_str());
                 let endpoint = format!("/v1/stacks/{stack}/resources/{}/signal", encoded(&row.name));
@@ -124,7 +124,7 @@ impl Engine {
             return self.intent_failed(slot);
         }
         let spec = self.graph().rows[slot].spec.as_ref().map(PackedSpec::unpack);
-        let test = spec.as_ref().and_then(Desired::here).and_then(Here::test);
+        let test = spec.as_ref().and_then(Desired::virtual_resource).and_then(VirtualResource::test);
         let fails = test.is_some_and(|(test, _)| test.fail);
         match self.graph().rows[slot].is_going() {
             true => self.traversals.unmade(slot),
@@ -200,7 +200,11 @@ impl Graph {
 
 /// How long an action takes.
 fn time_of(desired: &Desired, action: Action) -> Duration {
-    let times = desired.here().and_then(Here::test).map(|(_, times)| times).unwrap_or_default();
+    let times = desired
+        .virtual_resource()
+        .and_then(VirtualResource::test)
+        .map(|(_, times)| times)
+        .unwrap_or_default();
     let millis = match action {
         Action::Create => times.create,
         Action::Update => times.update,

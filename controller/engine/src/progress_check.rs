@@ -12,7 +12,7 @@ const QUIET_MAX: Duration = Duration::from_secs(3600);
 
 /// Who watches that something moves.
 #[derive(Debug, Default)]
-pub(crate) struct Quiet {
+pub(crate) struct ProgressCheck {
     /// The last change of the stack or of one of its rows.
     moved: MonoTime,
     /// How long nothing has to move before the next word of it.
@@ -20,7 +20,7 @@ pub(crate) struct Quiet {
     due: Option<MonoTime>,
 }
 
-impl Quiet {
+impl ProgressCheck {
     /// After a word that nothing moves, the next is due sooner again: then, instead of.
     pub fn moved(&mut self, now: MonoTime, first: Duration) -> Option<(MonoTime, MonoTime)> {
         self.moved = now;
@@ -55,13 +55,13 @@ impl Graph {
         self.watch_no_more(id);
         let (now, after) = (self.ctx.now, self.ctx.limits.quiet);
         let Some(stack) = self.stacks.get_mut(&id) else { return };
-        stack.quiet = Quiet { moved: now, after, due: Some(now + after) };
-        self.ctx.timers.set(now + after, TimerKey::Quiet(id));
+        stack.progress_check = ProgressCheck { moved: now, after, due: Some(now + after) };
+        self.ctx.timers.set(now + after, TimerKey::ProgressCheck(id));
     }
 
     pub(crate) fn watch_no_more(&mut self, id: u64) {
-        if let Some(due) = self.stacks.get_mut(&id).and_then(|stack| stack.quiet.due.take()) {
-            self.ctx.timers.clear(due, TimerKey::Quiet(id));
+        if let Some(due) = self.stacks.get_mut(&id).and_then(|stack| stack.progress_check.due.take()) {
+            self.ctx.timers.clear(due, TimerKey::ProgressCheck(id));
         }
     }
 }

@@ -113,19 +113,23 @@ fn a_conversation_is_taken_up_where_nothing_is_confused() {
         ),
     ];
     for (name, steps) in rows {
-        let mut here = Here::default();
-        here.connected(web(), 7);
+        let mut conversations = Conversations::default();
+        conversations.connected(web(), 7);
         for (number, step) in steps.into_iter().enumerate() {
             match step {
                 Says(message, passes) => {
-                    assert_eq!(here.says(&web(), 7, &message, false), passes, "{name}: step {number}");
+                    assert_eq!(
+                        conversations.says(&web(), 7, &message, false),
+                        passes,
+                        "{name}: step {number}"
+                    );
                 }
                 SaysToDeaf(message) => {
-                    assert!(!here.says(&web(), 7, &message, true), "{name}: step {number}");
+                    assert!(!conversations.says(&web(), 7, &message, true), "{name}: step {number}");
                 }
-                Told(message) => here.told(&web(), &message),
+                Told(message) => conversations.told(&web(), &message),
                 R(wanted) => {
-                    let resumed = here.resume(MonoTime::default()).pop();
+                    let resumed = conversations.resume(MonoTime::default()).pop();
                     assert_eq!(resumed, wanted, "{name}: step {number}");
                 }
             }
@@ -135,26 +139,26 @@ fn a_conversation_is_taken_up_where_nothing_is_confused() {
 
 #[test]
 fn who_does_not_answer_the_second_greeting_is_late() {
-    let mut here = Here::default();
-    here.connected(web(), 7);
-    here.says(&web(), 7, &Up::Hello(hello(5)), false);
-    assert_eq!(here.timeout(), None);
-    here.resume(MonoTime::default());
-    let due = here.timeout().unwrap();
-    assert!(here.late(MonoTime::default()).is_empty());
-    assert_eq!(here.late(due), [web()]);
-    assert!(here.timeout().is_none() && here.connections().is_empty());
+    let mut conversations = Conversations::default();
+    conversations.connected(web(), 7);
+    conversations.says(&web(), 7, &Up::Hello(hello(5)), false);
+    assert_eq!(conversations.timeout(), None);
+    conversations.resume(MonoTime::default());
+    let due = conversations.timeout().unwrap();
+    assert!(conversations.late(MonoTime::default()).is_empty());
+    assert_eq!(conversations.late(due), [web()]);
+    assert!(conversations.timeout().is_none() && conversations.connections().is_empty());
 }
 
 #[test]
 fn an_older_connection_says_and_ends_nothing() {
-    let mut here = Here::default();
-    here.connected(web(), 7);
+    let mut conversations = Conversations::default();
+    conversations.connected(web(), 7);
     // Told late: the link takes the number of a connection and tells of it in two steps.
-    here.connected(web(), 6);
-    here.disconnected(&web(), 6);
-    here.says(&web(), 6, &Up::Hello(hello(5)), false);
-    assert_eq!(here.resume(MonoTime::default()).pop(), connected());
-    here.disconnected(&web(), 7);
-    assert!(here.connections().is_empty());
+    conversations.connected(web(), 6);
+    conversations.disconnected(&web(), 6);
+    conversations.says(&web(), 6, &Up::Hello(hello(5)), false);
+    assert_eq!(conversations.resume(MonoTime::default()).pop(), connected());
+    conversations.disconnected(&web(), 7);
+    assert!(conversations.connections().is_empty());
 }

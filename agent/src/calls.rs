@@ -16,7 +16,6 @@ pub enum Call<'a> {
     Sync(&'a Path),
     /// The first gets the second one's name.
     Rename(&'a Path, &'a Path),
-    /// A name goes.
     Remove(&'a Path),
     /// The names in a directory become durable.
     SyncDirectory(&'a Path),

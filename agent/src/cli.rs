@@ -79,7 +79,6 @@ pub enum Verb {
     },
     /// `net apply`
     NetApply {
-        /// The document.
         file: PathBuf,
         confirm: Option<Confirm>,
         /// Another process puts back what this one leaves.
@@ -101,7 +100,6 @@ pub enum Verb {
     CheckConfig,
     /// Print [`HELP`].
     Help,
-    /// Print the version.
     Version,
 }
 
@@ -115,7 +113,6 @@ pub struct Cli {
     pub state_dir: Option<PathBuf>,
 }
 
-/// Wrong usage.
 #[derive(Debug, Error)]
 pub enum UsageError {
     /// An option or value.

@@ -20,7 +20,6 @@ pub struct Contents {
 }
 
 impl Contents {
-    /// The directory exists.
     pub fn new(directory: PathBuf) -> Self {
         Self { directory }
     }

@@ -50,10 +50,9 @@ pub struct Request {
 pub enum Answer {
     /// It is in force.
     Kept {
-        /// Something was changed.
+        /// The state was changed.
         changed: bool,
     },
-    /// It is not.
     Failed {
         reason: String,
         /// What was there before is not back, and no fallback is in force.
@@ -94,7 +93,6 @@ impl Listener {
         Ok(Self { given, path, task })
     }
 
-    /// The next request.
     pub async fn given(&mut self) -> PendingRequest {
         match self.given.recv().await {
             Some(given) => given,

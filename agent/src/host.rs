@@ -36,7 +36,6 @@ use name::name_failed;
 pub use owners::Owners;
 use undo::Undo;
 
-/// This server.
 pub struct Host {
     /// Links, addresses, routes, bridges.
     pub network: Network,
@@ -66,14 +65,13 @@ pub struct Ran {
     pub observed: Observed,
     /// What is to be kept from now on of the time before, where that changed.
     pub before: Option<Before>,
-    /// Something was changed.
+    /// The state was changed.
     pub touched: bool,
 }
 
 /// A job that was not applied.
 #[derive(Debug)]
 pub struct NotRun {
-    /// Why.
     pub error: RunError,
     /// Something may have been changed.
     pub touched: bool,

@@ -68,7 +68,6 @@ enum Prints {
     Templates,
 }
 
-/// Runs it.
 pub fn main(arguments: Vec<OsString>) -> ExitCode {
     let options = match parse(arguments) {
         Ok(options) => options,

@@ -46,7 +46,6 @@ const SCHEMA_FAILED: u16 = 0x100;
 /// Of Python's argparse.
 const WRONG_USAGE: u8 = 2;
 
-/// Runs it.
 pub fn main(arguments: Vec<OsString>) -> ExitCode {
     let options = match options::parse(arguments.iter().cloned()) {
         Ok(Invocation::Run(options)) => options,

@@ -23,7 +23,6 @@ pub const SIZE_MAX: u64 = 16 * 1024 * 1024;
 /// What a file holds.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Read<T> {
-    /// A whole record.
     Whole(T),
     /// There is no such file.
     Absent,

@@ -32,7 +32,6 @@ impl Signals {
         })
     }
 
-    /// The next one.
     pub async fn next(&mut self) -> Signal {
         tokio::select! {
             _ = self.terminate.recv() => Signal::Stop,

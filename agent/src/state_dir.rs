@@ -32,17 +32,10 @@ use crate::record::{self, Read};
 pub enum StateError {
     /// Two agents must never share one.
     #[error("{}: another agent runs with this state directory", path.display())]
-    Locked {
-        /// The directory.
-        path: PathBuf,
-    },
+    Locked { path: PathBuf },
     /// The keys are unreadable.
     #[error("{}: damaged; join again with a token for this node", path.display())]
-    Damaged {
-        /// The file.
-        path: PathBuf,
-    },
-    /// The system refuses.
+    Damaged { path: PathBuf },
     #[error("{}: {source}", path.display())]
     Io {
         /// The file or directory.
@@ -100,7 +93,6 @@ impl StateDir {
         }
     }
 
-    /// The directory itself.
     pub fn path(&self) -> &Path {
         &self.path
     }

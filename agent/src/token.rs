@@ -18,9 +18,7 @@ const LINE_MAX: u64 = 8 * 1024;
 /// How the agent is told its token; each is its first line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TokenSource {
-    /// In an argument.
     Argument(String),
-    /// On standard input.
     Stdin,
     /// In a file.
     File(PathBuf),

@@ -193,7 +193,6 @@ impl Settings {
         Ok(())
     }
 
-    /// The database.
     pub fn database(&self) -> PathBuf {
         self.controller.data_dir.join("muster.db")
     }

@@ -95,7 +95,6 @@ pub struct ProvenKey(PublicKey);
 /// A certificate that was given out.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Issued {
-    /// The certificate.
     pub der: Vec<u8>,
     /// Seconds since 1970 (UTC): when it runs out.
     pub not_after: u64,

@@ -75,7 +75,6 @@ pub struct JoinToken {
     pub ca_fingerprint: [u8; 32],
     /// Which token this is.
     pub id: TokenId,
-    /// The proof.
     pub secret: TokenSecret,
     /// Seconds since 1970 (UTC); refused from then on.
     pub expires: u64,
@@ -118,7 +117,6 @@ pub enum JoinRequest {
         csr_der: Vec<u8>,
         /// The node's sealing key.
         seal_public: SealPublic,
-        /// The agent's version.
         agent_version: String,
     },
     /// A new certificate for a node whose old one is about to run out, or has; made by [`renewal`].
@@ -139,7 +137,6 @@ pub enum JoinAnswer {
         ca_der: Vec<u8>,
         /// The controller's sealing key.
         controller_seal: SealPublic,
-        /// The site.
         site: SiteId,
         /// The node's name, as it was asked for.
         node: NodeId,

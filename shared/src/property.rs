@@ -19,7 +19,6 @@ use crate::near::suggestion;
 /// One property of a type.
 #[derive(Debug)]
 pub struct Property {
-    /// Its key.
     pub name: &'static str,
     /// Whether it must be given.
     pub required: bool,
@@ -40,19 +39,12 @@ pub struct Property {
 /// What the values of a property are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PropertyType {
-    /// Anything.
     Any,
-    /// True or false.
     Boolean,
-    /// A whole number.
     Integer,
-    /// A list.
     List,
-    /// A map.
     Map,
-    /// Any number.
     Number,
-    /// Text.
     String,
 }
 

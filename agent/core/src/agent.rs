@@ -68,7 +68,6 @@ impl Agent {
         self
     }
 
-    /// Takes one input.
     pub fn handle(&mut self, now: MonoTime, input: Input) {
         self.now = now;
         let caught_up = input == Input::CaughtUp;

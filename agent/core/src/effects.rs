@@ -35,7 +35,6 @@ impl Effects {
         self.numbered
     }
 
-    /// The oldest.
     pub fn pop(&mut self) -> Option<Effect> {
         self.queue.pop_front()
     }

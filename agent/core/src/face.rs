@@ -227,11 +227,16 @@ pub enum Effect {
     /// Open a connection to the controller.
     Connect,
     /// Close it; answered by [`Input::Disconnected`].
-    Disconnect { reason: String },
+    Disconnect {
+        reason: String,
+    },
     /// Over the open connection.
     Send(Up),
     /// Make the entry durable, in place of an older one of the resource.
-    Write { write: WriteId, entry: Box<Entry> },
+    Write {
+        write: WriteId,
+        entry: Box<Entry>,
+    },
     /// Forget the resource's entry; need not be durable, is not answered.
     Remove(ResourceId),
     /// Make the highest epoch seen durable.
@@ -261,9 +266,15 @@ pub enum Effect {
         theirs: Vec<Before>,
     },
     /// Put back what [`Effect::Guard`] read; may be asked again.
-    Restore { key: ReportKey, undo: Before },
+    Restore {
+        key: ReportKey,
+        undo: Before,
+    },
     /// Apply what the job has for the case that nothing else works; without such a thing, fail.
-    Fallback { key: ReportKey, spec: Spec },
+    Fallback {
+        key: ReportKey,
+        spec: Spec,
+    },
     /// Apply the job and read back.
     Run {
         /// The job; a content that is fetched is there, verified.
@@ -285,12 +296,21 @@ pub enum Effect {
     /// Stop this run, check, reading or putting back; it is not answered any more.
     Cancel(ReportKey),
     /// Work on a content in the state directory.
-    Content { digest: ContentDigest, step: ContentStep },
+    Content {
+        digest: ContentDigest,
+        step: ContentStep,
+    },
     /// Compare what is there with the last good state of these, and change nothing.
-    Look { number: u64, looks: Vec<Look> },
+    Look {
+        number: u64,
+        looks: Vec<Look>,
+    },
     /// Say [`Input::Changed`] when something of this resource may have changed, as far as that costs little; a slow look
     /// finds the rest. None: not any more.
-    Watch { resource: ResourceId, spec: Option<Box<Spec>> },
+    Watch {
+        resource: ResourceId,
+        spec: Option<Box<Spec>>,
+    },
     /// See whether there is room again for what the agent records.
     FindRoom,
     /// Read the server's facts.
@@ -298,10 +318,12 @@ pub enum Effect {
     /// Drop every content but these.
     KeepContents(Vec<ContentDigest>),
     /// Work on a flow table, as [`FlowEffect`] says.
-    Flow { device: Bridge, effect: FlowEffect },
+    Flow {
+        device: Bridge,
+        effect: FlowEffect,
+    },
     /// The answer to [`Input::Local`]; also without somebody who waits, after a restart.
     LocalEnded(Outcome),
-    /// Tell the operator.
     Warn(String),
 }
 

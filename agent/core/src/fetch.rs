@@ -52,8 +52,10 @@ enum Step {
 pub enum Settled {
     /// These resources' jobs can run.
     Ready(Vec<ResourceId>),
-    /// They cannot.
-    Failed { users: Vec<ResourceId>, error: RunError },
+    Failed {
+        users: Vec<ResourceId>,
+        error: RunError,
+    },
 }
 
 /// See the module's diagram.

@@ -107,7 +107,6 @@ enum Switch {
     },
 }
 
-/// One device.
 #[derive(Debug)]
 struct Device {
     bridge: Bridge,
@@ -232,7 +231,6 @@ impl Flows {
         }
     }
 
-    /// From the host.
     pub(crate) fn input(&mut self, bridge: &Bridge, input: FlowInput, turn: &mut Turn) {
         match (input, self.devices.get_mut(bridge)) {
             (FlowInput::Counted { number, entries, tables, last }, _) => {

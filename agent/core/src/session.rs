@@ -40,7 +40,6 @@ enum State {
 /// What a timeout of the session asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Due {
-    /// Connect again.
     Connect,
     /// Say that we are here.
     Heartbeat,
@@ -110,7 +109,6 @@ impl Session {
         self.state = State::Open { since, heartbeat, next: now + heartbeat };
     }
 
-    /// We close it.
     pub fn close(&mut self, now: MonoTime) {
         let held = match self.state {
             State::Open { since, .. } => now.since(since),

@@ -39,7 +39,6 @@ type Taken = BTreeMap<String, FileBefore>;
 /// The reason why a document is not where it should be.
 #[derive(Debug, Error)]
 pub enum DocumentError {
-    /// It is none.
     #[error("the config is no JSON object: {0}")]
     Json(String),
     /// A key of it is no path.

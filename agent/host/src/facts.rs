@@ -48,7 +48,6 @@ impl Server {
         Ok((facts, warnings))
     }
 
-    /// The ear.
     pub fn listener(&self) -> &Arc<Listener> {
         &self.listener
     }

@@ -44,9 +44,7 @@ const PERMISSION_BITS: u32 = 0o7777;
 /// Where a content comes from.
 #[derive(Clone, Copy)]
 pub enum Source<'a> {
-    /// From memory.
     Bytes(&'a [u8]),
-    /// From a file.
     File(&'a Path),
 }
 

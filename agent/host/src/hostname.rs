@@ -49,19 +49,13 @@ pub enum NameError {
         name: String,
         why: HostnameError,
     },
-    /// The file.
     #[error(transparent)]
     File(#[from] FileError),
     /// It is no such file.
     #[error("{} is too large for a host name's file; look at what is in it and remove it", .0.display())]
     TooLarge(PathBuf),
-    /// The kernel.
     #[error("cannot {action} the kernel's host name: {errno}")]
-    Kernel {
-        action: &'static str,
-        /// As it says.
-        errno: Errno,
-    },
+    Kernel { action: &'static str, errno: Errno },
     /// It does not hold.
     #[error("after the change: {0}")]
     Differs(String),

@@ -64,7 +64,6 @@ struct ListenedPorts {
     ports: BTreeMap<u32, Port>,
     /// Those of the facts.
     cards: BTreeSet<u32>,
-    /// Those of devices.
     of_devices: BTreeSet<u32>,
 }
 

@@ -142,7 +142,6 @@ pub struct PlanText {
 }
 
 impl Applied {
-    /// Was anything changed?
     pub fn changed(&self) -> bool {
         !self.steps.is_empty()
     }

@@ -98,7 +98,6 @@ pub enum Lost {
     Connect {
         bridge: String,
         path: String,
-        /// The system's error.
         #[source]
         source: io::Error,
     },

@@ -99,7 +99,6 @@ impl<F: Fault> From<F> for Box<dyn Fault> {
 /// What was there before Muster cannot be read, or not be kept.
 #[derive(Debug, Error)]
 pub enum RecordFault {
-    /// It is damaged.
     #[error("the record of what was there before Muster is damaged: put it back by hand")]
     Damaged,
     /// It is too large.

@@ -58,7 +58,6 @@ const LOOK_AT_LAST: Duration = Duration::from_millis(500);
 pub struct Task {
     /// For people who look at the server's units, all of its users.
     pub description: String,
-    /// The command.
     pub program: Program,
     /// Variables beside those that every run has; they count more.
     pub environment: BTreeMap<String, String>,
@@ -70,7 +69,6 @@ pub struct Task {
     pub again: bool,
 }
 
-/// A command.
 #[derive(Clone)]
 pub enum Program {
     /// A script's text, for the interpreter that its first line names; the shell's, if it names none.

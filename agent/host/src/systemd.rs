@@ -60,9 +60,7 @@ pub struct Bus {
 /// What systemd is told to do with a unit that is loaded; each is a job of systemd with an end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verb {
-    /// As it says.
     Start,
-    /// As it says.
     Stop,
     /// Also starts it.
     Restart,
@@ -77,11 +75,9 @@ pub enum Verb {
 pub enum FileVerb {
     /// Links as `[Install]` says.
     Enable,
-    /// Removes those.
     Disable,
     /// Links it to `/dev/null`.
     Mask,
-    /// Removes that link.
     Unmask,
 }
 

@@ -136,7 +136,6 @@ impl LinkError {
 /// What a connection tells.
 #[derive(Debug)]
 pub enum LinkEvent {
-    /// It stands.
     Connected {
         /// The controller's number.
         remote: IpAddr,
@@ -148,7 +147,6 @@ pub enum LinkEvent {
 }
 
 pub struct Peer {
-    /// Client id.
     pub id: String,
     pub down: String,
     pub up: String,

@@ -13,9 +13,7 @@ use crate::tls::{self, Root};
 /// Who this node is, and whom it trusts.
 #[derive(Clone, Serialize, Deserialize)]
 pub struct Identity {
-    /// The site's name.
     pub site: SiteId,
-    /// The node's name.
     pub node: NodeId,
     /// Where the controller is reached, to be tried in this order.
     pub addresses: Vec<Address>,

@@ -44,7 +44,6 @@ pub enum EnrolError {
     /// The controller says no.
     #[error("the controller refuses: {0}")]
     Refused(String),
-    /// Not yet.
     #[error("{reason}: the token ends before it would be this server's turn")]
     Later {
         /// As the controller says it.
@@ -58,7 +57,6 @@ pub enum EnrolError {
     /// It answers for someone else.
     #[error("the controller's answer is for another node or site")]
     WrongAnswer,
-    /// No connection.
     #[error(transparent)]
     Link(#[from] LinkError),
     /// Not understood.

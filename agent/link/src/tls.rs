@@ -17,7 +17,6 @@ const SESSIONS: usize = 8;
 /// How the site's CA is known.
 #[derive(Clone, Debug)]
 pub enum Root {
-    /// It is here.
     Certificate(Vec<u8>),
     /// The server sends it along; this is its [`join::fingerprint`].
     Fingerprint([u8; 32]),

@@ -62,7 +62,6 @@ pub struct RestoreFailed(String);
 /// How a change is confirmed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Confirm {
-    /// By reaching this.
     pub target: Target,
     /// From the first change on.
     pub within: Duration,

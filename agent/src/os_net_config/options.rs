@@ -127,7 +127,6 @@ pub enum Invocation {
     Run(Box<Options>),
     /// Print [`HELP`].
     Help,
-    /// Print the version.
     Version,
 }
 

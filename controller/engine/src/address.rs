@@ -58,7 +58,6 @@ struct Port {
     addresses: Vec<PortAddress>,
 }
 
-/// See the module.
 #[derive(Debug, Default)]
 pub(crate) struct AddressPlan {
     networks: BTreeMap<ResourceId, Network>,

@@ -56,7 +56,6 @@ pub(crate) enum Verdict {
 }
 
 impl Instances {
-    /// An agent greets.
     pub fn greet(&mut self, now: MonoTime, id: u128, address: Option<IpAddr>) -> Verdict {
         let is_newest = self.known.back().is_none_or(|newest| newest.id == id);
         let is_back = !is_newest && self.known.iter().any(|it| it.id == id);

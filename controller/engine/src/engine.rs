@@ -16,13 +16,11 @@ use crate::request::{Answer, Refusal, Request, Source};
 use crate::traversals::Traversals;
 use crate::view::View;
 
-/// What happened.
 pub enum Input {
     /// An operator asks; `id` comes back with the answer.
     Request {
         /// Chosen by the caller.
         id: u64,
-        /// The wish.
         request: Box<Request>,
     },
     /// A node's agent is there, over a new connection.
@@ -31,19 +29,13 @@ pub enum Input {
         /// Never used twice.
         connection: u64,
     },
-    /// A connection ended.
     Disconnected {
         node: NodeId,
         /// Which; an older one than the present changes nothing.
         connection: u64,
     },
     /// An agent said something.
-    Received {
-        node: NodeId,
-        /// Over which connection.
-        connection: u64,
-        message: Up,
-    },
+    Received { node: NodeId, connection: u64, message: Up },
     /// The answer to [`Effect::LoadRevision`].
     RevisionLoaded {
         /// From the effect.
@@ -58,11 +50,9 @@ pub enum Input {
 /// What is to be done, in order. Nothing but `Persist` may be done before all `Persist`s so far are durable.
 #[derive(Debug)]
 pub enum Effect {
-    /// Make this durable.
     Persist(Change),
     /// Send this to a node.
     Send {
-        /// To whom.
         node: NodeId,
         /// Over which connection; if it is gone, the message is moot.
         connection: u64,
@@ -70,16 +60,11 @@ pub enum Effect {
     },
     /// Send a part of a content as [`Down::Chunk`].
     SendChunk {
-        /// To whom.
         node: NodeId,
-        /// Over which connection.
         connection: u64,
-        /// Of what.
         digest: ContentDigest,
-        /// From where.
         offset: u64,
     },
-    /// Tell the operator.
     Answer {
         /// From the request.
         id: u64,
@@ -88,7 +73,9 @@ pub enum Effect {
     /// Tell whoever reads the controller's log.
     Warn(String),
     /// End the node's connection: it may not speak any more.
-    Close { node: NodeId },
+    Close {
+        node: NodeId,
+    },
     /// Nobody needs this any more. To free a million resources takes a third of a second: elsewhere, if need be.
     Discard(Arc<Tree>),
     /// Read an older revision and give it back as [`Input::RevisionLoaded`].

@@ -38,7 +38,6 @@ pub(crate) struct FactsRequests {
 }
 
 impl FactsRequests {
-    /// Nobody waits.
     pub fn is_empty(&self) -> bool {
         self.requests.is_empty()
     }

@@ -47,7 +47,6 @@ pub(crate) struct NodeSet {
 pub(crate) struct MembershipUpdates {
     /// When it did last.
     last: Option<MonoTime>,
-    /// When it will.
     due: Option<MonoTime>,
     /// It does when the present operation has ended.
     later: bool,

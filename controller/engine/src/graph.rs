@@ -10,7 +10,6 @@ use crate::resource::{Rows, Slot};
 use crate::restored::Restored;
 use crate::stacks::Stacks;
 
-/// What is there.
 pub(crate) struct Graph {
     pub ctx: Context,
     pub nodes: Nodes,

@@ -19,7 +19,6 @@ use crate::traversals::Traversals;
 const UNKNOWN: &str =
     "what differs is not shown, for a parameter of the stack is hidden: 'muster stack check' tells";
 
-/// Of one stack.
 #[derive(Default)]
 pub(crate) struct Hidden {
     secrets: Secrets,

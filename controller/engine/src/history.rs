@@ -50,7 +50,6 @@ pub struct Starts {
 }
 
 impl Starts {
-    /// The next start.
     pub fn add(&mut self, epoch: Epoch, bits: u64) {
         if self.known.len() >= STARTS_MAX {
             self.known.pop_front();

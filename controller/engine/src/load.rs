@@ -43,7 +43,6 @@ pub struct Snapshot {
     pub tokens: Vec<TokenRecord>,
     /// All that are kept.
     pub contents: Vec<ContentDigest>,
-    /// Flow tables.
     pub flows: FlowSnapshot,
     /// Intents, and the network as it was heard of.
     pub intents: muster_intent::record::IntentSnapshot,

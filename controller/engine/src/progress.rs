@@ -182,7 +182,7 @@ impl Traversals {
         }
     }
 
-    /// Has anything moved?
+    /// Ends the wait for progress of a stack.
     pub(crate) fn quiet_due(&mut self, id: u64, due: MonoTime) {
         let now = self.jobs.graph.ctx.now;
         let Some(stack) = self.jobs.graph.stacks.get_mut(&id) else { return };

@@ -30,18 +30,14 @@ pub enum Change {
     Stack(Box<StackRecord>),
     /// The stack is gone, with its revisions, rows and events.
     StackRemoved {
-        /// The stack.
         id: u64,
-        /// Its name.
         name: StackName,
         /// The traversal that emptied it.
         traversal: u64,
     },
-    /// A revision begins.
     Revision(RevisionRecord),
     /// Older revisions are not kept.
     RevisionsTrimmed {
-        /// The stack.
         stack: u64,
         /// Those from this on are kept.
         below: u32,
@@ -71,22 +67,18 @@ pub enum Change {
     TokenRemoved([u8; 8]),
     /// Content that agents fetch.
     Content {
-        /// Of the bytes.
         digest: ContentDigest,
-        /// The whole.
         bytes: Arc<[u8]>,
     },
     /// Nobody needs it any more.
     ContentRemoved(ContentDigest),
     /// Something an operator wants to know of.
     Event(EventRecord),
-    /// Of flow tables.
     Flow(FlowChange),
     /// Of intents and the network.
     Intent(IntentChange),
     /// The engine's own counters.
     Counters(Counters),
-    /// Of rollouts.
     Rollout(RolloutChange),
     /// What a restored site holds; none: nothing any more.
     Restored(Option<Box<RestoredRecord>>),
@@ -144,7 +136,6 @@ pub struct StackRecord {
 /// Table `revisions`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RevisionRecord {
-    /// The stack.
     pub stack: u64,
     /// Counts up from 1.
     pub number: u32,
@@ -161,15 +152,12 @@ pub struct ResourceRecord {
     pub id: u64,
     /// The one thing it stands for.
     pub physical: ResourceId,
-    /// Its stack.
     pub stack: u64,
     /// Its name in the template.
     pub name: Arc<str>,
-    /// Its type.
     pub kind: Kind,
     /// As operators see its type, where that is not the kind's name.
     pub type_name: Option<Arc<str>>,
-    /// Where it is.
     pub node: Option<NodeId>,
     /// Digest of the definition that `spec` was rendered from.
     pub definition: u128,
@@ -207,7 +195,6 @@ impl ResourceRecord {
 /// The columns of `resources` that change while jobs run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ProgressRecord {
-    /// The row.
     pub id: u64,
     /// What is being done, or was done last; none before the first job.
     pub action: Option<Action>,
@@ -284,11 +271,8 @@ pub enum Observation {
     /// Nobody has looked, or something is being done.
     #[default]
     Unknown,
-    /// Equal.
     InSync,
-    /// Different.
     Drifted,
-    /// Not there.
     Missing,
 }
 
@@ -325,7 +309,6 @@ pub struct NodeRecord {
     pub seal_public: SealPublic,
     /// As it said last.
     pub agent_version: String,
-    /// Cut off.
     pub revoked: bool,
     /// It gets no jobs until an operator says so.
     pub maintenance: bool,
@@ -336,7 +319,6 @@ pub struct NodeRecord {
 /// Table `tokens`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TokenRecord {
-    /// As asked for.
     pub token: NewToken,
     /// How many nodes may still join.
     pub uses_left: u32,
@@ -345,7 +327,6 @@ pub struct TokenRecord {
 /// Table `events`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EventRecord {
-    /// The stack.
     pub stack: u64,
     /// Counts up within the stack.
     pub number: u64,
@@ -365,7 +346,7 @@ pub enum StackAction {
     Create,
     /// A further revision.
     Update,
-    /// To nothing.
+    /// Deletes the stack.
     Delete,
     /// To the content of an older revision.
     Rollback,
@@ -461,7 +442,6 @@ pub fn action_from_name(name: &str) -> Option<Action> {
 pub struct PackedSpec(Box<[u8]>);
 
 impl PackedSpec {
-    /// Packs.
     pub fn new(spec: &Desired) -> Self {
         Self(postcard::to_stdvec(spec).expect("a spec is plain data").into_boxed_slice())
     }
@@ -482,7 +462,6 @@ impl PackedSpec {
         self.0.first() == Some(&1)
     }
 
-    /// Unpacks.
     pub fn unpack(&self) -> Desired {
         postcard::from_bytes(&self.0).expect("packed by new(), or checked by from_bytes()")
     }

@@ -85,7 +85,6 @@ impl Source {
 pub struct SourceText {
     /// The file's name, for error places.
     pub name: String,
-    /// The template.
     pub template: String,
     /// What the template and its environments name, by key (see [`muster_template::library`]).
     pub files: BTreeMap<String, String>,
@@ -145,9 +144,7 @@ impl Default for Options {
     }
 }
 
-/// An operator's wish.
 pub enum Request {
-    /// A new stack.
     Create {
         name: StackName,
         /// What it is to be.
@@ -173,7 +170,6 @@ pub enum Request {
     Check { name: StackName },
     /// The next update makes another thing in place of this one.
     Unhealthy {
-        /// The stack.
         stack: StackName,
         /// The resource's name in the template.
         resource: String,
@@ -182,7 +178,6 @@ pub enum Request {
     Cancel { name: StackName },
     /// Pauses a rollout, or has it go on, hurry or end.
     Rollout {
-        /// The stack.
         name: StackName,
         action: RolloutAction,
         /// The resource with the `for_each`; all of the stack if absent.
@@ -199,16 +194,12 @@ pub enum Request {
     Signal { stack: StackName, resource: String, signal: Signal },
     /// A join token.
     NewToken {
-        /// The token.
         token: NewToken,
         /// The controller's clock, in seconds since 1970: tokens that have expired by it are dropped.
         wall: u64,
     },
     /// No more joining with it.
-    RevokeToken {
-        /// The token's id.
-        id: [u8; 8],
-    },
+    RevokeToken { id: [u8; 8] },
     /// A server wants to become a node.
     Join(JoinAsk),
     /// Changes a node's labels.
@@ -313,7 +304,6 @@ pub struct JoinAsk {
     pub name: NodeId,
     /// The server's sealing key.
     pub seal_public: SealPublic,
-    /// The agent's version.
     pub agent_version: String,
     /// Unix seconds, the controller's.
     pub wall: u64,
@@ -324,7 +314,6 @@ pub struct JoinAsk {
 pub enum Answer {
     /// An operation on a stack has begun.
     Stack {
-        /// The stack's name.
         name: StackName,
         id: u64,
         /// The walk that carries the operation out.
@@ -346,13 +335,9 @@ pub enum Answer {
         signals: usize,
     },
     /// The node is durable: its certificate may be issued.
-    Joined {
-        /// The node.
-        node: NodeId,
-    },
+    Joined { node: NodeId },
     /// What a node is.
     Facts {
-        /// The node.
         node: NodeId,
         /// How long ago it said so.
         age: Duration,
@@ -375,7 +360,6 @@ pub enum Answer {
     },
     /// The node is no more.
     NodeRemoved {
-        /// The node.
         node: NodeId,
         /// What may be left on it, by stack and name; of very many the first.
         lost: Vec<LostView>,
@@ -387,7 +371,6 @@ pub enum Answer {
 /// The reason why an operator's wish was not taken. Nothing has changed.
 #[derive(Clone, Debug, Error, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Refusal {
-    /// No such thing.
     #[error("{0}")]
     NotFound(String),
     /// It contradicts what is there.

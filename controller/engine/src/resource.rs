@@ -21,7 +21,6 @@ use crate::record::{Observation, PackedSpec, ProgressRecord, ResourceRecord, Sta
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Slot(pub u32);
 
-/// A resource.
 #[derive(Debug)]
 pub(crate) struct Row {
     pub id: u64,

@@ -12,7 +12,6 @@ use crate::timer::TimerKey;
 use crate::todo::Todo;
 
 impl Engine {
-    /// Takes one input.
     pub fn handle(&mut self, now: MonoTime, input: Input) {
         self.graph_mut().ctx.goes_on(now);
         // After a stall, what is due may have come to an end: the word of that waits to be read.

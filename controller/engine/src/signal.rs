@@ -30,7 +30,7 @@ const KEYS: [&str; 4] = ["data", "id", "reason", "status"];
 pub struct Signal {
     /// Which of several this is; counted where it is not told.
     pub id: Option<String>,
-    /// It says FAILURE.
+    /// The signal reports FAILURE.
     pub failure: bool,
     pub reason: Option<String>,
     /// For `get_attr`.
@@ -80,7 +80,7 @@ impl Signal {
 /// A signal that a handle has taken.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct StoredSignal {
-    /// It says FAILURE.
+    /// The signal reports FAILURE.
     pub failure: bool,
     pub reason: String,
     /// For `get_attr`.

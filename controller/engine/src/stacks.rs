@@ -121,7 +121,6 @@ impl Stacks {
         self.damaged.values().next().map(String::as_str)
     }
 
-    /// From the store.
     pub fn load_damage(&mut self, damaged: BTreeMap<u64, String>) {
         self.damaged = damaged;
     }

@@ -25,7 +25,6 @@ pub(crate) struct Tokens {
 }
 
 impl Tokens {
-    /// From the store.
     pub fn load(&mut self, record: TokenRecord) {
         self.open.insert(record.token.id, record);
     }

@@ -12,7 +12,6 @@ use crate::store::StoreError;
 /// What a request is answered in place of what it asked for.
 #[derive(Debug)]
 pub struct ApiError {
-    /// What kind.
     pub class: Class,
     /// For the operator.
     pub message: String,

@@ -84,7 +84,6 @@ fn is_of(entry: &Entry, table: Option<u8>) -> bool {
 
 /// All that is known of one entry.
 pub struct Shown<'a> {
-    /// Where.
     pub device: &'a DeviceName,
     pub row: &'a FlowRow,
     pub owners: &'a BTreeMap<Owner, String>,

@@ -19,7 +19,6 @@ pub const RULES_JOINED: usize = 1000;
 
 /// All that is known of one intent.
 pub struct Shown {
-    /// Itself.
     pub view: manager::IntentView,
     /// Of its first rules how the flow tables have them.
     pub rows: Vec<(FlowId, Option<FlowRow>)>,
@@ -27,7 +26,6 @@ pub struct Shown {
     pub owner: Option<String>,
 }
 
-/// In a list.
 pub fn summary(intent: &IntentSummary) -> IntentRow {
     IntentRow {
         key: intent.key.to_string(),
@@ -40,7 +38,6 @@ pub fn summary(intent: &IntentSummary) -> IntentRow {
     }
 }
 
-/// Alone.
 pub fn shown(shown: &Shown) -> IntentView {
     let Shown { view, rows, owner } = shown;
     let secret = rows.iter().filter_map(|(_, row)| row.as_ref()).any(|row| row.secret);

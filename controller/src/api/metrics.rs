@@ -90,7 +90,6 @@ fn flows(page: &mut Page, devices: &[(DeviceView, StatsView)]) {
     }
 }
 
-/// What is told.
 #[derive(Default)]
 struct Page(String);
 

@@ -60,7 +60,6 @@ pub struct ApiConfig {
     pub name: String,
     /// Where its data are, as a URL.
     pub store: String,
-    /// The Unix socket.
     pub socket: PathBuf,
     /// What join tokens say of where the controller is: `host:port`.
     pub addresses: Vec<String>,

@@ -47,14 +47,9 @@ pub enum SocketError {
     NotASocket(PathBuf),
     /// The system says no.
     #[error("cannot make the API's socket {path}")]
-    Io {
-        path: PathBuf,
-        /// What it says.
-        source: io::Error,
-    },
+    Io { path: PathBuf, source: io::Error },
 }
 
-/// A running API.
 pub struct ApiHandle {
     /// Everything ends when this is dropped.
     running: watch::Sender<()>,

@@ -138,7 +138,6 @@ impl<S: Store, O: Outbox> Turns<S, O> {
         self.engine.view()
     }
 
-    /// The store.
     pub fn store(&self) -> &S {
         &self.store
     }

@@ -73,7 +73,6 @@ pub struct DirectConfig {
     pub listen: SocketAddr,
     /// Names and numbers for the server's certificate, besides this host's own.
     pub names: Vec<String>,
-    /// The bounds.
     pub limits: Limits,
     /// Of the nodes that may come in; the driver keeps it.
     pub keys: Keys,

@@ -69,7 +69,6 @@ pub struct JoinAsk {
     pub name: NodeId,
     /// The node's sealing key.
     pub seal_public: SealPublic,
-    /// The agent's version.
     pub agent_version: String,
 }
 

@@ -41,7 +41,6 @@ pub enum With {
 pub struct Place {
     /// Holds the folder `pki`.
     pub data_dir: PathBuf,
-    /// The database.
     pub database: PathBuf,
     /// The file of the data key.
     pub key_file: PathBuf,

@@ -47,41 +47,27 @@ pub enum KeyError {
     Missing {
         /// Where it should be.
         path: PathBuf,
-        /// The key's.
         id: KeyId,
     },
     /// Another key than the database was sealed with.
     #[error("{path} is the key {found}, but the database is sealed with {wanted}: put that one there")]
     Wrong {
-        /// The file.
         path: PathBuf,
         /// The key in it.
         found: KeyId,
-        /// The database's.
         wanted: KeyId,
     },
     /// Others can read it.
     #[error(
         "{path} has mode {mode:04o}: others may read it; chmod 0600 it, and consider 'muster-controller rekey'"
     )]
-    Exposed {
-        /// The file.
-        path: PathBuf,
-        mode: u32,
-    },
+    Exposed { path: PathBuf, mode: u32 },
     /// It is not what a key looks like.
     #[error("{path} is no key: want one line of 64 hexadecimal digits; put it back from where it is kept")]
-    Damaged {
-        /// The file.
-        path: PathBuf,
-    },
+    Damaged { path: PathBuf },
     /// The disk says no.
     #[error("{path} cannot be read or written: {source}")]
-    Io {
-        /// The file.
-        path: PathBuf,
-        source: io::Error,
-    },
+    Io { path: PathBuf, source: io::Error },
     /// The system gives no random bytes.
     #[error("the system gives no random bytes")]
     Random,
@@ -227,7 +213,6 @@ fn fill(bytes: &mut [u8]) -> Result<(), KeyError> {
 pub struct KeyFile(PathBuf);
 
 impl KeyFile {
-    /// At this path.
     pub fn at(path: &Path) -> Self {
         Self(path.to_owned())
     }

@@ -42,10 +42,7 @@ pub enum StoreError {
     Sqlite(#[from] rusqlite::Error),
     /// It is as large as it may be.
     #[error("the database has reached its bound of {bytes} bytes, limits.database_bytes")]
-    Full {
-        /// The bound.
-        bytes: u64,
-    },
+    Full { bytes: u64 },
     /// A change of a commit that was refused.
     #[error("{change} cannot be written: {source}")]
     Change {

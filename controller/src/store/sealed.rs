@@ -74,7 +74,6 @@ pub(super) fn piece_place(name: &[u8; 32], number: u64) -> Vec<u8> {
 pub(super) enum SealedText<'t> {
     /// An empty list or map.
     Plain(&'t str),
-    /// Of anything else.
     Sealed(Vec<u8>),
 }
 

@@ -47,11 +47,9 @@ pub struct StackNames {
 /// What a nested stack's resource says in the outer template: `resource_facade`.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Facade {
-    /// A map.
     pub metadata: Value,
     /// `Delete` or `Retain`, as Heat gives it.
     pub deletion_policy: Value,
-    /// A map.
     pub update_policy: Value,
 }
 

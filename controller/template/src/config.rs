@@ -56,7 +56,6 @@ pub enum ConfigAction {
     Create,
     /// When it is changed.
     Update,
-    /// When it goes.
     Delete,
     Suspend,
     Resume,

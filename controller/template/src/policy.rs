@@ -109,7 +109,6 @@ impl Policies {
         all
     }
 
-    /// Nothing is said.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

@@ -41,7 +41,6 @@ pub(crate) enum Target {
 pub enum Mapping {
     /// Another type, which stands for itself.
     Type(String),
-    /// A template.
     File {
         /// The key among the files of the stack.
         key: String,

@@ -70,7 +70,6 @@ impl Secrets {
         known.finish()
     }
 
-    /// There are none.
     pub fn is_empty(&self) -> bool {
         self.0.is_none()
     }

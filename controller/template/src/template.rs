@@ -57,7 +57,6 @@ pub(crate) struct ResourceExtras {
 #[derive(Clone, Debug)]
 pub(crate) struct ForEach {
     pub at: Place,
-    /// The selector.
     pub nodes: Expr,
     /// How a change goes through them; none: all at once.
     pub rollout: Option<Expr>,

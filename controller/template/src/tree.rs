@@ -208,12 +208,10 @@ impl Tree {
         }
     }
 
-    /// Of the whole.
     pub fn template(&self) -> &Template {
         &self.template
     }
 
-    /// Of the whole.
     pub fn parameters(&self) -> &Parameters {
         &self.parameters
     }

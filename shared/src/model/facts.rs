@@ -11,7 +11,6 @@ pub struct Facts {
     pub hostname: String,
     /// Release of the running kernel.
     pub kernel: String,
-    /// The operating system.
     pub os: OsFacts,
     /// The processor's, as in `uname -m`.
     pub architecture: String,
@@ -19,7 +18,6 @@ pub struct Facts {
     pub cpus: u32,
     /// Of the first of them; empty where the kernel does not tell.
     pub cpu_model: String,
-    /// Bytes of memory.
     pub memory: u64,
     /// Unix seconds.
     pub booted_at: u64,
@@ -52,7 +50,6 @@ pub struct DiskFacts {
     pub size: u64,
     /// As it calls itself; empty if it does not.
     pub model: String,
-    /// It turns.
     pub rotational: bool,
 }
 
@@ -118,7 +115,6 @@ pub struct NeighbourFacts {
     pub management: Vec<IpAddr>,
 }
 
-/// Of one link.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
     pub rx_bytes: u64,

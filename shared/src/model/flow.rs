@@ -81,7 +81,6 @@ pub struct FlowId(pub u64);
 /// What a device can be asked to hold.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Entry {
-    /// A flow rule.
     Rule(Rule),
     /// A group that rules send packets to.
     Group(Group),
@@ -234,7 +233,6 @@ pub enum GroupKind {
     All,
     /// One, by hash and weight.
     Select,
-    /// The only one.
     Indirect,
     /// The first whose watched port is up.
     FastFailover,
@@ -306,7 +304,6 @@ impl Port {
 }
 
 impl Bridge {
-    /// As text.
     pub fn as_str(&self) -> &str {
         &self.0
     }

@@ -39,9 +39,7 @@ pub enum Down {
     /// Do not start this; answered with [`Outcome::Withdrawn`], or by its outcome if it runs or ran. What may be
     /// interrupted is, and fails.
     Withdraw {
-        /// The job's resource.
         resource: ResourceId,
-        /// The job's generation.
         generation: Generation,
     },
     /// This report is durable with the controller.
@@ -66,7 +64,6 @@ pub enum Down {
     AskFacts,
     /// What was said of drift on this connection is not what was heard: say all of it again.
     AskDrift,
-    /// Of flow tables.
     Flow(FlowDown),
     /// Say what these are: at most [`DESCRIBED_MAX`](super::DESCRIBED_MAX). Only to an agent that
     /// [reads](Hello::reads) it.
@@ -89,7 +86,7 @@ pub enum Up {
     Ledger {
         /// This page.
         entries: Vec<LedgerEntry>,
-        /// No page follows.
+        /// This is the last page.
         last: bool,
     },
     /// Asks for part of a content.
@@ -116,7 +113,6 @@ pub enum Up {
     Drift(Vec<Drift>),
     /// What the server is: after each [`Welcome`], when it changes, and when asked. Never acknowledged.
     Facts(Box<Facts>),
-    /// Of flow tables.
     Flow(FlowUp),
     /// Of the topology: devices as they are now, each whole. Never acknowledged, said again on the next connection.
     Ports(Vec<DevicePorts>),
@@ -147,7 +143,6 @@ pub const JOBS_TOLD_MAX: usize = 4096;
 /// How a job stands with its agent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct JobState {
-    /// The job.
     pub key: ReportKey,
     /// How far it is.
     pub stage: Stage,
@@ -174,7 +169,6 @@ pub const CHALLENGE_BYTES: usize = 16 * 1024;
 pub struct Hello {
     /// Changes with every boot of the server.
     pub boot_id: u128,
-    /// The agent's version.
     pub agent_version: String,
     /// How much of what was appended to the protocol's version it reads, as [`READS`](crate::wire::READS): what it does
     /// not read would end its connection. 0: an older agent, which does not say.
@@ -203,18 +197,14 @@ pub struct Welcome {
 /// Names one report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct ReportKey {
-    /// The job's resource.
     pub resource: ResourceId,
-    /// The job's generation.
     pub generation: Generation,
-    /// The job's attempt.
     pub attempt: Attempt,
 }
 
 /// What a job came to. Sent until acknowledged.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Report {
-    /// The job.
     pub key: ReportKey,
     pub outcome: Outcome,
 }
@@ -234,10 +224,7 @@ pub enum Outcome {
     /// It was withdrawn before it started.
     Withdrawn,
     /// The agent knows a newer generation.
-    Superseded {
-        /// The newer one.
-        by: Generation,
-    },
+    Superseded { by: Generation },
     /// The answer to [`Action::Check`] where what is there is not as desired.
     Differs {
         /// Nothing is there at all.
@@ -262,7 +249,6 @@ pub struct Observed {
 /// A job that takes its time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Progress {
-    /// The job.
     pub key: ReportKey,
     /// Applied and waiting until what is observed equals what is desired.
     pub settling: bool,
@@ -271,7 +257,6 @@ pub struct Progress {
 /// A resource as the agent's ledger has it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct LedgerEntry {
-    /// The resource.
     pub resource: ResourceId,
     /// Of the last state that was applied.
     pub generation: Generation,

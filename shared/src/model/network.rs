@@ -103,7 +103,6 @@ impl LinkName {
         if name == "lo" { Ok(Self(name.to_owned())) } else { Self::new(name) }
     }
 
-    /// The name.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -140,7 +139,6 @@ pub struct RouteTable {
     pub id: u32,
 }
 
-/// Something that goes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Removal {
     pub path: String,

@@ -157,7 +157,6 @@ impl Claim {
 }
 
 impl ContentDigest {
-    /// Of these bytes.
     pub fn of(bytes: &[u8]) -> Self {
         Self(*blake3::hash(bytes).as_bytes())
     }

@@ -38,7 +38,6 @@ impl Drift {
 pub enum DriftState {
     /// As it was applied.
     InSync,
-    /// It differs.
     Drifted,
     /// Nothing of it is there.
     Missing,

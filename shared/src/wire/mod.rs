@@ -65,10 +65,7 @@ pub enum WireError {
     Malformed,
     /// A field over its bound.
     #[error("{field} is out of bounds")]
-    Bounds {
-        /// Which field.
-        field: &'static str,
-    },
+    Bounds { field: &'static str },
 }
 
 /// Messages that travel one way.

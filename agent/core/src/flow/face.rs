@@ -12,7 +12,6 @@ use muster_shared::model::flow::{
 /// One entry of a device's table: the entry itself lies in the log. 24 bytes, for there are many.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TableEntry {
-    /// Its id.
     pub id: FlowId,
     /// Of its content.
     pub digest: u64,
@@ -135,7 +134,6 @@ pub enum FlowEffect {
         number: u64,
         /// To be put, by id, in place of what is there.
         put: Vec<TableEntry>,
-        /// To be removed.
         remove: Vec<Extraneous>,
     },
     /// Stop this one of [`FlowEffect::Apply`], [`FlowEffect::Compare`] and [`FlowEffect::Repair`], or do not begin it; it is
@@ -213,7 +211,7 @@ pub enum FlowInput {
         entries: Vec<FlowCounters>,
         /// With the last page.
         tables: Vec<TableCounters>,
-        /// No page follows.
+        /// This is the last page.
         last: bool,
     },
     /// A page of the answer to [`FlowEffect::Foreign`]; a device that does not answer has one, empty.
@@ -221,7 +219,7 @@ pub enum FlowInput {
         number: u64,
         /// At most [`FOREIGN_PAGE`](muster_shared::model::flow::FOREIGN_PAGE).
         rules: Vec<ForeignRule>,
-        /// No page follows.
+        /// This is the last page.
         last: bool,
     },
 }

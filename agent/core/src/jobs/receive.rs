@@ -15,7 +15,6 @@ const JOBS_WEIGHT_MAX: usize = 64 * 1024 * 1024;
 /// How a job relates to what is known.
 #[derive(Debug, PartialEq, Eq)]
 enum JobRelation {
-    /// To be run.
     New,
     /// A newer generation is known.
     Older(Generation),

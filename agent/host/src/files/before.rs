@@ -7,7 +7,6 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum FileBefore {
     Absent,
-    /// A file.
     Present {
         /// Permission bits.
         mode: u32,

@@ -10,11 +10,9 @@ use super::{Directory, FileError, Files, PERMISSION_BITS, digest, io, open_regul
 /// How a file differs from its desired state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum FileDifference {
-    /// Nothing is there.
     Missing,
     /// Something is there that is no regular file.
     Kind(&'static str),
-    /// Other bytes.
     Content,
     /// Other permission bits.
     Mode {

@@ -11,17 +11,11 @@ use super::KEPT_MAX;
 /// The reason why a file is not as desired.
 #[derive(Debug, Error)]
 pub enum FileError {
-    /// It lies nowhere.
     #[error("{}: the directory {} does not exist: create it first", path.display(), directory.display())]
-    NoDirectory {
-        /// The file.
-        path: PathBuf,
-        directory: PathBuf,
-    },
+    NoDirectory { path: PathBuf, directory: PathBuf },
     /// Others than root and the file's owner decide where it lies.
     #[error("{}: {}", path.display(), led(place, *way))]
     Led {
-        /// The file.
         path: PathBuf,
         /// A directory or a symbolic link on the way to it.
         place: PathBuf,
@@ -29,24 +23,16 @@ pub enum FileError {
     },
     /// Something else is there.
     #[error("{}: there is {found}, which Muster leaves alone: move it away or name another path", path.display())]
-    NotRegular {
-        /// The path.
-        path: PathBuf,
-        found: &'static str,
-    },
+    NotRegular { path: PathBuf, found: &'static str },
     /// More than may be kept aside.
     #[error(
         "{}: there is a file of more than {KEPT_MAX} bytes, too large to be kept aside: move it away or name \
          another path", path.display()
     )]
-    TooLarge {
-        /// The path.
-        path: PathBuf,
-    },
+    TooLarge { path: PathBuf },
     /// No such user or group on this node.
     #[error("{}: there is no {kind} '{name}' on this node", path.display())]
     NoOwner {
-        /// The file.
         path: PathBuf,
         /// User or group.
         kind: &'static str,
@@ -55,7 +41,6 @@ pub enum FileError {
     /// Read back, it is not what was written.
     #[error("{}: read back, its {what} differs: something else writes this file", path.display())]
     Differs {
-        /// The file.
         path: PathBuf,
         /// Content, mode or owner.
         what: &'static str,
@@ -63,19 +48,12 @@ pub enum FileError {
     /// The content kept aside is gone or damaged.
     #[error("{}: what was there before Muster cannot be put back: {why}", path.display())]
     BeforeLost {
-        /// The file.
         path: PathBuf,
         /// For the operator.
         why: String,
     },
-    /// The system refuses.
     #[error("{}: cannot {action}: {source}", path.display())]
-    Io {
-        /// The file.
-        path: PathBuf,
-        action: &'static str,
-        source: io::Error,
-    },
+    Io { path: PathBuf, action: &'static str, source: io::Error },
 }
 
 /// How others than root and a file's owner could have the agent write elsewhere.

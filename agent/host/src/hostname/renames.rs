@@ -25,7 +25,6 @@ impl Renames {
         Ok(Self { watched, name: gethostname()? })
     }
 
-    /// The next change.
     pub(crate) async fn next(&mut self) -> io::Result<()> {
         loop {
             // The kernel says it once for each time that it is asked.

@@ -14,7 +14,6 @@ use muster_shared::model::NeighbourFacts;
 use muster_shared::model::topology::Beacon;
 use thiserror::Error;
 
-/// Of LLDP.
 pub const ETHERTYPE: u16 = 0x88cc;
 /// Whom it is sent to: the nearest bridge, the nearest that is no repeater, the nearest customer's bridge.
 pub const GROUPS: [[u8; 6]; 3] = [
@@ -49,7 +48,6 @@ const IPV6: u8 = 2;
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Frame {
     pub chassis: Id,
-    /// On which port.
     pub port: Id,
     /// For how many seconds that is good; 0: no longer.
     pub ttl: u16,

@@ -35,7 +35,6 @@ const NOTE_MAX: u64 = 64 * 1024;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Client {
-    /// systemd-networkd.
     Networkd,
     /// dhcpcd(8)
     Dhcpcd,
@@ -55,7 +54,6 @@ pub struct ClientSettings {
     pub default_route: bool,
     /// Name servers and search domains come with it.
     pub dns: bool,
-    /// dhclient's own.
     pub arguments: Vec<String>,
 }
 
@@ -65,7 +63,6 @@ pub struct Lease {
     pub told: ClientSettings,
     /// The kernel's number of the link that is meant.
     pub index: u32,
-    /// The client runs.
     pub runs: bool,
     /// What it has leased.
     pub addresses: BTreeSet<IpAddr>,
@@ -102,7 +99,6 @@ pub enum DhcpError {
         /// What was tried, and how it ended.
         what: String,
     },
-    /// systemd-networkd.
     #[error(transparent)]
     Networkd(#[from] NetworkManagerError),
 }

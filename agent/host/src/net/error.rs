@@ -37,20 +37,14 @@ pub enum NetError {
     NoFallback,
     /// Open vSwitch is needed and its database cannot be reached.
     #[error("cannot reach Open vSwitch's database at {}, which holds what was made; is openvswitch-switch running?", path.display())]
-    NoOvs {
-        /// The socket.
-        path: PathBuf,
-    },
+    NoOvs { path: PathBuf },
     /// No socket.
     #[error(transparent)]
     Netlink(#[from] NetlinkError),
-    /// Reading failed.
     #[error("cannot read the host's network")]
     Observe(#[source] NetlinkError),
-    /// Open vSwitch.
     #[error(transparent)]
     Ovsdb(#[from] OvsdbError),
-    /// A step failed.
     #[error(transparent)]
     Step(#[from] StepError),
     /// Read back, it is not what was wanted.

@@ -24,16 +24,12 @@ pub struct StepError {
 /// The reason why a step failed.
 #[derive(Debug, Error)]
 pub enum Cause {
-    /// The kernel.
     #[error(transparent)]
     Netlink(#[from] NetlinkError),
-    /// Open vSwitch.
     #[error(transparent)]
     Ovsdb(#[from] OvsdbError),
-    /// The resolver's settings.
     #[error(transparent)]
     Resolver(#[from] ResolverError),
-    /// A DHCP client.
     #[error(transparent)]
     Dhcp(#[from] DhcpError),
 }
@@ -44,7 +40,6 @@ const MAX_BATCH: usize = 1_000;
 /// What to do when a step fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OnFailure {
-    /// Nothing more.
     Stop,
     /// All the others: half of what there was is better than nothing of it.
     GoOn,

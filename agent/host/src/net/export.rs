@@ -14,10 +14,8 @@ use muster_shared::model::network::{
 };
 use thiserror::Error;
 
-/// For whom.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
-    /// systemd-networkd.
     Networkd,
     /// NetworkManager, by keyfiles.
     NetworkManager,

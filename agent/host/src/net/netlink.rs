@@ -45,10 +45,8 @@ const EADDRNOTAVAIL: i32 = 99;
 /// What went wrong with the kernel.
 #[derive(Debug, Error)]
 pub enum NetlinkError {
-    /// The kernel refused.
     #[error("{}{}", std::io::Error::from_raw_os_error(*code), detail.as_ref().map(|d| format!(": {d}")).unwrap_or_default())]
     Kernel {
-        /// The errno.
         code: i32,
         /// What the kernel says besides.
         detail: Option<String>,
@@ -182,7 +180,6 @@ impl Netlink {
         done_by(within(self.handle.link().add(message).execute()).await, &[EEXIST])
     }
 
-    /// Deletes a link.
     pub async fn delete(&mut self, name: &str) -> Result<()> {
         let index = match self.index(name).await {
             Err(NetlinkError::NoLink(_)) => return Ok(()),
@@ -243,7 +240,6 @@ impl Netlink {
         within(request.replace().execute()).await
     }
 
-    /// Removes an address.
     pub async fn remove_address(&mut self, link: &str, address: &Address) -> Result<()> {
         let index = match self.index(link).await {
             Err(NetlinkError::NoLink(_)) => return Ok(()),
@@ -255,7 +251,6 @@ impl Netlink {
         done_by(within(self.handle.address().del(message).execute()).await, &[EADDRNOTAVAIL])
     }
 
-    /// Adds a route.
     pub async fn add_route(&mut self, link: &str, route: &Route) -> Result<()> {
         let message = self.route_message(link, route).await?;
         done_by(within(self.handle.route().add(message).execute()).await, &[EEXIST])

@@ -50,14 +50,11 @@ pub enum NetworkManagerError {
          try again", file.display()
     )]
     Ifupdown {
-        /// The link.
         link: String,
         /// Where it says so.
         file: PathBuf,
-        /// The line.
         line: usize,
     },
-    /// A drop-in.
     #[error("{}", path.display())]
     File {
         path: PathBuf,
@@ -69,11 +66,7 @@ pub enum NetworkManagerError {
     Told { who: &'static str, why: String },
     /// It has heard and does it all the same.
     #[error("{who} still manages {link} {} s after it was told to leave it alone", TOLD_WITHIN.as_secs())]
-    Holds {
-        who: &'static str,
-        /// The link.
-        link: String,
-    },
+    Holds { who: &'static str, link: String },
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -45,9 +45,7 @@ pub enum OvsdbError {
     /// No database there.
     #[error("cannot reach Open vSwitch's database at {}; is openvswitch-switch installed and running?", path.display())]
     Connect {
-        /// The socket.
         path: PathBuf,
-        /// The system's error.
         #[source]
         source: std::io::Error,
     },

@@ -26,10 +26,8 @@ const HEAD: &str = "# Written by muster-agent from the network document. What wa
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Resolver {
-    /// No file.
     #[default]
     Absent,
-    /// A plain file.
     Plain {
         /// All of it.
         content: String,
@@ -59,7 +57,6 @@ pub enum ResolverFile {
 
 #[derive(Debug, Error)]
 pub enum ResolverError {
-    /// A file.
     #[error("{}", path.display())]
     File {
         path: PathBuf,

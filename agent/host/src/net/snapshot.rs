@@ -67,9 +67,7 @@ pub enum Before {
 /// A port of Open vSwitch that was there.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PortBefore {
-    /// In this bridge.
     pub bridge: String,
-    /// Like this.
     pub port: OvsPort,
 }
 
@@ -91,7 +89,6 @@ pub struct LinkBefore {
     /// Without the link-local one that the kernel makes.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub addresses: Vec<Address>,
-    /// Configured ones.
     #[serde(skip_serializing_if = "has_none")]
     pub routes: Arc<Vec<Route>>,
     /// The MAC address of a Linux bridge, or of a bond that gives it to its members.
@@ -108,9 +105,7 @@ pub enum KindBefore {
     /// Made by somebody else: hardware, or a kind of link that Muster does not make. Gone, it stays gone.
     #[default]
     Existing,
-    /// A Linux bridge.
     LinuxBridge,
-    /// An 802.1Q link.
     Vlan(VlanLink),
     /// A bond of the kernel.
     Bond(BondOptions),

@@ -33,7 +33,6 @@ pub struct State {
     /// Policy rules that a document could say, and who added them (an `RTPROT_` number).
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub rules: BTreeMap<Rule, u8>,
-    /// The resolver's settings.
     pub resolver: Resolver,
     /// Active NICs, of which the first is `nic1`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -78,7 +77,6 @@ pub struct Link {
     /// A tap device that stays when nobody has it open.
     #[serde(skip_serializing_if = "is_false")]
     pub tap: bool,
-    /// Of a bond.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bond: Option<BondOptions>,
     /// In the kernel's order.
@@ -93,7 +91,6 @@ pub struct Link {
 pub struct VlanLink {
     /// The link that carries it.
     pub device: String,
-    /// The VLAN's id.
     pub id: u16,
 }
 

@@ -12,74 +12,166 @@ use super::state::{Address, OvsBridge, OvsPort, Route};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// A Linux bridge.
-    CreateLinuxBridge { link: String },
-    /// An 802.1Q link.
-    CreateVlan { link: String, device: String, id: u16 },
+    CreateLinuxBridge {
+        link: String,
+    },
+    CreateVlan {
+        link: String,
+        device: String,
+        id: u16,
+    },
     /// A bond, without members.
-    CreateBond { link: String, options: BondOptions, mac: Option<String> },
+    CreateBond {
+        link: String,
+        options: BondOptions,
+        mac: Option<String>,
+    },
     /// Options of a bond that may have members.
-    SetBond { link: String, options: BondOptions },
+    SetBond {
+        link: String,
+        options: BondOptions,
+    },
     /// The member that a bond prefers; nothing: none.
-    SetPrimary { link: String, primary: Option<String> },
+    SetPrimary {
+        link: String,
+        primary: Option<String>,
+    },
     /// A tap device that stays.
-    CreateTap { link: String },
+    CreateTap {
+        link: String,
+    },
     /// A link of software that Muster made, or that is to be removed.
-    DeleteLink { link: String },
+    DeleteLink {
+        link: String,
+    },
     /// A bridge of Open vSwitch with its local port and no other.
-    CreateOvsBridge { bridge: String, row: Box<OvsBridge> },
+    CreateOvsBridge {
+        bridge: String,
+        row: Box<OvsBridge>,
+    },
     /// A bridge of Open vSwitch that carries Muster's mark.
-    DeleteOvsBridge { bridge: String },
+    DeleteOvsBridge {
+        bridge: String,
+    },
     /// A port with its interfaces.
-    AddOvsPort { bridge: String, port: String, row: Box<OvsPort> },
+    AddOvsPort {
+        bridge: String,
+        port: String,
+        row: Box<OvsPort>,
+    },
     /// The port leaves the bridge; an internal one goes.
-    RemoveOvsPort { bridge: String, port: String },
+    RemoveOvsPort {
+        bridge: String,
+        port: String,
+    },
     /// The port's VLAN.
-    SetOvsTag { port: String, tag: Option<u16> },
+    SetOvsTag {
+        port: String,
+        tag: Option<u16>,
+    },
     /// `other_config:hwaddr`
-    SetOvsHwaddr { bridge: String, hwaddr: Option<String> },
+    SetOvsHwaddr {
+        bridge: String,
+        hwaddr: Option<String>,
+    },
     /// `mtu_request`
-    SetOvsMtu { interface: String, mtu: Option<u32> },
+    SetOvsMtu {
+        interface: String,
+        mtu: Option<u32>,
+    },
     /// A setting; nothing: the default.
-    SetOvs { place: OvsPlace, value: Option<Value> },
+    SetOvs {
+        place: OvsPlace,
+        value: Option<Value>,
+    },
     /// Waits until the switch has taken up all that was asked of its database.
     SyncOvs,
     /// Into a Linux bridge, or out of one.
-    SetMaster { link: String, master: Option<String> },
+    SetMaster {
+        link: String,
+        master: Option<String>,
+    },
     /// In bytes.
-    SetMtu { link: String, mtu: u32 },
+    SetMtu {
+        link: String,
+        mtu: u32,
+    },
     /// The MAC address of a Linux bridge.
-    SetMac { link: String, mac: String },
+    SetMac {
+        link: String,
+        mac: String,
+    },
     /// Administratively up or down.
-    SetUp { link: String, up: bool },
+    SetUp {
+        link: String,
+        up: bool,
+    },
     /// To a link. `moved`: it is this host's already, so nobody has to be asked whether it is free.
-    AddAddress { link: String, address: Address, moved: bool },
+    AddAddress {
+        link: String,
+        address: Address,
+        moved: bool,
+    },
     /// One of IPv4 that is there loses the end of its lifetime.
-    KeepAddress { link: String, address: Address },
-    /// From a link.
-    RemoveAddress { link: String, address: Address },
-    /// Through a link.
-    AddRoute { link: String, route: Route },
+    KeepAddress {
+        link: String,
+        address: Address,
+    },
+    RemoveAddress {
+        link: String,
+        address: Address,
+    },
+    AddRoute {
+        link: String,
+        route: Route,
+    },
     /// In the place of `old`, which has its key, at once.
-    ReplaceRoute { link: String, route: Box<Route>, old_link: String, old: Box<Route> },
-    /// Through a link.
-    RemoveRoute { link: String, route: Route },
+    ReplaceRoute {
+        link: String,
+        route: Box<Route>,
+        old_link: String,
+        old: Box<Route>,
+    },
+    RemoveRoute {
+        link: String,
+        route: Route,
+    },
     /// `protocol`: who is said to have added it, an `RTPROT_` number.
-    AddRule { rule: Box<Rule>, protocol: u8 },
-    /// That one.
-    RemoveRule { rule: Box<Rule>, protocol: u8 },
+    AddRule {
+        rule: Box<Rule>,
+        protocol: u8,
+    },
+    RemoveRule {
+        rule: Box<Rule>,
+        protocol: u8,
+    },
     /// Gives a routing table a name, or takes it away.
-    SetTable { name: String, id: Option<u32> },
+    SetTable {
+        name: String,
+        id: Option<u32>,
+    },
     /// A file of the resolver; without content it goes.
-    SetResolver { file: ResolverFile, content: Option<String>, mode: u32 },
+    SetResolver {
+        file: ResolverFile,
+        content: Option<String>,
+        mode: u32,
+    },
     /// systemd-resolved reads its settings again.
     ReloadResolved,
     /// What ethtool sets, by the settings' names.
-    SetEthtool { link: String, settings: BTreeMap<String, u32> },
+    SetEthtool {
+        link: String,
+        settings: BTreeMap<String, u32>,
+    },
     /// A client leases addresses for the link.
-    StartDhcp { link: String, told: Box<ClientSettings> },
+    StartDhcp {
+        link: String,
+        told: Box<ClientSettings>,
+    },
     /// None does any more; what was leased stays.
-    StopDhcp { link: String },
+    StopDhcp {
+        link: String,
+    },
 }
 
 impl Step {

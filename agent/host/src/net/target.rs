@@ -73,7 +73,6 @@ pub enum WantedResolver {
 /// What one link shall be.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Wanted {
-    /// It goes.
     Absent,
     /// It is there, like this.
     Present(Box<LinkTarget>),
@@ -121,7 +120,6 @@ impl LinkTarget {
 pub struct PortTarget {
     /// The place in the document, or `before`.
     pub path: String,
-    /// In this bridge.
     pub bridge: String,
     /// The interfaces and their types; the rest where it is made.
     pub row: OvsPort,
@@ -145,18 +143,14 @@ pub enum Origin {
 pub enum LinkKind {
     /// Made by somebody else.
     Existing,
-    /// A Linux bridge.
     LinuxBridge,
-    /// An 802.1Q link.
     Vlan {
         /// The link that carries it.
         device: String,
-        /// The VLAN's id.
         id: u16,
     },
     /// A bond with exactly these options, and the kernel's choice for all others.
     Bond(BondOptions),
-    /// A tap device.
     Tap,
     /// A bridge of Open vSwitch with its local port.
     OvsBridge {

@@ -49,7 +49,6 @@ pub(super) fn place_of_map(name: &MapName) -> Place {
     (u16::MAX - name.priority, 0, name.shape.code())
 }
 
-/// A map.
 #[derive(Default)]
 pub(super) struct Map {
     pub is_there: bool,
@@ -64,7 +63,6 @@ pub(super) struct Found {
     pub table: u8,
     pub priority: u16,
     pub at: Location,
-    /// Of an element.
     pub key: Option<Box<str>>,
     pub form: Form,
     pub packets: u64,
@@ -282,7 +280,6 @@ fn table_of(chain: &str) -> Option<u8> {
     (super::chain(table) == chain).then_some(table)
 }
 
-/// Reads a listing.
 pub(super) fn read(from: impl Read) -> Result<Picture, Lost> {
     let mut picture = Picture::default();
     let mut json = serde_json::Deserializer::from_reader(from);

@@ -77,7 +77,6 @@ struct Plan<'a> {
     inserted: Vec<(u8, Place, FlowId, String)>,
     elements: Vec<(FlowId, String)>,
     replaced: Vec<(FlowId, String)>,
-    /// Handles that go.
     gone: BTreeSet<u64>,
     dispatch: BTreeSet<MapName>,
     rules: usize,

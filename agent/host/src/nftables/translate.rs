@@ -21,7 +21,7 @@ const UNTRACKED: u32 = 64;
 /// The flags that nft knows.
 const TCP_FLAGS: u128 = 0xff;
 
-/// A rule, said.
+/// A flow rule in nftables' language.
 pub(super) struct TranslatedRule {
     pub table: u8,
     pub priority: u16,
@@ -275,7 +275,6 @@ impl Matches {
     }
 }
 
-/// Writes a value.
 type Show = fn(u128) -> String;
 
 /// Words, and the form in which they are given back.

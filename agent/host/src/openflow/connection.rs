@@ -38,7 +38,6 @@ pub(super) const FOREIGN_PLACES_MAX: usize = 1 << 18;
 /// No form is 0.
 pub(super) const UNKNOWN_FORM: u64 = 0;
 
-/// See the module.
 #[derive(Debug)]
 pub(super) struct Connection {
     stream: UnixStream,

@@ -34,7 +34,6 @@ pub(super) struct Encoder {
 }
 
 impl Encoder {
-    /// A rule.
     pub fn rule(&mut self, rule: &Rule, ports: &Ports) -> Result<RuleParts<'_>, Unsayable> {
         self.matched.clear();
         for criterion in &rule.selector {

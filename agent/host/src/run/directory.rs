@@ -51,11 +51,8 @@ const SHELL: &str = "/bin/sh";
 /// Names a run: the same one is never begun twice, unless it was interrupted.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct RunId {
-    /// Of this resource.
     pub resource: ResourceId,
-    /// For this generation.
     pub generation: Generation,
-    /// In this attempt.
     pub attempt: Attempt,
 }
 

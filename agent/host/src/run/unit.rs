@@ -16,7 +16,6 @@ const STOP_WITHIN: Duration = Duration::from_secs(30);
 /// On top of the run's own time: the supervisor ends it long before, or waits for a disk.
 const RUN_BEYOND: Duration = Duration::from_secs(600);
 
-/// Of one run.
 pub(super) struct Unit<'a> {
     pub(super) systemd: &'a Systemd,
     pub(super) name: String,

@@ -13,29 +13,22 @@ pub enum SystemdError {
     Absent,
     /// systemd without a bus.
     #[error("there is no {}: install dbus, which systemd is spoken to over", .socket.display())]
-    NoBus {
-        /// Of the bus.
-        socket: PathBuf,
-    },
+    NoBus { socket: PathBuf },
     /// The socket is there, and nobody answers as we can.
     #[error("cannot talk to systemd at {}: {source}", .socket.display())]
     Connect {
-        /// Of the bus.
         socket: PathBuf,
         /// As the library says.
         source: zbus::Error,
     },
-    /// It said no.
     #[error("systemd does not {doing}: {message}")]
     Refused {
         /// What was asked for.
         doing: String,
         /// The error's name on D-Bus.
         name: String,
-        /// In its words.
         message: String,
     },
-    /// It said nothing.
     #[error("systemd was to {doing} and did not answer in time")]
     NoAnswer {
         /// What was asked for.
@@ -49,7 +42,6 @@ pub enum SystemdError {
         /// How long was waited.
         within: Duration,
     },
-    /// The conversation ended.
     #[error("systemd was to {doing}, and the conversation with it ended")]
     Closed {
         /// What was asked for.

@@ -39,7 +39,6 @@ pub struct UnitState {
     /// `enabled`, `disabled`, `static`, `masked`; empty if it has no file.
     pub file_state: String,
     pub fragment: Option<PathBuf>,
-    /// Drop-ins that count.
     pub drop_ins: Vec<PathBuf>,
     /// The files are newer than what systemd has read.
     pub needs_reload: bool,

@@ -57,7 +57,7 @@ pub struct PackageBefore {
 pub struct Applied {
     /// The version that is there, if any.
     pub version: Option<String>,
-    /// Something was changed.
+    /// The state was changed.
     pub touched: bool,
     /// What an interrupted dpkg or rpm had left was ended first.
     pub mended: bool,

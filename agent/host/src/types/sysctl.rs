@@ -49,15 +49,8 @@ pub enum SysctlFault {
         "the kernel has no setting {0}: look at its name; if a module brings it, that has to be loaded first"
     )]
     Missing(String),
-    /// The kernel.
     #[error("the kernel does not let {key} be {action}: {source}")]
-    Kernel {
-        key: String,
-        action: &'static str,
-        /// As it says.
-        source: io::Error,
-    },
-    /// The file.
+    Kernel { key: String, action: &'static str, source: io::Error },
     #[error(transparent)]
     File(#[from] FileError),
     /// The file is no such file.

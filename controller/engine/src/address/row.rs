@@ -101,7 +101,6 @@ fn held(row: &Row) -> Option<(ResourceId, Vec<PortAddress>)> {
 }
 
 impl AddressPlan {
-    /// A port's attributes.
     fn shown(&self, network: ResourceId, assigned: &[PortAddress]) -> Vec<(String, String)> {
         let subnet = |id: &ResourceId| {
             let subnet = self.subnet(*id)?.wanted();

@@ -106,7 +106,6 @@ impl View<'_> {
         self.graph.nodes.iter_after(after).filter_map(known).take(most).collect()
     }
 
-    /// One of them.
     pub fn node_named(&self, name: &NodeId) -> Option<KnownNode> {
         let key = self.graph.nodes.find(name)?;
         self.known_node((key, &self.graph.nodes[key]), &self.drifted_on_nodes(), &self.mac_conflicts())

@@ -18,19 +18,16 @@ use super::room::{Arrival, Bounds, Room, Silence};
 
 /// So long a newcomer waits for somebody to be served, before it is looked again at who is silent.
 const BUSY_PAUSE: Duration = Duration::from_millis(10);
-/// So often.
 const BUSY_PAUSES: usize = 100;
 
 /// Where those wait that have not yet been let in.
 #[derive(Debug)]
 pub struct Lobby {
     room: Mutex<Room<Guest>>,
-    /// Somebody left.
     left: Notify,
     started: Instant,
 }
 
-/// Somebody that waits.
 #[derive(Debug)]
 struct Guest {
     socket: Weak<Incoming>,
@@ -52,7 +49,6 @@ pub struct Waiting {
     lobby: Arc<Lobby>,
     host: IpAddr,
     id: u64,
-    /// Many wait.
     pub pressed: bool,
 }
 

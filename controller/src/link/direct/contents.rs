@@ -28,13 +28,10 @@ pub type ReadContent = Arc<dyn Fn(ContentDigest, u64) -> Result<Vec<u8>, String>
 /// What the driver granted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Grant {
-    /// To this node.
     pub node: NodeId,
     /// Over this of its connections.
     pub connection: u64,
-    /// Of this content.
     pub digest: ContentDigest,
-    /// From here.
     pub offset: u64,
 }
 

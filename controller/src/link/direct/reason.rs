@@ -49,7 +49,6 @@ impl Reason {
 /// The reason why a connection is ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
-    /// For the client.
     pub reason: Reason,
     /// For whoever reads the client's log or ours.
     pub why: Cow<'static, str>,
@@ -63,12 +62,10 @@ impl Refusal {
         Self { reason, why: why.into() }
     }
 
-    /// As DISCONNECT.
     pub fn disconnect(&self, output: &mut BytesMut) {
         self.write(output, 0xE0, &[]);
     }
 
-    /// As CONNACK.
     pub fn connack(&self, output: &mut BytesMut) {
         self.write(output, 0x20, &[0]);
     }

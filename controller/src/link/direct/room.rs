@@ -28,7 +28,6 @@ const KNOWN_MAX: usize = 65_536;
 /// How many may wait.
 #[derive(Clone, Copy, Debug)]
 pub struct Bounds {
-    /// In all.
     pub places: usize,
     /// Of those, for known addresses alone.
     pub kept: usize,

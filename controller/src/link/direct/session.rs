@@ -61,7 +61,7 @@ pub struct Terms {
 pub enum End {
     /// The client left, or its network did.
     Gone,
-    /// We ended it.
+    /// The controller ended the connection.
     Refused(Refusal),
 }
 

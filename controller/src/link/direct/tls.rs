@@ -42,7 +42,6 @@ pub fn acceptor(pki: Arc<Pki>, names: Vec<String>) -> io::Result<TlsAcceptor> {
 pub struct Named {
     /// Which node it is.
     pub node: NodeId,
-    /// Of the certificate.
     pub serial: Vec<u8>,
 }
 

@@ -57,7 +57,6 @@ pub enum Taken<M, K> {
     Connected(u64),
     /// It said this; with the receipt of its packet if that is all of it.
     Heard(u64, Vec<M>, Option<K>),
-    /// It is gone.
     Disconnected(u64),
 }
 

@@ -33,7 +33,6 @@ pub enum FlowDown {
     Batch(FlowBatch),
     /// Say this; answered with the same number.
     Ask {
-        /// Of this device.
         device: Bridge,
         /// Comes back.
         number: u64,
@@ -87,7 +86,6 @@ pub enum FlowUp {
     },
     /// The answer to [`FlowAsk::Buckets`].
     Buckets {
-        /// Of this device.
         device: Bridge,
         /// As asked.
         number: u64,
@@ -96,18 +94,16 @@ pub enum FlowUp {
     },
     /// The answer to [`FlowAsk::Entries`], in pages.
     Entries {
-        /// Of this device.
         device: Bridge,
         /// As asked.
         number: u64,
         /// This page: id, digest of the content, state.
         entries: Vec<(FlowId, u64, EntryState)>,
-        /// No page follows.
+        /// This is the last page.
         last: bool,
     },
     /// The answer to [`FlowAsk::Stats`], in pages.
     Stats {
-        /// Of this device.
         device: Bridge,
         /// As asked.
         number: u64,
@@ -115,18 +111,17 @@ pub enum FlowUp {
         entries: Vec<FlowCounters>,
         /// With the last page: of the tables that hold anything or were looked into.
         tables: Vec<TableCounters>,
-        /// No page follows.
+        /// This is the last page.
         last: bool,
     },
     /// The answer to [`FlowAsk::Foreign`], in pages.
     Foreign {
-        /// Of this device.
         device: Bridge,
         /// As asked.
         number: u64,
         /// This page; of very many the first [`FOREIGN_MAX`].
         rules: Vec<ForeignRule>,
-        /// No page follows.
+        /// This is the last page.
         last: bool,
     },
 }

@@ -31,11 +31,8 @@ pub enum OvsTable {
 /// Where a setting stands: a column of a row, or one key of a column that is a map.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct OvsPlace {
-    /// The table.
     pub table: OvsTable,
-    /// The row's name.
     pub record: String,
-    /// The column.
     pub column: String,
     /// The key, of a column that is a map.
     pub key: Option<String>,

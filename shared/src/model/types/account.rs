@@ -29,7 +29,6 @@ pub struct PasswordHash(String);
 /// What is wrong with a user or a group. None of them quotes what was given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum AccountError {
-    /// A name.
     #[error(
         "want a name of small letters, digits, '_' and '-', with a letter or '_' first, and {NAME_MAX} characters at most"
     )]
@@ -37,21 +36,17 @@ pub enum AccountError {
     /// The superuser.
     #[error("root and the numbers 0 are not Muster's to change")]
     Root,
-    /// A number.
     #[error("want a number from 1 to {ID_MAX}")]
     Id,
-    /// A path.
     #[error(
         "want an absolute path without '.', '..', ':' and doubled '/', and {PATH_MAX} characters at most"
     )]
     Path,
-    /// A comment.
     #[error("want a line without ':' and {COMMENT_MAX} bytes at most")]
     Comment,
     /// A password, most likely.
     #[error("want a hash as 'openssl passwd -6' prints it, such as $6$…, not the password itself")]
     Hash,
-    /// Keys.
     #[error("want keys of one line each, not empty, and {KEYS_MAX} bytes at most together")]
     Keys,
     /// Too many, or one of them twice.

@@ -30,9 +30,7 @@ pub struct Dummy {
 /// When a dummy fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum FailOn {
-    /// Every action.
     Any,
-    /// One action.
     Action(Action),
 }
 

@@ -45,9 +45,7 @@ pub struct Package {
 /// Whether something is to be there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Presence {
-    /// It is.
     Present,
-    /// It is not.
     Absent,
 }
 

@@ -93,7 +93,6 @@ pub enum UnitError {
     /// All of it.
     #[error("content and drop-ins together are over the limit of {CONTENT_MAX} bytes")]
     TooLarge,
-    /// Too many files.
     #[error("more than {DROP_INS_MAX} drop-ins")]
     TooMany,
     /// It cannot be both.

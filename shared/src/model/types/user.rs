@@ -28,7 +28,6 @@ pub struct User {
     pub groups: Option<Vec<String>>,
     /// Made with the user, unless that is a `system` user.
     pub home: Option<String>,
-    /// Its path.
     pub shell: Option<String>,
     /// Full name and the like.
     pub comment: Option<String>,

@@ -15,7 +15,6 @@ pub(in super::super) const MODES: &str = "modes/";
 /// What an interface says of a setting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in super::super) enum Asked {
-    /// It is so.
     Yes,
     /// It is something else.
     No,

@@ -47,7 +47,6 @@ impl Netlink {
         .await
     }
 
-    /// Adds a rule.
     pub async fn add_rule(&mut self, rule: &Rule, protocol: u8) -> Result<()> {
         let mut request = self.handle.rule().add();
         *request.message_mut() = message(rule, protocol);

@@ -16,7 +16,6 @@ const MAX_MESSAGE: usize = 32 * 1024 * 1024;
 /// The database is local and answers at once.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// A connection.
 pub(super) struct Rpc {
     stream: UnixStream,
     received: Vec<u8>,

@@ -127,7 +127,6 @@ pub struct Route {
     pub destination: IpNet,
     /// The next hop; without one the destination is on the link.
     pub gateway: Option<IpAddr>,
-    /// The routing table.
     pub table: u32,
     /// The kernel's value: 1024 is IPv6's default.
     pub metric: u32,
@@ -156,7 +155,6 @@ pub struct Route {
 /// One of several next hops.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Hop {
-    /// Through this link.
     pub link: String,
     /// Without one the destination is on the link.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -21,7 +21,6 @@ pub enum AccountFault {
     /// It does not run.
     #[error("cannot run {tool}: {source}")]
     Run { tool: &'static str, source: io::Error },
-    /// It says no.
     #[error("{tool} says: {said}")]
     Tool {
         tool: &'static str,
@@ -48,11 +47,7 @@ pub enum AccountFault {
     Keys { user: String, fault: Box<AccountFault> },
     /// It worked, and it is not so.
     #[error("{name} after the change: {differ}")]
-    Differs {
-        name: String,
-        /// In words.
-        differ: String,
-    },
+    Differs { name: String, differ: String },
     /// Something was changed before it failed.
     #[error("{fault} ({})", match .back { None => "what was there before this job is back".to_owned(), Some(back) => format!("what was there before this job could not be put back: {back}") })]
     After {

@@ -22,18 +22,10 @@ pub enum PackageFault {
     NoManager,
     /// It does not answer.
     #[error("cannot ask {program}: {source}")]
-    Ask {
-        /// The command.
-        program: &'static str,
-        source: io::Error,
-    },
+    Ask { program: &'static str, source: io::Error },
     /// It answers, and it is no answer.
     #[error("{program} cannot say what is installed: {said}")]
-    Answer {
-        /// The command.
-        program: &'static str,
-        said: String,
-    },
+    Answer { program: &'static str, said: String },
     /// The lock itself cannot be looked at.
     #[error("cannot look at the lock {file}: {source}")]
     Lock { file: String, source: io::Error },
@@ -60,14 +52,8 @@ pub enum PackageFault {
         /// The reason why the lists may be old.
         refresh: Option<String>,
     },
-    /// Others would go.
     #[error("to {what} would remove {} as well: if that is right, make them packages that are absent, and this one depend on them", .others.join(", "))]
-    Others {
-        what: String,
-        /// Their names.
-        others: Vec<String>,
-    },
-    /// Somebody holds it.
+    Others { what: String, others: Vec<String> },
     #[error("{package} is held at {version} on this server: give 'held: false', or unhold it there")]
     Held { package: String, version: String },
     /// The agent would remove itself.
@@ -75,7 +61,6 @@ pub enum PackageFault {
         "{package} is the package of the agent that runs here, which does not remove itself: take this resource out of the template with 'on_delete: keep', and remove it on the server by hand"
     )]
     Own { package: String },
-    /// A command failed.
     #[error("'{command}' {how}{}", quoted(.lines))]
     Command {
         /// As somebody would type it.
@@ -91,11 +76,7 @@ pub enum PackageFault {
     Run(#[from] RunFailed),
     /// It worked, and it is not so.
     #[error("{package} after the change: {differ}")]
-    Differs {
-        package: String,
-        /// In words.
-        differ: String,
-    },
+    Differs { package: String, differ: String },
     /// Something was changed before it failed.
     #[error("{fault} ({})", if .left.is_empty() { "what was there before this job is back".to_owned() } else { format!("what was there before this job could not all be put back: {}", .left.join(", ")) })]
     After {

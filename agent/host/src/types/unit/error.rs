@@ -20,11 +20,7 @@ pub enum UnitFault {
     File(#[from] FileError),
     /// The folder of its drop-ins.
     #[error("cannot make the folder of {}: {source}", .path.display())]
-    Folder {
-        /// The drop-in.
-        path: PathBuf,
-        source: io::Error,
-    },
+    Folder { path: PathBuf, source: io::Error },
     /// It is no such file.
     #[error("{} is too large for a unit's file; look at what is in it and remove it", .0.display())]
     TooLarge(PathBuf),
@@ -35,7 +31,6 @@ pub enum UnitFault {
     Missing(String),
     #[error("systemd does not take {unit} ({load}): {why}")]
     Refused {
-        /// The unit.
         unit: String,
         /// systemd's word for it.
         load: String,
@@ -45,7 +40,6 @@ pub enum UnitFault {
     /// It has been told, and it is not.
     #[error("{unit} is {is} and cannot be {}: it needs an [Install] section for that", if *.wanted { "enabled" } else { "disabled" })]
     Enabled {
-        /// The unit.
         unit: String,
         /// systemd's word.
         is: String,
@@ -53,21 +47,10 @@ pub enum UnitFault {
     },
     /// A start or the like failed.
     #[error("cannot {verb} {unit}: {how}{}", quoted(.log))]
-    NotDone {
-        /// The unit.
-        unit: String,
-        verb: Verb,
-        how: String,
-        log: Vec<String>,
-    },
+    NotDone { unit: String, verb: Verb, how: String, log: Vec<String> },
     /// It did not stay up.
     #[error("{unit} does not stay active: it is {how}{}", quoted(.log))]
-    NotUp {
-        /// The unit.
-        unit: String,
-        how: String,
-        log: Vec<String>,
-    },
+    NotUp { unit: String, how: String, log: Vec<String> },
     /// And what was there before is back.
     #[error("{0} (what was there before this job is back)")]
     PutBack(Box<UnitFault>),

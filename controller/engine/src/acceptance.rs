@@ -14,7 +14,7 @@ use serde_json::Value;
 use crate::graph::Graph;
 use crate::plan::{Plan, PlanInput, plan};
 use crate::request::{Options, Refusal, Source};
-use crate::resource::{Row, Slot};
+use crate::row::{Row, Slot};
 use crate::stack::Stack;
 use crate::view::View;
 

@@ -12,7 +12,7 @@ use crate::notes::Notes;
 use crate::plan::Plan;
 use crate::record::Status;
 use crate::request::Refusal;
-use crate::resource::{Row, Slot};
+use crate::row::{Ownership, Row, Slot};
 
 impl Row {
     /// Stands for a thing that others made.
@@ -45,22 +45,9 @@ impl Jobs {
         let external_id = tree.external_id(index).ok().flatten().map(String::into_boxed_str);
         let type_name = tree.type_name(index);
         self.set_drift_policy(slot, tree.drift_policy(index));
-        let row = &mut self.graph.rows[slot];
-        let details = row.details();
-        if row.retain == retain
-            && details.external_id == external_id
-            && details.type_name.as_ref() == type_name
-        {
-            return;
+        if self.graph.rows[slot].own(Ownership { retain, external_id, type_name }) {
+            self.graph.row_changed(slot, true);
         }
-        row.retain = retain;
-        if row.details().type_name.as_ref() != type_name {
-            row.details_mut().type_name = type_name.cloned();
-        }
-        if row.details().external_id != external_id {
-            row.details_mut().external_id = external_id;
-        }
-        self.graph.row_changed(slot, true);
     }
 
     /// A resource is adopted when it is new, or never.

@@ -6,7 +6,7 @@ use serde_json::Value;
 use crate::address::AS_JSON;
 use crate::deployment;
 use crate::graph::Graph;
-use crate::resource::Row;
+use crate::row::Row;
 use crate::stack::Stack;
 use crate::unit_trigger::unmarked;
 

@@ -1,7 +1,7 @@
 //! The connection of a node has ended: its work stays in flight, and takes no room until the node is back.
 
 use crate::node::NodeKey;
-use crate::resource::WorkState;
+use crate::row::WorkState;
 use crate::todo::Todo;
 use crate::traversals::Traversals;
 

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use muster_shared::NodeId;
 
-use crate::resource::{Row, Slot};
+use crate::row::{Row, Slot};
 use crate::todo::Todo;
 use crate::traversals::Traversals;
 

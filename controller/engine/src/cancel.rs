@@ -7,7 +7,7 @@ use muster_shared::StackName;
 use crate::jobs::Jobs;
 use crate::record::Status;
 use crate::request::{Answer, Refusal};
-use crate::resource::Slot;
+use crate::row::Slot;
 use crate::timer::TimerKey;
 
 /// The reason of a stack whose operation was cancelled.

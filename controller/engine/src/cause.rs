@@ -5,7 +5,7 @@
 //! tried again in its own time (`correct.rs`), or an operator asks for an operation.
 
 use crate::record::Status;
-use crate::resource::Row;
+use crate::row::Row;
 
 /// Cause of a resource's present job; after a failure, of its last one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -70,25 +70,6 @@ impl Row {
     /// The last job is a correction that has failed for good.
     pub fn could_not_be_corrected(&self) -> bool {
         self.status == Some(Status::Failed) && self.cause == Cause::Correction
-    }
-
-    /// An operation sees to the row itself, also if its job turns out never to have begun.
-    pub fn take_over(&mut self) {
-        self.leave_to_operation(Cause::is_drift);
-    }
-
-    /// As [`Row::take_over`], of a correction alone.
-    pub fn take_over_correction(&mut self) {
-        self.leave_to_operation(|cause| cause == Cause::Correction);
-    }
-
-    fn leave_to_operation(&mut self, is_left: impl Fn(Cause) -> bool) {
-        let previous = self.work.as_mut().and_then(|work| work.previous.as_mut());
-        for cause in previous.map(|previous| &mut previous.cause).into_iter().chain([&mut self.cause]) {
-            if is_left(*cause) {
-                *cause = Cause::Traversal;
-            }
-        }
     }
 }
 

@@ -16,8 +16,8 @@ use crate::jobs::Jobs;
 use crate::plan::stands;
 use crate::record::{Observation, StackAction, Status};
 use crate::request::{Answer, Refusal, Source};
-use crate::resource::{Role, Slot};
 use crate::revision::{Pending, Purpose};
+use crate::row::{Role, Slot};
 use crate::stack::{Adjacency, FleetChange, Stack, Stage, Walk};
 use crate::timer::TimerKey;
 use crate::todo::Todo;
@@ -103,11 +103,13 @@ impl Jobs {
         }
         for slot in &stack.forward {
             let row = &mut self.graph.rows[*slot];
-            (row.role, row.failed) = (Role::Steady, false);
+            row.rest();
+            row.set_failed(false);
         }
         for slot in &stack.extras {
             let row = &mut self.graph.rows[*slot];
-            (row.role, row.failed) = (Role::Cleanup, false);
+            row.await_cleanup();
+            row.set_failed(false);
         }
         // One that is being made again for an agent that had lost it is as good as asked.
         let stands = |slot: &Slot| {
@@ -167,14 +169,13 @@ impl Jobs {
     pub(crate) fn found_in_sync(&mut self, slot: Slot) {
         let previous = self.end_work(slot).and_then(|work| work.previous);
         let row = &mut self.graph.rows[slot];
-        row.status = Some(Status::Complete);
-        row.reason = None;
+        row.be_complete();
         let (stack, role, node) = (row.stack, row.role, row.node);
         let claims = row.spec.as_ref().map(|spec| spec.unpack().claims()).unwrap_or_default();
         self.observe(slot, Observation::InSync);
         // Another row may have taken over since the job was sent.
         let owned = |claim| node.is_some_and(|node| self.claims.owner(node, claim) == Some(slot));
-        self.graph.rows[slot].handed_over = !claims.iter().all(owned);
+        self.graph.rows[slot].set_handed_over(!claims.iter().all(owned));
         self.claims.keep(slot, &claims);
         self.release_previous(previous);
         self.graph.row_changed(slot, true);
@@ -219,7 +220,7 @@ impl Jobs {
         walk.failed = failing.len();
         let mut reasons: Vec<String> = Vec::new();
         for slot in &failing {
-            self.graph.rows[*slot].failed = true;
+            self.graph.rows[*slot].set_failed(true);
             if self.graph.rows[*slot].status == Some(Status::Failed) {
                 self.graph.add_failure(*slot);
             }

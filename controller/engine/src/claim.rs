@@ -10,7 +10,7 @@ use crate::attribute::Rendered;
 use crate::deployment::Deployed;
 use crate::jobs::Jobs;
 use crate::node::NodeKey;
-use crate::resource::{Role, Slot};
+use crate::row::{Role, Slot};
 
 /// Both ways, so that a row that goes leaves nothing behind, whatever its jobs came to.
 #[derive(Debug, Default)]
@@ -95,7 +95,7 @@ impl Jobs {
         }
         for claim in claims {
             if let Some(owner) = self.claims.owner(node, &claim).filter(|owner| *owner != slot) {
-                self.graph.rows[owner].handed_over = true;
+                self.graph.rows[owner].set_handed_over(true);
                 self.graph.row_changed(owner, true);
             }
             self.claims.take(node, claim, slot);

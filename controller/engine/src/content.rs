@@ -12,7 +12,7 @@ use crate::fetches::Piece;
 use crate::jobs::Jobs;
 use crate::node::NodeKey;
 use crate::record::Change;
-use crate::resource::{PriorState, Slot};
+use crate::row::{PriorState, Slot};
 
 /// The number of specs that refer to each content.
 #[derive(Debug, Default)]

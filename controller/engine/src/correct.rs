@@ -22,13 +22,13 @@ use muster_shared::MonoTime;
 use muster_shared::model::{Action, Down};
 use muster_template::{DriftPolicy, Restriction};
 
-use crate::breaker::{Breaker, CALM, CORRECTIONS_MAX, Turn};
+use crate::breaker::{CALM, CORRECTIONS_MAX, Turn};
 use crate::cause::Cause;
 use crate::job::NewJob;
 use crate::jobs::Jobs;
 use crate::node::NodeKey;
 use crate::record::{Observation, StackAction, Status};
-use crate::resource::{Role, Row, Slot};
+use crate::row::{Role, Row, Slot};
 use crate::timer::TimerKey;
 
 impl Row {
@@ -85,8 +85,7 @@ impl Jobs {
         }
         match breaker.map_or(Turn::Now, |breaker| breaker.turn(now)) {
             Turn::Now => {
-                let breaker =
-                    self.graph.rows[slot].details_mut().breaker.get_or_insert_with(|| Breaker::new(now));
+                let breaker = self.graph.rows[slot].breaker_or_new(now);
                 breaker.strike(now);
                 self.unsettled.set_counted(slot, true);
                 let spec = self.graph.rows[slot].spec.clone();
@@ -103,7 +102,7 @@ impl Jobs {
     }
 
     fn correct_at(&mut self, slot: Slot, due: MonoTime) {
-        let breaker = self.graph.rows.get_mut(slot).and_then(|row| row.details.as_mut()?.breaker.as_mut());
+        let breaker = self.graph.rows.get_mut(slot).and_then(|row| row.breaker_mut());
         if let Some(before) = breaker.and_then(|breaker| breaker.due.replace(due)) {
             self.graph.ctx.timers.clear(before, TimerKey::Correct(slot));
         }
@@ -115,7 +114,7 @@ impl Jobs {
             self.graph.rows[slot].node.map(|key| self.graph.nodes[key].name.to_string()).unwrap_or_default();
         let row = &mut self.graph.rows[slot];
         let why = row.reason.clone().unwrap_or_default();
-        let Some(breaker) = row.details_mut().breaker.as_mut().filter(|breaker| !breaker.open) else {
+        let Some(breaker) = row.breaker_mut().filter(|breaker| !breaker.open) else {
             return;
         };
         breaker.open = true;
@@ -168,10 +167,10 @@ impl Jobs {
         if row.details().drift_policy == policy {
             return;
         }
-        row.details_mut().drift_policy = policy;
+        row.set_drift_policy(policy);
         let (is, node) = (row.drift_policy(), row.node);
         if is == DriftPolicy::Ignore && row.observed.differs() && row.work.is_none() {
-            row.reason.take_if(|_| row.status == Some(Status::Complete));
+            row.ignore_drift();
             self.observe(slot, Observation::Unknown);
         }
         // What was ignored until now was said all the same.

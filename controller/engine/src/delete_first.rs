@@ -11,12 +11,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::graph::Graph;
-use crate::resource::{Role, Row, Slot};
+use crate::row::{Role, Row, Slot};
 use crate::stack::{Stack, Stage};
 use crate::todo::Todo;
-
-/// `blocked` of a row to be cleaned up while those that need it are not counted: that of others never counts it down.
-pub(crate) const UNCOUNTED: u32 = 1 << 31;
 
 /// What a traversal that deletes first knows besides.
 #[derive(Default)]
@@ -75,12 +72,13 @@ impl Graph {
             let Some(row) = self.rows.get_mut(other).filter(|row| row.requires.contains(&slot)) else {
                 continue;
             };
-            row.requires = row.requires.iter().copied().filter(|required| *required != slot).collect();
+            let others = row.requires.iter().copied().filter(|required| *required != slot).collect();
+            row.set_requires(others);
             self.edges_changed(other);
         }
         let Some(new) = new else { return };
         if let Some(row) = self.rows.get_mut(new) {
-            row.blocked = row.blocked.saturating_sub(1);
+            row.unblock();
             self.ctx.agenda.push_back(Todo::Visit(new));
         }
     }
@@ -115,8 +113,8 @@ impl Graph {
             known.awaited.insert(old, new);
             known.awaits.insert(new, old);
         }
-        self.rows[new].blocked += 1;
-        self.rows[old].blocked = 0;
+        self.rows[new].block();
+        self.rows[old].set_blocked(0);
         self.ctx.agenda.push_back(Todo::Visit(old));
         true
     }

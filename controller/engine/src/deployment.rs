@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use crate::graph::Graph;
 use crate::record::{PackedSpec, Status};
-use crate::resource::Row;
+use crate::row::Row;
 use crate::stack::Stack;
 
 /// What a deployment of a stack is told beside its properties.

@@ -14,7 +14,7 @@ use muster_template::DriftPolicy;
 use crate::jobs::Jobs;
 use crate::node::NodeKey;
 use crate::record::{Observation, Status};
-use crate::resource::{Row, Slot};
+use crate::row::{Row, Slot};
 use crate::timer::TimerKey;
 use crate::todo::Todo;
 
@@ -69,15 +69,9 @@ impl Jobs {
             format!("{}: {reason}", observed.as_str()).into_boxed_str()
         });
         let row = &mut self.graph.rows[slot];
-        if let Some(work) = &mut row.work {
+        if row.work.is_some() {
             // Should its job turn out never to have begun, it is again as it was, and that is so now.
-            if let Some(previous) = &mut work.previous {
-                previous.observed = observed;
-                if previous.status == Some(Status::Complete) {
-                    previous.reason = why;
-                }
-            }
-            return;
+            return row.prior_drifts(observed, why);
         }
         if !row.is_as_held() || !(observed.differs() || row.observed.differs()) {
             return;
@@ -90,8 +84,7 @@ impl Jobs {
         if (row.observed, &row.reason) == (observed, &reason) {
             return;
         }
-        row.reason = reason;
-        row.details_mut().drift_event.get_or_insert_default();
+        row.drift(reason);
         self.set_observed(slot, observed);
         self.graph.row_changed(slot, false);
         self.tell_soon(slot);
@@ -104,7 +97,7 @@ impl Jobs {
         if row.work.is_some() || row.is_lost() {
             return;
         }
-        let drift_event = row.details_mut().drift_event.get_or_insert_default();
+        let drift_event = row.drift_event_or_new();
         drift_event.carriers.entry(link.into()).or_insert(was);
         self.tell_soon(slot);
     }
@@ -132,7 +125,7 @@ impl Jobs {
         let row = &mut self.graph.rows[slot];
         let (observed, reason) = (row.observed, row.reason.clone().unwrap_or_default());
         let node = row.node;
-        let Some(drift_event) = row.details_mut().drift_event.as_mut() else { return };
+        let Some(drift_event) = row.drift_event_mut() else { return };
         let mut words = Vec::new();
         let is_news = match observed.differs() {
             true => (drift_event.observed, &drift_event.reason) != (observed, &reason),
@@ -154,7 +147,7 @@ impl Jobs {
         if words.is_empty() {
             return;
         }
-        if let Some(drift_event) = self.graph.rows[slot].details_mut().drift_event.as_mut() {
+        if let Some(drift_event) = self.graph.rows[slot].drift_event_mut() {
             drift_event.at = Some(now);
         }
         words.into_iter().for_each(|word| self.graph.tell_of(slot, word));

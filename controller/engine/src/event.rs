@@ -8,7 +8,7 @@ use muster_shared::ResourceId;
 use crate::graph::Graph;
 use crate::node::NodeKey;
 use crate::record::{Change, EventRecord, Status, action_str};
-use crate::resource::Slot;
+use crate::row::Slot;
 
 impl Graph {
     /// Tells what became of a stack (`slot` none) or of one of its rows.

@@ -19,7 +19,7 @@ use crate::notes::Notes;
 use crate::plan::{Plan, PlanInput, plan};
 use crate::record::Status;
 use crate::request::Options;
-use crate::resource::{Role, Row, Slot};
+use crate::row::{Role, Row, Slot};
 use crate::stack::Stack;
 use crate::timer::TimerKey;
 use crate::todo::Todo;

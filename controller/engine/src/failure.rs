@@ -5,22 +5,16 @@ use muster_shared::model::Action;
 
 use crate::graph::Graph;
 use crate::record::{Status, action_str};
-use crate::resource::Slot;
+use crate::row::Slot;
 use crate::view::FailureView;
 
-/// Causes kept of one job, the newest.
-const CAUSES_MAX: usize = 20;
 /// Failures kept of one operation: more are not read one by one.
 const FAILURES_MAX: usize = 1000;
 
 impl Graph {
     /// An attempt of a row's job has come to nothing.
     pub(crate) fn add_cause(&mut self, slot: Slot, reason: &str) {
-        let causes = &mut self.rows[slot].details_mut().causes;
-        if causes.len() >= CAUSES_MAX {
-            causes.remove(0);
-        }
-        causes.push(reason.into());
+        self.rows[slot].add_cause(reason);
     }
 
     /// It is tried again.
@@ -85,9 +79,7 @@ impl Graph {
     /// What had failed has ended well after all.
     pub(crate) fn mended(&mut self, slot: Slot) {
         let row = &mut self.rows[slot];
-        if let Some(details) = &mut row.details {
-            details.causes.clear();
-        }
+        row.clear_causes();
         let (id, physical) = (row.stack, row.shown_id());
         let Some(stack) = self.stacks.get_mut(&id) else { return };
         let before = stack.failures_before;
@@ -112,7 +104,7 @@ impl Graph {
     /// It was counted as failed, and is no more.
     pub(crate) fn not_failed(&mut self, slot: Slot) {
         let row = &mut self.rows[slot];
-        if std::mem::take(&mut row.failed)
+        if row.set_failed(false)
             && let Some(walk) = self.stacks.get_mut(&row.stack).and_then(|stack| stack.walk.as_mut())
         {
             walk.failed -= 1;

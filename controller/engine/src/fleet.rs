@@ -24,7 +24,7 @@ use crate::node::NodeKey;
 use crate::notes::Notes;
 use crate::record::{StackAction, Status};
 use crate::request::{Options, Refusal};
-use crate::resource::{Row, Slot};
+use crate::row::{Row, Slot};
 use crate::stack::Stack;
 use crate::timer::TimerKey;
 use crate::todo::Todo;

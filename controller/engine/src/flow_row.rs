@@ -11,7 +11,7 @@ use crate::engine::Engine;
 use crate::jobs::Jobs;
 use crate::notes::Notes;
 use crate::record::{Observation, PackedSpec};
-use crate::resource::{Row, Slot, WorkState};
+use crate::row::{Row, Slot, WorkState};
 use crate::todo::Todo;
 use crate::traversals::Traversals;
 

@@ -6,8 +6,9 @@ use muster_template::Tree;
 use crate::context::Context;
 use crate::engine::Config;
 use crate::node::Nodes;
-use crate::resource::{Rows, Slot};
 use crate::restored::Restored;
+use crate::row::Slot;
+use crate::rows::Rows;
 use crate::stacks::Stacks;
 
 pub(crate) struct Graph {
@@ -43,7 +44,7 @@ impl Graph {
         requires.sort_unstable();
         requires.dedup();
         if *requires != *row.requires {
-            self.rows[slot].requires = requires.into();
+            self.rows[slot].set_requires(requires.into());
             self.edges_changed(slot);
         }
     }

@@ -2,12 +2,10 @@
 
 use std::sync::Arc;
 
-use muster_shared::model::Action;
-
 use crate::graph::Graph;
 use crate::jobs::Jobs;
-use crate::record::{Change, PackedSpec, Status};
-use crate::resource::{Role, Slot};
+use crate::record::{Change, PackedSpec};
+use crate::row::{Role, Slot};
 use crate::todo::Todo;
 use crate::traversals::Traversals;
 
@@ -34,13 +32,7 @@ impl Jobs {
         }
         let revision = self.graph.stacks[&stack_id].revision;
         let row = &mut self.graph.rows[slot];
-        row.ready = true;
-        row.forget_hooks();
-        let redefined = row.definition != definition;
-        if redefined {
-            row.definition = definition;
-            row.revision = revision;
-        }
+        let redefined = row.be_ready(definition, revision);
         self.graph.row_changed(slot, redefined);
         let Some(stack) = self.graph.stacks.get_mut(&stack_id) else { return };
         stack.settled[index] = if rests { 0 } else { definition };
@@ -49,11 +41,8 @@ impl Jobs {
         for &next in walk.needed_by.of(index) {
             let next = stack.forward[next as usize];
             let row = &mut self.graph.rows[next];
-            if row.role == Role::Forward && !row.ready {
-                row.blocked = row.blocked.saturating_sub(1);
-                if row.blocked == 0 {
-                    self.graph.ctx.agenda.push_back(Todo::Visit(next));
-                }
+            if row.role == Role::Forward && !row.ready && row.unblock() {
+                self.graph.ctx.agenda.push_back(Todo::Visit(next));
             }
         }
         self.graph.ctx.agenda.push_back(Todo::CheckEnd(stack_id));
@@ -68,15 +57,13 @@ impl Jobs {
         self.graph.end_pause(slot);
         self.turn_failed(slot);
         let row = &mut self.graph.rows[slot];
-        row.status = Some(Status::Failed);
-        row.action.get_or_insert(Action::Create);
-        row.reason = Some(reason.into());
+        row.fail(&reason);
         let stack = row.stack;
         // A ready one is none of the traversal's any more: it failed to be made again for an agent that had lost it.
         if row.role != Role::Steady
             && !row.ready
             && let Some(walk) = self.graph.stacks.get_mut(&stack).and_then(|stack| stack.walk.as_mut())
-            && !std::mem::replace(&mut row.failed, true)
+            && !row.set_failed(true)
         {
             walk.failed += 1;
         }
@@ -113,11 +100,8 @@ impl Traversals {
         let mut released: Vec<Slot> = Vec::new();
         for required in &row.requires {
             let Some(other) = self.jobs.graph.rows.get_mut(*required) else { continue };
-            if other.role == Role::Cleanup {
-                other.blocked = other.blocked.saturating_sub(1);
-                if other.blocked == 0 {
-                    released.push(*required);
-                }
+            if other.role == Role::Cleanup && other.unblock() {
+                released.push(*required);
             }
         }
         released.sort_by(|a, b| self.jobs.graph.rows[*a].name.cmp(&self.jobs.graph.rows[*b].name));

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::graph::Graph;
 use crate::plan::is_usable;
-use crate::resource::Row;
+use crate::row::Row;
 use crate::stack::Stack;
 
 /// The rows of a stack by path, as they are now.

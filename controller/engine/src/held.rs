@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use muster_shared::model::{Action, LedgerEntry};
+use muster_shared::model::LedgerEntry;
 use muster_shared::{NodeId, ResourceId};
 use muster_template::Kind;
 
@@ -13,9 +13,9 @@ use crate::engine::{Effect, Engine};
 use crate::graph::Graph;
 use crate::jobs::Jobs;
 use crate::node::{Node, NodeKey};
-use crate::record::{Observation, Status};
-use crate::resource::{Row, Slot, WorkState};
+use crate::record::Observation;
 use crate::restored::{Divergence, HeldThing, MissingReports};
+use crate::row::{Row, Slot, WorkState};
 use crate::todo::Todo;
 use crate::traversals::Traversals;
 
@@ -78,7 +78,7 @@ impl Jobs {
         let row = &self.graph.rows[slot];
         let is_fresh = row.work.is_none() && !row.has_left() && !row.is_adopted();
         if row.kind != kind && is_fresh && !self.awaits_verdict(slot) {
-            self.graph.rows[slot].kind = kind;
+            self.graph.rows[slot].set_kind(kind);
             self.is_another_thing(slot);
         }
     }
@@ -152,13 +152,7 @@ impl Jobs {
         if row.work.is_some() {
             return;
         }
-        // What the node has was made: it is not made for the first time.
-        if row.held.is_some() && row.action == Some(Action::Create) {
-            row.action = Some(Action::Update);
-        }
-        (row.definition, row.status) = (0, Some(Status::Failed));
-        row.reason =
-            Some("the store is older than its server: the next update of the stack applies it".into());
+        row.be_outdated();
         self.observe(slot, Observation::Unknown);
         self.graph.row_changed(slot, true);
     }
@@ -189,9 +183,7 @@ impl Graph {
     /// What the node has is known from now on.
     pub(crate) fn holds(&mut self, slot: Slot, held: HeldThing) {
         let row = &mut self.rows[slot];
-        let (resource, was) = (row.physical, std::mem::replace(&mut row.held, held.generation));
-        // Also where the job that made it is not known any more: it goes by a job.
-        row.applied |= held.generation.is_some();
+        let (resource, was) = (row.physical, row.hold(held.generation));
         let Some(node) = row.node else { return };
         for generation in [was, held.generation].into_iter().flatten() {
             self.nodes[node].ledger ^= LedgerEntry { resource, generation }.digest();

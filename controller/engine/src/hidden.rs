@@ -11,7 +11,7 @@ use muster_template::{MASK, Secrets, Tree};
 use serde_json::Value;
 
 use crate::graph::Graph;
-use crate::resource::{Row, Slot};
+use crate::row::{Row, Slot};
 use crate::stack::Stack;
 use crate::traversals::Traversals;
 

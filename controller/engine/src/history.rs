@@ -24,7 +24,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::engine::{Effect, Engine};
 use crate::node::NodeKey;
-use crate::resource::Slot;
+use crate::row::Slot;
 use crate::traversals::Traversals;
 
 /// What follows from the epoch that a node says.

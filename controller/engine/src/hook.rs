@@ -14,7 +14,7 @@ use muster_template::{Hook, Restriction, suggestion};
 use crate::graph::Graph;
 use crate::record::Status;
 use crate::request::{Answer, Refusal};
-use crate::resource::{Role, Row, Slot, WorkState};
+use crate::row::{Role, Row, Slot, WorkState};
 use crate::todo::Todo;
 
 /// Beside the bits of cleared hooks: a job has ended whose hook is still to come.
@@ -65,7 +65,7 @@ impl Graph {
         };
         let Some(stack) = self.stacks.get(&row.stack) else { return };
         if row.role == Role::Forward && !row.ready && stack.policies.of(&row.name).waits_at(hook) {
-            self.rows[slot].details_mut().hooks_cleared |= due;
+            self.rows[slot].add_hooks(due);
         }
     }
 
@@ -86,8 +86,7 @@ impl Graph {
         walk.at_hooks.insert((row.name.clone(), slot));
         if row.details().hook != Some(hook) {
             let now = self.ctx.now;
-            let details = self.rows[slot].details_mut();
-            (details.hook, details.hook_since) = (Some(hook), Some(now));
+            self.rows[slot].stop_at(hook, now);
             self.row_changed(slot, false);
             let reason = self.hook_reason(slot, hook);
             self.hook_event(slot, hook, &reason);
@@ -106,8 +105,10 @@ impl Graph {
     /// It waits no more: it goes on, or nothing is wanted of it any more.
     pub(crate) fn leave_hook(&mut self, slot: Slot) {
         let row = &mut self.rows[slot];
-        let Some(details) = &mut row.details else { return };
-        let waited = details.hook.take().is_some();
+        if row.details.is_none() {
+            return;
+        }
+        let waited = row.leave_hook();
         if let Some(walk) = self.stacks.get_mut(&row.stack).and_then(|stack| stack.walk.as_mut()) {
             walk.at_hooks.remove(&(row.name.clone(), slot));
         }
@@ -119,9 +120,7 @@ impl Graph {
     /// A job begins: the hooks that follow it are those of this job.
     pub(crate) fn job_begins(&mut self, slot: Slot) {
         self.leave_hook(slot);
-        if let Some(details) = &mut self.rows[slot].details {
-            details.hooks_cleared &= !(POST_CREATE_DUE | POST_UPDATE_DUE);
-        }
+        self.rows[slot].keep_hooks(!(POST_CREATE_DUE | POST_UPDATE_DUE));
     }
 
     pub(crate) fn clear_hook(
@@ -161,8 +160,7 @@ impl Graph {
         }
         for slot in slots {
             self.leave_hook(slot);
-            let details = self.rows[slot].details_mut();
-            details.hooks_cleared |= hook.bit();
+            self.rows[slot].add_hooks(hook.bit());
             self.row_changed(slot, false);
             self.hook_event(slot, hook, &format!("hook {} was cleared", hook.as_str()));
             self.ctx.agenda.push_back(Todo::Visit(slot));
@@ -209,18 +207,14 @@ impl Graph {
 impl Row {
     /// A new operation: all hooks are set again. What has ended and was not cleared after it still waits for that.
     pub(crate) fn set_hooks_again(&mut self) {
-        if let Some(details) = &mut self.details {
-            details.hook = None;
-            details.hooks_cleared &= POST_CREATE_DUE | POST_UPDATE_DUE;
-        }
+        self.leave_hook();
+        self.keep_hooks(POST_CREATE_DUE | POST_UPDATE_DUE);
     }
 
     /// Nothing of this traversal is to come.
     pub(crate) fn forget_hooks(&mut self) {
-        if let Some(details) = &mut self.details {
-            details.hook = None;
-            details.hooks_cleared = 0;
-        }
+        self.leave_hook();
+        self.keep_hooks(0);
     }
 }
 

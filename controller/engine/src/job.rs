@@ -11,8 +11,8 @@ use crate::cause::Cause;
 use crate::jobs::Jobs;
 use crate::node::{NODES_MAX, NodeKey};
 use crate::record::{Observation, PackedSpec, Status};
-use crate::resource::{PriorState, Role, Row, Slot, Work, WorkState};
 use crate::rollout::Ended;
+use crate::row::{Role, Row, Slot, WorkState};
 use crate::silence::ANSWER_GRACE;
 use crate::todo::Todo;
 use crate::token::TOKENS_MAX;
@@ -106,28 +106,7 @@ impl Jobs {
         self.graph.job_begins(slot);
         let generation = self.graph.ctx.next_generation();
         let row = &mut self.graph.rows[slot];
-        let previous = PriorState {
-            action: row.action,
-            status: row.status,
-            reason: row.reason.take(),
-            spec: row.spec.clone(),
-            applied: row.applied,
-            observed: row.observed,
-            cause: row.cause,
-        };
-        row.action = Some(action);
-        row.cause = cause;
-        row.status = Some(Status::InProgress);
-        row.generation = generation;
-        row.attempt = 0;
-        row.retry_count = 0;
-        row.converges = false;
-        if let Some(details) = &mut row.details {
-            details.causes.clear();
-        }
-        if let Some(spec) = spec {
-            row.spec = Some(spec);
-        }
+        let prior = row.begin(cause, action, generation, spec);
         if row.node != Some(node) {
             let physical = row.physical;
             if let Some(old) = self.graph.place(slot, Some(node)) {
@@ -139,13 +118,7 @@ impl Jobs {
             self.observe(slot, Observation::Unknown);
         }
         let state = if self.graph.nodes[node].ready { WorkState::Queued } else { WorkState::NodeAway };
-        self.graph.rows[slot].work = Some(Box::new(Work {
-            state,
-            since: self.graph.ctx.now,
-            due: None,
-            behind: None,
-            previous: Some(previous),
-        }));
+        self.graph.rows[slot].give_work(state, self.graph.ctx.now, Some(prior));
         if let Some(stack) = self.graph.stacks.get_mut(&stack) {
             stack.working.insert(slot);
         }
@@ -203,10 +176,11 @@ impl Jobs {
         if self.graph.rows[slot].attempt == 0
             && self.graph.rows[slot].generation.epoch < self.graph.ctx.epoch()
         {
-            self.graph.rows[slot].generation = self.graph.ctx.next_generation();
+            let generation = self.graph.ctx.next_generation();
+            self.graph.rows[slot].renumber(generation);
         }
         let row = &mut self.graph.rows[slot];
-        row.applied |= row.action != Some(Action::Check);
+        row.leave();
         let stack = row.stack;
         if let Some(stack) = self.graph.stacks.get_mut(&stack) {
             stack.in_flight += 1;
@@ -291,25 +265,7 @@ impl Jobs {
         let row = &mut self.graph.rows[slot];
         let new = row.spec.clone().filter(|_| !row.is_going() && work.previous.is_some());
         let observed = work.previous.as_ref().map(|previous| previous.observed);
-        match work.previous {
-            Some(previous) => {
-                row.action = previous.action;
-                row.status = previous.status;
-                row.reason = previous.reason;
-                row.spec = previous.spec;
-                row.applied = previous.applied;
-                row.cause = previous.cause;
-            }
-            None => {
-                row.cause = Cause::Traversal;
-                // Known no more after a restart: whatever it is, it has to be applied again.
-                row.status = Some(Status::Failed);
-                row.reason.get_or_insert_with(|| {
-                    "its job was taken back: it is applied again when it is wanted".into()
-                });
-                row.definition = 0;
-            }
-        }
+        row.withdraw(work.previous);
         if let (Some(new), Some(node)) = (new.map(|new| new.unpack()), row.node) {
             let kept = row.spec.as_ref().map(|spec| spec.unpack().claims()).unwrap_or_default();
             for claim in new.claims().iter().filter(|claim| !kept.contains(claim)) {
@@ -335,7 +291,7 @@ impl Jobs {
         let previous = self.end_work(slot).and_then(|work| work.previous);
         self.left_ended(slot, Ended::Failed);
         let row = &mut self.graph.rows[slot];
-        row.status = Some(Status::Failed);
+        row.abandon();
         if !row.is_going() {
             self.release_previous(previous);
         }
@@ -356,9 +312,8 @@ impl Jobs {
     pub(crate) fn work_due(&mut self, slot: Slot, due: MonoTime) {
         let is_blocked = self.graph.rows.get(slot).is_some_and(|row| self.is_blocked(row));
         let Some(row) = self.graph.rows.get_mut(slot) else { return };
-        let Some(work) = row.work.as_mut().filter(|work| work.due == Some(due)) else { return };
-        work.due = None;
-        match work.state {
+        let Some(state) = row.work_is_due(due) else { return };
+        match state {
             // It was out when that went, or when the controller ended.
             WorkState::Backoff if is_blocked => {
                 let action = row.action;
@@ -371,7 +326,7 @@ impl Jobs {
                 self.abandon_work(slot);
             }
             WorkState::Backoff => {
-                row.attempt += 1;
+                row.next_attempt();
                 let Some(node) = row.node else { return };
                 let state =
                     if self.graph.nodes[node].ready { WorkState::Queued } else { WorkState::NodeAway };
@@ -395,7 +350,7 @@ impl Jobs {
         let limit = self.graph.ctx.limits.retries;
         self.graph.add_cause(slot, reason);
         let row = &mut self.graph.rows[slot];
-        row.reason = Some(reason.into());
+        row.set_reason(reason);
         if permanent || row.retry_count >= limit {
             if row.action == Some(Action::Check) && row.observed == Observation::InSync {
                 self.observe(slot, Observation::Unknown);
@@ -406,8 +361,7 @@ impl Jobs {
                 false => self.fail_row(slot, reason.to_owned()),
             };
         }
-        row.retry_count += 1;
-        let delay = backoff(row.retry_count);
+        let delay = backoff(row.count_retry());
         self.graph.tell_of_attempt(slot, reason, delay.as_secs());
         self.try_again(slot, delay);
     }

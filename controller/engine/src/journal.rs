@@ -15,7 +15,8 @@ use crate::graph::Graph;
 use crate::node::{NodeKey, Nodes};
 use crate::record::Change;
 use crate::request::{Answer, Refusal};
-use crate::resource::{Rows, Slot};
+use crate::row::Slot;
+use crate::rows::Rows;
 use crate::stacks::Stacks;
 use crate::timer::TimerKey;
 
@@ -78,9 +79,10 @@ impl Journal {
         if !row.dirty.any() {
             self.rows.push_back(slot);
         }
-        row.dirty.progress |= full.is_some();
-        row.dirty.full |= full == Some(true);
-        row.dirty.edges |= edges;
+        let dirty = row.dirty_mut();
+        dirty.progress |= full.is_some();
+        dirty.full |= full == Some(true);
+        dirty.edges |= edges;
     }
 
     /// The next change of a stack or a row that was touched. It is made only now, so that a hundred thousand of them never
@@ -98,7 +100,8 @@ impl Journal {
             };
             let dirty = row.dirty;
             if dirty.full || dirty.progress {
-                (row.dirty.full, row.dirty.progress) = (false, false);
+                let unsaved = row.dirty_mut();
+                (unsaved.full, unsaved.progress) = (false, false);
                 let row = &state.rows[slot];
                 return Some(match dirty.full {
                     true => {
@@ -108,7 +111,7 @@ impl Journal {
                     false => Change::Progress(Box::new(row.progress_record(state.now))),
                 });
             }
-            row.dirty.edges = false;
+            row.dirty_mut().edges = false;
             self.rows.pop_front();
             if dirty.edges {
                 let row = &state.rows[slot];

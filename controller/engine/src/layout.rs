@@ -6,9 +6,8 @@ use std::time::Duration;
 
 use muster_template::Tree;
 
-use crate::delete_first::UNCOUNTED;
 use crate::plan::{Plan, is_settled};
-use crate::resource::{Role, Row, Slot};
+use crate::row::{Replaced, Row, Slot};
 use crate::stack::{FleetChange, Stage, Walk};
 use crate::timer::TimerKey;
 use crate::todo::Todo;
@@ -39,14 +38,7 @@ impl Traversals {
         let Plan { dirty, dropped, needed_by, .. } = plan;
         for slot in &dropped {
             let row = &mut self.jobs.graph.rows[*slot];
-            row.role = Role::Cleanup;
-            (row.ready, row.failed) = (false, false);
-            row.blocked = UNCOUNTED;
-            if !anew {
-                row.retry_count = 0;
-                row.set_hooks_again();
-            }
-            row.dropped.get_or_insert(revision);
+            row.drop_since(revision, anew);
             self.jobs.graph.row_changed(*slot, true);
         }
         let visits: Vec<u32> =
@@ -134,11 +126,11 @@ impl Traversals {
             });
             forward.push(slot);
             let row = &mut self.jobs.graph.rows[slot];
-            row.index = u32::try_from(index).expect("bounded by RESOURCES_MAX");
-            row.changed &= anew || !ended;
-            let revived = row.dropped.take().is_some() | row.replaced_by.take().is_some();
+            row.set_index(index);
+            row.forget_changed(anew || !ended);
+            let revived = row.revive();
             if !plan.dirty[index] {
-                row.role = Role::Steady;
+                row.rest();
                 // What drifted is for the next operation that an operator asks for.
                 settled[index] = if is_settled(row) { row.definition } else { 0 };
                 // An operation that came to nothing may have said otherwise.
@@ -146,17 +138,11 @@ impl Traversals {
                 continue;
             }
             settled[index] = 0;
-            row.role = Role::Forward;
-            (row.ready, row.failed) = (false, false);
+            row.go_forward(tree.requires(index).iter().filter(|r| plan.dirty[**r as usize]).count());
             if !anew {
                 row.take_over();
-                row.retry_count = 0;
-                row.converges = converges;
-                row.set_hooks_again();
+                row.begin_anew(converges);
             }
-            let requires = tree.requires(index);
-            row.blocked = u32::try_from(requires.iter().filter(|r| plan.dirty[**r as usize]).count())
-                .expect("bounded by RESOURCES_MAX");
             self.jobs.graph.row_changed(slot, revived);
             self.jobs.own(slot, tree, index);
             if !anew && self.jobs.graph.is_before_batch(slot) {
@@ -166,7 +152,7 @@ impl Traversals {
         for index in new {
             let requires: Box<[Slot]> = tree.requires(index).iter().map(|r| forward[*r as usize]).collect();
             if !requires.is_empty() {
-                self.jobs.graph.rows[forward[index]].requires = requires;
+                self.jobs.graph.rows[forward[index]].set_requires(requires);
                 self.jobs.graph.edges_changed(forward[index]);
             }
         }
@@ -175,15 +161,10 @@ impl Traversals {
 
     fn new_row(&mut self, stack: u64, tree: &Tree, index: usize) -> Slot {
         let (id, physical) = self.jobs.graph.ctx.ids.row();
-        let slot = self.jobs.graph.rows.insert(Row::new(
-            id,
-            physical,
-            stack,
-            tree.shared_name(index),
-            tree.kind(index),
-        ));
-        self.jobs.graph.rows[slot].revision = self.jobs.graph.stacks[&stack].revision;
-        self.jobs.graph.rows[slot].index = u32::try_from(index).expect("bounded by RESOURCES_MAX");
+        let mut row = Row::new(id, physical, stack, tree.shared_name(index), tree.kind(index));
+        row.set_revision(self.jobs.graph.stacks[&stack].revision);
+        row.set_index(index);
+        let slot = self.jobs.graph.rows.insert(row);
         self.jobs.graph.row_changed(slot, true);
         slot
     }
@@ -196,23 +177,10 @@ impl Traversals {
         self.jobs.graph.not_failed(old);
         self.jobs.graph.leave_hook(old);
         self.jobs.graph.break_pause(old);
-        let (old_id, new_id) = (self.jobs.graph.rows[old].id, self.jobs.graph.rows[new].id);
-        let (retain, external_id) =
-            (self.jobs.graph.rows[old].retain, self.jobs.graph.rows[old].details().external_id.clone());
-        let type_name = tree.type_name(index).cloned();
-        let row = &mut self.jobs.graph.rows[new];
-        row.role = Role::Forward;
-        row.replaces = Some(old_id);
-        row.retain = retain;
-        if external_id.is_some() {
-            row.details_mut().external_id = external_id;
-        }
-        if type_name.is_some() {
-            row.details_mut().type_name = type_name;
-        }
-        if let Some(policy) = tree.drift_policy(index) {
-            row.details_mut().drift_policy = Some(policy);
-        }
+        let new_id = self.jobs.graph.rows[new].id;
+        let replaced = Replaced::of(&self.jobs.graph.rows[old]);
+        let (type_name, drift_policy) = (tree.type_name(index).cloned(), tree.drift_policy(index));
+        self.jobs.graph.rows[new].replace(replaced, type_name, drift_policy);
         self.jobs.graph.set_requires(new, tree, false);
         let Some(stack) = self.jobs.graph.stacks.get_mut(&stack_id) else { return new };
         stack.forward[index] = new;
@@ -221,11 +189,7 @@ impl Traversals {
         if let Some(walk) = &mut stack.walk {
             walk.total += 1;
         }
-        let row = &mut self.jobs.graph.rows[old];
-        row.replaced_by = Some(new_id);
-        row.role = Role::Cleanup;
-        row.blocked = UNCOUNTED;
-        row.dropped = Some(stack.revision);
+        self.jobs.graph.rows[old].be_replaced(new_id, stack.revision);
         self.jobs.graph.row_changed(old, true);
         new
     }

@@ -9,8 +9,8 @@ use crate::engine::Engine;
 use crate::held::HELD;
 use crate::jobs::Jobs;
 use crate::node::NodeKey;
-use crate::resource::Slot;
 use crate::restored::{Divergence, HeldThing};
+use crate::row::Slot;
 use crate::todo::Todo;
 
 /// Entries of one agent's ledger: what a node can hold.
@@ -49,8 +49,7 @@ impl Engine {
             for generation in [row.held, theirs].into_iter().flatten() {
                 self.graph_mut().nodes[key].ledger ^= LedgerEntry { resource, generation }.digest();
             }
-            let row = &mut self.graph_mut().rows[slot];
-            row.held = theirs;
+            self.graph_mut().rows[slot].set_held(theirs);
             self.graph_mut().row_changed(slot, false);
             self.traversals.jobs.make_again(slot, key);
         }

@@ -6,22 +6,19 @@ use std::sync::Arc;
 
 use muster_flow::record::FlowSnapshot;
 use muster_shared::MonoTime;
-use muster_shared::model::{Action, ContentDigest, LedgerEntry};
+use muster_shared::model::{ContentDigest, LedgerEntry};
 use muster_template::{Policies, names_digest};
 
-use crate::breaker::Breaker;
 use crate::content::stored_content;
-use crate::delete_first::UNCOUNTED;
 use crate::engine::{Config, Engine};
 use crate::job::backoff;
-use crate::pause::Pause;
 use crate::record::{
     Change, NodeRecord, PackedSpec, ResourceRecord, RolloutSnapshot, StackAction, StackRecord, Status,
     TokenRecord,
 };
 use crate::request::{Refusal, Request, Source};
-use crate::resource::{Role, Row, RowDetails, Slot, Work, WorkState};
 use crate::restored::{Restored, RestoredRecord};
+use crate::row::{Role, Row, Slot, WorkState};
 use crate::stack::{Adjacency, FleetChange, Stack, Stage, Walk};
 use crate::todo::Todo;
 use crate::traversals::Traversals;
@@ -91,7 +88,7 @@ impl Engine {
             }
         }
         for (slot, requires) in requires {
-            engine.traversals.jobs.graph.rows[slot].requires = requires.into();
+            engine.traversals.jobs.graph.rows[slot].set_requires(requires.into());
         }
         engine.traversals.load_plan();
         let devices = snapshot.flows.devices.values().map(|record| &record.node);
@@ -125,89 +122,18 @@ impl Engine {
 
 impl Traversals {
     fn load_row(&mut self, record: ResourceRecord) -> Slot {
-        let ResourceRecord { id, physical, stack, name, kind, progress, .. } = record;
-        self.jobs.graph.ctx.rise_above(progress.generation);
-        let mut row = Row::new(id, physical, stack, name, kind);
-        row.node = record.node.map(|name| self.jobs.graph.nodes.key(&name));
-        row.definition = record.definition;
-        row.revision = record.revision;
-        row.dropped = record.dropped;
-        row.spec = record.spec;
-        row.handed_over = record.handed_over;
-        row.replaces = record.replaces;
-        row.replaced_by = record.replaced_by;
-        row.action = progress.action;
-        row.cause = progress.cause;
-        row.status = progress.status;
-        row.reason = progress.reason;
-        row.applied = progress.applied;
-        row.held = progress.held;
-        row.generation = progress.generation;
-        row.attempt = progress.attempt;
-        row.retry_count = progress.retry_count;
-        row.ready = progress.observed_ready;
-        row.attributes = progress.attributes;
-        row.retain = record.retain;
-        let details = RowDetails {
-            type_name: record.type_name,
-            external_id: record.external_id,
-            lost_from: record.lost_from,
-            unhealthy: progress.unhealthy,
-            hook: progress.hook,
-            hook_since: progress.hook.map(|_| self.jobs.graph.ctx.now),
-            hooks_cleared: progress.hooks_cleared,
-            causes: progress.causes,
-            pause: progress.waited.map(|earlier| {
-                let of_batch = progress.status != Some(Status::InProgress);
-                Pause { earlier, since: self.jobs.graph.ctx.now, due: None, of_batch }
-            }),
-            drift_event: None,
-            drift_policy: record.drift_policy,
-            notes: progress.notes,
-            breaker: progress
-                .corrections
-                .map(|corrections| Breaker::load(&corrections, self.jobs.graph.ctx.now)),
-        };
-        row.changed = true;
-        row.details = (details != RowDetails::default()).then(|| Box::new(details));
-        if row.status == Some(Status::InProgress) {
-            let work = |state| {
-                Some(Box::new(Work {
-                    state,
-                    since: self.jobs.graph.ctx.now,
-                    due: None,
-                    behind: None,
-                    previous: None,
-                }))
-            };
-            match progress.in_flight {
-                // It may be with its agent, and is asked about.
-                true => row.work = work(WorkState::Sent),
-                // It stood; a check that is taken up asks again.
-                false if row.ready && row.action == Some(Action::Check) => {
-                    (row.status, row.action) = (Some(Status::Complete), Some(Action::Update));
-                }
-                // An attempt is over, and the job goes on with the next one: an answer to the last may come late, and a script
-                // that was given up on may have run.
-                false if row.was_tried() && (row.ready || row.action != Some(Action::Check)) => {
-                    row.work = work(WorkState::Backoff);
-                }
-                // A correction, or one that is made again for an agent that had lost it: no traversal sees to that.
-                false if row.ready => row.work = work(WorkState::NodeAway),
-                // Decided on again; of what never left, nothing is claimed.
-                false => {
-                    row.status = None;
-                    row.spec.take_if(|_| !row.applied);
-                }
-            }
-        }
+        self.jobs.graph.ctx.rise_above(record.progress.generation);
+        let node = record.node.as_ref().map(|name| self.jobs.graph.nodes.key(name));
+        let (observed, retries, physical) =
+            (record.progress.observed, record.progress.retry_count, record.physical);
+        let row = Row::load(record, node, self.jobs.graph.ctx.now);
         let (node, held, sent, handed_over) = (row.node, row.held, row.is_sent(), row.handed_over);
         let lost = row.is_lost();
         let slot = self.jobs.graph.rows.insert(row);
-        self.jobs.observe(slot, progress.observed);
+        self.jobs.observe(slot, observed);
         self.jobs.graph.hear_again(slot);
         if self.jobs.graph.rows[slot].work.as_ref().is_some_and(|work| work.state == WorkState::Backoff) {
-            self.jobs.graph.set_due(slot, Some(self.jobs.graph.ctx.now + backoff(progress.retry_count)));
+            self.jobs.graph.set_due(slot, Some(self.jobs.graph.ctx.now + backoff(retries)));
         }
         if self.jobs.graph.rows[slot].details().breaker.is_some() {
             self.jobs.unsettled.set_counted(slot, true);
@@ -240,7 +166,7 @@ impl Traversals {
             }
         }
         if lost {
-            self.jobs.graph.rows[slot].role = Role::Cleanup;
+            self.jobs.graph.rows[slot].await_cleanup();
             if let Some(key) = node {
                 self.jobs.graph.nodes[key].lost.insert(slot);
             }
@@ -291,7 +217,7 @@ impl Traversals {
             if row.dropped.is_some() {
                 stack.extras.insert(slot);
             } else {
-                row.index = u32::try_from(stack.forward.len()).expect("bounded when the revision was taken");
+                row.set_index(stack.forward.len());
                 stack.forward.push(slot);
             }
         }
@@ -425,23 +351,19 @@ impl Traversals {
             let row = &mut self.jobs.graph.rows[*slot];
             if !row.ready {
                 walk.visits.push(row.index);
-                row.role = Role::Forward;
-                row.converges = stack.converge;
-                row.blocked = u32::try_from(blocked).expect("bounded when the revision was taken");
+                row.take_up_forward(blocked, stack.converge);
                 walk.total += 1;
                 walk.forward_left += 1;
                 if row.failed_before() && row.blocked == 0 {
                     walk.failed += 1;
-                    row.failed = true;
+                    row.set_failed(true);
                 } else {
                     self.jobs.graph.ctx.agenda.push_back(Todo::Visit(*slot));
                 }
             }
         }
         for slot in &stack.extras {
-            let row = &mut self.jobs.graph.rows[*slot];
-            row.role = Role::Cleanup;
-            row.blocked = UNCOUNTED;
+            self.jobs.graph.rows[*slot].take_up_cleanup();
         }
         let cancelled = stack.cancelled;
         // Clean-up comes last, also that of the traversal before.

@@ -11,15 +11,14 @@
 //! nothing else is sent to it: see `returned`.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::sync::Arc;
 
 use muster_shared::NodeId;
 
 use crate::node::NodeKey;
 use crate::record::{Change, Observation, StackAction, Status};
 use crate::request::{Refusal, Source, SourceText};
-use crate::resource::{Dirty, Role, Row, Slot};
 use crate::revision::{Pending, Purpose};
+use crate::row::{Row, Slot};
 use crate::stack::Stage;
 use crate::todo::Todo;
 use crate::traversals::Traversals;
@@ -136,7 +135,9 @@ impl Traversals {
             let node =
                 self.jobs.graph.rows[slot].node.map(|node| self.jobs.graph.nodes[node].name.to_string());
             let row = &mut self.jobs.graph.rows[slot];
-            row.reason = row.reason.take().or_else(|| Some(format!("node {} was removed", node?).into()));
+            if let (None, Some(node)) = (&row.reason, node) {
+                row.set_reason(&format!("node {node} was removed"));
+            }
         } else {
             self.jobs.take_back(slot);
         }
@@ -155,7 +156,8 @@ impl Traversals {
             self.off_the_node(slot);
             if stands {
                 let row = &mut self.jobs.graph.rows[slot];
-                (row.ready, row.status) = (false, None);
+                row.be_unready();
+                row.lose_status();
                 self.jobs.observe(slot, Observation::Unknown);
                 loss.anew.insert(slot);
             }
@@ -184,9 +186,7 @@ impl Traversals {
 
     /// Nothing of the row is on its node.
     fn off_the_node(&mut self, slot: Slot) {
-        let row = &mut self.jobs.graph.rows[slot];
-        row.applied = false;
-        let spec = row.spec.take();
+        let spec = self.jobs.graph.rows[slot].clear();
         self.jobs.graph.place(slot, None);
         if let Some(spec) = spec {
             self.jobs.release_content(&spec.unpack());
@@ -198,20 +198,7 @@ impl Traversals {
     fn make_anew(&mut self, slot: Slot) -> Row {
         let (id, physical) = self.jobs.graph.ctx.ids.row();
         let old = &self.jobs.graph.rows[slot];
-        let mut new = Row::new(id, physical, old.stack, old.name.clone(), old.kind);
-        (new.definition, new.revision) = (old.definition, old.revision);
-        (new.index, new.blocked) = (old.index, old.blocked);
-        (new.replaces, new.retain) = (old.replaces, old.retain);
-        if let Some(external_id) = &old.details().external_id {
-            new.details_mut().external_id = Some(external_id.clone());
-        }
-        if let Some(type_name) = &old.details().type_name {
-            new.details_mut().type_name = Some(Arc::clone(type_name));
-        }
-        if let Some(policy) = old.details().drift_policy {
-            new.details_mut().drift_policy = Some(policy);
-        }
-        new.requires = old.requires.clone();
+        let new = old.anew(id, physical);
         let (before, stack) = (old.id, old.stack);
         let old = self.jobs.graph.rows.replace(slot, new);
         self.jobs.fight_is_over(slot, old.details().breaker);
@@ -222,7 +209,7 @@ impl Traversals {
         let extras: Vec<Slot> = known.map(|stack| stack.extras.iter().copied().collect()).unwrap_or_default();
         for other in extras {
             if self.jobs.graph.rows[other].replaced_by == Some(before) {
-                self.jobs.graph.rows[other].replaced_by = Some(id);
+                self.jobs.graph.rows[other].set_replaced_by(id);
                 self.jobs.graph.row_changed(other, true);
             }
         }
@@ -233,16 +220,7 @@ impl Traversals {
     fn lose(&mut self, slot: Slot, stack: u64) {
         let from = self.jobs.graph.stacks.get(&stack).map(|stack| stack.name.clone());
         let row = &mut self.jobs.graph.rows[slot];
-        row.stack = 0;
-        (row.role, row.ready, row.failed, row.blocked) = (Role::Cleanup, false, false, 0);
-        (row.replaces, row.replaced_by, row.reason) = (None, None, None);
-        row.dropped.get_or_insert(row.revision);
-        let breaker = row.details.take().and_then(|details| details.breaker);
-        row.details_mut().lost_from = from;
-        // Nobody sees it any more.
-        row.observed = Observation::Unknown;
-        // Of the place it was in before.
-        row.dirty = Dirty::default();
+        let breaker = row.lose(from);
         if let Some(node) = row.node {
             self.jobs.graph.nodes[node].lost.insert(slot);
         }
@@ -256,7 +234,7 @@ impl Traversals {
         for &slot in moved.values() {
             let requires = self.jobs.graph.rows[slot].requires.iter();
             let requires: BTreeSet<Slot> = requires.filter_map(|slot| moved.get(slot)).copied().collect();
-            self.jobs.graph.rows[slot].requires = requires.into_iter().collect();
+            self.jobs.graph.rows[slot].set_requires(requires.into_iter().collect());
             self.jobs.graph.edges_changed(slot);
         }
         self.jobs.graph.count_lost(key);
@@ -305,7 +283,7 @@ impl Traversals {
                 needs.iter().copied().filter(|slot| self.jobs.graph.rows[*slot].stack == id).collect();
             // One that stands for a new thing has a new id.
             if kept.len() < needs.len() || kept.iter().any(|slot| anew.contains(slot)) {
-                self.jobs.graph.rows[slot].requires = kept.into();
+                self.jobs.graph.rows[slot].set_requires(kept.into());
                 self.jobs.graph.edges_changed(slot);
             }
         }
@@ -325,7 +303,7 @@ impl Traversals {
             for next in needed_by.remove(&slot).unwrap_or_default() {
                 self.jobs.graph.leave_hook(next);
                 if !anew.contains(&next) {
-                    self.jobs.graph.rows[next].ready = false;
+                    self.jobs.graph.rows[next].be_unready();
                     self.jobs.graph.row_changed(next, false);
                 }
                 queue.push(next);
@@ -352,9 +330,9 @@ impl Traversals {
         };
         for slot in stack.forward.iter().chain(&stack.extras) {
             if let Some(row) = self.jobs.graph.rows.get_mut(*slot) {
-                row.failed = false;
+                row.set_failed(false);
                 if row.ready {
-                    row.role = Role::Steady;
+                    row.rest();
                 }
             }
         }
@@ -377,7 +355,8 @@ impl Traversals {
         // All of it is done, also where that was not known any more after a restart; what a check counted is forgotten.
         for slot in &stack.forward {
             let row = &mut self.jobs.graph.rows[*slot];
-            (row.changed, row.failed) = (false, false);
+            row.forget_changed(false);
+            row.set_failed(false);
         }
         self.jobs.graph.stack_changed(id);
         self.jobs.graph.event(id, None);
@@ -413,7 +392,7 @@ impl Traversals {
         }
         for (slot, count) in blocked {
             let row = &mut self.jobs.graph.rows[slot];
-            if std::mem::replace(&mut row.blocked, count) > 0 && count == 0 {
+            if row.set_blocked(count) > 0 && count == 0 {
                 self.jobs.graph.ctx.agenda.push_back(Todo::Visit(slot));
             }
         }

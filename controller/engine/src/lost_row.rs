@@ -4,8 +4,7 @@ use muster_shared::StackName;
 
 use crate::graph::Graph;
 use crate::node::NodeKey;
-use crate::record::Status;
-use crate::resource::{Row, Slot};
+use crate::row::{Row, Slot};
 use crate::todo::Todo;
 
 impl Graph {
@@ -19,9 +18,7 @@ impl Graph {
         }
         self.tell_of_lost(row.details().lost_from.clone(), &row.name, node, "was cleaned up");
         for required in &row.requires {
-            let other = &mut self.rows[*required];
-            other.blocked = other.blocked.saturating_sub(1);
-            if other.blocked == 0 {
+            if self.rows[*required].unblock() {
                 self.ctx.agenda.push_back(Todo::Visit(*required));
             }
         }
@@ -32,8 +29,7 @@ impl Graph {
     pub(crate) fn not_found(&mut self, slot: Slot, reason: String) {
         let what = format!("could not be cleaned up: {reason}");
         let row = &mut self.rows[slot];
-        row.status = Some(Status::Failed);
-        row.reason = Some(reason.into());
+        row.fail_as_it_is(&reason);
         let Some(node) = row.node else { return };
         let (name, from) = (row.name.clone(), row.details().lost_from.clone());
         self.row_changed(slot, false);
@@ -46,7 +42,7 @@ impl Graph {
         while let Some(next) = waiting.pop() {
             if self.nodes[node].lost.open.remove(&next) {
                 let row = &mut self.rows[next];
-                row.reason = Some(format!("it is needed by {name}, which could not be cleaned up").into());
+                row.set_reason(&format!("it is needed by {name}, which could not be cleaned up"));
                 waiting.extend(row.requires.iter().copied());
                 self.row_changed(next, false);
             }
@@ -65,11 +61,11 @@ impl Graph {
     pub(crate) fn count_lost(&mut self, key: NodeKey) {
         let all: Vec<Slot> = self.nodes[key].lost.slots().collect();
         for slot in &all {
-            self.rows[*slot].blocked = 0;
+            self.rows[*slot].set_blocked(0);
         }
         for slot in &all {
             for required in self.rows[*slot].requires.clone() {
-                self.rows[required].blocked += 1;
+                self.rows[required].block();
             }
         }
     }

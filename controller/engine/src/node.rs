@@ -15,7 +15,7 @@ use crate::graph::Graph;
 use crate::lost::LostRows;
 use crate::record::NodeRecord;
 use crate::request::{Answer, NewToken, Refusal, Request};
-use crate::resource::Slot;
+use crate::row::Slot;
 use crate::stray::OpenQueries;
 use crate::token::Tokens;
 

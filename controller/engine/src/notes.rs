@@ -8,7 +8,6 @@ use muster_template::Removed;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::resource::Row;
 use crate::signal::StoredSignal;
 
 /// Notes of one row. Few rows have any.
@@ -54,16 +53,5 @@ impl Notes {
             Notes::Hides(_) | Notes::Signals(_) => true,
             Notes::Selector(_) | Notes::Removed(_) | Notes::Unit(_) | Notes::HidesFlows => false,
         }
-    }
-}
-
-impl Row {
-    /// Replaces what the row remembers. Returns whether that is another than before.
-    pub(crate) fn set_notes(&mut self, notes: Option<Notes>) -> bool {
-        if self.details().notes == notes {
-            return false;
-        }
-        self.details_mut().notes = notes;
-        true
     }
 }

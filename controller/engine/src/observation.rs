@@ -2,7 +2,7 @@
 
 use crate::jobs::Jobs;
 use crate::record::Observation;
-use crate::resource::Slot;
+use crate::row::Slot;
 
 impl Jobs {
     /// How the thing was found, or that nobody knows any more.
@@ -12,7 +12,7 @@ impl Jobs {
     }
 
     pub(crate) fn set_observed(&mut self, slot: Slot, observed: Observation) {
-        self.graph.rows[slot].observed = observed;
+        self.graph.rows[slot].set_observed(observed);
         self.unsettled.set_drifted(slot, observed.differs());
         if observed.differs() {
             self.turn_disturbed(slot);
@@ -23,7 +23,7 @@ impl Jobs {
     pub(crate) fn forget_drift_event(&mut self, slot: Slot) {
         let row = &mut self.graph.rows[slot];
         let observed = row.observed;
-        if let Some(drift_event) = row.details.as_mut().and_then(|details| details.drift_event.as_mut()) {
+        if let Some(drift_event) = row.drift_event_mut() {
             drift_event.replace(observed);
         }
     }

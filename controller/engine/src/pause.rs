@@ -18,8 +18,8 @@ use muster_shared::model::Action;
 use muster_template::{Kind, Tree};
 
 use crate::graph::Graph;
-use crate::record::{PackedSpec, Status};
-use crate::resource::{Role, Row, Slot};
+use crate::record::PackedSpec;
+use crate::row::{Role, Row, Slot};
 use crate::stack::Walk;
 use crate::timer::TimerKey;
 use crate::todo::Todo;
@@ -76,7 +76,7 @@ impl Graph {
             row.details().pause.filter(|_| still.is_some()).map_or(Duration::ZERO, |pause| pause.earlier);
         let least = still.unwrap_or_default().min(time);
         let due = now + time.saturating_sub(earlier).max(least);
-        (row.action, row.status) = (Some(action), Some(Status::InProgress));
+        row.wait(action);
         let stack = row.stack;
         self.set_pause(slot, Pause { earlier, since: now, due: Some(due), of_batch: false });
         self.row_changed(slot, true);
@@ -87,7 +87,7 @@ impl Graph {
 
     fn set_pause(&mut self, slot: Slot, pause: Pause) {
         let row = &mut self.rows[slot];
-        row.details_mut().pause = Some(pause);
+        row.set_pause(pause);
         if let Some(due) = pause.due {
             self.ctx.timers.set(due, TimerKey::Pause(slot));
         }
@@ -152,7 +152,7 @@ impl Graph {
     /// It waits no more.
     pub(crate) fn end_pause(&mut self, slot: Slot) -> bool {
         let row = &mut self.rows[slot];
-        let Some(pause) = row.details.as_mut().and_then(|details| details.pause.take()) else { return false };
+        let Some(pause) = row.end_pause() else { return false };
         let stack = row.stack;
         if let Some(due) = pause.due {
             self.ctx.timers.clear(due, TimerKey::Pause(slot));
@@ -181,8 +181,7 @@ impl Graph {
         let signals = if row.kind == Kind::WaitCondition { " for signals" } else { "" };
         self.tell_taken_back(slot, row.action, &format!("while it waited{signals}"));
         let row = &mut self.rows[slot];
-        row.status = Some(Status::Failed);
-        row.reason = Some(format!("it waits{signals} no more: it does again when it is wanted").into());
+        row.fail_as_it_is(&format!("it waits{signals} no more: it does again when it is wanted"));
         true
     }
 

@@ -3,12 +3,12 @@
 
 use crate::graph::Graph;
 use crate::node::NodeKey;
-use crate::resource::Slot;
+use crate::row::Slot;
 
 impl Graph {
     /// The row is on this node from now on, or on none; the node where it was.
     pub(crate) fn place(&mut self, slot: Slot, node: Option<NodeKey>) -> Option<NodeKey> {
-        let old = std::mem::replace(&mut self.rows[slot].node, node);
+        let old = self.rows[slot].set_node(node);
         if old != node {
             self.is_off(slot, old);
             self.is_on(slot, node);

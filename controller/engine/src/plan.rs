@@ -8,7 +8,8 @@ use indexmap::IndexSet;
 use muster_template::{Kind, Tree};
 
 use crate::record::Status;
-use crate::resource::{Row, Rows, Slot};
+use crate::row::{Row, Slot};
+use crate::rows::Rows;
 use crate::stack::Adjacency;
 
 /// What a traversal starts from.

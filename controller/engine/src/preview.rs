@@ -17,11 +17,11 @@ use serde_json::{Map, Value};
 use crate::acceptance::Planned;
 use crate::content::externalise;
 use crate::deployment::Deployed;
-use crate::needed::Needed;
 use crate::plan::Plan;
 use crate::record::PackedSpec;
 use crate::request::{Options, Refusal, Source};
-use crate::resource::{Row, Slot};
+use crate::row::needed::Needed;
+use crate::row::{Row, Slot};
 use crate::stack::Stack;
 use crate::view::View;
 

@@ -8,7 +8,7 @@ use muster_shared::MonoTime;
 use muster_template::{DriftPolicy, Hook, Kind};
 
 use crate::record::Status;
-use crate::resource::{Role, Row, Slot};
+use crate::row::{Role, Row, Slot};
 use crate::stack::Stack;
 use crate::timer::TimerKey;
 use crate::traversals::Traversals;

@@ -4,8 +4,8 @@ use muster_shared::model::{Action, Down};
 
 use crate::graph::Graph;
 use crate::jobs::Jobs;
-use crate::record::{Observation, StackAction, Status};
-use crate::resource::Slot;
+use crate::record::{StackAction, Status};
+use crate::row::Slot;
 use crate::todo::Todo;
 
 impl Jobs {
@@ -19,23 +19,8 @@ impl Jobs {
         self.graph.tell_taken_back(slot, Some(Action::Check), "unanswered");
         let previous = self.end_work(slot).and_then(|work| work.previous);
         let generation = self.graph.ctx.next_generation();
-        let row = &mut self.graph.rows[slot];
-        row.generation = generation;
-        (row.attempt, row.retry_count) = (0, 0);
-        row.action = previous.as_ref().and_then(|previous| previous.action).or(Some(Action::Update));
-        // Its agent may have told of drift while the check was not sent yet.
-        let told = previous.as_ref().filter(|previous| previous.observed != row.observed);
-        let told = told.map(|previous| (previous.observed, previous.reason.clone()));
-        (row.status, row.reason) = match (row.observed, &told) {
-            (_, Some((_, reason))) => (Some(Status::Complete), reason.clone()),
-            (Observation::Unknown | Observation::InSync, None) => (Some(Status::Complete), None),
-            // The check before has seen it so.
-            (Observation::Drifted | Observation::Missing, None) => {
-                row.action = Some(Action::Check);
-                (Some(Status::Failed), Some("not as desired when it was looked at".into()))
-            }
-        };
-        if let Some((observed, _)) = told {
+        let told = self.graph.rows[slot].end_check(generation, previous.as_ref());
+        if let Some(observed) = told {
             self.observe(slot, observed);
             self.graph.ctx.agenda.push_back(Todo::Correct(slot));
         }
@@ -72,9 +57,7 @@ impl Jobs {
         };
         let slots: Vec<Slot> = stack.forward.iter().copied().filter(failed).collect();
         for slot in slots {
-            let row = &mut self.graph.rows[slot];
-            row.status = Some(Status::Complete);
-            (row.reason, row.failed) = (None, false);
+            self.graph.rows[slot].forget_verdict();
             self.graph.row_changed(slot, false);
         }
     }

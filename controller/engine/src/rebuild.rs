@@ -2,13 +2,13 @@
 
 use muster_shared::model::Action;
 
-use crate::breaker::{Breaker, Turn};
+use crate::breaker::Turn;
 use crate::cause::Cause;
 use crate::job::NewJob;
 use crate::jobs::Jobs;
 use crate::node::NodeKey;
 use crate::record::{Observation, Status};
-use crate::resource::{Role, Slot};
+use crate::row::{Role, Slot};
 use crate::todo::Todo;
 
 impl Jobs {
@@ -20,12 +20,9 @@ impl Jobs {
             self.graph.ctx.agenda.push_back(Todo::Visit(slot));
         }
         let row = &mut self.graph.rows[slot];
-        if let Some(work) = &mut row.work {
+        if row.work.is_some() {
             // The job sees to it; should it turn out never to have begun, what was before it is not there either.
-            if let Some(previous) = &mut work.previous {
-                previous.status = None;
-            }
-            return;
+            return row.lose_prior_status();
         }
         if row.status != Some(Status::Complete) {
             return; // it is seen to already
@@ -37,7 +34,7 @@ impl Jobs {
         }
         let row = &mut self.graph.rows[slot];
         // Also for a later revision, should this one's job be taken back.
-        row.status = None;
+        row.lose_status();
         self.observe(slot, Observation::Unknown);
         let row = &self.graph.rows[slot];
         if !row.ready || row.role == Role::Cleanup {
@@ -47,8 +44,7 @@ impl Jobs {
         if self.graph.is_outside(row) {
             let stack = row.stack;
             let row = &mut self.graph.rows[slot];
-            row.status = Some(Status::Failed);
-            row.reason = Some("its server has lost it, and is not selected any more".into());
+            row.fail_as_it_is("its server has lost it, and is not selected any more");
             self.graph.row_changed(slot, true);
             return self.graph.event(stack, Some(slot));
         }
@@ -63,7 +59,7 @@ impl Jobs {
     /// again (a disk that is set back, a clone) gets it as often as a fight lasts, then it is left as it is.
     fn may_make_again(&mut self, slot: Slot, node: NodeKey) -> bool {
         let now = self.graph.ctx.now;
-        let breaker = self.graph.rows[slot].details_mut().breaker.get_or_insert_with(|| Breaker::new(now));
+        let breaker = self.graph.rows[slot].breaker_or_new(now);
         self.unsettled.set_counted(slot, true);
         if !matches!(breaker.made_again.turn(now), Turn::Never(_)) {
             breaker.made_again.strike(now, 0);
@@ -77,7 +73,7 @@ impl Jobs {
             "{name} has lost it again and again: it was made {count} times within {lasted} s; it is left as it is until \
              'muster stack update {stack} --existing --converge'"
         );
-        self.graph.rows[slot].reason = Some(why.as_str().into());
+        self.graph.rows[slot].set_reason(&why);
         self.observe(slot, Observation::Missing);
         self.graph.row_changed(slot, false);
         self.graph.tell_of(slot, why);

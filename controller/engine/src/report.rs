@@ -4,13 +4,13 @@ use muster_shared::Generation;
 use muster_shared::model::{Action, Down, LedgerEntry, Observed, Report};
 
 use crate::cause::Cause;
-use crate::heard::Heard;
 use crate::job::{BACKOFF_FIRST, BACKOFF_MAX};
 use crate::jobs::Jobs;
 use crate::node::NodeKey;
-use crate::record::{PackedSpec, Status};
-use crate::resource::{Role, Slot};
+use crate::record::PackedSpec;
 use crate::rollout::Ended;
+use crate::row::heard::Heard;
+use crate::row::{Role, Slot};
 use crate::todo::Todo;
 
 /// An honest controller tries nothing so often.
@@ -62,7 +62,7 @@ impl Jobs {
         let (row, theirs) = (&mut self.graph.rows[slot], report.key.attempt.0);
         let is_later = row.generation == report.key.generation && theirs > row.attempt;
         if is_later && row.is_sent() && theirs <= ATTEMPTS_MAX {
-            row.attempt = theirs;
+            row.catch_up_with(theirs);
         }
     }
 
@@ -71,7 +71,7 @@ impl Jobs {
     pub(crate) fn interrupted(&mut self, slot: Slot, reason: String) {
         self.left_ended(slot, Ended::Untold);
         self.abandon_work(slot);
-        self.graph.rows[slot].reason = Some(reason.into());
+        self.graph.rows[slot].set_reason(&reason);
         self.graph.event(self.graph.rows[slot].stack, Some(slot));
         self.graph.ctx.agenda.push_back(Todo::Visit(slot));
     }
@@ -84,10 +84,8 @@ impl Jobs {
         }
         let generation = self.graph.ctx.next_generation();
         let row = &mut self.graph.rows[slot];
-        row.generation = generation;
-        row.attempt = 0;
         // What is there is not what this store says it was before the job.
-        let previous = row.work.as_mut().and_then(|work| work.previous.take());
+        let previous = row.supersede(generation);
         if !row.is_going() {
             self.release_previous(previous);
         }
@@ -102,26 +100,23 @@ impl Jobs {
         let (resource, generation, deleted) = (row.physical, row.generation, row.is_going());
         // A table is in no agent's ledger.
         let is_kept = !deleted && !row.spec.as_ref().is_some_and(PackedSpec::is_flows);
-        let held = std::mem::replace(&mut row.held, is_kept.then_some(generation));
-        let ledger = &mut self.graph.nodes[node].ledger;
-        for generation in [held, self.graph.rows[slot].held].into_iter().flatten() {
-            *ledger ^= LedgerEntry { resource, generation }.digest();
+        let was_held = row.held;
+        row.complete(is_kept.then_some(generation));
+        for generation in [was_held, row.held].into_iter().flatten() {
+            self.graph.nodes[node].ledger ^= LedgerEntry { resource, generation }.digest();
         }
-        let row = &mut self.graph.rows[slot];
-        row.status = Some(Status::Complete);
-        row.reason = None;
-        row.applied = !deleted;
         let (stack, role) = (row.stack, row.role);
         if !deleted {
             let spec = row.spec.as_ref().map(PackedSpec::unpack);
             // Another row may have taken over since the job was sent.
             let claims = spec.as_ref().map(|spec| spec.claims()).unwrap_or_default();
-            row.handed_over = !claims.iter().all(|claim| self.claims.owner(node, claim) == Some(slot));
+            let owned = |claim| self.claims.owner(node, claim) == Some(slot);
+            row.set_handed_over(!claims.iter().all(owned));
             let differs = |name: &String, value: &String| {
                 spec.as_ref().and_then(|spec| spec.attribute(name)).is_none_or(|v| v.as_str() != Some(value))
             };
             let told = observed.attributes.into_iter().filter(|(name, value)| differs(name, value));
-            row.attributes = told.collect();
+            row.set_attributes(told.collect());
             self.claims.keep(slot, &claims);
             self.release_previous(previous);
         }
@@ -132,7 +127,7 @@ impl Jobs {
             self.correction_ended(slot);
             self.was_put_right(slot);
         }
-        self.graph.rows[slot].cause = Cause::Traversal;
+        self.graph.rows[slot].forget_cause();
         self.graph.mended(slot);
         self.graph.job_ended(slot);
         self.graph.answered(slot);
@@ -149,7 +144,7 @@ impl Jobs {
         let row = &mut self.graph.rows[slot];
         let delay = BACKOFF_FIRST.saturating_mul(1 << row.attempt.min(16)).min(BACKOFF_MAX);
         let is_told = row.reason.as_deref() == Some(reason);
-        row.reason = Some(reason.into());
+        row.set_reason(reason);
         if !is_told {
             self.graph.add_cause(slot, reason);
             self.graph.tell_of_attempt(slot, reason, delay.as_secs());

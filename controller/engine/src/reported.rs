@@ -6,7 +6,7 @@ use muster_shared::model::{Drift, DriftState};
 use crate::graph::Graph;
 use crate::node::NodeKey;
 use crate::record::Observation;
-use crate::resource::Slot;
+use crate::row::Slot;
 
 impl Graph {
     pub(crate) fn hear(&mut self, node: NodeKey, drift: &Drift) {

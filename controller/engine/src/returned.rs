@@ -3,7 +3,7 @@
 use crate::cause::Cause;
 use crate::job::NewJob;
 use crate::node::NodeKey;
-use crate::resource::Slot;
+use crate::row::Slot;
 use crate::todo::Todo;
 use crate::traversals::Traversals;
 

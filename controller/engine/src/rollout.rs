@@ -29,7 +29,7 @@ use crate::node::NodeKey;
 use crate::progress::Phase;
 use crate::record::{Change, StackAction, Status};
 use crate::request::Refusal;
-use crate::resource::{Role, Row, Slot};
+use crate::row::{Role, Row, Slot};
 use crate::stack::Stack;
 use crate::timer::TimerKey;
 use crate::todo::Todo;
@@ -117,7 +117,7 @@ impl Jobs {
             |slot: &&Slot| self.graph.rows[**slot].failed && self.failed_in_rollout(**slot) == Some(false);
         let again: Vec<Slot> = stack.forward.iter().filter(failed).copied().collect();
         for slot in again {
-            self.graph.rows[slot].failed = false;
+            self.graph.rows[slot].set_failed(false);
             if let Some(walk) = self.graph.stacks.get_mut(&id).and_then(|stack| stack.walk.as_mut()) {
                 walk.failed -= 1;
             }
@@ -318,7 +318,7 @@ impl Jobs {
         let aborted = self.rollouts.of_stack(id).filter(|(_, rollout)| rollout.is_aborted());
         let sets: Vec<Slot> = aborted.filter_map(|(path, _)| self.row_named(id, path)).collect();
         for slot in sets {
-            if !std::mem::replace(&mut self.graph.rows[slot].failed, true)
+            if !self.graph.rows[slot].set_failed(true)
                 && let Some(walk) = self.graph.stacks.get_mut(&id).and_then(|stack| stack.walk.as_mut())
             {
                 walk.failed += 1;

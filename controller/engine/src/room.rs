@@ -8,7 +8,7 @@ use muster_shared::wire::REASON_MAX;
 
 use crate::graph::Graph;
 use crate::node::NodeKey;
-use crate::resource::Row;
+use crate::row::Row;
 use crate::todo::Todo;
 
 impl Graph {

@@ -7,7 +7,7 @@ use muster_template::{Desired, Kind, VirtualResource};
 
 use crate::by_name::is_called;
 use crate::record::PackedSpec;
-use crate::resource::{Role, Row, Slot, WorkState};
+use crate::row::{Role, Row, Slot, WorkState};
 use crate::todo::Todo;
 use crate::traversals::Traversals;
 
@@ -33,8 +33,8 @@ impl Traversals {
     /// From now on the deployed server is this node.
     fn bind(&mut self, slot: Slot, node: NodeId) {
         self.awaited.server(slot, None);
-        self.jobs.graph.rows[slot].spec =
-            Some(PackedSpec::new(&Desired::Virtual(VirtualResource::Bound(node))));
+        let bound = PackedSpec::new(&Desired::Virtual(VirtualResource::Bound(node)));
+        self.jobs.graph.rows[slot].bind(bound);
         self.jobs.graph.row_changed(slot, true);
     }
 

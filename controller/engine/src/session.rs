@@ -11,7 +11,7 @@ use crate::facts::NodeFacts;
 use crate::jobs::Jobs;
 use crate::node::NodeKey;
 use crate::record::Change;
-use crate::resource::WorkState;
+use crate::row::WorkState;
 use crate::todo::Todo;
 use crate::traversals::Traversals;
 

@@ -13,7 +13,7 @@ use crate::engine::Engine;
 use crate::graph::Graph;
 use crate::pause::SIGNALS_GRACE;
 use crate::record::{Observation, PackedSpec};
-use crate::resource::{Row, Slot};
+use crate::row::{Row, Slot};
 use crate::todo::Todo;
 
 /// The reason of a test resource with `fail`.
@@ -55,8 +55,7 @@ impl Engine {
             Ok(planned) => planned,
             Err(reason) => {
                 let reason = self.traversals.shown_of_plan(slot, &reason);
-                let row = &mut self.graph_mut().rows[slot];
-                (row.kind, row.action) = (kind, Some(action));
+                self.graph_mut().rows[slot].refuse_virtual(kind, action);
                 self.graph_mut().row_changed(slot, true);
                 return self.traversals.jobs.fail_row(slot, reason);
             }
@@ -65,15 +64,12 @@ impl Engine {
         let known = self.graph().rows[slot].attributes.contains_key(VALUE);
         let text = random.filter(|_| !known).map(|random| self.graph().draw(slot, random));
         let row = &mut self.graph_mut().rows[slot];
-        row.kind = kind;
-        row.action = Some(action);
-        row.spec = Some(spec);
-        (row.reason, row.retry_count, row.handed_over, row.applied) = (None, 0, false, true);
+        row.settle(kind, action, spec);
         if let Some(text) = text {
-            row.attributes = [(VALUE.to_owned(), text)].into();
+            row.set_attributes([(VALUE.to_owned(), text)].into());
         }
         if let Some(planned) = planned {
-            row.attributes = planned.into_iter().collect();
+            row.set_attributes(planned.into_iter().collect());
         }
         self.graph_mut().place(slot, None);
         self.traversals.look_for_server(slot);
@@ -111,7 +107,7 @@ impl Engine {
                 let row = &self.graph().rows[slot];
                 let stack = self.graph().stacks.get(&row.stack).map_or("?", |stack| stack.name.as_str());
                 let endpoint = format!("/v1/stacks/{stack}/resources/{}/signal", encoded(&row.name));
-                self.graph_mut().rows[slot].attributes.insert(ENDPOINT.to_owned(), endpoint);
+                self.graph_mut().rows[slot].add_attribute(ENDPOINT, endpoint);
                 self.traversals.jobs.is_made(slot);
             }
             _ => self.traversals.jobs.is_made(slot),
@@ -153,7 +149,7 @@ impl Engine {
             let still = spec.is_some_and(|spec| row.pauses_still(&spec));
             self.graph_mut().not_failed(slot);
             self.graph_mut().job_begins(slot);
-            self.graph_mut().rows[slot].reason = None;
+            self.graph_mut().rows[slot].clear_reason();
             if kind == Kind::Intent {
                 // It is not what it was any more, whoever wants it again.
                 self.traversals.jobs.observe(slot, Observation::Unknown);

@@ -13,7 +13,7 @@ use crate::jobs::Jobs;
 use crate::notes::Notes;
 use crate::record::{StackAction, Status};
 use crate::request::{Answer, Refusal};
-use crate::resource::{Row, Slot};
+use crate::row::{Row, Slot};
 
 /// Bound on the reason and the data of one signal, as JSON: what is larger is a file.
 const BYTES_MAX: usize = 64 * 1024;
@@ -101,13 +101,6 @@ impl Row {
         match &self.details().notes {
             Some(Notes::Signals(signals)) => signals,
             _ => &NONE,
-        }
-    }
-
-    fn add_signal(&mut self, id: String, signal: StoredSignal) {
-        match &mut self.details_mut().notes {
-            Some(Notes::Signals(signals)) => drop(signals.insert(id, signal)),
-            notes => *notes = Some(Notes::Signals(BTreeMap::from([(id, signal)]))),
         }
     }
 

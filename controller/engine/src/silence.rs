@@ -14,7 +14,7 @@ use muster_template::Desired;
 use crate::graph::Graph;
 use crate::node::NodeKey;
 use crate::record::PackedSpec;
-use crate::resource::{Slot, WorkState};
+use crate::row::{Slot, WorkState};
 
 /// What is allowed beyond the time in which an agent speaks.
 pub(crate) const ANSWER_GRACE: Duration = Duration::from_secs(30);
@@ -67,14 +67,12 @@ impl Graph {
     }
 
     fn stands(&mut self, slot: Slot, state: WorkState, behind: Option<Slot>) {
-        let settles = |work: &crate::resource::Work| work.state == WorkState::Settling;
+        let settles = |work: &crate::row::Work| work.state == WorkState::Settling;
         // An account tells no more of what runs than that.
         if state != WorkState::Running || !self.rows[slot].work.as_deref().is_some_and(settles) {
             self.set_work(slot, state);
         }
-        if let Some(work) = &mut self.rows[slot].work {
-            work.behind = behind;
-        }
+        self.rows[slot].queue_behind(behind);
     }
 
     pub(crate) fn heard_of(&mut self, slot: Slot, node: NodeKey) {

@@ -12,7 +12,7 @@ use crate::fleet::{MembershipUpdates, NodeSet};
 use crate::hidden::Hidden;
 use crate::progress_check::ProgressCheck;
 use crate::record::{StackAction, StackRecord, Status};
-use crate::resource::Slot;
+use crate::row::Slot;
 use crate::view::{FailureView, OutputView, ProgressView};
 
 /// A named set of resources.

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::delete_first::DeleteFirst;
 use crate::jobs::Jobs;
 use crate::record::Status;
-use crate::resource::{Role, Row, Slot};
+use crate::row::{Role, Row, Slot};
 use crate::stack::{Stack, Stage};
 use crate::todo::Todo;
 
@@ -46,12 +46,12 @@ impl Jobs {
         let Some(known) = stack.walk.as_ref().and_then(|walk| walk.delete_first.as_ref()) else { return };
         let mut first: Vec<Slot> = known.first().iter().copied().collect();
         for slot in &first {
-            self.graph.rows[*slot].blocked = 0;
+            self.graph.rows[*slot].set_blocked(0);
         }
         for slot in &first {
             for required in self.graph.rows[*slot].requires.clone() {
                 if first.binary_search(&required).is_ok() {
-                    self.graph.rows[required].blocked += 1;
+                    self.graph.rows[required].block();
                 }
             }
         }
@@ -109,12 +109,13 @@ impl Jobs {
         let mut extras: Vec<Slot> = self.graph.stacks[&id].extras.iter().copied().collect();
         for slot in &extras {
             let row = &mut self.graph.rows[*slot];
-            (row.blocked, row.failed) = (0, false);
+            row.set_blocked(0);
+            row.set_failed(false);
         }
         for slot in &extras {
             for required in self.graph.rows[*slot].requires.clone() {
                 if let Some(row) = self.graph.rows.get_mut(required).filter(|row| row.role == Role::Cleanup) {
-                    row.blocked += 1;
+                    row.block();
                 }
             }
         }
@@ -136,7 +137,7 @@ impl Jobs {
             return;
         }
         for slot in &failed {
-            self.graph.rows[*slot].failed = true;
+            self.graph.rows[*slot].set_failed(true);
         }
         if let Some(walk) = self.graph.stacks.get_mut(&id).and_then(|stack| stack.walk.as_mut()) {
             walk.failed += failed.len();
@@ -155,7 +156,7 @@ impl Jobs {
             })
         });
         for slot in &unclean {
-            self.graph.rows[*slot].failed = true;
+            self.graph.rows[*slot].set_failed(true);
         }
         walk.failed += unclean.len();
         self.graph.ctx.agenda.retain(|todo| !matches!(todo, Todo::Visit(slot) if unclean.contains(slot)));

@@ -12,17 +12,16 @@
 
 use std::collections::BTreeSet;
 
-use muster_shared::model::{Action, DESCRIBED_MAX, Down, LedgerEntry, Outcome, Report, Stray};
+use muster_shared::model::{DESCRIBED_MAX, Down, LedgerEntry, Outcome, Report, Stray};
 use muster_shared::{NodeId, ResourceId};
 use muster_template::Kind;
 
 use crate::engine::Effect;
 use crate::graph::Graph;
 use crate::node::NodeKey;
-use crate::record::Status;
 use crate::request::Refusal;
-use crate::resource::{Role, Row};
 use crate::restored::HeldThing;
+use crate::row::Row;
 use crate::todo::Todo;
 
 /// Agents that read so much describe and remove strays: [`READS`](muster_shared::wire::READS).
@@ -151,11 +150,7 @@ impl Graph {
         self.restored.drop_thing(node, thing);
         let (id, _) = self.ctx.ids.row();
         let name = if stray.name.is_empty() { thing.to_string() } else { stray.name };
-        let mut row = Row::new(id, thing, 0, name.into(), kind);
-        (row.action, row.status) = (Some(Action::Create), Some(Status::Complete));
-        (row.applied, row.role, row.dropped) = (true, Role::Cleanup, Some(0));
-        row.node = Some(key);
-        let slot = self.rows.insert(row);
+        let slot = self.rows.insert(Row::stray(id, thing, name.into(), kind, key));
         self.is_on(slot, Some(key));
         self.holds(slot, held);
         let node = &mut self.nodes[key];

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use muster_shared::MonoTime;
 
 use crate::node::NodeKey;
-use crate::resource::Slot;
+use crate::row::Slot;
 
 /// What a timer is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -8,7 +8,7 @@ use muster_template::Kind;
 
 use crate::node::NodeKey;
 use crate::record::PackedSpec;
-use crate::resource::Slot;
+use crate::row::Slot;
 
 /// A step that follows from another; taken in turn so that nothing recurses.
 #[derive(Debug)]

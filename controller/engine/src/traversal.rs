@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::attribute::Rendered;
 use crate::record::{StackAction, Status};
-use crate::resource::{Role, Slot};
+use crate::row::{Role, Slot};
 use crate::stack::{Stack, Stage};
 use crate::traversals::Traversals;
 use crate::view::OutputView;
@@ -54,7 +54,8 @@ impl Traversals {
         }
         for index in stack.walk.as_ref().map(|walk| walk.visits.as_slice()).unwrap_or_default() {
             let row = &mut self.jobs.graph.rows[stack.forward[*index as usize]];
-            (row.role, row.changed) = (Role::Steady, false);
+            row.rest();
+            row.forget_changed(false);
         }
         self.jobs.prove_sets(id);
         self.jobs.leave_walk(id);

@@ -7,9 +7,9 @@ use muster_shared::StackName;
 
 use crate::jobs::Jobs;
 use crate::record::Status;
-use crate::resource::{Role, Slot};
 use crate::rollout::record::Course;
 use crate::rollout::{Event, Health};
+use crate::row::{Role, Slot};
 use crate::stack::Stage;
 use crate::timer::TimerKey;
 use crate::todo::Todo;
@@ -193,7 +193,7 @@ impl Jobs {
         let Some(stack) = self.graph.stacks.get_mut(&id) else { return };
         stack.waiting.remove(&slot);
         if let Some(walk) = &mut stack.walk
-            && !std::mem::replace(&mut self.graph.rows[slot].failed, true)
+            && !self.graph.rows[slot].set_failed(true)
         {
             walk.failed += 1;
         }

@@ -1,7 +1,6 @@
 //! An operator does not trust a resource: the next update makes another in its place.
 
 use muster_shared::StackName;
-use muster_shared::model::Action;
 
 use crate::jobs::Jobs;
 use crate::record::Status;
@@ -25,10 +24,9 @@ impl Jobs {
         };
         let slot = stack.forward[at];
         let row = &mut self.graph.rows[slot];
-        row.details_mut().unhealthy = true;
+        row.mark_unhealthy();
         // Of a job that is still out the outcome is told as it comes.
         if row.work.is_none() {
-            row.action.get_or_insert(Action::Check);
             self.fail_row(slot, "marked unhealthy by an operator".into());
         }
         self.graph.row_changed(slot, false);

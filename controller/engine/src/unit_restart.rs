@@ -13,7 +13,7 @@ use crate::jobs::Jobs;
 use crate::node::NodeKey;
 use crate::notes::Notes;
 use crate::record::{PackedSpec, StackAction, Status};
-use crate::resource::{Role, Slot};
+use crate::row::{Role, Slot};
 use crate::unit_trigger::NAMED;
 
 impl Jobs {
@@ -25,8 +25,7 @@ impl Jobs {
             stack.forward.iter().copied().filter(|slot| self.graph.rows[*slot].kind == Kind::Unit).collect();
         for slot in units {
             let mut causes = BTreeSet::new();
-            let details = self.graph.rows[slot].details.as_mut();
-            if let Some(Notes::Unit(notes)) = details.and_then(|details| details.notes.as_mut()) {
+            if let Some(Notes::Unit(notes)) = self.graph.rows[slot].notes_mut() {
                 for trigger in [&mut notes.restart, &mut notes.reload] {
                     let found = trigger.names.iter().filter_map(|name| right.get_key_value(name.as_str()));
                     let found: Vec<(&Arc<str>, &Generation)> = found.collect();

@@ -24,7 +24,7 @@ use crate::jobs::Jobs;
 use crate::node::NodeKey;
 use crate::notes::{Notes, Trigger, UnitNotes};
 use crate::record::{PackedSpec, Status};
-use crate::resource::{Row, Slot};
+use crate::row::{Row, Slot};
 use crate::todo::Todo;
 
 /// The properties that name what a unit is restarted and reloaded for, in the order of [`UnitNotes`].

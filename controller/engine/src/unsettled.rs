@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use crate::breaker::Breaker;
 use crate::cause::Cause;
 use crate::jobs::Jobs;
-use crate::resource::{Row, Slot};
+use crate::row::{Row, Slot};
 use crate::timer::TimerKey;
 use crate::todo::Todo;
 
@@ -89,7 +89,7 @@ impl Jobs {
     /// It has ended well.
     pub(crate) fn correction_ended(&mut self, slot: Slot) {
         let now = self.graph.ctx.now;
-        if let Some(breaker) = self.graph.rows[slot].details_mut().breaker.as_mut() {
+        if let Some(breaker) = self.graph.rows[slot].breaker_mut() {
             breaker.end(now);
         }
     }
@@ -98,8 +98,7 @@ impl Jobs {
     pub(crate) fn forget_breakers(&mut self, stack: u64) {
         let of_stack = |slot: &&Slot| self.graph.rows.get(**slot).is_none_or(|row| row.stack == stack);
         for slot in self.unsettled.counted().iter().filter(of_stack).copied().collect::<Vec<_>>() {
-            let details = self.graph.rows.get_mut(slot).and_then(|row| row.details.as_mut());
-            let breaker = details.and_then(|details| details.breaker.take());
+            let breaker = self.graph.rows.get_mut(slot).and_then(Row::forget_breaker);
             self.fight_is_over(slot, breaker);
             if breaker.is_none() {
                 continue;

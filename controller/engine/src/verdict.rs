@@ -7,9 +7,8 @@ use muster_shared::{NodeId, ResourceId};
 
 use crate::engine::Engine;
 use crate::jobs::Jobs;
-use crate::record::Status;
-use crate::resource::Slot;
 use crate::restored::{Divergence, HeldThing};
+use crate::row::Slot;
 use crate::todo::Todo;
 use crate::traversals::Traversals;
 use crate::{Answer, Refusal, Verdict};
@@ -140,7 +139,7 @@ impl Jobs {
             (Verdict::Remove, Some(key)) => {
                 let row = &mut self.graph.rows[slot];
                 if row.work.is_none() {
-                    row.status = Some(Status::Complete); // as the store has it
+                    row.be_made(); // as the store has it
                 }
                 self.make_again(slot, key);
             }

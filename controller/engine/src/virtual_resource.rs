@@ -1,8 +1,8 @@
 //! A virtual resource is made or taken away: the controller itself realises it.
 
 use crate::jobs::Jobs;
-use crate::record::{Observation, Status};
-use crate::resource::Slot;
+use crate::record::Observation;
+use crate::row::Slot;
 use crate::todo::Todo;
 use crate::traversals::Traversals;
 
@@ -10,7 +10,7 @@ impl Jobs {
     /// It is as it is to be.
     pub(crate) fn is_made(&mut self, slot: Slot) {
         let row = &mut self.graph.rows[slot];
-        row.status = Some(Status::Complete);
+        row.be_made();
         let stack = row.stack;
         self.observe(slot, Observation::InSync);
         self.graph.row_changed(slot, true);
@@ -29,13 +29,11 @@ impl Traversals {
         if let Err(reason) = self.take_out_of_plan(slot) {
             let reason = self.shown_of_plan(slot, &reason);
             let row = &mut self.jobs.graph.rows[slot];
-            row.action = Some(row.farewell());
+            row.refuse(row.farewell());
             return self.jobs.fail_row(slot, reason);
         }
         let row = &mut self.jobs.graph.rows[slot];
-        row.action = Some(row.farewell());
-        row.status = Some(Status::Complete);
-        (row.reason, row.applied) = (None, false);
+        row.be_unmade();
         let stack = row.stack;
         self.jobs.graph.row_changed(slot, true);
         self.jobs.graph.event(stack, Some(slot));

@@ -15,10 +15,10 @@ use crate::deployment::Deployed;
 use crate::held::HELD;
 use crate::job::NewJob;
 use crate::jobs::Jobs;
-use crate::needed::Needed;
 use crate::node::NodeKey;
 use crate::record::{PackedSpec, Status};
-use crate::resource::{Role, Slot, WorkState};
+use crate::row::needed::Needed;
+use crate::row::{Role, Slot, WorkState};
 use crate::stack::Stage;
 use crate::todo::Todo;
 use crate::traversals::Traversals;
@@ -116,7 +116,8 @@ impl Traversals {
         {
             return;
         }
-        self.jobs.graph.rows[slot].changed |= acts || self.jobs.stands_for_changed(slot, &tree);
+        let changed = acts || self.jobs.stands_for_changed(slot, &tree);
+        self.jobs.graph.rows[slot].note_changed(changed);
         match decision {
             Err(reason) if self.jobs.graph.rows[slot].work.is_some() => {
                 self.jobs.take_back(slot);
@@ -141,7 +142,7 @@ impl Traversals {
                     }
                     self.jobs.graph.set_requires(slot, &tree, true);
                     let row = &mut self.jobs.graph.rows[slot];
-                    row.kind = tree.kind(row.index as usize);
+                    row.set_kind(tree.kind(row.index as usize));
                     let job = NewJob { cause: Cause::Traversal, node, action, spec: Some(spec), content };
                     self.jobs.queue_job(slot, job);
                 } else if !self.jobs.is_same_work(slot, node, &spec) || self.jobs.graph.is_held_back(slot) {
@@ -181,7 +182,7 @@ impl Traversals {
                 {
                     // While its work is taken back, what that leaves is not known.
                     if self.jobs.graph.rows[slot].work.is_none() {
-                        self.jobs.graph.rows[slot].action = Some(Action::Update);
+                        self.jobs.graph.rows[slot].refuse(Action::Update);
                         self.jobs.fail_row(slot, reason);
                     }
                     return;
@@ -358,7 +359,7 @@ impl Jobs {
         if action == Action::Update
             && let Some(reason) = self.graph.restricted(slot, Restriction::Update)
         {
-            self.graph.rows[slot].action = Some(action);
+            self.graph.rows[slot].refuse(action);
             self.fail_row(slot, reason);
             return false;
         }
@@ -370,13 +371,7 @@ impl Jobs {
         let row = &self.graph.rows[slot];
         if row.status == Some(Status::Failed) && !row.failed_after_drift() {
             self.graph.not_failed(slot);
-            let row = &mut self.graph.rows[slot];
-            row.status = Some(Status::Complete);
-            row.reason = None;
-            if row.is_going() {
-                // It could not go, and stays.
-                row.action = Some(Action::Update);
-            }
+            self.graph.rows[slot].mend();
         }
     }
 

@@ -10,7 +10,7 @@ use crate::context::Context;
 use crate::graph::Graph;
 use crate::jobs::Jobs;
 use crate::node::NodeKey;
-use crate::resource::{Slot, Work, WorkState};
+use crate::row::{Slot, Work, WorkState};
 use crate::timer::TimerKey;
 use crate::todo::Todo;
 
@@ -21,19 +21,15 @@ impl Graph {
     pub(crate) fn set_work(&mut self, slot: Slot, state: WorkState) {
         let now = self.ctx.now;
         let row = &mut self.rows[slot];
-        let stack = row.stack;
-        if let Some(work) = &mut row.work
-            && work.state != state
-        {
-            work.state = state;
-            work.since = now;
+        if row.set_work_state(state, now) {
+            let stack = row.stack;
             self.touch(stack);
         }
     }
 
     pub(crate) fn set_due(&mut self, slot: Slot, due: Option<MonoTime>) {
-        let Some(work) = &mut self.rows[slot].work else { return };
-        if let Some(old) = std::mem::replace(&mut work.due, due) {
+        let Some(old) = self.rows[slot].set_work_due(due) else { return };
+        if let Some(old) = old {
             self.ctx.timers.clear(old, TimerKey::Work(slot));
         }
         if let Some(due) = due {
@@ -46,7 +42,7 @@ impl Jobs {
     pub(crate) fn end_work(&mut self, slot: Slot) -> Option<Work> {
         self.graph.set_due(slot, None);
         let row = &mut self.graph.rows[slot];
-        let work = *row.work.take()?;
+        let work = row.end_work()?;
         let (stack_id, node) = (row.stack, row.node);
         let mut stack = self.graph.stacks.get_mut(&stack_id);
         if let Some(stack) = &mut stack {

@@ -9,7 +9,7 @@ use muster_template::{Kind, Secrets};
 use serde_json::Value;
 
 use crate::notes::Notes;
-use crate::resource::{Row, Slot};
+use crate::row::{Row, Slot};
 use crate::traversals::Traversals;
 
 impl Row {

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::{AddressPlan, PortAddress};
 use crate::record::PackedSpec;
-use crate::resource::{Row, Slot};
+use crate::row::{Row, Slot};
 use crate::traversals::Traversals;
 
 /// Attributes of a port that are kept as JSON; what it has, by its network and subnets, after a restart as well.

@@ -10,8 +10,8 @@ use muster_shared::{MonoTime, NodeId};
 use crate::claim::Claims;
 use crate::intent::Intents;
 use crate::node::Nodes;
-use crate::resource::Rows;
 use crate::restored::Restored;
+use crate::rows::Rows;
 use crate::stacks::Stacks;
 
 /// Parts of the engine that flow tables ask about.

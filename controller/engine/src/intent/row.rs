@@ -12,7 +12,7 @@ use muster_template::{Desired, Kind, TopologyHost, TopologyLink, VirtualResource
 
 use crate::engine::Engine;
 use crate::record::PackedSpec;
-use crate::resource::{Role, Row, Slot};
+use crate::row::{Role, Row, Slot};
 use crate::traversals::Traversals;
 use crate::view::View;
 
@@ -234,7 +234,7 @@ impl Traversals {
     fn taken_over(&mut self, old: Option<u64>, new: u64) {
         let old = old.filter(|old| *old != new).and_then(|old| self.jobs.graph.rows.of_id(old));
         let Some(slot) = old else { return };
-        self.jobs.graph.rows[slot].handed_over = true;
+        self.jobs.graph.rows[slot].set_handed_over(true);
         self.jobs.graph.row_changed(slot, true);
         if self.jobs.graph.rows[slot].pauses() && self.jobs.graph.rows[slot].is_going() {
             self.unmade(slot);

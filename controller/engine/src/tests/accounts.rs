@@ -6,7 +6,7 @@ use muster_shared::model::Drift;
 
 use crate::content::stored_content;
 use crate::record::{Observation, PackedSpec};
-use crate::resource::{Role, Row, Slot};
+use crate::row::{Role, Row, Slot};
 use crate::timer::TimerKey;
 use crate::view::View;
 

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use super::bed::{Bed, config};
 use crate::engine::{Engine, Input};
 use crate::record::{StackAction, StackRecord, Status};
-use crate::resource::{Role, Row, Slot, WorkState};
+use crate::row::{Role, Row, Slot, WorkState};
 use crate::stack::Stack;
 use crate::view::View;
 

@@ -3,7 +3,7 @@
 use muster_api::resource::{GraphEdgeView, GraphNodeView, GraphView};
 use muster_shared::StackName;
 
-use crate::resource::Slot;
+use crate::row::Slot;
 use crate::view::{ResourceView, View};
 
 impl View<'_> {

@@ -11,7 +11,7 @@ use muster_template::{Selector, fact};
 
 use crate::node::{Node, NodeKey};
 use crate::progress::Phase;
-use crate::resource::{Row, Slot};
+use crate::row::{Row, Slot};
 use crate::site::NodeState;
 use crate::view::View;
 

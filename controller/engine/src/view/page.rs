@@ -7,7 +7,7 @@ use super::node::KnownNode;
 use super::stack::status_of;
 use super::{ResourceView, StackView};
 use crate::progress::NeededBy;
-use crate::resource::Slot;
+use crate::row::Slot;
 use crate::stack::Stack;
 use crate::view::View;
 

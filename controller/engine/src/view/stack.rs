@@ -7,7 +7,7 @@ use muster_template::Kind;
 
 use crate::progress::{NeededBy, Phase};
 use crate::record::{Observation, Status, action_str};
-use crate::resource::{Row, Slot};
+use crate::row::{Row, Slot};
 use crate::stack::Stack;
 use crate::view::View;
 

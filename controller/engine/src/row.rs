@@ -1,28 +1,51 @@
 //! A row: one physical thing, and where a traversal is with it.
+//!
+//! What a job does to a row is in [`job`], what an operation does in [`operation`], what few rows have in [`details`],
+//! and what the store keeps in [`record`].
+
+mod details;
+pub(crate) mod heard;
+mod job;
+pub(crate) mod needed;
+mod operation;
+mod record;
 
 use std::collections::BTreeMap;
+use std::ops::Deref;
 use std::sync::Arc;
 
-use indexmap::IndexMap;
 use muster_shared::model::Action;
-use muster_shared::{Attempt, Generation, MonoTime, NodeId, ResourceId, StackName};
-use muster_template::{DriftPolicy, Hook, Kind};
+use muster_shared::{Attempt, Generation, MonoTime, ResourceId};
+use muster_template::Kind;
 
-use crate::breaker::Breaker;
 use crate::cause::Cause;
-use crate::drift::DriftEvent;
 use crate::node::NodeKey;
-use crate::notes::Notes;
-use crate::pause::Pause;
 use crate::progress::Phase;
-use crate::record::{Observation, PackedSpec, ProgressRecord, ResourceRecord, Status};
+use crate::record::{Observation, PackedSpec, Status};
+
+pub(crate) use self::details::RowDetails;
+pub(crate) use self::operation::{Ownership, Replaced};
 
 /// Where a row lies in memory; reused after the row is gone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Slot(pub u32);
 
+/// A resource. Every module reads the columns of a row. The methods in this module and in those below it write them, so
+/// that all ways in which a row changes stand in one place, each with a name.
 #[derive(Debug)]
-pub(crate) struct Row {
+pub(crate) struct Row(Columns);
+
+impl Deref for Row {
+    type Target = Columns;
+
+    fn deref(&self) -> &Columns {
+        &self.0
+    }
+}
+
+/// What is known of a resource.
+#[derive(Debug)]
+pub(crate) struct Columns {
     pub id: u64,
     pub physical: ResourceId,
     pub stack: u64,
@@ -70,43 +93,6 @@ pub(crate) struct Row {
     pub work: Option<Box<Work>>,
     pub dirty: Dirty,
 }
-
-/// What few rows have: kept apart, for there may be a million rows.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct RowDetails {
-    /// As operators see its type, where that is not the kind's name.
-    pub type_name: Option<Arc<str>>,
-    pub external_id: Option<Box<str>>,
-    pub lost_from: Option<StackName>,
-    pub unhealthy: bool,
-    pub hook: Option<Hook>,
-    /// Since when it waits there.
-    pub hook_since: Option<MonoTime>,
-    pub hooks_cleared: u8,
-    pub causes: Vec<Box<str>>,
-    pub pause: Option<Pause>,
-    pub drift_event: Option<DriftEvent>,
-    pub drift_policy: Option<DriftPolicy>,
-    pub breaker: Option<Breaker>,
-    /// See [`Notes`].
-    pub notes: Option<Notes>,
-}
-
-static NO_DETAILS: RowDetails = RowDetails {
-    type_name: None,
-    external_id: None,
-    lost_from: None,
-    unhealthy: false,
-    hook: None,
-    hook_since: None,
-    hooks_cleared: 0,
-    causes: Vec::new(),
-    pause: None,
-    drift_event: None,
-    drift_policy: None,
-    breaker: None,
-    notes: None,
-};
 
 /// What the current traversal wants of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -201,7 +187,7 @@ impl Dirty {
 
 impl Row {
     pub fn new(id: u64, physical: ResourceId, stack: u64, name: Arc<str>, kind: Kind) -> Self {
-        Self {
+        Self(Columns {
             id,
             physical,
             stack,
@@ -238,15 +224,7 @@ impl Row {
             converges: false,
             work: None,
             dirty: Dirty::default(),
-        }
-    }
-
-    pub fn details(&self) -> &RowDetails {
-        self.details.as_deref().unwrap_or(&NO_DETAILS)
-    }
-
-    pub fn details_mut(&mut self) -> &mut RowDetails {
-        self.details.get_or_insert_default()
+        })
     }
 
     /// As operators see its type.
@@ -315,161 +293,5 @@ impl Row {
             generation: self.generation,
             attempt: Attempt(self.attempt),
         }
-    }
-
-    pub fn record(&self, node: Option<NodeId>, now: MonoTime) -> ResourceRecord {
-        ResourceRecord {
-            id: self.id,
-            physical: self.physical,
-            stack: self.stack,
-            name: self.name.clone(),
-            kind: self.kind,
-            node,
-            definition: self.definition,
-            revision: self.revision,
-            dropped: self.dropped,
-            spec: self.spec.clone(),
-            handed_over: self.handed_over,
-            replaces: self.replaces,
-            replaced_by: self.replaced_by,
-            retain: self.retain,
-            drift_policy: self.details().drift_policy,
-            external_id: self.details().external_id.clone(),
-            type_name: self.details().type_name.clone(),
-            lost_from: self.details().lost_from.clone(),
-            progress: self.progress_record(now),
-        }
-    }
-
-    pub fn progress_record(&self, now: MonoTime) -> ProgressRecord {
-        ProgressRecord {
-            id: self.id,
-            action: self.action,
-            cause: self.cause,
-            status: self.status,
-            reason: self.reason.clone(),
-            applied: self.applied,
-            held: self.held,
-            generation: self.generation,
-            attempt: self.attempt,
-            in_flight: self.is_sent(),
-            retry_count: self.retry_count,
-            observed_ready: self.ready,
-            attributes: self.attributes.clone(),
-            notes: self.details().notes.clone(),
-            observed: self.observed,
-            unhealthy: self.details().unhealthy,
-            hook: self.details().hook,
-            hooks_cleared: self.details().hooks_cleared,
-            causes: self.details().causes.clone(),
-            waited: self.details().pause.map(|pause| pause.waited(now)),
-            corrections: self.details().breaker.map(|breaker| breaker.record(now)),
-        }
-    }
-}
-
-/// All rows, by slot.
-#[derive(Debug, Default)]
-pub(crate) struct Rows {
-    slots: Vec<Option<Box<Row>>>,
-    free: Vec<Slot>,
-    by_id: BTreeMap<u64, Slot>,
-    /// Looked up alone: its order says nothing.
-    by_thing: IndexMap<ResourceId, Slot>,
-    /// How often one was looked at.
-    #[cfg(any(test, feature = "visits"))]
-    pub visits: std::cell::Cell<usize>,
-}
-
-impl Rows {
-    pub fn insert(&mut self, row: Row) -> Slot {
-        let (id, thing) = (row.id, row.physical);
-        let row = Some(Box::new(row));
-        let slot = match self.free.pop() {
-            Some(slot) => {
-                self.slots[slot.0 as usize] = row;
-                slot
-            }
-            None => {
-                self.slots.push(row);
-                Slot(u32::try_from(self.slots.len() - 1).expect("fewer than four billion rows"))
-            }
-        };
-        self.by_id.insert(id, slot);
-        self.by_thing.insert(thing, slot);
-        slot
-    }
-
-    pub fn remove(&mut self, slot: Slot) -> Option<Box<Row>> {
-        let row = self.slots.get_mut(slot.0 as usize)?.take();
-        if let Some(row) = &row {
-            self.free.push(slot);
-            self.by_id.remove(&row.id);
-            self.by_thing.swap_remove(&row.physical);
-        }
-        row
-    }
-
-    /// Another takes its place; it is to be inserted elsewhere.
-    pub fn replace(&mut self, slot: Slot, row: Row) -> Row {
-        self.by_id.insert(row.id, slot);
-        self.by_thing.insert(row.physical, slot);
-        let old = std::mem::replace(&mut self[slot], row);
-        self.by_id.remove(&old.id);
-        self.by_thing.swap_remove(&old.physical);
-        old
-    }
-
-    /// The row stands for a thing with another id from now on.
-    pub fn rename(&mut self, slot: Slot, thing: ResourceId) {
-        let before = std::mem::replace(&mut self[slot].physical, thing);
-        self.by_thing.swap_remove(&before);
-        self.by_thing.insert(thing, slot);
-    }
-
-    /// How many there are.
-    pub fn len(&self) -> usize {
-        self.by_id.len()
-    }
-
-    /// All, in the order of their numbers in the store.
-    pub fn slots(&self) -> impl Iterator<Item = Slot> {
-        self.by_id.values().copied()
-    }
-
-    /// The row that stands for a thing.
-    pub fn of_thing(&self, thing: &ResourceId) -> Option<Slot> {
-        self.by_thing.get(thing).copied()
-    }
-
-    /// By its number in the store.
-    pub fn of_id(&self, id: u64) -> Option<Slot> {
-        self.by_id.get(&id).copied()
-    }
-
-    pub fn get(&self, slot: Slot) -> Option<&Row> {
-        #[cfg(any(test, feature = "visits"))]
-        self.visits.update(|visits| visits + 1);
-        self.slots.get(slot.0 as usize)?.as_deref()
-    }
-
-    pub fn get_mut(&mut self, slot: Slot) -> Option<&mut Row> {
-        #[cfg(any(test, feature = "visits"))]
-        self.visits.update(|visits| visits + 1);
-        self.slots.get_mut(slot.0 as usize)?.as_deref_mut()
-    }
-}
-
-impl std::ops::Index<Slot> for Rows {
-    type Output = Row;
-
-    fn index(&self, slot: Slot) -> &Row {
-        self.get(slot).expect("a slot is dropped with its row")
-    }
-}
-
-impl std::ops::IndexMut<Slot> for Rows {
-    fn index_mut(&mut self, slot: Slot) -> &mut Row {
-        self.get_mut(slot).expect("a slot is dropped with its row")
     }
 }

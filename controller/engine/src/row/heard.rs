@@ -4,7 +4,7 @@ use muster_shared::model::{Action, Observed, Outcome, Report};
 use muster_shared::{Attempt, Generation};
 
 use crate::record::Status;
-use crate::resource::{Row, WorkState};
+use crate::row::{Row, WorkState};
 
 /// What follows from a report.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -102,14 +102,14 @@ mod tests {
     use muster_template::Kind;
 
     use super::*;
-    use crate::resource::Work;
+    use crate::row::Work;
 
     /// A row in the second attempt of its job of generation 7.
     fn row(action: Action, state: Option<WorkState>, status: Status) -> Row {
         let mut row = Row::new(1, ResourceId(uuid::Uuid::nil()), 1, "a".into(), Kind::Dummy);
-        row.generation.number = 7;
-        (row.action, row.status, row.attempt) = (Some(action), Some(status), 1);
-        row.work = state.map(|state| {
+        row.0.generation.number = 7;
+        (row.0.action, row.0.status, row.0.attempt) = (Some(action), Some(status), 1);
+        row.0.work = state.map(|state| {
             Box::new(Work { state, since: MonoTime::default(), due: None, behind: None, previous: None })
         });
         row
@@ -182,18 +182,18 @@ mod tests {
     #[test]
     fn of_another_generation_and_of_a_first_attempt_that_waits_nothing_is_heard() {
         let mut unsent = row(Action::Create, Some(WorkState::Queued), Status::InProgress);
-        unsent.attempt = 0;
+        unsent.0.attempt = 0;
         assert_eq!(told(&unsent, 0), "......");
         let mut newer = row(Action::Create, Some(WorkState::Sent), Status::InProgress);
         let report = Report { key: newer.key(), outcome: Outcome::Done(Observed::default()) };
-        newer.generation.number += 1;
+        newer.0.generation.number += 1;
         assert_eq!(newer.heard(report), Heard::Old);
     }
 
     #[test]
     fn a_job_that_failed_of_something_else_since_is_said_again() {
         let mut row = row(Action::Update, None, Status::Failed);
-        row.held = Some(row.generation);
+        row.0.held = Some(row.0.generation);
         assert_eq!(told(&row, 1), "......");
     }
 }

@@ -6,7 +6,7 @@ use muster_template::{Desired, Kind};
 use crate::cause::Cause;
 use crate::node::NodeKey;
 use crate::record::{PackedSpec, Status};
-use crate::resource::Row;
+use crate::row::Row;
 
 /// What a row needs to become what is wanted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -96,9 +96,9 @@ mod tests {
     /// Made as `dummy("1", "1")`, and observed.
     fn made() -> Row {
         let mut row = Row::new(1, ResourceId(uuid::Uuid::nil()), 1, "a".into(), Kind::Dummy);
-        (row.node, row.spec, row.definition) = (Some(HERE), Some(PackedSpec::new(&dummy("1", "1"))), 7);
-        (row.action, row.status) = (Some(Action::Create), Some(Status::Complete));
-        (row.applied, row.held, row.ready) = (true, Some(row.generation), true);
+        (row.0.node, row.0.spec, row.0.definition) = (Some(HERE), Some(PackedSpec::new(&dummy("1", "1"))), 7);
+        (row.0.action, row.0.status) = (Some(Action::Create), Some(Status::Complete));
+        (row.0.applied, row.0.held, row.0.ready) = (true, Some(row.0.generation), true);
         row
     }
 
@@ -110,46 +110,51 @@ mod tests {
             ("it is as it is wanted", |_| {}, dummy("1", "1"), Nothing),
             ("another value", |_| {}, dummy("2", "1"), Apply(Action::Update)),
             ("a value that takes another thing", |_| {}, dummy("1", "2"), Replace),
-            ("it is elsewhere", |row| row.node = Some(NodeKey(2)), dummy("1", "1"), Replace),
-            ("it is of another type", |row| row.kind = Kind::File, dummy("1", "1"), Replace),
-            ("it differs", |row| row.observed = Observation::Drifted, dummy("1", "1"), Apply(Action::Update)),
+            ("it is elsewhere", |row| row.0.node = Some(NodeKey(2)), dummy("1", "1"), Replace),
+            ("it is of another type", |row| row.0.kind = Kind::File, dummy("1", "1"), Replace),
+            (
+                "it differs",
+                |row| row.0.observed = Observation::Drifted,
+                dummy("1", "1"),
+                Apply(Action::Update),
+            ),
             (
                 "another row has its thing",
-                |row| row.handed_over = true,
+                |row| row.0.handed_over = true,
                 dummy("1", "1"),
                 Apply(Action::Update),
             ),
             ("it is unhealthy", |row| row.details_mut().unhealthy = true, dummy("1", "1"), Replace),
             (
                 "its last job failed, and nobody knows what is there",
-                |row| (row.status, row.held) = (Some(Status::Failed), None),
+                |row| (row.0.status, row.0.held) = (Some(Status::Failed), None),
                 dummy("1", "1"),
                 Apply(Action::Update),
             ),
             (
                 "it failed, but its agent holds what was wanted",
-                |row| row.status = Some(Status::Failed),
+                |row| row.0.status = Some(Status::Failed),
                 dummy("1", "1"),
                 Nothing,
             ),
             (
                 "nothing of it was made",
-                |row| (row.applied, row.held, row.status) = (false, None, None),
+                |row| (row.0.applied, row.0.held, row.0.status) = (false, None, None),
                 dummy("1", "2"),
                 Apply(Action::Create),
             ),
             (
                 "its first job failed",
-                |row| (row.held, row.definition, row.status) = (None, 0, Some(Status::Failed)),
+                |row| (row.0.held, row.0.definition, row.0.status) = (None, 0, Some(Status::Failed)),
                 dummy("1", "1"),
                 Apply(Action::Create),
             ),
-            ("it was taken away", |row| row.action = Some(Action::Delete), dummy("1", "1"), Replace),
+            ("it was taken away", |row| row.0.action = Some(Action::Delete), dummy("1", "1"), Replace),
             (
                 "it is adopted, and was not asked about",
                 |row| {
                     row.details_mut().external_id = Some("x".into());
-                    (row.applied, row.held, row.status) = (false, None, None);
+                    (row.0.applied, row.0.held, row.0.status) = (false, None, None);
                 },
                 dummy("1", "1"),
                 Apply(Action::Check),

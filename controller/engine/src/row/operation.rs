@@ -1,0 +1,264 @@
+//! What an operation wants of a row, and what the row counts for in its traversal.
+
+use std::sync::Arc;
+
+use muster_shared::{ResourceId, StackName};
+use muster_template::{DriftPolicy, Kind};
+
+use crate::breaker::Breaker;
+use crate::node::NodeKey;
+use crate::record::{Observation, Status};
+use crate::row::{Dirty, Role, Row, RowDetails, Slot};
+
+/// What a template says of a resource besides its properties.
+pub(crate) struct Ownership<'t> {
+    pub retain: bool,
+    pub external_id: Option<Box<str>>,
+    pub type_name: Option<&'t Arc<str>>,
+}
+
+/// What goes over from a row to the one that replaces it.
+pub(crate) struct Replaced {
+    id: u64,
+    retain: bool,
+    external_id: Option<Box<str>>,
+}
+
+impl Replaced {
+    pub fn of(old: &Row) -> Self {
+        Self { id: old.id, retain: old.retain, external_id: old.details().external_id.clone() }
+    }
+}
+
+/// `blocked` of a row to be cleaned up, before the clean-up begins and counts. No count of others comes down from it to 0.
+const UNCOUNTED: u32 = 1 << 31;
+
+impl Row {
+    /// The row stands for the resource of this index in the stack's template.
+    pub fn set_index(&mut self, index: usize) {
+        self.0.index = u32::try_from(index).expect("bounded by RESOURCES_MAX");
+    }
+
+    pub fn set_revision(&mut self, revision: u32) {
+        self.0.revision = revision;
+    }
+
+    pub fn set_kind(&mut self, kind: Kind) {
+        self.0.kind = kind;
+    }
+
+    /// The row stands for a thing with another id. Returns the id before. `Rows` finds rows by it.
+    pub fn set_physical(&mut self, physical: ResourceId) -> ResourceId {
+        std::mem::replace(&mut self.0.physical, physical)
+    }
+
+    /// Returns the node where the row was.
+    pub fn set_node(&mut self, node: Option<NodeKey>) -> Option<NodeKey> {
+        std::mem::replace(&mut self.0.node, node)
+    }
+
+    pub fn set_requires(&mut self, requires: Box<[Slot]>) {
+        self.0.requires = requires;
+    }
+
+    /// The template wants the resource: a row that was to be cleaned up is not any more. Returns whether it was.
+    pub fn revive(&mut self) -> bool {
+        self.0.dropped.take().is_some() | self.0.replaced_by.take().is_some()
+    }
+
+    /// The row is as it is wanted: the operation has nothing to do.
+    pub fn rest(&mut self) {
+        self.0.role = Role::Steady;
+    }
+
+    /// The row is to be brought to the definition of the revision. `blocked`: how many needs are not ready.
+    pub fn go_forward(&mut self, blocked: usize) {
+        let row = &mut self.0;
+        (row.role, row.ready, row.failed) = (Role::Forward, false, false);
+        row.blocked = u32::try_from(blocked).expect("bounded by RESOURCES_MAX");
+    }
+
+    /// After a restart: the row is still to be brought forward.
+    pub fn take_up_forward(&mut self, blocked: usize, converges: bool) {
+        self.0.role = Role::Forward;
+        self.0.converges = converges;
+        self.0.blocked = u32::try_from(blocked).expect("bounded when the revision was taken");
+    }
+
+    /// A new operation begins, not one that goes on. `converges`: also a row that is as it was asked for gets a job.
+    pub fn begin_anew(&mut self, converges: bool) {
+        self.0.retry_count = 0;
+        self.0.converges = converges;
+        self.set_hooks_again();
+    }
+
+    /// The row is to be cleaned up since this revision. `anew`: the operation goes on.
+    pub fn drop_since(&mut self, revision: u32, anew: bool) {
+        let row = &mut self.0;
+        (row.role, row.ready, row.failed) = (Role::Cleanup, false, false);
+        row.blocked = UNCOUNTED;
+        row.dropped.get_or_insert(revision);
+        if !anew {
+            row.retry_count = 0;
+            self.set_hooks_again();
+        }
+    }
+
+    /// After a restart: the row is still to be cleaned up.
+    pub fn take_up_cleanup(&mut self) {
+        (self.0.role, self.0.blocked) = (Role::Cleanup, UNCOUNTED);
+    }
+
+    /// A new row replaces this one, which is to be cleaned up.
+    pub fn be_replaced(&mut self, by: u64, revision: u32) {
+        self.take_up_cleanup();
+        (self.0.replaced_by, self.0.dropped) = (Some(by), Some(revision));
+    }
+
+    /// The row that replaces this one has another number.
+    pub fn set_replaced_by(&mut self, by: u64) {
+        self.0.replaced_by = Some(by);
+    }
+
+    /// This row replaces another one.
+    pub fn replace(&mut self, old: Replaced, type_name: Option<Arc<str>>, drift_policy: Option<DriftPolicy>) {
+        let row = &mut self.0;
+        (row.role, row.replaces, row.retain) = (Role::Forward, Some(old.id), old.retain);
+        self.set_rare(old.external_id, type_name, drift_policy);
+    }
+
+    /// A row for the same resource whose thing is yet to be made.
+    pub fn anew(&self, id: u64, physical: ResourceId) -> Self {
+        let mut new = Self::new(id, physical, self.stack, self.name.clone(), self.kind);
+        let row = &mut new.0;
+        (row.definition, row.revision) = (self.definition, self.revision);
+        (row.index, row.blocked) = (self.index, self.blocked);
+        (row.replaces, row.retain) = (self.replaces, self.retain);
+        row.requires = self.requires.clone();
+        let details = self.details();
+        new.set_rare(details.external_id.clone(), details.type_name.clone(), details.drift_policy);
+        new
+    }
+
+    /// Details are kept apart: few rows have any.
+    fn set_rare(
+        &mut self,
+        external_id: Option<Box<str>>,
+        type_name: Option<Arc<str>>,
+        drift_policy: Option<DriftPolicy>,
+    ) {
+        if external_id.is_some() || type_name.is_some() || drift_policy.is_some() {
+            let details = self.details_mut();
+            (details.external_id, details.type_name, details.drift_policy) =
+                (external_id, type_name, drift_policy);
+        }
+    }
+
+    /// What the template says of ownership. Returns whether that is another than before.
+    pub fn own(&mut self, ownership: Ownership<'_>) -> bool {
+        let Ownership { retain, external_id, type_name } = ownership;
+        let RowDetails { external_id: old_id, type_name: old_type, .. } = self.details();
+        let (id_differs, type_differs) = (*old_id != external_id, old_type.as_ref() != type_name);
+        let retain_differs = std::mem::replace(&mut self.0.retain, retain) != retain;
+        if type_differs {
+            self.details_mut().type_name = type_name.cloned();
+        }
+        if id_differs {
+            self.details_mut().external_id = external_id;
+        }
+        retain_differs || id_differs || type_differs
+    }
+
+    pub fn set_drift_policy(&mut self, policy: Option<DriftPolicy>) {
+        self.details_mut().drift_policy = policy;
+    }
+
+    /// The present traversal found something to do for the row, if `acts`.
+    pub fn note_changed(&mut self, acts: bool) {
+        self.0.changed |= acts;
+    }
+
+    /// What the traversal before found to do counts no more, unless `stays`.
+    pub fn forget_changed(&mut self, stays: bool) {
+        self.0.changed &= stays;
+    }
+
+    /// The row is as the revision wants it. Returns whether its definition is another one than before.
+    pub fn be_ready(&mut self, definition: u128, revision: u32) -> bool {
+        self.0.ready = true;
+        self.forget_hooks();
+        let redefined = self.definition != definition;
+        if redefined {
+            (self.0.definition, self.0.revision) = (definition, revision);
+        }
+        redefined
+    }
+
+    /// What the row was made with is made anew: it is looked at again.
+    pub fn be_unready(&mut self) {
+        self.0.ready = false;
+    }
+
+    /// Whether the traversal counts the row as failed. Returns whether it did before.
+    pub fn set_failed(&mut self, failed: bool) -> bool {
+        std::mem::replace(&mut self.0.failed, failed)
+    }
+
+    /// How many rows this one waits for. Returns how many it did before.
+    pub fn set_blocked(&mut self, blocked: u32) -> u32 {
+        std::mem::replace(&mut self.0.blocked, blocked)
+    }
+
+    /// The row waits for one more.
+    pub fn block(&mut self) {
+        self.0.blocked += 1;
+    }
+
+    /// One that the row waits for is done. Returns whether it waits for none now.
+    pub fn unblock(&mut self) -> bool {
+        self.0.blocked = self.blocked.saturating_sub(1);
+        self.blocked == 0
+    }
+
+    /// What a check had found is asked again by the next one.
+    pub fn forget_verdict(&mut self) {
+        self.be_complete();
+        self.0.failed = false;
+    }
+
+    /// The row belongs to no stack any more, and is to be cleaned up. Returns its breaker.
+    pub fn lose(&mut self, from: Option<StackName>) -> Option<Breaker> {
+        let row = &mut self.0;
+        row.stack = 0;
+        (row.role, row.ready, row.failed, row.blocked) = (Role::Cleanup, false, false, 0);
+        (row.replaces, row.replaced_by, row.reason) = (None, None, None);
+        row.dropped.get_or_insert(row.revision);
+        // Nobody sees the thing any more.
+        row.observed = Observation::Unknown;
+        // Of the place where the row was before.
+        row.dirty = Dirty::default();
+        let breaker = row.details.take().and_then(|details| details.breaker);
+        self.details_mut().lost_from = from;
+        breaker
+    }
+
+    /// The row waits for its clean-up: in a check, or as a lost row after a restart.
+    pub fn await_cleanup(&mut self) {
+        self.0.role = Role::Cleanup;
+    }
+
+    /// A lost row for a thing that no stack has: as its agent says, it was created.
+    pub fn stray(id: u64, thing: ResourceId, name: Arc<str>, kind: Kind, node: NodeKey) -> Self {
+        let mut stray = Self::new(id, thing, 0, name, kind);
+        let row = &mut stray.0;
+        (row.action, row.status) = (Some(muster_shared::model::Action::Create), Some(Status::Complete));
+        (row.applied, row.role, row.dropped) = (true, Role::Cleanup, Some(0));
+        row.node = Some(node);
+        stray
+    }
+
+    /// What of the row is to be written.
+    pub fn dirty_mut(&mut self) -> &mut Dirty {
+        &mut self.0.dirty
+    }
+}

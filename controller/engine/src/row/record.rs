@@ -1,0 +1,138 @@
+//! A row as the store has it.
+
+use muster_shared::model::Action;
+use muster_shared::{MonoTime, NodeId};
+
+use crate::breaker::Breaker;
+use crate::node::NodeKey;
+use crate::pause::Pause;
+use crate::record::{ProgressRecord, ResourceRecord, Status};
+use crate::row::{Row, RowDetails, WorkState};
+
+impl Row {
+    /// As the store has it. `node`: the key of its node; `now`: the time of the start.
+    pub fn load(record: ResourceRecord, node: Option<NodeKey>, now: MonoTime) -> Self {
+        let ResourceRecord { id, physical, stack, name, kind, progress, .. } = record;
+        let mut row = Self::new(id, physical, stack, name, kind);
+        let columns = &mut row.0;
+        columns.node = node;
+        columns.definition = record.definition;
+        columns.revision = record.revision;
+        columns.dropped = record.dropped;
+        columns.spec = record.spec;
+        columns.handed_over = record.handed_over;
+        columns.replaces = record.replaces;
+        columns.replaced_by = record.replaced_by;
+        columns.retain = record.retain;
+        columns.action = progress.action;
+        columns.cause = progress.cause;
+        columns.status = progress.status;
+        columns.reason = progress.reason;
+        columns.applied = progress.applied;
+        columns.held = progress.held;
+        columns.generation = progress.generation;
+        columns.attempt = progress.attempt;
+        columns.retry_count = progress.retry_count;
+        columns.ready = progress.observed_ready;
+        columns.attributes = progress.attributes;
+        columns.changed = true;
+        let details = RowDetails {
+            type_name: record.type_name,
+            external_id: record.external_id,
+            lost_from: record.lost_from,
+            unhealthy: progress.unhealthy,
+            hook: progress.hook,
+            hook_since: progress.hook.map(|_| now),
+            hooks_cleared: progress.hooks_cleared,
+            causes: progress.causes,
+            pause: progress.waited.map(|earlier| {
+                let of_batch = progress.status != Some(Status::InProgress);
+                Pause { earlier, since: now, due: None, of_batch }
+            }),
+            drift_event: None,
+            drift_policy: record.drift_policy,
+            notes: progress.notes,
+            breaker: progress.corrections.map(|corrections| Breaker::load(&corrections, now)),
+        };
+        columns.details = (details != RowDetails::default()).then(|| Box::new(details));
+        if row.status == Some(Status::InProgress) {
+            row.take_up_work(progress.in_flight, now);
+        }
+        row
+    }
+
+    /// The controller ended in the middle of a job.
+    fn take_up_work(&mut self, in_flight: bool, now: MonoTime) {
+        match in_flight {
+            // The agent may have the job, and is asked about it.
+            true => self.give_work(WorkState::Sent, now, None),
+            // The row stood. A check that is taken up asks again.
+            false if self.ready && self.action == Some(Action::Check) => {
+                (self.0.status, self.0.action) = (Some(Status::Complete), Some(Action::Update));
+            }
+            // An attempt is over, and the job goes on with the next one: the answer to the last may come late, and a
+            // script that was given up on may have run.
+            false if self.was_tried() && (self.ready || self.action != Some(Action::Check)) => {
+                self.give_work(WorkState::Backoff, now, None);
+            }
+            // A correction, or a job that makes the thing again for an agent that had lost it: no traversal gives it.
+            false if self.ready => self.give_work(WorkState::NodeAway, now, None),
+            // The next visit decides anew. Nothing is claimed of a job that never left.
+            false => {
+                self.0.status = None;
+                let applied = self.applied;
+                self.0.spec.take_if(|_| !applied);
+            }
+        }
+    }
+
+    pub fn record(&self, node: Option<NodeId>, now: MonoTime) -> ResourceRecord {
+        ResourceRecord {
+            id: self.id,
+            physical: self.physical,
+            stack: self.stack,
+            name: self.name.clone(),
+            kind: self.kind,
+            node,
+            definition: self.definition,
+            revision: self.revision,
+            dropped: self.dropped,
+            spec: self.spec.clone(),
+            handed_over: self.handed_over,
+            replaces: self.replaces,
+            replaced_by: self.replaced_by,
+            retain: self.retain,
+            drift_policy: self.details().drift_policy,
+            external_id: self.details().external_id.clone(),
+            type_name: self.details().type_name.clone(),
+            lost_from: self.details().lost_from.clone(),
+            progress: self.progress_record(now),
+        }
+    }
+
+    pub fn progress_record(&self, now: MonoTime) -> ProgressRecord {
+        ProgressRecord {
+            id: self.id,
+            action: self.action,
+            cause: self.cause,
+            status: self.status,
+            reason: self.reason.clone(),
+            applied: self.applied,
+            held: self.held,
+            generation: self.generation,
+            attempt: self.attempt,
+            in_flight: self.is_sent(),
+            retry_count: self.retry_count,
+            observed_ready: self.ready,
+            attributes: self.attributes.clone(),
+            notes: self.details().notes.clone(),
+            observed: self.observed,
+            unhealthy: self.details().unhealthy,
+            hook: self.details().hook,
+            hooks_cleared: self.details().hooks_cleared,
+            causes: self.details().causes.clone(),
+            waited: self.details().pause.map(|pause| pause.waited(now)),
+            corrections: self.details().breaker.map(|breaker| breaker.record(now)),
+        }
+    }
+}

@@ -217,10 +217,9 @@ impl Jobs {
             self.correct_all(|row| row.stack == id);
             return;
         }
-        walk.failed = failing.len();
         let mut reasons: Vec<String> = Vec::new();
         for slot in &failing {
-            self.graph.rows[*slot].set_failed(true);
+            self.graph.count_failed(*slot);
             if self.graph.rows[*slot].status == Some(Status::Failed) {
                 self.graph.add_failure(*slot);
             }

@@ -101,6 +101,17 @@ impl Graph {
         }
     }
 
+    /// The traversal counts the row as failed from now on.
+    pub(crate) fn count_failed(&mut self, slot: Slot) {
+        let row = &mut self.rows[slot];
+        let walk = self.stacks.get_mut(&row.stack).and_then(|stack| stack.walk.as_mut());
+        if let Some(walk) = walk
+            && !row.set_failed(true)
+        {
+            walk.failed += 1;
+        }
+    }
+
     /// It was counted as failed, and is no more.
     pub(crate) fn not_failed(&mut self, slot: Slot) {
         let row = &mut self.rows[slot];

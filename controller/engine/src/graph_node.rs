@@ -60,12 +60,8 @@ impl Jobs {
         row.fail(&reason);
         let stack = row.stack;
         // A ready one is none of the traversal's any more: it failed to be made again for an agent that had lost it.
-        if row.role != Role::Steady
-            && !row.ready
-            && let Some(walk) = self.graph.stacks.get_mut(&stack).and_then(|stack| stack.walk.as_mut())
-            && !row.set_failed(true)
-        {
-            walk.failed += 1;
+        if row.role != Role::Steady && !row.ready {
+            self.graph.count_failed(slot);
         }
         self.graph.row_changed(slot, false);
         self.graph.event(stack, Some(slot));

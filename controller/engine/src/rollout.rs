@@ -317,13 +317,7 @@ impl Jobs {
     pub(crate) fn fail_aborted(&mut self, id: u64) {
         let aborted = self.rollouts.of_stack(id).filter(|(_, rollout)| rollout.is_aborted());
         let sets: Vec<Slot> = aborted.filter_map(|(path, _)| self.row_named(id, path)).collect();
-        for slot in sets {
-            if !self.graph.rows[slot].set_failed(true)
-                && let Some(walk) = self.graph.stacks.get_mut(&id).and_then(|stack| stack.walk.as_mut())
-            {
-                walk.failed += 1;
-            }
-        }
+        sets.into_iter().for_each(|slot| self.graph.count_failed(slot));
     }
 
     /// The stack has had its time: no further batch begins. Who waits for its node alone goes on when that is back.

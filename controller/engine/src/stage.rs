@@ -136,29 +136,23 @@ impl Jobs {
         if failed.is_empty() || self.fail_after_first(id, &failed) {
             return;
         }
-        for slot in &failed {
-            self.graph.rows[*slot].set_failed(true);
-        }
-        if let Some(walk) = self.graph.stacks.get_mut(&id).and_then(|stack| stack.walk.as_mut()) {
-            walk.failed += failed.len();
-        }
+        failed.iter().for_each(|slot| self.graph.count_failed(*slot));
         self.graph.ctx.agenda.retain(|todo| !matches!(todo, Todo::Visit(slot) if failed.contains(slot)));
     }
 
     /// Those are not tried again by it: when the clean-up begins.
     fn stay_unclean(&mut self, id: u64) {
         let Some(stack) = self.graph.stacks.get_mut(&id) else { return };
-        let Some(walk) = &mut stack.walk else { return };
+        if stack.walk.is_none() {
+            return;
+        }
         let mut unclean = std::mem::take(&mut stack.unclean);
         unclean.retain(|slot| {
             self.graph.rows.get(*slot).is_some_and(|row| {
                 row.role == Role::Cleanup && row.status == Some(Status::Failed) && row.work.is_none()
             })
         });
-        for slot in &unclean {
-            self.graph.rows[*slot].set_failed(true);
-        }
-        walk.failed += unclean.len();
+        unclean.iter().for_each(|slot| self.graph.count_failed(*slot));
         self.graph.ctx.agenda.retain(|todo| !matches!(todo, Todo::Visit(slot) if unclean.contains(slot)));
     }
 }

@@ -192,11 +192,7 @@ impl Jobs {
         let Some(slot) = self.row_named(id, name) else { return };
         let Some(stack) = self.graph.stacks.get_mut(&id) else { return };
         stack.waiting.remove(&slot);
-        if let Some(walk) = &mut stack.walk
-            && !self.graph.rows[slot].set_failed(true)
-        {
-            walk.failed += 1;
-        }
+        self.graph.count_failed(slot);
         self.graph.ctx.agenda.push_back(Todo::CheckEnd(id));
     }
 }

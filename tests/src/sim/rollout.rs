@@ -152,8 +152,10 @@ impl Wave {
         if canary == 0 || self.begun.len() - left < canary {
             return None;
         }
-        // Of those that are there the first are the canary, as long as nobody has left.
+        // The first that begin are the canary, as long as no member has left or had a job of an earlier operation: such
+        // a member may be the canary.
         if left == 0
+            && self.taken.is_empty()
             && self.begun.len() == canary
             && self.begun.values().any(|begun| begun.was_disturbed(pause))
         {

@@ -1,5 +1,6 @@
 //! Batches: what waits goes to the agent, one batch of a device at a time; its outcome settles or fails the writes in it.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,6 +14,7 @@ use crate::device::{DeviceKey, Flows, InFlight, Target};
 use crate::effect::{Effect, Failure};
 use crate::record::{FlowChange, FlowMark};
 use crate::site::Turn;
+use crate::table::Table;
 
 /// Delays between tries of a batch that was refused for now: this, doubled each time, up to the longest.
 const BACKOFF_FIRST: Duration = Duration::from_secs(1);
@@ -67,7 +69,7 @@ impl Flows {
         let mut ids = device.table.take_waiting(upto, device.apart);
         let strays = match device.apart {
             Some(_) if !ids.is_empty() => Vec::new(),
-            _ => device.table.take_strays(),
+            most => device.table.take_strays(most.unwrap_or(usize::MAX)),
         };
         if ids.is_empty() && strays.is_empty() {
             // All that was written has been taken back.
@@ -90,11 +92,11 @@ impl Flows {
                 special.push(*id);
             }
         }
-        let with_strays = !strays.is_empty();
-        strays.into_iter().for_each(|id| ops.remove(id));
+        strays.iter().for_each(|id| ops.remove(*id));
         let asked = device.guards.range(..=upto).map(|(_, seconds)| *seconds).max();
-        let takes_away = with_strays || ids.iter().any(|id| device.table.is_removing(*id));
-        let confirm_timeout = asked.or(takes_away.then_some(CONFIRM_TIMEOUT));
+        let repairs = !strays.is_empty() || device.table.repairs_among(&ids) > 0;
+        let is_guarded = repairs || ids.iter().any(|id| device.table.is_removing(*id));
+        let confirm_timeout = asked.or(is_guarded.then_some(CONFIRM_TIMEOUT));
         let bytes = ops.into_bytes();
         let (ops, stored) = if bytes.len() > OPS_INLINE_MAX {
             let digest = ContentDigest::of(&bytes);
@@ -110,7 +112,7 @@ impl Flows {
             serial: upto,
             ids,
             special,
-            with_strays,
+            strays,
             batch: Some(batch),
             stored,
             connection: None,
@@ -163,9 +165,12 @@ impl Flows {
         let Some(device) = self.get_mut(key) else { return };
         let Some(flight) = device.in_flight.take() else { return };
         (device.tries, device.not_before) = (0, None);
-        if device.table.repairs_among(&flight.ids) > 0 {
-            device.undone.applied(turn.now, &flight.ids);
+        let repairs = repairs_of(&device.table, &flight);
+        if !repairs.is_empty() {
             device.apart = device.apart.map(|most| most.saturating_mul(2));
+            if device.undone.applied(turn.now, &repairs) {
+                device.repairs = 0;
+            }
         }
         // Those of later writes were not in it.
         let is_applied = |id: &FlowId| device.table.get(*id).is_some_and(|kept| kept.serial <= flight.serial);
@@ -203,10 +208,13 @@ impl Flows {
         device.tally.refusals += 1;
         let settled = device.table.settled();
         let blamed = refusal.id.and_then(|id| device.table.write_of(id, flight.serial));
-        let mut open = device.table.undecided(&flight.ids, flight.serial);
-        open.extend(device.waiters.range(..=flight.serial).map(|(serial, _)| *serial));
         let repairs = device.table.repairs_among(&flight.ids);
         let finally = refusal.permanent || device.tries >= limit;
+        let mut open = BTreeSet::new();
+        if finally {
+            open.extend(device.table.undecided(&flight.ids, flight.serial));
+            open.extend(device.waiters.range(..=flight.serial).map(|(serial, _)| *serial));
+        }
         device.table.wait_again(&flight.ids);
         match (blamed, open.len()) {
             (Some(serial), _) if serial <= settled => self.repair_refused(turn.now, key, refusal, repairs),
@@ -226,7 +234,7 @@ impl Flows {
                 self.try_later(turn.now, key);
             }
             // Nobody's write is to fail for what a repair may be to blame for: from now on they go apart.
-            (None, _) if repairs > 0 || flight.with_strays => {
+            (None, _) if repairs > 0 || !flight.strays.is_empty() => {
                 (device.apart, device.tries) = (Some(repairs.max(1)), 0);
             }
             (None, count) if count == 1 || device.narrow_upto.is_some() => {
@@ -256,20 +264,18 @@ impl Flows {
         }
     }
 
-    /// The agent undid what was to be put right, and would do so again. See [`Undone`](crate::undone::Undone).
+    /// The agent undid repairs, and would do so again. See [`Undone`](crate::undone::Undone).
     fn repairs_undone(&mut self, now: MonoTime, key: DeviceKey, flight: &InFlight, refusal: &FlowRefusal) {
         let Some(device) = self.get_mut(key) else { return };
-        let reason: Arc<str> = refusal.reason.as_str().into();
-        let repairs: Vec<FlowId> = device.table.repairs(&flight.ids).collect();
-        device.apart = Some((repairs.len() / 2).max(1));
-        if device.undone.undo(now, &repairs, flight.with_strays) {
-            for id in &repairs {
-                device.table.see(*id, FlowMark::Wrong, Some(reason.clone()));
-            }
+        let repairs = repairs_of(&device.table, flight);
+        let (is_held, pause) = device.undone.undo(now, &repairs);
+        for id in repairs.iter().filter(|_| is_held) {
+            device.table.see(*id, FlowMark::Wrong, Some(refusal.reason.as_str().into()));
         }
+        device.apart = Some((repairs.len() / 2).max(1));
+        (device.tries, device.not_before) = (0, Some(now + pause));
         let next = device.undone.next();
-        next.into_iter().for_each(|next| self.set_timer(next, key));
-        self.try_later(now, key);
+        [Some(now + pause), next].into_iter().flatten().for_each(|due| self.set_timer(due, key));
     }
 
     fn try_later(&mut self, now: MonoTime, key: DeviceKey) {
@@ -358,6 +364,11 @@ impl Flows {
         self.questions_due(now, key);
         self.pump(turn, key);
     }
+}
+
+/// Entries of a batch that are sent again because the device lost or changed them, or that are in no table.
+fn repairs_of(table: &Table, flight: &InFlight) -> Vec<FlowId> {
+    table.repairs(&flight.ids).chain(flight.strays.iter().copied()).collect()
 }
 
 /// Whom a refusal that names nobody is about: the only entry of its write, or one of some.

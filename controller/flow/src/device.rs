@@ -58,8 +58,8 @@ pub(crate) struct InFlight {
     pub ids: Vec<FlowId>,
     /// Those of `ids` that are more than ADDED when it is settled.
     pub special: Vec<FlowId>,
-    /// It takes something off the device that is in no table.
-    pub with_strays: bool,
+    /// What it takes off the device and is in no table.
+    pub strays: Vec<FlowId>,
     /// None after a restart: what it was is not known any more, only how it ended.
     pub batch: Option<FlowBatch>,
     /// Where it is too large for a message.
@@ -420,8 +420,7 @@ impl Device {
     /// The first undecided write up to this one, also if no operation or job waits for it.
     pub fn first_undecided(&self, upto: u64) -> Option<u64> {
         let awaited = self.waiters.keys().next().copied().filter(|first| *first <= upto);
-        let waiting = self.table.undecided(self.table.waiting(), upto).first().copied();
-        awaited.into_iter().chain(waiting).min()
+        awaited.into_iter().chain(self.table.undecided(self.table.waiting(), upto).min()).min()
     }
 
     /// Writes that are not decided and somebody waits for.

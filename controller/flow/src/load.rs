@@ -46,7 +46,7 @@ impl Flows {
                 serial,
                 ids,
                 special,
-                with_strays: false,
+                strays: Vec::new(),
                 batch: None,
                 stored: None,
                 connection: None,

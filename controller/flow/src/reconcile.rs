@@ -97,7 +97,7 @@ impl Flows {
         if !turn.site.holds_table(&device.name) {
             return;
         }
-        let has_repairs = |it: &InFlight| it.with_strays || device.table.repairs_among(&it.ids) > 0;
+        let has_repairs = |it: &InFlight| !it.strays.is_empty() || device.table.repairs_among(&it.ids) > 0;
         if device.in_flight.as_ref().is_some_and(has_repairs) {
             self.wait_again(key);
         }
@@ -200,18 +200,15 @@ impl Flows {
             });
             comparing.differs.retain(|(_, it)| !matches!(it, Difference::Altered));
         }
-        let altered_ids = |(id, it): &(FlowId, Difference)| matches!(it, Difference::Altered).then_some(*id);
-        let wrong_ids = missing.iter().copied().chain(comparing.differs.iter().filter_map(altered_ids));
-        let released: BTreeSet<FlowId> =
-            device.undone.release(now, wrong_ids.collect()).into_iter().collect();
-        missing.retain(|id| released.contains(id));
-        comparing.differs.retain(|it| altered_ids(it).is_none_or(|id| released.contains(&id)));
-        if !device.undone.releases_strays(now) {
-            comparing.strays.clear();
-        }
-        // A held entry goes alone: the others are not to fail with it.
-        if released.iter().any(|id| device.undone.is_held(*id)) {
-            device.apart = Some(1);
+        if !device.undone.is_idle() && held.is_none() {
+            let altered_id =
+                |(id, it): &(FlowId, Difference)| matches!(it, Difference::Altered).then_some(*id);
+            let altered = comparing.differs.iter().filter_map(altered_id);
+            let repairs = missing.iter().chain(&comparing.strays).copied().chain(altered).collect();
+            let released = device.undone.release(now, &repairs);
+            missing.retain(|id| released.contains(id));
+            comparing.strays.retain(|id| released.contains(id));
+            comparing.differs.retain(|it| altered_id(it).is_none_or(|id| released.contains(&id)));
         }
         let next_try = device.undone.next().filter(|next| *next > now);
         let found = !missing.is_empty() || !comparing.differs.is_empty() || !comparing.strays.is_empty();
@@ -245,6 +242,9 @@ impl Flows {
             self.effect(Effect::Compared { device: name.clone(), difference });
         }
         if !found {
+            if let Some(device) = self.get_mut(key).filter(|device| !device.undone.is_idle()) {
+                device.repairs = 0;
+            }
             return match comparing.theirs == roots.0 {
                 true => self.effect(Effect::Told(name.node)),
                 // What was looked at is well by now, and something else is not.

@@ -128,11 +128,12 @@ impl Table {
         }
     }
 
-    /// To be taken off the device, though nothing here is of that id.
-    pub fn take_strays(&mut self) -> Vec<FlowId> {
-        let mut strays = std::mem::take(&mut self.strays);
-        strays.sort_unstable();
-        strays.dedup();
+    /// To be taken off the device, though nothing here is of that id; at most so many.
+    pub fn take_strays(&mut self, most: usize) -> Vec<FlowId> {
+        self.strays.sort_unstable();
+        self.strays.dedup();
+        let rest = self.strays.split_off(most.min(self.strays.len()));
+        let mut strays = std::mem::replace(&mut self.strays, rest);
         strays.retain(|id| self.entries.get(id).is_none_or(|kept| kept.seen().is_none() && !kept.removing));
         strays
     }
@@ -488,11 +489,11 @@ impl Table {
     }
 
     /// The undecided writes up to `upto` that changed these entries.
-    pub fn undecided(&self, ids: &[FlowId], upto: u64) -> BTreeSet<u64> {
+    pub fn undecided<'t>(&'t self, ids: &'t [FlowId], upto: u64) -> impl Iterator<Item = u64> + 't {
         let kept = ids.iter().filter_map(|id| self.entries.get(id));
         let kept = kept.filter(|kept| kept.mark != FlowMark::Failed);
         let writes = kept.flat_map(|kept| kept.open_writes(self.settled)).map(|write| write.serial);
-        writes.filter(|serial| *serial <= upto).collect()
+        writes.filter(move |serial| *serial <= upto)
     }
 
     /// Those of these that this write changed, in the order of their ids.

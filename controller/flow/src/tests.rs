@@ -377,6 +377,10 @@ impl CutOffByOne {
             let answer = match message {
                 FlowDown::Batch(batch) => {
                     let refused = self.applies(&batch).then(undone);
+                    assert!(
+                        refused.is_none() || batch.confirm_timeout.is_some(),
+                        "cut off, and nobody undoes it"
+                    );
                     if refused.is_some() {
                         bed.now = bed.now + Duration::from_secs(30);
                         self.undone.push(bed.now);

@@ -1,8 +1,9 @@
 //! Repairs of one device that its agent undoes, because they cut the server off or for another lasting reason.
 //!
-//! The refusal names no entry, so the batches become smaller until one entry is left: that one is to blame, and is held.
-//! The search is bounded: after so many batches all entries of a batch are held. One held entry is tried again at a time,
-//! after a pause that doubles with every batch that the agent undoes. All other repairs go on.
+//! The refusal names no entry, so batches of repairs become smaller until one entry is left: that one is to blame, and is
+//! held. All other repairs go on. When nothing else is to be repaired, one held entry is tried again at a time, after a
+//! pause that doubles with each try that the agent undoes. An entry that no table has, and that is to be taken off the
+//! device, is a repair like any other.
 
 use std::collections::BTreeSet;
 use std::ops::Bound;
@@ -11,70 +12,87 @@ use std::time::Duration;
 use muster_shared::MonoTime;
 use muster_shared::model::flow::FlowId;
 
-/// Pauses between tries: the first, doubled each time, up to the longest. Each try may cut the server off for as long as
-/// the guard of the agent waits.
+/// Pauses between tries of held entries: the first, doubled each time, up to the longest. Each try may cut the server off
+/// for as long as the guard of the agent waits.
 const PAUSE_FIRST: Duration = Duration::from_secs(60);
 const PAUSE_MAX: Duration = Duration::from_secs(3600);
 
-/// Batches that may be undone while the entry to blame is searched for. Halving 65,536 entries takes 16.
-const SEARCH_MAX: u32 = 16;
+/// Pauses in the search for an entry to blame: the first, doubled each time, up to the longest.
+const SEARCH_FIRST: Duration = Duration::from_secs(1);
+const SEARCH_MAX: Duration = Duration::from_secs(60);
+/// Batches of a search, one undone after the other, after which the longest pause is that of held entries. Halving a
+/// million entries takes 20.
+const SEARCH_STEPS: u32 = 24;
 
-/// **Invariant.** Nothing is held before a batch was undone.
 #[derive(Debug, Default)]
 pub(crate) struct Undone {
-    /// Batches that were undone since the table and the device were equal.
-    batches: u32,
     held: BTreeSet<FlowId>,
-    /// The removal of entries that no table has is held.
-    holds_strays: bool,
-    /// The entry that was tried last.
+    /// Tries of held entries that were undone since one was well.
+    tries: u32,
+    /// Batches of the search that were undone since one was applied.
+    steps: u32,
+    /// The held entry that was tried last.
     last: Option<FlowId>,
-    /// When one entry is tried again.
+    /// When a held entry may be tried again. None: none is held.
     next: Option<MonoTime>,
 }
 
 impl Undone {
-    /// The agent undid a batch of these repairs. Returns whether they are held from now on, or the search goes on.
-    pub fn undo(&mut self, now: MonoTime, repairs: &[FlowId], with_strays: bool) -> bool {
-        self.batches = self.batches.saturating_add(1);
-        if repairs.len() > 1 && self.batches <= SEARCH_MAX {
-            return false;
+    /// The agent undid these repairs. Returns whether the one entry is held from now on, and after which pause the other
+    /// repairs go on.
+    pub fn undo(&mut self, now: MonoTime, repairs: &[FlowId]) -> (bool, Duration) {
+        let [entry] = *repairs else {
+            self.steps = self.steps.saturating_add(1);
+            return (false, self.search_pause());
+        };
+        if self.held.insert(entry) {
+            self.steps = self.steps.saturating_add(1);
         }
-        self.held.extend(repairs);
-        self.holds_strays |= with_strays;
+        self.tries = self.tries.saturating_add(1);
         self.next = Some(now + self.pause());
-        true
+        (true, self.search_pause())
     }
 
     fn pause(&self) -> Duration {
-        PAUSE_FIRST.saturating_mul(1 << self.batches.saturating_sub(1).min(16)).min(PAUSE_MAX)
+        doubled(PAUSE_FIRST, self.tries, PAUSE_MAX)
     }
 
-    /// These are on the device after all.
-    pub fn applied(&mut self, now: MonoTime, ids: &[FlowId]) {
-        if self.held.is_empty() {
-            return;
-        }
-        for id in ids {
-            if self.held.remove(id) {
-                self.next = Some(now);
-            }
-        }
+    fn search_pause(&self) -> Duration {
+        doubled(SEARCH_FIRST, self.steps, if self.steps > SEARCH_STEPS { PAUSE_MAX } else { SEARCH_MAX })
     }
 
-    /// Of these repairs, found by a comparison, returns those that may go now.
-    pub fn release(&mut self, now: MonoTime, mut repairs: Vec<FlowId>) -> Vec<FlowId> {
-        if self.held.is_empty() {
-            return repairs;
+    /// These repairs are on the device. Returns whether one of them was held.
+    pub fn applied(&mut self, now: MonoTime, repairs: &[FlowId]) -> bool {
+        self.steps = 0;
+        let before = self.held.len();
+        repairs.iter().filter(|_| before > 0).for_each(|id| {
+            self.held.remove(id);
+        });
+        let was_held = self.held.len() < before;
+        if was_held {
+            (self.tries, self.next) = (0, Some(now).filter(|_| !self.held.is_empty()));
         }
-        let found: BTreeSet<FlowId> = repairs.iter().copied().collect();
+        was_held
+    }
+
+    /// Nothing is held, so a comparison need not ask.
+    pub fn is_idle(&self) -> bool {
+        self.held.is_empty()
+    }
+
+    /// A comparison found these repairs. Returns those that go now: all that are not held, or else one that is.
+    pub fn release(&mut self, now: MonoTime, found: &BTreeSet<FlowId>) -> BTreeSet<FlowId> {
         self.held.retain(|id| found.contains(id));
-        let released = if self.is_due(now) { self.after_last() } else { None };
-        if released.is_some() {
-            (self.last, self.next) = (released, Some(now + self.pause()));
+        if self.held.is_empty() {
+            self.next = None;
         }
-        repairs.retain(|id| !self.held.contains(id) || Some(*id) == released);
-        repairs
+        let others: BTreeSet<FlowId> = found.difference(&self.held).copied().collect();
+        if !others.is_empty() || !self.is_due(now) {
+            return others;
+        }
+        self.last = self.after_last();
+        self.next = Some(now + self.pause());
+        self.last.into_iter().collect()
     }
 
     fn after_last(&self) -> Option<FlowId> {
@@ -82,13 +100,7 @@ impl Undone {
         self.held.range((after, Bound::Unbounded)).next().or_else(|| self.held.first()).copied()
     }
 
-    /// Whether entries that no table has may be taken off the device now.
-    pub fn releases_strays(&mut self, now: MonoTime) -> bool {
-        self.holds_strays &= !self.is_due(now);
-        !self.holds_strays
-    }
-
-    /// When the next entry is tried.
+    /// When the next held entry is tried.
     pub fn next(&self) -> Option<MonoTime> {
         self.next
     }
@@ -97,15 +109,15 @@ impl Undone {
         self.next.is_some_and(|next| next <= now)
     }
 
-    /// Whether an entry is tried again, alone.
-    pub fn is_held(&self, id: FlowId) -> bool {
-        self.held.contains(&id)
-    }
-
-    /// An operator asks for a comparison: the next entry is tried at once.
+    /// An operator asks for a comparison: a held entry is tried at once.
     pub fn hurry(&mut self, now: MonoTime) {
         self.next = self.next.map(|next| next.min(now));
     }
+}
+
+/// The pause after so many tries.
+fn doubled(first: Duration, tries: u32, most: Duration) -> Duration {
+    first.saturating_mul(1 << tries.saturating_sub(1).min(20)).min(most)
 }
 
 #[cfg(test)]
@@ -120,37 +132,45 @@ mod tests {
         range.map(FlowId).collect()
     }
 
-    #[test]
-    fn the_search_goes_on_while_a_batch_can_be_halved() {
-        let mut undone = Undone::default();
-        for (batch, is_held) in [(ids(1..=4), false), (ids(1..=2), false), (ids(1..=1), true)] {
-            assert_eq!(undone.undo(at(0), &batch, false), is_held, "{batch:?}");
-        }
-        assert_eq!(undone.release(at(1), ids(1..=4)), ids(2..=4), "the others go");
+    fn found(range: std::ops::RangeInclusive<u64>) -> BTreeSet<FlowId> {
+        range.map(FlowId).collect()
     }
 
     #[test]
-    fn a_search_without_an_end_holds_all() {
+    fn the_search_goes_on_until_one_entry_is_left() {
         let mut undone = Undone::default();
-        let searched = (0..100).take_while(|_| !undone.undo(at(0), &ids(1..=2), false)).count();
-        assert_eq!(searched, SEARCH_MAX as usize);
-        assert_eq!(undone.release(at(1), ids(1..=3)), ids(3..=3));
+        for (batch, is_held) in [(ids(1..=4), false), (ids(1..=2), false), (ids(1..=1), true)] {
+            assert_eq!(undone.undo(at(0), &batch).0, is_held, "{batch:?}");
+        }
+        assert_eq!(undone.release(at(1), &found(1..=4)), found(2..=4), "the others go");
+        assert_eq!(undone.release(at(60), &found(1..=4)), found(2..=4), "without the held one");
+        assert_eq!(undone.release(at(60), &found(1..=1)), found(1..=1), "which goes alone");
+    }
+
+    #[test]
+    fn a_search_is_paced_until_something_is_applied() {
+        let mut undone = Undone::default();
+        let pauses: Vec<u64> = (0..30).map(|_| undone.undo(at(0), &ids(1..=2)).1.as_secs()).collect();
+        assert!(pauses.is_sorted());
+        assert_eq!((pauses[0], pauses[20], pauses[29]), (1, 60, 3600));
+        assert!(!undone.applied(at(0), &ids(3..=3)), "none was held");
+        assert_eq!(undone.undo(at(0), &ids(1..=2)).1, SEARCH_FIRST);
     }
 
     #[test]
     fn one_held_entry_is_tried_at_a_time_after_pauses_that_grow() {
         let (mut undone, mut now) = (Undone::default(), at(0));
         let (mut tried, mut pauses) = (Vec::new(), Vec::new());
-        undone.undo(now, &ids(1..=1), false);
-        undone.undo(now, &ids(2..=2), false);
+        undone.undo(now, &ids(1..=1));
+        undone.undo(now, &ids(2..=2));
         for _ in 0..8 {
-            assert_eq!(undone.release(now, ids(1..=2)), [], "not yet");
+            assert_eq!(undone.release(now, &found(1..=2)), BTreeSet::new(), "not yet");
             let next = undone.next().expect("two are held");
             pauses.push(next.since(now).as_secs());
             now = next;
-            let released = undone.release(now, ids(1..=2));
+            let released: Vec<FlowId> = undone.release(now, &found(1..=2)).into_iter().collect();
             assert_eq!(released.len(), 1);
-            undone.undo(now, &released, false);
+            undone.undo(now, &released);
             tried.extend(released);
         }
         assert!(pauses.is_sorted() && pauses.last() == Some(&PAUSE_MAX.as_secs()), "{pauses:?}");
@@ -158,13 +178,28 @@ mod tests {
     }
 
     #[test]
+    fn tries_of_a_held_entry_do_not_slow_a_later_search() {
+        let mut undone = Undone::default();
+        for day in 0..100 {
+            undone.undo(at(day * 86_400), &ids(1..=1));
+        }
+        assert_eq!(undone.undo(at(100 * 86_400), &ids(2..=9)), (false, Duration::from_secs(2)));
+    }
+
+    #[test]
     fn after_one_that_is_well_the_next_is_tried_at_once() {
         let mut undone = Undone::default();
-        undone.undo(at(0), &ids(1..=1), false);
-        undone.undo(at(0), &ids(2..=2), true);
-        assert!(!undone.releases_strays(at(1)));
-        undone.applied(at(2), &ids(1..=1));
-        assert!(undone.releases_strays(at(2)));
-        assert_eq!(undone.release(at(2), ids(2..=2)), ids(2..=2));
+        undone.undo(at(0), &ids(1..=1));
+        undone.undo(at(0), &ids(2..=2));
+        assert!(undone.applied(at(2), &ids(1..=1)));
+        assert_eq!(undone.release(at(2), &found(2..=2)), found(2..=2));
+    }
+
+    #[test]
+    fn what_is_well_for_another_reason_is_held_no_longer() {
+        let mut undone = Undone::default();
+        undone.undo(at(0), &ids(1..=1));
+        assert_eq!(undone.release(at(1), &found(2..=2)), found(2..=2));
+        assert!(undone.is_idle() && undone.next().is_none());
     }
 }

@@ -106,8 +106,13 @@ pub fn stages(
     let is_late = |((device, entry), _): &(Placed<'_>, Step)| also.contains_key(&(*device, identity(entry)));
     let is_ordered = mixed
         && (changed.iter().any(is_late)
+            || unheard.is_vast()
             || leads_round(&[&Onwards::of(topology, before.clone(), &unheard), &onwards]));
-    if is_ordered && leads_round(&[&Onwards::of(topology, before.chain(added.iter().copied()), &unheard)]) {
+    let comes_to_new = || {
+        unheard.is_vast()
+            || leads_round(&[&Onwards::of(topology, before.chain(added.iter().copied()), &unheard)])
+    };
+    if is_ordered && comes_to_new() {
         // Packets come there already, over what an earlier move has put.
         changed.extend(std::mem::take(&mut added).into_iter().map(|it| (it, put(&it))));
     }
@@ -188,6 +193,9 @@ fn overlap(one: &Entry, other: &Entry) -> bool {
     !one.selector.iter().any(differ)
 }
 
+/// Pairs of ports that are followed one by one.
+const UNHEARD_MAX: usize = 100_000;
+
 /// Cables between rules of before that no agent has told of since the controller started: the cable of an agent that is
 /// away, or one that is cut. Each of these ports may lead to each of the others.
 #[derive(Default)]
@@ -218,9 +226,15 @@ impl Unheard {
         found
     }
 
+    /// There are so many that packets are taken to go round: to follow all of them would take too long.
+    fn is_vast(&self) -> bool {
+        self.out.len() * self.into.len() > UNHEARD_MAX
+    }
+
     /// Where packets may come in that leave by this port.
     fn may_lead_to<'u>(&'u self, topology: &'u Topology, port: PortNo) -> impl Iterator<Item = PortNo> + 'u {
-        let into = self.into.iter().copied().filter(move |_| self.out.contains(&port));
+        let into = if self.out.contains(&port) { Some(&self.into) } else { None };
+        let into = into.into_iter().flatten().copied();
         into.filter(move |far| topology.device_of(*far) != topology.device_of(port))
     }
 }

@@ -221,8 +221,6 @@ impl Device {
         let Stage::Undoing { ops, why, is_final, .. } = &batch.stage else { return };
         // What ended of it by a timeout is not what the table has in its place.
         self.watching.undone(ops);
-        // Of many nobody knows which one it was.
-        let id = if ops.len() == 1 { ops.first().map(|op| op.id) } else { None };
         let (permanent, is_asked) = (*is_final, batch.confirm.is_some());
         let how = match failed {
             None => "what was there before has been put back".to_owned(),
@@ -232,7 +230,8 @@ impl Device {
         };
         let reason = bounded(format!("{why}; {how}"));
         // Nobody wants a server cut off again by itself.
-        self.decide(Some(FlowRefusal { id, reason, permanent }), turn);
+        // The server was cut off, and no entry is known to be to blame.
+        self.decide(Some(FlowRefusal { id: None, reason, permanent }), turn);
         if permanent {
             turn.connection.hurry(turn.now);
             // Not where nobody has connected since, as after a restart.

@@ -2,7 +2,7 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 /// A device.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -147,9 +147,56 @@ pub struct FlowView {
     /// Of a rule that is not ours.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cookie: Option<String>,
-    /// What it is, in the words of flow files: table, priority, selector, treatment, …; `text` of what has no such words.
+    /// The entry itself.
     #[serde(flatten)]
-    pub entry: Map<String, Value>,
+    pub entry: FlowWords,
+}
+
+/// A rule, group or meter in the words of flow files. Only the words of its kind are there. An entry
+/// with a secret has `******` for each of them.
+// In the order of the alphabet, as the controller has always written them.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct FlowWords {
+    /// Bands of a meter.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bands: Option<Value>,
+    /// Buckets of a group.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub buckets: Option<Value>,
+    /// Number of a group.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub group: Option<Value>,
+    /// Seconds; 0: none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub hard_timeout: Option<Value>,
+    /// Seconds; 0: none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub idle_timeout: Option<Value>,
+    /// Number of a meter.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub meter: Option<Value>,
+    /// Higher priorities win.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub priority: Option<Value>,
+    /// The packets that the rule matches.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub selector: Option<Value>,
+    /// Table of the rule.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub table: Option<Value>,
+    /// The rule in the switch's words, where flow files have none for it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub text: Option<Value>,
+    /// What the rule does with packets, in order.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub treatment: Option<Value>,
+    /// all, select, indirect or fast_failover.
+    #[serde(rename = "type", skip_serializing_if = "Option::is_none")]
+    pub group_type: Option<Value>,
+    /// packets or kilobits, of a meter.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub unit: Option<Value>,
 }
 
 /// An entry alone.

@@ -7,9 +7,9 @@ use std::path::PathBuf;
 use clap::builder::PossibleValuesParser;
 use clap::{Args, Subcommand};
 use hyper::Method;
-use muster_api::flow::{DeviceView, ExplainedFlow, FlowView, OwnerCounters, StatsView, TableView};
+use muster_api::flow::{DeviceView, ExplainedFlow, FlowView, FlowWords, OwnerCounters, StatsView, TableView};
 use muster_shared::model::flow::{DeviceName, FlowId};
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 use crate::client::{Client, path};
 use crate::failure::Failure;
@@ -147,20 +147,14 @@ pub struct Wait {
 
 const STATES: [&str; 5] = ["PENDING_ADD", "ADDED", "PENDING_REMOVE", "FAILED", "EXPIRED"];
 
-// Words of flow files.
-const SELECTOR: &str = "selector";
-const TREATMENT: &str = "treatment";
-/// Of a rule that has no such words.
-const TEXT: &str = "text";
-
-/// What a list says of a rule; of a group or a meter it says what they have.
+/// What a list for machines has of a rule. Of a group or a meter it has all keys.
 const KEYS: [&str; 11] = [
     key!(FlowView.id),
     key!(FlowView.device),
-    "table",
-    "priority",
-    SELECTOR,
-    TREATMENT,
+    key!(FlowWords.table),
+    key!(FlowWords.priority),
+    key!(FlowWords.selector),
+    key!(FlowWords.treatment),
     key!(FlowView.state),
     key!(FlowView.packets),
     key!(FlowView.bytes),
@@ -168,13 +162,13 @@ const KEYS: [&str; 11] = [
     key!(FlowView.error),
 ];
 
-/// What a list says besides of a rule that is not Muster's: the text where it cannot be said in Muster's words.
-const FOREIGN_KEYS: [&str; 2] = [key!(FlowView.cookie), TEXT];
+/// Further keys of a foreign rule: its text, where flow files have no words for it.
+const FOREIGN_KEYS: [&str; 2] = [key!(FlowView.cookie), key!(FlowWords.text)];
 
 const FLOWS: [Column<FlowView>; 9] = [
     ("ID", |flow| cell(&flow.id)),
-    ("TABLE", |flow| cell(&flow.entry.get("table"))),
-    ("PRIORITY", |flow| cell(&flow.entry.get("priority"))),
+    ("TABLE", |flow| cell(&flow.entry.table)),
+    ("PRIORITY", |flow| cell(&flow.entry.priority)),
     ("SELECTOR", selector),
     ("TREATMENT", treatment),
     ("STATE", |flow| cell(&flow.state)),
@@ -229,10 +223,10 @@ const FLOW: [&str; 12] = [
     key!(ExplainedFlow.since),
     key!(FlowView.error),
     key!(ExplainedFlow.on_device),
-    "table",
-    "priority",
-    SELECTOR,
-    TREATMENT,
+    key!(FlowWords.table),
+    key!(FlowWords.priority),
+    key!(FlowWords.selector),
+    key!(FlowWords.treatment),
 ];
 
 /// Runs a verb.
@@ -317,25 +311,25 @@ fn told(list: Value) -> Result<Value, Failure> {
 }
 
 fn selector(flow: &FlowView) -> String {
-    match flow.entry.get(SELECTOR) {
+    match &flow.entry.selector {
         Some(Value::Object(map)) if map.is_empty() => "all".to_owned(),
         selector => cell(&selector),
     }
 }
 
-/// A treatment in one cell; of a group or a meter what it is.
+/// A treatment in one cell; for a group or a meter its own words.
 fn treatment(flow: &FlowView) -> String {
-    match flow.entry.get(TREATMENT) {
+    match &flow.entry.treatment {
         Some(Value::Array(steps)) if steps.is_empty() => "drop".to_owned(),
         Some(treatment) => cell(treatment),
-        None => flow.entry.get(TEXT).map_or_else(|| cell(&other_words(&flow.entry)), cell),
+        None => flow.entry.text.as_ref().map_or_else(|| cell(&other_words(&flow.entry)), cell),
     }
 }
 
-/// What a group or a meter is, without what every row has.
-fn other_words(map: &Map<String, Value>) -> Map<String, Value> {
-    let own = ["group", "meter", "type", "unit", "buckets", "bands"];
-    own.iter().filter_map(|key| map.get(*key).map(|value| ((*key).to_owned(), value.clone()))).collect()
+/// The words of a group or a meter alone.
+fn other_words(entry: &FlowWords) -> FlowWords {
+    let FlowWords { bands, buckets, group, meter, group_type, unit, .. } = entry.clone();
+    FlowWords { bands, buckets, group, meter, group_type, unit, ..FlowWords::default() }
 }
 
 /// The explanation in words, then the facts.

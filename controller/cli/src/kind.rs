@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use clap::{Args, Subcommand};
-use muster_template::{Kind, suggestion};
+use muster_template::{AttributeSchema, ConstraintSchema, Kind, PropertySchema, TypeSchema, suggestion};
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -58,62 +58,61 @@ pub fn run(verb: TypeVerb, format: Format) -> Result<(), Failure> {
                 let near = suggestion(&name, Kind::ALL.map(Kind::name));
                 Failure::usage(format!("there is no type '{name}'{near}; 'muster type list' has all of them"))
             })?;
-            document(format, &kind.schema(), shown)
+            let schema = kind.schema();
+            document(format, &json!(schema), |_| shown(&schema))
         }
     }
 }
 
 /// A table of properties and one of attributes.
-fn shown(schema: &Value) -> String {
-    let mut out = format!("{}: {}\n", cell(&schema["name"]), cell(&schema["description"]));
-    let list = |key: &str| schema[key].as_array().map_or(&[][..], Vec::as_slice);
+fn shown(schema: &TypeSchema) -> String {
+    let mut out = format!("{}: {}\n", cell(schema.name), cell(schema.description));
     let heading = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
-    let property = |it: &Value| {
-        let text = |key: &str| cell(&it[key]);
-        let default = match (&it["default"], it["required"] == true) {
-            (_, true) => "required".to_owned(),
-            (Value::Null, false) => "-".to_owned(),
-            (Value::String(text), false) => cell(&Value::from(text.as_str())),
-            (value, false) => value.to_string(),
-        };
-        vec![
-            text("name"),
-            text("type"),
-            default,
-            limits(&it["constraint"]),
-            text("on_update"),
-            text("description"),
-        ]
-    };
     let names = ["PROPERTY", "TYPE", "DEFAULT", "VALUES", "A CHANGE IS MADE", "DESCRIPTION"];
-    let properties = list("properties");
-    if !properties.is_empty() {
+    if !schema.properties.is_empty() {
         out.push('\n');
-        out.push_str(&rows(std::iter::once(heading(&names)).chain(properties.iter().map(property))));
+        out.push_str(&rows(std::iter::once(heading(&names)).chain(schema.properties.iter().map(property))));
     }
-    let attributes = list("attributes");
-    if !attributes.is_empty() {
-        let attribute = |it: &Value| vec![cell(&it["name"]), cell(&it["description"])];
+    if !schema.attributes.is_empty() {
+        let attribute = |it: &AttributeSchema| vec![cell(it.name), cell(it.description)];
         out.push('\n');
         out.push_str(&rows(
-            std::iter::once(heading(&["ATTRIBUTE", "DESCRIPTION"])).chain(attributes.iter().map(attribute)),
+            std::iter::once(heading(&["ATTRIBUTE", "DESCRIPTION"]))
+                .chain(schema.attributes.iter().map(attribute)),
         ));
     }
-    if let Some(others) = schema["other_attributes"].as_str().filter(|text| !text.is_empty()) {
-        writeln!(out, "\nattributes: {others}").expect("writing to a String does not fail");
+    if !schema.other_attributes.is_empty() {
+        writeln!(out, "\nattributes: {}", schema.other_attributes)
+            .expect("writing to a String does not fail");
     }
     out
 }
 
-fn limits(constraint: &Value) -> String {
-    if let Some(words) = constraint["allowed_values"].as_array() {
-        return words.iter().map(cell).collect::<Vec<_>>().join(", ");
+fn property(property: &PropertySchema) -> Vec<String> {
+    let default = match &property.default {
+        _ if property.required => "required".to_owned(),
+        None | Some(Value::Null) => "-".to_owned(),
+        Some(Value::String(text)) => cell(text),
+        Some(value) => value.to_string(),
+    };
+    vec![
+        cell(property.name),
+        cell(property.kind),
+        default,
+        property.constraint.map_or_else(|| "-".to_owned(), limits),
+        cell(&property.on_update),
+        cell(property.description),
+    ]
+}
+
+fn limits(constraint: ConstraintSchema) -> String {
+    match constraint {
+        ConstraintSchema::Range { min, max } => format!("{min} to {max}"),
+        ConstraintSchema::AllowedValues(words) => {
+            words.iter().map(|word| cell(*word)).collect::<Vec<_>>().join(", ")
+        }
+        ConstraintSchema::Description(text) => cell(text),
     }
-    let range = &constraint["range"];
-    if range.is_object() {
-        return format!("{} to {}", range["min"], range["max"]);
-    }
-    cell(&constraint["description"])
 }
 
 #[cfg(test)]

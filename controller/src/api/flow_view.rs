@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use muster_api::flow::{DeviceView, ExplainedFlow, FlowView};
+use muster_api::flow::{DeviceView, ExplainedFlow, FlowView, FlowWords};
 use muster_flow::{FlowRow, FlowStanding, Owner};
 use muster_shared::model::flow::{DeviceName, Entry, ForeignRule};
 use muster_template::MASK;
-use serde_json::{Map, json};
+use serde_json::{Map, Value, json};
 
 /// One entry; none where it is of another table than the one that is wanted.
 pub fn rule_view(
@@ -36,7 +36,7 @@ fn view(device: &DeviceName, row: &FlowRow, owners: &BTreeMap<Owner, String>, en
         duration: row.counters.map(|it| it.duration),
         error: error_of(row).map(ToOwned::to_owned),
         cookie: None,
-        entry: words,
+        entry: words_of(words),
     }
 }
 
@@ -50,11 +50,11 @@ pub fn foreign_view(device: &DeviceName, rule: &ForeignRule, table: Option<u8>) 
     let (kind, entry) = match &rule.entry {
         Some(packed) => {
             let entry = packed.unpack();
-            is_of(&entry, table).then(|| (kind(&entry), entry.to_json()))?
+            is_of(&entry, table).then(|| (kind(&entry), words_of(entry.to_json())))?
         }
         // What cannot be said in our words has no table to ask for.
         None if table.is_some() => return None,
-        None => ("rule", Map::from_iter([("text".to_owned(), json!(rule.text))])),
+        None => ("rule", FlowWords { text: Some(json!(rule.text)), ..FlowWords::default() }),
     };
     Some(FlowView {
         device: device.to_string(),
@@ -64,6 +64,10 @@ pub fn foreign_view(device: &DeviceName, rule: &ForeignRule, table: Option<u8>) 
         entry,
         ..FlowView::default()
     })
+}
+
+fn words_of(entry: Map<String, Value>) -> FlowWords {
+    serde_json::from_value(Value::Object(entry)).expect("each word takes any value")
 }
 
 fn kind(entry: &Entry) -> &'static str {
@@ -149,6 +153,23 @@ mod tests {
     use muster_shared::model::flow::{FlowId, Packed};
 
     use super::*;
+
+    #[test]
+    fn no_word_of_an_entry_is_lost() {
+        let entries = [
+            json!({"table": 3, "priority": 1, "selector": {"in_port": "p1"}, "treatment": [], "idle_timeout": 5,
+                "hard_timeout": 6}),
+            json!({"group": 1, "type": "select", "buckets": [{"weight": 1, "treatment": [{"output": "p1"}]}]}),
+            json!({"meter": 1, "unit": "packets", "bands": [{"rate": 1, "burst": 2}]}),
+        ];
+        for entry in entries {
+            let words = Entry::from_json(&entry).unwrap().to_json();
+            let view = FlowView { entry: words_of(words.clone()), ..FlowView::default() };
+            let text = serde_json::to_string(&view).unwrap();
+            let (_, written) = text.split_once("\"error\":null,").unwrap();
+            assert_eq!(format!("{{{written}"), serde_json::to_string(&words).unwrap());
+        }
+    }
 
     #[test]
     fn of_a_rule_with_something_hidden_nothing_is_shown_but_that_it_is_there() {

@@ -71,7 +71,10 @@ pub use selector::{FACT_PREFIX, Selector, is_label};
 pub use template::{Output, ParameterGroup, Resource, Template};
 pub use text::json;
 pub use tree::{CurrentResources, NoResources, Pause, Removed, Set, Tree};
-pub use types::{Kind, PropertyError, SIGNALS_MAX, Site, check_values, node, spec, spec_within};
+pub use types::{
+    AttributeSchema, ConstraintSchema, Kind, PropertyError, PropertySchema, SIGNALS_MAX, Site, TypeSchema,
+    check_values, node, spec, spec_within,
+};
 pub use version::Version;
 pub use virtual_resource::{
     RandomString, TestResource, TestTimes, TopologyHost, TopologyLink, VirtualResource, WaitCondition,

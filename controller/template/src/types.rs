@@ -28,6 +28,7 @@ use crate::error::{cut, suggestion};
 use crate::function;
 use crate::virtual_resource::VirtualResource;
 pub use deployment::Site;
+pub use schema::{AttributeSchema, ConstraintSchema, PropertySchema, TypeSchema};
 pub(crate) use unit::refer;
 pub use wait::SIGNALS_MAX;
 pub(crate) use wait::refused_attribute;
@@ -100,7 +101,7 @@ struct TypeInfo {
     place: Place,
 }
 
-/// Who makes a type's things, and its desired state from rendered properties.
+/// What makes a type's things, and how its desired state follows from rendered properties.
 #[derive(Clone, Copy)]
 enum Place {
     /// An agent, on its node.
@@ -111,7 +112,7 @@ enum Place {
     Device(fn(&RenderedProperties<'_>) -> Read<FlowSet>),
     /// The controller itself.
     Controller(fn(&RenderedProperties<'_>) -> Read<VirtualResource>),
-    /// Those below it, for which it stands.
+    /// The resources below it, for which it stands.
     Whole,
 }
 

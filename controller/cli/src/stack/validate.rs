@@ -3,13 +3,37 @@
 use std::fmt::Write;
 use std::sync::Arc;
 
-use muster_template::{Limits, StackNames, Tree, parse_in};
-use serde_json::{Value, json};
+use muster_template::{Limits, ParameterDef, StackNames, Tree, parse_in};
+use serde::Serialize;
+use serde_json::json;
 
 use super::Validate;
 use crate::failure::Failure;
-use crate::output::{Format, document};
+use crate::output::{Format, cell, document, printable};
 use crate::source::{Source, parameters};
+
+/// `stack validate -o json`
+#[derive(Serialize)]
+struct ValidateView<'a> {
+    file: &'a str,
+    valid: bool,
+    description: &'a str,
+    /// Resources, with those of nested stacks where all parameters are given.
+    resources: usize,
+    parameters: Vec<ParameterView<'a>>,
+    /// Required parameters without a value.
+    missing_parameters: Vec<&'a str>,
+}
+
+#[derive(Serialize)]
+struct ParameterView<'a> {
+    name: &'a str,
+    #[serde(rename = "type")]
+    kind: &'static str,
+    description: &'a str,
+    required: bool,
+    hidden: bool,
+}
 
 pub fn run(asked: &Validate, format: Format) -> Result<(), Failure> {
     let source = Source::read(Some(&asked.template), &asked.given.environments)?;
@@ -39,41 +63,39 @@ pub fn run(asked: &Validate, format: Format) -> Result<(), Failure> {
             }
         }
     }
-    let parameters: Vec<Value> = template
-        .parameters()
-        .map(|parameter| {
-            json!({
-                "name": parameter.name,
-                "type": parameter.kind.name(),
-                "description": parameter.description.as_deref().unwrap_or_default(),
-                "required": parameter.default.is_none(),
-                "hidden": parameter.hidden,
-            })
-        })
-        .collect();
-    let answer = json!({
-        "file": text.name,
-        "valid": true,
-        "description": template.description().unwrap_or_default(),
-        "resources": count,
-        "parameters": parameters,
-        "missing_parameters": missing,
-    });
-    document(format, &answer, table)
+    let answer = ValidateView {
+        file: &text.name,
+        valid: true,
+        description: template.description().unwrap_or_default(),
+        resources: count,
+        parameters: template.parameters().map(ParameterView::of).collect(),
+        missing_parameters: missing,
+    };
+    document(format, &json!(answer), |_| table(&answer))
 }
 
-fn table(answer: &Value) -> String {
-    let text = |value: &Value| crate::output::cell(value);
-    let mut out = format!("{} is valid: {} resources\n", text(&answer["file"]), text(&answer["resources"]));
-    let parameters = answer["parameters"].as_array().into_iter().flatten();
-    for name in answer["missing_parameters"].as_array().into_iter().flatten() {
-        let about = parameters.clone().find(|parameter| parameter["name"] == *name).unwrap_or(&Value::Null);
+impl<'a> ParameterView<'a> {
+    fn of(parameter: &'a ParameterDef) -> Self {
+        Self {
+            name: &parameter.name,
+            kind: parameter.kind.name(),
+            description: parameter.description.as_deref().unwrap_or_default(),
+            required: parameter.default.is_none(),
+            hidden: parameter.hidden,
+        }
+    }
+}
+
+fn table(answer: &ValidateView<'_>) -> String {
+    let mut out = format!("{} is valid: {} resources\n", cell(&answer.file), answer.resources);
+    for name in &answer.missing_parameters {
+        let about = answer.parameters.iter().find(|parameter| parameter.name == *name);
         writeln!(
             out,
             "required parameter not given: {} ({})  {}",
-            text(name),
-            text(&about["type"]),
-            about["description"].as_str().map(crate::output::printable).unwrap_or_default()
+            cell(*name),
+            about.map_or_else(|| "-".to_owned(), |about| cell(about.kind)),
+            about.map(|about| printable(about.description)).unwrap_or_default()
         )
         .expect("writing to a String does not fail");
     }

@@ -336,7 +336,7 @@ fn what_replaces_is_told() {
 
 #[test]
 fn a_type_as_a_document() {
-    let schema = Kind::File.schema();
+    let schema = json!(Kind::File.schema());
     let path = schema["properties"].as_array().unwrap().iter().find(|it| it["name"] == "path").unwrap();
     assert_eq!(
         *path,
@@ -344,7 +344,7 @@ fn a_type_as_a_document() {
             "constraint": {"description": "absolute and in its shortest form"}, "description": "where it is"})
     );
     assert_eq!(schema["attributes"], json!([{"name": "path", "description": "where the file is"}]));
-    let seconds = &Kind::Dummy.schema()["properties"][2];
+    let seconds = &json!(Kind::Dummy.schema())["properties"][2];
     assert_eq!(
         (&seconds["default"], &seconds["constraint"]),
         (&json!(0), &json!({"range": {"min": 0, "max": 86400}}))

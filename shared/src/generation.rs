@@ -1,4 +1,4 @@
-//! Which desired state is newer: an epoch of the controller and a number within it.
+//! Orders desired states: an epoch of the controller, and a number within it.
 
 use std::fmt;
 

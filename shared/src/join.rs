@@ -143,12 +143,12 @@ pub enum JoinAnswer {
         /// Seconds since 1970 (UTC): when the certificate runs out.
         not_after: u64,
     },
-    /// It does not.
+    /// The controller refuses.
     Refused {
         /// For the operator.
         reason: String,
     },
-    /// Not yet: its token lets no more of them join at once.
+    /// The controller asks for a later try: the token lets no more agents join at once.
     Later {
         /// For the operator.
         reason: String,
@@ -233,7 +233,7 @@ impl JoinAnswer {
         JoinAnswer::Refused { reason: bounded(reason) }
     }
 
-    /// It is to ask again.
+    /// Asks the agent to try again after a time.
     pub fn later(reason: impl fmt::Display, after: Duration) -> Self {
         let after = u32::try_from(after.as_millis()).unwrap_or(u32::MAX);
         JoinAnswer::Later { reason: bounded(reason), after }

@@ -32,7 +32,7 @@ pub struct Property {
     pub default: &'static str,
     /// What its values must be beside their type.
     pub constraint: Constraint,
-    /// Which changes of it put another thing in the place of this one: empty for none, `always`, or in words.
+    /// Changes that replace the resource: empty for none, `always`, or in words.
     pub replaces: &'static str,
 }
 
@@ -168,7 +168,7 @@ impl Property {
         self
     }
 
-    /// The default as a value; none where there is none, or no simple one.
+    /// The default as a value; none if there is no default, or none that one value can say.
     pub fn default_value(&self) -> Option<Value> {
         serde_json::from_str(self.default).ok()
     }
@@ -299,7 +299,8 @@ pub fn unwanted(wanted: &str, value: &Value) -> PropertyError {
     error
 }
 
-/// Seconds that the agent waits to reach the controller anew after a change, where nothing is said.
+/// Default of the seconds that the agent waits to reach the controller over a new connection after
+/// a change.
 pub const CONFIRM_TIMEOUT: u32 = 120;
 /// An hour without a way back is no protection any more.
 pub const CONFIRM_TIMEOUT_MAX: u64 = 3600;
@@ -327,7 +328,7 @@ pub fn scalar_text(value: &Value) -> Option<Cow<'_, str>> {
 /// A whole number, also as text.
 ///
 /// # Errors
-/// It is none, or out of bounds.
+/// The value is not a whole number, or out of bounds.
 pub fn integer(value: &Value, least: u64, most: u64) -> Read<u64> {
     let number = match value {
         Value::Number(number) => number.as_u64(),

@@ -48,7 +48,7 @@ impl std::fmt::Debug for SealSecret {
     }
 }
 
-/// Which way a packet goes; a packet never opens as one of the other way.
+/// The direction of a packet. A packet never opens as one of the other direction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
     /// To the node.
@@ -86,7 +86,7 @@ impl Seal {
     /// Encrypts `body`. The same nonce must never be used twice.
     ///
     /// # Errors
-    /// Only for a body beyond the cipher's 256 GiB, or a key that is none ([`SealPublic::is_sound`]).
+    /// Only for a body beyond the cipher's 256 GiB, or an unsound key ([`SealPublic::is_sound`]).
     pub fn seal(
         &self,
         version: u8,

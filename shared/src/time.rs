@@ -3,7 +3,8 @@
 use std::ops::Add;
 use std::time::Duration;
 
-/// Time since an arbitrary start, from the caller's monotonic clock. It means nothing after a restart.
+/// Time since an arbitrary start, from the caller's monotonic clock. Values of different runs
+/// cannot be compared.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct MonoTime(pub Duration);
 
@@ -53,7 +54,7 @@ pub fn span(seconds: u64) -> String {
     parts.join(" ")
 }
 
-/// What is to be done about a server's clock that is so many seconds ahead of the controller's, or behind it.
+/// Advice about a server's clock that is this many seconds ahead of the controller's, or behind it.
 pub fn clock_off(ahead: i64) -> String {
     let side = if ahead < 0 { "behind" } else { "ahead of" };
     format!(

@@ -163,7 +163,7 @@ impl Agent {
         self.jobs.ledger.iter()
     }
 
-    /// What each device is to hold, and how it stands.
+    /// The desired entries of a device, each with its state.
     pub fn flow_table(&self, device: &Bridge) -> Option<Arc<Vec<TableEntry>>> {
         self.flows.table(device)
     }

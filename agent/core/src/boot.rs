@@ -26,7 +26,7 @@ pub enum AtBoot {
     },
 }
 
-/// What is to be done, in this order.
+/// What to do at boot, in this order.
 pub fn at_boot(entries: &[Entry]) -> Vec<AtBoot> {
     let ledger = Ledger::new(entries.to_vec());
     // What another one took over is that one's, in its state or in what it undoes.

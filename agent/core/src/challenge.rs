@@ -1,6 +1,6 @@
-//! The question that says whether the controller is reached anew: bytes it has to give back, over a connection made
-//! since the change, by the deadline. The same for a change of the network (`jobs/confirm.rs`) and for one of flow
-//! rules (`flow/guard.rs`).
+//! The question that proves a new connection to the controller: bytes that the controller has to
+//! return, over a connection made since the change, by the deadline. A change of the network
+//! (`jobs/confirm.rs`) and one of flow rules (`flow/guard.rs`) use the same.
 
 use std::time::Duration;
 

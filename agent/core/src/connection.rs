@@ -77,7 +77,7 @@ impl Connection {
         self.session.due(now)
     }
 
-    /// Whether `Hello` is to be said.
+    /// A new connection; true: send `Hello`.
     pub(crate) fn connected(&mut self, now: MonoTime) -> bool {
         self.epoch_refused = false;
         self.session.connected(now)
@@ -101,10 +101,11 @@ impl Connection {
         self.session.hasten(now + CONNECT_EVERY);
     }
 
-    /// The greeting if the controller is obeyed from now on; nothing if its epoch is to be recorded first.
+    /// The greeting, if the agent obeys the controller from now on; none if the epoch has to be
+    /// recorded first.
     ///
     /// # Errors
-    /// The controller is not to be obeyed, and why.
+    /// The reason why the agent does not obey the controller.
     pub(crate) fn welcome(
         &mut self,
         welcome: Welcome,

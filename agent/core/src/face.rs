@@ -36,7 +36,7 @@ pub enum Input {
     Start,
     /// The connection asked for by [`Effect::Connect`] stands.
     Connected,
-    /// It could not be made, or is gone. Exactly one follows each [`Effect::Connect`].
+    /// A connection could not be made, or is gone. Exactly one follows each [`Effect::Connect`].
     Disconnected {
         reason: String,
     },
@@ -66,7 +66,7 @@ pub enum Input {
         key: ReportKey,
         /// Applied and read back as desired, or why not.
         outcome: Result<Observed, RunError>,
-        /// What is to be kept of the time before Muster from now on, where that changed.
+        /// The record of the time before Muster from now on, where that changed.
         before: Option<Before>,
         /// Something was, or may have been, changed.
         touched: bool,
@@ -89,7 +89,7 @@ pub enum Input {
         /// How it stands now, or why the step failed.
         state: Result<ContentState, RunError>,
     },
-    /// The agent is to end soon: nothing new begins, and what is not confirmed is put back. Done when
+    /// The agent must end soon: nothing new begins, and unconfirmed changes are undone. Done when
     /// [`is_guarding`](crate::Agent::is_guarding) says so.
     Stop,
     /// Something of the network may have changed. Many at once are as good as one.
@@ -136,7 +136,7 @@ pub enum Hint {
     Other,
     /// Also links or their addresses, and so the server's facts.
     Links,
-    /// Who is at the other end of a cable: the facts alone.
+    /// The neighbour at the other end of a cable changed: this affects the facts alone.
     Neighbours,
 }
 
@@ -164,7 +164,7 @@ pub struct Looked {
 /// What is there, compared with the desired state.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Found {
-    /// It is as desired.
+    /// The thing is as desired.
     AsDesired,
     Differs {
         /// Nothing is there at all.
@@ -250,8 +250,9 @@ pub enum Effect {
         key: ReportKey,
         /// What will be applied.
         spec: Spec,
-        /// What is known already of what was there first: the resource's own record, then those of resources
-        /// it takes over. It counts more than what is there now; the answer must hold all of it.
+        /// Records of the time before Muster: the resource's own, then those of resources that it
+        /// takes over. They take precedence over the state now, and the answer must hold all of
+        /// them.
         known: Vec<Before>,
         /// The controller knows it to be made, and nothing else does: the ledger was lost. If what is there is as
         /// wanted, it is Muster's own, and before it there is nothing that anybody knows of.
@@ -288,7 +289,7 @@ pub enum Effect {
     Check {
         /// The job. A content that would be fetched is named by its digest, which is enough.
         job: Box<Job>,
-        /// The last good state, its content named by digest; none if there is none.
+        /// The last good state, its content named by digest.
         applied: Option<Spec>,
         /// What was there before Muster.
         before: Option<Before>,
@@ -338,9 +339,9 @@ pub enum ContentStep {
         offset: u64,
         bytes: Vec<u8>,
     },
-    /// It is whole: is it right?
+    /// The content is complete: verify its digest.
     Verify,
-    /// Nobody needs it any more.
+    /// Nothing refers to the content: remove it.
     Drop,
 }
 

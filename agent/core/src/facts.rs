@@ -1,7 +1,7 @@
-//! What the server is: told after each greeting, when it changes, and when the controller asks.
+//! The server's facts, sent after each greeting, when they change, and when the controller asks.
 //!
-//! Counters alone are no change: of 10,000 nodes each would speak every minute for what hardly anybody looks at. Who
-//! looks is asked for them then.
+//! A change of counters alone is not sent: 10,000 nodes would each send every minute what hardly
+//! anybody reads. The controller asks for them when somebody reads them.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -20,7 +20,7 @@ const SPACING: Duration = Duration::from_secs(1);
 /// While links and addresses keep coming and going, as on a host of containers, they are told once in this time when
 /// the burst is used up. A carrier that changes is always told.
 const STORM_SPACING: Duration = Duration::from_secs(15);
-/// Those that may follow each other at once, times the spacing in a storm.
+/// Reports that may follow each other at once, times the spacing in a storm.
 const BURST: Duration = STORM_SPACING.saturating_mul(8);
 /// After a greeting they are told within this: a fleet that reconnects does not speak all at once.
 const GREETING: Duration = Duration::from_secs(2);
@@ -28,7 +28,7 @@ const GREETING: Duration = Duration::from_secs(2);
 /// What could not be read is read again.
 const GATHER_AGAIN: Duration = Duration::from_secs(10);
 
-/// What was told on this connection, and what is to be told.
+/// The facts last sent on this connection, and when the next are due.
 #[derive(Debug)]
 pub(crate) struct FactsSchedule {
     random: Random,

@@ -94,7 +94,7 @@ impl Fetch {
         Ok(wanted.ready)
     }
 
-    /// Whose contents are not there yet.
+    /// The resources whose contents are not here yet.
     pub fn awaiting(&self) -> impl Iterator<Item = ResourceId> {
         self.wanted.values().filter(|wanted| !wanted.ready).flat_map(|wanted| wanted.users.keys().copied())
     }

@@ -68,7 +68,7 @@ pub const ENTRIES_MAX: usize = 1_000_000;
 pub const BATCH_BYTES_MAX: u64 = 200 * 1024 * 1024;
 /// Rules that are removed in one round of comparing: more wait for the next.
 pub const EXTRANEOUS_MAX: usize = 16 * 1024;
-/// A log that is smaller is not worth writing anew.
+/// A smaller log is not compacted.
 const COMPACT_FROM: u64 = 64 * 1024;
 
 /// What the host is at, of one device.
@@ -99,7 +99,7 @@ enum Switch {
     /// The host has not said yet.
     Unknown,
     Back {
-        /// It was compared, and put right where that was possible, since it came.
+        /// The device was compared, and repaired where that was possible, since it appeared.
         filled: bool,
     },
     Gone {
@@ -115,15 +115,16 @@ struct Device {
     table: Table,
     decided: Generation,
     refused: Option<FlowRefusal>,
-    /// Bytes of its log; none: there is none.
+    /// Bytes of its log; none: there is no log.
     log: Option<u64>,
     batch: Option<Batch>,
     next: Option<FlowBatch>,
     switch: Switch,
-    /// It was seen here: should it go, it is waited for.
+    /// The device was seen here: if it goes, the agent waits for its return.
     was_back: bool,
     work: Option<Work>,
-    /// The number of what was begun last: what comes of another was cancelled.
+    /// The number of the work that was begun last. Answers of any other number belong to cancelled
+    /// work.
     number: u64,
     watching: Watching,
     /// Ordered to be forgotten, at this generation.
@@ -138,7 +139,7 @@ struct Device {
     owed_expired: BTreeSet<FlowId>,
     /// Something of its state may have changed.
     changed: bool,
-    /// Its state is to be said, changed or not.
+    /// The controller asked for its state: send it, changed or not.
     asked: bool,
     /// So it is once it was compared.
     looking: bool,
@@ -198,7 +199,7 @@ impl Flows {
         }
     }
 
-    /// What a device is to hold, and how it stands.
+    /// The desired entries of a device, each with its state.
     pub(crate) fn table(&self, device: &Bridge) -> Option<Arc<Vec<TableEntry>>> {
         self.devices.get(device).map(|device| device.table.kept())
     }
@@ -371,13 +372,13 @@ impl Device {
         turn.effects.push(Effect::Flow { device: self.bridge.clone(), effect });
     }
 
-    /// The host is to begin this; its number.
+    /// Asks the host to begin this work; returns its number.
     fn begin(&mut self, work: Work, turn: &mut Turn) -> u64 {
         (self.work, self.number) = (Some(work), turn.effects.number());
         self.number
     }
 
-    /// The host is to stop what it is at.
+    /// Asks the host to stop the work under way.
     fn cancel(&mut self, turn: &mut Turn) {
         self.work = None;
         self.effect(FlowEffect::Cancel { number: self.number }, turn);

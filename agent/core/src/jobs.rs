@@ -72,7 +72,7 @@ impl Jobs {
         self.guard.is_some()
     }
 
-    /// A job of the lane runs, or something is being undone there or is to be.
+    /// Whether a job of the lane runs, or an undo there runs or is due.
     pub(crate) fn changes(&self, lane: Lane) -> bool {
         let is_restoring = self.guard.is_some() || !self.restore_at.is_empty();
         self.lanes.is_busy(lane) || lane == Lane::Network && is_restoring

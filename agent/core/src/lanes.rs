@@ -18,7 +18,8 @@ struct Queue {
 pub struct Lanes(BTreeMap<Lane, Queue>);
 
 impl Lanes {
-    /// Waits in its place: jobs that arrived later run later, also if they could have begun before.
+    /// Queues a job in its place. Jobs that arrived later run later, even if they could have begun
+    /// before.
     pub fn enqueue(&mut self, lane: Lane, order: Order, resource: ResourceId) {
         self.0.entry(lane).or_default().waiting.insert(order, resource);
     }
@@ -30,8 +31,8 @@ impl Lanes {
         }
     }
 
-    /// The next one of a lane where nothing runs and that is not `held`; it runs from now until [`Lanes::release`].
-    /// Those that `waits` says keep their place.
+    /// The next job of a lane where nothing runs and that is not `held`. It runs from now until
+    /// [`Lanes::release`]. Jobs for which `waits` is true keep their place.
     pub fn next(
         &mut self,
         held: Option<Lane>,
@@ -54,12 +55,12 @@ impl Lanes {
         self.0.get(&lane).and_then(|queue| queue.running)
     }
 
-    /// Whose turn it is now.
+    /// The jobs that run now.
     pub fn running(&self) -> impl Iterator<Item = ResourceId> {
         self.0.values().filter_map(|queue| queue.running)
     }
 
-    /// It ended.
+    /// The job ended.
     pub fn release(&mut self, resource: ResourceId) {
         for queue in self.0.values_mut() {
             if queue.running == Some(resource) {

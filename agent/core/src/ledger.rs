@@ -33,9 +33,10 @@ const UNACKNOWLEDGED_MAX: usize = 8;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Order(pub u64);
 
-/// What was there before Muster, as the host wrote it down. It may hold content: never shown.
+/// The state before Muster, as the host recorded it. The record may hold content, so nothing shows
+/// it.
 ///
-/// A large network's is long, and copies of an entry are many: they share it.
+/// The record of a large network is long, and an entry has many copies, which share it.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Before(Arc<[u8]>);
 
@@ -77,7 +78,7 @@ pub struct Accepted {
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Applied {
-    /// Whose state it is.
+    /// Generation of the state.
     pub generation: Generation,
     /// The state, its content named by digest.
     pub spec: Spec,
@@ -97,7 +98,8 @@ pub struct Ended {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Entry {
     pub resource: ResourceId,
-    /// The holding of the resource, kept until that is gone. Present: the host may have begun.
+    /// The holding of the resource, kept until the resource is gone. Present: the host may have
+    /// begun.
     pub holding: Option<Holding>,
     /// Holdings of others that went with this resource, until their own records say so.
     pub gone: BTreeMap<ResourceId, Order>,
@@ -134,7 +136,7 @@ impl Entry {
         self.holding.is_some()
     }
 
-    /// Nothing of it is here and nothing is to be done or said.
+    /// Nothing of the resource is here, and there is nothing to do or to report.
     pub fn is_tombstone(&self) -> bool {
         let is_idle = self.undo.is_none() && self.current.is_none() && self.next.is_none();
         !self.exists() && is_idle && self.unacknowledged.is_empty()
@@ -215,7 +217,7 @@ pub fn weight(job: &Job) -> usize {
     FIXED + job.spec.weight()
 }
 
-/// The entries, with what must not be counted anew each time; how they come to disk is in `ledger/records.rs`.
+/// The entries, with counts that are kept up to date. `ledger/records.rs` brings them to disk.
 #[derive(Debug, Default)]
 pub struct Ledger {
     entries: BTreeMap<ResourceId, Entry>,
@@ -224,7 +226,7 @@ pub struct Ledger {
     naming: BTreeMap<ResourceId, BTreeSet<ResourceId>>,
     tombstones: BTreeMap<Order, ResourceId>,
     by_lane: BTreeMap<Lane, BTreeSet<ResourceId>>,
-    /// Whose last good state may be another than [`Ledger::take_changed`] said last.
+    /// Resources whose last good state may differ from what [`Ledger::take_changed`] last returned.
     changed: BTreeSet<ResourceId>,
     records: Records,
     digest: u128,
@@ -287,13 +289,13 @@ impl Ledger {
         (self.tombstones.len() > TOMBSTONES_MAX).then_some(oldest)
     }
 
-    /// Those whose last good state is of this lane.
+    /// Resources whose last good state is of this lane.
     pub(crate) fn in_lane(&self, lane: Lane) -> &BTreeSet<ResourceId> {
         static NONE: BTreeSet<ResourceId> = BTreeSet::new();
         self.by_lane.get(&lane).unwrap_or(&NONE)
     }
 
-    /// Those whose last good state has changed, come or gone since this was asked last.
+    /// Resources whose last good state changed, came or went since the last call.
     pub(crate) fn take_changed(&mut self) -> BTreeSet<ResourceId> {
         std::mem::take(&mut self.changed)
     }

@@ -48,7 +48,7 @@ struct Device {
 }
 
 impl Device {
-    /// When it is to be told, if it is.
+    /// Sets the time of the next report, if one is due.
     fn schedule(&mut self, now: MonoTime) {
         let at = match &self.told {
             Some(told) if *told == self.now => None,
@@ -82,7 +82,7 @@ impl Ports {
             return; // nobody heard of it
         }
         if self.devices.len() >= TOLD_DEVICES_MAX {
-            // Those that are gone are kept to be told again; the host gives no more than that of others.
+            // Devices that are gone are kept until they are reported; the host bounds their number.
             let gone = self.devices.iter().find(|(_, device)| !device.now.up);
             let Some(gone) = gone.map(|(bridge, _)| bridge.clone()) else { return };
             self.devices.remove(&gone);
@@ -123,7 +123,7 @@ impl Ports {
     }
 }
 
-/// Something that carried packets does so no longer, or may not: whoever sends there is to know.
+/// A port that carried packets no longer does, or may not: senders must know soon.
 fn has_ended(told: &DevicePorts, now: &DevicePorts) -> bool {
     told.up && !now.up
         || told.ports.iter().filter(|port| port.up).any(|was| {

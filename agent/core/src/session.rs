@@ -70,7 +70,7 @@ impl Session {
         matches!(self.state, State::Closing { .. })
     }
 
-    /// Whether this connection is new: `Hello` is to be said.
+    /// True if the connection is new: send `Hello`.
     pub fn connected(&mut self, now: MonoTime) -> bool {
         let new = self.state == State::Connecting;
         if new {

@@ -78,7 +78,7 @@ struct Watch {
     wanted: Wanted,
     /// When to look at all in any case.
     scan: MonoTime,
-    /// It is due, and something of ours is under way.
+    /// A look is due, and a job of ours is under way.
     held: bool,
     /// A job of the lane was running after the last input.
     was_busy: bool,
@@ -89,7 +89,7 @@ struct Watch {
     paid_until: MonoTime,
 }
 
-/// What is to be looked at when a look is due.
+/// The resources to look at when a look is due.
 #[derive(Clone, Debug)]
 enum Wanted {
     Some(BTreeSet<ResourceId>),
@@ -202,7 +202,7 @@ impl Watch {
         if is_running {
             self.was_busy = true;
         } else if std::mem::take(&mut self.was_busy) && is_network {
-            // Also where one was due before: what was just done is to come to rest.
+            // This also replaces a look that was due before: the change just made has to settle.
             (self.due, self.held) = (None, false);
             self.hint(now, &Wanted::All);
         }
@@ -290,7 +290,7 @@ impl Watches {
         }
     }
 
-    /// The controller has something else in mind for it now: whatever it makes of it, it is told anew.
+    /// The controller has a new desired state for the resource: whatever follows is reported again.
     pub(crate) fn unsay(&mut self, now: MonoTime, resource: ResourceId, ledger: &Ledger) {
         if self.said.contains_key(&resource) {
             self.say(resource, None);
@@ -405,7 +405,8 @@ impl Watches {
         }
     }
 
-    /// After every input: what is there to be watched by the host, and of what nothing is to be said any more.
+    /// After every input: tells the host what to watch, and drops states that need no further
+    /// report.
     pub(crate) fn watch_applied(&mut self, ledger: &mut Ledger, effects: &mut Effects) {
         for resource in ledger.take_changed() {
             let applied = ledger.get(resource).and_then(|entry| entry.applied.as_ref());
@@ -459,7 +460,8 @@ fn stands(found: Result<Found, RunError>) -> Option<(DriftState, String)> {
         Ok(Found::AsDesired) => (DriftState::InSync, String::new()),
         Ok(Found::Differs { missing: true, reason }) => (DriftState::Missing, reason),
         Ok(Found::Differs { missing: false, reason }) => (DriftState::Drifted, reason),
-        // It was applied once, so it is the host that has changed: an interface that a mapping names has gone.
+        // The state was applied once, so the host has changed: an interface that a mapping names
+        // has gone.
         Err(RunError { reason, retry: Retry::Never }) => (DriftState::Drifted, reason),
         Err(RunError { retry: Retry::Later | Retry::WhenRoom, .. }) => return None,
     };

@@ -193,7 +193,7 @@ impl Documents {
         for path in paths {
             let Some(before) = taken.get(path) else { continue };
             match self.files.restore(resource, &file(path, before, Vec::new()), before).await {
-                // Somebody took the directory away: nothing of ours is there.
+                // The directory was removed by others: nothing of ours is there.
                 Err(FileError::NoDirectory { .. }) if *before == FileBefore::Absent => {}
                 restored => restored?,
             }

@@ -48,7 +48,7 @@ pub enum Source<'a> {
     File(&'a Path),
 }
 
-/// What a file is to be.
+/// The desired state of a file.
 struct Wanted<'a> {
     content: Source<'a>,
     mode: u32,
@@ -137,7 +137,7 @@ impl Files {
         let opened = Directory::of(path, named_owner(file));
         let directory = match (opened, before) {
             (Ok(directory), _) => directory,
-            // Nothing of it is to be changed.
+            // The file must stay as it is.
             (Err(_), _) if file.on_delete == OnDelete::Keep => return Ok(()),
             (Err(FileError::NoDirectory { .. }), FileBefore::Absent) => return Ok(()),
             (Err(error), _) => return Err(error),
@@ -182,7 +182,7 @@ impl Files {
         let kept = async {
             let mut copy =
                 OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&temporary)?;
-            // It may grow meanwhile, for ever.
+            // The file may grow meanwhile, without end.
             let digest = copy_pieces(&mut from.take(KEPT_MAX + 1), &mut copy).await?;
             if copy.metadata()?.len() > KEPT_MAX {
                 return Err(ErrorKind::FileTooLarge.into());
@@ -351,7 +351,7 @@ fn remove_if_there(path: &Path) -> io::Result<()> {
     }
 }
 
-/// User and group it is to belong to.
+/// The user and the group that must own the file.
 fn owners(path: &Path, file: &File) -> Result<(u32, u32), FileError> {
     let uid = match &file.owner {
         None => geteuid().as_raw(),

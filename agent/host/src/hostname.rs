@@ -51,12 +51,12 @@ pub enum NameError {
     },
     #[error(transparent)]
     File(#[from] FileError),
-    /// It is no such file.
+    /// The file is too large for a host name.
     #[error("{} is too large for a host name's file; look at what is in it and remove it", .0.display())]
     TooLarge(PathBuf),
     #[error("cannot {action} the kernel's host name: {errno}")]
     Kernel { action: &'static str, errno: Errno },
-    /// It does not hold.
+    /// The name was set and did not stay.
     #[error("after the change: {0}")]
     Differs(String),
 }

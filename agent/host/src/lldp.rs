@@ -62,7 +62,7 @@ pub struct Listener {
 #[derive(Debug, Default)]
 struct ListenedPorts {
     ports: BTreeMap<u32, Port>,
-    /// Those of the facts.
+    /// Ports that the facts list.
     cards: BTreeSet<u32>,
     of_devices: BTreeSet<u32>,
 }
@@ -143,7 +143,8 @@ impl Listener {
         Ok(PortListener { socket, task })
     }
 
-    /// Who was heard on a port, in order, at most [`HEARD_MAX`](muster_shared::model::topology::HEARD_MAX).
+    /// The Muster ports that were heard on a port, in order, at most
+    /// [`HEARD_MAX`](muster_shared::model::topology::HEARD_MAX).
     pub fn beacons(&self, index: u32) -> Vec<Beacon> {
         let listened = locked(&self.listened);
         listened.ports.get(&index).map(|port| locked(&port.heard).beacons()).unwrap_or_default()
@@ -190,7 +191,8 @@ impl Listener {
         self.speaker.hush(|other| other == index);
     }
 
-    /// Somebody came, went or says something else since this was asked last. Nothing is lost when it is dropped.
+    /// Returns once a neighbour came, went or changed since the last call. Dropping it loses
+    /// nothing.
     pub async fn changed(&self) {
         self.changed.notified().await;
     }
@@ -201,7 +203,7 @@ impl Listener {
     }
 }
 
-/// Cards; where there is none, veths.
+/// Network cards; without any, veths.
 fn ports_of(links: &BTreeMap<u32, LinkFacts>) -> BTreeSet<u32> {
     let of_kind = |kind: &str| -> BTreeSet<u32> {
         let is_port = |link: &LinkFacts| link.kind == kind && link.mac.is_some_and(|mac| mac != [0; 6]);

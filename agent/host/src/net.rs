@@ -88,7 +88,7 @@ pub struct HostConfig {
     pub resolv_conf: Option<PathBuf>,
     /// Our drop-in for systemd-resolved; by default `/etc/systemd/resolved.conf.d/90-muster.conf`.
     pub resolved_conf: Option<PathBuf>,
-    /// Which links are NICs, for `nic1` and so on; by default `/sys/class/net`.
+    /// A directory like `/sys/class/net`, which says which links are NICs for `nic1` and so on.
     pub sys_class_net: Option<PathBuf>,
     /// Names of routing tables; by default `/etc/iproute2/rt_tables`.
     pub rt_tables: Option<PathBuf>,
@@ -248,21 +248,22 @@ impl Network {
             }
             self.needs_ovs(&before, &state)?;
             let steps = plan(&target, &state)?;
-            // They may take their own settings off it, so what is to be done is not known before.
+            // The managers may take their own settings off the links, so the steps are not known
+            // before.
             if !std::mem::replace(&mut is_told, true) && self.leave_alone(&document, &state).await? {
                 continue;
             }
             if steps.is_empty() || !before.uses_ovs || settled {
                 // What was just read needs no second look.
                 let is_reached = steps.is_empty() && differences(&target, &state).is_empty();
-                // It may be large, and is read anew.
+                // The state may be large, and is read again.
                 drop(state);
                 if !is_reached {
                     self.reach(&mut netlink, &target, &steps).await?;
                 }
                 break (document, before, target, steps);
             }
-            // Nothing is begun with a switch that hangs.
+            // Nothing begins while the switch hangs.
             self.settle_ovs().await?;
             settled = true;
         };

@@ -42,7 +42,8 @@ const HOOK: &str = "prerouting";
 /// After connection tracking (-200) and mangle (-150), so that `ct_state` is known; before addresses are translated (-100).
 const PRIORITY: i32 = -140;
 const CHAIN: &str = "{ type filter hook prerouting priority -140; policy accept; }";
-/// A change whose list was old when it came to the kernel is made anew: others write all the time only by mistake.
+/// A change is made again if its list was outdated when it reached the kernel. Only by mistake
+/// would others write all the time.
 const TRIES: u32 = 3;
 /// What cannot go together is removed one by one, so many of them, each a run of nft; the rest with the next comparison.
 const ONE_BY_ONE_MAX: usize = 256;

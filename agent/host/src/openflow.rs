@@ -65,8 +65,8 @@ pub struct Switch {
 /// What a bridge tells by itself.
 #[derive(Debug)]
 pub enum Event {
-    /// Something of the flow tables, groups or ports is not as it was: compare. Not said of what [`Switch::apply`] and
-    /// [`Switch::strip`] did. Those that came since the last call are one.
+    /// Flow tables, groups or ports have changed: compare. [`Switch::apply`] and [`Switch::strip`]
+    /// do not cause it. Changes since the last call are one event.
     Changed {
         /// Only rules without a cookie of ours came or went.
         foreign_only: bool,
@@ -101,7 +101,7 @@ pub enum Lost {
         #[source]
         source: io::Error,
     },
-    /// It speaks no OpenFlow 1.4.
+    /// The bridge does not speak OpenFlow 1.4.
     #[error(
         "bridge {0} does not speak OpenFlow 1.4; add OpenFlow14 to its column 'protocols' (ovs-vsctl set bridge {0} protocols=…)"
     )]
@@ -115,13 +115,13 @@ pub enum Lost {
     /// Bytes that are not OpenFlow, or over a bound.
     #[error("Open vSwitch sent what cannot be understood: {0}")]
     Garbled(&'static str),
-    /// It refused a question that every switch answers.
+    /// The switch refused a question that every switch answers.
     #[error("Open vSwitch refused a question: {0}")]
     Refused(String),
     /// Of the nftables device: in words.
     #[error("{0}")]
     Filter(String),
-    /// What is to be there could not be read.
+    /// The desired entries could not be read.
     #[error("cannot read the flow table that is kept")]
     Kept(#[source] io::Error),
 }
@@ -129,17 +129,17 @@ pub enum Lost {
 /// An operation of a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Op<'a> {
-    /// The bridge is to hold this.
+    /// The bridge must hold this entry.
     Put {
         /// The id: the cookie of a rule.
         id: FlowId,
         /// [`Packed`](muster_shared::model::flow::Packed) bytes.
         packed: &'a [u8],
-        /// It is ours already, or was when last seen: what stands in its place, anyone's, is replaced. Else a rule, group
-        /// or meter of others in its place refuses the change.
+        /// The entry is ours already, or was when last seen: whatever stands in its place is
+        /// replaced. Otherwise a rule, group or meter of others in its place refuses the change.
         held: bool,
     },
-    /// The bridge is not to hold this any more. It is well if it does not.
+    /// The bridge must not hold this entry. An entry that is not there is no error.
     Remove {
         id: FlowId,
         /// What was last put under this id. Groups and meters are found by it; a rule is by its cookie alone.
@@ -165,8 +165,8 @@ pub trait Ops {
     /// The change is given up; nothing was applied.
     fn next(&mut self) -> io::Result<Option<Op<'_>>>;
 
-    /// A rule of others that is what is to be put becomes ours. Not where the change may be undone: then it would go,
-    /// and nobody knew any more that it was there.
+    /// A rule of others that equals the one to put becomes ours. Not where the change may be
+    /// undone: the undo would remove it, and nothing would remember that it was there.
     fn takes_over(&self) -> bool {
         true
     }
@@ -200,7 +200,7 @@ pub struct Applied {
 /// The reason why a change was not applied.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
-    /// The entry that is to blame, where one is.
+    /// The entry that caused the refusal, where there is one.
     pub id: Option<FlowId>,
     /// In words, with the switch's own.
     pub reason: String,
@@ -212,7 +212,7 @@ pub struct Refusal {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Form(pub u64);
 
-/// What a bridge is to hold: entries in the order of their ids, by their index.
+/// The desired entries of a bridge, in the order of their ids, by their index.
 pub trait Desired {
     fn len(&self) -> usize;
 
@@ -238,14 +238,14 @@ pub trait Desired {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Wanted {
     pub id: FlowId,
-    /// It is to be there. Of one that is not, such as one that has expired, only the place is ours: what stands under
-    /// its id is extraneous.
+    /// The entry must be there. Of an entry that must not, such as an expired one, only the place
+    /// is ours: what stands under its id is extraneous.
     pub present: bool,
     /// The form that was told as odd, if it was.
     pub odd: Option<Form>,
 }
 
-/// How a bridge differs from what it is to hold.
+/// The differences between a bridge and its desired entries.
 #[derive(Debug)]
 pub struct Compared<E = Extraneous> {
     /// Not there, in the order of ids.
@@ -276,7 +276,7 @@ impl<E> Default for Compared<E> {
 }
 
 impl<E> Compared<E> {
-    /// The bridge holds what it is to hold, as far as that can be said to it.
+    /// The bridge holds the desired entries, as far as the switch can express them.
     pub fn is_equal(&self) -> bool {
         self.missing.is_empty() && self.altered.is_empty() && self.extraneous.is_empty()
     }
@@ -311,7 +311,7 @@ impl Switch {
         Self::open(rundir, device).await
     }
 
-    /// Changes when the switch is started anew; then its tables are empty.
+    /// Changes with each restart of the switch, after which its tables are empty.
     pub fn instance(&self) -> u64 {
         self.instance
     }

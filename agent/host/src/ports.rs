@@ -49,7 +49,8 @@ const WARNINGS_MAX: usize = 1000;
 #[derive(Clone)]
 pub struct Voice {
     pub node: NodeId,
-    /// Of which each port's beacon is made: nobody else's, and the same for as long as neighbours are to know it.
+    /// Beacons of ports are derived from this. Unique for each node, and stable as long as
+    /// neighbours must recognise its ports.
     pub seed: [u8; 32],
     /// Off: nothing is sent.
     pub speaks: bool,
@@ -142,7 +143,7 @@ async fn follow_database(socket: PathBuf, tell: watch::Sender<Arc<Interfaces>>) 
             }
         }
         appears(&socket, retry).await;
-        // It listens a moment after it is made.
+        // The switch listens a moment after the socket exists.
         sleep(PAUSE).await;
         retry = (retry * 2).min(RETRY_MAX);
     }

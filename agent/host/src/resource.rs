@@ -68,7 +68,7 @@ pub trait Resource {
 /// A state that was applied.
 #[derive(Debug)]
 pub struct Applied<B> {
-    /// What is to be kept from now on of the time before, where that changed.
+    /// The record of the time before from now on, where that changed.
     pub before: Option<B>,
     /// What only the node knows of it, and what the controller keeps.
     pub attributes: BTreeMap<String, String>,
@@ -101,7 +101,7 @@ impl<F: Fault> From<F> for Box<dyn Fault> {
 pub enum RecordFault {
     #[error("the record of what was there before Muster is damaged: put it back by hand")]
     Damaged,
-    /// It is too large.
+    /// The content is too large.
     #[error(transparent)]
     TooLarge(#[from] std::io::Error),
 }

@@ -47,8 +47,8 @@ use unit::{Unit, UnitStands};
 
 use crate::systemd::Systemd;
 
-/// How often a run that was interrupted is begun again: a script that takes the server down each time must not do so
-/// for ever.
+/// How often an interrupted run starts again: a script that takes the server down each time must
+/// not do so for ever.
 pub const AGAIN_MAX: u32 = 3;
 /// Between two looks at a supervisor that is not there yet, or whose unit is not gone yet. Both take milliseconds.
 const LOOK_FIRST: Duration = Duration::from_millis(5);
@@ -65,7 +65,7 @@ pub struct Task {
     pub outputs: Vec<String>,
     /// How long it may take.
     pub timeout: Duration,
-    /// Whether it is begun again when it was interrupted.
+    /// Whether an interrupted run starts again.
     pub again: bool,
 }
 
@@ -82,11 +82,11 @@ pub enum Program {
 pub enum Next {
     /// The recorded end is the answer.
     Take,
-    /// It is under way.
+    /// The run is under way.
     Wait,
-    /// It is not begun again: it was interrupted so often.
+    /// The run was interrupted this often, and does not start again.
     Interrupted { times: u32 },
-    /// It is ordered; it was interrupted so often before.
+    /// Order the run; it was interrupted this often before.
     Prepare { again: u32 },
     /// The supervisor is started.
     Start,
@@ -184,7 +184,7 @@ impl Runner {
             let directory = Directory::new(&self.directory, &id);
             directory.stop();
             if directory.stands()? == RunState::Ordered {
-                // Its supervisor may be on the way, and is to see that it is stopped.
+                // A supervisor may be starting, and must see that the run is stopped.
                 self.until_seen(&id, &directory).await?;
             }
             while directory.stands()? == RunState::Alive {
@@ -262,7 +262,8 @@ impl Runner {
             return Ok(unit.start(&self.supervisor, directory.path(), &directory.ordered()?).await?);
         }
         let failed = |source| RunFailed::Start { source };
-        // Who looks from now on sees that it is alive: the supervisor's stdin says so before it can say anything.
+        // From now on the run counts as alive: the supervisor's stdin says so before the supervisor
+        // itself can.
         let alive = directory.hold_alive()?;
         let mut command = tokio::process::Command::new(&self.supervisor);
         command.arg("run").arg(directory.path()).current_dir("/").env_clear();

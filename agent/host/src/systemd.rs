@@ -30,8 +30,8 @@ pub use state::{Active, UnitState};
 
 /// Where systemd and the bus have their sockets.
 const RUN: &str = "/run";
-/// An answer, but for the end of jobs: reading all units anew takes systemd some ten seconds on a large, busy server;
-/// `systemctl` waits as long for that.
+/// The time for an answer, except for the end of jobs. To read all units again takes systemd some
+/// ten seconds on a large, busy server; `systemctl` waits as long for that.
 const ANSWER_MAX: Duration = Duration::from_secs(90);
 /// Signals that wait to be looked at. Others' jobs end too, some hundred with one target; ours must not be lost.
 const SIGNALS_MAX: NonZeroUsize = NonZeroUsize::new(4096).unwrap();
@@ -51,7 +51,7 @@ pub struct Systemd {
     run: PathBuf,
 }
 
-/// A conversation with systemd. It ends with the value.
+/// A conversation with systemd, which ends when this is dropped.
 #[derive(Debug)]
 pub struct Bus {
     connection: Connection,
@@ -134,10 +134,10 @@ impl Systemd {
 }
 
 impl Bus {
-    /// Has a unit started, stopped or the like, and waits for the end of that.
+    /// Starts or stops a unit, or the like, and waits for the end of that job.
     ///
     /// # Errors
-    /// systemd refuses, or it takes longer than `within`; what was begun goes on then.
+    /// systemd refuses, or the job takes longer than `within`; the job goes on then.
     pub async fn tell(&self, verb: Verb, unit: &str, within: Duration) -> Result<JobEnd> {
         let doing = format!("{verb} {unit}");
         self.to_the_end(verb.method(), doing, &(unit, "replace"), within).await
@@ -245,7 +245,7 @@ impl Bus {
         }
     }
 
-    /// Has systemd read all units anew.
+    /// Makes systemd read all units again.
     ///
     /// # Errors
     /// systemd refuses. A unit with a mistake in it is no error here.

@@ -1,7 +1,7 @@
 //! Resource types on this server: each is a file below, and one line of the list here.
 //!
-//! `muster_shared::model` has what each is to be. Files, the network, the host name and software deployments have modules
-//! of their own, for others use them as well.
+//! `muster_shared::model` has the desired state of each. Files, the network, the host name and
+//! software deployments have modules of their own, because others use them as well.
 
 pub mod account;
 pub mod package;

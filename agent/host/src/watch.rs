@@ -187,7 +187,7 @@ impl Watcher {
         if paths.is_empty() {
             self.by_watch.remove(&watch.as_raw());
             if let Some(open) = &self.inotify {
-                // It may have gone by itself.
+                // The watch may have ended by itself.
                 let _ = open.inotify.rm_watch(watch);
             }
         }
@@ -262,7 +262,7 @@ impl Watcher {
         }
     }
 
-    /// All is watched anew.
+    /// Watches everything again.
     fn lost(&mut self) {
         self.inotify = None;
         self.not_before = Instant::now() + PAUSE_MAX;

@@ -1,4 +1,4 @@
-//! What a request is answered when it cannot be done.
+//! Answers to requests that failed.
 
 use axum::Json;
 use axum::http::StatusCode;
@@ -9,7 +9,7 @@ use muster_template::{Error, Errors};
 
 use crate::store::StoreError;
 
-/// What a request is answered in place of what it asked for.
+/// The answer to a request that failed.
 #[derive(Debug)]
 pub struct ApiError {
     pub class: Class,

@@ -41,7 +41,7 @@ pub async fn apply(
     let asked = guarded(guard, confirm_timeout)?;
     let held = source::read(&api, body).await?;
     let (stages, confirm) = source::flows(held, name.unwrap_or_else(|| "flow file".into())).await?;
-    // What is asked for at the command line goes over what the file says.
+    // The command line takes precedence over the file.
     let confirm_timeout = if confirm_timeout.is_none() { asked.and(confirm).or(asked) } else { asked };
     tracing::info!(stages = stages.len(), "flow apply");
     begun(api.driver.request(Request::ApplyFlows { stages, confirm_timeout }).await?)

@@ -40,7 +40,7 @@ fn view(device: &DeviceName, row: &FlowRow, owners: &BTreeMap<Owner, String>, en
     }
 }
 
-/// What an agent says of a rule repeats what is in it.
+/// The reason of a rule, as its agent gave it. It may repeat parts of the rule.
 fn error_of(row: &FlowRow) -> Option<&str> {
     row.error.as_deref().map(|error| if row.secret { MASK } else { error })
 }
@@ -52,7 +52,7 @@ pub fn foreign_view(device: &DeviceName, rule: &ForeignRule, table: Option<u8>) 
             let entry = packed.unpack();
             is_of(&entry, table).then(|| (kind(&entry), words_of(entry.to_json())))?
         }
-        // What cannot be said in our words has no table to ask for.
+        // A rule without words of flow files has no known table.
         None if table.is_some() => return None,
         None => ("rule", FlowWords { text: Some(json!(rule.text)), ..FlowWords::default() }),
     };

@@ -20,9 +20,9 @@ pub const RULES_JOINED: usize = 1000;
 /// All that is known of one intent.
 pub struct Shown {
     pub view: manager::IntentView,
-    /// Of its first rules how the flow tables have them.
+    /// The first rules of the intent, as the flow tables have them.
     pub rows: Vec<(FlowId, Option<FlowRow>)>,
-    /// Whose it is, for people.
+    /// The owner, for people.
     pub owner: Option<String>,
 }
 
@@ -43,7 +43,7 @@ pub fn shown(shown: &Shown) -> IntentView {
     let secret = rows.iter().filter_map(|(_, row)| row.as_ref()).any(|row| row.secret);
     let mut wish = wish_json(&view.intent, view.group.as_deref());
     if secret {
-        // What a hidden parameter holds went into it.
+        // A hidden parameter went into the wish.
         wish.iter_mut().filter(|(name, _)| *name != "type").for_each(|(_, value)| *value = json!(MASK));
     }
     let entry = |((device, _), (id, row)): (&(DeviceName, _), &(FlowId, Option<FlowRow>))| {
@@ -77,7 +77,7 @@ pub fn shown(shown: &Shown) -> IntentView {
     }
 }
 
-/// What a picture has of an intent.
+/// The intent as the picture of the topology shows it.
 pub fn drawn(view: &manager::IntentView) -> IntentWay {
     let (key, state) = (view.key.to_string(), view.state.as_str().to_owned());
     IntentWay { key, state, links: view.links.iter().map(ends).collect() }

@@ -18,7 +18,7 @@ const OWNERS_MAX: usize = 20;
 
 /// GET /metrics
 pub async fn metrics(State(api): State<Api>) -> Result<Response, ApiError> {
-    // What the devices say to that is told the next time.
+    // The answers of the devices are in the next sample.
     api.driver.request(Request::SampleFlows).await?;
     let look = |site: muster_engine::View<'_>| {
         (site.node_counts(), site.stack_counts(), site.flows().metrics(OWNERS_MAX))

@@ -49,19 +49,20 @@ pub use server::{ApiHandle, SocketError, serve};
 
 /// Items of a list that the driver is asked for at a time: it has other things to do than to draw up a long one.
 const PAGE: usize = 1000;
-/// Requests with a body that are parsed at a time; others wait. Each may need several times the body's bound in memory.
-/// What has come of all bodies is as much together: a slow one holds what has come of it, and no place.
+/// Requests with a body that are parsed at a time; others wait. Each may need several times the
+/// body's bound in memory. The received bytes of all bodies together are bounded alike: a slow body
+/// holds only the bytes it has sent, and no place here.
 const BODIES_MAX: usize = 4;
 
 /// How the API is reached, and its bounds.
 #[derive(Clone, Debug)]
 pub struct ApiConfig {
-    /// What this controller is called.
+    /// The name of this controller.
     pub name: String,
     /// Where its data are, as a URL.
     pub store: String,
     pub socket: PathBuf,
-    /// What join tokens say of where the controller is: `host:port`.
+    /// The addresses in join tokens: `host:port`.
     pub addresses: Vec<String>,
     /// Bytes of a request.
     pub body_max: usize,
@@ -71,7 +72,7 @@ pub struct ApiConfig {
     pub flow_rules_max: usize,
 }
 
-/// What every request needs.
+/// Shared by all requests.
 #[derive(Clone)]
 struct Api {
     driver: DriverHandle,
@@ -146,7 +147,7 @@ fn filter(method: Method) -> MethodFilter {
     }
 }
 
-/// Who serves it.
+/// The handler of each operation.
 fn serving(operation: Operation, method: MethodFilter) -> MethodRouter<Api> {
     match operation {
         Operation::ListStacks => on(method, stack::list),
@@ -223,7 +224,7 @@ async fn version() -> Json<Version> {
 async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, ApiError> + Send + 'static,
 ) -> Result<T, ApiError> {
-    // It panics with the work, or is cancelled when the runtime stops.
+    // The task fails if the work panics, or when the runtime stops.
     tokio::task::spawn_blocking(work).await.map_err(|error| ApiError::internal(error.to_string()))?
 }
 

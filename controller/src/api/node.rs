@@ -63,7 +63,7 @@ async fn views(
     Ok(nodes)
 }
 
-/// What is heard of a node that is there is not written each time.
+/// While a node is connected, memory has when it was last heard: the store is not written each time.
 fn seen(view: NodeView, now: OffsetDateTime) -> NodeView {
     NodeView { last_seen: view.silent.map(|silent| rfc3339(now - silent)), ..view }
 }

@@ -1,5 +1,5 @@
-//! What an update does to parameters that nobody gave: without `existing` they are back at their defaults, which the
-//! operator reads.
+//! Parameters that an update does not give. Without `existing` they return to their defaults, and
+//! the operator is told.
 
 use std::fmt::Write as _;
 
@@ -12,13 +12,13 @@ const SHOWN: usize = 60;
 /// Parameters that have a line each.
 const NAMED: usize = 20;
 
-/// What the parameters would be with `existing`; none where that would be no valid update.
+/// The parameters as they would be with `existing`; none if that would be no valid update.
 pub struct Kept {
     parameters: Parameters,
 }
 
 impl Kept {
-    /// Of the update as it would be with `existing`.
+    /// The parameters of the update as it would be with `existing`.
     pub fn of(text: &SourceText, template_max: usize) -> Option<Self> {
         let environment = Environment::parse(text.environments.iter().map(EnvironmentText::file)).ok()?;
         let maps = |kind: &str| environment.maps(kind);

@@ -1,4 +1,4 @@
-//! What a restored store does not know.
+//! Things that a restored store does not know.
 
 use axum::Json;
 use axum::body::Body;

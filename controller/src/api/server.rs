@@ -39,7 +39,7 @@ const GROUP: &str = "muster";
 /// Why the socket cannot be had.
 #[derive(Debug, Error)]
 pub enum SocketError {
-    /// Somebody listens there.
+    /// Another process listens on the socket.
     #[error("another controller listens on {0}: stop it, or give this one another --api-socket")]
     InUse(PathBuf),
     /// Not a socket, and so not ours to replace.
@@ -88,7 +88,7 @@ impl ApiHandle {
     /// Takes no more requests, gives those under way a moment, and removes the socket.
     pub async fn stop(self) {
         drop(self.running);
-        // It fails only if it panicked.
+        // The task fails only if it panicked.
         drop(self.task.await);
     }
 }

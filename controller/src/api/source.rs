@@ -61,7 +61,7 @@ pub async fn read(api: &Api, body: Body) -> Result<Held, ApiError> {
     Ok(Held { bytes, template_max, flow_rules_max, _room: room, _permit: permit })
 }
 
-/// What comes of a body, with the right to hold it, which grows with it.
+/// Collects a body. The right to hold its bytes grows with it.
 async fn collect(
     room: &Arc<Semaphore>,
     mut body: Body,
@@ -122,16 +122,16 @@ pub async fn create(held: Held) -> Result<(StackName, Source, Options), ApiError
     .await
 }
 
-/// What an update is made of.
+/// An update, read and checked.
 pub struct Updated {
-    /// What the stack becomes.
+    /// The new desired state of the stack.
     pub source: Source,
     pub options: Options,
-    /// What the operator may not have meant.
+    /// Warnings for the operator.
     pub warnings: Vec<String>,
 }
 
-/// For an update. What is not given is taken from the current revision.
+/// For an update. Parts that are not given come from the current revision.
 pub async fn update(held: Held, name: StackName, reader: Reader) -> Result<Updated, ApiError> {
     blocking(move || {
         let mut body: UpdateStack = parse_json(&held)?;
@@ -148,7 +148,7 @@ pub async fn update(held: Held, name: StackName, reader: Reader) -> Result<Updat
     .await
 }
 
-/// What the current revision becomes, with a line for each parameter that goes back to its default.
+/// The new revision, with a line for each parameter that returns to its default.
 fn updated(
     current: Option<SourceText>,
     body: UpdateStack,
@@ -170,14 +170,14 @@ fn updated(
     Ok((source, warnings))
 }
 
-/// What a preview is made of.
+/// A preview, read and checked.
 pub struct Previewed {
-    /// What the stack would become.
+    /// The desired state that the stack would have.
     pub source: Source,
-    /// What it is; none if there is no such stack, or its revision cannot be read.
+    /// The current one; none if there is no such stack, or its revision cannot be read.
     pub current: Option<Source>,
     pub options: Options,
-    /// What the operator may not have meant.
+    /// Warnings for the operator.
     pub warnings: Vec<String>,
 }
 

@@ -20,7 +20,7 @@ use super::{Api, PAGE, query, source, stack_name};
 /// Events in one answer; the next ones are asked for with `marker`.
 const EVENTS_MAX: usize = 1000;
 
-/// A begun operation, 202.
+/// The operation has begun: 202.
 pub type Accepted = (StatusCode, Json<Begun>);
 
 /// POST /v1/stacks

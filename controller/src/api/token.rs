@@ -79,7 +79,7 @@ pub async fn revoke(State(api): State<Api>, Path(id): Path<String>) -> Result<Js
     Ok(Json(TokenRevoked { id: id.to_string(), revoked: true }))
 }
 
-/// Of labels the engine knows more.
+/// The engine checks labels.
 fn check(ttl: u64, name: Option<&str>) -> Result<(), ApiError> {
     if !(1..=TTL_MAX).contains(&ttl) {
         return Err(ApiError::invalid(format!("a token is good for 1 to {TTL_MAX} s")));
@@ -110,7 +110,7 @@ fn now() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO).as_secs()
 }
 
-/// What lies beyond the calendar is shown as a number; [`check`] lets none in.
+/// A time beyond the calendar is shown as a number; [`check`] lets none in.
 fn rfc3339(unix: u64) -> String {
     i64::try_from(unix)
         .ok()

@@ -40,7 +40,7 @@ enum Talk {
     Again { hello: Hello, until: MonoTime },
 }
 
-/// What an engine that was built again hears of a conversation.
+/// How the conversation with a node continues after the engine was built again.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Resumed {
     Connected {
@@ -144,7 +144,7 @@ impl Node {
             }
             Talk::Open { hello, owes_ledger: false } => {
                 let hello = hello.clone();
-                // What its ledger is by now is not known: another digest makes the engine ask.
+                // The present digest of its ledger is unknown: another digest makes the engine ask.
                 let greeting = Hello { ledger: !hello.ledger, ..hello.clone() };
                 self.talk = Talk::Again { hello, until: now + LEDGER_WITHIN };
                 Resumed::Greeted { node, connection, hello: greeting }

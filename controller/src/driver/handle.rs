@@ -11,7 +11,7 @@ use tokio::sync::{mpsc, oneshot};
 /// Requests that wait for the driver; more are refused as overload.
 const REQUESTS_MAX: usize = 1024;
 
-/// What the API asks of the driver.
+/// A request of the API to the driver.
 pub(super) enum Ask {
     Request(Box<Request>, oneshot::Sender<Result<Answer, Refusal>>),
     Query(Query),
@@ -24,7 +24,7 @@ pub(super) enum Ask {
 /// Looks between two turns.
 pub(super) type Query = Box<dyn FnOnce(&Look<'_>) + Send>;
 
-/// What there is to see between two turns.
+/// What can be seen between two turns.
 pub struct Look<'a> {
     /// As it is durable.
     pub site: View<'a>,
@@ -39,12 +39,12 @@ pub(super) struct Watcher {
     pub reply: oneshot::Sender<Option<StackView>>,
 }
 
-/// What keeps a driver that does not answer.
+/// Why a driver does not answer now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Busy {
-    /// It decides what follows from what came.
+    /// Deciding what follows from the inputs.
     Deciding,
-    /// It writes that down, and lets go of what waited for it.
+    /// Writing the results, and answering the requests that waited for them.
     Writing,
 }
 
@@ -91,8 +91,8 @@ impl DriverHandle {
         answer.await.map_err(|_| stopping())
     }
 
-    /// A stack's view as soon as its `seq` is another than the given; none if there is no such stack. Of a stack
-    /// whose delete has ended, the last view.
+    /// A stack's view, as soon as its `seq` differs from the given one; none if there is no such
+    /// stack. After the stack's delete, its last view.
     ///
     /// # Errors
     /// [`Refusal::Unavailable`] as above.
@@ -129,11 +129,11 @@ impl DriverHandle {
 
     /// Ends the loop after the present turn.
     pub async fn stop(&self) {
-        // It may have ended already.
+        // The driver may have ended already.
         let _ = self.asks.send(Ask::Stop).await;
     }
 
-    /// What it does at present.
+    /// The driver's present work.
     pub fn busy(&self) -> Busy {
         if self.writing.load(Ordering::Relaxed) { Busy::Writing } else { Busy::Deciding }
     }

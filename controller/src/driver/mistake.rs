@@ -1,5 +1,6 @@
-//! How often our own mistakes may begin anew. A commit that is wrong in itself is dropped, and the engine goes on from
-//! what is durable. What led to it may come again at once, with each time a load of the whole store: so the pauses grow.
+//! Pauses after our own mistakes. The driver drops a commit that is wrong in itself, and the engine
+//! goes on from what is durable. The cause may come again at once, and each time costs a load of
+//! the whole store, so the pauses grow.
 
 use std::time::Duration;
 

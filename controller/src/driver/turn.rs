@@ -27,14 +27,14 @@ const BUSY_PAUSE: Duration = Duration::from_millis(250);
 /// Another program may hold the database for so long: those who ask wait for it. Then nothing can be written.
 const BUSY_MAX: Duration = Duration::from_secs(30);
 
-/// What became known in a turn, for those who wait for it.
+/// Results of a turn, for those who wait for them.
 #[derive(Debug, Default)]
 pub struct TurnResults {
     /// By the ids that [`Turns::request`] gave.
     pub answers: Vec<(u64, Result<Answer, Refusal>)>,
     /// Stacks that are gone now, with the traversal that did it.
     pub ended: Vec<(StackName, u64)>,
-    /// What takes its time to free.
+    /// Trees that take their time to free.
     pub discarded: Vec<Arc<Tree>>,
 }
 
@@ -53,7 +53,7 @@ struct Busy {
     until: MonoTime,
 }
 
-/// What a turn is about to write, as far as the engine was asked for it.
+/// The changes of a turn, as far as the engine was asked for them.
 #[derive(Default)]
 struct Commit {
     /// The first change; the others are still the engine's.
@@ -61,7 +61,7 @@ struct Commit {
     /// The store took the first one: it cannot be asked again.
     is_taken: bool,
     seen: Vec<NodeId>,
-    /// What may leave afterwards.
+    /// Effects to carry out once the commit is durable.
     effects: Vec<Effect>,
     ended: Vec<(StackName, u64)>,
     keys: Vec<(NodeId, Option<SealPublic>)>,
@@ -77,7 +77,7 @@ pub struct Turns<S, O> {
     /// Requests that are not answered.
     open: BTreeSet<u64>,
     conversations: Conversations,
-    /// Of the nodes that may come in, as it is durable.
+    /// Durable keys of the nodes that may connect.
     keys: Keys,
     seen: BTreeSet<NodeId>,
     told: TurnResults,
@@ -147,7 +147,7 @@ impl<S: Store, O: Outbox> Turns<S, O> {
         self.read_only.as_ref().map(|it| it.why.as_str())
     }
 
-    /// A commit waits for the database: what comes in is to wait with it, for [`BUSY_MAX`] at most.
+    /// A commit waits for the database. Inputs wait with it, for [`BUSY_MAX`] at most.
     pub fn is_busy(&self) -> bool {
         self.busy.is_some()
     }
@@ -206,7 +206,7 @@ impl<S: Store, O: Outbox> Turns<S, O> {
         self.engine.handle(now, Input::Timeout);
     }
 
-    /// Somebody is about to look: what is shown says how long it has been so.
+    /// Passes time before somebody looks: views say how long a state has lasted.
     pub fn pass(&mut self, now: MonoTime) {
         if self.read_only.is_none() && self.busy.is_none() {
             self.engine.handle(now, Input::Timeout);
@@ -309,7 +309,8 @@ impl<S: Store, O: Outbox> Turns<S, O> {
         Box::new(commit)
     }
 
-    /// What may leave now. If the database is busy, the commit is as it was.
+    /// Writes the commit, and returns the effects that may leave. If the database is busy, returns
+    /// the commit as it was.
     fn commit(&mut self, mut commit: Box<Commit>) -> Result<Vec<Effect>, (Box<Commit>, StoreError)> {
         if commit.first.is_some() || !commit.seen.is_empty() {
             let seen = std::mem::take(&mut commit.seen);
@@ -346,7 +347,8 @@ impl<S: Store, O: Outbox> Turns<S, O> {
                 Effect::Warn(what) => tracing::warn!("{what}"),
                 Effect::Close { node } => self.outbox.close(&node),
                 Effect::Answer { id, answer } => {
-                    // Who has the name from now on has other keys: the old ones get no more jobs.
+                    // The node of that name now has other keys: the old connection gets no more
+                    // jobs.
                     if let Ok(Answer::Joined { node }) = &answer {
                         self.outbox.close(node);
                     }
@@ -373,7 +375,8 @@ impl<S: Store, O: Outbox> Turns<S, O> {
         Source::parse(text).map_err(|errors| errors.to_string())
     }
 
-    /// Forgets what is not durable and says so. What agents said is said again: none of them is sent away.
+    /// Forgets what is not durable, and reports the error. Agents say again what was lost, so none
+    /// of them is sent away.
     fn cannot_write(&mut self, now: MonoTime, error: &StoreError) {
         let why = why(error);
         tracing::error!("{why}");

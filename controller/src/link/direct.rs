@@ -57,7 +57,8 @@ use super::Keys;
 use super::intake::Feed;
 use crate::pki::Pki;
 
-/// What waits in the kernel to be accepted: a storm of reconnects. Linux cuts it to `net.core.somaxconn`.
+/// Connections that wait in the kernel to be accepted, as in a storm of reconnects. Linux cuts this
+/// to `net.core.somaxconn`.
 const BACKLOG: u32 = 4096;
 /// After this a stopping link no longer waits for clients to hear why.
 const STOP: Duration = Duration::from_secs(2);
@@ -74,7 +75,7 @@ pub struct DirectConfig {
     /// Names and numbers for the server's certificate, besides this host's own.
     pub names: Vec<String>,
     pub limits: Limits,
-    /// Of the nodes that may come in; the driver keeps it.
+    /// Keys of the nodes that may connect; the driver keeps them.
     pub keys: Keys,
 }
 
@@ -85,7 +86,7 @@ pub struct Limits {
     pub connections: usize,
     /// Connections at a time that are not let in yet; with more, others have to leave.
     pub handshakes: usize,
-    /// Of those, for addresses from which a node came lately.
+    /// Of `handshakes`, those kept for addresses from which a node came lately.
     pub handshakes_kept: usize,
     /// As many of them from one address. Many nodes may share one.
     pub handshakes_per_address: usize,
@@ -152,7 +153,7 @@ pub struct LinkHandle {
     stopped: watch::Receiver<bool>,
 }
 
-/// What all connections share.
+/// State that all connections share.
 struct Shared {
     pki: Arc<Pki>,
     feed: Feed,
@@ -172,7 +173,8 @@ struct Shared {
 }
 
 impl DirectLink {
-    /// Listens, and puts what happens into `feed`. Who said something says nothing more before the driver has taken it.
+    /// Listens, and puts events into `feed`. A client that said something is not read again before
+    /// the driver has taken it.
     ///
     /// # Errors
     /// The address cannot be listened on, or the server's certificate cannot be made.
@@ -263,8 +265,8 @@ impl LinkHandle {
         }
     }
 
-    /// Stops listening, closes all connections and waits until they are closed, a few seconds at most. It is
-    /// quickest while the events are still taken, or their receiver is gone.
+    /// Stops listening, closes all connections and waits until they are closed, a few seconds at
+    /// most. This is fastest while the driver still takes events, or has dropped their receiver.
     pub async fn shutdown(&self) {
         self.stop.send_replace(true);
         self.ended().await;
@@ -325,7 +327,7 @@ async fn accept(shared: Arc<Shared>, listener: TcpListener, mut stopping: watch:
         let _ = stopping.wait_for(|stop| *stop).await;
     });
     loop {
-        // Those that ended first: else they pile up behind arrivals.
+        // Ended tasks first, or they pile up behind arrivals.
         while let Some(ended) = tasks.try_join_next() {
             note(ended);
         }
@@ -365,7 +367,7 @@ async fn accept(shared: Arc<Shared>, listener: TcpListener, mut stopping: watch:
     handing_on.abort();
     shared.registry.close();
     let all = async { while tasks.join_next().await.is_some() {} };
-    // Those that have not come in, and those that do not listen, are cut off.
+    // After this, clients that have not been let in or do not respond are cut off.
     let _ = timeout(STOP, all).await;
 }
 

@@ -32,7 +32,7 @@ pub struct Feed(Arc<Open>);
 #[derive(Debug)]
 pub struct Intake(Arc<Shared>);
 
-/// What all feeds share: without it nothing comes any more.
+/// Shared by all feeds: after the last one is dropped, nothing comes.
 #[derive(Debug)]
 struct Open(Arc<Shared>);
 
@@ -68,7 +68,7 @@ pub fn channel(bounds: Bounds) -> (Feed, Intake) {
 }
 
 impl Shared {
-    /// What waits is whole at every point that can panic.
+    /// The state is whole at every point that can panic.
     fn lock(&self) -> MutexGuard<'_, Waiting> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -22,17 +22,18 @@ use muster_shared::model::Up;
 use muster_shared::seal::SealPublic;
 use tokio::sync::oneshot;
 
-/// What a link tells the driver loop.
+/// Events of a link for the driver loop.
 ///
-/// The events of one connection come in their order. A node that connects again takes over, and then
-/// [`Connected`](Self::Connected) of the newer connection may come before
+/// The events of one connection come in their order. A node that connects again takes over, and
+/// then [`Connected`](Self::Connected) of the newer connection may come before
 /// [`Disconnected`](Self::Disconnected) of the older: the higher number is the newer.
 #[derive(Debug)]
 pub enum LinkEvent {
-    /// A node is here. It may have been revoked since its key was looked up: then close it.
+    /// A node has connected. It may have been revoked since its key was looked up: then close the
+    /// connection.
     Connected {
         node: NodeId,
-        /// Which of its connections; higher is newer, never 0.
+        /// Number of the connection: higher is newer, never 0.
         connection: u64,
     },
     /// A node said something; the seal fits and every bound holds.
@@ -45,7 +46,7 @@ pub enum LinkEvent {
     /// A connection that was [`Connected`](Self::Connected) is gone.
     Disconnected {
         node: NodeId,
-        /// Which of its connections.
+        /// Number of the connection.
         connection: u64,
     },
     /// Someone wants to become a node. A certificate is made once the reply says so: what the grant rests on
@@ -58,8 +59,8 @@ pub enum LinkEvent {
     },
 }
 
-/// What a joining agent asks for. The answer may get lost: the same name and key with the same token once
-/// more is the same joining, to be granted again.
+/// A joining agent's request. The answer may get lost: the same name and key with the same token
+/// once more is the same joining, and must be granted again.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JoinAsk {
     pub token_id: TokenId,
@@ -77,7 +78,7 @@ pub struct JoinAsk {
 pub struct NotJoined {
     /// For the operator.
     pub reason: String,
-    /// It may be asked again after so long.
+    /// A further request may come after this time.
     pub after: Option<Duration>,
 }
 

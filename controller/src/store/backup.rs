@@ -27,7 +27,7 @@ const KEY_MAX: i64 = 64 * 1024;
 /// As long as another program may hold the database.
 const BUSY_WAIT: Duration = Duration::from_secs(5);
 
-/// What a backup holds besides the database.
+/// Contents of a backup besides the database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum With {
     /// The site's keys, sealed.
@@ -109,8 +109,9 @@ fn restore_as(from: &Path, new: &Path, place: &Place) -> Result<(), StoreError> 
 }
 
 impl Sqlite {
-    /// Before a site is opened: a backup gives the keys back that are in it, and is none from then on. A fleet whose keys
-    /// are missing is not given others, which it would refuse for good.
+    /// Call this before a site is opened. A restored backup puts its keys into the data directory,
+    /// and forgets that it is a backup. A fleet whose keys are missing gets no new ones, because it
+    /// would refuse them for good.
     ///
     /// # Errors
     /// [`StoreError`], and nothing is changed.

@@ -15,7 +15,7 @@ const ROOM_MAX: u64 = 64 << 20;
 pub struct Bounds {
     /// Newest events kept per stack, and up to a tenth more until they are next cut.
     pub events: u64,
-    /// Of the file, without what is on its way there (64 MiB at most); 0: as large as the disk.
+    /// Size of the database file, without its log (64 MiB at most); 0: no bound but the disk.
     pub bytes: u64,
 }
 

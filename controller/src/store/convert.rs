@@ -1,8 +1,8 @@
-//! Contents in sealed pieces, and a change of the data key: every sealed value is sealed again, in one transaction, so that
-//! a crash leaves either all or none.
+//! Contents in sealed pieces, and a change of the data key. One transaction seals every sealed
+//! value again, so a crash leaves either all or none.
 //!
-//! What stood there before stays in free pages and in the log until [`scrub`] has been through; `meta.scrub` says that
-//! it has to, also to the next start.
+//! The former values stay in free pages and in the log until [`scrub`]. `meta.scrub` says that a
+//! scrub is due, also to the next start.
 
 use rusqlite::types::{Value, ValueRef};
 use rusqlite::{Connection, OptionalExtension as _, Transaction, params};
@@ -29,7 +29,7 @@ pub(super) fn note_key(db: &Transaction<'_>, key: &DataKey) -> Result<(), StoreE
     Ok(())
 }
 
-/// What is sealed now stood there in clear: the next start writes the database anew without that.
+/// A value that is sealed now was in clear before: the next start rewrites the database without it.
 pub(super) fn note_scrub(db: &Transaction<'_>) -> Result<(), StoreError> {
     db.prepare_cached("INSERT OR REPLACE INTO meta VALUES ('scrub', '1')")?.execute([])?;
     Ok(())
@@ -152,10 +152,10 @@ impl Sqlite {
         Ok(())
     }
 
-    /// Writes the database anew, without what was deleted or overwritten in it, if that is still to be done.
+    /// Rewrites the database without deleted and overwritten values, if a scrub is due.
     ///
     /// # Errors
-    /// [`StoreError`]: it is tried again at the next start.
+    /// [`StoreError`]: the next start tries again.
     pub(super) fn scrub(&mut self) -> Result<(), StoreError> {
         let due: bool =
             self.db
@@ -163,7 +163,7 @@ impl Sqlite {
         if !due {
             return Ok(());
         }
-        // The log first: what it would write home is what is to go.
+        // First the log, which holds values that must go.
         self.db.execute_batch("PRAGMA wal_checkpoint(TRUNCATE); VACUUM; PRAGMA wal_checkpoint(TRUNCATE);")?;
         self.db.execute("DELETE FROM meta WHERE key = 'scrub'", [])?;
         Ok(())

@@ -23,7 +23,7 @@ pub(super) fn written(it: &Corrections, steady: i64) -> String {
     }
 }
 
-/// None: that is none.
+/// None: the text is no such record.
 pub(super) fn read(text: &str, steady: i64) -> Option<Corrections> {
     let corrected = |(count, last, lasted, open): Corrected, made_again| Corrections {
         count,

@@ -4,7 +4,7 @@ use rusqlite::ErrorCode;
 
 use super::StoreError;
 
-/// What the driver does about a failed commit.
+/// The driver's reaction to a failed commit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Failure {
     /// No room: nothing is written until there is room for that commit.

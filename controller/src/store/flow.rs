@@ -1,5 +1,5 @@
-//! Flow tables: one row of `flow_devices` says what became of many entries. What an entry is can be read by everybody,
-//! unless something hidden went into it: then it is sealed, and only that one costs more.
+//! Flow tables: one row of `flow_devices` has the standing of many entries. An entry is in clear
+//! unless it holds something hidden: then it is sealed, and only that entry costs more.
 
 use std::sync::Arc;
 
@@ -181,7 +181,7 @@ fn put_entries(
     Ok(())
 }
 
-/// What others can read of an entry.
+/// The parts of an entry that are in clear.
 #[derive(Default)]
 struct Shown<'e> {
     reason: Option<&'e str>,
@@ -223,7 +223,7 @@ fn seal(
     Ok(key.seal(&column.place(place), &plain)?)
 }
 
-/// What it is, and why it is so.
+/// Opens an entry and the reason of its state.
 fn opened(
     key: &DataKey,
     column: Column,
@@ -235,7 +235,7 @@ fn opened(
     Ok((Packed::from_bytes(&packed).map_err(|_| bad("an entry"))?, reason))
 }
 
-/// What is to be sealed could be read until now: its parameter was not hidden before.
+/// Notes a scrub if the value was in clear until now: its parameter was not hidden before.
 fn note_if_clear(db: &Transaction<'_>, device: u32, entry: FlowId) -> Result<(), StoreError> {
     let could_be_read: bool = db
         .prepare_cached(

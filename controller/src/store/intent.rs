@@ -16,7 +16,7 @@ use super::key::DataKey;
 use super::sealed::{SealedText, WISH, open_text};
 use super::sqlite::int;
 
-/// What was asked for.
+/// The intent as requested.
 #[derive(Serialize, Deserialize)]
 struct Wish {
     intent: Arc<Intent>,
@@ -24,7 +24,7 @@ struct Wish {
     group: Option<Box<str>>,
 }
 
-/// What became of it.
+/// The intent as installed.
 #[derive(Default, Serialize, Deserialize)]
 #[serde(default)]
 struct Installation {

@@ -62,7 +62,7 @@ pub enum KeyError {
         "{path} has mode {mode:04o}: others may read it; chmod 0600 it, and consider 'muster-controller rekey'"
     )]
     Exposed { path: PathBuf, mode: u32 },
-    /// It is not what a key looks like.
+    /// The file does not hold 64 hexadecimal digits.
     #[error("{path} is no key: want one line of 64 hexadecimal digits; put it back from where it is kept")]
     Damaged { path: PathBuf },
     /// The disk says no.
@@ -190,7 +190,7 @@ impl DataKey {
     }
 
     fn nonce(&self) -> Result<[u8; NONCE], KeyError> {
-        // Who panicked here had its nonce already, or none.
+        // A thread that panicked here has its nonce, or took none.
         let mut nonces = self.0.nonces.lock().unwrap_or_else(PoisonError::into_inner);
         if nonces.left == 0 {
             fill(&mut nonces.bytes)?;
@@ -263,7 +263,7 @@ impl KeyFile {
         }
     }
 
-    /// Writes the key that is to follow beside the present one, durably.
+    /// Durably writes the next key beside the present one.
     ///
     /// # Errors
     /// [`KeyError::Io`]

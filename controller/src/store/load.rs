@@ -108,8 +108,8 @@ pub(super) fn load(store: &mut Sqlite) -> Result<Snapshot, StoreError> {
     Ok(snapshot)
 }
 
-/// What a stack is being brought to. One that is damaged, or that this version does not take, holds up its own stack, not
-/// the site.
+/// The source of the revision that a stack moves to. A source that is damaged, or that this version
+/// does not take, stops its own stack, not the site.
 fn source(store: &mut Sqlite, stack: &StackRecord) -> Result<Option<Source>, StoreError> {
     let text = match store.source(&stack.name, stack.revision) {
         Ok(text) => text,
@@ -127,7 +127,7 @@ fn is_damage(error: &StoreError) -> bool {
     matches!(error, StoreError::Format(_) | StoreError::Sqlite(rusqlite::Error::FromSqlConversionFailure(..)))
 }
 
-/// What the current revisions' environments say of resources.
+/// The policies of resources in the current revisions' environments.
 fn policies(db: &Connection, key: &DataKey) -> Result<BTreeMap<u64, Policies>, StoreError> {
     let mut select = db.prepare(
         "SELECT stack_id, number, environments FROM revisions JOIN stacks ON id = stack_id AND revision = number
@@ -267,7 +267,7 @@ impl Columns<'_> {
         serde_json::from_str(&text).map(Some).map_err(|e| bad(self.name(), e))
     }
 
-    /// Of the column that was read last.
+    /// Name of the column that was read last.
     fn name(&self) -> &str {
         self.row.as_ref().column_name(self.at - 1).unwrap_or("?")
     }

@@ -1,6 +1,8 @@
-//! What is durable. The engine holds the working set in memory; the store is its log and its snapshot.
+//! Durable state. The engine holds the working set in memory; the store is its log and its
+//! snapshot.
 //!
-//! Absent: decisions. What is written, and in which order, is the engine's affair; when, the driver's.
+//! Absent: decisions. The engine decides what to write and in which order, and the driver decides
+//! when.
 
 pub mod backup;
 mod bounds;
@@ -40,17 +42,17 @@ pub enum StoreError {
     /// SQLite said no; its message says whether the disk is full.
     #[error("the database cannot be used: {0}")]
     Sqlite(#[from] rusqlite::Error),
-    /// It is as large as it may be.
+    /// The database has reached its bound.
     #[error("the database has reached its bound of {bytes} bytes, limits.database_bytes")]
     Full { bytes: u64 },
     /// A change of a commit that was refused.
     #[error("{change} cannot be written: {source}")]
     Change {
-        /// Which, without its content.
+        /// The kind of change, without its content.
         change: String,
         source: Box<StoreError>,
     },
-    /// Of the data key.
+    /// The data key cannot be used.
     #[error(transparent)]
     Key(#[from] KeyError),
     /// The file is not ours, or newer than this controller.
@@ -94,7 +96,7 @@ pub trait Store {
     /// [`StoreError`]
     fn probe(&mut self) -> Result<(), StoreError>;
 
-    /// What an operator sent for a revision.
+    /// The template and files of a revision, as the operator sent them.
     ///
     /// # Errors
     /// [`StoreError`]

@@ -1,4 +1,4 @@
-//! What a change is called in logs and reasons, and how much room it takes.
+//! Names of changes for logs and reasons, and their size in the database.
 
 use muster_engine::record::{Change, RolloutChange};
 use muster_flow::record::FlowChange;

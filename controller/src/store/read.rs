@@ -46,7 +46,8 @@ impl Reader {
         read(&self.db.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// What an operator sent for a revision, by default the newest, and its number.
+    /// The template and files of a revision as the operator sent them, by default of the newest,
+    /// and its number.
     ///
     /// # Errors
     /// [`StoreError`]
@@ -84,7 +85,7 @@ impl Reader {
     ) -> Result<Option<String>, StoreError> {
         self.with(|db| {
             let (id, settled) = (id.0.cast_signed(), settled.map(u64::cast_signed));
-            // Of a write whose end is not kept any more: when it was written.
+            // Where the end of a write is no longer kept: when it was written.
             let mut select = db.prepare_cached(
                 "SELECT max(changed_at, coalesce((SELECT at FROM flow_settled WHERE device = ?1 AND serial >= ?3 AND
                      (SELECT min(serial) FROM flow_settled WHERE device = ?1) <= ?3 ORDER BY serial LIMIT 1), ''))

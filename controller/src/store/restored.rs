@@ -1,5 +1,6 @@
-//! What a restored site holds: the entry `restored` of `meta`. `restore` writes there when it was done; from the first
-//! start on the entry is the engine's record, and it goes when all is decided.
+//! The record of a restored site: the entry `restored` of `meta`. `restore` writes there when the
+//! restore was done. From the first start on the entry is the engine's record, and it goes when
+//! everything is decided.
 
 use muster_engine::restored::RestoredRecord;
 use rusqlite::{Connection, OptionalExtension as _, Transaction};

@@ -155,7 +155,7 @@ mod tests {
         store.commit(&mut changes.into_iter().map(Change::Rollout), &[]).unwrap();
         assert_eq!(load(store.db()).unwrap(), wanted);
         assert_eq!((wanted.rollouts.len(), wanted.proven.len()), (2, 1));
-        // Damage of a record costs no more than that.
+        // A damaged record costs only itself.
         store.db().execute("UPDATE rollouts SET state = 'x' WHERE row_id = 2", []).unwrap();
         wanted.rollouts.remove(&2);
         assert_eq!(Sqlite::open(&database, &key).unwrap().load().unwrap().rollouts, wanted);

@@ -36,19 +36,20 @@ pub(super) const SECRET_NOTES: Column = Column { table: "resources", name: "secr
 /// A row's definition digest, then its spec with the version of its encoding, if there is one; null if there is neither.
 pub(super) const SPEC: Column = Column { table: "resources", name: "spec", row: &["id"] };
 
-/// Of a flow entry that something hidden went into, what it is and why it is so, or what it was; null for all others.
+/// Sealed content of a flow entry with something hidden: the entry and the reason of its state, or
+/// a former entry. Null for all others.
 pub(super) const FLOW_ENTRY: Column =
     Column { table: "flow_entries", name: "sealed", row: &["device", "id"] };
 pub(super) const FLOW_PAST: Column =
     Column { table: "flow_past", name: "sealed", row: &["device", "id", "until"] };
 
-/// Those that are no texts: null, or sealed bytes.
+/// The columns that hold null or sealed bytes, never text.
 pub(super) const BYTES: [Column; 3] = [SPEC, FLOW_ENTRY, FLOW_PAST];
 pub(super) const TEXTS: [Column; 9] =
     [TEMPLATE, FILES, PARAMETERS, ENVIRONMENTS, OUTPUTS, ATTRIBUTES, HIDDEN_DIGESTS, WISH, SECRET_NOTES];
 
 impl Column {
-    /// What a value in this row is bound to.
+    /// The place to which the seal binds a value of this row.
     pub fn place(&self, row: &[i64]) -> Vec<u8> {
         debug_assert_eq!(row.len(), self.row.len(), "{}.{}", self.table, self.name);
         let mut place = Vec::with_capacity(48);
@@ -60,12 +61,12 @@ impl Column {
     }
 }
 
-/// What the digest of a content is bound to.
+/// The place to which the seal binds the digest of a content.
 pub(super) fn content_place(name: &[u8; 32]) -> Vec<u8> {
     [&b"contents.digest\0"[..], name].concat()
 }
 
-/// What a piece of a content is bound to.
+/// The place to which the seal binds a piece of a content.
 pub(super) fn piece_place(name: &[u8; 32], number: u64) -> Vec<u8> {
     [&b"content_pieces.bytes\0"[..], name, &number.to_le_bytes()].concat()
 }
@@ -152,7 +153,7 @@ pub(super) fn change(
     let of_row: Vec<String> =
         row.iter().enumerate().map(|(at, key)| format!("{key} = ?{}", at + 2)).collect();
     let of_row = of_row.join(" AND ");
-    // ?1 is the value, also where there is none to give.
+    // `?1` is the value, also where a row has none.
     let mut select = db.prepare(&format!("SELECT {name} FROM {table} WHERE ?1 IS NULL AND {of_row}"))?;
     let mut update = db.prepare(&format!("UPDATE {table} SET {name} = ?1 WHERE {of_row}"))?;
     for row in rows(db, column)? {

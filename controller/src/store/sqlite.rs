@@ -58,7 +58,8 @@ impl Sqlite {
     /// [`StoreError`] if it cannot be opened or is of a newer version, or if the key is not there, not the database's, or
     /// for others to read.
     pub fn open(path: &Path, key_file: &Path) -> Result<Self, StoreError> {
-        // Who did what is in it in clear: for the owner's eyes only. SQLite makes its other files likewise.
+        // The database says in clear who did what: only the owner may read it. SQLite gives its
+        // other files the same mode.
         let made =
             std::fs::OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(path);
         made.map_err(|error| StoreError::Format(format!("{} cannot be opened: {error}", path.display())))?;
@@ -85,7 +86,7 @@ impl Sqlite {
         Ok(store)
     }
 
-    /// What the database is sealed with.
+    /// The key that seals the database.
     pub fn key(&self) -> DataKey {
         self.key.clone()
     }
@@ -174,7 +175,7 @@ impl Store for Sqlite {
         let transaction = self.db.transaction()?;
         let known = "SELECT value FROM meta WHERE key = 'starts'";
         let text: Option<String> = transaction.query_row(known, [], |row| row.get(0)).optional()?;
-        // What cannot be read says no more than a store that records none.
+        // An unreadable value counts as a store without recorded starts.
         let mut starts: Starts = text.and_then(|text| serde_json::from_str(&text).ok()).unwrap_or_default();
         starts.add(epoch, bits);
         let text = serde_json::to_string(&starts).map_err(|error| StoreError::Format(error.to_string()))?;

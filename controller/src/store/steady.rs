@@ -1,15 +1,15 @@
-//! Time for what goes on while no controller runs: waits, and how long a correction ago was.
+//! A clock for periods without a running controller: waits, and the age of a correction.
 //!
-//! It is seconds since 1970 by the clock when the database is first opened after a boot of the machine. From then on it
-//! goes by the time that the machine is up: a clock that is set ends no wait, and closes no breaker. After a boot, and on
-//! another machine, the clock counts again.
+//! The clock starts at seconds since 1970 when the database is first opened after a boot of the
+//! machine. From then on it follows the machine's uptime: a change of the wall clock ends no wait
+//! and closes no breaker. After a boot, and on another machine, the wall clock counts again.
 
 use std::fs;
 
 use rusqlite::{Connection, OptionalExtension as _, params};
 use time::OffsetDateTime;
 
-/// What the machine says of time.
+/// The machine's clocks.
 pub struct Machine {
     /// Differs after each boot.
     pub boot: String,
@@ -89,7 +89,7 @@ mod tests {
     #[test]
     fn a_clock_that_is_set_moves_nothing() {
         let machine = |boot: &str, up, clock| Machine { boot: boot.into(), up, clock };
-        // What is kept, the machine, when it booted.
+        // The stored value, the machine, and the expected boot time.
         for (kept, machine, wanted) in [
             (None, machine("a", 100, 5000), 4900),
             (Some("a 4900"), machine("a", 200, 5100), 4900),

@@ -3,7 +3,8 @@
 
 /// From here on a text is compressed.
 const PACKED_FROM: usize = 256 * 1024;
-/// What a blob may unfold to, which the API never lets in: a damaged size must not ask for all memory.
+/// The size to which a blob may unfold, which the API never lets in. A damaged size must not ask
+/// for all memory.
 const UNPACKED_MAX: usize = 1 << 30;
 
 /// The first byte of a packed text: as it is, or LZ4's block format behind its size in four bytes, least first.

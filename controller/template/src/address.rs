@@ -50,12 +50,12 @@ pub struct Port {
     pub device_owner: Option<String>,
 }
 
-/// An address that a port is to have.
+/// An address that a port must have.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FixedIp {
     /// Name or id; any subnet of the network that has room, if absent.
     pub subnet: Option<String>,
-    /// Which; the next that is free, if absent.
+    /// None: the next free one.
     pub address: Option<IpAddr>,
 }
 

@@ -35,7 +35,7 @@ pub struct Parameters {
     conditions: Box<[Option<bool>]>,
 }
 
-/// Which stack the template is of: `OS::stack_name` and `OS::stack_id`.
+/// Name and id of the stack, for `OS::stack_name` and `OS::stack_id`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StackNames {
     /// As operators call it.
@@ -261,7 +261,7 @@ pub(crate) trait Values {
     fn value(&self, index: u32) -> Option<Result<Cow<'_, Value>, RenderError>>;
     /// Whether a condition of the template holds, by index; `None` while the stack has no name.
     fn condition(&self, index: u32) -> Option<Result<bool, RenderError>>;
-    /// Which stack it is, once that is known.
+    /// Name and id of the stack, once they are known.
     fn stack(&self) -> Option<&StackNames>;
     /// What the outer template says of a nested one.
     fn facade(&self) -> Option<Result<Cow<'_, Facade>, RenderError>>;

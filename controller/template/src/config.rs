@@ -31,7 +31,7 @@ pub enum ConfigBody {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ComponentPart {
     pub actions: Vec<ConfigAction>,
-    /// By whom.
+    /// The tool that applies it.
     pub tool: ConfigGroup,
     pub config: String,
 }

@@ -38,7 +38,7 @@ pub enum ForeignPolicy {
     Leave,
     /// They are listed with ours.
     Show,
-    /// Those that can be said in our words become ours, owned by the operator.
+    /// Those that flow files have words for become ours, owned by the operator.
     Import,
 }
 

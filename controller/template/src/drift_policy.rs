@@ -8,11 +8,11 @@ use crate::types::Kind;
 /// As a template says it with `drift_policy`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum DriftPolicy {
-    /// It is made again as it was asked for.
+    /// The desired state is restored.
     Correct,
-    /// It is shown, and left to the next update.
+    /// The drift is shown, and left to the next update.
     Report,
-    /// Nobody is told, and it is left alone.
+    /// The drift is neither shown nor corrected.
     Ignore,
 }
 
@@ -36,8 +36,8 @@ impl DriftPolicy {
 
     /// Of resources that say nothing.
     pub fn of_kind(kind: Kind) -> Self {
-        // Who changes the network of a server by hand is mending it, packages are changed by upgrades, and a script that
-        // runs again may do more than put back.
+        // A change of a server's network by hand is usually a repair. Upgrades change packages. A
+        // script that runs again may do more than restore.
         if kind.is_corrected() { DriftPolicy::Correct } else { DriftPolicy::Report }
     }
 }

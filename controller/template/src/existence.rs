@@ -154,7 +154,7 @@ impl Template {
             let mut absent = BTreeSet::new();
             renumber(&mut resource.properties, &kept, &mut absent);
             if !absent.is_empty() {
-                // It is defined otherwise than where they are there.
+                // Without these resources the definition is a different one.
                 let absent = absent.iter().map(|index| &*names[*index as usize]);
                 resource.digest = digest::without(resource.digest, absent);
             }

@@ -259,7 +259,7 @@ impl Expr {
 /// Where an operand stands below its call.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Part {
-    /// It is the whole argument.
+    /// The function is the whole argument.
     Whole,
     Key(&'static str),
     Item(usize),

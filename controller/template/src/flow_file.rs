@@ -93,7 +93,7 @@ impl FlowFile {
         self.stages.iter().flatten().map(|part| part.entries.len()).sum()
     }
 
-    /// It asks for nothing.
+    /// The file asks for nothing.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }

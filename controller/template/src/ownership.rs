@@ -1,4 +1,5 @@
-//! Whose a resource's thing is: what becomes of it when the resource goes, and whether others made it.
+//! Who owns a resource's thing: what happens to the thing when the resource goes, and whether
+//! others made it.
 
 use serde_json::Value;
 

@@ -122,7 +122,8 @@ impl ParameterDef {
         self.converted(given).and_then(|value| self.allowed(value))
     }
 
-    /// The value of its type that is made of what was given. A hidden one is not shown where there is none.
+    /// Converts a given value to the parameter's type. Errors do not show the value of a hidden
+    /// parameter.
     pub(crate) fn converted(&self, given: &Value) -> Result<Value, String> {
         let hidden = |message| match self.hidden {
             true => format!("want {}, got {}", self.kind.wanted(), describe(given)),
@@ -169,7 +170,8 @@ fn boolean(text: &str) -> Option<bool> {
     }
 }
 
-/// Reads one definition. It is defined even where it is wrong, so that its uses are not errors too.
+/// Reads one definition. A wrong definition still defines the name, so that its uses are not errors
+/// too.
 pub(crate) fn define(reader: &mut Reader<'_>, name: &str, at: Place, body: Expr) -> ParameterDef {
     let mut definition = ParameterDef {
         name: name.into(),
@@ -239,7 +241,7 @@ fn type_of(reader: &mut Reader<'_>, value: &Expr) -> Option<ParameterType> {
 }
 
 fn default_value(reader: &mut Reader<'_>, definition: &ParameterDef, default: &Expr) -> Option<Value> {
-    // As in Heat: a default of null is none.
+    // As in Heat: a default of null is no default.
     if matches!(default.kind, ExprKind::Null) {
         return None;
     }

@@ -98,8 +98,8 @@ fn check_size(name: &str, text: &str, text_max: usize) -> Result<(), Errors> {
     Err(errors.into_errors())
 }
 
-/// What `get_file` names in a template, so that the caller can fetch it. Checks no more than reading needs; the caller
-/// has bounded the text.
+/// The files that `get_file` names in a template, so that the caller can fetch them. This checks
+/// only what reading needs. The caller has bounded the text.
 pub fn referenced_files(name: &str, text: &str) -> Result<BTreeSet<String>, Errors> {
     let source = Source::new(text);
     let draft = read(name, &source)?;
@@ -170,7 +170,7 @@ pub(crate) fn too_large(what: &str, text: &str, max: usize) -> Option<String> {
     (text.len() > max).then(say)
 }
 
-/// What a template is called where it is none.
+/// What errors call a template, where it is not one.
 pub(crate) const TEMPLATE: &str = "a template";
 
 /// Reads up to the first section; none if the document is empty.

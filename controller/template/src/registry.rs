@@ -91,7 +91,8 @@ impl Types {
         self.0.values().flatten()
     }
 
-    /// The line for a type: its own, or that with the longest beginning. One that says what holds without it is none.
+    /// The line for a type: its own, or the one with the longest matching prefix. A line that maps
+    /// the type to itself counts as none.
     fn find(&self, kind: &str, within: &[EntryId]) -> Option<(&str, &Entry)> {
         let get = |name: &str| {
             let (name, entry) = self.0.get_key_value(name)?;

@@ -28,32 +28,34 @@ use crate::text::{text_of, weight};
 pub trait References {
     /// The physical id; `None` while it is not known.
     fn resource_id(&self, index: u32) -> Option<String>;
-    /// An attribute; `None` while it is not known, or where there is none of that name.
+    /// An attribute; `None` while its value is unknown, or if there is no attribute of that name.
     fn attribute(&self, index: u32, name: &str) -> Option<Value>;
     /// Whether all attributes are known: one that is missing then is an error, and not only not known yet.
     fn is_ready(&self, index: u32) -> bool {
         let _ = index;
         false
     }
-    /// What [`References::resource_id`] has, where it may be another value than text.
+    /// As [`References::resource_id`], where the value may be another type than text.
     ///
     /// # Errors
-    /// Why there is none.
+    /// The reason why there is no value.
     fn reference(&self, index: u32) -> Result<Option<Value>, Unresolved> {
         Ok(self.resource_id(index).map(Value::String))
     }
-    /// What [`References::attribute`] has, with how many parts of the path below it were followed already.
+    /// As [`References::attribute`], with the number of parts of the path below it that were
+    /// followed already.
     ///
     /// # Errors
-    /// Why there is none.
+    /// The reason why there is no value.
     fn resolve(&self, index: u32, name: &str, path: &[String]) -> Result<Option<(Value, usize)>, Unresolved> {
         let _ = path;
         Ok(self.attribute(index, name).map(|value| (value, 0)))
     }
-    /// `name`, `labels` or a [`crate::fact`] of a node, or what is under a path in it; `None` while it is not known.
+    /// `name`, `labels` or a [`crate::fact`] of a node, or what is under a path in it; `None` while
+    /// it is unknown.
     ///
     /// # Errors
-    /// Why there is none.
+    /// The reason why there is no value.
     fn of_node(&self, node: &str, path: &[String]) -> Result<Option<Value>, Unresolved> {
         let _ = (node, path);
         Ok(None)
@@ -69,7 +71,7 @@ pub trait References {
 pub enum Unresolved {
     /// What is wrong, to be said where the resource is referred to.
     Wrong(String),
-    /// It was found elsewhere, where it has its own place.
+    /// An error that was found elsewhere, with its own place.
     Elsewhere(RenderError),
 }
 
@@ -82,7 +84,7 @@ impl From<RenderError> for Unresolved {
 /// The reason why there is no value.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum RenderError {
-    /// It depends on something that is not known yet.
+    /// The value depends on a resource that is not ready.
     #[error("waits for the resource '{resource}'")]
     NotYet {
         /// Name of the resource.
@@ -90,7 +92,7 @@ pub enum RenderError {
         /// The index in [`Template::resources`].
         index: u32,
     },
-    /// It depends on what a node has not told yet.
+    /// The value depends on facts that a node has not sent yet.
     #[error("waits for the facts of the node '{node}'")]
     UnknownNode {
         /// As it is called there.

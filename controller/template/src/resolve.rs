@@ -293,8 +293,8 @@ impl<'a> Table<'a> {
     }
 }
 
-/// Conditions in an order in which each comes after those it refers to; `None` and an error where there is none, or where
-/// they are too many.
+/// Conditions in an order in which each comes after those it refers to; `None` and an error for a
+/// circle, or for too many of them.
 fn order(conditions: &[DraftCondition], uses: &[Uses], errors: &mut Sink) -> Option<Vec<u32>> {
     let mut path = Path::default();
     path.key("conditions");

@@ -1,7 +1,7 @@
-//! Which value a YAML scalar stands for: the core schema of YAML 1.2, on the side of caution.
+//! The value of a YAML scalar: the core schema of YAML 1.2, on the side of caution.
 //!
-//! A number with a leading zero (`0644`) stays the text it is: YAML 1.1 reads it as octal, 1.2 as decimal, and for
-//! a mode either would be wrong. Dates stay text, as do `yes` and `no`.
+//! A number with a leading zero (`0644`) stays text. YAML 1.1 reads it as octal and 1.2 as decimal,
+//! and for a mode either would be wrong. Dates stay text, as do `yes` and `no`.
 
 use std::borrow::Cow;
 

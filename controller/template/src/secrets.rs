@@ -83,7 +83,8 @@ impl Secrets {
         }
     }
 
-    /// Those that are in a text, as often as they are; none of less than [`Secrets::ANYWHERE`] characters.
+    /// The secrets that occur in a text, once per occurrence; only those of [`Secrets::ANYWHERE`]
+    /// characters or more.
     pub fn found_in(&self, text: &str) -> Vec<String> {
         let mut found = Vec::new();
         if let Some(known) = &self.0 {

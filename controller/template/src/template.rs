@@ -49,7 +49,8 @@ pub(crate) struct ResourceExtras {
     pub metadata: Option<Expr>,
     /// One for each of some nodes.
     pub for_each: Option<Box<ForEach>>,
-    /// Those that `depends_on` names with `scope: all`; numbers of names until they are looked up.
+    /// The resources that `depends_on` names with `scope: all`; numbers of names until they are
+    /// looked up.
     pub whole: Box<[u32]>,
 }
 
@@ -60,8 +61,8 @@ pub(crate) struct ForEach {
     pub nodes: Expr,
     /// How a change goes through them; none: all at once.
     pub rollout: Option<Expr>,
-    /// Those of [`Resource::requires`] that are for each node themselves, and of which each member needs that of its own
-    /// node alone; sorted, unique.
+    /// The members of [`Resource::requires`] with a `for_each` of their own, of which each member
+    /// here needs only the one on its own node. Sorted, unique.
     pub pairs: Box<[u32]>,
 }
 
@@ -113,7 +114,8 @@ pub struct Resource {
     pub(crate) parameters: Box<[u32]>,
     /// Indexes of the conditions its properties name; sorted, unique.
     pub(crate) conditions: Box<[u32]>,
-    /// Those of `requires` that `depends_on` names, where there is an `if`: the others are of its branches.
+    /// The members of `requires` that `depends_on` names, where there is an `if`: the others come
+    /// from its branches.
     pub(crate) depends_on: Box<[u32]>,
     /// There is an `if` in its properties.
     pub(crate) branches: bool,
@@ -145,9 +147,9 @@ pub struct Output {
 pub(crate) struct Condition {
     pub name: Box<str>,
     pub value: Expr,
-    /// It, or one that it refers to, asks for the stack's name or id.
+    /// The condition, or one that it refers to, asks for the stack's name or id.
     pub pseudo: bool,
-    /// It comes after those that it refers to.
+    /// A condition has a higher rank than those that it refers to.
     pub rank: usize,
 }
 
@@ -158,7 +160,7 @@ pub struct ParameterGroup {
     pub label: Option<Box<str>>,
     /// For operators.
     pub description: Option<Box<str>>,
-    /// Names, in the order in which they are to be asked for.
+    /// Names, in the order in which to ask for them.
     pub parameters: Vec<Box<str>>,
 }
 

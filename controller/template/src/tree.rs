@@ -464,7 +464,7 @@ impl<'a> Set<'a> {
         &self.parts.instances[self.index()].name
     }
 
-    /// Which nodes it is for.
+    /// The selector of the nodes.
     pub fn selector(&self) -> &'a str {
         &self.set.selector
     }

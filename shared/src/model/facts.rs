@@ -71,7 +71,7 @@ pub struct LinkFacts {
     pub mtu: u32,
     /// Administratively up.
     pub up: bool,
-    /// Somebody is at the other end.
+    /// A peer is at the other end of the cable.
     pub carrier: bool,
     /// Mbit/s; absent where the link has none.
     pub speed: Option<u32>,
@@ -79,7 +79,7 @@ pub struct LinkFacts {
     pub full_duplex: Option<bool>,
     /// In the kernel's order.
     pub addresses: Vec<IpNet>,
-    /// Those whose LLDP frames came in on it and are good still, by chassis and port.
+    /// Neighbours whose LLDP frames came in on this link and are still valid, by chassis and port.
     pub neighbours: Vec<NeighbourFacts>,
     /// Since the link was made.
     pub counters: Counters,
@@ -90,18 +90,18 @@ pub struct LinkFacts {
 pub struct PciFacts {
     /// Such as `0000:3b:00.0`.
     pub address: String,
-    /// Whose it is, by the PCI's list.
+    /// The vendor's number, by the PCI list.
     pub vendor: u16,
     pub device: u16,
 }
 
-/// Who is at the other end, as it says by LLDP (IEEE 802.1AB). Texts are as they came but for control characters,
-/// which are blanks.
+/// A neighbour, as it describes itself by LLDP (IEEE 802.1AB). Control characters in texts become
+/// blanks.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct NeighbourFacts {
     /// Of the switch: a MAC or IP address, a name; else its octets in hexadecimal.
     pub chassis_id: String,
-    /// Of its port, likewise.
+    /// Id of its port, in the same form.
     pub port_id: String,
     /// For people.
     pub port_description: Option<String>,

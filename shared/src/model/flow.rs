@@ -287,7 +287,7 @@ impl Rule {
 }
 
 impl DeviceName {
-    /// It is the node's packet filter, not a bridge.
+    /// The device is the node's packet filter, not a bridge.
     pub fn is_nftables(&self) -> bool {
         self.bridge.is_nftables()
     }
@@ -308,7 +308,7 @@ impl Bridge {
         &self.0
     }
 
-    /// It is the node's packet filter, not a bridge.
+    /// The device is the node's packet filter, not a bridge.
     pub fn is_nftables(&self) -> bool {
         &*self.0 == NFTABLES
     }

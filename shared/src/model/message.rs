@@ -55,7 +55,7 @@ pub enum Down {
     },
     /// The answer to [`Up::Challenge`], with its own bytes.
     Answer {
-        /// The job that is to be confirmed.
+        /// The job to confirm.
         key: ReportKey,
         /// As in the challenge.
         bytes: Vec<u8>,
@@ -103,7 +103,7 @@ pub enum Up {
     },
     /// Over a connection made after a job's change: is the controller there, both ways, with packets of full size?
     Challenge {
-        /// The job that is to be confirmed.
+        /// The job to confirm.
         key: ReportKey,
         /// [`CHALLENGE_BYTES`], fresh for each change.
         bytes: Vec<u8>,
@@ -157,14 +157,14 @@ pub enum Stage {
     },
     /// The content is on its way.
     Fetching,
-    /// It runs. The agent ends it as failed after [`Job::timeout`].
+    /// The job runs. After [`Job::timeout`] the agent ends it as failed.
     Running,
 }
 
 /// Bytes of a challenge, each way: more than one packet of any MTU, so that one the path does not carry shows.
 pub const CHALLENGE_BYTES: usize = 16 * 1024;
 
-/// Who connects, and what it holds.
+/// The agent that connects, and what its ledger holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hello {
     /// Changes with every boot of the server.
@@ -221,7 +221,7 @@ pub enum Outcome {
         /// Trying again cannot help: the job itself is refused.
         permanent: bool,
     },
-    /// It was withdrawn before it started.
+    /// The job was withdrawn before it started.
     Withdrawn,
     /// The agent knows a newer generation.
     Superseded { by: Generation },

@@ -121,7 +121,8 @@ pub struct NetworkDocument {
     pub objects: Vec<Object>,
     /// `dns_servers` and `domain` of all objects; nothing if none has any.
     pub dns: Option<Dns>,
-    /// `fallback_config`: what is to be if neither this nor what was there before can be. Without one, `minimum_config`.
+    /// `fallback_config`: the last resort if neither this document nor the state before it can be
+    /// in force. Without it, `minimum_config`.
     pub fallback: Option<Vec<Object>>,
     /// `route_table` of all sections.
     pub tables: Vec<RouteTable>,
@@ -368,7 +369,7 @@ impl Object {
         }
     }
 
-    /// It has no interface of the kernel: it is only in Open vSwitch.
+    /// The port exists only in Open vSwitch: the kernel has no interface for it.
     pub fn is_port_only(&self) -> bool {
         matches!(
             self.kind,

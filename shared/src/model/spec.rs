@@ -111,7 +111,7 @@ impl Content {
         }
     }
 
-    /// For people: the text, or digest and size where it is none or a long one.
+    /// For people: the text, or digest and size of a long text or of binary content.
     pub fn shown(&self) -> Value {
         let text = match self {
             Content::Inline(bytes) if bytes.len() <= Self::SHOWN => std::str::from_utf8(bytes).ok(),

@@ -19,7 +19,7 @@ pub const HEARD_MAX: usize = 2;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DevicePorts {
     pub bridge: Bridge,
-    /// It exists on the node; false: it is gone, and has no ports.
+    /// The bridge exists on the node; false: it is gone, and has no ports.
     pub up: bool,
     /// By name, at most [`TOLD_PORTS_MAX`].
     pub ports: Vec<PortState>,
@@ -34,7 +34,8 @@ pub struct PortState {
     pub up: bool,
     /// What this port says of itself in LLDP. None: nothing is sent there.
     pub beacon: Option<Beacon>,
-    /// Those of other ports of Muster that were heard here and are good still; in order, at most [`HEARD_MAX`].
+    /// Beacons of other Muster ports that were heard on this port and are still valid; in order, at
+    /// most [`HEARD_MAX`].
     pub heard: Vec<Beacon>,
 }
 

@@ -162,7 +162,7 @@ pub trait DesiredState {
         self.key() != next.key()
     }
 
-    /// Which lane its jobs run in.
+    /// The lane in which its jobs run.
     fn lane(&self) -> Lane {
         Lane::Service
     }
@@ -208,8 +208,9 @@ pub trait DesiredState {
 }
 
 impl Spec {
-    /// The attribute that is another value for every other desired state, of any type: what `restart_on` is made of. It
-    /// is a digest of contents that may be secret, so no template may name it, and nobody is shown it.
+    /// An attribute of any type, with a different value for each desired state: `restart_on` is
+    /// made of it. Its value is a digest of contents that may be secret, so no template may name it
+    /// and no view shows it.
     pub const STATE: &str = "muster:state";
 
     /// An attribute that follows from the desired state itself.

@@ -76,7 +76,7 @@ impl Device {
         match batch.generation.cmp(&self.newest()) {
             // The controller does not know of the newer one, if its table was forgotten since.
             std::cmp::Ordering::Less => self.asked |= self.forgotten,
-            // It may have come twice, or the controller has not heard how it ended.
+            // The batch may have come twice, or the controller has not heard how it ended.
             std::cmp::Ordering::Equal => self.asked = true,
             std::cmp::Ordering::Greater
                 if self.batch.as_ref().is_some_and(|it| it.stage.has_begun())
@@ -91,7 +91,7 @@ impl Device {
         }
     }
 
-    /// A batch that has not begun makes room for what came after it.
+    /// Drops a batch that has not begun, in favour of a newer one.
     pub(super) fn drop_unbegun(&mut self, newer: Generation, turn: &mut Turn) {
         let unbegun = self.batch.take_if(|it| !it.stage.has_begun() && it.generation <= newer);
         turn.release(self.resource, unbegun.and_then(|it| it.stage.unbegun_content()));
@@ -278,7 +278,7 @@ impl Device {
                 self.decide(Some(refused), turn);
             }
             (Err(NotApplied::Gone { reason }), Some(_), _) => {
-                // Nobody knows whether it took it, and the node may be cut off.
+                // Whether the device took the batch is unknown, and the node may be cut off.
                 self.begin_undoing(reason, turn);
             }
             (Err(NotApplied::Gone { .. }), None, _) => {
@@ -340,14 +340,14 @@ impl Device {
         }
     }
 
-    /// It never touched the device, and is not in the log.
+    /// Refuses a batch that never touched the device and is not in the log.
     fn refuse_unbegun(&mut self, refused: FlowRefusal, turn: &mut Turn) {
         let stored = self.batch.as_ref().and_then(|it| it.stage.unbegun_content());
         turn.release(self.resource, stored);
         self.finish(Some(FlowRefusal { reason: bounded(refused.reason), ..refused }));
     }
 
-    /// It has come to its end, which is told.
+    /// The batch has ended; reports how.
     fn finish(&mut self, refused: Option<FlowRefusal>) {
         let Some(batch) = self.batch.take() else { return };
         (self.decided, self.refused) = (batch.generation, refused);

@@ -29,11 +29,11 @@ pub struct Op {
     pub id: FlowId,
     /// Of its content; 0 if it is removed.
     pub digest: u64,
-    /// Where the packed bytes begin in the log of what is put, or is to be removed.
+    /// Offset in the log of the packed bytes, of the entry to put or to remove.
     pub at: u32,
     /// How many bytes it has there.
     pub length: u16,
-    /// It is put; else removed.
+    /// True: put the entry; false: remove it.
     pub put: bool,
 }
 
@@ -69,7 +69,7 @@ pub struct Undecided {
     pub generation: Generation,
     /// What it does, in any order.
     pub ops: Vec<Op>,
-    /// It was to be confirmed.
+    /// The batch must be confirmed.
     pub guarded: bool,
 }
 
@@ -85,8 +85,8 @@ pub enum FlowEffect {
         generation: Generation,
         /// The operations; what is stored is there, verified.
         ops: Content,
-        /// It is to be confirmed if the device carries the way to the controller: then say so in the log and give a
-        /// challenge.
+        /// The batch must be confirmed if the device carries the path to the controller: then say
+        /// so in the log and give a challenge.
         guard: bool,
     },
     /// Record durably how the batch ended. The answer: [`FlowInput::Decided`].
@@ -97,16 +97,17 @@ pub enum FlowEffect {
     },
     /// Record durably that these ended by themselves. The answer: [`FlowInput::Expired`].
     Expire { ids: Vec<FlowId> },
-    /// Write the log anew, with nothing but this in it, durably. The answer: [`FlowInput::Compacted`].
+    /// Durably rewrite the log with only this in it. The answer: [`FlowInput::Compacted`].
     Compact {
-        /// What is to be there, by id.
+        /// The desired entries, by id.
         kept: Arc<Vec<TableEntry>>,
         /// The newest batch that ended.
         decided: Generation,
         /// How, if not well.
         refused: Option<FlowRefusal>,
     },
-    /// Write the log anew, with nothing in it but that this was ordered, durably. The answer: [`FlowInput::Forgotten`].
+    /// Durably rewrite the log so that it says only that the table is forgotten. The answer:
+    /// [`FlowInput::Forgotten`].
     Forget {
         /// What is older stays refused.
         generation: Generation,
@@ -124,7 +125,7 @@ pub enum FlowEffect {
     /// Compare the device with this. The answer: [`FlowInput::Compared`].
     Compare {
         number: u64,
-        /// What is to be there, by id; what is [`EntryState::Expired`] is to be gone.
+        /// The desired entries, by id; those in [`EntryState::Expired`] must be gone.
         kept: Arc<Vec<TableEntry>>,
         /// Forms that are right.
         odd: Arc<DivergentForms>,
@@ -139,7 +140,7 @@ pub enum FlowEffect {
     /// Stop this one of [`FlowEffect::Apply`], [`FlowEffect::Compare`] and [`FlowEffect::Repair`], or do not begin it; it is
     /// over before the next one begins. If it is answered all the same, for its answer was on its way, its number says so.
     Cancel {
-        /// Of what is to stop.
+        /// Number of the work to stop.
         number: u64,
     },
     /// The device holds what it can hold of its table: packets may pass.
@@ -155,9 +156,9 @@ pub enum FlowEffect {
 pub enum FlowInput {
     /// The device answers, whatever is on it now.
     Back,
-    /// It does not.
+    /// The device does not answer.
     Gone { reason: String },
-    /// Somebody else may have changed it. Many at once are as good as one.
+    /// Others may have changed the device. Many hints at once are as good as one.
     Hint,
     /// The switch says that these ended by their timeouts.
     Ended { ids: Vec<FlowId> },
@@ -229,11 +230,12 @@ pub enum FlowInput {
 pub struct Appended {
     /// Its operations, in any order; where and how long is not known of what is removed.
     pub ops: Vec<Op>,
-    /// Random, [`CHALLENGE_BYTES`](muster_shared::model::CHALLENGE_BYTES) of it: the change is to be confirmed.
+    /// [`CHALLENGE_BYTES`](muster_shared::model::CHALLENGE_BYTES) random bytes: the change must be
+    /// confirmed.
     pub challenge: Option<Vec<u8>>,
 }
 
-/// A log that was written anew.
+/// A log that was rewritten.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Compacted {
     /// Where each entry begins now, in the order of the effect.
@@ -245,7 +247,7 @@ pub struct Compacted {
 /// Why nothing of a batch is on the device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NotApplied {
-    /// It was refused, before or by the switch.
+    /// The batch was refused, before it reached the switch or by the switch.
     Refused(FlowRefusal),
     /// The switch went away; also if nobody knows whether it took it before.
     Gone { reason: String },

@@ -1,7 +1,9 @@
-//! A batch on a device that carries the way to the controller: kept if the controller is reached anew, else undone.
+//! A batch on a device that carries the path to the controller: kept if the agent reaches the
+//! controller over a new connection, else undone.
 //!
-//! The same question as for a change of the network (`challenge.rs`), and never both at a time. What undoes a batch
-//! needs no record of its own: the table has not changed yet, so it says what was there.
+//! The question is the same as for a change of the network (`challenge.rs`), and only one is open
+//! at a time. Undoing a batch needs no record of its own: the table has not changed yet, so it says
+//! what was there.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,7 +27,7 @@ impl Flows {
         self.devices.values().any(Device::guards)
     }
 
-    /// It waits for the controller.
+    /// The batch waits for the controller.
     pub(crate) fn is_confirming(&self) -> bool {
         self.devices.values().any(Device::is_confirming)
     }
@@ -54,7 +56,8 @@ impl Flows {
         device.map(|device| device.answer(key.generation, bytes, turn)).is_some()
     }
 
-    /// The agent is to end: what is not confirmed is undone, what has not begun waits for the next start.
+    /// The agent must end: unconfirmed batches are undone, and those that have not begun wait for
+    /// the next start.
     pub(crate) fn stop(&mut self, turn: &mut Turn) {
         if let Some(device) = self.devices.values_mut().find(|device| device.guards()) {
             device.stop(turn);
@@ -103,7 +106,7 @@ impl Device {
         let Some(Stage::Confirming { ops, .. }) = self.batch.as_ref().map(|batch| &batch.stage) else {
             return;
         };
-        // What could not be put right before is none the worse for the batch.
+        // Entries that were wrong before do not count against the batch.
         let was_right = |id: &&FlowId| {
             let is_asked = ops.binary_search_by_key(*id, |op| op.id).is_ok();
             let is_wrong = self.table.get(**id).is_some_and(|it| it.state == EntryState::Wrong);
@@ -199,7 +202,7 @@ impl Device {
                 self.watching.applied(ops, odd);
                 None
             }
-            // It is compared when it is back.
+            // The next comparison follows when the device is back.
             Err(NotApplied::Gone { .. }) => None,
             Err(NotApplied::Refused(refused)) => {
                 *tries += 1;
@@ -229,8 +232,7 @@ impl Device {
             }
         };
         let reason = bounded(format!("{why}; {how}"));
-        // Nobody wants a server cut off again by itself.
-        // The server was cut off, and no entry is known to be to blame.
+        // A further try by itself could cut the server off again. No entry is known to be to blame.
         self.decide(Some(FlowRefusal { id: None, reason, permanent }), turn);
         if permanent {
             turn.connection.hurry(turn.now);
@@ -248,7 +250,7 @@ impl Device {
                 self.begin_undoing(STOPPED.into(), turn);
             }
             Some(Stage::Confirming { .. }) => self.begin_undoing(STOPPED.into(), turn),
-            // It is in the log as one that is to be undone: it was never begun, and may be tried again.
+            // The log has the batch as one to undo. It never began, and may be tried again.
             Some(Stage::Logged { .. }) => {
                 let refused = FlowRefusal { id: None, reason: STOPPED.into(), permanent: false };
                 self.decide(Some(refused), turn);

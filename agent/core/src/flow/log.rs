@@ -1,5 +1,5 @@
-//! What goes into a device's log beside batches: ends by timeout, what it did not take before, the whole anew, and that
-//! the table is forgotten.
+//! Writes to a device's log besides batches: ends by timeout, what the log did not take before, a
+//! compacted log, and the end of the table.
 
 use muster_shared::Generation;
 use muster_shared::model::flow::{EntryState, FlowId};
@@ -43,7 +43,7 @@ impl Device {
         true
     }
 
-    /// Writes the log anew once most of it is dead.
+    /// Compacts the log once most of it is dead.
     pub(super) fn advance_log(&mut self, turn: &mut Turn) {
         let is_idle = self.batch.is_none() && self.work.is_none() && !self.logging;
         let is_due = |log: u64| log > COMPACT_FROM && log / 2 > self.table.live();
@@ -61,7 +61,7 @@ impl Device {
             Ok(compacted) => {
                 self.table.moved(&compacted.at);
                 self.log = Some(compacted.log);
-                // It says all.
+                // A compacted log says all of it.
                 self.owed = None;
                 self.owed_expired.clear();
             }

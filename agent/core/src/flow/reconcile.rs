@@ -38,7 +38,7 @@ pub(super) struct Watching {
     due: Option<MonoTime>,
     rest_until: MonoTime,
     scan: MonoTime,
-    /// Rounds in a row that did not end with all as it is to be.
+    /// Rounds in a row after which the device still differed from the table.
     rounds: u32,
     pub(super) odd: Arc<DivergentForms>,
     /// The switch said that these ended.
@@ -105,7 +105,7 @@ impl Device {
     fn may_compare(&self) -> bool {
         let in_force = self.batch.as_ref().is_some_and(|batch| batch.stage.in_force().is_some());
         let is_idle = self.work.is_none() && !in_force;
-        // While the log is written anew, the entries may lie elsewhere already.
+        // During a compaction the entries may already lie elsewhere.
         self.is_back() && is_idle && self.log.is_some() && !self.logging && !self.forgotten
     }
 
@@ -200,7 +200,7 @@ impl Device {
         self.say_if_looking();
     }
 
-    /// Somebody asked how it stands, which is known now as far as it can be.
+    /// Reports the state if the controller asked for it; now it is known as far as it can be.
     fn say_if_looking(&mut self) {
         self.asked |= std::mem::take(&mut self.looking);
     }
@@ -226,7 +226,7 @@ impl Device {
         let now = turn.now;
         let (put, since, more) = match self.work.take() {
             Some(Work::Repairing { put, since, more, stale: false }) => (put, since, more),
-            // It was done on the switch before: nothing is known of this one.
+            // That repair was made on the switch before its restart, and says nothing of this one.
             Some(Work::Repairing { stale: true, .. }) => return,
             other => {
                 self.work = other;

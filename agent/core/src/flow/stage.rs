@@ -16,9 +16,9 @@ const CRASHED: &str = "the agent ended before the change was confirmed (a crash,
 #[derive(Debug)]
 pub(super) struct Batch {
     pub(super) generation: Generation,
-    /// How long it may take to be confirmed, if it is to be.
+    /// How long the confirmation may take; none: it needs none.
     pub(super) confirm: Option<Duration>,
-    /// It can cut the node off, and is on its way to the log or beyond.
+    /// The batch can cut the node off, and is on its way to the log or beyond.
     pub(super) guards: bool,
     /// The device is waited for until then.
     pub(super) wait_until: MonoTime,
@@ -46,7 +46,7 @@ pub(super) enum Stage {
     Applying {
         ops: Arc<Vec<Op>>,
         challenge: Option<Vec<u8>>,
-        /// Of one that is to be confirmed.
+        /// Deadline of the confirmation, for a batch that needs one.
         deadline: Option<MonoTime>,
     },
     Confirming {
@@ -56,7 +56,7 @@ pub(super) enum Stage {
     Undoing {
         ops: Arc<Vec<Op>>,
         why: String,
-        /// It is not to be tried again by itself.
+        /// The agent must not try it again by itself.
         is_final: bool,
         tries: u32,
         at: MonoTime,

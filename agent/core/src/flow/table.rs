@@ -1,4 +1,5 @@
-//! What one device is to hold, by id, with its digests. The entries themselves are in the log.
+//! The desired entries of one device, by id, with their digests. The entries themselves are in the
+//! log.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -83,8 +84,8 @@ impl Table {
         len
     }
 
-    /// The operations as the host is to do them: what is removed is named by what is there, and what is not there is not
-    /// removed. By id; none if an id is named twice.
+    /// The operations for the host: a removal names the entry that is there, and an entry that is
+    /// not there needs no removal. By id; none if an id occurs twice.
     pub(crate) fn resolve(&self, mut ops: Vec<Op>) -> Option<Vec<Op>> {
         ops.sort_unstable_by_key(|op| op.id);
         if ops.windows(2).any(|pair| pair[0].id == pair[1].id) {
@@ -112,7 +113,7 @@ impl Table {
         ops.iter().filter_map(undo).collect()
     }
 
-    /// What is to be there while the operations, by id, are in force and not decided.
+    /// The desired entries while the operations, by id, are in force and undecided.
     pub(crate) fn with(&self, ops: &[Op]) -> Vec<TableEntry> {
         let mut kept = Vec::with_capacity(self.len_after(ops));
         let mut old = self.kept.iter().copied().peekable();
@@ -158,7 +159,7 @@ impl Table {
         }
     }
 
-    /// Those of `ids` that are in another state are in this one now.
+    /// Sets the state of `ids`; returns those whose state changed.
     pub(crate) fn set(&mut self, ids: &[FlowId], state: EntryState) -> Vec<FlowId> {
         let places = ids.iter().filter_map(|id| self.kept.binary_search_by_key(id, |it| it.id).ok());
         let places: BTreeSet<usize> = places.filter(|at| self.kept[*at].state != state).collect();
@@ -177,7 +178,7 @@ impl Table {
         places.into_iter().map(|at| kept[at].id).collect()
     }
 
-    /// All that are wrong, but for these, are as they are to be.
+    /// Marks all wrong entries but these as present.
     pub(crate) fn right_but(&mut self, still: &[FlowId]) {
         if self.wrong == 0 {
             return;

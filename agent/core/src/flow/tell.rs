@@ -16,7 +16,7 @@ const SPACING: Duration = Duration::from_millis(250);
 /// Questions that the host is at: a controller asks for one at a time.
 const ASKS_MAX: usize = 16;
 
-/// What is to be said, and to whom answers go.
+/// Reports that are due, and where answers of the host go.
 #[derive(Debug, Default)]
 pub(super) struct FlowReports {
     /// Say how all devices stand.

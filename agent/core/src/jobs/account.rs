@@ -13,7 +13,8 @@ use super::Jobs;
 use crate::effects::Effects;
 use crate::ledger::{Accepted, Entry, Ledger};
 
-/// Entries in one page of the ledger: 28 bytes each, well within a packet; the wire takes no more.
+/// Entries in one page of the ledger: 28 bytes each, well within a packet. The wire format takes at
+/// most these.
 const LEDGER_PAGE: usize = 4096;
 
 /// When all jobs are told next; none while there are none.

@@ -34,7 +34,7 @@ impl Jobs {
         }
     }
 
-    /// Ends a job that may have begun, if its type allows that; else it is left to end by itself.
+    /// Ends a job that may have begun, if its type allows that; otherwise the job runs to its end.
     pub(super) fn interrupt(&mut self, key: ReportKey, turn: &mut Turn) {
         let Some(job) = self.current(key, |phase| !matches!(phase, Phase::Ending(_))) else { return };
         let outcome = match job.action {

@@ -144,7 +144,7 @@ impl Jobs {
                 let was = self.ledger.edit(key.resource, |entry| {
                     let was = entry.clone();
                     let new = Undo { key, state, holding: was.holding.clone() };
-                    // What could not be put back yet is what this change is to be undone to as well.
+                    // This change must be undone to what could not be restored yet, too.
                     entry.undo = Some(entry.undo.take().map_or(new, |old| Undo { key, ..old }));
                     if captured.is_some() {
                         entry.holding = captured;
@@ -299,7 +299,7 @@ impl Jobs {
         true
     }
 
-    /// The agent is to end: what is not confirmed is put back.
+    /// The agent must end: unconfirmed changes are undone.
     pub(crate) fn stop_guarding(&mut self, turn: &mut Turn) {
         let Some(guard) = &self.guard else { return };
         let (resource, key) = (guard.resource, self.guard_key());

@@ -69,7 +69,7 @@ impl Jobs {
         self.ledger.write(resource, after, turn.effects);
     }
 
-    /// The outcome is on disk, or cannot be; the resource whose next job is to be admitted.
+    /// The outcome is on disk, or cannot be. Returns the resource whose next job may be admitted.
     pub(super) fn ended(
         &mut self,
         mut report: Report,

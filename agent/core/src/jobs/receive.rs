@@ -18,8 +18,8 @@ enum JobRelation {
     New,
     /// A newer generation is known.
     Older(Generation),
-    /// A newer attempt of the same job is known: its answer counts, if it has ended. A controller whose store went back
-    /// counts its attempts anew.
+    /// A newer attempt of the same job is known: its answer counts, if it has ended. A controller
+    /// with a restored store starts to count attempts again.
     OlderAttempt(Option<Report>),
     /// Known, and not ended.
     Pending,
@@ -49,7 +49,7 @@ fn standing(entry: Option<&Entry>, job: &Job) -> JobRelation {
             let ended = last.map(|last| Report { key: last.key, outcome: last.outcome.clone() });
             JobRelation::OlderAttempt(ended)
         }
-        // Nobody heard that it has run: it does not run once more for that.
+        // Its outcome was not heard. The agent reports it and does not run the job once more.
         (std::cmp::Ordering::Greater, Some(Ended { outcome: outcome @ Outcome::Done(_), .. }))
             if matches!(job.spec, Spec::Deployment(_)) =>
         {

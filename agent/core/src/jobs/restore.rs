@@ -1,6 +1,7 @@
-//! Putting back what was there before a change: at once, again, by the document's fallback, after a restart.
+//! Restores what was there before a change: at once, again later, by the document's fallback, or
+//! after a restart.
 //!
-//! Absent: when a change is to be undone (`confirm.rs`), and how the host does it.
+//! Absent: when to undo a change (`confirm.rs`), and how the host does it.
 
 use std::time::Duration;
 
@@ -43,14 +44,15 @@ impl Jobs {
         undo.is_some() && undo == entry.current.as_ref().map(|accepted| accepted.job.key())
     }
 
-    /// What may have begun before a restart is put back first.
+    /// First restores what a change that began before a restart may have touched.
     pub(super) fn recover_undo(&mut self, turn: &Turn) {
         self.restore_at =
             self.ledger.iter().filter(|entry| entry.undo.is_some()).map(|e| (e.resource, turn.now)).collect();
     }
 
-    /// What is to be put back before the resource's job may begin: nothing of it would be known any more later, or it
-    /// would be put back over what the job makes. A newer change of the same resource is undone to the same state.
+    /// The reason why the resource must be restored before its job may begin: afterwards the record
+    /// would be lost, or the restore would overwrite what the job makes. A newer change of the same
+    /// resource is undone to the same state.
     pub(super) fn must_be_put_back(&self, resource: ResourceId) -> Option<String> {
         let job = &self.ledger.current(resource)?.job;
         let changes = job.action != Action::Check && job.spec.confirm_within().is_some();
@@ -131,7 +133,7 @@ impl Jobs {
         }
     }
 
-    /// The job whose change is to be undone, unless it has ended.
+    /// The job whose change must be undone, unless it has ended.
     fn undone_job(&self, resource: ResourceId) -> Option<&Job> {
         let entry = self.ledger.get(resource)?;
         let key = entry.undo.as_ref()?.key;
@@ -156,7 +158,7 @@ impl Jobs {
         turn.connection.hurry(turn.now);
         turn.connection.reconnect(turn.now, "the network was put back", turn.fetch, turn.effects);
         match has_job {
-            // Nobody wants a server cut off again by itself.
+            // A further try by itself could cut the server off again.
             true => {
                 let how = if is_fallback {
                     "what was there before cannot be put back, the fallback_config is in force"

@@ -37,7 +37,7 @@ pub(super) enum Phase {
 #[derive(Clone, Debug)]
 pub(super) struct Run {
     pub(super) phase: Phase,
-    /// It was accepted before a restart and may have been running then.
+    /// The job was accepted before a restart and may have been running then.
     pub(super) recovered: bool,
 }
 
@@ -61,7 +61,7 @@ impl Run {
         self.recovered || self.has_its_turn()
     }
 
-    /// It is not waiting any more.
+    /// The job no longer waits.
     pub(super) fn has_its_turn(&self) -> bool {
         match self.phase {
             Phase::Accepting | Phase::Fetching | Phase::Queued => false,
@@ -94,8 +94,8 @@ impl Jobs {
         turn.effects.push(Effect::Run { job: Box::new(job), before, theirs });
     }
 
-    /// What was there before Muster as the job is to know it, and as those know it that have back what the job's
-    /// resource took over.
+    /// The state before Muster: the job's own record, and the records of resources that restored
+    /// what the job's resource took over.
     pub(super) fn known_to(&self, job: &Job) -> (Option<Before>, Vec<Before>) {
         let before = self.ledger.get(job.resource).and_then(|entry| entry.before().cloned());
         let theirs =
@@ -108,7 +108,7 @@ impl Jobs {
         self.set_phase(job.resource, Phase::Running { deadline, progress });
     }
 
-    /// The host says what is to be kept of the time before Muster, where that changed.
+    /// The host reports a new record of the time before Muster, where that changed.
     pub(super) fn keep_before(&mut self, resource: ResourceId, before: Option<Before>) {
         if let Some(before) = before {
             let keep = |entry: &mut Entry| entry.holding.as_mut().map(|holding| holding.before = before);

@@ -17,7 +17,7 @@ impl Jobs {
         let claims = job.spec.claims();
         let deadline = turn.now + job.timeout;
         if let (Spec::Dummy(_), false) = (&job.spec, entry.exists()) {
-            // Nothing to ask for; that it may have begun must be on disk all the same.
+            // There is nothing to ask for, but the disk must say that the job may have begun.
             self.set_phase(key.resource, Phase::Capturing { deadline });
             return self.captured(key, Ok(Before::new(Vec::new())), turn);
         }

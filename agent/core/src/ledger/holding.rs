@@ -100,9 +100,9 @@ impl Ledger {
         holdings.keys().filter_map(|resource| self.get(*resource)).filter(|entry| entry.is_in(holdings))
     }
 
-    /// The records of the time before Muster where a resource is to claim this: its own, and those of the resources it takes
-    /// over from. A holder that was applied has put back what it did not want of what it took over: what was there before is
-    /// known to that one alone.
+    /// The records of the time before Muster for a resource that takes these claims: its own, and
+    /// those of the resources it takes over from. A holder that was applied has restored what it
+    /// did not want of what it took over, and only its record has the state before that.
     pub(crate) fn known(&self, resource: ResourceId, claims: &[Claim]) -> Vec<Before> {
         let own = self.own(resource).map(|own| own.before.clone());
         let givers = self.givers(resource, claims).into_iter().map(|(_, giver)| giver.before.clone());
@@ -158,7 +158,7 @@ impl Ledger {
     /// of those, that is lost, and made again.
     pub(crate) fn went(&mut self, resource: ResourceId, effects: &mut Effects) {
         let Some(entry) = self.get(resource) else { return };
-        // What is to be put back yet is not gone.
+        // An entry that has yet to be restored is not gone.
         let gone = self.among(&entry.gone).filter(|other| other.undo.is_none());
         for gone in gone.map(|other| other.resource).collect::<Vec<_>>() {
             self.edit(gone, |entry| (entry.holding, entry.applied) = (None, None));

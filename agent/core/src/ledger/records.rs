@@ -132,7 +132,7 @@ impl Ledger {
         !self.records.stale.is_empty()
     }
 
-    /// Whether what is to be put back of another resource may be on disk: after a crash it would be.
+    /// Whether an undo of another resource may be on disk, and would run after a crash.
     pub(crate) fn has_undo_on_disk_but(&self, resource: ResourceId) -> bool {
         self.records.undo_on_disk.iter().any(|&other| other != resource)
     }

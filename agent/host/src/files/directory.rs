@@ -123,7 +123,7 @@ impl Directory {
     }
 
     fn root() -> io::Result<Self> {
-        // Nobody but root can put another one in its place.
+        // Only root can put another directory in its place.
         let handle = Handle::open("/")?.into();
         Ok(Self { handle, path: "/".into(), is_shared: false })
     }
@@ -192,7 +192,7 @@ impl Directory {
         Ok(openat(&self.handle, name, flags, Mode::S_IRUSR | Mode::S_IWUSR)?.into())
     }
 
-    /// Where the symbolic link of that name leads; none if there is none.
+    /// The target of the symbolic link of that name; none if there is no link.
     pub fn read_link(&self, name: &OsStr) -> io::Result<Option<OsString>> {
         match readlinkat(&self.handle, name) {
             Ok(target) => Ok(Some(target)),
@@ -236,7 +236,7 @@ enum Leads {
     WhereTheKernelSays,
 }
 
-/// Of a path, the last one first; `/` begins anew.
+/// The components of a path, the last one first; `/` starts over.
 fn names(path: &Path) -> Vec<OsString> {
     let names = path.components().filter(|part| *part != Component::CurDir);
     names.map(|part| part.as_os_str().to_owned()).rev().collect()

@@ -82,10 +82,10 @@ pub struct FrameError(&'static str);
 type Result<T> = std::result::Result<T, FrameError>;
 
 impl Frame {
-    /// Reads a frame of Ethernet. What stands behind the end is padding.
+    /// Reads an Ethernet frame. Bytes after the end of the LLDPDU are padding.
     ///
     /// # Errors
-    /// It is none of LLDP, or breaks its rules.
+    /// The frame is not LLDP, or breaks its rules.
     pub fn read(bytes: &[u8]) -> Result<Self> {
         let (header, mut rest) = bytes.split_first_chunk::<14>().ok_or(FrameError("too short"))?;
         if header[12..] != ETHERTYPE.to_be_bytes() {

@@ -34,12 +34,12 @@ pub(super) struct Schedule {
 }
 
 impl Schedule {
-    /// It came up now.
+    /// For a port that comes up now.
     pub(super) fn new(now: Duration) -> Self {
         Self { next: now, quick: QUICK }
     }
 
-    /// Whether it is to speak now; it does.
+    /// Whether the port sends now. If so, the caller sends.
     pub(super) fn speaks(&mut self, now: Duration) -> bool {
         if now < self.next {
             return false;

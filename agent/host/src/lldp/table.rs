@@ -1,4 +1,4 @@
-//! Who was heard on one port, until what they said is over. Pure.
+//! The neighbours heard on one port, until their time to live is over. Pure.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -49,7 +49,7 @@ impl Table {
     pub fn neighbours(&self) -> impl Iterator<Item = &Frame> {
         self.heard.values().map(|(frame, _)| frame)
     }
-    /// Those of Muster's ports among them: in order, at most [`HEARD_MAX`].
+    /// The Muster ports among the neighbours: in order, at most [`HEARD_MAX`].
     pub fn beacons(&self) -> Vec<Beacon> {
         let beacons: BTreeSet<Beacon> = self.neighbours().filter_map(|frame| frame.beacon).collect();
         beacons.into_iter().take(HEARD_MAX).collect()

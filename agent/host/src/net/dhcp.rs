@@ -46,9 +46,9 @@ pub enum Client {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ClientSettings {
     pub client: Client,
-    /// It leases an address of IPv4.
+    /// The client leases an IPv4 address.
     pub v4: bool,
-    /// It leases addresses of IPv6.
+    /// The client leases IPv6 addresses.
     pub v6: bool,
     /// IPv4's default route comes with the lease.
     pub default_route: bool,
@@ -128,7 +128,7 @@ impl Client {
 }
 
 impl Leases {
-    /// What the client is to be told for `dhcp`; nothing where there is none that can.
+    /// The client's settings for `dhcp`; none if no client here can serve it.
     pub fn told(&self, dhcp: &Dhcp, dns: bool) -> Option<ClientSettings> {
         let client = match dhcp.arguments.is_empty() {
             true => self.client,
@@ -201,7 +201,7 @@ impl Clients {
         let failed = |source| DhcpError::File { path: folder.clone(), source };
         fs::create_dir_all(&folder).map_err(failed)?;
         let mut note = Note { told: told.clone(), index, processes: Vec::new() };
-        // Who reads it after a crash stops what may have been started.
+        // After a crash, whoever reads this note stops what may have been started.
         self.write_note(link, &note)?;
         match (told.client, &self.neighbours) {
             (Client::Networkd, Some(neighbours)) => neighbours.lease(link, told).await?,

@@ -29,7 +29,8 @@ pub enum NetError {
     /// Something is in the way. Nothing was changed.
     #[error(transparent)]
     Plan(#[from] PlanError),
-    /// Another service of this server has a link and does not let go. It may have taken its own settings off it.
+    /// A network manager does not leave a link alone. It may have taken its own settings off the
+    /// link.
     #[error(transparent)]
     NetworkManager(#[from] NetworkManagerError),
     /// Nothing was changed.

@@ -10,7 +10,7 @@ use super::resolver::{Files, ResolverError};
 use super::step::Step;
 use super::tables;
 
-/// A step that failed. Those before it are done.
+/// A step that failed. The steps before it are done.
 #[derive(Debug, Error)]
 #[error("cannot {step}{hint}")]
 pub struct StepError {
@@ -87,7 +87,7 @@ struct Executor<'a, C> {
     clients: &'a Clients,
     connect: C,
     ovs: Option<Ovsdb>,
-    /// It has failed: nobody waits for it again and again.
+    /// The switch failed once: no further step waits for it.
     ovs_is_out: bool,
 }
 

@@ -1,8 +1,9 @@
-//! A network document in the words of systemd-networkd, NetworkManager or ifupdown: for a server that Muster leaves, or that is to come
-//! up without it.
+//! A network document in the format of systemd-networkd, NetworkManager or ifupdown: for a server
+//! that Muster leaves, or that must come up without it.
 //!
-//! Pure. What one of them cannot say is left out and named, so that the rest of the server comes up. Bridges of Open vSwitch
-//! and their ports are in its own database and come back with it: only what they carry is written.
+//! Pure. Settings that the format cannot express are left out and named, so that the rest of the
+//! server comes up. Open vSwitch restores its bridges and ports from its own database: only what
+//! they carry is written.
 
 mod network_manager;
 
@@ -39,7 +40,7 @@ pub struct Exported {
     pub unwritten: Vec<LinkName>,
 }
 
-/// It cannot be said there.
+/// A setting that the format cannot express.
 #[derive(Debug, Error, PartialEq, Eq)]
 #[error("{path}: {what} cannot be written for {for_whom}")]
 pub struct NotExportable {

@@ -177,7 +177,7 @@ async fn watch_ovs(socket: PathBuf, bell: Arc<Bell>) {
             retry = RETRY;
             let mut pause = PAUSE;
             loop {
-                // It has come, or changed.
+                // The file has come, or changed.
                 bell.ring(Change::Other);
                 sleep(pause).await;
                 let idle = Instant::now();
@@ -189,7 +189,7 @@ async fn watch_ovs(socket: PathBuf, bell: Arc<Bell>) {
             bell.ring(Change::Other);
         }
         appears(&socket, retry).await;
-        // It listens a moment after it is made.
+        // The switch listens a moment after the socket exists.
         sleep(PAUSE).await;
         retry = (retry * 2).min(RETRY_MAX);
     }
@@ -229,7 +229,8 @@ async fn made_below(path: &Path) -> io::Result<()> {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => false,
             read => read? > 0,
         };
-        // Files of other names come and go there as well. A socket that is made anew is there before and after.
+        // Files of other names come and go there as well. A socket that is made again is there
+        // before and after.
         if is_read && (nearest(path) != Some((directory, name)) || path.exists()) {
             return Ok(());
         }

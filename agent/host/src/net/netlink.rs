@@ -265,7 +265,7 @@ impl Netlink {
     /// Removes exactly that route.
     pub async fn remove_route(&mut self, link: &str, route: &Route) -> Result<()> {
         let message = match self.route_message(link, route).await {
-            // It went with its link.
+            // The link took it along.
             Err(NetlinkError::NoLink(_)) => return Ok(()),
             message => message?,
         };

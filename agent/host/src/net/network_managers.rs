@@ -61,10 +61,10 @@ pub enum NetworkManagerError {
         #[source]
         source: io::Error,
     },
-    /// It did not hear.
+    /// The manager did not take the reload.
     #[error("cannot tell {who}: {why}")]
     Told { who: &'static str, why: String },
-    /// It has heard and does it all the same.
+    /// The manager reloaded and still configures the link.
     #[error("{who} still manages {link} {} s after it was told to leave it alone", TOLD_WITHIN.as_secs())]
     Holds { who: &'static str, link: String },
 }
@@ -152,7 +152,7 @@ impl NetworkManagers {
         links
     }
 
-    /// What [`NetworkManagers::leave_alone`] would say to whom.
+    /// The lines of [`NetworkManagers::leave_alone`] for each manager and link.
     pub fn would_tell(&self, links: &[&str]) -> Vec<String> {
         let present = ManagerKind::ALL.into_iter().filter(|who| self.is_here(*who));
         let text = |who: ManagerKind, link: &str| format!("tell {} to leave {link} alone", who.name());
@@ -197,7 +197,7 @@ impl NetworkManagers {
             was_told = true;
             if let Err(error) = self.tell(who, &new, links).await {
                 new.iter().for_each(|link| drop(fs::remove_file(self.path(who, link))));
-                // It may not hear this either.
+                // The manager may not take this reload either.
                 let _ = self.reload(who).await;
                 return Err(error);
             }
@@ -228,10 +228,10 @@ impl NetworkManagers {
         Ok(())
     }
 
-    /// They may have these links again.
+    /// Leaves these links to the managers again.
     ///
     /// # Errors
-    /// They do not hear of it; those that run anew will.
+    /// A manager did not take the reload. Managers that start later read the files.
     pub async fn give_back<'a>(
         &self,
         links: impl IntoIterator<Item = &'a str>,

@@ -12,7 +12,7 @@ use super::state::Link;
 /// Names of NICs of the board begin so.
 const EMBEDDED: [&str; 3] = ["em", "eth", "eno"];
 
-/// Those of `links` that count, in their order.
+/// The NICs among `links`, in their order.
 pub(super) fn numbered<'a>(sys: &Path, links: impl Iterator<Item = (&'a String, &'a Link)>) -> Vec<String> {
     let mut nics: Vec<String> =
         links.filter(|(name, link)| counts(&sys.join(name), link)).map(|(name, _)| name.clone()).collect();

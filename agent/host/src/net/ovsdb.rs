@@ -34,7 +34,7 @@ const OWNER: &str = "muster-owner";
 /// A change that was refused; nothing of it was done.
 #[derive(Debug)]
 pub struct Failed {
-    /// Which of the steps.
+    /// Index of the step.
     pub step: usize,
     pub error: OvsdbError,
 }

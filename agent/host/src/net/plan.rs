@@ -30,7 +30,7 @@ use super::state::{Attach, Link, OvsPort, State};
 use super::step::Step;
 use super::target::{LinkKind, LinkTarget, Origin, Target, Wanted};
 
-/// The reason why there is no way from what is to what shall be.
+/// The reason why no steps lead to the desired state.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("{path}: {problem}")]
 pub struct PlanError {
@@ -102,8 +102,9 @@ fn without_layer3(state: &State) -> State {
     State { links, ovs: state.ovs.clone(), ..State::default() }
 }
 
-/// Those of `steps`, from a plan for `state`, that help while the switch does not answer: nobody waits for it, and what
-/// only it can take away is set down, so that its addresses are in nobody's way.
+/// The members of `steps`, a plan for `state`, that help while the switch does not answer. Steps
+/// that need the switch are left out. Links that only the switch can remove are set down, so that
+/// their addresses are in nobody's way.
 pub(super) fn without_switch(steps: Vec<Step>, state: &State) -> Vec<Step> {
     let mut down = Vec::new();
     let mut others = Vec::new();
@@ -157,7 +158,7 @@ struct Planner<'a> {
 }
 
 impl Planner<'_> {
-    /// Removes what stands in the place of a link that is to be made: ours goes, anything else is refused.
+    /// Removes what stands in the place of a new link: ours goes, anything else is refused.
     fn make_room(&mut self) -> Result<(), PlanError> {
         let from = self.steps.len();
         for (name, wanted) in self.target.present() {
@@ -172,23 +173,24 @@ impl Planner<'_> {
         Ok(())
     }
 
-    /// It is there, and not made anew.
+    /// The link exists, and is not made again.
     fn stays(&self, link: &str, state: &State) -> bool {
         state.links.contains_key(link) && !self.anew.contains(link)
     }
 
-    /// Who wants it decides about its client; others' comes again with a link that is made anew.
+    /// The wanted state decides about the client of a link; clients of others come back with a link
+    /// that is made again.
     fn leads(&self, link: &str, wanted: &LinkTarget, state: &State) -> bool {
         wanted.origin != Origin::Beside || !self.stays(link, state)
     }
 
-    /// The client runs as it is to, and its link is not made anew.
+    /// The client runs as wanted, and its link is not made again.
     fn leases(&self, link: &str, wanted: &LinkTarget, state: &State) -> bool {
         let as_wanted = |lease: &Lease| lease.runs && wanted.dhcp.as_ref() == Some(&lease.told);
         self.stays(link, state) && state.dhcp.links.get(link).is_some_and(as_wanted)
     }
 
-    /// First: nobody is to put back what goes.
+    /// First: nothing may restore what goes.
     fn stop_dhcp(&mut self, state: &State) {
         for link in state.dhcp.links.keys() {
             let goes = match self.target.links.get(link) {
@@ -225,7 +227,7 @@ impl Planner<'_> {
                 }
                 LinkKind::Bond(options) if !self.state.links.contains_key(name) => {
                     let mut options = options.clone();
-                    // It is told once its members are there.
+                    // The kernel takes it once the members are there.
                     options.primary = None;
                     let mac = wanted.mac.clone();
                     self.steps.push(Step::CreateBond { link, options, mac });

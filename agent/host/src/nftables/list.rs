@@ -208,7 +208,7 @@ impl Picture {
         }
         for (name, map) in &mut self.maps {
             if let Some(handle) = map.dispatch.filter(|handle| out_of_order.contains(handle)) {
-                // It looks too early or too late.
+                // The dispatch rule is too early or too late.
                 map.dispatch = None;
                 self.extra.push(delete_rule(name.table, handle));
             }

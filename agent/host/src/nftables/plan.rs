@@ -30,7 +30,7 @@ pub(super) struct Wish {
 #[derive(Default)]
 pub(super) struct Script {
     pub text: String,
-    /// Which line is about which entry, in the order of lines.
+    /// The entry of each line, in the order of lines.
     lines: Vec<(u32, FlowId)>,
     count: u32,
 }
@@ -52,7 +52,7 @@ impl Script {
     }
 }
 
-/// Where what is put is to be found afterwards.
+/// The form in which a put entry must be listed afterwards.
 pub(super) enum ExpectedForm {
     Rule(Form),
     Element(Form),
@@ -82,7 +82,7 @@ struct Plan<'a> {
     rules: usize,
 }
 
-/// Makes it; an empty script if nothing is to be done.
+/// Plans the script; empty if there is nothing to do.
 pub(super) fn plan(picture: &Picture, wishes: &[Wish]) -> Script {
     let mut shared: BTreeMap<MapName, usize> = BTreeMap::new();
     for (.., name) in wishes.iter().filter_map(Wish::element) {
@@ -260,7 +260,7 @@ pub(super) fn is_as_said(found: &Found, said: &TranslatedRule) -> bool {
     is_in_place(found, said) && found.form == form
 }
 
-/// It is where its rule belongs, whatever it says.
+/// The entry stands where its rule belongs, whatever it says.
 pub(super) fn is_in_place(found: &Found, said: &TranslatedRule) -> bool {
     let is_there = match (found.at, &said.element) {
         (Location::Rule { misplaced, .. }, _) => !misplaced,

@@ -20,7 +20,7 @@ use crate::openflow::Lost;
 const PROGRAMS: [&str; 4] = ["/usr/sbin/nft", "/sbin/nft", "/usr/bin/nft", "/usr/local/sbin/nft"];
 /// 50,000 rules take two seconds to write and four to list; a loaded node is ten times as slow.
 const TIME_MAX: Duration = Duration::from_secs(120);
-/// A listing: 100,000 rules of 700 bytes, and as much again. It is never held.
+/// A listing: 100,000 rules of 700 bytes, and as much again. It is never held as a whole.
 const LISTING_MAX: u64 = 160 * 1024 * 1024;
 /// Of what nft says of its errors; the first is what counts.
 const ERRORS_MAX: usize = 4096;
@@ -72,7 +72,7 @@ impl Program {
         let (stdin, stderr) = (child.stdin.take(), child.stderr.take());
         let write = async {
             if let Some(mut stdin) = stdin {
-                // It says itself why it reads no further.
+                // nft itself says why it reads no further.
                 let _ = stdin.write_all(script.as_bytes()).await;
             }
         };
@@ -91,7 +91,7 @@ impl Program {
         let mut child = self.start(&arguments, Stdio::null(), Stdio::piped())?;
         let Some(stdout) = child.stdout.take() else { return Err(Lost::Garbled("no output")) };
         let stdout = File::from(stdout.into_owned_fd().map_err(Lost::Broken)?);
-        // It ends when the process does, which is killed when this is dropped.
+        // The reader ends with the process, which is killed when this is dropped.
         let reader =
             spawn_blocking(move || read(BufReader::with_capacity(64 * 1024, stdout.take(LISTING_MAX))));
         let stderr = child.stderr.take();

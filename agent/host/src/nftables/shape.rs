@@ -26,7 +26,7 @@ struct Key {
     kind: &'static str,
 }
 
-/// Which fields rules have, without their values.
+/// The fields that rules match, without their values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Shape {
     keys: u8,

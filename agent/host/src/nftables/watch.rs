@@ -1,4 +1,5 @@
-//! The kernel says when rules change: who has done so, and in which table. It only wakes; what changed is not read.
+//! The kernel's messages about changed rules: which process, and which table. They only wake; the
+//! caller reads the rules.
 
 use std::collections::VecDeque;
 use std::future::poll_fn;

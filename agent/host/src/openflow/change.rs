@@ -27,7 +27,7 @@ pub(super) enum Stop {
     Refused(Refusal),
     /// A group or a meter came: they go first.
     Numbered,
-    /// Another stands where this one is to be put, as far as is known.
+    /// Another entry stands in the place of this one, as far as is known.
     Taken {
         id: FlowId,
         is_same: bool,
@@ -77,7 +77,7 @@ impl Switch {
         let mut change = Change::default();
         let mut sent = self.send_all(ops, &mut change).await;
         if matches!(sent, Err(Stop::Taken { .. })) {
-            // It may have gone, and of what came since nobody said what it is.
+            // The entry may have gone, and what came since is unknown.
             self.take_back(&change).await?;
             change = Change::default();
             self.learn_foreign().await?;
@@ -207,7 +207,7 @@ impl Switch {
             } else {
                 match places.get(&forms.place) {
                     None => {}
-                    // It stays what it is, but for its cookie.
+                    // The entry stays the same, but for its cookie.
                     Some(form) if *form == forms.form.0 && takes_over => {
                         change.taken_over.push(forms.place);
                     }

@@ -1,4 +1,4 @@
-//! What a bridge holds, beside what it is to hold.
+//! Compares what a bridge holds with its desired entries.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -113,7 +113,7 @@ impl Comparison<'_> {
                     self.found.altered.push((id, forms.form));
                 }
             }
-            // At another place, or where a group is to be.
+            // At another place, or in the place of a group.
             _ => self.extraneous(id, flow),
         }
         Ok(())
@@ -196,7 +196,7 @@ impl Comparison<'_> {
     }
 }
 
-/// The forms of a rule that is to be; none if it is another kind of entry.
+/// The forms of a desired rule; none for another kind of entry.
 fn wanted(
     packed: &[u8],
     encoder: &mut Encoder,
@@ -210,7 +210,7 @@ fn wanted(
     }
 }
 
-/// The form of a group or meter that is to be; none if it is a rule.
+/// The form of a desired group or meter; none for a rule.
 fn said(packed: &[u8], encoder: &mut Encoder, ports: &Ports) -> Result<Option<Form>, Unsayable> {
     match Packed::read(packed) {
         Ok(Entry::Group(group)) => Ok(Some(form(encoder.group(&group, ports)?))),

@@ -1,4 +1,4 @@
-//! The beginning of a conversation: versions, ports, what is to be told.
+//! The beginning of a conversation: versions, ports, settings.
 
 use std::path::Path;
 

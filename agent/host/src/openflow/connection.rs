@@ -44,7 +44,7 @@ pub(super) struct Connection {
     input: Vec<u8>,
     /// Up to here the input was taken.
     taken: usize,
-    /// What is to be sent; whole messages.
+    /// Output; whole messages.
     pub output: Vec<u8>,
     sent: usize,
     last_xid: u32,
@@ -356,7 +356,7 @@ impl Heard {
                         if event == REMOVED {
                             places.remove(&place);
                         } else if places.len() < FOREIGN_PLACES_MAX {
-                            // Which form it has is not said here.
+                            // Its form is not known here.
                             places.insert(place, UNKNOWN_FORM);
                         }
                     }

@@ -126,8 +126,8 @@ fn port_number(port: &Port, ports: &Ports) -> Result<u32, Unsayable> {
     }
 }
 
-/// Actions that are done at once are one instruction; the switch does instructions in an order of its own, so they are
-/// to be given in it.
+/// Actions that apply at once are one instruction. The switch runs instructions in an order of its
+/// own, so rules must give them in that order.
 fn instructions(out: &mut Vec<u8>, treatment: &[Instruction], ports: &Ports) -> EncodeResult {
     const ORDER: &str = "instructions go in this order, each once: meter, what is done at once, clear_actions, \
                          write_actions, write_metadata, goto_table";

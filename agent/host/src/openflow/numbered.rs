@@ -21,7 +21,7 @@ pub(super) const DELETE: u8 = 2;
 pub(super) struct NumberedOp {
     id: FlowId,
     held: bool,
-    /// What is to be, or was.
+    /// The desired or the former entry.
     entry: Entry,
     is_put: bool,
 }

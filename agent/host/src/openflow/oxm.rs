@@ -177,8 +177,8 @@ fn number(bytes: &[u8]) -> u128 {
     bytes.iter().fold(0, |number, byte| number << 8 | u128::from(*byte))
 }
 
-/// The next criterion; none at the end, and where the bytes make no sense. Those of others may have fields that nobody
-/// here knows, of any length: they have a key that none of ours has.
+/// The next criterion; none at the end, and where the bytes make no sense. Rules of others may have
+/// unknown fields of any length: these get a key that none of ours has.
 pub(super) fn take<'a>(from: &mut Take<'a>) -> Option<Item<'a>> {
     let header = from.u32()?;
     let (class, number) = ((header >> 16) as u16, (header >> 9 & 0x7f) as u8);

@@ -1,4 +1,4 @@
-//! Which number a port has: rules name ports, the switch counts them.
+//! Numbers of ports: rules name ports, and the switch numbers them.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -31,7 +31,8 @@ impl Ports {
         name.len() < NAME
     }
 
-    /// Takes up one `ofp_port`; whether that changes anything. None where there are too many, or it is none.
+    /// Takes an `ofp_port`; true if that changes anything. None: there are too many ports, or the
+    /// bytes are no port.
     pub fn add(&mut self, description: &[u8]) -> Option<bool> {
         let (number, name) = read(description)?;
         if self.name(number) == Some(&*name) {

@@ -48,7 +48,7 @@ const ENVIRONMENT: [(&str, &str); 6] = [
 const FIRST_LINE_MAX: usize = 255;
 const SHELL: &str = "/bin/sh";
 
-/// Names a run: the same one is never begun twice, unless it was interrupted.
+/// Names a run. The same run never starts twice, unless it was interrupted.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct RunId {
     pub resource: ResourceId,
@@ -59,15 +59,15 @@ pub struct RunId {
 /// How a run stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RunState {
-    /// Nobody has ordered it.
+    /// There is no order.
     Nothing,
-    /// It is ordered, and has not begun.
+    /// The run is ordered, and has not begun.
     Ordered,
     /// The supervisor is there.
     Alive,
-    /// It is not alive, and its end is not recorded.
+    /// The run is not alive, and its end is not recorded.
     Began {
-        /// It had begun so often before.
+        /// Interruptions before this one.
         again: u32,
     },
     /// The end is recorded.
@@ -142,7 +142,7 @@ impl Directory {
         prepared.map_err(disk("record a run"))
     }
 
-    /// Without an order nobody begins, and while `began` is there it is known to have begun.
+    /// Without an order nothing begins, and while `began` is there the run is known to have begun.
     fn clear(&self) -> io::Result<()> {
         absent_is_fine(fs::remove_file(self.file("order")))?;
         for file in fs::read_dir(&self.path)? {
@@ -196,7 +196,8 @@ impl Directory {
         record::read(&self.file("ended")).map_err(disk("read a run's end"))?.ok_or(RunFailed::Damaged)
     }
 
-    /// Marks it, then wakes who waits for that. Nobody to be woken is no error: who comes sees the mark.
+    /// Marks the run, then wakes its supervisor. A supervisor that is not there yet sees the mark
+    /// when it starts.
     pub(super) fn stop(&self) {
         let marked = File::create(self.file("stopped")).and_then(|_| {
             let mut open = OpenOptions::new();
@@ -210,7 +211,7 @@ impl Directory {
         self.file("stopped").exists()
     }
 
-    /// Open for as long as somebody is to count as alive.
+    /// Held open for as long as the run must count as alive.
     pub(super) fn hold_alive(&self) -> Result<File, RunFailed> {
         // Reading as well, or opening would wait for a reader.
         OpenOptions::new().read(true).write(true).open(self.file("alive")).map_err(disk("open a run"))

@@ -22,7 +22,7 @@ pub enum RunFailed {
         "the record of the run is damaged, or of another version of the agent: how it ended is not known"
     )]
     Damaged,
-    /// It cannot be told to a process.
+    /// The task cannot be passed to a process.
     #[error("{0}")]
     Task(String),
     /// The supervisor cannot be started.
@@ -34,7 +34,7 @@ pub enum RunFailed {
     /// The supervisor ended at once.
     #[error("what watches over the run ended before it began: its log (journal) says why")]
     NeverBegan,
-    /// It began, and nobody saw its end.
+    /// The run began, and its end was not seen.
     #[error("the run was interrupted{}: the server went down, or its processes were killed", often(*times))]
     Interrupted { times: u32 },
 }

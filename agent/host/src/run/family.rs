@@ -39,7 +39,7 @@ pub(super) fn with_variable(variable: &[u8]) -> Vec<Pid> {
     processes().filter(has).map(Pid::from_raw).collect()
 }
 
-/// Those that are gone meanwhile are no error.
+/// Processes that are gone meanwhile are no error.
 pub(super) fn signal(processes: &[Pid], signal: Signal) {
     for process in processes {
         let _ = kill(*process, signal);
@@ -89,7 +89,7 @@ mod tests {
         let mut child =
             std::process::Command::new("sleep").arg("600").env("MUSTER_RUN", &mark[11..]).spawn().unwrap();
         let own = Pid::from_raw(child.id().cast_signed());
-        // It has its environment from the moment it is another program.
+        // The process has its environment from the moment it is another program.
         while with_variable(mark.as_bytes()) != [own] {
             std::thread::yield_now();
         }

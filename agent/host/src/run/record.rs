@@ -22,7 +22,7 @@ const SIZE_MAX: u64 = 1024 * 1024;
 /// each within its bound, and names.
 pub(super) const ENDED_ROOM: u64 = 320 * 1024;
 
-/// What the supervisor is to do.
+/// The order for the supervisor.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Order {
     pub(super) description: String,
@@ -52,11 +52,11 @@ pub enum RunEnd {
     Exited(i32),
     /// By a signal of somebody else.
     Killed(i32),
-    /// It took longer than it may.
+    /// The command took longer than its time.
     TimedOut,
     /// By [`Runner::stop`](super::Runner::stop).
     Stopped,
-    /// There is no such program, or it is none.
+    /// There is no such program, or the file is no program.
     NotStarted(String),
 }
 

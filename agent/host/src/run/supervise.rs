@@ -57,10 +57,10 @@ enum StopReason {
     Down,
 }
 
-/// Does what the order in `directory` says, and records how that ended.
+/// Carries out the order in `directory`, and records how that ended.
 ///
 /// # Errors
-/// Nothing was begun, or its end could not be recorded.
+/// Nothing began, or its end could not be recorded.
 pub async fn supervise(directory: &Path) -> Result<(), RunFailed> {
     let directory = Directory::at(directory.to_owned());
     let failed = disk("watch over a run");
@@ -71,7 +71,7 @@ pub async fn supervise(directory: &Path) -> Result<(), RunFailed> {
     let stop =
         pipe::OpenOptions::new().read_write(true).open_receiver(directory.file("stop")).map_err(&failed)?;
     let mut terminate = signal(SignalKind::terminate()).map_err(&failed)?;
-    // A link never takes the place of what is there: nobody begins what somebody has begun.
+    // A link never replaces a file: a second supervisor does not begin what another has begun.
     fs::hard_link(directory.file("began.new"), directory.file("began")).map_err(&failed)?;
     record::sync_parent(&directory.file("began")).map_err(&failed)?;
 
@@ -102,7 +102,7 @@ pub async fn supervise(directory: &Path) -> Result<(), RunFailed> {
         (Some(StopReason::Stopped | StopReason::Down), _) => RunEnd::Stopped,
         (None, Some(WaitStatus::Exited(_, status))) => RunEnd::Exited(status),
         (None, Some(WaitStatus::Signaled(_, signal, _))) => RunEnd::Killed(signal as i32),
-        // It is known to have ended.
+        // The process has ended, without a known status.
         (None, _) => RunEnd::Killed(0),
     };
     let outputs =
@@ -241,7 +241,7 @@ impl Child {
             if left.is_empty() {
                 return true;
             }
-            // Who is to be killed is killed until nobody comes after.
+            // Kills the processes until no new ones appear.
             if let Some(asked) = asked
                 && (!is_asked || asked == Signal::SIGKILL)
             {

@@ -24,7 +24,7 @@ pub(super) struct Unit<'a> {
 /// How a unit stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum UnitStands {
-    /// There is none, or nothing of it runs.
+    /// There is no unit, or nothing of it runs.
     Gone,
     /// The supervisor is coming, or there.
     Runs,

@@ -28,7 +28,7 @@ pub struct Command {
     pub path: String,
     /// With the name of the program as the first.
     pub arguments: Vec<String>,
-    /// The failure is none.
+    /// A failure of the command does not fail the unit.
     pub may_fail: bool,
 }
 

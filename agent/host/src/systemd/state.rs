@@ -11,18 +11,18 @@ pub(super) type Properties = BTreeMap<String, OwnedVariant>;
 /// What a unit does.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Active {
-    /// It runs, or has done what it is for and stays so.
+    /// The unit runs, or has done its work and stays active.
     Active,
-    /// It runs and reads its configuration anew.
+    /// The unit runs and reads its configuration again.
     Reloading,
     /// Nothing runs.
     #[default]
     Inactive,
     /// Nothing runs, and that was not wanted.
     Failed,
-    /// It is being started, or waits to be started again.
+    /// The unit starts, or waits for its next start.
     Activating,
-    /// It is being stopped.
+    /// The unit stops.
     Deactivating,
 }
 
@@ -65,7 +65,7 @@ pub struct UnitState {
 }
 
 impl UnitState {
-    /// It has a file, also one that says that it is masked, or was made over D-Bus.
+    /// The unit has a file, which may say that it is masked, or was made over D-Bus.
     pub fn is_there(&self) -> bool {
         self.load != "not-found"
     }

@@ -32,7 +32,7 @@ type Result<T> = std::result::Result<T, AccountFault>;
 #[derive(Clone, Debug, Default)]
 pub struct Accounts;
 
-/// A user as it was. It has a password's hash: for the ledger alone.
+/// A user's former state. It holds the password hash: for the ledger alone.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UserBefore {
     /// None: there was none.

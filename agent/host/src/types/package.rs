@@ -78,7 +78,7 @@ struct Installed {
     held: bool,
 }
 
-/// What a package is to become.
+/// The desired state of a package.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Goal {
     version: Wanted,
@@ -100,11 +100,11 @@ struct Order {
     arguments: Vec<String>,
     /// What packages become by it: by key of a [`Listing`] for apt, by name for dnf.
     gives: BTreeMap<String, Wanted>,
-    /// It holds a package, or ends that.
+    /// The order holds a package, or ends the hold.
     is_mark: bool,
 }
 
-/// Who knows what is installed and changes it.
+/// The package manager.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Manager {
     Apt,
@@ -168,7 +168,7 @@ impl Resource for Package {
 }
 
 impl Packages {
-    /// Those of this server; commands that change something are `runs`.
+    /// Packages of this server; commands that change something are `runs`.
     pub fn new(runs: Runner) -> Self {
         Self { runs }
     }
@@ -455,7 +455,7 @@ impl Manager {
     async fn sparing(self, order: Order) -> Option<Order> {
         match self {
             Self::Apt => apt::sparing(order).await,
-            // It removes by name, and was asked first who needs that.
+            // dnf removes by name; the packages that need those were looked up first.
             Self::Dnf => dnf::sparing(order).await,
         }
     }

@@ -56,7 +56,7 @@ pub enum SysctlFault {
     /// The file is no such file.
     #[error("{} is too large for a setting's file; look at what is in it and remove it", .0.display())]
     TooLarge(PathBuf),
-    /// It does not hold.
+    /// The value was set and did not stay.
     #[error("after the change: {0}")]
     Differs(String),
 }
@@ -124,7 +124,7 @@ impl Sysctls {
         Ok(SysctlState { value, file })
     }
 
-    /// What is to be there.
+    /// The desired state of a key.
     pub fn wanted(&self, sysctl: &Sysctl) -> SysctlState {
         let content =
             format!("# Muster's; changes here are undone.\n{} = {}\n", sysctl.key, sysctl.value.trim());

@@ -56,7 +56,7 @@ pub enum ZoneFault {
     /// A file is no such file.
     #[error("{} is too large for a time zone's file; look at what is in it and remove it", .0.display())]
     TooLarge(PathBuf),
-    /// It does not hold.
+    /// The zone was set and did not stay.
     #[error("after the change: {0}")]
     Differs(String),
 }

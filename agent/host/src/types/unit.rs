@@ -92,7 +92,7 @@ impl Resource for Unit {
 }
 
 impl Units {
-    /// Those of this server.
+    /// Units of this server.
     pub fn new(systemd: Systemd, files: Files) -> Self {
         Self { systemd, files, folder: UNIT_FOLDER.into(), journal: Journal::default() }
     }

@@ -1,8 +1,8 @@
-//! Who may take up the server's time before it is known who they are.
+//! Admission of clients that are not yet known.
 //!
-//! Two bounds: connections that have not yet been let in, where [`room`](super::room) says who has to leave for whom; and
-//! clients without a certificate, one per address. An address is an IPv4 address or an IPv6 /64, which is what one
-//! host is given.
+//! There are two bounds. Connections that have not yet been let in: [`room`](super::room) says
+//! which of them has to leave for a newcomer. Clients without a certificate: one per address. An
+//! address is an IPv4 address or an IPv6 /64, which is what one host is given.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv6Addr};
@@ -70,7 +70,7 @@ impl Lobby {
         for _ in 0..BUSY_PAUSES {
             match self.try_arrive(host(address), socket) {
                 Ok(arrived) => return arrived,
-                // Who left while this was looked at is seen the next time.
+                // The next round sees a guest that left in the meantime.
                 Err(Busy) => drop(timeout(BUSY_PAUSE, self.left.notified()).await),
             }
         }
@@ -86,7 +86,7 @@ impl Lobby {
         let guest = || Guest { socket: Arc::downgrade(socket), leave: tell };
         match self.lock().arrive(self.now(), host, Guest::silence, guest) {
             Arrival::In { id, pressed, leaves } => {
-                // It may be leaving already.
+                // The guest may be leaving already.
                 let _ = leaves.map(|guest| guest.leave.send(()));
                 Ok(Some((Waiting { lobby: Arc::clone(self), host, id, pressed }, leave)))
             }
@@ -95,7 +95,7 @@ impl Lobby {
         }
     }
 
-    /// Somebody of this address has shown a good certificate.
+    /// A client of this address has shown a good certificate.
     pub fn good(&self, address: IpAddr) {
         self.lock().good(self.now(), host(address));
     }

@@ -28,8 +28,8 @@ use super::stream::{Stream, Turn};
 use super::tls::{Named, node_of, wrong_clock};
 use crate::pki::is_bound_to;
 
-/// What our side takes unacknowledged. Each publish is delivered before the next is read, so this only lets a
-/// client send on without waiting for the network.
+/// Publishes that our side takes unacknowledged. Each publish is delivered before the next is read,
+/// so this only lets a client send on without waiting for the network.
 const RECEIVE_MAXIMUM: u16 = 64;
 /// The largest PUBLISH of a node.
 const NODE_MAX: usize = MESSAGE_MAX + PUBLISH_OVERHEAD;
@@ -155,7 +155,8 @@ async fn stay(shared: &Arc<Shared>, guest: Guest, remote: IpAddr) {
         receive_maximum: connect.receive_maximum,
     };
     let inbox = NodeInbox { shared: Arc::clone(shared), peer: Arc::clone(&peer), remote };
-    // Boxed: a session is the largest part of a connection that is to be, and most of one that is.
+    // Boxed: a session is most of a connection's size, and the connection keeps room for it from
+    // the start.
     let (end, stream) = Box::pin(Session::new(stream, Arc::clone(&peer.outbound), inbox, terms).run()).await;
     drop(connected);
     finish(shared, stream, remote, Some(node), end).await;
@@ -212,7 +213,7 @@ async fn greet_node(
 async fn serve_joiner(shared: Arc<Shared>, tls: TlsStream<Metered>, remote: IpAddr, started: Instant) {
     let (max, until) = (join::JOIN_MAX + PUBLISH_OVERHEAD, started + shared.limits.join);
     let mut stream = Stream::new(tls, max);
-    // It is kept to the end, which is near.
+    // Held to the end of this function, which is near.
     let place = shared.joiners.take(remote);
     if place.is_none() {
         let refusal = Refusal::new(
@@ -314,7 +315,7 @@ fn welcome(shared: &Shared, stream: &mut Stream, connect: &Connect, max: usize) 
     ours.unwrap_or(wanted) * 3 / 2
 }
 
-/// Refuses whom it has not let in.
+/// Refuses a client that was not let in.
 async fn refuse(
     shared: &Shared,
     mut stream: Stream,
@@ -327,14 +328,14 @@ async fn refuse(
     stream.farewell().await;
 }
 
-/// Sees off whom it had let in.
+/// Ends the connection of a client that was let in.
 async fn finish(shared: &Shared, mut stream: Stream, remote: IpAddr, node: Option<&NodeId>, end: End) {
     match end {
         End::Gone => tracing::debug!(node = node.map(NodeId::as_str), %remote, "disconnected"),
         End::Refused(refusal) => {
             log(shared, remote, node, &refusal);
             refusal.disconnect(&mut stream.output);
-            // It counts as no connection any more, so it needs a place of another kind.
+            // The client no longer has a place as a connection, so it needs one of another kind.
             if let Ok(_place) = shared.farewells.try_acquire() {
                 stream.farewell().await;
             }
@@ -351,7 +352,7 @@ fn log(shared: &Shared, remote: IpAddr, node: Option<&NodeId>, refusal: &Refusal
     }
 }
 
-/// What no agent says: where it connects from, and how its clock stands to ours.
+/// Adds what no agent can say: its address, and its clock against ours.
 fn seen(message: &mut Up, remote: IpAddr, now: i64) {
     match message {
         Up::Hello(hello) => hello.address = Some(remote),
@@ -395,9 +396,10 @@ impl Inbox for NodeInbox {
 }
 
 impl NodeInbox {
-    /// Answers challenges at once, without the driver: a change that waits for it is put back after a deadline. The
-    /// agent alone decides what the answer means: this controller, which it obeys, is reached. So only a connection
-    /// that was welcomed is answered. What is left is for the driver.
+    /// Answers challenges at once, without the driver, because the agent undoes the change after a
+    /// deadline. The agent alone decides what the answer means: that it has reached the controller
+    /// it obeys. So only a welcomed connection is answered. Returns the other messages, which are
+    /// for the driver.
     fn answer_challenges(&self, messages: Vec<Up>) -> Vec<Up> {
         let (mut answers, mut left) = (Vec::new(), Vec::with_capacity(messages.len()));
         for message in messages {

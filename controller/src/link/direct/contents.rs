@@ -16,7 +16,8 @@ use super::registry::Peer;
 
 /// Chunks in memory at a time: 16 MiB of packets.
 const CHUNKS_MAX: usize = 128;
-/// Of one connection. An agent asks for the next chunk when it has one, which may be before we know that it has.
+/// Chunks under way on one connection. An agent asks for the next chunk when it has one, which may
+/// be before we know that it has.
 pub(super) const CHUNKS_OF_ONE: usize = 2;
 /// Chunks read at a time: the store has one connection for it.
 const READERS: usize = 2;
@@ -25,7 +26,7 @@ const READERS: usize = 2;
 /// not kept any more. Blocking.
 pub type ReadContent = Arc<dyn Fn(ContentDigest, u64) -> Result<Vec<u8>, String> + Send + Sync>;
 
-/// What the driver granted.
+/// A chunk that the driver granted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Grant {
     pub node: NodeId,
@@ -109,7 +110,7 @@ impl Shared {
 
     async fn serve_chunk(self: &Arc<Self>, grant: Grant, read: ReadContent) {
         let room = Arc::clone(&self.contents.room).acquire_owned().await.expect("it is never closed");
-        // Only now: while there was no room the node may have connected anew.
+        // Looked up only now: the node may have reconnected while there was no room.
         let Some(peer) = self.registry.get(&grant.node) else { return };
         if peer.connection != grant.connection {
             return;

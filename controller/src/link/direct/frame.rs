@@ -15,7 +15,7 @@ use super::reason::{Reason, Refusal};
 
 /// Packets other than PUBLISH: a client id, two topics and a few properties fit; 65,000 properties do not.
 pub const CONTROL_MAX: usize = 4 * 1024;
-/// What a PUBLISH has around its payload: header, one topic of ours, packet id, properties.
+/// Bytes of a PUBLISH around its payload: header, one topic of ours, packet id, properties.
 pub const PUBLISH_OVERHEAD: usize = 1024;
 
 /// A packet from a client.
@@ -29,7 +29,7 @@ pub enum Frame {
     Disconnect,
 }
 
-/// What counts of a CONNECT.
+/// The parts of a CONNECT that count.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Connect {
     pub client_id: String,

@@ -1,5 +1,5 @@
-//! A socket that takes so many bytes and no more, until its client is let in: else whoever sends half a greeting has all
-//! of it kept.
+//! A socket that takes a bounded number of bytes until its client is let in. Without the bound, a
+//! client could send half a greeting and have all of it kept.
 
 use std::io;
 use std::os::fd::{AsRawFd as _, RawFd};
@@ -60,7 +60,7 @@ impl Incoming {
 pub struct Metered {
     socket: TcpStream,
     incoming: Arc<Incoming>,
-    /// What may still come; none once there is no bound any more.
+    /// Bytes that may still come; none: no bound.
     left: Option<usize>,
 }
 

@@ -1,5 +1,5 @@
-//! What waits to be sent on one connection, and the order to end it. Filled by the driver loop, which never
-//! waits; emptied by the connection's task.
+//! The packets to send on one connection, and the order to end it. The driver loop fills the queue
+//! and never waits; the connection's task empties it.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -14,7 +14,7 @@ use super::reason::{Reason, Refusal};
 #[derive(Debug)]
 pub struct Outbound {
     queue: Mutex<Queue>,
-    /// Something was pushed, or the end was ordered. It only wakes: look at the queue.
+    /// A packet was queued, or the end was ordered. This only wakes: look at the queue.
     pub changed: Notify,
     /// Room for chunks of contents.
     pub chunks: Arc<Semaphore>,
@@ -65,7 +65,7 @@ impl Outbound {
         self.changed.notify_one();
     }
 
-    /// Orders the end; the first order counts. What waits is dropped.
+    /// Orders the end; the first order counts. Queued packets are dropped.
     pub fn end(&self, refusal: Refusal) {
         let mut queue = self.lock();
         if queue.end.is_none() {

@@ -54,7 +54,7 @@ pub struct Refusal {
     pub why: Cow<'static, str>,
 }
 
-/// What is said must fit one byte of length, with room for the rest of the packet.
+/// Bytes of a reason. Its length must fit one byte, with room for the rest of the packet.
 const WHY_MAX: usize = 100;
 
 impl Refusal {

@@ -1,4 +1,4 @@
-//! Which nodes are connected now.
+//! The nodes that are connected now.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::AtomicBool;

@@ -1,12 +1,14 @@
-//! Who waits to be let in, and who has to leave when it is full. Pure: no clock, no socket.
+//! Which clients wait to be let in, and which has to leave when the room is full. Pure: no clock,
+//! no socket.
 //!
-//! Whoever comes is let in, and another leaves for it: one of those that have waited longest, of the address that has most
-//! places. So an address takes places from itself first, and one that only wants one gets it. Some places are kept for
-//! addresses from which somebody came with a good certificate lately: who never had one cannot take them.
+//! A newcomer is let in, and another guest leaves for it: one of those that have waited longest, of
+//! the address that has most places. So an address takes places from itself first, and an address
+//! that wants a single place gets it. Some places are kept for addresses that lately showed a good
+//! certificate: other addresses cannot take them.
 //!
-//! Only a guest whose turn it is has to leave. One whose bytes are there and wait for us is not to blame, nor is one that has
-//! begun and is about to go on: where all are such, as in a storm of reconnects, newcomers wait until somebody was served,
-//! and nothing that was done is lost.
+//! Only a guest whose turn it is has to leave. A guest whose bytes wait for us stays. So does one
+//! that has sent something and is about to go on. Where all guests are such, as in a storm of
+//! reconnects, newcomers wait until one was served, and no work is lost.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -29,45 +31,45 @@ const KNOWN_MAX: usize = 65_536;
 #[derive(Clone, Copy, Debug)]
 pub struct Bounds {
     pub places: usize,
-    /// Of those, for known addresses alone.
+    /// Of `places`, those for known addresses alone.
     pub kept: usize,
-    /// Of one address. Many servers may share one.
+    /// Places of one address, which many servers may share.
     pub per_address: usize,
 }
 
-/// A guest that is to send something before we can go on with it.
+/// How long a guest has owed us its next bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Silence {
     /// For so long.
     pub lasts: Duration,
-    /// It has sent something before.
+    /// The guest has sent something before.
     pub spoken: bool,
 }
 
-/// What becomes of a newcomer.
+/// The answer to a newcomer.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Arrival<K> {
-    /// It is let in under this number; who is named has to leave.
+    /// The newcomer is let in under this number, and the guest in `leaves` has to leave.
     In {
         /// For [`Room::leave`].
         id: u64,
-        /// Others want the place: it is to be quick.
+        /// Others want the place: the guest has to be quick.
         pressed: bool,
-        /// What was given with who has to leave.
+        /// The guest that has to leave.
         leaves: Option<K>,
     },
-    /// All who could leave for it wait for us: it is to come again in a moment.
+    /// All guests that could leave wait for us: the newcomer tries again in a moment.
     Busy,
-    /// It is not let in.
+    /// The newcomer is not let in.
     Refused,
 }
 
-/// Who waits. `K` is how each is told to leave.
+/// The waiting clients. `K` is how each is told to leave.
 #[derive(Debug)]
 pub struct Room<K> {
     bounds: Bounds,
     hosts: BTreeMap<IpAddr, Host<K>>,
-    /// Of addresses that are not known, and of those that are.
+    /// Guests of unknown addresses, and of known ones.
     classes: [Class; 2],
     known: BTreeMap<IpAddr, MonoTime>,
     known_since: BTreeSet<(MonoTime, IpAddr)>,
@@ -113,7 +115,7 @@ impl<K> Room<K> {
         }
     }
 
-    /// Somebody of this address comes. `silence` of a guest is none where it waits for us.
+    /// A client of this address comes. `silence` of a guest is none where the guest waits for us.
     pub fn arrive(
         &mut self,
         now: MonoTime,
@@ -128,7 +130,7 @@ impl<K> Room<K> {
         let crowded = if own >= self.bounds.per_address {
             Some(host)
         } else if waiting >= most {
-            // Nobody, where no places are for its kind.
+            // None, where no places are for its kind.
             let Some((_, most)) = self.classes[usize::from(known)].by_size.last() else {
                 return Arrival::Refused;
             };
@@ -146,7 +148,8 @@ impl<K> Room<K> {
                 Some((_, Silence { lasts, .. })) if lasts < YOUNG && self.lot() => return Arrival::Refused,
                 Some((id, _)) => leaves = self.leave(crowded, id),
                 None if may_wait => return Arrival::Busy,
-                // Of its own address all are served in their turn: more of it need not wait for that.
+                // All guests of its own address are served in their turn: a further one need not
+                // wait for that.
                 None => return Arrival::Refused,
             }
         }
@@ -157,7 +160,7 @@ impl<K> Room<K> {
         Arrival::In { id, pressed, leaves }
     }
 
-    /// Somebody waits no longer.
+    /// A client waits no longer.
     pub fn leave(&mut self, host: IpAddr, id: u64) -> Option<K> {
         let it = self.hosts.get_mut(&host)?;
         let size = it.guests.len();
@@ -169,7 +172,7 @@ impl<K> Room<K> {
         Some(told)
     }
 
-    /// Somebody of this address has shown a good certificate.
+    /// A client of this address has shown a good certificate.
     pub fn good(&mut self, now: MonoTime, host: IpAddr) {
         if let Some(before) = self.known.insert(host, now) {
             self.known_since.remove(&(before, host));
@@ -181,7 +184,7 @@ impl<K> Room<K> {
         }
     }
 
-    /// Who waits of this class, and how many may.
+    /// How many guests of this class wait, and how many may.
     fn fill(&self, known: bool) -> (usize, usize) {
         let [unknown, of_known] = &self.classes;
         match known {
@@ -190,7 +193,7 @@ impl<K> Room<K> {
         }
     }
 
-    /// Of the guests of an address that have waited longest, the one that is silent longest.
+    /// Of an address's longest-waiting guests, the one with the longest silence.
     fn longest(&self, host: IpAddr, silence: impl Fn(&K) -> Option<Silence>) -> Option<(u64, Silence)> {
         let oldest = self.hosts.get(&host)?.guests.iter().take(LOOKED_AT);
         oldest

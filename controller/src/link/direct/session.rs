@@ -1,7 +1,7 @@
 //! A connection that was let in: packets in, packets out, and every bound on time.
 //!
-//! One task per connection. It waits for nothing but its own socket, its own queue and what its [`Inbox`]
-//! waits for; meanwhile it does not read, so that only this client is held up.
+//! One task per connection. The task waits only for its own socket, its own queue and its
+//! [`Inbox`]. While the inbox is full it does not read, so that only this client is held up.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
@@ -31,7 +31,7 @@ const FILTERS_MAX: usize = 8;
 /// for each alarm in vain more than that.
 const PUT_OFF: Duration = Duration::from_secs(5);
 
-/// What an inbox still waits for before the next packet may be read.
+/// A wait of the inbox that must end before the next packet may be read.
 pub type Pending = Pin<Box<dyn Future<Output = Result<(), Refusal>> + Send>>;
 
 /// Where a client's publishes go.
@@ -40,7 +40,7 @@ pub trait Inbox: Send {
     fn receive(&mut self, payload: Bytes) -> Result<Option<Pending>, Refusal>;
 }
 
-/// What a session may do, and for how long.
+/// Bounds of a session.
 pub struct Terms {
     /// The only topic the client publishes to.
     pub up: String,
@@ -48,7 +48,7 @@ pub struct Terms {
     pub down: String,
     /// No packet for this long ends it; none if the client asked for none.
     pub silence: Duration,
-    /// What was given to the client to read must be taken within this, piece by piece.
+    /// Time for the client to take its output, piece by piece.
     pub drain: Duration,
     /// The end, whatever happens.
     pub until: Option<Instant>,
@@ -83,7 +83,7 @@ pub struct Session<I> {
     inflight: u64,
     window: u32,
     last_read: Instant,
-    /// Since when it is to be written up to this byte.
+    /// The byte up to which the client has to take the output, and since when.
     unread: Option<(Instant, u64)>,
     /// Since when the first packet of the queue is the first.
     head_since: Option<Instant>,
@@ -111,7 +111,7 @@ impl<I: Inbox> Session<I> {
         }
     }
 
-    /// Runs to the end, and gives the stream back: the client is to be told why.
+    /// Runs to the end, and returns the stream: the client has to hear why.
     pub async fn run(mut self) -> (End, Stream) {
         match self.converse().await {
             Ok(never) => match never {},
@@ -142,7 +142,7 @@ impl<I: Inbox> Session<I> {
                 }
                 turn = self.stream.turn(reading) => match turn {
                     Ok(Turn::Read) => self.last_read = Instant::now(),
-                    // It could say nothing while it was not listened to.
+                    // Nobody read from the client meanwhile, so its silence does not count.
                     Ok(Turn::Written) if !reading => self.last_read = Instant::now(),
                     Ok(Turn::Written) => {}
                     Ok(Turn::End) | Err(_) => return Err(End::Gone),
@@ -235,7 +235,8 @@ impl<I: Inbox> Session<I> {
         self.note_time(Instant::now());
     }
 
-    /// Two clocks: for what is to be written, and for the queue behind it, which may also wait for PUBACKs.
+    /// Two clocks: one for the output, and one for the queue behind it, which may also wait for
+    /// PUBACKs.
     fn note_time(&mut self, now: Instant) {
         match self.outbound.is_empty() {
             true => self.head_since = None,
@@ -247,7 +248,7 @@ impl<I: Inbox> Session<I> {
         }
         self.unread = match self.unread {
             _ if !self.stream.is_dirty() => None,
-            // Its last bytes are flushed no faster by waiting anew.
+            // A new wait does not flush the last bytes any faster.
             Some((since, upto)) if sent < upto || upto == all => Some((since, upto)),
             _ => Some((now, all)),
         };

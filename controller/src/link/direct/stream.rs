@@ -19,9 +19,9 @@ use super::reason::Refusal;
 const READ_MIN: usize = 1024;
 /// A larger buffer is given back once it is empty.
 const KEEP_MAX: usize = 16 * 1024;
-/// How long a client has to take the reason why it is refused. It is a courtesy.
+/// How long a client has to take the reason why it is refused. This is a courtesy.
 const FAREWELL: Duration = Duration::from_secs(2);
-/// What is read and thrown away meanwhile, so that the kernel does not cut the reason off with a reset.
+/// Bytes to read and drop meanwhile, so that the kernel does not cut the reason off with a reset.
 const FAREWELL_MAX: usize = 1024 * 1024;
 
 pub struct Stream {
@@ -65,7 +65,7 @@ impl Stream {
 
     /// Appends a packet of rumqttc's.
     pub fn put(&mut self, packet: &Packet) {
-        // It fails for a packet id of 0 and a length over 256 MiB; we have neither.
+        // `write` fails for a packet id of 0 and a length over 256 MiB, and we have neither.
         if let Err(error) = packet.write(&mut self.output, None) {
             tracing::error!(%error, "a packet of our own cannot be written");
         }
@@ -114,12 +114,12 @@ impl Stream {
             }
             Ok::<(), io::Error>(())
         };
-        // What cannot be said is in our own log.
+        // A reason that cannot be sent is in our own log.
         let _ = timeout(FAREWELL, said).await;
     }
 }
 
-/// What [`Stream::turn`] did.
+/// The result of [`Stream::turn`].
 #[derive(Debug, PartialEq, Eq)]
 pub enum Turn {
     Read,

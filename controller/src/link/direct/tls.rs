@@ -38,15 +38,15 @@ pub fn acceptor(pki: Arc<Pki>, names: Vec<String>) -> io::Result<TlsAcceptor> {
     Ok(TlsAcceptor::from(Arc::new(config)))
 }
 
-/// What a client's certificate says.
+/// Node and serial number of a client's certificate.
 pub struct Named {
     /// Which node it is.
     pub node: NodeId,
     pub serial: Vec<u8>,
 }
 
-/// Which node a client's certificate names. TLS has verified its chain, but maybe when the session that is now
-/// resumed began: so its time is looked at again.
+/// The node that a client's certificate names. TLS has verified its chain, but perhaps when the
+/// session began that is now resumed. So this checks the validity period again.
 pub fn node_of(certificate: &CertificateDer<'_>) -> Option<Named> {
     let (_, parsed) = x509_parser::parse_x509_certificate(certificate).ok()?;
     let names = &parsed.subject_alternative_name().ok()??.value.general_names;
@@ -92,7 +92,7 @@ pub fn wrong_clock(error: &io::Error) -> Option<String> {
 /// Steps of a clock back that a certificate outlives: NTP's.
 const CLOCK_STEP: u64 = 60;
 
-/// Gives the server's certificate, made anew before it runs out, and when the clock was set back.
+/// Gives the server's certificate, and renews it before it expires or when the clock was set back.
 #[derive(Debug)]
 struct Resolver {
     pki: Arc<Pki>,
@@ -116,7 +116,8 @@ impl Current {
         Ok(Self { key, made: now(), renew_at: made.renew_at })
     }
 
-    /// It ends soon, or was made when the clock was ahead: then it may begin only after the clocks of nodes.
+    /// The certificate ends soon, or was made when the clock was ahead: then it may not yet be
+    /// valid by the clocks of nodes.
     fn is_due(&self, now: u64) -> bool {
         now >= self.renew_at || now + CLOCK_STEP < self.made
     }

@@ -25,13 +25,13 @@ const FORGET_FROM: usize = 1024;
 /// How much is taken, in units.
 #[derive(Clone, Copy, Debug)]
 pub struct Bounds {
-    /// Of all nodes, in one turn.
+    /// Units of all nodes in one turn.
     pub turn: u64,
-    /// Of one node, in one turn. One message is taken however large it is.
+    /// Units of one node in one turn. One message is taken however large it is.
     pub share: u64,
-    /// Of one node, in a second, in the long run.
+    /// Units of one node per second, in the long run.
     pub rate: u64,
-    /// Of one node that was quiet before, beyond its rate.
+    /// Units beyond its rate for a node that was quiet before.
     pub burst: u64,
 }
 
@@ -55,19 +55,20 @@ impl Default for Bounds {
 pub enum Taken<M, K> {
     /// The connection is there.
     Connected(u64),
-    /// It said this; with the receipt of its packet if that is all of it.
+    /// The connection said this. The receipt of its packet comes with the packet's last messages.
     Heard(u64, Vec<M>, Option<K>),
     Disconnected(u64),
 }
 
-/// What waits of all nodes. `M` is a message, `K` a receipt, which is given back once its packet was taken whole.
+/// The waiting messages of all nodes. `M` is a message, `K` a receipt, which is given back once its
+/// packet was taken whole.
 #[derive(Debug)]
 pub struct Fair<M, K> {
     bounds: Bounds,
     lines: BTreeMap<NodeId, Line<M, K>>,
-    /// Who has something to say and may: each once, the next first.
+    /// Nodes that have something to say and may: each once, the next first.
     round: VecDeque<NodeId>,
-    /// Who has something to say and used up its rate, by when it may again.
+    /// Nodes that have something to say and used up their rate, by when they may again.
     resting: BTreeSet<(MonoTime, NodeId)>,
     turn: u64,
     /// Units of this turn.
@@ -99,7 +100,7 @@ enum Item<M, K> {
 struct Packet<M, K> {
     connection: u64,
     messages: VecDeque<M>,
-    /// Of each message.
+    /// Units of each message.
     units: u64,
     receipt: Option<K>,
 }
@@ -132,8 +133,8 @@ impl<M, K> Fair<M, K> {
         self.push(now, node, Item::Connected(connection));
     }
 
-    /// A connection said this, in a packet of so many bytes. It says no more before it has its receipt back: so there is
-    /// one packet for each connection.
+    /// A connection said this, in a packet of so many bytes. The connection is not read before it
+    /// has its receipt back, so there is one packet for each connection.
     pub fn heard(
         &mut self,
         now: MonoTime,
@@ -149,7 +150,8 @@ impl<M, K> Fair<M, K> {
         self.push(now, node, Item::Heard(packet));
     }
 
-    /// A connection is gone. What waits of it is heard first; one that was never told of has never been.
+    /// A connection is gone. Its waiting messages are heard first. A connection that the driver
+    /// never heard of is dropped.
     pub fn disconnected(&mut self, now: MonoTime, node: &NodeId, connection: u64) {
         if let Some(line) = self.lines.get_mut(node) {
             let is_untold = |item: &Item<M, K>| matches!(item, Item::Connected(of) if *of == connection);
@@ -279,7 +281,7 @@ impl<M, K> Line<M, K> {
         self.credit = self.credit.saturating_sub(signed(units));
     }
 
-    /// What comes next, as much of it as fits: one message at least.
+    /// The next messages, as many as fit: at least one.
     fn take(&mut self, left: u64) -> Option<(Taken<M, K>, u64)> {
         let Item::Heard(packet) = self.waiting.front_mut()? else {
             return match self.waiting.pop_front()? {

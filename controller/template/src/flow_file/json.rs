@@ -68,7 +68,7 @@ impl<'t> State<'_, 't> {
         self.at
     }
 
-    /// `false`: no more.
+    /// `false`: stop.
     fn item(&mut self, raw: &'t RawValue, spot: Spot) -> bool {
         let at = self.place(raw.get());
         if !self.into.has_room(&mut self.errors, at, spot) {

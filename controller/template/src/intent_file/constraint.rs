@@ -37,7 +37,7 @@ const LINK_TYPES_MAX: usize = 256;
 #[derive(Clone, Debug, Default)]
 pub(super) struct ConstraintList {
     pub constraints: Constraints,
-    /// With whom reservations are shared.
+    /// Intents of the same group share reservations.
     pub group: Option<Box<str>>,
     places: BTreeMap<Box<str>, usize>,
 }

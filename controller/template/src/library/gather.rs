@@ -8,12 +8,15 @@ use crate::environment::Environment;
 use crate::error::{Errors, Sink};
 use crate::parse::too_large;
 
-/// Fetches each file once: what a template names, what the registry of its environments names, and what these name in
-/// turn. `root` is the root template's name, for errors, and its text; without one, environments alone are looked at.
-/// The caller has bounded the root's text. `name` gives the name of a file for errors from its key, `fetch` its content, or why there is none.
+/// Fetches each file once: the files that a template names, those that the registry of its
+/// environments names, and the files that these name in turn. `root` is the root template's name,
+/// for errors, and its text; without it, only environments are looked at. The caller has bounded
+/// the root's text. `name` returns a file's name for errors from its key; `fetch` returns its
+/// content, or why there is none.
 ///
 /// # Errors
-/// Each file that could not be had, at every place that names it, and each template that is no YAML.
+/// Each file that could not be fetched, at every place that names it, and each template that is not
+/// YAML.
 pub fn gather<T: AsRef<str>>(
     root: Option<(&str, &str)>,
     environment: &Environment,

@@ -9,7 +9,7 @@ use crate::Limits;
 pub(super) enum Pattern {
     /// The time is the text's length.
     Plain(Box<Regex>),
-    /// It looks around or back: its time is not, and is bounded by steps.
+    /// With look-around or back references, where time is not linear: a count of steps bounds it.
     Looking(Box<fancy_regex::Regex>),
 }
 
@@ -27,7 +27,8 @@ impl Pattern {
         }
     }
 
-    /// Whether the first match is the whole text, as Heat has it. One that takes too many steps is none.
+    /// Whether the first match is the whole text, as in Heat. A match that takes too many steps
+    /// counts as none.
     pub fn is_whole(&self, text: &str) -> bool {
         let end = match self {
             Self::Plain(regex) => regex.find(text).map(|found| found.end()),

@@ -101,7 +101,7 @@ impl Scope<'_> {
 fn rounds(keys: &[(String, Vec<Value>)], permutations: bool) -> Result<usize, String> {
     let lengths = || keys.iter().map(|(_, items)| items.len());
     let count = if permutations {
-        // The empty product is one round; without a key there is none.
+        // Without a key there is no round.
         lengths().try_fold(usize::from(!keys.is_empty()), usize::checked_mul).unwrap_or(usize::MAX)
     } else {
         let longest = lengths().max().unwrap_or(0);

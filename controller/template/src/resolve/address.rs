@@ -8,7 +8,7 @@ use crate::expression::{Call, Expr, ExprKind};
 use crate::parse::DraftResource;
 use crate::types::Kind;
 
-/// Which network a resource names, as far as the template tells.
+/// The network that a resource names, as far as the template tells.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Named {
     Resource(u32),

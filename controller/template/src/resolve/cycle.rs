@@ -1,4 +1,4 @@
-//! Who needs whom must come to an end.
+//! Finds a cycle in what resources need.
 
 use crate::error::cut;
 

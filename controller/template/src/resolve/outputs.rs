@@ -1,4 +1,4 @@
-//! Which outputs a deployment has, as far as the template tells: those that its config declares.
+//! The outputs of a deployment, as far as the template tells: those that its config declares.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -22,7 +22,7 @@ use crate::version::Version;
 pub(super) struct Uses {
     pub depends_on: Vec<u32>,
     pub requires: Vec<u32>,
-    /// Those of `requires` that no condition can take away.
+    /// The members of `requires` that no condition can take away.
     pub certain: Vec<u32>,
     pub parameters: Vec<u32>,
     pub conditions: Vec<u32>,
@@ -76,7 +76,7 @@ pub(super) struct Resolver<'a> {
     pub branches: usize,
     /// Something may be asked of nodes: nothing follows from it but what a resource is like.
     pub may_ask_nodes: bool,
-    /// Which resources are for each of some nodes.
+    /// Whether each resource has a `for_each`.
     pub sets: &'a [bool],
     /// The walk is in the properties of one that is.
     pub in_set: bool,
@@ -148,7 +148,7 @@ impl Resolver<'_> {
         }
         if let Some(condition) = resource.beside.as_mut().and_then(|beside| beside.condition.as_mut()) {
             let inner = self.path.key("condition");
-            // It decides whether there is a resource, not what is in it.
+            // A condition decides whether there is a resource, not what is in it.
             let mut deciding = Uses::default();
             self.expr(condition, Position::Condition, &mut deciding);
             uses.pseudo |= deciding.pseudo;
@@ -204,7 +204,7 @@ impl Resolver<'_> {
         Used { depends_on, requires, certain, parameters, conditions, branches, pseudo, facade, nodes }
     }
 
-    /// Which nodes there are, and how they are gone through, follows from parameters alone.
+    /// The nodes, and the order of the rollout, follow from parameters alone.
     fn for_each(&mut self, resource: &mut DraftResource, uses: &mut Uses) {
         let (kind, type_at) = (resource.kind, resource.type_at);
         let Some(beside) = &mut resource.beside else { return };

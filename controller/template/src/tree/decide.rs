@@ -31,7 +31,7 @@ pub(super) struct Decided {
     pub index_var: Box<str>,
     /// Members to be removed, by name or by what refers to them.
     pub listed: Vec<String>,
-    /// Those that were removed before stay so.
+    /// Members that were removed before stay removed.
     pub appends: bool,
     /// Each member after the one before.
     pub in_turn: bool,
@@ -69,7 +69,7 @@ impl Decided {
         for by in removed.values().flatten() {
             others.remove(&**by);
         }
-        // Those that are there: none of them is further away than all that there are or were.
+        // A member that exists has an index below the sum of all that exist or were removed.
         for at in 0..self.count + removed.len() + others.len() {
             if others.is_empty() {
                 break;

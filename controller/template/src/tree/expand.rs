@@ -197,7 +197,8 @@ impl<'a> Expander<'a> {
         Ok(children)
     }
 
-    /// Which resources of a stack there are, by their conditions; what cannot be told yet is not there.
+    /// Which resources of a stack exist, by their conditions. A resource whose condition is not
+    /// known yet does not exist.
     fn existence(&mut self, scope: u32) -> Step<Vec<bool>> {
         let template = Arc::clone(&self.parts.scopes[scope as usize].template);
         let count = template.resources.len();

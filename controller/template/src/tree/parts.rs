@@ -51,7 +51,7 @@ pub(super) struct Scope {
     pub stands: u32,
     /// The instance of each of the template's resources; [`NONE`]: it does not exist.
     pub map: Box<[u32]>,
-    /// Which resources there are follows from other resources.
+    /// Other resources decide which resources exist.
     pub late: bool,
 }
 
@@ -67,7 +67,7 @@ pub(super) struct Instance {
     pub retain: bool,
     /// Of the resource, or of the innermost that it is in and that says it.
     pub drift_policy: Option<DriftPolicy>,
-    /// It, or what it is in, begins after another batch.
+    /// The instance, or one that it is in, begins after another batch.
     pub follows: bool,
     pub below: Below,
     /// The innermost of [`Parts::pauses`] that it is in; [`NONE`]: of none.
@@ -236,7 +236,7 @@ pub trait CurrentResources {
     fn attribute(&self, path: &str, name: &str) -> Option<serde_json::Value>;
     /// The names that a group has given up.
     fn removed(&self, path: &str) -> Removed;
-    /// The members of a group, by their names in the group: those stay while it is not known how many there are to be.
+    /// The members of a group, by their names in the group. They stay while the count is unknown.
     fn members(&self, path: &str) -> Vec<String> {
         let _ = path;
         Vec::new()

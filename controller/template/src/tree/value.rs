@@ -219,7 +219,7 @@ impl<'a> Context<'a> {
         })
     }
 
-    /// Which of a stack's resources there are.
+    /// Which resources of a stack exist.
     pub fn existence(&self, scope: u32) -> Result<Vec<bool>, RenderError> {
         let template = &self.scope(scope).template;
         let within = self.within(scope);

@@ -35,7 +35,7 @@ pub trait Site {
     /// The software config of that id.
     ///
     /// # Errors
-    /// What to say where there is none.
+    /// What to say if there is none.
     fn config(&self, id: &str) -> Result<SoftwareConfig, String>;
     /// `NAME/ID` of the stack.
     fn stack(&self) -> String;
@@ -241,7 +241,7 @@ fn input_values(
 struct Structured {
     key: String,
     is_strict: bool,
-    /// Those that have a value.
+    /// Inputs that have a value.
     known: BTreeSet<String>,
 }
 

@@ -1,7 +1,7 @@
-//! `Muster::FlowRule`, `Muster::FlowTable`, `Muster::FlowGroup`, `Muster::FlowMeter`: what the flow table of a device is
-//! to hold.
+//! `Muster::FlowRule`, `Muster::FlowTable`, `Muster::FlowGroup`, `Muster::FlowMeter`: desired
+//! entries of a device's flow table.
 //!
-//! The words of rules are read by the model's parser; here its errors get their place in the template.
+//! The model's parser reads the words of rules. Here its errors get their place in the template.
 
 use std::collections::BTreeMap;
 
@@ -16,8 +16,8 @@ use crate::render::Step;
 
 /// The property that says where.
 pub(super) const DEVICE: &str = "device";
-/// Seconds to reach the controller anew after a change, where nothing is said: nothing has to come up first, unlike
-/// after a change of the network's configuration.
+/// Seconds to reach the controller over a new connection after a change. Nothing has to come up
+/// first, unlike after a change of the network's configuration.
 const CONFIRM_TIMEOUT: u32 = 30;
 
 pub(super) const RULE: TypeInfo = TypeInfo::new(

@@ -1,7 +1,8 @@
-//! `Muster::TopologyLink`, `Muster::TopologyHost` and `Muster::Intent`: what the network is, and what it is to connect.
+//! `Muster::TopologyLink`, `Muster::TopologyHost` and `Muster::Intent`: what is in the network, and
+//! what it must connect.
 //!
-//! Points, constraints and whole intents are read by the intent file's parser; here its errors get their place in the
-//! template.
+//! The intent file's parser reads points, constraints and whole intents. Here its errors get their
+//! place in the template.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;

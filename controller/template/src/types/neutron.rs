@@ -214,7 +214,7 @@ fn address(value: &Value) -> Read<IpAddr> {
     text.trim().parse().map_err(|_| PropertyError::new(format!("want an IP address, got '{}'", cut(&text))))
 }
 
-/// An empty text: there is none.
+/// An empty text means no gateway.
 fn gateway(value: &Value) -> Read<Option<IpAddr>> {
     match value {
         Value::String(text) if text.is_empty() => Ok(None),

@@ -1,5 +1,6 @@
-//! `restart_on` and `reload_on` of `Muster::Unit` name resources, which while a template is parsed become references to
-//! what they are to be. What comes to the reader of the properties then is that, whatever it looks like.
+//! `restart_on` and `reload_on` of `Muster::Unit` name resources. Parsing turns each name into a
+//! reference to the desired state of that resource, and the reader of the properties takes that
+//! state as it comes.
 
 use muster_shared::model::Spec;
 

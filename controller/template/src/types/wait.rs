@@ -11,7 +11,7 @@ pub const SIGNALS_MAX: u32 = 10_000;
 
 /// As Heat bounds it: twelve hours.
 const TIMEOUT_MAX: u64 = 43_200;
-/// Heat's, without `NO_SIGNAL`: a condition that waits for nothing is none.
+/// Heat's, without `NO_SIGNAL`: a condition must wait for something.
 const TRANSPORTS: [&str; 5] =
     ["CFN_SIGNAL", "HEAT_SIGNAL", "TEMP_URL_SIGNAL", "TOKEN_SIGNAL", "ZAQAR_SIGNAL"];
 

@@ -60,7 +60,8 @@ impl<'a> Arguments<'a> {
         }
     }
 
-    /// The argument of that index for the item, or the item itself where there is none.
+    /// The argument of that index, applied to the item; the item itself if there is no such
+    /// argument.
     pub fn selected(&self, index: usize, item: &Y) -> Evaluated {
         if self.node(index).is_some() { self.apply(index, &[item]) } else { Ok(item.clone()) }
     }

@@ -119,7 +119,7 @@ fn arithmetic(operator: &str, left: &Y, right: &Y) -> Evaluated {
     }
 }
 
-/// It has the sign of `b`, as in Python.
+/// The result has the sign of `b`, as in Python.
 fn modulo(a: i128, b: i128) -> i128 {
     let rest = a.rem_euclid(b);
     if b < 0 && rest != 0 { rest + b } else { rest }

@@ -10,7 +10,7 @@ use super::value::Y;
 use crate::Limits;
 use crate::error::cut;
 
-/// Steps that are counted for a regex, which is built for each text anew: up to a millisecond.
+/// Steps that count for building a regex, which is built for each text: up to a millisecond.
 const BUILT: usize = 1000;
 
 /// None: it is no function of this kind.

@@ -24,7 +24,7 @@ pub(super) struct List {
     pub items: Vec<Y>,
     pub depth: usize,
     weight: usize,
-    /// It was made on the way, an iterator in yaql: `list` takes it apart.
+    /// A step of the expression made it, as an iterator in yaql: `list` takes it apart.
     pub streamed: bool,
 }
 
@@ -86,8 +86,8 @@ impl Y {
         }
     }
 
-    /// About as many bytes as the JSON value of it takes. It is kept with each list and map: one value may hold another
-    /// many times, which to count would take as long as to write it out.
+    /// About as many bytes as its JSON takes. Each list and map keeps its weight: one value may
+    /// hold another many times, and counting those would take as long as writing them out.
     pub fn weight(&self) -> usize {
         match self {
             Y::Null | Y::Bool(_) | Y::Int(_) | Y::Float(_) | Y::Regex(_) => 8,

@@ -24,7 +24,7 @@ pub struct Ops {
 /// An operation, as it lies in the bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OpsRef<'a> {
-    /// The device is to hold this.
+    /// The device must hold this entry.
     Put {
         id: FlowId,
         /// Where the packed entry begins in the bytes.
@@ -42,7 +42,7 @@ pub enum OpsRef<'a> {
 pub struct BadOps(pub usize);
 
 impl Ops {
-    /// The device is to hold this.
+    /// The device must hold this entry.
     pub fn put(&mut self, id: FlowId, packed: &Packed) {
         let length = u16::try_from(packed.bytes().len()).expect("at most ENTRY_MAX");
         self.bytes.push(PUT);

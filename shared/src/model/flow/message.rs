@@ -136,7 +136,7 @@ pub struct FlowState {
     pub refused: Option<FlowRefusal>,
     /// [`Buckets::root`](super::Buckets::root) of what is on the device, as last seen.
     pub root: u64,
-    /// Entries that are to be there.
+    /// Entries in the table.
     pub entries: u32,
     /// Of those, [`EntryState::Wrong`].
     pub wrong: u32,
@@ -153,16 +153,16 @@ pub struct FlowState {
 pub enum SwitchState {
     /// Nothing of that name, or it does not answer.
     Absent,
-    /// It is being compared or filled.
+    /// The agent compares or fills the device.
     Filling,
-    /// It is watched: what changes is seen.
+    /// The agent watches the device for changes.
     Watched,
 }
 
 /// The reason why a batch was refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FlowRefusal {
-    /// The entry that is to blame, where one is.
+    /// The entry that caused the refusal, where there is one.
     pub id: Option<FlowId>,
     /// For the operator.
     pub reason: String,

@@ -1,7 +1,8 @@
-//! Whether two tables are equal, without sending them: digests of 1,024 buckets, and one of those.
+//! Compares two tables without sending them: digests of 1,024 buckets, and one digest of those.
 //!
-//! The sum of a bucket is the exclusive or over its entries of a mix of id, content and state: kept up with each change,
-//! whatever the order. It finds differences; it protects against nobody, for both sides are authenticated.
+//! The digest of a bucket is the exclusive or, over its entries, of a mix of id, content and state.
+//! Each change updates it, in any order. The digests find differences; they are no protection,
+//! since both sides are authenticated.
 
 use serde::{Deserialize, Serialize};
 
@@ -13,9 +14,9 @@ pub const BUCKETS: usize = 1024;
 /// How a device holds an entry, as its agent knows and says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum EntryState {
-    /// As it is to be.
+    /// The device holds the entry as desired.
     Present,
-    /// It ended by its idle or hard timeout, and stays gone.
+    /// The entry ended by its idle or hard timeout, and stays gone.
     Expired,
     /// Not there, or another, and cannot be put right at present.
     Wrong,

@@ -86,7 +86,7 @@ impl BondOptions {
         self.values.get(&FAIL_OVER_MAC).is_none_or(|value| *value == 0)
     }
 
-    /// Those of `wanted` that differ here, by number. The preferred member is not among them.
+    /// The options of `wanted` that differ here, by number, without the preferred member.
     pub fn differing<'a>(&'a self, wanted: &'a Self) -> impl Iterator<Item = (u16, u32)> + 'a {
         let differs = |(number, value): &(&u16, &u32)| self.values.get(number) != Some(*value);
         wanted.values.iter().filter(differs).map(|(number, value)| (*number, *value))
@@ -98,8 +98,8 @@ impl BondOptions {
         matches!(number, MODE | FAIL_OVER_MAC | 21 | 22 | 24 | 25 | 27)
     }
 
-    /// Those with which a bond can be made again. The kernel tells all that a bond has, and when one is made it refuses
-    /// those for which its mode has no use, whatever their value.
+    /// The options with which the bond can be made again. The kernel reports all options of a bond,
+    /// but refuses at its creation those that its mode does not use, whatever their value.
     pub fn of_its_mode(&self) -> Self {
         let value = |number: u16| self.values.get(&number).copied().unwrap_or_default();
         let (mode, monitors) = (value(MODE), value(MIIMON) != 0);

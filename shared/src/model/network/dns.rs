@@ -8,7 +8,7 @@ use super::error::clip;
 use super::value::{list, quoted, text};
 use super::{NetworkError, Object};
 
-/// glibc's MAXNS: it takes no more of them, and silently so.
+/// glibc's MAXNS: glibc silently ignores further servers.
 pub const MAX_DNS_SERVERS: usize = 3;
 /// Search domains of one document. Each is asked for each short name, so more than a few are a mistake.
 const MAX_DOMAINS: usize = 32;

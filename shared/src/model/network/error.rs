@@ -48,7 +48,7 @@ impl NetworkError {
         Self { path: path.to_owned(), problem: Problem::Unsupported { what: what.into(), hint } }
     }
 
-    /// `written` is none of `words`.
+    /// `written` is not among `words`.
     pub(super) fn not_one_of(path: &str, written: &str, words: &[&'static str]) -> Self {
         let meant = crate::near::nearest(written, words.iter().copied())
             .map(|word| format!("; did you mean '{word}'?"));

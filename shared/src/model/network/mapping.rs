@@ -81,7 +81,7 @@ fn find(nic: &str, links: &BTreeMap<String, String>, alias: &str) -> Result<Opti
         .transpose()
 }
 
-/// A MAC address in lower case with colons, or nothing if it is none.
+/// A MAC address in lower case with colons; none if the text is not a MAC address.
 fn normal_mac(text: &str) -> Option<String> {
     let octets: Vec<&str> = text.split([':', '-']).collect();
     let is_octet = |octet: &&str| octet.len() == 2 && octet.bytes().all(|b| b.is_ascii_hexdigit());

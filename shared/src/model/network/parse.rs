@@ -132,7 +132,7 @@ impl Reader {
         Ok(parsed)
     }
 
-    /// `fallback_config`, or `minimum_config` where there is none.
+    /// `fallback_config`; without it, `minimum_config`.
     fn fallback(&mut self, sections: &Map<String, Value>) -> Parsed<Option<Vec<Object>>> {
         let mut found = None;
         for root in ["minimum_config", "fallback_config"] {

@@ -60,7 +60,7 @@ const REFUSED: [&str; 13] = [
     "flowlabel",
 ];
 
-/// Which packets, in which order, are routed by which table.
+/// A policy rule: which packets use which routing table, and in which order rules apply.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Rule {
     /// Lower ones are asked first.
@@ -129,7 +129,7 @@ pub(super) fn parse(path: &str, written: &str, tables: &Tables) -> Parsed<Rule> 
         action: None,
     };
     let mut words = written.split_ascii_whitespace().peekable();
-    // As in a command; what is to go is left out of the document instead.
+    // As in a command. A document removes a rule by leaving it out.
     if matches!(words.peek(), Some(&"add")) {
         words.next();
     }
@@ -294,8 +294,9 @@ impl Parts<'_> {
 }
 
 impl Rule {
-    /// Where none is written: out of the rule's own text, so that it is the same on every run and wherever the rule
-    /// stands in the document (the kernel would take one by what is there). Who cares for the order gives priorities.
+    /// The priority of a rule without one, derived from the rule's own text: the same on every run,
+    /// and wherever the rule stands in the document. The kernel would choose one by what is there.
+    /// An operator who needs an order gives priorities.
     fn own_priority(&self) -> u32 {
         // FNV-1a, 32 bits: spreads short texts well, and is the same on every machine.
         let text = Self { priority: 0, ..self.clone() }.to_string();

@@ -1,8 +1,9 @@
-//! os-net-config's own schema (18.1): object types, options, kinds of values; as strict as it is there.
+//! os-net-config's own schema (18.1): object types, options, kinds of values, as strict as there.
 //!
-//! It says what a document may look like, not what of it can be done here: `support.rs` says that. Absent: YAML, and
-//! the functions of templates but for what the schema itself lets stand (`get_param`, `get_input`), which the parser
-//! refuses afterwards, for nobody resolves them on a server.
+//! The schema says what a document may look like, not what of it can be done here: `support.rs`
+//! says that. Absent: YAML, and the functions of templates except `get_param` and `get_input`,
+//! which the schema itself allows. The parser refuses those afterwards, because nothing resolves
+//! them on a server.
 
 mod types;
 mod words;

@@ -9,7 +9,7 @@ use super::{NetworkDocument, NetworkError};
 /// What becomes of an object type or an option.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Support {
-    /// It is done, and read back.
+    /// The option is applied, and read back.
     Applied,
     /// Taken with any value, and changes nothing; why.
     Inert(&'static str),
@@ -67,7 +67,7 @@ pub fn of_option(kind: &str, option: &str) -> Support {
     }
 }
 
-/// It is only in Open vSwitch.
+/// Objects of this type exist only in Open vSwitch.
 pub(super) fn has_no_link(kind: &str) -> bool {
     matches!(kind, "ovs_bond" | "ovs_patch_port" | "ovs_tunnel")
 }

@@ -1,8 +1,10 @@
-//! A software deployment of Heat: what runs on a server when a resource is made, changed or deleted.
+//! A software deployment of Heat: what runs on a server when a resource is made, changed or
+//! deleted.
 //!
-//! The state carries the steps of all actions, and the agent runs the one step of its job's action: an
-//! [`Action::Create`] the one that has [`DeploymentAction::Create`], and so on. It adds [`DEPLOY_ACTION`], which
-//! depends on the job, to the inputs; everything else that Heat adds is among them already.
+//! The state carries the steps of all actions, and the agent runs the step of its job's action: for
+//! [`Action::Create`] the one with [`DeploymentAction::Create`], and so on. The agent adds
+//! [`DEPLOY_ACTION`], which depends on the job, to the inputs. Everything else that Heat adds is
+//! among the inputs already.
 //!
 //! Absent: group `os-net-config`, which is a [`NetworkConfig`](super::NetworkConfig).
 
@@ -63,7 +65,7 @@ pub struct Deployment {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DeploymentStep {
     pub actions: Vec<DeploymentAction>,
-    /// By whom.
+    /// The tool that runs it.
     pub group: DeploymentGroup,
     /// What: a script's text, or JSON. In a job always in full; the ledger keeps its digest once it has run.
     pub config: Content,
@@ -83,7 +85,7 @@ pub enum DeploymentAction {
 /// Heat's name for the hook that takes a config.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum DeploymentGroup {
-    /// A program, begun by its first line.
+    /// A program; its first line names the interpreter.
     Script,
     /// A JSON document that `os-apply-config` answers from, together with those of other deployments.
     ApplyConfig,
@@ -103,7 +105,7 @@ pub struct DeploymentOutput {
 /// What becomes of a run whose end nobody knows: the server went down under it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum OnInterrupt {
-    /// It runs again.
+    /// The step runs again.
     #[default]
     Rerun,
     /// The deployment has failed.
@@ -279,7 +281,7 @@ impl Deployment {
                 return Err(DeploymentError::InputValue(name.clone()));
             }
         }
-        // Names of inputs that there may be: no more of them than of inputs.
+        // Each name may be that of an input, so there are at most as many names as inputs.
         if self.replace_on.len() > INPUTS_MAX || self.replace_on.iter().any(|name| name.len() > NAME_MAX) {
             return Err(DeploymentError::Inputs);
         }

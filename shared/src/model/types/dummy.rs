@@ -23,7 +23,7 @@ pub struct Dummy {
     pub values: BTreeMap<String, String>,
     /// How long applying takes, in milliseconds.
     pub milliseconds: u64,
-    /// Which actions fail.
+    /// The actions that fail.
     pub fail: Option<FailOn>,
 }
 

@@ -1,7 +1,7 @@
-//! `Muster::NetworkConfig`: a list of os-net-config objects, and what is to be where neither they nor what was there
-//! before can be.
+//! `Muster::NetworkConfig`: a list of os-net-config objects, and a last resort if neither they nor
+//! the state before them can be in force.
 //!
-//! The document itself is read by the network model's parser; here its errors get their place in the template.
+//! The network model's parser reads the document. Here its errors get their place in the template.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;

@@ -30,7 +30,7 @@ pub const PACKAGE_BACK: u32 = 900;
 pub struct Package {
     /// As apt or dnf has it, without architecture.
     pub name: String,
-    /// This one and no other, as apt or dnf has it; any, if there is none.
+    /// Exactly this version, in the form of apt or dnf. None: any version.
     pub version: Option<String>,
     /// Whether it is there.
     pub state: Presence,
@@ -42,7 +42,7 @@ pub struct Package {
     pub on_delete: OnDelete,
 }
 
-/// Whether something is to be there.
+/// Whether the package must be present.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Presence {
     Present,

@@ -1,8 +1,9 @@
 //! `Muster::Unit`: a unit of systemd.
 //!
-//! What a unit is to be restarted for travels as digests of the others' desired states ([`Unit::restart_on`]): a change of
-//! one of them is then a change of the unit itself, which the controller finds by comparing as it finds any other, and
-//! the agent has only to know what the unit was last started with.
+//! `restart_on` and `reload_on` travel as digests of the other resources' desired states
+//! ([`Unit::restart_on`]). So a change of one of them is a change of the unit itself: the
+//! controller finds it by comparing, as any other change. The agent has to know only what the unit
+//! was last started with.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -49,13 +50,13 @@ pub struct Unit {
     pub drop_ins: BTreeMap<String, String>,
     /// Started at boot, or by what its `[Install]` section says.
     pub enabled: Option<bool>,
-    /// What it is to do now.
+    /// What the unit does now.
     pub active: Option<UnitActive>,
-    /// Nobody can start it.
+    /// A masked unit cannot be started.
     pub masked: Option<bool>,
-    /// What it is to be restarted for, in whatever form changes when that does; empty if nothing.
+    /// Restarts the unit whenever this text changes; empty: never.
     pub restart_on: String,
-    /// What it is to be reloaded for.
+    /// Reloads the unit whenever this text changes; empty: never.
     pub reload_on: String,
     /// Seconds it must stay active for, without systemd starting it again.
     pub settle: u32,
@@ -63,12 +64,12 @@ pub struct Unit {
     pub on_delete: OnDelete,
 }
 
-/// What a unit is to do.
+/// What a unit does now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum UnitActive {
-    /// It runs, or has done what it is for.
+    /// The unit runs, or has done its work.
     Started,
-    /// It does not.
+    /// The unit does not run.
     Stopped,
 }
 
@@ -95,7 +96,7 @@ pub enum UnitError {
     TooLarge,
     #[error("more than {DROP_INS_MAX} drop-ins")]
     TooMany,
-    /// It cannot be both.
+    /// A unit cannot be both started and masked.
     #[error("a masked unit can have no content, not be enabled and not be started")]
     Masked,
     /// Too long to wait.
@@ -279,7 +280,7 @@ impl Unit {
         format!("{UNIT_FOLDER}/{}.d/{name}", self.name)
     }
 
-    /// Another where the unit must be restarted to be what it is to be.
+    /// A digest that changes where the unit must be restarted to reach its desired state.
     pub fn start_digest(&self) -> ContentDigest {
         let mut hasher = blake3::Hasher::new();
         let mut field = |text: &str| {

@@ -45,7 +45,7 @@ impl Netlink {
         }
         let made = set_interface(device.as_raw_fd(), &mut request).and_then(|()| persist(device.as_raw_fd()));
         match made {
-            // Somebody has it open: then it is there.
+            // Another process has it open, so it exists.
             Err(errno) if errno as i32 == EBUSY => return Ok(()),
             Err(errno) => return Err(NetlinkError::Kernel { code: errno as i32, detail: None }),
             Ok(()) => {}

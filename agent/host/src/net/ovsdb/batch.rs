@@ -11,7 +11,7 @@ use super::super::state::{OvsBridge, OvsInterface, OvsPort};
 use super::super::step::Step;
 use super::row;
 
-/// Which rows there are.
+/// Rows of the database that exist.
 #[derive(Default)]
 pub(super) struct ExistingRows {
     /// Port → its row, as an operation names it.
@@ -149,7 +149,7 @@ impl Batch {
 
     fn remove_port(&mut self, bridge: &str, port: &str) {
         let Some((_, ports)) = self.known.bridges.get_mut(bridge) else { return };
-        // It may be in another bridge by now: then this has been done.
+        // It may be in another bridge by now: then this was done.
         let before = ports.len();
         ports.retain(|name| name != port);
         if ports.len() < before

@@ -1,4 +1,4 @@
-//! Which interfaces the bridges have, kept up to date from the database's own messages.
+//! The interfaces of each bridge, kept up to date from the database's own messages.
 
 use std::collections::BTreeMap;
 use std::path::Path;

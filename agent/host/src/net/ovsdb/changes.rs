@@ -1,4 +1,4 @@
-//! Tells that something of the switch's configuration changed. What, is read anew.
+//! Signals that the switch's configuration changed. The caller reads it again.
 
 use std::path::Path;
 

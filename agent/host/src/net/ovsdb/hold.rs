@@ -14,12 +14,12 @@ use super::{Ovsdb, OvsdbError, Result, name, rows};
 const WAIT: &str = "flow-restore-wait";
 const MARK: &str = "muster-flow-restore";
 
-/// Who holds the flow tables of the next start back.
+/// The owner of the hold on the flow tables of the switch's next start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Hold {
     Nobody,
     Ours,
-    /// Somebody else, who is to take it away.
+    /// Another program, which has to remove its hold.
     Others,
 }
 
@@ -64,7 +64,7 @@ impl Ovsdb {
         Ok(Hold::Ours)
     }
 
-    /// Holds no more, if we did; whether we did.
+    /// Removes our hold; true if there was one.
     pub async fn release(&mut self) -> Result<bool> {
         if self.held().await? != Hold::Ours {
             return Ok(false);

@@ -127,7 +127,8 @@ fn written(columns: &Columns, mark: Option<()>, hwaddr: Option<&str>) -> Value {
     Value::Object(row)
 }
 
-/// Those of `names` that hold more than their default, without the entries that stand elsewhere.
+/// The columns of `names` that differ from their default, without entries that are listed
+/// elsewhere.
 fn columns(row: &Value, names: &[&str], without: &[(&str, &str)]) -> Columns {
     let kept = |name: &&str| {
         let mut value = row.get(*name)?.clone();

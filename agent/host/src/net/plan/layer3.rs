@@ -45,7 +45,7 @@ pub(super) fn plan(
     rules(target, rules_now, steps);
     for (name, wanted) in target.present().filter(|(_, wanted)| wanted.origin != Origin::Beside) {
         for route in routes.left(name) {
-            // A client that is told something else gives its routes anew.
+            // A client with other settings sets its routes again.
             let ended = dhcp.links.get(name).is_some_and(|lease| wanted.dhcp.as_ref() != Some(&lease.told));
             if route.is_static() || gives_up(wanted) || (ended && route.protocol == PROTOCOL_DHCP) {
                 steps.push(Step::RemoveRoute { link: name.to_owned(), route: route.clone() });
@@ -109,8 +109,9 @@ impl OnLink<'_> {
 
 /// Plans one link's addresses.
 ///
-/// New ones come first, old ones go last. But the kernel removes the secondary addresses of a network with its first
-/// one, and keeps one address of IPv6 once. Where that is in the way, a network is made anew, see [`rebuild`].
+/// New addresses come first, old ones go last. But the kernel removes the secondary addresses of a
+/// network with its first one, and keeps an IPv6 address only once. Where that is in the way, a
+/// network is made again, see [`rebuild`].
 fn addresses(on: &OnLink<'_>, steps: &mut Vec<Step>, later: &mut Vec<Step>) {
     let OnLink { wanted, now, .. } = *on;
     let keep: BTreeSet<&Address> = wanted.addresses.iter().collect();

@@ -34,7 +34,7 @@ pub(super) fn check(target: &Target, state: &State) -> Result<(), PlanError> {
     Ok(())
 }
 
-/// As `remove_type` calls what is there; nothing if there is none.
+/// The types of what is there, as `remove_type` has them; none if nothing is there.
 fn kind_of(name: &str, state: &State) -> &'static [&'static str] {
     if state.ovs_bridge(name).is_some() {
         return &["ovs_bridge"];
@@ -103,7 +103,7 @@ impl Planner<'_> {
                 matches!(wanted.attach, Attach::Ovs(..) | Attach::OvsBond(..))
             }
             Some(Wanted::Absent) => true,
-            // It is a link of its own from then on, unless it never was one.
+            // From then on it is a link of its own, unless it never was one.
             None => !self.state.links.contains_key(link),
         }
     }
@@ -128,7 +128,8 @@ impl Planner<'_> {
         }
     }
 
-    /// Settings that differ. What has no row, and is to be as it was, has gone with it.
+    /// Sets settings that differ. A row that is missing, and that only has to be restored, took its
+    /// settings along.
     pub(super) fn set(&mut self) {
         for (place, (value, _)) in &self.target.settings {
             if self.state.setting(place) != *value {

@@ -8,7 +8,7 @@ use super::PlanError;
 /// A new file can be read by all.
 const MODE: u32 = 0o644;
 
-/// The steps from what is to what shall be, none if it is so.
+/// The steps to the desired resolver settings; none if they are in force.
 pub fn plan(wanted: &WantedResolver, now: &Resolver) -> Result<Vec<Step>, PlanError> {
     let file = |file, content: Option<String>, mode| Step::SetResolver { file, content, mode };
     let in_place = |content: String, mode| file(ResolverFile::ResolvConf, Some(content), mode);

@@ -130,7 +130,7 @@ pub struct Route {
     pub table: u32,
     /// The kernel's value: 1024 is IPv6's default.
     pub metric: u32,
-    /// Who added it, an `RTPROT_` number.
+    /// The protocol that added it, an `RTPROT_` number.
     pub protocol: u8,
     /// An `RT_SCOPE_` number.
     #[serde(default)]
@@ -162,7 +162,7 @@ pub struct Hop {
     /// As the kernel counts: one less than `ip route`.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub weight: u8,
-    /// It counts as on the link.
+    /// The gateway counts as on the link.
     #[serde(default, skip_serializing_if = "is_false")]
     pub onlink: bool,
 }
@@ -188,7 +188,7 @@ impl Address {
         }
     }
 
-    /// It is to stay, and the one that is there will not.
+    /// The wanted address must stay, and the one that is there will not.
     pub fn outlives(&self, there: &Self) -> bool {
         there.ends.0 && !self.ends.0
     }

@@ -29,7 +29,7 @@ pub struct OvsBridge {
     pub hwaddr: Option<String>,
     /// Empty: the kernel's.
     pub datapath_type: String,
-    /// It carries Muster's mark.
+    /// The row carries Muster's mark.
     pub ours: bool,
     /// `fail_mode` and whatever else is set.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
@@ -41,7 +41,7 @@ pub struct OvsBridge {
 #[serde(default)]
 pub struct OvsPort {
     pub tag: Option<u16>,
-    /// It carries Muster's mark.
+    /// The row carries Muster's mark.
     pub ours: bool,
     /// One by the port's own name; more in a bond.
     pub interfaces: BTreeMap<String, OvsInterface>,

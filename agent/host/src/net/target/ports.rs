@@ -31,7 +31,7 @@ impl Target {
         self.ports.insert(name.to_owned(), Some(port));
     }
 
-    /// What the document removes and does not make anew.
+    /// Removes what the document removes and does not make again.
     pub(super) fn remove(&mut self, document: &NetworkDocument, state: &State) {
         for removal in &document.removals {
             let name = removal.name.to_string();

@@ -258,7 +258,7 @@ impl LinkTarget {
     }
 }
 
-/// It is there and stays, or it is put back too.
+/// The link is there and stays, or it is restored too.
 fn comes_back(name: &str, before: &Snapshot, state: &State) -> bool {
     match before.links.get(name) {
         Some(Before::Absent) => false,

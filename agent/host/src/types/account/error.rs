@@ -10,7 +10,7 @@ use crate::resource::Fault;
 /// The reason why a user or a group is not what it should be.
 #[derive(Debug, Error)]
 pub enum AccountFault {
-    /// It has the number 0.
+    /// The account has the number 0.
     #[error("{0} has the number 0 on this server: the superuser is not Muster's to change")]
     Root(String),
     #[error("cannot read {}: {source}", .path.display())]
@@ -18,7 +18,7 @@ pub enum AccountFault {
     /// shadow-utils are not there.
     #[error("there is no {0} on this server: install the package passwd (Debian) or shadow-utils")]
     NoTool(&'static str),
-    /// It does not run.
+    /// The tool does not run.
     #[error("cannot run {tool}: {source}")]
     Run { tool: &'static str, source: io::Error },
     #[error("{tool} says: {said}")]
@@ -45,7 +45,7 @@ pub enum AccountFault {
     },
     #[error("the authorized keys of {user}: {fault}")]
     Keys { user: String, fault: Box<AccountFault> },
-    /// It worked, and it is not so.
+    /// The tool succeeded, and the account still differs.
     #[error("{name} after the change: {differ}")]
     Differs { name: String, differ: String },
     /// Something was changed before it failed.

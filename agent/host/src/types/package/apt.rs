@@ -14,9 +14,9 @@ const MARK: &str = "/usr/bin/apt-mark";
 const DPKG: &str = "/usr/bin/dpkg";
 /// What dpkg had under way when it was cut off, in numbered files.
 const UPDATES: &str = "/var/lib/dpkg/updates";
-/// Who changes packages has the first; dpkg alone the second.
+/// Programs that change packages take the first; dpkg alone takes the second.
 pub(super) const LOCKS: [&str; 2] = ["/var/lib/dpkg/lock-frontend", "/var/lib/dpkg/lock"];
-/// Nobody is asked anything, whatever package asks; and words are those that are read here.
+/// No package may ask a question, and output is in the language that is parsed here.
 pub(super) const ENVIRONMENT: [(&str, &str); 7] = [
     ("DEBIAN_FRONTEND", "noninteractive"),
     ("DEBIAN_PRIORITY", "critical"),
@@ -84,7 +84,7 @@ impl Apt {
         if is_interrupted() { work.run(&order(DPKG, &[], ["--set-selections"])).await } else { Ok(()) }
     }
 
-    /// Whose file it is.
+    /// The packages that own a file.
     pub(super) async fn owners(file: &str) -> Result<Vec<String>> {
         Ok(parse_owners(&ask(QUERY, &["-S", file]).await?.stdout, file))
     }
@@ -193,7 +193,7 @@ async fn simulate(work: &Work<'_>, order: &Order) -> Result<BTreeMap<String, Wan
     Err(PackageFault::Others { what: format!("{verb} {}", work.package), others })
 }
 
-/// What makes `is` what it was, as far as it is to be had.
+/// The orders that restore `was`, as far as the repositories allow.
 pub(super) fn back(was: &Listing, is: &Listing, name: &str) -> Vec<Order> {
     let (mut gives, mut fresh, mut orders) = (BTreeMap::new(), Vec::new(), Vec::new());
     for key in is.0.keys().filter(|key| !was.0.contains_key(*key)) {

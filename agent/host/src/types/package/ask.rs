@@ -12,7 +12,7 @@ use super::{PackageFault, Result, apt};
 
 /// A server with all of Debian, 60,000 packages, fits in.
 const ANSWER_MAX: u64 = 16 * 1024 * 1024;
-/// apt may have to read all of its lists anew first.
+/// apt may have to read all of its lists first.
 const TIME_MAX: Duration = Duration::from_secs(120);
 
 /// What a command answered.

@@ -80,7 +80,7 @@ impl Dnf {
         Err(PackageFault::Answer { program: DNF, said })
     }
 
-    /// Whose file it is.
+    /// The packages that own a file.
     pub(super) async fn owners(file: &str) -> Result<Vec<String>> {
         let answer = ask(RPM, &["-qf", "--qf=%{NAME}\n", file]).await?;
         let names = answer.stdout.lines().filter(|_| answer.is_success);
@@ -177,7 +177,7 @@ pub(super) fn mending(
     Some(Order { program: RPM, arguments, gives: BTreeMap::new(), is_mark: false })
 }
 
-/// What makes `is` what it was, as far as it is to be had.
+/// The orders that restore `was`, as far as the repositories allow.
 pub(super) fn back(was: &Listing, is: &Listing, name: &str) -> Vec<Order> {
     let mut orders = Vec::new();
     let fresh: Vec<&str> = is.0.keys().filter(|key| !was.0.contains_key(*key)).map(String::as_str).collect();
@@ -201,7 +201,7 @@ pub(super) fn back(was: &Listing, is: &Listing, name: &str) -> Vec<Order> {
     orders
 }
 
-/// An order of [`back`] that removes what somebody needs by now is none.
+/// The order, unless it would remove a package that others need by now.
 pub(super) async fn sparing(order: Order) -> Option<Order> {
     let mut words = order.arguments.iter().skip(CHANGE.len()).map(String::as_str);
     if words.next() != Some("remove") {
@@ -297,7 +297,7 @@ pub(super) fn parse_locks(text: &str, package: &str) -> bool {
     })
 }
 
-/// Who needs it, as rpm's test says.
+/// The packages that need it, as rpm's test says.
 pub(super) fn parse_needed(text: &str) -> Vec<String> {
     let needed = text.lines().filter_map(|line| line.split_once(" is needed by (installed) "));
     needed.map(|(_, other)| other.trim().to_owned()).collect()

@@ -70,7 +70,7 @@ impl Expander<'_> {
         self.set_requires(index, members)
     }
 
-    /// Where nobody can tell how many there are to be, those that are there stay.
+    /// Without a known count, the members that exist stay.
     fn decide_but_count(&self, index: u32, name: &str) -> Option<Decided> {
         let count = self.known.members(name).len();
         self.with_context(|context| decide_all_but_count(context, index, count)).0.ok()

@@ -1,5 +1,5 @@
-//! Which packets an intent is about and what is done with them, in the words of a rule: where they come in and go out is
-//! not theirs to say.
+//! Selector and treatment of an intent, in the words of a rule. They do not say where packets come
+//! in and go out.
 
 use serde_json::Value;
 

@@ -15,7 +15,7 @@ pub(in super::super) struct Type {
     pub open: bool,
 }
 
-/// Which of the options that nearly all have.
+/// Options that nearly all types have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Common {
     None,

@@ -1,4 +1,4 @@
-//! What is checked before an operation begins: a refusal has changed nothing.
+//! Checks before an operation starts. A refused operation has changed nothing.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -18,24 +18,24 @@ use crate::row::{Row, Slot};
 use crate::stack::Stack;
 use crate::view::View;
 
-/// Warnings in one answer: more say the same.
+/// Warnings in one answer. More would say the same.
 const WARNINGS_MAX: usize = 20;
-/// Names that a mistyped one is compared with: a fraction of a second.
+/// Names to compare a mistyped one with. This takes a fraction of a second.
 const SUGGESTED_MAX: usize = 10_000;
 /// Resources in a stack.
 const RESOURCES_MAX: usize = 2_000_000;
 
-/// What an operation would do.
+/// An operation that was checked and can start.
 pub(crate) struct Planned {
-    /// With what is there taken into account.
+    /// The tree, expanded with what is known of rows and nodes.
     pub tree: Arc<Tree>,
     pub plan: Plan,
-    /// What deserves attention but hinders nothing.
+    /// Problems that do not prevent the operation.
     pub warnings: Vec<String>,
 }
 
 impl View<'_> {
-    /// What an operation on a stack would walk, checked as far as it can be known now.
+    /// Plans an operation on a stack, and checks what can be known now.
     pub(crate) fn planned(
         &self,
         stack: &Stack,
@@ -82,7 +82,8 @@ impl View<'_> {
         Ok(Planned { tree, plan, warnings })
     }
 
-    /// Environments serve many stacks, but a resource's name may be mistyped in one.
+    /// Warnings for names in environments that the template does not have. An environment may serve
+    /// many stacks, but a name in it may also be mistyped.
     fn named_by_none(&self, stack: &Stack, tree: &Tree, policies: &Policies) -> Vec<String> {
         let mut unknown: Vec<&str> = policies.named().filter(|name| tree.index_of(name).is_none()).collect();
         if unknown.is_empty() {
@@ -99,7 +100,7 @@ impl View<'_> {
         unknown.into_iter().take(WARNINGS_MAX).map(said).collect()
     }
 
-    /// What can be known before anything runs: property values, claims, nodes.
+    /// Checks what can be known before a job runs: property values, claims, nodes.
     pub(crate) fn check(
         &self,
         stack: u64,
@@ -127,7 +128,7 @@ impl View<'_> {
                 Err(error) => return Err(Refusal::Invalid(error.to_string())),
             };
             let kind = tree.kind(index);
-            // What a deployment's config is, is known when it is there.
+            // The config of a deployment is known once the config's row exists.
             let spec = match kind.is_deployment() {
                 true => muster_template::check_values(kind, &properties).map(|()| None),
                 false => muster_template::spec(kind, &properties).map(Some),
@@ -180,7 +181,8 @@ impl View<'_> {
                 }
                 if let Some(owner) = owner.filter(|owner| !dropped.contains(owner)) {
                     let owner = &self.graph.rows[owner];
-                    // One that changes may let it go; its index is still that of the template before.
+                    // A row that changes may release the claim. Its index is of the template
+                    // before.
                     let at = tree.index_of(&owner.name);
                     let changes = owner.stack == stack && at.is_some_and(|at| plan.dirty[at]);
                     if !changes {
@@ -219,18 +221,18 @@ impl View<'_> {
         Ok(warnings)
     }
 
-    /// The nodes that a resource asks for something and that nobody has joined as, as far as it is known before anything
-    /// runs whom it asks.
+    /// Nodes whose facts a resource asks for and that have not joined, as far as their names are
+    /// known now.
     ///
     /// # Errors
-    /// It asks one by a short name that several have.
+    /// The resource names a node by a short name that several have.
     fn asked_of_nobody(&self, tree: &Tree, index: usize) -> Result<Vec<NodeId>, String> {
         let asked = NodeRecorder::default();
-        // What it says beside that is looked at by itself.
+        // Other errors of the resource are checked on their own.
         let _ = tree.render(index, &asked);
         let mut absent = Vec::new();
         for name in asked.0.into_inner() {
-            // What can be no name is said where it is asked for.
+            // A text that cannot be a name is an error where it is used.
             let Ok(name) = name.parse::<NodeId>() else { continue };
             if self.graph.nodes.full_name(&name)?.is_none() {
                 absent.push(name);
@@ -239,7 +241,8 @@ impl View<'_> {
         Ok(absent)
     }
 
-    /// `called`: what the template calls the node that one of its servers is bound to.
+    /// The warning for a node that is not there. `called` is the template's name for the node that
+    /// one of its servers is bound to.
     fn awaited(&self, node: &NodeId, called: Option<&NodeId>) -> String {
         match called.filter(|called| *called != node) {
             None => self.graph.nodes.never_joined(node),
@@ -262,8 +265,8 @@ impl Graph {
     }
 }
 
-/// A parameter that the template calls immutable and whose value is not that of the current revision. Of what was hidden
-/// there, the digest is known.
+/// An immutable parameter whose value differs from the current revision. For hidden values, digests
+/// are compared.
 fn changed_immutable<'a>(stack: &Stack, tree: &'a Tree) -> Option<&'a str> {
     let (template, parameters) = (tree.template(), tree.parameters());
     let mut immutable = template.parameters().filter(|parameter| parameter.immutable);
@@ -275,7 +278,7 @@ fn changed_immutable<'a>(stack: &Stack, tree: &'a Tree) -> Option<&'a str> {
     immutable.find(|parameter| changed(&parameter.name)).map(|parameter| &*parameter.name)
 }
 
-/// Before anything runs nothing is known of other resources.
+/// Resolves no reference: before a job runs nothing is known of other resources.
 struct NoReferences;
 
 impl References for NoReferences {
@@ -288,7 +291,7 @@ impl References for NoReferences {
     }
 }
 
-/// The nodes that are asked for something.
+/// Records the nodes whose facts are asked for.
 #[derive(Default)]
 struct NodeRecorder(RefCell<BTreeSet<String>>);
 

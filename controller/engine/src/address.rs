@@ -1,7 +1,9 @@
-//! The site's address plan: networks, their subnets, and which port has which address. Pure; one for all stacks.
+//! The site's address plan: networks, their subnets, and which port has which address. Pure; one
+//! plan for all stacks.
 //!
-//! A port keeps its addresses for as long as they fit what is asked of it, and gives them back when it goes. Two ports
-//! never have one address. Absent: rows and stacks; who asks says whose each thing is.
+//! A port keeps an address as long as the address fits its request, and frees its addresses when it
+//! is removed. No two ports have the same address. Absent: rows and stacks. The caller knows which
+//! row each id belongs to.
 
 mod free;
 mod hidden;
@@ -17,7 +19,7 @@ use subnet::Subnet;
 
 pub(crate) use row::AS_JSON;
 
-/// Names in a message about one that is not there.
+/// Known names that an error lists.
 const NAMED_MAX: usize = 10;
 
 /// An address of a port.
@@ -30,23 +32,23 @@ pub(crate) struct PortAddress {
 #[derive(Debug, Default)]
 struct Network {
     name: Option<String>,
-    /// In the order they were declared.
+    /// Subnets in the order of their declaration.
     subnets: Vec<ResourceId>,
     ports: BTreeSet<ResourceId>,
 }
 
-/// A port that gets addresses.
+/// A port that needs addresses.
 struct PortRequest {
     id: ResourceId,
-    /// The port whose place it takes: it may have the same.
+    /// The port that this one replaces, whose addresses it may take.
     instead_of: Option<ResourceId>,
-    /// What it is to keep, as far as it fits.
+    /// Addresses to keep if they fit.
     had: Vec<PortAddress>,
 }
 
-/// What is to be filled with an address.
+/// An address that is not assigned yet.
 struct OpenAddress {
-    /// Among those of its port.
+    /// Position among the addresses of the port.
     place: usize,
     subnets: Vec<ResourceId>,
     address: Option<IpAddr>,
@@ -66,20 +68,20 @@ pub(crate) struct AddressPlan {
 }
 
 impl AddressPlan {
-    /// Networks, subnets and ports.
+    /// Number of networks, subnets and ports.
     pub fn len(&self) -> usize {
         self.networks.len() + self.subnets.len() + self.ports.len()
     }
 
-    /// A network is there, by this name.
+    /// Adds a network, or renames it.
     pub fn put_network(&mut self, id: ResourceId, name: Option<&str>) {
         self.networks.entry(id).or_default().name = name.map(str::to_owned);
     }
 
-    /// A network goes.
+    /// Removes a network.
     ///
     /// # Errors
-    /// Who still has something of it.
+    /// The network still has subnets or ports.
     pub fn remove_network(&mut self, id: ResourceId) -> Result<(), String> {
         let Some(network) = self.networks.get(&id) else { return Ok(()) };
         let (subnets, ports) = (network.subnets.len(), network.ports.len());
@@ -93,10 +95,11 @@ impl AddressPlan {
         Ok(())
     }
 
-    /// A subnet is there, or is changed.
+    /// Adds or changes a subnet.
     ///
     /// # Errors
-    /// What is wrong with it, or which port has an address that would lie outside; nothing has changed then.
+    /// The subnet is wrong, or a port has an address that would lie outside of it. Nothing has
+    /// changed then.
     pub fn put_subnet(&mut self, id: ResourceId, wanted: &Wanted) -> Result<(), String> {
         let network = self.network(&wanted.network)?;
         let new = Subnet::new(network, wanted);
@@ -123,10 +126,10 @@ impl AddressPlan {
         Ok(())
     }
 
-    /// A subnet goes.
+    /// Removes a subnet.
     ///
     /// # Errors
-    /// It has ports.
+    /// The subnet has ports.
     pub fn remove_subnet(&mut self, id: ResourceId) -> Result<(), String> {
         let Some(subnet) = self.subnets.get(&id) else { return Ok(()) };
         if let Some((address, port)) = subnet.first_used() {
@@ -141,13 +144,14 @@ impl AddressPlan {
         Ok(())
     }
 
-    /// The addresses of a port. One that has some keeps those that fit; of a network with subnets of both families it
-    /// gets one address of each, unless it says which it wants.
+    /// Assigns addresses to a port. The port keeps those that fit. In a network with both families
+    /// a port without wishes gets one address of each.
     ///
-    /// `instead_of`: the port whose place it takes, and whose addresses it gets as long as they fit.
+    /// `instead_of`: the port that this one replaces. The new port takes over its addresses if they
+    /// fit.
     ///
     /// # Errors
-    /// Why it cannot have them; what it had, it has.
+    /// No address can be assigned. The port keeps those that it had.
     pub fn put_port(
         &mut self,
         id: ResourceId,
@@ -174,20 +178,20 @@ impl AddressPlan {
         }
     }
 
-    /// A port as it was before a restart.
+    /// Adds a port as it was before a restart.
     pub fn restore_port(&mut self, id: ResourceId, network: ResourceId, addresses: Vec<PortAddress>) {
         self.hold(id, Port { network, addresses });
     }
 
-    /// A port goes, and its addresses are free.
+    /// Removes a port and frees its addresses.
     pub fn remove_port(&mut self, id: ResourceId) {
         self.release(id);
     }
 
-    /// Of one network by name or id.
+    /// Finds a network by name or id.
     ///
     /// # Errors
-    /// There is none, or there are several.
+    /// No network has this name, or several have it.
     pub fn network(&self, named: &str) -> Result<ResourceId, String> {
         let by_id =
             uuid::Uuid::parse_str(named).ok().map(ResourceId).filter(|id| self.networks.contains_key(id));
@@ -210,36 +214,34 @@ impl AddressPlan {
         }
     }
 
-    /// Networks and subnets.
+    /// Ids of networks and subnets.
     pub fn made(&self) -> impl Iterator<Item = ResourceId> {
         self.networks.keys().chain(self.subnets.keys()).copied()
     }
 
-    /// The network and the subnets that a port has something of.
+    /// The network of a port, and the subnets of its addresses.
     pub fn made_of(&self, port: ResourceId) -> impl Iterator<Item = ResourceId> + '_ {
         let port = self.ports.get(&port);
         port.into_iter()
             .flat_map(|port| std::iter::once(port.network).chain(port.addresses.iter().map(|has| has.subnet)))
     }
 
-    /// The ports that have something of a network or a subnet.
+    /// The ports in a network, or with an address in a subnet.
     pub fn ports_with(&self, id: ResourceId) -> impl Iterator<Item = ResourceId> + '_ {
         let network = self.subnets.get(&id).map_or(id, Subnet::network);
         let ports = self.networks.get(&network).into_iter().flat_map(|network| &network.ports).copied();
         ports.filter(move |port| self.made_of(*port).any(|made| made == id))
     }
 
-    /// What a network is called.
     pub fn name_of(&self, network: ResourceId) -> Option<&str> {
         self.networks.get(&network)?.name.as_deref()
     }
 
-    /// A subnet, for the attributes of who has an address of it.
+    /// A subnet, for the attributes of a port with an address in it.
     pub fn subnet(&self, id: ResourceId) -> Option<&Subnet> {
         self.subnets.get(&id)
     }
 
-    /// The subnets of a network.
     pub fn subnets_of(&self, network: ResourceId) -> &[ResourceId] {
         self.networks.get(&network).map_or(&[], |network| &network.subnets)
     }
@@ -251,7 +253,7 @@ impl AddressPlan {
         wishes: &[FixedIp],
     ) -> Result<Vec<PortAddress>, String> {
         let mut open = self.openings(network, wishes)?;
-        // What is asked for by its address first, so that nothing else of this port takes it.
+        // Wishes for an address come first, so that no other wish of the port takes that address.
         open.sort_by_key(|opening| opening.address.is_none());
         let mut taken: Vec<(usize, PortAddress)> = Vec::new();
         let result = open.iter().try_for_each(|opening| {
@@ -266,7 +268,7 @@ impl AddressPlan {
         result.map(|()| taken.into_iter().map(|(_, assigned)| assigned).collect())
     }
 
-    /// What a port is to get: of which subnets, and which address if that is said.
+    /// The addresses to assign: from which subnets, and which address if the port asks for one.
     fn openings(&self, network: ResourceId, wishes: &[FixedIp]) -> Result<Vec<OpenAddress>, String> {
         let all = self.subnets_of(network);
         let name = || shown(network, self.networks.get(&network).and_then(|network| network.name.as_deref()));
@@ -368,7 +370,7 @@ impl AddressPlan {
 
     fn hold(&mut self, id: ResourceId, port: Port) {
         for has in &port.addresses {
-            // It was free a moment ago; or it is so in the store.
+            // The address was free a moment ago, or the store has it for this port.
             if let Some(subnet) = self.subnets.get_mut(&has.subnet) {
                 subnet.hold(has.address, id);
             }

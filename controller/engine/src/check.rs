@@ -1,8 +1,9 @@
-//! Asks the nodes whether what is there is still as the revision wants it. Nothing is changed by that.
+//! Checks ask the nodes whether things are as the revision wants them. A check changes nothing.
 //!
-//! A check is a traversal of its own without a revision: every live row that stands is asked of its node, in no order.
-//! A row that does not stand (never applied, failed, left behind by a cancelled operation) fails the check unasked. A
-//! newer operation ends the questions that are open and finds the rows as they were.
+//! A check is a traversal without a new revision. Every live row that stands is asked about at its
+//! node, in no order. A row that does not stand (never applied, failed, left behind by a cancelled
+//! operation) fails the check unasked. A newer operation withdraws the open questions and finds the
+//! rows as they were.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -26,7 +27,8 @@ use crate::todo::Todo;
 const NAMED: usize = 3;
 
 impl Jobs {
-    /// Answered when the revision is loaded: what its parameters hide must not show in what the agents find.
+    /// Starts to load the revision of a stack, and the check after that. The revision says what to
+    /// hide in the answers of agents.
     pub(crate) fn check_stack(&mut self, name: &StackName, request: u64) -> Result<(), Refusal> {
         let id = self.graph.find(name)?;
         let stack = &self.graph.stacks[&id];
@@ -81,7 +83,7 @@ impl Jobs {
         Ok(self.graph.begun(id, Vec::new()))
     }
 
-    /// What waited for an operator is not waited for any more: nothing follows it.
+    /// Ends the wait at hooks: no job follows in a check.
     fn leave_all_hooks(&mut self, id: u64) {
         let Some(stack) = self.graph.stacks.get(&id) else { return };
         let waits = |slot: &Slot| self.graph.rows[*slot].details().hook.is_some();
@@ -92,7 +94,8 @@ impl Jobs {
         }
     }
 
-    /// Also after a restart: who was not known to have answered is asked again. One that has ended stays as it is.
+    /// Asks about every row that stands. After a restart all rows are asked again. A check that has
+    /// ended stays as it is.
     pub(crate) fn take_up_check(&mut self, id: u64, source: Source) {
         let Some(stack) = self.graph.stacks.get_mut(&id) else { return };
         stack.hidden.begin(source.tree.secrets());
@@ -111,7 +114,7 @@ impl Jobs {
             row.await_cleanup();
             row.set_failed(false);
         }
-        // One that is being made again for an agent that had lost it is as good as asked.
+        // A job that restores a thing its agent lost answers the question as well.
         let stands = |slot: &Slot| {
             let row = &self.graph.rows[*slot];
             stands(row) || (row.ready && row.work.is_some())
@@ -140,7 +143,7 @@ impl Jobs {
         if timed {
             self.graph.watch(id);
         }
-        // Nothing of the operation before goes on, also what a restart has forgotten to be taken back.
+        // Jobs of the operation before are withdrawn, also if a restart forgot to.
         self.take_back_all(id);
         for slot in asked {
             self.graph.ctx.agenda.push_back(Todo::Visit(slot));
@@ -148,7 +151,7 @@ impl Jobs {
         self.graph.ctx.agenda.push_back(Todo::CheckEnd(id));
     }
 
-    /// Asks, unless that is done already or something else is under way that tells as much.
+    /// Queues the question of a row, unless a job that answers it is under way.
     pub(crate) fn visit_to_check(&mut self, slot: Slot) {
         let row = &self.graph.rows[slot];
         let walk = self.graph.stacks.get(&row.stack).and_then(|stack| stack.walk.as_ref());
@@ -165,7 +168,7 @@ impl Jobs {
         }
     }
 
-    /// What is there is as desired: of a row that was asked, or of one that adopts it.
+    /// The thing is as desired. The row was asked in a check, or adopts the thing.
     pub(crate) fn found_in_sync(&mut self, slot: Slot) {
         let previous = self.end_work(slot).and_then(|work| work.previous);
         let row = &mut self.graph.rows[slot];
@@ -173,7 +176,7 @@ impl Jobs {
         let (stack, role, node) = (row.stack, row.role, row.node);
         let claims = row.spec.as_ref().map(|spec| spec.unpack().claims()).unwrap_or_default();
         self.observe(slot, Observation::InSync);
-        // Another row may have taken over since the job was sent.
+        // Another row may have taken a claim since the job was sent.
         let owned = |claim| node.is_some_and(|node| self.claims.owner(node, claim) == Some(slot));
         self.graph.rows[slot].set_handed_over(!claims.iter().all(owned));
         self.claims.keep(slot, &claims);
@@ -188,7 +191,8 @@ impl Jobs {
         }
     }
 
-    /// What is there is not as desired. Who adopts it tries again, for others may yet make it so.
+    /// The thing is not as desired. A row that adopts it retries, because others may yet make it
+    /// so.
     pub(crate) fn found_different(&mut self, slot: Slot, missing: bool, reason: &str) {
         let reason = format!("not as desired: {reason}");
         self.observe(slot, if missing { Observation::Missing } else { Observation::Drifted });
@@ -200,7 +204,7 @@ impl Jobs {
         }
     }
 
-    /// All that could be asked has answered.
+    /// Ends a check once all rows that could be asked have answered.
     pub(crate) fn end_of_check(&mut self, id: u64) {
         let open = |stack: &&mut Stack| stack.status == Status::InProgress;
         let Some(stack) = self.graph.stacks.get_mut(&id).filter(open) else { return };

@@ -1,4 +1,4 @@
-//! Who owns what on which node: one owner in the whole site.
+//! Claims: which row owns what on which node. A claim has one owner in the whole site.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,7 +12,7 @@ use crate::jobs::Jobs;
 use crate::node::NodeKey;
 use crate::row::{Role, Slot};
 
-/// Both ways, so that a row that goes leaves nothing behind, whatever its jobs came to.
+/// Claims in both directions, so that a row that is dropped leaves none, whatever its jobs did.
 #[derive(Debug, Default)]
 pub(crate) struct Claims {
     owners: BTreeMap<(NodeKey, Claim), Slot>,
@@ -20,7 +20,7 @@ pub(crate) struct Claims {
 }
 
 impl Claims {
-    /// How many there are.
+    /// Number of entries, for both directions.
     pub fn len(&self) -> usize {
         self.owners.len() + self.owned.len()
     }
@@ -41,7 +41,7 @@ impl Claims {
         self.owners.values().copied()
     }
 
-    /// From whoever has it.
+    /// Makes a row the owner. Any other owner loses the claim.
     pub fn take(&mut self, node: NodeKey, claim: Claim, slot: Slot) {
         if let Some(old) = self.owners.insert((node, claim.clone()), slot) {
             self.owned.remove(&(old, node, claim.clone()));
@@ -49,14 +49,14 @@ impl Claims {
         self.owned.insert((slot, node, claim));
     }
 
-    /// Lets go of a claim, unless another row has taken it over.
+    /// Releases a claim, unless another row has taken it.
     pub fn release(&mut self, node: NodeKey, claim: &Claim, slot: Slot) {
         if self.owned.remove(&(slot, node, claim.clone())) {
             self.owners.remove(&(node, claim.clone()));
         }
     }
 
-    /// Lets go of all that a row owns but these.
+    /// Releases all claims of a row except these.
     pub fn keep(&mut self, slot: Slot, kept: &[Claim]) {
         let none = Claim { kind: ClaimKind::File, key: String::new() };
         let others: Vec<(NodeKey, Claim)> = self
@@ -73,13 +73,15 @@ impl Claims {
 }
 
 impl Jobs {
-    /// Takes what the spec claims, from a row that is being dropped if need be.
+    /// Takes claims for a row. Other rows of the stack hand them over if they are dropped, or will
+    /// not keep them.
     pub(crate) fn claim(&mut self, slot: Slot, node: NodeKey, claims: Vec<Claim>) -> Result<(), String> {
         let is_unit = claims.iter().any(|claim| claim.kind == ClaimKind::Unit);
         for claim in &claims {
             let Some(owner) = self.claims.owner(node, claim).filter(|owner| *owner != slot) else { continue };
             let (row, other) = (&self.graph.rows[slot], &self.graph.rows[owner]);
-            // What was there before a unit's files is kept in another form than what was there before a file.
+            // The state before a unit's files is recorded in another form than the state before a
+            // file.
             let another_form = claim.kind == ClaimKind::File && is_unit != (other.kind == Kind::Unit);
             if other.stack != row.stack
                 || another_form
@@ -103,7 +105,7 @@ impl Jobs {
         Ok(())
     }
 
-    /// Whether a row that the traversal has yet to change will not claim this any more.
+    /// Whether the traversal will change the row so that it no longer has this claim.
     fn leaves(&self, slot: Slot, node: NodeKey, claim: &Claim) -> bool {
         let row = &self.graph.rows[slot];
         let stack = &self.graph.stacks[&row.stack];
@@ -116,7 +118,7 @@ impl Jobs {
             return true; // another thing takes its place
         }
         let references = Rendered { graph: &self.graph, stack };
-        // As much as is known yet; what is not keeps what it has.
+        // Properties that are not known yet count as unchanged.
         let known = |name| tree.render_property(index, name, &references).ok().flatten();
         let place = if kind.is_deployment() { "server" } else { "node" };
         let node_name: Option<NodeId> = known(place).and_then(|name| name.as_str()?.parse().ok());

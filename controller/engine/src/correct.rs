@@ -1,22 +1,23 @@
-//! What drifted is put right: a job of the same desired state, by the usual way. A fight with somebody who changes it again
-//! and again is ended.
+//! Correction removes drift with a job of the same desired state. The breaker ends a fight with
+//! somebody who undoes the correction again and again.
 //!
 //! ```text
-//!            drift, at once the first time ─▶ a job ─▶ in sync ─ calm for long ─▶ as if it had never been
+//!            drift, at once the first time ─▶ a job ─▶ in sync ─ calm for long ─▶ forgotten
 //!  Closed ◀──────────────────────────────────────┘        │ drift again: a little later each time
 //!    ▲  │ corrected too often                             │
-//!    │  └──────▶ Open: it is left as it is ── calm for long: one more try ──┘
+//!    │  └──────▶ Open: the drift stays ────── calm for long: one more try ──┘
 //!    └──────────── an update, a rollback
 //! ```
 //!
-//! An operation of the stack goes first, and what it makes is no correction; a node in maintenance is left alone. Nothing
-//! is corrected but what stands, so a resource that failed, is adopted or must not be updated is only reported.
+//! An operation of the stack goes first, and its jobs are not corrections. A node in maintenance
+//! gets no correction. Only rows that stand are corrected. A resource that failed, is adopted or is
+//! restricted is only reported.
 //!
-//! A correction, and the unit restart that follows it, is a background job (`cause.rs`), also while an operation goes on
-//! because of nodes. A correction that failed for good is tried again when it has been calm for long, a restart when an
-//! operator asks for an operation.
+//! A correction, and the unit restart that follows it, is a background job (`cause.rs`), also while
+//! an operation goes on because of nodes. A correction that failed for good is tried again after a
+//! long calm. A restart that failed is tried again when an operator asks for an operation.
 //!
-//! Absent: who it was that changed it. The agent sees what differs, not who wrote it.
+//! Absent: who changed the thing. The agent sees the difference, not its author.
 
 use muster_shared::MonoTime;
 use muster_shared::model::{Action, Down};
@@ -32,10 +33,10 @@ use crate::row::{Role, Row, Slot};
 use crate::timer::TimerKey;
 
 impl Row {
-    /// What becomes of it when somebody else has changed it.
+    /// What the engine does when the thing differs from the desired state.
     pub fn drift_policy(&self) -> DriftPolicy {
         match self.details().drift_policy {
-            // What others made is never touched.
+            // Muster never changes an adopted thing.
             Some(DriftPolicy::Ignore) => DriftPolicy::Ignore,
             _ if self.is_adopted() => DriftPolicy::Report,
             Some(policy) => policy,
@@ -43,22 +44,23 @@ impl Row {
         }
     }
 
-    /// As operators see it.
+    /// How many corrections the breaker counts, for operators.
     pub fn corrections(&self) -> u32 {
         self.details().breaker.map_or(0, |breaker| breaker.corrected.count)
     }
 
-    /// As operators see it.
+    /// State of the breaker, for operators.
     pub fn breaker(&self) -> &'static str {
         if self.is_breaker_open() { "open" } else { "closed" }
     }
 
-    /// Corrections kept being undone, so the row is left as it is.
+    /// Whether corrections stopped because they kept being undone.
     pub fn is_breaker_open(&self) -> bool {
         self.details().breaker.is_some_and(|breaker| breaker.open) || self.is_lost_again_and_again()
     }
 
-    /// Its agent has lost it so often that it is left as it is: what the agent holds of it is not what was made last.
+    /// Whether the agent lost the thing so often that it is not made again. Its ledger does not
+    /// have what was made last.
     fn is_lost_again_and_again(&self) -> bool {
         let lost = self.observed == Observation::Missing && self.held != Some(self.generation);
         lost && self.details().breaker.is_some_and(|breaker| breaker.made_again.count >= CORRECTIONS_MAX)
@@ -66,7 +68,8 @@ impl Row {
 }
 
 impl Jobs {
-    /// It is not as it should be, or was not the last time that anybody could correct it.
+    /// Corrects a row if it may be now, or sets a timer for that. Also starts a unit restart that
+    /// is owed.
     pub(crate) fn correct(&mut self, slot: Slot) {
         let now = self.graph.ctx.now;
         if self.unsettled.owed().contains(&slot) {
@@ -75,7 +78,7 @@ impl Jobs {
         let Some(node) = self.may_correct(slot) else { return };
         let row = &self.graph.rows[slot];
         let breaker = row.details().breaker;
-        // That something else has ended is no reason to try it sooner.
+        // The end of another job is no reason to retry earlier.
         let ago = breaker.filter(|_| row.could_not_be_corrected()).map(|breaker| breaker.corrected.ago(now));
         if let Some(ago) = ago.filter(|ago| *ago < CALM) {
             return self.correct_at(slot, now + (CALM - ago));
@@ -132,7 +135,8 @@ impl Jobs {
         );
     }
 
-    /// Where, if it is to be corrected as far as anybody but its own fight and that node is concerned.
+    /// The node on which to correct the row, as far as row, stack and drift reports allow it. The
+    /// breaker and the node's own state come after.
     pub(crate) fn may_correct(&self, slot: Slot) -> Option<NodeKey> {
         let row = self.graph.rows.get(slot)?;
         let stands = row.ready && !row.is_going() && row.role != Role::Cleanup && !row.details().unhealthy;
@@ -144,7 +148,8 @@ impl Jobs {
             return None;
         }
         let stack = self.graph.stacks.get(&row.stack)?;
-        // Its stack may follow the nodes no more, and yet nobody outside of a selector is touched.
+        // A node outside of the selector is never touched, even if its stack follows the nodes no
+        // longer.
         if self.graph.is_outside(row) {
             return None;
         }
@@ -154,13 +159,13 @@ impl Jobs {
         if goes_first || self.graph.restricted(slot, Restriction::Update).is_some() {
             return None;
         }
-        // A check only asks: what it found is put right when the agent says it of itself.
+        // A check only asks: its findings are corrected once the agent reports the drift itself.
         let is_said =
             |node: &NodeKey| failed_so || self.graph.nodes[*node].drifts.contains_key(&row.physical);
         row.node.filter(is_said)
     }
 
-    /// The template says something else of what becomes of its drift.
+    /// Sets the drift policy of the template.
     pub(crate) fn set_drift_policy(&mut self, slot: Slot, policy: Option<DriftPolicy>) {
         let row = &mut self.graph.rows[slot];
         let was = row.drift_policy();
@@ -173,7 +178,7 @@ impl Jobs {
             row.ignore_drift();
             self.observe(slot, Observation::Unknown);
         }
-        // What was ignored until now was said all the same.
+        // The agent has reported ignored drift too, so it is asked again.
         if let Some(node) = node.filter(|node| was == DriftPolicy::Ignore && self.graph.nodes[*node].ready) {
             self.graph.send(node, Down::AskDrift);
         }

@@ -1,11 +1,13 @@
-//! Trees that depend on what is there: a count that follows from an attribute is known only when that is.
+//! Trees that depend on attributes. A count that comes from an attribute is known only when the
+//! attribute is.
 //!
 //! ```text
 //!   visited ── decided on as before ──▶ goes on
-//!      └────── another count ─────────▶ the tree is made anew, and the same operation laid out again
+//!      └────── another count ─────────▶ build the tree again, lay out the same operation again
 //! ```
 //!
-//! Rows are kept by name, so that only what comes or goes is touched. What waited, failed or was cleared stays so.
+//! Rows are kept by name, so only rows that are added or removed change. A row that waited, failed
+//! or passed a hook stays so.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -25,11 +27,12 @@ use crate::timer::TimerKey;
 use crate::todo::Todo;
 use crate::traversals::Traversals;
 
-/// How often one operation may be laid out anew: each is for a value that became known, and people write a few.
+/// How often one operation may be laid out again. Each time is for a value that became known, and a
+/// template has few of those.
 const ANEW_MAX: u32 = 1000;
 
 impl Row {
-    /// Names that a group has given up.
+    /// Names that the group of this row has removed.
     pub fn removed(&self) -> Option<&Removed> {
         match &self.details().notes {
             Some(Notes::Removed(removed)) => Some(removed),
@@ -39,7 +42,8 @@ impl Row {
 }
 
 impl Engine {
-    /// The tree of a row's stack is made anew, for what the row is decided on has come to be known.
+    /// Builds the tree of the row's stack again, because a value that the row depends on became
+    /// known.
     pub(crate) fn expand(&mut self, slot: Slot) {
         let graph = &self.traversals.jobs.graph;
         let Some(id) = graph.rows.get(slot).map(|row| row.stack) else { return };
@@ -75,7 +79,8 @@ impl Engine {
 }
 
 impl Traversals {
-    /// Whether a visit may go on. If not, the operation was laid out anew, or the row has failed.
+    /// Whether a visit may go on. Otherwise the operation will be laid out again, or the row has
+    /// failed.
     pub(crate) fn is_as_expanded(&mut self, slot: Slot, tree: &Arc<Tree>) -> bool {
         let row = &self.jobs.graph.rows[slot];
         let (id, index) = (row.stack, row.index as usize);
@@ -88,7 +93,7 @@ impl Traversals {
         false
     }
 
-    /// What a row is decided on cannot be had: it fails.
+    /// Fails a row whose tree cannot be expanded. A job that is out is withdrawn first.
     pub(crate) fn cannot_be_expanded(&mut self, slot: Slot, tree: &Tree, reason: &str) {
         let id = self.jobs.graph.rows[slot].stack;
         let reason = self.jobs.graph.stacks[&id].without_hidden(tree, reason);
@@ -116,13 +121,14 @@ impl Traversals {
         plan(&ground, tree)
     }
 
-    /// The same operation, of the same revision and with the same time left. `fits`: because of nodes.
+    /// Lays out the same operation again: same revision, same time left. With `fits`, the reason is
+    /// a change of nodes.
     pub(crate) fn lay_out_again(&mut self, id: u64, plan: Plan, tree: Arc<Tree>, fits: bool) {
         let Some(stack) = self.jobs.graph.stacks.get(&id) else { return };
         let is_loaded = stack.walk.is_none();
         let has_failed = |slot: &Slot| {
             let row = &self.jobs.graph.rows[*slot];
-            // Who has missed its turn may have another one.
+            // A member that missed its turn may get another one.
             if is_loaded { row.failed_before() } else { row.failed && !self.jobs.is_held(row) }
         };
         let mut failed: BTreeSet<Slot> = stack.forward.iter().copied().filter(has_failed).collect();
@@ -165,7 +171,7 @@ impl Traversals {
             self.jobs.graph.ctx.timers.set(due, TimerKey::Stack(id, traversal));
             self.jobs.graph.watch(id);
         }
-        // Of a row that waits again, it is not known whether it failed in this operation.
+        // After a restart, whether a row that waits failed in this operation is not known.
         failed
             .retain(|slot| !is_loaded || self.jobs.graph.rows.get(*slot).is_some_and(|row| row.blocked == 0));
         self.jobs.stay_failed(id, &failed);

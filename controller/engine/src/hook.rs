@@ -1,11 +1,13 @@
-//! Hooks: places where a graph node waits until an operator clears it. Restricted actions: what may not be done at all.
+//! Hooks and restricted actions. At a hook a row waits until an operator clears it. A restricted
+//! action is refused.
 //!
 //! ```text
 //!   visited ── pre-X ──▶ waits ── cleared ──▶ job ── done ── post-X ──▶ waits ── cleared ──▶ ready, or gone
 //! ```
 //!
-//! What was cleared stays so until the traversal is over; the next one begins with all hooks set, also for a job that
-//! has not left yet. A node that waits has no job, and nothing of it changes.
+//! A cleared hook stays cleared until the traversal is over. The next traversal sets all hooks
+//! again, also for a job that has not left yet. A row that waits has no job, and nothing of it
+//! changes.
 
 use muster_shared::StackName;
 use muster_shared::model::Action;
@@ -17,20 +19,20 @@ use crate::request::{Answer, Refusal};
 use crate::row::{Role, Row, Slot, WorkState};
 use crate::todo::Todo;
 
-/// Beside the bits of cleared hooks: a job has ended whose hook is still to come.
+/// Beside the bits of cleared hooks: a job has ended whose post hook is due.
 const POST_CREATE_DUE: u8 = 1 << 6;
 const POST_UPDATE_DUE: u8 = 1 << 7;
-/// Hooks that a reason names: a line's worth.
+/// Hooks that a reason names: about a line.
 const NAMED_MAX: usize = 10;
 
 impl Graph {
-    /// Whether a node waits before a job of this kind; told once.
+    /// Whether a row waits before a job with this action. The first call writes an event.
     pub(crate) fn waits_before(&mut self, slot: Slot, action: Action) -> bool {
         before(action).is_some_and(|hook| self.waits_at(slot, hook))
     }
 
-    /// Whether the job that was decided on in an earlier traversal is to wait, or not to be, in this one. What the
-    /// agent may have goes on.
+    /// Whether this traversal holds back or forbids the row's job, which an earlier one queued. A
+    /// job that the agent may have goes on.
     pub(crate) fn is_held_back(&self, slot: Slot) -> bool {
         let row = &self.rows[slot];
         let (Some(work), Some(action)) = (&row.work, row.action) else { return false };
@@ -40,7 +42,7 @@ impl Graph {
         !left && (hooked || forbidden)
     }
 
-    /// Whether a forward node waits although it is as it should be.
+    /// Whether a forward row waits although it is as desired.
     pub(crate) fn waits_after(&mut self, slot: Slot) -> bool {
         let due = self.rows[slot].details().hooks_cleared;
         (due & POST_CREATE_DUE != 0 && self.waits_at(slot, Hook::PostCreate))
@@ -55,7 +57,7 @@ impl Graph {
         deleted && self.waits_at(slot, Hook::PostDelete)
     }
 
-    /// A job of a forward node has ended well: is there a hook to come?
+    /// Notes the post hook that follows a successful job of a forward row.
     pub(crate) fn job_ended(&mut self, slot: Slot) {
         let row = &self.rows[slot];
         let (hook, due) = match row.action {
@@ -69,7 +71,7 @@ impl Graph {
         }
     }
 
-    /// A hook that nobody has cleared in this traversal.
+    /// Whether the row has this hook and no operator has cleared it in this traversal.
     fn is_set(&self, slot: Slot, hook: Hook) -> bool {
         let row = &self.rows[slot];
         row.details().hooks_cleared & hook.bit() == 0
@@ -94,7 +96,7 @@ impl Graph {
         true
     }
 
-    /// What an operator reads of a row that waits.
+    /// The reason shown for a row that waits.
     pub(crate) fn hook_reason(&self, slot: Slot, hook: Hook) -> String {
         let row = &self.rows[slot];
         let stack = self.stacks.get(&row.stack).map_or("?", |stack| stack.name.as_str());
@@ -102,7 +104,7 @@ impl Graph {
         format!("waits at hook {hook}: clear it with 'muster resource clear-hook {stack} {name} {hook}'")
     }
 
-    /// It waits no more: it goes on, or nothing is wanted of it any more.
+    /// Ends the wait: the row goes on, or nothing is wanted of it.
     pub(crate) fn leave_hook(&mut self, slot: Slot) {
         let row = &mut self.rows[slot];
         if row.details.is_none() {
@@ -117,7 +119,7 @@ impl Graph {
         }
     }
 
-    /// A job begins: the hooks that follow it are those of this job.
+    /// Notes that a job starts. Post hooks of an earlier job are dropped.
     pub(crate) fn job_begins(&mut self, slot: Slot) {
         self.leave_hook(slot);
         self.rows[slot].keep_hooks(!(POST_CREATE_DUE | POST_UPDATE_DUE));
@@ -169,14 +171,14 @@ impl Graph {
         Ok(Answer::Done)
     }
 
-    /// The reason why it must not be changed so, if that is so.
+    /// The reason to refuse an action, if the environment restricts it.
     pub(crate) fn restricted(&self, slot: Slot, restriction: Restriction) -> Option<String> {
         let row = &self.rows[slot];
         let restricts = self.stacks[&row.stack].policies.of(&row.name).restricts(restriction);
         restricts.then(|| format!("{} is restricted by the environment", restriction.as_str()))
     }
 
-    /// For the reason of a stack whose time is over: `; waits at hooks: a pre-create, …`
+    /// For the reason of a stack that timed out: `; waits at hooks: a pre-create, …`
     pub(crate) fn hooks_waited_at(&self, stack: u64) -> String {
         let walk = self.stacks.get(&stack).and_then(|stack| stack.walk.as_ref());
         let waiting: Vec<String> = walk
@@ -205,20 +207,21 @@ impl Graph {
 }
 
 impl Row {
-    /// A new operation: all hooks are set again. What has ended and was not cleared after it still waits for that.
+    /// Sets all hooks again for a new operation. A post hook that is due and was not cleared stays
+    /// due.
     pub(crate) fn set_hooks_again(&mut self) {
         self.leave_hook();
         self.keep_hooks(POST_CREATE_DUE | POST_UPDATE_DUE);
     }
 
-    /// Nothing of this traversal is to come.
+    /// Drops all hooks of this traversal.
     pub(crate) fn forget_hooks(&mut self) {
         self.leave_hook();
         self.keep_hooks(0);
     }
 }
 
-/// The hook before a job of this kind.
+/// The hook before a job with this action.
 fn before(action: Action) -> Option<Hook> {
     match action {
         Action::Create => Some(Hook::PreCreate),

@@ -1,4 +1,4 @@
-//! Jobs: queued, sent, withdrawn, tried again.
+//! Jobs: queue, send, withdraw, retry.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,32 +17,32 @@ use crate::silence::ANSWER_GRACE;
 use crate::todo::Todo;
 use crate::token::TOKENS_MAX;
 
-/// Bounds on work in flight, and how often it is tried again.
+/// Bounds on work in flight, on retries, and on what the engine keeps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Jobs with one agent.
+    /// Jobs at one agent.
     pub in_flight_per_node: usize,
-    /// Jobs of one stack with agents that are there.
+    /// Jobs of one stack at connected agents.
     pub in_flight_per_stack: usize,
-    /// An agent ends a job as failed after this, and what the job itself says it takes.
+    /// An agent fails a job after this time, plus the time that the job itself states.
     pub job_timeout: Duration,
-    /// After this many further tries a resource is FAILED.
+    /// Retries before a resource is FAILED.
     pub retries: u32,
-    /// How often agents are to say that they are there.
+    /// Interval at which agents send a heartbeat.
     pub heartbeat: Duration,
-    /// After so long without any progress of a stack an event says so.
+    /// An event reports that a stack has made no progress for this long.
     pub quiet: Duration,
     /// Newest revisions kept of a stack.
     pub revisions_kept: u32,
     /// COMPLETE revisions remembered for rollback.
     pub complete_kept: usize,
-    /// Things that are listed of one node that has what the store does not know: a node that lies leaves room for the others.
+    /// Things listed for one node of a restored site. A node that lies leaves room for the others.
     pub held_per_node: usize,
-    /// Operations on flow tables that have ended and can still be asked for.
+    /// Ended operations on flow tables that a client can still query.
     pub flow_operations_kept: usize,
-    /// Join tokens open at a time.
+    /// Open join tokens.
     pub tokens_max: usize,
-    /// Nodes known or named.
+    /// Nodes known or named in templates.
     pub nodes_max: usize,
 }
 
@@ -65,35 +65,35 @@ impl Default for Limits {
     }
 }
 
-/// Delays between tries: this, doubled each time, up to the longest.
+/// The delay between retries doubles from the first to the longest.
 pub(crate) const BACKOFF_FIRST: Duration = Duration::from_secs(1);
 pub(crate) const BACKOFF_MAX: Duration = Duration::from_secs(60);
 
-/// The delay before the next try, after so many.
+/// The delay before retry number `retries`, counted from 1.
 pub(crate) fn backoff(retries: u32) -> Duration {
     BACKOFF_FIRST.saturating_mul(1 << retries.saturating_sub(1).min(16)).min(BACKOFF_MAX)
 }
 
-/// A job that was decided on.
+/// A job to queue.
 pub(crate) struct NewJob {
     pub cause: Cause,
     pub node: NodeKey,
     pub action: Action,
-    /// What is to be; `None` where the row's last desired state is taken away.
+    /// The desired state; `None` removes the row's last desired state.
     pub spec: Option<PackedSpec>,
-    /// A large content that the spec refers to, unless it is stored already.
+    /// A large content that the spec refers to. `None` if the store has it.
     pub content: Option<Arc<[u8]>>,
 }
 
 impl NewJob {
-    /// Takes away what a row stands for, by [`Row::farewell`].
+    /// A job that removes the row's thing; `action` is [`Row::farewell`].
     pub fn removal(cause: Cause, node: NodeKey, action: Action) -> Self {
         Self { cause, node, action, spec: None, content: None }
     }
 }
 
 impl Jobs {
-    /// Makes a job of what was decided; it goes as soon as its node is there and has room.
+    /// Queues a job for a row. The job leaves once its node is connected and has room.
     pub(crate) fn queue_job(&mut self, slot: Slot, job: NewJob) {
         let NewJob { cause, node, action, spec, content } = job;
         if let Some(spec) = &spec {
@@ -127,10 +127,10 @@ impl Jobs {
         self.line_up(slot, node);
     }
 
-    /// Sends what waits for this node, as far as there is room.
+    /// Sends jobs queued for a node while there is room.
     pub(crate) fn pump(&mut self, node: NodeKey) {
         if self.graph.restored.awaits_ledger(&self.graph.nodes[node].name) {
-            return; // what it holds may be newer than the job
+            return; // the node's ledger may be newer than the job
         }
         while self.may_send(node) {
             let Some(slot) = self.graph.nodes[node].next_in_line() else { return };
@@ -145,7 +145,7 @@ impl Jobs {
                 Some(stack) if stack.in_flight >= self.graph.ctx.limits.in_flight_per_stack => {
                     stack.queue.push_back(slot);
                 }
-                // A lost row has none.
+                // A lost row has no stack.
                 Some(_) | None => self.send_job(slot, node),
             }
         }
@@ -172,7 +172,8 @@ impl Jobs {
 
     pub(crate) fn send_job(&mut self, slot: Slot, node: NodeKey) {
         self.graph.nodes[node].sent.insert(slot);
-        // Queued before the epoch rose: the node may know the number, of another history.
+        // The generation is of an earlier epoch. The node may know the same number from another
+        // history.
         if self.graph.rows[slot].attempt == 0
             && self.graph.rows[slot].generation.epoch < self.graph.ctx.epoch()
         {
@@ -190,17 +191,18 @@ impl Jobs {
         self.transmit(slot, node);
     }
 
-    /// Says to the agent what it has to know of a job it may have.
+    /// Sends the agent the message for a row's job: the job, its removal, or its withdrawal.
     pub(crate) fn transmit(&mut self, slot: Slot, node: NodeKey) {
         let row = &self.graph.rows[slot];
         let (Some(action), Some(work)) = (row.action, &row.work) else { return };
         let spec = match row.spec.as_ref().map(PackedSpec::unpack) {
             Some(Desired::Node(spec)) => Some(spec),
             Some(Desired::Flows(_)) => return self.graph.ctx.agenda.push_back(Todo::Write(slot)),
-            // A stray; or a row whose desired state was not known yet in the copy that a restored store has.
+            // A stray has no spec. Nor does a row of a restored store if the backup is older than
+            // the spec.
             None if action == Action::Delete => None,
             None => return self.graph.ctx.agenda.push_back(Todo::Unsendable(slot)),
-            // It has no jobs.
+            // Virtual resources have no jobs.
             Some(Desired::Virtual(_)) => return,
         };
         let message = match spec {
@@ -230,7 +232,8 @@ impl Jobs {
         self.graph.send(node, message);
     }
 
-    /// Takes a job back: at once if it was not sent, else when the agent says that it had not begun.
+    /// Withdraws a job: at once if it was not sent, else when the agent confirms that it has not
+    /// started.
     pub(crate) fn take_back(&mut self, slot: Slot) {
         if self.graph.break_pause(slot) {
             return;
@@ -253,8 +256,8 @@ impl Jobs {
         }
     }
 
-    /// The job never began: the row is as it was before. Unless it is a further try: an earlier one may have done
-    /// something.
+    /// Restores the row as it was before a job that never started. A retry is given up instead,
+    /// because an earlier attempt may have changed something.
     pub(crate) fn undo_work(&mut self, slot: Slot) {
         if self.graph.rows[slot].attempt > 0 {
             return self.give_up_trying(slot);
@@ -280,13 +283,13 @@ impl Jobs {
         self.graph.row_changed(slot, true);
     }
 
-    /// Earlier tries failed, and there is no further one.
+    /// Ends a job that waits for its next attempt.
     fn give_up_trying(&mut self, slot: Slot) {
         self.graph.tell_taken_back(slot, self.graph.rows[slot].action, "before it was tried again");
         self.abandon_work(slot);
     }
 
-    /// The job ended without success: what is there is anyone's guess. What was claimed before stays claimed.
+    /// Ends a job without success. The state of the thing is unknown, so earlier claims stay.
     pub(crate) fn abandon_work(&mut self, slot: Slot) {
         let previous = self.end_work(slot).and_then(|work| work.previous);
         self.left_ended(slot, Ended::Failed);
@@ -298,8 +301,9 @@ impl Jobs {
         self.graph.row_changed(slot, false);
     }
 
-    /// Something that it needs is not ready. Where no operation is under way nobody counts that, and its node may have been
-    /// removed since.
+    /// Whether a resource that the row needs is not ready. Without an operation in progress
+    /// `blocked` is not kept, so the needs are read. Their node may have been removed in the
+    /// meantime.
     fn is_blocked(&self, row: &Row) -> bool {
         let is_unready = |needed: &Row| !needed.ready && needed.role != Role::Cleanup;
         let needs_one = || row.requires.iter().filter_map(|slot| self.graph.rows.get(*slot)).any(is_unready);
@@ -308,13 +312,13 @@ impl Jobs {
         !row.is_going() && (row.blocked > 0 || !is_counted && acts && needs_one())
     }
 
-    /// A backoff is over, or an agent has not answered in time.
+    /// The timer of a job: a backoff is over, or an agent has not answered in time.
     pub(crate) fn work_due(&mut self, slot: Slot, due: MonoTime) {
         let is_blocked = self.graph.rows.get(slot).is_some_and(|row| self.is_blocked(row));
         let Some(row) = self.graph.rows.get_mut(slot) else { return };
         let Some(state) = row.work_is_due(due) else { return };
         match state {
-            // It was out when that went, or when the controller ended.
+            // A need became unready while the job was out, or while the controller was down.
             WorkState::Backoff if is_blocked => {
                 let action = row.action;
                 self.graph.tell_ended(
@@ -366,7 +370,7 @@ impl Jobs {
         self.try_again(slot, delay);
     }
 
-    /// The job's attempt has come to nothing; the next one comes after a while.
+    /// Schedules the next attempt of a job after `delay`.
     pub(crate) fn try_again(&mut self, slot: Slot, delay: Duration) {
         let (stack, node) = (self.graph.rows[slot].stack, self.graph.rows[slot].node);
         if let Some(node) = node
@@ -385,7 +389,7 @@ impl Jobs {
         self.graph.row_changed(slot, false);
     }
 
-    /// What the agent may have is said again.
+    /// Sends the agent again all jobs that it may have.
     pub(crate) fn transmit_sent(&mut self, key: NodeKey) {
         for slot in self.graph.nodes[key].sent.clone() {
             self.transmit(slot, key);

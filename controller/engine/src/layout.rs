@@ -1,4 +1,4 @@
-//! How a traversal is laid out: the role of every graph node, and rows for what is new.
+//! Lays out a traversal: gives each node of the graph its role, and makes rows for new resources.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -13,22 +13,22 @@ use crate::timer::TimerKey;
 use crate::todo::Todo;
 use crate::traversals::Traversals;
 
-/// What there is when an operation is laid out.
+/// Circumstances of a layout.
 #[derive(Clone, Copy)]
 pub(crate) struct LayoutContext {
-    /// Rows that are neither dirty nor new are as they should be.
+    /// Rows that are neither dirty nor new are as desired.
     pub steady: bool,
-    /// The operation itself, which goes on with another tree.
+    /// The same operation goes on with another tree.
     pub anew: bool,
-    /// It does because of nodes that came or went: what is under way stays so.
+    /// The operation goes on because members were added or dropped. Jobs under way stay.
     pub fits: bool,
-    /// What the stack was asked for before is done. Else what changed then counts as changed still: not all that uses
-    /// it may have heard.
+    /// The traversal before has ended. Otherwise its changed rows still count as changed, because
+    /// not all rows that need them may have seen the change.
     pub ended: bool,
 }
 
 impl Traversals {
-    /// Gives every graph node its role and lets those go that need nothing more. `anew`: the operation goes on.
+    /// Gives each node of the graph its role, and visits those that wait for nothing.
     pub(crate) fn lay_out(&mut self, id: u64, plan: Plan, before: LayoutContext, tree: Arc<Tree>) {
         let LayoutContext { anew, fits, .. } = before;
         self.jobs.graph.note_sets(id, &tree);
@@ -76,7 +76,7 @@ impl Traversals {
             timeout: Some(timeout),
         });
         stack.extras = dropped.iter().copied().collect();
-        // Work of an earlier traversal is taken back where it can be; what fits the new one is found by visit().
+        // Jobs of an earlier traversal are withdrawn where possible. A visit finds those that fit.
         let keeps =
             |row: &Row| fits && !row.is_going() && row.work.as_ref().is_none_or(|work| work.state.is_sent());
         let blocked = slots
@@ -97,7 +97,7 @@ impl Traversals {
         self.jobs.begin_first(id);
     }
 
-    /// The rows of the new revision, by index, and what is known of them without a look.
+    /// The rows of the new revision and [`Stack::settled`](crate::stack::Stack::settled), by index.
     fn lay_out_forward(
         &mut self,
         id: u64,
@@ -131,9 +131,9 @@ impl Traversals {
             let revived = row.revive();
             if !plan.dirty[index] {
                 row.rest();
-                // What drifted is for the next operation that an operator asks for.
+                // Drift is left for the next operation of an operator.
                 settled[index] = if is_settled(row) { row.definition } else { 0 };
-                // An operation that came to nothing may have said otherwise.
+                // An operation that failed may have set another policy.
                 self.jobs.set_drift_policy(slot, tree.drift_policy(index));
                 continue;
             }
@@ -169,7 +169,7 @@ impl Traversals {
         slot
     }
 
-    /// A new row for the same resource; the old one is cleaned up when all is ready.
+    /// Makes a new row for the same resource. The old one is cleaned up when all rows are ready.
     pub(crate) fn replace(&mut self, old: Slot, tree: &Tree) -> Slot {
         let index = self.jobs.graph.rows[old].index as usize;
         let stack_id = self.jobs.graph.rows[old].stack;

@@ -1,5 +1,5 @@
-//! The machine after a restart: rows and stacks as the store has them, every job in flight asked about again
-//! when its node says `Hello`.
+//! Builds the engine after a controller restart from the rows and stacks of the store. The engine
+//! asks about a job in flight when its node says `Hello`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -23,35 +23,35 @@ use crate::stack::{Adjacency, FleetChange, Stack, Stage, Walk};
 use crate::todo::Todo;
 use crate::traversals::Traversals;
 
-/// All that the store holds and the engine needs.
+/// What the store holds for the engine.
 #[derive(Default)]
 pub struct Snapshot {
-    /// With the source of the current revision for those that are not COMPLETE.
+    /// Each stack, with the source of its current revision unless it is COMPLETE.
     pub stacks: Vec<(StackRecord, Option<Source>)>,
-    /// Stacks of which a row cannot be read, with the reason.
+    /// Stacks with a row that cannot be read, and the reason.
     pub damaged: BTreeMap<u64, String>,
-    /// What the environments of current revisions say of resources, by stack; the others say nothing.
+    /// Policies in the environments of current revisions, by stack. A stack without policies is
+    /// absent.
     pub policies: BTreeMap<u64, Policies>,
-    /// Of all stacks, in any order.
+    /// Rows of all stacks, in any order.
     pub resources: Vec<ResourceRecord>,
     /// (row, row it needs)
     pub edges: Vec<(u64, u64)>,
     pub nodes: Vec<NodeRecord>,
     pub tokens: Vec<TokenRecord>,
-    /// All that are kept.
     pub contents: Vec<ContentDigest>,
     pub flows: FlowSnapshot,
-    /// Intents, and the network as it was heard of.
+    /// Intents, and the network as agents reported it.
     pub intents: muster_intent::record::IntentSnapshot,
     pub rollouts: RolloutSnapshot,
-    /// What a restored site holds; none: it is not restored.
+    /// What nodes of a restored site hold. `None`: the site is not restored.
     pub restored: Option<RestoredRecord>,
-    /// The highest ids ever given: row, stack, traversal.
+    /// The highest numbers given so far: row, stack, traversal.
     pub highest: (u64, u64, u64),
 }
 
 impl Engine {
-    /// Builds the machine again; times under way begin anew at `now`.
+    /// Builds the engine from the store. Timeouts under way start again at `now`.
     pub fn load(config: Config, snapshot: Snapshot, now: MonoTime) -> Self {
         let mut engine = Self::new(config);
         (engine.traversals.jobs.graph.ctx.now, engine.traversals.jobs.graph.ctx.began) = (now, now);
@@ -102,7 +102,7 @@ impl Engine {
         for key in engine.traversals.jobs.graph.nodes.iter().map(|(key, _)| key).collect::<Vec<_>>() {
             engine.traversals.jobs.graph.count_lost(key);
         }
-        // What only the state before a job needed, when the controller ended.
+        // Only the state before a job referred to these contents; a restart forgets that state.
         for digest in snapshot.contents {
             if !engine.traversals.jobs.contents.has(&digest) {
                 engine.traversals.jobs.graph.ctx.change(Change::ContentRemoved(digest));
@@ -155,7 +155,7 @@ impl Traversals {
             }
             if let Some(spec) = self.jobs.graph.rows[slot].spec.as_ref().map(PackedSpec::unpack) {
                 for claim in spec.claims().into_iter().filter(|_| !lost) {
-                    // What was handed over, perhaps not all, is claimed only where nobody else does.
+                    // A row that handed over some of its claims keeps those that no other row has.
                     if !handed_over || self.jobs.claims.owner(key, &claim).is_none() {
                         self.jobs.claims.take(key, claim, slot);
                     }
@@ -200,7 +200,7 @@ impl Traversals {
         stack.forget_hidden();
         stack.events = record.events;
         stack.failures = record.failures;
-        // Whose they are is not known any more: what was of the operation before is to stay.
+        // The store does not know the operation of each failure: a rollback keeps them all.
         stack.failures_before = if stack.action == StackAction::Rollback { stack.failures.len() } else { 0 };
         stack.policies = policies;
         stack.seq = self.jobs.graph.ctx.journal.seq();
@@ -221,7 +221,7 @@ impl Traversals {
                 stack.forward.push(slot);
             }
         }
-        // Known no better than the rows.
+        // `settled` is not in the store: the next plan looks at the rows.
         stack.settled = vec![0; stack.forward.len()];
         stack.names = names_digest(stack.forward.iter().map(|slot| &*self.jobs.graph.rows[*slot].name));
         self.jobs.graph.stacks.insert(id, stack);
@@ -231,7 +231,7 @@ impl Traversals {
             return self.hold_back(id, reason);
         }
         let stack = &self.jobs.graph.stacks[&id];
-        // It was right when it was taken.
+        // The source was valid when the request was accepted.
         let source = source.and_then(|source| source.of_stack(&stack.name, &stack.id.to_string()).ok());
         match source {
             Some(source) => self.resume(id, source),
@@ -240,11 +240,12 @@ impl Traversals {
         self.jobs.graph.ctx.agenda.push_back(Todo::RollBack(id));
     }
 
-    /// A stack of which a row is damaged stays as it is: what that row stands for is not known, and might be made twice.
+    /// Fails a stack with a damaged row and leaves it as it is. The thing of that row is not known,
+    /// and might be made twice.
     fn hold_back(&mut self, id: u64, reason: String) {
         self.jobs.end_checks(id);
         let Some(stack) = self.jobs.graph.stacks.get_mut(&id) else { return };
-        // It follows no nodes.
+        // The stack does not follow its nodes.
         stack.sets.clear();
         stack.rollback = false;
         if stack.status != Status::Failed || stack.reason != reason {
@@ -270,7 +271,7 @@ impl Traversals {
         damage.map_or(Ok(()), |reason| Err(Refusal::Conflict(reason.to_owned())))
     }
 
-    /// A traversal that cannot be taken up is not IN_PROGRESS for ever.
+    /// Fails a stack whose traversal cannot be taken up, so that it is not IN_PROGRESS for ever.
     pub(crate) fn abandon(&mut self, id: u64, reason: &str) {
         self.jobs.end_checks(id);
         let Some(stack) =
@@ -307,7 +308,7 @@ impl Traversals {
             if !tree.looks_at_what_is_there() {
                 return self.abandon(id, unfit);
             }
-            // What it was decided on by became known just before the end.
+            // A value that the tree depends on became known just before the controller ended.
             let plan = self.plan_again(stack, &tree);
             self.lay_out_again(id, plan, tree, true);
             if self.jobs.graph.stacks.get(&id).is_some_and(|stack| stack.cancelled) {
@@ -366,7 +367,7 @@ impl Traversals {
             self.jobs.graph.rows[*slot].take_up_cleanup();
         }
         let cancelled = stack.cancelled;
-        // Clean-up comes last, also that of the traversal before.
+        // Clean-up comes last, for rows that the traversal before dropped as well.
         let cleans = walk.forward_left == 0 || stack.delete_first;
         stack.walk = Some(walk);
         self.jobs.take_up_rollouts(id, &tree);
@@ -377,7 +378,7 @@ impl Traversals {
             return self.jobs.take_back_all(id);
         }
         let Some(stack) = self.jobs.graph.stacks.get(&id) else { return };
-        // A job of an earlier traversal may be out: its thing may have gone over to another row since.
+        // A job of an earlier traversal may be out, and another row may have taken over its thing.
         let waits = |slot: &&Slot| self.jobs.graph.rows[**slot].blocked > 0;
         let remains = |slot: &&Slot| !cleans || !self.jobs.graph.rows[**slot].is_going();
         let (forward, extras) = (stack.forward.iter(), stack.extras.iter());

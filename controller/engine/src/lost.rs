@@ -1,4 +1,4 @@
-//! Nodes that are gone for ever, and what may be left on them.
+//! Nodes that an operator removes, and the things that may be left on them.
 //!
 //! ```text
 //!   remove ─▶ row whose job may have reached the node ─▶ lost row ── the name joins again, Hello ─▶ Delete ─▶ done: gone
@@ -6,9 +6,9 @@
 //!                └ live: a new thing takes its place      └── failed ones are tried again at the next Hello
 //! ```
 //!
-//! A lost row belongs to no stack (`stack` 0) and claims nothing, so no operation waits for it; it is forgotten only
-//! when the node itself has said that nothing of it is there. Until the clean-up of a node that came back has ended,
-//! nothing else is sent to it: see `returned`.
+//! A lost row belongs to no stack (`stack` 0) and claims nothing, so no operation waits for it. The
+//! row goes only when the node itself reports that the thing is gone. A node that joins again is
+//! sent nothing else until its clean-up has ended: see `returned`.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -30,9 +30,9 @@ const NAMED: usize = 10;
 #[derive(Debug, Default)]
 pub(crate) struct LostRows {
     pub all: BTreeSet<Slot>,
-    /// Those whose clean-up has not ended since the node's last Hello.
+    /// Rows whose clean-up has not ended since the node's last Hello.
     pub open: BTreeSet<Slot>,
-    /// Those that wait for room.
+    /// Rows that wait for room.
     pub queue: VecDeque<Slot>,
 }
 
@@ -53,7 +53,7 @@ impl LostRows {
         self.all.iter().copied()
     }
 
-    /// Nothing else is sent to the node while this holds.
+    /// Whether a clean-up is open. Until it ends, the node is sent nothing else.
     pub fn is_open(&self) -> bool {
         !self.open.is_empty()
     }
@@ -62,7 +62,7 @@ impl LostRows {
 /// What a removal does to one stack.
 #[derive(Default)]
 struct RemovalEffect {
-    /// Slots of live rows that stand for a new thing now.
+    /// Slots of live rows that now stand for a new thing.
     anew: BTreeSet<Slot>,
     /// Names of the rows that are lost.
     left: Vec<String>,
@@ -75,19 +75,19 @@ impl RemovalEffect {
 }
 
 impl Traversals {
-    /// Takes a node out of the site, in whatever state it is.
+    /// Removes a node from the site, whatever its state. Returns the new lost rows.
     pub(crate) fn remove_node(&mut self, name: &NodeId) -> Result<Vec<Slot>, Refusal> {
         let key = self.removable(name)?;
         self.cut_off(key);
         self.jobs.graph.nodes.leave(key);
         self.jobs.graph.nodes[key].joined = None;
-        // Whoever comes under its name is another server.
+        // A server that joins under this name is another one.
         self.jobs.graph.nodes[key].facts = None;
         self.jobs.graph.ctx.agenda.push_back(Todo::Left(name.clone()));
         self.jobs.graph.ctx.change(Change::NodeRemoved(name.clone()));
         self.decide_by_leaving(key);
         let mut losses: BTreeMap<u64, RemovalEffect> = BTreeMap::new();
-        // Where lost rows were before, for those that need them.
+        // The slot of each lost row, by its slot before.
         let mut moved: BTreeMap<Slot, Slot> = BTreeMap::new();
         for slot in self.jobs.graph.rows_on(key) {
             self.end_for_good(slot);
@@ -128,7 +128,7 @@ impl Traversals {
         }
     }
 
-    /// Nobody will say what became of its job.
+    /// Ends the row's job: its outcome will never be known.
     fn end_for_good(&mut self, slot: Slot) {
         if self.jobs.graph.rows[slot].is_sent() {
             self.jobs.abandon_work(slot);
@@ -145,12 +145,12 @@ impl Traversals {
         self.jobs.graph.not_failed(slot);
     }
 
-    /// Makes a row of the node independent of it; the lost row, if something may be there.
+    /// Cuts a row off from the node. Returns the lost row if something may be left there.
     fn leave_behind(&mut self, slot: Slot, loss: &mut RemovalEffect) -> Option<Slot> {
         self.jobs.claims.keep(slot, &[]);
         let row = &self.jobs.graph.rows[slot];
         let (stack, dropped) = (row.stack, row.dropped.is_some());
-        // What others made is not applied, and theirs.
+        // An adopted row is not applied: others made its thing.
         if !row.applied {
             let stands = row.is_adopted() && !dropped;
             self.off_the_node(slot);
@@ -184,7 +184,7 @@ impl Traversals {
         Some(lost)
     }
 
-    /// Nothing of the row is on its node.
+    /// Clears a row that has nothing on its node.
     fn off_the_node(&mut self, slot: Slot) {
         let spec = self.jobs.graph.rows[slot].clear();
         self.jobs.graph.place(slot, None);
@@ -194,7 +194,7 @@ impl Traversals {
         self.jobs.graph.row_changed(slot, true);
     }
 
-    /// The row stays where it is in its stack and stands for a thing that is yet to be made; the row as it was.
+    /// Makes the row stand for a new thing, in its place in the stack. Returns the row as it was.
     fn make_anew(&mut self, slot: Slot) -> Row {
         let (id, physical) = self.jobs.graph.ctx.ids.row();
         let old = &self.jobs.graph.rows[slot];
@@ -204,7 +204,7 @@ impl Traversals {
         self.jobs.fight_is_over(slot, old.details().breaker);
         self.jobs.graph.row_changed(slot, true);
         self.jobs.graph.edges_changed(slot);
-        // Only one that replaces another is known to that.
+        // Only a row that replaces another is named in `replaced_by`.
         let known = self.jobs.graph.stacks.get(&stack).filter(|_| old.replaces.is_some());
         let extras: Vec<Slot> = known.map(|stack| stack.extras.iter().copied().collect()).unwrap_or_default();
         for other in extras {
@@ -216,7 +216,7 @@ impl Traversals {
         old
     }
 
-    /// The row is no stack's any more.
+    /// Takes the row out of its stack.
     fn lose(&mut self, slot: Slot, stack: u64) {
         let from = self.jobs.graph.stacks.get(&stack).map(|stack| stack.name.clone());
         let row = &mut self.jobs.graph.rows[slot];
@@ -229,7 +229,7 @@ impl Traversals {
         self.jobs.graph.row_changed(slot, true);
     }
 
-    /// Lost rows need each other as they did: who needed another goes first.
+    /// Keeps the order of lost rows: a row that needed another goes before it.
     fn keep_order_of(&mut self, key: NodeKey, moved: &BTreeMap<Slot, Slot>) {
         for &slot in moved.values() {
             let requires = self.jobs.graph.rows[slot].requires.iter();
@@ -240,9 +240,10 @@ impl Traversals {
         self.jobs.graph.count_lost(key);
     }
 
-    /// What a stack does now that some of its rows are lost: it ends its clean-up, and makes anew what it wants.
+    /// Goes on with a stack that has lost rows: ends its clean-up, and makes again what the
+    /// revision wants.
     fn go_on_without(&mut self, id: u64, loss: &RemovalEffect, node: &NodeId) {
-        // Where all was yet to be made there, the rows are as they were: nobody looks at the others.
+        // If nothing was made on the node yet, no row has changed.
         if !loss.is_empty() {
             self.mend_edges(id, &loss.anew);
             self.unready_those_that_need(id, &loss.anew);
@@ -262,7 +263,7 @@ impl Traversals {
             (true, Some(Stage::Cleanup)) => self.count_again(id),
             (true, Some(Stage::First)) => self.jobs.visit_first(id),
             (true, _) => {}
-            // It says what is not as it should be; the next operation makes it so.
+            // A check reports what differs. The next operation corrects it.
             (false, Some(Stage::Check)) => {}
             (false, Some(_)) => self.take_up_walk(id),
             (false, None) if stack.status == Status::Complete => {
@@ -273,7 +274,7 @@ impl Traversals {
         self.jobs.graph.ctx.agenda.push_back(Todo::CheckEnd(id));
     }
 
-    /// No row of a stack needs one that is lost.
+    /// Removes edges from rows of the stack to lost rows.
     fn mend_edges(&mut self, id: u64, anew: &BTreeSet<Slot>) {
         let Some(stack) = self.jobs.graph.stacks.get(&id) else { return };
         let slots: Vec<Slot> = stack.forward.iter().chain(&stack.extras).copied().collect();
@@ -281,7 +282,7 @@ impl Traversals {
             let needs = &self.jobs.graph.rows[slot].requires;
             let kept: Vec<Slot> =
                 needs.iter().copied().filter(|slot| self.jobs.graph.rows[*slot].stack == id).collect();
-            // One that stands for a new thing has a new id.
+            // A row that stands for a new thing has a new id, so its edges are stored again.
             if kept.len() < needs.len() || kept.iter().any(|slot| anew.contains(slot)) {
                 self.jobs.graph.rows[slot].set_requires(kept.into());
                 self.jobs.graph.edges_changed(slot);
@@ -289,7 +290,7 @@ impl Traversals {
         }
     }
 
-    /// What was made with a thing that is made anew is looked at again after it.
+    /// Makes every row that needs a new thing unready, so that the traversal visits it again.
     fn unready_those_that_need(&mut self, id: u64, anew: &BTreeSet<Slot>) {
         let Some(stack) = self.jobs.graph.stacks.get(&id).filter(|_| !anew.is_empty()) else { return };
         let mut needed_by: BTreeMap<Slot, Vec<Slot>> = BTreeMap::new();
@@ -311,7 +312,7 @@ impl Traversals {
         }
     }
 
-    /// As after a restart of the controller: what is not ready is to be made.
+    /// Takes up the traversal as after a controller restart: rows that are not ready are made.
     fn take_up_walk(&mut self, id: u64) {
         let Some(stack) = self.jobs.graph.stacks.get(&id) else { return };
         let Some(walk) = &stack.walk else { return };
@@ -319,7 +320,7 @@ impl Traversals {
         if let Ok(tree) = self.jobs.graph.grown(stack, &walk.tree, follows)
             && tree.names() != stack.names
         {
-            // The node was one that a selector means: all that is known of the others stays so.
+            // The node was a member of a selector. The state of the other members stays.
             let plan = self.plan_again(stack, &tree);
             return self.lay_out_again(id, plan, tree, true);
         }
@@ -340,7 +341,7 @@ impl Traversals {
         self.resume(id, source);
     }
 
-    /// A COMPLETE stack is so no more: its revision is walked again.
+    /// Starts a new operation with the current revision of a COMPLETE stack.
     pub(crate) fn begin_again(&mut self, id: u64, reason: String) {
         let traversal = self.jobs.graph.ctx.ids.traversal();
         let Some(stack) = self.jobs.graph.stacks.get_mut(&id) else { return };
@@ -352,7 +353,7 @@ impl Traversals {
         stack.unclean.clear();
         (stack.failures, stack.failures_before) = (Vec::new(), 0);
         let (name, revision) = (stack.name.clone(), stack.revision);
-        // All of it is done, also where that was not known any more after a restart; what a check counted is forgotten.
+        // The operation before has ended, also if a restart forgot that. The count of a check goes.
         for slot in &stack.forward {
             let row = &mut self.jobs.graph.rows[*slot];
             row.forget_changed(false);
@@ -364,11 +365,11 @@ impl Traversals {
         self.jobs.graph.load_revision(name, revision, pending);
     }
 
-    /// The revision that [`Engine::begin_again`] asked for.
+    /// Continues [`Self::begin_again`] once the store has read the revision.
     pub(crate) fn taken_up(&mut self, id: u64, traversal: u64, source: Result<Source, String>) {
         let waits = |stack: &crate::stack::Stack| stack.traversal == traversal && stack.walk.is_none();
         if !self.jobs.graph.stacks.get(&id).is_some_and(waits) {
-            return; // a newer operation has seen to it
+            return; // a newer operation does this
         }
         match source {
             Ok(source) => self.resume(id, source),
@@ -378,7 +379,7 @@ impl Traversals {
         }
     }
 
-    /// Rows that waited for the clean-up of lost ones go.
+    /// Counts again what the rows in clean-up wait for, and visits those that are free now.
     fn count_again(&mut self, id: u64) {
         let Some(stack) = self.jobs.graph.stacks.get(&id) else { return };
         let extras: Vec<Slot> = stack.extras.iter().copied().collect();

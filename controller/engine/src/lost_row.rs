@@ -1,4 +1,5 @@
-//! Lost rows: what a node may still have that no stack has. Each goes when its removal was observed.
+//! Lost rows: things without a stack that a node may still have. A lost row goes when its removal
+//! was observed.
 
 use muster_shared::StackName;
 
@@ -8,7 +9,7 @@ use crate::row::{Row, Slot};
 use crate::todo::Todo;
 
 impl Graph {
-    /// The row is gone; those that it needed may go.
+    /// A lost row is gone. Lost rows that it needed may go now.
     pub(crate) fn found(&mut self, slot: Slot, row: &Row) {
         let Some(node) = row.node else { return };
         self.nodes[node].lost.all.remove(&slot);
@@ -25,7 +26,8 @@ impl Graph {
         self.ctx.agenda.push_back(Todo::Pump(node));
     }
 
-    /// It cannot be cleaned up now. It stays listed, and so do those it needs; the rest of the node goes on.
+    /// A lost row cannot be cleaned up now. The row and those it needs stay listed; the rest of the
+    /// node goes on.
     pub(crate) fn not_found(&mut self, slot: Slot, reason: String) {
         let what = format!("could not be cleaned up: {reason}");
         let row = &mut self.rows[slot];
@@ -50,14 +52,14 @@ impl Graph {
         self.ctx.agenda.push_back(Todo::Pump(node));
     }
 
-    /// In the events of the stack that it was of, if that is still there.
+    /// Notes the outcome in the events of the row's former stack, if that exists.
     fn tell_of_lost(&mut self, from: Option<StackName>, name: &str, node: NodeKey, what: &str) {
         let Some(id) = from.and_then(|from| self.stacks.id_of(&from)) else { return };
         let node = &self.nodes[node].name;
         self.note(id, format!("{name}, which node {node} had when it was removed, {what}"));
     }
 
-    /// How many others each lost row of a node waits for: one that is needed goes last, whatever becomes known of it.
+    /// Counts for each lost row of a node how many others need it: a needed row goes after those.
     pub(crate) fn count_lost(&mut self, key: NodeKey) {
         let all: Vec<Slot> = self.nodes[key].lost.slots().collect();
         for slot in &all {

@@ -1,4 +1,4 @@
-//! Nodes.
+//! Nodes: what the engine knows of each server, and of each name that a template gives.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Bound;
@@ -19,7 +19,7 @@ use crate::row::Slot;
 use crate::stray::OpenQueries;
 use crate::token::Tokens;
 
-/// Where a node lies in memory; nodes are never dropped from there.
+/// Index of a node. A name that nothing refers to gives its place to another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct NodeKey(pub u32);
 
@@ -27,56 +27,58 @@ pub(crate) struct NodeKey(pub u32);
 #[derive(Debug)]
 pub(crate) struct Node {
     pub name: NodeId,
-    /// None: it has never joined.
+    /// `None`: the node has never joined, or was removed.
     pub joined: Option<NodeRecord>,
-    /// Its present connection.
+    /// The open connection.
     pub connection: Option<u64>,
-    /// The highest number of a connection that was heard of, over or not: the link tells of two in any order.
+    /// The highest connection number so far, open or closed. The link may report two in any order.
     pub newest: u64,
-    /// When something of it arrived last on this connection.
+    /// When the last message arrived on this connection.
     pub heard: MonoTime,
     /// The agent said `Hello` on this connection.
     pub ready: bool,
-    /// When it was last, or when it joined.
+    /// When the node was last connected, or when it joined.
     pub away_since: MonoTime,
-    /// Its agents, if it has more than one.
+    /// Instances of the agent that sent a Hello. Two that live mean a copied identity.
     pub instances: Instances,
-    /// It was welcomed since this engine began, and obeys what it was told then.
+    /// The engine has welcomed the node since the last start, so the node obeys its epoch.
     pub was_welcomed: bool,
-    /// It obeys another controller, and that was said.
+    /// The node obeys another controller, and the engine has reported that.
     pub is_elsewhere: bool,
-    /// Its agent has told of all its jobs on this connection, and owns their deadlines.
+    /// The agent has listed all its jobs on this connection, and owns their deadlines.
     pub tells_jobs: bool,
-    /// How much its agent reads on this connection: [`READS`](muster_shared::wire::READS).
+    /// How much of the wire format the agent reads on this connection:
+    /// [`READS`](muster_shared::wire::READS).
     pub reads: u32,
-    /// What it was asked about on this connection and has not answered.
+    /// Descriptions asked for on this connection that have not come.
     pub asked_strays: OpenQueries,
-    /// Rows whose job it may have.
+    /// Rows whose job the agent may have.
     pub sent: BTreeSet<Slot>,
-    /// Rows that wait for it to come, or for room.
+    /// Rows that wait for the node to connect, or for room.
     pub queue: VecDeque<Slot>,
-    /// Its agent has no room to record jobs, and why.
+    /// Why the agent has no room to record jobs. `None`: it has room.
     pub disk_full: Option<Box<str>>,
-    /// Seconds that its clock is ahead of ours, where that is more than a little.
+    /// Seconds by which the node's clock is ahead of the controller's, if that is more than a
+    /// little.
     pub clock_off: Option<i64>,
-    /// Rows that wait for room there, and have left the queue.
+    /// Rows that wait for room on the node's disk, outside of the queue.
     pub no_room: VecDeque<Slot>,
-    /// Rows that are looked at when it is back: a correction or a restart of them is owed.
+    /// Rows with a correction or a unit restart that waits for the node to return.
     pub put_off: BTreeSet<Slot>,
-    /// Of what its ledger is known to hold; see [`LedgerEntry::digest`].
+    /// Digest of what the agent's ledger is known to hold: see [`LedgerEntry::digest`].
     pub ledger: u128,
-    /// Pages of its ledger, while they come in.
+    /// Pages of the agent's ledger while they arrive.
     pub pages: Option<BTreeMap<ResourceId, LedgerEntry>>,
-    /// Rows on it, lost ones among them.
+    /// Rows on the node, including lost ones.
     pub rows: BTreeSet<Slot>,
-    /// What may be left on it from before it was removed.
+    /// Rows of things left on the node from before it was removed.
     pub lost: LostRows,
-    /// What it said last that it is; at most 64 KiB, for the wire takes no more.
+    /// The facts that the agent sent last. The wire format limits them to 64 KiB.
     pub facts: Option<NodeFacts>,
-    /// Who waits for that.
+    /// Requests for facts that wait for an answer.
     pub asking: FactsRequests,
-    /// What its agent has said to differ and not said to be in sync since, and that as a digest: see
-    /// [`Drift::digest`](muster_shared::model::Drift::digest).
+    /// Drift that the agent has reported and not reported as in sync since. `drifts_digest` is its
+    /// digest: see [`Drift::digest`](muster_shared::model::Drift::digest).
     pub drifts: BTreeMap<ResourceId, (Generation, DriftState)>,
     pub drifts_digest: u128,
 }
@@ -114,7 +116,7 @@ impl Node {
         }
     }
 
-    /// Nothing refers to it: no row, no job, no agent, nothing that may be left on it.
+    /// Whether nothing refers to the node: no row, no job, no agent, no lost row.
     fn is_vacant(&self) -> bool {
         self.joined.is_none()
             && self.connection.is_none()
@@ -123,12 +125,12 @@ impl Node {
             && self.put_off.is_empty()
     }
 
-    /// Who waits for room, in their order.
+    /// Rows that wait for room, in their order.
     pub fn in_line(&self) -> Vec<Slot> {
         self.lost.queue.iter().chain(&self.no_room).chain(&self.queue).copied().collect()
     }
 
-    /// What the node may have from before it was removed goes before all else.
+    /// The next row to send. Lost rows go first. While one of them is open, no other row goes.
     pub fn next_in_line(&mut self) -> Option<Slot> {
         match self.lost.queue.pop_front() {
             Some(slot) => Some(slot),
@@ -138,21 +140,21 @@ impl Node {
     }
 }
 
-/// Nodes known or named; more are refused, for each costs memory.
+/// Nodes known or named. The engine refuses more, because each costs memory.
 pub(crate) const NODES_MAX: usize = 200_000;
 
 #[derive(Debug, Default)]
 pub(crate) struct Nodes {
     nodes: Vec<Node>,
-    /// Places of names that nothing refers to any more.
+    /// Free places: nothing refers to their names.
     vacant: Vec<NodeKey>,
-    /// How many names there were when they were last looked through for such.
+    /// How many names there were when [`Self::give_back`] last ran.
     looked_through: usize,
     by_name: BTreeMap<NodeId, NodeKey>,
-    /// Those that have joined and may have jobs, by name.
+    /// Nodes that have joined and may have jobs, by name.
     joined: Vec<NodeKey>,
     pub tokens: Tokens,
-    /// How often one was looked at.
+    /// Counts reads and writes of single nodes.
     #[cfg(any(test, feature = "visits"))]
     pub visits: std::cell::Cell<usize>,
 }
@@ -181,12 +183,13 @@ impl Nodes {
         self.by_name.get(name).copied()
     }
 
-    /// Names known, joined or not.
+    /// Number of names, joined or not.
     pub fn len(&self) -> usize {
         self.by_name.len()
     }
 
-    /// Gives the places of names back that nothing refers to; `has_devices` tells whether anything else does.
+    /// Frees the places of names that nothing refers to. `has_devices` says whether flow tables or
+    /// ports know a name.
     fn give_back(&mut self, has_devices: impl Fn(&NodeId) -> bool) {
         let (nodes, vacant) = (&self.nodes, &mut self.vacant);
         self.by_name.retain(|name, key| {
@@ -197,7 +200,7 @@ impl Nodes {
         self.looked_through = self.by_name.len();
     }
 
-    /// A node has joined, perhaps again.
+    /// Records a node that joins for the first time or again.
     pub fn join(&mut self, record: NodeRecord) {
         let key = self.key(&record.name);
         match self.joined.binary_search_by(|other| self[*other].name.cmp(&record.name)) {
@@ -207,23 +210,23 @@ impl Nodes {
         self[key].joined = Some(record);
     }
 
-    /// Nothing that may be anywhere goes there any more.
+    /// Takes a node out of those that [`Self::any`] chooses from.
     pub fn leave(&mut self, key: NodeKey) {
         self.joined.retain(|other| *other != key);
     }
 
-    /// A node for a resource that may be anywhere: spread by row.
+    /// A node for a resource that names none. The row number spreads resources over the nodes.
     pub fn any(&self, row: u64) -> Option<NodeKey> {
         let count = u64::try_from(self.joined.len()).ok().filter(|count| *count > 0)?;
         self.joined.get(usize::try_from(row % count).ok()?).copied()
     }
 
-    /// How many have joined and may have jobs.
+    /// Number of nodes that have joined and may have jobs.
     pub fn count(&self) -> usize {
         self.joined.len()
     }
 
-    /// It has joined and was not cut off since.
+    /// Whether the node has joined and is not revoked.
     pub fn is_welcome(&self, key: NodeKey) -> bool {
         self[key].joined.as_ref().is_some_and(|joined| !joined.revoked)
     }
@@ -232,22 +235,22 @@ impl Nodes {
         self.find(name).is_some_and(|key| self[key].joined.is_some())
     }
 
-    /// In the order of their names.
+    /// All nodes, by name.
     pub fn iter(&self) -> impl Iterator<Item = (NodeKey, &Node)> {
         self.by_name.values().map(|key| (*key, &self[*key]))
     }
 
-    /// The same, after this name.
+    /// All nodes with a name after this one, by name.
     pub fn iter_after(&self, name: Option<&NodeId>) -> impl Iterator<Item = (NodeKey, &Node)> {
         let from = name.map_or(Bound::Unbounded, Bound::Excluded);
         self.by_name.range::<NodeId, _>((from, Bound::Unbounded)).map(|(_, key)| (*key, &self[*key]))
     }
 
-    /// The name under which a server joined that is called `name` in full or, where that is but one, for short. `None`:
-    /// nobody is called so yet.
+    /// The joined server with this full name, or the only one with this short name. `None`: no such
+    /// server has joined.
     ///
     /// # Errors
-    /// Several have that short name.
+    /// Several servers have that short name.
     pub fn full_name(&self, name: &NodeId) -> Result<Option<NodeId>, String> {
         if self.is_joined(name) {
             return Ok(Some(name.clone()));
@@ -263,7 +266,8 @@ impl Nodes {
 
     /// Nodes that have joined and may be called `name` for short.
     fn joined_below(&self, name: &NodeId) -> impl Iterator<Item = &NodeId> {
-        // In the order of names these are together, and the least that a domain can begin with is a zero.
+        // The names are sorted, so the matches are together. The least character of a domain is a
+        // zero.
         let prefix = format!("{name}.");
         let first = format!("{prefix}0").parse::<NodeId>().ok();
         let names = first.into_iter().flat_map(|first| self.by_name.range(first..));
@@ -273,10 +277,12 @@ impl Nodes {
             .map(|(other, _)| other)
     }
 
-    /// A server of this name is no other's short name, nor is another's name short for it.
+    /// Checks that `name` is no joined server's short name, and that no joined name is short for
+    /// it.
     ///
     /// # Errors
-    /// Templates that name the one could mean the other. Two that joined before this was refused go on.
+    /// A template that names one server could mean the other. Two that joined before this check
+    /// keep their names.
     pub(crate) fn check_distinct(&self, name: &NodeId) -> Result<(), Refusal> {
         if self.is_joined(name) {
             return Ok(());
@@ -296,7 +302,7 @@ impl Nodes {
         Ok(())
     }
 
-    /// The name was a node's that was removed, and something may be left on it.
+    /// Whether the node of this name was removed and something may be left on it.
     pub(crate) fn was_removed(&self, name: &NodeId) -> bool {
         let node = self.find(name).map(|key| &self[key]);
         node.is_some_and(|node| node.joined.is_none() && !node.lost.is_empty())
@@ -311,7 +317,7 @@ impl Nodes {
         }
     }
 
-    /// The joined name that is most like `name`, in full or for short, if any is alike.
+    /// The joined name that is most like `name`, in full or short form, if any is alike.
     pub fn nearest(&self, name: &str) -> Option<&NodeId> {
         let far = |other: &str| {
             let short = other.split_once('.').filter(|_| !name.contains('.')).map(|(short, _)| short);
@@ -349,7 +355,7 @@ impl Graph {
     pub(crate) fn new_token(&mut self, token: NewToken, wall: u64) -> Result<Answer, Refusal> {
         self.nodes.tokens.remove_expired(wall).into_iter().for_each(|change| self.ctx.change(change));
         self.nodes.tokens.check(&token, self.ctx.limits.tokens_max)?;
-        // Of a pattern nobody knows yet who comes: that is looked at when a server joins.
+        // A pattern names no server yet. The check of its name follows when the server joins.
         if let Some(name) = token.name.as_deref().and_then(|name| name.parse().ok()) {
             self.nodes.check_distinct(&name)?;
         }
@@ -358,7 +364,7 @@ impl Graph {
         Ok(Answer::Done)
     }
 
-    /// For so many more names.
+    /// Whether there is room for `more` new names.
     pub(crate) fn has_room_for_nodes(&self, more: usize) -> bool {
         self.nodes.len() + more <= self.ctx.limits.nodes_max
     }
@@ -373,8 +379,9 @@ impl Graph {
 }
 
 impl Engine {
-    /// Before a request is worked out, for it may hold on to places: those of names that nothing refers to any more become
-    /// free. To look takes milliseconds, so it is done where many may be named, once for each number of names.
+    /// Frees names that nothing refers to, before a request is handled: the request may keep
+    /// places. The search takes milliseconds. It runs only when the names are full, or once per
+    /// number of names when a request may name many.
     pub(crate) fn give_names_back(&mut self, request: &Request) {
         let (named, most) = (self.graph().nodes.len(), self.graph().ctx.limits.nodes_max);
         let may_name_many =
@@ -388,13 +395,13 @@ impl Engine {
 }
 
 impl Graph {
-    /// The name was a node's, and something of that node counts still.
+    /// Whether a node of this name has joined, or was removed and something may be left on it.
     pub(crate) fn is_taken(&self, name: &NodeId) -> bool {
         let node = self.nodes.find(name).map(|key| &self.nodes[key]);
         node.is_some_and(|node| node.joined.is_some() || !node.lost.is_empty())
     }
 
-    /// An operator holds its jobs back.
+    /// Whether an operator holds back the node's jobs.
     pub(crate) fn is_in_maintenance(&self, key: NodeKey) -> bool {
         self.nodes[key].joined.as_ref().is_some_and(|joined| joined.maintenance)
     }

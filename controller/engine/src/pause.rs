@@ -1,8 +1,8 @@
-//! Graph nodes that wait for time to pass, or for signals, without a job: known to the store with how long they have
-//! waited, so that a restart of the controller neither begins the time anew nor forgets it.
+//! Rows that wait without a job, for time to pass or for signals. The store has the time waited so
+//! far, so a controller restart neither starts the wait again nor forgets it.
 //!
 //! ```text
-//!   visited ─▶ waits ── enough signals, or as long as it was to ─▶ made
+//!   visited ─▶ waits ── enough signals, or the time is over ─▶ made
 //!      │         ├───── FAILURE, or the signals are late ─▶ failed
 //!      │         └───── something else is wanted ─▶ failed until it is visited again
 //!      │
@@ -24,20 +24,20 @@ use crate::stack::Walk;
 use crate::timer::TimerKey;
 use crate::todo::Todo;
 
-/// After a restart at least so long is waited still for signals: who could not reach the controller meanwhile tries
-/// again.
+/// The least wait for signals after a restart. A sender that could not reach the controller retries
+/// in that time.
 pub(crate) const SIGNALS_GRACE: Duration = Duration::from_secs(30);
 
-/// A row that waits.
+/// A wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Pause {
-    /// How long it had waited before the controller was started.
+    /// Time waited before the controller started.
     pub earlier: Duration,
-    /// Since when it has in this run.
+    /// When the wait began in this run.
     pub since: MonoTime,
-    /// When it does no more; none: it was loaded, and is not taken up yet.
+    /// When the wait ends. `None`: the row was loaded and its wait is not taken up yet.
     pub due: Option<MonoTime>,
-    /// It has not begun: its batch is yet to.
+    /// The row waits for its batch and has not started.
     pub of_batch: bool,
 }
 
@@ -48,18 +48,18 @@ impl Pause {
 }
 
 impl Row {
-    /// It waits without a job.
+    /// Whether the row waits without a job.
     pub fn pauses(&self) -> bool {
         self.details().pause.is_some_and(|pause| pause.due.is_some())
     }
 
-    /// It waits for signals.
+    /// Whether the row waits for signals.
     pub fn awaits_signals(&self) -> bool {
         self.kind == Kind::WaitCondition
             && self.details().pause.is_some_and(|pause| pause.due.is_some() && !pause.of_batch)
     }
 
-    /// It was loaded as one that waits, for this.
+    /// Whether the store says that the row waits, with this spec, and the wait is not taken up yet.
     pub fn pauses_still(&self, spec: &PackedSpec) -> bool {
         let loaded = self.details().pause.is_some_and(|pause| pause.due.is_none() && !pause.of_batch);
         loaded && self.spec.as_ref() == Some(spec)
@@ -67,8 +67,8 @@ impl Row {
 }
 
 impl Graph {
-    /// It is in progress until so long a time is over. `still`: it waited when the controller ended, and does for `least`
-    /// from now on.
+    /// Starts a wait of `time`. With `still`, the row waited before the controller stopped: the
+    /// time so far counts, and the wait lasts at least `still` from now.
     pub(crate) fn pause(&mut self, slot: Slot, action: Action, time: Duration, still: Option<Duration>) {
         let now = self.ctx.now;
         let row = &mut self.rows[slot];
@@ -97,11 +97,11 @@ impl Graph {
         self.row_changed(slot, false);
     }
 
-    /// Whether a row that has something to do is to wait, for its batch begins some time after the one before.
+    /// Whether a row with something to do must wait for its batch.
     pub(crate) fn waits_for_batch(&mut self, slot: Slot, tree: &Tree) -> bool {
         let row = &self.rows[slot];
         let pause = row.details().pause;
-        // What it waits for itself began before. What stands for others does nothing.
+        // A wait of the row's own began before. A row that stands for others does nothing itself.
         if row.work.is_some() || row.kind.is_whole() || pause.is_some_and(|pause| !pause.of_batch) {
             return false;
         }
@@ -118,18 +118,20 @@ impl Graph {
         due.is_some()
     }
 
-    /// The stack has had its time before the batch of a row began: in this operation it does not any more.
+    /// Whether the stack timed out before the row's batch started. Such a row does not start in
+    /// this operation.
     pub(crate) fn comes_too_late(&self, row: &Row) -> bool {
         let late = self.stacks.get(&row.stack).filter(|stack| stack.timed_out);
         let walk = late.and_then(|stack| stack.walk.as_ref());
         let has_not_begun = row.role == Role::Forward && !row.ready && row.work.is_none();
-        // One that is to take another's place has begun with that.
+        // A row that replaces another has started with that.
         let begun = row.details().pause.is_some_and(|pause| !pause.of_batch) || row.replaces.is_some();
         let follows = |walk: &Walk| walk.tree.follows_a_batch(row.index as usize);
         has_not_begun && !begun && !row.failed && walk.is_some_and(follows)
     }
 
-    /// When the batch of a row begins: the first of it that is visited finds the one before done.
+    /// When the batch of a row starts. The first row visited of a batch sets the time: the batch
+    /// before is then done.
     fn batch_due(&mut self, slot: Slot, tree: &Tree) -> Option<MonoTime> {
         let row = &self.rows[slot];
         let muster_template::Pause { batch, before, time } = tree.pause(row.index as usize)?;
@@ -149,7 +151,7 @@ impl Graph {
         Some(due)
     }
 
-    /// It waits no more.
+    /// Ends a wait. Returns false if the row did not wait.
     pub(crate) fn end_pause(&mut self, slot: Slot) -> bool {
         let row = &mut self.rows[slot];
         let Some(pause) = row.end_pause() else { return false };
@@ -165,13 +167,14 @@ impl Graph {
         true
     }
 
-    /// The batch is yet to begin.
+    /// Whether the row waits for its batch.
     pub(crate) fn is_before_batch(&self, slot: Slot) -> bool {
         self.rows[slot].details().pause.is_some_and(|pause| pause.of_batch)
     }
 
-    /// Something else is wanted of it, or nothing any more: it is as one that failed, and begins anew when it is wanted.
-    /// What has not begun is as it was.
+    /// Breaks off a wait, because something else is wanted of the row or nothing. A row that has
+    /// started fails, and starts again when it is wanted. A row before its batch stays as it was.
+    /// Returns whether the row waited.
     pub(crate) fn break_pause(&mut self, slot: Slot) -> bool {
         let of_batch = self.is_before_batch(slot);
         if !self.end_pause(slot) || of_batch {
@@ -185,13 +188,13 @@ impl Graph {
         true
     }
 
-    /// It waits already for what is wanted.
+    /// Whether the row already waits with this spec.
     pub(crate) fn waits_for_this(&self, slot: Slot, spec: &PackedSpec) -> bool {
         let row = &self.rows[slot];
         row.pauses() && !row.is_going() && row.spec.as_ref() == Some(spec)
     }
 
-    /// It waits for what is not wanted any more.
+    /// Breaks off a wait with another spec.
     pub(crate) fn break_pause_for(&mut self, slot: Slot, spec: &PackedSpec) {
         if !self.rows[slot].pauses_still(spec) {
             self.break_pause(slot);

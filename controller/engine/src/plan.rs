@@ -1,6 +1,7 @@
-//! What a traversal has to do: which row stands for each name, what is unchanged, what is dropped. Pure.
+//! The plan of a traversal: which row stands for each name, what is unchanged, what is dropped.
+//! Pure.
 //!
-//! Cost follows change: comparing digests is all that an unchanged resource costs.
+//! The cost follows the change: an unchanged resource costs one comparison of digests.
 
 use std::collections::BTreeMap;
 
@@ -15,36 +16,36 @@ use crate::stack::Adjacency;
 /// What a traversal starts from.
 pub(crate) struct PlanInput<'a> {
     pub rows: &'a Rows,
-    /// By name.
+    /// Rows of the current revision, by name.
     pub forward: &'a [Slot],
     /// See [`Stack::settled`](crate::stack::Stack::settled).
     pub settled: &'a [u128],
     /// Digest of the names of `forward`.
     pub names: u128,
     pub extras: &'a IndexSet<Slot>,
-    /// The stack's revision before.
+    /// The revision before.
     pub previous: u32,
-    /// The revision whose content is to come back, in a rollback.
+    /// In a rollback, the revision to return to.
     pub target: Option<u32>,
-    /// The operation goes on: what drifted is for the next one that an operator asks for.
+    /// The same operation goes on. Drift is left for the next operation of an operator.
     pub again: bool,
-    /// What other stacks hide may be in it.
+    /// The rows may use hidden values of other stacks.
     pub hides: bool,
-    /// Each is visited, also if nothing of it has changed.
+    /// Every resource is visited, changed or not.
     pub converges: bool,
 }
 
 /// What a traversal does.
 pub(crate) struct Plan {
-    /// A row for each resource of the template, in its order; none: a new one is needed.
+    /// A row for each resource of the template, in its order. `None`: the resource needs a new row.
     pub chosen: Vec<Option<Slot>>,
-    /// Graph nodes that must be visited: what changed, and what depends on it.
+    /// Nodes of the graph that must be visited: what changed, and what depends on it.
     pub dirty: Vec<bool>,
     /// Rows to be cleaned up.
     pub dropped: Vec<Slot>,
-    /// The rows chosen are those of `forward`, or none.
+    /// The chosen rows are those of `forward`, or new.
     pub same_rows: bool,
-    /// Who needs whom; empty if nothing must be visited.
+    /// The reverse of the edges. Empty if nothing must be visited.
     pub needed_by: Adjacency,
 }
 
@@ -54,7 +55,7 @@ pub(crate) fn plan(ground: &PlanInput<'_>, tree: &Tree) -> Plan {
     let (chosen, dropped) = if same_rows { keep(ground) } else { choose(ground, tree) };
     let settled = |index: usize| if same_rows { ground.settled[index] } else { 0 };
     let has_secrets = ground.hides || !tree.secrets().is_empty();
-    // What nodes tell now is for the next operation, too.
+    // New facts of nodes are left for the next operation, too.
     let is_as_it_was = |slot: Slot, index: usize| {
         let row = &ground.rows[slot];
         ground.again && stays(row) && row.definition == tree.definition(index)
@@ -63,7 +64,7 @@ pub(crate) fn plan(ground: &PlanInput<'_>, tree: &Tree) -> Plan {
         .iter()
         .enumerate()
         .map(|(index, slot)| match slot {
-            // What it was made of may have changed though the template has not.
+            // Facts may have changed though the template has not.
             Some(slot) if tree.asks_nodes(index) && !is_as_it_was(*slot, index) => true,
             Some(_) if ground.converges => true,
             Some(slot) if has_secrets && may_hide(&ground.rows[*slot]) => true,
@@ -94,7 +95,7 @@ pub(crate) fn plan(ground: &PlanInput<'_>, tree: &Tree) -> Plan {
     Plan { chosen, dirty, dropped, same_rows, needed_by }
 }
 
-/// The names are the same and there is one row for each.
+/// Keeps the rows: the names are unchanged, and each has one row.
 fn keep(ground: &PlanInput<'_>) -> (Vec<Option<Slot>>, Vec<Slot>) {
     let mut dropped = Vec::new();
     let kept = |(slot, settled): (&Slot, &u128)| {
@@ -107,25 +108,27 @@ fn keep(ground: &PlanInput<'_>) -> (Vec<Option<Slot>>, Vec<Slot>) {
     (ground.forward.iter().zip(ground.settled).map(kept).collect(), dropped)
 }
 
-/// Rules of which nobody has said that something hidden went into them: it may have been no secret when they were made.
+/// Whether a flow row does not say yet that hidden values went into it. A value may have become
+/// hidden after the row was made.
 fn may_hide(row: &Row) -> bool {
     matches!(row.kind, Kind::FlowGroup | Kind::FlowMeter | Kind::FlowRule | Kind::FlowTable)
         && !row.hides_flows()
 }
 
-/// As it was asked for, observed, and with nothing under way; and nobody has seen that it is another by now.
+/// Whether the row stands and no drift was observed.
 pub(crate) fn is_settled(row: &Row) -> bool {
     stands(row) && !row.observed.differs()
 }
 
-/// It is no business of an operation that goes on: it stands, or it did until work aside failed, which has its own time.
+/// Whether an operation that goes on leaves the row alone: it stands, or only a background job
+/// failed, which has its own retries.
 fn stays(row: &Row) -> bool {
     stands(row) || (row.ready && row.failed_after_drift() && !row.handed_over && !row.details().unhealthy)
 }
 
-/// As it was asked for, observed, and with nothing under way.
+/// Whether the row is as desired, observed ready, and has no job.
 pub(crate) fn stands(row: &Row) -> bool {
-    // When its question is taken back, it is again what the check before has found.
+    // When a check's question is withdrawn, the row is again as the check before has found it.
     let stood = row.is_asked() && !row.observed.differs();
     (stood || (row.status == Some(Status::Complete) && row.work.is_none()))
         && row.ready
@@ -135,7 +138,7 @@ pub(crate) fn stands(row: &Row) -> bool {
 }
 
 fn same_requires(row: &Row, requires: &[u32], chosen: &[Option<Slot>]) -> bool {
-    // One may need a hundred thousand.
+    // A row may need a hundred thousand others.
     let sorted = |mut slots: Vec<Slot>| {
         slots.sort_unstable();
         slots
@@ -145,7 +148,7 @@ fn same_requires(row: &Row, requires: &[u32], chosen: &[Option<Slot>]) -> bool {
         && wanted.is_some_and(|wanted| sorted(wanted) == sorted(row.requires.to_vec()))
 }
 
-/// Both the rows and the template are in the order of names: one pass.
+/// Chooses rows in one pass: rows and template are both sorted by name.
 fn choose(ground: &PlanInput<'_>, tree: &Tree) -> (Vec<Option<Slot>>, Vec<Slot>) {
     let rows = ground.rows;
     let mut others: BTreeMap<&str, Vec<Slot>> = BTreeMap::new();
@@ -165,7 +168,7 @@ fn choose(ground: &PlanInput<'_>, tree: &Tree) -> (Vec<Option<Slot>>, Vec<Slot>)
                     dropped.push(slot);
                 }
             }
-            // Asked for only where there is a choice.
+            // The definition costs time, so it is read only where there is a choice.
             let wanted = (candidates.len() > 1).then(|| tree.definition(index));
             let best = candidates
                 .iter()
@@ -181,13 +184,14 @@ fn choose(ground: &PlanInput<'_>, tree: &Tree) -> (Vec<Option<Slot>>, Vec<Slot>)
     (chosen, dropped)
 }
 
-/// A row whose thing is gone, or half gone, stands for nothing that could be kept.
+/// Whether the row's thing exists as a whole. A thing that is gone or half gone cannot be kept.
 pub(crate) fn is_usable(row: &Row) -> bool {
     !row.is_past()
 }
 
-/// How well a row fits; weights as in Heat's `_get_best_existing_rsrc_db_id`, and more for one that is as `wanted`
-/// already: who takes back an update that has begun to replace it keeps the thing.
+/// How well a row fits. Weights are as in Heat's `_get_best_existing_rsrc_db_id`, with more for a
+/// row that is as `wanted` already: if an update has begun to replace a thing, reverting it keeps
+/// the thing.
 fn score(ground: &PlanInput<'_>, row: &Row, wanted: Option<u128>) -> i32 {
     let stood_in =
         |revision: u32| row.revision <= revision && row.dropped.is_none_or(|dropped| revision < dropped);

@@ -1,7 +1,8 @@
-//! What an update would do, without doing it: the plan, and for what it touches the decision that a visit would come to.
+//! Previews an update: its plan, and for each changed resource the decision of a visit. Nothing
+//! changes.
 //!
-//! A value that follows from a thing which is yet to be made is not known. It is rendered as a mark that no real value
-//! has, so that it differs from whatever is there.
+//! A value that depends on a thing not made yet is unknown. A mark that no real value has stands
+//! for it, so that it differs from any present value.
 
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -25,28 +26,28 @@ use crate::row::{Row, Slot};
 use crate::stack::Stack;
 use crate::view::View;
 
-/// Resources that are listed; all are counted.
+/// Resources in the list. All are counted.
 const LISTED_MAX: usize = 10_000;
-/// Unchanged resources that are listed.
+/// Unchanged resources in the list.
 const UNCHANGED_MAX: usize = 1000;
 /// Bytes of properties in one answer.
 const PROPERTIES_MAX: usize = 64 * 1024 * 1024;
-/// Stands for what is not known: a private character, which no real value has.
+/// Stands for an unknown value: a private character, which no real value has.
 const UNKNOWN: &str = "\u{f8ff}muster:unknown\u{f8ff}";
 
-/// What is known of a resource after the update.
+/// A resource after the update, as far as it is known.
 struct Predicted {
     change: &'static str,
     restricted: bool,
-    /// The row goes on to stand for it.
+    /// The row that stays for the resource.
     keeps: Option<Slot>,
     node: Option<NodeId>,
     external_id: Option<String>,
-    /// None: as it is, or nothing is known of it.
+    /// `None`: the spec does not change, or is not known.
     spec: Option<Desired>,
-    /// As rendered; marks stand for what is not known.
+    /// Rendered properties, with marks for unknown values.
     new: Map<String, Value>,
-    /// Something is to be done for it, or below it.
+    /// The update changes the resource, or one below it.
     changes: bool,
 }
 
@@ -58,17 +59,17 @@ struct Preview<'a> {
     tree: &'a Tree,
     plan: &'a Plan,
     done: BTreeMap<u32, Predicted>,
-    /// The resource in hand asks for what is not known of a node.
+    /// The resource being predicted needs facts that its node has not told.
     asks: Cell<bool>,
 }
 
 impl View<'_> {
-    /// What an update of a stack, or the creation of one that is not there, would do. `old`: the parameters of its
-    /// current revision, so that their hidden values can be masked; without them no old value is shown where there are
-    /// hidden ones.
+    /// What an update of a stack would do, or its creation if there is none. `old` has the
+    /// parameters of the current revision, to mask their hidden values. Without `old`, old values
+    /// are not shown if the revision has hidden ones.
     ///
     /// # Errors
-    /// What an update would be refused for.
+    /// The reason for which the update would be refused.
     pub fn preview(
         &self,
         name: &StackName,
@@ -96,7 +97,7 @@ impl View<'_> {
 }
 
 impl Preview<'_> {
-    /// Each after those it needs.
+    /// Predicts each resource after those that it needs.
     fn predict_all(&mut self) {
         let tree = self.tree;
         let dirty = &self.plan.dirty;
@@ -133,7 +134,7 @@ impl Preview<'_> {
         self.asks.set(false);
         let new = match tree.render(index, self) {
             Ok(Value::Object(new)) => new,
-            // It would fail when its turn comes; what it would say is not known now.
+            // The resource would fail at its turn. The text of that failure is not known now.
             Ok(_) | Err(_) => Map::new(),
         };
         let given = Value::Object(new.clone());
@@ -143,7 +144,7 @@ impl Preview<'_> {
         let mut spec = muster_template::spec_within(kind, &given, &site);
         if let Ok(spec) = &mut spec {
             externalise(spec);
-            // Who has several to choose from fails when the turn comes.
+            // A resource with several servers to choose from fails at its turn.
             let _ = self.view.traversals.bind_server(row, spec);
             if let Some(row) = row {
                 row.mark_restarts(spec);
@@ -191,7 +192,7 @@ impl Preview<'_> {
         }
     }
 
-    /// As it will be.
+    /// A software config as it will be after the update.
     fn config(&self, id: &str) -> Result<SoftwareConfig, String> {
         if id.contains(UNKNOWN) {
             return Err("it is not there yet".into());
@@ -231,7 +232,7 @@ impl Preview<'_> {
         }
         for slot in &self.plan.dropped {
             let row = &self.view.graph.rows[*slot];
-            // Where nothing was made, nothing is taken away.
+            // A row that was never applied has nothing to remove.
             if row.applied {
                 count(&mut view, "delete");
                 if changed.len() < LISTED_MAX {
@@ -329,7 +330,7 @@ impl Preview<'_> {
         let mut found = Vec::new();
         let (before, new) = (Value::Object(before), Value::Object(new));
         differences(String::new(), Some(&before), Some(&new), &mut found);
-        // Of what is not as the current revision has it, nobody knows which values were hidden.
+        // If the row is not as the current revision wants it, its hidden values are not known.
         let known = row.is_some_and(crate::plan::is_settled);
         let hides = self.stack.parameters.values().any(|value| value == MASK);
         let secret = hides || self.stack.hidden.hides_of_others() || !self.tree.secrets().is_empty();
@@ -339,7 +340,8 @@ impl Preview<'_> {
                 (property.old, property.new) = (Value::from(MASK), Value::from(MASK));
             }
             for value in [&mut property.old, &mut property.new] {
-                // Of a content of which all but a short secret is known, the secret could be found by trying.
+                // Somebody could guess a short secret from the digest of a content that is known
+                // otherwise.
                 if let Some(digest) = value.get_mut("digest").filter(|_| secret) {
                     *digest = Value::from(MASK);
                 }
@@ -359,7 +361,7 @@ impl Preview<'_> {
     }
 }
 
-/// Of others as they will be.
+/// References resolve to resources as they will be after the update.
 impl References for Preview<'_> {
     fn resource_id(&self, index: u32) -> Option<String> {
         let slot = match self.done.get(&index) {
@@ -403,7 +405,8 @@ impl References for Preview<'_> {
     }
 }
 
-/// Where what is not known decides on what it cannot be.
+/// The likely decision if an unknown value keeps the spec from being read. `path` is the property
+/// at fault.
 fn guess(row: &Row, kind: Kind, path: &str) -> Needed {
     let moves = path == "node"
         || (kind.is_deployment() && path == "server")

@@ -1,5 +1,5 @@
-//! What each resource in progress is doing or waiting for, and since when; and the word to the operator when nothing of
-//! a stack has moved for a while.
+//! What each resource in progress does or waits for, and since when. An event tells the operator
+//! when a stack has made no progress for a while.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -14,29 +14,29 @@ use crate::timer::TimerKey;
 use crate::traversals::Traversals;
 use crate::view::View;
 
-/// Resources that such a word names.
+/// Resources that such an event names.
 const NAMED: usize = 10;
-/// Names shown of what one resource waits for: more say the same.
+/// Names shown of what one resource waits for. More names would say the same.
 const WAITS_FOR_MAX: usize = 100;
 
-/// What a row with something to do is at, or waits for.
+/// What a row does or waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Phase {
-    /// Its node is away, or no node has joined that could have it.
+    /// The node is away, or no node has joined that could have the resource.
     NodeAway,
-    /// Its node is in maintenance.
+    /// The node is in maintenance.
     Maintenance,
-    /// The disk of its node is full.
+    /// The disk of the node is full.
     DiskFull,
-    /// The job waits until less is in flight, or for its agent to begin.
+    /// The job waits for room in flight, or for its agent to start it.
     Queued,
-    /// The agent works at the job.
+    /// The agent runs the job.
     Running,
-    /// The agent waits until the observed equals the desired.
+    /// The agent waits until the observed state equals the desired state.
     Settling,
     /// An attempt failed, and the next one waits.
     Backoff,
-    /// The row waits for an operator, at a hook.
+    /// The row waits at a hook for an operator.
     Hook,
     /// A wait condition waits for signals.
     Signals,
@@ -51,7 +51,7 @@ pub(crate) enum Phase {
 }
 
 impl Phase {
-    /// As operators see it.
+    /// The name that operators see.
     pub fn as_str(self) -> &'static str {
         match self {
             Phase::NodeAway => "node_away",
@@ -70,17 +70,17 @@ impl Phase {
         }
     }
 
-    /// As operators see a row that may be in no phase.
+    /// The name that operators see; empty for no phase.
     pub fn shown(phase: Option<Self>) -> String {
         phase.map_or("", Phase::as_str).to_owned()
     }
 }
 
-/// Rows that are needed still, with the names of those that need them.
+/// Needed rows, each with the names of the rows that need it.
 pub(crate) type NeededBy<'a> = BTreeMap<Slot, BTreeSet<&'a str>>;
 
 impl Traversals {
-    /// What a row is at, or waits for; none if nothing is to be done for it now.
+    /// What a row does or waits for. `None`: there is nothing to do for the row now.
     pub(crate) fn phase(&self, row: &Row) -> Option<Phase> {
         if let Some(work) = &row.work {
             let is_sent = work.state.is_sent();
@@ -108,14 +108,15 @@ impl Traversals {
         }
     }
 
-    /// Of a row that differs: also of one that only waits to be corrected.
+    /// The phase of a row that differs, including a row that only waits for its correction.
     pub(crate) fn phase_of_drift(&self, row: &Row) -> Option<Phase> {
         let held = row.node.is_some_and(|key| self.jobs.graph.is_in_maintenance(key));
         let waits = || held && row.drift_policy() == DriftPolicy::Correct && !row.is_breaker_open();
         self.phase(row).or_else(|| waits().then_some(Phase::Maintenance))
     }
 
-    /// How long it has been in that phase. What waits for others does so since its part of the operation began.
+    /// How long the row has been in its phase. A row that waits for others has done so since the
+    /// stage of the traversal began.
     pub(crate) fn phase_time(&self, row: &Row) -> Duration {
         let walk = self.jobs.graph.stacks.get(&row.stack).and_then(|stack| stack.walk.as_ref());
         let since = match (&row.work, self.phase(row)) {
@@ -133,7 +134,7 @@ impl Traversals {
         since.map_or(Duration::ZERO, |since| self.jobs.graph.ctx.now.0.saturating_sub(since.0))
     }
 
-    /// Who needs the rows that are to be cleaned up, or is yet to take their place.
+    /// The rows in clean-up that others still need, or whose replacement is not ready.
     pub(crate) fn still_needed<'a>(&'a self, stack: &'a Stack) -> NeededBy<'a> {
         let mut needed = NeededBy::new();
         if stack.extras.is_empty() {
@@ -182,7 +183,7 @@ impl Traversals {
         }
     }
 
-    /// Ends the wait for progress of a stack.
+    /// The timer of the progress check. An event reports a stack without progress.
     pub(crate) fn quiet_due(&mut self, id: u64, due: MonoTime) {
         let now = self.jobs.graph.ctx.now;
         let Some(stack) = self.jobs.graph.stacks.get_mut(&id) else { return };
@@ -201,8 +202,8 @@ impl Traversals {
         }
     }
 
-    /// The first resources that keep a stack from going on, each with what it waits for. Those that wait for others say
-    /// nothing new. None: nothing is waited for.
+    /// The first resources that hold up a stack, each with what it waits for. A resource that waits
+    /// for another is left out. `None`: nothing holds up the stack.
     pub(crate) fn what_is_waited_for(&self, id: u64) -> Option<String> {
         let stack = self.jobs.graph.stacks.get(&id)?;
         let rows = stack.forward.iter().chain(&stack.extras).map(|slot| &self.jobs.graph.rows[*slot]);
@@ -219,7 +220,7 @@ impl Traversals {
         }
     }
 
-    /// The nodes without which a stack does not go on, each with what there is to know of it.
+    /// The nodes that hold up a stack, each with why it does.
     pub(crate) fn missing_nodes(&self, stack: &Stack) -> Vec<String> {
         let rows = stack.forward.iter().chain(&stack.extras).map(|slot| &self.jobs.graph.rows[*slot]);
         let missing: BTreeSet<String> = rows.filter_map(|row| self.missing_node(row)).collect();
@@ -272,7 +273,7 @@ impl Traversals {
 }
 
 impl View<'_> {
-    /// What an operator reads of a row that waits.
+    /// The reason shown for a row that waits.
     pub(crate) fn pause_reason(&self, slot: Slot) -> String {
         let row = &self.graph.rows[slot];
         let Some(pause) = row.details().pause.filter(|_| !row.awaits_signals()) else {

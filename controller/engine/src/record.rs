@@ -1,4 +1,5 @@
-//! What the store keeps: one record per row of a table. The engine writes them and is built again from them.
+//! Records of the store: one per row of a table. The engine writes records, and a start builds the
+//! engine from them.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -36,12 +37,12 @@ pub enum Change {
         traversal: u64,
     },
     Revision(RevisionRecord),
-    /// Older revisions are not kept.
+    /// Deletes older revisions.
     RevisionsTrimmed {
         stack: u64,
-        /// Those from this on are kept.
+        /// Revisions from this number on stay.
         below: u32,
-        /// Of the older ones, these are.
+        /// Older revisions that stay.
         but: Vec<u32>,
     },
     /// Inserts or replaces.
@@ -50,37 +51,35 @@ pub enum Change {
     Progress(Box<ProgressRecord>),
     /// The row is gone: its removal was observed.
     ResourceRemoved(u64),
-    /// Replaces the edges to what this row needs.
+    /// Replaces the edges from this row to the rows it needs.
     Edges {
-        /// The row that needs.
+        /// The row whose needs these are.
         needed_by: u64,
-        /// The rows it needs.
+        /// The rows that it needs.
         requires: Vec<u64>,
     },
     /// Inserts or replaces.
     Node(Box<NodeRecord>),
-    /// The node is no more.
     NodeRemoved(NodeId),
     /// Inserts or replaces.
     Token(Box<TokenRecord>),
-    /// The token is gone.
     TokenRemoved([u8; 8]),
     /// Content that agents fetch.
     Content {
         digest: ContentDigest,
         bytes: Arc<[u8]>,
     },
-    /// Nobody needs it any more.
+    /// No spec refers to the content.
     ContentRemoved(ContentDigest),
-    /// Something an operator wants to know of.
+    /// An event that operators can read.
     Event(EventRecord),
     Flow(FlowChange),
-    /// Of intents and the network.
+    /// A change of intents or of the network.
     Intent(IntentChange),
     /// The engine's own counters.
     Counters(Counters),
     Rollout(RolloutChange),
-    /// What a restored site holds; none: nothing any more.
+    /// What nodes of a restored site hold. `None`: nothing is left to keep.
     Restored(Option<Box<RestoredRecord>>),
 }
 
@@ -98,38 +97,37 @@ pub struct StackRecord {
     pub id: u64,
     /// Unique.
     pub name: StackName,
-    /// What is being done, or was done last.
+    /// The present or last operation.
     pub action: StackAction,
-    /// How it stands.
     pub status: Status,
     pub reason: String,
     /// The newest revision; 0 while there is none.
     pub revision: u32,
     /// The newest traversal.
     pub traversal: u64,
-    /// Seconds.
+    /// Timeout of an operation in seconds.
     pub timeout_s: u64,
-    /// Roll back on failure.
+    /// Roll back if the operation fails.
     pub rollback: bool,
-    /// Clean up before anything new is made.
+    /// Clean up before new resources are made.
     pub delete_first: bool,
-    /// Every resource gets a job in its operation.
+    /// The operation gives every resource a job.
     pub converge: bool,
-    /// Its operation was cancelled: nothing of it is taken up again.
+    /// The operation was cancelled. A start does not take it up.
     pub cancelled: bool,
-    /// Its operation has had its time.
+    /// The operation has timed out.
     pub timed_out: bool,
     /// The last COMPLETE revisions, newest first.
     pub complete: Vec<u32>,
-    /// Computed when last COMPLETE.
+    /// Outputs as of the last COMPLETE.
     pub outputs: Vec<OutputView>,
-    /// Values in force, hidden ones masked.
+    /// Parameter values in force. Hidden ones are masked.
     pub parameters: BTreeMap<String, serde_json::Value>,
-    /// Of the values of hidden ones; not for eyes.
+    /// Digests of hidden parameter values. Never shown.
     pub hidden_digests: BTreeMap<String, String>,
-    /// Event numbers begin after this.
+    /// The number of the last event.
     pub events: u64,
-    /// What failed in the last operation.
+    /// Failures in the last operation.
     pub failures: Vec<FailureView>,
 }
 
@@ -150,43 +148,44 @@ pub struct RevisionRecord {
 pub struct ResourceRecord {
     /// The row; never used twice.
     pub id: u64,
-    /// The one thing it stands for.
+    /// Id of the thing that the row stands for.
     pub physical: ResourceId,
     pub stack: u64,
-    /// Its name in the template.
+    /// Name of the resource in the template.
     pub name: Arc<str>,
     pub kind: Kind,
-    /// As operators see its type, where that is not the kind's name.
+    /// The type that operators see, if it is not the kind's name.
     pub type_name: Option<Arc<str>>,
     pub node: Option<NodeId>,
     /// Digest of the definition that `spec` was rendered from.
     pub definition: u128,
-    /// The revision that brought it to its present definition.
+    /// The revision that gave the row its present definition.
     pub revision: u32,
-    /// The revision that dropped it; then it is cleaned up.
+    /// The revision that dropped the row. Such a row is cleaned up.
     pub dropped: Option<u32>,
-    /// The last desired state a job was made of.
+    /// The last desired state that a job had.
     pub spec: Option<PackedSpec>,
-    /// Its claims were taken over by another row.
+    /// Another row took over claims of this one.
     pub handed_over: bool,
-    /// The row it replaces.
+    /// The row that this one replaces.
     pub replaces: Option<u64>,
-    /// The row that replaces it.
+    /// The row that replaces this one.
     pub replaced_by: Option<u64>,
-    /// When it is cleaned up, its thing is left.
+    /// Clean-up leaves the thing in place.
     pub retain: bool,
-    /// What becomes of it when somebody else has changed it; none: as its type says.
+    /// The drift policy of the template. `None`: the default of the type.
     pub drift_policy: Option<DriftPolicy>,
-    /// It stands for a thing that others made, by this id.
+    /// Id of an adopted thing, which others made.
     pub external_id: Option<Box<str>>,
-    /// The stack it belonged to, of a row that is lost. A lost row has `stack` 0, and may come from none that is known.
+    /// The former stack of a lost row. A lost row has `stack` 0. A stray never had a stack.
     pub lost_from: Option<StackName>,
     /// What changes while jobs run.
     pub progress: ProgressRecord,
 }
 
 impl ResourceRecord {
-    /// Whether it is what may be left of something that no stack has any more, or never had.
+    /// Whether the row belongs to no stack: its node was removed, or the store never knew the
+    /// thing.
     pub fn is_lost(&self) -> bool {
         self.stack == 0
     }
@@ -196,79 +195,79 @@ impl ResourceRecord {
 #[derive(Clone, Debug, PartialEq)]
 pub struct ProgressRecord {
     pub id: u64,
-    /// What is being done, or was done last; none before the first job.
+    /// Action of the present or last job. `None`: before the first job.
     pub action: Option<Action>,
-    /// Of the present job; after a failure, of the last one.
+    /// Cause of the present job; after a failure, of the last one.
     pub cause: Cause,
-    /// How it stands; none before the first job.
+    /// `None`: before the first job.
     pub status: Option<Status>,
     pub reason: Option<Box<str>>,
-    /// Something of it may be on its node.
+    /// Part of the thing may be on the node.
     pub applied: bool,
-    /// The generation its agent's ledger is known to hold.
+    /// The generation that the agent's ledger is known to hold.
     pub held: Option<Generation>,
-    /// Of the last job.
+    /// Generation of the last job.
     pub generation: Generation,
-    /// Of the last job.
+    /// Attempt of the last job.
     pub attempt: u32,
-    /// A job was sent and its outcome is not known.
+    /// The job was sent and its outcome is not known.
     pub in_flight: bool,
-    /// Tries again so far.
+    /// Retries so far.
     pub retry_count: u32,
-    /// The graph node is done: those that need it may go.
+    /// The row is ready, so rows that need it may go on.
     pub observed_ready: bool,
     /// Attributes that do not follow from the desired state.
     pub attributes: BTreeMap<String, String>,
-    /// What the engine remembers of it for its own use.
+    /// What the engine remembers about the row: see [`Notes`].
     pub notes: Option<Notes>,
-    /// What was last read back.
+    /// How the thing compared with its desired state when it was last observed.
     pub observed: Observation,
-    /// An operator does not trust it: it is replaced.
+    /// An operator marked the thing unhealthy, so it is replaced.
     pub unhealthy: bool,
-    /// Where it waits for an operator.
+    /// The hook at which the row waits for an operator.
     pub hook: Option<Hook>,
-    /// A bit for each hook that was cleared in this traversal, in the order of [`Hook::ALL`]; two more for a job that
-    /// has ended: its post-create or post-update hook is still to come.
+    /// A bit for each hook cleared in this traversal, in the order of [`Hook::ALL`]. Two more bits
+    /// say that a job has ended and its post-create or post-update hook is due.
     pub hooks_cleared: u8,
-    /// Why each attempt of its present job failed.
+    /// Why each attempt of the present job failed.
     pub causes: Vec<Box<str>>,
-    /// How long it has waited for signals, or for time to pass, if it does: as of now where it is written, and again
-    /// where it is read.
+    /// How long the row has waited for signals or for time to pass, if it does. Counts up to the
+    /// time of writing; a start goes on from there.
     pub waited: Option<Duration>,
-    /// How often it was corrected, while that counts.
+    /// Corrections of late, if the breaker counts any.
     pub corrections: Option<Corrections>,
 }
 
-/// How often a resource was corrected of late, as of now where it is written, and again where it is read.
+/// Corrections of late. Times count up to the time of writing; a start goes on from there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Corrections {
-    /// Since it was last calm for [`CALM`](crate::CALM).
+    /// Number of corrections since the last calm of [`CALM`](crate::CALM).
     pub count: u32,
-    /// How long ago the last one began.
+    /// Time since the last correction started.
     pub ago: Duration,
-    /// How long before that the first one began.
+    /// Time between the first and the last correction.
     pub lasted: Duration,
-    /// It was corrected too often and is left as it is.
+    /// The breaker is open: there were too many corrections.
     pub open: bool,
-    /// It was made again for an agent that had lost it.
+    /// Rebuilds for an agent that had lost the thing.
     pub made_again: Option<Rebuilds>,
 }
 
-/// How often a resource was made again for an agent that had lost it; times as for [`Corrections`].
+/// How often a thing was made again because its agent had lost it. Times as for [`Corrections`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rebuilds {
-    /// Since it was last calm.
+    /// Number of rebuilds since the last calm.
     pub count: u32,
-    /// How long ago the last one began.
+    /// Time since the last rebuild started.
     pub ago: Duration,
-    /// How long before that the first one began.
+    /// Time between the first and the last rebuild.
     pub lasted: Duration,
 }
 
-/// How a thing was when it was last looked at, against its desired state.
+/// How a thing compared with its desired state when it was last observed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Observation {
-    /// Nobody has looked, or something is being done.
+    /// The agent has not looked, or a job is under way.
     #[default]
     Unknown,
     InSync,
@@ -277,12 +276,12 @@ pub enum Observation {
 }
 
 impl Observation {
-    /// Seen to be another than is wanted.
+    /// Whether the observed state differs from the desired state.
     pub fn differs(self) -> bool {
         matches!(self, Observation::Drifted | Observation::Missing)
     }
 
-    /// As operators see it.
+    /// The name that operators see.
     pub fn as_str(self) -> &'static str {
         match self {
             Observation::Unknown => "unknown",
@@ -301,18 +300,19 @@ impl Observation {
 /// Table `nodes`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeRecord {
-    /// Its fqdn.
+    /// The server's fully qualified name.
     pub name: NodeId,
-    /// From its token.
+    /// Labels, at first from the token.
     pub labels: BTreeMap<String, String>,
-    /// Seals what travels.
+    /// The key that seals messages to the node.
     pub seal_public: SealPublic,
-    /// As it said last.
+    /// Version of the agent as of its last Hello.
     pub agent_version: String,
     pub revoked: bool,
-    /// It gets no jobs until an operator says so.
+    /// The node gets no jobs until an operator ends its maintenance.
     pub maintenance: bool,
-    /// The token it joined with, and the digest of its secret: asked again, it is granted again.
+    /// The token of the join, and the digest of its secret. A repeated request with both is granted
+    /// again.
     pub joined_with: ([u8; 8], [u8; 32]),
 }
 
@@ -320,7 +320,7 @@ pub struct NodeRecord {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TokenRecord {
     pub token: NewToken,
-    /// How many nodes may still join.
+    /// How many more nodes may join.
     pub uses_left: u32,
 }
 
@@ -330,7 +330,7 @@ pub struct EventRecord {
     pub stack: u64,
     /// Counts up within the stack.
     pub number: u64,
-    /// The resource; none for the stack itself.
+    /// The resource. `None`: the event is about the stack.
     pub resource: Option<(Arc<str>, ResourceId)>,
     /// CREATE, …
     pub action: &'static str,
@@ -339,7 +339,7 @@ pub struct EventRecord {
     pub reason: Box<str>,
 }
 
-/// What is being done with a stack.
+/// Operations on a stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum StackAction {
     /// The first revision.
@@ -348,25 +348,25 @@ pub enum StackAction {
     Update,
     /// Deletes the stack.
     Delete,
-    /// To the content of an older revision.
+    /// Restores the content of an older revision.
     Rollback,
-    /// Nowhere: what is there is compared with the current revision.
+    /// Compares things with the current revision and changes nothing.
     Check,
 }
 
-/// How a stack or a resource stands.
+/// Status of a stack or a resource.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Status {
-    /// Something is being done.
+    /// An operation or a job is under way.
     InProgress,
-    /// As desired.
+    /// The last operation or job succeeded.
     Complete,
-    /// Not as desired, for a reason.
+    /// The last operation or job failed, for a reason.
     Failed,
 }
 
 impl StackAction {
-    /// As operators see it.
+    /// The name that operators see.
     pub fn as_str(self) -> &'static str {
         match self {
             StackAction::Create => "CREATE",
@@ -379,7 +379,7 @@ impl StackAction {
 }
 
 impl Status {
-    /// As operators see it.
+    /// The name that operators see.
     pub fn as_str(self) -> &'static str {
         match self {
             Status::InProgress => "IN_PROGRESS",
@@ -389,7 +389,7 @@ impl Status {
     }
 }
 
-/// As operators see it.
+/// The name that operators see.
 pub fn action_str(action: Option<Action>) -> &'static str {
     match action {
         None => "INIT",
@@ -417,7 +417,8 @@ impl Status {
     }
 }
 
-/// A type as it is kept: `Muster::File`, or with the name operators see `a template: web.yaml`.
+/// A type as the store keeps it: `Muster::File`, or `kind: type name` if operators see another
+/// name.
 pub fn type_text(kind: Kind, type_name: Option<&str>) -> Cow<'static, str> {
     type_name.map_or(Cow::Borrowed(kind.name()), |name| format!("{}: {name}", kind.name()).into())
 }
@@ -437,7 +438,7 @@ pub fn action_from_name(name: &str) -> Option<Action> {
         .find(|a| action_str(Some(*a)) == name)
 }
 
-/// A spec as bytes: a tenth of its size as a tree, and a resource needs it only when a job is made.
+/// A spec as bytes. They take a tenth of the memory of the tree, and only a job needs the tree.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PackedSpec(Box<[u8]>);
 
@@ -446,18 +447,18 @@ impl PackedSpec {
         Self(postcard::to_stdvec(spec).expect("a spec is plain data").into_boxed_slice())
     }
 
-    /// From bytes that were kept; none if they are no spec.
+    /// Reads bytes from the store. `None`: they are no spec.
     pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
         let (_, rest) = postcard::take_from_bytes::<Desired>(bytes).ok()?;
         rest.is_empty().then(|| Self(bytes.into()))
     }
 
-    /// As it is kept.
+    /// The bytes for the store.
     pub fn bytes(&self) -> &[u8] {
         &self.0
     }
 
-    /// Of flow rules: its jobs are the table's.
+    /// Whether the spec is of flow rules, whose jobs go to a flow table.
     pub fn is_flows(&self) -> bool {
         self.0.first() == Some(&1)
     }

@@ -1,4 +1,4 @@
-//! What jobs came to. Every report is acknowledged once what follows from it is durable.
+//! Reports of jobs. The controller acknowledges a report once its effects are durable.
 
 use muster_shared::Generation;
 use muster_shared::model::{Action, Down, LedgerEntry, Observed, Report};
@@ -13,7 +13,7 @@ use crate::row::heard::Heard;
 use crate::row::{Role, Slot};
 use crate::todo::Todo;
 
-/// An honest controller tries nothing so often.
+/// Above any number of attempts of an honest controller: a larger one in a report is a lie.
 const ATTEMPTS_MAX: u32 = 1 << 20;
 
 impl Jobs {
@@ -57,7 +57,8 @@ impl Jobs {
         }
     }
 
-    /// A store that went back knows fewer attempts of a job than the agent has made: the answer of a later one counts.
+    /// Raises the row's attempt to that of the report. A restored store knows fewer attempts than
+    /// the agent has made, and the answer of the later one counts.
     fn catch_up_with_attempts(&mut self, slot: Slot, report: &Report) {
         let (row, theirs) = (&mut self.graph.rows[slot], report.key.attempt.0);
         let is_later = row.generation == report.key.generation && theirs > row.attempt;
@@ -66,8 +67,8 @@ impl Jobs {
         }
     }
 
-    /// A job that was taken back had begun: what became of it is told as of any other, but is no failure of the
-    /// operation.
+    /// A withdrawn job had started. Its outcome is reported as that of any job, but does not fail
+    /// the operation.
     pub(crate) fn interrupted(&mut self, slot: Slot, reason: String) {
         self.left_ended(slot, Ended::Untold);
         self.abandon_work(slot);
@@ -77,6 +78,7 @@ impl Jobs {
     }
 
     /// The agent knows a newer generation than this controller: the store is older than the fleet.
+    /// The job is sent again with a higher generation.
     pub(crate) fn superseded(&mut self, slot: Slot, node: NodeKey, by: Generation) {
         if !self.graph.ctx.rise_above(by) {
             let reason = format!("the agent says that it knows generation {by}, which no controller gives");
@@ -84,7 +86,7 @@ impl Jobs {
         }
         let generation = self.graph.ctx.next_generation();
         let row = &mut self.graph.rows[slot];
-        // What is there is not what this store says it was before the job.
+        // The store's state of the row before the job is not what the node has.
         let previous = row.supersede(generation);
         if !row.is_going() {
             self.release_previous(previous);
@@ -98,7 +100,7 @@ impl Jobs {
         self.left_ended(slot, Ended::Well);
         let row = &mut self.graph.rows[slot];
         let (resource, generation, deleted) = (row.physical, row.generation, row.is_going());
-        // A table is in no agent's ledger.
+        // No agent's ledger has a flow table.
         let is_kept = !deleted && !row.spec.as_ref().is_some_and(PackedSpec::is_flows);
         let was_held = row.held;
         row.complete(is_kept.then_some(generation));
@@ -108,7 +110,7 @@ impl Jobs {
         let (stack, role) = (row.stack, row.role);
         if !deleted {
             let spec = row.spec.as_ref().map(PackedSpec::unpack);
-            // Another row may have taken over since the job was sent.
+            // Another row may have taken a claim since the job was sent.
             let claims = spec.as_ref().map(|spec| spec.claims()).unwrap_or_default();
             let owned = |claim| self.claims.owner(node, claim) == Some(slot);
             row.set_handed_over(!claims.iter().all(owned));
@@ -122,7 +124,7 @@ impl Jobs {
         }
         self.graph.row_changed(slot, true);
         self.graph.event(stack, Some(slot));
-        self.graph.not_failed(slot); // its outcome may come late
+        self.graph.not_failed(slot); // the outcome may come late
         if self.graph.rows[slot].cause == Cause::Correction {
             self.correction_ended(slot);
             self.was_put_right(slot);
@@ -132,14 +134,16 @@ impl Jobs {
         self.graph.job_ended(slot);
         self.graph.answered(slot);
         match role {
-            // Either it is what this traversal wants, or visit() finds what is to be done after it, in its turn: a
-            // row whose thing is gone may still be needed by one that was to be made on it.
+            // Either the row has what this traversal wants, or visit() finds the next step. That
+            // step must wait for its turn: a row whose thing is gone may still be needed by one
+            // that was made on it.
             Role::Cleanup | Role::Forward => self.graph.ctx.agenda.push_back(Todo::Visit(slot)),
             Role::Steady => {}
         }
     }
 
-    /// The job's attempt found no room.
+    /// The attempt failed because the node's disk has no room. Such an attempt does not count as a
+    /// retry.
     pub(crate) fn found_no_room(&mut self, slot: Slot, reason: &str) {
         let row = &mut self.graph.rows[slot];
         let delay = BACKOFF_FIRST.saturating_mul(1 << row.attempt.min(16)).min(BACKOFF_MAX);
@@ -152,9 +156,9 @@ impl Jobs {
         self.try_again(slot, delay);
     }
 
-    /// The agent of a row cannot be told what to do. A stray that is to be removed waits for another agent. A row that is
-    /// to leave its thing, of which the copy that a restored store has does not know what it is, goes, and the thing
-    /// stays in the agent's ledger as one that was adopted.
+    /// The agent of a row cannot be told what to do. A stray to be removed waits for a newer agent.
+    /// A row that leaves its thing is complete without a job if the backup of a restored store does
+    /// not know its spec. The thing then stays in the agent's ledger like one that was adopted.
     pub(crate) fn unsendable(&mut self, slot: Slot) {
         let Some(row) = self.graph.rows.get(slot).filter(|row| row.is_sent() && row.spec.is_none()) else {
             return;

@@ -1,4 +1,4 @@
-//! What operators ask of the engine, and what they are told.
+//! Requests of operators, and the answers.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -20,19 +20,19 @@ use thiserror::Error;
 
 use crate::signal::Signal;
 
-/// A parsed and bound template with the text it came from.
+/// A parsed and bound template, and its text.
 #[derive(Clone)]
 pub struct Source {
     /// Parsed, with values for its parameters.
     pub tree: Arc<Tree>,
-    /// What its environments say of resources.
+    /// Policies in its environments.
     pub policies: Policies,
-    /// What is kept with the revision.
+    /// The text that the revision keeps.
     pub text: Arc<SourceText>,
 }
 
 impl Source {
-    /// The content of a stack that is to be empty.
+    /// The source of an empty stack.
     pub fn nothing() -> Self {
         let text = SourceText {
             name: "nothing".into(),
@@ -42,7 +42,7 @@ impl Source {
         Self::parse(text).expect("a valid template without parameters")
     }
 
-    /// Parses and binds what was taken before, when its size was checked.
+    /// Parses and binds a text whose size was checked when it was accepted.
     ///
     /// # Errors
     /// Every error of the template, its environments or its parameters, with its place.
@@ -66,10 +66,10 @@ impl Source {
         Ok(Self { tree: Arc::new(tree), policies: environment.policies().clone(), text: Arc::new(text) })
     }
 
-    /// The same as it is in this stack: its name and id are known then, and so is what its conditions leave of it.
+    /// The same source bound to a stack. Name and id are known then, and conditions are evaluated.
     ///
     /// # Errors
-    /// Of conditions, and where what they choose needs itself.
+    /// A condition is wrong, or a resource that it chooses needs itself.
     pub(crate) fn of_stack(self, name: &StackName, id: &str) -> Result<Self, muster_template::Errors> {
         if !self.tree.asks_for_stack() {
             return Ok(self);
@@ -80,17 +80,18 @@ impl Source {
     }
 }
 
-/// What an operator sent; kept as it is with the revision.
+/// The text that an operator sent. The revision keeps it unchanged.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SourceText {
     /// The file's name, for error places.
     pub name: String,
     pub template: String,
-    /// What the template and its environments name, by key (see [`muster_template::library`]).
+    /// Files that the template and its environments name, by key (see
+    /// [`muster_template::library`]).
     pub files: BTreeMap<String, String>,
-    /// Parameter values as given, defaults not filled in.
+    /// Parameter values as given, without defaults.
     pub parameters: BTreeMap<String, serde_json::Value>,
-    /// Environments, in the order given: a later one goes over an earlier one.
+    /// Environments in the order given. Later ones win.
     #[serde(default)]
     pub environments: Vec<EnvironmentText>,
 }
@@ -100,34 +101,33 @@ pub struct SourceText {
 pub struct EnvironmentText {
     /// The file's name, for error places.
     pub name: String,
-    /// The key among the files, for the templates it names are relative to it; the name where it is left out.
+    /// The key among the files, which paths in the environment are relative to. `None`: the name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key: Option<String>,
-    /// What is in it.
     pub text: String,
 }
 
 impl EnvironmentText {
-    /// As it is read.
+    /// The environment in the form that the parser takes.
     pub fn file(&self) -> EnvironmentFile<'_> {
         EnvironmentFile { name: &self.name, key: self.key.as_ref().unwrap_or(&self.name), text: &self.text }
     }
 }
 
-/// How an operation is to be carried out.
+/// Options of an operation.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Options {
-    /// Roll back when it fails.
+    /// Roll back if the operation fails.
     pub rollback: bool,
-    /// Refuse, rather than wait for, nodes that have never joined or were revoked.
+    /// Refuse the operation if a node has never joined or is revoked, instead of waiting for it.
     pub require_nodes: bool,
-    /// Take away what is no longer wanted before anything new is made.
+    /// Remove what is no longer wanted before anything new is made.
     pub delete_first: bool,
-    /// Every resource gets a job, also one that is as it was asked for: its agent looks, and puts right what differs.
+    /// Give every resource a job, changed or not, so that its agent looks and corrects.
     pub converge: bool,
-    /// The stack is FAILED when it has not ended by then.
+    /// Fail the operation after this time.
     pub timeout: Duration,
-    /// Refuse a `for_each` whose selector means more nodes.
+    /// Refuse a `for_each` whose selector matches more nodes.
     pub max_nodes: Option<u32>,
 }
 
@@ -147,130 +147,130 @@ impl Default for Options {
 pub enum Request {
     Create {
         name: StackName,
-        /// What it is to be.
         source: Source,
         options: Options,
     },
     /// A new revision of a stack.
     Update {
         name: StackName,
-        /// What it is to become.
         source: Source,
         options: Options,
     },
-    /// Takes everything of a stack away, then the stack.
+    /// Deletes a stack with everything in it.
     Delete { name: StackName },
     /// A new revision with the content of an older one.
     Rollback {
         name: StackName,
-        /// Which; by default the last good one before the current.
+        /// The revision. `None`: the last COMPLETE one before the current one.
         to: Option<u32>,
     },
-    /// Compares what is there with what a stack wants; changes nothing.
+    /// Compares things with the current revision. Changes nothing.
     Check { name: StackName },
-    /// The next update makes another thing in place of this one.
+    /// Marks a thing unhealthy, so that the next update replaces it.
     Unhealthy {
         stack: StackName,
-        /// The resource's name in the template.
+        /// Name of the resource in the template.
         resource: String,
     },
-    /// Nothing more of what is being done with a stack begins.
+    /// Cancels the operation of a stack: no further job of it starts.
     Cancel { name: StackName },
-    /// Pauses a rollout, or has it go on, hurry or end.
+    /// Pauses, resumes, speeds up or aborts a rollout.
     Rollout {
         name: StackName,
         action: RolloutAction,
-        /// The resource with the `for_each`; all of the stack if absent.
+        /// The resource with the `for_each`. `None`: all rollouts of the stack.
         resource: Option<String>,
     },
-    /// Lets a resource that waits at a hook go on.
+    /// Clears a hook.
     ClearHook {
         stack: StackName,
-        /// The name; all rows of that name.
+        /// Name of the resource. All rows of this name go on.
         resource: String,
         hook: Hook,
     },
-    /// Tells a wait condition's handle something.
+    /// Sends a signal to a wait condition handle.
     Signal { stack: StackName, resource: String, signal: Signal },
-    /// A join token.
+    /// Creates a join token.
     NewToken {
         token: NewToken,
-        /// The controller's clock, in seconds since 1970: tokens that have expired by it are dropped.
+        /// The controller's clock in seconds since 1970. Tokens that have expired are dropped.
         wall: u64,
     },
-    /// No more joining with it.
+    /// Revokes a join token.
     RevokeToken { id: [u8; 8] },
-    /// A server wants to become a node.
+    /// A server asks to join.
     Join(JoinAsk),
     /// Changes a node's labels.
     LabelNode {
         node: NodeId,
-        /// Those to be set, and those to go (none).
+        /// Labels to set. `None` removes a label.
         labels: BTreeMap<String, Option<String>>,
     },
-    /// What a node is, as it says when it is asked.
+    /// Asks a node for its facts.
     Facts { node: NodeId },
-    /// While a node is in maintenance it gets no jobs; what is on it is looked at all the same.
+    /// Starts or ends maintenance. A node in maintenance gets no jobs. Its agent still observes.
     Maintenance {
         node: NodeId,
-        /// From now on, or not any more.
         on: bool,
     },
-    /// Cuts a node off: no connection and no job until it joins again, with a token for its name.
+    /// Revokes a node: no connection and no job until it joins again with a token for its name.
     RevokeNode { node: NodeId },
-    /// Rules for devices, in stages: the next begins when all devices of this one have theirs.
+    /// Applies rules to devices in stages. A stage starts once all devices of the one before have
+    /// their rules.
     ApplyFlows {
-        /// What each does; a device at most once in a stage.
+        /// The writes of each stage, at most one for each device.
         stages: Vec<Vec<FlowWrite>>,
-        /// Seconds until a change that could cut a node off is taken back; none: not guarded.
+        /// Seconds until an unconfirmed change is undone. `None`: the change is not guarded.
         confirm_timeout: Option<u32>,
     },
-    /// Takes rules off a device.
+    /// Deletes rules from a device.
     DeleteFlows {
         device: DeviceName,
         ids: Vec<FlowId>,
         /// As in [`Request::ApplyFlows`].
         confirm_timeout: Option<u32>,
     },
-    /// Takes all rules that operators own off a device.
+    /// Deletes all rules that operators own from a device.
     PurgeFlows {
         device: DeviceName,
-        /// The table alone: what is on the device is left there.
+        /// Empty the table only. The rules stay on the device.
         forget: bool,
         /// As in [`Request::ApplyFlows`].
         confirm_timeout: Option<u32>,
     },
-    /// Compares a device with its table now, and puts right what differs.
+    /// Compares a device with its table now, and corrects it.
     ReconcileFlows {
         device: DeviceName,
-        /// What becomes of rules that are not ours, from now on.
+        /// What to do with rules of others from now on.
         foreign: Option<ForeignPolicy>,
     },
-    /// Reads the counters of a device: [`crate::Engine::flow_stats`] has them then.
+    /// Reads the counters of a device. [`crate::Engine::flow_stats`] returns them then.
     FlowStats { device: DeviceName },
-    /// Reads the counters of those devices whose were not read for long; answered at once.
+    /// Reads the counters of devices that were not read for long. The answer comes at once.
     SampleFlows,
-    /// Reads a device's rules that are not ours: [`crate::Engine::flow_rows`] has them then.
+    /// Reads the rules of others on a device. [`crate::Engine::flow_rows`] returns them then.
     ForeignFlows { device: DeviceName },
-    /// Intents, each under its key; in place of those that have the keys.
+    /// Submits intents by key. An intent replaces the one with its key.
     SubmitIntents {
-        /// No key twice.
+        /// No key occurs twice.
         intents: Vec<(Box<str>, Wish)>,
     },
-    /// Nothing of these intents is to be left on devices.
+    /// Withdraws intents: their rules are removed from devices.
     WithdrawIntents { keys: Vec<Box<str>> },
-    /// These intents are to be forgotten.
+    /// Forgets intents.
     PurgeIntents { keys: Vec<Box<str>> },
-    /// An operator decides about what a restored store does not know: all that is named, or nothing.
+    /// Decides about things that a restored store does not know: about all that are named, or none.
     Restored {
-        /// What becomes of it.
+        /// What to do with them.
         verdict: Verdict,
-        /// As [`Engine::held_views`](crate::Engine::held_views) names them; none: all that is listed.
+        /// Ids from [`Engine::held_views`](crate::Engine::held_views). `None`: everything in the
+        /// list.
         ids: Option<Vec<String>>,
-        /// Only what is on this node.
+        /// Only things on this node.
         node: Option<NodeId>,
     },
-    /// A node is gone for ever: what may be on it is lost, and cleaned up first should it come back.
+    /// Removes a node for good. What may be left on it becomes lost rows. If it joins again, it is
+    /// cleaned up first.
     RemoveNode { node: NodeId },
 }
 
@@ -279,115 +279,115 @@ pub enum Request {
 pub struct NewToken {
     /// Random, made by the caller.
     pub id: [u8; 8],
-    /// [`TokenSecret::digest`]; the secret itself is not kept.
+    /// [`TokenSecret::digest`]. The secret itself is not stored.
     pub secret_hash: [u8; 32],
-    /// Unix seconds.
+    /// Seconds since 1970.
     pub expires: u64,
-    /// How many nodes may join with it.
+    /// How many nodes may join with the token.
     pub uses: u32,
-    /// A name or a pattern with `*`; any name if absent.
+    /// A name, or a pattern with `*`. `None`: any name.
     pub name: Option<String>,
-    /// The labels a joined node gets.
+    /// Labels that a joined node gets.
     pub labels: BTreeMap<String, String>,
-    /// How fast they may join; as fast as they come if absent.
+    /// Bound on how fast nodes may join. `None`: no bound.
     pub rate: Option<Rate>,
 }
 
 /// A server that wants to join.
 #[derive(Clone, Debug)]
 pub struct JoinAsk {
-    /// Of the token.
+    /// Id of the token.
     pub token_id: [u8; 8],
-    /// Of the token.
+    /// Secret of the token.
     pub secret: TokenSecret,
-    /// The name asked for.
+    /// The name that the server asks for.
     pub name: NodeId,
     /// The server's sealing key.
     pub seal_public: SealPublic,
     pub agent_version: String,
-    /// Unix seconds, the controller's.
+    /// The controller's clock in seconds since 1970.
     pub wall: u64,
 }
 
-/// What an operator is told once it is durable.
+/// An answer to an operator, sent once its changes are durable.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Answer {
-    /// An operation on a stack has begun.
+    /// An operation on a stack has started.
     Stack {
         name: StackName,
         id: u64,
-        /// The walk that carries the operation out.
+        /// The traversal that carries out the operation.
         traversal: u64,
-        /// The revision it goes to; 0 for nothing.
+        /// The revision that the operation leads to; 0 for none.
         revision: u32,
-        /// What deserves attention but hinders nothing.
+        /// Problems that do not prevent the operation.
         warnings: Vec<String>,
     },
     /// Done, nothing more to say.
     Done,
-    /// A signal is taken.
+    /// A signal was stored.
     Signalled {
-        /// The id, told or counted.
+        /// The id, given or counted.
         id: String,
-        /// It took the place of an earlier one.
+        /// The signal replaced an earlier one.
         again: bool,
-        /// How many the handle has.
+        /// How many signals the handle has.
         signals: usize,
     },
     /// The node is durable: its certificate may be issued.
     Joined { node: NodeId },
-    /// What a node is.
+    /// Facts of a node.
     Facts {
         node: NodeId,
-        /// How long ago it said so.
+        /// Age of the facts.
         age: Duration,
         facts: Arc<Facts>,
     },
-    /// An operation on flow tables has begun.
+    /// An operation on flow tables has started.
     Flows {
         operation: u64,
-        /// Entries in all its stages.
+        /// Entries in all stages.
         rules: u64,
         devices: u64,
-        /// What deserves attention but hinders nothing.
+        /// Problems that do not prevent the operation.
         warnings: Vec<String>,
     },
-    /// Intents were asked for, or are to go.
+    /// Intents were accepted or withdrawn.
     Intents {
         keys: Vec<Box<str>>,
-        /// What deserves attention but hinders nothing.
+        /// Problems that do not prevent the request.
         warnings: Vec<String>,
     },
-    /// The node is no more.
+    /// The node was removed.
     NodeRemoved {
         node: NodeId,
-        /// What may be left on it, by stack and name; of very many the first.
+        /// What may be left on the node, by stack and name; the first of very many.
         lost: Vec<LostView>,
-        /// How many there are.
+        /// How many lost rows there are.
         lost_total: u64,
     },
 }
 
-/// The reason why an operator's wish was not taken. Nothing has changed.
+/// Why a request was refused. Nothing has changed.
 #[derive(Clone, Debug, Error, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Refusal {
     #[error("{0}")]
     NotFound(String),
-    /// It contradicts what is there.
+    /// The request contradicts the present state.
     #[error("{0}")]
     Conflict(String),
-    /// The wish itself is wrong.
+    /// The request itself is wrong.
     #[error("{0}")]
     Invalid(String),
-    /// Nothing can be written at present.
+    /// The store cannot be written at present.
     #[error("{0}")]
     Unavailable(String),
-    /// Not yet: it may be asked again.
+    /// The request may be repeated later.
     #[error("{why}")]
     Later {
-        /// For the operator.
+        /// The reason for the operator.
         why: String,
-        /// After so long.
+        /// The least time until then.
         after: Duration,
     },
 }

@@ -1,18 +1,19 @@
-//! A restored site: its store is older than what agents know. Nothing that the store does not know is removed or made again
-//! until an operator has decided.
+//! A restored site: its store is older than what agents know. The engine removes or makes nothing
+//! that the store does not know until an operator decides.
 //!
 //! ```text
 //!   a backup was restored, or a node obeyed a later epoch
 //!        │
 //!        ▼
-//!    Restored ── a node says what it holds ──▶ what the store does not know is listed
-//!        │                                       adopt, remove, or a newer wish takes it off the list
+//!    Restored ── a node reports what it holds ──▶ what the store does not know is listed
+//!        │                                       adopt, remove or a newer request takes it off
 //!        ▼
-//!   over: all nodes have said it and the list is empty
+//!   over: all nodes have reported and the list is empty
 //! ```
 //!
-//! This is the list alone. What is compared, and what becomes of a thing, is in `held`.
-//! The list is kept as one record. Which nodes have come is not kept: after a start each says again what it holds.
+//! This file owns the list alone. `held` compares, and carries out decisions. The store keeps the
+//! list as one record. It does not keep which nodes have reported: each reports again after a
+//! start.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -22,50 +23,51 @@ use muster_shared::model::{LedgerEntry, Stray};
 use muster_shared::{Generation, NodeId, ResourceId};
 use serde::{Deserialize, Serialize};
 
-/// Things that are listed: more than an operator reads. What is beyond is held too, and listed when others are decided.
+/// Entries in the list: more than an operator reads. Things beyond are held too, and are listed
+/// when others are decided.
 const LISTED_MAX: usize = 10_000;
 
 /// How a held thing differs from the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Divergence {
-    /// The store has no row of it.
+    /// The node has the thing and the store has no row for it.
     Unknown,
-    /// It was changed since the backup.
+    /// The node's thing was changed since the backup.
     Newer,
-    /// The store has a row of it, and the node does not have it.
+    /// The store has a row and the node does not have the thing.
     Deleted,
 }
 
-/// A thing on a node.
+/// A held thing on a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HeldThing {
     pub unlike: Divergence,
-    /// What the node has; none where it has nothing.
+    /// What the node has. `None`: it has nothing.
     pub generation: Option<Generation>,
 }
 
-/// What one node has.
+/// The part of the list for one node.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 struct OnNode {
     things: BTreeMap<ResourceId, HeldThing>,
-    /// What the agent has said of those of them that the store has no row of.
+    /// Descriptions by the agent of things without a row.
     #[serde(default)]
     strays: BTreeMap<ResourceId, Stray>,
-    /// More things are held than there was room for in the list.
+    /// More things are held than the list has room for.
     #[serde(default)]
     has_more: bool,
     tables: BTreeMap<Bridge, TableDifference>,
-    /// Tables that become what the store says.
+    /// Tables to reconcile with the store.
     freed: BTreeSet<Bridge>,
-    /// Things without a row that are not Muster's any more, as long as the agent's ledger has them.
+    /// Things without a row that Muster no longer manages, while the agent's ledger has them.
     left: BTreeSet<ResourceId>,
-    /// Rules that stay as they are, also when the site is not restored any more.
+    /// Rules that stay as they are, also after the site is no longer restored.
     left_rules: BTreeMap<Bridge, BTreeSet<FlowId>>,
 }
 
 impl OnNode {
-    /// Something of it outlives the state.
+    /// Whether the entry outlives the restored state.
     fn is_kept(&self) -> bool {
         !self.things.is_empty() || !self.left.is_empty() || !self.left_rules.is_empty()
     }
@@ -73,22 +75,22 @@ impl OnNode {
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RestoredRecord {
-    /// Whether the site is restored; else the record says what is left.
+    /// Whether the site is restored. Otherwise the record has what outlives that state.
     on: bool,
     nodes: BTreeMap<NodeId, OnNode>,
-    /// Stacks that operators have asked something of since: their wishes are newer than what nodes have of them.
+    /// Stacks with an operation since the restore. Their revisions are newer than what nodes have.
     #[serde(default)]
     wished: BTreeSet<u64>,
 }
 
 impl RestoredRecord {
-    /// Of a store that was made of a backup and that nobody has opened since.
+    /// The record for a store that was made from a backup and not opened since.
     pub fn fresh() -> Self {
         Self { on: true, ..Self::default() }
     }
 }
 
-/// What a node has yet to say.
+/// What a node has not reported yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct MissingReports {
     pub ledger: bool,
@@ -99,18 +101,18 @@ impl MissingReports {
     const ALL: Self = Self { ledger: true, tables: true };
 }
 
-/// The list, and which nodes have yet to say what they hold.
+/// The list, and which nodes have not reported yet.
 #[derive(Debug, Default)]
 pub(crate) struct Restored {
     record: RestoredRecord,
     awaited: BTreeMap<NodeId, MissingReports>,
     is_dirty: bool,
-    /// The list has so many things of one node at most.
+    /// Bound on listed things of one node.
     most_of_node: usize,
 }
 
 impl Restored {
-    /// The list of a site that is not restored.
+    /// The empty list of a site that is not restored.
     pub fn new(most_of_node: usize) -> Self {
         Self { most_of_node, ..Self::default() }
     }
@@ -123,8 +125,8 @@ impl Restored {
         restored
     }
 
-    /// The site is restored; `awaited` have yet to say something. It may be so already, and its disk have gone back once
-    /// more: what was decided of tables then says nothing of what these have now.
+    /// Notes that the site is restored and which reports are missing. If the disk of a restored
+    /// site goes back once more, earlier decisions about tables no longer count.
     pub fn begin(&mut self, awaited: BTreeMap<NodeId, MissingReports>) {
         (self.record.on, self.is_dirty) = (true, true);
         for node in awaited.iter().filter(|(_, it)| it.tables).map(|(node, _)| node) {
@@ -135,14 +137,14 @@ impl Restored {
         self.awaited.extend(awaited);
     }
 
-    /// The node joins, perhaps once more: what it made since the backup is not known either.
+    /// The node joins, perhaps again: the store does not know what it made since the backup.
     pub fn await_node(&mut self, node: &NodeId) {
         if self.record.on {
             self.awaited.insert(node.clone(), MissingReports::ALL);
         }
     }
 
-    /// An operator asks something of the stack while the site is restored.
+    /// Notes an operation on the stack while the site is restored.
     pub fn note_wish(&mut self, stack: u64) {
         self.is_dirty |= self.record.on && self.record.wished.insert(stack);
     }
@@ -155,12 +157,12 @@ impl Restored {
         self.record.on
     }
 
-    /// Whether the node has yet to say what its ledger holds: nothing is sent to it before.
+    /// Whether the node has not reported its ledger. Until then it gets no jobs.
     pub fn awaits_ledger(&self, node: &NodeId) -> bool {
         self.record.on && self.awaited.get(node).is_some_and(|awaited| awaited.ledger)
     }
 
-    /// The node's whole ledger was compared: `things` differ.
+    /// The node's whole ledger was compared; `things` differ.
     pub fn ledger_told(&mut self, node: &NodeId, mut things: BTreeMap<ResourceId, HeldThing>) {
         self.told(node, |awaited| awaited.ledger = false);
         if things.is_empty() && !self.record.nodes.contains_key(node) {
@@ -182,15 +184,15 @@ impl Restored {
         self.prune();
     }
 
-    /// Where the site is not restored, a node of which nothing is kept needs no place.
+    /// Drops nodes with nothing to keep, if the site is not restored.
     fn prune(&mut self) {
         if !self.record.on {
             self.record.nodes.retain(|_, on| on.is_kept());
         }
     }
 
-    /// Whether what the node's ledger says otherwise than the store is left as it is: it is the first that the node says, or
-    /// something that it said then waits. What it loses later is made again.
+    /// Whether differences in the node's ledger are left as they are: the ledger has not come yet,
+    /// or earlier differences are undecided. Things that the node loses later are made again.
     pub fn holds_things(&self, node: &NodeId) -> bool {
         let has_held = |on: &OnNode| on.has_more || !on.things.is_empty() || !on.left.is_empty();
         self.awaits_ledger(node) || self.record.on && self.record.nodes.get(node).is_some_and(has_held)
@@ -201,7 +203,7 @@ impl Restored {
         self.told(node, |awaited| awaited.tables = false);
     }
 
-    /// The node's tables are compared once more before the state ends.
+    /// The node's tables must be compared once more before the restored state ends.
     pub fn await_tables(&mut self, node: &NodeId) {
         self.awaited.entry(node.clone()).or_insert(MissingReports { ledger: false, tables: true }).tables =
             true;
@@ -239,12 +241,12 @@ impl Restored {
         self.record.nodes.get(node)?.things.get(&thing).copied()
     }
 
-    /// What the agent has said of a thing that the store has no row of.
+    /// The agent's description of a thing without a row.
     pub fn stray(&self, node: &NodeId, thing: ResourceId) -> Option<&Stray> {
         self.record.nodes.get(node)?.strays.get(&thing)
     }
 
-    /// Some of those of which the agent has yet to say what they are.
+    /// Things without a row that the agent has not described, at most `most`.
     pub fn undescribed(&self, node: &NodeId, most: usize) -> BTreeSet<ResourceId> {
         let Some(on) = self.record.nodes.get(node) else { return BTreeSet::new() };
         let is_asked = |(thing, held): &(&ResourceId, &HeldThing)| {
@@ -253,7 +255,7 @@ impl Restored {
         on.things.iter().filter(is_asked).map(|(thing, _)| *thing).take(most).collect()
     }
 
-    /// The agent has said what a listed thing is.
+    /// Stores the agent's description of a listed thing.
     pub fn describe(&mut self, node: &NodeId, stray: Stray) {
         let Some(on) = self.record.nodes.get_mut(node) else { return };
         let held = on.things.get_mut(&stray.resource).filter(|held| held.unlike == Divergence::Unknown);
@@ -264,7 +266,8 @@ impl Restored {
         }
     }
 
-    /// A thing that came to be known after the node's ledger. False: it is listed, left, or there is no room.
+    /// Lists a thing that became known after the node's ledger. Returns false if the thing is
+    /// listed or left, or if there is no room.
     pub fn add_stray(&mut self, node: &NodeId, entry: LedgerEntry) -> bool {
         let on_node = self.record.nodes.get(node).map_or(0, |on| on.things.len());
         let has_room = self.count() < LISTED_MAX && on_node < self.most_of_node;
@@ -278,7 +281,7 @@ impl Restored {
         is_new && has_room
     }
 
-    /// The thing is listed no more.
+    /// Takes a thing off the list.
     pub fn drop_thing(&mut self, node: &NodeId, thing: ResourceId) -> Option<HeldThing> {
         let on = self.record.nodes.get_mut(node)?;
         on.strays.remove(&thing);
@@ -288,27 +291,27 @@ impl Restored {
         dropped
     }
 
-    /// The table is listed no more.
+    /// Takes a table off the list.
     pub fn drop_table(&mut self, node: &NodeId, bridge: &Bridge) -> Option<TableDifference> {
         let dropped = self.record.nodes.get_mut(node)?.tables.remove(bridge);
         self.is_dirty |= dropped.is_some();
         dropped
     }
 
-    /// The thing stays on its server and is not Muster's any more.
+    /// Leaves a listed thing on its server. Muster manages it no longer.
     pub fn leave(&mut self, node: &NodeId, thing: ResourceId) {
         if self.drop_thing(node, thing).is_some() {
             self.record.nodes.entry(node.clone()).or_default().left.insert(thing);
         }
     }
 
-    /// As [`Restored::leave`], of a thing that need not be listed.
+    /// As [`Restored::leave`], for a thing that need not be listed.
     pub fn leave_unlisted(&mut self, node: &NodeId, thing: ResourceId) {
         self.drop_thing(node, thing);
         self.is_dirty |= self.record.nodes.entry(node.clone()).or_default().left.insert(thing);
     }
 
-    /// The node holds it and the store has no row of it, as far as is known.
+    /// Whether the node is known to hold the thing and the store has no row for it.
     pub fn is_stray(&self, node: &NodeId, thing: ResourceId) -> bool {
         let on = self.record.nodes.get(node);
         on.is_some_and(|on| {
@@ -317,7 +320,7 @@ impl Restored {
         })
     }
 
-    /// What the node's ledger, which was told whole, does not have is not left there any more.
+    /// Forgets left things that the node's ledger, reported whole, no longer has.
     pub fn keep_left(&mut self, node: &NodeId, is_there: impl Fn(&ResourceId) -> bool) {
         let Some(on) = self.record.nodes.get_mut(node) else { return };
         let before = on.left.len();
@@ -330,7 +333,7 @@ impl Restored {
         self.record.nodes.get(node).is_some_and(|on| on.left.contains(&thing))
     }
 
-    /// What the table has that differs stays as it is.
+    /// Leaves the differing rules of a table as they are.
     pub fn leave_table(&mut self, node: &NodeId, bridge: &Bridge) {
         let Some(TableDifference { unknown, newer, deleted }) = self.drop_table(node, bridge) else { return };
         let left =
@@ -338,7 +341,8 @@ impl Restored {
         left.extend([unknown, newer, deleted].into_iter().flatten());
     }
 
-    /// These rules are on the device as the store has them: they differ no more, and are not left if they differ again.
+    /// Takes rules off the list that are on the device as in the store. They are not left if they
+    /// differ again.
     pub fn rules_applied(&mut self, node: &NodeId, bridge: &Bridge, rules: impl Iterator<Item = FlowId>) {
         let Some(on) = self.record.nodes.get_mut(node) else { return };
         let (listed, left) = (on.tables.get_mut(bridge), on.left_rules.get_mut(bridge));
@@ -367,24 +371,25 @@ impl Restored {
         on.is_some_and(|on| on.tables.contains_key(bridge) || on.left_rules.contains_key(bridge))
     }
 
-    /// Rules of a table that are left as they are; none: all are compared.
+    /// Rules of a table that are left as they are. `None`: all rules are compared.
     pub fn left_rules(&self, node: &NodeId, bridge: &Bridge) -> Option<&BTreeSet<FlowId>> {
         self.record.nodes.get(node)?.left_rules.get(bridge)
     }
 
-    /// The node is no more, or cut off.
+    /// Forgets a node that was removed or revoked.
     pub fn forget_node(&mut self, node: &NodeId) {
         self.awaited.remove(node);
         self.is_dirty |= self.record.nodes.remove(node).is_some();
     }
 
-    /// The table becomes what the store says.
+    /// Lets a table be reconciled with the store.
     pub fn free_table(&mut self, node: &NodeId, bridge: &Bridge) {
         let on = self.record.nodes.entry(node.clone()).or_default();
         self.is_dirty |= on.freed.insert(bridge.clone());
     }
 
-    /// Whether nothing of the table is put right: its node has yet to say what is there, or that waits.
+    /// Whether a table is not reconciled: its comparison is missing, or its differences are
+    /// undecided.
     pub fn holds_table(&self, node: &NodeId, bridge: &Bridge) -> bool {
         let on = self.record.nodes.get(node);
         let is_freed = on.is_some_and(|on| on.freed.contains(bridge));
@@ -393,7 +398,7 @@ impl Restored {
         self.record.on && !is_freed && (is_listed || is_awaited)
     }
 
-    /// Whether all is decided; then the site is not restored any more.
+    /// Ends the restored state if everything is decided.
     pub fn ends(&mut self) -> bool {
         let ends = self.record.on && self.awaited.is_empty() && self.count() == 0 && !self.has_more();
         if ends {
@@ -407,7 +412,7 @@ impl Restored {
         ends
     }
 
-    /// Nodes of which nothing is listed, and more differs: as many as the list has room for.
+    /// Nodes with unlisted differences and no listed ones, as many as the list has room for.
     pub fn beyond_the_list(&self) -> Vec<NodeId> {
         let is_beyond = |(_, on): &(&NodeId, &OnNode)| on.has_more && on.things.is_empty();
         let room = LISTED_MAX.saturating_sub(self.count());
@@ -418,12 +423,12 @@ impl Restored {
         self.record.nodes.values().any(|on| on.has_more)
     }
 
-    /// Entries of the list: things, and tables.
+    /// Entries in the list: things and tables.
     pub fn count(&self) -> usize {
         self.record.nodes.values().map(|on| on.things.len() + on.tables.len()).sum()
     }
 
-    /// Entries of the list on one node.
+    /// Entries in the list for one node.
     pub fn count_on(&self, node: &NodeId) -> usize {
         self.record.nodes.get(node).map_or(0, |on| on.things.len() + on.tables.len())
     }
@@ -444,7 +449,7 @@ impl Restored {
         self.record.nodes.iter().flat_map(of)
     }
 
-    /// To be kept, once after each change; none in it: nothing is to be kept.
+    /// The record to persist, once after each change. The inner `None`: there is nothing to keep.
     pub fn changed(&mut self) -> Option<Option<RestoredRecord>> {
         let is_needed = self.record.on || !self.record.nodes.is_empty();
         std::mem::take(&mut self.is_dirty).then(|| is_needed.then(|| self.record.clone()))

@@ -1,7 +1,7 @@
-//! A row: one physical thing, and where a traversal is with it.
+//! A row: one thing, and its part in a traversal.
 //!
-//! What a job does to a row is in [`job`], what an operation does in [`operation`], what few rows have in [`details`],
-//! and what the store keeps in [`record`].
+//! [`job`] has what a job does to a row, [`operation`] what an operation does, [`details`] what few
+//! rows have, and [`record`] what the store keeps.
 
 mod details;
 pub(crate) mod heard;
@@ -26,12 +26,12 @@ use crate::record::{Observation, PackedSpec, Status};
 pub(crate) use self::details::RowDetails;
 pub(crate) use self::operation::{Ownership, Replaced};
 
-/// Where a row lies in memory; reused after the row is gone.
+/// Index of a row in memory. Another row may use it after the row is gone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Slot(pub u32);
 
-/// A resource. Every module reads the columns of a row. The methods in this module and in those below it write them, so
-/// that all ways in which a row changes stand in one place, each with a name.
+/// A resource. Every module reads the columns of a row. Only the methods in this module and below
+/// write them, so all changes of a row stand in one place, each with a name.
 #[derive(Debug)]
 pub(crate) struct Row(Columns);
 
@@ -43,7 +43,7 @@ impl Deref for Row {
     }
 }
 
-/// What is known of a resource.
+/// State of a resource.
 #[derive(Debug)]
 pub(crate) struct Columns {
     pub id: u64,
@@ -59,7 +59,7 @@ pub(crate) struct Columns {
     pub handed_over: bool,
     pub replaces: Option<u64>,
     pub replaced_by: Option<u64>,
-    /// What the thing as it is needs; while a job is out, also what it will need.
+    /// Rows that the thing as it is needs. While a job is out, also rows that it will need.
     pub requires: Box<[Slot]>,
     pub action: Option<Action>,
     pub cause: Cause,
@@ -72,23 +72,23 @@ pub(crate) struct Columns {
     pub attempt: u32,
     pub retry_count: u32,
     pub ready: bool,
-    /// Counted among the failed ones of the present traversal.
+    /// The row counts as failed in the present traversal.
     pub failed: bool,
-    /// The present traversal found something to do for it, or may have before the controller was started.
+    /// The present traversal found something to do for the row, or may have before a restart.
     pub changed: bool,
-    /// Those that do not follow from the spec.
+    /// Attributes that do not follow from the spec.
     pub attributes: BTreeMap<String, String>,
     pub observed: Observation,
-    /// When it is cleaned up, its thing is left.
+    /// Clean-up leaves the thing in place.
     pub retain: bool,
-    /// What few rows have; see [`Row::details`].
+    /// State that few rows have; see [`Row::details`].
     pub details: Option<Box<RowDetails>>,
     pub role: Role,
-    /// Of the resource in the stack's template.
+    /// Index of the resource in the stack's template.
     pub index: u32,
-    /// How many of those it waits for are not done.
+    /// How many rows that this one waits for have not ended.
     pub blocked: u32,
-    /// The present operation is to give it a job, also if it is as it was asked for.
+    /// The present operation gives the row a job even if it is unchanged.
     pub converges: bool,
     pub work: Option<Box<Work>>,
     pub dirty: Dirty,
@@ -97,48 +97,48 @@ pub(crate) struct Columns {
 /// What the current traversal wants of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Role {
-    /// Unchanged, or without a traversal: nothing.
+    /// The row is unchanged, or there is no traversal: nothing.
     Steady,
-    /// To be brought to the definition of the new revision.
+    /// The row becomes as the new revision defines it.
     Forward,
-    /// To be taken away.
+    /// The thing of the row is removed.
     Cleanup,
 }
 
-/// A job that was decided on and whose outcome is not known.
+/// A job without a known outcome.
 #[derive(Debug)]
 pub(crate) struct Work {
     pub state: WorkState,
-    /// Since when it is in this state.
+    /// When the job entered this state.
     pub since: MonoTime,
-    /// When the present state is over at the latest; the key of its timer.
+    /// The latest end of this state; the key of its timer.
     pub due: Option<MonoTime>,
-    /// The row whose job runs in its lane on the server, while it waits there.
+    /// The row whose job this one waits for in the agent's lane.
     pub behind: Option<Slot>,
-    /// The row before the job; absent after a restart of the controller.
+    /// The row before the job. `None` after a controller restart.
     pub previous: Option<PriorState>,
 }
 
 /// Where a job is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum WorkState {
-    /// Its node is away, or there is none.
+    /// The node is away, or has never joined.
     NodeAway,
-    /// Held back: enough is in flight.
+    /// The job waits for room in flight.
     Queued,
-    /// With the agent.
+    /// The agent may have the job.
     Sent,
-    /// The agent says it runs.
+    /// The agent reports that the job runs.
     Running,
-    /// The agent says it waits for the observed to equal the desired.
+    /// The agent reports that it waits for the observed state to equal the desired state.
     Settling,
-    /// With the agent, which was asked not to start it.
+    /// The agent may have the job, and was asked not to start it.
     Withdrawing,
-    /// Failed; tried again when due.
+    /// An attempt failed; the next one starts when due.
     Backoff,
 }
 
-/// What is put back when a job turns out never to have started.
+/// State of the row to restore if the job never started.
 #[derive(Debug)]
 pub(crate) struct PriorState {
     pub action: Option<Action>,
@@ -150,7 +150,7 @@ pub(crate) struct PriorState {
     pub cause: Cause,
 }
 
-/// What of a row is to be persisted.
+/// Which parts of a row to persist.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Dirty {
     pub full: bool,
@@ -159,7 +159,7 @@ pub(crate) struct Dirty {
 }
 
 impl WorkState {
-    /// Whether the agent may have it.
+    /// Whether the agent may have the job.
     pub fn is_sent(self) -> bool {
         match self {
             WorkState::Sent | WorkState::Running | WorkState::Settling | WorkState::Withdrawing => true,
@@ -167,7 +167,7 @@ impl WorkState {
         }
     }
 
-    /// As operators see it.
+    /// The phase that operators see.
     pub fn phase(self) -> Phase {
         match self {
             WorkState::NodeAway => Phase::NodeAway,
@@ -227,47 +227,50 @@ impl Row {
         })
     }
 
-    /// As operators see its type.
+    /// The type that operators see.
     pub fn type_name(&self) -> &str {
         self.details().type_name.as_deref().unwrap_or(self.kind.name())
     }
 
-    /// It is no stack's: its node was removed, or the store was restored and never knew it.
+    /// Whether the row belongs to no stack: its node was removed, or the restored store did not
+    /// know the thing.
     pub fn is_lost(&self) -> bool {
         self.stack == 0
     }
 
-    /// After a restart: it has failed, and nobody is asked for it.
+    /// Whether a loaded row has failed and waits for nothing.
     pub fn failed_before(&self) -> bool {
         let waits = self.details().hook.is_some() || self.details().pause.is_some();
         self.status == Some(Status::Failed) && !self.ready && !waits && !self.failed_after_drift()
     }
 
-    /// It failed, but without a job: its agent holds what the last job made, or has found it as it is to be since.
+    /// Whether the row failed without a job. The agent holds what the last job made, or has found
+    /// the thing as desired since.
     pub fn is_intact(&self) -> bool {
         let holds = self.held == Some(self.generation) || self.observed == Observation::InSync;
         self.status == Some(Status::Failed) && holds && !self.details().unhealthy
     }
 
-    /// The row has failed of something else than its last job, for that ended well and its answer was heard.
+    /// Whether the row failed after its last job had ended well and its report had arrived.
     pub fn failed_since(&self) -> bool {
         let ended_well = self.held == Some(self.generation) && self.details().causes.is_empty();
         self.status == Some(Status::Failed) && ended_well
     }
 
-    /// Its thing is gone, or being taken away, or half gone.
+    /// Whether the thing is gone or half gone.
     pub fn is_past(&self) -> bool {
-        // What the controller itself sees to goes at once or not at all: refused, it is as it was.
+        // The controller removes a virtual resource at once or not at all: one that stays is whole.
         let stands = self.kind.is_virtual() && self.applied;
         self.is_going() && self.work.is_none() && !stands
     }
 
-    /// Its last job, or the present one, takes it away.
+    /// Whether the last or present job removes the thing.
     pub fn is_going(&self) -> bool {
         self.action.is_some_and(Action::removes)
     }
 
-    /// A check asks about it; the row itself is as it was before. Who adopts a thing asks too, until it is ready.
+    /// Whether a check asks about the row, which stays as it was. A row that adopts a thing asks
+    /// too, until it is ready.
     pub fn is_asked(&self) -> bool {
         self.action == Some(Action::Check) && self.work.is_some() && (self.ready || !self.is_adopted())
     }
@@ -276,13 +279,13 @@ impl Row {
         self.work.as_ref().is_some_and(|work| work.state.is_sent())
     }
 
-    /// Nothing of its job has left.
+    /// Whether the row has a job that was never sent.
     pub fn is_unsent(&self) -> bool {
         let waits = |work: &Work| matches!(work.state, WorkState::NodeAway | WorkState::Queued);
         self.attempt == 0 && self.work.as_deref().is_some_and(waits)
     }
 
-    /// Of a row whose job is not with its agent: an attempt of that job is over.
+    /// For a row whose job is not at its agent: whether an attempt of that job has ended.
     pub fn was_tried(&self) -> bool {
         self.node.is_some() && (self.attempt > 0 || self.retry_count > 0 || !self.details().causes.is_empty())
     }

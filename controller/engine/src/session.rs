@@ -1,4 +1,4 @@
-//! Nodes that come and go, and what their agents say.
+//! Connections of agents, and the messages on them.
 
 use std::collections::BTreeMap;
 
@@ -19,8 +19,9 @@ impl Engine {
     pub(crate) fn received(&mut self, name: &NodeId, connection: u64, message: Up) {
         let Some(key) = self.graph().nodes.find(name) else { return };
         if self.graph().nodes[key].connection != Some(connection) {
-            // What an older one said is said again on the present one. A newer one, of which the engine was not told,
-            // would wait for answers for ever: its agent is to come again.
+            // The agent repeats on a newer connection what it said on an older one. If the engine
+            // was not told of the newer one, its agent would wait for ever: it has to connect
+            // again.
             if connection > self.graph().nodes[key].newest {
                 self.graph_mut().ctx.effect(Effect::Close { node: name.clone() });
             }
@@ -28,7 +29,8 @@ impl Engine {
         }
         self.graph_mut().nodes[key].heard = self.graph().ctx.now;
         match message {
-            // One greeting for each connection: each is answered with all that is outstanding.
+            // A connection has one Hello. A second one closes it: each gets all outstanding
+            // messages.
             Up::Hello(_) if self.graph().nodes[key].ready => self.traversals.cut_off(key),
             Up::Hello(hello) => self.hello(key, hello),
             Up::Report(report) => self.traversals.jobs.report(key, report),
@@ -37,7 +39,8 @@ impl Engine {
             Up::Ledger { entries, last } => self.ledger(key, entries, last),
             Up::Fetch { digest, offset } => self.fetch(key, digest, offset),
             Up::Heartbeat { drift } => self.graph_mut().heartbeat(key, drift),
-            // The agent alone decides what it means: here it says that this controller, obeyed by the node, is reached.
+            // The agent alone decides what the challenge means. The answer proves that the
+            // controller it obeys is reachable.
             Up::Challenge { key: job, bytes } if self.graph().nodes[key].ready => {
                 self.graph_mut().send(key, Down::Answer { key: job, bytes });
             }
@@ -52,7 +55,7 @@ impl Engine {
         }
     }
 
-    /// An agent greets. Flow tables and ports hear of it once it is welcomed.
+    /// Handles a Hello. Flow tables and ports learn of it after the welcome.
     pub(crate) fn hello(&mut self, key: NodeKey, hello: Hello) {
         if !self.traversals.is_alone(key, hello.instance, hello.address) || !self.takes_up(key, hello.epoch) {
             return;
@@ -66,7 +69,7 @@ impl Engine {
         }
     }
 
-    /// From an agent that is there.
+    /// Stores the facts of a connected agent and wakes what waits for them.
     pub(crate) fn facts(&mut self, key: NodeKey, facts: Box<Facts>) {
         if !self.graph().nodes[key].ready {
             return;
@@ -86,20 +89,20 @@ impl Engine {
 }
 
 impl Traversals {
-    /// What an agent has to know when it comes, and what it may have.
+    /// Answers a Hello: sends what the agent has to know, and queues what it may have.
     fn welcome(&mut self, key: NodeKey, hello: Hello) {
         let node = &mut self.jobs.graph.nodes[key];
         (node.was_welcomed, node.is_elsewhere) = (true, false);
         let want_ledger = node.ledger != hello.ledger;
         node.pages = want_ledger.then(Default::default);
         node.ready = true;
-        // Said anew after the welcome; an older agent may have taken the place of this one.
+        // The agent says this again after the welcome. An older version may have taken its place.
         node.tells_jobs = false;
         node.reads = hello.reads;
         if hello.instance.is_none() {
-            node.clock_off = None; // an older agent does not say
+            node.clock_off = None; // an older agent does not report it
         }
-        // Said again after the welcome.
+        // The agent reports a full disk again after the welcome.
         self.jobs.graph.has_room(key);
         let node = &mut self.jobs.graph.nodes[key];
         if let Some(joined) = &mut node.joined
@@ -109,7 +112,7 @@ impl Traversals {
             let joined = joined.clone();
             self.jobs.graph.ctx.change(Change::Node(Box::new(joined)));
         }
-        // An older agent knows no bits.
+        // An older agent does not know the random bits of an epoch.
         let bits = hello.instance.and(self.jobs.graph.ctx.epoch_id().bits);
         let epoch = EpochId { bits, ..self.jobs.graph.ctx.epoch_id() };
         let welcome = Welcome { epoch, want_ledger, heartbeat: self.jobs.graph.heartbeat_every() };
@@ -143,7 +146,7 @@ impl Traversals {
             return;
         }
         if connection <= self.jobs.graph.nodes[key].newest {
-            return; // told late: a newer one has taken its place
+            return; // late: a newer connection has taken its place
         }
         self.away(key);
         let node = &mut self.jobs.graph.nodes[key];
@@ -159,7 +162,8 @@ impl Traversals {
 }
 
 impl Jobs {
-    /// What is in one of the lists alone has come or gone and has no carrier to lose.
+    /// Compares the carriers of links in both lists. A link in only one of them has appeared or
+    /// gone.
     pub(crate) fn compare_carriers(&mut self, key: NodeKey, before: &Facts, now: &Facts) {
         let was: BTreeMap<&str, bool> =
             before.links.iter().map(|link| (link.name.as_str(), link.carrier)).collect();
@@ -167,7 +171,7 @@ impl Jobs {
             let Some(was) = was.get(link.name.as_str()).copied().filter(|was| *was != link.carrier) else {
                 continue;
             };
-            // A mapping may name it by its MAC address.
+            // A network mapping may name the link by its MAC address.
             let mac = link.mac.map(|mac| mac.map(|octet| format!("{octet:02x}")).join(":"));
             let mut names = [Some(link.name.clone()), mac].into_iter().flatten();
             let owner = |name| self.claims.owner(key, &Claim { kind: ClaimKind::Link, key: name });

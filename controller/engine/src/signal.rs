@@ -1,5 +1,6 @@
-//! Signals to wait condition handles: taken by an operator's request, kept with the handle's row, waited for by
-//! conditions. As in Heat: a signal's id is told or counted, and the same id again takes the place of the first.
+//! Signals to wait condition handles. An operator's request brings a signal, the handle's row keeps
+//! it, and conditions wait for it. As in Heat, a signal has an id or gets a number, and a second
+//! signal with an id replaces the first.
 
 use std::collections::BTreeMap;
 
@@ -15,33 +16,34 @@ use crate::record::{StackAction, Status};
 use crate::request::{Answer, Refusal};
 use crate::row::{Row, Slot};
 
-/// Bound on the reason and the data of one signal, as JSON: what is larger is a file.
+/// Bound on one signal as JSON. Larger data belongs in a file.
 const BYTES_MAX: usize = 64 * 1024;
-/// Bound on all signals of a handle, which the store writes together.
+/// Bound on all signals of a handle, because the store writes them together.
 const KEPT_MAX: usize = 1024 * 1024;
-/// Of an id: a name.
+/// Bytes of an id, which is a name.
 const ID_MAX: usize = 255;
-/// Of the reasons that a failure tells: some lines.
+/// Bytes of the reasons in a failure: some lines.
 const TOLD_MAX: usize = 1024;
 const KEYS: [&str; 4] = ["data", "id", "reason", "status"];
 
-/// What somebody tells a handle.
+/// A signal as a request brings it.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Signal {
-    /// Which of several this is; counted where it is not told.
+    /// Which of several signals this is. `None`: the handle counts.
     pub id: Option<String>,
     /// The signal reports FAILURE.
     pub failure: bool,
     pub reason: Option<String>,
-    /// For `get_attr`.
+    /// Value for `get_attr`.
     pub data: Value,
 }
 
 impl Signal {
-    /// From Heat's body, in which all may be left out: `{id, status: SUCCESS | FAILURE, reason, data}`.
+    /// Reads Heat's body, in which all keys are optional: `{id, status: SUCCESS | FAILURE, reason,
+    /// data}`.
     ///
     /// # Errors
-    /// What is wrong, and what is wanted.
+    /// What is wrong with the body.
     pub fn from_json(body: Value) -> Result<Self, String> {
         let mut map = match body {
             Value::Null => Map::new(),
@@ -77,18 +79,18 @@ impl Signal {
     }
 }
 
-/// A signal that a handle has taken.
+/// A signal in the row of its handle.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct StoredSignal {
     /// The signal reports FAILURE.
     pub failure: bool,
     pub reason: String,
-    /// For `get_attr`.
+    /// Value for `get_attr`.
     pub data: Value,
 }
 
 impl StoredSignal {
-    /// As counted against the bounds, in bytes of JSON.
+    /// Bytes of JSON that count against the bounds.
     fn size(&self) -> usize {
         serde_json::to_vec(self).map_or(usize::MAX, |text| text.len())
     }
@@ -104,7 +106,7 @@ impl Row {
         }
     }
 
-    /// What a wait condition waits for; none: it is none.
+    /// What a wait condition waits for. `None`: the row is no wait condition.
     pub(crate) fn waits_on(&self) -> Option<WaitCondition> {
         match self.spec.as_ref().filter(|_| self.kind == Kind::WaitCondition)?.unpack() {
             Desired::Virtual(VirtualResource::Wait(wait)) => Some(wait),
@@ -124,7 +126,7 @@ impl Jobs {
         let slot = self.signalled(id, name, resource)?;
         let row = &self.graph.rows[slot];
         let known = row.signals().len();
-        // As Heat counts, which may take the place of one that told its id.
+        // Heat counts the same way. The number may replace a signal that gave it as its id.
         let key = signal.id.unwrap_or_else(|| (known + 1).to_string());
         let reason = signal.reason.unwrap_or_else(|| format!("Signal {} received", known + 1));
         let status = if signal.failure { "FAILURE" } else { "SUCCESS" };
@@ -163,7 +165,7 @@ impl Jobs {
         Ok(Answer::Signalled { id: key, again, signals })
     }
 
-    /// The handle that is meant, if it can be signalled.
+    /// The handle of this name, if it can take signals.
     fn signalled(&self, id: u64, name: &StackName, resource: &str) -> Result<Slot, Refusal> {
         let stack = &self.graph.stacks[&id];
         let found = stack.forward.binary_search_by(|slot| (*self.graph.rows[*slot].name).cmp(resource));
@@ -192,7 +194,7 @@ impl Jobs {
         Ok(slot)
     }
 
-    /// Whether enough signals have come to a condition that waits, or one that says FAILURE.
+    /// Completes a waiting condition if enough signals have come. Fails it if one reports FAILURE.
     pub(crate) fn look_at_signals(&mut self, slot: Slot) {
         let Some(wait) = self.graph.rows[slot].waits_on() else { return };
         let Some(handle) = self.graph.wait_handle(self.graph.rows[slot].stack, &wait.handle) else {
@@ -203,7 +205,7 @@ impl Jobs {
         let failed = || signals.values().filter(|signal| signal.failure);
         let failures = failed().count();
         let enough = signals.len() - failures >= wait.count as usize;
-        // A failure of what is taken back says nothing of what comes back.
+        // In a rollback, a failure of the update does not fail the revision before.
         let stack = self.graph.stacks.get(&self.graph.rows[slot].stack);
         let back = stack.is_some_and(|stack| stack.action == StackAction::Rollback);
         if failures > 0 && !(back && enough) {
@@ -216,7 +218,7 @@ impl Jobs {
         }
     }
 
-    /// The condition has waited as long as it was to.
+    /// Fails a condition whose time is over.
     pub(crate) fn signals_are_late(&mut self, slot: Slot) {
         let Some(wait) = self.graph.rows[slot].waits_on() else { return };
         let handle = self.graph.wait_handle(self.graph.rows[slot].stack, &wait.handle);
@@ -238,7 +240,7 @@ impl Jobs {
         format!("{came} of {} signals received", wait.count)
     }
 
-    /// What an operator reads of a condition that waits.
+    /// The reason shown for a condition that waits.
     pub(crate) fn signals_reason(&self, slot: Slot) -> String {
         let row = &self.graph.rows[slot];
         let wait = row.waits_on();
@@ -250,14 +252,15 @@ impl Jobs {
 }
 
 impl Graph {
-    /// A handle of the stack, by its id.
+    /// The handle of the stack with this id.
     pub(crate) fn wait_handle(&self, stack: u64, id: &str) -> Option<Slot> {
         let slot = self.rows.of_thing(&muster_shared::ResourceId(uuid::Uuid::parse_str(id).ok()?))?;
         let row = &self.rows[slot];
         (row.stack == stack && row.kind == Kind::WaitConditionHandle).then_some(slot)
     }
 
-    /// The attribute `data` of a condition: what its handle's signals brought, also those that came later.
+    /// The attribute `data` of a condition: data of all signals to its handle, including later
+    /// ones.
     pub(crate) fn signal_data(&self, row: &Row) -> Option<Value> {
         let handle = self.wait_handle(row.stack, &row.waits_on()?.handle)?;
         let signals = self.rows[handle].signals().iter();
@@ -266,7 +269,7 @@ impl Graph {
     }
 }
 
-/// Heat's: one after the other, with semicolons between.
+/// Joins the reasons with semicolons, as Heat does.
 fn reasons<'a>(signals: impl Iterator<Item = &'a StoredSignal>) -> String {
     let mut told = String::new();
     for signal in signals {

@@ -27,13 +27,14 @@ pub(crate) struct Stack {
     pub timeout_s: u64,
     pub rollback: bool,
     pub delete_first: bool,
-    /// Every resource gets a job in its operation.
+    /// The operation gives every resource a job.
     pub converge: bool,
-    /// It is rolled back to what was COMPLETE. After a restart, what is noted of a rollout knows that.
+    /// The operation rolls back to a COMPLETE revision. After a restart, the record of a rollout
+    /// says so.
     pub returns: bool,
-    /// Its operation was cancelled: nothing more of it begins.
+    /// The operation was cancelled, so no further job of it starts.
     pub cancelled: bool,
-    /// Its operation has had its time: no further batch of a group begins.
+    /// The operation has timed out, so no further batch of a group starts.
     pub timed_out: bool,
     pub complete: Vec<u32>,
     pub outputs: Vec<OutputView>,
@@ -42,92 +43,94 @@ pub(crate) struct Stack {
     pub hidden: Hidden,
     pub events: u64,
     pub failures: Vec<FailureView>,
-    /// As many of them are of the operation that this rollback followed.
+    /// How many of `failures` belong to the operation before this rollback.
     pub failures_before: usize,
     pub progress_check: ProgressCheck,
-    /// What the environments of the current revision say of resources.
+    /// Policies for resources in the environments of the current revision.
     pub policies: Policies,
     /// Rows of the current revision, by name, which is the order of the template's resources.
     pub forward: Vec<Slot>,
-    /// Beside `forward`, so that a million can be compared without a look at the rows: the definition of a row that is
-    /// as it was asked for and that nothing has touched since; 0 where the row itself must be looked at.
+    /// Beside `forward`: the definition of each settled row, or 0 if a plan must look at the row. A
+    /// plan compares a million resources without reading their rows.
     pub settled: Vec<u128>,
     /// [`muster_template::names_digest`] of `forward`.
     pub names: u128,
     /// Rows to be cleaned up.
     pub extras: IndexSet<Slot>,
-    /// Rows that wait because the stack has enough in flight.
+    /// Rows that wait because the stack has too many jobs in flight.
     pub queue: VecDeque<Slot>,
-    /// Of them, those whose clean-up has failed in this operation, which was laid out again since: they are not tried again.
+    /// Rows in `extras` whose clean-up failed in this operation before it was laid out again. It
+    /// does not try them again.
     pub unclean: BTreeSet<Slot>,
-    /// Jobs with agents that are there.
+    /// Jobs at connected agents.
     pub in_flight: usize,
-    /// Rows with work: those who watch are not to look through a million rows for them.
+    /// Rows with work, so that a view need not look through a million rows.
     pub working: BTreeSet<Slot>,
     /// Rows that wait for signals, or for time to pass.
     pub waiting: BTreeSet<Slot>,
     pub walk: Option<Walk>,
-    /// Whom its resources are for.
+    /// The `for_each` sets, which say for which nodes the stack has members.
     pub sets: Vec<NodeSet>,
-    /// When it follows the nodes.
+    /// When the stack adds and drops members.
     pub membership: MembershipUpdates,
-    /// What was put right in this turn, by path, with the generation of the correction.
+    /// Corrections that succeeded in the present turn of the engine, by path, each with its
+    /// generation.
     pub put_right: BTreeMap<Arc<str>, Generation>,
-    /// The last change, in the engine's count of changes.
+    /// The number of the last change to this stack.
     pub seq: u64,
 }
 
-/// One traversal in memory: there until the stack is COMPLETE.
+/// A traversal in memory. It exists until the stack is COMPLETE.
 pub(crate) struct Walk {
     pub tree: Arc<Tree>,
     pub needed_by: Adjacency,
     pub stage: Stage,
     /// When that stage began.
     pub since: MonoTime,
-    /// What was laid out to be visited, by index.
+    /// Nodes of the graph to visit, by index.
     pub visits: Vec<u32>,
-    /// Graph nodes of this traversal.
+    /// Nodes of the graph in this traversal.
     pub total: usize,
-    /// Those that had ended before it was laid out again.
+    /// Nodes of the graph that had ended before the operation was laid out again.
     pub ended_before: usize,
-    /// Nodes that came and went since it began, by the selectors of its sets.
+    /// Nodes that began or ceased to match the stack's selectors since the operation started.
     pub fleet: FleetChange,
     /// Forward nodes that are not ready.
     pub forward_left: usize,
     /// In a check: rows that have not answered.
     pub asked: BTreeSet<Slot>,
     pub failed: usize,
-    /// If it deletes first.
+    /// State of the first clean-up, if the operation deletes first.
     pub delete_first: Option<Box<DeleteFirst>>,
     /// Rows that wait for an operator, by name.
     pub at_hooks: BTreeSet<(Arc<str>, Slot)>,
-    /// Nothing more can be done, for something failed; an outcome that comes late may yet revive it.
+    /// No row can go on, because one failed. A late outcome may change that.
     pub ended: bool,
-    /// When those batches of groups begin that wait after the one before, by [`muster_template::Pause::batch`].
+    /// When batches of groups start, by [`muster_template::Pause::batch`].
     pub batches: BTreeMap<Arc<str>, MonoTime>,
-    /// How often it was laid out again for what became known on the way.
+    /// How often the operation was laid out again because a value became known.
     pub anew: u32,
     pub timeout: Option<MonoTime>,
 }
 
-/// How many nodes selectors have come to mean, and to mean no more.
+/// How many nodes began to match selectors, and how many ceased to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct FleetChange {
     pub joined: usize,
     pub left: usize,
 }
 
-/// Clean-up comes last, and where it was asked for also first.
+/// Stages of a traversal. Clean-up comes last; with `delete_first` a part of it also comes first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stage {
     First,
     Forward,
     Cleanup,
-    /// Nothing is walked: rows are asked about.
+    /// Nothing is walked: nodes are asked about their rows.
     Check,
 }
 
-/// Who needs a resource, by index in the template.
+/// The resources that need each resource, by index in the template.
 #[derive(Default)]
 pub(crate) struct Adjacency {
     offsets: Box<[u32]>,
@@ -159,7 +162,7 @@ impl Adjacency {
         Self { offsets: offsets.into(), targets: targets.into() }
     }
 
-    /// In the order of the template, which is by name. Nobody, where nothing is to be visited.
+    /// The resources that need this one, by index. Empty if the traversal visits nothing.
     pub fn of(&self, index: usize) -> &[u32] {
         match self.offsets.get(index..index + 2) {
             Some([from, to]) => &self.targets[*from as usize..*to as usize],
@@ -178,7 +181,7 @@ impl Walk {
 }
 
 impl Stack {
-    /// How far its traversal is: what had ended before it was laid out again has ended.
+    /// How far the traversal is. Rows that ended before it was laid out again count as ended.
     pub fn progress(&self) -> ProgressView {
         let count = |number: usize| u64::try_from(number).unwrap_or(u64::MAX);
         let Some(walk) = &self.walk else {
@@ -240,12 +243,12 @@ impl Stack {
         }
     }
 
-    /// Nothing of its traversal begins.
+    /// Whether no job of the operation starts: the stack was cancelled, or is being checked.
     pub fn is_still(&self) -> bool {
         self.cancelled || self.action == StackAction::Check
     }
 
-    /// The stack has failed because the time of its operation was over.
+    /// Whether the stack is FAILED because its operation timed out.
     pub fn has_timed_out(&self) -> bool {
         self.status == Status::Failed && self.timed_out
     }

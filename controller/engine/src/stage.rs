@@ -1,4 +1,5 @@
-//! The stages of a traversal: clean-up first where that was asked for, then what is new, then clean-up.
+//! The stages of a traversal: with `delete_first` clean-up, then new and changed resources, then
+//! clean-up.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,7 +11,7 @@ use crate::stack::{Stack, Stage};
 use crate::todo::Todo;
 
 impl Jobs {
-    /// Begins with the clean-up of what nobody needs, if that was asked for.
+    /// With `delete_first`, starts the clean-up of rows that no kept row needs.
     pub(crate) fn begin_first(&mut self, id: u64) {
         let Some(stack) = self.graph.stacks.get(&id).filter(|stack| stack.delete_first) else { return };
         let first = self.needed_by_none(stack);
@@ -32,7 +33,8 @@ impl Jobs {
         }
         walk.stage = Stage::First;
         for slot in unready {
-            // Their turn comes after; what is under way of an earlier traversal would make something new.
+            // Unready rows come after the first stage. A job of an earlier traversal would make
+            // something new.
             self.graph.not_failed(slot);
             self.graph.leave_hook(slot);
             self.take_back(slot);
@@ -40,7 +42,7 @@ impl Jobs {
         self.visit_first(id);
     }
 
-    /// Counts who waits for whom in the first stage, and visits all of it.
+    /// Counts for each row of the first stage how many others need it, and visits all of them.
     pub(crate) fn visit_first(&mut self, id: u64) {
         let Some(stack) = self.graph.stacks.get_mut(&id) else { return };
         let Some(known) = stack.walk.as_ref().and_then(|walk| walk.delete_first.as_ref()) else { return };
@@ -63,12 +65,12 @@ impl Jobs {
         self.graph.ctx.agenda.push_back(Todo::CheckEnd(id));
     }
 
-    /// Rows to be cleaned up that no kept row's thing needs, not even by way of others.
+    /// Rows in clean-up that no existing thing of a kept row needs, directly or through others.
     fn needed_by_none(&self, stack: &Stack) -> BTreeSet<Slot> {
         let mut first: BTreeSet<Slot> = stack.extras.iter().copied().collect();
         let exists = |slot: &&Slot| self.graph.rows[**slot].applied;
         let mut queue: Vec<Slot> = stack.forward.iter().filter(exists).copied().collect();
-        // What could not go, and what that needs, is for the last stage.
+        // Rows whose clean-up failed, and those that they need, are left for the last stage.
         queue.extend(stack.unclean.iter().filter(|slot| first.remove(*slot)));
         while let Some(slot) = queue.pop() {
             for required in &self.graph.rows[slot].requires {
@@ -80,7 +82,7 @@ impl Jobs {
         first
     }
 
-    /// Goes on to what is new, once all of the first stage is gone.
+    /// Goes on to new and changed resources once all rows of the first stage are gone.
     pub(crate) fn end_first(&mut self, id: u64) {
         let Some(stack) = self.graph.stacks.get_mut(&id) else { return };
         let Some(walk) = &mut stack.walk else { return };
@@ -96,7 +98,7 @@ impl Jobs {
         self.graph.ctx.agenda.push_back(Todo::CheckEnd(id));
     }
 
-    /// In the first stage none of what is new has failed: what had is remembered until that is over.
+    /// Remembers failed rows until the first stage has ended. Returns false outside of that stage.
     fn fail_after_first(&mut self, id: u64, failed: &BTreeSet<Slot>) -> bool {
         let walk = self.graph.stacks.get_mut(&id).and_then(|stack| stack.walk.as_mut());
         let walk = walk.filter(|walk| walk.stage == Stage::First);
@@ -128,7 +130,7 @@ impl Jobs {
         self.graph.ctx.agenda.push_back(Todo::CheckEnd(id));
     }
 
-    /// What has failed in this operation is not tried again by it.
+    /// Marks rows as failed in this operation, so that it does not try them again.
     pub(crate) fn stay_failed(&mut self, id: u64, failed: &BTreeSet<Slot>) {
         let stays = |row: &Row| row.role == Role::Forward && row.status == Some(Status::Failed);
         let failed: BTreeSet<Slot> =
@@ -140,7 +142,7 @@ impl Jobs {
         self.graph.ctx.agenda.retain(|todo| !matches!(todo, Todo::Visit(slot) if failed.contains(slot)));
     }
 
-    /// Those are not tried again by it: when the clean-up begins.
+    /// Marks rows whose clean-up failed in this operation, so that it does not try them again.
     fn stay_unclean(&mut self, id: u64) {
         let Some(stack) = self.graph.stacks.get_mut(&id) else { return };
         if stack.walk.is_none() {

@@ -1,4 +1,5 @@
-//! The walk of a graph: a node whose needs are ready is visited; what it decides becomes a job, or nothing.
+//! The walk over a stack's graph. A visit looks at a node of the graph once all that it needs is
+//! ready. The visit makes a job, or finds nothing to do.
 //!
 //! ```text
 //!   (First ▶) Forward ── all ready ──▶ Cleanup ── all gone ──▶ COMPLETE (or, for DELETE, no stack)
@@ -14,7 +15,7 @@ use crate::stack::{Stack, Stage};
 use crate::traversals::Traversals;
 use crate::view::OutputView;
 
-/// Failures that a stack's reason tells of: each resource has its own.
+/// Failures that a stack's reason names. Each failed resource has a reason of its own.
 const TOLD: usize = 3;
 
 impl Traversals {
@@ -63,8 +64,8 @@ impl Traversals {
         stack.status = Status::Complete;
         stack.reason = String::new();
         stack.outputs = outputs;
-        stack.queue.shrink_to_fit(); // What is made again for an agent that lost it may still wait.
-        // One that is walked again is the same.
+        stack.queue.shrink_to_fit(); // a job that restores a thing its agent lost may still wait
+        // A revision that was walked again is the first already.
         if stack.complete.first() != Some(&stack.revision) {
             stack.complete.insert(0, stack.revision);
         }
@@ -89,7 +90,8 @@ impl Traversals {
         self.jobs.end_failed(id, reason);
     }
 
-    /// A stack has had its time. What is under way goes on: a node that returns finishes its branch.
+    /// The operation of a stack has timed out. Jobs under way go on: a node that returns finishes
+    /// its branch.
     pub(crate) fn stack_due(&mut self, id: u64, traversal: u64) {
         let Some(stack) = self.jobs.graph.stacks.get_mut(&id).filter(|stack| stack.traversal == traversal)
         else {
@@ -139,7 +141,7 @@ impl Traversals {
         walk.tree.outputs().iter().enumerate().map(render).collect()
     }
 
-    /// The reason why nothing can go on: `3 resources failed: a: …; b: …; c: …`.
+    /// Why no row can go on: `3 resources failed: a: …; b: …; c: …`.
     pub(crate) fn why_stuck(&self, id: u64) -> String {
         let Some(stack) = self.jobs.graph.stacks.get(&id) else { return String::new() };
         let rows = stack.forward.iter().chain(&stack.extras).map(|slot| &self.jobs.graph.rows[*slot]);
@@ -161,7 +163,6 @@ impl Traversals {
     }
 }
 
-/// Why a stack has failed whose operation had its time.
 fn had_its_time(stack: &Stack) -> String {
     format!("timed out after {} s", stack.timeout_s)
 }

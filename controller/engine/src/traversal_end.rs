@@ -1,4 +1,4 @@
-//! How a traversal ends: replaced by another, or FAILED.
+//! The end of a traversal: another one replaces it, or its stack is COMPLETE or FAILED.
 
 use crate::Effect;
 use crate::jobs::Jobs;
@@ -7,7 +7,7 @@ use crate::timer::TimerKey;
 use crate::todo::Todo;
 
 impl Jobs {
-    /// The traversal that ran until now releases nothing more.
+    /// Ends the traversal of a stack in memory: its timers, open questions and rollouts go.
     pub(crate) fn leave_walk(&mut self, id: u64) {
         self.graph.watch_no_more(id);
         self.end_checks(id);
@@ -22,7 +22,7 @@ impl Jobs {
         self.graph.fit_if_owed(id);
     }
 
-    /// FAILED, and rolled back where that was asked for.
+    /// Sets the stack FAILED. A rollback follows where the operator asked for one.
     pub(crate) fn end_failed(&mut self, id: u64, reason: String) {
         self.graph.watch_no_more(id);
         self.end_checks(id);

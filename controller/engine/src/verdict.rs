@@ -1,4 +1,4 @@
-//! What an operator decides of things that a restored store does not know.
+//! Decisions of operators about things that a restored store does not know.
 
 use std::collections::BTreeSet;
 
@@ -14,7 +14,7 @@ use crate::traversals::Traversals;
 use crate::{Answer, Refusal, Verdict};
 
 impl Engine {
-    /// Decides: all that is named, or nothing.
+    /// Decides about all things and tables named, or about none if one of them cannot be decided.
     pub(crate) fn decide_held(
         &mut self,
         verdict: Verdict,
@@ -30,7 +30,7 @@ impl Engine {
         let things = things.filter(|(_, thing, _)| is_named(&thing.to_string()));
         let mut things: Vec<(NodeId, ResourceId, HeldThing)> =
             things.map(|(node, thing, held)| (node.clone(), thing, held)).collect();
-        // What was made last may need what was made before, and goes first.
+        // A later thing may need an earlier one, so it goes first.
         things.sort_by_key(|(_, _, held)| std::cmp::Reverse(held.generation));
         let tables = self.graph().restored.tables().filter(|(on, _, _)| is_there(on));
         let tables = tables.map(|(node, bridge, _)| (node.clone(), bridge.clone()));
@@ -70,7 +70,7 @@ impl Engine {
                 }
             }
             if let Some(device) = self.flows.find(&DeviceName { node: node.clone(), bridge }) {
-                // There may be more than was listed.
+                // The table may have more differences than were listed.
                 self.graph_mut().restored.await_tables(&node);
                 self.with_flows(|flows, turn| flows.compare_now(turn, device));
                 self.tables_compared(key);
@@ -82,8 +82,8 @@ impl Engine {
 }
 
 impl Traversals {
-    /// Nodes of which more differs than the list had room for, and nothing is listed any more, greet again: they say the
-    /// rest then.
+    /// Asks nodes with unlisted differences and no listed ones to connect again: they then report
+    /// the rest.
     fn ask_for_more(&mut self) {
         for node in self.jobs.graph.restored.beyond_the_list() {
             if let Some(key) =
@@ -94,8 +94,8 @@ impl Traversals {
         }
     }
 
-    /// An operator's wish is newer than all that is held of its stack: it is compared with what the nodes have. Whether
-    /// anything was.
+    /// Adopts all held things of a stack, because an operation is newer than them. Returns whether
+    /// there were any.
     pub(crate) fn wish(&mut self, stack: u64) -> bool {
         if !self.jobs.graph.restored.is_on() {
             return false;
@@ -103,7 +103,8 @@ impl Traversals {
         let is_of_it = |thing: &ResourceId| {
             self.jobs.graph.rows.of_thing(thing).is_some_and(|slot| self.jobs.graph.rows[slot].stack == stack)
         };
-        // A thing without a row on its node may have the id of a row elsewhere: no stack names that thing.
+        // A thing without a row may have the id of a row on another node. No stack names that
+        // thing.
         let is_known = |held: &HeldThing| held.unlike != Divergence::Unknown;
         let things =
             self.jobs.graph.restored.things().filter(|(_, thing, held)| is_known(held) && is_of_it(thing));
@@ -130,7 +131,7 @@ impl Jobs {
         };
         self.graph.restored.drop_thing(node, thing);
         self.graph.holds(slot, held);
-        // A restart of it was put off for that.
+        // A restart of the unit waited for this decision.
         if self.unsettled.owed().contains(&slot) {
             self.graph.ctx.agenda.push_back(Todo::Correct(slot));
         }

@@ -1,5 +1,5 @@
-//! A graph node whose needs are ready is visited: its properties are rendered, compared with what is there, and
-//! become a job, a replacement, or nothing.
+//! The visit of a row whose needs are ready. The visit renders the properties, compares them with
+//! the row, and decides: a job, a replacement, or nothing.
 
 use std::sync::Arc;
 
@@ -25,10 +25,11 @@ use crate::traversals::Traversals;
 
 /// A job must fit one message together with its frame.
 const SPEC_MAX: usize = 240 * 1024;
-/// What stays with the controller is kept in memory and in the store: more than anyone passes from one to another.
+/// Limit for the properties of a virtual resource, which memory and the store hold. Values passed
+/// between resources are far smaller.
 const HERE_MAX: usize = 4 * 1024 * 1024;
 
-/// What a visit found to be done.
+/// The outcome of a visit.
 enum Decision {
     Nothing,
     Apply {
@@ -39,19 +40,20 @@ enum Decision {
         content: Option<Arc<[u8]>>,
     },
     Replace,
-    /// It is the controller's own.
+    /// The controller realises the resource itself.
     Settle {
         action: Action,
         spec: PackedSpec,
     },
-    /// No node has joined that could have it.
+    /// No node has joined that could have the resource.
     Unplaced,
-    /// This node, by its full or short name, is asked for what is not known of it.
+    /// The properties need facts that this node, by its full or short name, has not told.
     Asks(NodeId),
 }
 
 impl Traversals {
-    /// Does what a graph node needs now that all it waits for is done.
+    /// Takes the next step for a row: its question in a check, else what its role asks for. A row
+    /// that is ready or blocked, or whose stack is cancelled, needs none.
     pub(crate) fn visit(&mut self, slot: Slot) {
         #[cfg(test)]
         {
@@ -85,7 +87,8 @@ impl Traversals {
         if !self.is_as_expanded(slot, &tree) {
             return;
         }
-        // Also of a row that stands for another, and of a tree that was made after a restart.
+        // Each visit notes these: the row may be a replacement, and the tree may be new after a
+        // restart.
         self.jobs.remember_removed(slot, tree.removed(self.jobs.graph.rows[slot].index as usize));
         self.jobs.graph.remember_selector(slot, &tree);
         self.jobs.remember_restarts(slot, &tree);
@@ -180,14 +183,14 @@ impl Traversals {
                 let gone = self.jobs.graph.rows[slot].is_past();
                 if let Some(reason) = self.jobs.graph.restricted(slot, Restriction::Replace).filter(|_| !gone)
                 {
-                    // While its work is taken back, what that leaves is not known.
+                    // The outcome of a job that is being withdrawn is not known yet.
                     if self.jobs.graph.rows[slot].work.is_none() {
                         self.jobs.graph.rows[slot].refuse(Action::Update);
                         self.jobs.fail_row(slot, reason);
                     }
                     return;
                 }
-                // The old row keeps its work, if any, and is cleaned up after that has ended.
+                // The old row keeps its job, if any. Its clean-up waits until that job has ended.
                 let new = self.replace(slot, &tree);
                 if !self.jobs.graph.waits_for_room(slot, new) {
                     self.jobs.graph.ctx.agenda.push_back(Todo::Visit(new));
@@ -204,7 +207,7 @@ impl Traversals {
         let index = row.index as usize;
         let references = Rendered { graph: &self.jobs.graph, stack };
         let properties = match tree.render(index, &references) {
-            // Nobody waits for a node that is away only to find that nothing is to be done.
+            // A row that needs no change does not wait for the facts of a node that is away.
             Err(RenderError::UnknownNode { .. }) if self.jobs.stays(slot, tree) => {
                 return Ok(Decision::Nothing);
             }
@@ -238,7 +241,7 @@ impl Traversals {
         let node = muster_template::node(&properties).map_err(wrong)?;
         let node = match node {
             Some(name) => self.jobs.graph.nodes.key(&name),
-            // One that never was anywhere does not wait for a node that may never come.
+            // A row that was never applied does not wait for a node that has not joined.
             None => match row
                 .node
                 .filter(|key| row.applied || self.jobs.graph.nodes.is_welcome(*key))
@@ -289,12 +292,12 @@ impl Traversals {
 
     pub(crate) fn visit_cleanup(&mut self, slot: Slot) {
         if self.jobs.graph.rows[slot].work.is_some() {
-            return; // visited again when its outcome is known
+            return; // visited again once the outcome of its job is known
         }
         if self.jobs.is_held_for_verdict(slot) {
             return self.jobs.fail_row(slot, HELD.to_owned());
         }
-        // The wish came before its node said that it has the thing.
+        // The removal was decided before the node reported the thing to the restored site.
         if self.jobs.awaits_verdict(slot) {
             self.jobs.decided(slot);
         }
@@ -319,7 +322,7 @@ impl Traversals {
 }
 
 impl Jobs {
-    /// Something below a nested stack or a group has changed in this operation.
+    /// Whether a row below a nested stack or a group has changed in this operation.
     fn stands_for_changed(&self, slot: Slot, tree: &Tree) -> bool {
         let index = self.graph.rows[slot].index as usize;
         tree.kind(index).is_whole() && self.needs_changed(slot, tree)
@@ -333,14 +336,16 @@ impl Jobs {
             .any(|index| self.graph.rows[forward[*index as usize]].changed)
     }
 
-    /// It is what was asked for, and all that it is made of is as it was, but perhaps what nodes tell.
+    /// Whether the row has the definition of the tree and no row that it needs has changed.
+    /// Facts of nodes do not count.
     fn stays(&self, slot: Slot, tree: &Tree) -> bool {
         let row = &self.graph.rows[slot];
         let index = row.index as usize;
         row.stays(tree.kind(index), tree.definition(index)) && !self.needs_changed(slot, tree)
     }
 
-    /// Before a job: it may be forbidden, wait for an operator, or claim what is another's.
+    /// Whether a job may begin: no restriction forbids it, no hook holds it back, and the row has
+    /// its claims.
     fn may_begin(&mut self, slot: Slot, node: NodeKey, action: Action, claims: Vec<Claim>) -> bool {
         if !self.may_be_done(slot, action) {
             return false;
@@ -354,7 +359,7 @@ impl Jobs {
         true
     }
 
-    /// It may be forbidden, or wait for an operator.
+    /// Whether no restriction forbids the action and no hook holds it back.
     fn may_be_done(&mut self, slot: Slot, action: Action) -> bool {
         if action == Action::Update
             && let Some(reason) = self.graph.restricted(slot, Restriction::Update)
@@ -366,7 +371,7 @@ impl Jobs {
         !self.graph.waits_before(slot, action)
     }
 
-    /// It failed without a job, and is wanted again as it is.
+    /// Clears the failure of a row that failed without a job and has what the revision asks for.
     fn mend(&mut self, slot: Slot) {
         let row = &self.graph.rows[slot];
         if row.status == Some(Status::Failed) && !row.failed_after_drift() {
@@ -375,7 +380,7 @@ impl Jobs {
         }
     }
 
-    /// Whether the job that is out already leads to what is wanted.
+    /// Whether the row's job already leads to `spec` on `node`.
     pub(crate) fn is_same_work(&self, slot: Slot, node: NodeKey, spec: &PackedSpec) -> bool {
         let row = &self.graph.rows[slot];
         row.node == Some(node)
@@ -384,8 +389,9 @@ impl Jobs {
             && row.work.as_ref().is_some_and(|work| work.state != WorkState::Withdrawing)
     }
 
-    /// It is as it was asked for, as far as is known; its agent is to look, and put right what differs. What ran is not run
-    /// again, devices are compared with their tables all the time, and what must not be updated is left alone.
+    /// Whether a row that seems unchanged gets a job all the same, so that its agent looks and
+    /// corrects. Deployments do not run again. Flow tables are compared all the time. A restricted
+    /// row is left alone.
     fn is_to_converge(&self, slot: Slot, kind: Kind, spec: &PackedSpec) -> bool {
         self.graph.rows[slot].converges
             && !kind.is_deployment()

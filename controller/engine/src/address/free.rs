@@ -1,18 +1,18 @@
-//! Which numbers of some ranges are free. Taking and giving back costs the logarithm of the number of gaps.
+//! Free numbers, as ranges. Taking and freeing a number costs the logarithm of the number of gaps.
 
 use std::collections::BTreeMap;
 
-/// Ranges of numbers, first to last; none touches another.
+/// Ranges of numbers, first to last. No two ranges touch.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Free(BTreeMap<u128, u128>);
 
 impl Free {
-    /// The least.
+    /// The least free number.
     pub fn first(&self) -> Option<u128> {
         self.0.first_key_value().map(|(first, _)| *first)
     }
 
-    /// A number is not free any more.
+    /// Marks a number as taken.
     pub fn take(&mut self, number: u128) {
         let Some((&first, &last)) = self.0.range(..=number).next_back().filter(|(_, last)| **last >= number)
         else {
@@ -27,7 +27,7 @@ impl Free {
         }
     }
 
-    /// A range is free; what touches it becomes one with it.
+    /// Marks a range as free. Ranges that touch become one.
     pub fn give(&mut self, first: u128, last: u128) {
         let (mut first, mut last) = (first, last);
         let touching: Vec<u128> = self

@@ -1,8 +1,9 @@
-//! What a stack hides of its networks and subnets, in stacks whose ports have something of them: the attributes of such a
-//! port tell it, and are masked there as well.
+//! Hidden values in networks and subnets. A port of another stack has them in its attributes, so
+//! that stack masks them as well.
 //!
-//! A row notes it, sealed in the store: a port what it has seen, also when the network is called
-//! otherwise since, and whatever is known of the other stack after a restart.
+//! The row of a port notes the values that it has seen, sealed in the store. The note stays when
+//! the network gets another name, and does not depend on what is known of the other stack after a
+//! restart.
 
 use muster_shared::ResourceId;
 use muster_template::{Kind, Secrets};
@@ -13,7 +14,7 @@ use crate::row::{Row, Slot};
 use crate::traversals::Traversals;
 
 impl Row {
-    /// Texts that are not to be shown of a network, a subnet or a port.
+    /// Texts to mask in the attributes of a network, a subnet or a port.
     fn hidden_of_plan(&self) -> &[Value] {
         match &self.details().notes {
             Some(Notes::Hides(hidden)) => hidden,
@@ -21,7 +22,7 @@ impl Row {
         }
     }
 
-    /// What other stacks hide of what this port tells.
+    /// Texts that other stacks hide in the attributes of this port.
     pub(crate) fn others_hide(&self) -> Secrets {
         match self.kind {
             Kind::Port => Secrets::of(self.hidden_of_plan().iter()),
@@ -35,7 +36,8 @@ impl Row {
 }
 
 impl Traversals {
-    /// What its own stack hides of a network or subnet, now that it is as it is to be, or that more is hidden.
+    /// Notes the hidden values of a network or subnet and of its ports, after a change of the row
+    /// or of the hidden values.
     pub(crate) fn hide_in_plan(&mut self, slot: Slot) {
         let row = &self.jobs.graph.rows[slot];
         let known = self.jobs.graph.stacks.get(&row.stack).filter(|stack| !stack.hidden.is_forgotten());
@@ -56,11 +58,11 @@ impl Traversals {
         }
     }
 
-    /// What is hidden of the network and the subnets that a port is in.
+    /// Notes for a port the hidden values of its network and subnets.
     pub(crate) fn hide_of_port(&mut self, slot: Slot) {
         let row = &self.jobs.graph.rows[slot];
         let made = self.addresses.made_of(row.physical).filter_map(|id| self.jobs.graph.rows.of_thing(&id));
-        // What it had before may still be told by what was made of it.
+        // Resources made from this port may still show values that it had before.
         let all = made.chain([slot]).flat_map(|slot| self.jobs.graph.rows[slot].hidden_of_plan());
         let mut hidden: Vec<Value> = Vec::new();
         for value in all {
@@ -74,7 +76,7 @@ impl Traversals {
         self.hide_of_others(slot);
     }
 
-    /// A stack shows nothing of what its ports are to hide.
+    /// Masks in the port's stack what the port notes.
     fn hide_of_others(&mut self, slot: Slot) {
         let row = &self.jobs.graph.rows[slot];
         let (id, hidden) = (row.stack, row.others_hide());
@@ -87,7 +89,8 @@ impl Traversals {
         }
     }
 
-    /// Of all networks and subnets of a stack: a parameter may be hidden that was not before.
+    /// Notes the hidden values of all networks and subnets of a stack, because more parameters may
+    /// be hidden now.
     pub(crate) fn hide_plan_of(&mut self, stack: u64) {
         let hides = self.jobs.graph.stacks.get(&stack).filter(|stack| !stack.hidden.secrets().is_empty());
         let Some(stack) = hides else { return };
@@ -98,7 +101,8 @@ impl Traversals {
     }
 }
 
-/// The texts with something hidden in them, and what that is. A number or a boolean would be masked everywhere.
+/// Texts that contain a hidden value, and the hidden values in them. A number or a boolean is left
+/// out: it would be masked everywhere.
 fn hidden_in(secrets: &Secrets, value: &Value) -> Vec<Value> {
     match value {
         Value::String(text) if secrets.mask(text) != *text => {

@@ -1,4 +1,4 @@
-//! Rows of the address plan: what they are in it, and what others see of them.
+//! Rows of the address plan: their part in the plan, and their attributes.
 
 use std::net::IpAddr;
 
@@ -11,13 +11,13 @@ use crate::record::PackedSpec;
 use crate::row::{Row, Slot};
 use crate::traversals::Traversals;
 
-/// Attributes of a port that are kept as JSON; what it has, by its network and subnets, after a restart as well.
+/// Attributes of a port that are kept as JSON. A start reads a port's addresses from them.
 const FIXED_IPS: &str = "fixed_ips";
 const NETWORK_ID: &str = "network_id";
 pub(crate) const AS_JSON: [&str; 3] = [FIXED_IPS, "network", "subnets"];
 
 impl Traversals {
-    /// What a row becomes in the plan; its attributes, if that gives it some.
+    /// Puts a row into the plan. Returns its attributes, if it gets any.
     pub(crate) fn put_in_plan(
         &mut self,
         slot: Slot,
@@ -47,7 +47,7 @@ impl Traversals {
         }
     }
 
-    /// A row of it goes.
+    /// Removes a row from the plan.
     pub(crate) fn take_out_of_plan(&mut self, slot: Slot) -> Result<(), String> {
         let row = &self.jobs.graph.rows[slot];
         let (kind, id) = (row.kind, row.physical);
@@ -62,7 +62,7 @@ impl Traversals {
         }
     }
 
-    /// The plan as the rows have it.
+    /// Builds the plan from the rows.
     pub(crate) fn load_plan(&mut self) {
         let slots: Vec<Slot> = self.jobs.graph.rows.slots().collect();
         let of = |it: &Self, kind: Kind| -> Vec<Slot> {
@@ -75,7 +75,7 @@ impl Traversals {
                 let Some(spec) = self.jobs.graph.rows[slot].spec.as_ref().map(PackedSpec::unpack) else {
                     continue;
                 };
-                // It was right when it was taken.
+                // The spec was valid when it was accepted.
                 drop(self.put_in_plan(slot, &spec));
             }
         }
@@ -88,7 +88,7 @@ impl Traversals {
     }
 }
 
-/// What a port's row says that it has.
+/// The network and addresses in a port's row.
 fn held(row: &Row) -> Option<(ResourceId, Vec<PortAddress>)> {
     let id = |text: &str| uuid::Uuid::parse_str(text).ok().map(ResourceId);
     let network = id(row.attributes.get(NETWORK_ID)?)?;

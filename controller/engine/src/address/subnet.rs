@@ -1,4 +1,4 @@
-//! One subnet: what is free in its pools, and who has what.
+//! One subnet: the free addresses in its pools, and the ports that use the others.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -14,7 +14,7 @@ pub(crate) struct Subnet {
     wanted: Wanted,
     network: ResourceId,
     free: Free,
-    /// Whose: one port, or one and the one that takes its place.
+    /// Ports of each used address: one, or also the one that replaces it.
     used: BTreeMap<u128, Vec<ResourceId>>,
 }
 
@@ -25,7 +25,7 @@ impl Subnet {
         Self { wanted: wanted.clone(), network, free, used: BTreeMap::new() }
     }
 
-    /// With the addresses in use as they are now.
+    /// Takes over the addresses in use from the subnet before.
     pub(super) fn with_ports_of(mut self, old: &Self) -> Result<Self, String> {
         for (&used, ports) in &old.used {
             let address = address(old.wanted.cidr, used);
@@ -63,7 +63,7 @@ impl Subnet {
         self.used.first_key_value().map(|(used, ports)| (address(self.wanted.cidr, *used), ports[0]))
     }
 
-    /// A port can have it: nobody else has, but the one whose place it takes.
+    /// Whether the address is free, or used by the port that the new one replaces.
     pub(super) fn may_have(&self, address: IpAddr, instead_of: Option<ResourceId>) -> bool {
         let is_free = |ports: &Vec<ResourceId>| ports.iter().all(|port| Some(*port) == instead_of);
         self.wanted.is_for_ports(address) && self.used.get(&number(address)).is_none_or(is_free)
@@ -93,7 +93,7 @@ impl Subnet {
         Ok(())
     }
 
-    /// A port has it, whoever else has.
+    /// Gives the address to a port without a check.
     pub(super) fn hold(&mut self, address: IpAddr, port: ResourceId) {
         self.used.entry(number(address)).or_default().push(port);
         self.free.take(number(address));
@@ -135,7 +135,7 @@ fn number(address: IpAddr) -> u128 {
     }
 }
 
-/// Of the family of a range.
+/// An address in the family of a range.
 fn address(cidr: IpNet, number: u128) -> IpAddr {
     match cidr {
         IpNet::V4(_) => Ipv4Addr::from_bits(u32::try_from(number).unwrap_or(u32::MAX)).into(),

@@ -1,4 +1,4 @@
-//! What few rows have: hooks, a pause, causes of failures, drift that is told, a breaker, and notes.
+//! State that few rows have: hooks, a pause, causes of failures, drift events, a breaker, notes.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,19 +13,19 @@ use crate::pause::Pause;
 use crate::row::Row;
 use crate::signal::StoredSignal;
 
-/// Causes kept of one job, the newest.
+/// Causes kept of one job: the newest.
 const CAUSES_MAX: usize = 20;
 
-/// What few rows have: kept apart, for there may be a million rows.
+/// State that few rows have. It is allocated apart, because there may be a million rows.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct RowDetails {
-    /// As operators see its type, where that is not the kind's name.
+    /// The type that operators see, if it is not the kind's name.
     pub type_name: Option<Arc<str>>,
     pub external_id: Option<Box<str>>,
     pub lost_from: Option<StackName>,
     pub unhealthy: bool,
     pub hook: Option<Hook>,
-    /// Since when it waits there.
+    /// When the row began to wait at the hook.
     pub hook_since: Option<MonoTime>,
     pub hooks_cleared: u8,
     pub causes: Vec<Box<str>>,
@@ -72,17 +72,17 @@ impl Row {
         (details.hook, details.hook_since) = (Some(hook), Some(now));
     }
 
-    /// The row waits at no hook any more. Returns whether it did.
+    /// Ends the wait at a hook. Returns whether the row waited.
     pub fn leave_hook(&mut self) -> bool {
         self.known_details().is_some_and(|details| details.hook.take().is_some())
     }
 
-    /// These hooks are cleared, or due: as [`RowDetails::hooks_cleared`].
+    /// Marks hooks as cleared or due, by the bits of [`RowDetails::hooks_cleared`].
     pub fn add_hooks(&mut self, bits: u8) {
         self.details_mut().hooks_cleared |= bits;
     }
 
-    /// Of the hooks that are cleared or due, these stay.
+    /// Drops the bits of all other hooks.
     pub fn keep_hooks(&mut self, bits: u8) {
         if let Some(details) = self.known_details() {
             details.hooks_cleared &= bits;
@@ -97,7 +97,7 @@ impl Row {
         self.known_details()?.pause.take()
     }
 
-    /// An attempt has failed for this reason.
+    /// Adds the cause of a failed attempt.
     pub fn add_cause(&mut self, reason: &str) {
         let causes = &mut self.details_mut().causes;
         if causes.len() >= CAUSES_MAX {
@@ -112,7 +112,7 @@ impl Row {
         }
     }
 
-    /// What is to be told of drift, if anything ever was.
+    /// Drift events to write. `None`: the row never drifted.
     pub fn drift_event_mut(&mut self) -> Option<&mut DriftEvent> {
         self.known_details()?.drift_event.as_mut()
     }
@@ -133,7 +133,7 @@ impl Row {
         self.known_details()?.breaker.take()
     }
 
-    /// Replaces what the row remembers. Returns whether that is another than before.
+    /// Replaces the notes. Returns whether they differ.
     pub fn set_notes(&mut self, notes: Option<Notes>) -> bool {
         if self.details().notes == notes {
             return false;
@@ -146,7 +146,7 @@ impl Row {
         self.known_details()?.notes.as_mut()
     }
 
-    /// A handle was sent a signal.
+    /// Adds a signal to a handle.
     pub fn add_signal(&mut self, id: String, signal: StoredSignal) {
         match &mut self.details_mut().notes {
             Some(Notes::Signals(signals)) => drop(signals.insert(id, signal)),

@@ -1,4 +1,4 @@
-//! What a report says of the row that it is about. Pure; a table test has a row for each case.
+//! The meaning of a report for its row. Pure; a table test has a row for each case.
 
 use muster_shared::model::{Action, Observed, Outcome, Report};
 use muster_shared::{Attempt, Generation};
@@ -6,41 +6,41 @@ use muster_shared::{Attempt, Generation};
 use crate::record::Status;
 use crate::row::{Row, WorkState};
 
-/// What follows from a report.
+/// The meaning of a report.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Heard {
-    /// It was said before, or is about another job: nothing follows.
+    /// The report is known already or is about another job.
     Old,
     /// The job is done.
     Done(Observed),
-    /// The attempt failed; `permanent`: another one cannot help.
+    /// The attempt failed. If `permanent`, a retry cannot help.
     Failed { reason: String, permanent: bool },
-    /// The attempt found no room on a disk.
+    /// The attempt failed because a disk has no room.
     NoRoom { reason: String },
-    /// A job that was taken back had begun, and did not end well.
+    /// A job being withdrawn had started, and did not succeed.
     Interrupted { reason: String },
-    /// A job that was taken back had not begun.
+    /// A job being withdrawn had not started.
     Withdrawn,
-    /// The agent knows this generation, which is newer.
+    /// The agent knows this newer generation.
     Superseded(Generation),
-    /// A check found what is desired.
+    /// A check found the thing as desired.
     InSync,
-    /// A check found something else; `missing`: nothing at all.
+    /// A check found a difference. If `missing`, there is no thing at all.
     Differs { reason: String, missing: bool },
 }
 
-/// Where the row's last job stands.
+/// State of the row's last job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum LastJob {
-    /// The agent may have it.
+    /// The agent may have the job.
     Out,
-    /// The agent may have it, and was asked not to begin.
+    /// The agent may have the job, and was asked not to start it.
     TakenBack,
-    /// An attempt is over, and the next one has not left.
+    /// An attempt has ended, and the next one was not sent.
     BetweenAttempts,
-    /// It was given up. Its agent may have done it all the same.
+    /// The controller gave the job up. The agent may still have done it.
     GivenUp,
-    /// Its end is known, or nothing of it has left.
+    /// The outcome is known, or the job was never sent.
     Over,
 }
 
@@ -60,7 +60,7 @@ impl Row {
         }
     }
 
-    /// What follows from a report of the row's node about it.
+    /// The meaning of a report about the row from its node.
     pub fn heard(&self, report: Report) -> Heard {
         let Report { key, outcome } = report;
         if key.generation != self.generation {
@@ -70,7 +70,7 @@ impl Row {
         let checks = self.action == Some(Action::Check);
         match (self.standing(), outcome) {
             (LastJob::Out | LastJob::TakenBack, Outcome::Superseded { by }) => Heard::Superseded(by),
-            // It counts whatever attempt it names: the last one may never have reached the agent.
+            // A withdrawal counts for any attempt: the last one may never have reached the agent.
             (LastJob::Out | LastJob::TakenBack, Outcome::Withdrawn) => Heard::Withdrawn,
             (LastJob::TakenBack, Outcome::Done(_)) if checks => Heard::InSync,
             (LastJob::TakenBack, Outcome::Done(observed)) => Heard::Done(observed),
@@ -78,7 +78,7 @@ impl Row {
                 LastJob::TakenBack,
                 Outcome::Failed { reason, .. } | Outcome::NoRoom { reason } | Outcome::Differs { reason, .. },
             ) => Heard::Interrupted { reason },
-            // What was given up on is done after all: it does not run once more.
+            // The late success of an earlier attempt makes the next one unnecessary.
             (LastJob::BetweenAttempts, Outcome::Done(observed)) if !checks => Heard::Done(observed),
             (LastJob::GivenUp, Outcome::Done(observed)) if !checks && is_present => Heard::Done(observed),
             (LastJob::Out, Outcome::Done(_)) if is_present && checks => Heard::InSync,

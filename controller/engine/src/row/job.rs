@@ -1,4 +1,5 @@
-//! What a job does to its row, from the decision to the outcome, and what a virtual resource does without one.
+//! What a job changes in its row, from the decision to the outcome, and what a virtual resource
+//! changes without a job.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +12,7 @@ use crate::record::{Observation, PackedSpec, Status};
 use crate::row::{PriorState, Row, Slot, Work, WorkState};
 
 impl Row {
-    /// A job was decided on. Returns what comes back if the job never begins.
+    /// Starts a job. Returns the state to restore if the job never starts at the agent.
     pub fn begin(
         &mut self,
         cause: Cause,
@@ -41,12 +42,12 @@ impl Row {
         prior
     }
 
-    /// The job waits, or is with its agent.
+    /// Gives the row a job in this state.
     pub fn give_work(&mut self, state: WorkState, now: MonoTime, previous: Option<PriorState>) {
         self.0.work = Some(Box::new(Work { state, since: now, due: None, behind: None, previous }));
     }
 
-    /// The job came further. Returns whether it did.
+    /// Sets the state of the job. Returns whether it differs from the state before.
     pub fn set_work_state(&mut self, state: WorkState, now: MonoTime) -> bool {
         match &mut self.0.work {
             Some(work) if work.state != state => {
@@ -57,19 +58,21 @@ impl Row {
         }
     }
 
-    /// When the present state of the job is over at the latest. Returns what was set before; none: there is no job.
+    /// Sets the latest end of the job's present state. Returns the time set before. `None`: there
+    /// is no job.
     pub fn set_work_due(&mut self, due: Option<MonoTime>) -> Option<Option<MonoTime>> {
         self.0.work.as_mut().map(|work| std::mem::replace(&mut work.due, due))
     }
 
-    /// The timer of the job has run out. Returns the state that is over; none: the timer was another one's.
+    /// The timer of the job has run out. Returns the state that is over. `None`: the timer is of an
+    /// earlier state.
     pub fn work_is_due(&mut self, due: MonoTime) -> Option<WorkState> {
         let work = self.0.work.as_mut().filter(|work| work.due == Some(due))?;
         work.due = None;
         Some(work.state)
     }
 
-    /// The job waits in its lane behind that of another row, or does not any more.
+    /// Notes whether the job waits in its lane for the job of another row.
     pub fn queue_behind(&mut self, other: Option<Slot>) {
         if let Some(work) = &mut self.0.work {
             work.behind = other;
@@ -80,12 +83,12 @@ impl Row {
         self.0.work.take().map(|work| *work)
     }
 
-    /// The job gets another generation before it leaves.
+    /// Gives the job another generation before it is sent.
     pub fn renumber(&mut self, generation: Generation) {
         self.0.generation = generation;
     }
 
-    /// The job leaves for its agent.
+    /// The job is sent to its agent.
     pub fn leave(&mut self) {
         self.0.applied |= self.action != Some(Action::Check);
     }
@@ -94,18 +97,19 @@ impl Row {
         self.0.attempt += 1;
     }
 
-    /// The agent has made more attempts than the store knows of.
+    /// The agent has made more attempts than the store knows.
     pub fn catch_up_with(&mut self, attempt: u32) {
         self.0.attempt = attempt;
     }
 
-    /// One more attempt has failed. Returns how many have.
+    /// Counts a failed attempt. Returns how many have failed.
     pub fn count_retry(&mut self) -> u32 {
         self.0.retry_count += 1;
         self.retry_count
     }
 
-    /// The job was withdrawn before it began. Without a prior state, as after a restart, the row has to be applied again.
+    /// The job was withdrawn before it started. After a restart there is no prior state: the row
+    /// then needs another job.
     pub fn withdraw(&mut self, prior: Option<PriorState>) {
         let row = &mut self.0;
         match prior {
@@ -127,18 +131,18 @@ impl Row {
         self.0.status = Some(Status::Failed);
     }
 
-    /// What operators read of the row.
+    /// Sets the reason that operators read.
     pub fn set_reason(&mut self, reason: &str) {
         self.0.reason = Some(reason.into());
     }
 
-    /// The row has failed for good. One that never had a job has failed to be created.
+    /// The row has failed for good. A row without any job has failed to be created.
     pub fn fail(&mut self, reason: &str) {
         self.0.action.get_or_insert(Action::Create);
         self.fail_as_it_is(reason);
     }
 
-    /// The row has failed, whatever was done last.
+    /// The row has failed; its last action stays.
     pub fn fail_as_it_is(&mut self, reason: &str) {
         (self.0.status, self.0.reason) = (Some(Status::Failed), Some(reason.into()));
     }
@@ -151,35 +155,37 @@ impl Row {
         }
     }
 
-    /// This action is refused before it becomes a job.
+    /// The environment refuses this action before it becomes a job.
     pub fn refuse(&mut self, action: Action) {
         self.0.action = Some(action);
     }
 
-    /// The agent knows a newer generation than the job has. Returns the prior state, which is none any more.
+    /// The agent knows a newer generation than the job has. Returns the prior state, which the row
+    /// no longer has.
     pub fn supersede(&mut self, generation: Generation) -> Option<PriorState> {
         let row = &mut self.0;
         (row.generation, row.attempt) = (generation, 0);
         row.work.as_mut().and_then(|work| work.previous.take())
     }
 
-    /// The job ended well. `held`: what the agent's ledger has of it since.
+    /// The job succeeded. `held` is the generation in the agent's ledger from now on.
     pub fn complete(&mut self, held: Option<Generation>) {
         self.be_complete();
         (self.0.held, self.0.applied) = (held, !self.is_going());
     }
 
-    /// What caused the last job is over.
+    /// Drops the cause of the last job.
     pub fn forget_cause(&mut self) {
         self.0.cause = Cause::Traversal;
     }
 
-    /// The thing is as it was asked for.
+    /// The thing is as desired.
     pub fn be_complete(&mut self) {
         (self.0.status, self.0.reason) = (Some(Status::Complete), None);
     }
 
-    /// A row that failed without a job is wanted as it is. One that was to go stays.
+    /// A row that failed without a job is wanted unchanged. A removal that failed is no longer
+    /// wanted.
     pub fn mend(&mut self) {
         self.be_complete();
         if self.is_going() {
@@ -187,7 +193,7 @@ impl Row {
         }
     }
 
-    /// What the last job told, besides what follows from the spec.
+    /// Attributes in the last job's report that do not follow from the spec.
     pub fn set_attributes(&mut self, attributes: BTreeMap<String, String>) {
         self.0.attributes = attributes;
     }
@@ -205,30 +211,31 @@ impl Row {
         self.0.observed = observed;
     }
 
-    /// The agent's last good state differs, for this reason, or does not any more.
+    /// The agent reports drift with this reason, or the end of drift.
     pub fn drift(&mut self, reason: Option<Box<str>>) {
         self.0.reason = reason;
         self.details_mut().drift_event.get_or_insert_default();
     }
 
-    /// Drift is ignored from now on: the reason of a complete row told of drift alone.
+    /// Drift is ignored from now on. The reason of a COMPLETE row can only be drift.
     pub fn ignore_drift(&mut self) {
         if self.status == Some(Status::Complete) {
             self.0.reason = None;
         }
     }
 
-    /// The question of a check is withdrawn. Returns what the agent has told meanwhile by itself.
+    /// The question of a check is withdrawn. Returns the drift that the agent reported of its own
+    /// in the meantime.
     pub fn end_check(&mut self, generation: Generation, prior: Option<&PriorState>) -> Option<Observation> {
         let row = &mut self.0;
         (row.generation, row.attempt, row.retry_count) = (generation, 0, 0);
         row.action = prior.and_then(|prior| prior.action).or(Some(Action::Update));
-        // The agent may have told of drift while the check was not sent yet.
+        // The agent may have reported drift before the question was sent.
         let told = prior.filter(|prior| prior.observed != row.observed);
         (row.status, row.reason) = match (row.observed, told) {
             (_, Some(told)) => (Some(Status::Complete), told.reason.clone()),
             (Observation::Unknown | Observation::InSync, None) => (Some(Status::Complete), None),
-            // The check before has seen the difference.
+            // The check before found the difference.
             (Observation::Drifted | Observation::Missing, None) => {
                 row.action = Some(Action::Check);
                 (Some(Status::Failed), Some("not as desired when it was looked at".into()))
@@ -237,19 +244,19 @@ impl Row {
         told.map(|told| told.observed)
     }
 
-    /// The agent has lost the thing: nobody knows how it stands.
+    /// The agent has lost the thing: its status is not known.
     pub fn lose_status(&mut self) {
         self.0.status = None;
     }
 
-    /// The agent has lost the thing while a job is out: the row has no good state to go back to.
+    /// The agent has lost the thing while a job is out. The prior state no longer counts as good.
     pub fn lose_prior_status(&mut self) {
         if let Some(prior) = self.0.work.as_mut().and_then(|work| work.previous.as_mut()) {
             prior.status = None;
         }
     }
 
-    /// The agent told of drift while a job is out: the row would go back to that.
+    /// The agent reported drift while a job is out. The prior state gets that.
     pub fn prior_drifts(&mut self, observed: Observation, reason: Option<Box<str>>) {
         if let Some(prior) = self.0.work.as_mut().and_then(|work| work.previous.as_mut()) {
             prior.observed = observed;
@@ -259,9 +266,10 @@ impl Row {
         }
     }
 
-    /// The store is older than the server. The next operation applies the row, whatever the template says.
+    /// The node's thing is newer than the store. The next operation applies the row, even if the
+    /// template has not changed.
     pub fn be_outdated(&mut self) {
-        // What the node has was made: it is not made for the first time.
+        // The node has the thing, so the next job does not create it.
         if self.held.is_some() && self.action == Some(Action::Create) {
             self.0.action = Some(Action::Update);
         }
@@ -269,12 +277,13 @@ impl Row {
         self.fail_as_it_is("the store is older than its server: the next update of the stack applies it");
     }
 
-    /// What the agent's ledger has of the row. Returns what was known of that before.
+    /// Sets the generation in the agent's ledger. Returns the one known before.
     pub fn set_held(&mut self, held: Option<Generation>) -> Option<Generation> {
         std::mem::replace(&mut self.0.held, held)
     }
 
-    /// What the agent's ledger has goes by a job, also where the job that made it is not known any more.
+    /// As [`Row::set_held`]. A thing in the ledger needs a job to remove it, even if the job that
+    /// made it is not known.
     pub fn hold(&mut self, held: Option<Generation>) -> Option<Generation> {
         self.0.applied |= held.is_some();
         self.set_held(held)
@@ -296,14 +305,14 @@ impl Row {
         self.0.status = Some(Status::Complete);
     }
 
-    /// A virtual resource is gone.
+    /// A virtual resource is removed.
     pub fn be_unmade(&mut self) {
         self.0.action = Some(self.farewell());
         self.be_complete();
         self.0.applied = false;
     }
 
-    /// The row is in progress until time has passed.
+    /// The row is in progress while it waits.
     pub fn wait(&mut self, action: Action) {
         (self.0.action, self.0.status) = (Some(action), Some(Status::InProgress));
     }
@@ -312,23 +321,24 @@ impl Row {
         self.0.reason = None;
     }
 
-    /// What the thing is to be is known by more than what the template says.
+    /// Replaces the spec with one that says more than the template does.
     pub fn bind(&mut self, spec: PackedSpec) {
         self.0.spec = Some(spec);
     }
 
-    /// Nothing of the row is on its node. Returns what was.
+    /// The node has nothing of the row. Returns the spec that the row had.
     pub fn clear(&mut self) -> Option<PackedSpec> {
         self.0.applied = false;
         self.0.spec.take()
     }
 
-    /// An operation sees to the row itself, also if its job turns out never to have begun.
+    /// An operation takes the row over from drift: the present job counts as its own, and so does
+    /// the prior state.
     pub fn take_over(&mut self) {
         self.leave_to_operation(Cause::is_drift);
     }
 
-    /// As [`Row::take_over`], of a correction alone.
+    /// As [`Row::take_over`], for corrections only.
     pub fn take_over_correction(&mut self) {
         self.leave_to_operation(|cause| cause == Cause::Correction);
     }

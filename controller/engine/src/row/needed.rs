@@ -1,4 +1,4 @@
-//! What leads from a row as it is to what is wanted. Pure: a visit and a preview ask the same.
+//! What a row needs to become what is wanted. Pure: a visit and a preview call the same function.
 
 use muster_shared::model::Action;
 use muster_template::{Desired, Kind};
@@ -17,17 +17,17 @@ pub(crate) enum Needed {
 }
 
 impl Row {
-    /// Its thing is gone, or half gone, or not to be trusted.
+    /// Whether the thing is gone, half gone or marked unhealthy.
     pub fn is_beyond_use(&self) -> bool {
         self.is_past() || self.details().unhealthy
     }
 
-    /// Nothing is under way, nobody else has its thing, and it was not seen to be another.
+    /// Whether no job is out, no other row took over claims, and no drift was observed.
     pub fn is_left_alone(&self) -> bool {
         self.work.is_none() && !self.handed_over && !self.observed.differs()
     }
 
-    /// It is there as it was asked for, by this definition.
+    /// Whether the row is COMPLETE with this kind and definition, and nothing has changed it since.
     pub fn stays(&self, kind: Kind, definition: u128) -> bool {
         (self.applied || self.is_adopted())
             && self.spec.is_some()
@@ -37,7 +37,8 @@ impl Row {
             && (self.kind, self.definition) == (kind, definition)
     }
 
-    /// A job that drift caused has failed. It is tried again in its own time; an operator's operation takes over first.
+    /// Whether a background job for drift has failed and will retry on its own. An operation of an
+    /// operator takes over first.
     pub fn waits_for_its_time(&self, packed: &PackedSpec) -> bool {
         let is_as_wanted = || {
             self.spec.as_ref() == Some(packed)
@@ -46,7 +47,7 @@ impl Row {
         self.failed_after_drift() && self.is_left_alone() && is_as_wanted()
     }
 
-    /// What leads from the row to a desired state; `packed` is `spec`, `node` where it is to be.
+    /// What leads from the row to `spec` on `node`. `packed` is `spec`.
     pub fn needed(&self, kind: Kind, node: Option<NodeKey>, spec: &Desired, packed: &PackedSpec) -> Needed {
         if self.is_beyond_use() {
             return Needed::Replace;
@@ -63,9 +64,10 @@ impl Row {
         if settled && self.is_left_alone() && self.spec.as_ref() == Some(packed) {
             return Needed::Nothing;
         }
-        // An agent that has lost its ledger has what was made there before all the same.
+        // A thing that was made counts as made, even if its agent has lost the ledger.
         let is_made = self.held.is_some() || (self.applied && self.definition != 0);
-        // What a deployment runs at its creation has not run well yet, and what it runs at an update may be nothing.
+        // What a deployment runs at creation has not succeeded yet. At an update it may run
+        // nothing.
         let is_unfinished = kind.is_deployment()
             && self.action == Some(Action::Create)
             && self.status != Some(Status::Complete);

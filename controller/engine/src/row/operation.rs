@@ -1,4 +1,4 @@
-//! What an operation wants of a row, and what the row counts for in its traversal.
+//! What an operation changes in a row: its role, its part in the traversal, its replacement.
 
 use std::sync::Arc;
 
@@ -10,14 +10,14 @@ use crate::node::NodeKey;
 use crate::record::{Observation, Status};
 use crate::row::{Dirty, Role, Row, RowDetails, Slot};
 
-/// What a template says of a resource besides its properties.
+/// Attributes of a resource in the template besides its properties.
 pub(crate) struct Ownership<'t> {
     pub retain: bool,
     pub external_id: Option<Box<str>>,
     pub type_name: Option<&'t Arc<str>>,
 }
 
-/// What goes over from a row to the one that replaces it.
+/// State that a row hands to its replacement.
 pub(crate) struct Replaced {
     id: u64,
     retain: bool,
@@ -30,11 +30,12 @@ impl Replaced {
     }
 }
 
-/// `blocked` of a row to be cleaned up, before the clean-up begins and counts. No count of others comes down from it to 0.
+/// `blocked` of a row in clean-up before the clean-up starts and counts. No number of ended rows
+/// brings it to 0.
 const UNCOUNTED: u32 = 1 << 31;
 
 impl Row {
-    /// The row stands for the resource of this index in the stack's template.
+    /// Sets the index of the resource in the stack's template.
     pub fn set_index(&mut self, index: usize) {
         self.0.index = u32::try_from(index).expect("bounded by RESOURCES_MAX");
     }
@@ -47,12 +48,13 @@ impl Row {
         self.0.kind = kind;
     }
 
-    /// The row stands for a thing with another id. Returns the id before. `Rows` finds rows by it.
+    /// Gives the row another thing. Returns the id of the thing before. Only `Rows` calls this,
+    /// because it finds rows by that id.
     pub fn set_physical(&mut self, physical: ResourceId) -> ResourceId {
         std::mem::replace(&mut self.0.physical, physical)
     }
 
-    /// Returns the node where the row was.
+    /// Returns the node before.
     pub fn set_node(&mut self, node: Option<NodeKey>) -> Option<NodeKey> {
         std::mem::replace(&mut self.0.node, node)
     }
@@ -61,38 +63,40 @@ impl Row {
         self.0.requires = requires;
     }
 
-    /// The template wants the resource: a row that was to be cleaned up is not any more. Returns whether it was.
+    /// Keeps a row that an earlier revision dropped, because the template wants the resource again.
+    /// Returns whether the row was dropped or replaced.
     pub fn revive(&mut self) -> bool {
         self.0.dropped.take().is_some() | self.0.replaced_by.take().is_some()
     }
 
-    /// The row is as it is wanted: the operation has nothing to do.
+    /// The operation has nothing to do for the row.
     pub fn rest(&mut self) {
         self.0.role = Role::Steady;
     }
 
-    /// The row is to be brought to the definition of the revision. `blocked`: how many needs are not ready.
+    /// The operation brings the row to the definition of the revision. `blocked` is how many of its
+    /// needs are not ready.
     pub fn go_forward(&mut self, blocked: usize) {
         let row = &mut self.0;
         (row.role, row.ready, row.failed) = (Role::Forward, false, false);
         row.blocked = u32::try_from(blocked).expect("bounded by RESOURCES_MAX");
     }
 
-    /// After a restart: the row is still to be brought forward.
+    /// After a restart, the operation still has to bring the row forward.
     pub fn take_up_forward(&mut self, blocked: usize, converges: bool) {
         self.0.role = Role::Forward;
         self.0.converges = converges;
         self.0.blocked = u32::try_from(blocked).expect("bounded when the revision was taken");
     }
 
-    /// A new operation begins, not one that goes on. `converges`: also a row that is as it was asked for gets a job.
+    /// Prepares the row for a new operation. With `converges` even an unchanged row gets a job.
     pub fn begin_anew(&mut self, converges: bool) {
         self.0.retry_count = 0;
         self.0.converges = converges;
         self.set_hooks_again();
     }
 
-    /// The row is to be cleaned up since this revision. `anew`: the operation goes on.
+    /// Drops the row as of this revision. With `anew` the same operation goes on.
     pub fn drop_since(&mut self, revision: u32, anew: bool) {
         let row = &mut self.0;
         (row.role, row.ready, row.failed) = (Role::Cleanup, false, false);
@@ -104,12 +108,12 @@ impl Row {
         }
     }
 
-    /// After a restart: the row is still to be cleaned up.
+    /// After a restart, the operation still has to clean up the row.
     pub fn take_up_cleanup(&mut self) {
         (self.0.role, self.0.blocked) = (Role::Cleanup, UNCOUNTED);
     }
 
-    /// A new row replaces this one, which is to be cleaned up.
+    /// Another row replaces this one, which goes into clean-up.
     pub fn be_replaced(&mut self, by: u64, revision: u32) {
         self.take_up_cleanup();
         (self.0.replaced_by, self.0.dropped) = (Some(by), Some(revision));
@@ -120,14 +124,14 @@ impl Row {
         self.0.replaced_by = Some(by);
     }
 
-    /// This row replaces another one.
+    /// This row replaces another.
     pub fn replace(&mut self, old: Replaced, type_name: Option<Arc<str>>, drift_policy: Option<DriftPolicy>) {
         let row = &mut self.0;
         (row.role, row.replaces, row.retain) = (Role::Forward, Some(old.id), old.retain);
         self.set_rare(old.external_id, type_name, drift_policy);
     }
 
-    /// A row for the same resource whose thing is yet to be made.
+    /// A row for the same resource with a thing that is not made yet.
     pub fn anew(&self, id: u64, physical: ResourceId) -> Self {
         let mut new = Self::new(id, physical, self.stack, self.name.clone(), self.kind);
         let row = &mut new.0;
@@ -140,7 +144,7 @@ impl Row {
         new
     }
 
-    /// Details are kept apart: few rows have any.
+    /// Allocates details only if there are any.
     fn set_rare(
         &mut self,
         external_id: Option<Box<str>>,
@@ -154,7 +158,7 @@ impl Row {
         }
     }
 
-    /// What the template says of ownership. Returns whether that is another than before.
+    /// Sets what the template says of ownership. Returns whether it differs from before.
     pub fn own(&mut self, ownership: Ownership<'_>) -> bool {
         let Ownership { retain, external_id, type_name } = ownership;
         let RowDetails { external_id: old_id, type_name: old_type, .. } = self.details();
@@ -173,17 +177,17 @@ impl Row {
         self.details_mut().drift_policy = policy;
     }
 
-    /// The present traversal found something to do for the row, if `acts`.
+    /// If `acts`, notes that the present traversal changes the row.
     pub fn note_changed(&mut self, acts: bool) {
         self.0.changed |= acts;
     }
 
-    /// What the traversal before found to do counts no more, unless `stays`.
+    /// Unless `stays`, forgets that the traversal before changed the row.
     pub fn forget_changed(&mut self, stays: bool) {
         self.0.changed &= stays;
     }
 
-    /// The row is as the revision wants it. Returns whether its definition is another one than before.
+    /// The row is as the revision wants it. Returns whether its definition has changed.
     pub fn be_ready(&mut self, definition: u128, revision: u32) -> bool {
         self.0.ready = true;
         self.forget_hooks();
@@ -194,17 +198,17 @@ impl Row {
         redefined
     }
 
-    /// What the row was made with is made anew: it is looked at again.
+    /// A resource that the row needs is made again, so the row is visited again.
     pub fn be_unready(&mut self) {
         self.0.ready = false;
     }
 
-    /// Whether the traversal counts the row as failed. Returns whether it did before.
+    /// Sets whether the traversal counts the row as failed. Returns whether it did.
     pub fn set_failed(&mut self, failed: bool) -> bool {
         std::mem::replace(&mut self.0.failed, failed)
     }
 
-    /// How many rows this one waits for. Returns how many it did before.
+    /// Sets how many rows this one waits for. Returns the number before.
     pub fn set_blocked(&mut self, blocked: u32) -> u32 {
         std::mem::replace(&mut self.0.blocked, blocked)
     }
@@ -214,40 +218,40 @@ impl Row {
         self.0.blocked += 1;
     }
 
-    /// One that the row waits for is done. Returns whether it waits for none now.
+    /// A row that this one waits for has ended. Returns whether it was the last.
     pub fn unblock(&mut self) -> bool {
         self.0.blocked = self.blocked.saturating_sub(1);
         self.blocked == 0
     }
 
-    /// What a check had found is asked again by the next one.
+    /// Forgets the result of a check, so that the next one asks again.
     pub fn forget_verdict(&mut self) {
         self.be_complete();
         self.0.failed = false;
     }
 
-    /// The row belongs to no stack any more, and is to be cleaned up. Returns its breaker.
+    /// Takes the row out of its stack into clean-up. Returns its breaker.
     pub fn lose(&mut self, from: Option<StackName>) -> Option<Breaker> {
         let row = &mut self.0;
         row.stack = 0;
         (row.role, row.ready, row.failed, row.blocked) = (Role::Cleanup, false, false, 0);
         (row.replaces, row.replaced_by, row.reason) = (None, None, None);
         row.dropped.get_or_insert(row.revision);
-        // Nobody sees the thing any more.
+        // Nothing observes the thing any longer.
         row.observed = Observation::Unknown;
-        // Of the place where the row was before.
+        // The flags are of the slot that the row had before.
         row.dirty = Dirty::default();
         let breaker = row.details.take().and_then(|details| details.breaker);
         self.details_mut().lost_from = from;
         breaker
     }
 
-    /// The row waits for its clean-up: in a check, or as a lost row after a restart.
+    /// The row waits for its clean-up, in a check or as a lost row after a restart.
     pub fn await_cleanup(&mut self) {
         self.0.role = Role::Cleanup;
     }
 
-    /// A lost row for a thing that no stack has: as its agent says, it was created.
+    /// A lost row for a thing that no stack has. The agent's ledger has it as created.
     pub fn stray(id: u64, thing: ResourceId, name: Arc<str>, kind: Kind, node: NodeKey) -> Self {
         let mut stray = Self::new(id, thing, 0, name, kind);
         let row = &mut stray.0;
@@ -257,7 +261,7 @@ impl Row {
         stray
     }
 
-    /// What of the row is to be written.
+    /// Which parts of the row to persist.
     pub fn dirty_mut(&mut self) -> &mut Dirty {
         &mut self.0.dirty
     }

@@ -1,4 +1,4 @@
-//! A row as the store has it.
+//! A row's record in the store.
 
 use muster_shared::model::Action;
 use muster_shared::{MonoTime, NodeId};
@@ -10,7 +10,7 @@ use crate::record::{ProgressRecord, ResourceRecord, Status};
 use crate::row::{Row, RowDetails, WorkState};
 
 impl Row {
-    /// As the store has it. `node`: the key of its node; `now`: the time of the start.
+    /// Builds a row from the store. `node` is the key of its node, `now` the time of the start.
     pub fn load(record: ResourceRecord, node: Option<NodeKey>, now: MonoTime) -> Self {
         let ResourceRecord { id, physical, stack, name, kind, progress, .. } = record;
         let mut row = Self::new(id, physical, stack, name, kind);
@@ -61,23 +61,23 @@ impl Row {
         row
     }
 
-    /// The controller ended in the middle of a job.
+    /// Takes up a job that was in progress when the controller stopped.
     fn take_up_work(&mut self, in_flight: bool, now: MonoTime) {
         match in_flight {
             // The agent may have the job, and is asked about it.
             true => self.give_work(WorkState::Sent, now, None),
-            // The row stood. A check that is taken up asks again.
+            // The row stood. If the check is taken up, it asks again.
             false if self.ready && self.action == Some(Action::Check) => {
                 (self.0.status, self.0.action) = (Some(Status::Complete), Some(Action::Update));
             }
-            // An attempt is over, and the job goes on with the next one: the answer to the last may come late, and a
-            // script that was given up on may have run.
+            // An attempt is over and the job goes on with the next one. The last answer may come
+            // late, and a script that was given up may have run.
             false if self.was_tried() && (self.ready || self.action != Some(Action::Check)) => {
                 self.give_work(WorkState::Backoff, now, None);
             }
-            // A correction, or a job that makes the thing again for an agent that had lost it: no traversal gives it.
+            // The job is a correction or a rebuild. No traversal would queue it again.
             false if self.ready => self.give_work(WorkState::NodeAway, now, None),
-            // The next visit decides anew. Nothing is claimed of a job that never left.
+            // The next visit decides again. A job that was never sent claims nothing.
             false => {
                 self.0.status = None;
                 let applied = self.applied;

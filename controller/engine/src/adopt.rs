@@ -1,7 +1,7 @@
-//! Whose a resource's thing is: whether it is left when the resource goes, and whether others made it.
+//! Ownership of a thing: whether it stays when its resource is removed, and whether others made it.
 //!
-//! A row with an external id stands for a thing of others. It is compared and never made, changed or taken away, so
-//! that nothing of it is `applied`.
+//! A row with an external id stands for an adopted thing. It is compared and never made, changed or
+//! removed, so the row is never `applied`.
 
 use muster_shared::NodeId;
 use muster_shared::model::{Action, Claim};
@@ -15,29 +15,30 @@ use crate::request::Refusal;
 use crate::row::{Ownership, Row, Slot};
 
 impl Row {
-    /// Stands for a thing that others made.
+    /// Whether the row stands for a thing that others made.
     pub fn is_adopted(&self) -> bool {
         self.details().external_id.is_some()
     }
 
-    /// How it is cleaned up.
+    /// The action that cleans the row up.
     pub fn farewell(&self) -> Action {
         if self.retain { Action::Retain } else { Action::Delete }
     }
 
-    /// The thing stays when it is cleaned up.
+    /// Whether clean-up leaves the thing in place.
     fn leaves_its_thing(&self) -> bool {
         self.retain || self.is_adopted()
     }
 
-    /// As operators see it, and other resources.
+    /// The id that operators and other resources see.
     pub fn shown_id(&self) -> String {
         self.details().external_id.as_deref().map_or_else(|| self.physical.to_string(), str::to_owned)
     }
 }
 
 impl Jobs {
-    /// What the template says of ownership, in the row that stands for the resource. Checked when it was accepted.
+    /// Copies the template's ownership into the row. It was checked when the operation was
+    /// accepted.
     pub(crate) fn own(&mut self, slot: Slot, tree: &Tree, index: usize) {
         self.remember_removed(slot, tree.removed(index));
         self.graph.remember_selector(slot, tree);
@@ -50,7 +51,7 @@ impl Jobs {
         }
     }
 
-    /// A resource is adopted when it is new, or never.
+    /// Refuses a change of `external_id` while the resource exists.
     pub(crate) fn check_ownership(&self, plan: &Plan, tree: &Tree) -> Result<(), Refusal> {
         for index in 0..tree.len() {
             if !plan.dirty[index] {
@@ -72,12 +73,12 @@ impl Jobs {
         Ok(())
     }
 
-    /// Whether who adopts a thing would see it taken away by its owner's clean-up.
+    /// Whether the owner's clean-up would remove a thing that another row adopts.
     pub(crate) fn takes_it_away(&self, adopts: bool, owner: Slot) -> bool {
         adopts && !self.graph.rows[owner].leaves_its_thing()
     }
 
-    /// As [`Engine::takes_it_away`], as a refusal.
+    /// The refusal for [`Self::takes_it_away`].
     pub(crate) fn adopted_from_its_maker(
         &self,
         claim: &Claim,
@@ -93,7 +94,7 @@ impl Jobs {
         ))
     }
 
-    /// What a group never gives again is known as soon as that is decided.
+    /// Notes the names that a group has removed for good, as soon as that is decided.
     pub(crate) fn remember_removed(&mut self, slot: Slot, removed: Option<&Removed>) {
         let Some(removed) = removed else { return };
         let notes = (!removed.is_empty()).then(|| Notes::Removed(removed.clone()));

@@ -1,4 +1,4 @@
-//! Attributes of resources, and what of them one sees that needs others.
+//! Attributes of resources, and how other resources see them.
 
 use muster_template::{Kind, References, Unresolved};
 use serde_json::Value;
@@ -10,10 +10,10 @@ use crate::row::Row;
 use crate::stack::Stack;
 use crate::unit_trigger::unmarked;
 
-/// The attribute of a group with the names that it has given up, as in Heat.
+/// The attribute of a group with the names that it has removed, as in Heat.
 const REMOVED: &str = "removed_rsrc_list";
 
-/// What a resource sees of those it needs.
+/// The resources that another one refers to, by their rows.
 pub(crate) struct Rendered<'a> {
     pub graph: &'a Graph,
     pub stack: &'a Stack,
@@ -39,7 +39,7 @@ impl References for Rendered<'_> {
 }
 
 impl Graph {
-    /// An attribute of a row as it is.
+    /// The present value of a row's attribute.
     pub(crate) fn attribute(&self, row: &Row, name: &str) -> Option<Value> {
         if row.kind == Kind::WaitCondition && name == "data" {
             return self.signal_data(row);

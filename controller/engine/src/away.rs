@@ -1,4 +1,5 @@
-//! The connection of a node has ended: its work stays in flight, and takes no room until the node is back.
+//! The end of a node's connection. Its jobs stay in flight, and take no room until the node is
+//! back.
 
 use crate::node::NodeKey;
 use crate::row::WorkState;
@@ -6,7 +7,8 @@ use crate::todo::Todo;
 use crate::traversals::Traversals;
 
 impl Traversals {
-    /// What is in flight stays so, but takes no room and has no deadline until the node is back.
+    /// Marks a node as away. Jobs in flight stay so, but take no room and have no deadline until
+    /// the node is back.
     pub(crate) fn away(&mut self, key: NodeKey) {
         let node = &mut self.jobs.graph.nodes[key];
         if node.ready {

@@ -1,5 +1,5 @@
-//! How often a resource was corrected, or made again for an agent that had lost it: when the next time may be, and when
-//! there is none.
+//! The breaker counts how often a resource was corrected, or made again for an agent that had lost
+//! it. The count says when the next correction may start.
 
 use std::time::Duration;
 
@@ -7,40 +7,41 @@ use muster_shared::MonoTime;
 
 use crate::record::{Corrections, Rebuilds};
 
-/// Corrections of one resource in a fight: an administrator who tries something three times is no fight yet, and another
-/// tool that runs every few minutes is found within half an hour.
+/// Corrections before the breaker opens. An administrator who tries something three times is no
+/// fight yet. Another tool that runs every few minutes is found within half an hour.
 pub const CORRECTIONS_MAX: u32 = 5;
-/// A resource that was corrected so long ago and stands is at peace; a fight that was given up is tried once more.
+/// After this long without a correction a resource counts as calm. An open breaker then allows one
+/// more try.
 pub const CALM: Duration = Duration::from_secs(3600);
-/// Between two corrections of a fight: nothing before the first, this before the next, doubled each time. With the bound
-/// above a fight ends within [`SPACING_TOTAL`] and the time its jobs take.
+/// Interval between two corrections: none before the first, this before the second, doubled each
+/// time. With the bound above a fight ends within [`SPACING_TOTAL`] and the time of its jobs.
 const SPACING: Duration = Duration::from_secs(1);
 /// All spacings together.
 pub const SPACING_TOTAL: Duration = Duration::from_secs(1 + 2 + 4 + 8);
 
-/// What became of a resource that others change, as long as that counts.
+/// Corrections and rebuilds of a resource, as long as they count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Breaker {
-    /// Corrections since it was last calm.
+    /// Corrections since the last calm.
     pub corrected: Strikes,
-    /// How often it was made again for an agent that had lost it. Counted by itself: that somebody fights over a file is no
-    /// reason to leave it out on a server that was replaced.
+    /// Rebuilds for an agent that had lost the thing. They count apart: a fight over a file is no
+    /// reason to leave the file out on a server that was replaced.
     pub made_again: Strikes,
-    /// It is left as it is.
+    /// Corrections have stopped.
     pub open: bool,
-    /// When it is looked at next, if nobody says anything before.
+    /// The time of the next look, if no message comes before.
     pub due: Option<MonoTime>,
 }
 
-/// How often the same was done, since it was last calm.
+/// A count since the last calm.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Strikes {
     pub count: u32,
-    /// When the last one began, counted from when the controller knows of it.
+    /// When the last one started, or when the controller started.
     since: MonoTime,
-    /// How long ago that was when the controller was started.
+    /// How long before the start of the controller the last one started.
     earlier: Duration,
-    /// How long before that the first one was.
+    /// Time between the first and the last.
     pub lasted: Duration,
 }
 
@@ -49,7 +50,7 @@ pub(crate) struct Strikes {
 pub(crate) enum Turn {
     Now,
     At(MonoTime),
-    /// Not until it was calm.
+    /// Not before the resource was calm.
     Never(MonoTime),
 }
 
@@ -59,7 +60,7 @@ impl Breaker {
         Self { corrected: none, made_again: none, open: false, due: None }
     }
 
-    /// As it was kept.
+    /// Builds the breaker from the store.
     pub fn load(record: &Corrections, now: MonoTime) -> Self {
         let Corrections { count, ago, lasted, open, made_again } = *record;
         let load = |count, earlier, lasted| Strikes { count, since: now, earlier, lasted };
@@ -70,7 +71,7 @@ impl Breaker {
         Self { corrected: load(count, ago, lasted), made_again, open, due: None }
     }
 
-    /// As it is kept.
+    /// The record for the store.
     pub fn record(&self, now: MonoTime) -> Corrections {
         let Self { corrected, made_again, open, .. } = *self;
         let Strikes { count, lasted, .. } = made_again;
@@ -84,15 +85,16 @@ impl Breaker {
         self.corrected.turn(now)
     }
 
-    /// A correction has ended. Its job may have waited for its node: what is counted is what was done.
+    /// A correction has ended. Its job may have waited for its node, so the time counts from the
+    /// end.
     pub fn end(&mut self, now: MonoTime) {
         self.corrected.lasted += self.corrected.ago(now);
         (self.corrected.since, self.corrected.earlier) = (now, Duration::ZERO);
     }
 
-    /// A correction begins.
+    /// Counts a correction that starts.
     pub fn strike(&mut self, now: MonoTime) {
-        // Once it was given up, one more is a try.
+        // An open breaker allows one try.
         let calm = if self.open { CORRECTIONS_MAX - 1 } else { 0 };
         self.corrected.strike(now, calm);
         self.open = false;
@@ -121,7 +123,7 @@ impl Strikes {
         if ago >= spacing { Turn::Now } else { Turn::At(after(spacing)) }
     }
 
-    /// One more. `calm`: how many count still after it has been calm.
+    /// Counts one more. `calm` is how many still count after a calm.
     pub fn strike(&mut self, now: MonoTime, calm: u32) {
         let ago = self.ago(now);
         if ago >= CALM {

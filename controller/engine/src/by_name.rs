@@ -1,5 +1,5 @@
-//! Rows that wait for a server to be known, each under the name that it goes by in a template: so who joins, or tells
-//! something for the first time, wakes those alone who mean it.
+//! Rows that wait for a server, each under the name that the template gives it. A server that
+//! joins, or sends facts for the first time, wakes only the rows that may mean it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,7 +9,7 @@ use crate::row::{Row, Slot};
 use crate::todo::Todo;
 use crate::traversals::Traversals;
 
-/// Rows by the full or short name of the server they wait for; each waits for one.
+/// Rows by the full or short name of the server that they wait for. Each waits for one server.
 #[derive(Debug, Default)]
 pub(crate) struct ByName {
     names: BTreeMap<Slot, NodeId>,
@@ -49,14 +49,14 @@ impl ByName {
     }
 }
 
-/// Rows that wait for a server to be known.
+/// Rows that wait for a server.
 #[derive(Debug, Default)]
 pub(crate) struct AwaitedNodes {
-    /// Rows of resources that may be anywhere, while no node has joined.
+    /// Rows of resources that may be on any node, while no node has joined.
     any: BTreeSet<Slot>,
-    /// Rows that ask something of a server which is not known, or has told nothing of itself.
+    /// Rows that need facts of a server that has not joined, or has sent none.
     facts: ByName,
-    /// Deployed servers under a name that nobody has joined with; it may be a short one.
+    /// Deployed servers with a full or short name that no joined server has.
     servers: ByName,
 }
 
@@ -71,12 +71,12 @@ impl AwaitedNodes {
         std::mem::take(&mut self.any)
     }
 
-    /// A row waits for what a node tells of itself.
+    /// A row waits for the facts of a node.
     pub fn facts(&mut self, slot: Slot, node: NodeId) {
         self.facts.insert(slot, node);
     }
 
-    /// The node whose facts a row waits for, as it is called there.
+    /// The node whose facts a row waits for, as the template names it.
     pub fn facts_of(&self, slot: Slot) -> Option<&NodeId> {
         self.facts.name_of(slot)
     }
@@ -86,13 +86,13 @@ impl AwaitedNodes {
         self.facts.meant(node)
     }
 
-    /// A row is looked at again: it says anew what it waits for.
+    /// A row is visited: the visit says again what the row waits for.
     pub fn looked_at(&mut self, slot: Slot) {
         self.any.remove(&slot);
         self.facts.remove(slot);
     }
 
-    /// A deployed server waits for a node of this name; none: it waits for none.
+    /// A deployed server waits for a node of this name. `None`: it waits no longer.
     pub fn server(&mut self, slot: Slot, name: Option<NodeId>) {
         match name {
             Some(name) => self.servers.insert(slot, name),
@@ -121,18 +121,18 @@ impl AwaitedNodes {
     }
 }
 
-/// Whether `name` is the node's, in full or for short.
+/// Whether `name` is the full or a short name of the node.
 pub(crate) fn is_called(node: &NodeId, name: &NodeId) -> bool {
     node.as_str().strip_prefix(name.as_str()).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
 }
 
-/// What a server may be called for short: its name up to each dot.
+/// The short names of a server: its name up to each dot.
 pub(crate) fn short_names(full: &NodeId) -> impl Iterator<Item = NodeId> {
     full.as_str().match_indices('.').filter_map(|(dot, _)| full.as_str()[..dot].parse().ok())
 }
 
 impl Traversals {
-    /// The node whose facts it waits for, as it is called there.
+    /// The node whose facts a row waits for, as the template names it.
     pub(crate) fn asks(&self, row: &Row) -> Option<&NodeId> {
         self.jobs.graph.rows.of_id(row.id).and_then(|slot| self.awaited.facts_of(slot))
     }

@@ -1,6 +1,6 @@
-//! An operator stops an operation: nothing more of it begins, and what has begun ends and is recorded.
+//! Cancels an operation: no further job starts, and jobs that have started end and are recorded.
 //!
-//! What the traversal has left neither ready nor failed waits for the next operation, also over a restart.
+//! Rows that are neither ready nor failed wait for the next operation, also over a restart.
 
 use muster_shared::StackName;
 
@@ -33,7 +33,7 @@ impl Jobs {
         Ok(self.graph.begun(id, Vec::new()))
     }
 
-    /// What waits for its revision to be loaded does not begin.
+    /// Drops operations that wait for a revision.
     fn cancel_pending(&mut self, id: u64) {
         let cancelled = self.graph.stacks.take_pending_of(id);
         self.owe_no_rollback(id);
@@ -63,7 +63,8 @@ impl Jobs {
         self.graph.event(id, None);
     }
 
-    /// What the traversal has under way. A ready row with work is none of it: its agent had lost it.
+    /// Withdraws all jobs of the traversal. A ready row with work is being rebuilt, which is no
+    /// part of it.
     pub(crate) fn take_back_all(&mut self, id: u64) {
         let Some(stack) = self.graph.stacks.get(&id) else { return };
         let works = |slot: &&Slot| {

@@ -1,8 +1,8 @@
 //! Why a resource has a job.
 //!
-//! A **background job** runs outside of a traversal: no operation counts its failure, and it takes no place in a rollout.
-//! A correction and the unit restart after it go further: where one fails for good the resource stays FAILED until it is
-//! tried again in its own time (`correct.rs`), or an operator asks for an operation.
+//! A **background job** runs outside of a traversal. No operation counts its failure, and it takes
+//! no place in a rollout. If a correction or its unit restart fails for good, the resource stays
+//! FAILED until a retry (`correct.rs`) or an operation.
 
 use crate::record::Status;
 use crate::row::Row;
@@ -15,13 +15,15 @@ pub enum Cause {
     Traversal,
     /// `stack check`, which only asks.
     Check,
-    /// The resource drifted.
+    /// A correction of drift.
     Correction,
-    /// A correction of something that a systemd unit names in `restart_on` or `reload_on`.
+    /// A restart after the correction of a resource that a systemd unit names in `restart_on` or
+    /// `reload_on`.
     UnitRestart,
-    /// Its agent has lost it.
+    /// A rebuild of a thing that its agent has lost.
     Rebuild,
-    /// A removed node is back and may have it still, or a restored store never knew it.
+    /// The clean-up of a thing on a node that joined again, or of a thing that a restored store
+    /// never knew.
     LostCleanup,
 }
 
@@ -35,7 +37,7 @@ impl Cause {
         Cause::LostCleanup,
     ];
 
-    /// As the store has it.
+    /// The name in the store.
     pub fn as_str(self) -> &'static str {
         match self {
             Cause::Traversal => "traversal",
@@ -52,7 +54,7 @@ impl Cause {
         Self::ALL.into_iter().find(|cause| cause.as_str() == name)
     }
 
-    /// Drift is the cause, directly or of what a unit names.
+    /// Whether drift caused the job, directly or through a unit that names the resource.
     pub fn is_drift(self) -> bool {
         match self {
             Cause::Correction | Cause::UnitRestart => true,
@@ -62,12 +64,12 @@ impl Cause {
 }
 
 impl Row {
-    /// The last job was caused by drift, and has failed for good.
+    /// Whether a job for drift has failed for good.
     pub fn failed_after_drift(&self) -> bool {
         self.status == Some(Status::Failed) && self.cause.is_drift()
     }
 
-    /// The last job is a correction that has failed for good.
+    /// Whether a correction has failed for good.
     pub fn could_not_be_corrected(&self) -> bool {
         self.status == Some(Status::Failed) && self.cause == Cause::Correction
     }

@@ -1,4 +1,4 @@
-//! Clocks of servers that are off: certificates, tokens and logs go by them.
+//! Servers with a wrong clock. Certificates, tokens and logs depend on clocks.
 
 use muster_shared::time::clock_off;
 
@@ -6,12 +6,14 @@ use crate::engine::Effect;
 use crate::graph::Graph;
 use crate::node::NodeKey;
 
-/// Seconds that a clock may be off before that is said. Clocks that are kept differ by less than one; the message may have
-/// been on its way for some while, or the controller stood still before it read it.
+/// Seconds that a clock may be off before that is reported. Synchronised clocks differ by less than
+/// one second. The message may have been in transit for some time, or the controller stood still
+/// before it read it.
 const SLACK: u64 = 300;
 
 impl Graph {
-    /// How many seconds a node's clock is ahead of ours. Said when it becomes so, by much more or less, or ends.
+    /// Handles a clock report. Writes an event when the clock begins or ceases to be off, or
+    /// changes by a lot.
     pub(crate) fn clock_told(&mut self, key: NodeKey, ahead: i64) {
         let off = Some(ahead).filter(|ahead| ahead.unsigned_abs() > SLACK);
         let node = &mut self.nodes[key];

@@ -1,15 +1,16 @@
-//! Two living agents with one identity: a copied disk, a restored machine beside the old one.
+//! Two living agents with one identity: from a copied disk, or a restored machine beside the old
+//! one.
 //!
 //! ```text
 //!             a new instance              an instance that was replaced is back
 //!   One ◀───────────────────┐   One ────────────────────────────────────────────▶ Conflict
 //!    └──────────────────────┘    ▲                                                   │
-//!                                └── all others silent for GONE_AFTER, or joined anew ┘
+//!                                └── all others silent for GONE_AFTER, or joined again ┘
 //! ```
 //!
-//! An agent draws its instance at each start. One that starts again takes another, so an instance that is replaced never
-//! comes back, unless it lives. In a conflict neither of the two gets anything: which of them is the server that is meant
-//! only an operator knows.
+//! An agent draws its instance at each start. A restarted agent has a new one, so an instance that
+//! was replaced comes back only if it still lives. In a conflict neither agent gets anything,
+//! because only an operator knows which of them is the server.
 
 use std::collections::VecDeque;
 use std::net::IpAddr;
@@ -21,37 +22,37 @@ use crate::engine::Effect;
 use crate::node::NodeKey;
 use crate::traversals::Traversals;
 
-/// An agent that is refused comes again within 30 s; one that did not for so long is gone.
+/// A refused agent connects again within 30 s. An agent that is silent for this long is gone.
 pub const GONE_AFTER: Duration = Duration::from_secs(180);
-/// Instances that are remembered of a node: more clones than that take longer to be found.
+/// Instances remembered of a node. With more clones a conflict takes longer to find.
 const KNOWN_MAX: usize = 8;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Instance {
     id: u128,
     address: Option<IpAddr>,
-    /// When something of it was heard last.
+    /// When the last message of the instance arrived.
     heard: MonoTime,
 }
 
-/// The agents that have spoken for a node.
+/// The agents that have greeted as a node.
 #[derive(Debug, Default)]
 pub(crate) struct Instances {
-    /// The newest last.
+    /// The newest is last.
     known: VecDeque<Instance>,
     in_conflict: bool,
 }
 
-/// What a greeting says of the agents of a node.
+/// What a Hello says about the agents of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
-    /// It is the only one.
+    /// The agent is the only one.
     One,
-    /// It is the only one again.
+    /// The agent is the only one again.
     OneAgain,
-    /// It is one of several, as became known just now.
+    /// The agent is one of several, which was not known before.
     NewConflict,
-    /// It is one of several, still.
+    /// The agent is still one of several.
     Conflict,
 }
 
@@ -75,14 +76,14 @@ impl Instances {
         }
     }
 
-    /// The connection is over, on which it was heard last at this time.
+    /// The newest instance's connection is over. Its last message arrived at `heard`.
     pub fn left(&mut self, heard: MonoTime) {
         if let Some(newest) = self.known.back_mut() {
             newest.heard = newest.heard.max(heard);
         }
     }
 
-    /// Where those that live were seen, the newest last. Empty without a conflict.
+    /// Addresses of the living instances, the newest last. Empty without a conflict.
     pub fn in_conflict(&self, now: MonoTime) -> Vec<String> {
         let living = self.known.iter().filter(|it| self.in_conflict && it.heard + GONE_AFTER > now);
         living.map(|it| it.address.map_or_else(|| "unknown".to_owned(), |at| at.to_string())).collect()
@@ -92,7 +93,7 @@ impl Instances {
 impl Traversals {
     /// Whether the agent that greets is the only one of its node.
     pub(crate) fn is_alone(&mut self, key: NodeKey, instance: Option<u128>, address: Option<IpAddr>) -> bool {
-        // Older agents say none.
+        // Older agents give no instance.
         let Some(instance) = instance else { return true };
         let verdict = self.jobs.graph.nodes[key].instances.greet(self.jobs.graph.ctx.now, instance, address);
         let name = self.jobs.graph.nodes[key].name.clone();

@@ -1,4 +1,4 @@
-//! Large content of files: it is kept once, by its digest, as long as some spec refers to it.
+//! Large contents of files. Each is stored once, by its digest, as long as a spec refers to it.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,17 +14,17 @@ use crate::node::NodeKey;
 use crate::record::Change;
 use crate::row::{PriorState, Slot};
 
-/// The number of specs that refer to each content.
+/// Number of specs that refer to each content.
 #[derive(Debug, Default)]
 pub(crate) struct Contents(BTreeMap<ContentDigest, u32>);
 
 impl Contents {
-    /// A spec of the store refers to it.
+    /// Counts a spec of the store.
     pub fn count_up(&mut self, digest: ContentDigest) {
         *self.0.entry(digest).or_default() += 1;
     }
 
-    /// Whether a spec refers to it.
+    /// Whether a spec refers to the content.
     pub fn has(&self, digest: &ContentDigest) -> bool {
         self.0.contains_key(digest)
     }
@@ -33,13 +33,13 @@ impl Contents {
         self.0.len()
     }
 
-    /// One more spec refers to a content; true if it is the first.
+    /// Counts one more spec. Returns true if it is the first.
     fn refer(&mut self, digest: ContentDigest) -> bool {
         self.count_up(digest);
         self.0[&digest] == 1
     }
 
-    /// A spec less refers to a content; true if it was the last.
+    /// Counts one spec less. Returns true if it was the last.
     fn let_go(&mut self, digest: ContentDigest) -> bool {
         let Some(count) = self.0.get_mut(&digest) else { return false };
         *count -= 1;
@@ -48,7 +48,7 @@ impl Contents {
 }
 
 impl Jobs {
-    /// Counts one more spec that refers to a content; `bytes` are needed the first time.
+    /// Counts one more spec that refers to a content. The first one needs `bytes`.
     pub(crate) fn keep_content(&mut self, spec: &Desired, bytes: Option<Arc<[u8]>>) {
         let Some(digest) = stored_content(spec) else { return };
         if self.contents.refer(digest)
@@ -68,7 +68,7 @@ impl Jobs {
 }
 
 impl Engine {
-    /// A node asks for a piece of a content: it is served in its turn.
+    /// A node asks for a piece of a content. It gets the piece in its turn.
     pub(crate) fn fetch(&mut self, key: NodeKey, digest: ContentDigest, offset: u64) {
         let now = self.graph().ctx.now;
         let sent = self.graph().nodes[key].sent.iter().filter_map(|slot| {
@@ -83,7 +83,7 @@ impl Engine {
         let is_last = offset.saturating_add(CHUNK_MAX as u64) >= *size;
         self.traversals.jobs.fetches.ask(now, key, Piece { digest, offset, is_last });
         if !self.graph().nodes[key].tells_jobs {
-            // An older agent fetches one content after the other: all that wait for theirs go on.
+            // An older agent fetches one content after the other, so all its jobs are alive.
             sent.iter().for_each(|(slot, ..)| self.graph_mut().heard_of(*slot, key));
         }
         self.traversals.jobs.serve_fetches();
@@ -101,13 +101,13 @@ impl Jobs {
         }
     }
 
-    /// A node fetches nothing any more.
+    /// A node that is away fetches nothing.
     pub(crate) fn fetches_away(&mut self, key: NodeKey) {
         self.fetches.gone(key);
         self.serve_fetches();
     }
 
-    /// The content that only the state before the job needed.
+    /// Releases the content of the spec before the job.
     pub(crate) fn release_previous(&mut self, previous: Option<PriorState>) {
         if let Some(spec) = previous.and_then(|previous| previous.spec) {
             self.release_content(&spec.unpack());
@@ -115,7 +115,7 @@ impl Jobs {
     }
 }
 
-/// Large content leaves the spec: it is fetched by its digest.
+/// Moves a large content out of the spec. Agents fetch it by its digest.
 pub(crate) fn externalise(spec: &mut Desired) -> Option<Arc<[u8]>> {
     let Desired::Node(spec) = spec else { return None };
     let content = spec.content_mut()?;
@@ -134,7 +134,7 @@ pub(crate) fn stored_content(spec: &Desired) -> Option<ContentDigest> {
     stored(spec).map(|(digest, _)| digest)
 }
 
-/// With its size.
+/// Digest and size.
 fn stored(spec: &Desired) -> Option<(ContentDigest, u64)> {
     spec.spec()?.content()?.stored()
 }

@@ -1,5 +1,5 @@
-//! The lowest layer: what every layer needs and none decides about. The time, ids and limits of this start; and where
-//! timers, what follows, changes and effects go.
+//! The lowest layer: time, ids and limits of this start, and the queues for timers, todos, changes
+//! and effects.
 
 use std::collections::VecDeque;
 
@@ -13,27 +13,27 @@ use crate::journal::Journal;
 use crate::timer::{TimerKey, Timers};
 use crate::todo::Todo;
 
-/// What every layer needs.
+/// State that every layer needs and none decides about.
 pub(crate) struct Context {
     /// The epoch in force, the source of generations, and the starts before this one.
     pub history: History,
     pub limits: Limits,
     pub ids: Ids,
     pub now: MonoTime,
-    /// When the engine was built: nobody is known to have been away before.
+    /// When the engine was built. How long a node was away is known only from here on.
     pub began: MonoTime,
     pub timers: Timers,
-    /// What follows from the input in hand.
+    /// Todos that follow from the present input.
     pub agenda: VecDeque<Todo>,
-    /// What has changed and is to be done.
+    /// Changes to persist and effects to carry out.
     pub journal: Journal,
-    /// How often a row was looked at: what grows with the square of something is found by counting.
+    /// Counts visits, so that tests find costs that grow with a square.
     #[cfg(test)]
     pub visits: usize,
 }
 
 impl Context {
-    /// Of a start.
+    /// The context of a start.
     pub fn new(config: Config) -> Self {
         let journal = Journal::new(config.epoch);
         Self {
@@ -50,12 +50,12 @@ impl Context {
         }
     }
 
-    /// Time has passed; it never goes back.
+    /// Advances the time. It never goes back.
     pub fn goes_on(&mut self, now: MonoTime) {
         self.now = self.now.max(now);
     }
 
-    /// A timer that is due.
+    /// Takes a timer that is due.
     pub fn next_timer(&mut self) -> Option<(MonoTime, TimerKey)> {
         self.timers.pop(self.now)
     }

@@ -1,12 +1,14 @@
-//! Delete-first: what is no longer wanted goes before anything new is made, where an operator needs the room.
+//! Delete-first: rows that are no longer wanted go before anything new is made, for operators who
+//! need the room.
 //!
 //! ```text
-//!   First ── all that nobody needs is gone ──▶ Forward ── …
-//!     └───────── nothing can go on ─────────▶ FAILED, and nothing new was made
+//!   First ── all rows that no kept row needs are gone ──▶ Forward ── …
+//!     └───────── no row can go on ─────────▶ FAILED, and nothing new was made
 //! ```
 //!
-//! In Forward, a replacement is made after the old thing is gone. What another thing still needs stays until that has
-//! let go of it: then the old one goes last, as without this. After a restart the first stage is looked for again.
+//! In Forward, a replacement is made after the old thing is gone. An old thing that another one
+//! still needs stays until that one has changed, and goes last, as without delete-first. After a
+//! restart, the first stage is determined again.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,51 +17,51 @@ use crate::row::{Role, Row, Slot};
 use crate::stack::{Stack, Stage};
 use crate::todo::Todo;
 
-/// What a traversal that deletes first knows besides.
+/// Additional state of a traversal that deletes first.
 #[derive(Default)]
 pub(crate) struct DeleteFirst {
-    /// Rows that are cleaned up before anything else; empty after the first stage.
+    /// Rows to clean up before all others. Empty after the first stage.
     first: BTreeSet<Slot>,
-    /// Who needed each row when the traversal began: a row is needed by none but these.
+    /// Rows that needed each row when the traversal started. No others can need it.
     needed_by: BTreeMap<Slot, Vec<Slot>>,
-    /// New rows that wait until the old one is gone.
+    /// New rows that wait until their old row is gone, by the old row.
     awaited: BTreeMap<Slot, Slot>,
-    /// The same, by the new row.
+    /// The same pairs, by the new row.
     awaits: BTreeMap<Slot, Slot>,
-    /// What failed before the first stage began: it counts when that is over.
+    /// Rows that failed before the first stage. They count as failed after it.
     failed: BTreeSet<Slot>,
 }
 
 impl DeleteFirst {
-    /// `needed_by`: rows that need a row, by that row, when the traversal began.
+    /// `needed_by`: for each row, the rows that need it when the traversal starts.
     pub fn new(first: BTreeSet<Slot>, needed_by: BTreeMap<Slot, Vec<Slot>>) -> Self {
         Self { first, needed_by, ..Self::default() }
     }
 
-    /// Rows of the first stage that are still there.
+    /// Rows of the first stage that are not gone.
     pub fn first(&self) -> &BTreeSet<Slot> {
         &self.first
     }
 
-    /// Rows of the next stage have failed before: that counts when the first stage is over.
+    /// Remembers rows of the next stage that have failed, until the first stage is over.
     pub fn put_off_failed(&mut self, failed: &BTreeSet<Slot>) {
         self.failed.extend(failed);
     }
 
-    /// The first stage is over: what had failed before counts.
+    /// The remembered failed rows, once the first stage is over.
     pub fn take_failed(&mut self) -> BTreeSet<Slot> {
         std::mem::take(&mut self.failed)
     }
 }
 
 impl Graph {
-    /// Whether nothing but the first stage's clean-up may go on.
+    /// Whether the stack is in the first stage, in which only that clean-up may go on.
     pub(crate) fn is_first(&self, stack: u64) -> bool {
         let walk = self.stacks.get(&stack).and_then(|stack| stack.walk.as_ref());
         walk.is_some_and(|walk| walk.stage == Stage::First)
     }
 
-    /// A row to be cleaned up is gone, or is this stack's no more.
+    /// A row in clean-up is gone or has left the stack. Visits the row that waited for it.
     pub(crate) fn room_made(&mut self, stack: u64, slot: Slot) {
         let walk = self.stacks.get_mut(&stack).and_then(|stack| stack.walk.as_mut());
         let Some(known) = walk.and_then(|walk| walk.delete_first.as_mut()) else { return };
@@ -67,7 +69,7 @@ impl Graph {
         let needed_by = known.needed_by.remove(&slot).unwrap_or_default();
         let new = known.awaited.remove(&slot);
         known.awaits.remove(&new.unwrap_or(slot));
-        // Those whose own thing is yet to be made.
+        // Rows whose own thing is not made yet.
         for other in needed_by {
             let Some(row) = self.rows.get_mut(other).filter(|row| row.requires.contains(&slot)) else {
                 continue;
@@ -83,7 +85,8 @@ impl Graph {
         }
     }
 
-    /// Has a replacement wait until the old thing is gone, which begins now. False if it is not to wait.
+    /// Lets a replacement wait until the old thing is gone, and starts its removal. Returns false
+    /// if the replacement need not wait.
     pub(crate) fn waits_for_room(&mut self, old: Slot, new: Slot) -> bool {
         let row = &self.rows[old];
         let Some(stack) = self.stacks.get(&row.stack) else { return false };
@@ -119,12 +122,12 @@ impl Graph {
         true
     }
 
-    /// Whether a row is to be made or changed after the first stage, which is not over.
+    /// Whether a row is made or changed after the first stage, which is not over.
     pub(crate) fn waits_for_first(&self, row: &Row) -> bool {
         row.role == Role::Forward && !row.ready && self.is_first(row.stack)
     }
 
-    /// What a row waits for besides those it needs, by name: all of the first stage, or its own old row.
+    /// Names of rows that a row waits for besides its needs: the first stage, or its own old row.
     pub(crate) fn waits_for_room_of<'a>(
         &'a self,
         stack: &'a Stack,

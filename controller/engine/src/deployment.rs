@@ -1,7 +1,8 @@
-//! Software deployments: which config one takes, and what is known of its run.
+//! Software deployments: their config, and the attributes of their run.
 //!
-//! A config is looked for in the deployment's own stack, nested ones included: what its hidden parameters hold is masked
-//! with that stack's, and a change of it reaches the deployment by way of the graph.
+//! A config is looked up in the deployment's own stack, including nested ones. So the stack's
+//! hidden values are masked in it, and a change of the config reaches the deployment through the
+//! graph.
 
 use muster_shared::ResourceId;
 use muster_shared::model::{DEPLOY_STATUS_CODE, DEPLOY_STDERR, DEPLOY_STDOUT, Spec};
@@ -13,7 +14,7 @@ use crate::record::{PackedSpec, Status};
 use crate::row::Row;
 use crate::stack::Stack;
 
-/// What a deployment of a stack is told beside its properties.
+/// What a deployment gets besides its properties.
 pub(crate) struct Deployed<'a> {
     pub stack: &'a Stack,
     pub resource: &'a str,
@@ -35,7 +36,7 @@ impl Site for Deployed<'_> {
 }
 
 impl Graph {
-    /// The software config of this id in a stack, as it is there.
+    /// The software config with this id in a stack, as applied.
     pub(crate) fn config(&self, stack: u64, id: &str) -> Result<SoftwareConfig, String> {
         let physical = uuid::Uuid::parse_str(id).ok().map(ResourceId);
         let slot = physical.and_then(|id| self.rows.of_thing(&id));
@@ -56,7 +57,7 @@ impl Graph {
     }
 }
 
-/// What a run told.
+/// An attribute that a run reported.
 pub(crate) fn attribute(name: &str, value: &str) -> Value {
     match name {
         DEPLOY_STATUS_CODE => value.parse::<i64>().map_or_else(|_| value.into(), Value::from),
@@ -64,7 +65,7 @@ pub(crate) fn attribute(name: &str, value: &str) -> Value {
     }
 }
 
-/// Of what a run did not tell: null, as in Heat, where its config declares it.
+/// An attribute that a run did not report: null, as in Heat, if its config declares it.
 pub(crate) fn attribute_of(row: &Row, name: &str) -> Option<Value> {
     if row.status != Some(Status::Complete) || !row.applied {
         return None;
@@ -75,7 +76,7 @@ pub(crate) fn attribute_of(row: &Row, name: &str) -> Option<Value> {
             let declared = deployment.outputs.iter().any(|output| output.name == name);
             (own || declared).then_some(Value::Null)
         }
-        // Group os-net-config: the network is as it says, or the deployment has failed.
+        // Group os-net-config: if the network is not as configured, the deployment has failed.
         _ => Some(match name {
             DEPLOY_STATUS_CODE => Value::from(0),
             DEPLOY_STDOUT | DEPLOY_STDERR => Value::from(""),

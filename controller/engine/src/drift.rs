@@ -1,8 +1,10 @@
-//! What agents see of resources that no job is at: the state follows at once, the word to the operator not too often.
+//! Drift that agents report outside of jobs. The row changes at once. Events are written less
+//! often.
 //!
-//! Only what an agent compared with the very state that this engine believes to be there counts. While a job is with
-//! the agent nothing does: the agent looks again afterwards. What drifted stays COMPLETE; what becomes of it is in
-//! `correct`, and the next operation that wants it applies it again.
+//! A report counts only if the agent compared the thing with the state that this engine believes it
+//! holds. While the agent has a job no report counts: the agent looks again afterwards. A drifted
+//! row stays COMPLETE. `correct` decides what follows, and the next operation that wants the row
+//! applies it again.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -18,30 +20,31 @@ use crate::row::{Row, Slot};
 use crate::timer::TimerKey;
 use crate::todo::Todo;
 
-/// Between two words of one resource: what flaps must not fill the stack's events. The last state is always told.
+/// Interval between two events about one resource, so that flapping does not fill the stack's
+/// events. The last state is always reported.
 const TOLD_EVERY: Duration = Duration::from_secs(10);
-/// Links named in one word.
+/// Links named in one event.
 const LINKS_NAMED: usize = 10;
-/// What was told of a row besides its jobs.
+/// The last drift event of a row, and what the next one reports.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct DriftEvent {
-    /// When; none if nothing was yet.
+    /// When the last event was written. `None`: there was none.
     at: Option<MonoTime>,
     observed: Observation,
     reason: Box<str>,
-    /// Links whose carrier changed since, with how it was told last.
+    /// Links whose carrier changed since, with the carrier that was reported last.
     carriers: BTreeMap<Box<str>, bool>,
 }
 
 impl DriftEvent {
-    /// A job or a check has found the resource so, and tells that itself.
+    /// A job or a check found the resource in this state and reports that itself.
     pub fn replace(&mut self, observed: Observation) {
         (self.observed, self.reason) = (observed, Box::default());
     }
 }
 
 impl Jobs {
-    /// From an agent that is there.
+    /// Handles drift reports of a connected agent.
     pub(crate) fn drifts(&mut self, node: NodeKey, drifts: Vec<Drift>) {
         if self.graph.nodes[node].ready {
             for drift in drifts {
@@ -70,7 +73,8 @@ impl Jobs {
         });
         let row = &mut self.graph.rows[slot];
         if row.work.is_some() {
-            // Should its job turn out never to have begun, it is again as it was, and that is so now.
+            // If the job turns out never to have started, the row goes back to its prior state,
+            // which has this drift.
             return row.prior_drifts(observed, why);
         }
         if !row.is_as_held() || !(observed.differs() || row.observed.differs()) {
@@ -90,10 +94,10 @@ impl Jobs {
         self.tell_soon(slot);
     }
 
-    /// The carrier of a link changed; `was` is how it was before.
+    /// The carrier of a link changed. `was` is the carrier before.
     pub(crate) fn carrier_changed(&mut self, slot: Slot, link: &str, was: bool) {
         let row = &mut self.graph.rows[slot];
-        // Its own job takes links up and down.
+        // The row's own job takes links up and down.
         if row.work.is_some() || row.is_lost() {
             return;
         }
@@ -111,7 +115,7 @@ impl Jobs {
         }
     }
 
-    /// The time of the next word has come.
+    /// The timer of the next drift event.
     pub(crate) fn drift_event_due(&mut self, slot: Slot, due: MonoTime) {
         let drift_event = self.graph.rows.get(slot).and_then(|row| row.details().drift_event.as_ref());
         if drift_event.is_some_and(|drift_event| drift_event.at.is_some_and(|at| at + TOLD_EVERY == due)) {
@@ -119,7 +123,7 @@ impl Jobs {
         }
     }
 
-    /// What is another than was told last.
+    /// Writes events for what differs from the last report.
     fn tell_drift(&mut self, slot: Slot) {
         let now = self.graph.ctx.now;
         let row = &mut self.graph.rows[slot];
@@ -155,7 +159,8 @@ impl Jobs {
 }
 
 impl Row {
-    /// The agent's last good state is what this row says: what differs from the one differs from the other.
+    /// Whether the last state that the agent held is this row's spec, so that drift from one is
+    /// drift from the other.
     fn is_as_held(&self) -> bool {
         let by_check = self.status == Some(Status::Failed) && self.action == Some(Action::Check);
         let last = self.status == Some(Status::Failed) && self.held == Some(self.generation);

@@ -1,4 +1,5 @@
-//! The machine's face and its state; what it does lies beside: operations, traversals, jobs, nodes.
+//! The face of the engine and its state. Files beside this one have operations, traversals, jobs
+//! and nodes.
 
 use std::sync::Arc;
 
@@ -17,13 +18,13 @@ use crate::traversals::Traversals;
 use crate::view::View;
 
 pub enum Input {
-    /// An operator asks; `id` comes back with the answer.
+    /// A request of an operator. The answer has the same `id`.
     Request {
         /// Chosen by the caller.
         id: u64,
         request: Box<Request>,
     },
-    /// A node's agent is there, over a new connection.
+    /// An agent has connected.
     Connected {
         node: NodeId,
         /// Never used twice.
@@ -31,30 +32,31 @@ pub enum Input {
     },
     Disconnected {
         node: NodeId,
-        /// Which; an older one than the present changes nothing.
+        /// The connection that ended. An older one than the present changes nothing.
         connection: u64,
     },
-    /// An agent said something.
+    /// A message from an agent.
     Received { node: NodeId, connection: u64, message: Up },
     /// The answer to [`Effect::LoadRevision`].
     RevisionLoaded {
-        /// From the effect.
+        /// The number in the effect.
         load: u64,
-        /// The revision, parsed and bound again; or why it could not be had.
+        /// The revision, parsed and bound again; or why it cannot be read.
         source: Result<Source, String>,
     },
-    /// The time of [`Engine::poll_timeout`] has come.
+    /// The time of [`Engine::poll_timeout`] is reached.
     Timeout,
 }
 
-/// What is to be done, in order. Nothing but `Persist` may be done before all `Persist`s so far are durable.
+/// An effect to carry out, in order. Only `Persist` may be done before all `Persist`s so far are
+/// durable.
 #[derive(Debug)]
 pub enum Effect {
     Persist(Change),
-    /// Send this to a node.
+    /// Send a message to a node.
     Send {
         node: NodeId,
-        /// Over which connection; if it is gone, the message is moot.
+        /// The connection to use. If it is closed, drop the message.
         connection: u64,
         message: Down,
     },
@@ -66,37 +68,39 @@ pub enum Effect {
         offset: u64,
     },
     Answer {
-        /// From the request.
+        /// The number of the request.
         id: u64,
         answer: Result<Answer, Refusal>,
     },
-    /// Tell whoever reads the controller's log.
+    /// Write a warning to the controller's log.
     Warn(String),
-    /// End the node's connection: it may not speak any more.
+    /// Close the node's connection.
     Close {
         node: NodeId,
     },
-    /// Nobody needs this any more. To free a million resources takes a third of a second: elsewhere, if need be.
+    /// Free a tree. A million resources take a third of a second, so the driver may do that
+    /// elsewhere.
     Discard(Arc<Tree>),
-    /// Read an older revision and give it back as [`Input::RevisionLoaded`].
+    /// Read a revision and return it as [`Input::RevisionLoaded`].
     LoadRevision {
-        /// To be given back.
+        /// A number to return.
         load: u64,
         stack: StackName,
         revision: u32,
     },
 }
 
-/// What the engine is told at its start.
+/// Settings of a start.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// This start's; higher than any before.
+    /// The epoch of this start, higher than any before.
     pub epoch: Epoch,
-    /// Random bits of this start, which go with its epoch: see [`EpochId`]. The same while the process runs.
+    /// Random bits of this start, which belong to its epoch: see [`EpochId`]. They are constant
+    /// while the process runs.
     pub epoch_bits: u64,
-    /// This start and those before it, as the store has them; empty where it records none.
+    /// This start and those before it, from the store. Empty if the store records none.
     pub starts: Starts,
-    /// Makes physical ids unique: fresh random bytes for each start (a fixed value in tests).
+    /// Makes physical ids unique: fresh random bytes for each start, a fixed value in tests.
     pub seed: [u8; 32],
     /// Bounds on work in flight.
     pub limits: Limits,
@@ -104,8 +108,8 @@ pub struct Config {
 
 /// The controller's pure machine.
 ///
-/// It is a stack of layers. Each owns its state and the layer below, calls down only, and says what it has for a layer above
-/// as a [`Todo`](crate::todo::Todo), which the engine runs in turn.
+/// The engine is a stack of layers. Each owns its state and the layer below, and calls down only.
+/// For a layer above it queues a [`Todo`](crate::todo::Todo), which the engine runs in turn.
 pub struct Engine {
     pub(crate) traversals: Traversals,
     pub(crate) flows: Flows,
@@ -113,7 +117,7 @@ pub struct Engine {
 }
 
 impl Engine {
-    /// With nothing in it. [`Engine::load`] makes one from the store.
+    /// An empty engine. [`Engine::load`] builds one from the store.
     pub fn new(config: Config) -> Self {
         let (limits, epoch) = (config.limits, config.epoch);
         let flows =
@@ -127,17 +131,17 @@ impl Engine {
         engine
     }
 
-    /// The layer in which all is that is there.
+    /// The second layer: nodes, stacks and rows.
     pub(crate) fn graph(&self) -> &Graph {
         &self.traversals.jobs.graph
     }
 
-    /// The same, to be changed.
+    /// The second layer, mutable.
     pub(crate) fn graph_mut(&mut self) -> &mut Graph {
         &mut self.traversals.jobs.graph
     }
 
-    /// The site as it stands.
+    /// A view of the site that changes nothing.
     pub fn view(&self) -> View<'_> {
         let Self { traversals, flows, intents } = self;
         let jobs = &traversals.jobs;

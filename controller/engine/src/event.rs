@@ -1,4 +1,4 @@
-//! Events: what operators read of a stack and its resources, in their order.
+//! Events of a stack and its resources, in their order, for operators.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use crate::record::{Change, EventRecord, Status, action_str};
 use crate::row::Slot;
 
 impl Graph {
-    /// Tells what became of a stack (`slot` none) or of one of its rows.
+    /// Writes the state of a stack (`slot` none) or of one of its rows.
     pub(crate) fn event(&mut self, stack: u64, slot: Option<Slot>) {
         match slot {
             Some(slot) => {
@@ -30,14 +30,14 @@ impl Graph {
         }
     }
 
-    /// Tells what an operator wants to know of a stack, whose state stays as it is.
+    /// Writes an event about a stack whose state does not change.
     pub(crate) fn note(&mut self, stack: u64, reason: String) {
         let Some(found) = self.stacks.get(&stack) else { return };
         let state = (found.action.as_str(), found.status.as_str());
         self.add_event(stack, None, state, reason.into());
     }
 
-    /// Tells an operator something of all stacks that have something on a node.
+    /// Writes an event to all stacks with rows on a node.
     pub(crate) fn note_on_node(&mut self, key: NodeKey, what: &str) {
         let on_it = self.nodes[key].rows.iter().map(|slot| self.rows[*slot].stack);
         for stack in on_it.collect::<BTreeSet<u64>>() {
@@ -45,14 +45,14 @@ impl Graph {
         }
     }
 
-    /// Tells of a row whose state stays as it is.
+    /// Writes an event about a row whose state does not change.
     pub(crate) fn tell_of(&mut self, slot: Slot, reason: String) {
         let row = &self.rows[slot];
         let state = (action_str(row.action), row.status.map_or("INIT", Status::as_str));
         self.row_event(slot, state, reason);
     }
 
-    /// Tells of a row: an action, how that stands, and why.
+    /// Writes an event about a row with this action and status.
     pub(crate) fn row_event(
         &mut self,
         slot: Slot,

@@ -1,6 +1,6 @@
-//! What nodes say they are. In memory alone: it is told again after every greeting.
+//! Facts of nodes. They are in memory only: an agent sends them after every Hello.
 //!
-//! Counters go on by themselves: who asks waits a moment until the agent has said them as they are now.
+//! Facts have counters that change all the time, so a request waits a moment for fresh ones.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,19 +18,19 @@ use crate::timer::TimerKey;
 use crate::todo::Todo;
 use crate::traversals::Traversals;
 
-/// An agent answers in milliseconds; after this, whoever asked gets what is known.
+/// An agent answers within milliseconds. After this time a request gets the known facts.
 const ANSWER_WITHIN: Duration = Duration::from_secs(2);
-/// Requests that wait for one agent: later ones get what is known.
+/// Requests that wait for one agent. Later ones get the known facts.
 const ASKING_MAX: usize = 64;
 
-/// What a node said.
+/// Facts of a node, and when they arrived.
 #[derive(Clone, Debug)]
 pub(crate) struct NodeFacts {
     pub facts: Arc<Facts>,
     pub at: MonoTime,
 }
 
-/// Who waits for a node's facts.
+/// Requests that wait for a node's facts.
 #[derive(Debug, Default)]
 pub(crate) struct FactsRequests {
     requests: Vec<u64>,
@@ -44,14 +44,14 @@ impl FactsRequests {
 }
 
 impl NodeFacts {
-    /// Whether somebody is at the other end of this link; none if there is no such link.
+    /// Whether the link has a carrier. `None`: there is no such link.
     pub fn carrier(&self, link: &str) -> Option<bool> {
         self.facts.links.iter().find(|facts| facts.name == link).map(|facts| facts.carrier)
     }
 }
 
 impl Traversals {
-    /// Answered when the agent has, or when that takes too long.
+    /// Asks for facts. The answer comes when the agent has sent them, or after a bound.
     pub(crate) fn ask_facts(&mut self, name: &NodeId, request: u64) -> Result<Option<Answer>, Refusal> {
         let key = self.jobs.graph.joined(name)?;
         let node = &mut self.jobs.graph.nodes[key];
@@ -80,13 +80,13 @@ impl Traversals {
         Ok(Answer::Facts { node: node.name.clone(), age, facts: Arc::clone(&told.facts) })
     }
 
-    /// More is known of a node than before.
+    /// A node has joined or sent its first facts. Visits rows that wait for that.
     pub(crate) fn wake_those_asking(&mut self, key: NodeKey) {
         let meant = self.awaited.for_facts(&self.jobs.graph.nodes[key].name);
         self.jobs.graph.ctx.agenda.extend(meant.into_iter().map(Todo::Visit));
     }
 
-    /// Whoever asked gets what is known now.
+    /// Answers waiting requests with the known facts.
     pub(crate) fn answer_facts(&mut self, key: NodeKey) {
         let asking = std::mem::take(&mut self.jobs.graph.nodes[key].asking);
         if asking.requests.is_empty() {
@@ -101,10 +101,10 @@ impl Traversals {
 }
 
 impl Graph {
-    /// What templates may ask of a node, by its full or short name; none while it is not known, as before it has joined.
+    /// A value of a node for templates, by its full or short name. `None`: it is not known yet.
     ///
     /// # Errors
-    /// There can be no such node, several are called so, or it has nothing of that name.
+    /// The name is invalid, several nodes have it, or the node has no such value.
     pub(crate) fn of_node(&self, node: &str, path: &[String]) -> Result<Option<Value>, String> {
         let id: NodeId = node.parse().map_err(|error: IdError| error.to_string())?;
         let Some(full) = self.nodes.full_name(&id)? else { return Ok(None) };

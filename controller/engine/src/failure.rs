@@ -1,5 +1,5 @@
-//! What failed in a stack's operation, with every cause; kept until the next operation begins, so that a rollback that
-//! followed by itself leaves it to be read.
+//! Failures of a stack's operation with all their causes. They are kept until the next operation
+//! starts. An automatic rollback leaves them in place.
 
 use muster_shared::model::Action;
 
@@ -8,16 +8,16 @@ use crate::record::{Status, action_str};
 use crate::row::Slot;
 use crate::view::FailureView;
 
-/// Failures kept of one operation: more are not read one by one.
+/// Failures kept of one operation. Nobody would read more one by one.
 const FAILURES_MAX: usize = 1000;
 
 impl Graph {
-    /// An attempt of a row's job has come to nothing.
+    /// Adds the cause of a failed attempt.
     pub(crate) fn add_cause(&mut self, slot: Slot, reason: &str) {
         self.rows[slot].add_cause(reason);
     }
 
-    /// It is tried again.
+    /// Writes the event that an attempt failed and will be retried.
     pub(crate) fn tell_of_attempt(&mut self, slot: Slot, reason: &str, again_s: u64) {
         let row = &self.rows[slot];
         let state = (action_str(row.action), Status::InProgress.as_str());
@@ -29,7 +29,7 @@ impl Graph {
         );
     }
 
-    /// The end of a job whose beginning was told: it was taken back, `when`.
+    /// Writes the event that a job was withdrawn. `when` says how far the job was.
     pub(crate) fn tell_taken_back(&mut self, slot: Slot, action: Option<Action>, when: &str) {
         let stack = self.stacks.get(&self.rows[slot].stack);
         let why = match stack.is_some_and(|stack| stack.cancelled) {
@@ -39,14 +39,14 @@ impl Graph {
         self.tell_ended(slot, action, when, why);
     }
 
-    /// The same, for this reason.
+    /// Writes the event that a job ended without success for the reason `why`.
     pub(crate) fn tell_ended(&mut self, slot: Slot, action: Option<Action>, when: &str, why: &str) {
         let action = action_str(action);
         let reason = format!("{action} was taken back {when}: {why}");
         self.row_event(slot, (action, Status::Failed.as_str()), reason);
     }
 
-    /// A resource has failed for good.
+    /// Adds the failure of a resource.
     pub(crate) fn add_failure(&mut self, slot: Slot) {
         let row = &self.rows[slot];
         let Some(stack) = self.stacks.get(&row.stack) else { return };
@@ -76,7 +76,7 @@ impl Graph {
         self.stack_changed(id);
     }
 
-    /// What had failed has ended well after all.
+    /// Drops the failure of a resource that recovered.
     pub(crate) fn mended(&mut self, slot: Slot) {
         let row = &mut self.rows[slot];
         row.clear_causes();
@@ -93,7 +93,7 @@ impl Graph {
         }
     }
 
-    /// What is told of the operation that an automatic rollback follows is told of it as well.
+    /// An automatic rollback keeps the failures of the operation before it.
     pub(crate) fn keep_failures(&mut self, id: u64, failures: Vec<FailureView>) {
         if let Some(stack) = self.stacks.get_mut(&id) {
             stack.failures_before = failures.len();
@@ -101,7 +101,7 @@ impl Graph {
         }
     }
 
-    /// The traversal counts the row as failed from now on.
+    /// Counts the row as failed in the traversal.
     pub(crate) fn count_failed(&mut self, slot: Slot) {
         let row = &mut self.rows[slot];
         let walk = self.stacks.get_mut(&row.stack).and_then(|stack| stack.walk.as_mut());
@@ -112,7 +112,7 @@ impl Graph {
         }
     }
 
-    /// It was counted as failed, and is no more.
+    /// Takes the row out of the failed ones of the traversal.
     pub(crate) fn not_failed(&mut self, slot: Slot) {
         let row = &mut self.rows[slot];
         if row.set_failed(false)

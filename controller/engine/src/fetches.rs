@@ -1,4 +1,5 @@
-//! Which nodes fetch contents at a time: a bounded number, each to the end, then the next.
+//! Limits how many nodes fetch contents at a time. Each fetches to the end, then the next one
+//! starts.
 //!
 //! ```text
 //!   ask ─▶ waits in line ─place free─▶ served ─asks─▶ served … ─last piece, silence, gone─▶ the place is free
@@ -6,8 +7,8 @@
 //!              └─────────────────────────────────┘
 //! ```
 //!
-//! Shared out evenly, all nodes of a large site would end together, and late. What a node has fetched stays with it, so
-//! nothing is lost where it goes back into the line.
+//! If all nodes shared the link evenly, the nodes of a large site would all finish together, and
+//! late. A node keeps what it has fetched, so it loses nothing when it goes back into the line.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -15,21 +16,22 @@ use std::time::Duration;
 use muster_shared::MonoTime;
 use muster_shared::model::ContentDigest;
 
-/// Nodes that fetch at a time. Each has one piece of 128 KiB on its way: 8 MiB in all, which keeps a link of 10 Gbit/s
-/// busy at a round trip of 6 ms.
+/// Nodes that fetch at a time. Each has one piece of 128 KiB in transit. The 8 MiB in all keep a
+/// link of 10 Gbit/s busy at a round trip of 6 ms.
 pub(crate) const SERVED_MAX: usize = 64;
-/// A node that does not ask for the next piece within this gives up its place where others wait: it has gone, or its
-/// link is slower than 100 kbit/s.
+/// If others wait, a node that does not ask for its next piece within this time loses its place.
+/// The node is gone, or its link is slower than 100 kbit/s.
 const IDLE: Duration = Duration::from_secs(10);
-/// A slow node gives up its place after this where others wait, and goes on when they have had theirs.
+/// If others wait, a slow node loses its place after this time, and goes on when the others had
+/// theirs.
 const SLICE: Duration = Duration::from_secs(60);
 
-/// What a node asks for.
+/// A piece of a content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Piece {
     pub digest: ContentDigest,
     pub offset: u64,
-    /// Nothing follows it.
+    /// The last piece of its content.
     pub is_last: bool,
 }
 
@@ -39,12 +41,12 @@ struct Place {
     asked: MonoTime,
 }
 
-/// See the module's diagram. `K` names a node.
+/// See the module's diagram. `K` identifies a node.
 #[derive(Debug)]
 pub(crate) struct Fetches<K> {
     served: BTreeMap<K, Place>,
     line: VecDeque<K>,
-    /// The newest that each in the line has asked for.
+    /// The last piece that each waiting node asked for.
     wanted: BTreeMap<K, Piece>,
 }
 
@@ -55,12 +57,12 @@ impl<K> Default for Fetches<K> {
 }
 
 impl<K: Copy + Ord> Fetches<K> {
-    /// Nodes that wait. Those that were served keep their places until somebody waits for one.
+    /// Number of nodes that wait. A served node keeps its place until another one waits.
     pub fn waiting(&self) -> usize {
         self.line.len().max(self.wanted.len())
     }
 
-    /// A node asks for a piece; it is served when [`Fetches::next`] says so.
+    /// A node asks for a piece. [`Fetches::next`] returns it when it may be sent.
     pub fn ask(&mut self, now: MonoTime, node: K, piece: Piece) {
         let slice_is_over =
             self.served.get(&node).is_some_and(|place| place.since + SLICE <= now) && !self.line.is_empty();
@@ -70,7 +72,7 @@ impl<K: Copy + Ord> Fetches<K> {
         if let Some(place) = self.served.get_mut(&node) {
             place.asked = now;
             if self.wanted.insert(node, piece).is_none() {
-                // It has its place: it waits for nobody.
+                // The node has a place, so it waits for no other.
                 self.line.push_front(node);
             }
         } else if self.wanted.insert(node, piece).is_none() {
@@ -78,7 +80,7 @@ impl<K: Copy + Ord> Fetches<K> {
         }
     }
 
-    /// The next piece that may leave.
+    /// The next piece to send.
     pub fn next(&mut self, now: MonoTime) -> Option<(K, Piece)> {
         let first = *self.line.front()?;
         if !self.served.contains_key(&first) {
@@ -98,7 +100,7 @@ impl<K: Copy + Ord> Fetches<K> {
         Some((first, piece))
     }
 
-    /// It is not there any more.
+    /// The node is gone.
     pub fn gone(&mut self, node: K) {
         self.served.remove(&node);
         if self.wanted.remove(&node).is_some() {
@@ -106,7 +108,7 @@ impl<K: Copy + Ord> Fetches<K> {
         }
     }
 
-    /// When a place may be free, if somebody waits for one.
+    /// When a place may be free, if a node waits for one.
     pub fn timeout(&self) -> Option<MonoTime> {
         let idle = self.served.values().map(|place| place.asked + IDLE).min();
         idle.filter(|_| !self.line.is_empty())

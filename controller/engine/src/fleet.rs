@@ -1,16 +1,18 @@
-//! Resources for each node of a fleet: whom the selectors of a stack mean, and what it does when that changes.
+//! A resource for each node of a set: which nodes the selectors of a stack match, and what the
+//! stack does when that changes.
 //!
 //! ```text
-//!   a node joins, is labelled, is removed ─▶ somebody is meant who has no member, or the other way round
-//!      ├── an operation is under way ─▶ it goes on with the new tree: only what comes or goes is touched
-//!      ├── the stack is COMPLETE, also where a check has found that something drifted ─▶ its revision is walked again
-//!      ├── a check is under way ─▶ when that has ended
-//!      └── its operation has FAILED ─▶ those who go do, those who come wait for the next one, or until it ends well after all
+//!   a node joins, is labelled, is removed ─▶ members and matching nodes differ
+//!      ├── an operation is in progress ─▶ it goes on with the new tree: other members stay
+//!      ├── the stack is COMPLETE, or was before a check ─▶ its revision is walked again
+//!      ├── a check is in progress ─▶ the same, after the check
+//!      └── the operation FAILED ─▶ dropped members go; new ones wait for a success
 //! ```
 //!
-//! The first change is followed at once, and those of the next second together: a thousand nodes that join are not a
-//! thousand plans. Where nodes leave again and again, as with a label that flaps, they are followed ever more seldom, up to
-//! once a minute. A node that is cut off keeps what it has and gets nothing new.
+//! A stack follows the first change at once, and changes of the next second together, so a thousand
+//! nodes that join are not a thousand plans. If nodes leave again and again, as with a label that
+//! flaps, the stack follows them less and less often, down to once a minute. A revoked node keeps
+//! its members and gets no new ones.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -29,11 +31,12 @@ use crate::stack::Stack;
 use crate::timer::TimerKey;
 use crate::todo::Todo;
 
-/// Between two plans of one stack because of nodes: one of 20,000 resources takes some tens of milliseconds.
+/// Interval between two plans of one stack for changes of nodes. A plan of 20,000 resources takes
+/// some tens of milliseconds.
 const FIT_EVERY: Duration = Duration::from_secs(1);
-/// At most, of a stack that nodes leave again and again: a label that flaps is not followed each time.
+/// The longest interval, for a stack that nodes leave again and again.
 const FIT_SELDOM: Duration = Duration::from_secs(60);
-/// So often nodes may leave within a minute of one another before that is so.
+/// So many nodes may leave within a minute of one another before the interval grows.
 const LEAVES_FREE: u32 = 3;
 
 /// A `for_each` of a stack.
@@ -42,26 +45,26 @@ pub(crate) struct NodeSet {
     selector: Selector,
 }
 
-/// When a stack follows the nodes.
+/// When a stack follows changes of nodes.
 #[derive(Default)]
 pub(crate) struct MembershipUpdates {
-    /// When it did last.
+    /// When the stack last followed them.
     last: Option<MonoTime>,
     due: Option<MonoTime>,
-    /// It does when the present operation has ended.
+    /// The stack follows them once the present operation has ended.
     later: bool,
-    /// How often somebody has left, each time within a minute of the time before.
+    /// How often nodes have left, each time within a minute of the time before.
     leaves: u32,
 }
 
 impl MembershipUpdates {
-    /// Until it follows the nodes again.
+    /// Interval until the stack follows the nodes again.
     fn pause(&self) -> Duration {
         let doubled = self.leaves.saturating_sub(LEAVES_FREE).min(6);
         (FIT_EVERY * (1 << doubled)).min(FIT_SELDOM)
     }
 
-    /// When to follow the nodes, unless a time for that is set already.
+    /// Sets and returns the time to follow the nodes, unless one is set.
     fn next(&mut self, now: MonoTime) -> Option<MonoTime> {
         if self.due.is_some() {
             return None;
@@ -81,12 +84,12 @@ impl MembershipUpdates {
         self.due = None;
     }
 
-    /// The present operation is in the way: the stack follows the nodes after it.
+    /// Notes whether the stack must follow the nodes after the present operation.
     pub fn set_owed(&mut self, is_owed: bool) {
         self.later = is_owed;
     }
 
-    /// The stack has followed the nodes. `leave`: one of them has left.
+    /// The stack has followed the nodes. `leave`: a member's node has left.
     pub fn followed(&mut self, now: MonoTime, leave: bool) {
         let is_quiet = self.last.is_none_or(|last| now.since(last) > 2 * FIT_SELDOM);
         if is_quiet {
@@ -98,7 +101,7 @@ impl MembershipUpdates {
 }
 
 impl Graph {
-    /// Remembers whom a stack means.
+    /// Remembers the `for_each` sets of a stack.
     pub(crate) fn note_sets(&mut self, id: u64, tree: &Tree) {
         let meant = |set: muster_template::Set<'_>| {
             Some(NodeSet { path: tree.shared_name(set.index()), selector: set.selector().parse().ok()? })
@@ -109,7 +112,7 @@ impl Graph {
         }
     }
 
-    /// The same after a restart, from the rows.
+    /// Restores the sets from the rows after a restart.
     pub(crate) fn load_sets(&mut self, id: u64) {
         let Some(stack) = self.stacks.get(&id) else { return };
         let meant = |slot: &Slot| {
@@ -127,7 +130,7 @@ impl Graph {
         }
     }
 
-    /// Notes the selector in the row that stands for a set: a COMPLETE stack has no tree to look at.
+    /// Notes the selector in the row of a set, because a COMPLETE stack has no tree.
     pub(crate) fn remember_selector(&mut self, slot: Slot, tree: &Tree) {
         let index = self.rows[slot].index as usize;
         if tree.kind(index) != Kind::Set {
@@ -139,13 +142,13 @@ impl Graph {
         }
     }
 
-    /// The nodes that a selector means, for the set under a path.
+    /// The nodes that match the selector of the set with this path.
     pub(crate) fn meant(&self, stack: &Stack, path: &str, selector: &Selector) -> Vec<Arc<str>> {
         let nodes = self.nodes.iter().filter(|(key, _)| self.is_meant(stack, path, selector, *key));
         nodes.map(|(_, node)| node.name.as_str().into()).collect()
     }
 
-    /// Those of them that have a member.
+    /// The matching nodes that have a member.
     pub(crate) fn still_meant(&self, stack: &Stack, path: &str, selector: &Selector) -> Vec<Arc<str>> {
         let mut nodes = self.meant(stack, path, selector);
         nodes.retain(|node| self.has_member(stack, path, node));
@@ -159,7 +162,7 @@ impl Graph {
         })
     }
 
-    /// A member whose node its selector does not mean (any more).
+    /// Whether the row is a member whose node does not match the selector.
     pub(crate) fn is_outside(&self, row: &Row) -> bool {
         let (Some(stack), Some(key)) = (self.stacks.get(&row.stack), row.node) else { return false };
         let is_of = |set: &&NodeSet| {
@@ -174,7 +177,7 @@ impl Graph {
         stack.forward.binary_search_by(|slot| (*self.rows[*slot].name).cmp(&name)).is_ok()
     }
 
-    /// A node has come, has gone, or has other labels.
+    /// A node has joined or left, or its labels changed: the stacks that it concerns will follow.
     pub(crate) fn follow_node(&mut self, key: NodeKey) {
         let differs = |stack: &Stack| {
             let differs = |set: &NodeSet| {
@@ -188,14 +191,14 @@ impl Graph {
         stacks.into_iter().for_each(|id| self.fit_soon(id));
     }
 
-    /// After a restart: somebody may have come just before it.
+    /// After a restart, lets stacks follow nodes that changed just before it.
     pub(crate) fn follow_all(&mut self) {
         let stacks = self.stacks.values().filter(|stack| self.is_unfit(stack));
         let stacks: Vec<u64> = stacks.map(|stack| stack.id).collect();
         stacks.into_iter().for_each(|id| self.fit_soon(id));
     }
 
-    /// Somebody is meant who has no member, or the other way round.
+    /// Whether a matching node has no member, or a member no matching node.
     pub(crate) fn is_unfit(&self, stack: &Stack) -> bool {
         let is_unfit = |set: &NodeSet| {
             let meant = self.meant(stack, &set.path, &set.selector);
@@ -212,7 +215,7 @@ impl Graph {
         stack.sets.iter().any(is_unfit)
     }
 
-    /// Somebody has a member who is not meant.
+    /// Whether a member has no matching node.
     pub(crate) fn somebody_left(&self, stack: &Stack) -> bool {
         stack.sets.iter().any(|set| {
             let meant = self.meant(stack, &set.path, &set.selector);
@@ -235,7 +238,7 @@ impl Graph {
         }
     }
 
-    /// An operation has made room for what came meanwhile.
+    /// Follows the nodes if the operation that just ended was in the way.
     pub(crate) fn fit_if_owed(&mut self, id: u64) {
         let Some(stack) = self.stacks.get_mut(&id) else { return };
         if std::mem::take(&mut stack.membership.later) {
@@ -243,7 +246,7 @@ impl Graph {
         }
     }
 
-    /// It is COMPLETE, or was before a check that failed.
+    /// Whether the stack is COMPLETE, or was before a check that failed.
     pub(crate) fn stands_whole(&self, stack: &Stack) -> bool {
         let is_ready = |slot: &Slot| self.rows[*slot].ready;
         let stood = || stack.extras.is_empty() && stack.forward.iter().all(is_ready);
@@ -251,7 +254,7 @@ impl Graph {
             || (stack.action == StackAction::Check && !stack.cancelled && stood())
     }
 
-    /// What is wrong with selectors and rollouts as things are, and what deserves attention.
+    /// Checks selectors and rollouts against the present nodes. Returns warnings.
     pub(crate) fn check_sets(&self, tree: &Tree, options: &Options) -> Result<Vec<String>, Refusal> {
         let mut warnings = Vec::new();
         for set in tree.sets() {
@@ -281,7 +284,7 @@ impl Graph {
     }
 }
 
-/// The nodes that have a member of one of its sets.
+/// The nodes that have a member in one of the tree's sets.
 pub(crate) fn nodes_of(tree: &Tree) -> BTreeSet<Arc<str>> {
     let of_set = |set: muster_template::Set<'_>| {
         let prefix = format!("{}[", set.name());

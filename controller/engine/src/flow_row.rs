@@ -1,5 +1,5 @@
-//! Resources that are flow rules: their jobs are given to the table of their device instead of an agent, and the write's
-//! outcome is the job's.
+//! Resources that are flow rules. Their jobs go to the flow table of their device instead of an
+//! agent. The outcome of the write is the outcome of the job.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use crate::row::{Row, Slot, WorkState};
 use crate::todo::Todo;
 use crate::traversals::Traversals;
 
-/// A batch may wait for the one before it, and for the bridge.
+/// A batch may wait for the batch before it, and for the bridge.
 const JOB_TIMEOUT: Duration = Duration::from_secs(330);
 
 fn job_of(row: &Row) -> Job {
@@ -23,14 +23,14 @@ fn job_of(row: &Row) -> Job {
 }
 
 impl Row {
-    /// Whether the flow rules of the row are made of something hidden.
+    /// Whether hidden values went into the flow rules of the row.
     pub fn hides_flows(&self) -> bool {
         self.details().notes == Some(Notes::HidesFlows)
     }
 }
 
 impl Engine {
-    /// Gives a row's job to the table, or takes it back from there.
+    /// Gives a row's job to the flow table, or withdraws it there.
     pub(crate) fn write_flows(&mut self, slot: Slot) {
         let Some(row) = self.graph().rows.get(slot).filter(|row| row.is_sent()) else { return };
         let Some(Desired::Flows(set)) = row.spec.as_ref().map(PackedSpec::unpack) else { return };
@@ -67,7 +67,7 @@ impl Engine {
         }
     }
 
-    /// The write that a row's job waited for is decided.
+    /// The flow table can take the write of a row's job now.
     pub(crate) fn flow_job_begins(&mut self, job: Job) {
         let Some(slot) = self.graph().rows.of_id(job.owner.0) else { return };
         let row = &self.graph().rows[slot];
@@ -76,7 +76,7 @@ impl Engine {
         }
     }
 
-    /// What the table says: it is compared with the device all the time.
+    /// Answers a check from the flow table, which is compared with the device all the time.
     fn check_flow_row(&mut self, slot: Slot, set: &FlowSet) {
         match self.flows.difference(set) {
             None => self.traversals.jobs.found_in_sync(slot),
@@ -87,7 +87,7 @@ impl Engine {
         }
     }
 
-    /// Takes a write back that no agent has; of one that is out, the outcome is waited for.
+    /// Withdraws a write that no agent has. A write that is out goes on to its outcome.
     fn withdraw_flows(&mut self, slot: Slot, set: &FlowSet) {
         let owner = Owner(self.graph().rows[slot].id);
         if !self.with_flows(|flows, turn| flows.withdraw(turn, &set.device, owner)) {
@@ -102,8 +102,8 @@ impl Engine {
 }
 
 impl Traversals {
-    /// Before a row's rules become those of `properties`. What is on the device may be of the properties before: a mark
-    /// goes only when these are `settled`.
+    /// Marks whether hidden values go into the row's new rules. Rules on the device may be of the
+    /// properties before, so a mark goes only when those are `settled`.
     pub(crate) fn mark_hidden_flows(&mut self, slot: Slot, hides: bool, settled: bool) {
         let row = &mut self.jobs.graph.rows[slot];
         let (owner, node, applied) = (Owner(row.id), row.node, row.applied);
@@ -126,7 +126,7 @@ impl Traversals {
 }
 
 impl Jobs {
-    /// The write that carries a row's job has come to its end.
+    /// The write of a row's job has ended.
     pub(crate) fn flow_job_ended(&mut self, job: Job, ended: Result<(), Failure>) {
         let Some(slot) = self.graph.rows.of_id(job.owner.0) else { return };
         let row = &self.graph.rows[slot];
@@ -144,14 +144,14 @@ impl Jobs {
                 let reason = self.graph.shown(slot, &failure.text());
                 match is_withdrawing {
                     true => self.interrupted(slot, reason),
-                    // It was tried again by the batches.
+                    // The batches have retried the write already.
                     false => self.attempt_failed(slot, &reason, true),
                 }
             }
         }
     }
 
-    /// Jobs of flow rules that were out when the controller ended, with what they put.
+    /// Jobs of flow rules that were out when the controller stopped, with their rules.
     pub(crate) fn flow_jobs(&self) -> Vec<(Job, FlowSet)> {
         let of_flows = |slot: Slot| {
             let row = self.graph.rows.get(slot)?;

@@ -1,4 +1,4 @@
-//! Generations that the engine draws, and its epoch, which rises on the word of agents.
+//! Generations that the engine draws, and its epoch, which rises above those that agents know.
 
 use muster_shared::{Epoch, EpochId, Generation};
 
@@ -6,12 +6,12 @@ use crate::context::Context;
 use crate::record::{Change, Counters};
 
 impl Context {
-    /// The epoch in force; it rises when agents know of a later one.
+    /// The epoch in force. It rises when agents know a later one.
     pub(crate) fn epoch(&self) -> Epoch {
         self.history.generations.epoch()
     }
 
-    /// As agents are told.
+    /// The epoch in the form that agents get.
     pub(crate) fn epoch_id(&self) -> EpochId {
         self.history.id()
     }
@@ -36,7 +36,7 @@ impl Context {
         is_honest
     }
 
-    /// Makes the epoch durable, if it is another than before.
+    /// Persists the epoch if it has risen.
     pub(crate) fn epoch_rose_from(&mut self, before: Epoch) {
         if self.epoch() != before {
             self.change(Change::Counters(Counters { epoch: self.epoch() }));

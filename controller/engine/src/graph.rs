@@ -1,5 +1,5 @@
-//! The second layer, the dependency graph: servers, stacks, rows, and what a row needs. Its methods tell what is there and
-//! enter what has become of it. They give no jobs.
+//! The second layer, the dependency graph: nodes, stacks, rows, and what a row needs. Its methods
+//! read and record state. They queue no jobs.
 
 use muster_template::Tree;
 
@@ -21,7 +21,7 @@ pub(crate) struct Graph {
 }
 
 impl Graph {
-    /// With nothing in it.
+    /// An empty graph.
     pub fn new(config: Config) -> Self {
         Self {
             nodes: Nodes::default(),
@@ -32,7 +32,8 @@ impl Graph {
         }
     }
 
-    /// `both`: the thing may be as it was or as it will be, so it needs what either needs.
+    /// Sets what the row needs by the tree. With `both` it also keeps its present needs, because
+    /// the thing may be in either state.
     pub(crate) fn set_requires(&mut self, slot: Slot, tree: &Tree, both: bool) {
         let row = &self.rows[slot];
         let forward = &self.stacks[&row.stack].forward;

@@ -1,4 +1,4 @@
-//! How a graph node ends in a traversal: ready, failed for good, or gone.
+//! The end of a graph node in a traversal: ready, failed for good, or gone.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use crate::todo::Todo;
 use crate::traversals::Traversals;
 
 impl Jobs {
-    /// A forward node is as the revision wants it: those that need it may go.
+    /// A forward row is as the revision wants it. Visits rows that waited for it only.
     pub(crate) fn row_ready(&mut self, slot: Slot) {
         self.graph.leave_hook(slot);
         self.graph.end_pause(slot);
@@ -48,7 +48,7 @@ impl Jobs {
         self.graph.ctx.agenda.push_back(Todo::CheckEnd(stack_id));
     }
 
-    /// This graph node has failed for good; independent branches go on.
+    /// A row has failed for good. Independent branches go on.
     pub(crate) fn fail_row(&mut self, slot: Slot, reason: String) {
         if self.graph.rows[slot].is_lost() {
             return self.graph.not_found(slot, reason);
@@ -59,7 +59,7 @@ impl Jobs {
         let row = &mut self.graph.rows[slot];
         row.fail(&reason);
         let stack = row.stack;
-        // A ready one is none of the traversal's any more: it failed to be made again for an agent that had lost it.
+        // A ready row is no longer part of the traversal: a rebuild of its thing failed.
         if row.role != Role::Steady && !row.ready {
             self.graph.count_failed(slot);
         }
@@ -72,7 +72,7 @@ impl Jobs {
 }
 
 impl Traversals {
-    /// The row's thing is not there (any more): nothing is left to remember.
+    /// Removes a row whose thing does not exist.
     pub(crate) fn drop_row(&mut self, slot: Slot) {
         self.let_go(slot);
         self.jobs.graph.leave_hook(slot);
@@ -106,7 +106,7 @@ impl Traversals {
         self.jobs.graph.touch(row.stack);
     }
 
-    /// Claims and contents of a row's last spec.
+    /// Releases the claims and contents of a row's last spec.
     pub(crate) fn let_go(&mut self, slot: Slot) {
         self.jobs.claims.keep(slot, &[]);
         if let Some(spec) = self.jobs.graph.rows[slot].spec.as_ref().map(PackedSpec::unpack) {
@@ -116,7 +116,7 @@ impl Traversals {
 }
 
 impl Graph {
-    /// A job that drift caused has failed for good, which no operation counts as its failure.
+    /// A background job for drift has failed for good. No operation counts that as its failure.
     pub(crate) fn failed_after_drift(&mut self, slot: Slot) {
         self.event(self.rows[slot].stack, Some(slot));
         self.add_failure(slot);

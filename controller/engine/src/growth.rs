@@ -1,4 +1,4 @@
-//! A tree that depends on what is there, as it is now.
+//! Trees that depend on rows and nodes, built from their present state.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,15 +11,15 @@ use crate::plan::is_usable;
 use crate::row::Row;
 use crate::stack::Stack;
 
-/// The rows of a stack by path, as they are now.
+/// The rows of a stack by path.
 struct StackResources<'a> {
     graph: &'a Graph,
     stack: &'a Stack,
-    /// What the stack is to be.
+    /// The tree that the stack leads to.
     wanted: &'a Tree,
-    /// Nodes that have come are meant too.
+    /// Matching nodes without a member count too.
     follows: bool,
-    /// Rows on their way out, by path: each is taken up again where its path is wanted.
+    /// Rows in clean-up, by path. A row is kept if its path is wanted again.
     going: BTreeMap<&'a str, &'a Row>,
 }
 
@@ -38,7 +38,7 @@ impl<'a> StackResources<'a> {
         Some(&rows[self.stack.forward[found.ok()?]])
     }
 
-    /// The row that stands for this path from now on.
+    /// The row that stands for this path in the new tree.
     fn kept(&self, path: &str) -> Option<&Row> {
         let kind = self.wanted.index_of(path).map(|index| self.wanted.kind(index));
         let fits = |row: &&Row| kind.is_none_or(|kind| kind == row.kind);
@@ -46,7 +46,7 @@ impl<'a> StackResources<'a> {
         row.filter(fits).or(going.filter(fits)).or(row)
     }
 
-    /// What a thing of another type tells is not what is asked for.
+    /// The row whose attributes count for this path. A thing of another type does not count.
     fn tells(&self, path: &str) -> Option<&Row> {
         let row = self.row(path)?;
         let index = self.wanted.index_of(path);
@@ -91,7 +91,8 @@ impl CurrentResources for StackResources<'_> {
 }
 
 impl Graph {
-    /// The tree of a source as it is now that this is there. `follows`: also nodes that have come.
+    /// The tree of a source, expanded with the present rows and nodes. `follows`: matching nodes
+    /// without a member count too.
     pub(crate) fn grown(&self, stack: &Stack, tree: &Arc<Tree>, follows: bool) -> Result<Arc<Tree>, Errors> {
         if !tree.looks_at_what_is_there() {
             return Ok(Arc::clone(tree));

@@ -1,7 +1,8 @@
-//! What agents hold and a restored store does not know: compared, listed, and decided by operators.
+//! Held things: what agents have and a restored store does not know. They are compared, listed, and
+//! decided by operators.
 //!
-//! A thing is compared by generations. An agent keeps the generation of what it applied last, and a row the one that its
-//! agent is known to hold: whatever was applied after the backup has a higher one.
+//! A thing is compared by generation. An agent keeps the generation that it applied last, and a row
+//! the one that its agent is known to hold. A generation applied after the backup is higher.
 
 use std::collections::BTreeMap;
 
@@ -19,12 +20,12 @@ use crate::row::{Row, Slot, WorkState};
 use crate::todo::Todo;
 use crate::traversals::Traversals;
 
-/// The reason why a resource is left as it is.
+/// The reason of a resource that waits for a decision.
 pub(crate) const HELD: &str = "changed since the backup: it waits for 'muster restore'";
 
 impl Engine {
-    /// The store is older than a node: so it is for all that have not come yet, and for the one that tells it now. Of one
-    /// that has been welcomed, what it has yet to say may be news as well.
+    /// Begins the restored state, because the store is older than a node. All nodes that are away
+    /// or that tell it must report. A welcomed node must report what it has not yet.
     pub(crate) fn begin_restored(&mut self, teller: Option<NodeKey>) {
         let awaited = |(key, node): (NodeKey, &Node)| {
             let is_to_tell = !node.ready || teller == Some(key);
@@ -38,7 +39,7 @@ impl Engine {
         self.graph_mut().restored.begin(awaited);
     }
 
-    /// Whether all that the node's tables hold was compared.
+    /// Notes that a node's flow tables are all compared, if they are.
     pub(crate) fn tables_compared(&mut self, key: NodeKey) {
         let node = &self.traversals.jobs.graph.nodes[key].name;
         if self.graph().restored.is_on() && self.flows.has_told(node) && self.flows.is_compared(node) {
@@ -49,8 +50,8 @@ impl Engine {
 }
 
 impl Traversals {
-    /// The node is no more, or cut off: nothing of it waits any more. Its tables, which stay, are compared anew when a server
-    /// comes under its name.
+    /// Forgets held things of a node that was removed or revoked. Its flow tables stay, and are
+    /// compared again when a server joins under its name.
     pub(crate) fn decide_by_leaving(&mut self, key: NodeKey) {
         let name = self.jobs.graph.nodes[key].name.clone();
         self.jobs.graph.restored.forget_node(&name);
@@ -60,20 +61,20 @@ impl Traversals {
 }
 
 impl Jobs {
-    /// A node has a thing with the id of a row that is elsewhere: the row left there since the backup. If nothing of it was
-    /// ever sent, as far as the store knows, the row is another thing from now on: two things with one id are in each
-    /// other's way.
+    /// A node has a thing with the id of a row that is elsewhere. The row left that node since the
+    /// backup. If the store knows of no job that was sent, the row gets another id, because two
+    /// things with one id disturb each other.
     pub(crate) fn give_another_id(&mut self, thing: ResourceId) {
         let Some(slot) = self.graph.rows.of_thing(&thing) else { return };
-        // The script of a deployment may have been told the id.
+        // The script of a deployment may know the id.
         if !self.graph.rows[slot].has_left() && !self.graph.rows[slot].kind.is_deployment() {
             self.is_another_thing(slot);
         }
     }
 
-    /// The row stands for a thing of another type than it did, before anything of that left, as far as the store knows. Where
-    /// the store is older than its nodes, one of them may have made the thing of before under its id: that has no row then,
-    /// and does not go by a job for another type.
+    /// Gives a row of another type another id, if the store knows of no job that was sent. If the
+    /// store is older than its nodes, one of them may have a thing of the former type with the old
+    /// id. That thing then has no row, and a job for another type cannot remove it.
     pub(crate) fn be_of_type(&mut self, slot: Slot, kind: Kind) {
         let row = &self.graph.rows[slot];
         let is_fresh = row.work.is_none() && !row.has_left() && !row.is_adopted();
@@ -89,7 +90,7 @@ impl Jobs {
         self.graph.row_changed(slot, true);
     }
 
-    /// In the log, and in the events of the stacks, of what was not listed before.
+    /// Reports newly listed things in the log and in the events of their stacks.
     pub(crate) fn tell_held(&mut self, node: &NodeId, things: &BTreeMap<ResourceId, HeldThing>) {
         let is_new = |(id, _): &(&ResourceId, &HeldThing)| self.graph.restored.thing(node, **id).is_none();
         let new: Vec<(ResourceId, Divergence)> =
@@ -131,7 +132,7 @@ impl Jobs {
         }
     }
 
-    /// What its node has of it since the backup waits for an operator.
+    /// Whether the row's thing is held for an operator's decision.
     pub(crate) fn awaits_verdict(&self, slot: Slot) -> bool {
         let row = &self.graph.rows[slot];
         row.node.is_some_and(|node| {
@@ -139,14 +140,15 @@ impl Jobs {
         })
     }
 
-    /// And nobody has asked anything of its stack since: whatever was under way when the backup was made leaves it as it is.
+    /// Whether the row is held and its stack has had no operation since the restore. Jobs from
+    /// before the backup leave such a row alone.
     pub(crate) fn is_held_for_verdict(&self, slot: Slot) -> bool {
         self.graph.restored.is_on()
             && !self.graph.restored.is_wished(self.graph.rows[slot].stack)
             && self.awaits_verdict(slot)
     }
 
-    /// The next operation of its stack applies it, whatever that says of it; nothing else does.
+    /// Lets the next operation of the stack apply the row, even if the template has not changed.
     pub(crate) fn compare_with_next(&mut self, slot: Slot) {
         let row = &mut self.graph.rows[slot];
         if row.work.is_some() {
@@ -157,7 +159,7 @@ impl Jobs {
         self.graph.row_changed(slot, true);
     }
 
-    /// A job of it begins: it is decided.
+    /// Takes the row's thing off the list, because a job starts.
     pub(crate) fn decided(&mut self, slot: Slot) {
         let row = &self.graph.rows[slot];
         if let Some(node) = row.node {
@@ -171,7 +173,7 @@ impl Jobs {
 }
 
 impl Graph {
-    /// The state ends by itself when nothing is left to decide.
+    /// Ends the restored state if nothing is left to decide.
     pub(crate) fn end_restored(&mut self) {
         if self.restored.ends() {
             self.ctx.effect(Effect::Warn(
@@ -180,7 +182,7 @@ impl Graph {
         }
     }
 
-    /// What the node has is known from now on.
+    /// Notes in the row what the node has.
     pub(crate) fn holds(&mut self, slot: Slot, held: HeldThing) {
         let row = &mut self.rows[slot];
         let (resource, was) = (row.physical, row.hold(held.generation));
@@ -193,20 +195,22 @@ impl Graph {
 }
 
 impl Row {
-    /// Something of it was sent to its node, as far as the store knows, or is from before it was lost.
+    /// Whether the store knows of a job that was sent for the row, or the row is lost.
     fn has_left(&self) -> bool {
         self.applied || self.held.is_some() || self.is_sent() || self.was_tried() || self.is_lost()
     }
 
-    /// How the row differs from what its node says that it has; none: as it was known, or in a way that jobs explain.
+    /// How the row differs from what its node reports. `None`: it does not, or jobs explain the
+    /// difference.
     pub fn unlike(&self, theirs: Option<muster_shared::Generation>) -> Option<Divergence> {
         if self.is_lost() {
             return None;
         }
         let waits = |state| matches!(state, WorkState::Queued | WorkState::NodeAway);
-        // The generation of a job that never left says nothing of what the node may have.
+        // The generation of an unsent job says nothing about the node.
         let is_unsent = self.attempt == 0 && self.work.as_ref().is_some_and(|work| waits(work.state));
-        // Nor does that of one that was taken back, or that failed for what the node has: the last one that left does.
+        // Nor does the generation of a job that was withdrawn, or that failed because of what the
+        // node has.
         let is_over = |theirs| self.work.is_none() && !(self.applied && theirs == self.generation);
         match (self.held, theirs) {
             (Some(_), None) if !self.is_sent() && !self.is_going() => Some(Divergence::Deleted),

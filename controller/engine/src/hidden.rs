@@ -1,9 +1,9 @@
-//! What agents say of a stack's resources, without what its hidden parameters hold, or held when a job went out that has
-//! not ended yet.
+//! Masks the values of hidden parameters in what agents report. These are the present values, and
+//! those from when an unfinished job was sent.
 //!
-//! Values are known from the operation that first had them on, until the stack is COMPLETE with others. A restart forgets
-//! those of a stack that is COMPLETE, for its revision is not read again: what agents say of it is not shown until its next
-//! operation.
+//! A value is known from the operation that first has it until the stack is COMPLETE with other
+//! values. A restart forgets the values of a COMPLETE stack, because its revision is not read
+//! again. Reports about such a stack are not shown until its next operation.
 
 use std::collections::BTreeSet;
 
@@ -15,26 +15,27 @@ use crate::row::{Row, Slot};
 use crate::stack::Stack;
 use crate::traversals::Traversals;
 
-/// In the place of what an agent says, where it cannot be known what of it is hidden.
+/// Stands for a report if its hidden parts are not known.
 const UNKNOWN: &str =
     "what differs is not shown, for a parameter of the stack is hidden: 'muster stack check' tells";
 
 #[derive(Default)]
 pub(crate) struct Hidden {
     secrets: Secrets,
-    /// Of other stacks, which its ports tell of: known as long as those are there.
+    /// Hidden values of other stacks, which ports of this stack show. They stay as long as the
+    /// ports.
     others: Secrets,
     forgotten: bool,
 }
 
 impl Hidden {
-    /// An operation begins, or is taken up: what was there before may still be on nodes.
+    /// An operation starts or is taken up. Values of the revision before may still be on nodes.
     pub fn begin(&mut self, secrets: &Secrets) {
         self.secrets = self.secrets.and(secrets);
         self.forgotten = false;
     }
 
-    /// Everything is as these say.
+    /// Sets the values: the stack is COMPLETE with these.
     pub fn settle(&mut self, secrets: &Secrets) {
         (self.secrets, self.forgotten) = (secrets.clone(), false);
     }
@@ -43,12 +44,12 @@ impl Hidden {
         &self.secrets
     }
 
-    /// Its own values are not known.
+    /// Whether the stack's own hidden values are not known.
     pub fn is_forgotten(&self) -> bool {
         self.forgotten
     }
 
-    /// Something more of other stacks; false if it was known.
+    /// Adds hidden values of other stacks. Returns false if all are known.
     pub fn hide_of_others(&mut self, others: &Secrets) -> bool {
         let all = self.others.and(others);
         let is_news = all != self.others;
@@ -56,12 +57,12 @@ impl Hidden {
         is_news
     }
 
-    /// There is something of other stacks to hide.
+    /// Whether hidden values of other stacks are known.
     pub fn hides_of_others(&self) -> bool {
         !self.others.is_empty()
     }
 
-    /// A value for operators, without what other stacks hide.
+    /// A value for operators, with hidden values of other stacks masked.
     pub fn of_others(&self, value: Value) -> Value {
         self.others.mask_value(value)
     }
@@ -72,24 +73,25 @@ impl Hidden {
 }
 
 impl Stack {
-    /// A value for operators, of what this tree makes.
+    /// A value of this tree for operators.
     pub fn masked(&self, tree: &Tree, value: Value) -> Value {
         self.hidden.of_others(tree.masked(value))
     }
 
-    /// A text for operators, of what this tree makes.
+    /// A text about this tree for operators.
     pub fn without_hidden(&self, tree: &Tree, text: &str) -> String {
         self.hidden.others.mask(&tree.without_hidden(text))
     }
 
-    /// After a restart.
+    /// Notes after a restart that hidden values are not known, if the stack has any.
     pub fn forget_hidden(&mut self) {
         self.hidden.forgotten = self.parameters.values().any(|value| value == MASK);
     }
 }
 
 impl Traversals {
-    /// What the address plan says to a resource: it names what other stacks made, whose secrets they are too.
+    /// A reason of the address plan for operators. It may name networks of other stacks, so their
+    /// hidden values are masked too.
     pub(crate) fn shown_of_plan(&self, slot: Slot, reason: &str) -> String {
         let made = self.addresses.made().filter_map(|id| self.jobs.graph.rows.of_thing(&id));
         let makers: BTreeSet<u64> = made.map(|slot| self.jobs.graph.rows[slot].stack).collect();
@@ -109,7 +111,7 @@ impl Traversals {
         shown
     }
 
-    /// The node that a row waits for to tell what it is, for operators: its name may be a hidden value.
+    /// The node whose facts a row waits for, for operators. Its name may be a hidden value.
     pub(crate) fn asked(&self, row: &Row) -> String {
         let stack = self.jobs.graph.stacks.get(&row.stack).filter(|stack| !stack.hidden.forgotten);
         match (self.asks(row), stack) {
@@ -120,7 +122,7 @@ impl Traversals {
 }
 
 impl Graph {
-    /// What an agent says of a resource, for operators.
+    /// A report about a resource, for operators.
     pub(crate) fn shown(&self, slot: Slot, reason: &str) -> String {
         match self.stacks.get(&self.rows[slot].stack) {
             Some(stack) if stack.hidden.forgotten => UNKNOWN.to_owned(),

@@ -1,4 +1,5 @@
-//! Whose history a node has obeyed: this engine's, a later one of the same site, or that of another controller.
+//! Whose epochs a node has obeyed: this engine's, a later one of the same site, or another
+//! controller's.
 //!
 //! ```text
 //!   what the node says of its epoch         and it was        then
@@ -10,11 +11,13 @@
 //!   other bits                              welcomed          it has obeyed another controller since: refused
 //! ```
 //!
-//! The number alone does not tell: a store that was set back and started more often than was lost gives higher ones.
+//! The number alone does not tell. A store that was set back and started more often than was lost
+//! has higher numbers.
 //!
-//! A controller whose store was restored finds nodes that know of later epochs, and goes above those. A controller that
-//! goes on beside a restored copy of itself finds that nodes which it welcomed come back with epochs that it never gave:
-//! they are the copy's from then on, and this controller says so.
+//! A controller with a restored store finds nodes that know later epochs, and goes above those. A
+//! controller that runs beside a restored copy of itself finds that nodes which it welcomed come
+//! back with epochs that it never gave. Those nodes then obey the copy, and this controller reports
+//! that.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -27,25 +30,26 @@ use crate::node::NodeKey;
 use crate::row::Slot;
 use crate::traversals::Traversals;
 
-/// What follows from the epoch that a node says.
+/// What the epoch of a node means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum EpochOrigin {
-    /// It has obeyed nothing that this engine does not know.
+    /// The node has obeyed only epochs that this engine knows.
     Ours,
-    /// It has obeyed what this store does not know.
+    /// The node has obeyed an epoch that this store does not know.
     Ahead,
-    /// It obeyed another controller after this one had welcomed it.
+    /// The node obeyed another controller after this one had welcomed it.
     Elsewhere,
 }
 
-/// The bits of so many starts are kept: years of one each day. Older epochs count as this store's.
+/// Starts whose bits are kept: more than ten years of a start each day. Older epochs count as this
+/// store's.
 const STARTS_MAX: usize = 4096;
 
-/// The bits of a store's starts: what tells its own epochs from those of a history that it does not know. While the
-/// controller runs, those of lost starts as well that nodes have told.
+/// The random bits of a store's starts, which tell its epochs from those of an unknown history.
+/// While the controller runs, also the bits of lost starts that nodes reported.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Starts {
-    /// Oldest first; an epoch that has risen since has the bits of its start.
+    /// The oldest is first. An epoch that has risen has the bits of its start.
     known: VecDeque<(Epoch, u64)>,
 }
 
@@ -57,7 +61,8 @@ impl Starts {
         self.known.push_back((epoch, bits));
     }
 
-    /// Whether an older epoch may be one of them: it is, or it is from before they were recorded.
+    /// Whether an older epoch may be of this store: its bits are known, or it is from before they
+    /// were recorded.
     fn may_have(&self, epoch: EpochId) -> bool {
         let Some(bits) = epoch.bits else { return true };
         let is_recorded = self.known.front().is_some_and(|(first, _)| epoch.number >= *first);
@@ -65,7 +70,7 @@ impl Starts {
     }
 }
 
-/// This start's epoch, the source of its generations, and what is known of the starts before it.
+/// This start's epoch, the source of its generations, and the starts before it.
 #[derive(Debug)]
 pub(crate) struct History {
     pub generations: Generations,
@@ -79,23 +84,23 @@ impl History {
         Self { generations: Generations::new(epoch), bits, starts }
     }
 
-    /// The epoch in force, as agents are told.
+    /// The epoch in force, as agents know it.
     pub fn id(&self) -> EpochId {
         EpochId { number: self.generations.epoch(), bits: Some(self.bits) }
     }
 
-    /// A node tells of a start that this store does not know.
+    /// Adds a start that this store lost and a node reported.
     pub fn add_start(&mut self, epoch: Epoch, bits: u64) {
         self.starts.add(epoch, bits);
     }
 
-    /// What follows from the epoch that a node says.
+    /// What the epoch of a node means.
     fn standing(&self, theirs: EpochId, was_welcomed: bool) -> EpochOrigin {
         let ours = self.id();
-        // A node that obeys a lower epoch has not recorded this one yet, though it may have been welcomed.
+        // A welcomed node may not have recorded this epoch yet.
         let is_lower_ours = theirs.number < ours.number && (was_welcomed || self.starts.may_have(theirs));
         let is_ours = is_lower_ours || theirs == ours;
-        // Older agents say no bits.
+        // Older agents send no bits.
         let may_be_ours = theirs.number == ours.number && !theirs.contradicts(ours);
         match (is_ours || may_be_ours, was_welcomed && theirs.bits.is_some()) {
             (true, _) => EpochOrigin::Ours,
@@ -106,14 +111,16 @@ impl History {
 }
 
 impl Engine {
-    /// Whether the node may be welcomed. If it knows of a later epoch, this engine's rises above that.
+    /// Whether the node may be welcomed. If it knows a later epoch, this engine's epoch rises above
+    /// that.
     pub(crate) fn takes_up(&mut self, key: NodeKey, theirs: EpochId) -> bool {
         match self.graph().ctx.history.standing(theirs, self.graph().nodes[key].was_welcomed) {
             EpochOrigin::Ours => true,
             EpochOrigin::Ahead => {
                 let is_lower = theirs.number < self.graph().ctx.epoch();
                 if let Some(bits) = theirs.bits.filter(|_| is_lower) {
-                    // All nodes of a lost history may come with the same epoch: the first one tells.
+                    // All nodes of a lost history may have the same epoch. Only the first is
+                    // reported.
                     self.graph_mut().ctx.history.add_start(theirs.number, bits);
                 }
                 if is_lower || self.graph_mut().ctx.rise_over(theirs.number) {
@@ -134,8 +141,9 @@ impl Engine {
         }
     }
 
-    /// The node's ledger has a generation of a row that no job of this store had: the store is older than the node. A
-    /// snapshot of the start that goes on has no later epoch that could tell.
+    /// Compares the node's ledger with the store. A generation that no job of this store had means
+    /// that the store is older than the node. A snapshot of the running start has no later epoch
+    /// that could tell.
     pub(crate) fn compare_history(&mut self, key: NodeKey, pages: &BTreeMap<ResourceId, LedgerEntry>) {
         if self.graph().restored.is_on() {
             return;

@@ -1,8 +1,8 @@
-//! Numbers and names that are given once.
+//! Numbers and ids that are never given twice.
 
 use muster_shared::ResourceId;
 
-/// The source of ids: of rows, stacks, traversals, and what waits for a revision.
+/// The source of ids for rows, stacks, traversals, and loads of revisions.
 #[derive(Debug)]
 pub(crate) struct Ids {
     /// Random bytes of this start; a fixed value in tests.
@@ -18,12 +18,12 @@ impl Ids {
         Self { seed, row: 0, stack: 0, traversal: 0, load: 0 }
     }
 
-    /// Goes on above the highest row, stack and traversal that were ever given.
+    /// Continues above the highest row, stack and traversal so far.
     pub fn go_on(&mut self, (row, stack, traversal): (u64, u64, u64)) {
         (self.row, self.stack, self.traversal) = (row, stack, traversal);
     }
 
-    /// The ids of a new row and of the thing that it stands for.
+    /// The ids of a new row and of its thing.
     pub fn row(&mut self) -> (u64, ResourceId) {
         self.row += 1;
         let hash = blake3::keyed_hash(&self.seed, &self.row.to_le_bytes());
@@ -32,12 +32,12 @@ impl Ids {
         (self.row, ResourceId(uuid::Builder::from_random_bytes(bytes).into_uuid()))
     }
 
-    /// The id that a new stack would have; it is given when the stack is kept.
+    /// The id of the next stack. [`Ids::keep_stack`] uses it up.
     pub fn next_stack(&self) -> u64 {
         self.stack + 1
     }
 
-    /// [`Ids::next_stack`] is given.
+    /// Uses up [`Ids::next_stack`].
     pub fn keep_stack(&mut self) {
         self.stack += 1;
     }
@@ -48,7 +48,7 @@ impl Ids {
         self.traversal
     }
 
-    /// The number of a question for a revision.
+    /// The number of a load of a revision.
     pub fn load(&mut self) -> u64 {
         self.load += 1;
         self.load

@@ -1,5 +1,5 @@
-//! The third layer: which jobs there are, what they may do and what they came to. Checks, corrections and rollouts are here,
-//! for they give jobs or hold them back.
+//! The third layer: jobs, what they may do, and their outcomes. Checks, corrections and rollouts
+//! are here, because they queue jobs or hold them back.
 
 use crate::claim::Claims;
 use crate::content::Contents;
@@ -10,21 +10,19 @@ use crate::node::NodeKey;
 use crate::rollout::Rollouts;
 use crate::unsettled::Unsettled;
 
-/// Jobs, over the graph.
 pub(crate) struct Jobs {
     pub graph: Graph,
     pub claims: Claims,
     /// Large contents that specs refer to.
     pub contents: Contents,
-    /// Which nodes fetch them.
+    /// Which nodes fetch contents now.
     pub fetches: Fetches<NodeKey>,
     pub rollouts: Rollouts,
-    /// Rows that are to be put right outside of an operation.
+    /// Rows that background jobs may change.
     pub unsettled: Unsettled,
 }
 
 impl Jobs {
-    /// None.
     pub fn new(config: Config) -> Self {
         Self {
             graph: Graph::new(config),

@@ -1,8 +1,8 @@
-//! What has changed and is to be done: changes to be made durable, and what may leave once they are.
+//! Changes to make durable, and effects that wait for them.
 //!
-//! **Invariants.** A stack's removal goes before all that was changed after it, for a new stack may have its name. A row or a
-//! stack that was touched often is written once, as it is when the driver asks. Nothing leaves before all changes so far
-//! were handed out.
+//! **Invariants.** The removal of a stack goes before all later changes, because a new stack may
+//! have its name. A row or stack that changed often is written once, as it is when the driver asks.
+//! No effect leaves before all changes so far were handed out.
 
 use std::collections::{BTreeSet, VecDeque};
 
@@ -23,21 +23,21 @@ use crate::timer::TimerKey;
 /// Changes and effects of the inputs so far.
 #[derive(Debug)]
 pub(crate) struct Journal {
-    /// Grows with everything that those who watch may want to see.
+    /// Grows with every change that a watcher may want to see.
     seq: u64,
     rows: VecDeque<Slot>,
     stacks: BTreeSet<u64>,
     changes: VecDeque<Change>,
-    /// The number of stacks' removals among `changes`.
+    /// How many of `changes` are removals of stacks.
     removals: usize,
     effects: VecDeque<Effect>,
 }
 
 impl Journal {
-    /// The journal of a start with this epoch.
+    /// An empty journal for a start with this epoch.
     pub fn new(epoch: Epoch) -> Self {
         Self {
-            // So that one who watches across a restart does not take a new state for the one it knows.
+            // A client that watches across a restart must not take a new state for one it knows.
             seq: u64::from(epoch.0) << 32,
             rows: VecDeque::new(),
             stacks: BTreeSet::new(),
@@ -63,17 +63,17 @@ impl Journal {
         self.changes.push_back(change);
     }
 
-    /// Does this once all changes so far are durable.
+    /// Queues an effect until all changes so far are durable.
     pub fn effect(&mut self, effect: Effect) {
         self.effects.push_back(effect);
     }
 
-    /// A stack is to be written.
+    /// Marks a stack to be written.
     pub fn stack(&mut self, stack: u64) {
         self.stacks.insert(stack);
     }
 
-    /// Parts of a row are to be written: all of it or its progress (`full`), or what it needs (`edges`).
+    /// Marks parts of a row to be written: all of it (`full`) or its progress, and its edges.
     pub fn row(&mut self, rows: &mut Rows, slot: Slot, full: Option<bool>, edges: bool) {
         let row = &mut rows[slot];
         if !row.dirty.any() {
@@ -85,8 +85,8 @@ impl Journal {
         dirty.edges |= edges;
     }
 
-    /// The next change of a stack or a row that was touched. It is made only now, so that a hundred thousand of them never
-    /// lie in memory at once.
+    /// The next change of a marked stack or row. It is made only now, so that a hundred thousand of
+    /// them are never in memory at once.
     fn next_touched(&mut self, state: &mut Touched<'_>) -> Option<Change> {
         while let Some(id) = self.stacks.pop_first() {
             if let Some(stack) = state.stacks.get(&id) {
@@ -122,7 +122,8 @@ impl Journal {
         None
     }
 
-    /// A stack is gone. What changed so far comes before its removal, for a row may have left it just now.
+    /// Queues the removal of a stack. All changes so far go before it, because a row may have just
+    /// left the stack.
     pub fn stack_removed(&mut self, state: &mut Touched<'_>, id: u64, name: StackName, traversal: u64) {
         while let Some(change) = self.next_touched(state) {
             self.changes.push_back(change);
@@ -131,7 +132,7 @@ impl Journal {
         self.removals += 1;
     }
 
-    /// What was queued up to the last removal of a stack, then what was touched.
+    /// Changes queued up to the last removal of a stack, then marked stacks and rows.
     pub fn first_change(&mut self, state: &mut Touched<'_>) -> Option<Change> {
         match self.changes.pop_front_if(|_| self.removals > 0) {
             Some(change) => {
@@ -142,18 +143,18 @@ impl Journal {
         }
     }
 
-    /// What else was queued.
+    /// Other queued changes.
     pub fn next_change(&mut self) -> Option<Change> {
         self.changes.pop_front()
     }
 
-    /// What is to be done, once there is no change any more.
+    /// The next effect. The caller asks once there are no more changes.
     pub fn next_effect(&mut self) -> Option<Effect> {
         self.effects.pop_front()
     }
 }
 
-/// What records are made of.
+/// The state that records are made from.
 pub(crate) struct Touched<'e> {
     pub rows: &'e mut Rows,
     pub stacks: &'e Stacks,
@@ -162,7 +163,8 @@ pub(crate) struct Touched<'e> {
 }
 
 impl Graph {
-    /// The next change that comes before all others: removals of stacks, then what was touched.
+    /// The next change that comes before all others: removals of stacks, then marked stacks and
+    /// rows.
     pub(crate) fn first_change(&mut self) -> Option<Change> {
         let mut touched =
             Touched { rows: &mut self.rows, stacks: &self.stacks, nodes: &self.nodes, now: self.ctx.now };
@@ -173,7 +175,7 @@ impl Graph {
         self.ctx.journal.effect(Effect::Answer { id, answer });
     }
 
-    /// A stack is gone.
+    /// Records the removal of a stack.
     pub(crate) fn stack_removed(&mut self, id: u64, name: StackName, traversal: u64) {
         self.ctx.journal.next_seq();
         let mut touched =
@@ -203,7 +205,7 @@ impl Graph {
         self.touch(stack);
     }
 
-    /// For those who watch.
+    /// Gives a stack a new number for watchers, and sets its progress check.
     pub(crate) fn touch(&mut self, stack: u64) {
         let seq = self.ctx.journal.next_seq();
         if let Some(stack) = self.stacks.get_mut(&stack) {

@@ -1,4 +1,4 @@
-//! What an agent says that it holds, compared with the rows of its node.
+//! Ledgers of agents, compared with the rows of their nodes.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,11 +13,12 @@ use crate::restored::{Divergence, HeldThing};
 use crate::row::Slot;
 use crate::todo::Todo;
 
-/// Entries of one agent's ledger: what a node can hold.
+/// Bound on the entries of one agent's ledger.
 const LEDGER_MAX: usize = 1_000_000;
 
 impl Engine {
-    /// Compares an agent's whole ledger with the rows: what the agent has lost is made again.
+    /// Compares an agent's whole ledger with the rows. Things that the agent has lost are made
+    /// again.
     pub(crate) fn ledger(&mut self, key: NodeKey, entries: Vec<LedgerEntry>, last: bool) {
         let Some(pages) = &mut self.graph_mut().nodes[key].pages else { return };
         pages.extend(entries.into_iter().map(|entry| (entry.resource, entry)));
@@ -64,7 +65,8 @@ impl Engine {
 }
 
 impl Jobs {
-    /// A row whose thing was taken away, and that the node has all the same: it went back in time. It goes by a job once more.
+    /// The node has a thing that was removed: the node went back in time. Another job removes the
+    /// thing.
     fn take_up_again(&mut self, slot: Slot, theirs: Generation) {
         let row = &self.graph.rows[slot];
         let is_over = row.is_going() && row.held.is_none() && row.work.is_none() && !row.applied;
@@ -74,7 +76,7 @@ impl Jobs {
         }
     }
 
-    /// The node has exactly what the store says.
+    /// The node holds exactly what the store says.
     pub(crate) fn hold_nothing(&mut self, key: NodeKey) {
         let name = self.graph.nodes[key].name.clone();
         self.graph.restored.keep_left(&name, |_| false);
@@ -82,7 +84,7 @@ impl Jobs {
         self.graph.end_restored();
     }
 
-    /// Rows that are not made again for what the node's whole ledger says. What differs is listed.
+    /// Lists what differs on the node. Returns rows that are therefore not made again.
     fn hold_unlike(&mut self, key: NodeKey, pages: &BTreeMap<ResourceId, LedgerEntry>) -> BTreeSet<Slot> {
         let node = self.graph.nodes[key].name.clone();
         self.graph.restored.keep_left(&node, |thing| pages.contains_key(thing));

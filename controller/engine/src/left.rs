@@ -1,26 +1,27 @@
-//! What the engine holds for stacks, flow rules and intents, by what it is for. Where all of them are gone, it is nothing.
+//! State that the engine holds for stacks, flow rules and intents, by purpose. Without any of those
+//! there is none.
 //!
-//! Absent: nodes that have joined, their facts, tables of their bridges, and the network as it was heard of.
+//! Absent: joined nodes, their facts, tables of their bridges, and the network as agents report it.
 
 use crate::node::{Node, NodeKey};
 use crate::view::View;
 
 impl View<'_> {
-    /// Rows and nodes that were looked at since this was asked last.
+    /// Reads and writes of rows and nodes since the last call.
     #[cfg(any(test, feature = "visits"))]
     pub fn take_visits(&self) -> usize {
         self.graph.rows.visits.take() + self.graph.nodes.visits.take()
     }
 
-    /// What is held, and how much of it. Whoever has deleted everything asks, to see that memory does not grow with what
-    /// was once there; so what is held by mistake has a name here.
+    /// What the engine holds, with counts. A test that has deleted everything asks for it, to see
+    /// that memory does not grow with what was there once. State held by mistake has a name here.
     pub fn leftovers(&self) -> Vec<(&'static str, usize)> {
         let of_nodes = |count: fn(&Node) -> usize| self.graph.nodes.iter().map(|(_, node)| count(node)).sum();
-        // A place in line outlives the job that was taken back.
+        // A place stays in line after its job was withdrawn.
         let in_line = |(key, node): (NodeKey, &Node)| {
             node.in_line().into_iter().filter(|slot| self.jobs.waits_in_line(*slot, key)).count()
         };
-        // What has no row is its agent's to speak of.
+        // Drift of a thing without a row is the agent's to report.
         let drifts = |(_, node): (NodeKey, &Node)| {
             node.drifts.keys().filter(|thing| self.graph.rows.of_thing(thing).is_some()).count()
         };

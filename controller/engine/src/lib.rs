@@ -6,9 +6,9 @@
 //!   time ────── Timeout ──┘   Engine::poll_effect└─▶ Answer
 //! ```
 //!
-//! **Invariants.** A row exists before its job is sent and goes only after its removal was observed. A job is
-//! sent only when all its resource needs is observed ready. A resource has at most one job in flight. The
-//! same inputs give the same effects.
+//! **Invariants.** A row exists before its job is sent and goes only after its removal was
+//! observed. A job is sent only when all resources that it needs are observed ready. A resource has
+//! at most one job in flight. The same inputs give the same effects.
 //!
 //! Absent on purpose: MQTT, HTTP, SQL, threads, clocks, randomness other than the seed.
 

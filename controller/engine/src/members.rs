@@ -1,4 +1,5 @@
-//! Members of sets follow the nodes: a stack is laid out again when its selectors mean others.
+//! Members of sets follow the nodes: a stack is laid out again when other nodes match its
+//! selectors.
 
 use muster_shared::MonoTime;
 
@@ -9,7 +10,7 @@ use crate::todo::Todo;
 use crate::traversals::Traversals;
 
 impl Traversals {
-    /// Makes a stack what its selectors mean now.
+    /// Adds and drops members of a stack so that they match its selectors.
     pub(crate) fn fit(&mut self, id: u64) {
         let now = self.jobs.graph.ctx.now;
         let Some(stack) = self.jobs.graph.stacks.get_mut(&id) else { return };
@@ -24,14 +25,14 @@ impl Traversals {
         }
         let Some(stack) = self.jobs.graph.stacks.get(&id) else { return };
         match stack.walk.as_ref().map(|walk| walk.stage) {
-            // Whoever cancelled wants nothing to begin.
+            // After a cancel no job starts.
             _ if stack.cancelled => {}
             Some(Stage::First | Stage::Forward | Stage::Cleanup) => self.fit_walk(id),
-            None if is_under_way => return, // its revision is being read, and is walked with the nodes of then
+            None if is_under_way => return, // the walk of the revision will see the present nodes
             Some(Stage::Check) | None => {
                 if !is_under_way && self.jobs.graph.stands_whole(stack) && self.jobs.graph.is_unfit(stack) {
                     self.jobs.leave_walk(id);
-                    // What the check has found is for the next operation that somebody asks for.
+                    // The findings of the check are for the next operation of an operator.
                     self.jobs.forget_verdicts(id);
                     return self.begin_again(id, "the nodes that its selectors mean have changed".into());
                 }
@@ -46,7 +47,7 @@ impl Traversals {
     fn fit_walk(&mut self, id: u64) {
         let Some(stack) = self.jobs.graph.stacks.get(&id) else { return };
         let Some(walk) = &stack.walk else { return };
-        // What has failed does not spread to those who come.
+        // A failed operation does not extend to new members.
         let follows = stack.status == Status::InProgress;
         let tree = match self.jobs.graph.grown(stack, &walk.tree, follows) {
             Ok(tree) => tree,
@@ -75,7 +76,7 @@ impl Traversals {
         );
     }
 
-    /// The time has come.
+    /// The timer to follow the nodes.
     pub(crate) fn fit_due(&mut self, id: u64, due: MonoTime) {
         if self.jobs.graph.stacks.get(&id).is_some_and(|stack| stack.membership.is_due(due)) {
             self.jobs.graph.ctx.agenda.push_back(Todo::Fit(id));

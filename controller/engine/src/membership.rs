@@ -1,4 +1,5 @@
-//! What operators say of nodes: their labels, who is in maintenance, and who is cut off. Who is gone for ever is in `lost`.
+//! Requests of operators about nodes: labels, maintenance, revocation, and joins. `lost` has their
+//! removal.
 
 use std::collections::BTreeMap;
 
@@ -15,9 +16,9 @@ use crate::request::{Answer, Refusal};
 use crate::todo::Todo;
 use crate::traversals::Traversals;
 
-/// Labels of a node: selectors are matched against all of them, and every list shows them.
+/// Labels of a node. Selectors are matched against all of them, and every list shows them.
 pub(crate) const LABELS_MAX: usize = 64;
-/// Bytes of a label's key or value: what fits a column.
+/// Bytes of a label's key or value. This fits a column.
 const LABEL_MAX: usize = 63;
 
 impl Jobs {
@@ -54,14 +55,14 @@ impl Jobs {
         Ok(Answer::Done)
     }
 
-    /// Holds its jobs back, or lets them go. What its agent has already goes on to its end.
+    /// Starts or ends maintenance. Jobs that the agent already has go on to their end.
     pub(crate) fn maintain_node(&mut self, name: &NodeId, on: bool) -> Result<Answer, Refusal> {
         let key = self.graph.joined(name)?;
         if self.graph.is_in_maintenance(key) == on {
             return Ok(Answer::Done);
         }
         self.change_node(key, |record| record.maintenance = on);
-        // Those who watch see another phase.
+        // The phase of these rows changed, for watchers.
         for slot in self.graph.nodes[key].in_line() {
             if self.waits_in_line(slot, key) {
                 self.graph.touch(self.graph.rows[slot].stack);
@@ -84,7 +85,7 @@ impl Jobs {
 }
 
 impl Traversals {
-    /// Cuts a node off at once. Its work stays as that of a node that is away.
+    /// Revokes a node at once. Its jobs stay as those of a node that is away.
     pub(crate) fn revoke_node(&mut self, name: &NodeId) -> Result<Answer, Refusal> {
         let key = self.jobs.graph.joined(name)?;
         if self.jobs.graph.nodes[key].joined.as_ref().is_some_and(|record| record.revoked) {
@@ -94,13 +95,13 @@ impl Traversals {
         self.jobs.change_node(key, |record| record.revoked = true);
         self.decide_by_leaving(key);
         self.jobs.graph.nodes.leave(key);
-        // It may know their secrets, and would be back at once.
+        // The node may know the secrets of these tokens, and would join again at once.
         let graph = &mut self.jobs.graph;
         graph.nodes.tokens.remove_bound_to(name).into_iter().for_each(|change| graph.ctx.change(change));
         Ok(Answer::Done)
     }
 
-    /// No word of its present connection counts any more.
+    /// Closes the node's connection. Messages on it no longer count.
     pub(crate) fn cut_off(&mut self, key: NodeKey) {
         self.away(key);
         let node = self.jobs.graph.nodes[key].name.clone();
@@ -132,14 +133,14 @@ impl Traversals {
             seal_public: ask.seal_public,
             agent_version: ask.agent_version,
             revoked: false,
-            // Whoever put the server there was at work on it, and says when that is done.
+            // An operator who put a server under maintenance also ends it.
             maintenance: graph.nodes.find(&ask.name).is_some_and(|key| graph.is_in_maintenance(key)),
             joined_with: (ask.token_id, secret_hash),
         };
         if let Some(key) = self.jobs.graph.nodes.find(&ask.name) {
-            // Whoever speaks under that name until now has other keys.
+            // The agent that used this name until now has other keys.
             self.away(key);
-            // It may be another server, or installed anew.
+            // The server may be another one, or newly installed.
             self.jobs.graph.nodes[key].facts = None;
             self.jobs.graph.nodes[key].instances = Instances::default();
         }
@@ -152,7 +153,7 @@ impl Traversals {
             self.wake_those_asking(key);
             self.jobs.graph.follow_node(key);
             if !self.jobs.graph.nodes[key].rows.is_empty() {
-                // With the labels of its token it may be meant again.
+                // With the labels of its token the node may match its selectors again.
                 self.jobs.correct_all(|row| row.node == Some(key));
             }
         }

@@ -1,5 +1,5 @@
-//! What a row remembers for the engine's own use, by what the row stands for. Notes are neither desired state nor
-//! attributes: nobody reads them with `get_attr`.
+//! Notes: what a row remembers for the engine only. They are neither desired state nor attributes,
+//! so `get_attr` does not show them.
 
 use std::collections::BTreeMap;
 
@@ -16,13 +16,13 @@ use crate::signal::StoredSignal;
 pub enum Notes {
     /// The selector of a set.
     Selector(String),
-    /// Names that a group has given up, each with the reference by which the member was removed, if it was by one.
+    /// Names that a group has removed, each with the reference that removed it, if there was one.
     Removed(Removed),
-    /// What a systemd unit is restarted and reloaded for.
+    /// What a systemd unit restarts and reloads for.
     Unit(UnitNotes),
-    /// Texts that are not to be shown of a network, a subnet or a port.
+    /// Texts to mask in the attributes of a network, a subnet or a port.
     Hides(Vec<Value>),
-    /// The flow rules of the row are made of something hidden.
+    /// Hidden values went into the flow rules of the row.
     HidesFlows,
     /// Signals to a wait condition handle, by their ids.
     Signals(BTreeMap<String, StoredSignal>),
@@ -31,16 +31,16 @@ pub enum Notes {
 /// The resources that a unit names in `restart_on` and in `reload_on`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UnitNotes {
-    /// Of `restart_on`.
+    /// The resources in `restart_on`.
     pub restart: Trigger,
-    /// Of `reload_on`.
+    /// The resources in `reload_on`.
     pub reload: Trigger,
 }
 
-/// What one of these properties names.
+/// The resources that one of these properties names.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Trigger {
-    /// Paths of the resources, which a COMPLETE stack has no tree to find in.
+    /// Paths of the resources. A COMPLETE stack has no tree to find them in.
     pub names: Vec<String>,
     /// The newest correction of one of them that the unit follows.
     pub mark: Option<Generation>,

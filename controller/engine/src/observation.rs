@@ -1,11 +1,11 @@
-//! How things were found: in sync, drifted or missing, by whoever looked.
+//! The observed state of things: in sync, drifted or missing.
 
 use crate::jobs::Jobs;
 use crate::record::Observation;
 use crate::row::Slot;
 
 impl Jobs {
-    /// How the thing was found, or that nobody knows any more.
+    /// Sets how the thing was found, or that its state is not known.
     pub(crate) fn observe(&mut self, slot: Slot, observed: Observation) {
         self.set_observed(slot, observed);
         self.forget_drift_event(slot);
@@ -19,7 +19,7 @@ impl Jobs {
         }
     }
 
-    /// What a job or a check has found is told by itself.
+    /// Resets the drift event of a row: a job or a check reports its finding itself.
     pub(crate) fn forget_drift_event(&mut self, slot: Slot) {
         let row = &mut self.graph.rows[slot];
         let observed = row.observed;

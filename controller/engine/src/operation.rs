@@ -1,4 +1,4 @@
-//! Operations on stacks, and how a traversal begins.
+//! Operations on stacks, and the start of their traversals.
 
 use std::time::Duration;
 
@@ -14,16 +14,16 @@ use crate::revision::{Pending, Purpose};
 use crate::stack::Stack;
 use crate::todo::Todo;
 
-/// Stacks in a site.
+/// Bound on the stacks of a site.
 const STACKS_MAX: usize = 100_000;
 
-/// Where an operation leads.
+/// What an operation leads to.
 struct Target {
     action: StackAction,
-    /// In a rollback: the revision that comes back.
+    /// The revision to restore, in a rollback.
     revision: Option<u32>,
     options: Options,
-    /// An operator asks for it.
+    /// An operator asked for the operation.
     is_wish: bool,
 }
 
@@ -83,7 +83,7 @@ impl Engine {
         self.begin(id, Source::nothing(), target)
     }
 
-    /// Answers at once if no revision has to be loaded.
+    /// Starts a rollback. Returns an answer only if no revision has to be loaded.
     pub(crate) fn rollback(
         &mut self,
         name: &StackName,
@@ -101,7 +101,7 @@ impl Engine {
                 )));
             }
             Some(to) => Some(to),
-            // A check says nothing of the revision.
+            // A check says nothing about the revision.
             None if stack.action == StackAction::Check => {
                 stack.complete.iter().find(|good| **good != stack.revision).copied()
             }
@@ -120,7 +120,7 @@ impl Engine {
                 self.graph_mut().load_revision(name.clone(), revision, pending);
                 Ok(None)
             }
-            // To nothing, which an operator must name where anything was ever good.
+            // An operator must name the empty revision if any revision was COMPLETE.
             None if to.is_none() && !stack.complete.is_empty() => Err(Refusal::Conflict(format!(
                 "stack '{name}' has no good revision before {}: 'muster stack rollback {name} --to 0' empties it, \
                  'muster stack delete {name}' removes it",
@@ -139,13 +139,14 @@ impl Engine {
     ) -> Result<Answer, Refusal> {
         let stack = &self.graph().stacks[&id];
         let timeout = Duration::from_secs(stack.timeout_s);
-        // Where there was no room for both on the way there, there is none on the way back.
+        // A stack that needed room on the way forward needs it on the way back.
         let options = Options { timeout, delete_first: stack.delete_first, ..Options::default() };
         let target = Target { action: StackAction::Rollback, revision: Some(revision), options, is_wish };
         self.begin(id, source, target)
     }
 
-    /// Checks everything that can be known now, then begins the traversal. A refusal has changed nothing.
+    /// Checks everything that can be known now, then starts the traversal. A refusal has changed
+    /// nothing.
     fn begin(&mut self, id: u64, source: Source, target: Target) -> Result<Answer, Refusal> {
         let stack = &self.graph().stacks[&id];
         let source = source
@@ -154,7 +155,8 @@ impl Engine {
         let number = stack.revision + u32::from(target.action != StackAction::Delete);
         let ends = takes_the_place_of(stack, target.action);
         let mut planned = self.view().planned(stack, &source, target.revision, &target.options)?;
-        // It is not refused: what is held of the stack is decided, and compared.
+        // The operation is accepted, so it decides about held things of the stack. They are
+        // compared in a new plan.
         if target.is_wish && self.traversals.wish(id) {
             planned =
                 self.view().planned(&self.graph().stacks[&id], &source, target.revision, &target.options)?;
@@ -171,7 +173,8 @@ impl Engine {
             }));
             let kept = self.graph().ctx.limits.revisions_kept;
             if number > kept {
-                // What a rollback without --to leads to stays, however many fail after it.
+                // The revisions that a rollback without --to leads to stay, however many fail after
+                // them.
                 let but = self.graph().stacks[&id].complete.iter().take(2).copied().collect();
                 self.graph_mut().ctx.change(Change::RevisionsTrimmed {
                     stack: id,
@@ -199,7 +202,8 @@ impl Engine {
 }
 
 impl Jobs {
-    /// It could not be made, or is not wanted any more.
+    /// Drops the rollback that would follow a failure, because it could not be made or is no longer
+    /// wanted.
     pub(crate) fn owe_no_rollback(&mut self, id: u64) {
         if let Some(stack) = self.graph.stacks.get_mut(&id)
             && std::mem::take(&mut stack.rollback)
@@ -243,7 +247,7 @@ impl Jobs {
     }
 }
 
-/// What an operation ends that is in progress.
+/// A warning if the operation replaces one in progress.
 fn takes_the_place_of(stack: &Stack, action: StackAction) -> Option<String> {
     let is_another = action != StackAction::Create && stack.status == Status::InProgress;
     is_another.then(|| {
@@ -255,7 +259,7 @@ fn takes_the_place_of(stack: &Stack, action: StackAction) -> Option<String> {
     })
 }
 
-/// As `stack revisions` shows it.
+/// The text that `stack revisions` shows.
 fn made_by(target: &Target) -> String {
     match (target.action, target.revision) {
         (StackAction::Rollback, Some(to)) => format!("{} to {to}", target.action.as_str()),

@@ -1,26 +1,27 @@
-//! How fast nodes join with a token that has a rate: evenly, a second's worth of them at once.
+//! The rate of joins with a token: even, with a burst of one second's worth.
 
 use std::time::Duration;
 
 use muster_shared::{MonoTime, Rate};
 
-/// Nobody is told to come back later than that: those told before may never come.
+/// The longest wait that a server is told. Servers told before may never come back.
 const LATER_MAX: Duration = Duration::from_secs(60);
 
-/// Of one token. After a restart of the controller it begins anew.
+/// The pace of one token. A controller restart starts it again.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Pace {
-    /// When the next one's turn would be, had they all come one by one.
+    /// When the next join would be due if all had come one by one.
     next: MonoTime,
-    /// Until when those who came too early were told to wait.
+    /// The latest time that an early server was told.
     told: MonoTime,
 }
 
 impl Pace {
-    /// Counts one who joins.
+    /// Counts a join.
     ///
     /// # Errors
-    /// After how long to ask again; each who asks is told another time, so that they do not all come back at once.
+    /// The time to wait. Each early server is told another time, so that they do not all return at
+    /// once.
     pub fn take(&mut self, rate: Rate, now: MonoTime) -> Result<(), Duration> {
         let interval = rate.interval();
         let of_a_second = Duration::from_secs(1).as_nanos() / interval.as_nanos().max(1);

@@ -1,12 +1,12 @@
-//! Which rows are on which node. A row's node and its node's rows change together, here alone: nobody looks through the
-//! site's rows for those of one node.
+//! Rows of each node. A row's node and the node's set of rows change together, and only here, so
+//! that finding the rows of a node takes no look at all rows.
 
 use crate::graph::Graph;
 use crate::node::NodeKey;
 use crate::row::Slot;
 
 impl Graph {
-    /// The row is on this node from now on, or on none; the node where it was.
+    /// Moves the row to this node or to none. Returns the node before.
     pub(crate) fn place(&mut self, slot: Slot, node: Option<NodeKey>) -> Option<NodeKey> {
         let old = self.rows[slot].set_node(node);
         if old != node {
@@ -16,21 +16,21 @@ impl Graph {
         old
     }
 
-    /// A row that came to its slot with its node.
+    /// Enters a row whose node is set already.
     pub(crate) fn is_on(&mut self, slot: Slot, node: Option<NodeKey>) {
         if let Some(node) = node {
             self.nodes[node].rows.insert(slot);
         }
     }
 
-    /// A row that left its slot and was on this node.
+    /// Removes a row that left its slot from this node.
     pub(crate) fn is_off(&mut self, slot: Slot, node: Option<NodeKey>) {
         if let Some(node) = node {
             self.nodes[node].rows.remove(&slot);
         }
     }
 
-    /// The rows on a node, lost ones among them, in the order of their ids.
+    /// The rows on a node, including lost ones, by id.
     pub(crate) fn rows_on(&mut self, node: NodeKey) -> Vec<Slot> {
         let mut slots: Vec<Slot> = self.nodes[node].rows.iter().copied().collect();
         slots.sort_by_key(|slot| self.rows[*slot].id);

@@ -1,4 +1,4 @@
-//! Whether anything of a stack moves.
+//! Progress check: reports a stack without progress.
 
 use std::time::Duration;
 
@@ -7,21 +7,22 @@ use muster_shared::MonoTime;
 use crate::graph::Graph;
 use crate::timer::TimerKey;
 
-/// The longest between two words that nothing moves.
+/// The longest interval between two events about no progress.
 const QUIET_MAX: Duration = Duration::from_secs(3600);
 
-/// Who watches that something moves.
+/// State of the check.
 #[derive(Debug, Default)]
 pub(crate) struct ProgressCheck {
-    /// The last change of the stack or of one of its rows.
+    /// When the stack or one of its rows changed last.
     moved: MonoTime,
-    /// How long nothing has to move before the next word of it.
+    /// Time without progress until the next event.
     after: Duration,
     due: Option<MonoTime>,
 }
 
 impl ProgressCheck {
-    /// After a word that nothing moves, the next is due sooner again: then, instead of.
+    /// Notes progress. After an event the next check comes sooner again: returns the old and the
+    /// new time.
     pub fn moved(&mut self, now: MonoTime, first: Duration) -> Option<(MonoTime, MonoTime)> {
         self.moved = now;
         let old = self.due.filter(|_| self.after > first)?;
@@ -29,12 +30,12 @@ impl ProgressCheck {
         Some((old, now + first))
     }
 
-    /// Whether this timer is the one that was set last; if so, it is set no more.
+    /// Whether this is the timer that was set last, which is then over.
     pub fn is_due(&mut self, due: MonoTime) -> bool {
         self.due.take_if(|set| *set == due).is_some()
     }
 
-    /// When to look again, and how long nothing has moved, if operators are to be told.
+    /// When to look again, and the time without progress if an event is due.
     pub fn look(&mut self, now: MonoTime) -> (MonoTime, Option<Duration>) {
         let still = now.since(self.moved);
         let tells = still >= self.after;
@@ -50,7 +51,7 @@ impl ProgressCheck {
 }
 
 impl Graph {
-    /// From now on something is to move.
+    /// Starts the check.
     pub(crate) fn watch(&mut self, id: u64) {
         self.watch_no_more(id);
         let (now, after) = (self.ctx.now, self.ctx.limits.quiet);

@@ -1,4 +1,4 @@
-//! Open questions of a check, and what one leaves behind when it is taken back.
+//! Open questions of a check, and their withdrawal.
 
 use muster_shared::model::{Action, Down};
 
@@ -9,7 +9,7 @@ use crate::row::Slot;
 use crate::todo::Todo;
 
 impl Jobs {
-    /// Whatever the agent may still say of the question is of no interest any more.
+    /// Withdraws a question. A later answer of the agent does not count.
     pub(crate) fn end_check(&mut self, slot: Slot) {
         let row = &self.graph.rows[slot];
         let withdraw = Down::Withdraw { resource: row.physical, generation: row.generation };
@@ -28,7 +28,7 @@ impl Jobs {
         self.graph.row_changed(slot, false);
     }
 
-    /// Takes all open questions back; their rows are as they were before.
+    /// Withdraws all open questions of a stack. Their rows are as before.
     pub(crate) fn end_checks(&mut self, id: u64) {
         let Some(stack) = self.graph.stacks.get_mut(&id) else { return };
         if stack.action != StackAction::Check || stack.status != Status::InProgress {
@@ -44,7 +44,7 @@ impl Jobs {
         }
     }
 
-    /// What a check has found is asked again by the next one: somebody may have put it right.
+    /// Forgets the differences that a check found, so that the next check asks again.
     pub(crate) fn forget_verdicts(&mut self, id: u64) {
         let Some(stack) = self.graph.stacks.get(&id) else { return };
         let failed = |slot: &Slot| {
@@ -64,7 +64,7 @@ impl Jobs {
 }
 
 impl Graph {
-    /// It is known how the row stands.
+    /// The state of the row is known: a check no longer waits for it.
     pub(crate) fn answered(&mut self, slot: Slot) {
         let stack = self.rows[slot].stack;
         if let Some(walk) = self.stacks.get_mut(&stack).and_then(|stack| stack.walk.as_mut())

@@ -1,4 +1,4 @@
-//! What an agent has lost is made again.
+//! Rebuilds: a thing that its agent has lost is made again.
 
 use muster_shared::model::Action;
 
@@ -12,20 +12,20 @@ use crate::row::{Role, Slot};
 use crate::todo::Todo;
 
 impl Jobs {
-    /// The agent has no record of a resource that was in place, or one of another state: its own was lost.
+    /// Makes a thing again. The agent has no record of it, or one of another state.
     pub(crate) fn make_again(&mut self, slot: Slot, node: NodeKey) {
         if self.graph.rows[slot].is_asked() {
             self.end_check(slot);
-            // The check waits for it no more if it is not made again now.
+            // The check does not wait for the row if it is not made again now.
             self.graph.ctx.agenda.push_back(Todo::Visit(slot));
         }
         let row = &mut self.graph.rows[slot];
         if row.work.is_some() {
-            // The job sees to it; should it turn out never to have begun, what was before it is not there either.
+            // The job makes the thing. If it never starts, the state before it is gone as well.
             return row.lose_prior_status();
         }
         if row.status != Some(Status::Complete) {
-            return; // it is seen to already
+            return; // other jobs take care of the row
         }
         let row = &self.graph.rows[slot];
         let is_wanted = row.ready && row.role != Role::Cleanup && !self.graph.is_outside(row);
@@ -33,14 +33,15 @@ impl Jobs {
             return;
         }
         let row = &mut self.graph.rows[slot];
-        // Also for a later revision, should this one's job be taken back.
+        // This holds for a later revision too, if this one's job is withdrawn.
         row.lose_status();
         self.observe(slot, Observation::Unknown);
         let row = &self.graph.rows[slot];
         if !row.ready || row.role == Role::Cleanup {
             return; // in its turn, if it is wanted
         }
-        // Its stack may follow the nodes no more, and yet nobody outside of a selector is touched.
+        // A node outside of the selector is never touched, even if its stack follows the nodes no
+        // longer.
         if self.graph.is_outside(row) {
             let stack = row.stack;
             let row = &mut self.graph.rows[slot];
@@ -49,14 +50,14 @@ impl Jobs {
             return self.graph.event(stack, Some(slot));
         }
         let spec = row.spec.clone();
-        // Not Create: what is there is no one else's. A deployment is nobody's, and has for a server that is new what it
-        // runs at its creation.
+        // The action is not Create, because the thing there belongs to this row. A deployment has
+        // no thing; on a new server it runs what it runs at creation.
         let action = if row.kind.is_deployment() { Action::Create } else { Action::Update };
         self.queue_job(slot, NewJob { cause: Cause::Rebuild, node, action, spec, content: None });
     }
 
-    /// Its agent has lost it, or has an older state of it. Whether it may be made again: an agent that loses it again and
-    /// again (a disk that is set back, a clone) gets it as often as a fight lasts, then it is left as it is.
+    /// Whether a lost thing may be made again. If an agent loses it again and again (a disk that is
+    /// set back, a clone), rebuilds end like corrections in a fight.
     fn may_make_again(&mut self, slot: Slot, node: NodeKey) -> bool {
         let now = self.graph.ctx.now;
         let breaker = self.graph.rows[slot].breaker_or_new(now);

@@ -1,4 +1,4 @@
-//! Drift that agents have reported. A digest of it goes with each heartbeat, so that both sides hold the same.
+//! Drift that agents have reported. Each heartbeat has a digest of it, so that both sides agree.
 
 use muster_shared::ResourceId;
 use muster_shared::model::{Drift, DriftState};
@@ -12,10 +12,10 @@ impl Graph {
     pub(crate) fn hear(&mut self, node: NodeKey, drift: &Drift) {
         let Drift { resource, generation, state, .. } = *drift;
         self.unhear(node, resource);
-        // No more of them than rows, and things that are listed or left.
+        // The map has no more entries than there are rows, and listed or left things.
         let is_ours = match self.rows.of_thing(&resource) {
             Some(slot) => self.rows[slot].node == Some(node),
-            // Or its agent would be asked again with each heartbeat.
+            // Without this entry, each heartbeat would ask the agent again.
             None => self.restored.is_stray(&self.nodes[node].name, resource),
         };
         if state != DriftState::InSync && is_ours {
@@ -25,7 +25,7 @@ impl Graph {
         }
     }
 
-    /// The agent has forgotten what it said of it: it has a job now.
+    /// Forgets the drift of a thing that gets a job: its agent forgets it too.
     pub(crate) fn unhear(&mut self, node: NodeKey, resource: ResourceId) {
         let node = &mut self.nodes[node];
         if let Some((generation, state)) = node.drifts.remove(&resource) {
@@ -33,7 +33,7 @@ impl Graph {
         }
     }
 
-    /// What was heard before the controller was started: should it be so no more, the agent says that.
+    /// Restores drift from the store after a start. The agent corrects this after its Hello.
     pub(crate) fn hear_again(&mut self, slot: Slot) {
         let row = &self.rows[slot];
         let state = match row.observed {

@@ -147,12 +147,14 @@ impl Default for Options {
 pub enum Request {
     Create {
         name: StackName,
+        /// The first revision.
         source: Source,
         options: Options,
     },
     /// A new revision of a stack.
     Update {
         name: StackName,
+        /// The new revision.
         source: Source,
         options: Options,
     },
@@ -211,6 +213,7 @@ pub enum Request {
     /// Starts or ends maintenance. A node in maintenance gets no jobs. Its agent still observes.
     Maintenance {
         node: NodeId,
+        /// Whether maintenance starts.
         on: bool,
     },
     /// Revokes a node: no connection and no job until it joins again with a token for its name.

@@ -1,4 +1,5 @@
-//! A node that was removed is back: what it may have from before is cleaned up first, in the order of its needs.
+//! A removed node joined again. Things that may be left on it are cleaned up first, in the order of
+//! their needs.
 
 use crate::cause::Cause;
 use crate::job::NewJob;
@@ -8,14 +9,14 @@ use crate::todo::Todo;
 use crate::traversals::Traversals;
 
 impl Traversals {
-    /// The node is back: what it may have from before comes first.
+    /// Starts the clean-up of the node's lost rows after its Hello.
     pub(crate) fn honour(&mut self, key: NodeKey) {
         let all = self.jobs.graph.nodes[key].lost.all.clone();
         self.jobs.graph.ctx.agenda.extend(all.iter().copied().map(Todo::Visit));
         self.jobs.graph.nodes[key].lost.open = all;
     }
 
-    /// All that needed it on its node is gone.
+    /// Removes the thing of a lost row, once all lost rows that need it are gone.
     pub(crate) fn visit_lost(&mut self, slot: Slot) {
         let row = &self.jobs.graph.rows[slot];
         match row.node {

@@ -1,4 +1,4 @@
-//! Revisions of stacks that are read from the store, and what goes on once each is there.
+//! Revisions that the engine reads from the store, and the operations that wait for them.
 
 use muster_shared::StackName;
 
@@ -7,25 +7,26 @@ use crate::graph::Graph;
 use crate::record::Status;
 use crate::request::{Refusal, Source};
 
-/// An operation that waits for a revision to be loaded.
+/// An operation that waits for a revision.
 pub(crate) struct Pending {
     pub stack: u64,
-    /// The traversal it was decided in; a newer one makes what the engine decided moot.
+    /// The traversal at the time of the decision. The engine drops its own decision if there is a
+    /// newer one.
     pub traversal: u64,
     pub revision: u32,
-    /// The operator's request; none: the engine decided.
+    /// The operator's request. `None`: the engine decided.
     pub request: Option<u64>,
     pub purpose: Purpose,
 }
 
-/// What a loaded revision is for.
+/// The purpose of a loaded revision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Purpose {
-    /// Its content comes back.
+    /// Restore its content.
     RollBack,
-    /// The current one is walked again.
+    /// Walk the current revision again.
     TakeUp,
-    /// What is there is compared with the current one.
+    /// Compare things with the current revision.
     Check,
 }
 
@@ -41,7 +42,7 @@ impl Engine {
     pub(crate) fn revision_loaded(&mut self, load: u64, source: Result<Source, String>) {
         let Some(pending) = self.graph_mut().stacks.take_pending(load) else { return };
         let Pending { stack, traversal, revision, request, purpose } = pending;
-        // What went first may come to nothing.
+        // The operation that held corrections back may not start.
         self.traversals.jobs.correct_all(|row| row.stack == stack);
         let source = match self.graph().stacks.get(&stack) {
             Some(stack) if purpose != Purpose::RollBack => source.and_then(|source| {
@@ -63,7 +64,7 @@ impl Engine {
         if request.is_none()
             && self.graph().stacks.get(&stack).is_some_and(|stack| stack.status != Status::Failed)
         {
-            return; // what had failed has ended well meanwhile
+            return; // a late success ended the failure
         }
         let current =
             self.graph().stacks.get(&stack).map(|stack| (stack.is_being_deleted(), stack.traversal));
@@ -92,7 +93,8 @@ impl Engine {
         }
     }
 
-    /// The rollback that was asked for in case of failure. It is owed until it has begun, also over a restart.
+    /// Starts the rollback that follows a failure, if the operator asked for one. It stays owed
+    /// until it has started, also over a restart.
     pub(crate) fn roll_back_if_owed(&mut self, id: u64) {
         let Some(stack) = self.graph().stacks.get(&id) else { return };
         let begins = |pending: &Pending| pending.traversal == stack.traversal;

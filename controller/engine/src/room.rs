@@ -1,8 +1,8 @@
-//! Disks of nodes that are full.
+//! Full disks of nodes.
 //!
-//! An agent that has no room to record jobs says so: it gets none but those that remove something, until it says that there
-//! is room again. A job that found no room where it writes is tried again, at growing pauses, for as long as its operation
-//! lasts: nothing of it has failed.
+//! An agent without room to record jobs reports that. It then gets only jobs that remove something,
+//! until it reports room again. A job that finds no room for what it writes is retried at growing
+//! intervals as long as its operation lasts. It does not fail.
 
 use muster_shared::wire::REASON_MAX;
 
@@ -12,7 +12,7 @@ use crate::row::Row;
 use crate::todo::Todo;
 
 impl Graph {
-    /// The agent cannot record jobs, or can again.
+    /// Handles an agent's report that it cannot record jobs, or can again.
     pub(crate) fn disk_told(&mut self, key: NodeKey, full: Option<String>) {
         match full {
             Some(mut reason) => {
@@ -23,7 +23,7 @@ impl Graph {
         }
     }
 
-    /// What waited for room goes first, in its order.
+    /// The agent has room. Jobs that waited for it go first, in their order.
     pub(crate) fn has_room(&mut self, key: NodeKey) {
         let node = &mut self.nodes[key];
         node.disk_full = None;
@@ -35,7 +35,7 @@ impl Graph {
         }
     }
 
-    /// It is not sent to its node, whose disk is full.
+    /// Whether the row's job is held back because the node's disk is full.
     pub(crate) fn waits_for_disk(&self, row: &Row) -> bool {
         let is_full = row.node.is_some_and(|key| self.nodes[key].disk_full.is_some());
         is_full && !row.is_sent() && !row.action.is_some_and(|action| action.removes())

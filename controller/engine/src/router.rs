@@ -1,4 +1,5 @@
-//! Each input goes to the part that its subject belongs to, and what follows from it is run in turn.
+//! Hands each input to the part that its subject belongs to, and runs the todos that follow from
+//! it.
 
 use std::collections::BTreeSet;
 
@@ -14,7 +15,8 @@ use crate::todo::Todo;
 impl Engine {
     pub fn handle(&mut self, now: MonoTime, input: Input) {
         self.graph_mut().ctx.goes_on(now);
-        // After a stall, what is due may have come to an end: the word of that waits to be read.
+        // After a stall, a message that ends a due wait may still be unread. So timers fire on a
+        // timeout only.
         let fires = matches!(input, Input::Timeout);
         match input {
             Input::Request { id, request } => self.request(id, *request),
@@ -66,8 +68,8 @@ impl Engine {
         }
     }
 
-    /// What is to be done next. The removal of stacks comes first, for a new stack may have the name of one that is gone;
-    /// then changes of stacks and rows, each once.
+    /// The next effect. Removals of stacks come first, because a new stack may have the name of a
+    /// removed one. Then come changes of stacks and rows, each once.
     pub fn poll_effect(&mut self) -> Option<Effect> {
         let change = self
             .graph_mut()
@@ -94,7 +96,7 @@ impl Engine {
         loop {
             match self.graph_mut().ctx.agenda.pop_front() {
                 Some(Todo::Visit(slot)) => self.traversals.visit(slot),
-                // A traversal has not come to its end while something of it is still to be visited.
+                // A traversal cannot end while one of its rows waits for a visit.
                 Some(Todo::CheckEnd(stack)) => drop(ends.insert(stack)),
                 Some(Todo::Pump(node)) => self.traversals.jobs.pump(node),
                 Some(Todo::PumpStack(stack)) => self.traversals.jobs.pump_stack(stack),

@@ -1,4 +1,4 @@
-//! All rows of the site, by slot, by number in the store, and by the thing that they stand for.
+//! All rows of the site, by slot, by number in the store, and by thing.
 
 use std::collections::BTreeMap;
 
@@ -13,9 +13,9 @@ pub(crate) struct Rows {
     slots: Vec<Option<Box<Row>>>,
     free: Vec<Slot>,
     by_id: BTreeMap<u64, Slot>,
-    /// Looked up alone: its order says nothing.
+    /// Used for look-ups only: its order means nothing.
     by_thing: IndexMap<ResourceId, Slot>,
-    /// How often one was looked at.
+    /// Counts reads and writes of single rows.
     #[cfg(any(test, feature = "visits"))]
     pub visits: std::cell::Cell<usize>,
 }
@@ -49,7 +49,7 @@ impl Rows {
         row
     }
 
-    /// Another takes its place; it is to be inserted elsewhere.
+    /// Puts another row into the slot. Returns the row before, which the caller inserts elsewhere.
     pub fn replace(&mut self, slot: Slot, row: Row) -> Row {
         self.by_id.insert(row.id, slot);
         self.by_thing.insert(row.physical, slot);
@@ -59,19 +59,19 @@ impl Rows {
         old
     }
 
-    /// The row stands for a thing with another id from now on.
+    /// Gives the row a thing with another id.
     pub fn rename(&mut self, slot: Slot, thing: ResourceId) {
         let before = self[slot].set_physical(thing);
         self.by_thing.swap_remove(&before);
         self.by_thing.insert(thing, slot);
     }
 
-    /// How many there are.
+    /// Number of rows.
     pub fn len(&self) -> usize {
         self.by_id.len()
     }
 
-    /// All, in the order of their numbers in the store.
+    /// All rows, by number in the store.
     pub fn slots(&self) -> impl Iterator<Item = Slot> {
         self.by_id.values().copied()
     }
@@ -81,7 +81,7 @@ impl Rows {
         self.by_thing.get(thing).copied()
     }
 
-    /// By its number in the store.
+    /// The row with this number in the store.
     pub fn of_id(&self, id: u64) -> Option<Slot> {
         self.by_id.get(&id).copied()
     }

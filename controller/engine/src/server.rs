@@ -1,4 +1,4 @@
-//! Deployed servers: which node the name in a template stands for.
+//! Deployed servers: the node that a name in a template stands for.
 
 use std::collections::BTreeSet;
 
@@ -12,7 +12,7 @@ use crate::todo::Todo;
 use crate::traversals::Traversals;
 
 impl Traversals {
-    /// The name of a deployed server that nobody is yet.
+    /// The name of a deployed server that is not bound to a node.
     fn name_of_unknown(&self, slot: Slot) -> Option<NodeId> {
         let row = self.jobs.graph.rows.get(slot).filter(|row| row.kind == Kind::DeployedServer)?;
         match row.spec.as_ref()?.unpack() {
@@ -21,16 +21,16 @@ impl Traversals {
         }
     }
 
-    /// Who joins may be the deployed server that is meant.
+    /// Lets a deployed server without a node wait for one.
     pub(crate) fn look_for_server(&mut self, slot: Slot) {
         match self.name_of_unknown(slot) {
-            // As databases have it that were written before nodes were bound.
+            // Stores from before nodes were bound have such rows.
             Some(name) if self.jobs.graph.nodes.is_joined(&name) => self.bind(slot, name),
             name => self.awaited.server(slot, name),
         }
     }
 
-    /// From now on the deployed server is this node.
+    /// Binds the deployed server to this node.
     fn bind(&mut self, slot: Slot, node: NodeId) {
         self.awaited.server(slot, None);
         let bound = PackedSpec::new(&Desired::Virtual(VirtualResource::Bound(node)));
@@ -38,19 +38,19 @@ impl Traversals {
         self.jobs.graph.row_changed(slot, true);
     }
 
-    /// A node has joined: a deployed server that waited for its name is it from now on. What waits for a node of the short
-    /// name is decided on again.
+    /// A node has joined. Binds the deployed servers that waited for its name, and decides again
+    /// about rows that wait for a node of its short name.
     pub(crate) fn name_the_unnamed(&mut self, joined: &NodeId) {
         for slot in self.awaited.servers(joined) {
             let Some(name) = self.name_of_unknown(slot) else {
                 self.awaited.server(slot, None);
                 continue;
             };
-            // Two of that short name: an operator has to say which.
+            // Several nodes have that short name. An operator has to say which one is meant.
             let Ok(Some(full)) = self.jobs.graph.nodes.full_name(&name) else { continue };
             self.bind(slot, full.clone());
             if full == name {
-                continue; // what waits for it has the right name
+                continue; // rows that wait for it have the right name
             }
             let row = &self.jobs.graph.rows[slot];
             let (stack, told) = (row.stack, format!("{}: the server {name} is {full}", row.name));
@@ -59,8 +59,8 @@ impl Traversals {
         }
     }
 
-    /// Jobs that have not left are made again of a server's full name: those for a node of its short name, and those of
-    /// what names the server itself.
+    /// Visits rows whose unsent jobs name a server by its short name, or that need the server
+    /// itself.
     fn decide_again_for(&mut self, server: Slot, short: &NodeId) {
         let row = &self.jobs.graph.rows[server];
         let (id, index) = (row.stack, row.index as usize);
@@ -78,8 +78,8 @@ impl Traversals {
         self.jobs.graph.ctx.agenda.extend(waiting.into_iter().map(Todo::Visit));
     }
 
-    /// A deployed server may be called by its short name. The node that it was first found to be stays it, whoever joins
-    /// later, and also when that node is removed, as long as the template's name can mean that node.
+    /// Binds a server with a short name in a spec. A row keeps the node that it was bound to first,
+    /// even if that node is removed or others join, as long as the template's name can mean it.
     pub(crate) fn bind_server(&self, row: Option<&Row>, spec: &mut Desired) -> Result<(), String> {
         let Desired::Virtual(server) = spec else { return Ok(()) };
         let VirtualResource::Server(name) = server else { return Ok(()) };
@@ -94,7 +94,7 @@ impl Traversals {
         Ok(())
     }
 
-    /// The node that a row is, or that the row was in whose place it stands.
+    /// The node that a row, or the row that it replaces, is bound to.
     fn bound_server(&self, row: &Row) -> Option<NodeId> {
         let replaced = || self.jobs.graph.rows.get(self.jobs.graph.rows.of_id(row.replaces?)?)?.spec.as_ref();
         match row.spec.as_ref().or_else(replaced)?.unpack() {

@@ -114,7 +114,7 @@ impl Engine {
         }
     }
 
-    /// A test resource has taken its time.
+    /// A row that waits for time to pass has done so.
     pub(crate) fn has_waited(&mut self, slot: Slot) {
         if self.graph().rows[slot].kind == Kind::Intent {
             return self.intent_failed(slot);
@@ -132,7 +132,7 @@ impl Engine {
         }
     }
 
-    /// Takes it away, at once unless it takes its time.
+    /// Removes a virtual resource, at once or after the time that its spec states.
     pub(crate) fn unmake(&mut self, slot: Slot) {
         let row = &self.graph().rows[slot];
         if row.pauses() && row.is_going() {
@@ -151,7 +151,8 @@ impl Engine {
             self.graph_mut().job_begins(slot);
             self.graph_mut().rows[slot].clear_reason();
             if kind == Kind::Intent {
-                // It is not what it was any more, whoever wants it again.
+                // The intent is being withdrawn, so its state is unknown to a revision that wants
+                // it again.
                 self.traversals.jobs.observe(slot, Observation::Unknown);
             }
             return self.graph_mut().pause(slot, farewell, takes, still.then_some(Duration::ZERO));
@@ -175,12 +176,13 @@ impl Engine {
 }
 
 impl Graph {
-    /// A text that nobody can foresee, from the row's own stream of random bytes.
+    /// A random text that cannot be foreseen, from the row's own stream of random bytes.
     fn draw(&self, slot: Slot, random: &RandomString) -> String {
         let mut bytes = self.ctx.ids.stream(b"random string", self.rows[slot].id);
         random.generate(|below| {
             let below = below as u64;
-            // As many numbers for each answer: what is left over at the top is drawn again.
+            // Every answer gets the same share of numbers. A number above the last whole share is
+            // drawn again.
             let fair = u64::MAX - u64::MAX % below;
             loop {
                 let mut number = [0; 8];
@@ -210,7 +212,7 @@ fn time_of(desired: &Desired, action: Action) -> Duration {
     Duration::from_millis(millis.into())
 }
 
-/// As a part of a path in an address.
+/// The name encoded as a segment of a path.
 fn encoded(name: &str) -> String {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
     let part = |byte: u8| if plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") };

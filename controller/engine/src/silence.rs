@@ -1,9 +1,9 @@
-//! Jobs of which nothing is heard.
+//! Jobs about which the agent is silent.
 //!
-//! An agent that tells of all its jobs owns their deadlines: waiting behind a long one, fetching and working take as long
-//! as they take, and the agent ends what takes too long. A job is lost only where its agent is connected and silent about
-//! it. Of an older agent, which tells of running jobs alone, the controller counts the time from the sending of the job
-//! or the last word of it.
+//! An agent that lists all its jobs owns their deadlines. A job may wait behind a long one, fetch
+//! and run as long as that takes; the agent ends one that takes too long. Such a job is lost only
+//! if the connected agent does not list it. An older agent reports only running jobs. For these the
+//! controller counts the time since the job was sent, or since the last message about it.
 
 use std::time::Duration;
 
@@ -16,18 +16,18 @@ use crate::node::NodeKey;
 use crate::record::PackedSpec;
 use crate::row::{Slot, WorkState};
 
-/// What is allowed beyond the time in which an agent speaks.
+/// Grace beyond the time in which an agent must send something.
 pub(crate) const ANSWER_GRACE: Duration = Duration::from_secs(30);
-/// Accounts in a row that say nothing of a job.
+/// Lists of jobs in a row that leave a job out.
 const ACCOUNTS: u32 = 3;
 
-/// After so long without a word of a job it is lost.
+/// Time without a message about a job after which it is lost.
 pub(crate) fn silence(tells_jobs: bool, timeout: Duration) -> Duration {
     if tells_jobs { JOBS_EVERY * ACCOUNTS + ANSWER_GRACE } else { timeout + ANSWER_GRACE }
 }
 
 impl Graph {
-    /// An agent's account of its jobs.
+    /// Handles an agent's list of its jobs.
     pub(crate) fn jobs_told(&mut self, node: NodeKey, states: &[JobState]) {
         if !std::mem::replace(&mut self.nodes[node].tells_jobs, true) {
             for slot in self.nodes[node].sent.clone() {
@@ -48,7 +48,7 @@ impl Graph {
         }
     }
 
-    /// An agent's word of a job that runs.
+    /// Handles a progress message for a running job.
     pub(crate) fn progress(&mut self, node: NodeKey, progress: Progress) {
         let Some(slot) = self.sent_job(node, progress.key) else { return };
         if self.rows[slot].key() == progress.key {
@@ -57,7 +57,7 @@ impl Graph {
         self.heard_of(slot, node);
     }
 
-    /// The row whose job is with the agent, whichever attempt of it.
+    /// The row whose job the agent may have, in any attempt.
     fn sent_job(&self, node: NodeKey, key: ReportKey) -> Option<Slot> {
         let slot = self.rows.of_thing(&key.resource)?;
         let row = &self.rows[slot];
@@ -68,7 +68,7 @@ impl Graph {
 
     fn stands(&mut self, slot: Slot, state: WorkState, behind: Option<Slot>) {
         let settles = |work: &crate::row::Work| work.state == WorkState::Settling;
-        // An account tells no more of what runs than that.
+        // For a running job, a list of jobs says less than an earlier progress message.
         if state != WorkState::Running || !self.rows[slot].work.as_deref().is_some_and(settles) {
             self.set_work(slot, state);
         }
@@ -86,12 +86,12 @@ impl Graph {
         self.set_due(slot, Some(due));
     }
 
-    /// When a job of which nothing more is heard is lost.
+    /// When a job is lost if no further message comes.
     pub(crate) fn silent_at(&self, node: NodeKey, timeout: Duration) -> MonoTime {
         self.ctx.now + silence(self.nodes[node].tells_jobs, timeout)
     }
 
-    /// The name of the row whose job a queued one waits for on its server, as operators see it.
+    /// The name of the row whose job a queued one waits for on the server, as operators see it.
     pub(crate) fn queued_behind(&self, slot: Slot) -> Option<String> {
         let row = &self.rows[slot];
         let work = row.work.as_ref().filter(|work| work.state == WorkState::Sent)?;

@@ -6,27 +6,27 @@ use muster_shared::{Epoch, MonoTime};
 use crate::node::Node;
 use crate::view::View;
 
-/// How a node stands, as operators see it.
+/// The state of a node, as operators see it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NodeState {
-    /// The agent is there.
+    /// The agent is connected.
     Online,
-    /// The agent is there, and has no room to record jobs.
+    /// The agent is connected, and has no room to record jobs.
     DiskFull,
-    /// The agent is away.
+    /// The agent is not connected.
     Offline,
-    /// The jobs are held back.
+    /// An operator holds back the node's jobs.
     Maintenance,
-    /// Two agents with its identity are running.
+    /// Two agents with the node's identity are running.
     Conflict,
-    /// It was cut off.
+    /// An operator revoked the node.
     Revoked,
-    /// It was removed, and something may be left on it.
+    /// The node was removed, and something may be left on it.
     Lost,
 }
 
 impl NodeState {
-    /// As operators read it.
+    /// The name that operators see.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Online => "online",
@@ -40,16 +40,16 @@ impl NodeState {
     }
 }
 
-/// What the engine knows of the site as a whole.
+/// The site as a whole.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SiteView {
-    /// Of this start of the controller.
+    /// The epoch of this start of the controller.
     pub epoch: Epoch,
-    /// The store was older than what agents know, and not all of that is decided.
+    /// The store was older than what agents know, and some differences are undecided.
     pub restored: bool,
     /// Agents by state.
     pub agents: AgentCounts,
-    /// What waits for an operator.
+    /// Decisions that wait for an operator.
     pub waiting: WaitingView,
 }
 
@@ -65,7 +65,7 @@ fn count(agents: &mut AgentCounts, state: NodeState) {
 }
 
 impl Node {
-    /// How it stands; none for one that is a name only.
+    /// The state of the node. `None`: it is only a name.
     pub(crate) fn state(&self, now: MonoTime) -> Option<NodeState> {
         match &self.joined {
             Some(joined) if joined.revoked => Some(NodeState::Revoked),

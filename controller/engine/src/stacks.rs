@@ -1,4 +1,5 @@
-//! The site's stacks, by id and by name, and which of them wait for a revision or have a row that cannot be read.
+//! The site's stacks, by id and by name, with operations that wait for a revision and rows that
+//! cannot be read.
 
 use std::collections::BTreeMap;
 use std::ops::{Bound, Index};
@@ -11,15 +12,15 @@ use crate::revision::Pending;
 use crate::stack::Stack;
 use crate::{Answer, Refusal};
 
-/// All stacks. **Invariant.** A name stands for one stack, which exists; a stack has no name while its first operation is
-/// worked out.
+/// All stacks. **Invariant.** A name stands for one stack, which exists. A new stack gets its name
+/// once its first operation is accepted.
 #[derive(Default)]
 pub(crate) struct Stacks {
     by_id: BTreeMap<u64, Stack>,
     names: BTreeMap<StackName, u64>,
-    /// Operations that wait for a revision to be read, by the number of that question.
+    /// Operations that wait for a revision, by the number of the load.
     pending: BTreeMap<u64, Pending>,
-    /// Stacks of which a row cannot be read, with the reason.
+    /// Stacks with a row that cannot be read, and the reason.
     damaged: BTreeMap<u64, String>,
 }
 
@@ -40,12 +41,12 @@ impl Stacks {
         self.by_id.len()
     }
 
-    /// Enters a stack. It has no name yet.
+    /// Adds a stack without a name.
     pub fn insert(&mut self, id: u64, stack: Stack) {
         self.by_id.insert(id, stack);
     }
 
-    /// A stack goes, with its name.
+    /// Removes a stack and its name.
     pub fn remove(&mut self, id: &u64) {
         if let Some(stack) = self.by_id.remove(id)
             && self.names.get(&stack.name) == Some(id)
@@ -54,46 +55,43 @@ impl Stacks {
         }
     }
 
-    /// A stack that was entered goes by its name from now on.
+    /// Gives a stack its name.
     pub fn name(&mut self, id: u64) {
         if let Some(stack) = self.by_id.get(&id) {
             self.names.insert(stack.name.clone(), id);
         }
     }
 
-    /// The stack of this name.
     pub fn id_of(&self, name: &StackName) -> Option<u64> {
         self.names.get(name).copied()
     }
 
-    /// The stack of this name.
     pub fn named(&self, name: &StackName) -> Option<&Stack> {
         self.by_id.get(self.names.get(name)?)
     }
 
-    /// All that have a name, in the order of names, after this one.
+    /// Stacks with a name after this one, by name.
     pub fn after(&self, name: Option<&StackName>) -> impl Iterator<Item = &Stack> {
         let from = name.map_or(Bound::Unbounded, Bound::Excluded);
         let ids = self.names.range::<StackName, _>((from, Bound::Unbounded));
         ids.filter_map(|(_, id)| self.by_id.get(id))
     }
 
-    /// The names of all stacks.
     pub fn names(&self) -> impl Iterator<Item = &StackName> {
         self.names.keys()
     }
 
-    /// An operation waits for a revision: the answer comes under this number.
+    /// An operation waits for a revision, whose load has this number.
     pub fn wait(&mut self, load: u64, pending: Pending) {
         self.pending.insert(load, pending);
     }
 
-    /// What waited for the revision of this number.
+    /// Ends the wait for this load. Returns the operation.
     pub fn take_pending(&mut self, load: u64) -> Option<Pending> {
         self.pending.remove(&load)
     }
 
-    /// What waits for revisions of a stack, and waits no longer.
+    /// Ends all waits of a stack. Returns the operations.
     pub fn take_pending_of(&mut self, stack: u64) -> Vec<Pending> {
         let (of_it, others): (BTreeMap<_, _>, _) =
             std::mem::take(&mut self.pending).into_iter().partition(|(_, pending)| pending.stack == stack);
@@ -101,7 +99,7 @@ impl Stacks {
         of_it.into_values().collect()
     }
 
-    /// What waits for a revision of a stack.
+    /// Operations of a stack that wait for a revision.
     pub fn pending_of(&self, stack: u64) -> impl Iterator<Item = &Pending> {
         self.pending.values().filter(move |pending| pending.stack == stack)
     }
@@ -111,12 +109,12 @@ impl Stacks {
         self.pending_of(stack).next().is_some()
     }
 
-    /// The reason why rows of a stack cannot be read.
+    /// Why a row of the stack cannot be read.
     pub fn damage(&self, stack: u64) -> Option<&str> {
         self.damaged.get(&stack).map(String::as_str)
     }
 
-    /// The reason why rows of any stack cannot be read.
+    /// Why a row of some stack cannot be read.
     pub fn any_damage(&self) -> Option<&str> {
         self.damaged.values().next().map(String::as_str)
     }
@@ -169,7 +167,7 @@ impl Graph {
         }
     }
 
-    /// What to say of a name that no stack has.
+    /// The refusal for a name that no stack has.
     pub(crate) fn no_stack(&self, name: &StackName) -> Refusal {
         let near = suggestion(name.as_str(), self.stacks.names().map(StackName::as_str));
         Refusal::NotFound(format!("no stack '{name}'{near}"))

@@ -1,14 +1,15 @@
-//! **Strays**: things in agents' ledgers that the store has no row of: it was restored, or its server went back in time. An agent says what its strays are, and deletes
-//! one by its own ledger when an operator says so.
+//! **Strays**: things in agents' ledgers without a row in the store. The store was restored, or the
+//! server went back in time. An agent describes its strays, and deletes one by its own ledger when
+//! an operator says so.
 //!
 //! ```text
-//!   listed ─▶ Describe ─▶ Described: it has a name ── remove ─▶ lost row without a desired state ─▶ Remove ─▶ done: gone
-//!                             └ not held any more: off the list                       └─▶ failed: a lost row still
+//!   listed ─▶ Describe ─▶ Described ── remove ─▶ lost row, no spec ─▶ Remove ─▶ done: gone
+//!                             └ not described: off the list              └─▶ failed: lost row stays
 //! ```
 //!
-//! A stray that is to be removed is a lost row (`lost`) that comes from no stack, and whose desired state the agent alone
-//! knows. So the operator's word is durable, waits for its node, goes before all else there, and is tried again.
-//! Adopted, a stray is left to its server: see `held`.
+//! A stray to be removed is a lost row (`lost`) without a former stack. Its agent alone knows its
+//! desired state. So the removal is durable, waits for the node, goes before all other jobs there,
+//! and is retried. An adopted stray is left to its server: see `held`.
 
 use std::collections::BTreeSet;
 
@@ -24,18 +25,19 @@ use crate::restored::HeldThing;
 use crate::row::Row;
 use crate::todo::Todo;
 
-/// Agents that read so much describe and remove strays: [`READS`](muster_shared::wire::READS).
+/// Agents that read at least this describe and remove strays:
+/// [`READS`](muster_shared::wire::READS).
 const READS_STRAYS: u32 = 1;
 
 impl Row {
-    /// The desired state is known to its agent alone.
+    /// Whether the row is a stray to be removed. Only its agent knows its desired state.
     pub fn is_stray(&self) -> bool {
         self.is_lost() && self.details().lost_from.is_none()
     }
 }
 
 impl Graph {
-    /// Asks the agent what its strays are that nobody knows: some, and the next with the answer.
+    /// Asks the agent to describe its strays: some now, the next ones after the answer.
     pub(crate) fn ask_strays(&mut self, key: NodeKey) {
         let node = &self.nodes[key];
         if !node.ready || node.reads < READS_STRAYS || !node.asked_strays.is_empty() {
@@ -50,13 +52,14 @@ impl Graph {
         self.send(key, message);
     }
 
-    /// The node's agent is there, and too old to say what its strays are.
+    /// Whether the node is connected and its agent is too old to describe strays.
     pub(crate) fn tells_no_strays(&self, node: &NodeId) -> bool {
         let node = self.nodes.find(node).map(|key| &self.nodes[key]);
         node.is_some_and(|node| node.ready && node.reads < READS_STRAYS)
     }
 
-    /// The answer. What was asked for and is not among it the agent holds no more.
+    /// Stores descriptions of strays. The agent no longer holds a stray that it was asked about and
+    /// did not describe.
     pub(crate) fn strays_described(&mut self, key: NodeKey, strays: Vec<Stray>) {
         let mut asked = std::mem::take(&mut self.nodes[key].asked_strays);
         let node = self.nodes[key].name.clone();
@@ -73,21 +76,21 @@ impl Graph {
         self.end_restored();
     }
 
-    /// A job of before the restore has ended that the store does not know: its ledger may have come before that.
+    /// A job that the store does not know has ended. The agent's ledger may be from before its end.
     pub(crate) fn stray_reported(&mut self, key: NodeKey, report: &Report) {
         let node = &self.nodes[key];
         let is_told = node.reads >= READS_STRAYS && !self.restored.awaits_ledger(&node.name);
         if !self.restored.is_on() || !is_told || !matches!(report.outcome, Outcome::Done(_)) {
             return;
         }
-        // Nobody knows whether it made the thing or took it away: the agent is asked.
+        // The job may have made the thing or removed it, so the agent is asked.
         let (name, resource) = (node.name.clone(), report.key.resource);
         if self.restored.add_stray(&name, LedgerEntry { resource, generation: report.key.generation }) {
             self.ask_strays(key);
         }
     }
 
-    /// What was said of strays is said again, if they are still there.
+    /// Forgets drift of strays. The agent reports it again if they still exist.
     pub(crate) fn unhear_strays(&mut self, key: NodeKey) {
         let heard = self.nodes[key].drifts.keys().filter(|thing| self.rows.of_thing(thing).is_none());
         for thing in heard.copied().collect::<Vec<_>>() {
@@ -98,7 +101,7 @@ impl Graph {
     /// Whether a stray can be removed.
     ///
     /// # Errors
-    /// What is in the way, and what to do.
+    /// What prevents the removal, and what to do.
     pub(crate) fn is_removable(&mut self, node: &NodeId, thing: ResourceId) -> Result<(), Refusal> {
         let refuse = |why: String| Err(Refusal::Conflict(why));
         if self.rows.of_thing(&thing).is_some() {
@@ -137,13 +140,13 @@ impl Graph {
         Ok(())
     }
 
-    /// The stray is a lost row from now on.
+    /// Makes a lost row of a stray.
     pub(crate) fn remove_stray(&mut self, node: &NodeId, thing: ResourceId, held: HeldThing) {
         let (Some(key), Some(stray)) = (self.nodes.find(node), self.restored.stray(node, thing).cloned())
         else {
             return;
         };
-        // The same id on another node, whose stray came first.
+        // Another node may have had a stray with the same id.
         let Some(kind) = Kind::from_name(&stray.kind).filter(|_| self.rows.of_thing(&thing).is_none()) else {
             return;
         };
@@ -166,14 +169,14 @@ impl Graph {
         self.nodes[node].reads >= READS_STRAYS
     }
 
-    /// In the log, for no stack has events of it.
+    /// Reports a stray in the log, because no stack has events for it.
     pub(crate) fn tell_of_stray(&mut self, name: &str, node: NodeKey, what: &str) {
         let node = &self.nodes[node].name;
         self.ctx.effect(Effect::Warn(format!("{name} on node {node}, which the store did not know, {what}")));
     }
 }
 
-/// A stray as operators read it.
+/// The text for a stray that operators read.
 pub(crate) fn described(stray: &Stray) -> String {
     if stray.name.is_empty() {
         format!("{} {}", stray.kind, stray.resource)
@@ -182,5 +185,5 @@ pub(crate) fn described(stray: &Stray) -> String {
     }
 }
 
-/// Things that an agent was asked about and has not answered.
+/// Strays that an agent was asked about and has not described.
 pub(crate) type OpenQueries = BTreeSet<ResourceId>;

@@ -1,4 +1,4 @@
-//! Timers: an ordered set; one that no longer fits the state it was set for does nothing.
+//! Timers: an ordered set. A timer that no longer fits the state it was set for does nothing.
 
 use std::collections::BTreeSet;
 
@@ -7,28 +7,28 @@ use muster_shared::MonoTime;
 use crate::node::NodeKey;
 use crate::row::Slot;
 
-/// What a timer is for.
+/// The purpose of a timer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum TimerKey {
-    /// The work of a row is due.
+    /// The deadline of a row's job.
     Work(Slot),
-    /// A row has waited long enough.
+    /// The end of a row's wait.
     Pause(Slot),
-    /// A stack's operation has had its time: stack, traversal.
+    /// The timeout of a stack's operation: stack, traversal.
     Stack(u64, u64),
-    /// Has anything of a stack moved?
+    /// The progress check of a stack.
     ProgressCheck(u64),
-    /// Has a row changed since it was told of?
+    /// The next drift event of a row.
     DriftEvent(Slot),
-    /// A drifted row is corrected.
+    /// The next correction of a drifted row.
     Correct(Slot),
-    /// A node was asked for its facts.
+    /// The end of the wait for a node's facts.
     Facts(NodeKey),
-    /// Intents are looked at.
+    /// The next check of intents.
     Intents,
-    /// A stack follows the nodes.
+    /// The time to follow changes of nodes.
     Fit(u64),
-    /// The next batch of a rollout begins.
+    /// The next batch of a rollout.
     Turn(u64),
 }
 
@@ -44,7 +44,7 @@ impl Timers {
         self.0.remove(&(due, key));
     }
 
-    /// How many are set.
+    /// Number of timers.
     pub fn len(&self) -> usize {
         self.0.len()
     }

@@ -1,5 +1,5 @@
-//! What follows from an input, to be run in turn: so nothing recurses, and a lower layer of the machine can say something
-//! to a higher one without knowing it.
+//! Todos: steps that follow from an input. The router runs them in turn, so nothing recurses, and a
+//! lower layer can call for a higher one without knowing it.
 
 use muster_flow::{Failure, Job, Owner};
 use muster_shared::NodeId;
@@ -10,49 +10,50 @@ use crate::node::NodeKey;
 use crate::record::PackedSpec;
 use crate::row::Slot;
 
-/// A step that follows from another; taken in turn so that nothing recurses.
+/// A step that follows from another one.
 #[derive(Debug)]
 pub(crate) enum Todo {
-    /// All this graph node needs is ready.
+    /// Visit a row: all that it needs may be ready.
     Visit(Slot),
-    /// Has the traversal come to an end?
+    /// Check whether the traversal has ended.
     CheckEnd(u64),
-    /// There may be room for more jobs.
+    /// Send jobs to a node, because there may be room.
     Pump(NodeKey),
-    /// The same, for a stack.
+    /// Send jobs of a stack, because there may be room.
     PumpStack(u64),
-    /// A stack follows the nodes that its selectors mean.
+    /// Let a stack follow changes of the nodes.
     Fit(u64),
-    /// It may be somebody's turn in a rollout of this stack.
+    /// Start members of the stack's rollouts whose turn it is.
     Turn(u64),
-    /// It is not as it should be, and nothing may be in the way of putting it right.
+    /// Correct a row that differs, if nothing prevents that.
     Correct(Slot),
-    /// Something of this stack was put right, for which units are restarted.
+    /// Restart units of the stack after corrections.
     Restart(u64),
-    /// The job of this generation and attempt waited for another's write, and begins.
+    /// Start a flow job that waited for another one's write.
     Begin(Job),
-    /// The flow rules of a row's job are for its table, which gets them or is asked to leave them out.
+    /// Write the flow rules of a row's job to their table, or withdraw that.
     Write(Slot),
-    /// The write that carries a row's job has come to its end.
+    /// The write of a flow job has ended.
     FlowJobEnded(Job, Result<(), Failure>),
-    /// The job of a row has nothing that could be sent to its agent.
+    /// End a job for which there is nothing to send.
     Unsendable(Slot),
-    /// A stack has FAILED and is rolled back.
+    /// Roll back a stack that has FAILED.
     RollBack(u64),
-    /// A resource of the controller itself is made or changed.
+    /// Make or change a virtual resource.
     Settle { slot: Slot, kind: Kind, action: Action, spec: PackedSpec },
-    /// A resource of the controller itself is taken away.
+    /// Remove a virtual resource.
     Unmake(Slot),
-    /// What a row is decided on has come to be known: the tree of its stack is made anew.
+    /// Build the tree of the row's stack again: a value that it depends on became known.
     Expand(Slot),
-    /// The flow rules of a row are made of something hidden; `applied`: so are those that its device may have.
+    /// Mark flow rules of a row as hidden. With `applied`, also those that its device may have.
     HideFlows { node: NodeId, owner: Owner, applied: bool },
-    /// The flow rules of a row are made of nothing hidden any more.
+    /// Unmark flow rules of a row as hidden.
     RevealFlows { node: NodeId, owner: Owner },
     /// The connection of a node has ended.
     Away(NodeId),
-    /// A node is cut off or gone: its flow tables are compared anew when a server comes under its name.
+    /// Compare the flow tables of a node that was revoked or removed, when a server joins under its
+    /// name.
     CompareAnew(NodeId),
-    /// A node is no more: nor are its devices.
+    /// A node was removed, with its devices.
     Left(NodeId),
 }

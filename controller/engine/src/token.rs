@@ -10,17 +10,16 @@ use crate::pace::Pace;
 use crate::record::{Change, TokenRecord};
 use crate::request::{JoinAsk, NewToken, Refusal};
 
-/// Tokens open at a time: each is looked at when one is made.
+/// Open tokens. A new one is compared with each.
 pub(crate) const TOKENS_MAX: usize = 10_000;
 
-/// Names a token in the store.
+/// Id of a token in the store.
 type TokenId = [u8; 8];
 
-/// Tokens that are open.
 #[derive(Debug, Default)]
 pub(crate) struct Tokens {
     open: BTreeMap<TokenId, TokenRecord>,
-    /// How fast nodes joined with those that have a rate and were used.
+    /// How fast nodes joined with each used token that has a rate.
     paces: BTreeMap<TokenId, Pace>,
 }
 
@@ -29,7 +28,6 @@ impl Tokens {
         self.open.insert(record.token.id, record);
     }
 
-    /// All that are open.
     pub fn iter(&self) -> impl Iterator<Item = &TokenRecord> {
         self.open.values()
     }
@@ -37,7 +35,7 @@ impl Tokens {
     /// Checks a new token, as far as it does not depend on nodes.
     ///
     /// # Errors
-    /// It can be no token, or too many are open.
+    /// The token is invalid, or too many are open.
     pub fn check(&self, token: &NewToken, most: usize) -> Result<(), Refusal> {
         if self.open.len() >= most {
             return Err(Refusal::Conflict(format!(
@@ -52,25 +50,25 @@ impl Tokens {
         token.labels.iter().try_for_each(|(key, value)| check_label(key, value))
     }
 
-    /// Opens a token; the change that makes it durable.
+    /// Opens a token. Returns the change to persist.
     pub fn add(&mut self, token: NewToken) -> Change {
         let record = TokenRecord { uses_left: token.uses, token };
         self.open.insert(record.token.id, record.clone());
         Change::Token(Box::new(record))
     }
 
-    /// Closes a token; none if it is not open.
+    /// Closes a token. `None`: it is not open.
     pub fn remove(&mut self, id: TokenId) -> Option<Change> {
         self.paces.remove(&id);
         self.open.remove(&id).map(|_| Change::TokenRemoved(id))
     }
 
-    /// Closes those that have expired at this time, in Unix seconds: nobody can join with them.
+    /// Closes tokens that expired before `wall`, in seconds since 1970.
     pub fn remove_expired(&mut self, wall: u64) -> Vec<Change> {
         self.remove_if(|token| token.expires < wall)
     }
 
-    /// Closes those that are for this node alone.
+    /// Closes tokens for this node only.
     pub fn remove_bound_to(&mut self, node: &NodeId) -> Vec<Change> {
         self.remove_if(|token| token.name.as_deref() == Some(node.as_str()))
     }
@@ -81,11 +79,11 @@ impl Tokens {
         going.into_iter().filter_map(|id| self.remove(id)).collect()
     }
 
-    /// Whether a server may join with the token that it shows. `has_joined`: one of its name has joined before, and
-    /// something of that one counts still.
+    /// Whether a server may join with its token. `has_joined`: a node of this name has joined, or
+    /// was removed and something may be left on it.
     ///
     /// # Errors
-    /// The token is not open, expired or for another name, or its secret is wrong.
+    /// The token is not open, has expired, or is for another name; or its secret is wrong.
     pub fn admits(&self, ask: &JoinAsk, has_joined: bool) -> Result<(), Refusal> {
         let refuse = |why: &str| Err(Refusal::Conflict(why.to_owned()));
         let Some(TokenRecord { token, .. }) = self.open.get(&ask.token_id) else {
@@ -114,10 +112,10 @@ impl Tokens {
         Ok(())
     }
 
-    /// Uses an open token once: the labels that it gives, and the change that makes the use durable.
+    /// Uses an open token once. Returns its labels and the change to persist.
     ///
     /// # Errors
-    /// Others come first: when to ask again.
+    /// The rate of the token is used up. Says when to ask again.
     pub fn take(
         &mut self,
         id: TokenId,

@@ -1,4 +1,4 @@
-//! Turns of members: a rollout says who begins, and jobs that are not of its batch are taken back.
+//! Starts members of a rollout in their turn, and withdraws jobs that are not in the batch.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,11 +15,11 @@ use crate::timer::TimerKey;
 use crate::todo::Todo;
 use crate::{Answer, Refusal, RolloutAction};
 
-/// Names in an event: a line.
+/// Names in an event: about a line.
 const NAMED: usize = 10;
 
 impl Jobs {
-    /// Looks which members begin.
+    /// Starts the members whose turn it is.
     pub(crate) fn turn(&mut self, id: u64) {
         let Some(stack) = self.graph.stacks.get(&id) else { return };
         let is_forward = stack.walk.as_ref().is_some_and(|walk| walk.stage == Stage::Forward);
@@ -65,7 +65,8 @@ impl Jobs {
         }
     }
 
-    /// Whether a row that has something to do is to wait for its turn. `is_done`: the job that is out does it.
+    /// Whether a row with something to do must wait for its turn. `is_done`: the present job
+    /// already does it.
     pub(crate) fn waits_for_turn(&mut self, slot: Slot, is_done: bool) -> bool {
         let row = &self.graph.rows[slot];
         let (name, id) = (Arc::clone(&row.name), row.stack);
@@ -75,12 +76,13 @@ impl Jobs {
         }
         let is_aborted = rollout.is_aborted();
         let away = self.away_since(&name);
-        // A job of the operation before that no agent has was in that one's batch. In this one its turn comes anew.
+        // An unsent job of the operation before was in that operation's batch. Its turn in this one
+        // comes again.
         let is_unbegun = is_done && row.is_unsent();
-        // A background job is no turn.
+        // A background job does not count as a turn.
         let is_done = is_done && !row.cause.is_drift();
         if row.work.is_some() && !is_unbegun {
-            // Another job is taken back first.
+            // Another job is withdrawn first.
             if is_done {
                 self.rollouts.tell(id, &name, Event::UnderWay(away.map(|_| self.graph.ctx.now)));
                 self.turn_soon(id);
@@ -97,7 +99,8 @@ impl Jobs {
         true
     }
 
-    /// Members that are none any more: what is under way of them is taken back, or counts when it has ended.
+    /// Takes rows out of their rollout that are no longer members. Their jobs are withdrawn, or
+    /// count when they have ended.
     pub(crate) fn leave_turns(&mut self, id: u64, dropped: &[Slot]) {
         for slot in dropped {
             let row = &self.graph.rows[*slot];
@@ -122,7 +125,7 @@ impl Jobs {
         self.fail_row(slot, format!("its rollout was aborted: {reason}; {untouched} were not begun"));
     }
 
-    /// An operator has a say.
+    /// Carries out an operator's request to a rollout.
     pub(crate) fn steer_rollout(
         &mut self,
         name: &StackName,
@@ -155,7 +158,7 @@ impl Jobs {
         Ok(self.graph.begun(id, Vec::new()))
     }
 
-    /// What had its time gets it again.
+    /// Gives a stack that timed out its whole time again.
     pub(crate) fn give_time(&mut self, id: u64) {
         let now = self.graph.ctx.now;
         let Some(stack) = self.graph.stacks.get_mut(&id) else { return };
@@ -187,7 +190,7 @@ impl Jobs {
         }
     }
 
-    /// With `away: fail`: it counts as failed until its node is back.
+    /// With `away: fail`, the member counts as failed until its node is back.
     pub(crate) fn miss_turn(&mut self, id: u64, name: &str) {
         let Some(slot) = self.row_named(id, name) else { return };
         let Some(stack) = self.graph.stacks.get_mut(&id) else { return };

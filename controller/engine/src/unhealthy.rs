@@ -1,4 +1,4 @@
-//! An operator does not trust a resource: the next update makes another in its place.
+//! An operator marks a resource unhealthy. The next update replaces it.
 
 use muster_shared::StackName;
 
@@ -25,7 +25,7 @@ impl Jobs {
         let slot = stack.forward[at];
         let row = &mut self.graph.rows[slot];
         row.mark_unhealthy();
-        // Of a job that is still out the outcome is told as it comes.
+        // The outcome of a job that is still out is reported as usual.
         if row.work.is_none() {
             self.fail_row(slot, "marked unhealthy by an operator".into());
         }

@@ -1,4 +1,4 @@
-//! Units are restarted for what a correction changed, when nothing else is under way.
+//! Restarts units after corrections of resources that they name, when no operation is in progress.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use crate::row::{Role, Slot};
 use crate::unit_trigger::NAMED;
 
 impl Jobs {
-    /// Marks the units that name what was put right, and gives them a job as soon as that may be.
+    /// Marks units that name corrected resources, and queues their restart for when it may run.
     pub(crate) fn mark_units(&mut self, id: u64) {
         let Some(stack) = self.graph.stacks.get_mut(&id) else { return };
         let right = std::mem::take(&mut stack.put_right);
@@ -45,7 +45,8 @@ impl Jobs {
         }
     }
 
-    /// Restarts it, unless something goes first. As with a correction, what must not be corrected is left alone.
+    /// Restarts a unit, unless something goes first. As with corrections, adopted, restricted and
+    /// unselected rows are left alone.
     pub(crate) fn restart_owed(&mut self, slot: Slot) {
         let Some(row) = self.graph.rows.get(slot) else { return };
         let stands =
@@ -57,7 +58,7 @@ impl Jobs {
         let goes_first = stack.status == Status::InProgress
             || stack.action == StackAction::Delete
             || self.graph.stacks.is_pending(stack.id);
-        // What its server has of it since the backup waits for an operator.
+        // A held thing waits for an operator.
         let is_held = self.awaits_verdict(slot);
         if is_held
             || goes_first
@@ -83,8 +84,8 @@ impl Jobs {
         self.queue_job(slot, job);
     }
 
-    /// Whether its node is there and takes jobs. What is owed to it is looked at again when it is back; what differs its
-    /// agent tells anew.
+    /// Whether the node is connected and takes corrections. If it is away, a restart or a retry is
+    /// looked at again when it returns. Its agent reports other drift again.
     pub(crate) fn takes_corrections(&mut self, slot: Slot, node: NodeKey) -> bool {
         let is_ready = self.graph.nodes[node].ready;
         if !is_ready

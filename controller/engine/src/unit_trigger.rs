@@ -1,15 +1,16 @@
-//! What was put right on a server restarts the units that a change of it by an update would restart.
+//! A correction restarts the units that an update of the same resource would restart.
 //!
-//! What a unit is restarted for is part of what it is to be, as digests of what others are to be (`muster_template`'s `unit`).
-//! What somebody has changed and a correction has put right is to be the same as ever, so the unit's row notes beside them the
-//! correction that it was restarted for last: another one is another desired state, which its agent tells from what the unit
-//! was started with.
+//! The spec of a unit has digests of the specs that it restarts for (`muster_template`'s `unit`). A
+//! corrected resource has the same spec as before, so its digest is the same. The unit's row
+//! therefore notes the last correction beside the digest, as a mark. A new mark makes a new desired
+//! state, which the agent tells from the state in which it started the unit.
 //!
 //! ```text
-//!   a correction ends well ─▶ units that name it get its generation as mark ─▶ a job, when no operation is under way
+//!   a correction succeeds ─▶ its generation marks the units that name the resource ─▶ a job
 //! ```
 //!
-//! It survives a restart of the controller with the row's notes. Absent: what is restarted so restarts no other unit.
+//! The mark is in the row's notes, so it survives a controller restart. Absent: a unit restarted by
+//! a mark restarts no other unit.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -27,14 +28,15 @@ use crate::record::{PackedSpec, Status};
 use crate::row::{Row, Slot};
 use crate::todo::Todo;
 
-/// The properties that name what a unit is restarted and reloaded for, in the order of [`UnitNotes`].
+/// The properties that name the resources a unit restarts and reloads for, in the order of
+/// [`UnitNotes`].
 const TRIGGERS: [&str; 2] = ["restart_on", "reload_on"];
-/// Between what follows from the template and the mark.
+/// Separates the digest from the mark.
 const MARK: char = '+';
 /// Names in one event.
 pub(crate) const NAMED: usize = 5;
 
-/// Says who is asked for what it is to be.
+/// Records the resources whose spec a property refers to.
 struct ReferenceRecorder<'a> {
     rendered: Rendered<'a>,
     whom: RefCell<BTreeSet<u32>>,
@@ -62,7 +64,7 @@ impl References for ReferenceRecorder<'_> {
 }
 
 impl Row {
-    /// What a unit is restarted and reloaded for.
+    /// What the unit restarts and reloads for.
     fn triggers(&self) -> [&Trigger; 2] {
         static NONE: Trigger = Trigger { names: Vec::new(), mark: None };
         match &self.details().notes {
@@ -71,13 +73,13 @@ impl Row {
         }
     }
 
-    /// It has this desired state, but perhaps for what it is restarted for.
+    /// Whether the row has this spec except for marks.
     pub fn differs_in_marks(&self, packed: &PackedSpec) -> bool {
         let is_unit = self.kind == Kind::Unit;
         is_unit && self.spec.as_ref().is_some_and(|spec| unmarked(spec.unpack()) == unmarked(packed.unpack()))
     }
 
-    /// Makes a desired state of a unit what it is to be after all that was put right.
+    /// Adds the marks of this row to the spec of a unit.
     pub fn mark_restarts(&self, spec: &mut Desired) {
         if let Desired::Node(Spec::Unit(unit)) = spec {
             for (text, trigger) in texts(unit).into_iter().zip(self.triggers()) {
@@ -90,7 +92,7 @@ impl Row {
         }
     }
 
-    /// It is to be restarted, or reloaded, and has no job for that yet.
+    /// Whether the unit has a new mark and no job for it yet.
     pub fn owes_restart(&self) -> bool {
         let is_marked = self.triggers().iter().any(|trigger| trigger.mark.is_some());
         let Some(spec) = self.spec.as_ref().filter(|_| is_marked && self.kind == Kind::Unit) else {
@@ -110,7 +112,7 @@ impl Trigger {
     }
 }
 
-/// What it is restarted for and what it is reloaded for.
+/// The texts that say what the unit restarts and reloads for.
 fn texts(unit: &mut Unit) -> [&mut String; 2] {
     [&mut unit.restart_on, &mut unit.reload_on]
 }
@@ -121,7 +123,8 @@ fn unmark(text: &mut String) {
     }
 }
 
-/// What follows from the template alone: who names a unit is not restarted for what restarts that one.
+/// The spec without marks: a unit that names another one does not restart when a mark restarts that
+/// one.
 pub(crate) fn unmarked(mut spec: Desired) -> Desired {
     if let Desired::Node(Spec::Unit(unit)) = &mut spec {
         texts(unit).into_iter().for_each(unmark);
@@ -130,7 +133,8 @@ pub(crate) fn unmarked(mut spec: Desired) -> Desired {
 }
 
 impl Jobs {
-    /// Whom a unit names, in its row: a COMPLETE stack has no tree to look at.
+    /// Notes in the row of a unit the resources that it names, because a COMPLETE stack has no
+    /// tree.
     pub(crate) fn remember_restarts(&mut self, slot: Slot, tree: &Tree) {
         if tree.kind(self.graph.rows[slot].index as usize) != Kind::Unit {
             return;
@@ -150,12 +154,13 @@ impl Jobs {
         let row = &self.graph.rows[slot];
         let rendered = Rendered { graph: &self.graph, stack: &self.graph.stacks[&row.stack] };
         let asked = ReferenceRecorder { rendered, whom: RefCell::default() };
-        // What is wrong with it is told when all of it is rendered.
+        // An error in the property is reported when the whole resource is rendered.
         let _ = tree.render_property(row.index as usize, property, &asked);
         asked.whom.into_inner().into_iter().map(|index| tree.name(index as usize).to_owned()).collect()
     }
 
-    /// What others changed is as it should be again: those that name it hear of that with all others of this turn.
+    /// A correction has succeeded. Units that name the resource learn of it with all corrections of
+    /// this turn.
     pub(crate) fn was_put_right(&mut self, slot: Slot) {
         let row = &self.graph.rows[slot];
         let (name, generation) = (Arc::clone(&row.name), row.generation);
@@ -166,7 +171,7 @@ impl Jobs {
         stack.put_right.insert(name, generation);
     }
 
-    /// Remembers that a unit is to be restarted.
+    /// Remembers that a unit needs a restart.
     pub(crate) fn note_owed(&mut self, slot: Slot) {
         if self.graph.rows[slot].owes_restart() {
             self.unsettled.set_owed(slot, true);
@@ -174,7 +179,8 @@ impl Jobs {
         }
     }
 
-    /// All that it needs is a restart that is owed, and its node is away or in maintenance: no operation waits for that.
+    /// Whether the row needs only a restart, and its node is away or in maintenance. No operation
+    /// waits for such a restart.
     pub(crate) fn restart_waits(&self, slot: Slot, node: NodeKey, packed: &PackedSpec) -> bool {
         let row = &self.graph.rows[slot];
         let is_open = self.graph.nodes[node].ready && !self.graph.is_in_maintenance(node);

@@ -1,4 +1,4 @@
-//! Rows that are to be put right outside of an operation: by a correction, or by restarting a unit.
+//! Rows that background jobs may change: by a correction, or by a unit restart.
 
 use std::collections::BTreeSet;
 
@@ -9,49 +9,46 @@ use crate::row::{Row, Slot};
 use crate::timer::TimerKey;
 use crate::todo::Todo;
 
-/// Indexes of such rows; what each is to get is in the row.
+/// Indexes of such rows. The row itself says what it needs.
 #[derive(Debug, Default)]
 pub(crate) struct Unsettled {
-    /// Rows that were seen drifted or missing.
+    /// Rows that were observed drifted or missing.
     drifted: BTreeSet<Slot>,
-    /// Rows of which it counts how often they were corrected.
+    /// Rows with a breaker.
     counted: BTreeSet<Slot>,
-    /// Units that are to be restarted for what was put right, and have no job for that yet.
+    /// Units that need a restart and have no job for it.
     owed: BTreeSet<Slot>,
 }
 
 impl Unsettled {
-    /// A row was seen drifted or missing, or is so no more.
+    /// Notes whether a row was observed drifted or missing.
     pub fn set_drifted(&mut self, slot: Slot, is_drifted: bool) {
         set(&mut self.drifted, slot, is_drifted);
     }
 
-    /// Corrections of a row are counted, or count no more.
+    /// Notes whether a row has a breaker.
     pub fn set_counted(&mut self, slot: Slot, is_counted: bool) {
         set(&mut self.counted, slot, is_counted);
     }
 
-    /// A unit is to be restarted, or not any more.
+    /// Notes whether a unit needs a restart.
     pub fn set_owed(&mut self, slot: Slot, is_owed: bool) {
         set(&mut self.owed, slot, is_owed);
     }
 
-    /// Rows that were seen drifted or missing.
     pub fn drifted(&self) -> &BTreeSet<Slot> {
         &self.drifted
     }
 
-    /// Rows whose corrections are counted.
     pub fn counted(&self) -> &BTreeSet<Slot> {
         &self.counted
     }
 
-    /// Units that are to be restarted.
     pub fn owed(&self) -> &BTreeSet<Slot> {
         &self.owed
     }
 
-    /// All of them; one may come twice.
+    /// All of these rows. A row may occur twice.
     pub fn all(&self) -> impl Iterator<Item = Slot> {
         self.drifted.iter().chain(&self.counted).chain(&self.owed).copied()
     }
@@ -71,14 +68,14 @@ fn set(rows: &mut BTreeSet<Slot>, slot: Slot, is_in: bool) {
 }
 
 impl Jobs {
-    /// Looks again at what differs, now that something that kept it from being corrected may be over.
+    /// Considers corrections again, because what held them back may be over.
     pub(crate) fn correct_all(&mut self, of: impl Fn(&Row) -> bool) {
         let slots: Vec<Slot> =
             self.unsettled.all().filter(|slot| self.graph.rows.get(*slot).is_some_and(&of)).collect();
         self.graph.ctx.agenda.extend(slots.into_iter().map(Todo::Correct));
     }
 
-    /// Its row goes, or all is forgotten: nothing of it is waited for.
+    /// Drops the count and the timer of a row's breaker.
     pub(crate) fn fight_is_over(&mut self, slot: Slot, breaker: Option<Breaker>) {
         self.unsettled.set_counted(slot, false);
         if let Some(due) = breaker.and_then(|breaker| breaker.due) {
@@ -86,7 +83,7 @@ impl Jobs {
         }
     }
 
-    /// It has ended well.
+    /// Notes in the breaker that a correction has succeeded.
     pub(crate) fn correction_ended(&mut self, slot: Slot) {
         let now = self.graph.ctx.now;
         if let Some(breaker) = self.graph.rows[slot].breaker_mut() {
@@ -94,7 +91,7 @@ impl Jobs {
         }
     }
 
-    /// An operator has seen to the stack: what was fought over counts no more.
+    /// Forgets the breakers of a stack, because an operator asked for an operation.
     pub(crate) fn forget_breakers(&mut self, stack: u64) {
         let of_stack = |slot: &&Slot| self.graph.rows.get(**slot).is_none_or(|row| row.stack == stack);
         for slot in self.unsettled.counted().iter().filter(of_stack).copied().collect::<Vec<_>>() {
@@ -105,7 +102,7 @@ impl Jobs {
             }
             let row = &mut self.graph.rows[slot];
             if row.cause == Cause::Correction && row.work.is_some() {
-                self.was_put_right(slot); // by a job that is the operation's from now on
+                self.was_put_right(slot); // the operation takes this job over
             }
             self.graph.rows[slot].take_over_correction();
             self.graph.row_changed(slot, false);

@@ -1,5 +1,5 @@
-//! The site as it stands: all layers, to be looked at. Views for operators, previews, and the checks before an operation is
-//! accepted are methods of it. It changes nothing.
+//! A view of all layers that changes nothing. Views for operators, previews, and the checks before
+//! an operation are its methods.
 
 use muster_flow::Flows;
 use muster_shared::{Epoch, StackName};
@@ -39,7 +39,7 @@ impl View<'_> {
         self.graph.ctx.epoch()
     }
 
-    /// What to say of a name that no stack has.
+    /// The refusal for a name that no stack has.
     pub fn no_stack(&self, name: &StackName) -> Refusal {
         self.graph.no_stack(name)
     }

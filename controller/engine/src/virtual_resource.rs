@@ -1,4 +1,4 @@
-//! A virtual resource is made or taken away: the controller itself realises it.
+//! The end of a virtual resource's change or removal, which the controller itself realises.
 
 use crate::jobs::Jobs;
 use crate::record::Observation;
@@ -7,7 +7,7 @@ use crate::todo::Todo;
 use crate::traversals::Traversals;
 
 impl Jobs {
-    /// It is as it is to be.
+    /// The virtual resource is as desired.
     pub(crate) fn is_made(&mut self, slot: Slot) {
         let row = &mut self.graph.rows[slot];
         row.be_made();

@@ -1,4 +1,4 @@
-//! Work in flight: its state and deadline, its place in the line of its node, and what it counts for.
+//! Work of a row: state and deadline, place in the node's line, and counts.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use crate::row::{Slot, Work, WorkState};
 use crate::timer::TimerKey;
 use crate::todo::Todo;
 
-/// Places in a node's line beyond two for each of its rows, before those that nobody stands at are given up.
+/// Stale places allowed in a node's line, beyond two for each of its rows.
 const PLACES_SPARE: usize = 64;
 
 impl Graph {
@@ -57,7 +57,7 @@ impl Jobs {
                 self.graph.ctx.agenda.push_back(Todo::PumpStack(stack_id));
             }
         }
-        // It may be owed another try, or a restart.
+        // The row may need another correction or a restart.
         if self.unsettled.counted().contains(&slot) || self.unsettled.owed().contains(&slot) {
             self.graph.ctx.agenda.push_back(Todo::Correct(slot));
         }
@@ -65,7 +65,8 @@ impl Jobs {
         Some(work)
     }
 
-    /// A place in line outlives the job that was taken back.
+    /// Whether the row's job waits in the node's line. A place stays in line after its job was
+    /// withdrawn.
     pub(crate) fn waits_in_line(&self, slot: Slot, node: NodeKey) -> bool {
         self.graph.rows.get(slot).is_some_and(|row| {
             let state = row.work.as_ref().map(|work| work.state);
@@ -85,8 +86,8 @@ impl Jobs {
         self.graph.ctx.agenda.push_back(Todo::Pump(node));
     }
 
-    /// Jobs that were taken back leave their places in the line of a node that is away: a year of operations must not
-    /// make it long.
+    /// Drops places of withdrawn jobs from the line of a node that is away, so that a year of
+    /// operations does not make it long.
     fn close_ranks(&mut self, node: NodeKey) {
         let places = self.graph.nodes[node].queue.len();
         if places <= 2 * self.graph.nodes[node].rows.len() + PLACES_SPARE {
@@ -98,7 +99,8 @@ impl Jobs {
         self.graph.nodes[node].queue = queue;
     }
 
-    /// Nothing of a row that left its place: what waits to be tried again, or for another node, goes on as it is.
+    /// Sets the state of a job that waits in line. A job that waits for a retry or for another node
+    /// stays as it is.
     pub(crate) fn set_work_if_waiting(&mut self, slot: Slot, node: NodeKey, state: WorkState) {
         if self.waits_in_line(slot, node) {
             self.graph.set_work(slot, state);
@@ -107,7 +109,7 @@ impl Jobs {
 }
 
 impl Context {
-    /// How long an agent may work at a job.
+    /// Time that an agent has for a job.
     pub(crate) fn job_timeout(&self, spec: &Spec) -> Duration {
         self.limits.job_timeout + spec.own_time()
     }

@@ -1,4 +1,5 @@
-//! Flow tables, a machine of their own (`muster-flow`): what the engine gives them and does with what they return.
+//! Flow tables are a machine of their own (`muster-flow`). The engine passes inputs to it and
+//! carries out its effects.
 //!
 //! ```text
 //!   operators, agents, rows, intents, time ──▶ with_flows(call) ──▶ Flows ──▶ effects ──▶ sends, answers, ends of jobs
@@ -40,7 +41,7 @@ impl From<Begun> for Answer {
 }
 
 impl Engine {
-    /// Calls the flow tables, and carries out what follows.
+    /// Calls the flow tables, and carries out their effects.
     pub(crate) fn with_flows<R>(&mut self, call: impl FnOnce(&mut Flows, &mut Turn<'_>) -> R) -> R {
         let site = FlowSite {
             now: self.graph().ctx.now,
@@ -74,7 +75,8 @@ impl Engine {
                 }
                 Effect::Answer(request) => self.graph_mut().answer(request, Ok(Answer::Done)),
                 Effect::JobEnded(job, how) => ended.push(Todo::FlowJobEnded(job, how)),
-                // Only when all that fails with the write before it has: what it does may send a batch.
+                // The job begins after all jobs that fail with the write before it: it may send a
+                // batch.
                 Effect::JobBegins(job) => self.graph_mut().ctx.agenda.push_back(Todo::Begin(job)),
                 Effect::IntentEnded(token, ended) => {
                     let ended = ended.map_err(|failure| failure.text().into_boxed_str());
@@ -93,11 +95,11 @@ impl Engine {
                 }
             }
         }
-        // Before anything else is decided: a job that has ended cannot be taken back.
+        // Ends of jobs go first: a job that has ended cannot be withdrawn.
         ended.into_iter().rev().for_each(|todo| self.graph_mut().ctx.agenda.push_front(todo));
     }
 
-    /// Takes rules from a file, and begins to put them on their devices.
+    /// Accepts rules from a file, and starts the operation.
     pub(crate) fn apply_flows(
         &mut self,
         stages: Vec<Vec<FlowWrite>>,
@@ -119,7 +121,7 @@ impl Engine {
 }
 
 impl Graph {
-    /// The nodes of these devices are known from now on, joined or not.
+    /// Enters the nodes of these devices, joined or not.
     pub(crate) fn name_nodes<'a>(
         &mut self,
         devices: impl Iterator<Item = &'a DeviceName>,

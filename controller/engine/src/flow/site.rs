@@ -1,4 +1,4 @@
-//! The rest of the site, as the flow tables see it.
+//! The site as flow tables see it.
 
 use std::collections::BTreeSet;
 

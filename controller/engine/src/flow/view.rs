@@ -1,4 +1,4 @@
-//! What operators see of flow tables.
+//! Flow tables as operators see them.
 
 use muster_flow::{
     DeviceView, FlowOperationView, FlowRows, FlowStanding, Flows, Owner, Site as _, StatsView,
@@ -10,7 +10,7 @@ use super::site::FlowSite;
 use crate::request::Refusal;
 use crate::view::View;
 
-/// Flow tables, to be looked at.
+/// A view of the flow tables.
 pub struct FlowViews<'e> {
     flows: &'e Flows,
     site: FlowSite<'e>,
@@ -43,15 +43,14 @@ impl FlowViews<'_> {
         self.flows.device_views()
     }
 
-    /// A device.
     ///
     /// # Errors
-    /// There is none of this name.
+    /// There is no such device.
     pub fn device(&self, name: &DeviceName) -> Result<DeviceView, Refusal> {
         Ok(self.flows.device_view(&self.site, name)?)
     }
 
-    /// The entries of a device, all or those of one standing.
+    /// The entries of a device, all or only those with one standing.
     ///
     /// # Errors
     /// There is no such device.
@@ -59,7 +58,6 @@ impl FlowViews<'_> {
         Ok(self.flows.rows(&self.site, name, only)?)
     }
 
-    /// An entry of a device.
     ///
     /// # Errors
     /// There is no such device, or no such entry.
@@ -72,32 +70,31 @@ impl FlowViews<'_> {
         self.flows.conflict(&self.site, set, &set.ids(), asker).map(Refusal::from)
     }
 
-    /// The digest of a device's table as it is to be.
+    /// The digest of the desired table of a device.
     pub fn root(&self, name: &DeviceName) -> Option<u64> {
         self.flows.root(name)
     }
 
-    /// Whether a device's rules that are not ours are listed with ours.
+    /// Whether rules of others on a device are listed.
     pub fn shows_foreign(&self, name: &DeviceName) -> bool {
         self.flows.shows_foreign(name)
     }
 
-    /// How an entry stands.
     pub fn standing(&self, device: &DeviceName, id: FlowId) -> Option<FlowStanding> {
         self.flows.standing(device, id)
     }
 
-    /// An operation, while it is known.
+    /// An operation, as long as it is kept.
     pub fn operation(&self, id: u64) -> Option<FlowOperationView> {
         self.flows.operation(id)
     }
 
-    /// Whether an operation has ended, or was never known.
+    /// Whether an operation has ended or is unknown.
     pub fn has_ended(&self, operation: u64) -> bool {
         self.flows.has_ended(operation)
     }
 
-    /// Counters of a device, as last told.
+    /// Counters of a device as of its last report.
     ///
     /// # Errors
     /// There is no such device.
@@ -105,7 +102,7 @@ impl FlowViews<'_> {
         Ok(self.flows.stats(&self.site, self.site.now, name)?)
     }
 
-    /// Every device with its counters, at most so many owners of each by name; for metrics.
+    /// Every device with its counters, with at most `owners` owners each by name, for metrics.
     pub fn metrics(&self, owners: usize) -> Vec<(DeviceView, StatsView)> {
         self.flows.metrics(&self.site, self.site.now, owners)
     }

@@ -1,4 +1,4 @@
-//! Intents after a start: the network as it was last heard of, then who stands on it.
+//! Intents after a start: first the network as last reported, then the intents on it.
 
 use muster_flow::IntentWrites;
 use muster_intent::manager::SettledPort;
@@ -8,7 +8,7 @@ use muster_intent::topology::ConnectPoint;
 use crate::engine::Engine;
 
 impl Engine {
-    /// When flow tables and rows are there.
+    /// Loads the network and the intents, after flow tables and rows.
     pub(crate) fn load_intents(&mut self, snapshot: IntentSnapshot) {
         let IntentSnapshot { intents, devices, highest } = snapshot;
         self.intents.highest = highest;

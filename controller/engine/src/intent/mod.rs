@@ -1,13 +1,13 @@
-//! Intents: what `muster-intent` decides, carried out by the flow tables, told by agents, asked for by operators and
-//! resources.
+//! Intents: flow tables carry out the decisions of `muster-intent`. Agents report the network.
+//! Operators and resources submit intents.
 //!
 //! ```text
 //!   operators, rows ─▶ Manager ─▶ writes ─▶ flow tables ─▶ agents
 //!   agents: ports, beacons ─▶ topology ─┘        └─ ended ─▶ Manager
 //! ```
 //!
-//! **Invariants.** A rule of an intent has the intent as its owner from the write that puts it until it is off its device.
-//! What the manager changed is durable before a write that follows from it leaves.
+//! **Invariants.** A rule of an intent is owned by that intent from its first write until it is off
+//! its device. Changes of the manager are durable before a write that follows from them leaves.
 //!
 //! Absent: paths, rules and their order (`muster-intent`).
 
@@ -32,23 +32,23 @@ use crate::timer::TimerKey;
 
 pub use request::IntentSummary;
 
-/// All intents, and what agents say of the network.
+/// All intents, and the network as agents report it.
 #[derive(Debug, Default)]
 pub(crate) struct Intents {
     pub manager: Manager,
-    /// The number of the newest intent ever.
+    /// The number of the newest intent so far.
     highest: u64,
-    /// What agents tell of the network.
+    /// The network as agents report it.
     pub ports: Ports,
-    /// Resources that an intent belongs to, by the id of their row.
+    /// The owner of each intent: the id of a row.
     owners: BTreeMap<IntentNo, u64>,
-    /// Whose a declared link is, each direction by itself: the id of a row.
+    /// The owner of each direction of a declared link: the id of a row.
     links: BTreeMap<(ConnectPoint, ConnectPoint), u64>,
-    /// Whose a declared host is: the id of a row.
+    /// The owner of each declared host: the id of a row.
     hosts: BTreeMap<HostId, u64>,
-    /// Hosts that several nodes claim, and where, as stacks were told last.
+    /// Hosts that several nodes claim, and where, as last reported to stacks.
     claimed: BTreeMap<HostId, Vec<ConnectPoint>>,
-    /// Writes that have come to their ends.
+    /// Writes that have ended.
     pub ended: Vec<Ended>,
     unsaved: BTreeSet<IntentNo>,
     due: Option<MonoTime>,
@@ -69,7 +69,8 @@ impl Intents {
 }
 
 impl Engine {
-    /// Does what intents have to do now; false if that is nothing.
+    /// Runs the intent manager and carries out its effects. Returns false if there was nothing to
+    /// do.
     pub(crate) fn run_intents(&mut self) -> bool {
         let now = self.graph().ctx.now;
         let mut did = false;
@@ -105,7 +106,7 @@ impl Engine {
                     }
                 }
             }
-            // Many writes of a device are one batch.
+            // Many writes to a device become one batch.
             pumped.into_iter().for_each(|key| self.pump_device(key));
             did |= any;
             if self.intents.ended.is_empty() && !any {
@@ -129,13 +130,14 @@ impl Engine {
         }
     }
 
-    /// The timer of intents has come.
+    /// The timer of intents has run out.
     pub(crate) fn intents_due(&mut self) {
         self.intents.due = None;
         self.run_intents();
     }
 
-    /// The next change of an intent: made only now, so that what becomes of it in one turn is written once.
+    /// The next change of an intent. It is made only now, so that all changes of one turn are
+    /// written once.
     pub(crate) fn next_intent_change(&mut self) -> Option<Change> {
         loop {
             let no = self.intents.unsaved.pop_first()?;

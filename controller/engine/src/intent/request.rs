@@ -1,4 +1,4 @@
-//! What operators ask of intents. Those that a resource owns are the resource's.
+//! Requests of operators for intents. A resource's intent can be changed only by its stack.
 
 use muster_intent::manager::{IntentNo, IntentRefused, IntentView, Wish};
 use muster_intent::phase::{Request as Asked, State};
@@ -7,7 +7,7 @@ use crate::engine::Engine;
 use crate::request::{Answer, Refusal};
 use crate::view::View;
 
-/// Intents in one request.
+/// Bound on the intents in one request.
 const KEYS_MAX: usize = 100_000;
 
 /// An intent in a list.
@@ -16,11 +16,11 @@ pub struct IntentSummary {
     pub key: Box<str>,
     pub kind: &'static str,
     pub state: State,
-    /// What was asked for last.
+    /// The last request for it.
     pub request: Asked,
-    /// Failures on devices since it was last as it is to be.
+    /// Failures on devices since the intent was last as requested.
     pub errors: u32,
-    /// The reason why it stands so; empty where nothing is to be said.
+    /// The reason for the state, or empty.
     pub reason: String,
     pub owner: String,
 }
@@ -37,7 +37,7 @@ impl From<IntentRefused> for Refusal {
 }
 
 impl Engine {
-    /// All of them, or none where one is refused.
+    /// Submits all of the intents, or none if one is refused.
     pub(crate) fn submit_intents(&mut self, intents: Vec<(Box<str>, Wish)>) -> Result<Answer, Refusal> {
         if intents.len() > KEYS_MAX {
             return Err(Refusal::Invalid(format!(
@@ -85,7 +85,7 @@ impl Engine {
             self.intents.manager.may_be_purged(key)?;
         }
         for key in &keys {
-            // Twice the same key is the same.
+            // A key may occur twice.
             if self.intents.manager.find(key).is_some() {
                 self.intents.manager.purge(key)?;
             }
@@ -104,7 +104,7 @@ impl View<'_> {
         })
     }
 
-    /// A resource of a stack has this intent.
+    /// Refuses a key whose intent belongs to a resource of a stack.
     fn owned_by_nobody(&self, key: &str) -> Result<(), Refusal> {
         let no = self.intents.manager.find(key);
         let row = no.and_then(|no| self.intents.owners.get(&no)).and_then(|row| self.graph.rows.of_id(*row));
@@ -122,7 +122,7 @@ impl View<'_> {
         self.intents.manager.list().filter_map(|no| self.summary_of(no)).collect()
     }
 
-    /// An as in the list.
+    /// One intent as in [`Self::intents`].
     pub fn intent_summary(&self, key: &str) -> Option<IntentSummary> {
         self.summary_of(self.intents.manager.find(key)?)
     }
@@ -147,10 +147,10 @@ impl View<'_> {
         self.owner_text(row.map_or(muster_flow::Owner::OPERATOR, muster_flow::Owner))
     }
 
-    /// An intent, whole.
+    /// One intent with all details.
     ///
     /// # Errors
-    /// There is none of that key.
+    /// No intent has that key.
     pub fn intent(&self, key: &str) -> Result<IntentView, Refusal> {
         let no = self.known_intent(key)?;
         self.intents
@@ -159,7 +159,7 @@ impl View<'_> {
             .ok_or_else(|| Refusal::NotFound(format!("there is no intent '{key}'")))
     }
 
-    /// None of these is under way: each stands as it was asked for last, or failed. One that is not known has ended.
+    /// Whether each of these intents is as requested, or has failed. An unknown intent has ended.
     pub fn intents_ended(&self, keys: &[Box<str>]) -> bool {
         let manager = &self.intents.manager;
         keys.iter().all(|key| manager.find(key).is_none_or(|no| manager.is_settled(no)))

@@ -1,5 +1,6 @@
-//! Resources that are links, hosts and intents: settled here, without a node. A link or host is there at once; the resource of an intent
-//! waits until it is installed, and when it goes, until nothing of it is left.
+//! Resources that are links, hosts and intents. The controller realises them. A link or a host
+//! exists at once. An intent's resource waits until the intent is installed; its removal waits
+//! until no rule is left.
 
 use std::time::Duration;
 
@@ -16,7 +17,8 @@ use crate::row::{Role, Row, Slot};
 use crate::traversals::Traversals;
 use crate::view::View;
 
-/// However long its devices are away: the stack says when that is too long.
+/// Bound on the removal of an intent whose devices are away. The stack's own timeout ends the
+/// operation earlier.
 const GOES_WITHIN: Duration = Duration::from_secs(7 * 24 * 3600);
 
 /// A direction of a link.
@@ -43,11 +45,11 @@ fn host_of(row: &Row) -> Option<TopologyHost> {
 }
 
 impl Engine {
-    /// A host where a row wants it. Its MAC address is what makes it the same.
+    /// Declares the host of a row. The MAC address identifies a host.
     fn settle_host(&mut self, slot: Slot, host: &TopologyHost) -> Result<(), String> {
         let id = self.graph().rows[slot].id;
         let owner = self.intents.hosts.get(&host.mac).filter(|owner| **owner != id);
-        // A row that is being dropped leaves it to the one that takes its place.
+        // A dropped row hands the host to the row that replaces it.
         let other =
             owner.and_then(|owner| self.graph().rows.of_id(*owner)).map(|slot| &self.graph().rows[slot]);
         if let Some(other) = other.filter(|other| other.role != Role::Cleanup && other.dropped.is_none()) {
@@ -74,7 +76,7 @@ impl Engine {
         let _was_known = self.intents.manager.declare_host(host.mac, None);
     }
 
-    /// A link as a row wants it, in place of what the row has declared.
+    /// Declares the link of a row. Replaces what the row declared before.
     pub(crate) fn settle_link(&mut self, slot: Slot, link: &TopologyLink) -> Result<(), String> {
         let row = &self.graph().rows[slot];
         let id = row.id;
@@ -82,7 +84,7 @@ impl Engine {
         let wanted = directions(link);
         for direction in &wanted {
             let owner = self.intents.links.get(direction).filter(|owner| **owner != id);
-            // A row that is being dropped leaves it to the one that takes its place.
+            // A dropped row hands the link to the row that replaces it.
             let other =
                 owner.and_then(|owner| self.graph().rows.of_id(*owner)).map(|slot| &self.graph().rows[slot]);
             if let Some(other) = other.filter(|other| other.role != Role::Cleanup && other.dropped.is_none())
@@ -126,13 +128,13 @@ impl Engine {
         }
     }
 
-    /// Links and hosts that rows declare, after a start.
+    /// Declares the links and hosts of all rows after a start.
     pub(super) fn declare_links(&mut self) {
         let mut slots: Vec<Slot> = self.graph().rows.slots().collect();
         slots.sort_by_key(|slot| self.graph().rows[*slot].id);
         for slot in slots {
             if let Some(link) = link_of(&self.graph().rows[slot]) {
-                // It was right when it was taken.
+                // The link was valid when it was accepted.
                 let _was_right = self.settle_link(slot, &link);
             }
             if let Some(host) = host_of(&self.graph().rows[slot]) {
@@ -141,7 +143,7 @@ impl Engine {
         }
     }
 
-    /// Asks for a row's intent.
+    /// Submits the intent of a row.
     pub(crate) fn settle_intent(&mut self, slot: Slot, key: &str, wish: Wish) -> Result<(), String> {
         let id = self.graph().rows[slot].id;
         let known = self.intents.manager.find(key);
@@ -165,7 +167,8 @@ impl Engine {
         Ok(())
     }
 
-    /// The row goes. How long that may take; none: there is nothing to wait for.
+    /// Withdraws the intent of a row. Returns how long that may take. `None`: there is nothing to
+    /// wait for.
     pub(crate) fn unsettle_intent(&mut self, slot: Slot, farewell: Action) -> Option<Duration> {
         let no = self.view().intent_of(slot)?;
         if farewell == Action::Retain {
@@ -176,7 +179,7 @@ impl Engine {
         Some(GOES_WITHIN)
     }
 
-    /// Something became of an intent: its resource may have waited for it.
+    /// The state of an intent changed. Completes or fails a row that waits for it.
     pub(super) fn intent_changed(&mut self, no: IntentNo) {
         let owner = self.intents.owners.get(&no).and_then(|id| self.graph().rows.of_id(*id));
         let waits = |slot: &Slot| {
@@ -200,14 +203,14 @@ impl Engine {
         }
     }
 
-    /// It has had its time.
+    /// Fails the row of an intent, with the intent's reason.
     pub(crate) fn intent_failed(&mut self, slot: Slot) {
         let reason = self.view().intent_reason(slot);
         self.graph_mut().end_pause(slot);
         self.traversals.jobs.fail_row(slot, reason);
     }
 
-    /// An intent is forgotten.
+    /// The manager has forgotten an intent. Ends a removal that waits for that.
     pub(super) fn intent_gone(&mut self, no: IntentNo) {
         let owner = self.intents.owners.remove(&no).and_then(|id| self.graph().rows.of_id(id));
         let goes = |slot: &Slot| self.graph().rows[*slot].pauses() && self.graph().rows[*slot].is_going();
@@ -216,7 +219,7 @@ impl Engine {
         }
     }
 
-    /// It is not there for a row that wants to settle: what the spec says.
+    /// Declares or submits what the spec of a link, host or intent says.
     pub(crate) fn wanted_virtual(&mut self, slot: Slot, spec: &PackedSpec) -> Result<(), String> {
         match spec.unpack() {
             Desired::Virtual(VirtualResource::Link(link)) => self.settle_link(slot, &link),
@@ -230,7 +233,8 @@ impl Engine {
 }
 
 impl Traversals {
-    /// What this row had is another's now: should it be wanted again, it is settled anew; going, it has nothing to wait for.
+    /// Another row took over what this row declared. The row settles again if it is wanted; if it
+    /// is being removed, the removal is complete.
     fn taken_over(&mut self, old: Option<u64>, new: u64) {
         let old = old.filter(|old| *old != new).and_then(|old| self.jobs.graph.rows.of_id(old));
         let Some(slot) = old else { return };
@@ -243,7 +247,7 @@ impl Traversals {
 }
 
 impl View<'_> {
-    /// The intent of a row, if the row still has it.
+    /// The intent of a row, if no other row took it over.
     fn intent_of(&self, slot: Slot) -> Option<IntentNo> {
         let row = &self.graph.rows[slot];
         let spec = row.spec.as_ref().filter(|_| row.kind == Kind::Intent)?;
@@ -252,7 +256,7 @@ impl View<'_> {
         (self.intents.owners.get(&no) == Some(&row.id)).then_some(no)
     }
 
-    /// What an operator reads of a row that waits for its intent.
+    /// The reason shown for a row that waits for its intent.
     pub(crate) fn intent_reason(&self, slot: Slot) -> String {
         let Some(no) = self.intent_of(slot) else { return "its intent is gone".into() };
         let manager = &self.intents.manager;

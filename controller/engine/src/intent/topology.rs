@@ -1,4 +1,4 @@
-//! What agents say of the network: handed on to the intents' machine, and what stacks are told of it.
+//! The network as agents report it: passed on to the intents' machine, and reported to stacks.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,7 +14,7 @@ use crate::record::Change;
 use crate::view::View;
 
 impl Engine {
-    /// Tells the machine of ports something, and carries out what follows.
+    /// Calls the machine of ports, and carries out its changes.
     fn with_ports(&mut self, call: impl FnOnce(&mut Ports, &mut Turn<'_>)) {
         let nodes = &self.traversals.jobs.graph.nodes;
         let has_joined = |node: &NodeId| nodes.find(node).is_some_and(|node| nodes[node].joined.is_some());
@@ -29,7 +29,7 @@ impl Engine {
         self.tell_claims();
     }
 
-    /// An agent tells of its devices.
+    /// An agent reports its devices.
     pub(crate) fn ports_told(&mut self, node: NodeKey, devices: Vec<DevicePorts>) {
         let node = &self.graph().nodes[node];
         if node.ready {
@@ -38,7 +38,7 @@ impl Engine {
         }
     }
 
-    /// A node said what it is: hosts may be seen there.
+    /// A node sent facts, which may show hosts.
     pub(crate) fn look_for_hosts(&mut self, node: NodeKey) {
         let node = &self.graph().nodes[node];
         let Some(facts) = node.facts.as_ref().map(|told| told.facts.clone()) else { return };
@@ -46,22 +46,22 @@ impl Engine {
         self.with_ports(|ports, turn| ports.look_for_hosts(turn.manager, &name, &facts));
     }
 
-    /// Agents have listened for long enough.
+    /// The timer of ports: agents have listened for long enough.
     pub(crate) fn listened(&mut self) {
         self.with_ports(|ports, turn| ports.timeout(turn));
     }
 
-    /// The node is away: its devices stay as they are, and new ways keep off them.
+    /// The node is away. Its devices stay as they are, and new paths avoid them.
     pub(crate) fn ports_away(&mut self, node: &NodeId) {
         self.with_ports(|ports, turn| ports.away(turn.manager, node));
     }
 
-    /// The node is no more.
+    /// The node was removed.
     pub(crate) fn ports_left(&mut self, node: &NodeId) {
         self.with_ports(|ports, turn| ports.left(turn, node));
     }
 
-    /// Stacks that have an intent between a host and another hear of it when several nodes claim that host.
+    /// Notes in stacks with an intent for a host that several nodes claim it.
     fn tell_claims(&mut self) {
         let now = self.intents.manager.claims();
         let before = std::mem::replace(&mut self.intents.claimed, now);
@@ -81,7 +81,7 @@ impl Engine {
 }
 
 impl View<'_> {
-    /// What nodes claim that others claim as well, for people, by node.
+    /// MAC addresses that several nodes claim, by node, as texts for operators.
     pub(crate) fn mac_conflicts(&self) -> BTreeMap<NodeId, Vec<String>> {
         let mut all: BTreeMap<NodeId, Vec<String>> = BTreeMap::new();
         for (host, at) in self.intents.manager.claims() {

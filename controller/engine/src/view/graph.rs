@@ -1,4 +1,5 @@
-//! A stack's graph as operators see it: its rows, and which of them needs which, as in the view `resource_graph`.
+//! The graph of a stack as operators see it: its rows and their needs, as in the view
+//! `resource_graph`.
 
 use muster_api::resource::{GraphEdgeView, GraphNodeView, GraphView};
 use muster_shared::StackName;
@@ -7,7 +8,6 @@ use crate::row::Slot;
 use crate::view::{ResourceView, View};
 
 impl View<'_> {
-    /// The graph of a stack.
     pub fn graph_view(&self, name: &StackName) -> Option<GraphView> {
         let stack = self.graph.stacks.named(name)?;
         let slots = || stack.forward.iter().chain(&stack.extras);

@@ -1,4 +1,4 @@
-//! What waits to be decided on a restored site, as operators see it.
+//! Held things and tables of a restored site, as operators see them.
 
 use muster_api::site::HeldView;
 use muster_flow::TableDifference;
@@ -10,7 +10,7 @@ use crate::restored::{Divergence, HeldThing};
 use crate::view::View;
 
 impl View<'_> {
-    /// What waits to be decided, by node.
+    /// Things and tables that wait for a decision, by node.
     pub fn held_views(&self, node: Option<&NodeId>) -> Vec<HeldView> {
         let of_it = |name: &NodeId| node.is_none_or(|node| node == name);
         let things = self.graph.restored.things().filter(|(node, _, _)| of_it(node));

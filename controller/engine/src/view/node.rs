@@ -15,22 +15,22 @@ use crate::row::{Row, Slot};
 use crate::site::NodeState;
 use crate::view::View;
 
-/// Lost resources shown of one node: more fill screens and answers, and their number is said.
+/// Lost resources shown of one node. More would only fill screens and answers. Their number is
+/// shown.
 const LOST_SHOWN: usize = 1000;
 
-/// Drifted resources shown at a time: more fill screens and answers; 'node list' has their number.
+/// Drifted resources in one answer. 'node list' has their number.
 const DRIFTS_SHOWN: usize = 10_000;
 
-/// A node, and what it told of itself.
+/// A node and its facts.
 #[derive(Clone, Debug)]
 pub struct KnownNode {
-    /// As operators see it.
     pub view: NodeView,
     facts: Option<Arc<Facts>>,
 }
 
 impl KnownNode {
-    /// Whether a selector means it.
+    /// Whether a selector matches the node.
     pub fn is_meant(&self, selector: &Selector) -> bool {
         let facts = self.facts.as_ref().map(|facts| |name: &str| fact(facts, name));
         selector.matches(&self.view.labels, facts.as_ref().map(|facts| facts as _))
@@ -40,22 +40,22 @@ impl KnownNode {
 /// A join token.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TokenView {
-    /// The id; the secret is not kept.
+    /// The id. The secret is not stored.
     pub id: String,
-    /// Unix seconds.
+    /// Seconds since 1970.
     pub expires: u64,
-    /// How many nodes may still join.
+    /// How many more nodes may join.
     pub uses_left: u32,
-    /// Name or pattern it is bound to.
+    /// The name or pattern that a node must have.
     pub name: Option<String>,
-    /// Labels it gives.
+    /// The labels that a node gets.
     pub labels: BTreeMap<String, String>,
-    /// How fast nodes may join with it.
+    /// Bound on how fast nodes may join.
     pub rate: Option<Rate>,
 }
 
 impl View<'_> {
-    /// Nodes that have joined: those whose agent is there, those that are away, those that were cut off.
+    /// Numbers of joined nodes: connected, away, revoked.
     pub fn node_counts(&self) -> [u64; 3] {
         let mut counts = [0; 3];
         for (_, node) in self.graph.nodes.iter() {
@@ -69,13 +69,13 @@ impl View<'_> {
         counts
     }
 
-    /// Nodes that have joined, and those that were removed with something left on them, by name.
+    /// Joined nodes, and removed nodes with something left on them, by name.
     pub fn node_views(&self) -> Vec<NodeView> {
         self.known_nodes().into_iter().map(|node| node.view).collect()
     }
 
-    /// Of [`Engine::node_views`], with what each told of itself: who selects among them does so elsewhere, for that looks
-    /// through up to 64 KiB of every one.
+    /// As [`Engine::node_views`], with facts. Selecting by facts reads up to 64 KiB of each node,
+    /// so callers do that outside of the engine.
     pub fn known_nodes(&self) -> Vec<KnownNode> {
         self.node_page(None, usize::MAX)
     }
@@ -114,7 +114,7 @@ impl View<'_> {
         Some(KnownNode { view, facts: node.facts.as_ref().map(|told| Arc::clone(&told.facts)) })
     }
 
-    /// What is not as it was made, of one node or of all, by node, stack and name; of very many the first.
+    /// Drifted resources of one node or all, by node, stack and name; the first of very many.
     pub fn drift_views(&self, node: Option<&NodeId>) -> Vec<DriftView> {
         let wanted = |row: &&Row| {
             let at = row.node.map(|key| &self.graph.nodes[key].name);
@@ -143,7 +143,7 @@ impl View<'_> {
         views
     }
 
-    /// How many of each node's rows are known to differ; lost ones are none of its rows.
+    /// Number of drifted rows on each node, without lost rows.
     pub(crate) fn drifted_on_nodes(&self) -> BTreeMap<NodeKey, u64> {
         let mut counts = BTreeMap::new();
         let drifted = self.jobs.unsettled.drifted().iter().map(|slot| &self.graph.rows[*slot]);
@@ -154,7 +154,7 @@ impl View<'_> {
         counts
     }
 
-    /// By stack and name.
+    /// Lost rows, by stack and name.
     pub(crate) fn lost_views(&self, slots: impl Iterator<Item = Slot>) -> Vec<LostView> {
         let mut rows: Vec<&Row> = slots.map(|slot| &self.graph.rows[slot]).collect();
         rows.sort_by(|a, b| {
@@ -189,7 +189,7 @@ impl View<'_> {
             .collect()
     }
 
-    /// The keys of all nodes that have joined and are not revoked.
+    /// The sealing keys of all nodes that have joined and are not revoked.
     pub fn node_seals(&self) -> Vec<(NodeId, SealPublic)> {
         let seal = |node: &Node| {
             let joined = node.joined.as_ref().filter(|joined| !joined.revoked)?;
@@ -198,7 +198,7 @@ impl View<'_> {
         self.graph.nodes.iter().filter_map(|(_, node)| seal(node)).collect()
     }
 
-    /// The key a node seals with; none if it has not joined or was revoked.
+    /// The sealing key of a node. `None`: the node has not joined or is revoked.
     pub fn node_seal(&self, name: &NodeId) -> Option<SealPublic> {
         let node = &self.graph.nodes[self.graph.nodes.find(name)?];
         node.joined.as_ref().filter(|joined| !joined.revoked).map(|joined| joined.seal_public)

@@ -1,4 +1,4 @@
-//! Long lists, page by page: a page begins after a name, and costs what is in it, not what is in the list.
+//! Pages of long lists. A page starts after a name. Its cost depends on the page, not on the list.
 
 use muster_shared::{NodeId, ResourceId, StackName};
 use muster_template::Kind;
@@ -11,21 +11,22 @@ use crate::row::Slot;
 use crate::stack::Stack;
 use crate::view::View;
 
-/// With more rows to clean up than this, a page does not name those that need them: that takes a look at all of the stack.
+/// With more rows in clean-up than this, a page does not name the rows that need them. That takes a
+/// look at the whole stack.
 const NEEDED_MAX: usize = 10_000;
 
-/// Which rows of a stack are listed.
+/// Filter for the rows of a stack.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RowFilter {
-    /// Those that are being replaced or cleaned up, and what stands for all that a `for_each` makes, too.
+    /// Also replaced and dropped rows, and the rows of `for_each` sets.
     pub all: bool,
-    /// Only those with this status.
+    /// Only rows with this status.
     pub status: Option<String>,
 }
 
 impl View<'_> {
-    /// The next rows of a stack by name, after this one; at most so many, but none of one name without the others.
-    /// None: there is no such stack.
+    /// The next rows of a stack by name after this one, about `most`. Rows of one name are not
+    /// split. `None`: there is no such stack.
     pub fn resource_page(
         &self,
         name: &StackName,
@@ -41,7 +42,7 @@ impl View<'_> {
             let is_row = which.all || row.kind != Kind::Set;
             is_row && which.status.as_ref().is_none_or(|wanted| *wanted == status_of(row))
         };
-        // Those of the revision lie in the order of their names.
+        // Rows of the revision are sorted by name.
         let from = stack.forward.partition_point(|slot| !is_after(slot));
         let forward = stack.forward[from..].iter().filter(is_listed).take(most);
         let mut page: Vec<(&str, bool, Slot)> = forward.map(|slot| (name_of(slot), false, *slot)).collect();
@@ -59,8 +60,8 @@ impl View<'_> {
         Some(page.into_iter().map(|(_, _, slot)| self.resource_view(stack, slot, &needed)).collect())
     }
 
-    /// A row by its name in the template or by its physical id; those of the current revision come first. The outer None:
-    /// there is no such stack.
+    /// A row by its name or its physical id. A row of the current revision comes first. The outer
+    /// `None`: there is no such stack.
     pub fn resource_named(&self, name: &StackName, wanted: &str, all: bool) -> Option<Option<ResourceView>> {
         let stack = self.graph.stacks.named(name)?;
         let is_listed = |slot: &Slot| all || self.graph.rows[*slot].kind != Kind::Set;
@@ -79,7 +80,7 @@ impl View<'_> {
                 self.graph.rows[*slot].stack == stack.id && (all || is_forward()) && is_listed(slot)
             })
         };
-        // A deployed server's is its node's name.
+        // The id of a deployed server is the name of its node.
         let server = || {
             let all = stack.forward.iter().chain(self.extras(stack, all)).copied();
             all.filter(|slot| self.graph.rows[*slot].kind == Kind::DeployedServer)
@@ -89,7 +90,7 @@ impl View<'_> {
         Some(slot.map(|slot| self.resource_view(stack, slot, &self.traversals.still_needed(stack))))
     }
 
-    /// Rows beside those of the revision, where they are listed: of a stack that is being deleted there are no others.
+    /// Dropped rows, if they are listed. A stack that is being deleted has no others.
     fn extras<'e>(&self, stack: &'e Stack, all: bool) -> impl Iterator<Item = &'e Slot> {
         stack.extras.iter().filter(move |_| all || stack.forward.is_empty())
     }

@@ -1,4 +1,4 @@
-//! What operators see of stacks and resources, as the API has it (`muster_api`).
+//! Stacks and resources as operators see them, in the types of the API (`muster_api`).
 
 use std::collections::BTreeMap;
 
@@ -14,11 +14,11 @@ use crate::view::View;
 pub use muster_api::resource::{GraphEdgeView, GraphNodeView, GraphView, ResourceView};
 pub use muster_api::stack::{ActiveView, FailureView, OutputView, ProgressView, StackView};
 
-/// Resources shown as active: a screen's worth.
+/// Resources shown as active: about a screen.
 const ACTIVE_MAX: usize = 20;
 
 impl View<'_> {
-    /// Stacks, by action and status.
+    /// Number of stacks by action and status.
     pub fn stack_counts(&self) -> BTreeMap<(&'static str, &'static str), u64> {
         let mut counts = BTreeMap::new();
         for stack in self.graph.stacks.values() {
@@ -27,7 +27,7 @@ impl View<'_> {
         counts
     }
 
-    /// One stack, with its outputs and what is being done.
+    /// One stack, with outputs, parameters and active resources.
     pub fn stack_view(&self, name: &StackName) -> Option<StackView> {
         let stack = self.graph.stacks.named(name)?;
         let mut view = self.short_view(stack);
@@ -56,17 +56,17 @@ impl View<'_> {
         self.graph.stacks.after(None).map(|stack| self.short_view(stack)).collect()
     }
 
-    /// A stack's place in the count of changes: for those who watch.
+    /// The number of the last change to a stack, for watchers.
     pub fn stack_seq(&self, name: &StackName) -> Option<u64> {
         Some(self.graph.stacks.named(name)?.seq)
     }
 
-    /// A stack's id: another may have its name later.
+    /// The id of a stack. Another stack may have the name later.
     pub fn stack_id(&self, name: &StackName) -> Option<u64> {
         self.graph.stacks.id_of(name)
     }
 
-    /// What failed in a stack's last operation.
+    /// Failures in a stack's last operation.
     pub fn failure_views(&self, name: &StackName) -> Option<Vec<FailureView>> {
         Some(self.graph.stacks.named(name)?.failures.clone())
     }
@@ -89,13 +89,13 @@ impl View<'_> {
         }
     }
 
-    /// The rows of a stack: those of the current revision, or `all`, also those being cleaned up.
+    /// The rows of a stack: those of the current revision; with `all` also dropped ones.
     pub fn resource_views(&self, name: &StackName, all: bool) -> Option<Vec<ResourceView>> {
         let stack = self.graph.stacks.named(name)?;
         let extras = stack.extras.iter().filter(|_| all || stack.forward.is_empty());
         let needed = self.traversals.still_needed(stack);
         let view = |slot: &Slot| self.resource_view(stack, *slot, &needed);
-        // What stands for all that a `for_each` makes is no resource of its own.
+        // The row of a `for_each` is no resource of its own.
         let is_listed = |slot: &&Slot| all || self.graph.rows[**slot].kind != Kind::Set;
         Some(stack.forward.iter().chain(extras).filter(is_listed).map(view).collect())
     }
@@ -142,13 +142,13 @@ impl View<'_> {
     fn node_of(&self, row: &Row) -> String {
         match row.node {
             Some(key) => self.graph.nodes[key].name.to_string(),
-            // Nothing was decided for it yet, and yet it is for one node alone.
+            // A member that waits for its turn has no job yet, but its name has the node.
             None if self.jobs.is_held(row) => crate::rollout::node_of(&row.name).to_owned(),
             None => String::new(),
         }
     }
 
-    /// Every row with its last desired state, dropped ones included: for simulation and tests.
+    /// Names and ids of all rows of a stack, including dropped ones, for the simulator and tests.
     pub fn physical_ids(&self, name: &StackName) -> Vec<(String, ResourceId)> {
         let Some(stack) = self.graph.stacks.named(name) else { return Vec::new() };
         let rows = stack.forward.iter().chain(&stack.extras).map(|slot| &self.graph.rows[*slot]);

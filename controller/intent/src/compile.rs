@@ -1,10 +1,10 @@
-//! An intent, a topology and what others hold → paths and rules.
+//! An intent, a topology and the reservations of others → paths and rules.
 //!
-//! A rule matches the port that packets come in by and the intent's selector, on every device of the way; the treatment
-//! is done on the last one, so that the selector is the same all along. With a VLAN label the devices between match the
-//! label instead.
+//! On every device of the path a rule matches the ingress port and the intent's selector. The last
+//! device applies the treatment, so the selector is the same on all devices. With a VLAN label the
+//! devices in between match the label instead.
 //!
-//! Absent: what is installed now, and in which order rules go (`stages`).
+//! Absent: the installed rules, and the order of changes (`stages`).
 
 mod reach;
 mod route;
@@ -24,53 +24,52 @@ use crate::ledger::{Holder, Ledger};
 use crate::path::{Closed, Path, Trees};
 use crate::topology::{ConnectPoint, DeviceNo, LinkNo, PortNo, Topology};
 
-/// What an intent comes to.
+/// The result of compiling an intent.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Compiled {
-    /// From each point to each, in the order of the points; with protection the second path too.
+    /// A path from each point to each, in the order of the points. With protection also the second
+    /// path.
     pub paths: Vec<Path>,
-    /// On which device what, in the order of the devices' numbers.
+    /// Entries with their device, by device number.
     pub entries: Vec<(DeviceNo, Entry)>,
-    /// All links, sorted.
     pub links: Vec<LinkNo>,
-    /// The points, sorted; between hosts that of one and that of the other.
+    /// The points, sorted. Between hosts: the port of one, then of the other.
     pub points: Vec<PortNo>,
-    /// The VLAN id that packets have on all of the links: a label, or the one that the intent's selector asks for.
+    /// The VLAN id of packets on all links: a label, or the id that the selector asks for.
     pub label: Option<u16>,
-    /// Points that cannot be reached, where that was allowed.
+    /// Points that cannot be reached, with `partial_failure`.
     pub missing: Vec<ConnectPoint>,
 }
 
-/// Where nodes say that one host is.
+/// The text for the places where nodes claim a host.
 pub fn claimed(at: &[ConnectPoint]) -> String {
     let at: Vec<String> = at.iter().map(|point| format!("by {} at {point}", point.device.node)).collect();
     at.join(" and ")
 }
 
-/// The reason why nothing can be made of an intent now.
+/// Why an intent cannot be compiled now.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum CompileError {
-    /// In any network.
+    /// The intent is wrong in any network.
     #[error(transparent)]
     Bad(#[from] BadIntent),
     /// The site has no such device.
     #[error("there is no device {0}")]
     NoDevice(DeviceName),
-    /// Nobody says where it is.
+    /// The place of the host is unknown.
     #[error(
         "nobody says where host {0} is: declare it (Muster::TopologyHost), or see that the agent of its node is there"
     )]
     NoHost(HostId),
-    /// Several nodes say that it is with them.
+    /// Several nodes claim the host.
     #[error(
         "host {host} is claimed {}: one of these nodes has another's MAC address; correct that, or say where the host \
              is (Muster::TopologyHost)",
         claimed(at)
     )]
     HostClaimed {
-        /// The host.
         host: HostId,
-        /// Where, by each node.
+        /// The place that each node claims.
         at: Vec<ConnectPoint>,
     },
     /// The device has no such port.
@@ -79,81 +78,73 @@ pub enum CompileError {
     /// The port or its device is down.
     #[error("{0} is down")]
     Down(ConnectPoint),
-    /// A link is at the port: what comes in there comes from another device.
+    /// The port has a link, so its packets come from another device.
     #[error("{port} is connected with {other}: an intent begins and ends at ports without a link")]
     Inner {
-        /// The port.
         port: ConnectPoint,
-        /// What it is connected with.
+        /// The port at the other end.
         other: ConnectPoint,
     },
-    /// Nothing leads there.
+    /// There is no path.
     #[error("no path from {from} to {to}{with}")]
     NoPath {
-        /// From where.
         from: DeviceName,
-        /// To where.
         to: DeviceName,
-        /// With which constraint, where there is a path without.
+        /// The constraint without which there is a path.
         with: String,
-        /// What every path would have to take.
+        /// Closed links, at least one of which every path would need.
         closed: Closed,
     },
-    /// There are paths, all slower.
+    /// All paths are slower than allowed.
     #[error("the fastest path from {from} to {to} takes {fastest} ns, and {wanted} ns are allowed")]
     TooSlow {
-        /// From where.
+        /// The first device.
         from: DeviceName,
-        /// To where.
         to: DeviceName,
         fastest: u64,
         wanted: u64,
     },
-    /// All labels are taken on every path.
+    /// Every label is taken on the path.
     #[error("every VLAN label is taken on the path from {from} to {to}")]
     NoLabel {
-        /// From where.
+        /// The first device.
         from: DeviceName,
-        /// To where.
         to: DeviceName,
     },
-    /// A link of a collection is not there, or nothing passes.
+    /// A link of a collection is unknown, down, or lacks bandwidth.
     #[error("the link from {from} to {to} {why}")]
     Link {
-        /// From where.
         from: ConnectPoint,
-        /// To where.
         to: ConnectPoint,
-        /// What is the matter.
+        /// What is wrong.
         why: &'static str,
-        /// Where it is known.
+        /// The link, if it is known.
         link: Option<LinkNo>,
     },
-    /// So many points on one device that a rule cannot hold them.
+    /// A rule cannot hold all the output ports on one device.
     #[error(
         "on {0} a rule would send packets out at more ports than one takes: at most {INSTRUCTIONS_MAX} steps"
     )]
     TooMany(DeviceName),
-    /// The links of a collection go round.
+    /// The links of a collection make a circle.
     #[error("the links lead round in a circle by {0}")]
     Circle(DeviceName),
 }
 
-/// What compiling looks at.
+/// The inputs of compiling.
 pub struct Compiler<'a> {
-    /// The network.
     pub topology: &'a Topology,
     pub ledger: &'a Ledger,
-    /// Kept between intents.
+    /// A cache, kept between intents.
     pub trees: &'a mut Trees,
 }
 
 impl Compiler<'_> {
-    /// What an intent comes to. `holder` is who takes bandwidth for it; `key` is its own; `group` is the number of the
-    /// group that protection needs on the first device.
+    /// Compiles an intent. `holder` takes its bandwidth, `key` is its own key, and `group` is the
+    /// number of the group for protection on the first device.
     ///
     /// # Errors
-    /// Why it comes to nothing.
+    /// The intent cannot be compiled.
     pub fn compile(
         &mut self,
         intent: &Intent,
@@ -189,7 +180,8 @@ impl Compiler<'_> {
         Ok(made)
     }
 
-    /// The site has it, and it is no port between devices. It may be down.
+    /// The port of a point, which the site must have and which must have no link. The port may be
+    /// down.
     fn known(&self, point: &ConnectPoint) -> Result<PortNo, CompileError> {
         let topology = self.topology;
         topology.device(&point.device).ok_or_else(|| CompileError::NoDevice(point.device.clone()))?;
@@ -200,7 +192,7 @@ impl Compiler<'_> {
         }
     }
 
-    /// As [`Compiler::known`], and up.
+    /// As [`Compiler::known`], and the port must be up.
     fn end(&self, point: &ConnectPoint) -> Result<PortNo, CompileError> {
         let port = self.known(point)?;
         match self.topology.is_up(port) {

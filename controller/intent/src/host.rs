@@ -1,9 +1,10 @@
-//! Hosts: whom the network is for, and where they are.
+//! Hosts: the users of the network, and their places.
 //!
-//! One that somebody declares is where that says; else where its node tells of it, or its neighbour by LLDP. Where several
-//! nodes tell of one it is nowhere: who asks for it is told of all of them.
+//! The place of a declared host is as declared. Otherwise its own node reports it, or its neighbour
+//! by LLDP. A host that several nodes report has no place; an intent for it gets an error that
+//! lists them.
 //!
-//! Absent: who tells of them.
+//! Absent: the sources of these reports.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -17,27 +18,27 @@ use thiserror::Error;
 
 use crate::topology::ConnectPoint;
 
-/// Hosts of a site.
+/// Bound on the hosts of a site.
 pub const HOSTS_MAX: usize = 100_000;
-/// Addresses that are kept of one.
+/// Addresses kept of one host.
 pub const ADDRESSES_MAX: usize = 64;
 
-/// The MAC address of a host: of one interface, never of many.
+/// The MAC address of a host: of one interface, not a group address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct HostId([u8; 6]);
 
-/// The reason why a text is no host.
+/// A text is not the id of a host.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("want the MAC address of one interface, such as 52:54:00:12:34:56")]
 pub struct NotAHost;
 
 impl HostId {
-    /// Of octets; none for an address of many, or of nobody.
+    /// A host id of these octets. `None`: a group address, or all zeros.
     pub fn new(octets: [u8; 6]) -> Option<Self> {
         (octets[0] & 1 == 0 && octets != [0; 6]).then_some(Self(octets))
     }
 
-    /// As a rule has it.
+    /// The value in a rule.
     pub fn value(self) -> u128 {
         self.0.iter().fold(0, |value, octet| value << 8 | u128::from(*octet))
     }
@@ -53,7 +54,7 @@ impl fmt::Display for HostId {
 impl FromStr for HostId {
     type Err = NotAHost;
 
-    /// In either case, with colons: `AA:bb:…` and `aa:BB:…` are one host.
+    /// Reads six octets with colons, in upper or lower case: `AA:bb:…` and `aa:BB:…` are one host.
     fn from_str(text: &str) -> Result<Self, NotAHost> {
         let mut octets = [0; 6];
         let mut parts = text.split(':');
@@ -66,42 +67,42 @@ impl FromStr for HostId {
     }
 }
 
-/// Where a host is, and what it is called there.
+/// The place of a host, and its addresses there.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Host {
-    /// The port that it is at.
+    /// The port of the host.
     pub location: ConnectPoint,
-    /// In no order of ours.
+    /// In no particular order.
     pub addresses: Vec<IpAddr>,
 }
 
-/// What is said of a host, and by whom.
+/// Statements about a host.
 #[derive(Debug, Default)]
 pub(crate) struct Said {
     declared: Option<Host>,
-    /// By the node whose agent tells of it.
+    /// Observations, by the node of the agent.
     observed: BTreeMap<NodeId, Host>,
 }
 
 impl Said {
-    /// Where somebody says that it is.
+    /// The declared place.
     pub fn declared(&self) -> Option<&Host> {
         self.declared.as_ref()
     }
 
-    /// Where agents see it, in the order of their names.
+    /// The observed places, by name of the node.
     pub fn observed(&self) -> impl Iterator<Item = &Host> {
         self.observed.values()
     }
 }
 
-/// Where a host is, as far as that is known.
+/// The place of a host, as far as it is known.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Whereabouts<'a> {
-    /// Nobody tells of it.
+    /// No declaration and no observation.
     Unknown,
     At(&'a Host),
-    /// Several nodes tell of it, each at its own port: one of them has another's MAC address.
+    /// Several nodes report the host, each at its own port. One of them has a wrong MAC address.
     Claimed(Vec<&'a Host>),
 }
 
@@ -109,9 +110,9 @@ pub enum Whereabouts<'a> {
 #[derive(Debug, Default)]
 pub(crate) struct Hosts {
     by_id: BTreeMap<HostId, Said>,
-    /// By device those that are observed there.
+    /// The hosts observed on each device.
     observed: BTreeMap<DeviceName, BTreeSet<HostId>>,
-    /// Those that several nodes tell of.
+    /// Hosts that several nodes report.
     several: BTreeSet<HostId>,
 }
 
@@ -125,22 +126,22 @@ impl Hosts {
         self.by_id.get(&id)
     }
 
-    /// By id.
+    /// Host ids, in order.
     pub fn ids(&self) -> impl Iterator<Item = HostId> {
         self.by_id.keys().copied()
     }
 
-    /// Those that several nodes tell of.
+    /// Hosts that several nodes report.
     pub fn with_several(&self) -> impl Iterator<Item = HostId> {
         self.several.iter().copied()
     }
 
-    /// Those that somebody sees on a device.
+    /// Hosts observed on a device.
     pub fn observed_on(&self, device: &DeviceName) -> impl Iterator<Item = HostId> {
         self.observed.get(device).into_iter().flatten().copied()
     }
 
-    /// Somebody says where it is, or does not any more.
+    /// Declares the place of a host, or retracts that.
     pub fn declare(&mut self, id: HostId, host: Option<Host>) -> Result<(), TooManyHosts> {
         if let Some(said) = self.said(id, host.is_some())? {
             said.declared = host;
@@ -149,7 +150,7 @@ impl Hosts {
         Ok(())
     }
 
-    /// A node's agent sees it, or does not any more.
+    /// Notes that a node's agent sees the host, or no longer does.
     pub fn observe(&mut self, id: HostId, node: &NodeId, host: Option<Host>) -> Result<(), TooManyHosts> {
         let new = host.as_ref().map(|host| host.location.device.clone());
         let Some(said) = self.said(id, host.is_some())? else { return Ok(()) };

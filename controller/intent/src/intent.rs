@@ -1,4 +1,4 @@
-//! Connectivity that is asked for.
+//! Intents: requests for connectivity.
 
 use std::collections::BTreeSet;
 
@@ -17,21 +17,21 @@ pub const LINKS_MAX: usize = 4096;
 /// Waypoints of a path.
 pub const WAYPOINTS_MAX: usize = 16;
 
-/// Connectivity that is asked for, as far as the network is concerned: who asked, and when, is not in it.
+/// A request for connectivity, as far as it concerns the network. Who asked and when is not part of
+/// it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Intent {
-    /// Between what.
     pub kind: Kind,
-    /// Of its rules.
+    /// Priority of its rules.
     pub priority: u16,
-    /// Which packets; without a port, which is that of the intent.
+    /// The packets. The port is not in it: the intent's ends are the ports.
     pub selector: Vec<Criterion>,
-    /// What is done with them on the last device.
+    /// Actions on the packets on the last device.
     pub treatment: Vec<Action>,
     pub constraints: Constraints,
 }
 
-/// Between what.
+/// The ends of an intent.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Kind {
     /// From one port to another.
@@ -72,99 +72,99 @@ pub enum Kind {
     },
 }
 
-/// How it is to be connected. The default asks for nothing.
+/// Constraints on the paths. The default has none.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Constraints {
-    /// Bits per second to be reserved on each link.
+    /// Bits per second to reserve on each link.
     pub bandwidth: Option<u64>,
-    /// Nanoseconds that a path takes at most.
+    /// Bound on the latency of a path in nanoseconds.
     pub latency: Option<u64>,
-    /// To be passed in this order.
+    /// Devices to pass in this order.
     pub waypoints: Vec<DeviceName>,
-    /// Devices to be kept away from.
+    /// Devices to avoid.
     pub obstacles: BTreeSet<DeviceName>,
-    /// Links to be kept away from, each from where to where.
+    /// Links to avoid, in their direction.
     pub obstacle_links: BTreeSet<(ConnectPoint, ConnectPoint)>,
-    /// By the annotation `type` of links.
+    /// Restriction by the annotation `type` of links.
     pub link_types: Option<LinkTypes>,
-    /// Between first and last device packets have a VLAN tag of the intent's own.
+    /// Give packets a VLAN tag of the intent's own between the first and the last device.
     pub vlan: bool,
-    /// What can be reached is connected where not all can.
+    /// Connect the points that can be reached if not all can.
     pub partial_failure: bool,
-    /// A second path that shares no link stands ready.
+    /// Keep a second path ready that shares no link with the first.
     pub protection: bool,
 }
 
-/// Which links, by their annotation `type`.
+/// Link types by the annotation `type`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum LinkTypes {
-    /// These alone.
+    /// Only links with one of these types.
     Only(BTreeSet<Box<str>>),
-    /// None of these; links without a type are taken.
+    /// No links with one of these types. Links without a type are allowed.
     Without(BTreeSet<Box<str>>),
 }
 
-/// What cannot be asked for, whatever the network is like.
+/// Why an intent is wrong in any network.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum BadIntent {
-    /// The port of the intent is where packets come in.
+    /// The selector has a port.
     #[error("the selector has an 'in_port', which is the port of 'from'")]
     InPort,
-    /// What hosts are known by.
+    /// The selector has a field that the hosts set.
     #[error("the selector has an '{0}', which is that of the hosts")]
     HostField(&'static str),
-    /// From a host to itself.
+    /// Both hosts are the same.
     #[error("{0} is both hosts: nothing is to be connected")]
     SameHost(HostId),
-    /// Nothing goes above it.
+    /// No rule can be above this priority.
     #[error(
         "the selector takes LLDP, which a rule above keeps back: want a priority below 65535, or an 'eth_type'"
     )]
     Highest,
-    /// From a port to itself.
+    /// Packets would leave by the port that they come in by.
     #[error("{0} is where packets come in and where they go out")]
     SamePoint(ConnectPoint),
-    /// Twice the same.
+    /// A point is given twice.
     #[error("{0} is given twice")]
     Twice(ConnectPoint),
-    /// No points, or more than [`POINTS_MAX`].
+    /// There are no points, or more than [`POINTS_MAX`].
     #[error("want 1 to {POINTS_MAX} points to go in and to go out")]
     Points,
-    /// More than [`LINKS_MAX`].
+    /// There are more than [`LINKS_MAX`].
     #[error("at most {LINKS_MAX} links are taken")]
     Links,
-    /// More than [`WAYPOINTS_MAX`].
+    /// There are more than [`WAYPOINTS_MAX`].
     #[error("at most {WAYPOINTS_MAX} waypoints are taken")]
     Waypoints,
-    /// To be passed twice.
+    /// A waypoint is given twice.
     #[error("the waypoint {0} is given twice, and a path passes a device once")]
     WaypointTwice(DeviceName),
-    /// To be passed and kept away from.
+    /// A device is a waypoint and an obstacle.
     #[error("{0} is a waypoint and an obstacle")]
     WaypointObstacle(DeviceName),
-    /// An end that is to be kept away from.
+    /// An end is an obstacle.
     #[error("{0} is an obstacle, and the intent begins or ends there")]
     EndObstacle(DeviceName),
-    /// Nothing would be reserved.
+    /// The bandwidth is 0.
     #[error("a bandwidth is at least 1 bit per second")]
     Bandwidth,
-    /// No link is so fast.
+    /// The latency is 0.
     #[error("a latency is more than 0")]
     Latency,
-    /// Something that this kind of intent has not.
+    /// This kind of intent does not have the constraint.
     #[error("'{constraint}' means nothing for an intent of type {kind}")]
     NotOfKind {
         constraint: &'static str,
-        /// The type's name.
+        /// The name of the kind.
         kind: &'static str,
     },
-    /// Two that are not possible together.
+    /// Two constraints exclude each other.
     #[error("'{0}' and '{1}' are not possible together")]
     Together(&'static str, &'static str),
 }
 
 impl Kind {
-    /// As it is written in files.
+    /// The name in files.
     pub fn name(&self) -> &'static str {
         match self {
             Self::PointToPoint { .. } => "point_to_point",
@@ -175,7 +175,7 @@ impl Kind {
         }
     }
 
-    /// The hosts it is between, if it is.
+    /// The two hosts, if it is between hosts.
     pub fn hosts(&self) -> Option<[HostId; 2]> {
         match self {
             Self::HostToHost { one, two } => Some([*one, *two]),
@@ -186,7 +186,7 @@ impl Kind {
         }
     }
 
-    /// Where packets come in; nothing where that depends on where hosts are.
+    /// Points where packets come in. Empty for hosts.
     pub fn ingress(&self) -> &[ConnectPoint] {
         match self {
             Self::PointToPoint { from, .. } | Self::SinglePointToMultiPoint { from, .. } => {
@@ -197,7 +197,7 @@ impl Kind {
         }
     }
 
-    /// Where they go out; as [`Kind::ingress`].
+    /// Points where packets go out. Empty for hosts.
     pub fn egress(&self) -> &[ConnectPoint] {
         match self {
             Self::PointToPoint { to, .. } | Self::MultiPointToSinglePoint { to, .. } => {
@@ -210,7 +210,7 @@ impl Kind {
 }
 
 impl Intent {
-    /// What is wrong with it in any network.
+    /// Checks the intent without regard to the network.
     ///
     /// # Errors
     /// The first fault.

@@ -1,13 +1,13 @@
-//! Intents as they are held by the hundred thousand: as bytes, unpacked when one is looked at.
+//! Intents as bytes. There may be hundreds of thousands; one is unpacked when it is looked at.
 
 use std::sync::Arc;
 
 use crate::intent::Intent;
 
-/// Room for an intent as most are: without it the bytes move five times while they grow.
+/// Capacity for a usual intent. Without it the bytes move five times while they grow.
 const USUAL: usize = 256;
 
-/// An intent in the bytes of postcard. A clone is the same bytes, and equal intents have equal ones.
+/// An intent in postcard's format. A clone shares the bytes. Equal intents have equal bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct KeptIntent(Arc<[u8]>);
 

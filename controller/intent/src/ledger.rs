@@ -1,10 +1,11 @@
-//! What intents hold of links and devices: bandwidth, VLAN labels, numbers of groups.
+//! Reservations of intents on links and devices: bandwidth and VLAN labels.
 //!
-//! A holder is an intent, or a resource group whose intents share what they reserve: on a link a holder takes as much as
-//! the largest of its shares, once. While an intent moves from one path to another it has two shares, of which the
-//! smaller costs nothing.
+//! A holder is an intent, or a resource group whose intents share what they reserve. On a link a
+//! holder counts once, with the largest of its shares. While an intent moves from one path to
+//! another it has two shares, and the smaller one costs nothing.
 //!
-//! What is asked most, how much of a link is taken, is kept as a sum; taking and giving back costs what is taken.
+//! The bandwidth taken on a link is asked for most, so it is kept as a sum. Taking and giving back
+//! costs as much as is taken.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -14,29 +15,29 @@ use crate::topology::{LinkNo, PortNo, Topology};
 /// The labels that a VLAN tag can have.
 const LABELS: std::ops::RangeInclusive<u16> = 1..=4094;
 
-/// Who takes; intents of one resource group are one holder.
+/// The holder of a reservation. Intents of one resource group are one holder.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Holder {
-    /// An intent by its key.
+    /// An intent, by its key.
     Intent(Arc<str>),
     /// A resource group.
     Group(Arc<str>),
 }
 
-/// Whose share it is: the intent's key, and the number of what it was compiled to.
+/// A share: the intent's key and a number that counts its compilations.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Share {
-    /// The intent.
+    /// The key of the intent.
     pub key: Arc<str>,
-    /// Counts with each time that it is compiled.
+    /// Counts the compilations.
     pub number: u64,
 }
 
-/// Stands for a holder as long as it holds something.
+/// Identifies a holder as long as it holds something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct HolderNo(u64);
 
-/// Stands for a share as long as it is taken.
+/// Identifies a share as long as it is taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct ShareNo(u64);
 
@@ -44,66 +45,69 @@ struct ShareNo(u64);
 struct Taken {
     no: ShareNo,
     holder: HolderNo,
-    /// The intent itself, of whom labels are.
+    /// The intent itself, which owns labels.
     owner: HolderNo,
-    /// Both ways to give up the numbers.
+    /// Names of holder and owner, to release their numbers.
     names: [Holder; 2],
     links: Box<[LinkNo]>,
     bandwidth: Option<u64>,
     label: Option<u16>,
-    /// Where packets with the label come in.
+    /// Ports where packets with the label come in.
     ports: Box<[PortNo]>,
 }
 
-/// What is held. Taken and given back by share: a share that was given back is not given back again.
+/// Reservations. They are taken and given back by share. Giving a share back twice has no effect.
 #[derive(Debug, Default)]
 pub struct Ledger {
-    /// By number of the link: bits per second.
+    /// Bits per second taken, by number of the link.
     taken: Vec<u128>,
     bandwidth: BTreeSet<(LinkNo, HolderNo, u64, ShareNo)>,
-    /// By the port where packets with it come in: who is there once more by another cable finds what is left of the first.
+    /// Labels by the port where their packets come in. If another cable leads there later, rules of
+    /// the first one still count.
     labels: BTreeSet<(PortNo, u16, HolderNo, ShareNo)>,
     shares: BTreeMap<Share, Taken>,
-    /// With how many shares each has.
+    /// Number and count of shares of each holder.
     holders: BTreeMap<Holder, (HolderNo, usize)>,
     next: u64,
 }
 
 impl Ledger {
-    /// Shares and who has them; labels; bandwidth on links.
+    /// Counts of shares and holders, of labels, and of bandwidth entries.
     pub fn counts(&self) -> (usize, usize, usize) {
         let taken = self.taken.iter().filter(|taken| **taken > 0).count();
         (self.shares.len() + self.holders.len(), self.labels.len(), self.bandwidth.len() + taken)
     }
 
-    /// Bits per second of a link that are taken.
+    /// Bits per second taken on a link.
     pub fn taken(&self, link: LinkNo) -> u64 {
         let taken = self.taken.get(link.index()).copied().unwrap_or(0);
         u64::try_from(taken).unwrap_or(u64::MAX)
     }
 
-    /// Bits per second that a holder can have on a link: what nobody else has. None: its bandwidth is not known.
+    /// Bits per second that a holder can have on a link: all that others have not taken. `None`:
+    /// the link's bandwidth is unknown.
     pub fn offered(&self, topology: &Topology, link: LinkNo, holder: &Holder) -> Option<u64> {
         let holder = self.holders.get(holder).map(|(no, _)| *no);
         let own = holder.map_or(0, |holder| self.largest(link, holder));
         Some(topology.bandwidth(link)?.saturating_sub(self.taken(link).saturating_sub(own)))
     }
 
-    /// Whether a holder can have so many bits per second on a link.
+    /// Whether a holder can have `wanted` bits per second on a link.
     pub(crate) fn offers(&self, topology: &Topology, link: LinkNo, holder: &Holder, wanted: u64) -> bool {
         let Some(bandwidth) = topology.bandwidth(link) else { return false };
-        // What it has itself is looked for where it makes the difference.
+        // The holder's own share is looked up only if it makes a difference.
         let is_free = bandwidth.saturating_sub(self.taken(link)) >= wanted;
         is_free || self.offered(topology, link, holder).is_some_and(|offered| offered >= wanted)
     }
 
-    /// Of a holder's shares on a link.
+    /// The largest of a holder's shares on a link.
     fn largest(&self, link: LinkNo, holder: HolderNo) -> u64 {
         let own = (link, holder, 0, ShareNo(0))..=(link, holder, u64::MAX, ShareNo(u64::MAX));
         self.bandwidth.range(own).next_back().map_or(0, |(_, _, bandwidth, _)| *bandwidth)
     }
 
-    /// The lowest label that no other intent has at the ends of any of these links; one that the intent itself has comes first.
+    /// The lowest label that no other intent has at the ends of these links. A label that the
+    /// intent has already comes first.
     pub fn label(&self, topology: &Topology, links: &[LinkNo], key: &str) -> Option<u16> {
         let owner = self.holders.get(&Holder::Intent(key.into())).map(|(no, _)| *no);
         let mut is_others = [false; *LABELS.end() as usize + 1];
@@ -123,8 +127,8 @@ impl Ledger {
         own.into_iter().find(is_free).or_else(|| LABELS.into_iter().find(is_free))
     }
 
-    /// Takes bandwidth and a label on links. What is beyond the links' own is taken all the same: whoever compiles has
-    /// looked before.
+    /// Takes bandwidth and a label on links, even beyond the bandwidth of a link: the compiler has
+    /// checked that before.
     pub fn take(
         &mut self,
         topology: &Topology,
@@ -138,7 +142,7 @@ impl Ledger {
         self.hold(share, holder, links, bandwidth, label, ends.collect());
     }
 
-    /// Takes a label where packets with it come in, whatever cable is there.
+    /// Takes a label at ports, whatever cables are there.
     pub fn take_label(&mut self, share: Share, ports: Box<[PortNo]>, label: u16) {
         let holder = Holder::Intent(share.key.clone());
         self.hold(share, holder, &[], None, Some(label), ports);
@@ -173,20 +177,21 @@ impl Ledger {
         self.shares.insert(share, Taken { no, holder, owner, names, links, bandwidth, label, ports });
     }
 
-    /// Where packets with a share's label come in, and the label.
+    /// The label of a share, and the ports where its packets come in.
     pub fn label_of(&self, share: &Share) -> Option<(u16, &[PortNo])> {
         let taken = self.shares.get(share)?;
         Some((taken.label?, &*taken.ports))
     }
 
-    /// What a share has of each link: bits per second, a label. Of a label that is held for rules of a way that was left there is
-    /// nothing to say after a start: it is held at ports then.
+    /// What a share has on each link: bits per second and a label. After a start, a label of rules
+    /// left behind is held at ports only and does not show here.
     pub fn held(&self, share: &Share) -> Vec<(LinkNo, Option<u64>, Option<u16>)> {
         let Some(Taken { links, bandwidth, label, .. }) = self.shares.get(share) else { return Vec::new() };
         links.iter().map(|link| (*link, *bandwidth, *label)).collect()
     }
 
-    /// The bandwidth of a share, where no packet goes by it any more; a label is kept until no rule has it. Where that was.
+    /// Gives back the bandwidth of a share that no packets use. Its label stays until no rule has
+    /// it. Returns the links.
     pub fn give_back_bandwidth(&mut self, share: &Share) -> Box<[LinkNo]> {
         let Some(taken) = self.shares.get_mut(share) else { return Box::default() };
         let (no, holder, label) = (taken.no, taken.holder, taken.label);
@@ -201,7 +206,7 @@ impl Ledger {
         links
     }
 
-    /// All that a share has; where that was.
+    /// Gives back a share. Returns its links.
     pub fn give_back(&mut self, share: &Share) -> Box<[LinkNo]> {
         let Some(taken) = self.shares.remove(share) else { return Box::default() };
         let Taken { no, holder, owner, names, links, bandwidth, label, ports } = taken;
@@ -248,7 +253,7 @@ impl Ledger {
         *no
     }
 
-    /// Nobody holds anything.
+    /// Whether nothing is reserved.
     pub fn is_empty(&self) -> bool {
         let is_nothing = self.bandwidth.is_empty() && self.labels.is_empty() && self.shares.is_empty();
         is_nothing && self.holders.is_empty() && self.taken.iter().all(|taken| *taken == 0)

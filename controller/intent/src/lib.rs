@@ -1,14 +1,15 @@
-//! Topology, and what an intent compiles to. Pure: no clock, no I/O, no order of a hash.
+//! The topology, and the rules that an intent compiles to. Pure: no clock, no I/O, no hash order.
 //!
 //! ```text
-//!   agents, templates ──▶ Topology ──▶ Change ──▶ Tracker: who is concerned
+//!   agents, templates ──▶ Topology ──▶ Change ──▶ Tracker: which intents it concerns
 //!                             │                       │
 //!   Intent ──────────────▶ Compiler ◀── Ledger        ▼
-//!                             └──▶ Compiled ──▶ stages(old, new): what is put where, in which order
+//!                             └──▶ Compiled ──▶ stages(old, new): what to put where, and when
 //! ```
 //!
-//! `manager` has all of it for a site; `ports` makes the topology of what agents tell. Absent: who may ask for an intent, and
-//! its rules' way to their devices: the engine's.
+//! `manager` has all of this for a site. `ports` builds the topology from reports of agents.
+//! Absent: who may ask for an intent, and how its rules reach their devices. That is the engine's
+//! part.
 
 #![cfg_attr(not(test), warn(clippy::wildcard_enum_match_arm))]
 

@@ -1,17 +1,18 @@
-//! Intents from the request to the devices, and what becomes of them while the network changes.
+//! Intents from the request to the devices, and their moves when the network changes.
 //!
 //! ```text
 //!   submit, withdraw, purge ─┐                                    ┌─▶ Effect::Write ─▶ flow table ─▶ written()
-//!   ports, links, LLDP ──────┼─▶ who is concerned ─▶ compile, stages ┤
+//!   ports, links, LLDP ──────┼─▶ intents concerned ─▶ compile, stages ┤
 //!   timers ──────────────────┘                                    └─▶ Effect::Save
 //! ```
 //!
-//! Requests and changes only say which intents are to be looked at; [`Manager::run`] looks at each of them once, so that
-//! of many requests for one key the last counts. What an intent **placed** is what the flow table was told to hold for
-//! it: stages lead from there to what is wanted, also when the way is changed halfway. Where a write failed the table is
-//! asked what it holds instead: that follows from all writes before and after, those too of before a start.
+//! Requests and changes only mark intents. [`Manager::run`] looks at each marked intent once, so
+//! the last of many requests for a key counts. **Placed** rules are what an intent told the flow
+//! table to hold. Stages lead from there to the wanted rules, also if the path changes halfway. If
+//! a write fails, the table is asked what it holds. The answer follows from all writes before and
+//! after, including those before a start.
 //!
-//! Absent: the way of a write to its device, who may ask for what, the clock.
+//! Absent: how a write reaches its device, who may ask for what, the clock.
 
 mod load;
 mod network;
@@ -46,60 +47,61 @@ use network::Damping;
 use place::{Open, Placed, labelled};
 use work::Work;
 
-/// Intents of a site: at a kilobyte each a quarter of a gigabyte.
+/// Bound on the intents of a site. At a kilobyte each they take a quarter of a gigabyte.
 pub const INTENTS_MAX: usize = 250_000;
-/// Moves of an intent that are remembered.
+/// Moves remembered of an intent.
 pub const HISTORY_MAX: usize = 10;
-/// The first pause before something that failed on a device is tried again; doubled with each further failure.
+/// The first pause before a retry after a failure on a device. It doubles with each further
+/// failure.
 const RETRY_FIRST: Duration = Duration::from_secs(1);
 /// The longest pause.
 const RETRY_MAX: Duration = Duration::from_secs(300);
 
-/// Room for effects that is kept.
+/// Capacity kept for effects.
 const EFFECTS_KEPT: usize = 64;
 
-/// An intent's number: never used twice. Its rules are of this owner.
+/// The number of an intent, never used twice. The intent's rules have this owner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct IntentNo(pub u64);
 
-/// A write on its way; never used twice while the program runs.
+/// A write under way, never used twice while the program runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Token(pub u64);
 
-/// What is to be done with one entry of a device.
+/// An operation on one entry of a device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Op {
-    /// The device is to hold it.
+    /// The device must hold the entry.
     Put(Packed),
-    /// The device is to hold it no more.
+    /// The device must not hold the entry.
     Remove(Packed),
 }
 
 impl Op {
-    /// With what.
+    /// The entry.
     pub fn packed(&self) -> &Packed {
         let (Self::Put(packed) | Self::Remove(packed)) = self;
         packed
     }
 }
 
-/// How a write ended: why, if nothing of it happened.
+/// The end of a write: an error if no part of it was done.
 pub type Ended = (Token, Result<(), Box<str>>);
 
-/// What is to be done, in order.
+/// An effect to carry out, in order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Effect {
-    /// All of it or nothing; its end is told to [`Manager::written`].
+    /// Write all operations or none. [`Manager::written`] takes the outcome.
     Write {
         token: Token,
         intent: IntentNo,
         device: DeviceName,
-        /// No two of one identity.
+        /// No two operations have the same identity.
         ops: Vec<Op>,
     },
-    /// [`Manager::record`] is another than before.
+    /// The record of the intent has changed: see [`Manager::record`].
     Save(IntentNo),
-    /// It is no more.
+    /// The intent is forgotten.
     Forget(IntentNo),
 }
 
@@ -110,45 +112,45 @@ struct Held {
     intent: KeptIntent,
     group: Option<Arc<str>>,
     request: Request,
-    /// Counts with each time that it is looked at.
+    /// Counts the requests for the intent and the looks at it.
     version: u64,
     standing: Standing,
-    /// Failures on devices since it was last as it is to be.
+    /// Failures on devices since the intent was last as requested.
     errors: u32,
     reason: Option<Box<str>>,
-    /// What it stands on, or is on its way to.
+    /// The path and rules that it has, or moves to.
     stand: Option<Box<Stand>>,
     placed: Placed,
-    /// What devices refused, and the table still has as FAILED.
+    /// Rules that devices refused and the table still has as FAILED.
     refused: Vec<(DeviceNo, Packed)>,
     work: Option<Box<Work>>,
     /// Writes that have not ended.
     open: BTreeMap<Token, Open>,
-    /// When it is looked at again by itself.
+    /// When the intent is looked at again without another cause.
     due: Option<MonoTime>,
-    /// It is to be looked at once what is under way allows it.
+    /// Look at the intent again, for this reason, once the present work allows that.
     again: Option<Arc<str>>,
     aside: Option<Box<Aside>>,
-    /// Numbers of its shares.
+    /// The highest number of its shares.
     shares: u64,
 }
 
-/// What most intents have nothing of.
+/// State that few intents have.
 #[derive(Debug, Default)]
 struct Aside {
     history: VecDeque<Reroute>,
-    /// Shares that are given back when no write is on its way: until then packets may go by what they are for.
+    /// Shares to give back once no write is open. Until then packets may use the resources.
     leaving: Vec<u64>,
 }
 
-/// Intents of a site and the network they are for.
+/// Intents of a site, and the network.
 #[derive(Debug, Default)]
 pub struct Manager {
     topology: Topology,
     ledger: Ledger,
     trees: Trees,
     tracker: Tracker<IntentNo>,
-    /// Boxed: a node of the map has room for twice as many as it holds.
+    /// Boxed, because a map node has room for twice as many as it holds.
     held: BTreeMap<IntentNo, Box<Held>>,
     by_key: BTreeMap<Arc<str>, IntentNo>,
     tokens: BTreeMap<Token, IntentNo>,
@@ -158,17 +160,17 @@ pub struct Manager {
     counts: [usize; State::ALL.len()],
     unsaved: BTreeSet<IntentNo>,
     damping: Damping,
-    /// Of these something was given back that others may hope for.
+    /// Links with resources given back, which other intents may hope for.
     given_back: BTreeSet<LinkNo>,
     effects: VecDeque<Effect>,
 }
 
-/// Intents that are to be looked at, and why; and whether they are in any case.
+/// Intents to look at, each with the reason and whether the look is certain.
 #[derive(Debug, Default)]
 struct Todo(BTreeMap<IntentNo, (Arc<str>, bool)>);
 
 impl Todo {
-    /// The first reason is told.
+    /// Adds an intent with a certain look. The first reason stays.
     fn surely(&mut self, no: IntentNo, why: &Arc<str>) {
         self.0.entry(no).or_insert_with(|| (why.clone(), true)).1 = true;
     }
@@ -180,7 +182,7 @@ impl Todo {
         concerned.surely.into_iter().for_each(|no| self.surely(no, why));
     }
 
-    /// It was asked for: that is the reason.
+    /// Adds an intent because of a request, which becomes the reason.
     fn asked(&mut self, no: IntentNo) {
         self.0.insert(no, ("it was asked for".into(), true));
     }
@@ -191,24 +193,24 @@ impl Todo {
 }
 
 impl Manager {
-    /// What is to be done next. Ask after [`Manager::run`].
+    /// The next effect. Call it after [`Manager::run`].
     pub fn poll_effect(&mut self) -> Option<Effect> {
         if let Some(effect) = self.effects.pop_front() {
             return Some(effect);
         }
-        // A hundred thousand at once leave no room for as many behind.
+        // After a hundred thousand effects the capacity is not kept.
         self.effects.shrink_to(EFFECTS_KEPT);
         self.unsaved.pop_first().map(Effect::Save)
     }
 
-    /// When [`Manager::run`] has something to do by itself.
+    /// When [`Manager::run`] has something to do without another input.
     pub fn next_due(&self) -> Option<MonoTime> {
         let intent = self.due.first().map(|(due, _)| *due);
         let port = self.damping.next_due();
         intent.into_iter().chain(port).min()
     }
 
-    /// Looks at all intents that something happened to.
+    /// Looks at all marked intents.
     pub fn run(&mut self, now: MonoTime) {
         self.raise_ports(now);
         while let Some((due, no)) = self.due.first().copied().filter(|(due, _)| *due <= now) {
@@ -219,7 +221,8 @@ impl Manager {
             }
         }
         self.concern();
-        // What one gives back another may take; each is looked at once, and those that hope once more.
+        // An intent may take what another gives back. Each is looked at once, and hopeful ones once
+        // more.
         for _ in 0..2 {
             for (no, (why, is_sure)) in std::mem::take(&mut self.todo).0 {
                 if is_sure || self.is_of_use(no) {
@@ -234,7 +237,7 @@ impl Manager {
         }
     }
 
-    /// Those that the changes of the network concern.
+    /// Marks the intents that changes of the network concern.
     fn concern(&mut self) {
         let changes = self.topology.take_changes();
         if changes.is_empty() {
@@ -245,7 +248,7 @@ impl Manager {
         self.look_for_other_ways(&why);
     }
 
-    /// One of the links that an intent hopes for is of use to it: without, there is no path as before.
+    /// Whether a link that the intent hopes for is usable. If none is, there is still no path.
     fn is_of_use(&self, no: IntentNo) -> bool {
         let (Hope::Links(links), Some(held)) = (self.tracker.hope(no), self.held.get(&no)) else {
             return true;
@@ -256,7 +259,7 @@ impl Manager {
         links.iter().any(|link| self.topology.passes(*link) && gate.permits(*link))
     }
 
-    /// How many intents there are.
+    /// Number of intents.
     pub fn len(&self) -> usize {
         self.held.len()
     }
@@ -265,7 +268,7 @@ impl Manager {
         self.held.is_empty()
     }
 
-    /// What it holds for intents; nothing once all are gone.
+    /// Counts of what the manager holds for intents. All are zero once all intents are gone.
     pub fn leftovers(&self) -> [(&'static str, usize); 10] {
         let (shares, labels, bandwidth) = self.ledger.counts();
         [
@@ -282,18 +285,18 @@ impl Manager {
         ]
     }
 
-    /// How many are in this state.
+    /// Number of intents in this state.
     pub fn count(&self, state: State) -> usize {
         self.counts[state as usize]
     }
 
-    /// Those whose last request has not come to an end, in the order of their numbers.
+    /// Keys of intents whose last request is not complete, by number.
     pub fn pending(&self) -> impl Iterator<Item = &str> {
         let is_open = |held: &&Held| held.work.is_some() || !held.open.is_empty();
         self.held.values().map(|held| &**held).filter(is_open).map(|held| &*held.key)
     }
 
-    /// By its key.
+    /// The number of the intent with this key.
     pub fn find(&self, key: &str) -> Option<IntentNo> {
         self.by_key.get(key).copied()
     }
@@ -302,38 +305,38 @@ impl Manager {
         self.held.get(&no).map(|held| &*held.key)
     }
 
-    /// How it stands, and why.
+    /// State and reason.
     pub fn state(&self, no: IntentNo) -> Option<(State, Option<&str>)> {
         self.held.get(&no).map(|held| (held.standing.state, held.reason.as_deref()))
     }
 
-    /// What was asked for last, of what type it is, and its failures on devices since it was last as it is to be.
+    /// The last request, the type, and the failures on devices since the intent was last as
+    /// requested.
     pub fn asked_of(&self, no: IntentNo) -> Option<(Request, &'static str, u32)> {
         self.held.get(&no).map(|held| (held.request, held.intent.unpack().kind.name(), held.errors))
     }
 
-    /// What was asked for last, and nothing of it is under way.
+    /// Whether the last request is complete.
     pub fn is_settled(&self, no: IntentNo) -> bool {
         let is_open = |held: &Held| held.work.is_some() || held.again.is_some();
         self.held.get(&no).is_some_and(|held| !is_open(held) && !self.todo.has(no))
     }
 
-    /// Something that comes may heal it.
+    /// Whether a change may heal the intent.
     pub fn may_heal(&self, no: IntentNo) -> bool {
         self.tracker.is_hopeful(no)
     }
 
-    /// The network.
     pub fn topology(&self) -> &Topology {
         &self.topology
     }
 
-    /// What intents hold of it.
+    /// Reservations of intents.
     pub fn ledger(&self) -> &Ledger {
         &self.ledger
     }
 
-    /// The outcome of looking at it counts where no newer one is known.
+    /// Records the outcome of a look, unless a newer one is known.
     fn outcome(&mut self, no: IntentNo, version: u64, state: State) {
         let Some(held) = self.held.get_mut(&no) else { return };
         let step = if held.standing.version == version { held.standing.step + 1 } else { 0 };
@@ -354,7 +357,7 @@ impl Manager {
         self.due.extend(due.map(|due| (due, no)));
     }
 
-    /// Those who stand on what the tracker was told last of are concerned by their hosts too.
+    /// Lets changes of the intent's hosts concern it too.
     fn follow_hosts(&mut self, no: IntentNo, intent: &Intent) {
         if let Some(hosts) = intent.kind.hosts() {
             self.tracker.is_between(no, hosts);
@@ -377,21 +380,22 @@ impl Manager {
         self.effects.push_back(Effect::Forget(no));
     }
 
-    /// Nothing stands on this share any more.
+    /// The intent no longer uses this share.
     fn let_go(&mut self, no: IntentNo, number: u64) {
         let Some(held) = self.held.get_mut(&no) else { return };
         held.aside().leaving.push(number);
         self.settle_shares(no);
     }
 
-    /// A label is given back when no rule has it any more: one that a bridge did not let go of may be tried for long.
+    /// Gives back shares that no rule uses. A label stays as long as a rule has it. A bridge may
+    /// keep such a rule for long.
     fn settle_shares(&mut self, no: IntentNo) {
         let Some(held) = self.held.get_mut(&no).filter(|held| held.open.is_empty()) else { return };
         let Some(aside) = held.aside.as_deref_mut().filter(|aside| !aside.leaving.is_empty()) else { return };
         let key = held.key.clone();
         let has_label =
             |number: &u64| self.ledger.label_of(&Share { key: key.clone(), number: *number }).is_some();
-        // Mostly there is none, and no rule is looked at.
+        // Most shares have no label. Then no rule is looked at.
         let placed = aside.leaving.iter().any(has_label).then(|| held.placed.iter()).into_iter().flatten();
         let labelled = placed.flat_map(|(device, packed)| labelled(&self.topology, device, packed));
         let mut has: BTreeSet<(PortNo, u16)> = labelled.collect();
@@ -416,7 +420,8 @@ impl Manager {
         }
     }
 
-    /// After a start: labels of rules that are not what an intent stands on, and of those that go, stay its own.
+    /// After a start, keeps the labels of rules outside of the intent's path, and of rules that are
+    /// being removed.
     fn hold_labels(&mut self, no: IntentNo, rules: &[(DeviceNo, Packed)]) {
         let Some(held) = self.held.get_mut(&no) else { return };
         let mut by_label: BTreeMap<u16, BTreeSet<PortNo>> = BTreeMap::new();
@@ -454,7 +459,7 @@ impl Held {
         self.aside.get_or_insert_default()
     }
 
-    /// The latest last.
+    /// The latest move is last.
     fn history(&self) -> Vec<Reroute> {
         self.aside.iter().flat_map(|aside| &aside.history).cloned().collect()
     }
@@ -466,23 +471,24 @@ impl Held {
         }
     }
 
-    /// The pause after the latest failure.
+    /// The pause after the last failure.
     fn pause(&self) -> Duration {
         let doubled = RETRY_FIRST.saturating_mul(1 << self.errors.saturating_sub(1).min(16));
         doubled.min(RETRY_MAX)
     }
 }
 
-/// What is sent of an entry.
+/// The entry in packed form.
 fn packed(entry: &Entry) -> Packed {
     Packed::new(entry).expect("the compiler makes canonical entries")
 }
 
-/// The group that protection needs on the first device; those of operators are seldom so large.
+/// The number of the group for protection on the first device. Operators seldom use numbers this
+/// large.
 fn group_number(no: IntentNo) -> u32 {
     const OURS: u32 = 0x4000_0000;
     OURS | u32::try_from(no.0 & u64::from(OURS - 1)).expect("30 bits")
 }
 
-/// By device: what a stage does there.
+/// The operations of a stage, by device.
 type ByDevice = BTreeMap<DeviceNo, Vec<Op>>;

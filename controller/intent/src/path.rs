@@ -1,7 +1,7 @@
-//! Paths over a topology: the cheapest, the next cheapest, two that share nothing.
+//! Paths over a topology: the cheapest, the next cheapest, and two disjoint ones.
 //!
-//! A path is the links in their order; none of a device's two visits. Of several that cost the same always the same one
-//! is taken: that with the lower numbers first.
+//! A path is a list of links in order. No path visits a device twice. Of paths with the same cost
+//! always the same one is taken: the one with the lower numbers first.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
@@ -11,40 +11,41 @@ use pathfinding::prelude::{dijkstra, dijkstra_all, yen};
 
 use crate::topology::{DeviceNo, LinkNo, Topology};
 
-/// Links in their order; empty: both ends are on one device.
+/// Links in order. Empty: both ends are on one device.
 pub type Path = Vec<LinkNo>;
 
-/// What counts of a link; none: it is not used at all.
+/// The weight of a link. `None`: the link is not used.
 pub type Weight<'a> = &'a dyn Fn(LinkNo) -> Option<u64>;
 
-/// A place of the graph that is searched: a link is a place of its own, for two devices may have several.
+/// A node of the searched graph. A link is a node of its own, because two devices may have several
+/// links.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 enum At {
     Device(DeviceNo),
     Link(LinkNo),
 }
 
-/// What is kept of a topology until it is another: the cheapest paths from one device to all others, and how far each is
-/// from one. By numbers in arrays: a tree of a thousand devices with sixty links each takes a tenth of a millisecond, and
-/// some milliseconds by a map of places.
+/// Cached searches for one version of a topology: cheapest paths from a device to all others, and
+/// distances to a device. They are arrays indexed by number. A tree of a thousand devices with
+/// sixty links each takes a tenth of a millisecond; with a map it takes some milliseconds.
 #[derive(Debug, Default)]
 pub struct Trees {
     version: u64,
-    /// From each device all links, and those that lead to it.
+    /// For each device its outgoing links, and its incoming ones.
     out: Vec<Vec<Edge>>,
     into: Vec<Vec<Edge>>,
-    /// By source: the last link to each device that can be reached.
+    /// For each source the last link to each reachable device.
     by_source: BTreeMap<DeviceNo, Vec<Option<LinkNo>>>,
-    /// By target: how far each device is from it.
+    /// For each target the distance of each device to it.
     by_target: BTreeMap<DeviceNo, Arc<[u64]>>,
-    /// By source: what keeps it from those that it does not reach.
+    /// For each source the links that cut it off from the devices that it cannot reach.
     closed: BTreeMap<DeviceNo, Closed>,
-    /// Of the last search.
+    /// State of the last search.
     seen: Vec<Seen>,
     searches: u64,
 }
 
-/// A link, from the device whose list it is in.
+/// A link, seen from the device whose list has it.
 #[derive(Clone, Copy, Debug)]
 struct Edge {
     /// The device at the other end.
@@ -53,27 +54,26 @@ struct Edge {
     link: LinkNo,
 }
 
-/// A device in a search; one of another search is not seen.
+/// A device in a search. An entry of an earlier search does not count.
 #[derive(Clone, Copy, Debug)]
 struct Seen {
     search: u64,
-    /// By which link; none at the start.
+    /// The link by which the search came. `None` at the start.
     by: Option<LinkNo>,
 }
 
-/// Links over which no packet goes now, one of which at least every path would have to take. None: they are too many to
-/// be kept.
+/// Closed links, at least one of which every path would need. `None`: there are too many to keep.
 pub type Closed = Option<Arc<[LinkNo]>>;
 
-/// Devices of which trees are kept, of either kind: of 1,000 devices each, that is some 60 MB …
+/// Bound on the trees of either kind. With 1,000 devices each they take some 60 MB.
 const TREES_MAX: usize = 4096;
-/// … and no more of it in a larger network.
+/// Bound on the entries of all trees, so that a larger network takes no more memory.
 const CELLS_MAX: usize = TREES_MAX * 1024;
-/// Of [`Closed`]: an intent is tracked by each of them.
+/// Bound on the links in [`Closed`]. An intent is tracked by each of them.
 const CLOSED_MAX: usize = 64;
-/// Links that a search finds closed before it looks whether anything leads to its end at all.
+/// Closed links that a search meets before it checks whether any link leads to its end at all.
 const TROUBLE: usize = 32;
-/// Links that are looked at for that.
+/// Links that this check looks at.
 const NEARBY: usize = 2048;
 
 impl Trees {
@@ -96,7 +96,7 @@ impl Trees {
         Some(path)
     }
 
-    /// Where [`Trees::cheapest`] finds none: what is in the way.
+    /// The links that cut off `from`, if [`Trees::cheapest`] finds no path.
     pub fn closed(&mut self, topology: &Topology, from: DeviceNo) -> Closed {
         self.renew(topology);
         if self.closed.len() >= TREES_MAX {
@@ -114,11 +114,12 @@ impl Trees {
         closed
     }
 
-    /// The cheapest path over links that are open, or what is in the way. Guided by how far each device is from the end
-    /// where all are open, so that what leads elsewhere is not looked at; a link is asked about when it is its turn.
+    /// The cheapest path over open links, or the links that are closed. The distance of each device
+    /// to the end guides the search, so links that lead elsewhere are not looked at. `open` is
+    /// called for a link only in its turn.
     ///
     /// # Errors
-    /// There is none.
+    /// There is no path.
     pub fn cheapest_open(
         &mut self,
         topology: &Topology,
@@ -142,7 +143,7 @@ impl Trees {
                 let rest = far[edge.to];
                 if rest < u64::MAX && self.seen[edge.to].search != search {
                     let gone = edge.weight.saturating_add(gone);
-                    // Of what may be as cheap the one that is nearest to the end.
+                    // Of candidates with the same sum, the one nearest to the end goes first.
                     next.push(Reverse((gone.saturating_add(rest), Reverse(gone), edge.link)));
                 }
             }
@@ -180,7 +181,7 @@ impl Trees {
         path
     }
 
-    /// What leads from those that can be reached to others: also from those that lead nowhere today.
+    /// Links from the reachable devices to others, including links that lead nowhere now.
     fn around(&mut self, topology: &Topology, from: DeviceNo, open: &dyn Fn(LinkNo) -> bool) -> Closed {
         self.searches += 1;
         let seen = Seen { search: self.searches, by: None };
@@ -200,7 +201,8 @@ impl Trees {
         edge_of(topology, reached.into_iter(), is_seen, false)
     }
 
-    /// Nothing leads to the end, from not far around it: what would have to.
+    /// Whether no link leads to the end, from a small area around it. Returns the closed links into
+    /// that area.
     fn is_cut_off(
         &self,
         topology: &Topology,
@@ -231,7 +233,7 @@ impl Trees {
         Some(edge_of(topology, devices.into_iter(), |device| reached.contains(&device), true))
     }
 
-    /// How far each device is from this one, over all links.
+    /// The distance of each device to this one, over all links.
     fn towards(&mut self, topology: &Topology, to: DeviceNo) -> Arc<[u64]> {
         self.renew(topology);
         if self.by_target.len() >= self.trees_max() {
@@ -260,13 +262,13 @@ impl Trees {
             self.out[from.index()].push(Edge { to: to.index(), weight, link });
             self.into[to.index()].push(Edge { to: from.index(), weight, link });
         }
-        // Of equal ones the one over the device with the lower number.
+        // Of equal links, the one over the device with the lower number goes first.
         let lists = self.out.iter_mut().chain(&mut self.into);
         lists.for_each(|list| list.sort_unstable_by_key(|edge| (edge.to, edge.weight, edge.link)));
     }
 }
 
-/// Links that are known between some devices and the others, over which none is reached: from them, or to them.
+/// Known links between these devices and the others: outgoing ones, or incoming ones with `into`.
 fn edge_of(
     topology: &Topology,
     devices: impl Iterator<Item = DeviceNo>,
@@ -289,8 +291,8 @@ fn edge_of(
     Some(closed.into_iter().collect())
 }
 
-/// The last link to each device that can be reached, and how far it is: Dijkstra's. Of paths that weigh the same the one
-/// over the devices with the lower numbers is taken.
+/// Dijkstra's algorithm: the last link to each reachable device, and its distance. Of paths with
+/// the same weight the one over devices with lower numbers is taken.
 fn tree(out: &[Vec<Edge>], from: usize) -> (Vec<Option<LinkNo>>, Vec<u64>) {
     let mut far = vec![u64::MAX; out.len()];
     let mut last = vec![None; out.len()];
@@ -314,7 +316,8 @@ fn tree(out: &[Vec<Edge>], from: usize) -> (Vec<Option<LinkNo>>, Vec<u64>) {
     (last, far)
 }
 
-/// Of paths that weigh the same the one with fewer links is taken; no path has a million.
+/// Adds one to the weight per link, so that of equal paths the one with fewer links is taken. No
+/// path has a million links.
 fn with_hop(weight: u64) -> u64 {
     weight.saturating_mul(1 << 20).saturating_add(1)
 }
@@ -336,14 +339,14 @@ fn links(places: Vec<At>) -> Path {
     places.into_iter().filter_map(link).collect()
 }
 
-/// The path with the smallest sum of weights; of equal ones that with fewer links.
+/// The path with the smallest sum of weights; of equal ones the one with fewer links.
 pub fn cheapest(topology: &Topology, from: DeviceNo, to: DeviceNo, weight: Weight<'_>) -> Option<Path> {
     let found =
         dijkstra(&At::Device(from), |at| neighbours(topology, weight, at), |at| *at == At::Device(to));
     found.map(|(places, _)| links(places))
 }
 
-/// The `most` paths with the smallest sums, in their order; no device twice on any.
+/// The `most` paths with the smallest sums, in order. No path visits a device twice.
 pub fn cheapest_few(
     topology: &Topology,
     from: DeviceNo,
@@ -359,8 +362,9 @@ pub fn cheapest_few(
     found.into_iter().map(|(places, _)| links(places)).collect()
 }
 
-/// Two paths that share no link in either direction, with the smallest sum of both: Suurballe's, with Bhandari's removal
-/// of what both would use against each other. The first is the cheaper one.
+/// Two paths that share no link in either direction, with the smallest sum of both: Suurballe's
+/// algorithm, with Bhandari's removal of links that both would use in opposite directions. The
+/// first path is the cheaper one.
 pub fn disjoint(
     topology: &Topology,
     from: DeviceNo,
@@ -369,7 +373,7 @@ pub fn disjoint(
 ) -> Option<(Path, Path)> {
     let first = cheapest(topology, from, to, weight)?;
     let full = |link: LinkNo| weight(link).map(with_hop);
-    // How far each device is from the start: with these no weight of the second search is below zero.
+    // Distances from the start. With them no weight of the second search is negative.
     let far: BTreeMap<DeviceNo, u64> = dijkstra_all(&from, |device| -> Vec<(DeviceNo, u64)> {
         topology.out(*device).filter_map(|link| Some((topology.devices_of(link).1, full(link)?))).collect()
     })
@@ -379,7 +383,8 @@ pub fn disjoint(
     .collect();
     let used: BTreeSet<LinkNo> = first.iter().copied().collect();
     let against: BTreeSet<LinkNo> = first.iter().filter_map(|link| topology.back(*link)).collect();
-    // Over the first path one may only go backwards, and for nothing: that takes the link out of both.
+    // The second search may use the first path only backwards, at no cost. That removes the link
+    // from both paths.
     let second = dijkstra(
         &At::Device(from),
         |at| match at {
@@ -415,7 +420,7 @@ pub fn disjoint(
     Some(if (sum(&other), other.len()) < (sum(&one), one.len()) { (other, one) } else { (one, other) })
 }
 
-/// Takes a path out of the links of two.
+/// Takes one path out of the links of two.
 fn walk(topology: &Topology, from: DeviceNo, to: DeviceNo, left: &mut BTreeSet<LinkNo>) -> Option<Path> {
     let mut path = Path::new();
     let mut at = from;

@@ -1,4 +1,4 @@
-//! What becomes of a request for an intent: its states, and which of two outcomes counts.
+//! States of a request for an intent, and which of two outcomes counts.
 //!
 //! ```text
 //!   submit ─▶ INSTALL_REQ ─▶ (compiled) ─▶ INSTALLING ─▶ INSTALLED ─▶ REALLOCATING ─▶ INSTALLED
@@ -7,49 +7,49 @@
 //!   withdraw ─▶ WITHDRAW_REQ ─▶ WITHDRAWING ─▶ WITHDRAWN ─▶ purge
 //! ```
 //!
-//! Absent: how an intent is compiled and installed, and when it is tried again.
+//! Absent: how an intent is compiled and installed, and when it is retried.
 
-/// What was asked for last.
+/// The last request for an intent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Request {
-    /// That it be installed.
+    /// Install the intent.
     Install,
-    /// That nothing of it be left.
+    /// Remove all its rules.
     Withdraw,
-    /// That it be forgotten.
+    /// Remove all its rules and forget the intent.
     Purge,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum State {
-    /// Asked for, and not looked at yet.
+    /// Requested, and not looked at yet.
     InstallReq,
-    /// The rules are on their way.
+    /// Rules are being put on their devices.
     Installing,
-    /// The rules are on their devices.
+    /// All rules are on their devices.
     Installed,
-    /// It is installed on one path and on its way to another.
+    /// Installed on one path, and moving to another.
     Reallocating,
-    /// It is to go, and was not looked at yet.
+    /// The withdrawal was requested, and not looked at yet.
     WithdrawReq,
-    /// The rules are being taken away.
+    /// Rules are being removed.
     Withdrawing,
-    /// Nothing of it is left.
+    /// No rule is left.
     Withdrawn,
-    /// Nothing can be made of it now, and nothing of it is left.
+    /// The intent cannot be installed now, and no rule is left.
     Failed,
-    /// What is on the devices is not what was asked for.
+    /// The rules on devices are not those requested.
     Corrupt,
-    /// It is being forgotten.
+    /// The intent is being forgotten.
     PurgeReq,
 }
 
-/// Which request an outcome belongs to, and how many outcomes of that there were before it.
+/// The outcome of a request: which request, and which of its outcomes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Standing {
-    /// Counts with each request for this key; never the time.
+    /// Counts the requests for this key. Never a time.
     pub version: u64,
-    /// Counts with each outcome of one request.
+    /// Counts the outcomes of one request.
     pub step: u64,
     /// The outcome.
     pub state: State,
@@ -61,7 +61,7 @@ impl Request {
         [Self::Install, Self::Withdraw, Self::Purge].into_iter().find(|it| it.as_str() == name)
     }
 
-    /// As it is shown.
+    /// The name that operators see.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Install => "INSTALL_REQ",
@@ -77,7 +77,6 @@ impl State {
         Self::ALL.into_iter().find(|it| it.as_str() == name)
     }
 
-    /// All of them.
     pub const ALL: [State; 10] = [
         State::InstallReq,
         State::Installing,
@@ -91,7 +90,7 @@ impl State {
         State::PurgeReq,
     ];
 
-    /// As it is shown.
+    /// The name that operators see.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::InstallReq => "INSTALL_REQ",
@@ -107,8 +106,8 @@ impl State {
         }
     }
 
-    /// Whether one outcome of a request may follow another. A request itself is no outcome, and comes with a version of
-    /// its own.
+    /// Whether one outcome of a request may follow another. A request is no outcome and has a
+    /// version of its own.
     fn may_become(self, next: State) -> bool {
         use State::*;
         match next {
@@ -125,7 +124,7 @@ impl State {
     }
 }
 
-/// Whether `new` counts where `current` is what is known: an old result never goes over a newer request.
+/// Whether `new` replaces `current`. An old outcome never replaces that of a newer request.
 pub fn counts(current: Option<Standing>, new: Standing) -> bool {
     let Some(current) = current else { return true };
     if new.version != current.version {

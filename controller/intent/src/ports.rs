@@ -1,14 +1,15 @@
-//! What agents tell of their devices' ports, and whose beacon is heard where: it makes devices, links and hosts of that.
+//! Ports and beacons that agents report, turned into devices, links and hosts.
 //!
 //! ```text
-//!   agent: greeting, ports with beacons, facts, silence ──▶ Ports ──▶ Manager: devices, links, hosts
+//!   agent: Hello, ports with beacons, facts, silence ──▶ Ports ──▶ Manager: devices, links, hosts
 //! ```
 //!
-//! **Invariants.** A beacon heard at one port is a link from the port that says it; one heard at two ports is a hub, over
-//! which no path leads. An agent that has just begun to listen keeps the links that were known. What one node tells never
-//! takes a port, a beacon or room from another.
+//! **Invariants.** A beacon heard at one port is a link from the port that sends it. A port that
+//! hears beacons of several ports is at a hub, over which no path leads. An agent that has just
+//! started to listen keeps the known links. Reports of one node never take a port, a beacon or room
+//! from another.
 //!
-//! Absent: what a link is good for (`topology`), and which intents are concerned (`manager`).
+//! Absent: the use of a link (`topology`), and which intents are concerned (`manager`).
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::IpAddr;
@@ -25,54 +26,54 @@ use crate::manager::{Manager, PortRecord, SettledPort};
 use crate::record::IntentChange;
 use crate::topology::ConnectPoint;
 
-/// Devices of one node while the controller runs, also those that are gone.
+/// Devices of one node while the controller runs, including those that are gone.
 const EVER_TOLD_MAX: usize = 4 * TOLD_DEVICES_MAX;
-/// Hosts that one node sees: a server has no more.
+/// Hosts that one node sees. A server has no more.
 const SEEN_MAX: usize = 1024;
-/// The kernel's kind of the ports that Open vSwitch makes itself.
+/// The kernel's kind of ports that Open vSwitch makes itself.
 const INTERNAL: &str = "openvswitch";
-/// A port speaks every two seconds: so long an agent that has just begun has not heard all there is.
+/// A port sends a beacon every two seconds. For this long an agent that has just started to listen
+/// has not heard all of them.
 const LISTENING: Duration = Duration::from_secs(5);
 
-/// An agent tells of its bridges right after its greeting, or once it has read them, which takes Open vSwitch less.
+/// An agent reports its bridges right after its Hello, once it has read them. Open vSwitch answers
+/// within this time.
 const TOLD_WITHIN: Duration = Duration::from_secs(2);
-/// Bridges named of a node that lacks one.
+/// Bridges named in the text for a missing one.
 const BRIDGES_NAMED: usize = 10;
 
-/// What one call may use.
+/// What a call may use.
 pub struct Turn<'a> {
-    /// The time.
     pub now: MonoTime,
-    /// The site's topology and intents.
     pub manager: &'a mut Manager,
     /// Whether a node has joined.
     pub has_joined: &'a dyn Fn(&NodeId) -> bool,
 }
 
-/// What is known of ports.
+/// The state of ports.
 #[derive(Debug, Default)]
 pub struct Ports {
-    /// What each node said of its devices, on its present connection or the last.
+    /// Devices that each node reported, on its present or last connection.
     told: BTreeMap<NodeId, BTreeMap<Bridge, DevicePorts>>,
-    /// Which port says which beacon.
+    /// The port that sends each beacon.
     beacons: BTreeMap<Beacon, ConnectPoint>,
-    /// What ports said before the beacons that they say now.
+    /// The beacons that ports sent before the present ones.
     former: BTreeMap<ConnectPoint, Beacon>,
-    /// Where each beacon is heard.
+    /// The devices that hear each beacon.
     hearers: BTreeMap<Beacon, BTreeSet<DeviceName>>,
-    /// Agents that have greeted, and not told of their ports since, with when.
+    /// Agents that sent a Hello and have not reported their ports since, and when.
     greeted: BTreeMap<NodeId, MonoTime>,
-    /// Agents that have just begun to listen, with until when.
+    /// Agents that have just started to listen, and until when.
     listening: BTreeMap<NodeId, MonoTime>,
     /// The same, by time.
     listened: BTreeSet<(MonoTime, NodeId)>,
-    /// Devices of which something that was told could not be taken.
+    /// Devices with a report that the topology refused in part.
     refused: BTreeSet<DeviceName>,
     changes: VecDeque<IntentChange>,
 }
 
 impl Ports {
-    /// Whether anything was heard of this node.
+    /// Whether anything is known of this node.
     pub fn knows(&self, node: &NodeId) -> bool {
         let hears = |hearers: &BTreeSet<DeviceName>| hearers.iter().any(|hearer| hearer.node == *node);
         self.told.contains_key(node)
@@ -82,17 +83,18 @@ impl Ports {
             || self.hearers.values().any(hears)
     }
 
-    /// The next change to be made durable.
+    /// The next change to persist.
     pub fn poll_change(&mut self) -> Option<IntentChange> {
         self.changes.pop_front()
     }
 
-    /// When [`Ports::timeout`] is to be called.
+    /// When to call [`Ports::timeout`].
     pub fn next_due(&self) -> Option<MonoTime> {
         self.listened.first().map(|(due, _)| *due)
     }
 
-    /// That a node has no such bridge, as far as its agent has told. An agent says nothing where there is none.
+    /// The text for a bridge that the node does not have, as far as its agent has reported. An
+    /// agent without bridges reports none.
     pub fn lacks_bridge(&self, now: MonoTime, device: &DeviceName) -> Option<String> {
         let told = self.told.get(&device.node);
         let may_have_more = match self.greeted.get(&device.node) {
@@ -113,7 +115,7 @@ impl Ports {
         Some(format!("{} has no bridge {} (it has {has}): the rules wait for it", device.node, device.bridge))
     }
 
-    /// A node's agent greeted: what it does not hear yet may be there.
+    /// The agent of a node sent a Hello. Beacons that it does not hear yet may exist.
     pub fn greeted(&mut self, now: MonoTime, node: &NodeId) {
         self.greeted.insert(node.clone(), now);
     }
@@ -126,7 +128,8 @@ impl Ports {
         self.listened.insert((until, node.clone()));
     }
 
-    /// The time of [`Ports::next_due`] has come: what agents have not heard by now is not there.
+    /// Handles the time of [`Ports::next_due`]: beacons that agents have not heard by now are
+    /// missing.
     pub fn timeout(&mut self, turn: &mut Turn<'_>) {
         while self.next_due().is_some_and(|due| due <= turn.now) {
             let Some((_, node)) = self.listened.pop_first() else { return };
@@ -137,13 +140,13 @@ impl Ports {
         }
     }
 
-    /// The devices that a node told of.
+    /// The devices that a node reported.
     fn devices_of(&self, node: &NodeId) -> BTreeSet<DeviceName> {
         let bridges = self.told.get(node).into_iter().flat_map(BTreeMap::keys);
         bridges.map(|bridge| DeviceName { node: node.clone(), bridge: bridge.clone() }).collect()
     }
 
-    /// An agent tells of its devices. `facts` are what its node said last that it is.
+    /// Handles the ports that an agent reports. `facts` are the last ones of its node.
     pub fn told(
         &mut self,
         turn: &mut Turn<'_>,
@@ -156,14 +159,14 @@ impl Ports {
         }
         let mut touched: BTreeSet<DeviceName> = BTreeSet::new();
         let mut gone = BTreeSet::new();
-        // What goes makes room for what comes.
+        // Devices that are gone make room for new ones.
         devices.sort_by_key(|device| device.up);
         for device in devices {
             let name = DeviceName { node: node.clone(), bridge: device.bridge.clone() };
             let topology = turn.manager.topology();
             if topology.device(&name).is_none() {
                 let own = topology.all_devices().filter(|it| topology.device_name(*it).node == name.node);
-                // However often a node makes bridges and takes them away, others have room.
+                // A node that makes and removes bridges all the time leaves room for other nodes.
                 if !device.up || own.count() >= EVER_TOLD_MAX {
                     continue;
                 }
@@ -190,13 +193,13 @@ impl Ports {
             self.look_for_hosts(turn.manager, node, facts);
         }
         turn.manager.observe_hosts(&gone, Vec::new());
-        // A cable that was moved is heard at one end before the other has let go of it.
+        // A cable that was moved is heard at one end before the other end stops hearing it.
         let refused: Vec<DeviceName> = self.refused.difference(&touched).cloned().collect();
         refused.iter().for_each(|name| self.tell_topology(turn, name));
     }
 
-    /// The hosts that a node knows of without looking for them: itself, at the ports of its bridges that are its own, and
-    /// neighbours that speak LLDP, at the ports of bridges where they are heard.
+    /// Observes the hosts that a node knows without a search: itself, at its own ports of its
+    /// bridges, and LLDP neighbours, at the ports that hear them.
     pub fn look_for_hosts(&self, manager: &mut Manager, node: &NodeId, facts: &Facts) {
         let Some(told) = self.told.get(node) else { return };
         let mut seen = Vec::new();
@@ -209,7 +212,7 @@ impl Ports {
                 let own = (link.kind == INTERNAL).then_some(link.mac).flatten().and_then(HostId::new);
                 let own_addresses = link.addresses.iter().map(IpNet::addr).take(ADDRESSES_MAX).collect();
                 let own = own.map(|id| (id, own_addresses));
-                // A neighbour whose port goes by its MAC address is a server's; a switch names its ports.
+                // A neighbour whose port id is a MAC address is a server. A switch names its ports.
                 let neighbour = |it: &NeighbourFacts| {
                     let id: HostId = it.port_id.parse().ok()?;
                     Some((id, it.management.iter().copied().take(ADDRESSES_MAX).collect()))
@@ -224,7 +227,7 @@ impl Ports {
         manager.observe_hosts(&self.devices_of(node), seen);
     }
 
-    /// Beacons that a device says and hears, before and now.
+    /// Updates the beacons that a device sends and hears.
     fn beacons_of(
         &mut self,
         name: &DeviceName,
@@ -243,7 +246,7 @@ impl Ports {
             let (beacon, port) = (&beacon, port);
             let point = ConnectPoint { device: name.clone(), port: port.clone() };
             if self.beacons.get(beacon) == Some(&point) {
-                // Of an agent that was started again the one before is heard for a while.
+                // The former beacon of a restarted agent is still heard for a while.
                 let forgotten = match now.iter().any(|(_, other)| *other == port) {
                     true => self.former.insert(point, *beacon),
                     false => Some(*beacon),
@@ -256,7 +259,7 @@ impl Ports {
         }
         for (beacon, port) in now.difference(&before) {
             let point = ConnectPoint { device: name.clone(), port: port.clone() };
-            // Who hears a beacon knows it: nobody takes it from the device that says it.
+            // A hearer knows the beacon too, so a beacon stays with the device that sends it.
             let other = self.beacons.get(beacon).filter(|other| other.device != *name);
             if other.is_some() {
                 continue;
@@ -287,7 +290,7 @@ impl Ports {
         };
         let ports: Vec<SettledPort> = told.into_iter().flat_map(|device| &device.ports).map(port).collect();
         let before = port_records(turn.manager, name);
-        // What cannot be, such as a second cable at a port, is left out: the topology shows what there is.
+        // An impossible report, such as a second cable at a port, is left out.
         match turn.manager.tell_device(turn.now, name, up, &ports).is_empty() {
             true => self.refused.remove(name),
             false => self.refused.insert(name.clone()),
@@ -297,7 +300,7 @@ impl Ports {
         if before != after
             && let Some((up, mut after)) = after
         {
-            // Those that are gone, and to which nothing leads, are as if they had never been.
+            // A port that is gone and has no link is not recorded.
             let is_told: BTreeSet<&str> = ports.iter().map(|port| &*port.name).collect();
             after.retain(|port| {
                 port.up || port.heard.is_some() || port.missed.is_some() || is_told.contains(&*port.name)
@@ -306,8 +309,8 @@ impl Ports {
         }
     }
 
-    /// Whose LLDP is heard at a port. Several ports are a hub, over which no path leads; beacons that nobody says are
-    /// nothing.
+    /// The port whose LLDP is heard at a port. If there are several, the port is at a hub, over
+    /// which no path leads. Beacons without a sender count as nothing.
     fn far_end(&self, turn: &Turn<'_>, device: &DeviceName, port: &PortState) -> Option<ConnectPoint> {
         let known = port.heard.iter().filter_map(|beacon| self.beacons.get(beacon));
         let points: BTreeSet<&ConnectPoint> = known.collect();
@@ -320,7 +323,8 @@ impl Ports {
                 Some(topology.point(topology.ends(link).0))
             }
             (0, _) if !port.heard.is_empty() => {
-                // After a start nobody else may have told of its ports yet: what was known stays.
+                // After a start the other agent may not have reported its ports yet, so the known
+                // link stays.
                 let topology = turn.manager.topology();
                 let at = ConnectPoint { device: device.clone(), port: port.name.clone() };
                 let link = topology.port(&at).and_then(|port| topology.heard_at(port))?;
@@ -333,17 +337,17 @@ impl Ports {
         }
     }
 
-    /// A node is away: its devices stay as they are, and new ways keep off them.
+    /// The node is away. Its devices stay as they are, and new paths avoid them.
     pub fn away(&mut self, manager: &mut Manager, node: &NodeId) {
         for name in self.devices_of(node) {
             let _too_many = manager.set_away(&name, true);
         }
     }
 
-    /// A node is no more.
+    /// The node was removed.
     pub fn left(&mut self, turn: &mut Turn<'_>, node: &NodeId) {
         let mut told = self.told.remove(node).unwrap_or_default();
-        // Also those of which it has not told since the controller started.
+        // Devices that it has not reported since the controller started go too.
         let topology = turn.manager.topology();
         let known = topology.all_devices().map(|device| topology.device_name(device));
         let known: Vec<DeviceName> = known.filter(|it| it.node == *node).cloned().collect();
@@ -357,7 +361,7 @@ impl Ports {
             turn.manager.observe_hosts(&[name.clone()].into(), Vec::new());
             self.changes.push_back(IntentChange::DeviceRemoved(name));
         }
-        // Nobody hears it any more.
+        // The other devices no longer hear its beacons.
         let others: Vec<DeviceName> = self.told.keys().flat_map(|node| self.devices_of(node)).collect();
         for name in others {
             self.tell_topology(turn, &name);

@@ -1,4 +1,4 @@
-//! What the store keeps of intents and of the network.
+//! Records of intents and of the network in the store.
 
 use std::collections::BTreeMap;
 
@@ -6,38 +6,38 @@ use muster_shared::model::flow::DeviceName;
 
 use crate::manager::{IntentNo, IntentRecord, PortRecord};
 
-/// A change of what is durable of intents.
+/// A durable change.
 #[derive(Clone, Debug)]
 pub enum IntentChange {
-    /// Inserts or replaces; with the id of the row it belongs to, if it is a resource's.
+    /// Inserts or replaces an intent, with the id of the row that owns it, if any.
     Intent(Box<IntentRecord>, Option<u64>),
-    /// It is forgotten.
+    /// Forgets an intent.
     Removed(IntentNo),
-    /// A device as it was last heard of.
+    /// A device as last reported.
     Device {
         device: DeviceName,
-        /// It exists.
+        /// Whether the device exists.
         up: bool,
-        /// By name.
+        /// Ports by name.
         ports: Vec<PortRecord>,
     },
-    /// The node was removed.
+    /// Removes a device of a removed node.
     DeviceRemoved(DeviceName),
 }
 
-/// All of it.
+/// The records of a store.
 #[derive(Clone, Debug, Default)]
 pub struct IntentSnapshot {
     /// By number.
     pub intents: BTreeMap<IntentNo, (IntentRecord, Option<u64>)>,
-    /// By name: it exists, and its ports.
+    /// By name: whether the device exists, and its ports.
     pub devices: BTreeMap<DeviceName, (bool, Vec<PortRecord>)>,
-    /// The highest number ever given.
+    /// The highest number given so far.
     pub highest: u64,
 }
 
 impl IntentSnapshot {
-    /// As the store does it.
+    /// Applies a change as the store does.
     pub fn apply(&mut self, change: IntentChange) {
         match change {
             IntentChange::Intent(record, owner) => {

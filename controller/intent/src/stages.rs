@@ -1,13 +1,16 @@
-//! From what is installed to what is wanted, without a moment in which packets are lost or go round.
+//! Stages from the installed to the wanted rules, such that packets are neither lost nor sent in
+//! circles.
 //!
 //! ```text
-//!   1. what is new, where no packet comes yet      2. what changes, from the last device back      3. what is no longer wanted
+//!   1. new rules that get no packets yet      2. changed rules, from the last device back      3.
+//! old rules
 //! ```
 //!
-//! A rule that takes packets of one that goes, as with another priority, changes that port as much as another treatment does:
-//! both are one write. A stage begins when the one before is on all of its devices. Where changes cannot lead round, whatever
-//! is done first, and none of their places has a write on its way, they are one stage; else packets that meet a changed rule
-//! meet changed rules from there on, and what is new waits for those too if it leads to them at once.
+//! If an old and a new rule of a port take the same packets, as with another priority, they change
+//! together like a changed treatment: in one write. A stage starts once the stage before is on all
+//! its devices. If the changes cannot make a circle in any order, and none of their entries has an
+//! open write, they are one stage. Otherwise packets that meet a changed rule meet only changed
+//! rules from there on. New rules wait for those too if packets would reach the new rules at once.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,24 +18,24 @@ use muster_shared::model::flow::{Action, Criterion, Entry, Field, Instruction, O
 
 use crate::topology::{DeviceNo, PortNo, Topology};
 
-/// What is done on a device.
+/// A step on a device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// It is put there, over one with its identity.
+    /// Put the entry, over one with its identity.
     Put(DeviceNo, Entry),
-    /// It is taken away.
+    /// Remove the entry.
     Remove(DeviceNo, Entry),
 }
 
 impl Step {
-    /// Which entry of which device.
+    /// The device and the identity of the entry.
     pub(crate) fn place(&self) -> (DeviceNo, Identity<'_>) {
         let (Self::Put(device, entry) | Self::Remove(device, entry)) = self;
         (*device, identity(entry))
     }
 }
 
-/// What of an entry makes it the same one.
+/// The part of an entry that identifies it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Identity<'e> {
     Rule(u8, u16, &'e [Criterion]),
@@ -40,7 +43,7 @@ pub(crate) enum Identity<'e> {
     Meter(u32),
 }
 
-/// Entries by their places.
+/// Entries by device and identity.
 type Entries<'e> = BTreeMap<(DeviceNo, Identity<'e>), &'e Entry>;
 
 pub(crate) fn identity(entry: &Entry) -> Identity<'_> {
@@ -55,9 +58,9 @@ fn by_identity(entries: &[(DeviceNo, Entry)]) -> Entries<'_> {
     entries.iter().map(|(device, entry)| ((*device, identity(entry)), entry)).collect()
 }
 
-/// What is to be done, stage by stage; nothing where both are the same. `perhaps`: what devices may have in the places of
-/// writes that are on their way, instead of what is `old` there, or of nothing; those that put what is `new` are over when the
-/// first stage begins.
+/// The steps from `old` to `new`, stage by stage. Empty if they are the same. `perhaps` has entries
+/// that devices may have for open writes, instead of the `old` entry or of none. Open writes of
+/// entries in `new` have ended when the first stage starts.
 pub fn stages(
     topology: &Topology,
     old: &[(DeviceNo, Entry)],
@@ -83,13 +86,13 @@ pub fn stages(
     let mut changed: Vec<(Placed<'_>, Step)> = others
         .map(|(at, entry)| (at.0, *entry))
         .chain(comes.iter().filter(|it| !is_alone(it)).copied())
-        // One that is there, and gets no packet as long as what goes takes them, is waited for with that.
+        // An unchanged rule that gets no packets while an old one takes them changes with that one.
         .chain(stays.filter(|it| !is_alone(&it)))
         .map(|it| (it, put(&it)))
         .chain(goes.iter().filter(|it| !is_alone(it)).map(|it| (*it, remove(it))))
         .collect();
 
-    // One port alone is of before or of after: there is nothing between.
+    // A single port has its rules of before or of after: there is no state in between.
     let ports: BTreeSet<Option<PortNo>> =
         changed.iter().map(|((device, entry), _)| ingress(topology, *device, entry)).collect();
     let before = old.iter().map(|(at, entry)| (at.0, *entry));
@@ -102,7 +105,7 @@ pub fn stages(
         }
         false => (Onwards(BTreeMap::new()), Unheard::default()),
     };
-    // A device that answers late does so late for what comes after, too.
+    // A device that answers late does so for later writes, too.
     let is_late = |((device, entry), _): &(Placed<'_>, Step)| also.contains_key(&(*device, identity(entry)));
     let is_ordered = mixed
         && (changed.iter().any(is_late)
@@ -113,7 +116,7 @@ pub fn stages(
             || leads_round(&[&Onwards::of(topology, before.chain(added.iter().copied()), &unheard)])
     };
     if is_ordered && comes_to_new() {
-        // Packets come there already, over what an earlier move has put.
+        // Packets reach the new rules already, over rules of an earlier move.
         changed.extend(std::mem::take(&mut added).into_iter().map(|it| (it, put(&it))));
     }
     let mut stages = vec![added.iter().map(put).collect()];
@@ -134,8 +137,8 @@ pub fn stages(
 /// An entry and its device.
 type Placed<'e> = (DeviceNo, &'e Entry);
 
-/// What is wanted and what goes at one port for the same packets: whichever has the higher priority, neither may be there
-/// alone.
+/// New and old rules of one port for the same packets. Neither may be on the device alone,
+/// whichever has the higher priority.
 fn swaps(topology: &Topology, goes: &[Placed<'_>], comes: &[Placed<'_>]) -> BTreeSet<*const Entry> {
     let mut by_port: BTreeMap<PortNo, Vec<Placed<'_>>> = BTreeMap::new();
     for it in goes {
@@ -156,7 +159,7 @@ fn swaps(topology: &Topology, goes: &[Placed<'_>], comes: &[Placed<'_>]) -> BTre
     swapped
 }
 
-/// Whether an entry is for packets of one of these, which is another.
+/// Whether the entry takes packets of another one among these.
 pub(crate) fn takes_packets_of(
     topology: &Topology,
     device: DeviceNo,
@@ -172,7 +175,8 @@ pub(crate) fn takes_packets_of(
     })
 }
 
-/// Whether some packet is for both rules of one port. Tagged ones and others are told apart by the rule before.
+/// Whether a packet may match both rules of one port. The check for a VLAN tag in the selector
+/// comes first.
 fn overlap(one: &Entry, other: &Entry) -> bool {
     let (Entry::Rule(one), Entry::Rule(other)) = (one, other) else { return false };
     let asks = |criterion: &Criterion, asked: Field| matches!(criterion, Criterion::Field { field, .. } if *field == asked);
@@ -193,11 +197,11 @@ fn overlap(one: &Entry, other: &Entry) -> bool {
     !one.selector.iter().any(differ)
 }
 
-/// Pairs of ports that are followed one by one.
+/// Pairs of ports that the search for a ring follows one by one.
 const UNHEARD_MAX: usize = 100_000;
 
-/// Cables between rules of before that no agent has told of since the controller started: the cable of an agent that is
-/// away, or one that is cut. Each of these ports may lead to each of the others.
+/// Ports of old rules whose cable no agent has reported since the controller started: the agent is
+/// away, or the cable is cut. Each of these ports may lead to each of the others.
 #[derive(Default)]
 struct Unheard {
     out: BTreeSet<PortNo>,
@@ -205,7 +209,8 @@ struct Unheard {
 }
 
 impl Unheard {
-    /// The ports of `new` have known cables, or are ends: the new way was found over them.
+    /// Ports of `new` are left out: they have known cables or are ends, because the new path was
+    /// found over them.
     fn of<'e>(topology: &Topology, before: impl Iterator<Item = Placed<'e>>, new: &[Placed<'_>]) -> Self {
         let has_cable = |port: &PortNo| {
             !topology.links_out_of(*port).is_empty() || !topology.links_into(*port).is_empty()
@@ -226,12 +231,12 @@ impl Unheard {
         found
     }
 
-    /// There are so many that packets are taken to go round: to follow all of them would take too long.
+    /// Following so many pairs of ports takes too long. The caller assumes that packets go round.
     fn is_vast(&self) -> bool {
         self.out.len() * self.into.len() > UNHEARD_MAX
     }
 
-    /// Where packets may come in that leave by this port.
+    /// Ports where packets that leave by this port may come in.
     fn may_lead_to<'u>(&'u self, topology: &'u Topology, port: PortNo) -> impl Iterator<Item = PortNo> + 'u {
         let into = if self.out.contains(&port) { Some(&self.into) } else { None };
         let into = into.into_iter().flatten().copied();
@@ -239,11 +244,11 @@ impl Unheard {
     }
 }
 
-/// Which ports packets come in by next, by the port that they come in by.
+/// For each port, the ports where its packets come in next.
 struct Onwards(BTreeMap<PortNo, BTreeSet<PortNo>>);
 
 impl Onwards {
-    /// Of all that may be there.
+    /// Includes all entries that may be installed.
     fn of<'e>(
         topology: &Topology,
         entries: impl Iterator<Item = Placed<'e>> + Clone,
@@ -269,8 +274,8 @@ impl Onwards {
         Self(next)
     }
 
-    /// Devices that packets still pass after this entry, on the longest way; of a group as of a rule that hands packets to it. Only
-    /// asked where nothing leads round.
+    /// Number of devices that packets pass after this entry, on the longest path. For a group it
+    /// counts as for a rule that sends packets to it. Only called if there is no circle.
     fn distance(&self, topology: &Topology, device: DeviceNo, entry: &Entry) -> usize {
         let (mut reached, mut passed): (BTreeSet<PortNo>, _) = match ingress(topology, device, entry) {
             Some(port) => ([port].into(), 0),
@@ -280,7 +285,7 @@ impl Onwards {
                 (on, passed)
             }
         };
-        // As many rounds as there are ports, at most.
+        // At most as many rounds as there are ports.
         while passed <= self.0.len() {
             let next: BTreeSet<PortNo> =
                 reached.iter().filter_map(|port| self.0.get(port)).flatten().copied().collect();
@@ -294,7 +299,8 @@ impl Onwards {
     }
 }
 
-/// Whether what is there sends packets to where there is nothing yet: so it is halfway from one way to another.
+/// Whether installed rules send packets to a port without a rule yet. The intent is then halfway
+/// between two paths.
 fn leads_to<'e>(
     topology: &Topology,
     mut before: impl Iterator<Item = Placed<'e>>,
@@ -306,7 +312,7 @@ fn leads_to<'e>(
     !ports.is_empty() && before.any(is_there)
 }
 
-/// What an entry does with packets.
+/// The actions of an entry.
 pub(crate) fn actions(entry: &Entry) -> impl Iterator<Item = &Action> {
     let (rule, group) = match entry {
         Entry::Rule(rule) => (Some(rule), None),
@@ -324,17 +330,17 @@ pub(crate) fn actions(entry: &Entry) -> impl Iterator<Item = &Action> {
     own.chain(group.into_iter().flat_map(|group| &group.buckets).flat_map(|bucket| &bucket.treatment))
 }
 
-/// The groups that it hands packets to.
+/// The groups that an entry sends packets to.
 fn groups(entry: &Entry) -> impl Iterator<Item = u32> {
     actions(entry).filter_map(|action| if let Action::Group(number) = action { Some(*number) } else { None })
 }
 
-/// The ports at other devices by which packets come in that an entry itself sends out.
+/// The ports of other devices where packets that an entry sends out come in.
 fn onto<'e>(topology: &'e Topology, device: DeviceNo, entry: &'e Entry) -> impl Iterator<Item = PortNo> + 'e {
     outputs(topology, device, entry).flat_map(|port| topology.may_lead_to(port))
 }
 
-/// The ports of its device by which an entry itself sends packets out.
+/// The ports of its device by which an entry sends packets out.
 pub(crate) fn outputs<'e>(
     topology: &'e Topology,
     device: DeviceNo,
@@ -346,7 +352,7 @@ pub(crate) fn outputs<'e>(
     })
 }
 
-/// The port whose packets a rule is for.
+/// The port whose packets a rule takes.
 pub(crate) fn ingress(topology: &Topology, device: DeviceNo, entry: &Entry) -> Option<PortNo> {
     let Entry::Rule(rule) = entry else { return None };
     let port = rule.selector.iter().find_map(|criterion| match criterion {
@@ -361,7 +367,7 @@ fn named(topology: &Topology, device: DeviceNo, port: &Port) -> Option<PortNo> {
     topology.port_on(device, name)
 }
 
-/// Whether packets could go round where some rules are of one and some of the other.
+/// Whether packets could go in a circle if each rule is of either of the two.
 fn leads_round(both: &[&Onwards]) -> bool {
     let mut left: BTreeMap<PortNo, BTreeSet<PortNo>> = BTreeMap::new();
     for onwards in both {

@@ -1,9 +1,9 @@
 //! Devices, their ports, and the links between them.
 //!
-//! A number stands for a name as long as the program runs, also after the thing is gone and has come back: what holds a
-//! number never means something else. A link has a direction; a cable is two of them.
+//! A number stands for a name as long as the program runs, also after the thing is gone and back.
+//! So a kept number never means another thing. A link has a direction; a cable is two links.
 //!
-//! Absent: where any of it is known from, and when.
+//! Absent: where the knowledge comes from, and time.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,13 +14,14 @@ use thiserror::Error;
 
 use crate::host::{Host, HostId, Hosts, TooManyHosts, Whereabouts};
 
-/// Devices, all ever seen.
+/// Devices, including those that are gone.
 pub const DEVICES_MAX: usize = 100_000;
-/// Ports of one device, all ever seen.
+/// Ports of one device, including those that are gone.
 pub const PORTS_MAX: usize = 4096;
-/// The cost of a link where none is given.
+/// The default cost of a link.
 pub const COST: u32 = 1;
-/// What a link costs more where nothing can be put on one of its devices now: more than any way round.
+/// Additional cost of a link if one of its devices is away and takes no rules. It is above any
+/// detour.
 const AWAY: u32 = 1 << 24;
 
 /// A device of a [`Topology`].
@@ -28,7 +29,7 @@ const AWAY: u32 = 1 << 24;
 pub struct DeviceNo(u32);
 
 impl DeviceNo {
-    /// From 0, without gaps.
+    /// Counts from 0 without gaps.
     pub(crate) fn index(self) -> usize {
         self.0 as usize
     }
@@ -43,79 +44,78 @@ pub struct PortNo(u32);
 pub struct LinkNo(u32);
 
 impl LinkNo {
-    /// From 0, without gaps.
+    /// Counts from 0 without gaps.
     pub(crate) fn index(self) -> usize {
         self.0 as usize
     }
 }
 
-/// A port by names.
+/// A port by its names.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct ConnectPoint {
-    /// Whose port it is.
+    /// The device of the port.
     pub device: DeviceName,
     /// The interface.
     pub port: Box<str>,
 }
 
-/// What is said of a link.
+/// Declared properties of a link.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LinkTraits {
-    /// The sum over a path is what the cheapest path has least of; from 1.
+    /// Cost, from 1. The cheapest path has the smallest sum.
     pub cost: u32,
-    /// Bits per second that may be reserved; none: it is not known, and nothing can be.
+    /// Bits per second that intents may reserve. `None`: unknown, so no intent can reserve any.
     pub bandwidth: Option<u64>,
-    /// Nanoseconds; none: it is not known.
+    /// Nanoseconds. `None`: unknown.
     pub latency: Option<u64>,
-    /// Whatever else, such as `type`.
+    /// Other properties, such as `type`.
     pub annotations: BTreeMap<Box<str>, Box<str>>,
 }
 
-/// What became of something.
+/// A change of the topology.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Change {
-    /// Packets pass, which did not before.
+    /// Packets now pass.
     LinkUp(LinkNo),
     /// Packets no longer pass.
     LinkDown(LinkNo),
-    /// The traits are others; packets pass as before.
+    /// The traits changed; packets pass as before.
     LinkChanged(LinkNo),
-    /// It can be an end point, which it could not before.
+    /// The port can now be an end point.
     PortUp(PortNo),
-    /// It can no longer be an end point.
+    /// The port can no longer be an end point.
     PortDown(PortNo),
-    /// No link is at it any more.
+    /// The port no longer has a link.
     PortFree(PortNo),
-    /// A link is known at it, and was not.
+    /// The port now has a link.
     PortInner(PortNo),
-    /// It is at another port, or not known any more, or was not before.
+    /// The host has appeared, moved or gone.
     Host(HostId),
 }
 
-/// The reason why something cannot be said of a topology.
+/// Why the topology refuses a statement.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum TopologyError {
-    /// More than [`DEVICES_MAX`].
+    /// There are more than [`DEVICES_MAX`].
     #[error("a site has at most {DEVICES_MAX} devices")]
     Devices,
-    /// More than [`PORTS_MAX`].
+    /// There are more than [`PORTS_MAX`].
     #[error("{0} has more than {PORTS_MAX} ports")]
     Ports(DeviceName),
-    /// From a device to itself.
+    /// The link is from a device to itself.
     #[error("a link cannot connect {0} to itself")]
     Loop(DeviceName),
-    /// The port has another link already.
+    /// The port has another link.
     #[error("{port} has a link with {other} already, and a port has one cable")]
     Taken {
-        /// The port.
         port: ConnectPoint,
-        /// What it is connected with.
+        /// The port at the other end.
         other: ConnectPoint,
     },
-    /// Of hosts.
+    /// There are too many hosts.
     #[error(transparent)]
     Hosts(#[from] TooManyHosts),
-    /// A cost of 0.
+    /// The cost is 0.
     #[error("a link costs at least 1")]
     Cost,
 }
@@ -124,12 +124,12 @@ pub enum TopologyError {
 struct Device {
     name: DeviceName,
     up: bool,
-    /// Nothing can be put there now.
+    /// The agent is away, so the device takes no rules.
     away: bool,
     ports: BTreeMap<Box<str>, PortNo>,
-    /// By number: all that ever left here.
+    /// Links that left this device at any time, by number.
     out: Vec<LinkNo>,
-    /// By number: all that ever led here.
+    /// Links that led to this device at any time, by number.
     into: Vec<LinkNo>,
 }
 
@@ -147,9 +147,9 @@ struct Link {
     from: PortNo,
     to: PortNo,
     declared: Option<LinkTraits>,
-    /// Heard with LLDP.
+    /// LLDP is heard over the link.
     discovered: bool,
-    /// Was heard once, and is no longer though it should be.
+    /// LLDP was heard once and is no longer, though the link is declared.
     silent: bool,
 }
 
@@ -179,7 +179,7 @@ impl std::fmt::Display for ConnectPoint {
 }
 
 impl ConnectPoint {
-    /// As a rule names the port.
+    /// The port as a rule names it.
     pub fn of_rule(&self) -> Port {
         Port::Named(self.port.clone())
     }
@@ -190,32 +190,32 @@ fn number<T>(list: &[T]) -> u32 {
 }
 
 impl Topology {
-    /// Changes with everything that may make another path.
+    /// Changes with everything that may change a path.
     pub fn version(&self) -> u64 {
         self.version
     }
 
-    /// What became of what since this was asked last; something that came back to what it was is not in it.
+    /// Changes since the last call. A thing that changed back is not among them.
     pub fn take_changes(&mut self) -> BTreeSet<Change> {
         std::mem::take(&mut self.changes)
     }
 
-    /// By name, if it was ever seen.
+    /// The device with this name, if it was ever seen.
     pub fn device(&self, name: &DeviceName) -> Option<DeviceNo> {
         self.by_name.get(name).copied()
     }
 
-    /// By name, if it was ever seen.
+    /// The port with these names, if it was ever seen.
     pub fn port(&self, point: &ConnectPoint) -> Option<PortNo> {
         self.port_on(self.device(&point.device)?, &point.port)
     }
 
-    /// By its name on its device, if it was ever seen.
+    /// The port with this name on the device, if it was ever seen.
     pub fn port_on(&self, device: DeviceNo, name: &str) -> Option<PortNo> {
         self.devices[device.0 as usize].ports.get(name).copied()
     }
 
-    /// By its ends, if it was ever there.
+    /// The link with these ends, if it was ever there.
     pub fn link(&self, from: &ConnectPoint, to: &ConnectPoint) -> Option<LinkNo> {
         self.by_ends.get(&(self.port(from)?, self.port(to)?)).copied()
     }
@@ -229,7 +229,7 @@ impl Topology {
         ConnectPoint { device: self.device_name(state.device).clone(), port: state.name.clone() }
     }
 
-    /// As a rule of its device names it.
+    /// The port as a rule of its device names it.
     pub fn port_of_rule(&self, port: PortNo) -> Port {
         Port::Named(self.ports[port.0 as usize].name.clone())
     }
@@ -238,30 +238,30 @@ impl Topology {
         self.ports[port.0 as usize].device
     }
 
-    /// From where to where.
+    /// The ports at both ends, in the direction of the link.
     pub fn ends(&self, link: LinkNo) -> (PortNo, PortNo) {
         let link = &self.links[link.0 as usize];
         (link.from, link.to)
     }
 
-    /// From which device to which.
+    /// The devices at both ends, in the direction of the link.
     pub fn devices_of(&self, link: LinkNo) -> (DeviceNo, DeviceNo) {
         let (from, to) = self.ends(link);
         (self.device_of(from), self.device_of(to))
     }
 
-    /// The same cable, the other way.
+    /// The opposite direction of the same cable.
     pub fn back(&self, link: LinkNo) -> Option<LinkNo> {
         let (from, to) = self.ends(link);
         self.by_ends.get(&(to, from)).copied()
     }
 
-    /// What was declared of it; of one that was only discovered the defaults.
+    /// Declared traits. A link that was only discovered has the defaults.
     pub fn traits(&self, link: LinkNo) -> LinkTraits {
         self.links[link.0 as usize].declared.clone().unwrap_or_default()
     }
 
-    /// The cost; more where a device of it is away.
+    /// The cost. It is higher if a device of the link is away.
     pub fn cost(&self, link: LinkNo) -> u32 {
         let (from, to) = self.devices_of(link);
         let own = self.links[link.0 as usize].declared.as_ref().map_or(COST, |traits| traits.cost);
@@ -269,12 +269,12 @@ impl Topology {
         if away { own.saturating_add(AWAY) } else { own }
     }
 
-    /// Nothing can be put there now.
+    /// Whether the device takes no rules now, because its agent is away.
     pub fn is_away(&self, device: DeviceNo) -> bool {
         self.devices[device.0 as usize].away
     }
 
-    /// The agent is not there, or there again: new paths keep off it where they can.
+    /// Sets whether the agent of the device is away. New paths then avoid the device if they can.
     pub fn set_away(&mut self, device: DeviceNo, away: bool) {
         if self.devices[device.0 as usize].away == away {
             return;
@@ -298,59 +298,60 @@ impl Topology {
         self.links[link.0 as usize].declared.as_ref()?.latency
     }
 
-    /// All that are up, by number.
+    /// Devices that are up, by number.
     pub fn devices(&self) -> impl Iterator<Item = DeviceNo> + '_ {
         (0..).map(DeviceNo).zip(&self.devices).filter(|(_, device)| device.up).map(|(number, _)| number)
     }
 
-    /// All over which packets pass, by number.
+    /// Links over which packets pass, by number.
     pub fn links(&self) -> impl Iterator<Item = LinkNo> + '_ {
         (0..number(&self.links)).map(LinkNo).filter(|link| self.passes(*link))
     }
 
-    /// Those that leave a device, and over which packets pass; by number.
+    /// Links that leave a device and over which packets pass, by number.
     pub fn out(&self, device: DeviceNo) -> impl Iterator<Item = LinkNo> + '_ {
         self.devices[device.0 as usize].out.iter().copied().filter(|link| self.passes(*link))
     }
 
-    /// All that ever left a device, by number.
+    /// Links that left a device at any time, by number.
     pub(crate) fn ever_out(&self, device: DeviceNo) -> &[LinkNo] {
         &self.devices[device.0 as usize].out
     }
 
-    /// All that ever led to a device, by number.
+    /// Links that led to a device at any time, by number.
     pub(crate) fn ever_into(&self, device: DeviceNo) -> &[LinkNo] {
         &self.devices[device.0 as usize].into
     }
 
-    /// How many devices there ever were.
+    /// Number of devices, including those that are gone.
     pub(crate) fn device_count(&self) -> usize {
         self.devices.len()
     }
 
-    /// How many links there ever were: the number of the next one.
+    /// The number of the next new link.
     pub(crate) fn next_link(&self) -> LinkNo {
         LinkNo(number(&self.links))
     }
 
-    /// What is said of a link beyond numbers.
+    /// An annotation of a link.
     pub fn annotation(&self, link: LinkNo, name: &str) -> Option<&str> {
         self.links[link.0 as usize].declared.as_ref()?.annotations.get(name).map(|value| &**value)
     }
 
-    /// Packets pass over it: both ports are up, somebody says that it is there, and LLDP does not say otherwise.
+    /// Whether packets pass: both ports are up, the link is declared or discovered, and LLDP is not
+    /// missing.
     pub fn passes(&self, link: LinkNo) -> bool {
         let Link { from, to, declared, discovered, silent } = &self.links[link.0 as usize];
         (declared.is_some() || *discovered) && !silent && self.is_up(*from) && self.is_up(*to)
     }
 
-    /// The port and its device are up.
+    /// Whether the port and its device are up.
     pub fn is_up(&self, port: PortNo) -> bool {
         let state = &self.ports[port.0 as usize];
         state.up && self.devices[state.device.0 as usize].up
     }
 
-    /// The port itself is up, whatever its device is.
+    /// Whether the port itself is up, whatever its device is.
     pub fn is_port_up(&self, port: PortNo) -> bool {
         self.ports[port.0 as usize].up
     }
@@ -360,17 +361,17 @@ impl Topology {
         self.devices[device.0 as usize].up
     }
 
-    /// Those of a device, by name.
+    /// Ports of a device, by name.
     pub fn ports(&self, device: DeviceNo) -> impl Iterator<Item = PortNo> + '_ {
         self.devices[device.0 as usize].ports.values().copied()
     }
 
-    /// All ever seen, by number.
+    /// Devices, including those that are gone, by number.
     pub fn all_devices(&self) -> impl Iterator<Item = DeviceNo> + '_ {
         (0..number(&self.devices)).map(DeviceNo)
     }
 
-    /// All that somebody says are there, by number.
+    /// Links that are declared or discovered, by number.
     pub fn known_links(&self) -> impl Iterator<Item = LinkNo> + '_ {
         let is_there = |link: &LinkNo| {
             let (declared, discovered) = self.said(*link);
@@ -379,13 +380,13 @@ impl Topology {
         (0..number(&self.links)).map(LinkNo).filter(is_there)
     }
 
-    /// Whether it was declared, and whether LLDP tells of it.
+    /// Whether the link is declared, and whether it is discovered.
     pub fn said(&self, link: LinkNo) -> (bool, bool) {
         let link = &self.links[link.0 as usize];
         (link.declared.is_some(), link.discovered)
     }
 
-    /// Where a host is, if that is known and one place.
+    /// The place of a host, if it is known and not in dispute.
     pub fn host(&self, id: HostId) -> Option<&Host> {
         match self.whereabouts(id) {
             Whereabouts::At(host) => Some(host),
@@ -393,7 +394,8 @@ impl Topology {
         }
     }
 
-    /// Where a host is. What an agent said that is away counts where nobody else tells of the host.
+    /// The place of a host. A statement of an agent that is away counts only if no other agent sees
+    /// the host.
     pub fn whereabouts(&self, id: HostId) -> Whereabouts<'_> {
         let Some(said) = self.hosts.get(id) else { return Whereabouts::Unknown };
         if let Some(declared) = said.declared() {
@@ -410,7 +412,7 @@ impl Topology {
         }
     }
 
-    /// By id: where each is or is claimed to be, whether somebody declares it, and whether it was observed.
+    /// Hosts by id, each with its place, whether it is declared, and whether it is observed.
     pub fn hosts(&self) -> impl Iterator<Item = (HostId, Whereabouts<'_>, bool, bool)> {
         self.hosts.ids().filter_map(|id| {
             let said = self.hosts.get(id)?;
@@ -419,7 +421,7 @@ impl Topology {
         })
     }
 
-    /// Those that several nodes claim.
+    /// Hosts that several nodes claim.
     pub fn claimed(&self) -> impl Iterator<Item = (HostId, Vec<&Host>)> {
         self.hosts.with_several().filter_map(|id| match self.whereabouts(id) {
             Whereabouts::Claimed(hosts) => Some((id, hosts)),
@@ -427,10 +429,10 @@ impl Topology {
         })
     }
 
-    /// Somebody says where a host is, or does not any more.
+    /// Declares the place of a host, or retracts that.
     ///
     /// # Errors
-    /// There are too many.
+    /// There are too many hosts.
     pub fn declare_host(&mut self, id: HostId, host: Option<Host>) -> Result<(), TopologyError> {
         let before = self.location(id);
         self.hosts.declare(id, host)?;
@@ -438,10 +440,10 @@ impl Topology {
         Ok(())
     }
 
-    /// A host was seen by a node's agent, or is not any more.
+    /// Notes that the agent of a node sees a host, or no longer does.
     ///
     /// # Errors
-    /// There are too many.
+    /// There are too many hosts.
     pub fn observe_host(
         &mut self,
         id: HostId,
@@ -458,7 +460,7 @@ impl Topology {
         self.host(id).map(|host| host.location.clone())
     }
 
-    /// What goes to a host stays where it is when another node claims it.
+    /// Notes a change of a host's place. Paths to a host stay when another node claims it.
     fn host_changed(&mut self, id: HostId, before: Option<&ConnectPoint>) {
         let concerns = match self.whereabouts(id) {
             Whereabouts::At(host) => before != Some(&host.location),
@@ -470,29 +472,30 @@ impl Topology {
         }
     }
 
-    /// It was there before: nobody is concerned.
+    /// Drops the change of a host whose place was known before the start.
     pub(crate) fn is_no_news(&mut self, host: HostId) {
         self.changes.remove(&Change::Host(host));
     }
 
-    /// Those that were seen on a device.
+    /// Hosts that are observed on a device.
     pub(crate) fn hosts_observed_on(&self, device: &DeviceName) -> impl Iterator<Item = HostId> {
         self.hosts.observed_on(device)
     }
 
-    /// The link over which LLDP is heard at a port.
+    /// The link whose LLDP is heard at a port.
     pub fn heard_at(&self, port: PortNo) -> Option<LinkNo> {
         let mut into = self.ports[port.0 as usize].into.iter().copied();
         into.find(|link| self.links[link.0 as usize].discovered)
     }
 
-    /// The link whose LLDP was heard at a port and is no longer, though somebody says that it is there.
+    /// The declared link whose LLDP was heard at a port and is no longer.
     pub fn missed_at(&self, port: PortNo) -> Option<LinkNo> {
         let mut into = self.ports[port.0 as usize].into.iter().copied();
         into.find(|link| self.links[link.0 as usize].silent)
     }
 
-    /// As [`Topology::miss`] left it: after a start, when what was declared is known.
+    /// Restores a missed link after a start, once declared links are known. The effect is that of
+    /// [`Topology::miss`].
     pub fn is_missed(&mut self, link: LinkNo) {
         self.change(&[], &[link], |topology| {
             let state = &mut topology.links[link.0 as usize];
@@ -500,13 +503,14 @@ impl Topology {
         });
     }
 
-    /// Links that leave by a port, and of which LLDP tells.
+    /// Discovered links that leave by a port.
     pub fn discovered_out(&self, port: PortNo) -> impl Iterator<Item = LinkNo> + '_ {
         let out = self.ports[port.0 as usize].out.iter().copied();
         out.filter(|link| self.links[link.0 as usize].discovered)
     }
 
-    /// A link is known at it, also one over which nothing passes now: hosts are elsewhere.
+    /// Whether a link is known at the port, even if no packets pass over it. Hosts are not at such
+    /// a port.
     pub fn is_inner(&self, port: PortNo) -> bool {
         let state = &self.ports[port.0 as usize];
         state.out.iter().chain(&state.into).any(|link| {
@@ -515,10 +519,10 @@ impl Topology {
         })
     }
 
-    /// An agent tells of a device, or that it is gone.
+    /// An agent reports that a device exists or is gone.
     ///
     /// # Errors
-    /// There are too many.
+    /// There are too many devices.
     pub fn set_device(&mut self, name: &DeviceName, up: bool) -> Result<DeviceNo, TopologyError> {
         let device = self.make_device(name)?;
         if self.devices[device.0 as usize].up != up {
@@ -528,38 +532,38 @@ impl Topology {
         Ok(device)
     }
 
-    /// An agent tells of a port, or that it is down or gone.
+    /// An agent reports a port as up, down or gone.
     ///
     /// # Errors
-    /// There are too many.
+    /// There are too many devices or ports.
     pub fn set_port(&mut self, point: &ConnectPoint, up: bool) -> Result<PortNo, TopologyError> {
         let port = self.make_port(point)?;
         self.set_port_up(port, up);
         Ok(port)
     }
 
-    /// By name, also before anybody told of it.
+    /// The number of a device, which no agent need have reported.
     ///
     /// # Errors
-    /// There are too many.
+    /// There are too many devices.
     pub fn know_device(&mut self, name: &DeviceName) -> Result<DeviceNo, TopologyError> {
         self.make_device(name)
     }
 
-    /// By name, also before anybody told of it.
+    /// The number of a port, which no agent need have reported.
     ///
     /// # Errors
-    /// There are too many.
+    /// There are too many devices or ports.
     pub fn know_port(&mut self, point: &ConnectPoint) -> Result<PortNo, TopologyError> {
         self.make_port(point)
     }
 
-    /// The port is up.
+    /// Notes that the port is up.
     pub fn raise(&mut self, port: PortNo) {
         self.set_port_up(port, true);
     }
 
-    /// The port is down, or gone.
+    /// Notes that the port is down or gone.
     pub fn lower(&mut self, port: PortNo) {
         self.set_port_up(port, false);
     }
@@ -570,10 +574,10 @@ impl Topology {
         }
     }
 
-    /// Somebody says that there is a link, in this direction, and what it is like.
+    /// Declares a link in this direction, with its traits.
     ///
     /// # Errors
-    /// What is said cannot be, beside what was said before.
+    /// The statement contradicts an earlier one, or is wrong by itself.
     pub fn declare(
         &mut self,
         from: &ConnectPoint,
@@ -588,7 +592,7 @@ impl Topology {
         Ok(link)
     }
 
-    /// Nobody says any more that there is such a link.
+    /// Retracts the declaration of a link.
     pub fn retract(&mut self, link: LinkNo) {
         self.change(&[], &[link], |topology| topology.links[link.0 as usize].declared = None);
     }
@@ -609,7 +613,8 @@ impl Topology {
         Ok(link)
     }
 
-    /// LLDP was heard over it, and is no longer: one that was declared is there, and nothing passes.
+    /// LLDP is no longer heard over the link. A declared link then stays known, but no packets
+    /// pass.
     pub fn miss(&mut self, link: LinkNo) {
         if self.links[link.0 as usize].discovered {
             self.change(&[], &[link], |topology| {
@@ -679,17 +684,17 @@ impl Topology {
         Ok(link)
     }
 
-    /// Links that leave by a port, or did.
+    /// Links that leave by a port or did once.
     pub fn links_out_of(&self, port: PortNo) -> &[LinkNo] {
         &self.ports[port.0 as usize].out
     }
 
-    /// Links that end at a port, or did.
+    /// Links that end at a port or did once.
     pub fn links_into(&self, port: PortNo) -> &[LinkNo] {
         &self.ports[port.0 as usize].into
     }
 
-    /// What the port is connected with, as far as anybody says.
+    /// The port at the other end, as far as it is known.
     pub fn neighbour(&self, port: PortNo) -> Option<PortNo> {
         let state = &self.ports[port.0 as usize];
         let far = |link: &LinkNo| {
@@ -700,8 +705,9 @@ impl Topology {
         state.out.iter().chain(&state.into).find_map(far)
     }
 
-    /// Where packets that leave by the port may come in: at its neighbour. Where nobody tells of one, wherever it was
-    /// connected with: a cable that failed may be whole again at any time, and the rules that lead over it count then.
+    /// Ports where packets that leave by this port may come in: the neighbour, if one is known.
+    /// Otherwise all former neighbours: a cable that failed may be whole again at any time, and the
+    /// rules over it count then.
     pub(crate) fn may_lead_to(&self, port: PortNo) -> impl Iterator<Item = PortNo> + '_ {
         let neighbour = self.neighbour(port);
         let state = &self.ports[port.0 as usize];
@@ -710,7 +716,7 @@ impl Topology {
         neighbour.into_iter().chain(ever.filter(move |_| neighbour.is_none()))
     }
 
-    /// Does it, and notes what became of these ports and links, and of the ports' links.
+    /// Applies `how`, and notes the changes of these ports and links, and of the ports' links.
     fn change(&mut self, ports: &[PortNo], links: &[LinkNo], how: impl FnOnce(&mut Self)) {
         let mut touched: BTreeSet<LinkNo> = links.iter().copied().collect();
         for port in ports {
@@ -752,9 +758,10 @@ impl Topology {
         }
     }
 
-    /// A link that failed and healed before anybody looked carried nothing meanwhile, but its paths are what they were.
+    /// Notes a change. A change and its opposite before the next look cancel out: packets were lost
+    /// in between, but the paths are the same.
     fn note(&mut self, change: Change, opposite: Change) {
-        // Ports without links lie on no path.
+        // Ports without links are on no path.
         if let Change::LinkUp(_) | Change::LinkDown(_) | Change::LinkChanged(_) = change {
             self.version += 1;
         }

@@ -1,8 +1,8 @@
-//! Which intents a change of the network concerns.
+//! Finds the intents that a change of the network concerns.
 //!
-//! An intent that is installed is concerned when something goes that it stands on; one that is not, or not whole, when
-//! something comes that may heal it. Nothing else is looked at: a cable that fails among a hundred thousand intents
-//! costs those that go over it.
+//! The loss of a thing concerns an installed intent that uses the thing. A new thing concerns an
+//! intent that is not installed, or not whole, if it may heal the intent. No other intents are
+//! looked at. With a hundred thousand intents, a failed cable costs only those that go over it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -16,31 +16,31 @@ use crate::topology::{Change, ConnectPoint, LinkNo, PortNo, Topology};
 /// What may heal an intent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Hope {
-    /// Nothing but another request.
+    /// Only another request.
     None,
-    /// A port of this device.
+    /// Any port of this device.
     Device(DeviceName),
-    /// That this port comes, or is free.
+    /// This port, once it is up or free.
     Point(ConnectPoint),
-    /// One of these links, or one that nobody has heard of yet.
+    /// One of these links, or a link that is not known yet.
     Links(Arc<[LinkNo]>),
-    /// A link or a port that comes, or becomes another.
+    /// Any new or changed link or port.
     Network,
-    /// That too, and what others give back.
+    /// As `Network`, and anything that other intents give back.
     Anything,
 }
 
-/// What an intent stands on.
+/// The links and ports that an intent uses.
 #[derive(Debug)]
 struct On {
     links: Arc<[LinkNo]>,
     ports: Arc<[PortNo]>,
 }
 
-/// By a thing those that have to do with it.
+/// Intents by thing.
 type Index<T, K> = BTreeMap<T, BTreeSet<K>>;
 
-/// What intents stand on, and what they hope for. `K` is what the caller knows an intent by.
+/// The links and ports that intents use, and what may heal them. `K` identifies an intent.
 #[derive(Debug)]
 pub struct Tracker<K> {
     by_link: Index<LinkNo, K>,
@@ -52,20 +52,20 @@ pub struct Tracker<K> {
     for_link: Index<LinkNo, K>,
     for_network: BTreeSet<K>,
     for_anything: BTreeSet<K>,
-    /// Those that hope for links, by the number that the next link had when they began to.
+    /// Intents that hope for links, by the number of the next link at that time.
     since: Index<LinkNo, K>,
     since_of: BTreeMap<K, LinkNo>,
-    /// Those that are between hosts, however they stand.
+    /// Intents between hosts, whatever their state.
     by_host: Index<HostId, K>,
     hosts_of: BTreeMap<K, [HostId; 2]>,
 }
 
-/// Those that a change concerns.
+/// Intents that a change concerns.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Concerned<K> {
-    /// To be compiled again.
+    /// Intents to compile again.
     pub surely: BTreeSet<K>,
-    /// Those too of which [`Tracker::hope`] is for links, unless none of these is of use.
+    /// Intents that hope for links, to compile again if one of those links is usable.
     pub perhaps: BTreeSet<K>,
 }
 
@@ -90,10 +90,10 @@ impl<K> Default for Tracker<K> {
 }
 
 impl CompileError {
-    /// What may heal it.
+    /// What may heal the intent.
     pub fn hope(&self) -> Hope {
         match self {
-            // A host that comes concerns all that are between it and another.
+            // A host that appears concerns all intents between it and another.
             Self::Bad(_) | Self::Circle(_) | Self::NoHost(_) | Self::HostClaimed { .. } => Hope::None,
             Self::NoDevice(device) => Hope::Device(device.clone()),
             Self::NoPort(point) | Self::Down(point) | Self::Inner { port: point, .. } => {
@@ -101,7 +101,7 @@ impl CompileError {
             }
             Self::NoPath { closed: Some(links), .. } => Hope::Links(links.clone()),
             Self::Link { link: Some(link), .. } => Hope::Links([*link].into()),
-            // One that nobody has heard of yet.
+            // The link is not known yet.
             Self::Link { link: None, .. } => Hope::Links([].into()),
             Self::NoPath { closed: None, .. } | Self::TooSlow { .. } => Hope::Anything,
             Self::NoLabel { .. } => Hope::Anything,
@@ -111,7 +111,7 @@ impl CompileError {
 }
 
 impl<K: Ord + Copy> Tracker<K> {
-    /// What it knows of intents, each by itself.
+    /// Number of entries, for leaks.
     pub fn count(&self) -> usize {
         let by_number = self.by_link.len() + self.by_port.len() + self.since.len() + self.by_host.len();
         let by_name = self.for_device.len() + self.for_point.len() + self.for_link.len();
@@ -119,7 +119,7 @@ impl<K: Ord + Copy> Tracker<K> {
         by_number + by_name + own + self.for_network.len() + self.for_anything.len()
     }
 
-    /// It stands on what it was compiled to, and is not whole if it hopes.
+    /// The intent uses these links and ports. It is not whole if it has a hope.
     pub fn stands(&mut self, key: K, links: Arc<[LinkNo]>, ports: Arc<[PortNo]>, hope: Hope) {
         self.failed(key, hope, LinkNo::default());
         for link in links.iter() {
@@ -131,7 +131,7 @@ impl<K: Ord + Copy> Tracker<K> {
         self.standing.insert(key, On { links, ports });
     }
 
-    /// Nothing could be made of it, when the next link had this number.
+    /// The intent could not be compiled. `next` is the number of the next new link.
     pub fn failed(&mut self, key: K, hope: Hope, next: LinkNo) {
         self.forget(key);
         match &hope {
@@ -151,7 +151,7 @@ impl<K: Ord + Copy> Tracker<K> {
         self.hopeful.insert(key, hope);
     }
 
-    /// It is between these hosts, until it is forgotten or stands elsewhere.
+    /// The intent is between these hosts, until it is forgotten or uses other links.
     pub fn is_between(&mut self, key: K, hosts: [HostId; 2]) {
         for host in hosts {
             self.by_host.entry(host).or_default().insert(key);
@@ -159,7 +159,7 @@ impl<K: Ord + Copy> Tracker<K> {
         self.hosts_of.insert(key, hosts);
     }
 
-    /// It stands on nothing, and hopes for nothing.
+    /// Drops all that is known of the intent.
     pub fn forget(&mut self, key: K) {
         for host in self.hosts_of.remove(&key).into_iter().flatten() {
             leave(&mut self.by_host, &host, key);
@@ -182,32 +182,32 @@ impl<K: Ord + Copy> Tracker<K> {
         ports.iter().for_each(|port| leave(&mut self.by_port, port, key));
     }
 
-    /// Something that comes may heal it.
+    /// Whether a change may heal the intent.
     pub fn is_hopeful(&self, key: K) -> bool {
         self.hopeful.contains_key(&key) || self.hosts_of.contains_key(&key)
     }
 
-    /// What may heal it.
+    /// What may heal the intent.
     pub fn hope(&self, key: K) -> &Hope {
         self.hopeful.get(&key).unwrap_or(&Hope::None)
     }
 
-    /// How many stand on a link.
+    /// Number of intents on a link.
     pub fn on(&self, link: LinkNo) -> usize {
         self.by_link.get(&link).map_or(0, BTreeSet::len)
     }
 
-    /// How many are between a host and another.
+    /// Number of intents between a host and another.
     pub fn between(&self, host: HostId) -> usize {
         self.by_host.get(&host).map_or(0, BTreeSet::len)
     }
 
-    /// Those between a host and another.
+    /// Intents between a host and another.
     pub fn all_between(&self, host: HostId) -> impl Iterator<Item = K> {
         self.by_host.get(&host).into_iter().flatten().copied()
     }
 
-    /// Those that are to be compiled again after these changes.
+    /// The intents to compile again after these changes.
     pub fn concerned(&self, topology: &Topology, changes: &BTreeSet<Change>) -> Concerned<K> {
         let (mut surely, mut perhaps) = (BTreeSet::new(), BTreeSet::new());
         for change in changes {
@@ -231,20 +231,20 @@ impl<K: Ord + Copy> Tracker<K> {
         Concerned { surely, perhaps }
     }
 
-    /// Those whom a link may help that comes or becomes another.
+    /// Adds the intents that a new or changed link may help.
     fn hope_for(&self, link: LinkNo, surely: &mut BTreeSet<K>, perhaps: &mut BTreeSet<K>) {
         surely.extend(self.for_network.iter().chain(&self.for_anything));
         surely.extend(self.since.range(..=link).flat_map(|(_, keys)| keys));
         perhaps.extend(of(&self.for_link, &link));
     }
 
-    /// Those that may be compiled again after somebody gave something back of these links.
+    /// The intents that may be compiled again after an intent gave back something of these links.
     pub fn concerned_by_room(&self, links: &BTreeSet<LinkNo>) -> Concerned<K> {
         let perhaps = links.iter().flat_map(|link| of(&self.for_link, link)).copied().collect();
         Concerned { surely: self.for_anything.clone(), perhaps }
     }
 
-    /// Nobody is known.
+    /// Whether no intent is known.
     pub fn is_empty(&self) -> bool {
         let stands = !self.standing.is_empty() || !self.by_link.is_empty() || !self.by_port.is_empty();
         let hopes = !self.hopeful.is_empty() || !self.since_of.is_empty();

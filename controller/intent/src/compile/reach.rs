@@ -1,4 +1,4 @@
-//! The kinds of intents.
+//! Compiles each kind of intent.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -37,7 +37,7 @@ impl Compiler<'_> {
         Ok(Compiled { paths: vec![path], entries, ..Compiled::default() })
     }
 
-    /// Both ways, over the same links where that can be.
+    /// Both directions, over the same links if possible.
     pub(super) fn host_to_host(
         &mut self,
         intent: &Intent,
@@ -56,7 +56,7 @@ impl Compiler<'_> {
         let ports = [at(self, one)?, at(self, two)?];
         let mut made = Compiled { points: ports.to_vec(), ..Compiled::default() };
         if ports[0] == ports[1] {
-            // What is behind one port reaches each other without us.
+            // Hosts behind one port reach each other without rules.
             made.paths = vec![Path::new(), Path::new()];
             return Ok(made);
         }
@@ -77,7 +77,7 @@ impl Compiler<'_> {
         Ok(made)
     }
 
-    /// The forks of a path.
+    /// Adds the forks of a path.
     fn lay(&self, path: &[LinkNo], ingress: PortNo, egress: PortNo, forks: &mut Forks) {
         let mut at = ingress;
         for link in path {
@@ -88,7 +88,7 @@ impl Compiler<'_> {
         forks.entry(at).or_default().out.insert(egress);
     }
 
-    /// On the first device the tag is put on, on the last it is taken off.
+    /// A path with a label. The first device adds the tag, and the last one removes it.
     fn labelled(
         &self,
         intent: &Intent,
@@ -130,7 +130,8 @@ impl Compiler<'_> {
         Ok(Compiled { paths: vec![path], entries, label: Some(label), ..Compiled::default() })
     }
 
-    /// A group on the first device sends packets over the second path when the first one's port is down.
+    /// A group on the first device sends packets over the second path if the port of the first is
+    /// down.
     fn protected(
         &mut self,
         intent: &Intent,
@@ -181,7 +182,8 @@ impl Compiler<'_> {
         let start = self.topology.device_of(ingress);
         let mut made = Compiled::default();
         let mut forks = Forks::new();
-        // The link by which each device is reached: a second way to one would give it every packet twice.
+        // The link by which each device is reached. A second one would give the device every packet
+        // twice.
         let mut reached: BTreeMap<DeviceNo, Option<LinkNo>> = BTreeMap::from([(start, None)]);
         for point in to {
             let found = self.end(point).and_then(|egress| {
@@ -191,7 +193,7 @@ impl Compiler<'_> {
             let Some((egress, path)) = self.or_missing(intent, point, found, &mut made.missing)? else {
                 continue;
             };
-            // From the last device on it that is reached already, as that is reached.
+            // Use the part of the path after the last device that is reached already.
             let known =
                 path.iter().rposition(|link| reached.contains_key(&self.topology.devices_of(*link).1));
             let rest = path.get(known.map_or(0, |at| at + 1)..).unwrap_or_default().to_vec();
@@ -226,7 +228,7 @@ impl Compiler<'_> {
         let end = self.topology.device_of(egress);
         let mut made = Compiled::default();
         let mut forks = Forks::new();
-        // The link by which each device goes on: two ways on from one may lead round.
+        // The link by which each device goes on. A second one might make a circle.
         let mut onwards: BTreeMap<DeviceNo, LinkNo> = BTreeMap::new();
         for point in from {
             let found = self.end(point).and_then(|ingress| {
@@ -259,7 +261,7 @@ impl Compiler<'_> {
         self.finish_many(intent, &forks, made, to, from)
     }
 
-    /// One that cannot be connected is noted where that is allowed.
+    /// With `partial_failure`, notes a point that cannot be connected.
     fn or_missing<T>(
         &self,
         intent: &Intent,
@@ -349,13 +351,13 @@ impl Compiler<'_> {
     }
 }
 
-/// A device from which links lead back to it.
+/// A device on a circle of links, if there is one.
 fn circle(links: &BTreeSet<LinkNo>, devices_of: impl Fn(LinkNo) -> (DeviceNo, DeviceNo)) -> Option<DeviceNo> {
     let mut left: BTreeSet<(DeviceNo, DeviceNo)> = links.iter().map(|link| devices_of(*link)).collect();
     loop {
         let starts: BTreeSet<DeviceNo> = left.iter().map(|(from, _)| *from).collect();
         let before = left.len();
-        // What leads to a device from which nothing leads on is in no circle.
+        // A link to a device without further links is in no circle.
         left.retain(|(_, to)| starts.contains(to));
         if left.is_empty() {
             return None;

@@ -1,4 +1,4 @@
-//! A path between two devices that keeps to an intent's constraints.
+//! A path between two devices that meets an intent's constraints.
 
 use crate::compile::{CompileError, Compiler};
 use crate::intent::{Constraints, LinkTypes};
@@ -6,13 +6,13 @@ use crate::ledger::{Holder, Ledger};
 use crate::path::{self, Closed, Path};
 use crate::topology::{DeviceNo, LinkNo, Topology};
 
-/// Next cheapest paths that are looked at before the fastest one is taken instead.
+/// Number of next cheapest paths that are tried before the fastest one is taken.
 const ALTERNATIVES: usize = 8;
-/// The key of a link's type.
+/// The annotation with a link's type.
 const TYPE: &str = "type";
 
 impl Compiler<'_> {
-    /// The cheapest path that keeps to all constraints.
+    /// The cheapest path that meets all constraints.
     pub(super) fn route(
         &mut self,
         wanted: &Constraints,
@@ -22,7 +22,7 @@ impl Compiler<'_> {
     ) -> Result<Path, CompileError> {
         let topology = self.topology;
         if *wanted == Constraints::default() {
-            // Without constraints there is none to blame.
+            // Without constraints no constraint can be at fault.
             return match self.trees.cheapest(topology, from, to) {
                 Some(path) => Ok(path),
                 None => {
@@ -52,7 +52,8 @@ impl Compiler<'_> {
         self.fast_enough(wanted, fastest.unwrap_or(cheapest), from, to)
     }
 
-    /// There and back: over the same cables if any path is open both ways, else each way by itself.
+    /// A path there and one back: over the same cables if a path is open both ways, else
+    /// independent ones.
     pub(super) fn two_ways(
         &mut self,
         wanted: &Constraints,
@@ -103,7 +104,7 @@ impl Compiler<'_> {
         }
     }
 
-    /// Two that share no link; none for the second where there is but one path.
+    /// Two paths that share no link. `None` for the second if there is only one path.
     pub(super) fn two_routes(
         &mut self,
         wanted: &Constraints,
@@ -122,7 +123,7 @@ impl Compiler<'_> {
         self.route(wanted, holder, from, to).map(|path| (path, None))
     }
 
-    /// Leg by leg; what a leg has passed is closed to those after it.
+    /// The path leg by leg. A device on one leg is closed to later ones.
     fn by_waypoints(
         &mut self,
         wanted: &Constraints,
@@ -175,7 +176,7 @@ impl Compiler<'_> {
         None
     }
 
-    /// Over which links a path may go.
+    /// The links that a path may use.
     pub(super) fn gate<'g>(&self, wanted: &'g Constraints, holder: &'g Holder) -> Gate<'g>
     where
         Self: 'g,
@@ -183,7 +184,8 @@ impl Compiler<'_> {
         Gate { topology: self.topology, ledger: self.ledger, wanted, holder }
     }
 
-    /// The reason why there is no path: the first constraint without which, and those after it, there is one.
+    /// Why there is no path: the first constraint without which, and without those before it, there
+    /// is one.
     fn no_path(
         &mut self,
         wanted: &Constraints,
@@ -227,7 +229,7 @@ impl Compiler<'_> {
     }
 }
 
-/// Over which links the paths of an intent may go.
+/// Decides which links the paths of an intent may use.
 #[derive(Clone, Copy)]
 pub(crate) struct Gate<'a> {
     pub topology: &'a Topology,
@@ -237,13 +239,13 @@ pub(crate) struct Gate<'a> {
 }
 
 impl Gate<'_> {
-    /// Whether a path may go over a link over which packets pass.
+    /// Whether a path may use a link over which packets pass.
     pub fn permits(&self, link: LinkNo) -> bool {
         let Self { topology, ledger, wanted, holder } = *self;
         if wanted.bandwidth.is_some_and(|wanted| !ledger.offers(topology, link, holder, wanted)) {
             return false;
         }
-        // A link whose latency nobody knows may take any time.
+        // A link of unknown latency may take any time.
         if wanted.latency.is_some() && topology.latency(link).is_none() {
             return false;
         }
@@ -269,10 +271,10 @@ impl Gate<'_> {
     }
 }
 
-/// Takes one constraint out of them.
+/// Removes one constraint.
 type LeaveOut = fn(&mut Constraints);
 
-/// Nanoseconds of a path; links whose latency is not known count as nothing.
+/// Nanoseconds of a path. A link of unknown latency counts as nothing.
 fn latency(topology: &Topology, path: &[LinkNo]) -> u64 {
     path.iter().filter_map(|link| topology.latency(*link)).fold(0, u64::saturating_add)
 }

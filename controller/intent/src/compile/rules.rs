@@ -7,29 +7,30 @@ use muster_shared::model::flow::{Action, Criterion, Entry, Field, Instruction, O
 use crate::intent::Intent;
 use crate::topology::{DeviceNo, PortNo, Topology};
 
-/// The table that packets come into first.
+/// The first table that packets enter.
 const TABLE: u8 = 0;
 /// EtherType of a VLAN tag.
 const VLAN: u16 = 0x8100;
-/// The bits that say which VLAN.
+/// The bits of the VLAN id.
 const VLAN_IDS: u128 = 0x0fff;
-/// The bit of a VLAN id that says there is a tag.
+/// The bit that says that there is a tag.
 const TAGGED: u128 = 0x1000;
 
-/// What happens to packets of one port: on to these links' ports, and out at these.
+/// Outputs for packets of one port: unchanged to the ports of links (`on`), and treated to end
+/// ports (`out`).
 #[derive(Debug, Default)]
 pub(super) struct Fork {
     pub on: BTreeSet<PortNo>,
     pub out: BTreeSet<PortNo>,
 }
 
-/// By the port that packets come in by.
+/// Forks by ingress port.
 pub(super) type Forks = BTreeMap<PortNo, Fork>;
 
-/// A rule for each port that packets come in by.
+/// A rule for each ingress port.
 pub(super) fn of_forks(topology: &Topology, intent: &Intent, forks: &Forks) -> Vec<(DeviceNo, Entry)> {
     let rule = |(port, fork): (&PortNo, &Fork)| {
-        // First on as they came, then changed and out.
+        // Unchanged packets leave first; the treatment and the end ports follow.
         let mut actions: Vec<Action> = fork.on.iter().map(|port| output(topology, *port)).collect();
         if !fork.out.is_empty() {
             actions.extend(intent.treatment.iter().cloned());
@@ -55,24 +56,24 @@ pub(super) fn entry(
     Entry::Rule(Rule { table: TABLE, priority, selector, treatment, idle_timeout: 0, hard_timeout: 0 })
 }
 
-/// Out by a port.
+/// Output by a port.
 pub(super) fn output(topology: &Topology, port: PortNo) -> Action {
     Action::Output(Output::Port(topology.port_of_rule(port)))
 }
 
-/// Out by a port of the path, with a label from here on.
+/// Adds a tag with the label, then output by a port of the path.
 pub(super) fn tagged(topology: &Topology, port: PortNo, label: u16) -> Vec<Action> {
     let value = TAGGED | u128::from(label);
     let tag = Action::Set { field: Field::VlanVid, value, mask: None };
     vec![Action::PushVlan(VLAN), tag, output(topology, port)]
 }
 
-/// What has this label.
+/// Matches packets with this label.
 pub(super) fn labelled(label: u16) -> Criterion {
     Criterion::Field { field: Field::VlanVid, value: TAGGED | u128::from(label), mask: None }
 }
 
-/// The VLAN id that packets have for which there is this selector, if it asks for one.
+/// The VLAN id that a selector asks for.
 pub(crate) fn vlan(selector: &[Criterion]) -> Option<u16> {
     selector.iter().find_map(|criterion| match criterion {
         Criterion::Field { field: Field::VlanVid, value, mask } => vlan_id(*value, *mask),
@@ -80,7 +81,7 @@ pub(crate) fn vlan(selector: &[Criterion]) -> Option<u16> {
     })
 }
 
-/// The one that packets have from an action on.
+/// The VLAN id that an action sets.
 pub(crate) fn vlan_set(action: &Action) -> Option<u16> {
     let Action::Set { field: Field::VlanVid, value, mask } = action else { return None };
     vlan_id(*value, *mask)
@@ -91,17 +92,17 @@ fn vlan_id(value: u128, mask: Option<u128>) -> Option<u16> {
     u16::try_from(value & VLAN_IDS).ok().filter(|_| is_one)
 }
 
-/// As rules name it.
+/// The port as rules name it.
 pub(super) fn port(topology: &Topology, port: PortNo) -> Port {
     topology.port_of_rule(port)
 }
 
-/// EtherType of LLDP, and the group that no bridge passes on.
+/// EtherType of LLDP, and the group address that no bridge forwards.
 const LLDP: u128 = 0x88cc;
 const NEAREST_BRIDGE: u128 = 0x0180_c200_000e;
 
-/// A rule that takes any frame of its port would pass LLDP on, and the port behind would hear two neighbours: a rule
-/// above it keeps that back. It is told from others' by what it is above.
+/// A rule that takes any frame of its port would forward LLDP, and the next port would hear two
+/// neighbours. A rule above it drops LLDP. It is told from others by the rule that it is above.
 pub(super) fn keeping_lldp(entries: &[(DeviceNo, Entry)]) -> Vec<(DeviceNo, Entry)> {
     let keeper = |(device, entry): &(DeviceNo, Entry)| {
         let Entry::Rule(rule) = entry else { return None };
@@ -120,7 +121,7 @@ pub(super) fn keeping_lldp(entries: &[(DeviceNo, Entry)]) -> Vec<(DeviceNo, Entr
     entries.iter().filter_map(keeper).collect()
 }
 
-/// Whether LLDP frames, which have no VLAN tag, are among what it takes.
+/// Whether the selector takes LLDP frames, which have no VLAN tag.
 pub(crate) fn takes_lldp(selector: &[Criterion]) -> bool {
     selector.iter().all(|criterion| match criterion {
         Criterion::Field { field: Field::EthType, value, .. } => *value == LLDP,

@@ -1,4 +1,4 @@
-//! What is kept of an intent and of the network over a restart, by names.
+//! Records of an intent and of the network that survive a restart. They use names, not numbers.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -19,17 +19,17 @@ use crate::phase::{Request, Standing, State};
 use crate::topology::{ConnectPoint, DeviceNo, LinkNo, PortNo, Topology};
 use crate::track::Hope;
 
-/// What an intent stands on.
+/// The path and the reservations of an intent.
 #[derive(Clone, Debug)]
 pub(super) struct Stand {
-    /// Of its share.
+    /// Number of its share.
     pub number: u64,
-    /// What it was compiled from.
+    /// The intent that it was compiled from.
     pub of: KeptIntent,
-    /// All of it was on the devices.
+    /// All its rules were on the devices at some time.
     pub proven: bool,
     pub paths: Box<[Path]>,
-    /// The tracker has them too.
+    /// Shared with the tracker.
     pub links: Arc<[LinkNo]>,
     pub points: Arc<[PortNo]>,
     pub label: Option<u16>,
@@ -41,59 +41,59 @@ pub(super) struct Stand {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Reroute {
     pub why: Box<str>,
-    /// From then until packets went the new way.
+    /// Time from the cause until packets took the new path.
     pub took: Duration,
-    /// The devices of the paths before.
+    /// The devices of the former paths.
     pub before: Vec<Vec<DeviceName>>,
 }
 
-/// The links of a path, each from where to where.
+/// The links of a path, each with its ends.
 pub type PathRecord = Vec<(ConnectPoint, ConnectPoint)>;
 
-/// An intent as it is kept.
+/// An intent in the store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IntentRecord {
     pub no: IntentNo,
     pub key: Box<str>,
     pub intent: Arc<Intent>,
-    /// With whom it shares what it reserves.
+    /// The resource group that shares its reservations.
     pub group: Option<Box<str>>,
-    /// What was asked for last.
+    /// The last request.
     pub request: Request,
     pub state: State,
-    /// Of the outcome.
+    /// Version of the outcome.
     pub version: u64,
-    /// Failures on devices since it was last as it is to be.
+    /// Failures on devices since the intent was last as requested.
     pub errors: u32,
-    /// The reason why it stands so.
+    /// The reason for the state.
     pub reason: Option<Box<str>>,
-    /// What it stands on, or was on its way to.
+    /// The paths that it has or moves to.
     pub paths: Vec<PathRecord>,
-    /// Links beside the paths, as of a link collection.
+    /// Links outside of paths, as of a link collection.
     pub links: PathRecord,
-    /// On all of the links.
+    /// The label on all links.
     pub label: Option<u16>,
-    /// Bits per second that it holds on each link.
+    /// Bits per second reserved on each link.
     pub bandwidth: Option<u64>,
     /// Points that cannot be reached.
     pub missing: Vec<ConnectPoint>,
-    /// Between hosts: where one is, and the other.
+    /// Between hosts: the places of both.
     pub ends: Vec<ConnectPoint>,
-    /// Moves, the latest last.
+    /// Moves; the latest is last.
     pub history: Vec<Reroute>,
 }
 
-/// A port as it was last heard of.
+/// A port as last reported.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PortRecord {
     /// The interface.
     pub name: Box<str>,
-    /// Packets can pass.
+    /// Whether packets can pass.
     pub up: bool,
-    /// Whose LLDP is heard there.
+    /// The port whose LLDP is heard there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub heard: Option<ConnectPoint>,
-    /// Whose LLDP was heard there and is missed.
+    /// The port whose LLDP was heard there and is missed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub missed: Option<ConnectPoint>,
 }
@@ -105,8 +105,9 @@ impl Stand {
         Self { number, of, proven: false, paths, links, points, label, missing, bandwidth }
     }
 
-    /// What was compiled is no more than what it stands on, and holds. What is kept names one intent alone, the newest: after
-    /// a start, what the intent stands on may have been compiled from an older one, which asked for less.
+    /// Whether compiling gave the same path and reservations for the same intent. The store has the
+    /// newest intent only. After a start, the path may be that of an older one, which asked for
+    /// less.
     pub fn is_of(&self, compiled: &Compiled, intent: &KeptIntent, bandwidth: Option<u64>) -> bool {
         *self.paths == *compiled.paths
             && *self.links == *compiled.links
@@ -122,7 +123,7 @@ impl Stand {
         if self.missing.is_empty() { Hope::None } else { Hope::Anything }
     }
 
-    /// Packets pass on all of it.
+    /// Whether packets pass over all its links and ports.
     pub fn stands(&self, topology: &Topology) -> bool {
         self.links.iter().all(|link| topology.passes(*link))
             && self.points.iter().all(|port| topology.is_up(*port))
@@ -155,7 +156,7 @@ impl Stand {
 }
 
 impl Manager {
-    /// An intent as it is to be kept.
+    /// The record of an intent for the store.
     pub fn record(&self, no: IntentNo) -> Option<IntentRecord> {
         let held = self.held.get(&no)?;
         let stand = held.stand.as_deref();
@@ -199,9 +200,9 @@ impl Manager {
         })
     }
 
-    /// After a start, when the network is known as it was: an intent that was kept, and what the flow table holds for it.
-    /// One that was installed, and all of whose links pass, stands as it did; any other is looked at.
-    /// What devices `refused` is in the table as FAILED.
+    /// Loads an intent after a start, once the network is known. `placed` is what the flow table
+    /// holds for it. An installed intent whose links all pass stays as it is; any other is looked
+    /// at. The table has `refused` entries as FAILED.
     pub fn load(
         &mut self,
         record: IntentRecord,
@@ -303,7 +304,7 @@ impl Manager {
         }
     }
 
-    /// Until the nodes tell of them, hosts are where they were.
+    /// Places hosts where they were, until nodes report them.
     fn remember_hosts(&mut self, intent: &Intent, ends: &[ConnectPoint]) {
         for (host, location) in intent.kind.hosts().into_iter().flatten().zip(ends) {
             if self.topology.host(host).is_none() {
@@ -314,8 +315,9 @@ impl Manager {
         }
     }
 
-    /// After [`Manager::load`]: a write of it is on its way, whatever newer ones there are; told of by [`Manager::written`] as
-    /// any other. `before`: what may be in the places of these as long as it is.
+    /// After [`Manager::load`], adds an open write of an intent, whatever newer ones there are.
+    /// [`Manager::written`] takes its outcome. `before` has entries that devices may have instead
+    /// until then.
     pub fn load_open(
         &mut self,
         no: IntentNo,
@@ -338,19 +340,20 @@ impl Manager {
         Some(token)
     }
 
-    /// After a start, when declared links are known: a cable that was silent is so until something is heard over it.
+    /// After a start, once declared links are known, marks a cable as missing until LLDP is heard
+    /// over it.
     pub fn load_missed(&mut self, from: &ConnectPoint, at: &ConnectPoint) {
         if let Some(link) = self.topology.link(from, at) {
             self.topology.is_missed(link);
         }
     }
 
-    /// Ports of a device as they are to be kept.
+    /// The records of a device's ports.
     pub fn port_records(&self, device: DeviceNo) -> Vec<PortRecord> {
         let ports = self.topology.ports(device);
         let record = |port: PortNo| PortRecord {
             name: self.topology.point(port).port,
-            // What was told, not what is waited for.
+            // The record has what the agent reported, not what damping waits for.
             up: self.topology.is_port_up(port) || self.damping.is_rising(port),
             heard: self.topology.heard_at(port).map(|link| self.topology.point(self.topology.ends(link).0)),
             missed: self.topology.missed_at(port).map(|link| self.topology.point(self.topology.ends(link).0)),

@@ -1,5 +1,5 @@
-//! What agents and operators say of the network. What goes down goes at once; what comes back after it went waits, longer
-//! each time that it goes again soon.
+//! The network as agents and operators report it. A port that goes down counts at once. A port that
+//! comes back waits before it counts, longer each time that it fails again soon.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -12,21 +12,21 @@ use super::Manager;
 use crate::host::{Host, HostId};
 use crate::topology::{Change, ConnectPoint, LinkNo, LinkTraits, PortNo, Topology, TopologyError};
 
-/// How long a port that came back is waited for.
+/// The first wait for a port that came back.
 const HOLD_FIRST: Duration = Duration::from_millis(500);
-/// However often it went.
+/// The longest wait.
 const HOLD_MAX: Duration = Duration::from_secs(32);
-/// A port that stayed for so long begins anew.
+/// A port that stayed up for this long starts again with the first wait.
 const CALM: Duration = Duration::from_secs(60);
 
-/// A port as an agent tells of it.
+/// A port as an agent reports it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SettledPort {
     /// The interface.
     pub name: Box<str>,
-    /// Packets can pass.
+    /// Whether packets can pass.
     pub up: bool,
-    /// Whose LLDP is heard there.
+    /// The port whose LLDP is heard there.
     pub heard: Option<ConnectPoint>,
 }
 
@@ -41,7 +41,7 @@ pub(super) struct Damping {
 struct Fall {
     at: MonoTime,
     times: u32,
-    /// It is up, and counts as such then.
+    /// The port is up, and will count as up at this time.
     rises: Option<MonoTime>,
 }
 
@@ -50,7 +50,7 @@ impl Damping {
         self.due.first().map(|(due, _)| *due)
     }
 
-    /// It is up, and does not count as such yet.
+    /// Whether the port is up but does not count as up yet.
     pub fn is_rising(&self, port: PortNo) -> bool {
         self.ports.get(&port).is_some_and(|fall| fall.rises.is_some())
     }
@@ -67,7 +67,7 @@ impl Damping {
         }
     }
 
-    /// Whether it counts as up at once.
+    /// Whether the port counts as up at once.
     fn rises(&mut self, now: MonoTime, port: PortNo) -> bool {
         let Some(fall) = self.ports.get_mut(&port) else { return true };
         if now.since(fall.at) >= CALM {
@@ -84,7 +84,7 @@ impl Damping {
 }
 
 impl Manager {
-    /// An agent tells of a device, whole. What could not be taken of it, for the log.
+    /// Handles a whole report about a device. Returns what the topology refused, for the log.
     pub fn tell_device(
         &mut self,
         now: MonoTime,
@@ -146,7 +146,8 @@ impl Manager {
             self.topology.miss(link);
         }
         if let Some(from) = from {
-            // A port has one cable: what left by it to another end does not any more, whatever that end said last.
+            // A port has one cable: a link by it to another end is gone, even if that end still
+            // reports it.
             let from = self.topology.port(from);
             let old: Vec<LinkNo> = self.topology.discovered_out(port).collect();
             for link in old {
@@ -162,7 +163,7 @@ impl Manager {
         }
     }
 
-    /// Ports that came back and stayed.
+    /// Raises ports that came back and stayed up.
     pub(super) fn raise_ports(&mut self, now: MonoTime) {
         while let Some((due, port)) = self.damping.due.first().copied().filter(|(due, _)| *due <= now) {
             self.damping.due.remove(&(due, port));
@@ -173,7 +174,7 @@ impl Manager {
         }
     }
 
-    /// The agent of a device is away, or there again: new ways keep off it where they can.
+    /// Sets whether the agent of a device is away. New paths then avoid the device if they can.
     ///
     /// # Errors
     /// There are too many devices.
@@ -188,7 +189,7 @@ impl Manager {
         Ok(())
     }
 
-    /// Those that wait for a device that is away may find a way without it now.
+    /// Marks intents that wait for a device that is away: there may be a path without it.
     pub(super) fn look_for_other_ways(&mut self, why: &Arc<str>) {
         for (token, no) in &self.tokens {
             let waits = self.held.get(no).is_some_and(|held| {
@@ -201,10 +202,10 @@ impl Manager {
         }
     }
 
-    /// Somebody says that there is a link, in this direction, and what it is like.
+    /// Declares a link in this direction, with its traits.
     ///
     /// # Errors
-    /// What is said cannot be, beside what was said before.
+    /// The statement contradicts an earlier one, or is wrong by itself.
     pub fn declare(
         &mut self,
         from: &ConnectPoint,
@@ -214,23 +215,23 @@ impl Manager {
         self.topology.declare(from, to, traits)
     }
 
-    /// Nobody says any more that there is such a link.
+    /// Retracts the declaration of a link.
     pub fn retract(&mut self, from: &ConnectPoint, to: &ConnectPoint) {
         if let Some(link) = self.topology.link(from, to) {
             self.topology.retract(link);
         }
     }
 
-    /// Somebody says where a host is, or does not any more.
+    /// Declares the place of a host, or retracts that.
     ///
     /// # Errors
-    /// There are too many.
+    /// There are too many hosts.
     pub fn declare_host(&mut self, id: HostId, host: Option<Host>) -> Result<(), TopologyError> {
         self.topology.declare_host(id, host)
     }
 
-    /// The hosts that are seen at ports of these devices, whole. Those of a port that leads to another device are that
-    /// one's. What is beyond the bound is left out.
+    /// Replaces the hosts observed at ports of these devices. Hosts behind a port with a link
+    /// belong to the device at its other end. Hosts beyond the bound are left out.
     pub fn observe_hosts(&mut self, devices: &BTreeSet<DeviceName>, seen: Vec<(HostId, Host)>) {
         let is_free = |(_, host): &(HostId, Host)| {
             self.topology.port(&host.location).is_some_and(|it| !self.topology.is_inner(it))
@@ -248,7 +249,7 @@ impl Manager {
         }
     }
 
-    /// What happened, for people.
+    /// A text about these changes, for operators.
     pub(super) fn told(&self, changes: &BTreeSet<Change>) -> String {
         let is_loss = |change: &&Change| {
             matches!(change, Change::LinkDown(_) | Change::PortDown(_) | Change::PortInner(_))

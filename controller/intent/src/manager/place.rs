@@ -1,4 +1,4 @@
-//! What an intent placed: the entries that the flow table was told to hold for it, by device and identity.
+//! Placed rules: the entries that an intent told the flow table to hold, by device and identity.
 
 use std::collections::BTreeMap;
 
@@ -9,32 +9,32 @@ use crate::compile::{vlan, vlan_set};
 use crate::stages::{Identity, actions, identity, ingress, outputs};
 use crate::topology::{DeviceNo, PortNo, Topology};
 
-/// As few bytes as can be: there may be hundreds of thousands.
+/// Packed to as few bytes as possible, because there may be hundreds of thousands.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Placed(Box<[(DeviceNo, Packed)]>);
 
-/// What a flow table has in the place of an entry, as far as it is the intent's, by the newest write that has not failed.
+/// The intent's entry in a flow table, by the newest write that has not failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Lies {
-    /// Nothing, or what is on its way off.
+    /// No entry, or one that is being removed.
     Nothing,
-    /// This, or it is on its way.
+    /// This entry, or one that is being put.
     Entry(Packed),
-    /// This as FAILED: it has to be taken out of the table, or put there again.
+    /// This entry, as FAILED: it must be removed from the table or put there again.
     Failed(Packed),
 }
 
-/// A write on its way.
+/// A write under way.
 #[derive(Debug)]
 pub(super) struct Open {
     pub device: DeviceNo,
     pub ops: Vec<Op>,
-    /// What may be in the places of these as long as it is on its way.
+    /// Entries that devices may have instead until the write ends.
     pub before: Vec<Packed>,
 }
 
-/// Where packets with a label come in by a rule, and the label: at its own port, and where it sends them on to, by any cable
-/// that was ever there.
+/// Ports where packets with a label come in by a rule, and the label: the rule's own port, and the
+/// ports behind its outputs, over any cable that was ever there.
 pub(super) fn labelled(topology: &Topology, device: DeviceNo, packed: &Packed) -> Vec<(PortNo, u16)> {
     let entry = packed.unpack();
     let Entry::Rule(rule) = &entry else { return Vec::new() };
@@ -73,10 +73,11 @@ impl Placed {
         self.0.iter().map(|(device, packed)| (*device, packed.unpack())).collect()
     }
 
-    /// Does what writes do; what was in their places, and whether they put something over it.
+    /// Applies writes. Returns the entries that they replace or remove, and whether one is
+    /// replaced.
     pub fn apply(&mut self, by_device: &BTreeMap<DeviceNo, Vec<Op>>) -> (Vec<(DeviceNo, Packed)>, bool) {
         let held: Vec<(DeviceNo, Packed)> = std::mem::take(&mut self.0).into();
-        // Those of other devices stay as they are.
+        // Entries of other devices stay as they are.
         let is_met = |(device, _): &(DeviceNo, Packed)| by_device.contains_key(device);
         let (met, mut all): (Vec<_>, Vec<_>) = held.into_iter().partition(is_met);
         let entries: Vec<Entry> = met.iter().map(|(_, packed)| packed.unpack()).collect();
@@ -104,7 +105,7 @@ impl Placed {
         (before, over)
     }
 
-    /// In the place of an entry there is this.
+    /// Sets the entry with the identity of `of`.
     pub fn set(&mut self, device: DeviceNo, of: &Packed, lies: Option<Packed>) {
         let entry = of.unpack();
         let mut all: Vec<(DeviceNo, Packed)> = std::mem::take(&mut self.0).into();

@@ -1,4 +1,4 @@
-//! What is asked for: an intent under a key, that it go, that it be forgotten.
+//! Requests: submit an intent under a key, withdraw it, purge it.
 
 use std::sync::Arc;
 
@@ -10,39 +10,39 @@ use crate::intent::{BadIntent, Intent};
 use crate::kept::KeptIntent;
 use crate::phase::{Request, Standing, State};
 
-/// Of a key: a name.
+/// Bytes of a key.
 pub const KEY_MAX: usize = 255;
 
-/// An intent that is asked for.
+/// A requested intent.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Wish {
     pub intent: Arc<Intent>,
-    /// Intents of one resource group share what they reserve.
+    /// The resource group, whose intents share what they reserve.
     pub group: Option<Box<str>>,
 }
 
-/// The reason why a request was not taken; nothing has changed.
+/// Why a request was refused. Nothing has changed.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum IntentRefused {
-    /// In any network.
+    /// The intent is wrong in any network.
     #[error(transparent)]
     Bad(#[from] BadIntent),
-    /// No key, or a longer one than [`KEY_MAX`].
+    /// The key is empty or longer than [`KEY_MAX`].
     #[error("want a key of 1 to {KEY_MAX} bytes without control characters")]
     Key,
-    /// More than [`INTENTS_MAX`].
+    /// There are more than [`INTENTS_MAX`].
     #[error("a site has at most {INTENTS_MAX} intents")]
     Full,
-    /// Nobody asked for it.
+    /// No intent has that key.
     #[error("there is no intent '{0}'")]
     Unknown(Box<str>),
-    /// Only what was withdrawn, or never came about, is forgotten.
+    /// Only a withdrawn or failed intent can be purged.
     #[error("intent '{key}' is {}: withdraw it first", state.as_str())]
     NotWithdrawn { key: Box<str>, state: State },
 }
 
 impl Manager {
-    /// Whether it would be taken, after `more` new ones.
+    /// Whether the intent would be accepted after `more` new ones.
     ///
     /// # Errors
     /// As [`Manager::submit`].
@@ -57,10 +57,10 @@ impl Manager {
         Ok(())
     }
 
-    /// An intent under a key; in place of the one that had the key. `no` is its number where the key is new.
+    /// Submits an intent, in place of the one with its key. `no` is its number if the key is new.
     ///
     /// # Errors
-    /// It cannot be, in any network.
+    /// The intent or its key is wrong, or there is no room for it.
     pub fn submit(&mut self, key: &str, no: IntentNo, wish: Wish) -> Result<IntentNo, IntentRefused> {
         self.check(key, &wish, 0)?;
         let Wish { intent, group } = wish;
@@ -103,7 +103,7 @@ impl Manager {
         Ok(known)
     }
 
-    /// Nothing of it is to be left on the devices.
+    /// Withdraws an intent: its rules are removed from the devices.
     ///
     /// # Errors
     /// There is no such intent.
@@ -116,10 +116,10 @@ impl Manager {
         Ok(no)
     }
 
-    /// Whether it can be forgotten.
+    /// Whether an intent can be purged.
     ///
     /// # Errors
-    /// There is no such intent, or something of it may be left on devices.
+    /// There is no such intent, or a device may have a rule of it.
     pub fn may_be_purged(&self, key: &str) -> Result<IntentNo, IntentRefused> {
         let no = self.find(key).ok_or_else(|| IntentRefused::Unknown(key.into()))?;
         let Some(held) = self.held.get(&no) else { return Ok(no) };
@@ -132,7 +132,7 @@ impl Manager {
         }
     }
 
-    /// It is to be forgotten.
+    /// Purges an intent.
     ///
     /// # Errors
     /// As [`Manager::may_be_purged`].
@@ -142,7 +142,7 @@ impl Manager {
         Ok(no)
     }
 
-    /// It goes, and is forgotten when it is gone.
+    /// Withdraws an intent, and forgets it once its rules are gone.
     pub fn remove(&mut self, no: IntentNo) {
         if self.held.contains_key(&no) {
             self.asked(no, Request::Purge);

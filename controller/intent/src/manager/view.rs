@@ -1,4 +1,4 @@
-//! What operators see.
+//! Views for operators.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,104 +13,97 @@ use crate::ledger::Share;
 use crate::phase::{Request, State};
 use crate::topology::{ConnectPoint, DeviceNo, LinkNo, LinkTraits};
 
-/// An intent.
+/// An intent with all details.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IntentView {
     pub no: IntentNo,
     pub key: Box<str>,
     pub intent: Arc<Intent>,
-    /// With whom it shares what it reserves.
+    /// The resource group that shares its reservations.
     pub group: Option<Box<str>>,
-    /// What was asked for last.
+    /// The last request.
     pub request: Request,
     pub state: State,
-    /// Failures on devices since it was last as it is to be.
+    /// Failures on devices since the intent was last as requested.
     pub errors: u32,
-    /// The reason why it stands so.
+    /// The reason for the state.
     pub reason: Option<Box<str>>,
     /// The devices of each path, in order.
     pub paths: Vec<Vec<DeviceName>>,
-    /// All links, each from where to where.
+    /// All links with their ends.
     pub links: Vec<(ConnectPoint, ConnectPoint)>,
-    /// What the flow table was told to hold for it.
+    /// The rules that the flow table was told to hold for it.
     pub rules: Vec<(DeviceName, Packed)>,
-    /// What it holds of links.
+    /// Reservations on links.
     pub reservations: Vec<ReservationView>,
-    /// Devices that are waited for, with how many rules.
+    /// Devices that have not answered, with the number of rules.
     pub waits_for: Vec<(DeviceName, usize)>,
-    /// When it is tried again.
+    /// Time until the next retry.
     pub retry_in: Option<Duration>,
-    /// Moves, the latest last.
+    /// Moves; the latest is last.
     pub history: Vec<Reroute>,
 }
 
-/// What an intent holds of a link.
+/// A reservation on a link.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReservationView {
-    /// From where.
     pub from: ConnectPoint,
-    /// To where.
     pub to: ConnectPoint,
     /// Bits per second.
     pub bandwidth: Option<u64>,
-    /// VLAN label.
     pub label: Option<u16>,
 }
 
-/// A port.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PortView {
     /// The interface.
     pub name: Box<str>,
-    /// Packets can pass.
+    /// Whether packets can pass.
     pub up: bool,
 }
 
 /// A direction of a link.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LinkView {
-    /// From where.
     pub from: ConnectPoint,
-    /// To where.
     pub to: ConnectPoint,
-    /// Packets pass.
+    /// Whether packets pass.
     pub up: bool,
-    /// Somebody says that it is there.
+    /// Whether the link is declared.
     pub declared: bool,
-    /// Heard with LLDP.
+    /// Whether LLDP is heard over it.
     pub discovered: bool,
-    /// What is said of it.
+    /// Declared properties.
     pub traits: LinkTraits,
-    /// Bits per second that intents hold.
+    /// Bits per second that intents reserve.
     pub reserved: u64,
-    /// Intents that go over it.
+    /// Number of intents that go over it.
     pub intents: usize,
 }
 
-/// A host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HostView {
     pub id: HostId,
-    /// Where it is, and its addresses; of one that several nodes claim, where the first of them says.
+    /// Place and addresses. If several nodes claim the host, those of the first.
     pub host: Host,
-    /// Where it is claimed to be, if by several nodes.
+    /// Claimed places, if there are several.
     pub claimed: Vec<ConnectPoint>,
-    /// Somebody says where it is.
+    /// Whether the place is declared.
     pub declared: bool,
-    /// It was seen.
+    /// Whether an agent sees the host.
     pub observed: bool,
-    /// Intents that are between it and another.
+    /// Number of intents between this host and another.
     pub intents: usize,
 }
 
-/// The network.
+/// The whole network.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TopologyView {
     /// By name: up, its agent is away, ports by name.
     pub devices: Vec<(DeviceName, bool, bool, Vec<PortView>)>,
-    /// By ends.
+    /// Links by their ends.
     pub links: Vec<LinkView>,
-    /// By id.
+    /// Hosts by id.
     pub hosts: Vec<HostView>,
 }
 
@@ -126,12 +119,12 @@ impl Manager {
         self.tracker.all_between(host)
     }
 
-    /// All, by key.
+    /// All intents, by key.
     pub fn list(&self) -> impl Iterator<Item = IntentNo> {
         self.by_key.values().copied()
     }
 
-    /// An intent, whole.
+    /// An intent with all details.
     pub fn view(&self, now: muster_shared::MonoTime, no: IntentNo) -> Option<IntentView> {
         let held = self.held.get(&no)?;
         let topology = &self.topology;
@@ -168,7 +161,7 @@ impl Manager {
         })
     }
 
-    /// The network, whole.
+    /// The whole network.
     pub fn view_topology(&self) -> TopologyView {
         let topology = &self.topology;
         let ports = |device: DeviceNo| {

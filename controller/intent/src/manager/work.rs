@@ -1,4 +1,4 @@
-//! From what is placed to what is wanted, stage by stage.
+//! Moves an intent from the placed rules to the wanted ones, stage by stage.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -18,15 +18,15 @@ use crate::stages::{Identity, Step, identity, stages, takes_packets_of};
 use crate::topology::{DeviceNo, Topology};
 use crate::track::Hope;
 
-/// How long a stage that changes rules is waited for before the way is changed: until then packets may go by the rules
-/// of before and by those of after it.
+/// How long a stage that changes rules is awaited before the path may change. Until then packets
+/// may take old and new rules.
 const CHANGING: Duration = Duration::from_secs(2);
 
-/// What is under way.
+/// The work on an intent under way.
 #[derive(Debug)]
 pub(super) struct Work {
     goal: Goal,
-    /// Of the look that began it.
+    /// Version of the look that started it.
     version: u64,
     stages: VecDeque<Vec<Step>>,
     /// Writes of the present stage.
@@ -37,16 +37,16 @@ pub(super) struct Work {
     began: MonoTime,
     stage_began: MonoTime,
     why: Arc<str>,
-    /// What it stood on before.
+    /// The path before.
     before: Option<Before>,
-    /// It goes back to what it stood on, for this reason.
+    /// The intent returns to the path before, for this reason.
     back: Option<Box<str>>,
 }
 
 #[derive(Debug)]
 enum Goal {
     Stand,
-    /// Nothing on any device, and this is how it stands then.
+    /// No rule on any device. The intent is in this state then.
     Nothing(State),
 }
 
@@ -79,19 +79,19 @@ impl Work {
         }
     }
 
-    /// It goes on when this write has ended.
+    /// Whether the work goes on when this write has ended.
     pub fn awaits(&self, token: Token) -> bool {
         matches!(self.goal, Goal::Stand) && self.tokens.contains(&token)
     }
 
-    /// The way may be changed.
+    /// Whether the path may change now.
     fn yields(&self, now: MonoTime) -> bool {
         !self.changes || self.tokens.is_empty() || now.since(self.stage_began) >= CHANGING
     }
 }
 
 impl Held {
-    /// From what is on the devices to this.
+    /// The stages from the rules on devices to the wanted ones.
     fn stages_to(&self, topology: &Topology, wanted: &[(DeviceNo, Entry)]) -> Vec<Vec<Step>> {
         let places = |open: &Open| {
             let (device, all) = (open.device, open.before.iter().chain(open.ops.iter().map(Op::packed)));
@@ -105,7 +105,8 @@ impl Held {
         });
         let out: Vec<Step> = unwanted.map(|(device, entry)| Step::Remove(device, entry)).collect();
         if !out.is_empty() {
-            // With what goes anyway: nobody waits for it while the intent stands.
+            // They go in the last stage of removals, which the intent does not wait for while it is
+            // installed.
             let goes = |stage: &Vec<Step>| stage.iter().all(|step| matches!(step, Step::Remove(..)));
             match stages.last_mut().filter(|stage| goes(stage)) {
                 Some(last) => last.extend(out),
@@ -115,8 +116,8 @@ impl Held {
         stages
     }
 
-    /// Writes that are waited for before the first of these stages: those that put what stays as it is, and those that take
-    /// away what takes its packets.
+    /// Open writes to await before the first of these stages: writes of rules that stay, and
+    /// removals of rules that take packets of those.
     fn under_way(&self, topology: &Topology, stages: &VecDeque<Vec<Step>>) -> BTreeSet<Token> {
         if self.open.is_empty() {
             return BTreeSet::new();
@@ -127,7 +128,7 @@ impl Held {
         standing.retain(|(device, entry)| stays(*device, entry));
         let is_awaited = |open: &Open| {
             open.ops.iter().any(|op| match op {
-                // What was taken back since is nobody's concern.
+                // A put that was undone since does not count.
                 Op::Put(packed) => {
                     self.placed.has(open.device, packed) && stays(open.device, &packed.unpack())
                 }
@@ -139,7 +140,7 @@ impl Held {
 }
 
 impl Manager {
-    /// Decides what is to become of it now.
+    /// Decides the next work for an intent.
     pub(super) fn look(&mut self, now: MonoTime, no: IntentNo, why: Arc<str>) {
         let Some(held) = self.held.get_mut(&no) else { return };
         if let Some(work) = held.work.as_ref().filter(|work| !work.yields(now)) {
@@ -171,12 +172,12 @@ impl Manager {
         }
     }
 
-    /// To what it was compiled to.
+    /// Starts to install the compiled rules.
     fn go(&mut self, now: MonoTime, no: IntentNo, intent: &Intent, mut compiled: Compiled, why: Arc<str>) {
         let entries = std::mem::take(&mut compiled.entries);
         let Some(held) = self.held.get_mut(&no) else { return };
         let bandwidth = intent.constraints.bandwidth;
-        // What it came from stays so, however often the way is changed on the way.
+        // The path before stays the same, however often the new path changes in the meantime.
         let (began, before) = match held.work.take() {
             Some(work) => (work.began, work.before),
             None => {
@@ -195,7 +196,8 @@ impl Manager {
                 held.stand.replace(Box::new(Stand::new(compiled, number, held.intent.clone(), bandwidth)));
             let kept = before.as_ref().map(|before| before.stand.number);
             if let Some(old) = old.filter(|old| Some(old.number) != kept) {
-                // Its rules are still on their way: it is given back when nothing is.
+                // Rules of that path are still being written. Its share is given back once no write
+                // is open.
                 held.aside().leaving.push(old.number);
             }
         }
@@ -210,10 +212,10 @@ impl Manager {
         self.begin(now, no, state, Work::new(Goal::Stand, stages, why, began, before));
     }
 
-    /// Nothing of it stays on the devices.
+    /// Starts to remove all rules.
     fn leave(&mut self, now: MonoTime, no: IntentNo, then: State, hope: Hope, why: Arc<str>) {
         let Some(held) = self.held.get_mut(&no) else { return };
-        // Nothing goes back to what is being taken away.
+        // The intent does not return to rules that are being removed.
         if let Some(stand) = &mut held.stand {
             stand.proven = false;
         }
@@ -227,7 +229,7 @@ impl Manager {
         self.begin(now, no, State::Withdrawing, Work::new(Goal::Nothing(then), stages, why, began, before));
     }
 
-    /// To what it stood on before.
+    /// Starts to return to the path before.
     fn go_back(&mut self, now: MonoTime, no: IntentNo, before: Before, failed: Work, reason: Box<str>) {
         let Some(held) = self.held.get_mut(&no) else { return };
         let stages = held.stages_to(&self.topology, &before.entries.entries());
@@ -268,7 +270,8 @@ impl Manager {
             let Some(held) = self.held.get_mut(&no) else { return };
             let Some(work) = &mut held.work else { return };
             let Some(steps) = work.stages.pop_front() else {
-                // Gone is what is gone everywhere, also what an earlier move left on its way.
+                // All rules must be gone, including those of an earlier move that is still under
+                // way.
                 let waits = matches!(work.goal, Goal::Nothing(_)) && !held.open.is_empty();
                 return if waits { work.changes = false } else { self.reached(now, no) };
             };
@@ -284,14 +287,15 @@ impl Manager {
                 };
                 by_device.entry(device).or_default().push(op);
             }
-            // From here on what becomes of it is the write's: until then it is known to be in the table.
+            // From here on the write decides about these entries. Until then the table is known to
+            // have them.
             held.refused.retain(|(device, packed)| {
                 let entry = packed.unpack();
                 let is_it = |op: &Op| identity(&op.packed().unpack()) == identity(&entry);
                 !by_device.get(device).is_some_and(|ops| ops.iter().any(is_it))
             });
             let (met, over) = held.placed.apply(&by_device);
-            // An older write may fail, or come late: what was before it is still to be reckoned with.
+            // An older write may fail or come late, so the entries before it still count.
             let mut before: BTreeMap<DeviceNo, Vec<Packed>> = BTreeMap::new();
             for (device, packed) in met {
                 before.entry(device).or_default().push(packed);
@@ -307,7 +311,7 @@ impl Manager {
             let takes = steps.iter().any(|step| matches!(step, Step::Remove(..)));
             work.changes = over || (takes && !removes);
             work.stage_began = now;
-            // What no packet meets any more may go while the intent stands.
+            // Rules that get no packets may be removed while the intent is installed.
             let awaited = !removes || matches!(work.goal, Goal::Nothing(_));
             for (device, ops) in by_device {
                 self.next_token += 1;
@@ -329,8 +333,8 @@ impl Manager {
         }
     }
 
-    /// Writes have come to their ends. `table` is asked what there is in the place of each entry of those of which nothing
-    /// happened: it knows of all that [`Manager::poll_effect`] gave, and of all that failed.
+    /// Handles the ends of writes. For each entry of a failed write, `table` says what the flow
+    /// table has. It knows all writes that [`Manager::poll_effect`] gave, and all that failed.
     pub fn written(
         &mut self,
         now: MonoTime,
@@ -338,7 +342,8 @@ impl Manager {
         table: impl Fn(IntentNo, &DeviceName, &Packed) -> Lies,
     ) {
         let ended: Vec<Ended> = ended.into_iter().collect();
-        // First of all: what one of them leads to is not in the table yet when another is asked for.
+        // All failures come first: what follows from one write is not in the table yet when another
+        // is looked up.
         for (token, _) in ended.iter().filter(|(_, end)| end.is_err()) {
             self.asks(*token, &table);
         }
@@ -347,7 +352,7 @@ impl Manager {
         }
     }
 
-    /// What there is where a write would have changed something.
+    /// Looks up what the flow table has for the entries of a failed write.
     fn asks(&mut self, token: Token, table: impl Fn(IntentNo, &DeviceName, &Packed) -> Lies) {
         let Some(no) = self.tokens.get(&token).copied() else { return };
         let Some(held) = self.held.get_mut(&no) else { return };
@@ -374,7 +379,7 @@ impl Manager {
         let Some(open) = held.open.remove(&token) else { return };
         let is_all = held.open.is_empty();
         if is_all {
-            // An empty map keeps room for eleven.
+            // An empty map keeps room for eleven entries.
             held.open = BTreeMap::new();
             self.settle_shares(no);
         }
@@ -407,7 +412,7 @@ impl Manager {
         }
     }
 
-    /// Something could not be taken away after the intent had moved: it is tried again.
+    /// A removal failed after the intent had moved. It is retried.
     fn left_behind(&mut self, now: MonoTime, no: IntentNo, why: String) {
         let Some(held) = self.held.get_mut(&no) else { return };
         held.errors += 1;
@@ -425,13 +430,13 @@ impl Manager {
         held.errors += 1;
         held.reason = Some(reason.clone());
         if let Some(why) = again {
-            // Something else has happened meanwhile: it decides.
+            // Another cause to look at the intent has come up, and decides.
             return self.look(now, no, why);
         }
         let due = now + held.pause();
         let Some(mut work) = held.work.take().map(|work| *work) else { return };
         if let Goal::Nothing(_) = work.goal {
-            // A device does not let go of something.
+            // A device does not remove a rule.
             self.outcome(no, work.version, State::Corrupt);
             return self.set_due(no, Some(due));
         }
@@ -460,7 +465,7 @@ impl Manager {
                 if let Some(stand) = &mut held.stand {
                     stand.proven = true;
                 }
-                // The last wish is not what stands there.
+                // The last request is not what is installed.
                 let is_older = held.stand.as_ref().is_some_and(|stand| stand.of != held.intent);
                 let retry = match back {
                     Some(reason) => {
@@ -484,7 +489,8 @@ impl Manager {
                         history.pop_front();
                     }
                 }
-                // What is left of the rules of other ways no packet meets: a bridge whose agent is away holds up their going alone.
+                // No packets meet the remaining rules of other paths. Only a bridge whose agent is
+                // away delays their removal.
                 let left = held.aside.iter().flat_map(|aside| &aside.leaving).copied();
                 for number in left.chain(moved.as_ref().map(|before| before.stand.number)) {
                     let share = Share { key: held.key.clone(), number };
@@ -520,7 +526,7 @@ impl Manager {
         }
     }
 
-    /// Devices that something of it is on its way to or off.
+    /// Devices with open writes of an intent, and the number of operations.
     pub fn waits_for(&self, no: IntentNo) -> BTreeMap<DeviceNo, usize> {
         let mut devices = BTreeMap::new();
         for open in self.held.get(&no).into_iter().flat_map(|held| held.open.values()) {

@@ -1,5 +1,5 @@
-//! Questions to agents for operators: counters, and rules that are not ours. Those who ask the same share an answer, and
-//! a large device is asked the less often.
+//! Questions to agents for operators: counters, and rules of others. Requests for the same share an
+//! answer, and a large device is asked less often.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -18,29 +18,30 @@ use crate::reconcile::ANSWER_WITHIN;
 use crate::record::FlowMark;
 use crate::site::{Refused, Turn};
 
-/// Requests that wait for one device: later ones get what is known.
+/// Requests that wait for one device. Later ones get what is known.
 const WAITING_MAX: usize = 64;
 /// Tables of a switch.
 const TABLES_MAX: usize = 256;
-/// Between two reads of all counters at the least, and for each thousand rules: a hundredth of what a read takes.
+/// The least interval between two reads of all counters, and the addition per thousand rules. A
+/// read takes a hundredth of that.
 const STATS_EVERY: Duration = Duration::from_secs(1);
 const STATS_PER_THOUSAND: Duration = Duration::from_millis(100);
 
-/// Devices that are asked at a time for one who measures, those that were not read for longest first: each answer of a
-/// large device is megabytes.
+/// Devices asked at a time for metrics. Those with the oldest counters go first. Each answer of a
+/// large device takes megabytes.
 const SAMPLED_MAX: usize = 64;
 
-/// What is asked of a device and was told.
+/// Questions to a device, and the last answers.
 #[derive(Debug, Default)]
 pub(crate) struct Asks {
     stats: Option<Asking<Counted>>,
     foreign: Option<Asking<Vec<ForeignRule>>>,
     pub counted: Option<Box<Counted>>,
-    /// Rules that are not ours, as last told.
+    /// Rules of others as last reported.
     pub strangers: Vec<ForeignRule>,
 }
 
-/// A question, and who waits for its answer.
+/// A question, and the requests that wait for its answer.
 #[derive(Debug)]
 struct Asking<T> {
     number: u64,
@@ -56,7 +57,7 @@ pub(crate) struct Counted {
     /// Sorted by id.
     pub entries: Vec<FlowCounters>,
     pub tables: Vec<TableCounters>,
-    /// Packets and bytes, by who owned the entries when they were told.
+    /// Packets and bytes by owner of the entries at the time of the report.
     pub owners: BTreeMap<Owner, (u64, u64)>,
 }
 
@@ -69,9 +70,9 @@ impl Counted {
 /// Whether an answer can be read already.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Asked {
-    /// [`Effect::Answer`] of the request comes when the agent has told, or has taken too long.
+    /// [`Effect::Answer`] of the request follows once the agent has answered, or after a bound.
     Waits,
-    /// What is known is new enough, or all there is.
+    /// The known answer is new enough, or no other can be had.
     Known,
 }
 
@@ -91,7 +92,8 @@ impl Flows {
         Ok(self.count_device(turn.now, key, Some(request)).into())
     }
 
-    /// Asks those devices whose counters are oldest; who measures reads what they have said by then.
+    /// Asks the devices with the oldest counters, for metrics. The caller reads the counters known
+    /// by then.
     pub fn sample(&mut self, now: MonoTime) {
         let read = |counted: &Counted| counted.at;
         let mut devices: Vec<_> =
@@ -106,7 +108,7 @@ impl Flows {
         }
     }
 
-    /// False if what is known is new enough, or all there is.
+    /// Asks for counters. Returns false if the known ones are new enough, or no others can be had.
     fn count_device(&mut self, now: MonoTime, key: DeviceKey, request: Option<u64>) -> bool {
         let number = self.next_question();
         let Some(device) = self.get_mut(key) else { return false };
@@ -191,7 +193,7 @@ impl Flows {
         told.at = now;
         told.entries.sort_by_key(|counters| counters.id);
         told.tables.sort_by_key(|counters| counters.table);
-        // Summed up once: many may ask for the sums, and there may be a million entries.
+        // Summed up once, because many may ask for the sums of a million entries.
         for counters in &told.entries {
             let Some(kept) = device.table.get(counters.id) else { continue };
             let (packets, bytes) = told.owners.entry(kept.owner).or_default();
@@ -231,14 +233,15 @@ impl Flows {
         }
     }
 
-    /// Those that can be said in our words become the operator's; what cannot stays as it is.
+    /// Imports rules of others: those that we can express become the operators'. Others stay as
+    /// they are.
     fn import(&mut self, turn: &mut Turn<'_>, key: DeviceKey) {
         let Some(device) = self.get_mut(key) else { return };
         let name = device.name.clone();
         let mut ops = BTreeMap::new();
         for packed in device.asks.strangers.iter().filter_map(|rule| rule.entry.as_ref()) {
             let id = packed.unpack().id(&name);
-            // One that was refused before is tried again.
+            // An entry that was refused before is tried again.
             if device.table.get(id).is_none_or(|kept| kept.mark == FlowMark::Failed && !kept.removing) {
                 let (digest, packed) = (packed.digest(), packed.clone());
                 ops.insert(id, FlowOp::Put { id, digest, packed });
@@ -249,20 +252,21 @@ impl Flows {
         }
         device.import_error = None;
         let write = FlowWrite { device: name, ops: ops.into_values().collect() };
-        // Refused where a resource has claimed one of them: then nothing is imported, and the rules stay foreign.
+        // A resource may have claimed one of the rules. Then none is imported, and the rules stay
+        // foreign.
         if let Err(refusal) = self.begin(turn, FlowAction::Import, vec![vec![write]], None) {
             self.import_failed(key, &refusal.to_string());
         }
     }
 
-    /// Nobody waits for an import: its device says what became of it.
+    /// Notes the failure of an import in its device, because no request waits for it.
     pub(crate) fn import_failed(&mut self, key: DeviceKey, why: &str) {
         if let Some(device) = self.get_mut(key) {
             device.import_error = Some(format!("rules that are not Muster's were not imported: {why}"));
         }
     }
 
-    /// Sets what becomes of rules that are not ours; those that are there are looked at now.
+    /// Sets the policy for rules of others, and looks at the present ones now.
     pub(crate) fn set_foreign(&mut self, now: MonoTime, key: DeviceKey, policy: ForeignPolicy) {
         let Some(device) = self.get_mut(key) else { return };
         device.import_error = None;
@@ -274,10 +278,10 @@ impl Flows {
         }
     }
 
-    /// The agent compares a device with its table now, and after that its table is compared with ours.
+    /// Lets the agent compare a device with its table, and then compares its table with ours.
     ///
     /// # Errors
-    /// There is no such device, and none is made: no policy is given, or its node has never joined.
+    /// There is no such device, and none is made: there is no policy, or its node has never joined.
     pub fn reconcile(
         &mut self,
         turn: &mut Turn<'_>,
@@ -285,7 +289,7 @@ impl Flows {
         policy: Option<ForeignPolicy>,
     ) -> Result<(), Refused> {
         let key = match policy {
-            // Nobody has asked for a rule of it yet.
+            // The device may have no rules of ours yet.
             Some(_) if turn.site.has_joined(&name.node) => self.device(name)?,
             Some(_) | None => self.known_device(turn.site, name)?,
         };
@@ -302,7 +306,7 @@ impl Flows {
         Ok(())
     }
 
-    /// Questions that were not answered in time.
+    /// Answers requests whose question was not answered in time.
     pub(crate) fn questions_due(&mut self, now: MonoTime, key: DeviceKey) {
         let Some(device) = self.get_mut(key) else { return };
         let mut requests = Vec::new();
@@ -315,7 +319,7 @@ impl Flows {
         }
     }
 
-    /// Nobody will answer: who waits gets what is known.
+    /// Answers all requests with what is known, because the agent will not answer.
     pub(crate) fn end_questions(&mut self, key: DeviceKey) {
         let Some(device) = self.get_mut(key) else { return };
         let stats = device.asks.stats.take().map(|asking| asking.requests);

@@ -1,4 +1,4 @@
-//! Counts and sums, made again from the entries.
+//! Recounts counts and sums from the entries.
 
 use muster_shared::model::flow::{Buckets, EntryState};
 
@@ -6,7 +6,7 @@ use crate::device::Flows;
 use crate::record::FlowMark;
 
 impl Flows {
-    /// For tests: panics where a table's counts or sums are not what its entries say.
+    /// For tests. Panics if a table's counts or sums differ from its entries.
     pub fn audit(&self) {
         let mut all = 0;
         for (_, device) in self.iter() {

@@ -1,4 +1,5 @@
-//! Batches: what waits goes to the agent, one batch of a device at a time; its outcome settles or fails the writes in it.
+//! Batches: queued entries go to the agent, one batch of a device at a time. The outcome settles or
+//! fails the writes in it.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -16,22 +17,25 @@ use crate::record::{FlowChange, FlowMark};
 use crate::site::Turn;
 use crate::table::Table;
 
-/// Delays between tries of a batch that was refused for now: this, doubled each time, up to the longest.
+/// The delay between retries of a batch that was refused for now. It doubles from the first to the
+/// longest.
 const BACKOFF_FIRST: Duration = Duration::from_secs(1);
 const BACKOFF_MAX: Duration = Duration::from_secs(60);
 
-/// A batch is said again when so much time has passed and the agent still knows of none: the message may be lost.
+/// Time after which a batch is sent again if the agent has not answered: the message may be lost.
 const SAID_AGAIN: Duration = Duration::from_secs(60);
 
-/// Seconds in which the agent must reach its controller again after a batch that takes rules away, whoever wanted it
-/// and however: a rule in force may be the one that lets the node be reached. As long as intents and agents take.
+/// Seconds in which the agent must reach its controller again after a batch that removes rules, for
+/// any owner: a rule in force may be what makes the node reachable. Intents and agents use the same
+/// time.
 pub(crate) const CONFIRM_TIMEOUT: u32 = 30;
 
-/// Entries that are named where one of them is to blame and nobody knows which: a line that can still be read.
+/// Entries named if one of them caused a refusal and it is not known which. They fit a readable
+/// line.
 const SUSPECTS_NAMED: usize = 10;
 
 impl Flows {
-    /// Sends what there is to be sent, or compares, if the agent is there and nothing of the device is with it.
+    /// Sends the next batch, or compares, if the agent is connected and has no batch of the device.
     pub fn pump(&mut self, turn: &mut Turn<'_>, key: DeviceKey) {
         let Some(device) = self.get(key) else { return };
         let connection = self.peers.get(&device.name.node).and_then(|peer| peer.connection);
@@ -41,7 +45,7 @@ impl Flows {
         match &device.in_flight {
             Some(flight) if flight.connection == connection && flight.sent_at + SAID_AGAIN > turn.now => {}
             Some(flight) if flight.batch.is_some() => self.send_batch(turn.now, key),
-            // Of a start before: what it was is made anew.
+            // The batch is from before a start and no longer known, so a new one is made.
             Some(_) => {
                 self.wait_again(key);
                 self.pump(turn, key);
@@ -72,7 +76,7 @@ impl Flows {
             most => device.table.take_strays(most.unwrap_or(usize::MAX)),
         };
         if ids.is_empty() && strays.is_empty() {
-            // All that was written has been taken back.
+            // All entries that were written have been withdrawn.
             self.settle_device(turn, key, upto, &[]);
             return self.pump(turn, key);
         }
@@ -129,7 +133,7 @@ impl Flows {
         let Some(flight) = &mut device.in_flight else { return };
         (flight.connection, flight.sent_at) = (connection, now);
         let batch = flight.batch.clone();
-        // One timer for each device, however many batches it has until then.
+        // One timer for each device, however many batches there are until then.
         if device.said_again.is_none() {
             device.said_again = Some(now + SAID_AGAIN);
             self.set_timer(now + SAID_AGAIN, key);
@@ -139,7 +143,8 @@ impl Flows {
         }
     }
 
-    /// A part of a batch that is with this node's agent, from this byte on; none if there is no batch of that digest.
+    /// A piece of a batch that is at this node's agent, from this byte on. `None`: no batch has
+    /// that digest.
     pub fn chunk(&self, node: &NodeId, digest: ContentDigest, offset: u64) -> Option<Vec<u8>> {
         let keys = self.peers.get(node)?.devices.values();
         let bytes = keys.into_iter().find_map(|key| {
@@ -151,7 +156,7 @@ impl Flows {
         Some(bytes[from..upto].to_vec())
     }
 
-    /// What is in flight was never applied, or is not known to have been: it is sent again as a new batch.
+    /// Queues the entries in flight again: they were not applied, or that is not known.
     pub(crate) fn wait_again(&mut self, key: DeviceKey) {
         let Some(device) = self.get_mut(key) else { return };
         if let Some(flight) = device.in_flight.take() {
@@ -172,7 +177,7 @@ impl Flows {
                 device.repairs = 0;
             }
         }
-        // Those of later writes were not in it.
+        // Entries of later writes were not in the batch.
         let is_applied = |id: &FlowId| device.table.get(*id).is_some_and(|kept| kept.serial <= flight.serial);
         if turn.site.heeds_applied(&device.name) {
             let rules = flight.ids.iter().copied().filter(is_applied).collect();
@@ -200,7 +205,8 @@ impl Flows {
         }
     }
 
-    /// The batch in flight came to nothing: the write of the entry that is to blame fails, the others go again.
+    /// The batch in flight was refused. The write of the entry at fault fails, and the others are
+    /// sent again.
     pub(crate) fn batch_refused(&mut self, turn: &mut Turn<'_>, key: DeviceKey, refusal: &FlowRefusal) {
         let limit = self.limits.retries;
         let Some(device) = self.get_mut(key) else { return };
@@ -225,7 +231,7 @@ impl Flows {
             }
             (None, 0) if refusal.permanent => self.repairs_undone(turn.now, key, &flight, refusal),
             (None, 0) => {
-                // Of one alone it is known whom to blame. The others are told apart by halves.
+                // A single entry is at fault itself. Others are found by halving the batch.
                 let alone = flight.ids.first().filter(|_| flight.ids.len() == 1);
                 if let Some(id) = alone.filter(|id| device.table.wants(**id)) {
                     device.table.see(*id, FlowMark::Wrong, Some(refusal.reason.as_str().into()));
@@ -233,13 +239,14 @@ impl Flows {
                 device.apart = Some((repairs / 2).max(1));
                 self.try_later(turn.now, key);
             }
-            // Nobody's write is to fail for what a repair may be to blame for: from now on they go apart.
+            // A write must not fail because of a repair. From now on repairs have batches of their
+            // own.
             (None, _) if repairs > 0 || !flight.strays.is_empty() => {
                 (device.apart, device.tries) = (Some(repairs.max(1)), 0);
             }
             (None, count) if count == 1 || device.narrow_upto.is_some() => {
                 device.tries = 0;
-                // Newest first: what each has changed becomes what it was before.
+                // The newest goes first: its entries become what they were before it.
                 for serial in open.iter().rev() {
                     self.fail_write(turn, key, *serial, &flight.ids, refusal);
                 }
@@ -249,8 +256,8 @@ impl Flows {
         self.device_changed(key);
     }
 
-    /// What was to be put right cannot be, by the fault of an entry that is settled: it stays wrong, and is looked at
-    /// again with the next comparison. The others go at once, but fewer at a time: many may be to blame.
+    /// A repair of an entry without open writes was refused. The entry stays wrong until the next
+    /// comparison. The other repairs go at once, but fewer at a time, because more may be at fault.
     fn repair_refused(&mut self, now: MonoTime, key: DeviceKey, refusal: &FlowRefusal, repairs: usize) {
         let Some(device) = self.get_mut(key) else { return };
         let is_repair = |id: &FlowId| device.table.get(*id).is_some_and(|kept| kept.mark == FlowMark::Again);
@@ -259,7 +266,7 @@ impl Flows {
                 device.table.see(id, FlowMark::Wrong, Some(refusal.reason.as_str().into()));
                 (device.apart, device.tries) = (Some((repairs / 2).max(1)), 0);
             }
-            // Of one that is FAILED and is there all the same, its removal was refused.
+            // The removal of a FAILED entry that the device has was refused.
             None => self.try_later(now, key),
         }
     }
@@ -287,7 +294,7 @@ impl Flows {
         self.set_timer(due, key);
     }
 
-    /// Nothing of this write will be: who waits for it is told.
+    /// Fails a write and whatever waits for it.
     fn fail_write(
         &mut self,
         turn: &mut Turn<'_>,
@@ -298,14 +305,15 @@ impl Flows {
     ) {
         let Some(device) = self.get_mut(key) else { return };
         let reason: Arc<str> = refusal.reason.as_str().into();
-        // What a newer write has changed since is not in the batch, and must not become this again.
+        // Entries that a newer write changed are not in the batch, and must not go back to this
+        // write.
         let ids = [ids, device.table.waiting()].concat();
         let (blamed, told) = match refusal.id {
             Some(id) => (Some(id), refusal.reason.clone()),
             None => suspects(&refusal.reason, &device.table.of_write(serial, &ids)),
         };
         let before = device.table.len();
-        // Who shares the fate of another is not told that its own form is wrong.
+        // An entry that was refused together with another is not told that it is wrong itself.
         match blamed {
             Some(id) => {
                 let shared: Arc<str> = format!("refused together with rule {id}: {reason}").into();
@@ -314,7 +322,7 @@ impl Flows {
             }
             None => device.table.fail(serial, &ids, Some(&reason)),
         }
-        // Of a refused removal of what was never there nothing is left.
+        // The refused removal of an entry that never existed leaves nothing.
         let gone = before - device.table.len();
         device.guards.remove(&serial);
         let ended = device.waiters.remove(&serial).unwrap_or_default();
@@ -326,7 +334,7 @@ impl Flows {
         }
     }
 
-    /// A write that somebody waits for came to its end.
+    /// A write with a waiter has ended.
     pub(crate) fn target_ended(
         &mut self,
         turn: &mut Turn<'_>,
@@ -342,7 +350,7 @@ impl Flows {
         }
     }
 
-    /// The time of [`Flows::next_due`] has come.
+    /// Handles the time of [`Flows::next_due`].
     pub fn timeout(&mut self, turn: &mut Turn<'_>) {
         while let Some(key) = self.next_timer(turn.now) {
             self.device_due(turn, key);
@@ -354,7 +362,7 @@ impl Flows {
         let Some(device) = self.get_mut(key) else { return };
         device.not_before = device.not_before.filter(|at| *at > now);
         let again = device.said_again.take_if(|at| *at <= now);
-        // When the present one is due; of one that was sent just now, later than the timer that has run out.
+        // The batch in flight may be younger than the timer that has run out.
         let due =
             device.in_flight.as_ref().filter(|_| again.is_some()).map(|flight| flight.sent_at + SAID_AGAIN);
         if let Some(due) = due.filter(|due| *due > now) {
@@ -366,12 +374,14 @@ impl Flows {
     }
 }
 
-/// Entries of a batch that are sent again because the device lost or changed them, or that are in no table.
+/// The repairs in a batch: entries that the device lost or changed, and entries to remove that no
+/// table has.
 fn repairs_of(table: &Table, flight: &InFlight) -> Vec<FlowId> {
     table.repairs(&flight.ids).chain(flight.strays.iter().copied()).collect()
 }
 
-/// Whom a refusal that names nobody is about: the only entry of its write, or one of some.
+/// The entry that a refusal without an id is about: the only one of its write. Otherwise a text
+/// that names some.
 fn suspects(reason: &str, ids: &[FlowId]) -> (Option<FlowId>, String) {
     match ids {
         [] => (None, reason.to_owned()),

@@ -1,4 +1,4 @@
-//! A device: its table, what is with its agent, and what the agent said of it.
+//! A device: its table, the batch at its agent, and the state that the agent reported.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -21,55 +21,55 @@ use crate::site::{Refused, Site};
 use crate::table::Table;
 use crate::undone::Undone;
 
-/// Entries of one device: as many as a flow file may have, and room for what a stack adds.
+/// Entries of one device: as many as a flow file may have, and room for those of stacks.
 pub(crate) const DEVICE_ENTRIES_MAX: usize = 2_000_000;
-/// Entries of all devices: at 200 bytes each they are most of a gigabyte.
+/// Entries of all devices. At 200 bytes each they take most of a gigabyte.
 pub(crate) const ENTRIES_MAX: usize = 4_000_000;
-/// Devices of all nodes; each costs some kilobytes.
+/// Devices of all nodes. Each costs some kilobytes.
 const DEVICES_MAX: usize = 100_000;
-/// Devices of one node, also of one that lies.
+/// Devices of one node, including one that lies.
 pub(crate) const NODE_DEVICES_MAX: usize = 256;
-/// Writes of a device that are not decided: each may keep what was before it.
+/// Open writes of a device. Each may keep a former version.
 pub(crate) const OPEN_MAX: usize = 1024;
 
-/// A device's place in memory, and its number in the store.
+/// The index of a device in memory, and its number in the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct DeviceKey(pub(crate) u32);
 
-/// Who waits for a write to be decided.
+/// A waiter for the end of a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Target {
-    /// A stage of an operation; so many entries.
+    /// A stage of an operation with this number of entries.
     Operation(u64, u64),
     /// A job of a resource.
     Job(Job),
-    /// An intent's write.
+    /// A write of an intent.
     Intent(Token),
-    /// A job of a resource that begins when the write of another has ended.
+    /// A job of a resource that starts once the write of another has ended.
     After(Job),
 }
 
-/// A batch that its agent may have.
+/// A batch that the agent may have.
 #[derive(Debug)]
 pub(crate) struct InFlight {
     pub generation: Generation,
-    /// The newest write in it.
+    /// The newest write in the batch.
     pub serial: u64,
     pub ids: Vec<FlowId>,
-    /// Those of `ids` that are more than ADDED when it is settled.
+    /// Entries in `ids` that are more than ADDED when the batch is settled.
     pub special: Vec<FlowId>,
-    /// What it takes off the device and is in no table.
+    /// Entries that the batch removes and no table has.
     pub strays: Vec<FlowId>,
-    /// None after a restart: what it was is not known any more, only how it ended.
+    /// `None` after a restart: only the outcome of the batch can be known.
     pub batch: Option<FlowBatch>,
-    /// Where it is too large for a message.
+    /// The operations, if they are too large for a message.
     pub stored: Option<(ContentDigest, Arc<[u8]>)>,
-    /// The connection it was sent over.
+    /// The connection over which the batch was sent.
     pub connection: Option<u64>,
     pub sent_at: MonoTime,
 }
 
-/// What has happened to a device since this start.
+/// Counts since this start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Tally {
     pub batches: u64,
@@ -78,50 +78,51 @@ pub(crate) struct Tally {
     pub repaired: u64,
 }
 
-/// Something that holds flow rules.
+/// A device that holds flow rules.
 #[derive(Debug)]
 pub(crate) struct Device {
     pub name: DeviceName,
     pub table: Table,
     pub in_flight: Option<InFlight>,
-    /// Who waits, by the write that decides.
+    /// Waiters, by the serial of their write.
     pub waiters: BTreeMap<u64, Vec<Target>>,
-    /// Writes that are guarded, with their time.
+    /// Guarded writes and their seconds.
     pub guards: BTreeMap<u64, u32>,
-    /// The agent has said how all its devices stand since it greeted.
+    /// The agent has reported all its devices since its Hello.
     pub heard: bool,
-    /// What it said of this one; none: it has no table of it.
+    /// The reported state. `None`: the agent has no table of the device.
     pub state: Option<FlowState>,
-    /// A write in a batch, up to this: the agent could not say whose fault a refusal was.
+    /// The agent could not name the entry at fault. Batches hold one write at a time up to this
+    /// serial.
     pub narrow_upto: Option<u64>,
-    /// Repairs go without writes, so many at a time: one of them was refused.
+    /// A repair was refused. Repairs have batches of their own with at most so many.
     pub apart: Option<usize>,
-    /// Tries of the present batch that came to nothing.
+    /// Failed tries of the present batch.
     pub tries: u32,
-    /// When it is seen whether the batch in flight is to be said again.
+    /// When to check whether the batch in flight must be sent again.
     pub said_again: Option<MonoTime>,
-    /// Nothing is sent before.
+    /// Nothing is sent before this time.
     pub not_before: Option<MonoTime>,
     pub comparing: Option<Comparing>,
-    /// Roots, theirs and ours, that a comparison could not explain.
+    /// Roots, the agent's and ours, that a comparison could not explain.
     pub odd: Option<(u64, u64)>,
-    /// Comparisons in a row that found something.
+    /// Comparisons in a row that found a difference.
     pub repairs: u32,
     pub undone: Undone,
     pub foreign: ForeignPolicy,
-    /// The reason why the last import came to nothing.
+    /// Why the last import failed.
     pub import_error: Option<String>,
     pub asks: Asks,
     pub tally: Tally,
     unsaved: bool,
 }
 
-/// Bounds that a site may set.
+/// Bounds of a site.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Tries of a batch that is refused for now.
+    /// Retries of a batch that is refused for now.
     pub retries: u32,
-    /// Operations that have ended and can still be asked for.
+    /// Ended operations that can still be queried.
     pub operations_kept: usize,
 }
 
@@ -130,7 +131,7 @@ pub struct Limits {
 pub struct Flows {
     pub(crate) limits: Limits,
     devices: Vec<Option<Box<Device>>>,
-    /// What is known of nodes: each has a device, is there, or has yet to forget a table.
+    /// Nodes that have a device, are connected, or must still forget a table.
     pub(crate) peers: BTreeMap<NodeId, Peer>,
     count: usize,
     pub(crate) operations: BTreeMap<u64, Operation>,
@@ -140,13 +141,14 @@ pub struct Flows {
     pub(crate) entries: usize,
     timers: BTreeSet<(MonoTime, DeviceKey)>,
     unsaved: IndexSet<DeviceKey>,
-    /// Numbers of devices whose removal is not handed out: what is written of another would be removed by it.
+    /// Numbers of devices whose removal was not handed out yet. A new device under such a number
+    /// would be removed with it.
     leaving: BTreeSet<usize>,
     changes: VecDeque<FlowChange>,
     effects: VecDeque<Effect>,
 }
 
-/// Entries in one change: enough that its own cost does not count.
+/// Entries in one change, enough that the cost of the change does not count.
 const ENTRIES_PER_CHANGE: usize = 512;
 
 impl Flows {
@@ -170,7 +172,8 @@ impl Flows {
         }
     }
 
-    /// What is there only while something goes on. A table stays as long as its bridge; what was in it goes.
+    /// State that exists only while something goes on. A table stays as long as its bridge, but its
+    /// entries go.
     pub fn leftovers(&self) -> [(&'static str, usize); 9] {
         let devices = || self.devices.iter().flatten();
         [
@@ -186,7 +189,7 @@ impl Flows {
         ]
     }
 
-    /// The device of this name, if it has a table.
+    /// The device with this name, if it has a table.
     pub fn find(&self, name: &DeviceName) -> Option<DeviceKey> {
         self.peers.get(&name.node)?.devices.get(&name.bridge).copied()
     }
@@ -199,7 +202,7 @@ impl Flows {
         self.devices.get_mut(key.0 as usize)?.as_deref_mut()
     }
 
-    /// Whether a node has a table here, or has yet to forget one.
+    /// Whether a node has a table, or must still forget one.
     pub fn knows(&self, node: &NodeId) -> bool {
         self.peers.get(node).is_some_and(|peer| !peer.devices.is_empty() || !peer.forgotten.is_empty())
     }
@@ -212,7 +215,7 @@ impl Flows {
         (0..).zip(&self.devices).filter_map(|(at, device)| Some((DeviceKey(at), device.as_deref()?)))
     }
 
-    /// Makes a table at this number, or at the first that is free.
+    /// Makes a table at this number, or at the first free one.
     pub(crate) fn insert(&mut self, at: Option<u32>, name: DeviceName) -> DeviceKey {
         let is_full = self.devices.len() <= self.count + self.leaving.len();
         let mut places = (0..).zip(&self.devices);
@@ -264,14 +267,14 @@ impl Flows {
         self.change(FlowChange::DeviceRemoved(key.0));
     }
 
-    /// Nothing of a node is kept that is away and has no tables.
+    /// Forgets a node that is away and has no tables.
     pub(crate) fn drop_idle_peer(&mut self, node: &NodeId) {
         if self.peers.get(node).is_some_and(Peer::is_idle) {
             self.peers.remove(node);
         }
     }
 
-    /// The table of this name, made if need be. Its node is known to the site.
+    /// The table with this name, which is made if necessary. The site knows its node.
     pub(crate) fn device(&mut self, name: &DeviceName) -> Result<DeviceKey, Refused> {
         if let Some(key) = self.find(name) {
             return Ok(key);
@@ -286,7 +289,7 @@ impl Flows {
                 name.node
             )));
         }
-        // The agent has told of all it has, and this is none of them.
+        // The agent has reported all its tables, and this is a new one.
         let has_told = peer.is_some_and(|peer| peer.has_told);
         let key = self.insert(None, name.clone());
         if let Some(device) = self.get_mut(key) {
@@ -296,7 +299,7 @@ impl Flows {
         Ok(key)
     }
 
-    /// The table of this name, if there is one.
+    /// The table with this name, if there is one.
     pub(crate) fn known_device(&self, site: &dyn Site, name: &DeviceName) -> Result<DeviceKey, Refused> {
         if let Some(key) = self.find(name) {
             return Ok(key);
@@ -309,18 +312,16 @@ impl Flows {
         Err(Refused::NotFound(format!("there are no flow rules of device '{name}'{near}")))
     }
 
-    /// A device's name.
     pub fn name(&self, key: DeviceKey) -> Option<&DeviceName> {
         Some(&self.get(key)?.name)
     }
 
-    /// How an entry stands.
     pub fn standing(&self, device: &DeviceName, id: FlowId) -> Option<FlowStanding> {
         let device = self.get(self.find(device)?)?;
         Some(device.table.standing(device.table.get(id)?))
     }
 
-    /// The device's record is to be written.
+    /// Marks the device's record to be saved.
     pub(crate) fn device_changed(&mut self, key: DeviceKey) {
         if let Some(device) = self.get_mut(key) {
             device.unsaved = true;
@@ -328,7 +329,7 @@ impl Flows {
         }
     }
 
-    /// Something of the device or its entries is to be written.
+    /// Marks the device or its entries to be saved.
     pub(crate) fn touched(&mut self, key: DeviceKey) {
         self.unsaved.insert(key);
     }
@@ -356,28 +357,28 @@ impl Flows {
         self.timers.insert((due, key));
     }
 
-    /// When [`Flows::timeout`] is to be called.
+    /// When to call [`Flows::timeout`].
     pub fn next_due(&self) -> Option<MonoTime> {
         self.timers.first().map(|(due, _)| *due)
     }
 
-    /// The device whose time has come, if one's has.
+    /// A device whose timer is due.
     pub(crate) fn next_timer(&mut self, now: MonoTime) -> Option<DeviceKey> {
         self.timers.first().filter(|(due, _)| *due <= now)?;
         self.timers.pop_first().map(|(_, key)| key)
     }
 
-    /// What is to be done next.
+    /// The next effect.
     pub fn poll_effect(&mut self) -> Option<Effect> {
         self.effects.pop_front()
     }
 
-    /// The next change to be made durable. Those of devices and entries are made only now, so that a million of them never
-    /// lie in memory at once.
+    /// The next change to persist. Changes of devices and entries are made only now, so that a
+    /// million of them are never in memory at once.
     pub fn poll_change(&mut self) -> Option<FlowChange> {
         let change = self.next_unsaved().or_else(|| self.changes.pop_front())?;
         if let FlowChange::DeviceRemoved(number) = change {
-            // Its removal is handed out: the number is free.
+            // The removal is handed out, so the number is free.
             self.leaving.remove(&(number as usize));
         }
         Some(change)
@@ -417,13 +418,13 @@ impl Device {
         }
     }
 
-    /// The first undecided write up to this one, also if no operation or job waits for it.
+    /// The first open write up to this serial, with or without a waiter.
     pub fn first_undecided(&self, upto: u64) -> Option<u64> {
         let awaited = self.waiters.keys().next().copied().filter(|first| *first <= upto);
         awaited.into_iter().chain(self.table.undecided(self.table.waiting(), upto).min()).min()
     }
 
-    /// Writes that are not decided and somebody waits for.
+    /// Number of open writes with a waiter.
     pub fn open(&self) -> usize {
         self.waiters.len()
     }

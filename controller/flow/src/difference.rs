@@ -1,18 +1,19 @@
-//! How a device's rules differ from its table, where nobody may put that right: see [`Site::holds_table`](crate::Site).
+//! The difference between a device's rules and its table while nothing may be corrected: see
+//! [`Site::holds_table`](crate::Site).
 
 use std::collections::BTreeSet;
 
 use muster_shared::model::flow::FlowId;
 use serde::{Deserialize, Serialize};
 
-/// Entries of a flow table, by how they differ.
+/// Entries of a flow table that differ, by kind.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TableDifference {
-    /// On the device, and not in the store.
+    /// Entries on the device and not in the store.
     pub unknown: BTreeSet<FlowId>,
-    /// In both, each with another content.
+    /// Entries in both with different content.
     pub newer: BTreeSet<FlowId>,
-    /// In the store, and not on the device.
+    /// Entries in the store and not on the device.
     pub deleted: BTreeSet<FlowId>,
 }
 

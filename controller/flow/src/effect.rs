@@ -1,4 +1,4 @@
-//! What follows from a call, for the engine to carry out in order.
+//! Effects of a call, which the engine carries out in order.
 
 use muster_intent::manager::Token;
 use muster_shared::model::flow::{DeviceName, FlowDown, FlowId};
@@ -7,7 +7,7 @@ use muster_shared::{Generation, NodeId};
 use crate::difference::TableDifference;
 use crate::entry::Owner;
 
-/// A resource's job whose outcome is that of a write.
+/// A job of a resource whose outcome is that of a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Job {
     /// The row of the resource.
@@ -18,19 +18,19 @@ pub struct Job {
     pub attempt: u32,
 }
 
-/// The reason why a write came to nothing.
+/// Why a write failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
-    /// The entry that is to blame, where one is known.
+    /// The entry at fault, if it is known.
     pub rule: Option<FlowId>,
     /// The reason, for operators.
     pub reason: String,
-    /// Another attempt cannot help.
+    /// A retry cannot help.
     pub permanent: bool,
 }
 
 impl Failure {
-    /// The reason, with the entry that is to blame in front.
+    /// The reason, preceded by the entry at fault.
     pub fn text(&self) -> String {
         match self.rule {
             Some(id) => format!("rule {id}: {}", self.reason),
@@ -39,23 +39,23 @@ impl Failure {
     }
 }
 
-/// A thing for the engine to do.
+/// An effect to carry out.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Effect {
     /// Send a message to a node's agent.
     Send {
-        /// The node; its agent has greeted.
+        /// The node, whose agent has sent a Hello.
         node: NodeId,
         /// The message.
         message: FlowDown,
     },
-    /// Answer a request that waited for an agent: what the agent told can be read now.
+    /// Answer a request that waited for an agent. Its report can be read now.
     Answer(u64),
-    /// A write that carries a resource's job came to its end.
+    /// The write of a resource's job has ended.
     JobEnded(Job, Result<(), Failure>),
-    /// The write that a resource's job waited for is decided: the job is to be given to the table again.
+    /// The write that a resource's job waited for has ended. Give the job to the table again.
     JobBegins(Job),
-    /// A write of an intent came to its end.
+    /// A write of an intent has ended.
     IntentEnded(Token, Result<(), Failure>),
     /// A held table was compared with its device.
     Compared {
@@ -63,14 +63,15 @@ pub enum Effect {
         device: DeviceName,
         difference: TableDifference,
     },
-    /// Rules of a table that is held, or of which some are left as they are, are on the device as the table has them.
+    /// Rules are on the device as in the table. Only for a table that is held or has rules left as
+    /// they are.
     Applied {
         /// The device.
         device: DeviceName,
         /// The rules.
         rules: Vec<FlowId>,
     },
-    /// An agent told of its tables: perhaps all of its node's tables are compared now, see
+    /// An agent reported its tables. All tables of its node may be compared now: see
     /// [`Flows::is_compared`](crate::Flows::is_compared).
     Told(NodeId),
 }

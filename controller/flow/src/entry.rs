@@ -1,4 +1,5 @@
-//! An entry of a table: what it is to be, how it stands, and what it was before a write that may not be decided yet.
+//! An entry of a table: its wanted form, its standing, and its former versions while writes are
+//! open.
 
 use std::hash::Hasher;
 use std::sync::Arc;
@@ -8,35 +9,34 @@ use muster_shared::model::flow::{EntryState, FlowId, Packed};
 
 use crate::record::{FlowEntryRecord, FlowMark, FlowPast};
 
-/// Whose an entry is: the row of a resource, an intent, or 0 for operators.
+/// The owner of an entry: the row of a resource, an intent, or 0 for operators.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Owner(pub u64);
 
 impl Owner {
-    /// `muster flow apply`, what was imported, and what a resource left to operators.
+    /// Entries of `muster flow apply`, imported ones, and those that a resource left to operators.
     pub const OPERATOR: Owner = Owner(0);
 
-    /// Numbers of intents begin above those of rows.
+    /// The numbers of intents start above those of rows.
     const INTENTS: u64 = 1 << 62;
 
-    /// An intent.
     pub fn intent(no: IntentNo) -> Owner {
         Owner(Self::INTENTS | no.0)
     }
 
-    /// Which intent, if it is one.
+    /// The intent, if the owner is one.
     pub fn as_intent(self) -> Option<IntentNo> {
         let is_one = self.0 & Self::INTENTS != 0 && !self.is_operator();
         is_one.then_some(IntentNo(self.0 & !Self::INTENTS))
     }
 
-    /// No resource.
+    /// Whether operators own the entry.
     pub fn is_operator(self) -> bool {
         self == Self::OPERATOR
     }
 }
 
-/// An id is a hash already.
+/// A hasher that uses the id itself, which is a hash already.
 #[derive(Default)]
 pub(crate) struct IdHash(u64);
 
@@ -50,32 +50,32 @@ impl Hasher for IdHash {
     }
 
     fn write_u64(&mut self, id: u64) {
-        // The table looks at the upper bits, and those of an id are its prefix.
+        // The map uses the upper bits of the hash, and those of an id are its prefix.
         self.0 = id.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(32) ^ id;
     }
 }
 
-/// How an entry stands.
+/// The standing of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum FlowStanding {
-    /// On its way to the device, or to be put right there.
+    /// The entry is being put on the device, or corrected there.
     PendingAdd,
-    /// The device has it.
+    /// The device has the entry.
     Added,
-    /// On its way off the device.
+    /// The entry is being removed from the device.
     PendingRemove,
-    /// The device would not have it.
+    /// The device refused the entry.
     Failed,
-    /// It ended by its own timeout, and stays gone.
+    /// The entry expired by its own timeout. It is not put again.
     Expired,
 }
 
 impl FlowStanding {
-    /// All, as operators see them.
+    /// All standings in the order that operators see.
     pub const ALL: [Self; 5] =
         [Self::PendingAdd, Self::Added, Self::PendingRemove, Self::Failed, Self::Expired];
 
-    /// As operators see it.
+    /// The name that operators see.
     pub fn as_str(self) -> &'static str {
         match self {
             FlowStanding::PendingAdd => "PENDING_ADD",
@@ -87,7 +87,7 @@ impl FlowStanding {
     }
 }
 
-/// An entry, as its newest write wants it.
+/// An entry as its newest write wants it.
 #[derive(Debug)]
 pub(crate) struct Kept {
     pub packed: Packed,
@@ -97,13 +97,14 @@ pub(crate) struct Kept {
     pub owner: Owner,
     pub removing: bool,
     pub mark: FlowMark,
-    /// Something hidden went into it. So it stays, whoever owns it, until it is put by one that hides nothing.
+    /// Hidden values went into the entry. The mark stays, whoever owns the entry, until an owner
+    /// that hides nothing puts it.
     pub hidden: bool,
     pub(crate) queued: bool,
     pub(crate) unsaved: bool,
 }
 
-/// What an entry was before a write that may not be decided yet.
+/// A former version of an entry, kept while writes are open.
 #[derive(Debug)]
 pub(crate) struct Past {
     pub packed: Packed,
@@ -116,7 +117,7 @@ pub(crate) struct Past {
     pub hidden: bool,
 }
 
-/// What a write that is not decided wants of an entry.
+/// An open write of an entry.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct OpenWrite<'k> {
     pub serial: u64,
@@ -127,7 +128,7 @@ pub(crate) struct OpenWrite<'k> {
 }
 
 impl<'k> OpenWrite<'k> {
-    /// What of its owner may be there until it is decided.
+    /// Versions of this owner that the device may have until the write ends.
     pub fn before(&self) -> impl Iterator<Item = &'k Packed> {
         let owner = self.owner;
         let past = std::iter::successors(self.past, |it| it.before.as_deref());
@@ -135,24 +136,25 @@ impl<'k> OpenWrite<'k> {
     }
 }
 
-/// What a write did to one entry.
+/// The effect of a write on one entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Written {
-    /// It is on its way.
+    /// The entry is queued.
     Changed,
-    /// It is so already, by this earlier write.
+    /// An earlier write already made it so.
     Same(u64),
-    /// Gone at once, or never there.
+    /// The entry is gone at once, or never existed.
     Nothing,
 }
 
 impl Kept {
-    /// A write after `settled` and up to `upto` has changed it, besides the newest.
+    /// Whether a write after `settled` and up to `upto` has changed the entry, besides the newest
+    /// write.
     pub(crate) fn changed_since(&self, settled: u64, upto: u64) -> bool {
         self.open_writes(settled).skip(1).any(|write| write.serial <= upto)
     }
 
-    /// The writes that are not decided, newest first.
+    /// Open writes, the newest first.
     pub fn open_writes(&self, settled: u64) -> impl Iterator<Item = OpenWrite<'_>> {
         let newest = OpenWrite {
             serial: self.serial,
@@ -172,7 +174,8 @@ impl Kept {
         std::iter::once(newest).chain(past).take_while(move |write| write.serial > settled)
     }
 
-    /// A write of another that is not decided took it over: it is this owner's again if that fails.
+    /// Whether an open write of another owner took the entry over. If that fails, the entry is this
+    /// owner's again.
     pub(crate) fn is_taken_from(&self, owner: Owner, settled: u64) -> bool {
         let (mut newer, mut past) = (self.serial, self.past.as_deref());
         while let Some(it) = past.filter(|_| self.owner != owner && newer > settled) {
@@ -184,14 +187,14 @@ impl Kept {
         false
     }
 
-    /// What it is, and was before a write that is not decided, as far as something hidden went into that.
+    /// Versions of the entry that hidden values went into.
     pub fn hidden(&self) -> impl Iterator<Item = &Packed> {
         let past = std::iter::successors(self.past.as_deref(), |it| it.before.as_deref());
         let all = std::iter::once((self.hidden, &self.packed)).chain(past.map(|it| (it.hidden, &it.packed)));
         all.filter(|(hidden, _)| *hidden).map(|(_, packed)| packed)
     }
 
-    /// What this owner made of it hides something; false if that was known.
+    /// Marks this owner's versions as hidden. Returns false if they were.
     pub(crate) fn hide(&mut self, owner: Owner) -> bool {
         let mut changed = self.owner == owner && !std::mem::replace(&mut self.hidden, true);
         let mut past = self.past.as_deref_mut();
@@ -204,12 +207,12 @@ impl Kept {
         changed
     }
 
-    /// A write that is not decided has changed it, most likely.
+    /// Whether there is a former version, most likely because of an open write.
     pub fn has_past(&self) -> bool {
         self.past.is_some()
     }
 
-    /// Versions besides the newest and the one before.
+    /// Number of versions besides the newest and the one before it.
     pub fn versions(&self) -> usize {
         let mut count = 0;
         let mut past = self.past.as_deref().and_then(|past| past.before.as_deref());
@@ -234,12 +237,12 @@ impl Kept {
         self.packed.bytes().first().is_some_and(|kind| *kind != 0)
     }
 
-    /// Being ADDED is all that happens to it when its batch is settled.
+    /// Whether the entry only becomes ADDED when its batch is settled.
     pub fn is_simple(&self) -> bool {
         self.past.is_none() && !self.removing && self.mark == FlowMark::None
     }
 
-    /// What a batch carries first: a meter, then a group.
+    /// Order within a batch: a meter is put before a group, a group before rules.
     pub fn rank(&self) -> u8 {
         match (self.packed.bytes().first(), self.removing) {
             (Some(2), false) => 0,
@@ -264,7 +267,7 @@ pub(crate) fn save(kept: &mut Kept, id: FlowId, unsaved: &mut Vec<FlowId>) {
     }
 }
 
-/// Before it is changed: what it was, and as far back as that is not decided.
+/// Keeps the present version before a change, and older ones as far back as writes are open.
 pub(crate) fn push_past(kept: &mut Kept, settled: u64) {
     let before = kept.past.take().filter(|_| kept.serial > settled);
     if kept.mark == FlowMark::Failed {
@@ -282,7 +285,7 @@ pub(crate) fn push_past(kept: &mut Kept, settled: u64) {
     }));
 }
 
-/// Takes the version of a write out of a chain.
+/// Removes the version of a write from a chain.
 pub(crate) fn unlink(past: &mut Option<Box<Past>>, serial: u64) -> bool {
     let mut link = past;
     while link.as_ref().is_some_and(|it| it.serial != serial) {

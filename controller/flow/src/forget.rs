@@ -1,5 +1,6 @@
-//! Tables that are forgotten: what is on the device stays there. An agent that has not heard of it is told again, and
-//! what it says of the table until then is not believed: else it would be made anew, and its rules be taken away.
+//! Forgotten tables: the rules stay on the device. An agent that does not know yet is told again.
+//! Until then its reports about the table do not count: otherwise the table would be made again,
+//! and its rules removed.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -14,18 +15,19 @@ use crate::record::{FlowChange, ForgottenRecord};
 use crate::session::Peer;
 use crate::site::{Refused, Turn};
 
-/// Tables that were forgotten while their nodes were away, or just now: as many as there may be devices.
+/// Bound on tables forgotten while their nodes were away, or just now: as many as there may be
+/// devices.
 const FORGOTTEN_MAX: usize = 100_000;
 
-/// An agent that still speaks of a table is told no sooner that it is forgotten.
+/// The least interval in which an agent that still reports a table is told again to forget it.
 const SAID_AGAIN: Duration = Duration::from_secs(30);
 
-/// A table that its agent may still have.
+/// A forgotten table that its agent may still have.
 #[derive(Debug)]
 pub(crate) struct Forgotten {
-    /// What the agent decided before is of that table.
+    /// Batches decided before this generation belong to that table.
     pub generation: Generation,
-    /// The connection it was said over last, and when.
+    /// When the agent was told last, and over which connection.
     pub said: Option<(u64, MonoTime)>,
 }
 
@@ -64,7 +66,8 @@ impl Flows {
         Ok(Begun { operation: id, rules, devices: 1, warnings })
     }
 
-    /// Over each connection, and now and then to an agent that could not do it: its disk may have room by now.
+    /// Tells the agent to forget, once per connection, and again from time to time: its disk may
+    /// have been full.
     fn say_forget(&mut self, now: MonoTime, node: &NodeId, bridge: &Bridge) {
         let Some(peer) = self.peers.get_mut(node) else { return };
         let Some((connection, forgotten)) = peer.connection.zip(peer.forgotten.get_mut(bridge)) else {
@@ -78,7 +81,7 @@ impl Flows {
         }
     }
 
-    /// Whether the agent speaks of a table that was forgotten; then it is told so.
+    /// Whether the agent reports a forgotten table. If so, it is told to forget it.
     pub(crate) fn is_of_forgotten(&mut self, now: MonoTime, node: &NodeId, state: &FlowState) -> bool {
         let peer = self.peers.get(node);
         let Some(forgotten) = peer.and_then(|peer| peer.forgotten.get(&state.device)) else { return false };
@@ -90,7 +93,7 @@ impl Flows {
         true
     }
 
-    /// The agent has no such table any more, or one that was made since.
+    /// The agent no longer has the table, or has one that was made since.
     fn heard_of_forgotten(&mut self, node: &NodeId, bridge: &Bridge) {
         let Some(peer) = self.peers.get_mut(node) else { return };
         if peer.forgotten.remove(bridge).is_some() {
@@ -98,7 +101,7 @@ impl Flows {
         }
     }
 
-    /// All tables that an agent has, as it greeted: what is not among them is forgotten.
+    /// The agent has reported all its tables after its Hello. Others are forgotten.
     pub(crate) fn all_tables_said(&mut self, node: &NodeId, said: &BTreeSet<Bridge>) {
         let forgotten = self.peers.get(node).into_iter().flat_map(|peer| peer.forgotten.keys());
         for bridge in forgotten.filter(|bridge| !said.contains(*bridge)).cloned().collect::<Vec<_>>() {

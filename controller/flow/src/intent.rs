@@ -1,4 +1,4 @@
-//! Writes of intents. A rule that another owns is neither put over nor taken away.
+//! Writes of intents. A rule of another owner is neither replaced nor removed.
 
 use std::collections::BTreeMap;
 
@@ -11,31 +11,31 @@ use crate::operation::FlowOp;
 use crate::record::FlowMark;
 use crate::site::Site;
 
-/// Seconds after which a change that cut its node off is taken back.
+/// Seconds after which a change that cut its node off is undone.
 const CONFIRM: u32 = 30;
 
-/// A write of an intent that is not decided.
+/// An open write of an intent.
 #[derive(Debug, Default)]
 pub struct OpenWrite {
-    /// What it puts and removes.
+    /// Entries that it puts and removes.
     pub ops: Vec<Op>,
-    /// What may be there until it is decided.
+    /// Entries that the device may have until it ends.
     pub before: Vec<Packed>,
 }
 
-/// What tables have of intents, after a start.
+/// Entries of intents in tables after a start.
 #[derive(Debug, Default)]
 pub struct IntentWrites {
-    /// Entries that are there, or on their way.
+    /// Entries on devices, and entries being put.
     pub placed: BTreeMap<IntentNo, Vec<(DeviceName, Packed)>>,
-    /// Entries that their devices would not have.
+    /// Entries that devices refused.
     pub refused: BTreeMap<IntentNo, Vec<(DeviceName, Packed)>>,
-    /// Writes that are not decided, by intent, device and write.
+    /// Open writes by intent, device and serial.
     pub open: BTreeMap<(IntentNo, DeviceKey, u64), OpenWrite>,
 }
 
 impl Flows {
-    /// What a table has in the place of an entry, as far as it is this intent's.
+    /// The intent's entry in a table with the identity of `packed`.
     pub fn placed(&self, no: IntentNo, device: &DeviceName, packed: &Packed) -> Lies {
         let entry = packed.unpack();
         let table = self.find(device).and_then(|key| self.get(key)).map(|device| &device.table);
@@ -48,11 +48,11 @@ impl Flows {
         }
     }
 
-    /// Gives a write of an intent to the table of its device. The device is to be pumped then; none if the write has ended
-    /// at once, for nothing was to be done.
+    /// Gives a write of an intent to the table of its device. The caller must then pump the device.
+    /// `None`: there was nothing to do.
     ///
     /// # Errors
-    /// A rule is another's, or there is no room: the reason, for operators.
+    /// Another owner has a rule, or there is no room. The text is for operators.
     pub fn write_intent(
         &mut self,
         site: &dyn Site,
@@ -94,7 +94,7 @@ impl Flows {
         Ok(Some(key))
     }
 
-    /// The reason why a rule cannot be this owner's.
+    /// Why a rule cannot be this owner's.
     fn why_not(
         &self,
         site: &dyn Site,
@@ -106,7 +106,7 @@ impl Flows {
     ) -> Option<String> {
         let device = self.get(key)?;
         let kept = device.table.get(id);
-        // One that an intent takes back may come back, where its bridge keeps it.
+        // An entry that an intent removes may come back if its bridge keeps it.
         let held = kept.filter(|kept| !kept.removing || kept.owner.as_intent().is_some());
         let held = held.map(|kept| kept.owner).filter(|held| *held != owner);
         let claimant = || has_claims.then(|| site.claimant(&device.name, id))?;
@@ -123,7 +123,7 @@ impl Flows {
             .then(|| format!("rule {id} has by chance the id of another: give the intent another priority"))
     }
 
-    /// The reason why so many entries more are too many for a device or the site.
+    /// Why a device or the site has no room for `new` more entries.
     fn no_room(&self, key: DeviceKey, new: usize) -> Option<String> {
         let known = self.get(key).map_or(0, |device| device.table.len());
         if known + new > DEVICE_ENTRIES_MAX {
@@ -133,7 +133,7 @@ impl Flows {
         (all > ENTRIES_MAX).then(|| format!("the site would have {all} rules: {ENTRIES_MAX} are allowed"))
     }
 
-    /// What the tables have of intents.
+    /// Entries and open writes of all intents.
     pub fn intent_writes(&self) -> IntentWrites {
         let mut found = IntentWrites::default();
         for (key, device) in self.iter() {
@@ -148,7 +148,8 @@ impl Flows {
                     }
                 }
             }
-            // Of all writes that are not decided, also where a newer one is another's: each may fail by itself.
+            // All open writes count, even if a newer one is of another owner: each may fail by
+            // itself.
             let waiting = device.table.waiting().iter().filter_map(|id| device.table.get(*id));
             for write in waiting.flat_map(|kept| kept.open_writes(device.table.settled())) {
                 let Some(no) = write.owner.as_intent() else { continue };
@@ -161,7 +162,7 @@ impl Flows {
         found
     }
 
-    /// An intent waits for a write that was not decided when the controller ended.
+    /// Lets an intent wait for a write that was open when the controller stopped.
     pub fn await_write(&mut self, key: DeviceKey, serial: u64, token: Token) {
         if let Some(device) = self.get_mut(key) {
             device.waiters.entry(serial).or_default().push(Target::Intent(token));

@@ -7,15 +7,18 @@
 //!   agent ── State, Entries ───────────┘
 //! ```
 //!
-//! [`Flows`] is a machine of its own. The controller's engine calls its methods with a [`Turn`] (the time, the source of
-//! generations, and what the rest of the site says) and carries out what [`Flows::poll_effect`] returns.
+//! [`Flows`] is a machine of its own. The controller's engine calls its methods with a [`Turn`]
+//! (the time, the source of generations, and the rest of the site) and carries out the effects of
+//! [`Flows::poll_effect`].
 //!
-//! **Invariants.** No entry of ours is on a device without one in its table: entries are durable before their batch
-//! leaves, and go only when their removal was decided. A write is all or nothing per device. At most one batch of a
-//! device is with its agent; what is written meanwhile goes into the next, and the last writer of an entry wins. An entry
-//! has one owner. Nothing is purged because a node is away: its table waits for it.
+//! **Invariants.** No entry of ours is on a device without one in its table. Entries are durable
+//! before their batch leaves, and go only once their removal has ended. A write is all or nothing
+//! per device. At most one batch of a device is at its agent. Later writes go into the next batch,
+//! and the last writer of an entry wins. An entry has one owner. Nothing is purged because a node
+//! is away: its table waits for it.
 //!
-//! Absent: how a device is spoken to, what a selector means, stacks, and what an intent compiles to.
+//! Absent: the protocol of a device, the meaning of a selector, stacks, and the compilation of
+//! intents.
 
 #![cfg_attr(not(test), warn(clippy::wildcard_enum_match_arm))]
 

@@ -1,4 +1,4 @@
-//! Tables after a restart: as the store has them. Of a batch that was out, its agent says how it ended.
+//! Tables after a restart, from the store. The agent reports the outcome of a batch that was out.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use crate::record::FlowSnapshot;
 use crate::site::Turn;
 
 impl Flows {
-    /// Takes up what the store has. `jobs` are those of resources that were out, with what each is to put.
+    /// Loads the store. `jobs` are jobs of resources that were out, each with its entries.
     pub fn load(&mut self, turn: &mut Turn<'_>, snapshot: FlowSnapshot, jobs: Vec<(Job, FlowSet)>) {
         let FlowSnapshot { devices, entries, operations, parts, forgotten, highest } = snapshot;
         let mut sent = BTreeMap::new();
@@ -38,7 +38,7 @@ impl Flows {
         }
         for (key, (generation, serial)) in sent {
             let Some(device) = self.get_mut(key) else { continue };
-            // Those of later writes are not settled by it, whatever is said of them.
+            // Entries of later writes are not settled by the batch.
             let ids: Vec<FlowId> = device.table.waiting().to_vec();
             let special = ids.clone();
             device.in_flight = Some(InFlight {
@@ -95,8 +95,9 @@ impl Flows {
         open.into_iter().for_each(|id| self.stage_ends(turn, id));
     }
 
-    /// A job of a resource that was out waits for its write as before, guarded as before: else the job could be taken back
-    /// while its agent has the write, or the write be sent again without its guard.
+    /// Lets a job of a resource that was out wait for its write, with the same guard. Otherwise the
+    /// job could be withdrawn while its agent has the write, or the write be sent again without its
+    /// guard.
     fn await_jobs(&mut self, jobs: Vec<(Job, FlowSet)>, unguarded: &mut BTreeSet<(DeviceKey, u64)>) {
         for (job, set) in jobs {
             let key = self.find(&set.device);
@@ -114,8 +115,8 @@ impl Flows {
         }
     }
 
-    /// What waits, and nobody waits for any more, is guarded all the same: whether it was asked to be is not known. So is
-    /// what comes back where a newer write fails.
+    /// Guards open writes without a waiter, because it is not known whether they were guarded. This
+    /// includes versions that come back if a newer write fails.
     fn guard_the_unknown(&mut self, unguarded: &BTreeSet<(DeviceKey, u64)>) {
         let keys: Vec<DeviceKey> = self.iter().map(|(key, _)| key).collect();
         for key in keys {

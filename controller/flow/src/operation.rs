@@ -1,5 +1,6 @@
-//! Operations: entries for many devices in stages. The devices of a stage work at the same time; the next stage begins
-//! when all of this one have done their part, and a part that fails ends the operation there.
+//! Operations: entries for many devices in stages. The devices of a stage work at the same time.
+//! The next stage starts once all of them have ended. A part that fails ends the operation after
+//! its stage.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -16,19 +17,19 @@ use crate::record::{FlowChange, FlowOperationRecord, FlowPartRecord};
 use crate::session::Peer;
 use crate::site::{Refused, Site, Turn};
 
-/// Operations that have not ended: each keeps the stages that are to come.
+/// Bound on open operations. Each keeps its further stages.
 const RUNNING_MAX: usize = 10_000;
-/// Errors kept of one operation: more are not read one by one.
+/// Errors kept of one operation. Nobody would read more one by one.
 const ERRORS_MAX: usize = 100;
 /// Stages of one operation.
 const STAGES_MAX: usize = 1000;
 /// Warnings of one answer.
 const WARNINGS_MAX: usize = 20;
 
-/// What is to be done with one entry.
+/// An operation on one entry.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum FlowOp {
-    /// The device is to hold it.
+    /// The device must hold the entry.
     Put {
         /// [`muster_shared::model::flow::Entry::id`]
         id: FlowId,
@@ -36,36 +37,36 @@ pub enum FlowOp {
         digest: u64,
         packed: Packed,
     },
-    /// The device is not to hold it any more.
+    /// The device must not hold the entry.
     Remove(FlowId),
 }
 
-/// What one stage does to one device: all of it or nothing.
+/// The part of a stage for one device: all of it or nothing.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FlowWrite {
     pub device: DeviceName,
-    /// In any order; best in that of their ids. No two of one id.
+    /// In any order, best by id. No two have the same id.
     pub ops: Vec<FlowOp>,
 }
 
-/// Stages that are to come, shared with the change that makes them durable.
+/// Further stages, shared with the change that persists them.
 pub type FlowStages = Arc<Vec<Vec<FlowWrite>>>;
 
-/// What an operation is.
+/// The kind of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FlowAction {
-    /// Entries from a file.
+    /// Put entries from a file.
     Apply,
-    /// Entries by their ids.
+    /// Delete entries by their ids.
     Delete,
-    /// All of a device that operators own.
+    /// Delete all entries of a device that operators own.
     Purge,
-    /// Foreign rules become ours.
+    /// Take over rules of others.
     Import,
 }
 
 impl FlowAction {
-    /// As operators see it.
+    /// The name that operators see.
     pub fn as_str(self) -> &'static str {
         match self {
             FlowAction::Apply => "APPLY",
@@ -81,19 +82,19 @@ impl FlowAction {
     }
 }
 
-/// How an operation stands.
+/// The status of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OperationStatus {
     /// A stage is under way.
     InProgress,
     /// All stages are done.
     Complete,
-    /// A part failed; the stages after it were not begun.
+    /// A part failed. Later stages were not started.
     Failed,
 }
 
 impl OperationStatus {
-    /// As operators see it.
+    /// The name that operators see.
     pub fn as_str(self) -> &'static str {
         match self {
             OperationStatus::InProgress => "IN_PROGRESS",
@@ -108,19 +109,16 @@ impl OperationStatus {
     }
 }
 
-/// An operation that was taken and has begun.
+/// An operation that has started.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Begun {
     pub operation: u64,
-    /// Rules in it.
     pub rules: u64,
-    /// Devices in it.
     pub devices: u64,
-    /// What operators are to know of it, such as nodes that are away.
+    /// Warnings for operators, such as nodes that are away.
     pub warnings: Vec<String>,
 }
 
-/// An operation.
 #[derive(Debug)]
 pub(crate) struct Operation {
     pub action: FlowAction,
@@ -137,7 +135,7 @@ pub(crate) struct Operation {
 }
 
 impl Operation {
-    /// An operation of nothing, which has just begun.
+    /// A new operation without stages.
     pub fn new(action: FlowAction, confirm: Option<u32>) -> Self {
         Self {
             action,
@@ -169,10 +167,10 @@ impl Operation {
 }
 
 impl Flows {
-    /// Takes an operation and begins it. Its nodes are known to the site.
+    /// Starts an operation. The site knows its nodes.
     ///
     /// # Errors
-    /// Anything is known to be wrong; then nothing of it is done.
+    /// A part is known to be wrong. Nothing is done then.
     pub fn begin(
         &mut self,
         turn: &mut Turn<'_>,
@@ -204,14 +202,14 @@ impl Flows {
         Ok(Begun { operation: id, rules, devices: devices.len() as u64, warnings })
     }
 
-    /// Enters an operation under the next number.
+    /// Adds an operation under the next number.
     pub(crate) fn add_operation(&mut self, operation: Operation) -> u64 {
         self.next_operation += 1;
         self.operations.insert(self.next_operation, operation);
         self.next_operation
     }
 
-    /// What can be known before anything is sent: bounds, owners, collisions, nodes.
+    /// Checks bounds, owners, id collisions and nodes before anything is sent.
     fn check(
         &self,
         site: &dyn Site,
@@ -242,7 +240,7 @@ impl Flows {
             *puts.entry(&write.device).or_insert(0) += self.check_write(site, action, write)?;
         }
         let new: usize = puts.values().sum();
-        // What was before a write that waits costs as much as what is to be.
+        // A former version of an entry with open writes costs as much as the newest.
         let versions: usize = match new {
             0 => 0,
             _ => self.iter().map(|(_, device)| device.table.versions()).sum(),
@@ -270,7 +268,7 @@ impl Flows {
         Ok(warnings)
     }
 
-    /// How many entries would be new, or kept in one more version.
+    /// Number of entries that are new or get one more version.
     fn check_write(&self, site: &dyn Site, action: FlowAction, write: &FlowWrite) -> Result<usize, Refused> {
         let device = self.find(&write.device).and_then(|key| self.get(key));
         if let Some(device) = device
@@ -346,7 +344,7 @@ impl Flows {
         self.stage_ends(turn, id);
     }
 
-    /// Writes entries of one owner; the write whose end is to be waited for, or one that has ended.
+    /// Writes entries of one owner. Returns the serial to wait for, which may have ended.
     pub(crate) fn write(
         &mut self,
         site: &dyn Site,
@@ -374,7 +372,7 @@ impl Flows {
         if changed {
             awaited = serial;
             device.guards.extend(confirm.map(|seconds| (serial, seconds)));
-            // What waits there for another try is a repair: the write goes without it.
+            // A repair waits there for a retry. The write is sent without it.
             if device.waiters.is_empty() && device.not_before.take().is_some() {
                 device.apart.get_or_insert(usize::MAX);
             }
@@ -385,7 +383,7 @@ impl Flows {
         awaited
     }
 
-    /// A part of an operation has come to its end.
+    /// A part of an operation has ended.
     pub(crate) fn part_ended(
         &mut self,
         turn: &mut Turn<'_>,
@@ -430,7 +428,7 @@ impl Flows {
             Some(writes) => {
                 operation.stage += 1;
                 let action = operation.action;
-                // Others may own by now what was free when the operation was taken.
+                // An entry that was free at the start may have another owner now.
                 let refused = |write: &FlowWrite| {
                     Some((write.device.to_string(), self.check_write(turn.site, action, write).err()?))
                 };
@@ -466,7 +464,7 @@ impl Flows {
         }
     }
 
-    /// Whether an operation has ended, or was never known.
+    /// Whether an operation has ended or is unknown.
     pub fn has_ended(&self, operation: u64) -> bool {
         self.operations.get(&operation).is_none_or(|it| it.status != OperationStatus::InProgress)
     }

@@ -1,6 +1,7 @@
-//! Entries that operators take off a device: by their ids, all of them, or the table alone.
+//! Entries that operators remove from a device: by id, all of them, or the table alone.
 //!
-//! Absent on purpose: purging because a device or a node is away. What is not there may come back, and is compared then.
+//! Absent on purpose: purging because a device or a node is away. It may come back, and is compared
+//! then.
 
 use std::collections::BTreeSet;
 
@@ -13,10 +14,10 @@ use crate::session::Peer;
 use crate::site::{Refused, Turn};
 
 impl Flows {
-    /// Takes entries off a device by their ids.
+    /// Deletes entries of a device by their ids.
     ///
     /// # Errors
-    /// There is no such device or rule, or a rule is not the operators'.
+    /// There is no such device or rule, or operators do not own a rule.
     pub fn delete(
         &mut self,
         turn: &mut Turn<'_>,
@@ -35,10 +36,11 @@ impl Flows {
         self.begin(turn, FlowAction::Delete, vec![vec![FlowWrite { device, ops }]], confirm)
     }
 
-    /// Takes all that operators own off a device; `forget`: its table alone, what is on the device is left there.
+    /// Deletes all entries of a device that operators own. `forget`: empties the table only, and
+    /// the rules stay on the device.
     ///
     /// # Errors
-    /// There is no such device, or a table that is to be forgotten has rules of a stack.
+    /// There is no such device, or a table to forget has rules of a stack.
     pub fn purge(
         &mut self,
         turn: &mut Turn<'_>,
@@ -49,7 +51,7 @@ impl Flows {
         let key = self.known_device(turn.site, &device)?;
         let Some(known) = self.get(key) else { return Ok(Begun::default()) };
         if forget {
-            // Of a server that was removed nothing can be taken off: an intent has nothing there any more.
+            // No entry can be removed from a removed server, so entries of intents do not count.
             let is_gone = !turn.site.has_joined(&device.node);
             let is_left = |owner: Owner| is_gone && owner.as_intent().is_some();
             let has_stack =

@@ -1,5 +1,6 @@
-//! Reconciliation: when nothing is in flight and the agent's digest is another than ours, the buckets that differ are
-//! looked at, and a batch puts them right. What expired is believed and recorded; what is wrong is shown with its reason.
+//! Reconciliation. If nothing is in flight and the agent's digest differs from ours, the buckets
+//! that differ are compared, and a batch corrects them. Expired entries are believed and recorded.
+//! Wrong ones are shown with their reason.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -16,18 +17,19 @@ use crate::site::Turn;
 use crate::table::STRAYS_MAX;
 use crate::undone::Undone;
 
-/// An agent answers in milliseconds; after this the question is as good as lost.
+/// An agent answers within milliseconds. After this time the question counts as lost.
 pub(crate) const ANSWER_WITHIN: Duration = Duration::from_secs(30);
-/// Between comparisons that found something each time: this, doubled, up to the longest. The first two are at once.
+/// The interval between comparisons that each found a difference. It doubles from the first to the
+/// longest. The first two follow at once.
 const AGAIN_FIRST: Duration = Duration::from_millis(500);
 const AGAIN_MAX: Duration = Duration::from_secs(300);
 
-/// A comparison that is under way.
+/// A comparison under way.
 #[derive(Debug)]
 pub(crate) struct Comparing {
     number: u64,
     until: MonoTime,
-    /// What the agent had said of itself when the buckets were chosen.
+    /// The agent's root when the buckets were chosen.
     theirs: u64,
     buckets: BTreeSet<u16>,
     seen: BTreeSet<FlowId>,
@@ -35,7 +37,7 @@ pub(crate) struct Comparing {
     strays: Vec<FlowId>,
 }
 
-/// What is to be done about an entry.
+/// A difference of an entry.
 #[derive(Clone, Copy, Debug)]
 enum Difference {
     Altered,
@@ -43,7 +45,7 @@ enum Difference {
 }
 
 impl Flows {
-    /// Asks for the sums, if ours are others than the agent's.
+    /// Starts a comparison if our root differs from the agent's.
     pub(crate) fn compare(&mut self, turn: &mut Turn<'_>, key: DeviceKey) {
         let (now, until) = (turn.now, turn.now + ANSWER_WITHIN);
         let Some(device) = self.get_mut(key) else { return };
@@ -64,7 +66,7 @@ impl Flows {
         }
         device.tally.reconciliations += 1;
         if theirs == 0 {
-            // It has nothing: no need to ask what.
+            // The agent has no entries, so there is nothing to ask for.
             device.comparing = Some(Comparing {
                 number: 0,
                 until,
@@ -91,7 +93,7 @@ impl Flows {
         self.send(node, FlowDown::Ask { device: bridge, number, ask: FlowAsk::Buckets });
     }
 
-    /// Repairs of a held table that waited, or were under way, do not go before somebody has decided about it.
+    /// Drops repairs of a held table, queued or in flight: an operator must decide first.
     pub(crate) fn leave_repairs(&mut self, turn: &Turn<'_>, key: DeviceKey) {
         let Some(device) = self.get(key) else { return };
         if !turn.site.holds_table(&device.name) {
@@ -120,7 +122,7 @@ impl Flows {
         comparing.theirs = device.state.as_ref().map_or(0, |state| state.root);
         let buckets: Vec<u16> = comparing.buckets.iter().copied().collect();
         if buckets.is_empty() {
-            device.comparing = None; // it has become equal since
+            device.comparing = None; // equal by now
             return;
         }
         let DeviceName { node, bridge } = device.name.clone();
@@ -164,13 +166,13 @@ impl Flows {
         }
     }
 
-    /// All is known: what differs is recorded or sent.
+    /// Records or sends the differences, once all are known.
     fn compared(&mut self, turn: &mut Turn<'_>, key: DeviceKey) {
         let now = turn.now;
         let Some(device) = self.get_mut(key) else { return };
         let Some(mut comparing) = device.comparing.take() else { return };
         if device.in_flight.is_some() || device.table.waits() {
-            return; // something was written meanwhile: compared again after it
+            return; // a write came in between: the next comparison follows it
         }
         let said = device.state.as_ref().map(|state| state.reason.clone()).unwrap_or_default();
         let wrong: Arc<str> =
@@ -215,7 +217,7 @@ impl Flows {
         let mut repaired = missing.len() + comparing.strays.len();
         comparing.strays.into_iter().for_each(|id| table.stray(id));
         for id in missing {
-            // What had ended by itself is not made again because the agent forgot that it had.
+            // An expired entry is not put again because the agent forgot that it expired.
             match table.get(id).map(|kept| kept.mark) {
                 Some(FlowMark::Expired) => table.see(id, FlowMark::Gone, None),
                 _ => table.again(id, &lost),
@@ -247,7 +249,7 @@ impl Flows {
             }
             return match comparing.theirs == roots.0 {
                 true => self.effect(Effect::Told(name.node)),
-                // What was looked at is well by now, and something else is not.
+                // The compared part is equal by now, and another part differs.
                 false => self.pump(turn, key),
             };
         }
@@ -262,7 +264,7 @@ impl Flows {
         self.pump(turn, key);
     }
 
-    /// Whether all that a node's tables hold was compared with its devices.
+    /// Whether all tables of a node were compared with its devices.
     pub fn is_compared(&self, node: &NodeId) -> bool {
         self.of_node(node).into_iter().filter_map(|key| self.get(key)).all(|device| {
             let theirs = device.state.as_ref().map_or(0, |state| state.root);
@@ -273,7 +275,7 @@ impl Flows {
         })
     }
 
-    /// Whether a comparison of one of a node's tables is under way.
+    /// Whether a comparison of a table of the node is under way.
     pub fn is_comparing(&self, node: &NodeId) -> bool {
         self.of_node(node)
             .into_iter()
@@ -281,7 +283,7 @@ impl Flows {
             .any(|device| device.comparing.is_some())
     }
 
-    /// A node's tables are compared anew when it tells of them next.
+    /// Lets a node's tables be compared again with its next report.
     pub fn compare_anew(&mut self, node: &NodeId) {
         for key in self.of_node(node) {
             if let Some(device) = self.get_mut(key) {
@@ -290,7 +292,7 @@ impl Flows {
         }
     }
 
-    /// A table is compared anew now, for other parts of it may be put right.
+    /// Compares a table again now, because more of it may be corrected.
     pub fn compare_now(&mut self, turn: &mut Turn<'_>, key: DeviceKey) {
         if let Some(device) = self.get_mut(key) {
             (device.odd, device.repairs) = (None, 0);

@@ -1,4 +1,4 @@
-//! What the store keeps of flow tables, and what its changes mean.
+//! Records of flow tables in the store, and their changes.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,45 +11,43 @@ use muster_template::ForeignPolicy;
 use crate::entry::Owner;
 use crate::operation::{FlowAction, FlowStages, OperationStatus};
 
-/// A change of what is durable of flow tables.
+/// A durable change.
 #[derive(Clone, Debug)]
 pub enum FlowChange {
     /// Inserts or replaces.
     Device(Box<FlowDeviceRecord>),
-    /// It is gone, with its entries.
+    /// Removes a device with its entries.
     DeviceRemoved(u32),
-    /// Inserts or replaces, each with what it was before.
+    /// Inserts or replaces entries, each with its former versions.
     Entries {
         device: u32,
-        /// Many at a time.
         entries: Vec<FlowEntryRecord>,
-        /// These are there no more; none of them is among `entries`.
+        /// Removed entries. None of them is among `entries`.
         gone: Vec<FlowId>,
     },
-    /// All writes up to here have come to their end: entries that were to go are gone, and what others were before
-    /// such a write is not needed any more.
+    /// All writes up to `serial` have ended. Removed entries are gone. Versions before these writes
+    /// are no longer needed.
     Settled {
         device: u32,
-        /// Up to here.
+        /// The newest of these writes.
         serial: u64,
     },
-    /// A table was forgotten, and its agent may not know.
+    /// A table was forgotten, and its agent may not know that.
     Forgotten(ForgottenRecord),
-    /// It does.
+    /// The agent of a forgotten table knows that.
     ForgottenHeard { node: NodeId, bridge: Bridge },
     /// Inserts or replaces.
     Operation(Box<FlowOperationRecord>),
-    /// What an operation is to do; once, when it begins.
+    /// The further stages of an operation. Written once, at its start.
     Stages { operation: u64, stages: FlowStages },
-    /// The operation is forgotten.
+    /// Removes an operation.
     OperationRemoved(u64),
-    /// A stage has begun on a device.
+    /// A stage has started on a device.
     Part(FlowPartRecord),
-    /// And ended.
+    /// A stage has ended on a device.
     PartRemoved {
-        /// Of this operation.
+        /// The operation of the stage.
         operation: u64,
-        /// On this device.
         device: u32,
     },
 }
@@ -60,13 +58,13 @@ pub struct FlowDeviceRecord {
     pub device: u32,
     pub node: NodeId,
     pub bridge: Bridge,
-    /// Of the newest write.
+    /// Serial of the newest write.
     pub serial: u64,
-    /// All writes up to here have come to their end.
+    /// All writes up to this one have ended.
     pub settled: u64,
-    /// The batch that may be with the agent, and the newest write in it.
+    /// The batch that the agent may have, and the newest write in it.
     pub sent: Option<(Generation, u64)>,
-    /// What becomes of rules that are not ours.
+    /// The policy for rules of others.
     pub foreign: ForeignPolicy,
 }
 
@@ -75,25 +73,25 @@ pub struct FlowDeviceRecord {
 pub struct ForgottenRecord {
     pub node: NodeId,
     pub bridge: Bridge,
-    /// What was decided before is of the table that was forgotten.
+    /// Batches decided before this generation belong to the forgotten table.
     pub generation: Generation,
 }
 
-/// How an entry stands besides what follows from its write.
+/// The state of an entry that does not follow from its write.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum FlowMark {
-    /// Nothing to say.
+    /// The state follows from the write.
     #[default]
     None,
-    /// The device would not have it.
+    /// The device refused the entry.
     Failed,
-    /// It ended by its own timeout.
+    /// The entry expired by its own timeout.
     Expired,
-    /// The device cannot put it right at present.
+    /// The device cannot correct the entry at present.
     Wrong,
-    /// The device had lost or changed it: it is sent again.
+    /// The device had lost or changed the entry, which is sent again.
     Again,
-    /// It ended by its own timeout, and its agent has forgotten that.
+    /// The entry expired by its own timeout, and its agent has forgotten that.
     Gone,
 }
 
@@ -102,7 +100,7 @@ impl FlowMark {
     const ALL: [Self; Self::COUNT] =
         [Self::None, Self::Failed, Self::Expired, Self::Wrong, Self::Again, Self::Gone];
 
-    /// As it is kept.
+    /// The name in the store.
     pub fn as_str(self) -> &'static str {
         match self {
             FlowMark::None => "",
@@ -124,33 +122,33 @@ impl FlowMark {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FlowEntryRecord {
     pub id: FlowId,
-    /// What it is to be, or was, if it is to go.
+    /// The wanted form, or the last one if the entry is being removed.
     pub packed: Packed,
     pub serial: u64,
     pub owner: Owner,
-    /// It is to go.
+    /// The entry is being removed.
     pub removing: bool,
-    /// The state, where that does not follow from the write.
+    /// The state, if it does not follow from the write.
     pub mark: FlowMark,
-    /// Something hidden went into it: nobody is to read what it is, nor why it is so.
+    /// Hidden values went into the entry, so its content and reason are not shown.
     pub hidden: bool,
     pub reason: Option<Arc<str>>,
-    /// What it was before, newest first, while its write is not decided.
+    /// Former versions while writes are open, the newest first.
     pub past: Vec<FlowPast>,
 }
 
-/// Table `flow_past`: what an entry was.
+/// Table `flow_past`: a former version of an entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FlowPast {
-    /// What it was to be.
+    /// The wanted form.
     pub packed: Packed,
-    /// By which write.
+    /// The write that wanted it.
     pub serial: u64,
     pub owner: Owner,
-    /// It was to go.
+    /// The entry was being removed.
     pub removing: bool,
     pub mark: FlowMark,
-    /// Something hidden went into it: nobody is to read what it was.
+    /// Hidden values went into the version, so its content is not shown.
     pub hidden: bool,
 }
 
@@ -161,50 +159,50 @@ pub struct FlowOperationRecord {
     pub id: u64,
     pub action: FlowAction,
     pub status: OperationStatus,
-    /// The stage that is under way, or was the last; from 0.
+    /// The present or last stage, from 0.
     pub stage: u32,
-    /// How many there are.
+    /// Number of stages.
     pub stages: u32,
-    /// Entries that are as it wants them.
+    /// Number of entries that are as the operation wants them.
     pub done: u64,
-    /// Entries in all.
+    /// Number of all entries.
     pub total: u64,
-    /// Seconds until a change that could cut a node off is taken back.
+    /// Seconds until a change that could cut a node off is undone.
     pub confirm_timeout: Option<u32>,
     pub errors: Vec<FlowError>,
 }
 
-/// Table `flow_parts`: a stage of an operation on a device, while it has not ended.
+/// Table `flow_parts`: a stage of an operation on a device that has not ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FlowPartRecord {
     /// The operation.
     pub operation: u64,
     /// The device.
     pub device: u32,
-    /// The write that ends it.
+    /// The serial of the write.
     pub serial: u64,
     pub count: u64,
 }
 
-/// All that the store holds of flow tables; what each change means to it.
+/// The records of a store, and the meaning of each change to them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FlowSnapshot {
     /// By number.
     pub devices: BTreeMap<u32, FlowDeviceRecord>,
     /// By device and id.
     pub entries: BTreeMap<(u32, FlowId), FlowEntryRecord>,
-    /// By id, with the stages of those that have not ended.
+    /// By id, with the further stages of open operations.
     pub operations: BTreeMap<u64, (FlowOperationRecord, FlowStages)>,
     /// By operation and device.
     pub parts: BTreeMap<(u64, u32), FlowPartRecord>,
-    /// Tables that agents may still have, though there are none here.
+    /// Forgotten tables that agents may still have.
     pub forgotten: BTreeMap<(NodeId, Bridge), Generation>,
-    /// The highest operation ever.
+    /// The highest operation number so far.
     pub highest: u64,
 }
 
 impl FlowSnapshot {
-    /// As a store does it.
+    /// Applies a change as the store does.
     pub fn apply(&mut self, change: FlowChange) {
         match change {
             FlowChange::Device(record) => drop(self.devices.insert(record.device, *record)),

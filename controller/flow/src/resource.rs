@@ -1,4 +1,5 @@
-//! Writes of resources: "this owner wants exactly these entries". The write's outcome is that of the resource's job.
+//! Writes of resources: "this owner wants exactly these entries". The outcome of the write is that
+//! of the resource's job.
 
 use std::collections::BTreeSet;
 
@@ -12,56 +13,56 @@ use crate::operation::{FlowOp, collision};
 use crate::record::FlowMark;
 use crate::site::{Refused, Site, Turn};
 
-/// What a resource's job wants of its device.
+/// The wanted state of a resource's entries.
 #[derive(Clone, Copy, Debug)]
 pub enum Want<'a> {
-    /// It holds exactly these entries of the resource.
+    /// The device holds exactly these entries of the resource.
     Be {
-        /// The entries.
         set: &'a FlowSet,
         /// The resource's name, for operators.
         asker: &'a str,
     },
-    /// It holds none of them.
+    /// The device holds no entry of the resource.
     Gone,
-    /// What it holds stays there, and is the operators'.
+    /// The entries stay, and operators own them.
     Left,
 }
 
 /// A job of a resource.
 #[derive(Clone, Copy, Debug)]
 pub struct ResourceWrite<'a> {
-    /// The device; its node is known to the site.
+    /// The device. The site knows its node.
     pub device: &'a DeviceName,
     /// The job.
     pub job: Job,
     pub want: Want<'a>,
-    /// Seconds until a change that cut the node off is taken back.
+    /// Seconds until a change that cut the node off is undone.
     pub confirm_timeout: Option<u32>,
-    /// What becomes of rules on the device that are not ours, where the resource says so.
+    /// The policy for rules of others, if the resource gives one.
     pub foreign: Option<ForeignPolicy>,
 }
 
-/// How a device's table is not as a resource wants it.
+/// A difference between a device's table and the resource.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Differs {
-    /// A rule is not there at all.
+    /// A rule is missing.
     pub missing: bool,
     /// The reason, for operators.
     pub reason: String,
 }
 
 impl Flows {
-    /// Gives a job to the table: true if it has ended at once, for nothing was to be done. Otherwise its end is told by
-    /// [`Effect::JobEnded`](crate::Effect::JobEnded), or its begin by [`Effect::JobBegins`](crate::Effect::JobBegins).
+    /// Gives a job to the table. Returns true if there is nothing to do. Otherwise
+    /// [`Effect::JobEnded`](crate::Effect::JobEnded) reports its end, or
+    /// [`Effect::JobBegins`](crate::Effect::JobBegins) its start.
     ///
     /// # Errors
-    /// An entry is another's, or there is no room for the device.
+    /// Another owner has an entry, or there is no room for the device.
     pub fn write_resource(&mut self, turn: &mut Turn<'_>, write: ResourceWrite<'_>) -> Result<bool, Refused> {
         let ResourceWrite { device, job, want, confirm_timeout, foreign } = write;
         let key = self.device(device)?;
         match self.job_of(key, job.owner) {
-            Some((_, target)) if target == Target::Job(job) => return Ok(false), // said again
+            Some((_, target)) if target == Target::Job(job) => return Ok(false), // sent again
             Some((serial, target)) => self.wait_no_more(key, serial, target),
             None => {}
         }
@@ -91,8 +92,9 @@ impl Flows {
         Ok(false)
     }
 
-    /// What another's write took over is this owner's again if that fails: nothing must come back to one that is gone,
-    /// or that wants it no more.
+    /// Whether the job must wait for an open write of another owner that took over entries. If that
+    /// fails, the entries are this owner's again, and must not come back to one that is gone or no
+    /// longer wants them.
     fn waits_for_taker(&mut self, key: DeviceKey, job: Job) -> bool {
         let Some(device) = self.get_mut(key) else { return false };
         let sent = device.in_flight.as_ref().map_or(&[][..], |flight| &flight.ids);
@@ -101,7 +103,7 @@ impl Flows {
         true
     }
 
-    /// The job of a resource that waits for a write, or for its turn behind one.
+    /// The job of a resource that waits for a write, or behind one.
     fn job_of(&self, key: DeviceKey, owner: Owner) -> Option<(u64, Target)> {
         let is_it = |it: &&Target| matches!(it, Target::Job(job) | Target::After(job) if job.owner == owner);
         let waiters = &self.get(key)?.waiters;
@@ -118,7 +120,7 @@ impl Flows {
         }
     }
 
-    /// What this owner has on the device and is not to have any more.
+    /// Removals of all entries of this owner except `kept`.
     fn owned_but(&self, key: DeviceKey, owner: Owner, kept: &BTreeSet<FlowId>) -> Vec<FlowOp> {
         let Some(device) = self.get(key) else { return Vec::new() };
         device.table.owned(owner).filter(|id| !kept.contains(id)).map(FlowOp::Remove).collect()
@@ -146,14 +148,15 @@ impl Flows {
         Ok(ops)
     }
 
-    /// Why a resource cannot have these entries: an operator or an intent has one of them. Other resources have claims.
+    /// Why a resource cannot have these entries: an operator or an intent owns one. Claims keep
+    /// resources apart.
     pub fn conflict(&self, site: &dyn Site, set: &FlowSet, ids: &[FlowId], asker: &str) -> Option<Refused> {
         let device = self.get(self.find(&set.device)?)?;
         ids.iter().zip(&set.entries).find_map(|(id, packed)| {
             let kept = device.table.get(*id)?;
-            // One that an intent takes back may come back, where its bridge keeps it.
+            // An entry that an intent removes may come back if its bridge keeps it.
             let goes = kept.removing && kept.owner.as_intent().is_none();
-            // Also one that has expired, whether its agent knows of that or not.
+            // An expired entry is held too, whether its agent knows that or not.
             let is_free = goes || kept.mark == FlowMark::Failed;
             let is_held = !is_free && (kept.owner.is_operator() || kept.owner.as_intent().is_some());
             if is_held {
@@ -173,7 +176,7 @@ impl Flows {
         })
     }
 
-    /// They stay, and are the operators'; what is hidden of them stays so.
+    /// Gives the entries of this owner to operators. Hidden ones stay hidden.
     fn leave_to_operators(&mut self, key: DeviceKey, owner: Owner) {
         let Some(device) = self.get_mut(key) else { return };
         for id in device.table.owned(owner).collect::<Vec<_>>() {
@@ -182,7 +185,8 @@ impl Flows {
         self.touched(key);
     }
 
-    /// How the table is not as a resource wants it. It is compared with the device all the time.
+    /// The difference between the table and the resource. The table is compared with the device all
+    /// the time.
     pub fn difference(&self, set: &FlowSet) -> Option<Differs> {
         let device = self.find(&set.device).and_then(|key| self.get(key));
         set.ids().into_iter().zip(&set.entries).find_map(|(id, packed)| {
@@ -200,7 +204,8 @@ impl Flows {
         })
     }
 
-    /// Takes a resource's job back, if no agent has its write. False if one has: the outcome is told then.
+    /// Withdraws a resource's job if no agent has its write. Returns false if an agent has: the
+    /// outcome follows.
     pub fn withdraw(&mut self, turn: &mut Turn<'_>, device: &DeviceName, owner: Owner) -> bool {
         let Some(key) = self.find(device) else { return true };
         let waits = self.job_of(key, owner);
@@ -210,7 +215,7 @@ impl Flows {
             if is_own && device.in_flight.as_ref().is_some_and(|flight| flight.serial >= serial) {
                 return false;
             }
-            // Those that begin after it do not ask for it.
+            // Jobs that start after the write do not want it.
             let asks = |all: &Vec<Target>| all.iter().filter(|it| !matches!(it, Target::After(_))).count();
             let is_alone = is_own && device.waiters.get(&serial).is_some_and(|all| asks(all) == 1);
             if is_alone {

@@ -1,8 +1,8 @@
-//! Entries that something hidden went into: of what they are nothing is shown, nor kept where it can be read (the store
-//! seals what is marked).
+//! Entries that hidden values went into. Their content is not shown, and the store seals it.
 //!
-//! What a hidden text became there, a canonical address or a number, is no text to look for: so entries are marked when
-//! they are put, and stay so whoever owns them, until somebody says the same who hides nothing.
+//! A hidden text may become an address or a number in an entry, so no search can find it there.
+//! Entries are therefore marked when they are put. The mark stays, whoever owns the entry, until an
+//! owner that hides nothing puts the same entry.
 
 use muster_shared::NodeId;
 use muster_shared::model::flow::FlowId;
@@ -13,12 +13,13 @@ use crate::device::Flows;
 use crate::entry::{Kept, Owner};
 use crate::table::Table;
 
-/// Entries whose values are looked for in what an agent says of all of them: of more nothing is shown.
+/// Entries whose values are searched for in a report about all of them. With more entries nothing
+/// of the report is shown.
 const SEARCHED_MAX: usize = 64;
 
 impl Flows {
-    /// Marks what an owner has on a node, or had before a write that is not decided: something hidden went into it.
-    /// `applied`: the owner may have had entries that are in the table no more.
+    /// Marks the entries of an owner on a node as hidden, including versions before open writes.
+    /// `applied`: the owner may have had entries that the table no longer has.
     pub fn hide(&mut self, node: &NodeId, owner: Owner, applied: bool) {
         for key in self.of_node(node) {
             let Some(device) = self.get_mut(key) else { continue };
@@ -30,7 +31,7 @@ impl Flows {
         }
     }
 
-    /// Nothing hidden is in what an owner has on a node.
+    /// Unmarks the entries of an owner on a node as hidden.
     pub fn reveal(&mut self, node: &NodeId, owner: Owner) {
         for key in self.of_node(node) {
             if let Some(device) = self.get_mut(key) {
@@ -42,7 +43,7 @@ impl Flows {
 }
 
 impl Table {
-    /// The reason why an agent did not do what these say, which may repeat what is in them, for operators.
+    /// A reason from an agent for these entries, for operators. It may repeat their content.
     pub fn told(&self, reason: String, of: &[FlowId]) -> String {
         let hidden = of.iter().filter_map(|id| self.get(*id)).flat_map(Kept::hidden);
         let values: Vec<Value> =
@@ -54,7 +55,7 @@ impl Table {
         }
     }
 
-    /// The reason why something of the device is wrong, for operators: of one entry agents say its id first.
+    /// A reason from an agent about a device, for operators. For one entry it starts with the id.
     pub fn told_of_device(&self, reason: String) -> String {
         match reason.split_once(": ").and_then(|(id, why)| Some((FlowId::parse(id)?, why))) {
             Some((id, why)) => format!("{id}: {}", self.told(why.to_owned(), &[id])),
@@ -63,7 +64,7 @@ impl Table {
     }
 }
 
-/// A number or an address may be told in another notation than ours: words with digits go.
+/// Masks all words with digits: a number or an address may be in another notation than ours.
 fn without_numbers(text: &str) -> String {
     let shown = |word: &str| {
         let bare = word.trim_end();

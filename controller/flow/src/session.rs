@@ -1,4 +1,4 @@
-//! What agents say of their devices, and what follows when they come and go.
+//! Reports of agents about their devices, and the start and end of connections.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,46 +10,46 @@ use crate::effect::Effect;
 use crate::forget::Forgotten;
 use crate::site::Turn;
 
-/// What is known of a node.
+/// The state of a node.
 #[derive(Debug, Default)]
 pub(crate) struct Peer {
-    /// The agent's connection, once that has greeted.
+    /// The agent's connection, once it has sent a Hello.
     pub connection: Option<u64>,
-    /// The agent has said how all its devices stand since it greeted.
+    /// The agent has reported all its devices since its Hello.
     pub has_told: bool,
-    /// Devices that it has named on this connection so far.
+    /// Devices that the agent named on this connection so far.
     said: BTreeSet<Bridge>,
     /// The devices that have a table.
     pub devices: BTreeMap<Bridge, DeviceKey>,
-    /// Tables that its agent may still have, though there are none here.
+    /// Forgotten tables that the agent may still have.
     pub forgotten: BTreeMap<Bridge, Forgotten>,
 }
 
 impl Peer {
-    /// The agent can be spoken to.
+    /// Whether the agent is connected.
     pub fn is_there(&self) -> bool {
         self.connection.is_some()
     }
 
-    /// The number of devices that its agent named so far, while it tells how all stand.
+    /// Number of devices that the agent named so far, while it reports all of them.
     pub fn named(&self) -> usize {
         self.said.len()
     }
 
-    /// There is nothing to know of it.
+    /// Whether nothing is known of the node.
     pub fn is_idle(&self) -> bool {
         self.connection.is_none() && self.devices.is_empty() && self.forgotten.is_empty()
     }
 }
 
 impl Flows {
-    /// A node's agent greeted: it says next how its devices stand, and nothing is sent before.
+    /// A node's agent sent a Hello. It reports its devices next, and nothing is sent before.
     pub fn greeted(&mut self, node: &NodeId, connection: u64) {
         self.peers.entry(node.clone()).or_default().connection = Some(connection);
         self.hear_anew(node);
     }
 
-    /// A node is away: its tables stay as they are and wait.
+    /// A node is away. Its tables stay as they are, and wait.
     pub fn away(&mut self, node: &NodeId) {
         let Some(peer) = self.peers.get_mut(node) else { return };
         peer.connection = None;
@@ -71,12 +71,12 @@ impl Flows {
         }
     }
 
-    /// Whether a node's agent has said how all its devices stand since it greeted.
+    /// Whether the agent has reported all its devices since its Hello.
     pub fn has_told(&self, node: &NodeId) -> bool {
         self.peers.get(node).is_some_and(|peer| peer.has_told)
     }
 
-    /// Takes a message of a node's agent.
+    /// Handles a message of a node's agent.
     pub fn received(&mut self, turn: &mut Turn<'_>, node: &NodeId, message: FlowUp) {
         if !self.peers.get(node).is_some_and(Peer::is_there) {
             return;
@@ -116,7 +116,7 @@ impl Flows {
             if !is_forgotten {
                 told.extend(self.state_told(turn, &name, state));
             }
-            // What nobody here knows is not remembered: an agent may name any.
+            // Unknown devices are not remembered, because an agent may name any.
             if is_greeting
                 && (is_forgotten || self.find(&name).is_some())
                 && let Some(peer) = self.peers.get_mut(node)
@@ -161,7 +161,8 @@ impl Flows {
         }
         let key = match self.find(name) {
             Some(key) => key,
-            // Nobody here knows of it: a store was restored, or its table was forgotten while the node was away.
+            // The device is unknown: a store was restored, or the table was forgotten while the
+            // node was away.
             None if state.entries > 0 => self.device(name).ok()?,
             None => return None,
         };
@@ -180,7 +181,8 @@ impl Flows {
                 Some(refusal) => self.batch_refused(turn, key, &refusal),
                 None => self.batch_applied(turn, key),
             },
-            // Decided by a batch that this store does not know: above it there is room again.
+            // A batch that this store does not know decided it. Above its generation there is room
+            // again.
             Some(sent) if sent < decided => self.wait_again(key),
             Some(_) | None => {}
         }

@@ -1,13 +1,14 @@
-//! The entries of one device: what each is to be, what it was before that is decided, and who owns it.
+//! The entries of one device: what each must be, what it was before open writes, and who owns it.
 //!
 //! ```text
 //!   write n: puts and removals ──▶ waiting ──▶ in a batch ──┬─ settle(n): ADDED, or gone
 //!                                                            └─ fail(n): FAILED, or again what it was
 //! ```
 //!
-//! Every write has a number (its serial). All writes up to `settled` have come to their end, so that a hundred thousand
-//! entries become ADDED with one number. An entry changed by a write that is not decided keeps what it was, as far back
-//! as is not decided. The sums are those of the table as it is to be: they equal the agent's when all is settled.
+//! Every write has a number, its serial. A write is open until it has ended. All writes up to
+//! `settled` have ended, so a hundred thousand entries become ADDED with one number. An entry with
+//! open writes keeps its former versions as far back as writes are open. The sums are those of the
+//! wanted table. They equal the agent's once all writes have ended.
 //!
 //! Absent: batches and nodes, operations, conflicts between owners.
 
@@ -24,29 +25,30 @@ use crate::entry::{
 };
 use crate::record::{FlowEntryRecord, FlowMark, FlowPast};
 
-/// Strays taken off at a time; those beyond are found with the next comparison. An agent may invent as many as it likes,
-/// of 256 devices.
+/// Bound on strays removed at a time. The next comparison finds the others. A lying agent may
+/// invent as many as it likes, for 256 devices.
 pub(crate) const STRAYS_MAX: usize = 50_000;
 
 /// The entries of one device.
 #[derive(Debug, Default)]
 pub(crate) struct Table {
     entries: IndexMap<FlowId, Kept, BuildHasherDefault<IdHash>>,
-    /// Those that are not the operators'. Flat: an owner has few on one device.
+    /// Entries not owned by operators. A flat set, because an owner has few on one device.
     owned: BTreeSet<(Owner, FlowId)>,
     sums: Buckets,
     serial: u64,
     settled: u64,
     waiting: Vec<FlowId>,
-    /// Ids that are on the device and in no table: found by comparing, and found again if they are forgotten here.
+    /// Ids on the device that no table has. A comparison finds them, and finds them again if they
+    /// are forgotten here.
     strays: Vec<FlowId>,
-    /// The reason why entries are FAILED or wrong.
+    /// Why entries are FAILED or wrong.
     reasons: BTreeMap<FlowId, Arc<str>>,
     marked: [usize; FlowMark::COUNT],
-    /// Groups and meters, which come before the rules that use them.
+    /// Number of groups and meters, which are sent before the rules that use them.
     specials: usize,
     unsaved: Vec<FlowId>,
-    /// What is kept of entries besides what each is to be and was before that.
+    /// Number of former versions beyond the newest and the one before it.
     versions: usize,
 }
 
@@ -67,7 +69,7 @@ impl Table {
         self.reasons.get(&id).map(|reason| &**reason)
     }
 
-    /// Another reason for one that is FAILED; it is written down with it.
+    /// Replaces the reason of a FAILED entry. It is saved with the entry.
     pub fn explain(&mut self, id: FlowId, reason: &Arc<str>) {
         if self.entries.get(&id).is_some_and(|kept| kept.mark == FlowMark::Failed) {
             self.reasons.insert(id, reason.clone());
@@ -98,7 +100,7 @@ impl Table {
         self.versions
     }
 
-    /// All owners, and how many entries each has.
+    /// All owners with the number of their entries.
     pub fn owners(&self) -> impl Iterator<Item = (Owner, usize)> {
         let operators =
             Some((Owner::OPERATOR, self.len() - self.owned.len())).filter(|(_, count)| *count > 0);
@@ -112,7 +114,7 @@ impl Table {
         counts.into_iter()
     }
 
-    /// Something is to be sent.
+    /// Whether there is something to send.
     pub fn waits(&self) -> bool {
         !self.waiting.is_empty() || !self.strays.is_empty()
     }
@@ -121,28 +123,29 @@ impl Table {
         &self.waiting
     }
 
-    /// The device has it within our space, and nobody asked for it.
+    /// The device has this id of ours, and no table does.
     pub fn stray(&mut self, id: FlowId) {
         if self.strays.len() < STRAYS_MAX {
             self.strays.push(id);
         }
     }
 
-    /// To be taken off the device, though nothing here is of that id; at most so many.
+    /// Takes at most so many of the strays to remove from the device.
     pub fn take_strays(&mut self, most: usize) -> Vec<FlowId> {
+        let entries = &self.entries;
+        self.strays.retain(|id| entries.get(id).is_none_or(|kept| kept.seen().is_none() && !kept.removing));
         self.strays.sort_unstable();
         self.strays.dedup();
         let rest = self.strays.split_off(most.min(self.strays.len()));
-        let mut strays = std::mem::replace(&mut self.strays, rest);
-        strays.retain(|id| self.entries.get(id).is_none_or(|kept| kept.seen().is_none() && !kept.removing));
-        strays
+        std::mem::replace(&mut self.strays, rest)
     }
 
     pub fn owned(&self, owner: Owner) -> impl Iterator<Item = FlowId> + '_ {
         self.owned.range((owner, FlowId(0))..=(owner, FlowId(u64::MAX))).map(|(_, id)| *id)
     }
 
-    /// The newest write of another that took something over from this owner and is not decided. `sent` is in flight.
+    /// The newest open write of another owner that took over an entry from this one. `sent` is in
+    /// flight.
     pub fn taken_from(&self, owner: Owner, sent: &[FlowId]) -> Option<u64> {
         let kept = sent.iter().chain(&self.waiting).filter_map(|id| self.entries.get(id));
         kept.filter(|kept| kept.is_taken_from(owner, self.settled)).map(|kept| kept.serial).max()
@@ -159,13 +162,13 @@ impl Table {
         }
     }
 
-    /// The number of a write that begins.
+    /// The serial of a new write.
     pub fn begin(&mut self) -> u64 {
         self.serial += 1;
         self.serial
     }
 
-    /// The device is to hold this; `hidden`: something hidden went into it.
+    /// The device must hold this entry. `hidden`: hidden values went into it.
     pub fn put(
         &mut self,
         id: FlowId,
@@ -202,10 +205,10 @@ impl Table {
             }
             Place::Occupied(place) => place.into_mut(),
         };
-        // A write that is not decided may yet fail, and then this one must not fail with it.
+        // An open write may still fail. This one must not fail with it.
         let is_so = kept.digest == digest && kept.owner == owner && !kept.removing;
         if is_so && kept.mark == FlowMark::None && kept.serial <= settled {
-            // Who says it in clear makes it known.
+            // An owner that does not hide the entry makes it known.
             if std::mem::replace(&mut kept.hidden, hidden) != hidden {
                 save(kept, id, &mut self.unsaved);
             }
@@ -231,11 +234,11 @@ impl Table {
         Written::Changed
     }
 
-    /// The device is not to hold this any more.
+    /// The device must not hold this entry.
     pub fn remove(&mut self, id: FlowId, serial: u64) -> Written {
         let settled = self.settled;
         let Some(kept) = self.entries.get_mut(&id) else { return Written::Nothing };
-        // As above: what an undecided write takes away may be back.
+        // As above: an entry that an open write removes may come back.
         if kept.removing && kept.serial <= settled {
             return Written::Same(kept.serial);
         }
@@ -259,7 +262,7 @@ impl Table {
         Written::Changed
     }
 
-    /// Another owner's from now on; nothing of it changes on the device.
+    /// Gives the entry to another owner. The device is not changed.
     pub fn give(&mut self, id: FlowId, owner: Owner) {
         let Some(kept) = self.entries.get_mut(&id) else { return };
         let old = std::mem::replace(&mut kept.owner, owner);
@@ -267,7 +270,8 @@ impl Table {
         self.save(id);
     }
 
-    /// What this owner has, or had before a write that is not decided, was made of something hidden. `sent` is in flight.
+    /// Marks entries of this owner as hidden, including versions before open writes. `sent` is in
+    /// flight.
     pub fn hide(&mut self, owner: Owner, sent: &[FlowId]) {
         let mut ids: Vec<FlowId> = self.owned(owner).collect();
         ids.extend(sent.iter().chain(&self.waiting));
@@ -278,7 +282,7 @@ impl Table {
         }
     }
 
-    /// Nothing hidden is in what this owner has.
+    /// Unmarks entries of this owner as hidden.
     pub fn reveal(&mut self, owner: Owner) {
         for id in self.owned(owner).collect::<Vec<_>>() {
             if self.entries.get_mut(&id).is_some_and(|kept| std::mem::take(&mut kept.hidden)) {
@@ -287,7 +291,8 @@ impl Table {
         }
     }
 
-    /// The device does not have it as it is to be: it is sent again. Why it could not be put right before says more.
+    /// Sends an entry again that the device lost or changed. If a repair failed before, its reason
+    /// stays.
     pub fn again(&mut self, id: FlowId, reason: &Arc<str>) {
         let was_wrong = self.entries.get(&id).is_some_and(|kept| kept.mark == FlowMark::Wrong);
         let known = self.reasons.get(&id).filter(|_| was_wrong);
@@ -296,7 +301,7 @@ impl Table {
         self.queue(id);
     }
 
-    /// What the device says of an entry that is settled.
+    /// Records how the device holds an entry without open writes.
     pub fn see(&mut self, id: FlowId, mark: FlowMark, reason: Option<Arc<str>>) {
         let Some(kept) = self.entries.get(&id) else { return };
         let (old, digest) = (kept.seen(), kept.digest);
@@ -310,18 +315,18 @@ impl Table {
         self.save(id);
     }
 
-    /// The device is to hold it, or to remember that it ended.
+    /// Whether the device must hold the entry, or remember that it expired.
     pub fn wants(&self, id: FlowId) -> bool {
         self.entries.get(&id).is_some_and(|kept| kept.seen().is_some())
     }
 
-    /// The newest write takes it off the device.
+    /// Whether the newest write removes the entry.
     pub fn is_removing(&self, id: FlowId) -> bool {
         self.entries.get(&id).is_some_and(|kept| kept.removing)
     }
 
-    /// What is to go into the next batch, of writes up to `upto`. They are not waiting any more. With `apart`, repairs
-    /// go only when no write does, and so many at a time.
+    /// Takes the entries for the next batch, from writes up to `upto`. With `apart`, repairs are
+    /// taken only if no write is, and at most so many.
     pub fn take_waiting(&mut self, upto: u64, apart: Option<usize>) -> Vec<FlowId> {
         let mut all = std::mem::take(&mut self.waiting);
         let settled = self.settled;
@@ -336,7 +341,7 @@ impl Table {
         }
         let mut taken = Vec::with_capacity(all.len());
         for id in all {
-            // One that was taken back and is wanted again stands here twice.
+            // An entry that was withdrawn and is wanted again is here twice.
             let Some(kept) = self.entries.get_mut(&id).filter(|kept| kept.queued) else { continue };
             let is_repair = kept.mark == FlowMark::Again;
             if kept.serial > upto || (is_repair && room == 0) {
@@ -352,7 +357,7 @@ impl Table {
         taken
     }
 
-    /// Those that are sent again because the device lost or changed them.
+    /// Number of entries sent again because the device lost or changed them.
     pub fn repairs_among(&self, ids: &[FlowId]) -> usize {
         if self.marked(FlowMark::Again) == 0 {
             return 0;
@@ -365,7 +370,8 @@ impl Table {
         ids.iter().copied().filter(is_repair)
     }
 
-    /// Drops all repairs: the device stays as it is. False if no entry of the table was to be put right.
+    /// Drops all repairs: the device stays as it is. Returns false if no entry of the table needed
+    /// one.
     pub fn leave_repairs(&mut self) -> bool {
         self.strays.clear();
         let is_repair = |(_, kept): &(FlowId, &Kept)| kept.mark == FlowMark::Again;
@@ -379,7 +385,7 @@ impl Table {
         !repairs.is_empty()
     }
 
-    /// What was in a batch that was not applied waits again.
+    /// Queues the entries of a batch again that was not applied.
     pub fn wait_again(&mut self, ids: &[FlowId]) {
         for id in ids {
             let Some(kept) = self.entries.get(id) else { continue };
@@ -389,14 +395,14 @@ impl Table {
         }
     }
 
-    /// All writes up to `serial` are on the device. `ids` are those of the batch that are not simply ADDED by that:
-    /// removals, changes, repairs.
+    /// All writes up to `serial` are on the device. `ids` are the entries of the batch that are
+    /// more than ADDED: removals, changes, repairs.
     pub fn settle(&mut self, serial: u64, ids: &[FlowId]) {
         self.settled = self.settled.max(serial);
         for id in ids {
             let Some(kept) = self.entries.get_mut(id) else { continue };
             if kept.serial > serial {
-                continue; // a newer write has yet to be decided
+                continue; // a newer write is still open
             }
             self.versions -= kept.versions();
             kept.past = None;
@@ -409,8 +415,8 @@ impl Table {
         }
     }
 
-    /// Nothing of this write happened: anything is as it was before; what was new is FAILED for this reason, or gone if
-    /// there is none.
+    /// The write has failed. Changed entries are as before. New ones are FAILED for this reason, or
+    /// gone if there is none.
     pub fn fail(&mut self, serial: u64, ids: &[FlowId], reason: Option<&Arc<str>>) {
         for id in ids {
             let Some(kept) = self.entries.get_mut(id) else { continue };
@@ -424,10 +430,10 @@ impl Table {
                 continue;
             }
             let (old_seen, old_digest, old_owner) = (kept.seen(), kept.digest, kept.owner);
-            // One whose removal has come to its end since is as good as never there.
+            // A version whose removal has ended since counts as absent.
             let settled = self.settled;
             let mark = match kept.past.take().filter(|past| !past.removing || past.serial > settled) {
-                // Nothing is left of what was to go.
+                // Nothing is left of a removed entry.
                 None if reason.is_none() || kept.removing => {
                     self.drop_entry(*id);
                     self.unsaved.push(*id);
@@ -459,8 +465,8 @@ impl Table {
         }
     }
 
-    /// The first write from `upto` on that can be sent without a newer one: of an entry that a newer write has changed,
-    /// only what that made of it can be sent.
+    /// The first serial from `upto` on that can be sent without a newer write. Of an entry that a
+    /// newer write changed, only the newest version can be sent.
     pub fn closed(&self, mut upto: u64) -> u64 {
         loop {
             let waiting = self.waiting.iter().filter_map(|id| self.entries.get(id));
@@ -488,7 +494,7 @@ impl Table {
         None
     }
 
-    /// The undecided writes up to `upto` that changed these entries.
+    /// Open writes up to `upto` that changed these entries.
     pub fn undecided<'t>(&'t self, ids: &'t [FlowId], upto: u64) -> impl Iterator<Item = u64> + 't {
         let kept = ids.iter().filter_map(|id| self.entries.get(id));
         let kept = kept.filter(|kept| kept.mark != FlowMark::Failed);
@@ -496,7 +502,7 @@ impl Table {
         writes.filter(move |serial| *serial <= upto)
     }
 
-    /// Those of these that this write changed, in the order of their ids.
+    /// The entries among these that this write changed, by id.
     pub fn of_write(&self, serial: u64, ids: &[FlowId]) -> Vec<FlowId> {
         let is_of = |kept: &Kept| kept.serial == serial || kept.changed_since(serial - 1, serial);
         let mut found: Vec<FlowId> =
@@ -506,7 +512,7 @@ impl Table {
         found
     }
 
-    /// What is to be written down, at most so many: records, and those that are gone.
+    /// The next records to save, at most `most`, and the ids of removed entries.
     pub fn next_unsaved(&mut self, most: usize) -> (Vec<FlowEntryRecord>, Vec<FlowId>) {
         let (mut records, mut gone) = (Vec::new(), Vec::new());
         for _ in 0..most {
@@ -527,7 +533,7 @@ impl Table {
         !self.unsaved.is_empty()
     }
 
-    /// From the store.
+    /// Loads an entry from the store.
     pub fn load(&mut self, record: FlowEntryRecord) {
         let mut past = None;
         for older in record.past.into_iter().rev() {
@@ -564,7 +570,7 @@ impl Table {
         self.wait_again(&[id]);
     }
 
-    /// Before any entry is loaded.
+    /// Sets the serials, before any entry is loaded.
     pub fn load_numbers(&mut self, serial: u64, settled: u64) {
         (self.serial, self.settled) = (serial, settled);
     }

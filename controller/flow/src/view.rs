@@ -1,4 +1,4 @@
-//! What operators see of flow tables.
+//! Flow tables as operators see them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -15,20 +15,20 @@ use crate::record::FlowMark;
 use crate::session::Peer;
 use crate::site::{Refused, Site};
 
-/// An entry, to be shown beside the driver.
+/// An entry. The caller renders it outside of the driver.
 #[derive(Clone, Debug)]
 pub struct FlowRow {
     pub id: FlowId,
     pub packed: Packed,
     pub standing: FlowStanding,
     pub owner: Owner,
-    /// The write that made it so.
+    /// The write that gave the entry its present form.
     pub serial: u64,
-    /// As last told.
+    /// Counters as last reported.
     pub counters: Option<FlowCounters>,
-    /// The reason why it is not as it is to be.
+    /// Why the entry is not as desired.
     pub error: Option<String>,
-    /// What a hidden parameter holds went into it: nobody sees of what it is made.
+    /// Hidden values went into the entry, so its content is not shown.
     pub secret: bool,
 }
 
@@ -37,13 +37,13 @@ pub struct FlowRow {
 pub struct FlowRows {
     /// In no order: see [`FlowRows::sorted`].
     pub rows: Vec<FlowRow>,
-    /// For people.
+    /// Owners by name.
     pub owners: BTreeMap<Owner, String>,
-    /// Rules that are not ours, as last told.
+    /// Rules of others as last reported.
     pub foreign: Vec<ForeignRule>,
-    /// How its device is.
+    /// The state of the device.
     pub device: DeviceView,
-    /// Of the device in the store.
+    /// The number of the device in the store.
     pub number: u32,
 }
 
@@ -56,16 +56,16 @@ fn add(sum: &mut OwnerCounters, other: &OwnerCounters) {
 /// Counters of a device.
 #[derive(Clone, Debug, Default)]
 pub struct StatsView {
-    /// Of its tables.
+    /// Counters of the device's tables.
     pub tables: Vec<TableCounters>,
-    /// By owner.
+    /// Counters by owner.
     pub owners: Vec<OwnerCounters>,
-    /// How old they are; none if the agent has not told any since the controller started.
+    /// Age of the counters. `None`: the agent has sent none since the controller started.
     pub age: Option<Duration>,
 }
 
 impl FlowRows {
-    /// In the order of their ids; beside the driver, for there may be a million.
+    /// Sorts the rows by id. There may be a million, so this runs outside of the driver.
     #[must_use]
     pub fn sorted(mut self) -> Self {
         self.rows.sort_unstable_by_key(|row| row.id);
@@ -74,7 +74,7 @@ impl FlowRows {
 }
 
 impl Device {
-    /// Entries by how they stand, in the order of [`FlowStanding::ALL`].
+    /// Number of entries by standing, in the order of [`FlowStanding::ALL`].
     pub fn standings(&self) -> [u64; 5] {
         let marked = |mark| self.table.marked(mark) as u64;
         let failed = marked(FlowMark::Failed);
@@ -82,7 +82,7 @@ impl Device {
         let pending = marked(FlowMark::Wrong) + marked(FlowMark::Again);
         let added = (self.table.len() as u64).saturating_sub(failed + expired + pending);
         let mut counts = [pending, added, 0, failed, expired];
-        // Only of those that are on their way the marks do not say all.
+        // For entries with open writes the mark does not say all.
         let mut open = self.table.waiting().to_vec();
         open.extend(self.in_flight.iter().flat_map(|flight| &flight.ids));
         open.sort_unstable();
@@ -109,10 +109,9 @@ impl Flows {
         views
     }
 
-    /// A device.
     ///
     /// # Errors
-    /// There is none of this name.
+    /// There is no such device.
     pub fn device_view(&self, site: &dyn Site, name: &DeviceName) -> Result<DeviceView, Refused> {
         let key = self.known_device(site, name)?;
         Ok(self.get(key).map(|device| self.device_view_of(device)).unwrap_or_default())
@@ -153,7 +152,7 @@ impl Flows {
         }
     }
 
-    /// The entries of a device, all or those that stand so.
+    /// The entries of a device, all or only those with one standing.
     ///
     /// # Errors
     /// There is no such device.
@@ -178,18 +177,17 @@ impl Flows {
         })
     }
 
-    /// The digest of a device's table as it is to be.
+    /// The digest of the desired table of a device.
     pub fn root(&self, name: &DeviceName) -> Option<u64> {
         Some(self.get(self.find(name)?)?.table.sums().root())
     }
 
-    /// Whether a device's rules that are not ours are listed with ours.
+    /// Whether rules of others on a device are listed.
     pub fn shows_foreign(&self, name: &DeviceName) -> bool {
         let device = self.find(name).and_then(|key| self.get(key));
         device.is_some_and(|device| device.foreign != muster_template::ForeignPolicy::Leave)
     }
 
-    /// An entry of a device.
     ///
     /// # Errors
     /// There is no such device, or no such entry.
@@ -209,7 +207,7 @@ impl Flows {
         })
     }
 
-    /// An operation, while it is known.
+    /// An operation, as long as it is kept.
     pub fn operation(&self, id: u64) -> Option<FlowOperationView> {
         let operation = self.operations.get(&id)?;
         Some(FlowOperationView {
@@ -224,7 +222,7 @@ impl Flows {
         })
     }
 
-    /// Counters of a device, as last told.
+    /// Counters of a device as last reported.
     ///
     /// # Errors
     /// There is no such device.
@@ -233,7 +231,7 @@ impl Flows {
         Ok(self.stats_of(site, now, key, usize::MAX))
     }
 
-    /// With so many owners by name, the largest.
+    /// Counters with the `most` largest owners by name.
     fn stats_of(&self, site: &dyn Site, now: MonoTime, key: DeviceKey, most: usize) -> StatsView {
         let Some(device) = self.get(key) else { return StatsView::default() };
         let mut sums: BTreeMap<Owner, OwnerCounters> = BTreeMap::new();
@@ -242,7 +240,7 @@ impl Flows {
         }
         let counted = device.asks.counted.as_ref();
         for (owner, (packets, bytes)) in counted.into_iter().flat_map(|counted| &counted.owners) {
-            // Of one that has nothing left here, nothing is said.
+            // An owner without entries here is left out.
             if let Some(sum) = sums.get_mut(owner) {
                 (sum.packets, sum.bytes) = (*packets, *bytes);
             }
@@ -253,7 +251,7 @@ impl Flows {
         let mut owners: Vec<OwnerCounters> = Vec::new();
         let mut places = BTreeMap::new();
         for (owner, sum) in sums {
-            // Several may be the same to people: a resource and the one that replaces it.
+            // Several owners may have one name: a resource and the one that replaces it.
             let text = site.describe(owner);
             let at = *places.entry(text.clone()).or_insert(owners.len());
             match owners.get_mut(at) {
@@ -273,7 +271,7 @@ impl Flows {
         }
     }
 
-    /// Every device with its counters, at most so many owners of each by name; for metrics.
+    /// Every device with its counters, with at most `owners` owners each by name, for metrics.
     pub fn metrics(&self, site: &dyn Site, now: MonoTime, owners: usize) -> Vec<(DeviceView, StatsView)> {
         let all = self.iter();
         all.map(|(key, device)| (self.device_view_of(device), self.stats_of(site, now, key, owners)))
@@ -281,7 +279,7 @@ impl Flows {
     }
 }
 
-/// Names of owners, for people.
+/// Names of owners, for operators.
 fn owner_texts(site: &dyn Site, owners: impl Iterator<Item = Owner>) -> BTreeMap<Owner, String> {
     owners.map(|owner| (owner, site.describe(owner))).collect()
 }

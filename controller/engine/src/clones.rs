@@ -43,7 +43,7 @@ pub(crate) struct Instances {
     in_conflict: bool,
 }
 
-/// What a Hello says about the agents of a node.
+/// The result of a Hello for the agents of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
     /// The agent is the only one.

@@ -33,7 +33,7 @@ use crate::row::{Role, Row, Slot};
 use crate::timer::TimerKey;
 
 impl Row {
-    /// What the engine does when the thing differs from the desired state.
+    /// The policy for drift of this row.
     pub fn drift_policy(&self) -> DriftPolicy {
         match self.details().drift_policy {
             // Muster never changes an adopted thing.

@@ -14,7 +14,7 @@ use crate::record::{PackedSpec, Status};
 use crate::row::Row;
 use crate::stack::Stack;
 
-/// What a deployment gets besides its properties.
+/// Inputs of a deployment besides its properties.
 pub(crate) struct Deployed<'a> {
     pub stack: &'a Stack,
     pub resource: &'a str,

@@ -16,7 +16,7 @@ pub(crate) struct Graph {
     pub nodes: Nodes,
     pub stacks: Stacks,
     pub rows: Rows,
-    /// What nodes have and a restored store does not know.
+    /// Things that nodes have and a restored store does not know.
     pub restored: Restored,
 }
 

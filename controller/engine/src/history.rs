@@ -2,13 +2,13 @@
 //! controller's.
 //!
 //! ```text
-//!   what the node says of its epoch         and it was        then
-//!   one of this store's starts, or from     -                 it is welcomed
+//!   epoch of the node                       and it was        result
+//!   one of this store's starts, or from     -                 the node is welcomed
 //!   before they were recorded
 //!   a lower one that no start had           not welcomed yet  this store is older than the node
-//!                                           welcomed          it has yet to record this one: it is welcomed again
-//!   a later one, or this one's number with  not welcomed yet  this store is older than the node: the epoch rises
-//!   other bits                              welcomed          it has obeyed another controller since: refused
+//!                                           welcomed          not recorded yet: welcome it again
+//!   a later one, or this one's number with  not welcomed yet  this store is older: the epoch rises
+//!   other bits                              welcomed          it obeyed another controller: refuse
 //! ```
 //!
 //! The number alone does not tell. A store that was set back and started more often than was lost
@@ -30,7 +30,7 @@ use crate::node::NodeKey;
 use crate::row::Slot;
 use crate::traversals::Traversals;
 
-/// What the epoch of a node means.
+/// The meaning of a node's epoch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum EpochOrigin {
     /// The node has obeyed only epochs that this engine knows.
@@ -94,7 +94,7 @@ impl History {
         self.starts.add(epoch, bits);
     }
 
-    /// What the epoch of a node means.
+    /// The meaning of a node's epoch.
     fn standing(&self, theirs: EpochId, was_welcomed: bool) -> EpochOrigin {
         let ours = self.id();
         // A welcomed node may not have recorded this epoch yet.

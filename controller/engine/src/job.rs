@@ -42,7 +42,7 @@ pub struct Limits {
     pub flow_operations_kept: usize,
     /// Open join tokens.
     pub tokens_max: usize,
-    /// Nodes known or named in templates.
+    /// Nodes that have joined or are named, as by a template.
     pub nodes_max: usize,
 }
 

@@ -15,7 +15,7 @@ pub(crate) struct Jobs {
     pub claims: Claims,
     /// Large contents that specs refer to.
     pub contents: Contents,
-    /// Which nodes fetch contents now.
+    /// The nodes that fetch contents now.
     pub fetches: Fetches<NodeKey>,
     pub rollouts: Rollouts,
     /// Rows that background jobs may change.

@@ -23,7 +23,7 @@ use crate::stack::{Adjacency, FleetChange, Stack, Stage, Walk};
 use crate::todo::Todo;
 use crate::traversals::Traversals;
 
-/// What the store holds for the engine.
+/// The contents of the store for the engine.
 #[derive(Default)]
 pub struct Snapshot {
     /// Each stack, with the source of its current revision unless it is COMPLETE.
@@ -44,7 +44,7 @@ pub struct Snapshot {
     /// Intents, and the network as agents reported it.
     pub intents: muster_intent::record::IntentSnapshot,
     pub rollouts: RolloutSnapshot,
-    /// What nodes of a restored site hold. `None`: the site is not restored.
+    /// Things that nodes of a restored site hold. `None`: the site is not restored.
     pub restored: Option<RestoredRecord>,
     /// The highest numbers given so far: row, stack, traversal.
     pub highest: (u64, u64, u64),

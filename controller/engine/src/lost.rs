@@ -59,7 +59,7 @@ impl LostRows {
     }
 }
 
-/// What a removal does to one stack.
+/// The effect of a removal on one stack.
 #[derive(Default)]
 struct RemovalEffect {
     /// Slots of live rows that now stand for a new thing.

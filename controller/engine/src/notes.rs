@@ -18,7 +18,7 @@ pub enum Notes {
     Selector(String),
     /// Names that a group has removed, each with the reference that removed it, if there was one.
     Removed(Removed),
-    /// What a systemd unit restarts and reloads for.
+    /// Resources that a systemd unit restarts and reloads for.
     Unit(UnitNotes),
     /// Texts to mask in the attributes of a network, a subnet or a port.
     Hides(Vec<Value>),

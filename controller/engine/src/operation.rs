@@ -17,7 +17,7 @@ use crate::todo::Todo;
 /// Bound on the stacks of a site.
 const STACKS_MAX: usize = 100_000;
 
-/// What an operation leads to.
+/// The target of an operation.
 struct Target {
     action: StackAction,
     /// The revision to restore, in a rollback.

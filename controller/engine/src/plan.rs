@@ -13,7 +13,7 @@ use crate::row::{Row, Slot};
 use crate::rows::Rows;
 use crate::stack::Adjacency;
 
-/// What a traversal starts from.
+/// The input of a plan.
 pub(crate) struct PlanInput<'a> {
     pub rows: &'a Rows,
     /// Rows of the current revision, by name.
@@ -35,7 +35,7 @@ pub(crate) struct PlanInput<'a> {
     pub converges: bool,
 }
 
-/// What a traversal does.
+/// The work of a traversal.
 pub(crate) struct Plan {
     /// A row for each resource of the template, in its order. `None`: the resource needs a new row.
     pub chosen: Vec<Option<Slot>>,

@@ -19,7 +19,7 @@ const NAMED: usize = 10;
 /// Names shown of what one resource waits for. More names would say the same.
 const WAITS_FOR_MAX: usize = 100;
 
-/// What a row does or waits for.
+/// The state of a row with something to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Phase {
     /// The node is away, or no node has joined that could have the resource.
@@ -80,7 +80,7 @@ impl Phase {
 pub(crate) type NeededBy<'a> = BTreeMap<Slot, BTreeSet<&'a str>>;
 
 impl Traversals {
-    /// What a row does or waits for. `None`: there is nothing to do for the row now.
+    /// The phase of a row. `None`: there is nothing to do for the row now.
     pub(crate) fn phase(&self, row: &Row) -> Option<Phase> {
         if let Some(work) = &row.work {
             let is_sent = work.state.is_sent();

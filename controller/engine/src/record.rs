@@ -79,7 +79,7 @@ pub enum Change {
     /// The engine's own counters.
     Counters(Counters),
     Rollout(RolloutChange),
-    /// What nodes of a restored site hold. `None`: nothing is left to keep.
+    /// Things that nodes of a restored site hold. `None`: nothing is left to keep.
     Restored(Option<Box<RestoredRecord>>),
 }
 
@@ -139,7 +139,7 @@ pub struct RevisionRecord {
     pub number: u32,
     /// The operation: `CREATE`, `UPDATE`, `ROLLBACK to 3`.
     pub made_by: String,
-    /// What the operator sent.
+    /// The text that the operator sent.
     pub text: Arc<SourceText>,
 }
 
@@ -179,7 +179,7 @@ pub struct ResourceRecord {
     pub external_id: Option<Box<str>>,
     /// The former stack of a lost row. A lost row has `stack` 0. A stray never had a stack.
     pub lost_from: Option<StackName>,
-    /// What changes while jobs run.
+    /// Columns that change while jobs run.
     pub progress: ProgressRecord,
 }
 
@@ -218,7 +218,7 @@ pub struct ProgressRecord {
     pub observed_ready: bool,
     /// Attributes that do not follow from the desired state.
     pub attributes: BTreeMap<String, String>,
-    /// What the engine remembers about the row: see [`Notes`].
+    /// Notes of the engine about the row.
     pub notes: Option<Notes>,
     /// How the thing compared with its desired state when it was last observed.
     pub observed: Observation,

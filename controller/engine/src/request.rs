@@ -244,7 +244,7 @@ pub enum Request {
     /// Compares a device with its table now, and corrects it.
     ReconcileFlows {
         device: DeviceName,
-        /// What to do with rules of others from now on.
+        /// The policy for rules of others from now on.
         foreign: Option<ForeignPolicy>,
     },
     /// Reads the counters of a device. [`crate::Engine::flow_stats`] returns them then.
@@ -264,7 +264,7 @@ pub enum Request {
     PurgeIntents { keys: Vec<Box<str>> },
     /// Decides about things that a restored store does not know: about all that are named, or none.
     Restored {
-        /// What to do with them.
+        /// The decision.
         verdict: Verdict,
         /// Ids from [`Engine::held_views`](crate::Engine::held_views). `None`: everything in the
         /// list.
@@ -277,7 +277,7 @@ pub enum Request {
     RemoveNode { node: NodeId },
 }
 
-/// What a join token allows.
+/// The properties of a join token.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NewToken {
     /// Random, made by the caller.
@@ -364,7 +364,7 @@ pub enum Answer {
     /// The node was removed.
     NodeRemoved {
         node: NodeId,
-        /// What may be left on the node, by stack and name; the first of very many.
+        /// Lost rows of the node, by stack and name; the first of very many.
         lost: Vec<LostView>,
         /// How many lost rows there are.
         lost_total: u64,

@@ -43,7 +43,7 @@ pub enum Divergence {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HeldThing {
     pub unlike: Divergence,
-    /// What the node has. `None`: it has nothing.
+    /// The generation that the node has. `None`: the node does not have the thing.
     pub generation: Option<Generation>,
 }
 
@@ -90,7 +90,7 @@ impl RestoredRecord {
     }
 }
 
-/// What a node has not reported yet.
+/// Reports that a node has not sent yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct MissingReports {
     pub ledger: bool,

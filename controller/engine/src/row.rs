@@ -94,7 +94,7 @@ pub(crate) struct Columns {
     pub dirty: Dirty,
 }
 
-/// What the current traversal wants of a row.
+/// The role of a row in the current traversal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Role {
     /// The row is unchanged, or there is no traversal: nothing.
@@ -150,7 +150,7 @@ pub(crate) struct PriorState {
     pub cause: Cause,
 }
 
-/// Which parts of a row to persist.
+/// The parts of a row to persist.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Dirty {
     pub full: bool,

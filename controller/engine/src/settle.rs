@@ -1,7 +1,7 @@
 //! Virtual resources: a visit settles them, without a node and without a job.
 //!
-//! One turn makes, changes or removes such a row, so the store never holds one half done. Rows that wait for signals or
-//! take their time are the exception (`signal.rs`, `pause.rs`).
+//! One turn makes, changes or removes such a row, so the store never holds one half done. Rows that
+//! wait for signals or take their time are the exception (`signal.rs`, `pause.rs`).
 
 use std::time::Duration;
 

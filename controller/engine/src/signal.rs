@@ -29,7 +29,7 @@ const KEYS: [&str; 4] = ["data", "id", "reason", "status"];
 /// A signal as a request brings it.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Signal {
-    /// Which of several signals this is. `None`: the handle counts.
+    /// The id of the signal. `None`: the handle counts.
     pub id: Option<String>,
     /// The signal reports FAILURE.
     pub failure: bool,
@@ -43,7 +43,7 @@ impl Signal {
     /// data}`.
     ///
     /// # Errors
-    /// What is wrong with the body.
+    /// The first fault of the body.
     pub fn from_json(body: Value) -> Result<Self, String> {
         let mut map = match body {
             Value::Null => Map::new(),
@@ -106,7 +106,7 @@ impl Row {
         }
     }
 
-    /// What a wait condition waits for. `None`: the row is no wait condition.
+    /// The properties of a wait condition. `None`: the row is no wait condition.
     pub(crate) fn waits_on(&self) -> Option<WaitCondition> {
         match self.spec.as_ref().filter(|_| self.kind == Kind::WaitCondition)?.unpack() {
             Desired::Virtual(VirtualResource::Wait(wait)) => Some(wait),

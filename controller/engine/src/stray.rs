@@ -101,7 +101,7 @@ impl Graph {
     /// Whether a stray can be removed.
     ///
     /// # Errors
-    /// What prevents the removal, and what to do.
+    /// A reason against the removal, and what to do.
     pub(crate) fn is_removable(&mut self, node: &NodeId, thing: ResourceId) -> Result<(), Refusal> {
         let refuse = |why: String| Err(Refusal::Conflict(why));
         if self.rows.of_thing(&thing).is_some() {

@@ -10,7 +10,7 @@ use crate::pace::Pace;
 use crate::record::{Change, TokenRecord};
 use crate::request::{JoinAsk, NewToken, Refusal};
 
-/// Open tokens. A new one is compared with each.
+/// Open tokens. Making one looks at all of them.
 pub(crate) const TOKENS_MAX: usize = 10_000;
 
 /// Id of a token in the store.

@@ -10,7 +10,7 @@ pub(crate) struct Traversals {
     pub jobs: Jobs,
     /// Rows that wait for a server to join or to tell its facts.
     pub awaited: AwaitedNodes,
-    /// Which port has which address.
+    /// The address of each port.
     pub addresses: AddressPlan,
 }
 

@@ -64,7 +64,7 @@ impl References for ReferenceRecorder<'_> {
 }
 
 impl Row {
-    /// What the unit restarts and reloads for.
+    /// Resources that the unit restarts and reloads for.
     fn triggers(&self) -> [&Trigger; 2] {
         static NONE: Trigger = Trigger { names: Vec::new(), mark: None };
         match &self.details().notes {
@@ -105,7 +105,7 @@ impl Row {
 }
 
 impl Trigger {
-    /// The same trigger, naming these resources. A trigger that names nothing follows no correction.
+    /// The same trigger with these names. A trigger without names follows no correction.
     fn naming(&self, names: Vec<String>) -> Self {
         let mark = self.mark.filter(|_| !names.is_empty());
         Self { names, mark }

@@ -241,7 +241,7 @@ impl Traversals {
         let node = muster_template::node(&properties).map_err(wrong)?;
         let node = match node {
             Some(name) => self.jobs.graph.nodes.key(&name),
-            // A row that was never applied does not wait for a node that has not joined.
+            // A row that was never applied does not wait for a node that may never join.
             None => match row
                 .node
                 .filter(|key| row.applied || self.jobs.graph.nodes.is_welcome(*key))

@@ -92,8 +92,8 @@ pub(crate) struct Device {
     pub heard: bool,
     /// The reported state. `None`: the agent has no table of the device.
     pub state: Option<FlowState>,
-    /// The agent could not name the entry at fault. Batches hold one write at a time up to this
-    /// serial.
+    /// The agent could not name the entry at fault. Up to this serial, batches hold as few writes
+    /// as possible.
     pub narrow_upto: Option<u64>,
     /// A repair was refused. Repairs have batches of their own with at most so many.
     pub apart: Option<usize>,

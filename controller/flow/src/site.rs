@@ -22,7 +22,7 @@ pub enum Refused {
     Invalid(String),
 }
 
-/// What a call may use.
+/// Inputs of a call.
 pub struct Turn<'a> {
     /// The time.
     pub now: MonoTime,

@@ -1,4 +1,5 @@
-//! Repairs of one device that its agent undoes, because they cut the server off or for another lasting reason.
+//! Repairs of one device that its agent undoes, because they cut the server off or for another
+//! lasting reason.
 //!
 //! The refusal names no entry, so batches of repairs become smaller until one entry is left: that one is to blame, and is
 //! held. All other repairs go on. When nothing else is to be repaired, one held entry is tried again at a time, after a

@@ -116,7 +116,7 @@ pub enum CompileError {
     Link {
         from: ConnectPoint,
         to: ConnectPoint,
-        /// What is wrong.
+        /// The fault.
         why: &'static str,
         /// The link, if it is known.
         link: Option<LinkNo>,

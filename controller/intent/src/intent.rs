@@ -57,7 +57,7 @@ pub enum Kind {
     },
     /// Over these links and no others.
     LinkCollection {
-        /// Each from where to where.
+        /// Each link with its ends, in its direction.
         links: Vec<(ConnectPoint, ConnectPoint)>,
         /// Where packets come in.
         from: Vec<ConnectPoint>,

@@ -183,8 +183,8 @@ impl Ledger {
         Some((taken.label?, &*taken.ports))
     }
 
-    /// What a share has on each link: bits per second and a label. After a start, a label of rules
-    /// left behind is held at ports only and does not show here.
+    /// Reservations of a share on each link: bits per second and a label. After a start, a label of
+    /// rules left behind is held at ports only and does not show here.
     pub fn held(&self, share: &Share) -> Vec<(LinkNo, Option<u64>, Option<u16>)> {
         let Some(Taken { links, bandwidth, label, .. }) = self.shares.get(share) else { return Vec::new() };
         links.iter().map(|link| (*link, *bandwidth, *label)).collect()

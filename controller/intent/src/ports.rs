@@ -42,7 +42,7 @@ const TOLD_WITHIN: Duration = Duration::from_secs(2);
 /// Bridges named in the text for a missing one.
 const BRIDGES_NAMED: usize = 10;
 
-/// What a call may use.
+/// Inputs of a call.
 pub struct Turn<'a> {
     pub now: MonoTime,
     pub manager: &'a mut Manager,

@@ -13,7 +13,7 @@ use crate::compile::CompileError;
 use crate::host::HostId;
 use crate::topology::{Change, ConnectPoint, LinkNo, PortNo, Topology};
 
-/// What may heal an intent.
+/// The changes that may heal an intent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Hope {
     /// Only another request.
@@ -90,7 +90,7 @@ impl<K> Default for Tracker<K> {
 }
 
 impl CompileError {
-    /// What may heal the intent.
+    /// The changes that may heal the intent.
     pub fn hope(&self) -> Hope {
         match self {
             // A host that appears concerns all intents between it and another.
@@ -187,7 +187,7 @@ impl<K: Ord + Copy> Tracker<K> {
         self.hopeful.contains_key(&key) || self.hosts_of.contains_key(&key)
     }
 
-    /// What may heal the intent.
+    /// The changes that may heal the intent.
     pub fn hope(&self, key: K) -> &Hope {
         self.hopeful.get(&key).unwrap_or(&Hope::None)
     }

@@ -1,4 +1,4 @@
-//! What a row needs to become what is wanted. Pure: a visit and a preview call the same function.
+//! The step from a row to its wanted state. Pure: a visit and a preview call the same function.
 
 use muster_shared::model::Action;
 use muster_template::{Desired, Kind};
@@ -8,7 +8,7 @@ use crate::node::NodeKey;
 use crate::record::{PackedSpec, Status};
 use crate::row::Row;
 
-/// What a row needs to become what is wanted.
+/// The step from a row to its wanted state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Needed {
     Nothing,
@@ -47,7 +47,7 @@ impl Row {
         self.failed_after_drift() && self.is_left_alone() && is_as_wanted()
     }
 
-    /// What leads from the row to `spec` on `node`. `packed` is `spec`.
+    /// The step from the row to `spec` on `node`. `packed` is `spec`.
     pub fn needed(&self, kind: Kind, node: Option<NodeKey>, spec: &Desired, packed: &PackedSpec) -> Needed {
         if self.is_beyond_use() {
             return Needed::Replace;
@@ -66,8 +66,7 @@ impl Row {
         }
         // A thing that was made counts as made, even if its agent has lost the ledger.
         let is_made = self.held.is_some() || (self.applied && self.definition != 0);
-        // What a deployment runs at creation has not succeeded yet. At an update it may run
-        // nothing.
+        // The creation of a deployment has not succeeded yet. Its update may run nothing.
         let is_unfinished = kind.is_deployment()
             && self.action == Some(Action::Create)
             && self.status != Some(Status::Complete);

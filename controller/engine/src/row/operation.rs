@@ -1,4 +1,4 @@
-//! What an operation changes in a row: its role, its part in the traversal, its replacement.
+//! Changes of a row by an operation: its role, its part in the traversal, its replacement.
 
 use std::sync::Arc;
 
@@ -261,7 +261,7 @@ impl Row {
         stray
     }
 
-    /// Which parts of the row to persist.
+    /// The parts of the row to persist.
     pub fn dirty_mut(&mut self) -> &mut Dirty {
         &mut self.0.dirty
     }

@@ -18,7 +18,7 @@ const NEEDED_MAX: usize = 10_000;
 /// Filter for the rows of a stack.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RowFilter {
-    /// Also replaced and dropped rows, and the rows of `for_each` sets.
+    /// Show replaced and dropped rows too, and the rows of `for_each` sets.
     pub all: bool,
     /// Only rows with this status.
     pub status: Option<String>,

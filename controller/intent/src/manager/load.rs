@@ -118,7 +118,7 @@ impl Stand {
             && self.of == *intent
     }
 
-    /// What may make it whole.
+    /// The changes that may make it whole.
     pub fn hope(&self) -> Hope {
         if self.missing.is_empty() { Hope::None } else { Hope::Anything }
     }

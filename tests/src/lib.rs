@@ -6,5 +6,5 @@ pub mod node;
 pub mod scale;
 pub mod scenario;
 pub mod sim;
-pub mod testbed;
+pub mod site;
 pub mod topology;

@@ -85,11 +85,13 @@ const TABLE: &[Rule] = &[
         may: &["muster-shared", "muster-template", "muster-api"],
         never: &["rumqttc", "rusqlite", "axum", "rtnetlink", "zbus"],
     },
+    Rule { name: "muster-testbed", may: &[], never: &["tokio", "rumqttc", "rusqlite", "axum"] },
     Rule {
         name: "muster-tests",
         may: &[
             "muster-shared",
             "muster-template",
+            "muster-testbed",
             "muster-engine",
             "muster-flow",
             "muster-controller",

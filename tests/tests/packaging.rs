@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use muster_controller::config::Settings;
-use muster_tests::testbed::{Running, binary};
+use muster_testbed::Running;
+use muster_tests::site::binary;
 use tempfile::TempDir;
 
 fn packaging(file: &str) -> PathBuf {

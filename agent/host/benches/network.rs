@@ -4,18 +4,18 @@
 #![allow(
     clippy::unwrap_used,
     dead_code,
-    reason = "the test bed is shared with the tests, which need more of it"
+    reason = "the server is shared with the tests, which need more of it"
 )]
 
-#[path = "../tests/network/bed.rs"]
-mod bed;
+#[path = "../tests/network/server.rs"]
+mod server;
 
 use std::fmt::Write as _;
 use std::time::Instant;
 
-use bed::Bed;
 use muster_shared::model::network::{NetworkDocument, NicMapping};
 use serde_json::{Value, json};
+use server::NetworkServer;
 
 const PORTS: usize = 200;
 const ROUTES_OF_PORTS: usize = 2;
@@ -43,8 +43,8 @@ fn document() -> NetworkDocument {
 }
 
 fn vlan_ports() {
-    let (server, peer) = (Bed::with_ovs(), Bed::new());
-    server.link("eth1", &peer, "p1");
+    let (server, peer) = (NetworkServer::with_ovs(), NetworkServer::new());
+    server.plug("eth1", &peer, "p1");
     let (document, mapping) = (document(), NicMapping::default());
     server.inside(async |network| {
         let start = Instant::now();
@@ -68,8 +68,8 @@ fn vlan_ports() {
 }
 
 fn snapshot() {
-    let (server, peer) = (Bed::new(), Bed::new());
-    server.link("eth1", &peer, "p1");
+    let (server, peer) = (NetworkServer::new(), NetworkServer::new());
+    server.plug("eth1", &peer, "p1");
     server.ip("link set eth1 up");
     server.ip("address add 192.0.2.10/24 dev eth1");
     let mut batch = String::new();
@@ -79,7 +79,7 @@ fn snapshot() {
     }
     let file = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(file.path(), batch).unwrap();
-    server.exec(&format!("ip -batch {}", file.path().display()));
+    server.run(&format!("ip -batch {}", file.path().display()));
     let document =
         json!([{"type": "interface", "name": "eth1", "addresses": [{"ip_netmask": "192.0.2.11/24"}]}]);
     let (document, mapping) = (NetworkDocument::parse(&document).unwrap(), NicMapping::default());

@@ -7,24 +7,24 @@
 #![allow(
     clippy::unwrap_used,
     dead_code,
-    reason = "the test bed is shared with the tests, which need more of it"
+    reason = "the test server is shared with the tests, which need more of it"
 )]
 
-#[path = "../tests/network/bed.rs"]
-mod bed;
+#[path = "../tests/network/server.rs"]
+mod server;
 
 use std::io::{Read as _, Write as _};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Instant;
 
-use bed::Bed;
 use muster_host::openflow::{Desired, Op, Ops, Outcome, Switch, Wanted};
 use muster_shared::model::flow::{
     Action, Criterion, DeviceName, Entry, Field, FlowId, Instruction, Ops as Batch, OpsRef, Output, Packed,
     Port, Rule, read_ops,
 };
 use serde_json::json;
+use server::NetworkServer;
 
 const RULES: u32 = 100_000;
 const RUNS: usize = 5;
@@ -35,11 +35,11 @@ fn main() {
     if std::env::args().any(|argument| argument == "--test" || argument == "--list") {
         return;
     }
-    let bed = Bed::with_ovs();
-    bed.ovs("add-br br0 -- set bridge br0 datapath_type=netdev fail_mode=secure");
-    bed.ovs("add-port br0 p1 -- set interface p1 type=internal ofport_request=1");
+    let server = NetworkServer::with_ovs();
+    server.ovs("add-br br0 -- set bridge br0 datapath_type=netdev fail_mode=secure");
+    server.ovs("add-port br0 p1 -- set interface p1 type=internal ofport_request=1");
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    runtime.block_on(measure(bed.rundir()));
+    runtime.block_on(measure(server.rundir()));
 }
 
 async fn measure(rundir: &Path) {

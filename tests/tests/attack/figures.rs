@@ -3,7 +3,7 @@
 use std::fs;
 use std::time::{Duration, Instant};
 
-use muster_tests::testbed::{Agent, Site};
+use muster_tests::site::{Agent, Site};
 use serde_json::json;
 
 /// Honest updates in a row. The slowest of them is what is told.

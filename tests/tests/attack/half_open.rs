@@ -7,7 +7,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use muster_tests::testbed::{Site, eventually};
+use muster_testbed::eventually;
+use muster_tests::site::Site;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use rustls::crypto::ring::default_provider;
 use rustls::{ClientConfig, ClientConnection, RootCertStore};

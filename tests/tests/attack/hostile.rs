@@ -8,7 +8,7 @@ use muster_agent_link::connection::{Mqtt, Peer, greet};
 use muster_agent_link::{Identity, join};
 use muster_shared::model::Up;
 use muster_shared::wire;
-use muster_tests::testbed::Site;
+use muster_tests::site::Site;
 
 /// Connections that it makes before it gives up.
 const CONNECTIONS: usize = 2000;

@@ -2,7 +2,8 @@
 
 use muster_shared::Epoch;
 use muster_shared::model::{ContentDigest, Hello, Up};
-use muster_tests::testbed::{Site, eventually};
+use muster_testbed::eventually;
+use muster_tests::site::Site;
 
 use crate::figures::{Measured, slowest_update};
 use crate::hostile::Hostile;

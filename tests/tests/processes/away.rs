@@ -1,6 +1,7 @@
 //! Nodes that are away, and nodes that join only after a stack names them.
 
-use muster_tests::testbed::{Agent, Place, Site, eventually};
+use muster_testbed::eventually;
+use muster_tests::site::{Agent, Place, Site};
 
 use crate::layers::until_complete;
 

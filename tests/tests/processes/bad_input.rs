@@ -4,7 +4,8 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::process::Command;
 
-use muster_tests::testbed::{PATIENCE, Place, Running, Site, eventually};
+use muster_testbed::{PATIENCE, Running, eventually};
+use muster_tests::site::{Place, Site};
 
 use crate::layers::until_complete;
 
@@ -252,7 +253,7 @@ fn a_controller_that_is_not_there_is_exit_code_4() {
     let folder = tempfile::tempdir().unwrap();
     let url = format!("unix://{}/api.sock", folder.path().display());
     let muster = |arguments: &[&str]| {
-        let mut command = Command::new(muster_tests::testbed::binary("muster"));
+        let mut command = Command::new(muster_tests::site::binary("muster"));
         command.args(["--url", &url]).args(arguments);
         Running::start(command).finish()
     };
@@ -275,7 +276,7 @@ fn a_controller_that_is_not_there_is_exit_code_4() {
 #[test]
 fn a_second_controller_on_one_data_directory_is_refused() {
     let site = Site::start();
-    let mut command = Command::new(muster_tests::testbed::binary("muster-controller"));
+    let mut command = Command::new(muster_tests::site::binary("muster-controller"));
     command.arg("--config").arg(site.path().join("controller.toml")).args(["--listen", "127.0.0.1:0"]);
     command.arg("--data-dir").arg(site.database().parent().unwrap());
     command.arg("--api-socket").arg(site.path().join("second.sock"));

@@ -3,7 +3,8 @@
 use std::fs;
 use std::path::Path;
 
-use muster_tests::testbed::{Namespace, Place, Site, eventually};
+use muster_testbed::{Namespace, eventually};
+use muster_tests::site::{OneServer, Site};
 
 use crate::layers::until_complete;
 
@@ -43,13 +44,13 @@ fn a_mebibyte_arrives_whole_and_changes_whole() {
 #[test]
 fn a_fetch_goes_on_where_a_kill_stopped_it() {
     const SIZE: u64 = 8 << 20;
-    let mut site = Site::in_namespace();
-    let server = site.namespace.as_ref().unwrap().server(2);
-    let mut web1 = site.join_at("web-1", Place { namespace: Some(&server), ..Place::default() });
-    let hub = |site: &Site| sent(site.namespace.as_ref().unwrap());
+    let one = OneServer::new();
+    let mut web1 = one.join();
+    let OneServer { mut site, .. } = one;
+    let hub = |site: &Site| sent(site.hub());
     // So slow that it can be met in the middle.
     let slow = "tc qdisc add dev to2 root handle 1: htb default 1";
-    site.namespace.as_ref().unwrap().run(slow);
+    site.hub().run(slow);
     site.namespace
         .as_ref()
         .unwrap()

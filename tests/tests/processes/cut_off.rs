@@ -1,33 +1,39 @@
 //! Network documents that cut their server off: it puts itself back, and says what it saw. `MUSTER_SOAK=N` repeats
 //! each N times, also with kill -9 of the agent while the change waits to be confirmed.
 
+use std::ops::Deref;
 use std::time::Instant;
 
-use muster_tests::testbed::{Agent, Namespace, Place, Site, Switch, eventually, look};
+use muster_testbed::{Namespace, Switch, eventually, look};
+use muster_tests::site::{Agent, OneServer, Site};
 
 /// Seconds to confirm a change.
 const WINDOW: u32 = 5;
 
-/// A server that reaches its controller through `up0`.
-struct Bed {
-    site: Site,
-    server: Namespace,
+/// A server with a switch, and what is between it and its controller.
+struct CutServer {
+    one: OneServer,
     switch: Switch,
     _way: Option<Namespace>,
 }
 
-impl Bed {
+impl Deref for CutServer {
+    type Target = OneServer;
+    fn deref(&self) -> &OneServer {
+        &self.one
+    }
+}
+
+impl CutServer {
     /// On the controller's own network.
     fn beside() -> Self {
-        let site = Site::in_namespace();
-        let server = site.namespace.as_ref().unwrap().server(2);
-        Self::with(site, server, None)
+        Self::with(OneServer::new(), None)
     }
 
     /// Behind a router that only the default route leads to.
     fn routed() -> Self {
         let site = Site::in_namespace();
-        let hub = site.namespace.as_ref().unwrap();
+        let hub = site.hub();
         let (server, router) = (Namespace::new(), Namespace::new());
         hub.link("to-router", &router, "hub");
         hub.ip("link set to-router master hub");
@@ -38,13 +44,13 @@ impl Bed {
         hub.ip("route add 198.18.0.0/24 via 10.77.0.254");
         server.ip("address add 198.18.0.2/24 dev up0");
         server.ip("route add default via 198.18.0.1");
-        Self::with(site, server, Some(router))
+        Self::with(OneServer { site, server }, Some(router))
     }
 
     /// The controller's network carries large packets, the way to it does not.
     fn behind_a_narrow_way() -> Self {
         let site = Site::in_namespace();
-        let hub = site.namespace.as_ref().unwrap();
+        let hub = site.hub();
         let (server, cable) = (Namespace::new(), Namespace::new());
         cable.ip("link add cable type bridge");
         cable.ip("link set cable up");
@@ -56,17 +62,16 @@ impl Bed {
         hub.ip("link set to-cable mtu 9000 master hub");
         hub.ip("link set hub mtu 9000");
         server.ip("address add 10.77.0.2/24 dev up0");
-        Self::with(site, server, Some(cable))
+        Self::with(OneServer { site, server }, Some(cable))
     }
 
-    fn with(site: Site, server: Namespace, way: Option<Namespace>) -> Self {
-        let switch = Switch::start(&server);
-        Self { site, server, switch, _way: way }
+    fn with(one: OneServer, way: Option<Namespace>) -> Self {
+        let switch = Switch::start(&one.server);
+        Self { one, switch, _way: way }
     }
 
     fn join(&self) -> Agent {
-        let place = Place { namespace: Some(&self.server), switch: Some(&self.switch), ..Place::default() };
-        self.site.join_at("web-1", place)
+        self.join_with(&self.switch)
     }
 
     fn template(&self, document: &str) -> String {
@@ -120,39 +125,39 @@ fn rounds() -> usize {
 }
 
 /// The document cuts the server off, which comes back as it was.
-fn comes_back(bed: &Bed, what: &str, document: &str) {
-    let mut web1 = bed.join();
-    let before = bed.state();
+fn comes_back(cut: &CutServer, what: &str, document: &str) {
+    let mut web1 = cut.join();
+    let before = cut.state();
     let kills: &[bool] = if rounds() > 1 { &[false, true] } else { &[false] };
     for (round, kill) in (0..rounds()).flat_map(|round| kills.iter().map(move |kill| (round, *kill))) {
-        let template = bed.template(document);
+        let template = cut.template(document);
         let begun = jobs(&web1);
-        let creating = bed.site.spawn(&["stack", "create", "net", "-t", &template, "--wait"]);
+        let creating = cut.site.spawn(&["stack", "create", "net", "-t", &template, "--wait"]);
         eventually("the change has begun", || (jobs(&web1) > begun).then_some(()));
         let began = Instant::now();
-        eventually("the server is cut off", || (bed.state() != before).then_some(()));
+        eventually("the server is cut off", || (cut.state() != before).then_some(()));
         if kill {
             web1.daemon.kill();
             web1.daemon.restart();
         }
-        let put_back = look(|| bed.changed_since(&before).is_empty().then_some(()));
-        assert!(put_back.is_some(), "not put back: {:#?}", bed.changed_since(&before));
+        let put_back = look(|| cut.changed_since(&before).is_empty().then_some(()));
+        assert!(put_back.is_some(), "not put back: {:#?}", cut.changed_since(&before));
         let back = began.elapsed();
         let ran = creating.finish();
         let online = began.elapsed();
-        bed.site.until_node("web-1", "online");
+        cut.site.until_node("web-1", "online");
         let seen = if kill { "ended before the change was confirmed" } else { "was not reached anew" };
         ran.refused(1, &[seen, "has been put back"]);
-        assert_eq!(bed.changed_since(&before), [""; 0]);
-        let row = bed.site.resource("net", "net");
+        assert_eq!(cut.changed_since(&before), [""; 0]);
+        let row = cut.site.resource("net", "net");
         assert_eq!((row["status"].as_str(), row["retry_count"].as_u64()), (Some("FAILED"), Some(0)), "{row}");
         println!(
             "{{\"what\":\"{what}\",\"round\":{round},\"killed\":{kill},\"confirm_timeout\":{WINDOW},\"back_s\":{:.1},\"failed_s\":{:.1}}}",
             back.as_secs_f64(),
             online.as_secs_f64()
         );
-        bed.site.ok(&["stack", "delete", "net", "--wait"]);
-        assert_eq!(bed.changed_since(&before), [""; 0]);
+        cut.site.ok(&["stack", "delete", "net", "--wait"]);
+        assert_eq!(cut.changed_since(&before), [""; 0]);
     }
 }
 
@@ -163,7 +168,7 @@ fn jobs(agent: &Agent) -> usize {
 #[test]
 fn by_a_wrong_address() {
     comes_back(
-        &Bed::beside(),
+        &CutServer::beside(),
         "wrong address",
         "[{type: interface, name: up0, use_dhcp: false, addresses: [{ip_netmask: 10.88.0.2/24}]}]",
     );
@@ -172,7 +177,7 @@ fn by_a_wrong_address() {
 #[test]
 fn by_a_wrong_vlan() {
     comes_back(
-        &Bed::beside(),
+        &CutServer::beside(),
         "wrong VLAN",
         "[{type: ovs_bridge, name: br-ex, use_dhcp: false, members: [{type: interface, name: up0, primary: true}, \
          {type: vlan, vlan_id: 20, addresses: [{ip_netmask: 10.77.0.2/24}]}]}]",
@@ -182,7 +187,7 @@ fn by_a_wrong_vlan() {
 #[test]
 fn by_a_bridge_without_uplink() {
     comes_back(
-        &Bed::beside(),
+        &CutServer::beside(),
         "bridge without uplink",
         "[{type: ovs_bridge, name: br-ex, use_dhcp: false, addresses: [{ip_netmask: 10.77.0.2/24}]}, \
          {type: interface, name: up0, use_dhcp: false}]",
@@ -192,7 +197,7 @@ fn by_a_bridge_without_uplink() {
 #[test]
 fn by_a_default_route_that_is_lost() {
     comes_back(
-        &Bed::routed(),
+        &CutServer::routed(),
         "default route lost",
         "[{type: interface, name: up0, use_dhcp: false, addresses: [{ip_netmask: 198.18.0.2/24}]}]",
     );
@@ -201,7 +206,7 @@ fn by_a_default_route_that_is_lost() {
 #[test]
 fn by_an_mtu_that_the_way_does_not_carry() {
     comes_back(
-        &Bed::behind_a_narrow_way(),
+        &CutServer::behind_a_narrow_way(),
         "MTU above what the path carries",
         "[{type: interface, name: up0, use_dhcp: false, mtu: 9000, addresses: [{ip_netmask: 10.77.0.2/24}]}]",
     );
@@ -211,7 +216,7 @@ fn by_an_mtu_that_the_way_does_not_carry() {
 fn by_a_bridge_that_takes_the_interface_and_has_no_address() {
     for kind in ["linux_bridge", "ovs_bridge"] {
         comes_back(
-            &Bed::beside(),
+            &CutServer::beside(),
             &format!("management NIC enslaved wrongly ({kind})"),
             &format!(
                 "[{{type: {kind}, name: br-ex, use_dhcp: false, members: [{{type: interface, name: up0}}]}}]"
@@ -223,7 +228,7 @@ fn by_a_bridge_that_takes_the_interface_and_has_no_address() {
 #[test]
 fn by_a_rule_that_sends_replies_elsewhere() {
     comes_back(
-        &Bed::beside(),
+        &CutServer::beside(),
         "a rule that sends replies elsewhere",
         "[{type: interface, name: up0, use_dhcp: false, addresses: [{ip_netmask: 10.77.0.2/24}], \
          routes: [{default: true, next_hop: 10.77.0.99, table: 100}], \
@@ -234,9 +239,9 @@ fn by_a_rule_that_sends_replies_elsewhere() {
 /// The switch that holds the interface dies while the change waits to be confirmed.
 #[test]
 fn what_cannot_be_put_back_falls_back_to_what_the_document_has_for_that() {
-    let Bed { site, server, switch, .. } = Bed::beside();
-    let place = Place { namespace: Some(&server), switch: Some(&switch), ..Place::default() };
-    let web1 = site.join_at("web-1", place);
+    let CutServer { one, switch, .. } = CutServer::beside();
+    let web1 = one.join_with(&switch);
+    let OneServer { site, server } = one;
     let template = site.file(&format!(
         "heat_template_version: 2018-08-31\nresources:\n  net:\n    type: Muster::NetworkConfig\n    properties:\n      \
          node: web-1\n      confirm_timeout: {WINDOW}\n      network_config: [{{type: ovs_bridge, name: br-ex, \
@@ -256,21 +261,21 @@ fn what_cannot_be_put_back_falls_back_to_what_the_document_has_for_that() {
 }
 
 /// The document moves the way to the controller, and the server stays reachable by it.
-fn moves(document: &str, check: impl Fn(&Bed)) {
-    let bed = Bed::beside();
-    let web1 = bed.join();
-    let before = bed.state();
-    let template = bed.template(document);
-    bed.site.ok(&["stack", "create", "net", "-t", &template, "--wait"]);
-    check(&bed);
-    bed.site.until_node("web-1", "online");
-    let moved = bed.state();
-    bed.site.ok(&["stack", "update", "net", "-t", &template, "--wait"]);
-    assert_eq!(bed.state(), moved);
+fn moves(document: &str, check: impl Fn(&CutServer)) {
+    let cut = CutServer::beside();
+    let web1 = cut.join();
+    let before = cut.state();
+    let template = cut.template(document);
+    cut.site.ok(&["stack", "create", "net", "-t", &template, "--wait"]);
+    check(&cut);
+    cut.site.until_node("web-1", "online");
+    let moved = cut.state();
+    cut.site.ok(&["stack", "update", "net", "-t", &template, "--wait"]);
+    assert_eq!(cut.state(), moved);
     // Back again, which moves the way as well.
-    bed.site.ok(&["stack", "delete", "net", "--wait"]);
-    assert_eq!(bed.changed_since(&before), [""; 0]);
-    bed.site.until_node("web-1", "online");
+    cut.site.ok(&["stack", "delete", "net", "--wait"]);
+    assert_eq!(cut.changed_since(&before), [""; 0]);
+    cut.site.until_node("web-1", "online");
     drop(web1);
 }
 
@@ -278,13 +283,13 @@ fn moves(document: &str, check: impl Fn(&Bed)) {
 fn the_management_address_moves_for_good() {
     moves(
         "[{type: interface, name: up0, use_dhcp: false, addresses: [{ip_netmask: 10.77.0.102/24}]}]",
-        |bed| {
-            let addresses = bed.server.ip("-4 address show dev up0");
+        |cut| {
+            let addresses = cut.server.ip("-4 address show dev up0");
             assert!(
                 addresses.contains("10.77.0.102/24") && !addresses.contains("10.77.0.2/24"),
                 "{addresses}"
             );
-            let connections = bed.site.namespace.as_ref().unwrap().run("ss -Htn state established");
+            let connections = cut.site.hub().run("ss -Htn state established");
             assert!(connections.contains("10.77.0.102:"), "{connections}");
         },
     );
@@ -297,8 +302,8 @@ fn the_management_interface_moves_into_a_bridge() {
             "[{{type: {kind}, name: br-ex, use_dhcp: false, addresses: [{{ip_netmask: 10.77.0.2/24}}], \
              members: [{{type: interface, name: up0, primary: true}}]}}]"
         );
-        moves(&document, |bed| {
-            assert!(bed.server.ip("-4 address show dev br-ex").contains("10.77.0.2/24"));
+        moves(&document, |cut| {
+            assert!(cut.server.ip("-4 address show dev br-ex").contains("10.77.0.2/24"));
         });
     }
 }

@@ -3,15 +3,17 @@
 use std::fs;
 use std::path::PathBuf;
 
-use muster_tests::testbed::{Agent, Site, eventually};
+use muster_testbed::eventually;
+use muster_tests::site::{Agent, Site};
 use serde_json::Value;
 
-struct Bed {
+/// A node with a stack `s` of one deployment, whose script leaves a line for each run.
+struct ScriptedNode {
     site: Site,
     agent: Agent,
 }
 
-impl Bed {
+impl ScriptedNode {
     fn new() -> Self {
         let site = Site::start();
         let agent = site.join("web-1");
@@ -115,53 +117,54 @@ fn kill(pids: &[u32]) {
 
 #[test]
 fn a_script_runs_once_for_each_change_and_what_it_tells_comes_back() {
-    let bed = Bed::new();
+    let scripted = ScriptedNode::new();
     let template =
-        bed.template("printf %s \"$colour!\" >$heat_outputs_path.result; echo said; echo oops >&2", "");
-    bed.site.ok(&["stack", "create", "s", "-t", &template, "--wait"]);
-    assert_eq!(bed.lines(), "CREATE blue\n");
-    let outputs = bed.site.json(&["stack", "outputs", "s"]);
+        scripted.template("printf %s \"$colour!\" >$heat_outputs_path.result; echo said; echo oops >&2", "");
+    scripted.site.ok(&["stack", "create", "s", "-t", &template, "--wait"]);
+    assert_eq!(scripted.lines(), "CREATE blue\n");
+    let outputs = scripted.site.json(&["stack", "outputs", "s"]);
     let outputs = outputs.to_string();
     assert!(outputs.contains("said"), "{outputs}");
-    bed.update(&template, "red");
-    bed.until("COMPLETE");
-    bed.update(&template, "red");
-    bed.until("COMPLETE");
-    assert_eq!(bed.lines(), "CREATE blue\nUPDATE red\n", "what did not change does not run");
-    bed.site.ok(&["stack", "check", "s", "--wait"]);
-    bed.site.ok(&["stack", "delete", "s", "--wait"]);
-    assert_eq!(bed.lines(), "CREATE blue\nUPDATE red\nDELETE red\n");
-    assert_eq!(bed.runs(), 0, "nothing of a run is left");
+    scripted.update(&template, "red");
+    scripted.until("COMPLETE");
+    scripted.update(&template, "red");
+    scripted.until("COMPLETE");
+    assert_eq!(scripted.lines(), "CREATE blue\nUPDATE red\n", "what did not change does not run");
+    scripted.site.ok(&["stack", "check", "s", "--wait"]);
+    scripted.site.ok(&["stack", "delete", "s", "--wait"]);
+    assert_eq!(scripted.lines(), "CREATE blue\nUPDATE red\nDELETE red\n");
+    assert_eq!(scripted.runs(), 0, "nothing of a run is left");
 }
 
 #[test]
 fn a_script_that_fails_has_run_once_and_its_errors_are_told_and_not_logged() {
-    let bed = Bed::new();
-    let template = bed.template("echo \"the colour is $colour\" >&2; echo no room >&2; exit 3", "");
-    bed.site
+    let scripted = ScriptedNode::new();
+    let template = scripted.template("echo \"the colour is $colour\" >&2; echo no room >&2; exit 3", "");
+    scripted
+        .site
         .muster(&["stack", "create", "s", "-t", &template, "-P", "colour=ultramarine", "--wait"])
         .expect(1);
-    let failures = bed.site.ok(&["stack", "failures", "s"]);
+    let failures = scripted.site.ok(&["stack", "failures", "s"]);
     for part in ["the script ended with status 3", "no room"] {
         assert!(failures.contains(part), "{failures}");
     }
-    assert_eq!(bed.lines(), "CREATE ultramarine\n");
-    let log = bed.agent.daemon.log();
+    assert_eq!(scripted.lines(), "CREATE ultramarine\n");
+    let log = scripted.agent.daemon.log();
     assert!(log.contains("the script ended with status 3") && !log.contains("no room"), "{log}");
-    for text in [&log, &failures, &bed.site.controller.log()] {
+    for text in [&log, &failures, &scripted.site.controller.log()] {
         assert!(!text.contains("ultramarine"), "{text}");
     }
 }
 
 #[test]
 fn a_run_that_takes_too_long_is_ended_with_all_that_it_started() {
-    let bed = Bed::new();
-    let script = format!("setsid sleep 600 &\necho $! >{}\n{}", bed.path("other"), bed.hangs());
-    let template = bed.template(&script, "timeout: 1");
-    bed.site.muster(&["stack", "create", "s", "-t", &template, "--wait"]).expect(1);
-    assert!(bed.site.ok(&["stack", "failures", "s"]).contains("took longer than 1 s"));
-    let other: u32 = bed.agent.content("other").unwrap().trim().parse().unwrap();
-    for pid in bed.pids().into_iter().chain([other]) {
+    let scripted = ScriptedNode::new();
+    let script = format!("setsid sleep 600 &\necho $! >{}\n{}", scripted.path("other"), scripted.hangs());
+    let template = scripted.template(&script, "timeout: 1");
+    scripted.site.muster(&["stack", "create", "s", "-t", &template, "--wait"]).expect(1);
+    assert!(scripted.site.ok(&["stack", "failures", "s"]).contains("took longer than 1 s"));
+    let other: u32 = scripted.agent.content("other").unwrap().trim().parse().unwrap();
+    for pid in scripted.pids().into_iter().chain([other]) {
         assert!(!is_there(pid), "{pid}");
     }
 }
@@ -169,109 +172,111 @@ fn a_run_that_takes_too_long_is_ended_with_all_that_it_started() {
 #[test]
 fn a_script_that_a_power_cut_ends_in_the_middle_runs_again_or_fails_as_it_says() {
     for (policy, lines, status) in [("rerun", 2, "COMPLETE"), ("fail", 1, "FAILED")] {
-        let mut bed = Bed::new();
-        let template = bed.template(&bed.hangs(), &format!("on_interrupt: {policy}"));
-        bed.site.ok(&["stack", "create", "s", "-t", &template]);
-        let [script, supervisor] = bed.pids();
-        bed.agent.daemon.kill();
+        let mut scripted = ScriptedNode::new();
+        let template = scripted.template(&scripted.hangs(), &format!("on_interrupt: {policy}"));
+        scripted.site.ok(&["stack", "create", "s", "-t", &template]);
+        let [script, supervisor] = scripted.pids();
+        scripted.agent.daemon.kill();
         kill(&[supervisor, script]);
-        bed.go();
-        bed.agent.daemon.restart();
-        let stack = bed.until(status);
-        assert_eq!(bed.lines(), "CREATE blue\n".repeat(lines), "{policy}: {stack}");
+        scripted.go();
+        scripted.agent.daemon.restart();
+        let stack = scripted.until(status);
+        assert_eq!(scripted.lines(), "CREATE blue\n".repeat(lines), "{policy}: {stack}");
         if policy == "fail" {
-            assert!(bed.site.ok(&["stack", "failures", "s"]).contains("was interrupted"));
+            assert!(scripted.site.ok(&["stack", "failures", "s"]).contains("was interrupted"));
         }
     }
 }
 
 #[test]
 fn an_agent_that_is_killed_before_it_can_report_finds_what_its_script_came_to() {
-    let mut bed = Bed::new();
-    let template = bed
-        .template(&format!("{}\necho whole >$heat_outputs_path.result", bed.hangs()), "on_interrupt: fail");
-    bed.site.ok(&["stack", "create", "s", "-t", &template]);
-    let [script, supervisor] = bed.pids();
-    bed.agent.daemon.kill();
+    let mut scripted = ScriptedNode::new();
+    let template = scripted.template(
+        &format!("{}\necho whole >$heat_outputs_path.result", scripted.hangs()),
+        "on_interrupt: fail",
+    );
+    scripted.site.ok(&["stack", "create", "s", "-t", &template]);
+    let [script, supervisor] = scripted.pids();
+    scripted.agent.daemon.kill();
     assert!(is_there(script), "it does not end with the agent");
-    bed.go();
+    scripted.go();
     eventually("the script has ended", || (!is_there(script) && !is_there(supervisor)).then_some(()));
-    bed.agent.daemon.restart();
-    bed.until("COMPLETE");
-    assert_eq!(bed.lines(), "CREATE blue\n");
-    assert!(bed.site.json(&["stack", "outputs", "s"]).to_string().contains("whole"));
-    eventually("nothing of the run is left", || (bed.runs() == 0).then_some(()));
+    scripted.agent.daemon.restart();
+    scripted.until("COMPLETE");
+    assert_eq!(scripted.lines(), "CREATE blue\n");
+    assert!(scripted.site.json(&["stack", "outputs", "s"]).to_string().contains("whole"));
+    eventually("nothing of the run is left", || (scripted.runs() == 0).then_some(()));
 }
 
 #[test]
 fn an_agent_that_is_started_again_waits_for_the_script_that_runs() {
-    let mut bed = Bed::new();
-    let template = bed.template(&bed.hangs(), "on_interrupt: fail");
-    bed.site.ok(&["stack", "create", "s", "-t", &template]);
-    let [script, _] = bed.pids();
-    bed.agent.daemon.kill();
-    bed.agent.daemon.restart();
-    bed.site.until_node("web-1", "online");
+    let mut scripted = ScriptedNode::new();
+    let template = scripted.template(&scripted.hangs(), "on_interrupt: fail");
+    scripted.site.ok(&["stack", "create", "s", "-t", &template]);
+    let [script, _] = scripted.pids();
+    scripted.agent.daemon.kill();
+    scripted.agent.daemon.restart();
+    scripted.site.until_node("web-1", "online");
     assert!(is_there(script));
-    bed.go();
-    bed.until("COMPLETE");
-    assert_eq!(bed.lines(), "CREATE blue\n");
+    scripted.go();
+    scripted.until("COMPLETE");
+    assert_eq!(scripted.lines(), "CREATE blue\n");
 }
 
 #[test]
 fn files_do_not_wait_for_a_script() {
-    let bed = Bed::new();
-    let slow = bed.template(&bed.hangs(), "");
-    bed.site.ok(&["stack", "create", "s", "-t", &slow]);
-    bed.pids();
-    let file = bed.site.file(&format!(
+    let scripted = ScriptedNode::new();
+    let slow = scripted.template(&scripted.hangs(), "");
+    scripted.site.ok(&["stack", "create", "s", "-t", &slow]);
+    scripted.pids();
+    let file = scripted.site.file(&format!(
         "heat_template_version: 2018-08-31\nresources:\n  motd:\n    type: Muster::File\n    properties: {{node: web-1, path: {}, content: hello}}\n",
-        bed.path("motd")
+        scripted.path("motd")
     ));
-    bed.site.ok(&["stack", "create", "files", "-t", &file, "--wait"]);
-    assert_eq!(bed.agent.content("motd").as_deref(), Some("hello"));
-    assert_eq!(bed.stack()["status"], "IN_PROGRESS");
-    bed.go();
-    bed.until("COMPLETE");
+    scripted.site.ok(&["stack", "create", "files", "-t", &file, "--wait"]);
+    assert_eq!(scripted.agent.content("motd").as_deref(), Some("hello"));
+    assert_eq!(scripted.stack()["status"], "IN_PROGRESS");
+    scripted.go();
+    scripted.until("COMPLETE");
 }
 
 #[test]
 fn a_newer_change_or_a_cancel_leaves_a_script_to_end() {
     for operation in ["update", "cancel"] {
-        let bed = Bed::new();
-        let hangs = format!("{}\necho whole >>{}", bed.hangs(), bed.path("lines"));
-        bed.site.ok(&["stack", "create", "s", "-t", &bed.template(&hangs, "")]);
-        bed.pids();
+        let scripted = ScriptedNode::new();
+        let hangs = format!("{}\necho whole >>{}", scripted.hangs(), scripted.path("lines"));
+        scripted.site.ok(&["stack", "create", "s", "-t", &scripted.template(&hangs, "")]);
+        scripted.pids();
         match operation {
-            "update" => bed.update(&bed.template("true", ""), "red"),
-            _ => drop(bed.site.ok(&["stack", "cancel", "s"])),
+            "update" => scripted.update(&scripted.template("true", ""), "red"),
+            _ => drop(scripted.site.ok(&["stack", "cancel", "s"])),
         }
         // Sent over the same connection after what takes the script's job back.
-        let path = bed.path("other");
+        let path = scripted.path("other");
         let other = format!(
             "heat_template_version: 2018-08-31
 resources: {{other: {{type: Muster::File, properties: {{node: web-1, path: {path}, content: x}}}}}}"
         );
-        bed.site.ok(&["stack", "create", "other", "-t", &bed.site.file(&other), "--wait"]);
-        assert_eq!(bed.lines(), "CREATE blue\n", "{operation}");
-        bed.go();
+        scripted.site.ok(&["stack", "create", "other", "-t", &scripted.site.file(&other), "--wait"]);
+        assert_eq!(scripted.lines(), "CREATE blue\n", "{operation}");
+        scripted.go();
         if operation == "update" {
-            bed.until("COMPLETE");
-            let lines = bed.lines();
+            scripted.until("COMPLETE");
+            let lines = scripted.lines();
             assert!(lines.starts_with("CREATE blue\nwhole\n") && lines.ends_with(" red\n"), "{lines}");
         } else {
-            bed.until("FAILED");
-            eventually("the script ends", || (bed.lines() == "CREATE blue\nwhole\n").then_some(()));
+            scripted.until("FAILED");
+            eventually("the script ends", || (scripted.lines() == "CREATE blue\nwhole\n").then_some(()));
         }
     }
 }
 
 #[test]
 fn documents_are_delivered_and_taken_back() {
-    let bed = Bed::new();
-    let path = |name| PathBuf::from(bed.path(name));
+    let scripted = ScriptedNode::new();
+    let path = |name| PathBuf::from(scripted.path(name));
     fs::write(path("there.json"), "mine").unwrap();
-    let template = bed.site.file(&format!(
+    let template = scripted.site.file(&format!(
         "heat_template_version: 2018-08-31
 resources:
   json: {{type: OS::Heat::StructuredConfig, properties: {{group: json-file, config: {{{there}: {{colour: {{input: colour}}}}}}}}}}
@@ -279,13 +284,13 @@ resources:
   write: {{type: OS::Heat::StructuredDeployment, properties: {{config: {{get_resource: json}}, server: web-1, input_key: input, input_values: {{colour: blue}}}}}}
   deliver: {{type: OS::Heat::StructuredDeployment, properties: {{config: {{get_resource: apply}}, server: web-1, input_key: input, input_values: {{colour: green}}}}}}
 ",
-        there = bed.path("there.json")
+        there = scripted.path("there.json")
     ));
-    bed.site.ok(&["stack", "create", "s", "-t", &template, "--wait"]);
+    scripted.site.ok(&["stack", "create", "s", "-t", &template, "--wait"]);
     assert_eq!(fs::read_to_string(path("there.json")).unwrap(), "{\n    \"colour\": \"blue\"\n}");
-    let delivered = || fs::read_dir(bed.agent.state.join("apply-config")).unwrap().count();
+    let delivered = || fs::read_dir(scripted.agent.state.join("apply-config")).unwrap().count();
     assert_eq!(delivered(), 1);
-    bed.site.ok(&["stack", "delete", "s", "--wait"]);
+    scripted.site.ok(&["stack", "delete", "s", "--wait"]);
     assert_eq!(fs::read_to_string(path("there.json")).unwrap(), "mine");
     assert_eq!(delivered(), 0);
 }

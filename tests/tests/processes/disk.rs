@@ -5,7 +5,8 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use muster_tests::testbed::{Place, Site, eventually};
+use muster_testbed::eventually;
+use muster_tests::site::{Place, Site};
 use tempfile::TempDir;
 
 use crate::layers::until_complete;

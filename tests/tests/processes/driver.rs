@@ -5,7 +5,8 @@ use std::ffi::OsStr;
 use std::os::unix::net::UnixDatagram;
 use std::time::Duration;
 
-use muster_tests::testbed::{PATIENCE, Site, eventually};
+use muster_testbed::{PATIENCE, eventually};
+use muster_tests::site::Site;
 
 /// Long beside the signs of a controller that is well: eight of them.
 const SILENCE: Duration = Duration::from_secs(4);

@@ -4,7 +4,8 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use muster_tests::testbed::{Agent, Namespace, Place, Ran, Running, Site, binary, eventually};
+use muster_testbed::{Namespace, Ran, Running, eventually};
+use muster_tests::site::{OneServer, binary};
 use tempfile::TempDir;
 
 /// A program of Muster's under another name, on one server.
@@ -55,25 +56,11 @@ fn state(server: &Namespace) -> String {
     all.join("\n")
 }
 
-/// A joined server that reaches its controller by `up0`, with `eth1` to spare.
-struct Bed {
-    site: Site,
-    server: Namespace,
-    _cable: Namespace,
-}
-
-impl Bed {
-    fn new() -> Self {
-        let site = Site::in_namespace();
-        let server = site.namespace.as_ref().unwrap().server(2);
-        let cable = Namespace::new();
-        server.link("eth1", &cable, "eth1");
-        Self { site, server, _cable: cable }
-    }
-
-    fn join(&self) -> Agent {
-        self.site.join_at("web-1", Place { namespace: Some(&self.server), ..Place::default() })
-    }
+/// A site with a server that has `eth1` to spare, and the other end of that.
+fn with_eth1() -> (OneServer, Namespace) {
+    let (one, cable) = (OneServer::new(), Namespace::new());
+    one.server.link("eth1", &cable, "eth1");
+    (one, cable)
 }
 
 const SPARE: &str = "network_config:\n- {type: interface, name: nic1, use_dhcp: false, mtu: 1400, \
@@ -85,93 +72,93 @@ const CUTS_OFF: &str = "network_config:\n- {type: interface, name: up0, use_dhcp
 
 #[test]
 fn an_agent_that_runs_here_keeps_what_its_controller_is_reached_by() {
-    let bed = Bed::new();
-    let mut web1 = bed.join();
-    let tool = Tool::new(&bed.server, &web1.state);
+    let (one, _cable) = with_eth1();
+    let mut web1 = one.join();
+    let tool = Tool::new(&one.server, &web1.state);
     tool.file("map.yaml", MAPPING);
     tool.file("spare.yaml", SPARE);
     tool.run("-c spare.yaml -m map.yaml --detailed-exit-codes -v").expect(2);
-    assert!(bed.server.ip("-4 address show dev eth1").contains("192.0.2.1/24"));
+    assert!(one.server.ip("-4 address show dev eth1").contains("192.0.2.1/24"));
     tool.run("-c spare.yaml -m map.yaml --detailed-exit-codes").expect(0);
     tool.file("more.yaml", &SPARE.replace("1400", "1300"));
     tool.run("-c more.yaml -m map.yaml").expect(0);
-    assert!(bed.server.ip("link show dev eth1").contains("mtu 1300"));
-    bed.site.until_node("web-1", "online");
-    assert_eq!(bed.site.json(&["node", "drift", "web-1"]), serde_json::json!([]));
+    assert!(one.server.ip("link show dev eth1").contains("mtu 1300"));
+    one.site.until_node("web-1", "online");
+    assert_eq!(one.site.json(&["node", "drift", "web-1"]), serde_json::json!([]));
     // It is there again after the agent was killed and the network was lost, as after a reboot.
     web1.daemon.kill();
-    bed.server.ip("address flush dev eth1");
-    let mut boot = bed.server.command(binary("muster-agent"));
+    one.server.ip("address flush dev eth1");
+    let mut boot = one.server.command(binary("muster-agent"));
     boot.args(["net", "boot"]).env("MUSTER_AGENT__STATE_DIR", &web1.state).env("OVS_RUNDIR", "/nonexistent");
     Running::start(boot).finish().expect(0);
-    assert!(bed.server.ip("-4 address show dev eth1").contains("192.0.2.1/24"));
+    assert!(one.server.ip("-4 address show dev eth1").contains("192.0.2.1/24"));
     // Without an agent a newer document takes its place, and stays so.
     tool.file("newest.yaml", &SPARE.replace("192.0.2.1", "192.0.2.9"));
     tool.run("-c newest.yaml -m map.yaml --detailed-exit-codes").expect(2);
-    let mut boot = bed.server.command(binary("muster-agent"));
+    let mut boot = one.server.command(binary("muster-agent"));
     boot.args(["net", "boot"]).env("MUSTER_AGENT__STATE_DIR", &web1.state).env("OVS_RUNDIR", "/nonexistent");
     Running::start(boot).finish().expect(0);
-    assert!(bed.server.ip("-4 address show dev eth1").contains("192.0.2.9/24"));
+    assert!(one.server.ip("-4 address show dev eth1").contains("192.0.2.9/24"));
     // And with the agent again, the agent's.
     web1.daemon.restart();
-    bed.site.until_node("web-1", "online");
+    one.site.until_node("web-1", "online");
     tool.run("-c spare.yaml -m map.yaml --detailed-exit-codes").expect(2);
-    let addresses = bed.server.ip("-4 address show dev eth1");
+    let addresses = one.server.ip("-4 address show dev eth1");
     assert!(addresses.contains("192.0.2.1/24") && !addresses.contains("192.0.2.9"), "{addresses}");
 }
 
 #[test]
 fn what_cuts_the_server_off_fails_with_its_reason_and_changes_nothing() {
-    let bed = Bed::new();
-    let mut web1 = bed.join();
-    let before = state(&bed.server);
-    let tool = Tool::new(&bed.server, &web1.state);
+    let (one, _cable) = with_eth1();
+    let mut web1 = one.join();
+    let before = state(&one.server);
+    let tool = Tool::new(&one.server, &web1.state);
     tool.file("bad.yaml", CUTS_OFF);
     let ran = tool.run("-c bad.yaml --confirm-timeout 3");
     ran.refused(1, &["network_config: ", "was not reached anew within 3 s", "has been put back"]);
-    assert_eq!(state(&bed.server), before);
+    assert_eq!(state(&one.server), before);
     tool.run("-c bad.yaml --confirm-timeout 3 --detailed-exit-codes").expect(4);
-    assert_eq!(state(&bed.server), before);
+    assert_eq!(state(&one.server), before);
     // Killed in the middle: the agent puts it back when it is there again.
     let running = Running::start(tool.command("-c bad.yaml --confirm-timeout 600"));
-    eventually("the server is cut off", || (state(&bed.server) != before).then_some(()));
+    eventually("the server is cut off", || (state(&one.server) != before).then_some(()));
     web1.daemon.kill();
     running.finish().refused(1, &["the agent ended before the change was confirmed"]);
     web1.daemon.restart();
-    eventually("it is put back", || (state(&bed.server) == before).then_some(()));
-    bed.site.until_node("web-1", "online");
+    eventually("it is put back", || (state(&one.server) == before).then_some(()));
+    one.site.until_node("web-1", "online");
     // Whoever gave it may go away; the agent goes on.
     let running = Running::start(tool.command("-c bad.yaml --confirm-timeout 5"));
-    eventually("the server is cut off", || (state(&bed.server) != before).then_some(()));
+    eventually("the server is cut off", || (state(&one.server) != before).then_some(()));
     drop(running);
-    eventually("it is put back", || (state(&bed.server) == before).then_some(()));
+    eventually("it is put back", || (state(&one.server) == before).then_some(()));
 }
 
 #[test]
 fn what_the_controller_owns_is_refused_by_its_resource() {
-    let bed = Bed::new();
-    let web1 = bed.join();
+    let (one, _cable) = with_eth1();
+    let web1 = one.join();
     let template = |mtu: u32| {
-        bed.site.file(&format!(
+        one.site.file(&format!(
             "heat_template_version: 2018-08-31\nresources:\n  net:\n    type: Muster::NetworkConfig\n    properties:\n      \
              node: web-1\n      confirm_timeout: 20\n      network_config: [{{type: interface, name: eth1, use_dhcp: \
              false, mtu: {mtu}}}]\n"
         ))
     };
-    let tool = Tool::new(&bed.server, &web1.state);
+    let tool = Tool::new(&one.server, &web1.state);
     tool.file("map.yaml", MAPPING);
     tool.file("spare.yaml", SPARE);
-    bed.site.ok(&["stack", "create", "net", "-t", &template(1450), "--wait"]);
-    let id = bed.site.resource("net", "net")["physical_id"].as_str().unwrap().to_owned();
+    one.site.ok(&["stack", "create", "net", "-t", &template(1450), "--wait"]);
+    let id = one.site.resource("net", "net")["physical_id"].as_str().unwrap().to_owned();
     tool.run("-c spare.yaml -m map.yaml").refused(1, &["link eth1", &id]);
-    assert!(bed.server.ip("link show dev eth1").contains("mtu 1450"));
-    bed.site.ok(&["stack", "delete", "net", "--wait"]);
+    assert!(one.server.ip("link show dev eth1").contains("mtu 1450"));
+    one.site.ok(&["stack", "delete", "net", "--wait"]);
     // The other way the controller takes it over, and gives back what was there before both.
     tool.run("-c spare.yaml -m map.yaml").expect(0);
-    bed.site.ok(&["stack", "create", "net", "-t", &template(1450), "--wait"]);
-    assert!(bed.server.ip("link show dev eth1").contains("mtu 1450"));
-    bed.site.ok(&["stack", "delete", "net", "--wait"]);
-    let link = bed.server.ip("address show dev eth1");
+    one.site.ok(&["stack", "create", "net", "-t", &template(1450), "--wait"]);
+    assert!(one.server.ip("link show dev eth1").contains("mtu 1450"));
+    one.site.ok(&["stack", "delete", "net", "--wait"]);
+    let link = one.server.ip("address show dev eth1");
     assert!(link.contains("mtu 1500") && !link.contains("192.0.2.1"), "{link}");
     tool.run("-c spare.yaml -m map.yaml --detailed-exit-codes").expect(2);
 }

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use muster_tests::testbed::{Agent, Site};
+use muster_tests::site::{Agent, Site};
 
 /// A bundle of files as operators keep them: stacks, environments and contents in folders of their own.
 struct Bundle {

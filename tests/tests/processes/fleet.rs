@@ -2,7 +2,8 @@
 
 use std::process::Command;
 
-use muster_tests::testbed::{Running, Site, binary};
+use muster_testbed::Running;
+use muster_tests::site::{Site, binary};
 use serde_json::Value;
 
 const AGENTS: usize = 30;

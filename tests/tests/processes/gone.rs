@@ -2,7 +2,8 @@
 
 use std::fs;
 
-use muster_tests::testbed::{Agent, Place, Site, eventually};
+use muster_testbed::eventually;
+use muster_tests::site::{Agent, Place, Site};
 use serde_json::json;
 
 use crate::layers::until_complete;

@@ -1,25 +1,32 @@
 //! Host names on a server that has one of its own: a UTS namespace, and a file in place of `/etc/hostname`.
 
-use muster_tests::testbed::{Agent, Namespace, OwnName, Place, Running, Site, binary, eventually};
+use std::ops::Deref;
+
+use muster_testbed::{OwnName, Running, eventually};
+use muster_tests::site::{Agent, OneServer, Place, binary};
 
 /// What the file has before Muster.
 const BEFORE: &str = "# asset 4711\nold\n";
 
-struct Bed {
-    site: Site,
-    server: Namespace,
+struct NamedServer {
+    one: OneServer,
     name: OwnName,
 }
 
-impl Bed {
+impl Deref for NamedServer {
+    type Target = OneServer;
+    fn deref(&self) -> &OneServer {
+        &self.one
+    }
+}
+
+impl NamedServer {
     fn new() -> Self {
-        let site = Site::in_namespace();
-        let server = site.namespace.as_ref().unwrap().server(2);
-        Self { site, server, name: OwnName::new("old") }
+        Self { one: OneServer::new(), name: OwnName::new("old") }
     }
 
     fn join(&self) -> Agent {
-        let place = Place { namespace: Some(&self.server), own_name: Some(&self.name), ..Place::default() };
+        let place = Place { own_name: Some(&self.name), ..self.place() };
         let agent = self.site.join_at("web-1", place);
         std::fs::write(agent.file("hostname"), BEFORE).unwrap();
         agent
@@ -63,83 +70,83 @@ impl Bed {
 
 #[test]
 fn a_name_is_given_changed_and_taken_back() {
-    let bed = Bed::new();
-    let web1 = bed.join();
-    let template = bed.template(&web1, "web-1.example.com", 30);
-    bed.site.ok(&["stack", "create", "names", "-t", &template, "--wait"]);
-    bed.has(&web1, "web-1.example.com", "web-1.example.com\n");
+    let named = NamedServer::new();
+    let web1 = named.join();
+    let template = named.template(&web1, "web-1.example.com", 30);
+    named.site.ok(&["stack", "create", "names", "-t", &template, "--wait"]);
+    named.has(&web1, "web-1.example.com", "web-1.example.com\n");
     assert_eq!(web1.content("motd").as_deref(), Some("web-1.example.com"));
     eventually("the name is a fact", || {
-        (bed.site.json(&["node", "facts", "web-1"])["hostname"] == "web-1.example.com").then_some(())
+        (named.site.json(&["node", "facts", "web-1"])["hostname"] == "web-1.example.com").then_some(())
     });
     // Somebody else changes it, and changes it back.
     for (name, observed) in [("foreign", "drifted"), ("web-1.example.com", "in_sync")] {
-        bed.name.set(name);
+        named.name.set(name);
         eventually(&format!("the name is seen to be {observed}"), || {
-            (bed.site.resource("names", "name")["observed"] == observed).then_some(())
+            (named.site.resource("names", "name")["observed"] == observed).then_some(())
         });
     }
     let begun = web1.daemon.log().matches(" job ").count();
-    bed.site.ok(&["stack", "update", "names", "-t", &template, "--wait"]);
+    named.site.ok(&["stack", "update", "names", "-t", &template, "--wait"]);
     assert_eq!(web1.daemon.log().matches(" job ").count(), begun, "nothing to do");
 
-    let template = bed.template(&web1, "web-2", 30);
-    bed.site.ok(&["stack", "update", "names", "-t", &template, "--wait"]);
-    bed.has(&web1, "web-2", "web-2\n");
+    let template = named.template(&web1, "web-2", 30);
+    named.site.ok(&["stack", "update", "names", "-t", &template, "--wait"]);
+    named.has(&web1, "web-2", "web-2\n");
     assert_eq!(web1.content("motd").as_deref(), Some("web-2"));
-    assert_eq!(bed.site.physical_ids("names", "name").len(), 1);
+    assert_eq!(named.site.physical_ids("names", "name").len(), 1);
 
-    let second = bed.site.muster(&["stack", "create", "other", "-t", &template, "--wait"]);
+    let second = named.site.muster(&["stack", "create", "other", "-t", &template, "--wait"]);
     second.refused(1, &["host name /etc/hostname"]);
-    bed.has(&web1, "web-2", "web-2\n");
+    named.has(&web1, "web-2", "web-2\n");
 
-    bed.site.ok(&["stack", "delete", "names", "--wait"]);
-    bed.has(&web1, "old", BEFORE);
+    named.site.ok(&["stack", "delete", "names", "--wait"]);
+    named.has(&web1, "old", BEFORE);
     assert_eq!(web1.listing(), ["hostname"]);
 }
 
 /// The controller cannot be reached anew while the name changes.
 #[test]
 fn a_name_that_is_not_confirmed_is_put_back() {
-    let bed = Bed::new();
-    let web1 = bed.join();
-    bed.site.ok(&["stack", "create", "names", "-t", &bed.template(&web1, "web-1", 30), "--wait"]);
-    bed.server.refuse_connections(true);
-    let update = bed.template(&web1, "web-2", 3);
-    let updating = bed.site.spawn(&["stack", "update", "names", "-t", &update, "--wait"]);
-    bed.until(&web1, "web-2", "web-2\n");
-    bed.until(&web1, "web-1", "web-1\n");
-    bed.server.refuse_connections(false);
+    let named = NamedServer::new();
+    let web1 = named.join();
+    named.site.ok(&["stack", "create", "names", "-t", &named.template(&web1, "web-1", 30), "--wait"]);
+    named.server.refuse_connections(true);
+    let update = named.template(&web1, "web-2", 3);
+    let updating = named.site.spawn(&["stack", "update", "names", "-t", &update, "--wait"]);
+    named.until(&web1, "web-2", "web-2\n");
+    named.until(&web1, "web-1", "web-1\n");
+    named.server.refuse_connections(false);
     updating.finish().refused(1, &["was not reached anew within 3 s", "has been put back"]);
-    assert_eq!(bed.site.resource("names", "name")["status"], "FAILED");
-    bed.has(&web1, "web-1", "web-1\n");
-    bed.site.ok(&["stack", "delete", "names", "--wait"]);
-    bed.has(&web1, "old", BEFORE);
+    assert_eq!(named.site.resource("names", "name")["status"], "FAILED");
+    named.has(&web1, "web-1", "web-1\n");
+    named.site.ok(&["stack", "delete", "names", "--wait"]);
+    named.has(&web1, "old", BEFORE);
 }
 
 #[test]
 fn an_agent_that_is_killed_puts_an_unconfirmed_name_back() {
     for at_boot in [false, true] {
-        let bed = Bed::new();
-        let mut web1 = bed.join();
-        bed.site.ok(&["stack", "create", "names", "-t", &bed.template(&web1, "web-1", 30), "--wait"]);
-        bed.server.refuse_connections(true);
-        let update = bed.template(&web1, "web-2", 600);
-        let updating = bed.site.spawn(&["stack", "update", "names", "-t", &update, "--wait"]);
-        bed.until(&web1, "web-2", "web-2\n");
+        let named = NamedServer::new();
+        let mut web1 = named.join();
+        named.site.ok(&["stack", "create", "names", "-t", &named.template(&web1, "web-1", 30), "--wait"]);
+        named.server.refuse_connections(true);
+        let update = named.template(&web1, "web-2", 600);
+        let updating = named.site.spawn(&["stack", "update", "names", "-t", &update, "--wait"]);
+        named.until(&web1, "web-2", "web-2\n");
         web1.daemon.kill();
-        bed.has(&web1, "web-2", "web-2\n");
+        named.has(&web1, "web-2", "web-2\n");
         if at_boot {
-            bed.boot(&web1);
-            bed.has(&web1, "web-1", "web-1\n");
+            named.boot(&web1);
+            named.has(&web1, "web-1", "web-1\n");
         }
         web1.daemon.restart();
-        bed.until(&web1, "web-1", "web-1\n");
-        bed.server.refuse_connections(false);
+        named.until(&web1, "web-1", "web-1\n");
+        named.server.refuse_connections(false);
         updating.finish().refused(1, &["ended before the change was confirmed", "has been put back"]);
-        bed.has(&web1, "web-1", "web-1\n");
-        bed.site.ok(&["stack", "delete", "names", "--wait"]);
-        bed.has(&web1, "old", BEFORE);
+        named.has(&web1, "web-1", "web-1\n");
+        named.site.ok(&["stack", "delete", "names", "--wait"]);
+        named.has(&web1, "old", BEFORE);
         assert_eq!(web1.listing(), ["hostname"]);
     }
 }

@@ -1,6 +1,7 @@
 //! Intents on six real switches in a ring with a chord: packets go where they were asked to, also when a cable is cut.
 
-use muster_tests::testbed::{Agent, Namespace, Place, Running, Site, Switch, eventually};
+use muster_testbed::{Namespace, Running, Switch, eventually};
+use muster_tests::site::{Agent, Place, Site};
 use serde_json::{Value, json};
 
 /// Everything that is Muster's, as `ovs-ofctl` takes it.
@@ -25,7 +26,7 @@ struct Ring {
 impl Ring {
     fn start() -> Self {
         let site = Site::in_namespace();
-        let hub = site.namespace.as_ref().unwrap();
+        let hub = site.hub();
         let servers: Vec<Namespace> = (1..=6).map(|number| hub.server(number + 1)).collect();
         for (one, other) in CABLES {
             servers[one - 1].link(&format!("to{other}"), &servers[other - 1], &format!("to{one}"));

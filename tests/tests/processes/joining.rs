@@ -4,7 +4,8 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use muster_tests::testbed::{Daemon, Site, binary};
+use muster_testbed::Daemon;
+use muster_tests::site::{Site, binary};
 
 /// The last argument is given to a shell that runs the agent with the others.
 fn started(site: &Site, name: &str, script: &str, file: &Path) -> Daemon {
@@ -42,7 +43,8 @@ fn a_token_comes_from_stdin_a_file_or_a_credential() {
 /// Also by processes: what the engine's tests have in tables.
 #[test]
 fn a_server_does_not_join_under_what_is_short_for_another() {
-    use muster_tests::testbed::{Place, eventually};
+    use muster_testbed::eventually;
+    use muster_tests::site::Place;
 
     let site = Site::start();
     let _there = site.join("web-7.example.org");

@@ -4,7 +4,8 @@
 use std::collections::BTreeMap;
 use std::fs;
 
-use muster_tests::testbed::{Agent, Running, Site, eventually};
+use muster_testbed::{Running, eventually};
+use muster_tests::site::{Agent, Site};
 
 use crate::layers::{FILES, Layers, until_complete};
 
@@ -192,7 +193,7 @@ fn answered_is_kept(seed: u64) {
 }
 
 /// Done, or the controller was gone.
-fn answered(ran: &muster_tests::testbed::Ran) -> bool {
+fn answered(ran: &muster_testbed::Ran) -> bool {
     assert!(matches!(ran.status, 0 | 4), "{ran:?}");
     ran.status == 0
 }

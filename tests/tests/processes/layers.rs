@@ -10,7 +10,8 @@ use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use muster_tests::testbed::{Agent, Site, eventually};
+use muster_testbed::eventually;
+use muster_tests::site::{Agent, Site};
 use serde_json::Value;
 
 /// Layers of the stack; each waits for the one before.

@@ -2,7 +2,8 @@
 
 use std::fs;
 
-use muster_tests::testbed::{Site, eventually};
+use muster_testbed::eventually;
+use muster_tests::site::Site;
 
 #[test]
 fn what_a_lost_ledger_knew_is_made_again() {

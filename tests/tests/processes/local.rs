@@ -4,7 +4,8 @@
 use std::path::PathBuf;
 use std::process::Command;
 
-use muster_tests::testbed::{Namespace, Running, Switch, binary, eventually};
+use muster_testbed::{Namespace, Running, Switch, eventually};
+use muster_tests::site::binary;
 use tempfile::TempDir;
 
 /// A server with a gateway on `eth0`, where something answers.
@@ -41,7 +42,7 @@ impl Server {
         command
     }
 
-    fn run(&self, words: &str, file: Option<&PathBuf>) -> muster_tests::testbed::Ran {
+    fn run(&self, words: &str, file: Option<&PathBuf>) -> muster_testbed::Ran {
         Running::start(self.agent(words, file)).finish()
     }
 

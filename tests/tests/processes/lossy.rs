@@ -4,14 +4,15 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::PathBuf;
 
-use muster_tests::testbed::{Agent, Namespace, Place, Site, eventually};
+use muster_testbed::{Namespace, eventually};
+use muster_tests::site::{Agent, OneServer, Place, Site};
 
 use crate::layers::{Layers, until_complete};
 
 #[test]
 fn a_stack_converges_over_a_lossy_link() {
     let site = Site::in_namespace();
-    let hub = site.namespace.as_ref().unwrap();
+    let hub = site.hub();
     let servers = [hub.server(2), hub.server(3)];
     for server in &servers {
         // Whom nobody has asked for the controller's MAC address yet gives up after three lost questions, and so does `join`.
@@ -35,9 +36,9 @@ fn a_stack_converges_over_a_lossy_link() {
 
 #[test]
 fn a_link_that_is_cut_in_the_middle_of_a_job_comes_back() {
-    let mut site = Site::in_namespace();
-    let server = site.namespace.as_ref().unwrap().server(2);
-    let web1 = site.join_at("web-1", Place { namespace: Some(&server), ..Place::default() });
+    let one = OneServer::new();
+    let web1 = one.join();
+    let OneServer { mut site, server } = one;
     let template = site.file(&format!(
         "heat_template_version: 2018-08-31\nresources:\n  \
          slow: {{type: Muster::Dummy, properties: {{node: web-1, seconds: 2}}}}\n  \

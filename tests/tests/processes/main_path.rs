@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 use std::fs;
 
-use muster_tests::testbed::{Site, eventually};
+use muster_testbed::eventually;
+use muster_tests::site::Site;
 
 const TEMPLATE: &str = r#"
 heat_template_version: 2018-08-31

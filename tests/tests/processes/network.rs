@@ -1,6 +1,7 @@
 //! Network documents on servers with an Open vSwitch of their own.
 
-use muster_tests::testbed::{Namespace, Place, Site, Switch, eventually};
+use muster_testbed::{Namespace, Switch, eventually};
+use muster_tests::site::OneServer;
 
 /// As TripleO's net-config-static-bridge describes, with a VLAN.
 const TEMPLATE: &str = r#"
@@ -46,15 +47,14 @@ fn state(server: &Namespace, switch: &Switch) -> [Vec<String>; 3] {
 
 #[test]
 fn a_document_is_applied_updated_and_taken_back() {
-    let site = Site::in_namespace();
-    let (server, peer) = (site.namespace.as_ref().unwrap().server(2), Namespace::new());
-    let switch = Switch::start(&server);
+    let one = OneServer::new();
+    let OneServer { site, server } = &one;
+    let (peer, switch) = (Namespace::new(), Switch::start(server));
     server.link("eth1", &peer, "eth1");
     server.ip("address add 192.0.2.77/24 brd + dev eth1");
     server.ip("route add 203.0.113.0/25 via 192.0.2.99");
-    let place = Place { namespace: Some(&server), switch: Some(&switch), ..Place::default() };
-    let web1 = site.join_at("web-1", place);
-    let before = state(&server, &switch);
+    let web1 = one.join_with(&switch);
+    let before = state(server, &switch);
     let template = site.file(TEMPLATE);
 
     site.ok(&["stack", "create", "net", "-t", &template, "--wait"]);
@@ -86,22 +86,21 @@ fn a_document_is_applied_updated_and_taken_back() {
     assert_eq!(site.physical_ids("net", "net").len(), 1);
 
     site.ok(&["stack", "delete", "net", "--wait"]);
-    assert_eq!(state(&server, &switch), before);
+    assert_eq!(state(server, &switch), before);
     assert_eq!(web1.listing(), [""; 0]);
 }
 
 /// Killed before its change is confirmed, it puts that back and the stack is FAILED; asked again, it goes on.
 #[test]
 fn a_document_survives_kills_of_the_agent() {
-    let site = Site::in_namespace();
-    let (server, peer) = (site.namespace.as_ref().unwrap().server(2), Namespace::new());
-    let switch = Switch::start(&server);
+    let one = OneServer::new();
+    let OneServer { site, server } = &one;
+    let (peer, switch) = (Namespace::new(), Switch::start(server));
     server.link("eth1", &peer, "eth1");
     server.ip("address add 192.0.2.77/24 brd + dev eth1");
-    let place = Place { namespace: Some(&server), switch: Some(&switch), ..Place::default() };
-    let mut web1 = site.join_at("web-1", place);
+    let mut web1 = one.join_with(&switch);
     let template = site.file(TEMPLATE);
-    let before = state(&server, &switch);
+    let before = state(server, &switch);
     let steps: [(&[&str], &str); 3] = [
         (&["create", "net", "-t", &template], "vlan10"),
         (&["update", "net", "-t", &template, "-P", "vlan=11"], "vlan11"),
@@ -125,11 +124,11 @@ fn a_document_survives_kills_of_the_agent() {
         });
         if !is_kept {
             assert!(site.ok(&["stack", "failures", "net"]).contains("has been put back"));
-            assert_eq!(state(&server, &switch), was);
+            assert_eq!(state(server, &switch), was);
             let again = if words[0] == "create" { "update" } else { words[0] };
             site.ok(&[&["stack", again], &words[1..], &["--wait"]].concat());
         }
-        was = state(&server, &switch);
+        was = state(server, &switch);
         if !port.is_empty() {
             assert_eq!(switch.vsctl("list-ports br-ex"), format!("eth1\n{port}\n"));
             assert!(server.ip("-4 address show dev br-ex").contains("192.0.2.1/24"));

@@ -3,7 +3,8 @@
 
 use std::fs;
 
-use muster_tests::testbed::{Agent, Site, eventually};
+use muster_testbed::eventually;
+use muster_tests::site::{Agent, Site};
 use serde_json::json;
 
 /// Lines of resources.

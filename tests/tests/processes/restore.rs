@@ -4,7 +4,8 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use muster_tests::testbed::{Agent, Running, Site, binary, eventually};
+use muster_testbed::{Running, eventually};
+use muster_tests::site::{Agent, Site, binary};
 use serde_json::{Value, json};
 
 const DOCUMENT: &str = include_str!("../../../docs/restore.md");

@@ -4,7 +4,8 @@
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
 
-use muster_tests::testbed::{Agent, PATIENCE, Place, Site, eventually};
+use muster_testbed::{PATIENCE, eventually};
+use muster_tests::site::{Agent, Place, Site};
 use serde_json::{Value, json};
 
 /// Also the largest number of agents: a machine has room for so many processes and no more.

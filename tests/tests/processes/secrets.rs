@@ -8,7 +8,8 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use muster_tests::testbed::{Agent, Namespace, Place, Running, Site, binary, eventually};
+use muster_testbed::{Namespace, Running, eventually};
+use muster_tests::site::{Agent, OneServer, Site, binary};
 
 /// In every secret of these tests.
 const MARKER: &str = "mArKeR";
@@ -280,11 +281,10 @@ outputs:
 
 #[test]
 fn networks_ports_and_runs_tell_nobody_a_secret() {
-    let mut site = Site::in_namespace();
-    let (server, peer) = (site.namespace.as_ref().unwrap().server(2), Namespace::new());
-    server.link("mk0", &peer, "mk0");
-    let place = Place { namespace: Some(&server), ..Place::default() };
-    let mut web1 = site.join_at("web-1", place);
+    let (one, peer) = (OneServer::new(), Namespace::new());
+    one.server.link("mk0", &peer, "mk0");
+    let mut web1 = one.join();
+    let OneServer { mut site, server } = one;
     say_everything(&mut site, &mut web1);
     let source = site.file(&networks(&web1));
     let values =

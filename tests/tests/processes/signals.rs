@@ -2,7 +2,8 @@
 
 use std::fs;
 
-use muster_tests::testbed::{Site, eventually};
+use muster_testbed::eventually;
+use muster_tests::site::Site;
 
 #[test]
 fn a_stack_waits_for_signals_and_uses_what_they_brought() {

@@ -2,7 +2,8 @@
 
 use std::time::Instant;
 
-use muster_tests::testbed::{Place, Site, Switch, eventually};
+use muster_testbed::{Switch, eventually};
+use muster_tests::site::{Place, Site};
 use serde_json::Value;
 
 /// A port that came up sends four frames in three seconds, and one every two seconds then; each is good for six.
@@ -36,7 +37,7 @@ fn until_linked(site: &Site) {
 #[test]
 fn the_controller_knows_the_cable_its_cut_and_an_agent_that_is_started_anew_as_who_it_was() {
     let site = Site::in_namespace();
-    let (one, two) = [2, 3].map(|number| site.namespace.as_ref().unwrap().server(number)).into();
+    let (one, two) = [2, 3].map(|number| site.hub().server(number)).into();
     one.link("c1", &two, "c2");
     let switches = [(&one, "c1"), (&two, "c2")].map(|(server, cable)| {
         let switch = Switch::start(server);

@@ -3,7 +3,8 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 
-use muster_tests::testbed::{Agent, Namespace, Place, Site, Switch, eventually};
+use muster_testbed::{Namespace, Switch, eventually};
+use muster_tests::site::{Agent, OneServer, Site};
 
 /// A bridge of Open vSwitch with an address and a VLAN, on a link to somebody else.
 const TEMPLATE: &str = r#"
@@ -40,20 +41,19 @@ fn until_told(site: &Site, wanted: &str) {
 
 #[test]
 fn what_others_change_is_seen_shown_and_put_right_by_an_update() {
-    let site = Site::in_namespace();
-    let (server, peer) = (site.namespace.as_ref().unwrap().server(2), Namespace::new());
-    let switch = Switch::start(&server);
+    let one = OneServer::new();
+    let OneServer { site, server } = &one;
+    let (peer, switch) = (Namespace::new(), Switch::start(server));
     server.link("eth1", &peer, "eth1");
-    let place = Place { namespace: Some(&server), switch: Some(&switch), ..Place::default() };
-    let web1 = site.join_at("web-1", place);
+    let web1 = one.join_with(&switch);
     let template = site.file(TEMPLATE);
     site.ok(&["stack", "create", "net", "-t", &template, "--wait"]);
-    until_observed(&site, "in_sync");
+    until_observed(site, "in_sync");
     assert_eq!(site.json(&["node", "drift"]), serde_json::json!([]));
 
     server.ip("address del 192.0.2.1/24 dev br-ex");
-    until_observed(&site, "drifted");
-    until_told(&site, "wanted 192.0.2.1/24, br-ex has none");
+    until_observed(site, "drifted");
+    until_told(site, "wanted 192.0.2.1/24, br-ex has none");
     let row = site.resource("net", "net");
     assert_eq!(row["status"], "COMPLETE");
     let drift = site.json(&["node", "drift", "web-1"]);
@@ -61,21 +61,21 @@ fn what_others_change_is_seen_shown_and_put_right_by_an_update() {
     assert!(drift[0]["reason"].as_str().unwrap().contains("192.0.2.1/24"), "{drift}");
     assert_eq!(site.json(&["node", "list"])[0]["drifted"], 1);
     server.ip("address add 192.0.2.1/24 dev br-ex");
-    until_observed(&site, "in_sync");
+    until_observed(site, "in_sync");
     assert_eq!(site.json(&["node", "list"])[0]["drifted"], 0);
 
     switch.vsctl("del-port br-ex vlan10");
-    until_observed(&site, "drifted");
+    until_observed(site, "drifted");
     site.ok(&["stack", "update", "net", "-t", &template, "--wait"]);
     assert_eq!(switch.vsctl("get port vlan10 tag").trim(), "10", "what drifted is applied again");
-    until_observed(&site, "in_sync");
+    until_observed(site, "in_sync");
 
     // Not while the agent is away; then at once.
     let mut web1 = web1;
     web1.daemon.kill();
     server.ip("address del 192.0.2.1/24 dev br-ex");
     web1.daemon.restart();
-    until_observed(&site, "drifted");
+    until_observed(site, "drifted");
 
     site.ok(&["stack", "delete", "net", "--wait"]);
     assert_eq!(site.json(&["node", "drift"]), serde_json::json!([]));
@@ -83,14 +83,13 @@ fn what_others_change_is_seen_shown_and_put_right_by_an_update() {
 
 #[test]
 fn a_server_tells_what_it_is_and_when_its_link_loses_its_carrier() {
-    let site = Site::in_namespace();
-    let (server, peer) = (site.namespace.as_ref().unwrap().server(2), Namespace::new());
-    let switch = Switch::start(&server);
+    let one = OneServer::new();
+    let OneServer { site, server } = &one;
+    let (peer, switch) = (Namespace::new(), Switch::start(server));
     server.link("eth1", &peer, "eth1");
-    let place = Place { namespace: Some(&server), switch: Some(&switch), ..Place::default() };
-    let mut web1 = site.join_at("web-1", place);
+    let mut web1 = one.join_with(&switch);
     site.ok(&["stack", "create", "net", "-t", &site.file(TEMPLATE), "--wait"]);
-    until_observed(&site, "in_sync");
+    until_observed(site, "in_sync");
 
     let link = |name: &str| {
         let facts = site.json(&["node", "facts", "web-1"]);
@@ -117,11 +116,11 @@ fn a_server_tells_what_it_is_and_when_its_link_loses_its_carrier() {
     assert!(received(&link("eth1")) >= received(&before) + 3, "counters are as they are now");
 
     peer.ip("link set eth1 down");
-    until_told(&site, "carrier lost on eth1");
+    until_told(site, "carrier lost on eth1");
     assert_eq!(link("eth1")["carrier"], false);
     assert_eq!(site.resource("net", "net")["observed"], "in_sync", "a cable is no drift");
     peer.ip("link set eth1 up");
-    until_told(&site, "carrier found on eth1");
+    until_told(site, "carrier found on eth1");
 
     web1.daemon.kill();
     site.until_node("web-1", "offline");

@@ -4,7 +4,8 @@ use std::fs;
 use std::os::unix::fs::MetadataExt as _;
 use std::process::Command;
 
-use muster_tests::testbed::{Agent, Site, eventually};
+use muster_testbed::eventually;
+use muster_tests::site::{Agent, Site};
 
 /// The messages come apart now and then by themselves.
 const ROUNDS: usize = 3;

@@ -1,6 +1,7 @@
 //! `Muster::User` and `Muster::Group` with real shadow-utils: made, changed, compared, refused, put back.
 
-use muster_tests::testbed::{PACKAGES, Packages, SystemdServer};
+use muster_testbed::SystemdServer;
+use muster_tests::site::{PACKAGES, Packages};
 use serde_json::Value;
 
 use crate::one_server::join;

@@ -1,7 +1,8 @@
 //! The boot unit alone, in a virtual machine: the network is there before anything that waits for it, without agent or
 //! controller.
 
-use muster_tests::testbed::{Packages, Site, Vm, eventually};
+use muster_testbed::{Vm, eventually};
+use muster_tests::site::{Packages, Site};
 
 /// Writes down what it finds when the network is said to be up.
 const WITNESS: &str = "[Unit]

@@ -3,7 +3,8 @@
 
 use std::collections::BTreeSet;
 
-use muster_tests::testbed::{PACKAGES, Packages, SystemdServer};
+use muster_testbed::SystemdServer;
+use muster_tests::site::{PACKAGES, Packages};
 
 use crate::one_server::{
     ADDRESS, FILE, converged, gone, in_the_middle_of_a_job, join, killed_agent_is_back, not_yet_enabled,

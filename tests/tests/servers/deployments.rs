@@ -1,6 +1,7 @@
 //! Scripts of deployments on a real systemd: each in a unit of its own, that outlives the agent and ends whole.
 
-use muster_tests::testbed::{PACKAGES, Packages, SystemdServer};
+use muster_testbed::SystemdServer;
+use muster_tests::site::{PACKAGES, Packages};
 
 use crate::one_server::join;
 

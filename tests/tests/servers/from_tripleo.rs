@@ -8,7 +8,8 @@ use std::io::Write as _;
 use std::process::Stdio;
 
 use muster_host::lldp::{Frame, Id};
-use muster_tests::testbed::{Namespace, PACKAGES, Packages, SystemdServer, eventually};
+use muster_testbed::{Namespace, SystemdServer, eventually};
+use muster_tests::site::{PACKAGES, Packages};
 
 const SERVER: &str = "overcloud-compute-0";
 

@@ -1,7 +1,8 @@
 //! Leased addresses on a real systemd, with each DHCP client that a server may have: the lease comes with a document and goes with
 //! it, outlives the agent and the client's death, and comes back at boot.
 
-use muster_tests::testbed::{Daemon, Namespace, PACKAGES, Packages, SystemdServer};
+use muster_testbed::{Daemon, Namespace, SystemdServer};
+use muster_tests::site::{PACKAGES, Packages};
 use tempfile::TempDir;
 
 use crate::one_server::join;

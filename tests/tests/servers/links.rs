@@ -1,7 +1,8 @@
 //! Network devices that only a kernel of its own has here, in a virtual machine with real NICs: bonds, teams, 802.1Q on
 //! plain NICs, members of a VRF, `nicN`; with the document given on the server, and after a power cut.
 
-use muster_tests::testbed::{Packages, Vm};
+use muster_testbed::Vm;
+use muster_tests::site::Packages;
 
 const BOND: &str = "network_config:
 - type: linux_bond

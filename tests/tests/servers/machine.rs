@@ -1,7 +1,8 @@
 //! A virtual machine with the packages, and a controller on this machine: what was kept is there after a reboot and a
 //! power cut, what was not confirmed is not, and the agent is back.
 
-use muster_tests::testbed::{Packages, Site, Vm, eventually};
+use muster_testbed::{Vm, eventually};
+use muster_tests::site::{Packages, Site};
 
 /// The address and the way to the controller are on a bridge, of which a kernel that starts knows nothing; or, with `cut`,
 /// nowhere.

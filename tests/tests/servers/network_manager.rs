@@ -1,7 +1,8 @@
 //! The real NetworkManager beside Muster: it leaves alone what a document names, also when it begins anew, and takes over what
 //! Muster leaves to it as keyfiles.
 
-use muster_tests::testbed::{PACKAGES, Packages, SystemdServer};
+use muster_testbed::SystemdServer;
+use muster_tests::site::{PACKAGES, Packages};
 
 use crate::one_server::join;
 

@@ -1,7 +1,7 @@
 //! A site on one server: controller, agent and command line as units, and a stack with a file, a link and work that takes
 //! seconds.
 
-use muster_tests::testbed::{SystemdServer, eventually};
+use muster_testbed::{SystemdServer, eventually};
 use serde_json::Value;
 
 /// A link of its own, so that the server's network is not the agent's only.

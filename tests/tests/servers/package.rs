@@ -1,6 +1,7 @@
 //! `Muster::Package` with a real apt on a real systemd: packages and their repository are the test's own, on the server itself.
 
-use muster_tests::testbed::{PACKAGES, Packages, SystemdServer};
+use muster_testbed::SystemdServer;
+use muster_tests::site::{PACKAGES, Packages};
 use serde_json::Value;
 
 use crate::one_server::join;

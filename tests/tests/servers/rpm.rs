@@ -1,7 +1,8 @@
 //! The life of the RPM packages on one server. It is a Debian with `rpm`, so dependencies are not looked at; scriptlets talk to
 //! its systemd.
 
-use muster_tests::testbed::{PACKAGES, Packages, SystemdServer};
+use muster_testbed::SystemdServer;
+use muster_tests::site::{PACKAGES, Packages};
 
 use crate::one_server::{ADDRESS, FILE, converged, gone, join, not_yet_enabled};
 

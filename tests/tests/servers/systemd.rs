@@ -4,7 +4,7 @@ use std::fs;
 use std::time::Duration;
 
 use muster_host::systemd::{Active, Bus, Command, FileVerb, Property, Systemd, SystemdError, Verb};
-use muster_tests::testbed::{PATIENCE, SystemdServer};
+use muster_testbed::{PATIENCE, SystemdServer};
 use tempfile::TempDir;
 
 fn talk<T>(systemd: &Systemd, conversation: impl AsyncFnOnce(Bus) -> T) -> T {

@@ -9,7 +9,7 @@ use muster_host::systemd::Systemd;
 use muster_host::unit::{UnitBefore, UnitFault, Units};
 use muster_shared::ResourceId;
 use muster_shared::model::{OnDelete, Unit, UnitActive};
-use muster_tests::testbed::SystemdServer;
+use muster_testbed::SystemdServer;
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
 

@@ -2,16 +2,16 @@
 
 use serde_json::json;
 
-use crate::bed::Bed;
+use crate::server::NetworkServer;
 use crate::{document, kept, no_mapping, settled};
 use muster_host::net::{Snapshot, Target, plan};
 use muster_shared::model::network::NetworkDocument;
 
 #[test]
 fn after_a_crash_at_any_step_both_ways_converge() {
-    let (server, peer) = (Bed::with_ovs(), Bed::new());
-    server.link("eth1", &peer, "p1");
-    server.link("eth2", &peer, "p2");
+    let (server, peer) = (NetworkServer::with_ovs(), NetworkServer::new());
+    server.plug("eth1", &peer, "p1");
+    server.plug("eth2", &peer, "p2");
     server.ip("link set eth1 up");
     server.ip("address add 192.0.2.1/24 dev eth1");
     server.ip("address add 192.0.2.3/24 dev eth1");

@@ -7,20 +7,20 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::{Value, json};
 
-use crate::bed::Bed;
+use crate::server::NetworkServer;
 use crate::{document, kept, no_mapping, settled};
 
 /// A server whose link is a cable to a DHCP server.
-fn two(link: &str, client: Client) -> (Bed, Bed) {
-    let (mut server, mut peer) = (Bed::new(), Bed::new());
+fn two(link: &str, client: Client) -> (NetworkServer, NetworkServer) {
+    let (mut server, mut peer) = (NetworkServer::new(), NetworkServer::new());
     server.dhcp_client = Some(client);
     server.noexec = &["dhcp"];
     serve(&server, &mut peer, link, true);
     (server, peer)
 }
 
-fn serve(server: &Bed, peer: &mut Bed, link: &str, v6: bool) {
-    server.link(link, peer, "p1");
+fn serve(server: &NetworkServer, peer: &mut NetworkServer, link: &str, v6: bool) {
+    server.plug(link, peer, "p1");
     peer.ip("link set p1 up");
     peer.ip("address add 192.0.2.1/24 dev p1");
     peer.ip("address add fd00:1::1/64 dev p1 nodad");
@@ -35,7 +35,7 @@ fn leasing(link: &str, more: &Value) -> Value {
 
 /// Counts the DHCP clients of a server. What a client has begun of itself does not count: until it is another
 /// program, its command is the client's own.
-fn clients(server: &Bed) -> usize {
+fn clients(server: &NetworkServer) -> usize {
     let processes = server.processes();
     let is_client = |command: &str| command.contains("dhclient -d") || command.contains("dhcpcd");
     let pids: Vec<i32> = processes.iter().filter(|(_, it)| is_client(it)).map(|(pid, _)| *pid).collect();
@@ -197,7 +197,7 @@ fn a_change_that_is_not_kept_gives_the_lease_back() {
 
 #[test]
 fn a_bridge_of_open_vswitch_leases_and_the_lease_says_who_resolves_names() {
-    let (mut peer, server) = (Bed::new(), Bed::with_ovs());
+    let (mut peer, server) = (NetworkServer::new(), NetworkServer::with_ovs());
     // A router's advertisements reach the member as well.
     serve(&server, &mut peer, "eth1", false);
     fs::write(server.resolv_conf(), "nameserver 198.51.100.53\n").unwrap();

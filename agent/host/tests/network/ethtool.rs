@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::bed::Bed;
+use crate::server::NetworkServer;
 use crate::{document, kept, no_mapping, settled};
 
 fn with(link: &str, options: &str) -> Value {
@@ -11,8 +11,8 @@ fn with(link: &str, options: &str) -> Value {
 
 #[test]
 fn what_ethtool_sets_is_read_back_and_put_back() {
-    let (server, peer) = (Bed::new(), Bed::new());
-    server.link("eth1", &peer, "p1");
+    let (server, peer) = (NetworkServer::new(), NetworkServer::new());
+    server.plug("eth1", &peer, "p1");
     server.ip("tuntap add name tap0 mode tap multi_queue");
     // Of the kernel's own interfaces a cable has features and channels, a tap device has speed and coalescing.
     for (link, first, second, told) in [
@@ -36,7 +36,7 @@ fn what_ethtool_sets_is_read_back_and_put_back() {
         let (first, second) = (document(with(link, first)), document(with(link, second)));
         let says = |what: &str| {
             let words = format!("ethtool {what} {link}");
-            let said = server.exec(&words.split_whitespace().collect::<Vec<_>>().join(" "));
+            let said = server.run(&words.split_whitespace().collect::<Vec<_>>().join(" "));
             said.split_whitespace().collect::<Vec<_>>().join(" ")
         };
         let all = || (says("-k"), says(""), if link == "tap0" { says("-c") } else { String::new() });
@@ -58,7 +58,7 @@ fn what_ethtool_sets_is_read_back_and_put_back() {
 
             network.apply(&first, &no_mapping(), &before).await.unwrap();
             if link == "eth1" {
-                server.exec("ethtool -K eth1 tso on");
+                server.run("ethtool -K eth1 tso on");
                 let found = network.check(&first, &no_mapping(), &before).await.unwrap();
                 let wanted = "network_config[0].ethtool_opts: wanted features/tx-tcp-";
                 assert!(found[0].to_string().starts_with(wanted), "{found:?}");
@@ -74,8 +74,8 @@ fn what_ethtool_sets_is_read_back_and_put_back() {
 
 #[test]
 fn what_an_interface_lacks_or_its_driver_refuses_is_said() {
-    let (server, peer) = (Bed::new(), Bed::new());
-    server.link("eth1", &peer, "p1");
+    let (server, peer) = (NetworkServer::new(), NetworkServer::new());
+    server.plug("eth1", &peer, "p1");
     server.inside(async |network| {
         for (options, wanted) in [
             (

@@ -8,7 +8,7 @@ use std::time::Duration;
 use muster_host::net::{Change, HostConfig, Monitor, Network};
 use tokio::time::timeout;
 
-use crate::bed::Bed;
+use crate::server::NetworkServer;
 
 /// Far longer than any hint takes: what does not come by then does not come.
 const COMES: Duration = Duration::from_secs(20);
@@ -33,13 +33,13 @@ async fn hinted(monitor: &mut Monitor, what: &str, change: impl FnOnce()) -> Cha
 
 #[test]
 fn the_kernel_tells_of_links_addresses_routes_and_rules() {
-    let bed = Bed::new();
-    let other = Bed::new();
-    bed.link("eth0", &other, "peer");
-    bed.inside(async |network| {
+    let server = NetworkServer::new();
+    let other = NetworkServer::new();
+    server.plug("eth0", &other, "peer");
+    server.inside(async |network| {
         let mut monitor = Monitor::open(&network);
         // Its own address would come a second or two after it is up.
-        bed.ip("link set eth0 addrgenmode none");
+        server.ip("link set eth0 addrgenmode none");
         other.ip("link set peer up");
         for (words, wanted) in [
             ("rule add from 10.2.0.0/16 table 7", Change::Other),
@@ -53,7 +53,7 @@ fn the_kernel_tells_of_links_addresses_routes_and_rules() {
             ("addr add fd00::1/64 dev eth0 nodad", Change::Links),
             ("addr del 10.1.0.1/24 dev eth0", Change::Links),
         ] {
-            let mut change = hinted(&mut monitor, words, || drop(bed.ip(words))).await;
+            let mut change = hinted(&mut monitor, words, || drop(server.ip(words))).await;
             // A route of the address may be told first.
             while change != wanted {
                 change = next(&mut monitor, words).await;
@@ -66,8 +66,8 @@ fn the_kernel_tells_of_links_addresses_routes_and_rules() {
 
 #[test]
 fn what_the_kernel_cannot_deliver_is_a_hint_and_the_next_change_still_is() {
-    let bed = Bed::new();
-    bed.inside(async |network| {
+    let server = NetworkServer::new();
+    server.inside(async |network| {
         let mut monitor = Monitor::open(&network);
         quiet(&mut monitor).await;
         // While nobody reads: this thread is the only one.
@@ -75,13 +75,14 @@ fn what_the_kernel_cannot_deliver_is_a_hint_and_the_next_change_still_is() {
             (0..20_000).map(|n| format!("route add 10.{}.{}.0/24 dev lo\n", n / 256, n % 256)).collect();
         let mut file = tempfile::NamedTempFile::new().unwrap();
         file.write_all(routes.as_bytes()).unwrap();
-        bed.ip(&format!("-batch {}", file.path().display()));
+        server.ip(&format!("-batch {}", file.path().display()));
         assert_eq!(
             next(&mut monitor, "a storm").await,
             Change::Links,
             "what was lost may have been about links"
         );
-        let change = hinted(&mut monitor, "a route", || drop(bed.ip("route del 10.0.1.0/24 dev lo"))).await;
+        let change =
+            hinted(&mut monitor, "a route", || drop(server.ip("route del 10.0.1.0/24 dev lo"))).await;
         assert_eq!(change, Change::Other);
     });
 }
@@ -137,10 +138,10 @@ impl Drop for Database {
 
 #[test]
 fn the_switch_tells_also_when_it_comes_later_or_again() {
-    let bed = Bed::new();
+    let server = NetworkServer::new();
     let directory = tempfile::tempdir().unwrap();
     let mut database = Database { directory: directory.path().join("run/openvswitch"), server: None };
-    bed.inside(async |_| {
+    server.inside(async |_| {
         let config = HostConfig { ovs_db: Some(database.socket()), ..HostConfig::default() };
         let mut monitor = Monitor::open(&Network::new(config));
         for again in ["first", "second"] {

@@ -9,7 +9,7 @@ use muster_host::sys::packet_socket;
 use muster_shared::model::{LinkFacts, NeighbourFacts};
 use tokio::time::timeout;
 
-use crate::bed::Bed;
+use crate::server::NetworkServer;
 
 /// Far longer than anything takes.
 const COMES: Duration = Duration::from_secs(20);
@@ -57,8 +57,9 @@ fn a_switch_is_heard_on_a_port_of_anything() {
         &["add-br br0 -- set bridge br0 datapath_type=netdev -- add-port br0 eth0"],
     ] {
         let of_switch = make.first().is_some_and(|words| words.starts_with("add-br"));
-        let (server, switch) = (if of_switch { Bed::with_ovs() } else { Bed::new() }, Bed::new());
-        server.link("eth0", &switch, "e7");
+        let (server, switch) =
+            (if of_switch { NetworkServer::with_ovs() } else { NetworkServer::new() }, NetworkServer::new());
+        server.plug("eth0", &switch, "e7");
         server.ip("link set eth0 up");
         switch.ip("link set e7 up");
         for words in make {

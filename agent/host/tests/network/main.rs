@@ -1,7 +1,6 @@
 //! The host's network in real namespaces with a real Open vSwitch. Needs root.
 #![allow(clippy::unwrap_used, reason = "these are tests, also outside of their functions")]
 
-mod bed;
 mod conformance;
 mod crash;
 mod dhcp;
@@ -14,6 +13,7 @@ mod ovs;
 mod plain;
 mod ports;
 mod schema;
+mod server;
 mod switch;
 mod topology;
 mod undo;

@@ -6,12 +6,12 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use muster_host::net::resolver::Resolver;
 use serde_json::{Value, json};
 
-use crate::bed::Bed;
+use crate::server::NetworkServer;
 use crate::{document, kept, no_mapping, settled};
 
-fn two() -> (Bed, Bed) {
-    let (server, peer) = (Bed::new(), Bed::new());
-    server.link("eth1", &peer, "p1");
+fn two() -> (NetworkServer, NetworkServer) {
+    let (server, peer) = (NetworkServer::new(), NetworkServer::new());
+    server.plug("eth1", &peer, "p1");
     server.ip("link set eth1 up");
     (server, peer)
 }
@@ -154,9 +154,9 @@ fn a_resolver_that_others_manage_is_left_to_them() {
 
 #[test]
 fn the_fallback_makes_its_links_so_and_nothing_else() {
-    let (server, peer) = (Bed::with_ovs(), Bed::new());
-    server.link("eth1", &peer, "p1");
-    server.link("eth2", &peer, "p2");
+    let (server, peer) = (NetworkServer::with_ovs(), NetworkServer::new());
+    server.plug("eth1", &peer, "p1");
+    server.plug("eth2", &peer, "p2");
     peer.ip("link set p1 up");
     peer.ip("address add 192.0.2.1/24 dev p1");
     server.ip("link set eth2 up");

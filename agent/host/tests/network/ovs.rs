@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::bed::Bed;
+use crate::server::NetworkServer;
 use crate::{document, kept, no_mapping, settled};
 use muster_host::net::NetError;
 use muster_shared::model::network::NicMapping;
@@ -28,8 +28,8 @@ fn nic1() -> NicMapping {
 
 #[test]
 fn two_servers_speak_over_a_bridge_and_a_vlan_and_get_back_what_they_had() {
-    let (one, other) = (Bed::with_ovs(), Bed::with_ovs());
-    one.link("eth1", &other, "eth1");
+    let (one, other) = (NetworkServer::with_ovs(), NetworkServer::with_ovs());
+    one.plug("eth1", &other, "eth1");
     one.ip("link set eth1 up");
     one.ip("address add 192.0.2.1/24 dev eth1");
     one.ip("address add 2001:db8::1/64 dev eth1 nodad");
@@ -39,8 +39,8 @@ fn two_servers_speak_over_a_bridge_and_a_vlan_and_get_back_what_they_had() {
         document(br_ex("192.0.2.2/24", vec![vlan(10, "10.10.0.2/24")])),
     ];
     let mut befores = Vec::new();
-    for (bed, document) in [&one, &other].into_iter().zip(&documents) {
-        befores.push(bed.inside(async |network| {
+    for (server, document) in [&one, &other].into_iter().zip(&documents) {
+        befores.push(server.inside(async |network| {
             let at_first = settled(network.observe().await.unwrap());
             let before = kept(network.snapshot(document, &nic1(), None).await.unwrap());
             let applied = network.apply(document, &nic1(), &before).await.unwrap();
@@ -58,20 +58,20 @@ fn two_servers_speak_over_a_bridge_and_a_vlan_and_get_back_what_they_had() {
     assert_eq!(one.ovs("get bridge br-ex external_ids:muster-owner").trim(), "muster");
     assert!(one.ip("route show").contains("169.254.169.254 via 192.0.2.254 dev br-ex"));
     assert!(!one.ip("route show").contains("dev eth1"));
-    for (bed, (at_first, before)) in [&one, &other].into_iter().zip(befores) {
-        bed.inside(async |network| {
+    for (server, (at_first, before)) in [&one, &other].into_iter().zip(befores) {
+        server.inside(async |network| {
             assert_eq!(network.restore(&before).await.unwrap(), [""; 0]);
             assert_eq!(settled(network.observe().await.unwrap()), at_first);
         });
-        assert_eq!(bed.ovs("list-br"), "");
+        assert_eq!(server.ovs("list-br"), "");
     }
 }
 
 #[test]
 fn an_update_changes_what_changed_and_gives_back_the_rest() {
-    let (server, peer) = (Bed::with_ovs(), Bed::new());
-    server.link("eth1", &peer, "p1");
-    server.link("eth2", &peer, "p2");
+    let (server, peer) = (NetworkServer::with_ovs(), NetworkServer::new());
+    server.plug("eth1", &peer, "p1");
+    server.plug("eth2", &peer, "p2");
     server.ip("address add 198.51.100.7/24 dev eth2");
     let eth2 = json!({"type": "interface", "name": "eth2"});
     let first = document(br_ex("192.0.2.1/24", vec![vlan(10, "10.10.0.1/24"), eth2]));
@@ -110,9 +110,9 @@ fn an_update_changes_what_changed_and_gives_back_the_rest() {
 
 #[test]
 fn what_others_made_in_open_vswitch_stays() {
-    let (server, peer) = (Bed::with_ovs(), Bed::new());
+    let (server, peer) = (NetworkServer::with_ovs(), NetworkServer::new());
     for number in 1..=3 {
-        server.link(&format!("eth{number}"), &peer, &format!("p{number}"));
+        server.plug(&format!("eth{number}"), &peer, &format!("p{number}"));
     }
     server.ovs("add-br br-ex -- set bridge br-ex datapath_type=netdev other_config:hwaddr=02:00:00:00:00:07");
     server.ovs("add-port br-ex eth3 tag=5 -- add-port br-ex eth1 tag=6");
@@ -131,9 +131,9 @@ fn what_others_made_in_open_vswitch_stays() {
 
 #[test]
 fn a_bond_is_not_taken_apart() {
-    let (server, peer) = (Bed::with_ovs(), Bed::new());
-    server.link("eth1", &peer, "p1");
-    server.link("eth2", &peer, "p2");
+    let (server, peer) = (NetworkServer::with_ovs(), NetworkServer::new());
+    server.plug("eth1", &peer, "p1");
+    server.plug("eth2", &peer, "p2");
     server.ovs("add-br br0 -- set bridge br0 datapath_type=netdev -- add-bond br0 bond0 eth1 eth2");
     let document = document(br_ex("192.0.2.1/24", Vec::new()));
     server.inside(async |network| {
@@ -147,8 +147,8 @@ fn a_bond_is_not_taken_apart() {
 
 #[test]
 fn a_switch_that_is_stopped_fails_the_document_and_heals_later() {
-    let (mut server, peer) = (Bed::with_ovs(), Bed::new());
-    server.link("eth1", &peer, "p1");
+    let (mut server, peer) = (NetworkServer::with_ovs(), NetworkServer::new());
+    server.plug("eth1", &peer, "p1");
     let first = document(br_ex("192.0.2.1/24", Vec::new()));
     let second = document(br_ex("192.0.2.1/24", vec![vlan(7, "10.7.0.1/24")]));
     let (at_first, before) = server.inside(async |network| {
@@ -180,7 +180,7 @@ fn a_switch_that_is_stopped_fails_the_document_and_heals_later() {
 
 #[test]
 fn without_its_database_nothing_counts_as_gone() {
-    let mut server = Bed::with_ovs();
+    let mut server = NetworkServer::with_ovs();
     let document = document(json!([{"type": "ovs_bridge", "name": "br0"}]));
     let before = server.inside(async |network| {
         let before = network.snapshot(&document, &no_mapping(), None).await.unwrap();
@@ -198,7 +198,7 @@ fn without_its_database_nothing_counts_as_gone() {
 
 #[test]
 fn a_datapath_that_the_switch_lacks_is_named_and_nothing_stays() {
-    let server = Bed::with_ovs();
+    let server = NetworkServer::with_ovs();
     let document = document(json!([{"type": "ovs_bridge", "name": "br0"}]));
     server.inside_with(None, async |network| {
         let at_first = settled(network.observe().await.unwrap());
@@ -213,8 +213,8 @@ fn a_datapath_that_the_switch_lacks_is_named_and_nothing_stays() {
 
 #[test]
 fn a_mac_address_still_means_the_interface_when_its_bridge_has_it_too() {
-    let (server, peer) = (Bed::with_ovs(), Bed::new());
-    server.link("eth1", &peer, "p1");
+    let (server, peer) = (NetworkServer::with_ovs(), NetworkServer::new());
+    server.plug("eth1", &peer, "p1");
     server.ip("link set eth1 address 02:00:00:00:00:11");
     let mapping = NicMapping::new([("nic1".to_owned(), "02-00-00-00-00-11".to_owned())].into()).unwrap();
     let document = document(br_ex("192.0.2.1/24", vec![vlan(7, "10.7.0.1/24")]));

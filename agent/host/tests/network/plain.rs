@@ -2,15 +2,15 @@
 
 use serde_json::json;
 
-use crate::bed::Bed;
+use crate::server::NetworkServer;
 use crate::{document, kept, no_mapping, settled};
 use muster_host::net::{Step, chain};
 use muster_shared::model::network::NicMapping;
 
 /// A server with eth1, configured by somebody else, and its neighbour.
-fn two() -> (Bed, Bed) {
-    let (server, peer) = (Bed::new(), Bed::new());
-    server.link("eth1", &peer, "p1");
+fn two() -> (NetworkServer, NetworkServer) {
+    let (server, peer) = (NetworkServer::new(), NetworkServer::new());
+    server.plug("eth1", &peer, "p1");
     peer.ip("address add 192.0.2.1/24 dev p1");
     peer.ip("address add 2001:db8::1/64 dev p1 nodad");
     peer.ip("link set p1 up");
@@ -67,8 +67,8 @@ fn an_interface_is_configured_updated_and_put_back() {
 
 #[test]
 fn a_link_that_was_down_goes_down_again_with_its_addresses() {
-    let (server, peer) = (Bed::new(), Bed::new());
-    server.link("eth1", &peer, "p1");
+    let (server, peer) = (NetworkServer::new(), NetworkServer::new());
+    server.plug("eth1", &peer, "p1");
     server.ip("address add 198.51.100.9/24 dev eth1");
     server.ip("address add 2001:db8:9::9/64 dev eth1 nodad");
     let document = document(
@@ -85,9 +85,9 @@ fn a_link_that_was_down_goes_down_again_with_its_addresses() {
 
 #[test]
 fn a_linux_bridge_forwards_and_gives_its_members_back() {
-    let (server, left, right) = (Bed::new(), Bed::new(), Bed::new());
-    server.link("eth1", &left, "p1");
-    server.link("eth2", &right, "p1");
+    let (server, left, right) = (NetworkServer::new(), NetworkServer::new(), NetworkServer::new());
+    server.plug("eth1", &left, "p1");
+    server.plug("eth2", &right, "p1");
     for (peer, address) in [(&left, "192.0.2.1/24"), (&right, "192.0.2.2/24")] {
         peer.ip("link set p1 up");
         peer.ip(&format!("address add {address} dev p1"));
@@ -150,7 +150,7 @@ fn what_fails_in_the_middle_is_put_back_and_says_why() {
 
 #[test]
 fn what_the_host_lacks_is_refused_by_apply_and_shown_by_plan() {
-    let server = Bed::new();
+    let server = NetworkServer::new();
     let document = document(json!([
         {"type": "interface", "name": "eth7", "addresses": [{"ip_netmask": "192.0.2.10/24"}]},
         {"type": "ovs_bridge", "name": "br0", "members": [{"type": "interface", "name": "nic3"}]}]));

@@ -4,7 +4,7 @@ use muster_host::net::{NetError, Snapshot, State};
 use muster_shared::model::network::NetworkDocument;
 use serde_json::{Value, json};
 
-use super::bed::Bed;
+use super::server::NetworkServer;
 use super::{document, no_mapping};
 
 fn object(kind: &str, name: &str, more: Value) -> Value {
@@ -14,8 +14,8 @@ fn object(kind: &str, name: &str, more: Value) -> Value {
 }
 
 /// Applies it over `before`, finds nothing left to do, and gives what was before and what is now.
-fn apply(bed: &Bed, document: &NetworkDocument, before: Option<Snapshot>) -> (Snapshot, State) {
-    bed.inside(async |network| {
+fn apply(server: &NetworkServer, document: &NetworkDocument, before: Option<Snapshot>) -> (Snapshot, State) {
+    server.inside(async |network| {
         let before = network.snapshot(document, &no_mapping(), before).await.unwrap();
         let applied = network.apply(document, &no_mapping(), &before).await.unwrap();
         let again = network.apply(document, &no_mapping(), &applied.before).await.unwrap();
@@ -25,8 +25,8 @@ fn apply(bed: &Bed, document: &NetworkDocument, before: Option<Snapshot>) -> (Sn
     })
 }
 
-fn restore(bed: &Bed, before: &Snapshot) -> State {
-    bed.inside(async |network| {
+fn restore(server: &NetworkServer, before: &Snapshot) -> State {
+    server.inside(async |network| {
         assert_eq!(network.restore(before).await.unwrap(), Vec::<String>::new());
         network.observe().await.unwrap()
     })
@@ -42,10 +42,10 @@ fn comparable(mut state: State) -> State {
     state
 }
 
-fn with_cables() -> (Bed, Bed) {
-    let (server, other) = (Bed::with_ovs(), Bed::new());
+fn with_cables() -> (NetworkServer, NetworkServer) {
+    let (server, other) = (NetworkServer::with_ovs(), NetworkServer::new());
     for name in ["eth0", "eth1", "eth2"] {
-        server.link(name, &other, name);
+        server.plug(name, &other, name);
         other.ip(&format!("link set {name} up"));
     }
     (server, other)
@@ -104,7 +104,7 @@ fn a_bond_comes_changes_its_members_and_goes() {
 
 #[test]
 fn bridges_are_joined_by_patches_and_tunnels_lead_away() {
-    let server = Bed::with_ovs();
+    let server = NetworkServer::with_ovs();
     server.ovs("add-br br-int -- set bridge br-int datapath_type=netdev");
     let first = server.inside(async |network| network.observe().await.unwrap());
     let patch = |name: &str, bridge: &str, peer: &str| {
@@ -173,8 +173,8 @@ fn bridges_are_joined_by_patches_and_tunnels_lead_away() {
 
 #[test]
 fn routing_tables_have_names() {
-    let (server, other) = (Bed::new(), Bed::new());
-    server.link("eth0", &other, "eth0");
+    let (server, other) = (NetworkServer::new(), NetworkServer::new());
+    server.plug("eth0", &other, "eth0");
     other.ip("link set eth0 up");
     let theirs = "255\tlocal\n300 theirs\n";
     std::fs::write(server.rt_tables(), theirs).unwrap();
@@ -215,7 +215,7 @@ fn routing_tables_have_names() {
 
 #[test]
 fn a_tap_device_stays_and_goes_with_its_document() {
-    let server = Bed::new();
+    let server = NetworkServer::new();
     let tap = document(json!([
         object("linux_bridge", "br0", json!({"members": []})),
         object("linux_tap", "tap0", json!({"addresses": [{"ip_netmask": "192.0.2.1/24"}], "mtu": 1400})),

@@ -5,13 +5,13 @@ use std::net::IpAddr;
 
 use muster_host::net::{Change, Hold, Monitor};
 
-use crate::bed::Bed;
+use crate::server::NetworkServer;
 
 #[test]
 fn a_bridge_carries_what_leaves_through_it_or_its_ports() {
-    let (server, peer) = (Bed::with_ovs(), Bed::new());
-    server.link("eth1", &peer, "p1");
-    server.link("eth2", &peer, "p2");
+    let (server, peer) = (NetworkServer::with_ovs(), NetworkServer::new());
+    server.plug("eth1", &peer, "p1");
+    server.plug("eth2", &peer, "p2");
     server.ovs("add-br br0 -- set bridge br0 datapath_type=netdev -- add-port br0 eth1");
     server.ovs("add-port br0 vlan7 tag=7 -- set interface vlan7 type=internal");
     server.ovs("add-br br1 -- set bridge br1 datapath_type=netdev");
@@ -40,7 +40,7 @@ fn a_bridge_carries_what_leaves_through_it_or_its_ports() {
 
 #[test]
 fn a_switch_is_held_by_one_and_released_by_the_same() {
-    let server = Bed::with_ovs();
+    let server = NetworkServer::with_ovs();
     let held = || server.ovs("get Open_vSwitch . other_config external_ids");
     server.inside(async |network| {
         assert_eq!(network.hold_flows().await.unwrap(), Hold::Ours);
@@ -57,7 +57,7 @@ fn a_switch_is_held_by_one_and_released_by_the_same() {
 
 #[test]
 fn bridges_that_come_and_go_are_seen() {
-    let server = Bed::with_ovs();
+    let server = NetworkServer::with_ovs();
     server.inside(async |network| {
         let mut monitor = Monitor::of_switch(&network);
         assert_eq!(monitor.change().await, Change::Other);
@@ -67,6 +67,6 @@ fn bridges_that_come_and_go_are_seen() {
         assert_eq!(network.bridge_names().await.unwrap(), BTreeSet::from(["br0".to_owned()]));
         assert!(network.ovs_rundir().join("br0.mgmt").exists());
     });
-    let nothing = Bed::new();
+    let nothing = NetworkServer::new();
     nothing.inside(async |network| assert!(network.bridge_names().await.unwrap().is_empty()));
 }

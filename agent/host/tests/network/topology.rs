@@ -10,7 +10,7 @@ use muster_host::ports::{Ports, Voice};
 use muster_shared::model::topology::{Beacon, DevicePorts, PortState};
 use tokio::sync::Notify;
 
-use crate::bed::Bed;
+use crate::server::NetworkServer;
 
 /// Far longer than anything takes.
 const COMES: Duration = Duration::from_secs(30);
@@ -57,12 +57,12 @@ fn port<'a>(devices: &'a BTreeMap<String, DevicePorts>, name: &str) -> Option<&'
     devices.values().flat_map(|device| &device.ports).find(|port| &*port.name == name)
 }
 
-/// With the ports of all beds watched, as agents do it.
-fn watched<const N: usize>(beds: [&Bed; N], speaks: bool, work: impl FnOnce([DeviceNews; N])) {
+/// With the ports of all servers watched, as agents do it.
+fn watched<const N: usize>(servers: [&NetworkServer; N], speaks: bool, work: impl FnOnce([DeviceNews; N])) {
     let over = [(); N].map(|()| Arc::new(Notify::new()));
-    let (tells, told): (Vec<_>, Vec<_>) = beds.iter().map(|_| channel()).unzip();
+    let (tells, told): (Vec<_>, Vec<_>) = servers.iter().map(|_| channel()).unzip();
     std::thread::scope(|scope| {
-        for (number, (bed, tell)) in beds.into_iter().zip(tells).enumerate() {
+        for (number, (server, tell)) in servers.into_iter().zip(tells).enumerate() {
             let over = Arc::clone(&over[number]);
             let watch = async move |network| {
                 let node = format!("node-{number}").parse().unwrap();
@@ -81,7 +81,7 @@ fn watched<const N: usize>(beds: [&Bed; N], speaks: bool, work: impl FnOnce([Dev
                     }
                 }
             };
-            scope.spawn(move || bed.inside(watch));
+            scope.spawn(move || server.inside(watch));
         }
         let told: Vec<DeviceNews> =
             told.into_iter().map(|news| DeviceNews { news, devices: BTreeMap::new() }).collect();
@@ -96,11 +96,11 @@ fn watched<const N: usize>(beds: [&Bed; N], speaks: bool, work: impl FnOnce([Dev
     });
 }
 
-fn bridge(bed: &Bed, name: &str, ports: &[&str]) {
-    bed.ovs(&format!("add-br {name} -- set bridge {name} datapath_type=netdev"));
+fn bridge(server: &NetworkServer, name: &str, ports: &[&str]) {
+    server.ovs(&format!("add-br {name} -- set bridge {name} datapath_type=netdev"));
     for port in ports {
-        bed.ovs(&format!("add-port {name} {port}"));
-        bed.ip(&format!("link set {port} up"));
+        server.ovs(&format!("add-port {name} {port}"));
+        server.ip(&format!("link set {port} up"));
     }
 }
 
@@ -112,9 +112,9 @@ fn median(times: &[Duration]) -> Duration {
 
 #[test]
 fn the_ends_of_a_cable_hear_each_other_and_a_cut_is_told_at_once() {
-    let (one, two) = (Bed::with_ovs(), Bed::with_ovs());
+    let (one, two) = (NetworkServer::with_ovs(), NetworkServer::with_ovs());
     for cable in ["a", "b"] {
-        one.link(&format!("{cable}1"), &two, &format!("{cable}2"));
+        one.plug(&format!("{cable}1"), &two, &format!("{cable}2"));
     }
     bridge(&one, "br0", &["a1", "b1"]);
     bridge(&two, "br0", &["a2", "b2"]);
@@ -136,9 +136,9 @@ fn the_ends_of_a_cable_hear_each_other_and_a_cut_is_told_at_once() {
 
         let (mut here, mut there, mut back) = (Vec::new(), Vec::new(), Vec::new());
         for round in 0..10 {
-            let (bed, cut) = if round % 2 == 0 { (&two, "a2") } else { (&one, "a1") };
+            let (server, cut) = if round % 2 == 0 { (&two, "a2") } else { (&one, "a1") };
             let begun = Instant::now();
-            bed.ip(&format!("link set {cut} down"));
+            server.ip(&format!("link set {cut} down"));
             let at_a1 = at_one.port_is("a1", "is down", |port| !port.up && port.heard.is_empty()) - begun;
             let at_a2 = at_two.port_is("a2", "is down", |port| !port.up && port.heard.is_empty()) - begun;
             let (own, other) = if cut == "a1" { (at_a1, at_a2) } else { (at_a2, at_a1) };
@@ -146,7 +146,7 @@ fn the_ends_of_a_cable_hear_each_other_and_a_cut_is_told_at_once() {
             there.push(other);
             assert!(at_one.port("b1").up && at_one.port("b1").heard.len() == 1);
             let begun = Instant::now();
-            bed.ip(&format!("link set {cut} up"));
+            server.ip(&format!("link set {cut} up"));
             let (of_one, of_two) = (at_one.beacon("a1"), at_two.beacon("a2"));
             let at_a1 = at_one.port_is("a1", "hears again", |port| port.up && port.heard == [of_two]);
             let at_a2 = at_two.port_is("a2", "hears again", |port| port.up && port.heard == [of_one]);
@@ -162,23 +162,23 @@ fn the_ends_of_a_cable_hear_each_other_and_a_cut_is_told_at_once() {
 
 #[test]
 fn a_cable_that_dies_silently_is_found_and_one_that_heals() {
-    let (one, two) = (Bed::with_ovs(), Bed::with_ovs());
-    one.link("a1", &two, "a2");
+    let (one, two) = (NetworkServer::with_ovs(), NetworkServer::with_ovs());
+    one.plug("a1", &two, "a2");
     bridge(&one, "br0", &["a1"]);
     bridge(&two, "br0", &["a2"]);
     watched([&one, &two], true, |[mut at_one, mut at_two]| {
         at_one.port_is("a1", "hears", |port| port.heard.len() == 1);
         at_two.port_is("a2", "hears", |port| port.heard.len() == 1);
         // One way only: the carrier stays, and the other way stays.
-        two.exec("nft add table netdev silent");
-        two.exec("nft add chain netdev silent out { type filter hook egress device a2 priority 0 ; }");
+        two.run("nft add table netdev silent");
+        two.run("nft add chain netdev silent out { type filter hook egress device a2 priority 0 ; }");
         let begun = Instant::now();
-        two.exec("nft add rule netdev silent out ether type 0x88cc drop");
+        two.run("nft add rule netdev silent out ether type 0x88cc drop");
         let at = at_one.port_is("a1", "is silent", |port| port.heard.is_empty());
         assert!(at_one.port("a1").up, "the carrier is there");
         println!("from the last frame that passes to told: {:?}", at - begun);
         assert!(at - begun < SILENT, "{:?}", at - begun);
-        two.exec("nft delete table netdev silent");
+        two.run("nft delete table netdev silent");
         at_one.port_is("a1", "hears again", |port| port.heard.len() == 1);
         assert_eq!(at_two.port("a2").heard.len(), 1, "it has heard all the time");
         assert!(at_two.news.try_recv().is_err());
@@ -187,11 +187,11 @@ fn a_cable_that_dies_silently_is_found_and_one_that_heals() {
 
 #[test]
 fn bridges_and_ports_come_and_go_and_a_loop_is_heard() {
-    let bed = Bed::with_ovs();
-    bed.link("l1", &bed, "l2");
-    watched([&bed], true, |[mut told]| {
-        bridge(&bed, "br0", &["l1"]);
-        bridge(&bed, "br1", &["l2"]);
+    let server = NetworkServer::with_ovs();
+    server.plug("l1", &server, "l2");
+    watched([&server], true, |[mut told]| {
+        bridge(&server, "br0", &["l1"]);
+        bridge(&server, "br1", &["l2"]);
         told.port_is("l2", "sends", |port| port.beacon.is_some());
         told.port_is("l1", "sends", |port| port.beacon.is_some());
         let (first, second) = (told.beacon("l1"), told.beacon("l2"));
@@ -199,7 +199,7 @@ fn bridges_and_ports_come_and_go_and_a_loop_is_heard() {
         told.port_is("l1", "hears the other bridge", |port| port.heard == [second]);
         told.port_is("l2", "hears the other bridge", |port| port.heard == [first]);
 
-        bed.ovs("del-port br1 l2 -- add-port br0 l2");
+        server.ovs("del-port br1 l2 -- add-port br0 l2");
         told.until("l2 is another bridge's", |devices| {
             devices["br0"].ports.iter().any(|port| &*port.name == "l2")
                 && devices["br1"].ports.iter().all(|port| &*port.name != "l2")
@@ -208,26 +208,26 @@ fn bridges_and_ports_come_and_go_and_a_loop_is_heard() {
         let moved = told.beacon("l2");
         told.port_is("l1", "hears it as such", |port| port.heard == [moved]);
 
-        bed.ovs("add-port br1 p1 -- set interface p1 type=patch options:peer=p0");
-        bed.ovs("add-port br0 p0 -- set interface p0 type=patch options:peer=p1");
+        server.ovs("add-port br1 p1 -- set interface p1 type=patch options:peer=p0");
+        server.ovs("add-port br0 p0 -- set interface p0 type=patch options:peer=p1");
         told.port_is("p0", "is up", |port| port.up && port.beacon.is_none());
-        bed.ip("link del l1");
+        server.ip("link del l1");
         told.port_is("l1", "is gone", |port| !port.up && port.beacon.is_none());
-        bed.ovs("del-br br1");
+        server.ovs("del-br br1");
         told.until("br1 is gone", |devices| !devices.contains_key("br1"));
-        bed.ovs("del-br br0");
+        server.ovs("del-br br0");
         told.until("br0 is gone", BTreeMap::is_empty);
 
-        bed.link("m1", &bed, "m2");
-        bridge(&bed, "br0", &["m1"]);
+        server.plug("m1", &server, "m2");
+        bridge(&server, "br0", &["m1"]);
         told.port_is("m1", "sends", |port| port.beacon.is_some() && !port.up);
     });
 }
 
 #[test]
 fn who_is_not_to_send_hears_all_the_same() {
-    let (one, two) = (Bed::with_ovs(), Bed::with_ovs());
-    one.link("a1", &two, "a2");
+    let (one, two) = (NetworkServer::with_ovs(), NetworkServer::with_ovs());
+    one.plug("a1", &two, "a2");
     bridge(&one, "br0", &["a1"]);
     bridge(&two, "br0", &["a2"]);
     watched([&one], false, |[mut quiet]| {

@@ -4,7 +4,7 @@ use muster_host::net::{Snapshot, State, Step, Target, plan};
 use muster_shared::model::network::NetworkDocument;
 use serde_json::json;
 
-use crate::bed::Bed;
+use crate::server::NetworkServer;
 use crate::{document, kept, no_mapping};
 
 /// The host as it was left, but for what the kernel and the switch choose: a number, a link-local
@@ -23,16 +23,16 @@ fn exact(mut state: State) -> State {
     state
 }
 
-fn cables(server: &Bed, peer: &Bed) {
+fn cables(server: &NetworkServer, peer: &NetworkServer) {
     for number in 1..=4 {
-        server.link(&format!("eth{number}"), peer, &format!("p{number}"));
+        server.plug(&format!("eth{number}"), peer, &format!("p{number}"));
         server.ip(&format!("link set eth{number} address 02:00:00:00:00:0{number}"));
     }
 }
 
 /// A server that others have configured, in all the ways they do.
-fn lived_in() -> (Bed, Bed) {
-    let (server, peer) = (Bed::with_ovs(), Bed::new());
+fn lived_in() -> (NetworkServer, NetworkServer) {
+    let (server, peer) = (NetworkServer::with_ovs(), NetworkServer::new());
     cables(&server, &peer);
     for words in [
         "link set eth1 up mtu 1400",
@@ -121,7 +121,7 @@ fn steps(state: &State, document: &NetworkDocument, before: &Snapshot) -> Vec<St
 #[test]
 fn after_a_reboot_the_undo_brings_back_what_the_kernel_forgot() {
     let (mut server, _peer) = lived_in();
-    let other_peer = Bed::new();
+    let other_peer = NetworkServer::new();
     let document = upheaval();
     let (at_first, undo) = server.inside(async |network| {
         let at_first = exact(network.observe().await.unwrap());

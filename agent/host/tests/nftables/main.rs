@@ -1,19 +1,13 @@
 //! The nftables device on the real nft, in network namespaces. Needs root and nftables.
-#![allow(
-    clippy::unwrap_used,
-    dead_code,
-    reason = "these are tests, also outside of their functions; they share the bed of the network's"
-)]
+#![allow(clippy::unwrap_used, reason = "these are tests, also outside of their functions")]
 
-#[path = "../network/bed.rs"]
-mod bed;
 mod refused;
 mod rules;
 mod table;
 
-use bed::Bed;
 use muster_host::nftables::Nftables;
 use muster_shared::model::flow::{DeviceName, Entry, FlowId};
+use muster_testbed::Namespace;
 use serde_json::{Value, json};
 
 /// The device of all of these tests.
@@ -39,22 +33,25 @@ fn id(entry: &Entry) -> FlowId {
 }
 
 /// Runs `work` with the packet filter of the namespace.
-fn with_filter<T: Send>(bed: &Bed, work: impl AsyncFnOnce(&mut Nftables) -> T + Send) -> T {
-    bed.inside(async |_| {
-        let mut filter = Nftables::open(&device()).unwrap();
-        work(&mut filter).await
+fn with_filter<T: Send>(server: &Namespace, work: impl AsyncFnOnce(&mut Nftables) -> T + Send) -> T {
+    server.inside(|| {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let mut filter = Nftables::open(&device()).unwrap();
+            work(&mut filter).await
+        })
     })
 }
 
 /// `nft` in the namespace; it must work.
-fn nft(bed: &Bed, words: &str) -> String {
-    bed.exec(&format!("nft {words}"))
+fn nft(server: &Namespace, words: &str) -> String {
+    server.run(&format!("nft {words}"))
 }
 
 /// Our table as an operator sees it; nothing if it is not there.
-fn shown(bed: &Bed) -> String {
-    if nft(bed, "list tables").contains("inet muster") {
-        nft(bed, "list table inet muster")
+fn shown(server: &Namespace) -> String {
+    if nft(server, "list tables").contains("inet muster") {
+        nft(server, "list table inet muster")
     } else {
         String::new()
     }

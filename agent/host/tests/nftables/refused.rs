@@ -4,9 +4,9 @@ use muster_host::nftables::Nftables;
 use muster_host::openflow::Lost;
 use serde_json::{Value, json};
 
-use crate::bed::Bed;
 use crate::table::Table;
 use crate::{device, id, many, rule, shown, with_filter};
+use muster_testbed::Namespace;
 
 fn with(selector: Value, treatment: Value) -> Value {
     json!({"priority": 7, "selector": selector, "treatment": treatment})
@@ -14,7 +14,7 @@ fn with(selector: Value, treatment: Value) -> Value {
 
 #[test]
 fn what_does_not_map_is_refused_by_name() {
-    let bed = Bed::new();
+    let server = Namespace::new();
     let normal = json!([{"output": "NORMAL"}]);
     let of = |selector: Value| with(selector, normal.clone());
     let to = |treatment: Value| with(json!({"eth_type": 0x800}), treatment);
@@ -52,7 +52,7 @@ fn what_does_not_map_is_refused_by_name() {
         (tcp("tcp_flags", json!("+ns")), "tcp_flags"),
         (of(json!({"eth_type": 0x86dd, "ipv6_flabel": "0x5/0xff"})), "ipv6_flabel"),
     ];
-    with_filter(&bed, async |filter| {
+    with_filter(&server, async |filter| {
         for (value, named) in cases {
             let bad = rule(value.clone());
             let mut rules = many(3);
@@ -62,13 +62,13 @@ fn what_does_not_map_is_refused_by_name() {
             assert_eq!((refusal.id, refusal.permanent), (Some(id(&bad)), true), "{value}");
         }
     });
-    assert_eq!(shown(&bed), "");
+    assert_eq!(shown(&server), "");
 }
 
 #[test]
 fn a_name_cannot_say_more_than_a_name() {
-    let bed = Bed::new();
-    with_filter(&bed, async |filter| {
+    let server = Namespace::new();
+    with_filter(&server, async |filter| {
         for name in ["a\"drop", "p1\"}", "eth*", "a\\", "$x", "a;b", "a{b", "a'b"] {
             let bad = with(json!({"in_port": name}), json!([]));
             let Ok(bad) = muster_shared::model::flow::Entry::from_json(&bad) else { continue };
@@ -87,7 +87,7 @@ fn a_name_cannot_say_more_than_a_name() {
             assert_eq!(applied, Default::default(), "{name}");
         }
     });
-    assert!(shown(&bed).contains("iifname \"lo\""));
+    assert!(shown(&server).contains("iifname \"lo\""));
 }
 
 #[test]

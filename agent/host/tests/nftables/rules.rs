@@ -4,24 +4,24 @@ use std::time::Instant;
 
 use serde_json::json;
 
-use crate::bed::Bed;
 use crate::table::Table;
 use crate::{id, many, nft, rule, shown, with_filter};
+use muster_testbed::Namespace;
 
 /// Two servers with a cable: 10.9.0.1 here, 10.9.0.2 there.
-fn pair() -> (Bed, Bed) {
-    let (here, there) = (Bed::new(), Bed::new());
-    here.link("eth0", &there, "eth0");
-    for (bed, address) in [(&here, "10.9.0.1/24"), (&there, "10.9.0.2/24")] {
-        bed.ip(&format!("address add {address} dev eth0"));
-        bed.ip("link set eth0 up");
+fn pair() -> (Namespace, Namespace) {
+    let (here, there) = (Namespace::new(), Namespace::new());
+    here.plug("eth0", &there, "eth0");
+    for (server, address) in [(&here, "10.9.0.1/24"), (&there, "10.9.0.2/24")] {
+        server.ip(&format!("address add {address} dev eth0"));
+        server.ip("link set eth0 up");
     }
     there.pings("10.9.0.1");
     (here, there)
 }
 
-fn is_heard(from: &Bed) -> bool {
-    from.exec("sh -c ping${IFS}-n${IFS}-c${IFS}1${IFS}-W${IFS}1${IFS}10.9.0.1||true")
+fn is_heard(from: &Namespace) -> bool {
+    from.run("sh -c ping${IFS}-n${IFS}-c${IFS}1${IFS}-W${IFS}1${IFS}10.9.0.1||true")
         .contains(" 0% packet loss")
 }
 
@@ -65,7 +65,7 @@ fn packets_go_where_the_rules_say() {
 
 #[test]
 fn every_field_comes_back_as_it_was_written() {
-    let bed = Bed::new();
+    let server = Namespace::new();
     let normal = json!([{"output": "NORMAL"}]);
     let (ip4, ip6) = (json!({"eth_type": 0x800}), json!({"eth_type": 0x86dd}));
     let with = |base: &serde_json::Value, more: serde_json::Value| {
@@ -137,7 +137,7 @@ fn every_field_comes_back_as_it_was_written() {
         rules.push(rule(json!({"priority": 100 + at, "selector": ip4, "treatment": treatment})));
         rules.push(rule(json!({"priority": 100 + at, "selector": ip6, "treatment": treatment})));
     }
-    with_filter(&bed, async |filter| {
+    with_filter(&server, async |filter| {
         // Each alone, so that the one that is not as it was is named.
         for rule in &rules {
             let mut table = Table::default();
@@ -146,7 +146,7 @@ fn every_field_comes_back_as_it_was_written() {
                 applied,
                 Default::default(),
                 "{rule:?}\n{}",
-                nft(&bed, "-j -n list table inet muster")
+                nft(&server, "-j -n list table inet muster")
             );
             table.apply(filter, &[], std::slice::from_ref(rule)).await.unwrap();
         }
@@ -158,17 +158,17 @@ fn every_field_comes_back_as_it_was_written() {
 
 #[test]
 fn a_bad_rule_among_many_is_named_and_nothing_is_applied() {
-    let bed = Bed::new();
-    with_filter(&bed, async |filter| {
+    let server = Namespace::new();
+    with_filter(&server, async |filter| {
         let mut table = Table::default();
         table.apply(filter, &many(3), &[]).await.unwrap();
-        let before = shown(&bed);
+        let before = shown(&server);
         let mut rules = many(10_000);
         let bad = rule(json!({"table": 9, "priority": 1, "treatment": [{"output": "eth7"}]}));
         rules.insert(6_000, bad.clone());
         let refusal = table.apply(filter, &rules, &[]).await.unwrap_err();
         assert_eq!(refusal.id, Some(id(&bad)), "{refusal:?}");
-        assert_eq!(shown(&bed), before);
+        assert_eq!(shown(&server), before);
 
         // What the kernel alone knows: it follows goto so many times and no more.
         let mut rules = many(10_000);
@@ -176,14 +176,14 @@ fn a_bad_rule_among_many_is_named_and_nothing_is_applied() {
         rules.extend((0..40).map(|n| rule(step(n))));
         let refusal = table.apply(filter, &rules, &[]).await.unwrap_err();
         assert!(refusal.permanent && refusal.reason.contains("Too many links"), "{refusal:?}");
-        assert_eq!(shown(&bed), before);
+        assert_eq!(shown(&server), before);
     });
 }
 
 #[test]
 fn what_others_do_is_seen_and_put_right() {
-    let bed = Bed::new();
-    with_filter(&bed, async |filter| {
+    let server = Namespace::new();
+    with_filter(&server, async |filter| {
         let mut table = Table::default();
         let mut rules = many(40);
         for n in 1..6 {
@@ -193,24 +193,24 @@ fn what_others_do_is_seen_and_put_right() {
         }
         table.apply(filter, &rules, &[]).await.unwrap();
         // What it did itself it does not hear, nor what others do to other tables.
-        nft(&bed, "add table inet other");
-        nft(&bed, "add chain inet other t0");
+        nft(&server, "add table inet other");
+        nft(&server, "add chain inet other t0");
         let own = tokio::time::timeout(std::time::Duration::from_millis(200), filter.changed()).await;
         assert!(own.is_err());
-        nft(&bed, "delete element inet muster m0_100_044000 { 10.0.0.1 }");
+        nft(&server, "delete element inet muster m0_100_044000 { 10.0.0.1 }");
         filter.changed().await.unwrap();
         let handle = |what: &str| {
-            let listed = nft(&bed, "-a list table inet muster");
+            let listed = nft(&server, "-a list table inet muster");
             let line = listed.lines().find(|line| line.contains(what)).unwrap();
             line.rsplit(' ').next().unwrap().to_owned()
         };
-        nft(&bed, &format!("delete rule inet muster t0 handle {}", handle("iifname \"p1\"")));
+        nft(&server, &format!("delete rule inet muster t0 handle {}", handle("iifname \"p1\"")));
         let altered = format!("iifname \"p2\" counter accept comment \"muster:{} 2\"", id(&rules[41]));
-        nft(&bed, &format!("replace rule inet muster t0 handle {} {altered}", handle("iifname \"p2\"")));
-        nft(&bed, "add rule inet muster t0 drop");
-        nft(&bed, "insert rule inet muster t0 drop comment \"muster:4d55000000000001 9\"");
-        nft(&bed, "add set inet muster s { type ipv4_addr ; }");
-        nft(&bed, "add element inet muster m0_100_044000 { 10.1.1.1 : accept }");
+        nft(&server, &format!("replace rule inet muster t0 handle {} {altered}", handle("iifname \"p2\"")));
+        nft(&server, "add rule inet muster t0 drop");
+        nft(&server, "insert rule inet muster t0 drop comment \"muster:4d55000000000001 9\"");
+        nft(&server, "add set inet muster s { type ipv4_addr ; }");
+        nft(&server, "add element inet muster m0_100_044000 { 10.1.1.1 : accept }");
         let found = table.repair(filter).await.unwrap();
         let mut missing = vec![id(&rules[0]), id(&rules[40])];
         missing.sort();
@@ -218,38 +218,38 @@ fn what_others_do_is_seen_and_put_right() {
         assert_eq!(found.altered.iter().map(|(id, _)| *id).collect::<Vec<_>>(), [id(&rules[41])]);
         assert_eq!(found.extraneous.len(), 4, "{found:?}");
         let found = filter.compare(&table).await.unwrap();
-        assert!(found.is_equal() && found.unsayable.is_empty(), "{found:?}\n{}", shown(&bed));
-        assert!(nft(&bed, "list tables").contains("inet other"));
+        assert!(found.is_equal() && found.unsayable.is_empty(), "{found:?}\n{}", shown(&server));
+        assert!(nft(&server, "list tables").contains("inet other"));
         // The order is kept: priorities fall.
-        let listed = shown(&bed);
+        let listed = shown(&server);
         let order: Vec<_> = (1..6).map(|n| listed.find(&format!("iifname \"p{n}\"")).unwrap()).collect();
         assert!(order.is_sorted_by(|a, b| a > b), "{listed}");
 
         // The map is no longer looked into; the chain is another; all is gone.
-        nft(&bed, &format!("delete rule inet muster t0 handle {}", handle("vmap @m0_100_044000")));
+        nft(&server, &format!("delete rule inet muster t0 handle {}", handle("vmap @m0_100_044000")));
         assert_eq!(table.repair(filter).await.unwrap().altered.len(), 40);
         assert!(filter.compare(&table).await.unwrap().is_equal());
-        nft(&bed, "chain inet muster t0 { policy drop ; }");
+        nft(&server, "chain inet muster t0 { policy drop ; }");
         assert_eq!(table.repair(filter).await.unwrap().missing.len(), 45);
         assert!(filter.compare(&table).await.unwrap().is_equal());
-        nft(&bed, "flush ruleset");
+        nft(&server, "flush ruleset");
         assert_eq!(table.repair(filter).await.unwrap().missing.len(), 45);
         assert!(filter.compare(&table).await.unwrap().is_equal());
         table.apply(filter, &[], &rules).await.unwrap();
     });
-    assert_eq!(shown(&bed), "");
+    assert_eq!(shown(&server), "");
 }
 
 #[test]
 fn rules_that_share_a_shape_are_one_look() {
-    let bed = Bed::new();
-    with_filter(&bed, async |filter| {
+    let server = Namespace::new();
+    with_filter(&server, async |filter| {
         let mut table = Table::default();
         let rules = many(10_000);
         let begun = Instant::now();
         assert_eq!(table.apply(filter, &rules, &[]).await.unwrap(), Default::default());
         eprintln!("10,000 rules of one shape, read back: {:?}", begun.elapsed());
-        let chain = nft(&bed, "list chain inet muster t0");
+        let chain = nft(&server, "list chain inet muster t0");
         assert_eq!(chain.matches("vmap @").count(), 1, "{chain}");
         assert_eq!(chain.matches("counter").count(), 0, "{chain}");
         let begun = Instant::now();
@@ -264,7 +264,7 @@ fn rules_that_share_a_shape_are_one_look() {
         table.apply(filter, &[last, rule(mangled)], &rules[5..10]).await.unwrap();
         eprintln!("three changed: {:?}", begun.elapsed());
         assert!(filter.compare(&table).await.unwrap().is_equal());
-        let chain = nft(&bed, "list chain inet muster t0");
+        let chain = nft(&server, "list chain inet muster t0");
         assert_eq!(
             (chain.matches("vmap @").count(), chain.matches("ip dscp set").count()),
             (1, 1),
@@ -275,11 +275,11 @@ fn rules_that_share_a_shape_are_one_look() {
 
 #[test]
 fn what_others_put_into_our_table_goes_whatever_leads_to_what() {
-    let bed = Bed::new();
-    with_filter(&bed, async |filter| {
+    let server = Namespace::new();
+    with_filter(&server, async |filter| {
         let mut table = Table::default();
         table.apply(filter, &many(20), &[]).await.unwrap();
-        let before = shown(&bed);
+        let before = shown(&server);
         for command in [
             "add chain inet muster theirs",
             "add chain inet muster more",
@@ -291,11 +291,11 @@ fn what_others_put_into_our_table_goes_whatever_leads_to_what() {
             "add rule inet muster t0 ip daddr vmap @verdicts",
             "add rule inet muster t0 jump theirs",
         ] {
-            nft(&bed, command);
+            nft(&server, command);
         }
         let found = table.repair(filter).await.unwrap();
         assert!(found.extraneous.len() >= 8, "{found:?}");
         assert!(filter.compare(&table).await.unwrap().is_equal());
-        assert_eq!(shown(&bed), before);
+        assert_eq!(shown(&server), before);
     });
 }

@@ -8,8 +8,8 @@ use crate::{bridge, ofctl, with_switch};
 
 #[test]
 fn criteria_of_others_that_nobody_here_knows_hinder_nothing() {
-    let bed = bridge();
-    ofctl(&bed, "add-tlv-map", "{class=0xffff,type=0,len=40}->tun_metadata0");
+    let server = bridge();
+    ofctl(&server, "add-tlv-map", "{class=0xffff,type=0,len=40}->tun_metadata0");
     let long = "0123456789abcdef".repeat(5);
     for (at, criterion) in [
         "dl_type=0x894f,nsh_spi=5".to_owned(),
@@ -22,9 +22,9 @@ fn criteria_of_others_that_nobody_here_knows_hinder_nothing() {
     .iter()
     .enumerate()
     {
-        ofctl(&bed, "add-flow", &format!("cookie=0x5,priority={},{criterion},actions=drop", at + 1));
+        ofctl(&server, "add-flow", &format!("cookie=0x5,priority={},{criterion},actions=drop", at + 1));
     }
-    with_switch(&bed, async |switch| {
+    with_switch(&server, async |switch| {
         let mut table = Table::default();
         let ours = [Entry::Rule(rule(9, &[], &[to("p1")]))];
         table.apply(switch, &ours, &[]).await.unwrap();

@@ -31,8 +31,8 @@ fn using(priority: u16, group: u32, meter: u32) -> Entry {
 
 #[test]
 fn groups_and_meters_come_before_the_rules_that_use_them_and_go_after() {
-    let bed = bridge();
-    with_switch(&bed, async |switch| {
+    let server = bridge();
+    with_switch(&server, async |switch| {
         let mut table = Table::default();
         // In the wrong order, on purpose.
         let mut marks = meter(2, 500);
@@ -71,34 +71,34 @@ fn groups_and_meters_come_before_the_rules_that_use_them_and_go_after() {
         let gone = [group(1, GroupKind::All, &["p3"]), meter(1, 2000)];
         assert_eq!(table.apply(switch, &moved, &gone).await.unwrap(), Default::default());
         assert!(switch.compare(&table).await.unwrap().is_equal());
-        assert!(!ofctl(&bed, "dump-groups", "").contains("group_id=1,"));
-        assert!(!ofctl(&bed, "dump-meters", "").contains("meter=1 "));
+        assert!(!ofctl(&server, "dump-groups", "").contains("group_id=1,"));
+        assert!(!ofctl(&server, "dump-meters", "").contains("meter=1 "));
     });
 }
 
 #[test]
 fn a_refused_change_leaves_meters_as_they_were() {
-    let bed = bridge();
-    with_switch(&bed, async |switch| {
+    let server = bridge();
+    with_switch(&server, async |switch| {
         let mut table = Table::default();
         table.apply(switch, &[meter(1, 1000)], &[]).await.unwrap();
-        let before = ofctl(&bed, "dump-meters", "");
+        let before = ofctl(&server, "dump-meters", "");
         let bad = [meter(1, 7), meter(2, 8), group(1, GroupKind::All, &["p1"]), using(5, 99, 1)];
         let refusal = table.apply(switch, &bad, &[]).await.unwrap_err();
         assert_eq!(refusal.id, Some(id(&bad[3])));
-        assert_eq!(ofctl(&bed, "dump-meters", ""), before);
-        assert!(!ofctl(&bed, "dump-groups", "").contains("group_id"));
-        assert!(!ofctl(&bed, "dump-flows", "").contains("actions"));
+        assert_eq!(ofctl(&server, "dump-meters", ""), before);
+        assert!(!ofctl(&server, "dump-groups", "").contains("group_id"));
+        assert!(!ofctl(&server, "dump-flows", "").contains("actions"));
         assert!(switch.compare(&table).await.unwrap().is_equal());
     });
 }
 
 #[test]
 fn a_number_of_others_is_not_taken_and_ours_is_put_right() {
-    let bed = bridge();
-    ofctl(&bed, "add-group", "group_id=1,type=all,bucket=output:1");
-    ofctl(&bed, "add-meter", "meter=1,kbps,band=type=drop,rate=5");
-    with_switch(&bed, async |switch| {
+    let server = bridge();
+    ofctl(&server, "add-group", "group_id=1,type=all,bucket=output:1");
+    ofctl(&server, "add-meter", "meter=1,kbps,band=type=drop,rate=5");
+    with_switch(&server, async |switch| {
         let mut table = Table::default();
         for (entry, word) in [(group(1, GroupKind::All, &["p1"]), "group 1 is"), (meter(1, 5), "meter 1 is")]
         {
@@ -108,9 +108,9 @@ fn a_number_of_others_is_not_taken_and_ours_is_put_right() {
         }
         let ours = [group(2, GroupKind::All, &["p1"]), meter(2, 5), using(1, 2, 2)];
         table.apply(switch, &ours, &[]).await.unwrap();
-        ofctl(&bed, "mod-group", "group_id=2,type=all,bucket=output:2");
+        ofctl(&server, "mod-group", "group_id=2,type=all,bucket=output:2");
         assert!(matches!(switch.event().await, Event::Changed { foreign_only: false }));
-        ofctl(&bed, "del-meters", "meter=2");
+        ofctl(&server, "del-meters", "meter=2");
         while let Event::Changed { foreign_only: true } = switch.event().await {}
         let found = table.repair(switch).await.unwrap();
         assert_eq!(found.altered.iter().map(|(id, _)| *id).collect::<Vec<_>>(), [id(&ours[0])]);

@@ -11,7 +11,7 @@ use proptest::prelude::*;
 use proptest::strategy::ValueTree as _;
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 
-use crate::bed::Bed;
+use crate::server::NetworkServer;
 use crate::table::{Table, id};
 use crate::{bridge, with_switch};
 
@@ -225,9 +225,9 @@ fn runner() -> TestRunner {
 #[test]
 fn any_rule_comes_back_as_it_was_sent() {
     const DRAWN: usize = 2_000;
-    let bed = bridge();
+    let server = bridge();
     let mut runner = runner();
-    with_switch(&bed, async |switch| {
+    with_switch(&server, async |switch| {
         let mut table = Table::default();
         let mut refused = 0;
         for _ in 0..DRAWN {
@@ -368,11 +368,12 @@ fn name(port: &Port) -> String {
 }
 
 /// The ports that the switch says it would send the packet to, in order.
-fn traced(bed: &Bed, packet: &Packet) -> Vec<String> {
-    let control = std::fs::read_dir(bed.rundir()).unwrap().map(|entry| entry.unwrap().path()).find(|path| {
-        let name = path.file_name().unwrap().to_str().unwrap();
-        name.starts_with("ovs-vswitchd.") && name.ends_with(".ctl")
-    });
+fn traced(server: &NetworkServer, packet: &Packet) -> Vec<String> {
+    let control =
+        std::fs::read_dir(server.rundir()).unwrap().map(|entry| entry.unwrap().path()).find(|path| {
+            let name = path.file_name().unwrap().to_str().unwrap();
+            name.starts_with("ovs-vswitchd.") && name.ends_with(".ctl")
+        });
     let field = |field| packet.fields.get(&field).copied().unwrap_or(0);
     let address = |wanted| std::net::Ipv4Addr::from_bits(u32::try_from(field(wanted)).unwrap());
     let flow = format!(
@@ -400,12 +401,12 @@ fn traced(bed: &Bed, packet: &Packet) -> Vec<String> {
 fn the_switch_does_with_packets_what_the_table_says() {
     const RULES: u16 = 80;
     const PACKETS: usize = 150;
-    let bed = bridge();
+    let server = bridge();
     let mut runner = runner();
     let mut sent_somewhere = 0;
     let rules: Vec<Rule> = (1..=RULES).map(|priority| draw(&mut runner, &narrow_rule(priority))).collect();
     let entries: Vec<Entry> = rules.iter().cloned().map(Entry::Rule).collect();
-    with_switch(&bed, async |switch| {
+    with_switch(&server, async |switch| {
         let mut table = Table::default();
         assert_eq!(table.apply(switch, &entries, &[]).await.unwrap(), Default::default());
     });
@@ -414,7 +415,7 @@ fn the_switch_does_with_packets_what_the_table_says() {
         let mut fields: BTreeMap<Field, u128> = PACKET.into_iter().zip(values.1).collect();
         fields.extend([(Field::EthType, 0x800), (Field::IpProto, 6)]);
         let mut packet = Packet { in_port: values.0, fields, outputs: Vec::new(), later: None };
-        let traced = traced(&bed, &packet);
+        let traced = traced(&server, &packet);
         packet.look_up(&rules, 0);
         if let Some(port) = packet.later.take() {
             packet.act(&rules, &Action::Output(Output::Port(port)));

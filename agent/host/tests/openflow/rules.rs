@@ -6,7 +6,7 @@ use muster_shared::model::flow::{
     Action, Criterion, Ct, Entry, Field, Instruction, Output, Packed, Port, Rule,
 };
 
-use crate::bed::Bed;
+use crate::server::NetworkServer;
 use crate::table::{Batch, Table, id, put};
 use crate::{bridge, ofctl, with_switch, with_switch_in};
 
@@ -35,8 +35,8 @@ fn many(count: u16, port: &str) -> Vec<Entry> {
 
 #[test]
 fn what_is_put_is_there_and_what_is_removed_is_not() {
-    let bed = bridge();
-    with_switch(&bed, async |switch| {
+    let server = bridge();
+    with_switch(&server, async |switch| {
         let mut table = Table::default();
         let rules = many(5000, "p1");
         let applied = table.apply(switch, &rules, &[]).await.unwrap();
@@ -47,7 +47,7 @@ fn what_is_put_is_there_and_what_is_removed_is_not() {
         let applied = table.apply(switch, &many(300, "p2"), &rules[2500..]).await.unwrap();
         assert_eq!(applied, Default::default());
         assert!(switch.compare(&table).await.unwrap().is_equal());
-        assert_eq!(ofctl(&bed, "dump-flows", "").matches("output:2").count(), 300);
+        assert_eq!(ofctl(&server, "dump-flows", "").matches("output:2").count(), 300);
         let mut counters = Vec::new();
         let tables = switch.stats(&mut |page| counters.extend(page)).await.unwrap();
         assert_eq!((counters.len(), tables[0].table, tables[0].active), (2500, 0, 2500));
@@ -56,20 +56,20 @@ fn what_is_put_is_there_and_what_is_removed_is_not() {
 
 #[test]
 fn what_others_do_is_seen_and_put_right() {
-    let bed = bridge();
-    with_switch(&bed, async |switch| {
+    let server = bridge();
+    with_switch(&server, async |switch| {
         let mut table = Table::default();
         let rules = many(8, "p1");
         table.apply(switch, &rules, &[]).await.unwrap();
-        ofctl(&bed, "add-flow", "priority=5,actions=NORMAL");
+        ofctl(&server, "add-flow", "priority=5,actions=NORMAL");
         assert!(matches!(switch.event().await, Event::Changed { foreign_only: true }));
-        ofctl(&bed, "--strict del-flows".split(' ').next_back().unwrap(), "ip,nw_dst=10.0.0.1");
+        ofctl(&server, "--strict del-flows".split(' ').next_back().unwrap(), "ip,nw_dst=10.0.0.1");
         assert!(matches!(switch.event().await, Event::Changed { foreign_only: false }));
-        ofctl(&bed, "mod-flows", "ip,nw_dst=10.0.0.2,actions=drop");
+        ofctl(&server, "mod-flows", "ip,nw_dst=10.0.0.2,actions=drop");
         // In the place of one of ours, under another cookie.
-        ofctl(&bed, "add-flow", "priority=100,ip,nw_dst=10.0.0.3,actions=drop");
-        ofctl(&bed, "add-flow", &format!("cookie={:#x},priority=9,actions=drop", id(&rules[0]).0));
-        ofctl(&bed, "add-flow", "cookie=0x4d55000000000001,table=3,actions=drop");
+        ofctl(&server, "add-flow", "priority=100,ip,nw_dst=10.0.0.3,actions=drop");
+        ofctl(&server, "add-flow", &format!("cookie={:#x},priority=9,actions=drop", id(&rules[0]).0));
+        ofctl(&server, "add-flow", "cookie=0x4d55000000000001,table=3,actions=drop");
         while let Event::Changed { foreign_only: true } = switch.event().await {}
         let found = table.repair(switch).await.unwrap();
         let mut missing = vec![id(&rules[1]), id(&rules[3])];
@@ -84,8 +84,8 @@ fn what_others_do_is_seen_and_put_right() {
 
 #[test]
 fn a_bad_rule_among_many_is_named_and_nothing_is_applied() {
-    let bed = bridge();
-    with_switch(&bed, async |switch| {
+    let server = bridge();
+    with_switch(&server, async |switch| {
         let mut rules = many(10_000, "p1");
         let Entry::Rule(bad) = &mut rules[6_000] else { unreachable!() };
         // The switch alone can know that: the port is not in the selector's packets.
@@ -94,13 +94,16 @@ fn a_bad_rule_among_many_is_named_and_nothing_is_applied() {
         let refusal = Table::default().apply(switch, &rules, &[]).await.unwrap_err();
         assert_eq!(refusal.id, Some(bad), "{refusal:?}");
         assert!(refusal.reason.contains("OFPBAC_BAD_OUT_GROUP"), "{refusal:?}");
-        assert_eq!(ofctl(&bed, "dump-flows", "").lines().filter(|line| line.contains("actions")).count(), 0);
+        assert_eq!(
+            ofctl(&server, "dump-flows", "").lines().filter(|line| line.contains("actions")).count(),
+            0
+        );
         // A port that is not there is known before.
         let refusal = Table::default().apply(switch, &many(3, "p9"), &[]).await.unwrap_err();
         assert_eq!(refusal.reason, "the bridge has no port p9");
         assert!(!refusal.permanent && refusal.id.is_some());
         // It comes, and the connection knows.
-        bed.ovs("add-port br0 p9 -- set interface p9 type=internal");
+        server.ovs("add-port br0 p9 -- set interface p9 type=internal");
         assert!(matches!(switch.event().await, Event::Changed { .. }));
         Table::default().apply(switch, &many(3, "p9"), &[]).await.unwrap();
     });
@@ -108,26 +111,26 @@ fn a_bad_rule_among_many_is_named_and_nothing_is_applied() {
 
 #[test]
 fn a_change_that_cannot_be_made_durable_is_not_made() {
-    let bed = bridge();
-    with_switch(&bed, async |switch| {
+    let server = bridge();
+    with_switch(&server, async |switch| {
         let outcome = switch.apply(&mut put(&many(3, "p1")), async { Err("disk full".to_owned()) }).await;
         let Outcome::Refused(refusal) = outcome.unwrap() else { panic!("applied") };
         assert_eq!((refusal.reason.as_str(), refusal.permanent), ("disk full", false));
-        assert!(!ofctl(&bed, "dump-flows", "").contains("actions"));
+        assert!(!ofctl(&server, "dump-flows", "").contains("actions"));
     });
 }
 
 #[test]
 fn a_place_of_others_is_not_taken() {
-    let bed = bridge();
-    ofctl(&bed, "add-flow", "priority=100,ip,nw_dst=10.0.0.3,actions=NORMAL");
-    with_switch(&bed, async |switch| {
+    let server = bridge();
+    ofctl(&server, "add-flow", "priority=100,ip,nw_dst=10.0.0.3,actions=NORMAL");
+    with_switch(&server, async |switch| {
         let refusal = Table::default().apply(switch, &many(8, "p1"), &[]).await.unwrap_err();
         assert_eq!(refusal.id, Some(id(&many(8, "p1")[3])));
         assert!(refusal.permanent && refusal.reason.contains("not Muster's"), "{refusal:?}");
         // One that came later, and one that went.
-        ofctl(&bed, "del-flows", "ip,nw_dst=10.0.0.3");
-        ofctl(&bed, "add-flow", "priority=100,ip,nw_dst=10.0.0.4,actions=NORMAL");
+        ofctl(&server, "del-flows", "ip,nw_dst=10.0.0.3");
+        ofctl(&server, "add-flow", "priority=100,ip,nw_dst=10.0.0.4,actions=NORMAL");
         assert!(matches!(switch.event().await, Event::Changed { foreign_only: true }));
         let refusal = Table::default().apply(switch, &many(8, "p1"), &[]).await.unwrap_err();
         assert_eq!(refusal.id, Some(id(&many(8, "p1")[4])));
@@ -147,23 +150,23 @@ fn a_place_of_others_is_not_taken() {
 
 #[test]
 fn a_rule_of_others_that_is_what_is_wanted_becomes_ours() {
-    let bed = bridge();
+    let server = bridge();
     let theirs = |n: u32| format!("cookie=0x7,priority=100,ip,nw_dst=10.0.0.{n},actions=output:1");
-    ofctl(&bed, "add-flow", &theirs(3));
-    with_switch(&bed, async |switch| {
+    ofctl(&server, "add-flow", &theirs(3));
+    with_switch(&server, async |switch| {
         let wanted = many(8, "p1");
         let mut table = Table::default();
         // Another one is in the way: nothing is taken.
-        ofctl(&bed, "add-flow", "priority=100,ip,nw_dst=10.0.0.5,actions=drop");
+        ofctl(&server, "add-flow", "priority=100,ip,nw_dst=10.0.0.5,actions=drop");
         let refusal = Table::default().apply(switch, &wanted, &[]).await.unwrap_err();
         assert_eq!(refusal.id, Some(id(&wanted[5])));
-        assert_eq!(ofctl(&bed, "dump-flows", "cookie=0x7/-1").matches("output:").count(), 1);
+        assert_eq!(ofctl(&server, "dump-flows", "cookie=0x7/-1").matches("output:").count(), 1);
         // One that was there before, and one that came since and was not read.
-        ofctl(&bed, "del-flows", "ip,nw_dst=10.0.0.5");
-        ofctl(&bed, "add-flow", &theirs(4));
+        ofctl(&server, "del-flows", "ip,nw_dst=10.0.0.5");
+        ofctl(&server, "add-flow", &theirs(4));
         assert!(matches!(switch.event().await, Event::Changed { foreign_only: true }));
         table.apply(switch, &wanted, &[]).await.unwrap();
-        assert_eq!(ofctl(&bed, "dump-flows", "cookie=0x7/-1").matches("output:").count(), 0);
+        assert_eq!(ofctl(&server, "dump-flows", "cookie=0x7/-1").matches("output:").count(), 0);
         let found = switch.compare(&table).await.unwrap();
         assert!(found.is_equal() && found.foreign == 0, "{found:?}");
         // They are ours as any other: changed, removed, put again.
@@ -177,9 +180,9 @@ fn a_rule_of_others_that_is_what_is_wanted_becomes_ours() {
 /// What undoes a change removes what it put, and with it what was somebody else's before.
 #[test]
 fn a_change_that_may_be_undone_takes_over_nothing() {
-    let bed = bridge();
-    ofctl(&bed, "add-flow", "cookie=0x7,priority=100,ip,nw_dst=10.0.0.3,actions=output:1");
-    with_switch(&bed, async |switch| {
+    let server = bridge();
+    ofctl(&server, "add-flow", "cookie=0x7,priority=100,ip,nw_dst=10.0.0.3,actions=output:1");
+    with_switch(&server, async |switch| {
         let wanted = many(8, "p1");
         let mut batch = put(&wanted);
         batch.guarded = true;
@@ -189,14 +192,14 @@ fn a_change_that_may_be_undone_takes_over_nothing() {
         };
         assert_eq!(refusal.id, Some(id(&wanted[3])));
         assert!(refusal.reason.contains("import it first"), "{}", refusal.reason);
-        assert_eq!(ofctl(&bed, "dump-flows", "").matches("output:").count(), 1);
+        assert_eq!(ofctl(&server, "dump-flows", "").matches("output:").count(), 1);
     });
 }
 
 #[test]
 fn a_rule_that_ends_by_itself_is_told() {
-    let bed = bridge();
-    with_switch(&bed, async |switch| {
+    let server = bridge();
+    with_switch(&server, async |switch| {
         let (mut idle, mut hard) = (rule(1, &[], &[]), rule(2, &[], &[]));
         (idle.idle_timeout, hard.hard_timeout) = (1, 1);
         let rules = [Entry::Rule(idle), Entry::Rule(hard)];
@@ -220,13 +223,13 @@ fn a_rule_that_ends_by_itself_is_told() {
 
 #[test]
 fn a_switch_that_is_started_anew_is_another_and_empty() {
-    let mut bed = bridge();
+    let mut server = bridge();
     let mut table = Table::default();
-    let rundir = bed.rundir().to_owned();
+    let rundir = server.rundir().to_owned();
     let before = with_switch_in(&rundir, async |switch| {
         table.apply(switch, &many(5, "p1"), &[]).await.unwrap();
         let instance = switch.instance();
-        bed.stop_switch();
+        server.stop_switch();
         loop {
             match switch.event().await {
                 Event::Gone(Lost::Broken(_)) => break instance,
@@ -235,9 +238,9 @@ fn a_switch_that_is_started_anew_is_another_and_empty() {
             }
         }
     });
-    bed.start_switch();
-    bed.ovs("set bridge br0 external_ids:waited=for");
-    with_switch(&bed, async |switch| {
+    server.start_switch();
+    server.ovs("set bridge br0 external_ids:waited=for");
+    with_switch(&server, async |switch| {
         assert_ne!(switch.instance(), before);
         assert_eq!(table.repair(switch).await.unwrap().missing.len(), 5);
         assert!(switch.compare(&table).await.unwrap().is_equal());
@@ -246,32 +249,32 @@ fn a_switch_that_is_started_anew_is_another_and_empty() {
 
 #[test]
 fn a_switch_that_waits_for_its_flow_tables_is_filled_and_released() {
-    let mut bed = bridge();
+    let mut server = bridge();
     let mut table = Table::default();
-    with_switch(&bed, async |switch| table.apply(switch, &many(5, "p1"), &[]).await.unwrap());
-    let hold = |bed: &Bed| bed.inside(async |network| network.hold_flows().await.unwrap());
-    assert_eq!(hold(&bed), Hold::Ours);
-    bed.stop_switch();
-    bed.start_switch();
-    bed.ovs("set bridge br0 external_ids:waited=for");
-    with_switch(&bed, async |switch| {
+    with_switch(&server, async |switch| table.apply(switch, &many(5, "p1"), &[]).await.unwrap());
+    let hold = |server: &NetworkServer| server.inside(async |network| network.hold_flows().await.unwrap());
+    assert_eq!(hold(&server), Hold::Ours);
+    server.stop_switch();
+    server.start_switch();
+    server.ovs("set bridge br0 external_ids:waited=for");
+    with_switch(&server, async |switch| {
         assert_eq!(table.repair(switch).await.unwrap().missing.len(), 5);
         assert!(switch.compare(&table).await.unwrap().is_equal());
     });
-    bed.inside(async |network| network.release_flows(true).await.unwrap());
-    assert!(!bed.ovs("get Open_vSwitch . other_config").contains("restore"));
-    assert_eq!(hold(&bed), Hold::Ours);
-    with_switch(&bed, async |switch| assert!(switch.compare(&table).await.unwrap().is_equal()));
+    server.inside(async |network| network.release_flows(true).await.unwrap());
+    assert!(!server.ovs("get Open_vSwitch . other_config").contains("restore"));
+    assert_eq!(hold(&server), Hold::Ours);
+    with_switch(&server, async |switch| assert!(switch.compare(&table).await.unwrap().is_equal()));
 }
 
 #[test]
 fn a_bridge_that_is_not_there_or_speaks_another_version_says_so() {
-    let bed = bridge();
-    bed.ovs("set bridge br0 protocols=OpenFlow10,OpenFlow13");
+    let server = bridge();
+    server.ovs("set bridge br0 protocols=OpenFlow10,OpenFlow13");
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
         for (device, wanted) in [("web-1/br0", "add OpenFlow14"), ("web-1/br9", "cannot reach bridge br9")] {
-            let lost = muster_host::openflow::Switch::connect(bed.rundir(), &device.parse().unwrap())
+            let lost = muster_host::openflow::Switch::connect(server.rundir(), &device.parse().unwrap())
                 .await
                 .unwrap_err();
             assert!(lost.to_string().contains(wanted), "{lost}");
@@ -281,7 +284,7 @@ fn a_bridge_that_is_not_there_or_speaks_another_version_says_so() {
 
 #[test]
 fn every_form_comes_back_as_it_was_sent() {
-    let bed = bridge();
+    let server = bridge();
     let masked = |field, value, mask| Criterion::Field { field, value, mask: Some(mask) };
     let set = |field, value, mask| Action::Set { field, value, mask };
     let ct = |ct| rule(9, &[IP], &[Action::Ct(ct)]);
@@ -373,7 +376,7 @@ fn every_form_comes_back_as_it_was_sent() {
     ]);
     all.push(last);
     let all: Vec<Entry> = all.into_iter().map(Entry::Rule).collect();
-    with_switch(&bed, async |switch| {
+    with_switch(&server, async |switch| {
         let mut table = Table::default();
         for entry in &all {
             let applied = table.apply(switch, std::slice::from_ref(entry), &[]).await;

@@ -3,10 +3,10 @@
 
 use std::fs;
 
-use muster_tests::testbed::eventually;
+use muster_testbed::eventually;
 use serde_json::{Value, json};
 
-use super::bed::{Bed, rule};
+use super::server::{FlowServer, rule};
 
 /// Enough that a batch takes a while at each of its places.
 const RULES: u32 = 3000;
@@ -24,27 +24,27 @@ enum Place {
 }
 
 struct Round {
-    bed: Bed,
+    server: FlowServer,
     number: usize,
 }
 
 impl Round {
     fn start() -> Self {
-        let bed = Bed::start();
+        let server = FlowServer::start();
         let rules: Vec<Value> = (0..RULES).map(|n| rule(n, PORTS[0])).collect();
-        bed.apply(&rules);
-        Self { bed, number: 0 }
+        server.apply(&rules);
+        Self { server, number: 0 }
     }
 
     /// Sends the next batch, which changes every rule; returns once it has come that far.
     fn next(&mut self, place: Place) {
         self.number += 1;
-        let log = self.bed.agent.state.join("flows/br0");
+        let log = self.server.agent.state.join("flows/br0");
         let size = || fs::metadata(&log).map_or(0, |log| log.len());
         let before = size();
         let rules: Vec<Value> = (0..RULES).map(|n| rule(n, PORTS[self.number % 2])).collect();
-        let file = self.bed.site.file(&json!({ "rules": rules }).to_string());
-        self.bed.site.ok(&["flow", "apply", "-f", &file]);
+        let file = self.server.site.file(&json!({ "rules": rules }).to_string());
+        self.server.site.ok(&["flow", "apply", "-f", &file]);
         eventually(&format!("it is {place:?}"), || {
             let has_come = match place {
                 Place::Sent => true,
@@ -58,11 +58,11 @@ impl Round {
     /// Rules on the switch as this batch has them.
     fn on(&self, number: usize) -> usize {
         let output = format!("output:{}", PORTS[number % 2]);
-        self.bed.ours().iter().filter(|flow| flow.contains(&output)).count()
+        self.server.ours().iter().filter(|flow| flow.contains(&output)).count()
     }
 
     fn ends_equal(&self) {
-        assert_eq!(self.bed.until_equal("both hold the same").len(), RULES as usize);
+        assert_eq!(self.server.until_equal("both hold the same").len(), RULES as usize);
         assert_eq!(self.on(self.number), RULES as usize, "the last batch counts");
     }
 }
@@ -72,13 +72,13 @@ fn an_agent_that_is_killed_during_a_batch_leaves_all_or_nothing_of_it_and_ends_i
     let mut round = Round::start();
     for place in [Place::Sent, Place::Logged, Place::Applied, Place::Logged, Place::Sent] {
         round.next(place);
-        round.bed.agent.daemon.kill();
+        round.server.agent.daemon.kill();
         let (before, after) = (round.on(round.number - 1), round.on(round.number));
         assert!(
             [(RULES as usize, 0), (0, RULES as usize)].contains(&(before, after)),
             "{place:?}: {before}, {after}"
         );
-        round.bed.agent.daemon.restart();
+        round.server.agent.daemon.restart();
         round.ends_equal();
     }
 }
@@ -88,8 +88,8 @@ fn a_switch_that_is_killed_during_a_batch_gets_it_when_it_is_back() {
     let mut round = Round::start();
     for place in [Place::Sent, Place::Logged, Place::Applied, Place::Logged, Place::Sent] {
         round.next(place);
-        round.bed.switch.kill();
-        round.bed.restart_switch();
+        round.server.switch.kill();
+        round.server.restart_switch();
         round.ends_equal();
     }
 }

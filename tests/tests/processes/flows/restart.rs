@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use serde_json::{Value, json};
 
-use super::bed::{Bed, rule};
+use super::server::{FlowServer, rule};
 
 /// Rules that all updates fight over.
 const RULES: u32 = 50;
@@ -16,25 +16,25 @@ fn rounds() -> u32 {
 
 #[test]
 fn contradictory_updates_while_the_switch_restarts_end_equal() {
-    let mut bed = Bed::start();
+    let mut server = FlowServer::start();
     let ports = ["p1", "p2", "LOCAL"];
     let mut slowest = 0.0f64;
     for round in 0..rounds() {
         for update in 0..UPDATES {
             let port = |n: u32| ports[((n + update * 7 + round) % 3) as usize];
             let rules: Vec<Value> = (0..RULES).map(|n| rule(n, port(n))).collect();
-            let file = bed.site.file(&json!({ "rules": rules }).to_string());
-            bed.site.ok(&["flow", "apply", "-f", &file]);
+            let file = server.site.file(&json!({ "rules": rules }).to_string());
+            server.site.ok(&["flow", "apply", "-f", &file]);
             match update % 3 {
-                0 => bed.switch.kill(),
-                1 => bed.switch.restart(),
+                0 => server.switch.kill(),
+                1 => server.switch.restart(),
                 _ => {}
             }
         }
-        bed.switch.restart();
-        bed.switch.vsctl("--retry get bridge br0 name");
+        server.switch.restart();
+        server.switch.vsctl("--retry get bridge br0 name");
         let back = Instant::now();
-        let held = bed.until_equal("both hold the same");
+        let held = server.until_equal("both hold the same");
         let took = back.elapsed().as_secs_f64();
         slowest = slowest.max(took);
         assert_eq!(held.len(), RULES as usize);

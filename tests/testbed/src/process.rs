@@ -1,13 +1,16 @@
 //! Processes that a test starts, and how it waits for them.
 
+use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions};
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
-use super::{Namespace, PATIENCE};
+use crate::namespace::Namespace;
 
+/// Whatever a test waits for has come by then, on the slowest machine that runs it.
+pub const PATIENCE: Duration = Duration::from_secs(90);
 /// Between two looks at something that is waited for.
 const PAUSE: Duration = Duration::from_millis(10);
 /// Of a log that is printed.
@@ -41,26 +44,8 @@ fn pause() {
     std::thread::sleep(PAUSE);
 }
 
-/// A built program, beside the test's own; built now if it is not there.
-pub fn binary(name: &str) -> PathBuf {
-    let own = std::env::current_exe().unwrap();
-    let folder = own.ancestors().find(|folder| folder.join("deps").is_dir()).unwrap();
-    let path = folder.join(name);
-    if !path.exists() {
-        let package = if name == "muster" { "muster-cli" } else { name };
-        let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-        cargo.args(["build", "--quiet", "--package", package]);
-        match folder.file_name().and_then(|profile| profile.to_str()) {
-            None | Some("debug") => {}
-            Some(profile) => drop(cargo.args(["--profile", profile])),
-        }
-        assert!(cargo.status().unwrap().success(), "cannot build {package}");
-    }
-    path
-}
-
 /// The program, in the namespace if there is one; it ends with the test, also when the test is killed.
-pub fn command(namespace: Option<&Namespace>, program: &Path) -> Command {
+pub fn command(namespace: Option<&Namespace>, program: impl AsRef<OsStr>) -> Command {
     let mut command = match namespace {
         Some(namespace) => namespace.command("setpriv"),
         None => Command::new("setpriv"),
@@ -235,4 +220,12 @@ impl Ran {
         }
         ran
     }
+}
+
+/// Runs a command that must work; its stdout.
+pub(crate) fn run(command: &mut Command) -> String {
+    let output = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{command:?}: {}: {error}", output.status);
+    String::from_utf8_lossy(&output.stdout).into_owned()
 }

@@ -1,5 +1,5 @@
 //! Servers with systemd: in namespaces ([`SystemdServer`]) or as virtual machines ([`Vm`]), by the scripts in
-//! `tests/testbed`. What packages, units, reboots and power cuts are tested with.
+//! this crate's folder. What packages, units, reboots and power cuts are tested with.
 //!
 //! A server is gone with its value. Root file systems and images are made once, in `target/testbed`, by whichever
 //! test comes first. Absent: what is in a server besides Debian; tests install it.
@@ -11,8 +11,8 @@ use std::time::Duration;
 
 use tempfile::TempDir;
 
-use super::Namespace;
-use super::process::{Ran, Running, eventually};
+use crate::namespace::Namespace;
+use crate::process::{Ran, Running, eventually};
 
 /// A server's start, or a command in it, has ended by then: the scripts give up before, and say why.
 const SERVER_PATIENCE: Duration = Duration::from_secs(580);
@@ -32,7 +32,7 @@ pub struct Vm(Server);
 
 impl Server {
     fn up(script: &str, name: &str, arguments: &[&str]) -> Self {
-        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("testbed").join(script);
+        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join(script);
         let server = Self { script, name: name.to_owned(), dir: TempDir::new().unwrap() };
         server.verb("up", arguments).expect(0);
         server

@@ -3,10 +3,10 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use muster_testbed::{Running, Server};
 use tempfile::TempDir;
 
-use super::process::{Running, binary};
-use super::server::Server;
+use super::binary;
 
 /// The names of all three.
 pub const PACKAGES: [&str; 3] = ["muster-agent", "muster-controller", "muster"];

@@ -7,15 +7,11 @@
 //! Absent: anything that knows how the controller or the agent work inside.
 #![allow(clippy::unwrap_used, reason = "only tests are made of this; what fails here fails the test")]
 
-mod namespace;
+mod one_server;
 mod packages;
-mod process;
-mod server;
 
-pub use namespace::{Namespace, OwnName, Switch};
+pub use one_server::OneServer;
 pub use packages::{PACKAGES, Packages};
-pub use process::{Daemon, Ran, Running, binary, eventually, look};
-pub use server::{Server, SystemdServer, Vm};
 
 use std::cell::RefCell;
 use std::ffi::OsStr;
@@ -24,13 +20,10 @@ use std::net::TcpListener;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::Duration;
 
+use muster_testbed::{Daemon, Namespace, OwnName, PATIENCE, Ran, Running, Switch, Vm, command, eventually};
 use serde_json::Value;
 use tempfile::TempDir;
-
-/// Whatever a test waits for has come by then, on the slowest machine that runs it.
-pub const PATIENCE: Duration = Duration::from_secs(90);
 
 /// A controller with its data directory.
 pub struct Site {
@@ -82,7 +75,7 @@ impl Site {
         Self::at(TempDir::new().unwrap(), data.to_owned(), None)
     }
 
-    /// In a namespace of its own; see [`Site::server`].
+    /// In a namespace of its own; see [`Namespace::server`].
     pub fn in_namespace() -> Self {
         let dir = TempDir::new().unwrap();
         let data = dir.path().join("data");
@@ -125,7 +118,7 @@ impl Site {
         let socket = dir.path().join("api.sock");
         let config = dir.path().join("controller.toml");
         fs::write(&config, "").unwrap();
-        let mut command = process::command(namespace.as_ref(), &binary("muster-controller"));
+        let mut command = command(namespace.as_ref(), binary("muster-controller"));
         command.arg("--config").arg(&config).args(["--listen", &address]);
         command.arg("--data-dir").arg(&data).arg("--api-socket").arg(&socket);
         command.env("MUSTER_LIMITS__HEARTBEAT", "2").envs(variables.iter().copied());
@@ -152,6 +145,11 @@ impl Site {
     pub fn restart(&mut self) {
         self.controller.restart();
         self.until_answers();
+    }
+
+    /// The controller's namespace.
+    pub fn hub(&self) -> &Namespace {
+        self.namespace.as_ref().expect("a site in a namespace")
     }
 
     /// `<data-dir>/muster.db`
@@ -228,9 +226,9 @@ impl Site {
         let program = binary("muster-agent");
         let command = |arguments: &[&str]| {
             let mut command = match place.own_name {
-                None => process::command(place.namespace, &program),
+                None => command(place.namespace, &program),
                 Some(own) => {
-                    let mut command = process::command(place.namespace, Path::new("nsenter"));
+                    let mut command = command(place.namespace, "nsenter");
                     command.arg(own.flag()).arg("--").arg(&program);
                     command
                 }
@@ -317,4 +315,22 @@ impl Agent {
         names.sort();
         names
     }
+}
+
+/// A built program, beside the test's own; built now if it is not there.
+pub fn binary(name: &str) -> PathBuf {
+    let own = std::env::current_exe().unwrap();
+    let folder = own.ancestors().find(|folder| folder.join("deps").is_dir()).unwrap();
+    let path = folder.join(name);
+    if !path.exists() {
+        let package = if name == "muster" { "muster-cli" } else { name };
+        let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+        cargo.args(["build", "--quiet", "--package", package]);
+        match folder.file_name().and_then(|profile| profile.to_str()) {
+            None | Some("debug") => {}
+            Some(profile) => drop(cargo.args(["--profile", profile])),
+        }
+        assert!(cargo.status().unwrap().success(), "cannot build {package}");
+    }
+    path
 }

@@ -2,18 +2,19 @@
 
 use std::collections::BTreeSet;
 
-use muster_tests::testbed::{Agent, Namespace, Place, Site, Switch, eventually};
+use muster_testbed::{Namespace, Switch, eventually};
+use muster_tests::site::{Agent, OneServer, Site};
 use serde_json::{Value, json};
 
 /// Everything that is Muster's, as `ovs-ofctl` takes it.
 const OURS: &str = "cookie=0x4d55000000000000/0xffff000000000000";
 
-pub struct Bed {
+pub struct FlowServer {
     pub site: Site,
     pub switch: Switch,
     pub agent: Agent,
     /// Outlives what runs in it.
-    pub server: Namespace,
+    pub namespace: Namespace,
 }
 
 /// A rule of its own place for each number.
@@ -22,33 +23,29 @@ pub fn rule(number: u32, port: &str) -> Value {
         "treatment": [{"output": port}]})
 }
 
-impl Bed {
+impl FlowServer {
     /// `br0` with the ports `p1` and `p2`; the node is managed over another interface.
     pub fn start() -> Self {
-        let site = Site::in_namespace();
-        let server = site.namespace.as_ref().unwrap().server(2);
-        let switch = Switch::start(&server);
-        switch.bridge("br0", &["p1", "p2"]);
-        Self::join(site, server, switch)
+        Self::of(OneServer::new(), |_, switch| switch.bridge("br0", &["p1", "p2"]))
     }
 
     /// The node is managed over `up0`, which is a port of `br-mgmt`.
     pub fn managed_over_a_bridge() -> Self {
-        let site = Site::in_namespace();
-        let server = site.namespace.as_ref().unwrap().server(2);
-        let switch = Switch::start(&server);
-        switch.bridge("br-mgmt", &[]);
-        switch.vsctl("add-port br-mgmt up0");
-        server.ip("address flush dev up0");
-        server.ip("address add 10.77.0.2/24 dev br-mgmt");
-        server.ip("link set br-mgmt up");
-        Self::join(site, server, switch)
+        Self::of(OneServer::new(), |server, switch| {
+            switch.bridge("br-mgmt", &[]);
+            switch.vsctl("add-port br-mgmt up0");
+            server.ip("address flush dev up0");
+            server.ip("address add 10.77.0.2/24 dev br-mgmt");
+            server.ip("link set br-mgmt up");
+        })
     }
 
-    fn join(site: Site, server: Namespace, switch: Switch) -> Self {
-        let place = Place { namespace: Some(&server), switch: Some(&switch), ..Place::default() };
-        let agent = site.join_at("web-1", place);
-        Self { site, switch, agent, server }
+    fn of(one: OneServer, cable: impl FnOnce(&Namespace, &Switch)) -> Self {
+        let switch = Switch::start(&one.server);
+        cable(&one.server, &switch);
+        let agent = one.join_with(&switch);
+        let OneServer { site, server: namespace } = one;
+        Self { site, switch, agent, namespace }
     }
 
     /// Starts the switch again; returns once it answers.
@@ -87,7 +84,7 @@ impl Bed {
         self.apply_to("br0", rules);
     }
 
-    /// As [`Bed::apply`], and afterwards all of them are on that bridge.
+    /// As [`FlowServer::apply`], and afterwards all of them are on that bridge.
     pub fn apply_to(&self, bridge: &str, rules: &[Value]) {
         let file = self.site.file(&json!({ "rules": rules }).to_string());
         self.site.ok(&["flow", "apply", "-f", &file, "--wait"]);

@@ -1,12 +1,15 @@
-//! Network namespaces, cables between them, lost packets, a switch and a host name of a server's own.
+//! Network namespaces, cables between them, lost packets, and a host name of a server's own.
 
+use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use nix::sched::{CloneFlags, setns};
+use nix::unistd::geteuid;
 use tempfile::TempDir;
 
-use super::process::{self, Daemon};
+use crate::process::run;
 
 /// A network namespace; gone with the value.
 pub struct Namespace {
@@ -26,13 +29,24 @@ impl Namespace {
 
     /// A run that was killed leaves its namespaces behind, and its number goes to another process some day.
     fn named(name: String) -> Self {
+        assert!(geteuid().is_root(), "these tests make network namespaces: run them as root");
         if Path::new("/run/netns").join(&name).exists() {
             run(Command::new("ip").args(["netns", "del", &name]));
         }
-        run(Command::new("ip").args(["netns", "add", &name]));
         let namespace = Self { name };
-        namespace.ip("link set lo up");
+        namespace.add();
         namespace
+    }
+
+    fn add(&self) {
+        run(Command::new("ip").args(["netns", "add", &self.name]));
+        self.ip("link set lo up");
+    }
+
+    /// As after a reboot: the kernel has nothing but `lo`, and cables are to be plugged in again.
+    pub fn reset(&self) {
+        run(Command::new("ip").args(["netns", "del", &self.name]));
+        self.add();
     }
 
     /// The controller's: a bridge that servers are connected to.
@@ -56,11 +70,17 @@ impl Namespace {
 
     /// A cable; both ends are up.
     pub fn link(&self, name: &str, other: &Self, other_name: &str) {
+        self.plug(name, other, other_name);
+        self.ip(&format!("link set {name} up"));
+        other.ip(&format!("link set {other_name} up"));
+    }
+
+    /// A cable; both ends are down.
+    pub fn plug(&self, name: &str, other: &Self, other_name: &str) {
         let (here, there) = (&self.name, &other.name);
         let words = format!("link add {name} netns {here} type veth peer name {other_name} netns {there}");
         run(Command::new("ip").args(words.split(' ')));
         for (namespace, name) in [(self, name), (other, other_name)] {
-            namespace.ip(&format!("link set {name} up"));
             // The userspace datapath passes on checksums that a veth left for hardware to fill in.
             namespace.run(&format!("ethtool -K {name} tx off"));
         }
@@ -110,6 +130,11 @@ impl Namespace {
         run(Command::new("ip").args(["-n", &self.name]).args(words.split(' ')))
     }
 
+    /// Packets come back from `address`. The first ones may be lost to address resolution.
+    pub fn pings(&self, address: &str) {
+        self.run(&format!("ping -n -c 1 -w 20 {address}"));
+    }
+
     /// A command in it; must work.
     pub fn run(&self, words: &str) -> String {
         let mut words = words.split(' ');
@@ -121,6 +146,26 @@ impl Namespace {
         let mut command = Command::new("ip");
         command.args(["netns", "exec", &self.name]).arg(program);
         command
+    }
+
+    /// Does `work` on a thread of its own in it.
+    pub fn inside<T: Send>(&self, work: impl FnOnce() -> T + Send) -> T {
+        let in_namespace = move || {
+            setns(File::open(self.path()).unwrap(), CloneFlags::CLONE_NEWNET).unwrap();
+            work()
+        };
+        let done = std::thread::scope(|scope| scope.spawn(in_namespace).join());
+        done.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    }
+
+    /// Processes in it.
+    pub fn pids(&self) -> Vec<i32> {
+        let pids = run(Command::new("ip").args(["netns", "pids", &self.name]));
+        pids.split_whitespace().map(|pid| pid.parse().unwrap()).collect()
+    }
+
+    fn path(&self) -> PathBuf {
+        Path::new("/run/netns").join(&self.name)
     }
 }
 
@@ -174,107 +219,15 @@ impl Default for Namespace {
 
 impl Drop for Namespace {
     fn drop(&mut self) {
-        // Nothing can be done about a failure, and the test's own result counts.
+        // What outlives its starter, as DHCP clients do. Nothing can be done about a failure, and the test's own
+        // result counts.
+        let left = Command::new("ip").args(["netns", "pids", &self.name]).output();
+        let left = left.map(|output| String::from_utf8_lossy(&output.stdout).into_owned());
+        for pid in left.unwrap_or_default().split_whitespace() {
+            let _ = Command::new("kill").args(["-KILL", pid]).status();
+        }
         let _ = Command::new("ip").args(["netns", "del", &self.name]).status();
     }
-}
-
-/// An Open vSwitch of a namespace's own, with the userspace datapath.
-pub struct Switch {
-    /// Ended in this order.
-    daemons: [Daemon; 2],
-    dir: TempDir,
-}
-
-impl Switch {
-    /// Starts it and waits until it works.
-    pub fn start(namespace: &Namespace) -> Self {
-        let dir = TempDir::new().unwrap();
-        let at = |name: &str| dir.path().join(name).to_str().unwrap().to_owned();
-        let (file, socket) = (at("conf.db"), at("db.sock"));
-        run(Command::new("ovsdb-tool").args(["create", &file, "/usr/share/openvswitch/vswitch.ovsschema"]));
-        let daemon = |name: &str, arguments: &[&str]| {
-            let mut command = process::command(Some(namespace), Path::new(name));
-            environment(dir.path(), command.args(arguments));
-            Daemon::start(name, command, dir.path())
-        };
-        let database = daemon("ovsdb-server", &[&file, &format!("--remote=punix:{socket}")]);
-        let vsctl = |arguments: &[&str]| {
-            let db = format!("--db=unix:{socket}");
-            run(Command::new("ovs-vsctl").args([&db, "--retry", "--timeout=30"]).args(arguments))
-        };
-        vsctl(&["--no-wait", "init"]);
-        let switch = daemon("ovs-vswitchd", &[&format!("unix:{socket}"), "--disable-system"]);
-        vsctl(&["set", "Open_vSwitch", ".", "external_ids:system-id=test"]);
-        Self { daemons: [switch, database], dir }
-    }
-
-    /// `ovs-vsctl`; must work.
-    pub fn vsctl(&self, words: &str) -> String {
-        let db = format!("--db=unix:{}", self.database().display());
-        run(Command::new("ovs-vsctl").args([db.as_str(), "--timeout=30"]).args(words.split(' ')))
-    }
-
-    /// `ovs-ofctl` with OpenFlow 1.4; must work.
-    pub fn ofctl(&self, words: &[&str]) -> String {
-        let mut command = Command::new("ovs-ofctl");
-        environment(self.dir.path(), &mut command);
-        run(command.args(["-O", "OpenFlow14", "--names", "--no-stats", "--timeout=30"]).args(words))
-    }
-
-    /// A bridge with these ports, which lead nowhere.
-    pub fn bridge(&self, name: &str, ports: &[&str]) {
-        let mut words = format!("add-br {name} -- set bridge {name} datapath_type=netdev");
-        for port in ports {
-            words += &format!(" -- add-port {name} {port} -- set interface {port} type=internal");
-        }
-        self.vsctl(&words);
-    }
-
-    /// SIGKILL of ovsdb-server, and its wait; the switch goes on.
-    pub fn kill_database(&mut self) {
-        self.daemons[1].kill();
-    }
-
-    /// Starts ovsdb-server again and waits until it works.
-    pub fn restart_database(&mut self) {
-        self.daemons[1].restart();
-        self.vsctl("--retry show");
-    }
-
-    /// SIGKILL of ovs-vswitchd, and its wait; what it forwarded by is gone.
-    pub fn kill(&mut self) {
-        self.daemons[0].kill();
-    }
-
-    /// Starts ovs-vswitchd again.
-    pub fn restart(&mut self) {
-        self.daemons[0].restart();
-    }
-
-    /// For an agent that is to use it.
-    pub fn environment(&self, command: &mut Command) {
-        environment(self.dir.path(), command);
-        command.env("MUSTER_HOST__OVS_DATAPATH_TYPE", "netdev");
-    }
-
-    fn database(&self) -> PathBuf {
-        self.dir.path().join("db.sock")
-    }
-}
-
-fn environment(dir: &Path, command: &mut Command) {
-    for name in ["OVS_RUNDIR", "OVS_DBDIR", "OVS_LOGDIR", "OVS_SYSCONFDIR"] {
-        command.env(name, dir);
-    }
-}
-
-/// Runs a command that must work; its stdout.
-fn run(command: &mut Command) -> String {
-    let output = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
-    let error = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{command:?}: {}: {error}", output.status);
-    String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
 #[cfg(test)]

@@ -1,9 +1,8 @@
 //! Scripts of deployments on a real systemd: each in a unit of its own, that outlives the agent and ends whole.
 
 use muster_testbed::SystemdServer;
-use muster_tests::site::{PACKAGES, Packages};
 
-use crate::one_server::join;
+use crate::one_server::Installed;
 
 /// Leaves a line and a process in a session of its own, and waits for the test.
 const TEMPLATE: &str = "
@@ -28,9 +27,7 @@ resources:
 
 #[test]
 fn a_run_outlives_the_agent_and_is_found_or_known_to_be_interrupted() {
-    let server = SystemdServer::start("deploy");
-    Packages::make("deb", "0.1.0").install(&server, &PACKAGES);
-    join(&server);
+    let server = Installed::start("deploy");
     server.sh(&format!("cat >/root/run.yaml <<'END'\n{TEMPLATE}END\n"));
 
     // The agent ends, and the script does before there is another one.

@@ -14,7 +14,7 @@ use muster_tests::site::{PACKAGES, Packages};
 const SERVER: &str = "overcloud-compute-0";
 
 /// A router between two networks, with the controller on the one and the server on the other.
-struct Bed {
+struct RoutedSite {
     controller: SystemdServer,
     server: SystemdServer,
     router: Namespace,
@@ -28,7 +28,7 @@ enum Step {
     Write { file: String, text: String },
 }
 
-impl Bed {
+impl RoutedSite {
     fn new(templates: &Path) -> Self {
         let router = Namespace::new();
         router.run("sysctl -q -w net.ipv4.ip_forward=1");
@@ -53,14 +53,14 @@ impl Bed {
             let to = if name == "muster-agent" { &server } else { &controller };
             to.copy(&packages.file(name), &format!("/root/{name}_0.1.0-1_amd64.deb"));
         }
-        let bed = Self { controller, server, router };
-        bed.templates(templates);
+        let site = Self { controller, server, router };
+        site.templates(templates);
         // Its own script where the tree has it, else ours.
         let script = "network/scripts/run-os-net-config.sh";
         let ours = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/tripleo");
         let tree = if templates.join(script).is_file() { templates } else { &ours };
-        bed.controller.copy(&tree.join(script), &format!("/root/templates/{script}"));
-        bed
+        site.controller.copy(&tree.join(script), &format!("/root/templates/{script}"));
+        site
     }
 
     /// A tree of templates becomes the controller's.
@@ -183,30 +183,30 @@ fn chapters() -> Vec<Vec<Step>> {
     chapters
 }
 
-fn follow(bed: &Bed) {
+fn follow(site: &RoutedSite) {
     for (number, chapter) in chapters().into_iter().enumerate() {
-        let (network, last_run) = (bed.network(), bed.last_run());
-        let said: String = chapter.into_iter().map(|step| bed.follow(step)).collect();
+        let (network, last_run) = (site.network(), site.last_run());
+        let said: String = chapter.into_iter().map(|step| site.follow(step)).collect();
         match number {
             2 => assert!(said.contains("nic1"), "{said}"),
-            3 => assert_eq!(bed.network(), network, "nothing is changed by looking"),
+            3 => assert_eq!(site.network(), network, "nothing is changed by looking"),
             4 => {
-                bed.has(&["br-ex UNKNOWN 192.0.2.11/24", "default via 192.0.2.254 dev br-ex"]);
-                bed.has(&["169.254.169.254 via 192.0.2.254 dev br-ex"]);
-                assert_eq!(bed.server.sh("ovs-vsctl list-ports br-ex"), "up0\n");
-                assert_eq!(bed.json("stack outputs overcloud")[0]["value"], serde_json::json!([SERVER]));
-                bed.is_well();
-                bed.hears_its_neighbour();
+                site.has(&["br-ex UNKNOWN 192.0.2.11/24", "default via 192.0.2.254 dev br-ex"]);
+                site.has(&["169.254.169.254 via 192.0.2.254 dev br-ex"]);
+                assert_eq!(site.server.sh("ovs-vsctl list-ports br-ex"), "up0\n");
+                assert_eq!(site.json("stack outputs overcloud")[0]["value"], serde_json::json!([SERVER]));
+                site.is_well();
+                site.hears_its_neighbour();
             }
             5 => {
                 // What the script itself says then depends on whose it is.
                 assert!(said.contains("os-net-config") && said.contains("not reached anew"), "{said}");
-                assert_eq!(bed.network(), network);
-                bed.is_well();
+                assert_eq!(site.network(), network);
+                site.is_well();
             }
             6 => {
-                assert_eq!((bed.network(), bed.last_run()), (network, last_run), "nothing ran");
-                bed.is_well();
+                assert_eq!((site.network(), site.last_run()), (network, last_run), "nothing ran");
+                site.is_well();
             }
             _ => {}
         }
@@ -216,7 +216,7 @@ fn follow(bed: &Bed) {
 #[test]
 fn followed_word_by_word() {
     let ours = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/servers/tripleo");
-    follow(&Bed::new(&ours));
+    follow(&RoutedSite::new(&ours));
 }
 
 #[test]
@@ -225,21 +225,21 @@ fn followed_with_tripleos_own_templates() {
         println!("0 samples ran: they are not here");
         return;
     };
-    let bed = Bed::new(&samples);
-    follow(&bed);
+    let site = RoutedSite::new(&samples);
+    follow(&site);
     // The same server without a bridge, and a route to nowhere.
-    bed.controller.sh("muster stack delete overcloud --wait; sed -i s/-bridge.yaml/.yaml/ /root/site.yaml");
+    site.controller.sh("muster stack delete overcloud --wait; sed -i s/-bridge.yaml/.yaml/ /root/site.yaml");
     let stack = "-t overcloud.yaml -e templates/environments/deployed-server-environment.yaml -e site.yaml";
-    run(&bed.controller, &format!("muster stack create overcloud {stack} --wait"));
-    bed.has(&["up0@if", " 192.0.2.11/24", "default via 192.0.2.254 dev up0"]);
-    bed.server.fails("ovs-vsctl br-exists br-ex");
-    let network = bed.network();
+    run(&site.controller, &format!("muster stack create overcloud {stack} --wait"));
+    site.has(&["up0@if", " 192.0.2.11/24", "default via 192.0.2.254 dev up0"]);
+    site.server.fails("ovs-vsctl br-exists br-ex");
+    let network = site.network();
     let failed = run(
-        &bed.controller,
+        &site.controller,
         "! muster stack update overcloud --existing -e wrong.yaml --wait; muster stack failures overcloud",
     );
     assert!(failed.contains("not reached anew"), "{failed}");
-    assert_eq!(bed.network(), network);
-    assert_eq!(bed.json(&format!("node show {SERVER}"))["state"], "online");
+    assert_eq!(site.network(), network);
+    assert_eq!(site.json(&format!("node show {SERVER}"))["state"], "online");
     println!("7 samples ran");
 }

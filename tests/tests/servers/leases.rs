@@ -2,27 +2,26 @@
 //! it, outlives the agent and the client's death, and comes back at boot.
 
 use muster_testbed::{Daemon, Namespace, SystemdServer};
-use muster_tests::site::{PACKAGES, Packages};
 use tempfile::TempDir;
 
-use crate::one_server::join;
+use crate::one_server::Installed;
 
 const LEASED: &str = "ip -4 -o address show dev up0 | grep -q 'inet 192.0.2.[5-9][0-9]/24'";
 const ROUTED: &str = "ip -4 route show default | grep -q 'via 192.0.2.1 dev up0'";
 const STATIC: &str =
     "[{type: interface, name: up0, use_dhcp: false, addresses: [{ip_netmask: 203.0.113.10/24}]}]";
 
-struct Bed {
-    server: SystemdServer,
-    _serves: Daemon,
+/// A server and another that leases for its `up0`.
+struct LeasingSite {
+    server: Installed,
+    _leases: Daemon,
     _folder: TempDir,
     _router: Namespace,
 }
 
-impl Bed {
-    /// A server beside one that leases.
-    fn start(name: &str) -> Self {
-        let (server, router) = (SystemdServer::start(name), Namespace::new());
+impl LeasingSite {
+    fn start() -> Self {
+        let (server, router) = (SystemdServer::start("lease"), Namespace::new());
         server.cable(&router, "p1");
         router.ip("address add 192.0.2.1/24 dev p1");
         let folder = TempDir::new().unwrap();
@@ -33,10 +32,8 @@ impl Bed {
             let option = if kind == "leasefile" { "dhcp-leasefile" } else { kind };
             format!("--{option}={}/{kind}", folder.path().display())
         }));
-        let serves = Daemon::start("dnsmasq", dnsmasq, folder.path());
-        Packages::make("deb", "0.1.0").install(&server, &PACKAGES);
-        join(&server);
-        Self { server, _serves: serves, _folder: folder, _router: router }
+        let leases = Daemon::start("dnsmasq", dnsmasq, folder.path());
+        Self { server: Installed::on(server), _leases: leases, _folder: folder, _router: router }
     }
 
     /// As a script does it, where the agent runs: 2 is changed, 0 is as it was.
@@ -56,8 +53,8 @@ impl Bed {
 }
 
 fn a_lease_comes_stays_and_goes(client: &str) {
-    let bed = Bed::start("lease");
-    let server = &bed.server;
+    let site = LeasingSite::start();
+    let server = &site.server;
     let unit = match client {
         "networkd" => {
             server.sh("systemctl start systemd-networkd");
@@ -75,18 +72,18 @@ fn a_lease_comes_stays_and_goes(client: &str) {
         if client == "networkd" { "true" } else { "grep -q 'nameserver 192.0.2.53' /etc/resolv.conf" };
     let whole = format!("{ROUTED}; {resolved}");
     let leasing = "[{type: interface, name: up0, use_dhcp: true}]";
-    assert_eq!(bed.applied(leasing), 2);
+    assert_eq!(site.applied(leasing), 2);
     server.sh(&format!("{LEASED}; {whole}; systemctl is-active {unit}"));
     let leased = server.sh("ip -4 -o address show dev up0 | grep -o 'inet [0-9./]*'");
 
     // The agent is not the client.
-    let before = bed.main_process(unit);
+    let before = site.main_process(unit);
     server.sh("systemctl restart muster-agent");
     server.until(
         "the agent is back",
         "muster node list -o json | tr -d ' \\n' | grep -q '\"state\":\"online\"'",
     );
-    assert_eq!((bed.main_process(unit), bed.applied(leasing)), (before.clone(), 0));
+    assert_eq!((site.main_process(unit), site.applied(leasing)), (before.clone(), 0));
     server.sh(&format!("{LEASED}; {whole}"));
     // Who is killed is started again by systemd.
     server.sh(&format!("systemctl kill --signal=KILL {unit}"));
@@ -115,10 +112,10 @@ fn a_lease_comes_stays_and_goes(client: &str) {
         "the agent is back",
         "muster node list -o json | tr -d ' \\n' | grep -q '\"state\":\"online\"'",
     );
-    assert_eq!(bed.applied(leasing), 0);
+    assert_eq!(site.applied(leasing), 0);
 
     // Another document has another address.
-    assert_eq!(bed.applied(STATIC), 2);
+    assert_eq!(site.applied(STATIC), 2);
     let addresses = server.sh("ip -4 -o address show dev up0");
     assert!(addresses.contains("203.0.113.10/24") && !addresses.contains("192.0.2."), "{addresses}");
     assert_eq!(
@@ -132,7 +129,7 @@ fn a_lease_comes_stays_and_goes(client: &str) {
         server.until("it leaves the link alone", "networkctl --no-pager list up0 | grep -q unmanaged");
         assert_eq!(server.sh("ip -4 -o address show dev up0"), addresses);
     }
-    assert_eq!(bed.applied(STATIC), 0);
+    assert_eq!(site.applied(STATIC), 0);
 }
 
 #[test]

@@ -1,10 +1,7 @@
 //! The real NetworkManager beside Muster: it leaves alone what a document names, also when it begins anew, and takes over what
 //! Muster leaves to it as keyfiles.
 
-use muster_testbed::SystemdServer;
-use muster_tests::site::{PACKAGES, Packages};
-
-use crate::one_server::join;
+use crate::one_server::Installed;
 
 const OURS: &str = "
 network_config:
@@ -32,9 +29,7 @@ network_config:
 
 #[test]
 fn it_leaves_links_alone_and_takes_them_over_from_keyfiles() {
-    let server = SystemdServer::start("nm");
-    Packages::make("deb", "0.1.0").install(&server, &PACKAGES);
-    join(&server);
+    let server = Installed::start("nm");
     server.sh(
         "printf '[main]\\ndns=none\\n' >/etc/NetworkManager/conf.d/resolver.conf
          systemctl unmask NetworkManager; systemctl start NetworkManager

@@ -1,7 +1,10 @@
 //! A site on one server: controller, agent and command line as units, and a stack with a file, a link and work that takes
 //! seconds.
 
+use std::ops::Deref;
+
 use muster_testbed::{SystemdServer, eventually};
+use muster_tests::site::{PACKAGES, Packages};
 use serde_json::Value;
 
 /// A link of its own, so that the server's network is not the agent's only.
@@ -27,6 +30,82 @@ pub const ADDRESS: &str = "ip address show dev data0 | grep -q 192.0.2.7/24";
 pub const FILE: &str = "[ \"$(cat /srv/motd)\" = hello ]";
 /// More than systemd lets a unit be restarted in ten seconds, if nobody says otherwise.
 const KILLS: u32 = 6;
+
+/// What a resource `one` and the outputs of its stack begin with.
+#[derive(Clone, Copy)]
+pub struct Kind {
+    pub head: &'static str,
+    pub outputs: &'static str,
+}
+
+/// A server with all of Muster from Debian packages, whose agent is the node `pack`.
+pub struct Installed(SystemdServer);
+
+impl Installed {
+    pub fn start(name: &str) -> Self {
+        Self::on(SystemdServer::start(name))
+    }
+
+    pub fn on(server: SystemdServer) -> Self {
+        Packages::make("deb", "0.1.0").install(&server, &PACKAGES);
+        join(&server);
+        Self(server)
+    }
+
+    pub fn json(&self, command: &str) -> Value {
+        serde_json::from_str(&self.sh(command)).unwrap()
+    }
+
+    /// Makes or changes a stack of one resource, `one`, with these properties; does not wait.
+    pub fn begin(&self, stack: &str, kind: Kind, properties: &str) {
+        let Kind { head, outputs } = kind;
+        self.sh(&format!(
+            "cat >/root/{stack}.yaml <<'TEMPLATE'
+heat_template_version: 2018-08-31
+resources: {{one: {{{head}, properties: {{node: pack, {properties}}}}}}}
+outputs: {{{outputs}}}
+TEMPLATE
+            verb=create; ! muster stack show {stack} >/dev/null 2>&1 || verb=update
+            muster stack $verb {stack} -t /root/{stack}.yaml"
+        ));
+    }
+
+    /// Waits until nothing of it is in progress: how it ended.
+    pub fn end(&self, stack: &str) -> Value {
+        let is_over = format!("! muster stack show {stack} -o json | grep -q IN_PROGRESS");
+        self.until(&format!("{stack} is over"), &is_over);
+        self.json(&format!("muster stack show {stack} -o json"))
+    }
+
+    /// [`Installed::begin`] to its end; must work.
+    #[track_caller]
+    pub fn works(&self, stack: &str, kind: Kind, properties: &str) {
+        self.begin(stack, kind, properties);
+        let ended = self.end(stack);
+        assert_eq!(ended["status"], "COMPLETE", "{properties}: {ended}");
+    }
+
+    /// [`Installed::begin`] to its end; must not work. Why not.
+    #[track_caller]
+    pub fn refuses(&self, stack: &str, kind: Kind, properties: &str) -> String {
+        self.begin(stack, kind, properties);
+        let ended = self.end(stack);
+        assert_eq!(ended["status"], "FAILED", "{properties}: {ended}");
+        let shown = self.json(&format!("muster resource show {stack} one -o json"));
+        shown["status_reason"].as_str().unwrap().to_owned()
+    }
+
+    pub fn delete(&self, stacks: &[&str]) {
+        stacks.iter().for_each(|stack| drop(self.sh(&format!("muster stack delete {stack} --wait"))));
+    }
+}
+
+impl Deref for Installed {
+    type Target = SystemdServer;
+    fn deref(&self) -> &SystemdServer {
+        &self.0
+    }
+}
 
 /// Programs and units, when the packages are removed; nothing is left failed.
 pub fn gone(server: &SystemdServer) {

@@ -1,10 +1,8 @@
 //! `Muster::Package` with a real apt on a real systemd: packages and their repository are the test's own, on the server itself.
 
 use muster_testbed::SystemdServer;
-use muster_tests::site::{PACKAGES, Packages};
-use serde_json::Value;
 
-use crate::one_server::join;
+use crate::one_server::{Installed, Kind};
 
 /// On the server: `deb NAME VERSION POSTINST [FIELD]...` makes a package of the repository, `index` says what is in it.
 const REPOSITORY: &str = r#"
@@ -49,64 +47,8 @@ deb slow 1 'echo configured >>/root/slow; touch /root/there; while [ ! -e /root/
 index
 "#;
 
-/// A server with Muster and a repository of its own.
-pub struct Bed {
-    pub server: SystemdServer,
-}
-
-impl Bed {
-    /// The script makes the repository.
-    pub fn start(name: &str, repository: &str) -> Self {
-        let server = SystemdServer::start(name);
-        Packages::make("deb", "0.1.0").install(&server, &PACKAGES);
-        join(&server);
-        server.sh(repository);
-        Self { server }
-    }
-
-    /// A stack of one package, made or changed; not waited for.
-    pub fn begin(&self, stack: &str, properties: &str) {
-        let template = format!(
-            "heat_template_version: 2018-08-31\nresources:\n  \
-             package: {{type: Muster::Package, properties: {{node: pack, {properties}}}}}\n\
-             outputs:\n  version: {{value: {{get_attr: [package, version]}}}}\n"
-        );
-        self.server.sh(&format!(
-            "printf '%s' \"{template}\" >/root/{stack}.yaml
-            verb=create; ! muster stack show {stack} >/dev/null 2>&1 || verb=update
-            muster stack $verb {stack} -t /root/{stack}.yaml"
-        ));
-    }
-
-    /// Waits until nothing of it is in progress: how it ended.
-    pub fn end(&self, stack: &str) -> Value {
-        let is_over = format!("! muster stack show {stack} -o json | grep -q IN_PROGRESS");
-        self.server.until(&format!("{stack} is over"), &is_over);
-        self.json(&format!("muster stack show {stack} -o json"))
-    }
-
-    pub fn works(&self, stack: &str, properties: &str) {
-        self.begin(stack, properties);
-        let ended = self.end(stack);
-        assert_eq!(ended["status"], "COMPLETE", "{properties}: {ended}");
-    }
-
-    pub fn fails(&self, stack: &str, properties: &str) -> String {
-        self.begin(stack, properties);
-        let ended = self.end(stack);
-        assert_eq!(ended["status"], "FAILED", "{properties}: {ended}");
-        let shown = self.json(&format!("muster resource show {stack} package -o json"));
-        shown["status_reason"].as_str().unwrap().to_owned()
-    }
-
-    pub fn delete(&self, stacks: &[&str]) {
-        stacks.iter().for_each(|stack| drop(self.server.sh(&format!("muster stack delete {stack} --wait"))));
-    }
-
-    pub fn json(&self, command: &str) -> Value {
-        serde_json::from_str(&self.server.sh(command)).unwrap()
-    }
-}
+pub const PACKAGE: Kind =
+    Kind { head: "type: Muster::Package", outputs: "version: {value: {get_attr: [one, version]}}" };
 
 /// What dpkg knows of the test's own: name, version, what is wanted, what is.
 fn packages(server: &SystemdServer) -> String {
@@ -122,140 +64,141 @@ const LIB: &str = "lib 1 install installed";
 
 #[test]
 fn a_package_comes_in_a_version_is_held_is_put_back_when_it_fails_and_goes() {
-    let bed = Bed::start("debs", REPOSITORY);
+    let server = Installed::start("debs");
+    server.sh(REPOSITORY);
     let with = |web: &str| format!("{LIB}, web {web} installed");
-    assert_eq!(packages(&bed.server), "");
+    assert_eq!(packages(&server), "");
 
     // apt does not know of it yet: its lists are made new.
-    bed.works("web", "name: web, version: '1'");
-    assert_eq!(packages(&bed.server), with("1 install"));
-    assert_eq!(bed.json("muster stack outputs web -o json")[0]["value"], "1");
-    bed.works("web", "name: web, version: '2', held: true");
-    assert_eq!(packages(&bed.server), with("2 hold"));
+    server.works("web", PACKAGE, "name: web, version: '1'");
+    assert_eq!(packages(&server), with("1 install"));
+    assert_eq!(server.json("muster stack outputs web -o json")[0]["value"], "1");
+    server.works("web", PACKAGE, "name: web, version: '2', held: true");
+    assert_eq!(packages(&server), with("2 hold"));
 
     // What somebody changes is found, and mended by the next update.
-    bed.server.sh("apt-mark unhold web");
-    bed.server.fails("muster stack check web --wait");
-    let shown = bed.json("muster resource show web package -o json");
+    server.sh("apt-mark unhold web");
+    server.fails("muster stack check web --wait");
+    let shown = server.json("muster resource show web one -o json");
     assert!(shown["status_reason"].to_string().contains("web: it is not held"), "{shown}");
-    bed.works("web", "name: web, version: '2', held: true, timeout: 600");
-    assert_eq!(packages(&bed.server), with("2 hold"));
+    server.works("web", PACKAGE, "name: web, version: '2', held: true, timeout: 600");
+    assert_eq!(packages(&server), with("2 hold"));
 
     // Its own script fails: what it brought along goes, and the version of before is back, held as it was.
-    let said = bed.fails("web", "name: web, version: '3', held: true");
+    let said = server.refuses("web", PACKAGE, "name: web, version: '3', held: true");
     assert!(said.contains("'apt-get install web=3' ended with status 100"), "{said}");
     assert!(said.contains("no port is free"), "{said}");
     assert!(said.contains("(what was there before this job is back)"), "{said}");
-    assert_eq!(packages(&bed.server), with("2 hold"));
-    assert_eq!(bed.server.sh("cat /opt/web/version"), "2\n");
+    assert_eq!(packages(&server), with("2 hold"));
+    assert_eq!(server.sh("cat /opt/web/version"), "2\n");
 
-    let said = bed.fails("web", "name: web, version: '9'");
+    let said = server.refuses("web", PACKAGE, "name: web, version: '9'");
     assert!(said.contains("no repository of this server has version 9 of web; there is 3, 2, 1"), "{said}");
-    let said = bed.fails("none", "name: no-such-thing");
+    let said = server.refuses("none", PACKAGE, "name: no-such-thing");
     assert!(said.contains("no repository of this server has a package no-such-thing"), "{said}");
     // Downwards.
-    bed.works("web", "name: web, version: '1', held: false");
-    assert_eq!(packages(&bed.server), with("1 install"));
+    server.works("web", PACKAGE, "name: web, version: '1', held: false");
+    assert_eq!(packages(&server), with("1 install"));
     // Whom it would take along is said, and stays.
-    let said = bed.fails("rival", "name: rival");
+    let said = server.refuses("rival", PACKAGE, "name: rival");
     assert!(said.contains("to install rival would remove web as well"), "{said}");
-    bed.works("extra", "name: extra");
-    let said = bed.fails("lib", "name: lib, state: absent");
+    server.works("extra", PACKAGE, "name: extra");
+    let said = server.refuses("lib", PACKAGE, "name: lib, state: absent");
     assert!(said.contains("to remove lib would remove") && said.contains("extra"), "{said}");
-    assert!(packages(&bed.server).starts_with("extra 1"), "{}", packages(&bed.server));
-    bed.delete(&["extra"]);
-    assert_eq!(packages(&bed.server), with("1 install"));
+    assert!(packages(&server).starts_with("extra 1"), "{}", packages(&server));
+    server.delete(&["extra"]);
+    assert_eq!(packages(&server), with("1 install"));
     // What was there before these stacks was nothing.
-    bed.delete(&["web", "none", "rival", "lib"]);
-    assert_eq!(packages(&bed.server), LIB, "what came along stays");
+    server.delete(&["web", "none", "rival", "lib"]);
+    assert_eq!(packages(&server), LIB, "what came along stays");
 
     // What was there comes back: in its version, and also where it was to be absent.
-    bed.server.sh("apt-get install -y -qq web=1");
-    bed.works("web", "name: web, version: '2'");
-    bed.delete(&["web"]);
-    assert_eq!(packages(&bed.server), with("1 install"));
-    bed.works("web", "name: web, state: absent");
-    assert_eq!(packages(&bed.server), LIB);
-    bed.delete(&["web"]);
-    assert_eq!(packages(&bed.server), with("1 install"));
-    bed.works("web", "name: web, version: '2', on_delete: keep");
-    bed.delete(&["web"]);
-    assert_eq!(packages(&bed.server), with("2 install"));
+    server.sh("apt-get install -y -qq web=1");
+    server.works("web", PACKAGE, "name: web, version: '2'");
+    server.delete(&["web"]);
+    assert_eq!(packages(&server), with("1 install"));
+    server.works("web", PACKAGE, "name: web, state: absent");
+    assert_eq!(packages(&server), LIB);
+    server.delete(&["web"]);
+    assert_eq!(packages(&server), with("1 install"));
+    server.works("web", PACKAGE, "name: web, version: '2', on_delete: keep");
+    server.delete(&["web"]);
+    assert_eq!(packages(&server), with("2 install"));
 }
 
 #[test]
 fn locks_are_waited_for_and_a_full_disk_and_kills_leave_nothing_half_done() {
-    let bed = Bed::start("debs", REPOSITORY);
-    let server = &bed.server;
+    let server = Installed::start("debs");
+    server.sh(REPOSITORY);
     // Somebody else installs: who that is is said when the time is over, and waited for when it is not.
     let dpkg_begins = "rm -f /root/there /root/go /root/slow
         systemd-run --quiet --unit=other dpkg -i /srv/repo/slow_1.deb";
     server.sh(dpkg_begins);
     server.until("dpkg is in the middle", "test -e /root/there");
-    let said = bed.fails("web", "name: web, version: '2', timeout: 1");
+    let said = server.refuses("web", PACKAGE, "name: web, version: '2', timeout: 1");
     assert!(
         said.contains("packages were locked by process") && said.contains("(dpkg) for all of 1 s"),
         "{said}"
     );
-    bed.begin("web", "name: web, version: '2', timeout: 600");
-    server.until("it waits", "muster resource show web package -o json | grep -q '\"running\"'");
-    assert_eq!(packages(&bed.server), "slow 1 install half-configured");
+    server.begin("web", PACKAGE, "name: web, version: '2', timeout: 600");
+    server.until("it waits", "muster resource show web one -o json | grep -q '\"running\"'");
+    assert_eq!(packages(&server), "slow 1 install half-configured");
     server.sh("touch /root/go");
-    assert_eq!(bed.end("web")["status"], "COMPLETE");
+    assert_eq!(server.end("web")["status"], "COMPLETE");
     let all = format!("{LIB}, slow 1 install installed, web 2 install installed");
-    assert_eq!(packages(&bed.server), all);
+    assert_eq!(packages(&server), all);
 
     // What they bring while it waits stays, also when it fails.
     server.sh(&format!("dpkg -r slow; {dpkg_begins}"));
     server.until("dpkg is in the middle", "test -e /root/there");
-    bed.begin("web", "name: web, version: '3', timeout: 600");
-    server.until("it waits", "muster resource show web package -o json | grep -q '\"running\"'");
+    server.begin("web", PACKAGE, "name: web, version: '3', timeout: 600");
+    server.until("it waits", "muster resource show web one -o json | grep -q '\"running\"'");
     server.sh("touch /root/go");
-    assert_eq!(bed.end("web")["status"], "FAILED");
-    assert_eq!(packages(&bed.server), all);
+    assert_eq!(server.end("web")["status"], "FAILED");
+    assert_eq!(packages(&server), all);
 
     // dpkg itself is killed in the middle, as by a power cut: what it left is ended first.
     server.sh(&format!("dpkg -r slow web; {dpkg_begins}"));
     server.until("dpkg is in the middle", "test -e /root/there");
     server.sh("systemctl kill --signal=KILL other; while systemctl is-active other; do sleep 0.05; done; touch /root/go");
     server.sh("ls /var/lib/dpkg/updates | grep -q .");
-    bed.works("web", "name: web, version: '2', timeout: 500");
-    assert_eq!(packages(&bed.server), all);
+    server.works("web", PACKAGE, "name: web, version: '2', timeout: 500");
+    assert_eq!(packages(&server), all);
     server.sh("journalctl -u muster-agent | grep -q 'dpkg had been interrupted before'");
 
     // The agent is killed in the middle: the installation goes on without it, once.
     server.sh("dpkg -r slow; rm -f /root/there /root/go /root/slow");
-    bed.begin("slow", "name: slow");
+    server.begin("slow", PACKAGE, "name: slow");
     server.until("its script runs", "test -e /root/there");
     server.sh("systemctl kill --signal=KILL muster-agent; touch /root/go");
-    assert_eq!(bed.end("slow")["status"], "COMPLETE");
+    assert_eq!(server.end("slow")["status"], "COMPLETE");
     assert_eq!(server.sh("cat /root/slow"), "configured\n");
     assert_eq!(server.sh("systemctl list-units 'muster-run-*' --all --no-legend"), "");
 
     // A script that does not end before the time does: the version of before is back.
     server.sh("apt-get install -y -qq hang=1");
-    let said = bed.fails("hang", "name: hang, version: '2', timeout: 10");
+    let said = server.refuses("hang", PACKAGE, "name: hang, version: '2', timeout: 10");
     assert!(
         said.contains("took longer than its time")
             && said.contains("(what was there before this job is back)"),
         "{said}"
     );
     assert_eq!(server.sh("dpkg-query -W -f '${Version} ${db:Status-Status}' hang"), "1 installed");
-    bed.delete(&["hang"]);
+    server.delete(&["hang"]);
     server.sh("dpkg -r hang");
 
     // The agent would cut itself off.
-    let said = bed.fails("own", "name: muster-agent, state: absent");
+    let said = server.refuses("own", PACKAGE, "name: muster-agent, state: absent");
     assert!(said.contains("muster-agent is the package of the agent that runs here"), "{said}");
     server.sh("systemctl is-active muster-agent; dpkg -s muster-agent");
 
     // A full disk.
     server.sh("mkdir /opt/big; mount -t tmpfs -o size=64k small /opt/big");
-    let said = bed.fails("big", "name: big");
+    let said = server.refuses("big", PACKAGE, "name: big");
     assert!(said.contains("No space left on device"), "{said}");
-    assert_eq!(packages(&bed.server), all);
+    assert_eq!(packages(&server), all);
     server.sh("umount /opt/big");
-    bed.works("big", "name: big, timeout: 600");
-    bed.delete(&["big", "own", "slow", "web"]);
-    assert_eq!(packages(&bed.server), LIB);
+    server.works("big", PACKAGE, "name: big, timeout: 600");
+    server.delete(&["big", "own", "slow", "web"]);
+    assert_eq!(packages(&server), LIB);
 }

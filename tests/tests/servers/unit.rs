@@ -19,14 +19,15 @@ const GOOD: &str = "[Service]\nExecStart=sleep 1000\n[Install]\nWantedBy=multi-u
 /// Somebody else's unit, as a package brings it.
 const THEIRS: &str = "[Service]\\nExecStart=sleep 1000\\n[Install]\\nWantedBy=multi-user.target\\n";
 
-struct Bed {
+/// A server, and what the host does to its units, from outside.
+struct UnitServer {
     server: SystemdServer,
     units: Units,
     runtime: Runtime,
     _aside: TempDir,
 }
 
-impl Bed {
+impl UnitServer {
     fn start() -> Self {
         let server = SystemdServer::start("units");
         let run = server.run();
@@ -84,135 +85,135 @@ fn unit(name: &str) -> Unit {
 
 #[test]
 fn a_unit_of_our_own_comes_runs_changes_and_goes() {
-    let bed = Bed::start();
-    let empty = bed.listing();
+    let host = UnitServer::start();
+    let empty = host.listing();
     let ours = Unit { content: Some(GOOD.into()), enabled: Some(true), ..unit("ours.service") };
-    let before = bed.capture(&ours);
-    let (before, touched) = bed.apply(&ours, before).unwrap();
+    let before = host.capture(&ours);
+    let (before, touched) = host.apply(&ours, before).unwrap();
     assert!(touched);
-    assert_eq!(bed.show("ours", "ActiveState"), "active");
-    assert_eq!(bed.show("ours", "UnitFileState"), "enabled");
-    assert_eq!(bed.check(&ours), Vec::<String>::new());
+    assert_eq!(host.show("ours", "ActiveState"), "active");
+    assert_eq!(host.show("ours", "UnitFileState"), "enabled");
+    assert_eq!(host.check(&ours), Vec::<String>::new());
 
-    let invocation = bed.show("ours", "InvocationID");
-    let (before, touched) = bed.apply(&ours, before).unwrap();
+    let invocation = host.show("ours", "InvocationID");
+    let (before, touched) = host.apply(&ours, before).unwrap();
     assert!(!touched, "all is so already");
-    assert_eq!(bed.show("ours", "InvocationID"), invocation, "and nothing was restarted");
+    assert_eq!(host.show("ours", "InvocationID"), invocation, "and nothing was restarted");
 
     // Another drop-in, another thing to be restarted on: each a restart of its own. To be reloaded on: a reload.
     let nice = ("nice.conf".to_owned(), "[Service]\nNice=5\n".to_owned());
     let changed = Unit { drop_ins: [nice].into(), ..ours.clone() };
-    let before = bed.runtime.block_on(bed.units.capture(&changed, Some(before))).unwrap();
-    let (before, _) = bed.apply(&changed, before).unwrap();
-    assert_eq!(bed.show("ours", "Nice"), "5");
-    let second = bed.show("ours", "InvocationID");
+    let before = host.runtime.block_on(host.units.capture(&changed, Some(before))).unwrap();
+    let (before, _) = host.apply(&changed, before).unwrap();
+    assert_eq!(host.show("ours", "Nice"), "5");
+    let second = host.show("ours", "InvocationID");
     assert_ne!(second, invocation);
     let on = Unit { restart_on: "1".into(), ..changed.clone() };
-    let (before, touched) = bed.apply(&on, before).unwrap();
+    let (before, touched) = host.apply(&on, before).unwrap();
     assert!(touched);
-    assert_ne!(bed.show("ours", "InvocationID"), second);
+    assert_ne!(host.show("ours", "InvocationID"), second);
 
     // What is not wanted any more goes.
-    let (before, _) = bed.apply(&ours, before).unwrap();
-    bed.server.fails(&format!("ls {FOLDER}/ours.service.d"));
+    let (before, _) = host.apply(&ours, before).unwrap();
+    host.server.fails(&format!("ls {FOLDER}/ours.service.d"));
 
-    bed.restore(&ours, &before);
-    assert_eq!(bed.listing(), empty);
-    assert_eq!(bed.show("ours", "LoadState"), "not-found");
-    bed.server.fails("pgrep -x sleep");
-    bed.restore(&ours, &before);
-    assert_eq!(bed.listing(), empty, "and again");
+    host.restore(&ours, &before);
+    assert_eq!(host.listing(), empty);
+    assert_eq!(host.show("ours", "LoadState"), "not-found");
+    host.server.fails("pgrep -x sleep");
+    host.restore(&ours, &before);
+    assert_eq!(host.listing(), empty, "and again");
 }
 
 #[test]
 fn of_a_unit_that_somebody_else_brought_what_was_there_comes_back() {
-    let bed = Bed::start();
-    bed.server.sh(&format!(
+    let host = UnitServer::start();
+    host.server.sh(&format!(
         "printf '{THEIRS}' >/lib/systemd/system/theirs.service
         mkdir {FOLDER}/theirs.service.d; printf '[Service]\\nNice=2\\n' >{FOLDER}/theirs.service.d/nice.conf
         systemctl daemon-reload; systemctl enable --now theirs"
     ));
-    let was = bed.listing();
+    let was = host.listing();
     let nice = ("nice.conf".to_owned(), "[Service]\nNice=5\n".to_owned());
     let wanted = Unit { drop_ins: [nice].into(), ..unit("theirs.service") };
-    let before = bed.capture(&wanted);
-    let (before, _) = bed.apply(&wanted, before).unwrap();
-    assert_eq!(bed.show("theirs", "Nice"), "5");
+    let before = host.capture(&wanted);
+    let (before, _) = host.apply(&wanted, before).unwrap();
+    assert_eq!(host.show("theirs", "Nice"), "5");
 
     let stopped = Unit { active: Some(UnitActive::Stopped), enabled: Some(false), ..wanted.clone() };
-    let (before, _) = bed.apply(&stopped, before).unwrap();
-    assert_eq!((bed.show("theirs", "ActiveState"), bed.show("theirs", "UnitFileState")).0, "inactive");
-    assert_eq!(bed.show("theirs", "UnitFileState"), "disabled");
+    let (before, _) = host.apply(&stopped, before).unwrap();
+    assert_eq!((host.show("theirs", "ActiveState"), host.show("theirs", "UnitFileState")).0, "inactive");
+    assert_eq!(host.show("theirs", "UnitFileState"), "disabled");
     let masked = Unit { masked: Some(true), ..stopped.clone() };
-    let (before, _) = bed.apply(&masked, before).unwrap();
-    assert_eq!(bed.show("theirs", "UnitFileState"), "masked");
-    assert_eq!(bed.check(&masked), Vec::<String>::new());
-    bed.server.sh("systemctl unmask theirs; systemctl enable --now theirs");
-    assert_eq!(bed.check(&masked), ["it is enabled", "it is not masked", "it runs"]);
+    let (before, _) = host.apply(&masked, before).unwrap();
+    assert_eq!(host.show("theirs", "UnitFileState"), "masked");
+    assert_eq!(host.check(&masked), Vec::<String>::new());
+    host.server.sh("systemctl unmask theirs; systemctl enable --now theirs");
+    assert_eq!(host.check(&masked), ["it is enabled", "it is not masked", "it runs"]);
 
-    let (before, _) = bed.apply(&masked, before).unwrap();
-    bed.restore(&masked, &before);
-    assert_eq!(bed.listing(), was);
-    assert_eq!(bed.show("theirs", "Nice"), "2");
-    assert_eq!(bed.show("theirs", "ActiveState"), "active");
+    let (before, _) = host.apply(&masked, before).unwrap();
+    host.restore(&masked, &before);
+    assert_eq!(host.listing(), was);
+    assert_eq!(host.show("theirs", "Nice"), "2");
+    assert_eq!(host.show("theirs", "ActiveState"), "active");
 }
 
 #[test]
 fn what_does_not_stay_up_is_said_with_its_log_and_what_ran_before_runs() {
-    let bed = Bed::start();
-    let empty = bed.listing();
+    let host = UnitServer::start();
+    let empty = host.listing();
     let looping =
         "[Service]\nExecStart=sh -c 'echo no port is free; exit 4'\nRestart=always\nRestartSec=10ms\n";
     let bad = Unit { content: Some(looping.into()), ..unit("ours.service") };
-    let before = bed.capture(&bad);
-    let said = bed.apply(&bad, before.clone()).map(drop).unwrap_err().to_string();
+    let before = host.capture(&bad);
+    let said = host.apply(&bad, before.clone()).map(drop).unwrap_err().to_string();
     assert!(said.contains("ours.service does not stay active"), "{said}");
     assert!(said.contains("its log ends: ") && said.contains("no port is free"), "{said}");
     assert!(said.ends_with("(what was there before this job is back)"), "{said}");
-    assert_eq!(bed.listing(), empty);
+    assert_eq!(host.listing(), empty);
 
     // Over one that runs.
     let good = Unit { content: Some(GOOD.into()), ..unit("ours.service") };
-    let (before, _) = bed.apply(&good, before).unwrap();
-    let said = bed.apply(&bad, before.clone()).map(drop).unwrap_err().to_string();
+    let (before, _) = host.apply(&good, before).unwrap();
+    let said = host.apply(&bad, before.clone()).map(drop).unwrap_err().to_string();
     assert!(said.contains("no port is free"), "{said}");
-    assert_eq!(bed.show("ours", "ActiveState"), "active");
-    assert_eq!(bed.check(&good), Vec::<String>::new());
+    assert_eq!(host.show("ours", "ActiveState"), "active");
+    assert_eq!(host.check(&good), Vec::<String>::new());
 
     let refused = "[Service]\nType=nothing\n";
     let unloadable = Unit { content: Some(refused.into()), ..unit("ours.service") };
-    let fault = bed.apply(&unloadable, before.clone()).map(drop).unwrap_err();
+    let fault = host.apply(&unloadable, before.clone()).map(drop).unwrap_err();
     assert!(fault.to_string().contains("systemd does not take ours.service (bad-setting)"), "{fault}");
     assert!(fault.is_permanent());
-    assert_eq!(bed.check(&good), Vec::<String>::new());
+    assert_eq!(host.check(&good), Vec::<String>::new());
 
     let nowhere = Unit { enabled: Some(true), ..unit("none.service") };
-    let fault = bed.apply(&nowhere, bed.capture(&nowhere)).map(drop).unwrap_err();
+    let fault = host.apply(&nowhere, host.capture(&nowhere)).map(drop).unwrap_err();
     assert!(fault.to_string().starts_with("there is no unit none.service: give its content"), "{fault}");
     let content = Some("[Service]\nExecStart=sleep 1000\n".into());
     let uninstallable = Unit { content, enabled: Some(true), ..unit("other.service") };
-    let fault = bed.apply(&uninstallable, bed.capture(&uninstallable)).map(drop).unwrap_err();
+    let fault = host.apply(&uninstallable, host.capture(&uninstallable)).map(drop).unwrap_err();
     assert!(fault.to_string().contains("needs an [Install] section"), "{fault}");
-    bed.server.fails(&format!("ls {FOLDER}/other.service"));
+    host.server.fails(&format!("ls {FOLDER}/other.service"));
 
     // A disk that is full: the folder is one that nothing more fits in.
-    bed.server.sh(&format!("mount -t tmpfs -o size=4k full {FOLDER}"));
-    bed.server.try_sh(&format!("head -c 8192 /dev/zero >{FOLDER}/filler"));
+    host.server.sh(&format!("mount -t tmpfs -o size=4k full {FOLDER}"));
+    host.server.try_sh(&format!("head -c 8192 /dev/zero >{FOLDER}/filler"));
     let large = Unit { content: Some(format!("{GOOD}#{}\n", "x".repeat(9000))), ..unit("large.service") };
-    let fault = bed.apply(&large, bed.capture(&large)).map(drop).unwrap_err().to_string();
+    let fault = host.apply(&large, host.capture(&large)).map(drop).unwrap_err().to_string();
     assert!(fault.contains("No space left on device"), "{fault}");
-    assert_eq!(bed.server.sh(&format!("ls -A {FOLDER}")), "filler\n");
-    bed.server.sh(&format!("umount {FOLDER}"));
-    bed.restore(&good, &before);
-    assert_eq!(bed.listing(), empty);
+    assert_eq!(host.server.sh(&format!("ls -A {FOLDER}")), "filler\n");
+    host.server.sh(&format!("umount {FOLDER}"));
+    host.restore(&good, &before);
+    assert_eq!(host.listing(), empty);
 }
 
 #[test]
 fn what_a_crash_left_half_done_is_done() {
-    let bed = Bed::start();
-    let empty = bed.listing();
+    let host = UnitServer::start();
+    let empty = host.listing();
     let ours = Unit { content: Some(GOOD.into()), enabled: Some(true), ..unit("ours.service") };
-    let before = bed.capture(&ours);
+    let before = host.capture(&ours);
     let path: PathBuf = format!("{FOLDER}/ours.service").into();
     // After each of the steps: the file, the reload, the links, the start.
     let steps = [
@@ -222,10 +223,10 @@ fn what_a_crash_left_half_done_is_done() {
         "systemctl start ours".into(),
     ];
     for done in 0..=steps.len() {
-        bed.server.sh(&steps[..done].join("\n"));
-        let (kept, _) = bed.apply(&ours, before.clone()).unwrap();
-        assert_eq!(bed.check(&ours), Vec::<String>::new(), "after {done} steps");
-        bed.restore(&ours, &kept);
-        assert_eq!(bed.listing(), empty, "after {done} steps");
+        host.server.sh(&steps[..done].join("\n"));
+        let (kept, _) = host.apply(&ours, before.clone()).unwrap();
+        assert_eq!(host.check(&ours), Vec::<String>::new(), "after {done} steps");
+        host.restore(&ours, &kept);
+        assert_eq!(host.listing(), empty, "after {done} steps");
     }
 }

@@ -63,6 +63,8 @@ mod lost;
 mod lost_row;
 mod members;
 mod membership;
+#[cfg(any(test, feature = "memory"))]
+pub mod memory;
 mod node;
 pub mod notes;
 mod observation;

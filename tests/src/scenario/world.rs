@@ -5,10 +5,9 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
 use anyhow::{Context as _, bail, ensure};
-use muster_engine::record::Change;
+use muster_engine::memory::Tables;
 use muster_engine::{
     Answer, Config, Effect, Engine, Input, JoinAsk, Limits, NewToken, Options, Refusal, Request, Source,
-    SourceText,
 };
 use muster_shared::join::TokenSecret;
 use muster_shared::model::{Action, Down, Hello, Job, Progress, Spec, Up};
@@ -42,8 +41,7 @@ pub(super) struct World {
     now: MonoTime,
     order: Order,
     pub stacks: BTreeMap<StackName, History>,
-    stack_ids: BTreeMap<StackName, u64>,
-    revisions: BTreeMap<(u64, u32), SourceText>,
+    tables: Tables,
     /// Every row there ever was.
     names: BTreeMap<ResourceId, (StackName, String)>,
     /// The rows there are.
@@ -73,8 +71,7 @@ impl World {
             now: MonoTime::default(),
             order,
             stacks: BTreeMap::new(),
-            stack_ids: BTreeMap::new(),
-            revisions: BTreeMap::new(),
+            tables: Tables::default(),
             names: BTreeMap::new(),
             rows: BTreeSet::new(),
             down: VecDeque::new(),
@@ -242,10 +239,7 @@ impl World {
         self.handle(input);
         while let Some(effect) = self.engine.poll_effect() {
             match effect {
-                Effect::Persist(Change::Stack(stack)) => drop(self.stack_ids.insert(stack.name, stack.id)),
-                Effect::Persist(Change::Revision(revision)) => {
-                    self.revisions.insert((revision.stack, revision.number), (*revision.text).clone());
-                }
+                Effect::Persist(change) => self.tables.apply(change),
                 Effect::Send { message, .. } => {
                     if let Down::Job(job) = &message {
                         self.check_job(job)?;
@@ -255,14 +249,13 @@ impl World {
                 Effect::Answer { answer, .. } => self.answered = Some(answer),
                 Effect::Discard(_) | Effect::Warn(_) => {}
                 Effect::LoadRevision { load, stack, revision } => {
-                    let id = self.stack_ids.get(&stack).copied().unwrap_or_default();
-                    let text = self.revisions.get(&(id, revision)).cloned();
-                    let source = text
-                        .ok_or_else(|| "no such revision".to_owned())
-                        .and_then(|text| Source::parse(text).map_err(|errors| errors.to_string()));
+                    let text = self.tables.source(&stack, revision);
+                    let source = text.ok_or_else(|| "no such revision".to_owned()).and_then(|text| {
+                        Source::parse((**text).clone()).map_err(|errors| errors.to_string())
+                    });
                     self.handle(Input::RevisionLoaded { load, source });
                 }
-                _ => {} // the rest is for a store and a link
+                _ => {} // the rest is for a link
             }
         }
         self.observe()

@@ -3,28 +3,27 @@
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::{Deref, DerefMut};
 use std::rc::Rc;
-use std::sync::Arc;
 use std::time::Duration;
 
 use muster_controller::driver::Outbox;
 use muster_controller::link::Grant;
 use muster_controller::store::{Store, StoreError};
+use muster_engine::memory;
 use muster_engine::record::{
-    Change, EventRecord, NodeRecord, PackedSpec, ProgressRecord, ResourceRecord, RolloutChange,
-    RolloutSnapshot, StackAction, StackRecord, Status, TokenRecord,
+    Change, EventRecord, PackedSpec, ProgressRecord, ResourceRecord, RolloutChange, StackAction, StackRecord,
+    Status,
 };
-use muster_engine::restored::RestoredRecord;
-use muster_engine::{Limits, Snapshot, Source, SourceText};
-use muster_flow::record::FlowSnapshot;
+use muster_engine::{Limits, Snapshot, SourceText};
 use muster_intent::manager::IntentRecord;
 use muster_intent::phase::State;
-use muster_intent::record::{IntentChange, IntentSnapshot};
+use muster_intent::record::IntentChange;
 use muster_shared::model::flow::DeviceName;
-use muster_shared::model::{Action, Claim, ContentDigest, Down, ReportKey};
+use muster_shared::model::{Action, Claim, Down, ReportKey};
 use muster_shared::seal::SealPublic;
 use muster_shared::{Attempt, Epoch, Generation, MonoTime, NodeId, ResourceId, StackName, wire};
-use muster_template::{Environment, Kind};
+use muster_template::Kind;
 
 use super::addresses::{self, Held};
 use super::beside::{Beside, Refused};
@@ -43,28 +42,11 @@ use super::signal::Signals;
 /// What the database holds.
 #[derive(Clone, Default)]
 pub struct Tables {
-    /// By id.
-    pub stacks: BTreeMap<u64, StackRecord>,
+    kept: memory::Tables,
     /// Name to id.
     pub names: BTreeMap<StackName, u64>,
-    /// By stack and number.
-    pub revisions: BTreeMap<(u64, u32), Arc<SourceText>>,
-    /// By id.
-    pub rows: BTreeMap<u64, ResourceRecord>,
     /// Physical id to row.
     pub physical: BTreeMap<ResourceId, u64>,
-    /// What each row needs.
-    pub edges: BTreeMap<u64, Vec<u64>>,
-    /// By name.
-    pub nodes: BTreeMap<NodeId, NodeRecord>,
-    /// By id.
-    pub tokens: BTreeMap<[u8; 8], TokenRecord>,
-    /// Flow tables.
-    pub flows: FlowSnapshot,
-    /// Intents, and the network as it was last heard of.
-    pub intents: IntentSnapshot,
-    /// Contents that agents fetch.
-    pub contents: BTreeMap<ContentDigest, Arc<[u8]>>,
     last_event: BTreeMap<u64, u64>,
     /// Since when a row waits.
     waits_since: BTreeMap<u64, Duration>,
@@ -76,12 +58,21 @@ pub struct Tables {
     starts: muster_engine::Starts,
     /// The bits of all starts, as the simulator has them.
     pub bits: BTreeSet<u64>,
-    highest: (u64, u64, u64),
-    pub rollouts: RolloutSnapshot,
-    /// What a restored site holds.
-    pub restored: Option<RestoredRecord>,
     /// Rows that own what they claim.
     pub claims: BTreeMap<(NodeId, Claim), BTreeSet<u64>>,
+}
+
+impl Deref for Tables {
+    type Target = memory::Tables;
+    fn deref(&self) -> &memory::Tables {
+        &self.kept
+    }
+}
+
+impl DerefMut for Tables {
+    fn deref_mut(&mut self) -> &mut memory::Tables {
+        &mut self.kept
+    }
 }
 
 /// Something that left the controller.
@@ -243,9 +234,8 @@ impl Shared {
             Change::Stack(stack) => {
                 let other = tables.names.insert(stack.name.clone(), stack.id).filter(|id| *id != stack.id);
                 let doubled = other.map(|_| format!("two stacks are called {}", stack.name));
-                tables.highest.1 = tables.highest.1.max(stack.id);
-                tables.highest.2 = tables.highest.2.max(stack.traversal);
-                let was = tables.stacks.insert(stack.id, (*stack).clone());
+                let was = tables.stacks.get(&stack.id).cloned();
+                tables.apply(Change::Stack(stack.clone()));
                 let from = was.as_ref().map_or("none".to_owned(), state);
                 let to = state(&stack);
                 if from != to {
@@ -256,29 +246,21 @@ impl Shared {
             }
             Change::StackRemoved { id, name, traversal } => {
                 tables.names.remove(&name);
-                tables.highest.1 = tables.highest.1.max(id);
-                tables.highest.2 = tables.highest.2.max(traversal);
-                tables.revisions.retain(|(stack, _), _| *stack != id);
                 let left: Vec<&str> =
                     tables.rows.values().filter(|row| row.stack == id).map(|row| &*row.name).collect();
                 let left = (!left.is_empty()).then(|| format!("stack {name} is gone but for {left:?}"));
-                if let Some(stack) = tables.stacks.remove(&id) {
+                let stack = tables.stacks.get(&id).cloned();
+                tables.apply(Change::StackRemoved { id, name, traversal });
+                if let Some(stack) = stack {
                     self.counts.add(format!("stack {} -> gone", state(&stack)));
                     self.noted.push(Noted::StackGone(stack));
                 }
                 left.into_iter().for_each(|left| self.violate(left));
             }
-            Change::Revision(revision) => {
-                tables.revisions.insert((revision.stack, revision.number), revision.text);
-            }
-            Change::RevisionsTrimmed { stack, below, but } => {
-                let is_kept = |number| number >= below || but.contains(&number);
-                tables.revisions.retain(|(of, number), _| *of != stack || is_kept(*number));
-            }
             Change::Resource(row) => {
                 let was = tables.rows.get(&row.id).map(row_state);
-                tables.highest.0 = tables.highest.0.max(row.id);
-                if let Some(was) = tables.rows.get(&row.id).filter(|was| was.physical != row.physical) {
+                let old = tables.rows.get(&row.id).cloned();
+                if let Some(was) = old.as_ref().filter(|was| was.physical != row.physical) {
                     tables.physical.remove(&was.physical);
                 }
                 tables.physical.insert(row.physical, row.id);
@@ -288,7 +270,7 @@ impl Shared {
                 if begins(&mut self.began, tables, &row) {
                     self.rollouts.fresh.push(row.id);
                 }
-                let old = tables.rows.insert(row.id, (*row).clone());
+                tables.apply(Change::Resource(row.clone()));
                 self.turn.row_went(old.as_ref(), &row);
                 let stack = tables.stacks.get(&row.stack);
                 let counted = self.fleet.row_went(old.as_ref(), &row, stack, self.now);
@@ -306,12 +288,11 @@ impl Shared {
                     return self.violate(what);
                 }
                 tables.disclaim(progress.id, claims);
-                let Some(row) = tables.rows.get_mut(&progress.id) else { return };
-                let was = Some(row_state(row));
-                let before = row.clone();
-                row.progress = *progress;
-                let is = row_state(row);
-                let row = row.clone();
+                let before = tables.rows[&progress.id].clone();
+                let was = Some(row_state(&before));
+                let row = ResourceRecord { progress: (*progress).clone(), ..before.clone() };
+                tables.apply(Change::Progress(progress));
+                let is = row_state(&row);
                 self.turn.row_went(Some(&before), &row);
                 let old = before.progress;
                 tables.claim(&row, claims);
@@ -327,32 +308,29 @@ impl Shared {
             }
             Change::ResourceRemoved(id) => {
                 tables.disclaim(id, claims);
-                tables.edges.remove(&id);
                 tables.waits_since.remove(&id);
                 tables.began.remove(&id);
-                if let Some(row) = tables.rows.remove(&id) {
+                let row = tables.rows.get(&id).cloned();
+                tables.apply(Change::ResourceRemoved(id));
+                if let Some(row) = row {
                     tables.physical.remove(&row.physical);
                     self.counts.add(format!("row {} -> gone", row_state(&row)));
                     self.noted.push(Noted::RowGone(Box::new(row)));
                 }
             }
-            Change::Edges { needed_by, requires } => drop(tables.edges.insert(needed_by, requires)),
             Change::Node(node) => {
                 self.fleet.node_went(tables.nodes.get(&node.name), &node, self.now);
                 if node.revoked {
                     self.rules_undecided.retain(|device, _| device.node != node.name);
                 }
-                let was = tables.nodes.insert(node.name.clone(), (*node).clone());
+                let was = tables.nodes.get(&node.name).cloned();
+                tables.apply(Change::Node(node.clone()));
                 self.maintenance_went(was.as_ref(), &node);
             }
             Change::NodeRemoved(name) => {
-                tables.nodes.remove(&name);
                 self.rules_undecided.retain(|device, _| device.node != name);
+                tables.apply(Change::NodeRemoved(name));
             }
-            Change::Token(token) => drop(tables.tokens.insert(token.token.id, *token)),
-            Change::TokenRemoved(id) => drop(tables.tokens.remove(&id)),
-            Change::Content { digest, bytes } => drop(tables.contents.insert(digest, bytes)),
-            Change::ContentRemoved(digest) => drop(tables.contents.remove(&digest)),
             Change::Event(event) => {
                 tables.last_event.insert(event.stack, event.number);
                 self.turn.tells(&event, tables);
@@ -386,7 +364,7 @@ impl Shared {
                 if let IntentChange::Intent(record, _) = &change {
                     self.noted.push(Noted::Intent(record.clone()));
                 }
-                tables.intents.apply(change);
+                tables.apply(Change::Intent(change));
             }
             Change::Counters(counters) => tables.epoch = tables.epoch.max(counters.epoch.0),
             Change::Rollout(change) => {
@@ -394,9 +372,16 @@ impl Shared {
                 if matches!(&change, RolloutChange::Over(row) if has_row(row)) {
                     self.counts.add("rollout ended");
                 }
-                tables.rollouts.apply(change);
+                tables.apply(Change::Rollout(change));
             }
-            Change::Restored(record) => tables.restored = record.map(|record| *record),
+            Change::Revision(_)
+            | Change::RevisionsTrimmed { .. }
+            | Change::Edges { .. }
+            | Change::Token(_)
+            | Change::TokenRemoved(_)
+            | Change::Content { .. }
+            | Change::ContentRemoved(_)
+            | Change::Restored(_) => tables.apply(change),
         }
     }
 
@@ -490,9 +475,8 @@ impl Tables {
         }
     }
 
-    /// A row as it is loaded.
-    fn loaded(&self, row: &ResourceRecord, now: MonoTime) -> ResourceRecord {
-        let mut row = row.clone();
+    /// Makes a row what a start loads: how long it has waited is counted by the clock.
+    fn load(&self, row: &mut ResourceRecord, now: MonoTime) {
         let since = self.waits_since.get(&row.id);
         row.progress.waited = row.progress.waited.and(since).map(|since| now.0.saturating_sub(*since));
         if let (Some(steady), Some([waits, corrected])) = (self.steady, self.began.get(&row.id)) {
@@ -503,7 +487,6 @@ impl Tables {
                 corrections.ago = ago(began);
             }
         }
-        row
     }
 
     fn disclaim(&mut self, id: u64, touched: &mut BTreeSet<(NodeId, Claim)>) {
@@ -700,41 +683,13 @@ impl Store for SimStore {
         }
         let now = self.0.borrow().now;
         let snapshot = self.read(|tables| {
-            let source = |stack: &StackRecord| match (stack.status, stack.action) {
-                (Status::Complete, _) => None,
-                (_, StackAction::Delete) => Some(Source::nothing()),
-                _ => {
-                    let text = tables.revisions.get(&(stack.id, stack.revision))?;
-                    Source::parse((**text).clone()).ok()
-                }
-            };
-            let stacks = tables.stacks.values().map(|stack| {
+            let mut snapshot = tables.snapshot();
+            for (stack, _) in &mut snapshot.stacks {
                 let last = tables.last_event.get(&stack.id).copied().unwrap_or_default();
-                let record = StackRecord { events: stack.events.max(last), ..stack.clone() };
-                (record, source(stack))
-            });
-            let edges = tables.edges.iter().flat_map(|(row, needs)| needs.iter().map(|need| (*row, *need)));
-            let environments = tables.stacks.values().filter_map(|stack| {
-                let text = tables.revisions.get(&(stack.id, stack.revision))?;
-                let texts = text.environments.iter().map(|it| (&*it.name, &*it.text));
-                let environment = Environment::parse(texts).ok().filter(|_| !text.environments.is_empty())?;
-                Some((stack.id, environment.policies().clone()))
-            });
-            Snapshot {
-                damaged: BTreeMap::new(),
-                policies: environments.collect(),
-                stacks: stacks.collect(),
-                resources: tables.rows.values().map(|row| tables.loaded(row, now)).collect(),
-                edges: edges.collect(),
-                nodes: tables.nodes.values().cloned().collect(),
-                tokens: tables.tokens.values().cloned().collect(),
-                contents: tables.contents.keys().copied().collect(),
-                flows: tables.flows.clone(),
-                intents: tables.intents.clone(),
-                rollouts: tables.rollouts.clone(),
-                restored: tables.restored.clone(),
-                highest: tables.highest,
+                stack.events = stack.events.max(last);
             }
+            snapshot.resources.iter_mut().for_each(|row| tables.load(row, now));
+            snapshot
         })?;
         let shared = &mut *self.0.borrow_mut();
         let differs = shared.beside.as_mut().and_then(|beside| beside.differs(&snapshot));
@@ -772,10 +727,7 @@ impl Store for SimStore {
     }
 
     fn source(&mut self, stack: &StackName, revision: u32) -> Result<Option<SourceText>, StoreError> {
-        self.read(|tables| {
-            let id = tables.names.get(stack)?;
-            tables.revisions.get(&(*id, revision)).map(|text| (**text).clone())
-        })
+        self.read(|tables| tables.source(stack, revision).map(|text| (**text).clone()))
     }
 }
 

@@ -1,6 +1,7 @@
 //! A machine, a store in memory, and nodes that run jobs when told to.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::ops::{Deref, DerefMut};
 use std::time::Duration;
 
 use muster_shared::join::TokenSecret;
@@ -10,126 +11,44 @@ use muster_shared::wire::READS;
 use muster_shared::{Epoch, EpochId, MonoTime, NodeId, StackName};
 
 use super::host::Host;
-use crate::record::{Change, NodeRecord, ResourceRecord, StackAction, StackRecord, Status, TokenRecord};
+use crate::memory;
+use crate::record::Change;
 use crate::view::{ResourceView, StackView};
-use crate::{
-    Answer, Config, Effect, Engine, Input, JoinAsk, Limits, NewToken, Options, Refusal, Request, Snapshot,
-};
+use crate::{Answer, Config, Effect, Engine, Input, JoinAsk, Limits, NewToken, Options, Refusal, Request};
 use crate::{EnvironmentText, Hook, Source, SourceText};
 
+/// The store, and what became durable in its order.
 #[derive(Clone, Default)]
 pub struct Tables {
-    pub stacks: BTreeMap<u64, StackRecord>,
-    pub revisions: BTreeMap<(u64, u32), SourceText>,
-    pub resources: BTreeMap<u64, ResourceRecord>,
-    pub edges: BTreeMap<u64, Vec<u64>>,
-    pub nodes: BTreeMap<NodeId, NodeRecord>,
-    pub tokens: BTreeMap<[u8; 8], TokenRecord>,
-    pub contents: BTreeMap<muster_shared::model::ContentDigest, usize>,
-    pub flows: muster_flow::record::FlowSnapshot,
-    pub intents: muster_intent::record::IntentSnapshot,
-    pub rollouts: crate::record::RolloutSnapshot,
-    pub restored: Option<crate::restored::RestoredRecord>,
-    /// Stacks of which a row cannot be read, with the reason.
-    pub damaged: BTreeMap<u64, String>,
+    kept: memory::Tables,
     pub events: Vec<String>,
     /// Of all events.
     pub reasons: Vec<String>,
-    pub highest: (u64, u64, u64),
     pub writes: usize,
 }
 
 impl Tables {
     fn apply(&mut self, change: Change) {
         self.writes += 1;
-        match change {
-            Change::Stack(stack) => {
-                self.highest.1 = self.highest.1.max(stack.id);
-                self.highest.2 = self.highest.2.max(stack.traversal);
-                self.stacks.insert(stack.id, *stack);
-            }
-            Change::StackRemoved { id, .. } => {
-                self.stacks.remove(&id);
-                self.resources.retain(|_, row| row.stack != id);
-            }
-            Change::Revision(r) => {
-                self.revisions.insert((r.stack, r.number), (*r.text).clone());
-            }
-            Change::RevisionsTrimmed { stack, below, but } => {
-                let is_kept = |number| number >= below || but.contains(&number);
-                self.revisions.retain(|(s, number), _| *s != stack || is_kept(*number));
-            }
-            Change::Resource(row) => {
-                self.highest.0 = self.highest.0.max(row.id);
-                self.resources.insert(row.id, *row);
-            }
-            Change::Progress(progress) => {
-                let row = self.resources.get_mut(&progress.id).expect("a row exists before its progress");
-                row.progress = *progress;
-            }
-            Change::ResourceRemoved(id) => {
-                self.resources.remove(&id);
-                self.edges.remove(&id);
-            }
-            Change::Edges { needed_by, requires } => {
-                self.edges.insert(needed_by, requires);
-            }
-            Change::Node(node) => {
-                self.nodes.insert(node.name.clone(), *node);
-            }
-            Change::NodeRemoved(name) => {
-                self.nodes.remove(&name);
-            }
-            Change::Token(token) => {
-                self.tokens.insert(token.token.id, *token);
-            }
-            Change::TokenRemoved(id) => {
-                self.tokens.remove(&id);
-            }
-            Change::Content { digest, bytes } => {
-                self.contents.insert(digest, bytes.len());
-            }
-            Change::ContentRemoved(digest) => {
-                self.contents.remove(&digest);
-            }
-            Change::Event(e) => {
-                let name = e.resource.map_or_else(|| "stack".into(), |(name, _)| name);
-                self.events.push(format!("{name} {}_{}", e.action, e.status));
-                self.reasons.push(e.reason.into());
-            }
-            Change::Flow(change) => self.flows.apply(change),
-            Change::Intent(change) => self.intents.apply(change),
-            Change::Counters(_) => {}
-            Change::Rollout(change) => self.rollouts.apply(change),
-            Change::Restored(record) => self.restored = record.map(|record| *record),
+        if let Change::Event(event) = &change {
+            let name = event.resource.as_ref().map_or("stack", |(name, _)| name);
+            self.events.push(format!("{name} {}_{}", event.action, event.status));
+            self.reasons.push(event.reason.to_string());
         }
+        self.kept.apply(change);
     }
+}
 
-    pub fn snapshot(&self) -> Snapshot {
-        let source = |record: &StackRecord| match (record.status, record.action) {
-            (Status::Complete, _) => None,
-            (_, StackAction::Delete) => Some(Source::nothing()),
-            _ => self.revisions.get(&(record.id, record.revision)).map(|text| parse(text.clone())),
-        };
-        let policies = |record: &StackRecord| {
-            let text = self.revisions.get(&(record.id, record.revision))?;
-            Some((record.id, parse(text.clone()).policies))
-        };
-        Snapshot {
-            damaged: self.damaged.clone(),
-            policies: self.stacks.values().filter_map(policies).collect(),
-            stacks: self.stacks.values().map(|record| (record.clone(), source(record))).collect(),
-            resources: self.resources.values().cloned().collect(),
-            edges: self.edges.iter().flat_map(|(by, needs)| needs.iter().map(|n| (*by, *n))).collect(),
-            nodes: self.nodes.values().cloned().collect(),
-            tokens: self.tokens.values().cloned().collect(),
-            contents: self.contents.keys().copied().collect(),
-            flows: self.flows.clone(),
-            intents: self.intents.clone(),
-            rollouts: self.rollouts.clone(),
-            restored: self.restored.clone(),
-            highest: self.highest,
-        }
+impl Deref for Tables {
+    type Target = memory::Tables;
+    fn deref(&self) -> &memory::Tables {
+        &self.kept
+    }
+}
+
+impl DerefMut for Tables {
+    fn deref_mut(&mut self) -> &mut memory::Tables {
+        &mut self.kept
     }
 }
 
@@ -533,10 +452,9 @@ impl Bed {
                     Effect::Discard(_) => {}
                     Effect::Warn(what) => self.warnings.push(what),
                     Effect::LoadRevision { load, stack, revision } => {
-                        let id = self.tables.stacks.values().find(|s| s.name == stack).map(|s| s.id);
-                        let text = id.and_then(|id| self.tables.revisions.get(&(id, revision)));
+                        let text = self.tables.source(&stack, revision);
                         let source =
-                            text.map(|text| parse(text.clone())).ok_or_else(|| "not kept".to_owned());
+                            text.map(|text| parse((**text).clone())).ok_or_else(|| "not kept".to_owned());
                         let read = Input::RevisionLoaded { load, source };
                         match self.slow {
                             true => self.unread.push(read),
@@ -572,7 +490,7 @@ impl Bed {
     }
 
     fn finish(&mut self, name: &NodeId, job: Job) {
-        let row = self.tables.resources.values().find(|row| row.physical == job.resource);
+        let row = self.tables.rows.values().find(|row| row.physical == job.resource);
         let row = row.expect("a row exists before its job is sent");
         self.ran.push(format!("{:?} {}", job.action, row.name));
         let host = self.hosts.get_mut(name).unwrap();
@@ -662,7 +580,7 @@ impl Bed {
             .values()
             .flat_map(|host| &host.things)
             .map(|(id, (spec, _))| {
-                let row = self.tables.resources.values().find(|row| row.physical == *id);
+                let row = self.tables.rows.values().find(|row| row.physical == *id);
                 let values = match spec {
                     Spec::Dummy(dummy) => dummy.values.clone(),
                     Spec::File(file) => [("path".to_owned(), file.path.clone())].into(),

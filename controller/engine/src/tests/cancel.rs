@@ -276,6 +276,6 @@ fn a_cancelled_stack_can_be_deleted() {
         bed.delete().unwrap();
         bed.idle();
         assert_eq!((bed.status().as_str(), bed.reality().len()), ("gone", 0));
-        assert!(bed.tables.resources.is_empty());
+        assert!(bed.tables.rows.is_empty());
     }
 }

@@ -19,7 +19,7 @@ fn made(source: &str, nodes: usize) -> Bed {
 
 /// Somebody changes the thing of a resource on its node, or takes it away.
 pub fn change(bed: &mut Bed, resource: &str, away: bool) {
-    let id = bed.tables.resources.values().find(|row| &*row.name == resource).unwrap().physical;
+    let id = bed.tables.rows.values().find(|row| &*row.name == resource).unwrap().physical;
     for host in bed.hosts.values_mut() {
         if let Some((spec, _)) = host.things.get_mut(&id) {
             match (away, spec) {
@@ -34,7 +34,7 @@ pub fn change(bed: &mut Bed, resource: &str, away: bool) {
 
 /// Somebody undoes what [`change`] did.
 fn put_right(bed: &mut Bed, resource: &str) {
-    let row = bed.tables.resources.values().find(|row| &*row.name == resource).unwrap();
+    let row = bed.tables.rows.values().find(|row| &*row.name == resource).unwrap();
     let (id, wanted) = (row.physical, row.spec.as_ref().unwrap().unpack().spec().cloned().unwrap());
     for host in bed.hosts.values_mut() {
         if let Some((spec, _)) = host.things.get_mut(&id) {
@@ -63,7 +63,7 @@ fn refused(answer: Result<crate::Answer, Refusal>) -> String {
 fn all_rows_are_asked_and_stay_as_they_are() {
     let mut bed = made("a: x=1\n b: x=2 | a\n c: x=@b.x | b", 1);
     let (revision, complete) = (bed.view().unwrap().revision, bed.tables.stacks[&1].complete.clone());
-    let held: Vec<_> = bed.tables.resources.values().map(|row| (row.definition, row.progress.held)).collect();
+    let held: Vec<_> = bed.tables.rows.values().map(|row| (row.definition, row.progress.held)).collect();
     bed.check().unwrap();
     assert_eq!(
         (bed.status().as_str(), bed.hosts[&node(0)].queue.len()),
@@ -77,8 +77,7 @@ fn all_rows_are_asked_and_stay_as_they_are() {
     assert_eq!(bed.resource("a").action, "CHECK");
     assert_eq!(bed.resource("a").observed, "in_sync");
     assert_eq!((bed.view().unwrap().revision, &bed.tables.stacks[&1].complete), (revision, &complete));
-    let after: Vec<_> =
-        bed.tables.resources.values().map(|row| (row.definition, row.progress.held)).collect();
+    let after: Vec<_> = bed.tables.rows.values().map(|row| (row.definition, row.progress.held)).collect();
     assert_eq!(after, held, "what the ledgers hold has not changed");
     assert!(bed.engine.poll_timeout().is_none());
     bed.ran.clear();
@@ -357,7 +356,7 @@ fn what_an_agent_lost_meanwhile_is_made_again() {
 #[test]
 fn an_answer_that_comes_late_changes_nothing() {
     let mut bed = made("a: x=1", 1);
-    let held = bed.tables.resources.values().next().unwrap().progress.held;
+    let held = bed.tables.rows.values().next().unwrap().progress.held;
     bed.check().unwrap();
     let job = bed.hosts.get_mut(&node(0)).unwrap().queue.pop_front().unwrap();
     bed.cancel().unwrap();
@@ -368,7 +367,7 @@ fn an_answer_that_comes_late_changes_nothing() {
         let report = muster_shared::model::Report { key: job.key(), outcome };
         bed.receive(&node(0), muster_shared::model::Up::Report(report));
     }
-    let row = &bed.tables.resources.values().next().unwrap().progress;
+    let row = &bed.tables.rows.values().next().unwrap().progress;
     assert_eq!((row.held, bed.resource("a").status.as_str()), (held, "COMPLETE"));
     let entry = LedgerEntry { resource: job.resource, generation: held.unwrap() };
     assert_eq!(bed.engine.traversals.jobs.graph.nodes[crate::node::NodeKey(0)].ledger, entry.digest());

@@ -453,7 +453,7 @@ fn a_heartbeat_that_tells_of_more_than_was_heard_asks_for_all() {
         bed.hosts[&node(0)].asked_for_facts > asked
     };
     let of = |bed: &Bed, name: &str| {
-        let row = bed.tables.resources.values().find(|row| &*row.name == name).unwrap();
+        let row = bed.tables.rows.values().find(|row| &*row.name == name).unwrap();
         let generation: Generation = row.progress.held.unwrap();
         Drift::digest(row.physical, generation, DriftState::Drifted)
     };

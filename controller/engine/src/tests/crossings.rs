@@ -15,7 +15,7 @@ fn made(lines: &str, nodes: usize) -> Bed {
 
 /// Somebody changes a dummy by hand.
 fn change(bed: &mut Bed, name: &str) {
-    let id = bed.tables.resources.values().find(|row| &*row.name == name).unwrap().physical;
+    let id = bed.tables.rows.values().find(|row| &*row.name == name).unwrap().physical;
     for host in bed.hosts.values_mut() {
         if let Some((Spec::Dummy(dummy), _)) = host.things.get_mut(&id) {
             dummy.values.insert("x".into(), "other".into());
@@ -143,7 +143,7 @@ fn an_update_ends_the_questions_about_what_needs_a_thing_that_is_lost() {
     let mut bed = made(lines, 2);
     bed.check().unwrap();
     bed.remove(&node(0));
-    let id = bed.tables.resources.values().find(|row| &*row.name == "b").unwrap().physical;
+    let id = bed.tables.rows.values().find(|row| &*row.name == "b").unwrap().physical;
     bed.hosts.get_mut(&node(1)).unwrap().things.remove(&id);
     bed.update(template("b: y=1 node=node-1")).unwrap();
     bed.idle();

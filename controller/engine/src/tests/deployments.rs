@@ -25,7 +25,7 @@ fn deployed(config: &str, more: &str) -> Source {
 
 /// What is on node-0 of the resource of this name.
 fn there(bed: &Bed, name: &str) -> Deployment {
-    let row = bed.tables.resources.values().find(|row| &*row.name == name).unwrap();
+    let row = bed.tables.rows.values().find(|row| &*row.name == name).unwrap();
     let host = bed.hosts.values().find(|host| host.things.contains_key(&row.physical)).unwrap();
     match &host.things[&row.physical].0 {
         Spec::Deployment(deployment) => deployment.clone(),

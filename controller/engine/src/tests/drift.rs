@@ -32,13 +32,13 @@ fn from_text(text: &str) -> Bed {
 
 /// What node-0 says of resource `name`.
 pub fn says(bed: &mut Bed, name: &str, state: DriftState, reason: &str) {
-    let row = bed.tables.resources.values().find(|row| &*row.name == name).unwrap();
+    let row = bed.tables.rows.values().find(|row| &*row.name == name).unwrap();
     let generation = row.progress.held.expect("its agent holds it");
     says_of(bed, name, generation, state, reason);
 }
 
 fn says_of(bed: &mut Bed, name: &str, generation: Generation, state: DriftState, reason: &str) {
-    let row = bed.tables.resources.values().find(|row| &*row.name == name).unwrap();
+    let row = bed.tables.rows.values().find(|row| &*row.name == name).unwrap();
     let drift = Drift { resource: row.physical, generation, state, reason: reason.into() };
     bed.receive(&node(0), Up::Drift(vec![drift]));
 }
@@ -116,7 +116,7 @@ fn a_check_asks_about_what_drifted_as_well() {
 #[test]
 fn what_a_check_found_is_put_right_by_hand_and_needs_no_job() {
     let mut bed = made(ONE);
-    let held = bed.tables.resources.values().next().unwrap().progress.held.unwrap();
+    let held = bed.tables.rows.values().next().unwrap().progress.held.unwrap();
     for host in bed.hosts.values_mut() {
         host.things.clear();
     }
@@ -134,7 +134,7 @@ fn what_a_check_found_is_put_right_by_hand_and_needs_no_job() {
 #[test]
 fn what_was_compared_with_another_state_does_not_count() {
     let mut bed = made(ONE);
-    let held = bed.tables.resources.values().next().unwrap().progress.held.unwrap();
+    let held = bed.tables.rows.values().next().unwrap().progress.held.unwrap();
     let other = Generation { number: held.number + 1, ..held };
     says_of(&mut bed, "a", other, DriftState::Drifted, "x is 7");
     assert_eq!(observed(&bed, "a"), "in_sync");
@@ -150,7 +150,7 @@ fn what_was_compared_with_another_state_does_not_count() {
 #[test]
 fn what_failed_is_not_taken_for_what_was_applied_before() {
     let mut bed = made(ONE);
-    let held = bed.tables.resources.values().next().unwrap().progress.held.unwrap();
+    let held = bed.tables.rows.values().next().unwrap().progress.held.unwrap();
     bed.update(template("a: x=2 node=node-0")).unwrap();
     bed.fail_next(&node(0), true);
     says_of(&mut bed, "a", held, DriftState::InSync, "");
@@ -221,7 +221,7 @@ fn nobody_speaks_of_what_is_on_another_node_or_of_what_is_not_there() {
     let mut bed = Bed::new(2);
     bed.create(template(ONE)).unwrap();
     bed.idle();
-    let row = bed.tables.resources.values().next().unwrap();
+    let row = bed.tables.rows.values().next().unwrap();
     let (resource, generation) = (row.physical, row.progress.held.unwrap());
     let drift = Drift { resource, generation, state: DriftState::Drifted, reason: "a lie".into() };
     bed.receive(&node(1), Up::Drift(vec![drift]));

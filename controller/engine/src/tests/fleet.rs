@@ -99,7 +99,7 @@ fn a_fleet_gets_one_each_and_is_followed() {
     bed.delete().unwrap();
     assert_eq!(ran(&mut bed), ["Delete end", "Delete b[node-2]", "Delete a[node-2]"]);
     assert_eq!(bed.status(), "gone");
-    assert!(bed.tables.resources.values().all(|row| row.lost_from.is_some()));
+    assert!(bed.tables.rows.values().all(|row| row.lost_from.is_some()));
 }
 
 #[test]
@@ -268,7 +268,7 @@ fn what_nobody_wants_by_mistake() {
         }
         other => panic!("{other:?}"),
     }
-    assert!(bed.tables.stacks.is_empty() && bed.tables.resources.is_empty());
+    assert!(bed.tables.stacks.is_empty() && bed.tables.rows.is_empty());
     let nobody =
         || of(&["  a: {type: Muster::Dummy, for_each: {nodes: role=lost}, properties: {values: {v: 1}}}\n"]);
     let Ok(Answer::Stack { warnings, .. }) = ask(&mut bed, nobody(), Some(2)) else { panic!("refused") };

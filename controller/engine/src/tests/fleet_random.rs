@@ -62,7 +62,7 @@ fn of(value: u8, label: usize, rolls: bool) -> Source {
 
 fn drift(bed: &mut Bed, n: usize, which: usize) {
     let held = |row: &&ResourceRecord| row.node == Some(node(n)) && row.progress.held.is_some();
-    let Some(row) = bed.tables.resources.values().filter(held).nth(which) else { return };
+    let Some(row) = bed.tables.rows.values().filter(held).nth(which) else { return };
     let (resource, generation) = (row.physical, row.progress.held.expect("it was chosen for that"));
     let drift = Drift { resource, generation, state: DriftState::Drifted, reason: "v is 7".into() };
     bed.receive(&node(n), Up::Drift(vec![drift]));

@@ -70,7 +70,7 @@ fn nothing_comes_back_to_a_resource_that_is_gone() {
         bed.decide(0);
         bed.idle();
         bed.delete().ok();
-        let rows: Vec<u64> = bed.tables.resources.keys().copied().collect();
+        let rows: Vec<u64> = bed.tables.rows.keys().copied().collect();
         let entries: Vec<_> = bed.tables.flows.entries.values().collect();
         assert!(entries.iter().all(|entry| rows.contains(&entry.owner.0)), "{fails} {restarts}: {entries:?}");
         assert_eq!((bed.status().as_str(), entries.len()), ("gone", 0), "{fails} {restarts}");

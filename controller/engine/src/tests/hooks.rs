@@ -73,8 +73,7 @@ fn a_resource_waits_at_each_hook_until_it_is_cleared() {
             assert_eq!(bed.ran, after, "{hook:?}");
             assert!(matches!(bed.clear(name, hook), Err(Refusal::Conflict(_) | Refusal::NotFound(_))));
             assert!(
-                waiting(&bed).is_empty()
-                    && bed.tables.resources.values().all(|row| row.progress.hook.is_none())
+                waiting(&bed).is_empty() && bed.tables.rows.values().all(|row| row.progress.hook.is_none())
             );
         }
     }
@@ -247,7 +246,7 @@ fn a_delete_waits_at_the_hooks_of_the_last_revision() {
             restart(&mut bed, 3);
         }
         bed.idle();
-        assert_eq!((bed.status().as_str(), bed.tables.resources.len()), ("gone", 0));
+        assert_eq!((bed.status().as_str(), bed.tables.rows.len()), ("gone", 0));
     }
 }
 
@@ -345,7 +344,7 @@ fn what_waits_claims_nothing() {
     bed.idle();
     bed.update(under(super::bed::files("new: /etc/motd two"), "new: {hooks: pre-create}")).unwrap();
     bed.idle();
-    assert!(bed.tables.resources.values().all(|row| !row.handed_over));
+    assert!(bed.tables.rows.values().all(|row| !row.handed_over));
     bed.clear("new", Hook::PreCreate).unwrap();
     bed.idle();
     assert_eq!((bed.status().as_str(), bed.disk()), ("UPDATE_COMPLETE", vec!["/etc/motd two".to_owned()]));

@@ -134,11 +134,11 @@ fn servers_of_before_are_bound_when_the_controller_starts() {
     arrives(&mut bed, "web-7.example.org");
     bed.create(on_server("web-7", 1)).unwrap();
     bed.idle();
-    let server = bed.tables.resources.values_mut().find(|row| &*row.name == "s").unwrap();
+    let server = bed.tables.rows.values_mut().find(|row| &*row.name == "s").unwrap();
     let of_before = PackedSpec::new(&Desired::Virtual(VirtualResource::Server(name("web-7.example.org"))));
     let bound = server.spec.replace(of_before);
     bed.restart();
-    let server = bed.tables.resources.values().find(|row| &*row.name == "s").unwrap();
+    let server = bed.tables.rows.values().find(|row| &*row.name == "s").unwrap();
     assert_eq!(server.spec, bound);
 }
 

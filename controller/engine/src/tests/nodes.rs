@@ -162,8 +162,8 @@ fn a_delete_ends_with_the_removal_of_the_node_it_waits_for_and_the_node_is_clean
         assert_eq!(bed.status(), "DELETE_IN_PROGRESS");
         assert_eq!(bed.remove(&node(0)), ["a", "c"]);
         assert_eq!((bed.status().as_str(), bed.node_state(&node(0)).as_str()), ("gone", "lost"));
-        assert_eq!(bed.tables.resources.len(), 2, "nothing is forgotten");
-        assert!(bed.tables.resources.values().all(|row| row.stack == 0 && row.lost_from == Some(stack())));
+        assert_eq!(bed.tables.rows.len(), 2, "nothing is forgotten");
+        assert!(bed.tables.rows.values().all(|row| row.stack == 0 && row.lost_from == Some(stack())));
         if restart {
             bed.restart();
             bed.connect(&node(1));
@@ -176,7 +176,7 @@ fn a_delete_ends_with_the_removal_of_the_node_it_waits_for_and_the_node_is_clean
         bed.connect(&node(0));
         bed.idle();
         assert_eq!(bed.ran, ["Delete c", "Delete a"], "who needed another goes first");
-        assert!(bed.reality().is_empty() && bed.tables.resources.is_empty() && bed.tables.edges.is_empty());
+        assert!(bed.reality().is_empty() && bed.tables.rows.is_empty() && bed.tables.edges.is_empty());
         assert_eq!((bed.lost(&node(0)).len(), bed.node_state(&node(0)).as_str()), (0, "online"));
     }
 }
@@ -255,7 +255,7 @@ fn what_may_be_anywhere_gets_another_node() {
     bed.idle();
     assert_eq!(bed.status(), "UPDATE_COMPLETE");
     assert!(bed.resources().iter().all(|row| row.node != gone.as_str() && row.observed == "in_sync"));
-    assert_eq!(bed.tables.resources.len(), 3 + lost.len());
+    assert_eq!(bed.tables.rows.len(), 3 + lost.len());
 }
 
 /// Where a removal finds the jobs of node-0: what is lost, and what the stack comes to once the node is back.
@@ -319,7 +319,7 @@ fn a_removal_at_any_point_of_a_job() {
             assert!(bed.lost(&node(0)).is_empty(), "{name}");
             bed.delete().unwrap();
             bed.idle();
-            assert!(bed.reality().is_empty() && bed.tables.resources.is_empty(), "{name}");
+            assert!(bed.reality().is_empty() && bed.tables.rows.is_empty(), "{name}");
         }
     }
 }
@@ -348,7 +348,7 @@ fn a_clean_up_that_fails_is_listed_and_tried_again_and_holds_nothing_else_up() {
     assert_eq!(bed.lost(&node(0)).len(), 2);
     bed.connect(&node(0));
     bed.idle();
-    assert_eq!((bed.lost(&node(0)).len(), bed.tables.resources.len()), (0, 1));
+    assert_eq!((bed.lost(&node(0)).len(), bed.tables.rows.len()), (0, 1));
 }
 
 #[test]

@@ -179,7 +179,7 @@ proptest! {
             }
         }
         prop_assert_eq!(bed.status(), "gone");
-        prop_assert!(bed.reality().is_empty() && bed.tables.resources.is_empty());
+        prop_assert!(bed.reality().is_empty() && bed.tables.rows.is_empty());
     }
 
     /// Disturbed at any moment: in the end reality is the last revision, no thing is forgotten or doubled.
@@ -259,7 +259,7 @@ proptest! {
         bed.delete().unwrap();
         settle(&mut bed);
         prop_assert!(bed.engine.view().stack_view(&stack()).is_none());
-        prop_assert!(bed.reality().is_empty() && bed.tables.resources.is_empty() && bed.tables.contents.is_empty());
+        prop_assert!(bed.reality().is_empty() && bed.tables.rows.is_empty() && bed.tables.contents.is_empty());
     }
 
     /// Nested stacks and groups whose size follows from others, disturbed at any moment: in the end reality is the last
@@ -399,7 +399,7 @@ fn trees_come_and_go(seed: u64) -> Result<(), TestCaseError> {
     bed.delete().unwrap();
     settle(&mut bed);
     prop_assert_eq!(bed.status(), "gone");
-    prop_assert!(bed.tables.resources.is_empty() && bed.tables.edges.is_empty());
+    prop_assert!(bed.tables.rows.is_empty() && bed.tables.edges.is_empty());
     prop_assert!(bed.engine.poll_timeout().is_none(), "a timer for nothing");
     Ok(())
 }
@@ -450,7 +450,7 @@ fn files_come_and_go(seed: u64, disturb: fn(&mut Bed, &mut Dice)) -> Result<(), 
     bed.delete().unwrap();
     settle(&mut bed);
     prop_assert_eq!(bed.status(), "gone");
-    prop_assert!(bed.disk().is_empty() && bed.tables.resources.is_empty() && bed.tables.edges.is_empty());
+    prop_assert!(bed.disk().is_empty() && bed.tables.rows.is_empty() && bed.tables.edges.is_empty());
     prop_assert!(bed.tables.contents.is_empty(), "a content nobody needs");
     prop_assert!(bed.engine.traversals.jobs.claims.owners().next().is_none(), "a claim of nobody");
     prop_assert!(bed.engine.poll_timeout().is_none(), "a timer for nothing");

@@ -103,9 +103,8 @@ fn the_same_id_takes_the_place_of_the_first() {
     ))
     .unwrap();
     assert_eq!(output(&bed), r#"{"2": null, "7": "b"}"#, "what did not change is not looked at");
-    let kept = |name: &str| {
-        bed.tables.resources.values().find(|row| &*row.name == name).unwrap().spec.clone().unwrap()
-    };
+    let kept =
+        |name: &str| bed.tables.rows.values().find(|row| &*row.name == name).unwrap().spec.clone().unwrap();
     assert_eq!(kept("u").unpack().attribute("value").unwrap(), r#"{"2": null, "7": "c"}"#);
 }
 
@@ -165,7 +164,7 @@ fn a_restart_neither_begins_the_time_anew_nor_forgets_signals() {
     signal(&mut bed, json!({"data": "kept"})).unwrap();
     // The store adds the time that no controller ran.
     for away in [100, 200] {
-        for row in bed.tables.resources.values_mut() {
+        for row in bed.tables.rows.values_mut() {
             row.progress.waited = row.progress.waited.map(|_| Duration::from_secs(away));
         }
         bed.restart();
@@ -195,7 +194,7 @@ fn a_restart_neither_begins_the_time_anew_nor_forgets_signals() {
 fn after_a_long_absence_it_waits_a_moment_still() {
     let mut bed = Bed::new(0);
     bed.create(waiting("timeout: 60")).unwrap();
-    for row in bed.tables.resources.values_mut() {
+    for row in bed.tables.rows.values_mut() {
         row.progress.waited = row.progress.waited.map(|_| Duration::from_secs(1000));
     }
     bed.restart();
@@ -285,7 +284,7 @@ fn deleted_while_it_waits() {
         }
         bed.delete().unwrap();
         assert_eq!(bed.status(), "gone");
-        assert!(bed.tables.resources.is_empty());
+        assert!(bed.tables.rows.is_empty());
         assert_eq!(bed.engine.poll_timeout().map(|(_, why)| why), None);
     }
 }
@@ -367,7 +366,7 @@ fn signals_have_bounds() {
     let mut bed = Bed::new(0);
     bed.create(waiting("timeout: 60, count: 10000")).unwrap();
     signal(&mut bed, json!({"id": "of all"})).unwrap();
-    let kept = bed.tables.resources.values_mut().find(|row| &*row.name == "h").unwrap();
+    let kept = bed.tables.rows.values_mut().find(|row| &*row.name == "h").unwrap();
     let Some(Notes::Signals(signals)) = &mut kept.progress.notes else { panic!("{:?}", kept.progress.notes) };
     let one = signals["of all"].clone();
     signals.extend((3..10_001).map(|id| (id.to_string(), one.clone())));

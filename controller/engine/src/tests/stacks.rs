@@ -22,7 +22,7 @@ fn a_stack_is_made_in_order_and_taken_away_in_reverse() {
     bed.idle();
     assert_eq!(bed.ran, ["Delete c", "Delete b", "Delete a"]);
     assert_eq!((bed.status().as_str(), bed.reality().len()), ("gone", 0));
-    assert!(bed.tables.stacks.is_empty() && bed.tables.resources.is_empty() && bed.tables.edges.is_empty());
+    assert!(bed.tables.stacks.is_empty() && bed.tables.rows.is_empty() && bed.tables.edges.is_empty());
 }
 
 #[test]

@@ -58,7 +58,7 @@ fn a_removed_stray_is_deleted_by_its_agents_ledger() {
         (&["Delete /b".to_owned()][..], vec!["/a hello".to_owned()])
     );
     assert!(!bed.engine.view().site_view().restored && bed.lost(&node(0)).is_empty());
-    assert_eq!((bed.tables.resources.len(), held_by_node(&bed)), (1, 0));
+    assert_eq!((bed.tables.rows.len(), held_by_node(&bed)), (1, 0));
     assert!(bed.warnings.iter().any(|warning| warning.contains("/b on node node-0")));
     // Both know the same again: nobody asks.
     bed.disconnect(&node(0));
@@ -101,8 +101,8 @@ fn nothing_is_removed_while_a_row_is_damaged() {
     bed.idle();
     bed.disconnect(&node(0));
     let (id, stack) =
-        bed.tables.resources.values().find(|row| &*row.name == "b").map(|row| (row.id, row.stack)).unwrap();
-    bed.tables.resources.remove(&id);
+        bed.tables.rows.values().find(|row| &*row.name == "b").map(|row| (row.id, row.stack)).unwrap();
+    bed.tables.rows.remove(&id);
     bed.tables.damaged.insert(stack, "the row of b is damaged".into());
     bed.restart();
     bed.connect(&node(0));
@@ -169,7 +169,7 @@ fn a_removal_survives_the_controller_and_waits_for_its_node() {
             bed.idle();
             let what = format!("away: {is_away}, dies: {dies}");
             assert_eq!(bed.ran, ["Delete /b"], "{what}");
-            assert!(bed.lost(&node(0)).is_empty() && bed.tables.resources.len() == 1, "{what}");
+            assert!(bed.lost(&node(0)).is_empty() && bed.tables.rows.len() == 1, "{what}");
         }
     }
 }
@@ -334,7 +334,7 @@ fn a_stray_with_the_id_of_another_nodes_resource_touches_nothing() {
     assert_eq!(states(&bed).len(), 1);
     let refused = decide(&mut bed, Verdict::Remove, None).unwrap_err().to_string();
     assert!(refused.contains("elsewhere"), "{refused}");
-    assert_eq!((bed.ran.len(), bed.tables.resources.len()), (0, 2));
+    assert_eq!((bed.ran.len(), bed.tables.rows.len()), (0, 2));
     // An update of that resource says nothing of what the other node has.
     bed.update(template("x: node=node-0 v=2\ny: node=node-1 v=1")).unwrap();
     bed.idle();

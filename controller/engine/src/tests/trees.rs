@@ -48,7 +48,7 @@ fn output(bed: &Bed) -> serde_json::Value {
 }
 
 fn is_clean(bed: &Bed) -> bool {
-    bed.tables.resources.is_empty() && bed.tables.edges.is_empty() && bed.engine.poll_timeout().is_none()
+    bed.tables.rows.is_empty() && bed.tables.edges.is_empty() && bed.engine.poll_timeout().is_none()
 }
 
 #[test]
@@ -373,7 +373,7 @@ fn a_batch_begins_some_time_after_the_one_before() {
         happens(&mut bed);
         bed.pass(time);
         assert_eq!((ran(&mut bed).as_str(), bed.status().as_str()), (wanted, status), "{what}");
-        let waits = bed.tables.resources.values().filter(|row| row.progress.waited.is_some()).count();
+        let waits = bed.tables.rows.values().filter(|row| row.progress.waited.is_some()).count();
         assert_eq!(waits, if status == "UPDATE_IN_PROGRESS" { 2 } else { 0 }, "{what}");
     }
     // Where nothing of a batch is touched, nobody waits; nor does what comes beside the group.
@@ -403,7 +403,7 @@ fn a_batch_begins_some_time_after_the_one_before() {
 
 /// A restart, when what waits has for so many seconds.
 fn again(bed: &mut Bed, waited: u64) {
-    for row in bed.tables.resources.values_mut() {
+    for row in bed.tables.rows.values_mut() {
         row.progress.waited = row.progress.waited.map(|_| Duration::from_secs(waited));
     }
     bed.restart();

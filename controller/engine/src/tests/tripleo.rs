@@ -57,7 +57,7 @@ fn read(folder: &Path, template: String, environments: &[(&str, &str)], paramete
 
 /// The text that a deployment runs, with its inputs.
 fn script(bed: &Bed, name: &str) -> (String, BTreeMap<String, String>) {
-    let row = bed.tables.resources.values().find(|row| &*row.name == name).unwrap();
+    let row = bed.tables.rows.values().find(|row| &*row.name == name).unwrap();
     let host = bed.hosts.values().find(|host| host.things.contains_key(&row.physical)).unwrap();
     match &host.things[&row.physical].0 {
         Spec::Deployment(deployment) => match &deployment.step(Action::Create).unwrap().config {

@@ -64,7 +64,7 @@ fn each_type_is_made_with_its_attributes() {
     bed.delete().unwrap();
     bed.idle();
     assert_eq!(bed.status(), "gone");
-    assert!(bed.tables.resources.is_empty() && bed.tables.edges.is_empty());
+    assert!(bed.tables.rows.is_empty() && bed.tables.edges.is_empty());
 }
 
 #[test]
@@ -93,7 +93,7 @@ fn what_changes_in_place_and_what_is_replaced() {
         assert_eq!(bed.status(), "UPDATE_COMPLETE", "{old} -> {new}");
         let after = bed.resource("v");
         assert_eq!(before.physical_id != after.physical_id, change == "replace", "{old} -> {new}");
-        assert_eq!(bed.tables.resources.len(), 1, "{old} -> {new}");
+        assert_eq!(bed.tables.rows.len(), 1, "{old} -> {new}");
     }
 }
 
@@ -171,7 +171,7 @@ fn a_test_resource_takes_its_time() {
     bed.pass(seconds(30));
     let waited = |bed: &mut Bed, time: u64| {
         // The store adds the time since it was written.
-        for row in bed.tables.resources.values_mut() {
+        for row in bed.tables.rows.values_mut() {
             row.progress.waited = row.progress.waited.map(|_| seconds(time));
         }
         bed.restart();
@@ -197,7 +197,7 @@ fn a_test_resource_takes_its_time() {
     assert_eq!(state(&bed), "DELETE_IN_PROGRESS IN_PROGRESS pause");
     bed.pass(Duration::from_millis(1));
     assert_eq!(state(&bed), "gone ");
-    assert!(bed.tables.resources.is_empty() && bed.engine.poll_timeout().is_none());
+    assert!(bed.tables.rows.is_empty() && bed.engine.poll_timeout().is_none());
     // -1: as long as the stack has.
     bed.create(test("wait_secs: -1")).unwrap();
     bed.pass(seconds(99_999));
@@ -227,7 +227,7 @@ fn a_controller_that_dies_at_any_point_ends_in_the_same() {
     bed.connect(&node(0));
     bed.idle();
     assert_eq!(bed.status(), "gone");
-    assert!(bed.tables.resources.is_empty());
+    assert!(bed.tables.rows.is_empty());
 }
 
 #[test]
@@ -344,7 +344,7 @@ fn a_short_name_is_somebodys_once_he_joins() {
         assert_eq!((bed.ran.as_slice(), bed.resource("s").physical_id), (&["Update d".to_owned()][..], made));
         bed.delete().unwrap();
         bed.idle();
-        assert!(bed.status() == "gone" && bed.tables.resources.is_empty());
+        assert!(bed.status() == "gone" && bed.tables.rows.is_empty());
     }
 }
 

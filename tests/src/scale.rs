@@ -68,30 +68,30 @@ pub fn run(shape: Shape, resources: usize, nodes: usize, dir: &Path) -> anyhow::
     let unchanged = parse(shape, resources, None)?;
     let changed = parse(shape, resources, Some(resources / 2))?;
     let before = rss()?;
-    let mut bed = Bed::new(dir.path(), nodes)?;
+    let mut site = Site::new(dir.path(), nodes)?;
     let name: StackName = "scale".parse()?;
     let options = Options { timeout: Duration::from_secs(86_400), ..Options::default() };
-    let create = |bed: &mut Bed| {
-        bed.ask(Request::Create { name: name.clone(), source: first, options: options.clone() })?;
-        bed.expect(&name, "CREATE", resources)
+    let create = |site: &mut Site| {
+        site.ask(Request::Create { name: name.clone(), source: first, options: options.clone() })?;
+        site.expect(&name, "CREATE", resources)
     };
-    let ((), create_s) = timed(|| create(&mut bed))?;
+    let ((), create_s) = timed(|| create(&mut site))?;
     let rss_bytes = rss()?.saturating_sub(before);
-    let update = |bed: &mut Bed, source, jobs| {
-        let before = bed.jobs;
-        bed.ask(Request::Update { name: name.clone(), source, options: options.clone() })?;
-        ensure!(bed.jobs - before == jobs, "{} jobs instead of {jobs}", bed.jobs - before);
-        bed.expect(&name, "UPDATE", resources)
+    let update = |site: &mut Site, source, jobs| {
+        let before = site.jobs;
+        site.ask(Request::Update { name: name.clone(), source, options: options.clone() })?;
+        ensure!(site.jobs - before == jobs, "{} jobs instead of {jobs}", site.jobs - before);
+        site.expect(&name, "UPDATE", resources)
     };
-    let ((), noop_s) = timed(|| update(&mut bed, unchanged, 0))?;
-    bed.rest();
-    let ((), update_one_s) = timed(|| update(&mut bed, changed, 1))?;
-    bed.rest();
-    let ((), restart_s) = timed(|| bed.restart())?;
-    bed.expect(&name, "UPDATE", resources)?;
+    let ((), noop_s) = timed(|| update(&mut site, unchanged, 0))?;
+    site.rest();
+    let ((), update_one_s) = timed(|| update(&mut site, changed, 1))?;
+    site.rest();
+    let ((), restart_s) = timed(|| site.restart())?;
+    site.expect(&name, "UPDATE", resources)?;
     let ((), delete_s) = timed(|| {
-        bed.ask(Request::Delete { name: name.clone() })?;
-        ensure!(bed.engine.view().stack_view(&name).is_none() && bed.things() == 0, "something is left");
+        site.ask(Request::Delete { name: name.clone() })?;
+        ensure!(site.engine.view().stack_view(&name).is_none() && site.things() == 0, "something is left");
         Ok(())
     })?;
     Ok(Figures {
@@ -147,7 +147,7 @@ fn parse(shape: Shape, resources: usize, changed: Option<usize>) -> anyhow::Resu
 }
 
 /// Engine, store and nodes.
-struct Bed {
+struct Site {
     engine: Engine,
     store: Sqlite,
     nodes: BTreeMap<NodeId, SimNode>,
@@ -156,11 +156,11 @@ struct Bed {
     discards: Vec<std::thread::JoinHandle<()>>,
 }
 
-impl Bed {
+impl Site {
     fn new(dir: &Path, nodes: usize) -> anyhow::Result<Self> {
         let mut store = Sqlite::open(&dir.join("muster.db"), &dir.join("secrets.key"))?;
         let engine = Engine::new(config(store.next_epoch()?));
-        let mut bed = Self {
+        let mut site = Self {
             engine,
             store,
             nodes: BTreeMap::new(),
@@ -169,7 +169,7 @@ impl Bed {
             discards: Vec::new(),
         };
         let secret = TokenSecret([1; 16]);
-        bed.ask(Request::NewToken {
+        site.ask(Request::NewToken {
             token: NewToken {
                 id: [1; 8],
                 secret_hash: secret.digest(),
@@ -183,8 +183,8 @@ impl Bed {
         })?;
         for index in 0..nodes {
             let name: NodeId = format!("node-{index}").parse()?;
-            bed.nodes.insert(name.clone(), SimNode::default());
-            bed.ask(Request::Join(JoinAsk {
+            site.nodes.insert(name.clone(), SimNode::default());
+            site.ask(Request::Join(JoinAsk {
                 token_id: [1; 8],
                 secret: secret.clone(),
                 name,
@@ -193,8 +193,8 @@ impl Bed {
                 wall: 1,
             }))?;
         }
-        bed.connect(1)?;
-        Ok(bed)
+        site.connect(1)?;
+        Ok(site)
     }
 
     fn connect(&mut self, connection: u64) -> anyhow::Result<()> {

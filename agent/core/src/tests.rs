@@ -1,20 +1,20 @@
 //! The machine against a disk, a host and a controller that do what the test says.
 
 mod account;
-mod bed;
 mod boot;
 mod check;
 mod confirm;
 mod delivery;
 mod disk;
 mod fetching;
-mod flow_bed;
+mod flow_node;
 mod flows;
 mod flows_guarded;
 mod flows_meanwhile;
 mod guarded;
 mod interleavings;
 mod local;
+mod node;
 mod ownership;
 mod ports;
 mod put_back;

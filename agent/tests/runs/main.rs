@@ -2,7 +2,7 @@
 //! agent that was killed makes of them.
 #![allow(clippy::unwrap_used, reason = "all of this is test code, also what stands outside a test function")]
 
-mod bed;
+mod folder;
 mod full_disk;
 mod interrupted;
 
@@ -11,11 +11,11 @@ use std::time::Duration;
 
 use muster_host::run::{OUTPUT_MAX, Output, Program, RunEnd, RunFailed, Task};
 
-use bed::{Bed, id, script};
+use folder::{Folder, id, script};
 
 #[tokio::test]
 async fn a_script_gets_its_inputs_and_what_it_tells_comes_back() {
-    let bed = Bed::new();
+    let folder = Folder::new();
     let mut task = script(
         "#!/bin/bash
          [[ -v colour && ! -v CARGO ]] || exit 9
@@ -25,7 +25,7 @@ async fn a_script_gets_its_inputs_and_what_it_tells_comes_back() {
     );
     task.environment.insert("colour".into(), "it's \"red\"\n$(touch /tmp)".into());
     task.outputs = ["result", "odd", "absent"].map(str::to_owned).into();
-    let ended = bed.runner.run(&id(1), &task).await.unwrap();
+    let ended = folder.runner.run(&id(1), &task).await.unwrap();
     assert_eq!(ended.how, RunEnd::Exited(3));
     assert!(ended.stdout.starts_with("it's \"red\"\n$(touch /tmp) "), "{ended:?}");
     assert_eq!(ended.stderr, "problem\n");
@@ -35,41 +35,41 @@ async fn a_script_gets_its_inputs_and_what_it_tells_comes_back() {
 
 #[tokio::test]
 async fn what_has_no_first_line_is_the_shells_and_arguments_are_taken_as_they_are() {
-    let bed = Bed::new();
-    let ended = bed.runner.run(&id(1), &script("echo $0-$((1 + 1))")).await.unwrap();
+    let folder = Folder::new();
+    let ended = folder.runner.run(&id(1), &script("echo $0-$((1 + 1))")).await.unwrap();
     assert!(ended.stdout.ends_with("script-2\n"), "{ended:?}");
     let program = Program::Arguments(["printf", "%s", "$HOME *"].map(Into::into).into());
-    let ended = bed.runner.run(&id(2), &Task { program, ..script("") }).await.unwrap();
+    let ended = folder.runner.run(&id(2), &Task { program, ..script("") }).await.unwrap();
     assert_eq!((ended.how, ended.stdout.as_str()), (RunEnd::Exited(0), "$HOME *"));
     for (nothing, word) in [("#!/no/such/shell", "/no/such/shell"), ("#!/etc/passwd", "/etc/passwd")] {
-        let ended = bed.runner.run(&id(3), &script(nothing)).await.unwrap();
+        let ended = folder.runner.run(&id(3), &script(nothing)).await.unwrap();
         assert!(matches!(&ended.how, RunEnd::NotStarted(why) if why.starts_with(word)), "{ended:?}");
-        bed.runner.forget(&id(3));
+        folder.runner.forget(&id(3));
     }
 }
 
 #[tokio::test]
 async fn a_name_that_no_variable_can_have_is_refused() {
-    let bed = Bed::new();
+    let folder = Folder::new();
     for (name, value) in [("", "x"), ("a=b", "x"), ("a\0", "x"), ("a", "x\0")] {
         let mut task = script("touch $line");
         task.environment.insert(name.into(), value.into());
-        let refused = bed.runner.run(&id(1), &task).await.unwrap_err();
+        let refused = folder.runner.run(&id(1), &task).await.unwrap_err();
         assert!(matches!(refused, RunFailed::Task(_)) && refused.is_permanent(), "{refused}");
     }
-    assert_eq!(bed.lines(), 0);
+    assert_eq!(folder.lines(), 0);
 }
 
 #[tokio::test]
 async fn the_end_of_a_long_output_is_kept_and_an_output_that_is_too_long_is_said() {
-    let bed = Bed::new();
+    let folder = Folder::new();
     let mut task = script(
         "head -c 10000000 /dev/zero | tr '\\0' a; echo end
          head -c 40000 /dev/zero | tr '\\0' b >$heat_outputs_path.large; mkfifo $heat_outputs_path.pipe
          for n in 1 2 3 4 5; do head -c 30000 /dev/zero | tr '\\0' c >$heat_outputs_path.n$n; done",
     );
     task.outputs = ["large", "pipe", "n1", "n2", "n3", "n4", "n5"].map(str::to_owned).into();
-    let ended = bed.runner.run(&id(1), &task).await.unwrap();
+    let ended = folder.runner.run(&id(1), &task).await.unwrap();
     assert!(ended.stdout.len() <= OUTPUT_MAX && ended.stdout.ends_with("aend\n"));
     assert!(ended.stdout.starts_with("[99"), "{}", &ended.stdout[..80]);
     assert_eq!(ended.outputs["large"], Output::TooLarge(40_000));
@@ -80,69 +80,69 @@ async fn the_end_of_a_long_output_is_kept_and_an_output_that_is_too_long_is_said
 
 #[tokio::test]
 async fn a_run_that_takes_too_long_ends_with_all_that_it_started() {
-    let bed = Bed::new();
+    let folder = Folder::new();
     // One in a session of its own, one whose parent has gone, one that is deaf to being asked, and one in the way.
     let task = Task {
         timeout: Duration::from_millis(300),
-        ..bed.script(
+        ..folder.script(
             "setsid sleep 600 & (sleep 601 &) ; (trap '' TERM; exec sleep 602) & echo begun; sleep 603",
         )
     };
-    let ended = bed.runner.run(&id(1), &task).await.unwrap();
+    let ended = folder.runner.run(&id(1), &task).await.unwrap();
     assert_eq!((ended.how, ended.stdout.as_str()), (RunEnd::TimedOut, "begun\n"));
-    assert_eq!(bed.processes(), 0);
-    assert_eq!(bed.lines(), 1);
+    assert_eq!(folder.processes(), 0);
+    assert_eq!(folder.lines(), 1);
 }
 
 #[tokio::test]
 async fn what_a_script_leaves_running_ends_with_it() {
-    let bed = Bed::new();
-    let task = bed.script("trap '' HUP; setsid sleep 600 & nohup sleep 601 >/dev/null 2>&1 & echo done");
-    let ended = bed.runner.run(&id(1), &task).await.unwrap();
+    let folder = Folder::new();
+    let task = folder.script("trap '' HUP; setsid sleep 600 & nohup sleep 601 >/dev/null 2>&1 & echo done");
+    let ended = folder.runner.run(&id(1), &task).await.unwrap();
     assert_eq!((ended.how, ended.stdout.as_str()), (RunEnd::Exited(0), "done\n"));
-    assert_eq!(bed.processes(), 0);
+    assert_eq!(folder.processes(), 0);
 }
 
 #[tokio::test]
 async fn a_signal_of_somebody_else_is_no_exit_status() {
-    let bed = Bed::new();
-    let ended = bed.runner.run(&id(1), &script("kill -ILL $$")).await.unwrap();
+    let folder = Folder::new();
+    let ended = folder.runner.run(&id(1), &script("kill -ILL $$")).await.unwrap();
     assert_eq!(ended.how, RunEnd::Killed(4));
 }
 
 #[tokio::test]
 async fn a_run_is_stopped_and_says_so() {
-    let bed = Bed::new();
-    let task = bed.script("sleep 600 & sleep 601");
+    let folder = Folder::new();
+    let task = folder.script("sleep 600 & sleep 601");
     let id = id(1);
     let stop = async {
-        bed.until_lines(1).await;
-        bed.runner.stop(&id);
+        folder.until_lines(1).await;
+        folder.runner.stop(&id);
     };
-    let (ended, ()) = tokio::join!(bed.runner.run(&id, &task), stop);
+    let (ended, ()) = tokio::join!(folder.runner.run(&id, &task), stop);
     assert_eq!(ended.unwrap().how, RunEnd::Stopped);
-    assert_eq!(bed.processes(), 0);
-    assert_eq!(bed.runner.run(&id, &task).await.unwrap().how, RunEnd::Stopped, "it is not begun again");
+    assert_eq!(folder.processes(), 0);
+    assert_eq!(folder.runner.run(&id, &task).await.unwrap().how, RunEnd::Stopped, "it is not begun again");
 }
 
 #[tokio::test]
 async fn nothing_secret_is_where_others_can_read_it_and_nothing_is_left_of_it() {
-    let bed = Bed::new();
-    let mut task = bed.script(&format!(
+    let folder = Folder::new();
+    let mut task = folder.script(&format!(
         "stat -c %a $0 . .. >{0}; tr '\\0' ' ' </proc/$PPID/cmdline >>{0}; tr '\\0' ' ' </proc/$PPID/environ >>{0}",
-        bed.path("seen").display()
+        folder.path("seen").display()
     ));
     task.environment.insert("password".into(), "hunter2".into());
-    bed.runner.run(&id(1), &task).await.unwrap();
-    let seen = fs::read_to_string(bed.path("seen")).unwrap();
+    folder.runner.run(&id(1), &task).await.unwrap();
+    let seen = fs::read_to_string(folder.path("seen")).unwrap();
     assert!(
         seen.starts_with("700\n700\n700\n") && seen.contains(" run ") && !seen.contains("hunter2"),
         "{seen}"
     );
-    let run = bed.path("runs").join(id(1).to_string());
+    let run = folder.path("runs").join(id(1).to_string());
     let mut left: Vec<_> = fs::read_dir(&run).unwrap().map(|file| file.unwrap().file_name()).collect();
     left.sort();
     assert_eq!(left, ["alive", "began", "began.new", "ended", "stop"]);
-    bed.runner.forget(&id(1));
+    folder.runner.forget(&id(1));
     assert!(!run.exists());
 }

@@ -1,5 +1,5 @@
-//! What tests stand on: network namespaces with cables and switches, servers with systemd, virtual machines, and
-//! processes that a test starts.
+//! The test bed: network namespaces with cables and switches, servers with systemd, virtual machines, and processes
+//! that a test starts.
 //!
 //! Everything is made for one test and ends with its value. Tests wait for what they can see (an exit, a file, an
 //! answer), never for time to pass; whatever is waited for longer than [`PATIENCE`] has failed, and the ends of all

@@ -219,7 +219,7 @@ impl Default for Namespace {
 
 impl Drop for Namespace {
     fn drop(&mut self) {
-        // What outlives its starter, as DHCP clients do. Nothing can be done about a failure, and the test's own
+        // DHCP clients outlive the agent that started them. Nothing can be done about a failure, and the test's own
         // result counts.
         let left = Command::new("ip").args(["netns", "pids", &self.name]).output();
         let left = left.map(|output| String::from_utf8_lossy(&output.stdout).into_owned());

@@ -31,7 +31,7 @@ pub const FILE: &str = "[ \"$(cat /srv/motd)\" = hello ]";
 /// More than systemd lets a unit be restarted in ten seconds, if nobody says otherwise.
 const KILLS: u32 = 6;
 
-/// What a resource `one` and the outputs of its stack begin with.
+/// The type of a resource `one`, and the outputs of its stack.
 #[derive(Clone, Copy)]
 pub struct Kind {
     pub head: &'static str,

@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use muster_shared::model::{Action, Content, ContentDigest, Down, Job, JobState, Outcome, Stage, Up};
 
-use super::bed::{Bed, TIMEOUT, again, create, dummy, failed, file, id, job};
+use super::node::{Node, TIMEOUT, again, create, dummy, failed, file, id, job};
 use crate::{ContentStep, Input};
 
 /// What was told of all jobs since the last call.
-fn told(bed: &mut Bed) -> Vec<Vec<JobState>> {
+fn told(bed: &mut Node) -> Vec<Vec<JobState>> {
     let sent = std::mem::take(&mut bed.sent);
     let told = sent.into_iter().filter_map(|up| match up {
         Up::Jobs(states) => Some(states),
@@ -32,7 +32,7 @@ fn stored(n: u128) -> Job {
 
 #[test]
 fn all_jobs_are_told_each_minute_while_there_are_any() {
-    let mut bed = Bed::online();
+    let mut bed = Node::online();
     bed.after(Duration::from_secs(600));
     assert_eq!(told(&mut bed), Vec::<Vec<_>>::new());
     let (runs, waits, fetches) = (long(1), create(2, 1), stored(3));
@@ -63,14 +63,14 @@ fn all_jobs_are_told_each_minute_while_there_are_any() {
 
 #[test]
 fn a_greeting_is_answered_with_an_account_also_of_nothing() {
-    let mut bed = Bed::offline(Vec::new(), muster_shared::Epoch(1).into());
+    let mut bed = Node::offline(Vec::new(), muster_shared::Epoch(1).into());
     bed.greet();
     assert_eq!(told(&mut bed), [vec![]]);
 }
 
 #[test]
 fn a_further_attempt_keeps_its_place() {
-    let mut bed = Bed::online();
+    let mut bed = Node::online();
     for n in 1..=3 {
         bed.job(&long(n));
     }
@@ -79,7 +79,7 @@ fn a_further_attempt_keeps_its_place() {
     assert_eq!(bed.runs[0].0.key(), again(&long(2), 1).key(), "not behind the third");
     // The attempt before has used the turn up: the further one waits behind those that came before it, also if that still runs.
     for runs_still in [true, false] {
-        let mut bed = Bed::online();
+        let mut bed = Node::online();
         for n in 1..=2 {
             bed.job(&long(n));
         }
@@ -99,7 +99,7 @@ fn a_further_attempt_keeps_its_place() {
         assert_eq!(order, [id(2), id(1), id(3)], "{runs_still}");
     }
     // A newer state of it comes later, and waits its turn.
-    let mut bed = Bed::online();
+    let mut bed = Node::online();
     for n in 1..=3 {
         bed.job(&long(n));
     }
@@ -110,7 +110,7 @@ fn a_further_attempt_keeps_its_place() {
 
 #[test]
 fn a_further_attempt_keeps_what_was_fetched() {
-    let mut bed = Bed::online();
+    let mut bed = Node::online();
     bed.job(&stored(1));
     bed.job(&again(&stored(1), 1));
     let steps = std::mem::take(&mut bed.contents);
@@ -120,7 +120,7 @@ fn a_further_attempt_keeps_what_was_fetched() {
 /// Its time begins with its turn, whatever it waited for.
 #[test]
 fn a_job_that_waited_has_all_of_its_time() {
-    let mut bed = Bed::online();
+    let mut bed = Node::online();
     bed.job(&long(1));
     bed.job(&create(2, 1));
     bed.after(TIMEOUT * 2);
@@ -137,7 +137,7 @@ fn a_job_that_waited_has_all_of_its_time() {
 
 #[test]
 fn reading_what_is_there_has_a_deadline_too() {
-    let mut bed = Bed::online();
+    let mut bed = Node::online();
     bed.job(&job(1, 1, Action::Create, file("/1", Content::Inline(Vec::new()))));
     assert_eq!(bed.captures.len(), 1);
     bed.after(TIMEOUT);

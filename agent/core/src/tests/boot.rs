@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use muster_shared::ResourceId;
 use muster_shared::model::{Action, Down, Job, NetworkConfig, OnDelete, Spec};
 
-use super::bed::{Bed, CHALLENGE, id, job};
+use super::node::{CHALLENGE, Node, id, job};
 use crate::{AtBoot, Before, Entry, Input, at_boot};
 
 fn network(n: u128, number: u64, links: &[&str]) -> Job {
@@ -20,7 +20,7 @@ fn network(n: u128, number: u64, links: &[&str]) -> Job {
     job(n, number, action, Spec::Network(config))
 }
 
-fn kept(bed: &mut Bed, job: &Job) {
+fn kept(bed: &mut Node, job: &Job) {
     bed.job(job);
     if !bed.captures.is_empty() {
         bed.captured(job.resource.0.as_u128(), Ok("before"));
@@ -32,7 +32,7 @@ fn kept(bed: &mut Bed, job: &Job) {
 }
 
 /// Resources that are applied, and those whose change is undone.
-fn started(bed: &Bed) -> (Vec<ResourceId>, Vec<ResourceId>) {
+fn started(bed: &Node) -> (Vec<ResourceId>, Vec<ResourceId>) {
     let entries: Vec<Entry> = bed.disk.values().cloned().collect();
     let (mut applied, mut undone) = (Vec::new(), Vec::new());
     for step in at_boot(&entries) {
@@ -49,7 +49,7 @@ fn started(bed: &Bed) -> (Vec<ResourceId>, Vec<ResourceId>) {
 #[test]
 fn what_was_on_its_way_to_another_resource_comes_up() {
     for is_there in [false, true] {
-        let mut bed = Bed::online();
+        let mut bed = Node::online();
         kept(&mut bed, &network(1, 1, &["br-mgmt"]));
         let mut all = vec![id(1)];
         if is_there {

@@ -2,7 +2,7 @@
 
 use muster_shared::model::{Action, Down, Outcome, Report};
 
-use super::bed::{Bed, create, done, dummy, generation, id, job, key, plain};
+use super::node::{Node, create, done, dummy, generation, id, job, key, plain};
 use crate::{Found, Input, Retry, RunError};
 
 fn differs() -> Found {
@@ -10,8 +10,8 @@ fn differs() -> Found {
 }
 
 /// Resource 1's file was made by generation 1.
-fn applied() -> Bed {
-    let mut bed = Bed::online();
+fn applied() -> Node {
+    let mut bed = Node::online();
     bed.apply_file(&job(1, 1, Action::Create, plain("/etc/motd")), "old");
     bed
 }
@@ -102,7 +102,7 @@ fn it_is_taken_back_also_while_it_runs() {
 fn it_has_its_time() {
     let mut bed = applied();
     bed.job(&job(1, 2, Action::Check, dummy("1")));
-    bed.after(super::bed::TIMEOUT);
+    bed.after(super::node::TIMEOUT);
     assert_eq!(bed.cancelled, [key(1, 2, 0)]);
     let report = bed.reports().pop().unwrap();
     assert!(matches!(report.outcome, Outcome::Failed { .. }), "{report:?}");

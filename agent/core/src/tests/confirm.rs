@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use muster_shared::model::{Action, Down, Job, NetworkConfig, OnDelete, Outcome, ReportKey, Spec, Up};
 
-use super::bed::{Bed, CHALLENGE, HEARTBEAT, done, failed, generation, id, job, key, welcome};
+use super::node::{CHALLENGE, HEARTBEAT, Node, done, failed, generation, id, job, key, welcome};
 use crate::{Before, Input};
 
 pub(super) const WINDOW: Duration = Duration::from_secs(20);
@@ -22,25 +22,25 @@ pub(super) fn network(n: u128, number: u64, action: Action) -> Job {
 }
 
 /// Resource 1's job has changed the network and waits to be confirmed.
-pub(super) fn confirming() -> Bed {
+pub(super) fn confirming() -> Node {
     let mut bed = running();
     bed.touched(1, Ok(()));
     bed
 }
 
 /// Resource 1's job is with the host.
-pub(super) fn running() -> Bed {
-    let mut bed = Bed::online();
+pub(super) fn running() -> Node {
+    let mut bed = Node::online();
     bed.job(&network(1, 1, Action::Create));
     bed.captured(1, Ok("before Muster"));
     bed
 }
 
-pub(super) fn answer(bed: &mut Bed, key: ReportKey, bytes: &[u8]) {
+pub(super) fn answer(bed: &mut Node, key: ReportKey, bytes: &[u8]) {
     bed.down(Down::Answer { key, bytes: bytes.to_vec() });
 }
 
-fn challenges(bed: &Bed) -> usize {
+fn challenges(bed: &Node) -> usize {
     bed.sent.iter().filter(|up| matches!(up, Up::Challenge { .. })).count()
 }
 
@@ -53,7 +53,7 @@ pub(super) fn reason(outcome: Outcome) -> String {
 
 #[test]
 fn what_it_may_touch_is_on_disk_before_the_first_change() {
-    let mut bed = Bed::online();
+    let mut bed = Node::online();
     bed.guards_are_quick = false;
     bed.job(&network(1, 1, Action::Create));
     bed.captured(1, Ok("before Muster"));
@@ -249,7 +249,7 @@ fn putting_back_is_tried_again_and_falls_back() {
 }
 
 /// Resource 1's change could neither be put back nor replaced.
-pub(super) fn not_back() -> Bed {
+pub(super) fn not_back() -> Node {
     let mut bed = confirming();
     bed.after(WINDOW);
     for wait in [1, 2, 4, 8, 0] {
@@ -304,7 +304,7 @@ fn a_newer_job_has_its_turn_and_is_undone_to_the_last_state_that_was_confirmed()
 
 #[test]
 fn a_disk_that_refuses_keeps_nothing() {
-    let mut bed = Bed::online();
+    let mut bed = Node::online();
     bed.job(&network(1, 1, Action::Create));
     bed.disk_is_quick = false;
     bed.captured(1, Ok("before Muster"));
@@ -344,7 +344,7 @@ fn a_stop_puts_back_what_is_not_confirmed() {
 
 #[test]
 fn a_delete_is_confirmed_as_well() {
-    let mut bed = Bed::online();
+    let mut bed = Node::online();
     bed.job(&network(1, 1, Action::Create));
     bed.captured(1, Ok("before Muster"));
     bed.ran(1, Ok(()));

@@ -5,12 +5,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use muster_shared::Attempt;
 use muster_shared::model::{Action, Deployment, Down, OnInterrupt, Outcome, Report, Spec, Up};
 
-use super::bed::{Bed, again, create, done, dummy, failed, generation, id, job, key, plain};
+use super::node::{Node, again, create, done, dummy, failed, generation, id, job, key, plain};
 use crate::TOMBSTONES_MAX;
 
 #[test]
 fn accepted_is_on_disk_before_it_runs_and_done_before_it_is_reported() {
-    let mut bed = Bed::online();
+    let mut bed = Node::online();
     bed.disk_is_quick = false;
     bed.job(&create(1, 1));
     assert!(bed.runs.is_empty(), "not on disk yet");
@@ -33,7 +33,7 @@ fn a_job_waits_for_what_has_arrived() {
     let delete = job(1, 2, Action::Delete, dummy("1"));
     let withdraw = Down::Withdraw { resource: id(1), generation: generation(2) };
     for waits_behind in [false, true] {
-        let mut bed = Bed::online();
+        let mut bed = Node::online();
         bed.job(&create(1, 1));
         bed.ran(1, Ok(()));
         if waits_behind {
@@ -80,7 +80,7 @@ fn a_second_job() {
     ];
     for (second, wants) in rows {
         for (state, want) in ["queued", "running", "ended"].into_iter().zip(wants) {
-            let mut bed = Bed::online();
+            let mut bed = Node::online();
             if state == "queued" {
                 // The lane is taken by something else.
                 bed.job(&create(2, 1));
@@ -141,7 +141,7 @@ fn a_further_attempt_of_a_script() {
         (Ok(()), newer, 1, None),
         (Ok(()), again(&changed, 1), 0, None),
     ] {
-        let mut bed = Bed::online();
+        let mut bed = Node::online();
         bed.job(&first);
         bed.captured(1, Ok(""));
         bed.ran(1, ended);
@@ -164,7 +164,7 @@ fn deployment_of(spec: &Spec) -> Deployment {
 
 #[test]
 fn one_resource_never_has_two_jobs_running() {
-    let mut bed = Bed::online();
+    let mut bed = Node::online();
     bed.job(&create(1, 1));
     bed.job(&job(1, 2, Action::Update, dummy("2")));
     bed.job(&job(1, 3, Action::Update, dummy("3")));
@@ -199,7 +199,7 @@ fn withdrawing() {
             "a file is written" | "a file is read" => job(1, 5, Action::Create, plain("/etc/motd")),
             _ => create(1, 5),
         };
-        let mut bed = Bed::online();
+        let mut bed = Node::online();
         match state {
             "unknown" => {}
             "older known" => {
@@ -245,7 +245,7 @@ fn withdrawing() {
 
 #[test]
 fn a_late_duplicate_of_a_deleted_resource_makes_nothing() {
-    let mut bed = Bed::online();
+    let mut bed = Node::online();
     bed.job(&create(1, 1));
     bed.ran(1, Ok(()));
     bed.job(&job(1, 2, Action::Delete, dummy("1")));
@@ -262,7 +262,7 @@ fn a_late_duplicate_of_a_deleted_resource_makes_nothing() {
 
 #[test]
 fn tombstones_are_bounded_and_the_oldest_go() {
-    let mut bed = Bed::online();
+    let mut bed = Node::online();
     let count = TOMBSTONES_MAX as u128 + 10;
     for n in 0..count {
         bed.down(Down::Withdraw { resource: id(n), generation: generation(1) });
@@ -275,7 +275,7 @@ fn tombstones_are_bounded_and_the_oldest_go() {
 
 #[test]
 fn what_is_forgotten_is_not_written_again() {
-    let mut bed = Bed::online();
+    let mut bed = Node::online();
     bed.down(Down::Withdraw { resource: id(0), generation: generation(1) });
     bed.disk_is_quick = false;
     bed.down(Down::Acknowledge(key(0, 1, 0)));
@@ -291,7 +291,7 @@ fn what_is_forgotten_is_not_written_again() {
 
 #[test]
 fn deleting_what_was_never_applied_touches_nothing() {
-    let mut bed = Bed::online();
+    let mut bed = Node::online();
     bed.job(&job(1, 1, Action::Delete, dummy("1")));
     assert!(bed.runs.is_empty());
     assert_eq!(bed.report().outcome, done());
@@ -308,11 +308,11 @@ fn lanes_do_not_wait_for_each_other() {
         };
         job(n, 1, Action::Create, Spec::Network(document))
     };
-    let mut bed = Bed::online();
+    let mut bed = Node::online();
     for job in [create(1, 1), create(2, 1), network(3), network(4)] {
         bed.job(&job);
     }
-    let running = |bed: &Bed| bed.runs.iter().map(|(job, ..)| job.resource).collect::<Vec<_>>();
+    let running = |bed: &Node| bed.runs.iter().map(|(job, ..)| job.resource).collect::<Vec<_>>();
     bed.captured(3, Ok("before"));
     assert_eq!(running(&bed), [id(1), id(3)]);
     bed.ran(3, Err(failed("no such link")));
@@ -324,7 +324,7 @@ fn lanes_do_not_wait_for_each_other() {
 
 #[test]
 fn a_job_that_takes_too_long_is_cancelled_and_says_so_meanwhile() {
-    let mut bed = Bed::online();
+    let mut bed = Node::online();
     bed.job(&create(1, 1));
     let second = std::time::Duration::from_secs(1);
     bed.after(second / 2);
@@ -351,7 +351,7 @@ fn a_job_that_takes_too_long_is_cancelled_and_says_so_meanwhile() {
 
 #[test]
 fn a_full_disk_fails_the_job_and_nothing_is_applied() {
-    let mut bed = Bed::online();
+    let mut bed = Node::online();
     bed.disk_is_quick = false;
     bed.job(&create(1, 1));
     bed.fail_one();
@@ -369,7 +369,7 @@ fn a_full_disk_fails_the_job_and_nothing_is_applied() {
 
 #[test]
 fn an_outcome_that_cannot_be_recorded_is_a_failure() {
-    let mut bed = Bed::online();
+    let mut bed = Node::online();
     bed.job(&create(1, 1));
     bed.disk_is_quick = false;
     bed.ran(1, Ok(()));
@@ -382,8 +382,8 @@ fn an_outcome_that_cannot_be_recorded_is_a_failure() {
 
 #[test]
 fn a_queue_without_end_is_refused() {
-    let mut bed = Bed::online();
-    let large = |n| job(n, 1, Action::Create, super::bed::file(&format!("/{n}"), content()));
+    let mut bed = Node::online();
+    let large = |n| job(n, 1, Action::Create, super::node::file(&format!("/{n}"), content()));
     fn content() -> muster_shared::model::Content {
         muster_shared::model::Content::Inline(vec![0; 64 * 1024])
     }
@@ -397,7 +397,7 @@ fn a_queue_without_end_is_refused() {
 
 #[test]
 fn a_report_is_sent_until_it_is_acknowledged() {
-    let mut bed = Bed::online();
+    let mut bed = Node::online();
     bed.job(&create(1, 1));
     bed.ran(1, Ok(()));
     let report = bed.report();
@@ -405,10 +405,10 @@ fn a_report_is_sent_until_it_is_acknowledged() {
     let mut bed = bed.crash();
     bed.greet();
     assert_eq!(bed.report(), report);
-    bed.after(super::bed::HEARTBEAT);
+    bed.after(super::node::HEARTBEAT);
     assert_eq!(bed.report(), report, "with every heartbeat");
     bed.down(Down::Acknowledge(report.key));
-    bed.after(super::bed::HEARTBEAT);
+    bed.after(super::node::HEARTBEAT);
     assert_eq!(bed.reports(), []);
     let mut bed = bed.crash();
     bed.greet();

@@ -5,19 +5,19 @@ use std::time::Duration;
 use muster_shared::Epoch;
 use muster_shared::model::{Down, Outcome, Up};
 
-use super::bed::{Bed, create, done, welcome};
+use super::node::{Node, create, done, welcome};
 use crate::{Input, Retry, RunError};
 
 const SECOND: Duration = Duration::from_secs(1);
 
 /// The disk refuses the oldest write for want of room.
-fn refuse(bed: &mut Bed) {
+fn refuse(bed: &mut Node) {
     bed.input(Input::Room(Err("state: no space left".into())));
     bed.fail_one();
 }
 
 /// What was said of the disk since the last call.
-fn told(bed: &mut Bed) -> Vec<Option<String>> {
+fn told(bed: &mut Node) -> Vec<Option<String>> {
     let is_told = |up: &mut Up| matches!(up, Up::DiskFull(_));
     let told = bed.sent.extract_if(.., is_told);
     told.map(|up| if let Up::DiskFull(full) = up { full } else { None }).collect()
@@ -25,7 +25,7 @@ fn told(bed: &mut Bed) -> Vec<Option<String>> {
 
 #[test]
 fn a_full_disk_is_told_and_looked_at_until_there_is_room() {
-    let mut bed = Bed::online();
+    let mut bed = Node::online();
     bed.disk_is_quick = false;
     bed.job(&create(1, 1));
     refuse(&mut bed);
@@ -56,7 +56,7 @@ fn a_full_disk_is_told_and_looked_at_until_there_is_room() {
 
 #[test]
 fn a_node_that_cannot_record_the_epoch_stays_connected_and_takes_no_job() {
-    let mut bed = Bed::offline(Vec::new(), Epoch(1).into());
+    let mut bed = Node::offline(Vec::new(), Epoch(1).into());
     bed.disk_is_quick = false;
     bed.input(Input::Connected);
     bed.down(welcome(2, false));
@@ -84,7 +84,7 @@ fn a_node_that_cannot_record_the_epoch_stays_connected_and_takes_no_job() {
 /// A controller that was restarted sends again what it has no answer to.
 #[test]
 fn a_known_job_is_answered_also_without_room_for_the_epoch() {
-    let mut bed = Bed::online();
+    let mut bed = Node::online();
     bed.job(&create(1, 1));
     bed.job(&create(2, 2));
     bed.ran(1, Ok(()));
@@ -111,14 +111,14 @@ fn a_known_job_is_answered_also_without_room_for_the_epoch() {
 
 #[test]
 fn a_job_that_found_no_room_where_it_writes_says_so() {
-    let mut bed = Bed::online();
+    let mut bed = Node::online();
     bed.job(&create(1, 1));
     bed.ran(1, Err(RunError { reason: "/srv/a: no space left".into(), retry: Retry::WhenRoom }));
     let report = bed.report();
     assert_eq!(report.outcome, Outcome::NoRoom { reason: "/srv/a: no space left".into() });
     bed.down(Down::Acknowledge(report.key));
     assert_eq!(told(&mut bed), [], "the agent's own disk has room");
-    bed.job(&super::bed::again(&create(1, 1), 1));
+    bed.job(&super::node::again(&create(1, 1), 1));
     bed.ran(1, Ok(()));
     assert_eq!(bed.report().outcome, done());
 }

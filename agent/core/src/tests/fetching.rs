@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use muster_shared::model::{Action, Content, ContentDigest, Down, Job, Outcome, Up};
 
-use super::bed::{Bed, again, done, failed, file, job};
+use super::node::{Node, again, done, failed, file, job};
 use crate::fetch::CONTENTS_MAX;
 use crate::{ContentState, ContentStep, Input, Retry, RunError};
 
@@ -23,7 +23,7 @@ fn chunk(n: u8, offset: u64, length: usize) -> Down {
     Down::Chunk { digest: digest(n), offset, bytes: vec![n; length] }
 }
 
-fn asked(bed: &mut Bed) -> Vec<(ContentDigest, u64)> {
+fn asked(bed: &mut Node) -> Vec<(ContentDigest, u64)> {
     let sent = std::mem::take(&mut bed.sent);
     let fetches = sent.into_iter().filter_map(|up| match up {
         Up::Fetch { digest, offset } => Some((digest, offset)),
@@ -33,7 +33,7 @@ fn asked(bed: &mut Bed) -> Vec<(ContentDigest, u64)> {
 }
 
 /// What is to be done with contents, since the last call.
-fn steps(bed: &mut Bed) -> Vec<(ContentDigest, ContentStep)> {
+fn steps(bed: &mut Node) -> Vec<(ContentDigest, ContentStep)> {
     std::mem::take(&mut bed.contents)
 }
 
@@ -43,7 +43,7 @@ fn append(n: u8, offset: u64, length: usize) -> (ContentDigest, ContentStep) {
 
 #[test]
 fn chunk_by_chunk_then_verified_then_run_then_gone() {
-    let mut bed = Bed::online();
+    let mut bed = Node::online();
     bed.job(&stored(1));
     assert_eq!(steps(&mut bed), [(digest(1), ContentStep::Find)]);
     bed.content(digest(1), ContentState::Have(0));
@@ -67,7 +67,7 @@ fn chunk_by_chunk_then_verified_then_run_then_gone() {
 
 #[test]
 fn goes_on_where_it_stopped() {
-    let mut bed = Bed::online();
+    let mut bed = Node::online();
     bed.job(&stored(1));
     bed.content(digest(1), ContentState::Have(0));
     bed.down(chunk(1, 0, 200));
@@ -88,13 +88,13 @@ fn goes_on_where_it_stopped() {
 
 #[test]
 fn one_at_a_time_and_nothing_else_waits_for_it() {
-    let mut bed = Bed::online();
+    let mut bed = Node::online();
     bed.job(&stored(1));
     bed.job(&stored(2));
     assert_eq!(steps(&mut bed), [(digest(1), ContentStep::Find)]);
-    bed.job(&super::bed::create(9, 1));
+    bed.job(&super::node::create(9, 1));
     assert_eq!(bed.runs.len(), 1, "a job without a content does not wait");
-    bed.down(Down::Withdraw { resource: super::bed::id(1), generation: super::bed::generation(1) });
+    bed.down(Down::Withdraw { resource: super::node::id(1), generation: super::node::generation(1) });
     assert_eq!(steps(&mut bed), [(digest(1), ContentStep::Drop), (digest(2), ContentStep::Find)]);
     assert_eq!(bed.report().outcome, Outcome::Withdrawn);
 }
@@ -103,7 +103,7 @@ fn one_at_a_time_and_nothing_else_waits_for_it() {
 #[test]
 fn a_later_job_that_claims_the_same_waits_also_after_a_restart() {
     let on_path = |n: u8, path, content| job(n.into(), 1, Action::Create, file(path, content));
-    let mut bed = Bed::online();
+    let mut bed = Node::online();
     bed.job(&stored(1));
     bed.content(digest(1), ContentState::Have(SIZE));
     bed.content(digest(1), ContentState::Verified);
@@ -115,7 +115,7 @@ fn a_later_job_that_claims_the_same_waits_also_after_a_restart() {
     bed.job(&on_path(4, "/4", Content::Inline(b"elsewhere".to_vec())));
     bed.captured(4, Ok(""));
     bed.ran(4, Ok(()));
-    assert_eq!(bed.report().key.resource, super::bed::id(4), "what claims another thing does not wait");
+    assert_eq!(bed.report().key.resource, super::node::id(4), "what claims another thing does not wait");
     assert!(bed.captures.is_empty() && bed.runs.is_empty(), "{:?} {:?}", bed.captures, bed.runs);
     bed.content(digest(1), ContentState::Have(SIZE));
     bed.content(digest(1), ContentState::Verified);
@@ -124,13 +124,13 @@ fn a_later_job_that_claims_the_same_waits_also_after_a_restart() {
             bed.captured(n, Ok(""));
         }
         bed.ran(n, Ok(()));
-        assert_eq!(bed.report().key.resource, super::bed::id(n), "in the order they came");
+        assert_eq!(bed.report().key.resource, super::node::id(n), "in the order they came");
     }
 }
 
 #[test]
 fn what_cannot_be_had_fails_the_job() {
-    type Fail = fn(&mut Bed);
+    type Fail = fn(&mut Node);
     let failures: [(&str, Fail); 5] = [
         ("the controller does not have", |bed| bed.down(chunk(1, 0, 0))),
         ("longer than the 300 bytes", |bed| bed.down(chunk(1, 0, 301))),
@@ -151,7 +151,7 @@ fn what_cannot_be_had_fails_the_job() {
         }),
     ];
     for (want, fail) in failures {
-        let mut bed = Bed::online();
+        let mut bed = Node::online();
         bed.job(&stored(1));
         bed.content(digest(1), ContentState::Have(0));
         fail(&mut bed);
@@ -167,15 +167,15 @@ fn what_cannot_be_had_fails_the_job() {
 
 #[test]
 fn a_delete_needs_no_content() {
-    let mut bed = Bed::online();
-    bed.job(&Job { action: Action::Delete, generation: super::bed::generation(2), ..stored(6) });
+    let mut bed = Node::online();
+    bed.job(&Job { action: Action::Delete, generation: super::node::generation(2), ..stored(6) });
     assert_eq!(bed.report().outcome, done());
 }
 
 /// Three contents of which two fit: the third is fetched when the job of the first has ended.
 #[test]
 fn no_room_for_a_content_is_waited_for() {
-    let mut bed = Bed::online();
+    let mut bed = Node::online();
     let size = CONTENTS_MAX / 5 * 2;
     // The oldest has the digest that comes last.
     for n in [9_u8, 2, 1] {
@@ -201,7 +201,7 @@ fn no_room_for_a_content_is_waited_for() {
 }
 
 /// 200 bytes of content `n` are there, and the disk has no room for more.
-fn no_room(bed: &mut Bed, n: u8) {
+fn no_room(bed: &mut Node, n: u8) {
     if steps(bed) == [(digest(n), ContentStep::Find)] {
         bed.content(digest(n), ContentState::Have(200));
     }
@@ -211,7 +211,7 @@ fn no_room(bed: &mut Bed, n: u8) {
     bed.input(Input::Content { digest: digest(n), state: Err(error) });
 }
 
-fn told_no_room(bed: &mut Bed) {
+fn told_no_room(bed: &mut Node) {
     let report = bed.report();
     assert_eq!(report.outcome, Outcome::NoRoom { reason: "fetch: no space left".into() });
     bed.down(Down::Acknowledge(report.key));
@@ -219,7 +219,7 @@ fn told_no_room(bed: &mut Bed) {
 
 #[test]
 fn no_room_on_the_disk_fails_nothing_and_what_is_there_stays() {
-    let mut bed = Bed::online();
+    let mut bed = Node::online();
     bed.job(&stored(1));
     for attempt in 1..=3 {
         no_room(&mut bed, 1);
@@ -243,7 +243,7 @@ fn no_room_on_the_disk_fails_nothing_and_what_is_there_stays() {
 #[test]
 fn what_an_attempt_leaves_goes_when_nobody_comes_back() {
     let dropped = [(digest(1), ContentStep::Drop)];
-    type Next = fn(&mut Bed);
+    type Next = fn(&mut Node);
     let rows: [(&str, Next); 3] = [
         ("its time is over", |bed| bed.after(Duration::from_secs(600))),
         ("records need the room", |bed| bed.input(Input::Room(Err("state: no space left".into())))),
@@ -256,7 +256,7 @@ fn what_an_attempt_leaves_goes_when_nobody_comes_back() {
         }),
     ];
     for (why, next) in rows {
-        let mut bed = Bed::online();
+        let mut bed = Node::online();
         bed.job(&stored(1));
         no_room(&mut bed, 1);
         told_no_room(&mut bed);
@@ -272,7 +272,7 @@ fn what_an_attempt_leaves_goes_when_nobody_comes_back() {
 
 #[test]
 fn what_was_fetched_stays_for_the_next_attempt_alone() {
-    let mut bed = Bed::online();
+    let mut bed = Node::online();
     bed.job(&stored(1));
     bed.content(digest(1), ContentState::Have(SIZE));
     bed.content(digest(1), ContentState::Verified);
@@ -292,7 +292,7 @@ fn what_was_fetched_stays_for_the_next_attempt_alone() {
 /// What is kept counts: both together are over the limit.
 #[test]
 fn what_is_kept_makes_room_for_what_is_wanted() {
-    let mut bed = Bed::online();
+    let mut bed = Node::online();
     let large = |n: u8| {
         let content = Content::Stored { digest: digest(n), size: CONTENTS_MAX / 3 * 2 };
         job(n.into(), 1, Action::Create, file(&format!("/{n}"), content))

@@ -5,12 +5,12 @@ use std::time::Duration;
 use muster_shared::model::flow::{EntryState, FlowAsk, FlowBatch, FlowDown, FlowUp, SwitchState};
 use muster_shared::model::{Content, ContentDigest, Up};
 
-use super::bed::{HEARTBEAT, generation};
-use super::flow_bed::{FlowBed, Record, br0, flow, ops, packed, root, table};
+use super::flow_node::{FlowNode, Record, br0, flow, ops, packed, root, table};
+use super::node::{HEARTBEAT, generation};
 use crate::{ContentState, FlowInput, Input, resource_id};
 
-fn filled(rules: &[(u64, u8)]) -> FlowBed {
-    let mut bed = FlowBed::new();
+fn filled(rules: &[(u64, u8)]) -> FlowNode {
+    let mut bed = FlowNode::new();
     bed.batch(1, ops(rules, &[]));
     bed.settle();
     assert_eq!(bed.switch, table(rules));
@@ -20,7 +20,7 @@ fn filled(rules: &[(u64, u8)]) -> FlowBed {
 
 #[test]
 fn a_batch_is_logged_applied_decided_and_told() {
-    let mut bed = FlowBed::new();
+    let mut bed = FlowNode::new();
     bed.batch(1, ops(&[(1, 1), (2, 1)], &[]));
     let state = bed.state();
     assert_eq!((state.decided, &state.refused, state.entries), (generation(1), &None, 2));
@@ -45,7 +45,7 @@ fn a_bad_rule_leaves_nothing_of_its_batch_and_is_named() {
 
 #[test]
 fn a_node_without_the_bridge_refuses_at_once_and_writes_nothing() {
-    let mut bed = FlowBed::new();
+    let mut bed = FlowNode::new();
     bed.is_back = false;
     bed.batch(1, ops(&[(1, 1)], &[]));
     let refused = bed.state().refused.unwrap();
@@ -134,7 +134,7 @@ fn a_large_batch_is_fetched_and_a_newer_one_takes_its_place_meanwhile() {
     bed.batch(3, ops(&[(3, 1)], &[]));
     assert_eq!(bed.state().decided, generation(3));
     bed.down(stored(4, digest));
-    bed.bed.input(Input::Content { digest, state: Err(super::bed::failed("disk full")) });
+    bed.bed.input(Input::Content { digest, state: Err(super::node::failed("disk full")) });
     bed.drain();
     assert_eq!(bed.state().refused.unwrap().reason, "disk full");
     bed.down(stored(5, ContentDigest([8; 32])));
@@ -273,7 +273,7 @@ fn what_ended_stays_gone_also_after_a_crash_and_a_restart_of_the_switch() {
 
 #[test]
 fn a_form_that_only_the_switch_has_is_taken_as_it_is() {
-    let mut bed = FlowBed::new();
+    let mut bed = FlowNode::new();
     bed.odd.insert(packed(1).digest(), 42);
     bed.batch(1, ops(&[(1, 1)], &[]));
     bed.settle();
@@ -309,7 +309,7 @@ fn states_are_told_after_a_greeting_with_heartbeats_and_not_too_often() {
 #[test]
 fn questions_are_answered() {
     let mut bed = filled(&[(1, 1), (2, 1)]);
-    let ask = |bed: &mut FlowBed, ask| {
+    let ask = |bed: &mut FlowNode, ask| {
         bed.bed.sent.clear();
         bed.down(FlowDown::Ask { device: br0(), number: 7, ask });
         bed.bed.sent.clone()

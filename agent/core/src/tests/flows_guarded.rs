@@ -6,13 +6,13 @@ use muster_shared::Attempt;
 use muster_shared::model::flow::{EntryState, FlowDown, FlowRefusal};
 use muster_shared::model::{Action, Down, ReportKey, Up};
 
-use super::bed::{CHALLENGE, generation};
 use super::confirm::network;
-use super::flow_bed::{FlowBed, Record, br0, flow, ops, packed, root, table};
+use super::flow_node::{FlowNode, Record, br0, flow, ops, packed, root, table};
+use super::node::{CHALLENGE, generation};
 use crate::{Compared, DivergentForms, FlowEffect, FlowInput, Input, NotApplied, resource_id};
 
-fn management(rules: &[(u64, u8)]) -> FlowBed {
-    let mut bed = FlowBed::new();
+fn management(rules: &[(u64, u8)]) -> FlowNode {
+    let mut bed = FlowNode::new();
     bed.batch(1, ops(rules, &[]));
     bed.settle();
     bed.is_management = true;
@@ -24,17 +24,17 @@ fn key(number: u64) -> ReportKey {
     ReportKey { resource: resource_id(&br0()), generation: generation(number), attempt: Attempt(0) }
 }
 
-fn answer(bed: &mut FlowBed, number: u64, bytes: &[u8]) {
+fn answer(bed: &mut FlowNode, number: u64, bytes: &[u8]) {
     bed.bed.down(Down::Answer { key: key(number), bytes: bytes.to_vec() });
     bed.drain();
 }
 
-fn reconnect(bed: &mut FlowBed) {
+fn reconnect(bed: &mut FlowNode) {
     bed.bed.reconnect();
     bed.drain();
 }
 
-fn asked(bed: &FlowBed) -> bool {
+fn asked(bed: &FlowNode) -> bool {
     bed.bed.sent.iter().any(|up| matches!(up, Up::Challenge { key: asked, .. } if *asked == key(2)))
 }
 
@@ -57,7 +57,7 @@ fn it_is_kept_once_the_controller_answers_over_a_new_connection() {
 }
 
 /// What somebody does to the switch, and what was there.
-type Change = fn(&mut FlowBed) -> Option<u64>;
+type Change = fn(&mut FlowNode) -> Option<u64>;
 
 #[test]
 fn what_somebody_changed_meanwhile_is_not_confirmed() {
@@ -221,7 +221,7 @@ fn a_table_is_forgotten_once_its_switch_is_seen_without_what_was_given_up() {
     bed.input(FlowInput::Applied { number, result: Err(gone) });
     assert!(!bed.bed.agent.is_guarding());
     bed.after(Duration::from_secs(60));
-    let is_forgotten = |bed: &FlowBed| matches!(bed.log.last(), Some(Record::Forgotten(_)));
+    let is_forgotten = |bed: &FlowNode| matches!(bed.log.last(), Some(Record::Forgotten(_)));
     assert!(!is_forgotten(&bed));
     assert_eq!(bed.state().entries, 1, "it is told of as it is");
     bed.back();
@@ -304,7 +304,7 @@ fn network_and_flow_rules_are_never_guarded_at_the_same_time() {
     bed.guarded(2, ops(&[(2, 1)], &[]));
     reconnect(&mut bed);
     bed.bed.guards_are_quick = false;
-    let begun = |bed: &FlowBed| bed.bed.guards.len() + bed.bed.captures.len();
+    let begun = |bed: &FlowNode| bed.bed.guards.len() + bed.bed.captures.len();
     bed.bed.job(&network(1, 1, Action::Create));
     assert_eq!(begun(&bed), 0, "nothing of the network begins");
     answer(&mut bed, 2, CHALLENGE);
@@ -379,7 +379,7 @@ fn what_waited_when_the_agent_was_stopped_may_be_tried_again() {
 
 #[test]
 fn what_may_be_undone_takes_over_nothing_of_others() {
-    let takes_over = |bed: &FlowBed| match bed.held[..] {
+    let takes_over = |bed: &FlowNode| match bed.held[..] {
         [FlowEffect::Apply { take_over, .. }] => take_over,
         _ => panic!("{:?}", bed.held),
     };
@@ -409,7 +409,7 @@ fn after_a_crash_nothing_else_may_cut_the_node_off_until_it_is_undone() {
     bed.is_management = true;
     bed.guarded(3, ops(&[(2, 1)], &[]));
     let (log, switch) = (bed.log.clone(), bed.switch.clone());
-    let bed = FlowBed::started(log, switch);
+    let bed = FlowNode::started(log, switch);
     assert!(bed.bed.agent.is_guarding(), "it is being undone");
     assert!(matches!(bed.held[..], [FlowEffect::Apply { .. }]), "{:?}", bed.held);
 }

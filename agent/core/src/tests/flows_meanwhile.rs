@@ -5,12 +5,12 @@ use std::time::Duration;
 use muster_shared::model::Up;
 use muster_shared::model::flow::{EntryState, FlowAsk, FlowDown, FlowUp, SwitchState};
 
-use super::bed::generation;
-use super::flow_bed::{FlowBed, br0, flow, ops, root, table};
+use super::flow_node::{FlowNode, br0, flow, ops, root, table};
+use super::node::generation;
 use crate::{Compared, FlowEffect, FlowInput, Repaired};
 
-fn filled(rules: &[(u64, u8)]) -> FlowBed {
-    let mut bed = FlowBed::new();
+fn filled(rules: &[(u64, u8)]) -> FlowNode {
+    let mut bed = FlowNode::new();
     bed.batch(1, ops(rules, &[]));
     bed.settle();
     bed.done.clear();
@@ -19,7 +19,7 @@ fn filled(rules: &[(u64, u8)]) -> FlowBed {
 }
 
 /// Rules that the controller was told of since.
-fn said(bed: &FlowBed) -> Vec<String> {
+fn said(bed: &FlowNode) -> Vec<String> {
     let told = bed.bed.sent.iter().filter_map(|up| match up {
         Up::Flow(FlowUp::States { states, complete }) if *complete || !states.is_empty() => {
             Some(format!("{} states, complete {complete}", states.len()))

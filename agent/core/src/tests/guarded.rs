@@ -9,7 +9,7 @@ use muster_shared::model::{Action, Down, Job, NetworkConfig, OnDelete, Outcome, 
 use muster_shared::{MonoTime, ResourceId};
 use proptest::prelude::*;
 
-use super::bed::{Bed, CHALLENGE, HEARTBEAT, again, failed, job};
+use super::node::{CHALLENGE, HEARTBEAT, Node, again, failed, job};
 use crate::{AtBoot, Before, Entry, Found, Input, at_boot};
 
 const WINDOW: Duration = Duration::from_secs(20);
@@ -118,7 +118,7 @@ struct Change {
 }
 
 struct World {
-    bed: Bed,
+    bed: Node,
     /// As the controller has given them out: generations count for all resources together.
     jobs: Vec<Job>,
     host: Links,
@@ -139,7 +139,7 @@ fn written(links: &Links) -> Before {
 
 impl World {
     fn new() -> Self {
-        let mut bed = Bed::online();
+        let mut bed = Node::online();
         bed.disk_is_quick = false;
         bed.guards_are_quick = false;
         let host = ["eth1", "eth2", "shared"].map(|link| (link.to_owned(), 1));
@@ -201,7 +201,7 @@ impl World {
     }
 
     fn crash(&mut self) {
-        let empty = Bed::offline(Vec::new(), muster_shared::Epoch(1).into());
+        let empty = Node::offline(Vec::new(), muster_shared::Epoch(1).into());
         self.bed = std::mem::replace(&mut self.bed, empty).crash_slow();
         self.is_stopped = false;
         self.connect();
@@ -433,7 +433,7 @@ fn play(steps: &[Step]) {
 }
 
 /// Changes that are not kept, with the newest job they are of.
-fn undone(bed: &Bed) -> Vec<(ResourceId, ReportKey)> {
+fn undone(bed: &Node) -> Vec<(ResourceId, ReportKey)> {
     bed.agent.entries().filter_map(|entry| Some((entry.resource, entry.undo.as_ref()?.key))).collect()
 }
 

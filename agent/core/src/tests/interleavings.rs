@@ -6,7 +6,7 @@ use muster_shared::ResourceId;
 use muster_shared::model::{Action, Down, Job, Outcome, Spec};
 use proptest::prelude::*;
 
-use super::bed::{Bed, again, dummy, failed, generation, id, job, plain};
+use super::node::{Node, again, dummy, failed, generation, id, job, plain};
 use crate::{Found, Input};
 
 const RESOURCES: u128 = 4;
@@ -61,7 +61,7 @@ struct Witness {
 }
 
 impl Witness {
-    fn look(&mut self, bed: &Bed, disk_may_fail: bool) {
+    fn look(&mut self, bed: &Node, disk_may_fail: bool) {
         let mut lanes = BTreeMap::new();
         for job in &bed.checks {
             assert_eq!(lanes.insert(job.spec.lane(), job.resource), None, "a check runs beside something");
@@ -101,7 +101,7 @@ impl Witness {
 }
 
 fn play(steps: Vec<Step>) {
-    let mut bed = Bed::online();
+    let mut bed = Node::online();
     bed.disk_is_quick = false;
     let mut witness = Witness::default();
     let disk_may_fail = steps.iter().any(|step| matches!(step, Step::FailWrite));
@@ -138,13 +138,13 @@ fn play(steps: Vec<Step>) {
     settle(bed);
 }
 
-fn end_capture(bed: &mut Bed) {
+fn end_capture(bed: &mut Node) {
     if let Some((key, _)) = bed.captures.first() {
         bed.captured(key.resource.0.as_u128(), Ok("old"));
     }
 }
 
-fn end_run(bed: &mut Bed, fails: bool) {
+fn end_run(bed: &mut Node, fails: bool) {
     if let Some(job) = bed.checks.first() {
         let differs = Found::Differs { missing: false, reason: "mode".into() };
         let found = if fails { differs } else { Found::AsDesired };
@@ -157,7 +157,7 @@ fn end_run(bed: &mut Bed, fails: bool) {
 }
 
 /// With a disk and a host that work, everything ends, is reported, and nothing is left that waits.
-fn settle(mut bed: Bed) {
+fn settle(mut bed: Node) {
     bed.disk_is_quick = true;
     for _ in 0..200 {
         bed.write_one();
@@ -165,12 +165,12 @@ fn settle(mut bed: Bed) {
         end_run(&mut bed, false);
     }
     bed.sent.clear();
-    bed.down(super::bed::welcome(1, false));
+    bed.down(super::node::welcome(1, false));
     for report in bed.reports() {
         bed.down(Down::Acknowledge(report.key));
     }
     // What the disk refused is written with the next heartbeat.
-    bed.after(super::bed::HEARTBEAT);
+    bed.after(super::node::HEARTBEAT);
     bed.sent.clear();
     for entry in bed.agent.entries() {
         assert!(entry.current.is_none() && entry.next.is_none(), "left over: {entry:?}");

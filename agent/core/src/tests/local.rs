@@ -5,8 +5,8 @@ use std::time::Duration;
 use muster_shared::model::{Action, Down, NetworkConfig, Outcome, Spec, Up};
 use muster_shared::{Attempt, Epoch, Generation, ResourceId};
 
-use super::bed::{Bed, CHALLENGE, done, id, key};
 use super::confirm::{WINDOW, answer, network, reason};
+use super::node::{CHALLENGE, Node, done, id, key};
 use crate::{AtBoot, Before, Found, Input, at_boot};
 
 const LOCAL: u128 = u128::MAX;
@@ -19,7 +19,7 @@ fn given(n: u128) -> NetworkConfig {
     }
 }
 
-fn give(bed: &mut Bed, n: u128) {
+fn give(bed: &mut Node, n: u128) {
     bed.input(Input::Local { config: given(n), timeout: Duration::from_secs(60), after: 0 });
 }
 
@@ -29,15 +29,15 @@ fn local_key(number: u64) -> muster_shared::model::ReportKey {
 }
 
 /// It has changed the network and waits to be confirmed.
-fn confirming() -> Bed {
-    let mut bed = Bed::online();
+fn confirming() -> Node {
+    let mut bed = Node::online();
     give(&mut bed, 5);
     bed.captured(LOCAL, Ok("before Muster"));
     bed.touched(LOCAL, Ok(()));
     bed
 }
 
-fn kept() -> Bed {
+fn kept() -> Node {
     let mut bed = confirming();
     bed.reconnect();
     answer(&mut bed, local_key(1), CHALLENGE);
@@ -77,12 +77,12 @@ fn without_an_answer_it_is_put_back_and_who_gave_it_hears_why() {
 #[test]
 fn the_controller_hears_nothing_of_it() {
     let mut bed = kept();
-    let empty = Bed::online().agent.jobs.ledger.digest();
+    let empty = Node::online().agent.jobs.ledger.digest();
     assert_eq!(bed.agent.jobs.ledger.digest(), empty);
     bed.input(Input::Disconnected { reason: "gone".into() });
     bed.after(Duration::from_secs(300));
     bed.input(Input::Connected);
-    bed.down(super::bed::welcome(1, true));
+    bed.down(super::node::welcome(1, true));
     bed.after(Duration::from_secs(40));
     let of_it = bed.sent.iter().filter(|up| match up {
         Up::Report(_) | Up::Progress(_) | Up::Drift(_) | Up::Challenge { .. } => true,
@@ -108,7 +108,7 @@ fn its_drift_is_logged_on_the_server() {
 
 #[test]
 fn a_link_of_the_controllers_is_refused_by_the_resource_that_owns_it() {
-    let mut bed = Bed::online();
+    let mut bed = Node::online();
     // Not begun, but wanted.
     bed.job(&network(5, 1, Action::Create));
     for _ in 0..2 {
@@ -163,7 +163,7 @@ fn what_a_restart_finds_half_done_is_put_back() {
 
 #[test]
 fn what_a_restart_finds_not_begun_is_dropped() {
-    let mut bed = Bed::online();
+    let mut bed = Node::online();
     give(&mut bed, 5);
     let mut bed = bed.crash();
     assert!(bed.captures.is_empty() && bed.runs.is_empty());

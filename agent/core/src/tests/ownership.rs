@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use muster_shared::model::{Action, Down, Job, Spec};
 use proptest::prelude::*;
 
-use super::bed::{Bed, again, failed, id, job, plain};
+use super::node::{Node, again, failed, id, job, plain};
 use crate::{Before, Entry, Found};
 
 const RESOURCES: u128 = 4;
@@ -37,7 +37,7 @@ fn step() -> impl Strategy<Value = Step> {
 
 /// A controller that keeps to one path per resource, and a host with two files.
 struct Site {
-    bed: Bed,
+    bed: Node,
     files: BTreeMap<String, Vec<u8>>,
     /// The newest job of each resource; like the controller, it is sent again until it is done.
     newest: BTreeMap<u128, Job>,
@@ -50,7 +50,7 @@ fn original(path: &str) -> Vec<u8> {
 
 impl Site {
     fn new() -> Self {
-        let mut bed = Bed::online();
+        let mut bed = Node::online();
         bed.disk_is_quick = false;
         let files = (0..PATHS).map(|path| format!("/{path}")).map(|path| (path.clone(), original(&path)));
         Self { bed, files: files.collect(), newest: BTreeMap::new(), number: 0 }

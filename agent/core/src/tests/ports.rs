@@ -5,7 +5,7 @@ use std::time::Duration;
 use muster_shared::model::Up;
 use muster_shared::model::topology::{Beacon, DevicePorts, PortState, TOLD_DEVICES_MAX, TOLD_PORTS_MAX};
 
-use super::bed::Bed;
+use super::node::Node;
 use crate::Input;
 
 const MILLISECOND: Duration = Duration::from_millis(1);
@@ -31,7 +31,7 @@ fn gone(bridge: &str) -> DevicePorts {
     DevicePorts { up: false, ..device(bridge, &[]) }
 }
 
-fn messages(bed: &mut Bed) -> Vec<Vec<DevicePorts>> {
+fn messages(bed: &mut Node) -> Vec<Vec<DevicePorts>> {
     let of = |up| match up {
         Up::Ports(devices) => Some(devices),
         _ => None,
@@ -39,13 +39,13 @@ fn messages(bed: &mut Bed) -> Vec<Vec<DevicePorts>> {
     std::mem::take(&mut bed.sent).into_iter().filter_map(of).collect()
 }
 
-fn told(bed: &mut Bed) -> Vec<DevicePorts> {
+fn told(bed: &mut Node) -> Vec<DevicePorts> {
     messages(bed).into_iter().flatten().collect()
 }
 
 /// A device that was told, and has rested since.
-fn standing(ports: &[&str]) -> Bed {
-    let mut bed = Bed::online();
+fn standing(ports: &[&str]) -> Node {
+    let mut bed = Node::online();
     bed.input(Input::Ports(vec![device("br0", ports)]));
     assert_eq!(told(&mut bed), [device("br0", ports)]);
     bed.after(Duration::from_secs(10));
@@ -53,7 +53,7 @@ fn standing(ports: &[&str]) -> Bed {
     bed
 }
 
-fn connect_anew(bed: &mut Bed) {
+fn connect_anew(bed: &mut Node) {
     bed.input(Input::Disconnected { reason: "lost".into() });
     bed.after(Duration::from_secs(300));
     bed.greet();
@@ -111,7 +111,7 @@ fn what_went_back_to_what_was_told_is_not_told() {
 
 #[test]
 fn all_are_told_after_each_greeting_also_those_that_went() {
-    let mut bed = Bed::online();
+    let mut bed = Node::online();
     bed.input(Input::Disconnected { reason: "lost".into() });
     bed.input(Input::Ports(vec![device("br0", &["eth0"]), device("br1", &[]), gone("br9")]));
     bed.input(Input::Ports(vec![gone("br1")]));
@@ -130,9 +130,9 @@ fn all_are_told_after_each_greeting_also_those_that_went() {
 /// Nothing wakes an agent without devices, nor one whose devices rest.
 #[test]
 fn nothing_is_due_where_nothing_changes() {
-    let mut bed = Bed::online();
+    let mut bed = Node::online();
     bed.after(Duration::from_secs(5));
-    let due = |bed: &Bed| bed.agent.poll_timeout().filter(|(_, why)| *why == "ports");
+    let due = |bed: &Node| bed.agent.poll_timeout().filter(|(_, why)| *why == "ports");
     assert_eq!(due(&bed), None);
     bed.input(Input::Ports(vec![device("br0", &["eth0 down"])]));
     assert_eq!(due(&bed), None);
@@ -166,7 +166,7 @@ fn ports_that_end_one_by_one_do_not_fill_the_line() {
         let ports = ports(down);
         device("br0", &ports.iter().map(String::as_str).collect::<Vec<_>>())
     };
-    let mut bed = Bed::online();
+    let mut bed = Node::online();
     bed.input(Input::Ports(vec![after(0)]));
     bed.after(Duration::from_secs(60));
     told(&mut bed);
@@ -183,7 +183,7 @@ fn ports_that_end_one_by_one_do_not_fill_the_line() {
 
 #[test]
 fn many_are_told_in_messages_that_fit() {
-    let mut bed = Bed::online();
+    let mut bed = Node::online();
     let names: Vec<String> = (0..TOLD_PORTS_MAX).map(|n| format!("p{n:05}")).collect();
     let ports: Vec<&str> = names.iter().map(String::as_str).collect();
     let mut devices: Vec<_> = (0..TOLD_DEVICES_MAX).map(|n| device(&format!("br{n:03}"), &[])).collect();
@@ -200,7 +200,7 @@ fn many_are_told_in_messages_that_fit() {
 
 #[test]
 fn one_that_went_makes_room_for_one_that_came() {
-    let mut bed = Bed::online();
+    let mut bed = Node::online();
     let devices: Vec<_> = (0..TOLD_DEVICES_MAX).map(|n| device(&format!("br{n:03}"), &[])).collect();
     bed.input(Input::Ports(devices));
     bed.input(Input::Ports(vec![device("new", &[])]));

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use muster_shared::model::{Action, Job, Outcome, Spec};
 
-use super::bed::{Bed, CHALLENGE, again, done, failed, id, key};
 use super::confirm::{WINDOW, answer, confirming, network, not_back, reason, running};
+use super::node::{CHALLENGE, Node, again, done, failed, id, key};
 use crate::{Before, Input};
 
 #[test]
@@ -41,7 +41,7 @@ fn nothing_of_another_resource_is_changed_before_it_is_put_back() {
 /// Resource 2 took resource 1's link over, failed, and is put back half a minute after its job has ended.
 #[test]
 fn what_it_took_over_is_given_back_however_late_it_is_put_back() {
-    let mut bed = Bed::online();
+    let mut bed = Node::online();
     bed.apply_file(&network(1, 1, Action::Create), "one");
     bed.job(&Job { resource: id(2), ..network(1, 2, Action::Create) });
     bed.captured(2, Ok("one"));

@@ -2,12 +2,12 @@
 
 use muster_shared::model::{Action, Down, Outcome};
 
-use super::bed::{Bed, again, create, done, dummy, failed, generation, id, job, key, plain};
+use super::node::{Node, again, create, done, dummy, failed, generation, id, job, key, plain};
 use crate::Before;
 
 #[test]
 fn an_accepted_job_runs_again_and_once() {
-    let mut bed = Bed::online();
+    let mut bed = Node::online();
     bed.job(&create(1, 1));
     let mut bed = bed.crash();
     assert_eq!(bed.runs.len(), 1, "without a controller");
@@ -22,7 +22,7 @@ fn an_accepted_job_runs_again_and_once() {
 
 #[test]
 fn jobs_keep_their_order() {
-    let mut bed = Bed::online();
+    let mut bed = Node::online();
     for n in [5, 3, 9, 1] {
         bed.job(&create(n, 1));
     }
@@ -35,7 +35,7 @@ fn jobs_keep_their_order() {
 
 #[test]
 fn what_was_there_before_is_on_disk_before_the_first_change_and_read_once() {
-    let mut bed = Bed::online();
+    let mut bed = Node::online();
     bed.disk_is_quick = false;
     let first = job(1, 1, Action::Create, plain("/etc/motd"));
     bed.job(&first);
@@ -56,7 +56,7 @@ fn what_was_there_before_is_on_disk_before_the_first_change_and_read_once() {
 
 #[test]
 fn a_crash_before_the_record_captures_again() {
-    let mut bed = Bed::online();
+    let mut bed = Node::online();
     bed.disk_is_quick = false;
     bed.job(&job(1, 1, Action::Create, plain("/etc/motd")));
     bed.write_one();
@@ -67,7 +67,7 @@ fn a_crash_before_the_record_captures_again() {
 
 #[test]
 fn a_job_that_follows_survives() {
-    let mut bed = Bed::online();
+    let mut bed = Node::online();
     bed.job(&create(1, 1));
     bed.job(&job(1, 2, Action::Update, dummy("2")));
     let mut bed = bed.crash();
@@ -85,7 +85,7 @@ fn a_job_that_follows_survives() {
 #[test]
 fn what_follows_a_job_whose_end_the_disk_refused_waits_for_the_disk() {
     let following = || {
-        let mut bed = Bed::online();
+        let mut bed = Node::online();
         bed.job(&create(1, 1));
         bed.job(&create(1, 2));
         bed.disk_is_quick = false;
@@ -105,7 +105,7 @@ fn what_follows_a_job_whose_end_the_disk_refused_waits_for_the_disk() {
 
 #[test]
 fn what_may_have_begun_before_a_crash_is_not_withdrawn() {
-    let mut bed = Bed::online();
+    let mut bed = Node::online();
     let first = job(2, 1, Action::Create, plain("/etc/motd"));
     bed.job(&first);
     bed.captured(2, Ok("old"));
@@ -121,7 +121,7 @@ fn what_may_have_begun_before_a_crash_is_not_withdrawn() {
 
 #[test]
 fn a_failed_attempt_is_remembered_and_a_higher_one_runs() {
-    let mut bed = Bed::online();
+    let mut bed = Node::online();
     bed.job(&create(1, 1));
     bed.ran(1, Err(failed("no")));
     let mut bed = bed.crash();

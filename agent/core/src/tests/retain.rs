@@ -2,7 +2,7 @@
 
 use muster_shared::model::{Action, Job, Outcome};
 
-use super::bed::{Bed, done, failed, id, job, plain};
+use super::node::{Node, done, failed, id, job, plain};
 use crate::Before;
 
 fn file(n: u128, number: u64, action: Action) -> Job {
@@ -11,9 +11,9 @@ fn file(n: u128, number: u64, action: Action) -> Job {
 
 #[test]
 fn the_host_is_not_touched_and_nothing_is_remembered() {
-    let mut bed = Bed::online();
+    let mut bed = Node::online();
     bed.apply_file(&file(1, 1, Action::Create), "old");
-    let empty = Bed::online().agent.jobs.ledger.digest();
+    let empty = Node::online().agent.jobs.ledger.digest();
     bed.job(&file(1, 2, Action::Retain));
     assert!(bed.runs.is_empty() && bed.checks.is_empty());
     let report = bed.report();
@@ -29,7 +29,7 @@ fn the_host_is_not_touched_and_nothing_is_remembered() {
 #[test]
 fn a_crash_at_either_write_leaves_the_thing_all_the_same() {
     for survives in 0..=2 {
-        let mut bed = Bed::online();
+        let mut bed = Node::online();
         bed.apply_file(&file(1, 1, Action::Create), "old");
         bed.disk_is_quick = false;
         bed.job(&file(1, 2, Action::Retain));
@@ -46,7 +46,7 @@ fn a_crash_at_either_write_leaves_the_thing_all_the_same() {
 #[test]
 fn what_could_not_be_recorded_is_still_its_own() {
     for action in [Action::Retain, Action::Delete] {
-        let mut bed = Bed::online();
+        let mut bed = Node::online();
         bed.apply_file(&file(1, 1, Action::Create), "old");
         bed.disk_is_quick = false;
         bed.job(&file(1, 2, action));
@@ -69,7 +69,7 @@ fn what_could_not_be_recorded_is_still_its_own() {
 fn what_it_took_over_or_another_took_from_it_stays_with_its_holder() {
     // Resource 2 took over from 1.
     let taken_over = || {
-        let mut bed = Bed::online();
+        let mut bed = Node::online();
         bed.apply_file(&file(1, 1, Action::Create), "old");
         bed.job(&file(2, 2, Action::Create));
         bed.captured(2, Ok("old"));

@@ -5,7 +5,7 @@ use std::time::Duration;
 use muster_shared::model::{Down, Hello, LedgerEntry, Up, Welcome};
 use muster_shared::{Epoch, EpochId, MonoTime};
 
-use super::bed::{Bed, HEARTBEAT, create, generation, id, welcome};
+use super::node::{HEARTBEAT, Node, create, generation, id, welcome};
 use crate::Input;
 
 fn hello(epoch: u32, ledger: u128) -> Up {
@@ -22,7 +22,7 @@ fn hello(epoch: u32, ledger: u128) -> Up {
 
 #[test]
 fn greets_and_beats() {
-    let mut bed = Bed::offline(Vec::new(), Epoch(1).into());
+    let mut bed = Node::offline(Vec::new(), Epoch(1).into());
     assert_eq!(bed.connects, 1);
     bed.input(Input::Connected);
     assert_eq!(bed.sent, [hello(1, 0)]);
@@ -37,7 +37,7 @@ fn greets_and_beats() {
 
 #[test]
 fn the_ledger_is_told_and_its_digest_follows() {
-    let mut bed = Bed::online();
+    let mut bed = Node::online();
     for n in 1..=3 {
         bed.job(&create(n, n as u64));
         bed.ran(n, Ok(()));
@@ -55,7 +55,7 @@ fn the_ledger_is_told_and_its_digest_follows() {
 
 #[test]
 fn an_empty_ledger_is_one_page_and_a_long_one_more() {
-    let mut bed = Bed::online();
+    let mut bed = Node::online();
     bed.down(welcome(1, true));
     assert_eq!(bed.sent[0], Up::Ledger { entries: Vec::new(), last: true });
     for n in 0..5000 {
@@ -78,7 +78,7 @@ fn an_empty_ledger_is_one_page_and_a_long_one_more() {
 
 #[test]
 fn a_higher_epoch_is_on_disk_before_it_counts() {
-    let mut bed = Bed::offline(Vec::new(), Epoch(1).into());
+    let mut bed = Node::offline(Vec::new(), Epoch(1).into());
     bed.input(Input::Connected);
     bed.disk_is_quick = false;
     bed.down(welcome(2, false));
@@ -90,7 +90,7 @@ fn a_higher_epoch_is_on_disk_before_it_counts() {
 
 #[test]
 fn an_older_epoch_is_refused_and_commands_nothing() {
-    let mut bed = Bed::offline(Vec::new(), Epoch(2).into());
+    let mut bed = Node::offline(Vec::new(), Epoch(2).into());
     bed.input(Input::Connected);
     bed.job(&create(1, 1));
     bed.down(welcome(1, false));
@@ -109,14 +109,14 @@ fn welcome_with(number: u32, bits: Option<u64>) -> Down {
 
 #[test]
 fn an_epoch_of_another_history_is_refused() {
-    let mut bed = Bed::offline(Vec::new(), EpochId { number: Epoch(2), bits: Some(7) });
+    let mut bed = Node::offline(Vec::new(), EpochId { number: Epoch(2), bits: Some(7) });
     bed.input(Input::Connected);
     bed.down(welcome_with(2, Some(8)));
     bed.job(&create(1, 1));
     assert!(bed.disconnects[0].contains("a copy of the other's store"), "{:?}", bed.disconnects);
     assert!(!bed.agent.is_online() && bed.runs.is_empty() && bed.disk.is_empty());
     for known in [welcome_with(2, Some(7)), welcome_with(2, None), welcome_with(3, Some(8))] {
-        let mut bed = Bed::offline(Vec::new(), EpochId { number: Epoch(2), bits: Some(7) });
+        let mut bed = Node::offline(Vec::new(), EpochId { number: Epoch(2), bits: Some(7) });
         bed.input(Input::Connected);
         bed.down(known.clone());
         assert!(bed.agent.is_online(), "{known:?}");
@@ -125,7 +125,7 @@ fn an_epoch_of_another_history_is_refused() {
 
 #[test]
 fn the_bits_of_an_epoch_are_kept_with_it() {
-    let mut bed = Bed::offline(Vec::new(), Epoch(2).into());
+    let mut bed = Node::offline(Vec::new(), Epoch(2).into());
     bed.input(Input::Connected);
     bed.down(welcome_with(2, Some(8)));
     assert_eq!(bed.epoch, EpochId { number: Epoch(2), bits: Some(8) });
@@ -139,7 +139,7 @@ fn the_bits_of_an_epoch_are_kept_with_it() {
 
 #[test]
 fn an_epoch_that_cannot_be_recorded_is_not_obeyed() {
-    let mut bed = Bed::offline(Vec::new(), Epoch(1).into());
+    let mut bed = Node::offline(Vec::new(), Epoch(1).into());
     bed.input(Input::Connected);
     bed.disk_is_quick = false;
     bed.down(welcome(2, false));
@@ -150,7 +150,7 @@ fn an_epoch_that_cannot_be_recorded_is_not_obeyed() {
 
 #[test]
 fn a_controller_that_does_not_answer_is_left() {
-    let mut bed = Bed::offline(Vec::new(), Epoch(1).into());
+    let mut bed = Node::offline(Vec::new(), Epoch(1).into());
     bed.input(Input::Connected);
     bed.after(Duration::from_secs(30));
     assert_eq!(bed.disconnects.len(), 1);
@@ -158,7 +158,7 @@ fn a_controller_that_does_not_answer_is_left() {
 
 #[test]
 fn comes_back_and_says_when() {
-    let mut bed = Bed::offline(Vec::new(), Epoch(1).into());
+    let mut bed = Node::offline(Vec::new(), Epoch(1).into());
     for attempt in 1..50 {
         assert_eq!(bed.connects, attempt);
         bed.input(Input::Disconnected { reason: "reset".into() });
@@ -173,7 +173,7 @@ fn comes_back_and_says_when() {
 
 #[test]
 fn idle_and_connected_it_wakes_for_the_heartbeat_alone() {
-    let mut bed = Bed::online();
+    let mut bed = Node::online();
     bed.after(Duration::from_secs(2));
     bed.input(Input::Gathered(Ok(Box::default())));
     bed.after(HEARTBEAT);
@@ -187,7 +187,7 @@ fn idle_and_connected_it_wakes_for_the_heartbeat_alone() {
 
 #[test]
 fn an_epoch_on_its_way_to_disk_counts() {
-    let mut bed = Bed::online();
+    let mut bed = Node::online();
     bed.disk_is_quick = false;
     bed.down(welcome(5, false));
     bed.down(welcome(3, false));

@@ -5,10 +5,10 @@ use muster_shared::model::{
     Outcome, Report, Spec, Stray, Up,
 };
 
-use super::bed::{Bed, done, failed, file, generation, id, job, key, plain, welcome};
+use super::node::{Node, done, failed, file, generation, id, job, key, plain, welcome};
 use crate::Input;
 
-fn described(bed: &mut Bed, ids: &[u128]) -> Vec<Stray> {
+fn described(bed: &mut Node, ids: &[u128]) -> Vec<Stray> {
     bed.sent.clear();
     bed.down(Down::Describe(ids.iter().copied().map(id).collect()));
     match bed.sent.pop() {
@@ -18,8 +18,8 @@ fn described(bed: &mut Bed, ids: &[u128]) -> Vec<Stray> {
 }
 
 /// With the file `/etc/motd` as resource 1, of generation 1; before it there was something.
-fn with_file() -> Bed {
-    let mut bed = Bed::online();
+fn with_file() -> Node {
+    let mut bed = Node::online();
     bed.apply_file(&job(1, 1, Action::Create, plain("/etc/motd")), "old");
     bed
 }
@@ -157,7 +157,7 @@ fn nothing_is_removed_without_room_for_the_epoch() {
 
 #[test]
 fn the_nodes_own_document_is_no_stray() {
-    let mut bed = Bed::online();
+    let mut bed = Node::online();
     let local = muster_shared::ResourceId::LOCAL;
     let key = muster_shared::model::ReportKey { resource: local, ..key(1, 7, 0) };
     bed.down(Down::Remove(key));

@@ -7,7 +7,7 @@ use muster_shared::model::{
 };
 use muster_shared::wire::REASON_MAX;
 
-use super::bed::{Bed, again, done, failed, generation, id, job, plain};
+use super::node::{Node, again, done, failed, generation, id, job, plain};
 use crate::{Before, ContentState, Entry, Input, Order};
 
 fn file(n: u128, number: u64, action: Action) -> Job {
@@ -19,8 +19,8 @@ fn old() -> Option<Before> {
 }
 
 /// Resource 1 made the file; resource 2 takes it over.
-fn taken_over() -> Bed {
-    let mut bed = Bed::online();
+fn taken_over() -> Node {
+    let mut bed = Node::online();
     bed.apply_file(&file(1, 1, Action::Create), "old");
     bed.job(&file(2, 2, Action::Create));
     assert_eq!(bed.captures[0].1, [Before::new(b"old".to_vec())], "what was there before the first of them");
@@ -69,7 +69,7 @@ fn one_that_never_was_applied_gives_it_back() {
 #[test]
 fn a_crash_at_any_write_takes_over_all_the_same() {
     for survives in 0..4 {
-        let mut bed = Bed::online();
+        let mut bed = Node::online();
         bed.apply_file(&file(1, 1, Action::Create), "old");
         bed.disk_is_quick = false;
         bed.job(&file(2, 2, Action::Create));
@@ -97,7 +97,7 @@ fn a_crash_at_any_write_takes_over_all_the_same() {
 
 #[test]
 fn a_full_disk_while_taking_over_changes_nothing() {
-    let mut bed = Bed::online();
+    let mut bed = Node::online();
     bed.apply_file(&file(1, 1, Action::Create), "old");
     bed.disk_is_quick = false;
     bed.job(&file(2, 2, Action::Create));
@@ -114,7 +114,7 @@ fn a_full_disk_while_taking_over_changes_nothing() {
 
 #[test]
 fn what_cannot_be_read_fails_the_job() {
-    let mut bed = Bed::online();
+    let mut bed = Node::online();
     bed.job(&file(1, 1, Action::Create));
     bed.captured(1, Err(failed("a directory")));
     assert!(matches!(bed.report().outcome, Outcome::Failed { .. }));
@@ -123,8 +123,8 @@ fn what_cannot_be_read_fails_the_job() {
 }
 
 /// Resource 2 is about to take over the file of resource 1, and cannot.
-fn could_not(fail: impl FnOnce(&mut Bed)) {
-    let mut bed = Bed::online();
+fn could_not(fail: impl FnOnce(&mut Node)) {
+    let mut bed = Node::online();
     bed.apply_file(&file(1, 1, Action::Create), "old");
     bed.job(&file(2, 2, Action::Create));
     fail(&mut bed);
@@ -155,8 +155,8 @@ fn one_whose_record_the_disk_refused_has_not_taken_over() {
 #[test]
 fn one_that_is_withdrawn_after_a_crash_has_not_taken_over() {
     let content = ContentDigest::of(b"new");
-    let stored = super::bed::file("/etc/motd", Content::Stored { digest: content, size: 3 });
-    let mut bed = Bed::online();
+    let stored = super::node::file("/etc/motd", Content::Stored { digest: content, size: 3 });
+    let mut bed = Node::online();
     bed.apply_file(&file(1, 1, Action::Create), "old");
     bed.job(&job(2, 2, Action::Create, stored));
     bed.content(content, ContentState::Have(3));
@@ -184,7 +184,7 @@ fn one_that_takes_back_and_cannot_leaves_it_where_it_is() {
 
 #[test]
 fn a_record_the_disk_refused_leaves_the_older_record() {
-    let mut bed = Bed::online();
+    let mut bed = Node::online();
     bed.apply_file(&job(1, 1, Action::Create, plain("/a")), "of a");
     bed.apply_file(&job(2, 1, Action::Create, plain("/b")), "of b");
     bed.job(&job(1, 2, Action::Update, plain("/b")));
@@ -202,7 +202,7 @@ fn a_record_the_disk_refused_leaves_the_older_record() {
 
 #[test]
 fn a_long_reason_is_cut_where_it_may_be() {
-    let mut bed = Bed::online();
+    let mut bed = Node::online();
     bed.job(&file(1, 1, Action::Create));
     bed.captured(1, Err(failed(&"é".repeat(1_000_000))));
     let Outcome::Failed { reason, .. } = bed.report().outcome else { panic!("it failed") };
@@ -211,7 +211,7 @@ fn a_long_reason_is_cut_where_it_may_be() {
 
 #[test]
 fn what_the_controller_knows_to_be_made_is_ones_own_where_no_record_says_otherwise() {
-    let mut bed = Bed::online();
+    let mut bed = Node::online();
     bed.job(&file(1, 1, Action::Create));
     assert!(bed.own.is_empty(), "it may be anyone's");
     bed.captured(1, Ok("old"));
@@ -229,8 +229,8 @@ fn what_the_controller_knows_to_be_made_is_ones_own_where_no_record_says_otherwi
 }
 
 /// Resources 1, 2 and 3 made the file one after the other, each taking it over.
-fn a_chain() -> Bed {
-    let mut bed = Bed::online();
+fn a_chain() -> Node {
+    let mut bed = Node::online();
     for n in 1..4 {
         bed.apply_file(&file(n, u64::try_from(n).unwrap(), Action::Create), "old");
     }
@@ -239,7 +239,7 @@ fn a_chain() -> Bed {
 }
 
 /// All go, one of them gives back what was there before Muster.
-fn one_gives_back(mut bed: Bed, order: [u128; 3]) {
+fn one_gives_back(mut bed: Node, order: [u128; 3]) {
     for (n, number) in order.into_iter().zip(10..) {
         bed.job(&file(n, number, Action::Delete));
         if let Some((_, before)) = bed.runs.first() {
@@ -292,7 +292,7 @@ fn a_crash_while_one_takes_back_leaves_one_holder() {
 }
 
 /// The last of a chain has gone, and put back what was there before Muster.
-fn a_chain_that_has_gone() -> Bed {
+fn a_chain_that_has_gone() -> Node {
     let mut bed = a_chain();
     bed.job(&file(3, 4, Action::Delete));
     bed.ran(3, Ok(()));
@@ -312,7 +312,7 @@ fn what_is_gone_with_the_one_that_took_it_over_stays_gone_after_a_crash() {
 
 #[test]
 fn what_has_gone_with_another_is_listed_no_more_and_made_again_like_any_other() {
-    let ends: [fn(Bed) -> Bed; 2] = [
+    let ends: [fn(Node) -> Node; 2] = [
         |bed| bed,
         |mut bed| {
             // Neither record that says so had come to disk.
@@ -347,7 +347,7 @@ fn what_another_left_to_a_third_one_has_not_gone_with_it() {
 /// The moment of a holding that has gone is known by its number: after a restart no other holding gets that.
 #[test]
 fn a_holding_after_a_restart_is_not_one_that_has_gone() {
-    let mut bed = Bed::online();
+    let mut bed = Node::online();
     bed.disk_is_quick = false;
     let gone = [(id(1), Order(1000))].into();
     bed.disk.insert(id(9), Entry { gone, ..Entry::new(id(9)) });
@@ -374,7 +374,7 @@ fn links(n: u128, number: u64, action: Action, names: &[&str]) -> Job {
 #[test]
 fn what_it_took_over_and_does_not_want_is_its_own_until_that_is_put_back() {
     for works in [true, false] {
-        let mut bed = Bed::online();
+        let mut bed = Node::online();
         bed.apply_file(&links(1, 1, Action::Create, &["eth1", "eth2"]), "both");
         bed.job(&links(2, 2, Action::Create, &["eth1"]));
         bed.captured(2, Ok("both"));
@@ -394,7 +394,7 @@ fn what_it_took_over_and_does_not_want_is_its_own_until_that_is_put_back() {
 /// Resource 2 has the link of resource 1, which is then to have none: it puts nothing back.
 #[test]
 fn one_that_gives_up_what_another_took_over_leaves_it_alone() {
-    let mut bed = Bed::online();
+    let mut bed = Node::online();
     bed.apply_file(&links(1, 1, Action::Create, &["eth1"]), "one");
     bed.apply_file(&links(2, 2, Action::Create, &["eth1"]), "one");
     bed.captures.clear();
@@ -407,7 +407,7 @@ fn one_that_gives_up_what_another_took_over_leaves_it_alone() {
 #[test]
 fn one_that_never_was_applied_puts_back_what_it_did_not_take_over() {
     for crash in [false, true] {
-        let mut bed = Bed::online();
+        let mut bed = Node::online();
         bed.apply_file(&links(1, 1, Action::Create, &["eth1", "eth2"]), "eth1, eth2");
         bed.job(&links(2, 2, Action::Create, &["eth1", "eth4"]));
         bed.captured(2, Ok("all"));
@@ -435,7 +435,7 @@ fn one_that_never_was_applied_puts_back_what_it_did_not_take_over() {
 /// Resource 2 has nothing of its own besides: its end changes nothing.
 #[test]
 fn one_that_never_was_applied_and_has_only_what_it_took_over_leaves_all_of_it() {
-    let mut bed = Bed::online();
+    let mut bed = Node::online();
     bed.apply_file(&links(1, 1, Action::Create, &["eth1", "eth2"]), "eth1, eth2");
     bed.job(&links(2, 2, Action::Create, &["eth1"]));
     bed.captured(2, Ok("eth1, eth2"));
@@ -449,7 +449,7 @@ fn one_that_never_was_applied_and_has_only_what_it_took_over_leaves_all_of_it() 
 /// Resource 2 took over from resource 1 and put back what it did not want of it; another one may have that by now.
 #[test]
 fn what_was_put_back_of_what_it_took_over_is_not_put_back_again() {
-    let mut bed = Bed::online();
+    let mut bed = Node::online();
     bed.apply_file(&links(1, 1, Action::Create, &["eth1", "eth2"]), "eth1, eth2");
     bed.job(&links(2, 2, Action::Create, &["eth1"]));
     bed.captured(2, Ok("eth1, eth2"));

@@ -7,7 +7,7 @@ use muster_shared::model::{
 };
 use muster_shared::{Epoch, ResourceId};
 
-use super::bed::{Bed, CHALLENGE, failed, generation, id, job, plain};
+use super::node::{CHALLENGE, Node, failed, generation, id, job, plain};
 use crate::{Found, Hint, Input, Retry, RunError};
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -22,7 +22,7 @@ fn network(n: u128, number: u64, action: Action) -> Job {
     job(n, number, action, Spec::Network(config))
 }
 
-fn apply(bed: &mut Bed, job: &Job) {
+fn apply(bed: &mut Node, job: &Job) {
     bed.job(job);
     let n = job.resource.0.as_u128();
     if !bed.captures.is_empty() {
@@ -33,8 +33,8 @@ fn apply(bed: &mut Bed, job: &Job) {
 }
 
 /// With resource 1 of generation 1, looked at, and that told.
-fn watching() -> Bed {
-    let mut bed = Bed::online();
+fn watching() -> Node {
+    let mut bed = Node::online();
     apply(&mut bed, &network(1, 1, Action::Create));
     bed.after(SECOND);
     bed.looked(Ok(Found::AsDesired));
@@ -43,7 +43,7 @@ fn watching() -> Bed {
     bed
 }
 
-fn drifts(bed: &mut Bed) -> Vec<Drift> {
+fn drifts(bed: &mut Node) -> Vec<Drift> {
     let of = |up| match up {
         Up::Drift(drifts) => Some(drifts),
         _ => None,
@@ -255,19 +255,19 @@ fn a_look_that_is_never_answered_does_not_end_watching() {
     assert_eq!(drifts(&mut bed).len(), 1);
 }
 
-fn apply_file(bed: &mut Bed, n: u128, number: u64) -> Job {
+fn apply_file(bed: &mut Node, n: u128, number: u64) -> Job {
     let job = job(n, number, Action::Create, plain(&format!("/etc/{n}")));
     apply(bed, &job);
     job
 }
 
-fn looked_at(bed: &Bed) -> Vec<ResourceId> {
+fn looked_at(bed: &Node) -> Vec<ResourceId> {
     bed.looks.iter().flat_map(|(_, looks)| looks.iter().map(|look| look.resource)).collect()
 }
 
 #[test]
 fn what_is_gone_is_not_watched() {
-    let mut bed = Bed::online();
+    let mut bed = Node::online();
     apply(&mut bed, &network(2, 2, Action::Create));
     apply_file(&mut bed, 3, 3);
     assert_eq!(bed.watched, [id(2), id(3)].into());
@@ -284,7 +284,7 @@ fn what_is_gone_is_not_watched() {
 
 #[test]
 fn a_file_that_may_have_changed_is_looked_at_alone() {
-    let mut bed = Bed::online();
+    let mut bed = Node::online();
     for n in 1..=3 {
         apply_file(&mut bed, n, 1);
     }
@@ -303,7 +303,7 @@ fn a_file_that_may_have_changed_is_looked_at_alone() {
 
 #[test]
 fn what_a_job_made_is_as_it_should_be_and_what_it_did_not_is_looked_at() {
-    let mut bed = Bed::online();
+    let mut bed = Node::online();
     apply_file(&mut bed, 1, 1);
     bed.after(SECOND);
     bed.looked(differs("other bytes"));
@@ -324,7 +324,7 @@ fn what_a_job_made_is_as_it_should_be_and_what_it_did_not_is_looked_at() {
 
 #[test]
 fn lanes_do_not_wait_for_each_other() {
-    let mut bed = Bed::online();
+    let mut bed = Node::online();
     apply_file(&mut bed, 1, 1);
     apply(&mut bed, &network(2, 1, Action::Create));
     bed.after(SECOND);
@@ -344,8 +344,8 @@ fn lanes_do_not_wait_for_each_other() {
 
 #[test]
 fn a_digest_of_what_differs_goes_with_the_heartbeat_and_who_missed_it_hears_it_again() {
-    let mut bed = Bed::online();
-    let digest = |bed: &mut Bed| {
+    let mut bed = Node::online();
+    let digest = |bed: &mut Node| {
         bed.sent.clear();
         bed.after(30 * SECOND);
         let of = |up: &Up| match up {
@@ -378,7 +378,7 @@ fn a_digest_of_what_differs_goes_with_the_heartbeat_and_who_missed_it_hears_it_a
 
 #[test]
 fn many_are_told_in_pages() {
-    let mut bed = Bed::online();
+    let mut bed = Node::online();
     for n in 1..=300 {
         apply(&mut bed, &network(n, 1, Action::Create));
     }
@@ -403,7 +403,7 @@ fn facts(mtu: u32, bytes: u64) -> Facts {
     Facts { links: vec![link], links_total: 1, ..Facts::default() }
 }
 
-fn told(bed: &mut Bed) -> Vec<Facts> {
+fn told(bed: &mut Node) -> Vec<Facts> {
     let of = |up| match up {
         Up::Facts(facts) => Some(*facts),
         _ => None,
@@ -413,7 +413,7 @@ fn told(bed: &mut Bed) -> Vec<Facts> {
 
 #[test]
 fn facts_are_told_when_greeted_when_they_change_and_when_asked_for() {
-    let mut bed = Bed::online();
+    let mut bed = Node::online();
     bed.after(2 * SECOND);
     assert_eq!(bed.gathers, 1);
     bed.input(Input::Gathered(Ok(Box::new(facts(1500, 1)))));
@@ -443,7 +443,7 @@ fn facts_are_told_when_greeted_when_they_change_and_when_asked_for() {
 
 #[test]
 fn facts_of_a_host_whose_links_never_rest_are_told_now_and_then() {
-    let mut bed = Bed::online();
+    let mut bed = Node::online();
     for mtu in 0..600 {
         bed.input(Input::Hint(Hint::Links));
         bed.after(SECOND);
@@ -464,7 +464,7 @@ fn facts_of_a_host_whose_links_never_rest_are_told_now_and_then() {
 
 #[test]
 fn facts_that_cannot_be_read_are_read_again() {
-    let mut bed = Bed::online();
+    let mut bed = Node::online();
     bed.after(2 * SECOND);
     bed.input(Input::Gathered(Err("no answer from the kernel".into())));
     assert_eq!(bed.warnings.len(), 1);
@@ -474,7 +474,7 @@ fn facts_that_cannot_be_read_are_read_again() {
 
 #[test]
 fn facts_are_told_on_every_connection() {
-    let mut bed = Bed::online();
+    let mut bed = Node::online();
     for n in 1..=3 {
         bed.after(2 * SECOND);
         assert_eq!(bed.gathers, n);

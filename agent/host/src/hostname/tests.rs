@@ -15,12 +15,12 @@ const COMES: Duration = Duration::from_secs(20);
 const QUIET: Duration = Duration::from_millis(100);
 
 /// A server of its own: the machine that this runs on keeps its name.
-struct Bed {
+struct Server {
     dir: TempDir,
     name: ServerName,
 }
 
-impl Bed {
+impl Server {
     fn path(&self) -> PathBuf {
         self.dir.path().join("hostname")
     }
@@ -42,7 +42,11 @@ impl Bed {
 }
 
 /// In a UTS namespace, whose thread ends with it.
-fn on_a_server<F: Future<Output = ()>>(kernel: &str, file: Option<&str>, test: impl FnOnce(Bed) -> F + Send) {
+fn on_a_server<F: Future<Output = ()>>(
+    kernel: &str,
+    file: Option<&str>,
+    test: impl FnOnce(Server) -> F + Send,
+) {
     std::thread::scope(|threads| {
         let thread = threads.spawn(|| {
             unshare(CloneFlags::CLONE_NEWUTS).unwrap();
@@ -50,11 +54,15 @@ fn on_a_server<F: Future<Output = ()>>(kernel: &str, file: Option<&str>, test: i
             let (dir, aside) = (TempDir::new().unwrap(), TempDir::new().unwrap());
             let name =
                 ServerName::new(Some(dir.path().join("hostname")), Files::new(aside.path().to_owned()));
-            let bed = Bed { dir, name };
+            let server = Server { dir, name };
             if let Some(file) = file {
-                fs::write(bed.path(), file).unwrap();
+                fs::write(server.path(), file).unwrap();
             }
-            tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(test(bed));
+            tokio::runtime::Builder::new_current_thread()
+                .enable_all()
+                .build()
+                .unwrap()
+                .block_on(test(server));
         });
         thread.join().unwrap();
     });
@@ -68,20 +76,20 @@ fn mode(path: &Path) -> u32 {
 fn it_is_set_in_the_kernel_and_in_the_file_and_put_back() {
     let machine = gethostname().unwrap();
     for before in [None, Some("old\n"), Some("old"), Some("# by hand\n\nold\n"), Some(""), Some("other\n")] {
-        on_a_server("old", before, async |bed| {
-            let was = bed.name.observe().await.unwrap();
-            bed.apply("web-1.example.com").await.unwrap();
+        on_a_server("old", before, async |server| {
+            let was = server.name.observe().await.unwrap();
+            server.apply("web-1.example.com").await.unwrap();
             let wanted = ("web-1.example.com".to_owned(), Some("web-1.example.com\n".to_owned()));
-            assert_eq!(bed.has(), wanted);
-            assert_eq!(bed.name.check("web-1.example.com").await.unwrap(), [""; 0]);
-            let inode = fs::metadata(bed.path()).unwrap().ino();
-            bed.apply("web-1.example.com").await.unwrap();
-            assert_eq!(fs::metadata(bed.path()).unwrap().ino(), inode, "a second time changes nothing");
+            assert_eq!(server.has(), wanted);
+            assert_eq!(server.name.check("web-1.example.com").await.unwrap(), [""; 0]);
+            let inode = fs::metadata(server.path()).unwrap().ino();
+            server.apply("web-1.example.com").await.unwrap();
+            assert_eq!(fs::metadata(server.path()).unwrap().ino(), inode, "a second time changes nothing");
             for _ in 0..2 {
-                bed.name.reach(&was).await.unwrap();
-                assert_eq!(bed.has(), ("old".to_owned(), before.map(str::to_owned)));
+                server.name.reach(&was).await.unwrap();
+                assert_eq!(server.has(), ("old".to_owned(), before.map(str::to_owned)));
             }
-            assert!(bed.is_tidy());
+            assert!(server.is_tidy());
         });
     }
     assert_eq!(gethostname().unwrap(), machine, "only the namespaces' names were changed");
@@ -89,16 +97,16 @@ fn it_is_set_in_the_kernel_and_in_the_file_and_put_back() {
 
 #[test]
 fn the_file_keeps_its_mode_and_a_comment_where_the_name_is_right() {
-    on_a_server("old", Some("# asset 7\nweb-1\n"), async |bed| {
-        fs::set_permissions(bed.path(), Permissions::from_mode(0o640)).unwrap();
-        bed.apply("web-1").await.unwrap();
-        assert_eq!(bed.has(), ("web-1".into(), Some("# asset 7\nweb-1\n".into())));
-        bed.apply("web-2").await.unwrap();
-        assert_eq!((bed.has().1.as_deref(), mode(&bed.path())), (Some("web-2\n"), 0o640));
+    on_a_server("old", Some("# asset 7\nweb-1\n"), async |server| {
+        fs::set_permissions(server.path(), Permissions::from_mode(0o640)).unwrap();
+        server.apply("web-1").await.unwrap();
+        assert_eq!(server.has(), ("web-1".into(), Some("# asset 7\nweb-1\n".into())));
+        server.apply("web-2").await.unwrap();
+        assert_eq!((server.has().1.as_deref(), mode(&server.path())), (Some("web-2\n"), 0o640));
     });
-    on_a_server("old", None, async |bed| {
-        bed.apply("web-1").await.unwrap();
-        assert_eq!(mode(&bed.path()), 0o644);
+    on_a_server("old", None, async |server| {
+        server.apply("web-1").await.unwrap();
+        assert_eq!(mode(&server.path()), 0o644);
     });
 }
 
@@ -110,51 +118,51 @@ fn a_crash_anywhere_is_made_good_by_the_next_run_and_by_putting_back() {
         [(true, "old\n", "old"), (false, "new\n", "old"), (true, "new\n", "old"), (false, "new\n", "new")]
     {
         for forward in [true, false] {
-            on_a_server("old", Some("old\n"), async |bed| {
-                let was = bed.name.observe().await.unwrap();
-                let wanted = bed.name.plan("new", &was).unwrap();
-                fs::write(bed.path(), file).unwrap();
+            on_a_server("old", Some("old\n"), async |server| {
+                let was = server.name.observe().await.unwrap();
+                let wanted = server.name.plan("new", &was).unwrap();
+                fs::write(server.path(), file).unwrap();
                 sethostname(kernel).unwrap();
                 if temporary {
-                    fs::write(bed.dir.path().join(left_behind), "ne").unwrap();
+                    fs::write(server.dir.path().join(left_behind), "ne").unwrap();
                 }
                 let (to, name) = if forward { (&wanted, "new") } else { (&was, "old") };
-                bed.name.reach(to).await.unwrap();
-                assert_eq!(bed.has(), (name.to_owned(), Some(format!("{name}\n"))));
-                assert!(bed.is_tidy());
+                server.name.reach(to).await.unwrap();
+                assert_eq!(server.has(), (name.to_owned(), Some(format!("{name}\n"))));
+                assert!(server.is_tidy());
             });
         }
     }
-    on_a_server("new", Some("new\n"), async |bed| {
-        fs::write(bed.dir.path().join(left_behind), "ne").unwrap();
-        bed.name.leave().await.unwrap();
-        assert_eq!(bed.has(), ("new".into(), Some("new\n".into())));
-        assert!(bed.is_tidy());
+    on_a_server("new", Some("new\n"), async |server| {
+        fs::write(server.dir.path().join(left_behind), "ne").unwrap();
+        server.name.leave().await.unwrap();
+        assert_eq!(server.has(), ("new".into(), Some("new\n".into())));
+        assert!(server.is_tidy());
     });
 }
 
 #[test]
 fn what_differs_is_said() {
-    on_a_server("web-1", Some("web-1\n"), async |bed| {
-        let path = bed.path().display().to_string();
+    on_a_server("web-1", Some("web-1\n"), async |server| {
+        let path = server.path().display().to_string();
         sethostname("foreign").unwrap();
-        let found = bed.name.check("web-1").await.unwrap();
+        let found = server.name.check("web-1").await.unwrap();
         assert_eq!(found, ["the kernel's host name is 'foreign', and should be 'web-1'"]);
-        fs::remove_file(bed.path()).unwrap();
-        let found = bed.name.check("web-1").await.unwrap().join(", ");
+        fs::remove_file(server.path()).unwrap();
+        let found = server.name.check("web-1").await.unwrap().join(", ");
         assert!(found.contains(&format!("{path} is not there, and should be so: has 'web-1'")), "{found}");
-        fs::write(bed.path(), "other\n").unwrap();
-        let found = bed.name.check("web-1").await.unwrap().join(", ");
+        fs::write(server.path(), "other\n").unwrap();
+        let found = server.name.check("web-1").await.unwrap().join(", ");
         assert!(found.contains(&format!("{path} has 'other'")), "{found}");
     });
 }
 
 #[test]
 fn a_change_by_somebody_else_is_noticed_and_another_servers_is_not() {
-    on_a_server("old", None, async |_bed| {
+    on_a_server("old", None, async |_server| {
         let mut renames = Renames::open().unwrap();
         for name in ["foreign", "another", "old"] {
-            on_a_server("neighbour", None, async |_bed| ());
+            on_a_server("neighbour", None, async |_server| ());
             let early = tokio::time::timeout(QUIET, renames.next()).await;
             assert!(early.is_err(), "the neighbour's name is none of ours");
             sethostname(name).unwrap();
@@ -165,38 +173,38 @@ fn a_change_by_somebody_else_is_noticed_and_another_servers_is_not() {
 
 #[test]
 fn what_cannot_be_is_refused_and_changes_nothing() {
-    let refused = async |bed: &Bed, name: &str, want: &str, permanent: bool| {
-        let error = bed.apply(name).await.unwrap_err();
+    let refused = async |server: &Server, name: &str, want: &str, permanent: bool| {
+        let error = server.apply(name).await.unwrap_err();
         assert!(error.to_string().contains(want) && error.is_permanent() == permanent, "{error}");
-        assert_eq!(bed.has().0, "old");
+        assert_eq!(server.has().0, "old");
     };
-    on_a_server("old", Some("old\n"), async |bed| {
-        refused(&bed, "web_1", "the host name 'web_1' has an underscore in it", true).await;
-        refused(&bed, "a\nb", "the host name 'a\\nb' has '\\n' in it", true).await;
-        assert_eq!(bed.has().1.as_deref(), Some("old\n"));
-        fs::write(bed.path(), "x".repeat(100_000)).unwrap();
-        refused(&bed, "web-1", "is too large for a host name's file", true).await;
-        fs::remove_file(bed.path()).unwrap();
-        symlink("/nowhere", bed.path()).unwrap();
-        refused(&bed, "web-1", "there is a symbolic link, which Muster leaves alone", true).await;
-        assert_eq!(fs::read_link(bed.path()).unwrap(), Path::new("/nowhere"));
+    on_a_server("old", Some("old\n"), async |server| {
+        refused(&server, "web_1", "the host name 'web_1' has an underscore in it", true).await;
+        refused(&server, "a\nb", "the host name 'a\\nb' has '\\n' in it", true).await;
+        assert_eq!(server.has().1.as_deref(), Some("old\n"));
+        fs::write(server.path(), "x".repeat(100_000)).unwrap();
+        refused(&server, "web-1", "is too large for a host name's file", true).await;
+        fs::remove_file(server.path()).unwrap();
+        symlink("/nowhere", server.path()).unwrap();
+        refused(&server, "web-1", "there is a symbolic link, which Muster leaves alone", true).await;
+        assert_eq!(fs::read_link(server.path()).unwrap(), Path::new("/nowhere"));
     });
 }
 
 /// As a container's engine does it. The file comes first, so that nothing was changed.
 #[test]
 fn a_file_that_is_a_mount_of_its_own_stays_as_it_is_and_so_does_the_kernel() {
-    on_a_server("old", Some("old\n"), async |bed| {
+    on_a_server("old", Some("old\n"), async |server| {
         unshare(CloneFlags::CLONE_NEWNS).unwrap();
         let none = None::<&Path>;
         mount(none, "/", none, MsFlags::MS_REC | MsFlags::MS_PRIVATE, none).unwrap();
-        mount(Some(&bed.path()), &bed.path(), none, MsFlags::MS_BIND, none).unwrap();
-        let was = bed.name.observe().await.unwrap();
-        let error = bed.apply("web-1").await.unwrap_err().to_string();
+        mount(Some(&server.path()), &server.path(), none, MsFlags::MS_BIND, none).unwrap();
+        let was = server.name.observe().await.unwrap();
+        let error = server.apply("web-1").await.unwrap_err().to_string();
         assert!(error.contains("hostname: cannot write it"), "{error}");
-        assert_eq!(bed.has(), ("old".into(), Some("old\n".into())));
-        assert!(bed.is_tidy());
-        bed.name.reach(&was).await.unwrap();
-        umount(&bed.path()).unwrap();
+        assert_eq!(server.has(), ("old".into(), Some("old\n".into())));
+        assert!(server.is_tidy());
+        server.name.reach(&was).await.unwrap();
+        umount(&server.path()).unwrap();
     });
 }

@@ -110,6 +110,7 @@ impl NetworkServer {
     }
 
     /// Where this server's switch has its sockets.
+    #[allow(dead_code, reason = "the tests of flow tables alone use it")]
     pub fn rundir(&self) -> &Path {
         self.switch.as_ref().expect("a server with a switch").dir()
     }

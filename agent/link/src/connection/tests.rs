@@ -140,14 +140,14 @@ fn node() -> NodeId {
     "web-1".parse().unwrap()
 }
 
-struct Bed {
+struct Session {
     controller: Controller,
     connection: Connection,
     /// While something blocks, time does not pass by itself.
     _clock: Sender<()>,
 }
 
-impl Bed {
+impl Session {
     /// A connection that was just greeted.
     async fn greeted(dies: bool) -> Self {
         let (_clock, stopped): (_, Receiver<()>) = channel();
@@ -176,38 +176,38 @@ fn heartbeat(number: u128) -> Up {
 
 #[tokio::test(start_paused = true)]
 async fn where_heartbeats_go_out_nothing_else_does() {
-    let mut bed = Bed::greeted(false).await;
+    let mut session = Session::greeted(false).await;
     for number in 1..=20 {
-        bed.pass(SECOND * 60).await;
-        assert!(bed.connection.send(heartbeat(number)));
-        assert_eq!(bed.controller.next().await, Seen::Said(vec![heartbeat(number)]));
+        session.pass(SECOND * 60).await;
+        assert!(session.connection.send(heartbeat(number)));
+        assert_eq!(session.controller.next().await, Seen::Said(vec![heartbeat(number)]));
     }
-    assert!(bed.connection.events.try_recv().is_err(), "it stands");
+    assert!(session.connection.events.try_recv().is_err(), "it stands");
 }
 
 /// A fleet's heartbeats can be ten minutes apart; its controller hears of everybody all the same.
 #[tokio::test(start_paused = true)]
 async fn who_has_nothing_to_say_says_that() {
-    let mut bed = Bed::greeted(false).await;
+    let mut session = Session::greeted(false).await;
     for _ in 0..20 {
-        bed.pass(KEEP_ALIVE).await;
-        assert_eq!(bed.controller.next().await, Seen::Said(vec![Up::Heartbeat { drift: None }]));
+        session.pass(KEEP_ALIVE).await;
+        assert_eq!(session.controller.next().await, Seen::Said(vec![Up::Heartbeat { drift: None }]));
     }
-    assert!(bed.connection.events.try_recv().is_err(), "it stands");
+    assert!(session.connection.events.try_recv().is_err(), "it stands");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_controller_that_answers_nothing_is_gone_after_two_minutes() {
     for heartbeats in [true, false] {
-        let mut bed = Bed::greeted(true).await;
-        bed.pass(SECOND * 60).await;
+        let mut session = Session::greeted(true).await;
+        session.pass(SECOND * 60).await;
         if heartbeats {
-            assert!(bed.connection.send(heartbeat(1)));
+            assert!(session.connection.send(heartbeat(1)));
         }
-        bed.pass(SECOND * 59).await;
-        assert!(bed.connection.events.try_recv().is_err(), "it may still answer");
-        bed.pass(SECOND).await;
-        let event = bed.connection.events.recv().await;
+        session.pass(SECOND * 59).await;
+        assert!(session.connection.events.try_recv().is_err(), "it may still answer");
+        session.pass(SECOND).await;
+        let event = session.connection.events.recv().await;
         assert!(matches!(event, Some(LinkEvent::Disconnected(LinkError::Silent))), "{event:?}");
     }
 }

@@ -20,7 +20,7 @@ pub const CHALLENGE: &[u8] = b"fresh";
 pub const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A node: the machine, its disk, and what is under way.
-pub struct Bed {
+pub struct Node {
     pub agent: Agent,
     pub now: MonoTime,
     pub disk: BTreeMap<ResourceId, Entry>,
@@ -120,7 +120,7 @@ pub fn failed(reason: &str) -> RunError {
     RunError { reason: reason.into(), retry: Retry::Later }
 }
 
-impl Bed {
+impl Node {
     /// Started; not connected.
     pub fn offline(entries: Vec<Entry>, epoch: EpochId) -> Self {
         Self::started(entries, epoch, true)

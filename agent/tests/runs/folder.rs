@@ -11,7 +11,7 @@ use tempfile::TempDir;
 use tokio::time::sleep;
 use uuid::Uuid;
 
-pub struct Bed {
+pub struct Folder {
     dir: TempDir,
     pub runner: Runner,
 }
@@ -34,7 +34,7 @@ pub fn script(text: &str) -> Task {
     }
 }
 
-impl Bed {
+impl Folder {
     pub fn new() -> Self {
         let dir = TempDir::new().unwrap();
         let runner = Self::runner_in(dir.path());
@@ -96,7 +96,7 @@ impl Bed {
     }
 }
 
-impl Drop for Bed {
+impl Drop for Folder {
     fn drop(&mut self) {
         // Also a test that fails leaves nothing running.
         for pid in self.supervisors().into_iter().chain(self.pids()) {

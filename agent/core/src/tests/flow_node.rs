@@ -10,7 +10,7 @@ use muster_shared::model::flow::{
 };
 use muster_shared::model::{Content, Down, Up};
 
-use super::bed::{Bed, generation};
+use super::node::{Node, generation};
 use crate::{
     Appended, Compacted, Compared, DivergentForms, Extraneous, FlowEffect, FlowInput, Input, Loaded,
     NotApplied, Op, Repaired, TableEntry, Undecided,
@@ -27,8 +27,8 @@ pub enum Record {
 }
 
 /// The node with its device `br0`.
-pub struct FlowBed {
-    pub bed: Bed,
+pub struct FlowNode {
+    pub bed: Node,
     pub log: Vec<Record>,
     /// Id to digest, of rules of ours.
     pub switch: BTreeMap<FlowId, u64>,
@@ -92,21 +92,21 @@ pub fn root(rules: &[(u64, u8)], state: EntryState) -> u64 {
     sums.root()
 }
 
-impl FlowBed {
+impl FlowNode {
     /// Connected; the switch is there.
     pub fn new() -> Self {
-        let mut bed = Self::with(Bed::online(), Vec::new(), BTreeMap::new());
+        let mut bed = Self::with(Node::online(), Vec::new(), BTreeMap::new());
         bed.bed.sent.clear();
         bed
     }
 
-    fn with(bed: Bed, log: Vec<Record>, switch: BTreeMap<FlowId, u64>) -> Self {
+    fn with(bed: Node, log: Vec<Record>, switch: BTreeMap<FlowId, u64>) -> Self {
         let mut bed = Self::held(bed, log, switch);
         bed.drain();
         bed
     }
 
-    fn held(bed: Bed, log: Vec<Record>, switch: BTreeMap<FlowId, u64>) -> Self {
+    fn held(bed: Node, log: Vec<Record>, switch: BTreeMap<FlowId, u64>) -> Self {
         Self {
             bed,
             log,
@@ -131,7 +131,7 @@ impl FlowBed {
     pub fn crash(self) -> Self {
         let Self { bed, log, switch, is_back, .. } = self;
         let loaded = load(&log);
-        let bed = Bed::with_flows(bed.disk.into_values().collect(), loaded);
+        let bed = Node::with_flows(bed.disk.into_values().collect(), loaded);
         let mut bed = Self { is_back, ..Self::with(bed, log, switch) };
         bed.bed.greet();
         bed.drain();
@@ -140,7 +140,7 @@ impl FlowBed {
 
     /// A new process whose host does not answer yet.
     pub fn started(log: Vec<Record>, switch: BTreeMap<FlowId, u64>) -> Self {
-        let bed = Bed::with_flows(Vec::new(), load(&log));
+        let bed = Node::with_flows(Vec::new(), load(&log));
         let mut bed = Self { is_slow: true, ..Self::held(bed, log, switch) };
         bed.drain();
         bed
@@ -303,7 +303,7 @@ impl FlowBed {
         }
         let guarded = guard && self.is_management;
         let recorded = self.record(Record::Batch { generation, ops: list.clone(), guarded });
-        let challenge = guarded.then(|| super::bed::CHALLENGE.to_vec());
+        let challenge = guarded.then(|| super::node::CHALLENGE.to_vec());
         let result = recorded.map(|_| Appended { ops: list, challenge });
         let refused = |reason| FlowRefusal { id: None, reason, permanent: false };
         FlowInput::Appended { generation, result: result.map_err(refused) }

@@ -276,8 +276,11 @@ impl Flows {
         let Some(device) = self.get_mut(key) else { return };
         let repairs = repairs_of(&device.table, flight);
         let (is_held, pause) = device.undone.undo(now, &repairs);
+        // An entry to remove may be FAILED in the table, and stays so.
         for id in repairs.iter().filter(|_| is_held) {
-            device.table.see(*id, FlowMark::Wrong, Some(refusal.reason.as_str().into()));
+            if device.table.wants(*id) {
+                device.table.see(*id, FlowMark::Wrong, Some(refusal.reason.as_str().into()));
+            }
         }
         device.apart = Some((repairs.len() / 2).max(1));
         (device.tries, device.not_before) = (0, Some(now + pause));

@@ -373,34 +373,37 @@ impl CutOffByOne {
         while let Some(effect) = bed.told.get(self.heard).cloned() {
             self.heard += 1;
             let Effect::Send { message, .. } = effect else { continue };
-            let device = device().bridge;
-            let answer = match message {
-                FlowDown::Batch(batch) => {
-                    let refused = self.applies(&batch).then(undone);
-                    assert!(
-                        refused.is_none() || batch.confirm_timeout.is_some(),
-                        "cut off, and nobody undoes it"
-                    );
-                    if refused.is_some() {
-                        bed.now = bed.now + Duration::from_secs(30);
-                        self.undone.push(bed.now);
-                    }
-                    let root = self.sums().root();
-                    bed.decides(root, refused);
-                    continue;
+            if let FlowDown::Batch(batch) = &message {
+                let refused = self.applies(batch).then(undone);
+                assert!(
+                    refused.is_none() || batch.confirm_timeout.is_some(),
+                    "cut off, and nobody undoes it"
+                );
+                if refused.is_some() {
+                    bed.now = bed.now + Duration::from_secs(30);
+                    self.undone.push(bed.now);
                 }
-                FlowDown::Ask { number, ask: FlowAsk::Buckets, .. } => {
-                    FlowUp::Buckets { device, number, sums: self.sums().all().to_vec() }
-                }
-                FlowDown::Ask { number, ask: FlowAsk::Entries(buckets), .. } => {
-                    let is_asked = |id: &FlowId| buckets.iter().any(|it| usize::from(*it) == bucket_of(*id));
-                    let table = self.table.iter().filter(|(id, _)| is_asked(id));
-                    let entries = table.map(|(id, digest)| (*id, *digest, EntryState::Present)).collect();
-                    FlowUp::Entries { device, number, entries, last: true }
-                }
-                _ => continue,
-            };
-            bed.call(|flows, turn| flows.received(turn, &node(), answer));
+                let root = self.sums().root();
+                bed.decides(root, refused);
+            } else if let Some(answer) = self.answer(message) {
+                bed.call(|flows, turn| flows.received(turn, &node(), answer));
+            }
+        }
+    }
+
+    /// The answer to a question.
+    fn answer(&self, message: FlowDown) -> Option<FlowUp> {
+        let device = device().bridge;
+        let FlowDown::Ask { number, ask, .. } = message else { return None };
+        match ask {
+            FlowAsk::Buckets => Some(FlowUp::Buckets { device, number, sums: self.sums().all().to_vec() }),
+            FlowAsk::Entries(buckets) => {
+                let is_asked = |id: &FlowId| buckets.iter().any(|it| usize::from(*it) == bucket_of(*id));
+                let table = self.table.iter().filter(|(id, _)| is_asked(id));
+                let entries = table.map(|(id, digest)| (*id, *digest, EntryState::Present)).collect();
+                Some(FlowUp::Entries { device, number, entries, last: true })
+            }
+            _ => None,
         }
     }
 
@@ -464,4 +467,27 @@ fn what_cuts_its_server_off_when_it_is_put_right_is_tried_ever_less_often() {
     .unwrap();
     agent.answers(&mut bed);
     assert_eq!(agent.sums().root(), bed.root(), "without the rule all is well");
+}
+
+#[test]
+fn an_entry_that_cannot_be_taken_off_stays_failed() {
+    let mut bed = Bed::new();
+    bed.greets();
+    bed.applies(1).unwrap();
+    bed.decides(0, Some(undone()));
+    let failed = bed.sent();
+    // The agent has the entry all the same, and undoes its removal.
+    let agent = CutOffByOne { table: [(id(1), rule(1).digest())].into(), ..CutOffByOne::default() };
+    let (mut heard, root) = (bed.told.len(), agent.sums().root());
+    bed.decides(root, None);
+    while let Some(effect) = bed.told.get(heard).cloned() {
+        heard += 1;
+        let Effect::Send { message, .. } = effect else { continue };
+        if let Some(answer) = agent.answer(message) {
+            bed.call(|flows, turn| flows.received(turn, &node(), answer));
+        }
+    }
+    assert_ne!(bed.sent(), failed, "the entry is to be removed");
+    bed.decides(root, Some(undone()));
+    assert_eq!(bed.flows.standing(&device(), id(1)), Some(FlowStanding::Failed));
 }

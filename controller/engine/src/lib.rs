@@ -15,7 +15,6 @@
 
 mod acceptance;
 mod address;
-mod adopt;
 mod attribute;
 mod away;
 mod breaker;
@@ -38,7 +37,6 @@ mod expand;
 mod facts;
 mod failure;
 mod fetches;
-mod fleet;
 mod flow;
 mod flow_row;
 mod generation;
@@ -46,7 +44,6 @@ mod graph;
 mod graph_node;
 mod growth;
 mod heartbeat;
-mod held;
 mod hidden;
 mod history;
 mod hook;
@@ -56,13 +53,9 @@ mod job;
 mod jobs;
 mod journal;
 mod layout;
-mod ledger;
-mod left;
 mod load;
 mod lost;
 mod lost_row;
-mod members;
-mod membership;
 #[cfg(any(test, feature = "memory"))]
 pub mod memory;
 mod node;
@@ -99,7 +92,6 @@ pub mod site;
 mod stack;
 mod stacks;
 mod stage;
-mod stray;
 mod timer;
 mod todo;
 mod token;
@@ -111,7 +103,6 @@ mod unhealthy;
 mod unit_restart;
 mod unit_trigger;
 mod unsettled;
-mod verdict;
 pub mod view;
 mod virtual_resource;
 mod visit;
@@ -134,5 +125,10 @@ pub use request::{
 pub use signal::{Signal, StoredSignal};
 pub use view::View;
 
+mod follow;
+mod ledger_compare;
+mod leftovers;
+mod node_request;
+mod ownership;
 #[cfg(test)]
 mod tests;

@@ -15,8 +15,8 @@ use crate::graph::Graph;
 use crate::lost::LostRows;
 use crate::record::NodeRecord;
 use crate::request::{Answer, NewToken, Refusal, Request};
+use crate::restored::stray::OpenQueries;
 use crate::row::Slot;
-use crate::stray::OpenQueries;
 use crate::token::Tokens;
 
 /// Index of a node. A name that nothing refers to gives its place to another.

@@ -11,9 +11,13 @@
 //!   over: all nodes have reported and the list is empty
 //! ```
 //!
-//! This file owns the list alone. `held` compares, and carries out decisions. The store keeps the
-//! list as one record. It does not keep which nodes have reported: each reports again after a
-//! start.
+//! This file owns the list alone. `compare` finds what differs, `decide` carries out what an operator
+//! decides, and `stray` deals with things without a row. The store keeps the list as one record. It
+//! does not keep which nodes have reported: each reports again after a start.
+
+pub(crate) mod compare;
+pub(crate) mod decide;
+pub(crate) mod stray;
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -8,7 +8,7 @@ use muster_shared::{Generation, MonoTime, StackName};
 use muster_template::{Policies, Tree};
 
 use crate::delete_first::DeleteFirst;
-use crate::fleet::{MembershipUpdates, NodeSet};
+use crate::follow::{MembershipUpdates, NodeSet};
 use crate::hidden::Hidden;
 use crate::progress_check::ProgressCheck;
 use crate::record::{StackAction, StackRecord, Status};

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use muster_shared::pattern::matches_host;
 use muster_shared::{MonoTime, NodeId};
 
-use crate::membership::{LABELS_MAX, check_label};
+use crate::node_request::{LABELS_MAX, check_label};
 use crate::pace::Pace;
 use crate::record::{Change, TokenRecord};
 use crate::request::{JoinAsk, NewToken, Refusal};

@@ -20,8 +20,8 @@ use thiserror::Error;
 
 use crate::host::HostId;
 use crate::intent::{BadIntent, Intent, Kind};
-use crate::ledger::{Holder, Ledger};
-use crate::path::{Closed, Path, Trees};
+use crate::path_search::{Closed, Path, Trees};
+use crate::reservations::{Holder, Ledger};
 use crate::topology::{ConnectPoint, DeviceNo, LinkNo, PortNo, Topology};
 
 /// The result of compiling an intent.

@@ -17,9 +17,7 @@ pub mod compile;
 pub mod host;
 pub mod intent;
 mod kept;
-pub mod ledger;
 pub mod manager;
-pub mod path;
 pub mod phase;
 pub mod ports;
 pub mod record;
@@ -27,5 +25,7 @@ pub mod stages;
 pub mod topology;
 pub mod track;
 
+pub mod path_search;
+pub mod reservations;
 #[cfg(test)]
 mod tests;

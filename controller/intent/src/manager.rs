@@ -37,9 +37,9 @@ pub use view::{HostView, IntentView, LinkView, PortView, ReservationView, Topolo
 use crate::compile::Gate;
 use crate::intent::Intent;
 use crate::kept::KeptIntent;
-use crate::ledger::{Holder, Ledger, Share};
-use crate::path::Trees;
+use crate::path_search::Trees;
 use crate::phase::{Request, Standing, State, counts};
+use crate::reservations::{Holder, Ledger, Share};
 use crate::topology::{DeviceNo, LinkNo, PortNo, Topology};
 use crate::track::{Concerned, Hope, Tracker};
 use load::Stand;

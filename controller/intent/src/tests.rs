@@ -2,11 +2,11 @@
 
 mod compile;
 mod hosts;
-mod ledger;
 mod manager;
 mod moves;
 mod path;
 mod random;
+mod reservations;
 mod site;
 mod stages;
 mod track;

@@ -12,12 +12,12 @@
 //!
 //! Absent: topics of others, retained messages, sessions, wills, delivery guarantees.
 
-mod admission;
 mod connection;
 mod contents;
 mod frame;
 mod heartbeats;
 mod joining;
+mod lobby;
 mod metered;
 mod outbound;
 mod quiet;
@@ -45,10 +45,10 @@ use tokio::task::{JoinError, JoinSet};
 use tokio::time::{sleep, timeout};
 use tokio_rustls::TlsAcceptor;
 
-use self::admission::{Lobby, Places};
 use self::contents::Contents;
 pub use self::contents::{Grant, ReadContent};
 use self::heartbeats::Heartbeats;
+use self::lobby::{Lobby, Places};
 use self::metered::Metered;
 use self::quiet::Quiet;
 use self::reason::{Reason, Refusal};

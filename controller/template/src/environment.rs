@@ -15,10 +15,10 @@ use serde_json::Value;
 
 use crate::Limits;
 use crate::error::{Error, Errors, Path, Place, cut, suggestion};
+use crate::hooks::Policies;
 use crate::library::Mention;
 use crate::merge::{Strategy, merge};
 use crate::parameter::ParameterDef;
-use crate::policy::Policies;
 use crate::registry::{EntryId, Mapping, Registry};
 use crate::template::Template;
 use strategy::Strategies;

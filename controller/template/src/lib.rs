@@ -18,7 +18,6 @@ mod digest;
 mod drift_policy;
 mod environment;
 mod error;
-mod existence;
 mod expression;
 mod fact;
 mod flow_file;
@@ -30,7 +29,6 @@ mod named;
 mod ownership;
 mod parameter;
 mod parse;
-mod policy;
 mod registry;
 mod render;
 mod resolve;
@@ -59,10 +57,10 @@ pub use environment::{Environment, EnvironmentFile};
 pub use error::{Error, Errors, suggestion};
 pub use fact::{FACTS, fact, fact_at};
 pub use flow_file::{FlowFile, FlowLimits, FlowPart, FlowStage};
+pub use hooks::{Hook, Policies, Policy, Restriction};
 pub use intent_file::{IntentFile, IntentLimits, point_json, wish_json};
 pub use parameter::{ParameterDef, ParameterType};
 pub use parse::{parse, parse_file, parse_in, parse_within, referenced_files};
-pub use policy::{Hook, Policies, Policy, Restriction};
 pub use registry::{EntryId, Mapping};
 pub use render::{References, RenderError, Unresolved};
 pub use rollout::{Away, Rollout, Share};
@@ -135,5 +133,7 @@ impl Limits {
     pub const NAME: usize = 255;
 }
 
+mod condition;
+mod hooks;
 #[cfg(test)]
 mod tests;

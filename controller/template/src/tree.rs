@@ -3,7 +3,6 @@
 //! A resource has a place in the tree, counted in the order of names. A template without anything nested is its own
 //! tree: a place is the index of a resource, and nothing is made or kept beside the template.
 
-mod decide;
 mod expand;
 mod parts;
 mod value;
@@ -13,8 +12,8 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
-use self::decide::is_as_decided;
 use self::expand::Expander;
+use self::group_members::is_as_decided;
 use self::parts::{Below, Body, Library, Parts, SetParts};
 pub use self::parts::{CurrentResources, NoResources, Pause, Removed};
 use self::value::Context;
@@ -511,5 +510,6 @@ impl std::fmt::Debug for Tree {
     }
 }
 
+pub(crate) mod group_members;
 #[cfg(test)]
 mod tests;

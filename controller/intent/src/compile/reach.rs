@@ -8,8 +8,8 @@ use super::rules::{self, Fork, Forks};
 use super::{CompileError, Compiled, Compiler};
 use crate::host::{HostId, Whereabouts};
 use crate::intent::Intent;
-use crate::ledger::Holder;
-use crate::path::Path;
+use crate::path_search::Path;
+use crate::reservations::Holder;
 use crate::topology::{ConnectPoint, DeviceNo, LinkNo, PortNo};
 
 impl Compiler<'_> {

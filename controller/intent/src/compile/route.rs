@@ -2,8 +2,8 @@
 
 use crate::compile::{CompileError, Compiler};
 use crate::intent::{Constraints, LinkTypes};
-use crate::ledger::{Holder, Ledger};
-use crate::path::{self, Closed, Path};
+use crate::path_search::{self, Closed, Path};
+use crate::reservations::{Holder, Ledger};
 use crate::topology::{DeviceNo, LinkNo, Topology};
 
 /// Number of next cheapest paths that are tried before the fastest one is taken.
@@ -43,12 +43,12 @@ impl Compiler<'_> {
             return Ok(cheapest);
         }
         let cost = |link: LinkNo| gate.permits(link).then(|| topology.cost(link).into());
-        let few = path::cheapest_few(topology, from, to, &cost, ALTERNATIVES);
+        let few = path_search::cheapest_few(topology, from, to, &cost, ALTERNATIVES);
         if let Some(path) = few.into_iter().find(|path| latency(topology, path) <= most) {
             return Ok(path);
         }
         let time = |link: LinkNo| cost(link).and_then(|_: u64| topology.latency(link));
-        let fastest = path::cheapest(topology, from, to, &time);
+        let fastest = path_search::cheapest(topology, from, to, &time);
         self.fast_enough(wanted, fastest.unwrap_or(cheapest), from, to)
     }
 
@@ -114,7 +114,7 @@ impl Compiler<'_> {
     ) -> Result<(Path, Option<Path>), CompileError> {
         let gate = self.gate(wanted, holder);
         let cost = |link: LinkNo| gate.permits(link).then(|| self.topology.cost(link).into());
-        if let Some((first, second)) = path::disjoint(self.topology, from, to, &cost) {
+        if let Some((first, second)) = path_search::disjoint(self.topology, from, to, &cost) {
             let most = wanted.latency.unwrap_or(u64::MAX);
             if [&first, &second].iter().all(|path| latency(self.topology, path) <= most) {
                 return Ok((first, Some(second)));
@@ -163,7 +163,7 @@ impl Compiler<'_> {
             let is_open = !closed(self.topology.devices_of(link).1) && gate.permits(link);
             is_open.then(|| self.topology.cost(link).into())
         };
-        let legs = path::cheapest_few(self.topology, from, to, &cost, ALTERNATIVES);
+        let legs = path_search::cheapest_few(self.topology, from, to, &cost, ALTERNATIVES);
         for leg in legs {
             *tries = tries.checked_sub(1)?;
             let before = passed.len();

@@ -13,9 +13,9 @@ use crate::compile::Compiled;
 use crate::host::Host;
 use crate::intent::Intent;
 use crate::kept::KeptIntent;
-use crate::ledger::Share;
-use crate::path::Path;
+use crate::path_search::Path;
 use crate::phase::{Request, Standing, State};
+use crate::reservations::Share;
 use crate::topology::{ConnectPoint, DeviceNo, LinkNo, PortNo, Topology};
 use crate::track::Hope;
 

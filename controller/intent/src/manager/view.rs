@@ -9,8 +9,8 @@ use muster_shared::model::flow::{DeviceName, Packed};
 use super::{IntentNo, Manager, Reroute};
 use crate::host::{Host, HostId, Whereabouts};
 use crate::intent::Intent;
-use crate::ledger::Share;
 use crate::phase::{Request, State};
+use crate::reservations::Share;
 use crate::topology::{ConnectPoint, DeviceNo, LinkNo, LinkTraits};
 
 /// An intent with all details.

@@ -1,8 +1,8 @@
 use super::*;
 use crate::compile::{CompileError, Compiled, Compiler};
 use crate::intent::{BadIntent, LinkTypes};
-use crate::ledger::{Holder, Ledger, Share};
-use crate::path::Trees;
+use crate::path_search::Trees;
+use crate::reservations::{Holder, Ledger, Share};
 
 const GROUP: u32 = 77;
 

@@ -7,9 +7,9 @@ use super::*;
 use crate::compile::{CompileError, Compiled, Compiler};
 use crate::host::{Host, HostId};
 use crate::intent::BadIntent;
-use crate::ledger::{Holder, Ledger};
-use crate::path::Trees;
+use crate::path_search::Trees;
 use crate::phase::State;
+use crate::reservations::{Holder, Ledger};
 
 fn host(number: u8) -> HostId {
     HostId::new([0x52, 0x54, 0, 0, 0, number]).expect("of one")

@@ -7,9 +7,9 @@ use proptest::prelude::*;
 use super::site::Site;
 use super::*;
 use crate::compile::Compiler;
-use crate::ledger::Holder;
-use crate::path::Trees;
+use crate::path_search::Trees;
 use crate::phase::State;
+use crate::reservations::Holder;
 
 const DEVICES: usize = 7;
 

@@ -1,5 +1,5 @@
 use super::*;
-use crate::path::{Trees, cheapest, cheapest_few, disjoint};
+use crate::path_search::{Trees, cheapest, cheapest_few, disjoint};
 
 fn device(topology: &Topology, name: &str) -> DeviceNo {
     topology.device(&at(&format!("{name}:h1")).device).expect("a device")

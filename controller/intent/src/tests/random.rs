@@ -4,8 +4,8 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::compile::Compiler;
-use crate::ledger::{Holder, Ledger};
-use crate::path::{Trees, cheapest, disjoint};
+use crate::path_search::{Trees, cheapest, disjoint};
+use crate::reservations::{Holder, Ledger};
 use crate::stages::stages;
 
 const DEVICES: usize = 9;
@@ -91,7 +91,7 @@ proptest! {
             };
             cheapest(&topology, from, to, &open)
         };
-        let best = crate::path::cheapest_few(&topology, from, to, &cost, 200)
+        let best = crate::path_search::cheapest_few(&topology, from, to, &cost, 200)
             .iter()
             .filter_map(|one| Some(sum(one) + sum(&without(one)?)))
             .min();

@@ -2,8 +2,8 @@ use muster_shared::model::flow::Rule;
 
 use super::*;
 use crate::compile::Compiler;
-use crate::ledger::{Holder, Ledger};
-use crate::path::Trees;
+use crate::path_search::Trees;
+use crate::reservations::{Holder, Ledger};
 use crate::stages::stages;
 
 fn entries(topology: &Topology, intent: &Intent) -> Vec<(DeviceNo, Entry)> {

@@ -16,9 +16,9 @@ use tokio::time::{Instant, timeout_at};
 use tokio_rustls::server::TlsStream;
 
 use super::Shared;
-use super::admission::{Leave, Waiting};
 use super::frame::{Connect, Frame, PUBLISH_OVERHEAD};
 use super::joining::JoinInbox;
+use super::lobby::{Leave, Waiting};
 use super::metered::Metered;
 use super::outbound::Outbound;
 use super::reason::{Reason, Refusal};

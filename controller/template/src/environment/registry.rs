@@ -4,10 +4,10 @@ use crate::Limits;
 use crate::build::{Reader, Stop};
 use crate::error::{cut, suggestion, suggestion_or_all};
 use crate::expression::{Entry, Expr, ExprKind};
+use crate::hooks::{Hook, Restriction, Rule};
 use crate::library::{is_template, resolve};
 use crate::named::Named;
 use crate::parse::entries;
-use crate::policy::{Hook, Restriction, Rule};
 use crate::registry::{self, Target, Types};
 
 use super::ParsedEnvironment;

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::super::decide::{Batches, Decided, batches, decide, decide_all_but_count};
+use super::super::group_members::{Batches, Decided, batches, decide, decide_all_but_count};
 use super::super::parts::{Below, Body, Group, Pause};
 use super::super::value::source;
 use super::{Expander, Frame, Step, Surroundings, joined, number};

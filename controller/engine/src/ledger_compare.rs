@@ -6,9 +6,9 @@ use muster_shared::model::LedgerEntry;
 use muster_shared::{Generation, ResourceId};
 
 use crate::engine::Engine;
-use crate::held::HELD;
 use crate::jobs::Jobs;
 use crate::node::NodeKey;
+use crate::restored::compare::HELD;
 use crate::restored::{Divergence, HeldThing};
 use crate::row::Slot;
 use crate::todo::Todo;

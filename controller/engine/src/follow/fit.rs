@@ -3,7 +3,7 @@
 
 use muster_shared::MonoTime;
 
-use crate::fleet::nodes_of;
+use crate::follow::nodes_of;
 use crate::record::{StackAction, Status};
 use crate::stack::Stage;
 use crate::todo::Todo;

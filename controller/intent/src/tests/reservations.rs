@@ -1,5 +1,5 @@
 use super::*;
-use crate::ledger::{Holder, Ledger, Share};
+use crate::reservations::{Holder, Ledger, Share};
 
 fn share(key: &str, number: u64) -> Share {
     Share { key: key.into(), number }

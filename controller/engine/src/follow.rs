@@ -14,6 +14,8 @@
 //! flaps, the stack follows them less and less often, down to once a minute. A revoked node keeps
 //! its members and gets no new ones.
 
+pub(crate) mod fit;
+
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;

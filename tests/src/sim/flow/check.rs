@@ -12,7 +12,7 @@ use muster_shared::model::flow::{Bridge, DeviceName, EntryState, FlowId, FlowUp,
 use super::super::world::World;
 use super::switch::{Bundled, MANAGEMENT, OTHER};
 
-/// A message is no longer on its way, and an agent no longer frozen.
+/// A message is no longer on its way.
 const LATE: Duration = Duration::from_secs(120);
 
 /// The number of a device in the store.
@@ -133,10 +133,11 @@ impl World {
         }
     }
 
-    /// A batch that was on its way when its table was forgotten.
+    /// A batch that was on its way when its table was forgotten. A frozen agent takes it when it goes on.
     pub(super) fn excuses_late(&mut self, at: usize, bridge: &Bridge) {
-        let forgotten = self.machines[at].disk.forgotten_at.get(bridge).copied();
-        if forgotten.is_some_and(|when| self.now.since(when) < LATE) {
+        let machine = &self.machines[at];
+        let forgotten = machine.disk.forgotten_at.get(bridge).copied();
+        if forgotten.is_some_and(|when| self.now.since(when.max(machine.frozen_until)) < LATE) {
             self.excuses(at, bridge);
         }
     }

@@ -8,8 +8,8 @@ use muster_shared::{Generation, ResourceId};
 use crate::engine::Engine;
 use crate::jobs::Jobs;
 use crate::node::NodeKey;
-use crate::restored::compare::HELD;
 use crate::restored::{Divergence, HeldThing};
+use crate::restored_compare::HELD;
 use crate::row::Slot;
 use crate::todo::Todo;
 

@@ -15,7 +15,7 @@ use crate::graph::Graph;
 use crate::lost::LostRows;
 use crate::record::NodeRecord;
 use crate::request::{Answer, NewToken, Refusal, Request};
-use crate::restored::stray::OpenQueries;
+use crate::restored_stray::OpenQueries;
 use crate::row::Slot;
 use crate::token::Tokens;
 

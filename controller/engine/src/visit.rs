@@ -16,7 +16,7 @@ use crate::job::NewJob;
 use crate::jobs::Jobs;
 use crate::node::NodeKey;
 use crate::record::{PackedSpec, Status};
-use crate::restored::compare::HELD;
+use crate::restored_compare::HELD;
 use crate::row::needed::Needed;
 use crate::row::{Role, Slot, WorkState};
 use crate::stack::Stage;

@@ -9,7 +9,7 @@
 //!
 //! A stray to be removed is a lost row (`lost`) without a former stack. Its agent alone knows its
 //! desired state. So the removal is durable, waits for the node, goes before all other jobs there,
-//! and is retried. An adopted stray is left to its server: see `compare`.
+//! and is retried. An adopted stray is left to its server: see `restored_compare`.
 
 use std::collections::BTreeSet;
 

@@ -251,8 +251,7 @@ pub enum Effect {
         /// What will be applied.
         spec: Spec,
         /// Records of the time before Muster: the resource's own, then those of resources that it
-        /// takes over. They take precedence over the state now, and the answer must hold all of
-        /// them.
+        /// takes over. They take precedence over the state now, and the answer must hold all of them.
         known: Vec<Before>,
         /// The controller knows it to be made, and nothing else does: the ledger was lost. If what is there is as
         /// wanted, it is Muster's own, and before it there is nothing that anybody knows of.

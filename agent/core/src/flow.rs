@@ -123,8 +123,7 @@ struct Device {
     /// The device was seen here: if it goes, the agent waits for its return.
     was_back: bool,
     work: Option<Work>,
-    /// The number of the work that was begun last. Answers of any other number belong to cancelled
-    /// work.
+    /// The number of the work that was begun last. Answers of any other number belong to cancelled work.
     number: u64,
     watching: Watching,
     /// Ordered to be forgotten, at this generation.

@@ -33,8 +33,7 @@ const UNACKNOWLEDGED_MAX: usize = 8;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Order(pub u64);
 
-/// The state before Muster, as the host recorded it. The record may hold content, so nothing shows
-/// it.
+/// The state before Muster, as the host recorded it. The record may hold content, so nothing shows it.
 ///
 /// The record of a large network is long, and an entry has many copies, which share it.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -98,8 +97,7 @@ pub struct Ended {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Entry {
     pub resource: ResourceId,
-    /// The holding of the resource, kept until the resource is gone. Present: the host may have
-    /// begun.
+    /// The holding of the resource, kept until the resource is gone. Present: the host may have begun.
     pub holding: Option<Holding>,
     /// Holdings of others that went with this resource, until their own records say so.
     pub gone: BTreeMap<ResourceId, Order>,

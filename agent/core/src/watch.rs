@@ -405,8 +405,7 @@ impl Watches {
         }
     }
 
-    /// After every input: tells the host what to watch, and drops states that need no further
-    /// report.
+    /// After every input: tells the host what to watch, and drops states that need no further report.
     pub(crate) fn watch_applied(&mut self, ledger: &mut Ledger, effects: &mut Effects) {
         for resource in ledger.take_changed() {
             let applied = ledger.get(resource).and_then(|entry| entry.applied.as_ref());

@@ -102,8 +102,7 @@ fn number_after(text: &str, key: &str) -> u64 {
     line.and_then(|rest| rest.split_whitespace().next()?.parse().ok()).unwrap_or_default()
 }
 
-/// Disks with a device and a medium: no loop devices, no memory, no disks made of disks, no empty
-/// drives.
+/// Disks with a device and a medium: no loop devices, no memory, no disks made of disks, no empty drives.
 fn disks(block: &Path) -> Vec<DiskFacts> {
     let Ok(entries) = read_dir(block) else { return Vec::new() };
     let mut disks: Vec<DiskFacts> = entries

@@ -191,8 +191,7 @@ impl Listener {
         self.speaker.hush(|other| other == index);
     }
 
-    /// Returns once a neighbour came, went or changed since the last call. Dropping it loses
-    /// nothing.
+    /// Returns once a neighbour came, went or changed since the last call. Dropping it loses nothing.
     pub async fn changed(&self) {
         self.changed.notified().await;
     }

@@ -248,8 +248,7 @@ impl Network {
             }
             self.needs_ovs(&before, &state)?;
             let steps = plan(&target, &state)?;
-            // The managers may take their own settings off the links, so the steps are not known
-            // before.
+            // The managers may take their own settings off the links, so the steps are not known before.
             if !std::mem::replace(&mut is_told, true) && self.leave_alone(&document, &state).await? {
                 continue;
             }

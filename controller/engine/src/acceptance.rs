@@ -181,8 +181,7 @@ impl View<'_> {
                 }
                 if let Some(owner) = owner.filter(|owner| !dropped.contains(owner)) {
                     let owner = &self.graph.rows[owner];
-                    // A row that changes may release the claim. Its index is of the template
-                    // before.
+                    // A row that changes may release the claim. Its index is of the template before.
                     let at = tree.index_of(&owner.name);
                     let changes = owner.stack == stack && at.is_some_and(|at| plan.dirty[at]);
                     if !changes {

@@ -147,8 +147,7 @@ impl AddressPlan {
     /// Assigns addresses to a port. The port keeps those that fit. In a network with both families
     /// a port without wishes gets one address of each.
     ///
-    /// `instead_of`: the port that this one replaces. The new port takes over its addresses if they
-    /// fit.
+    /// `instead_of`: the port that this one replaces. The new port takes over its addresses if they fit.
     ///
     /// # Errors
     /// No address can be assigned. The port keeps those that it had.

@@ -1,5 +1,4 @@
-//! The end of a node's connection. Its jobs stay in flight, and take no room until the node is
-//! back.
+//! The end of a node's connection. Its jobs stay in flight, and take no room until the node is back.
 
 use crate::node::NodeKey;
 use crate::row::WorkState;

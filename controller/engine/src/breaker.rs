@@ -85,8 +85,7 @@ impl Breaker {
         self.corrected.turn(now)
     }
 
-    /// A correction has ended. Its job may have waited for its node, so the time counts from the
-    /// end.
+    /// A correction has ended. Its job may have waited for its node, so the time counts from the end.
     pub fn end(&mut self, now: MonoTime) {
         self.corrected.lasted += self.corrected.ago(now);
         (self.corrected.since, self.corrected.earlier) = (now, Duration::ZERO);

@@ -17,8 +17,7 @@ pub enum Cause {
     Check,
     /// A correction of drift.
     Correction,
-    /// A restart after the correction of a resource that a systemd unit names in `restart_on` or
-    /// `reload_on`.
+    /// A restart after the correction of a resource that a systemd unit names in `restart_on` or `reload_on`.
     UnitRestart,
     /// A rebuild of a thing that its agent has lost.
     Rebuild,

@@ -191,8 +191,7 @@ impl Jobs {
         }
     }
 
-    /// The thing is not as desired. A row that adopts it retries, because others may yet make it
-    /// so.
+    /// The thing is not as desired. A row that adopts it retries, because others may yet make it so.
     pub(crate) fn found_different(&mut self, slot: Slot, missing: bool, reason: &str) {
         let reason = format!("not as desired: {reason}");
         self.observe(slot, if missing { Observation::Missing } else { Observation::Drifted });

@@ -80,8 +80,7 @@ impl Jobs {
         for claim in &claims {
             let Some(owner) = self.claims.owner(node, claim).filter(|owner| *owner != slot) else { continue };
             let (row, other) = (&self.graph.rows[slot], &self.graph.rows[owner]);
-            // The state before a unit's files is recorded in another form than the state before a
-            // file.
+            // The state before a unit's files is recorded in another form than the state before a file.
             let another_form = claim.kind == ClaimKind::File && is_unit != (other.kind == Kind::Unit);
             if other.stack != row.stack
                 || another_form

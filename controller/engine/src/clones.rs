@@ -1,5 +1,4 @@
-//! Two living agents with one identity: from a copied disk, or a restored machine beside the old
-//! one.
+//! Two living agents with one identity: from a copied disk, or a restored machine beside the old one.
 //!
 //! ```text
 //!             a new instance              an instance that was replaced is back

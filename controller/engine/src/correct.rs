@@ -148,8 +148,7 @@ impl Jobs {
             return None;
         }
         let stack = self.graph.stacks.get(&row.stack)?;
-        // A node outside of the selector is never touched, even if its stack follows the nodes no
-        // longer.
+        // A node outside of the selector is never touched, even if its stack follows the nodes no longer.
         if self.graph.is_outside(row) {
             return None;
         }

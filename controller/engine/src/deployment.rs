@@ -1,8 +1,7 @@
 //! Software deployments: their config, and the attributes of their run.
 //!
 //! A config is looked up in the deployment's own stack, including nested ones. So the stack's
-//! hidden values are masked in it, and a change of the config reaches the deployment through the
-//! graph.
+//! hidden values are masked in it, and a change of the config reaches the deployment through the graph.
 
 use muster_shared::ResourceId;
 use muster_shared::model::{DEPLOY_STATUS_CODE, DEPLOY_STDERR, DEPLOY_STDOUT, Spec};

@@ -1,5 +1,4 @@
-//! Drift that agents report outside of jobs. The row changes at once. Events are written less
-//! often.
+//! Drift that agents report outside of jobs. The row changes at once. Events are written less often.
 //!
 //! A report counts only if the agent compared the thing with the state that this engine believes it
 //! holds. While the agent has a job no report counts: the agent looks again afterwards. A drifted

@@ -48,8 +48,7 @@ pub enum Input {
     Timeout,
 }
 
-/// An effect to carry out, in order. Only `Persist` may be done before all `Persist`s so far are
-/// durable.
+/// An effect to carry out, in order. Only `Persist` may be done before all `Persist`s so far are durable.
 #[derive(Debug)]
 pub enum Effect {
     Persist(Change),
@@ -78,8 +77,7 @@ pub enum Effect {
     Close {
         node: NodeId,
     },
-    /// Free a tree. A million resources take a third of a second, so the driver may do that
-    /// elsewhere.
+    /// Free a tree. A million resources take a third of a second, so the driver may do that elsewhere.
     Discard(Arc<Tree>),
     /// Read a revision and return it as [`Input::RevisionLoaded`].
     LoadRevision {

@@ -42,8 +42,7 @@ impl Row {
 }
 
 impl Engine {
-    /// Builds the tree of the row's stack again, because a value that the row depends on became
-    /// known.
+    /// Builds the tree of the row's stack again, because a value that the row depends on became known.
     pub(crate) fn expand(&mut self, slot: Slot) {
         let graph = &self.traversals.jobs.graph;
         let Some(id) = graph.rows.get(slot).map(|row| row.stack) else { return };
@@ -79,8 +78,7 @@ impl Engine {
 }
 
 impl Traversals {
-    /// Whether a visit may go on. Otherwise the operation will be laid out again, or the row has
-    /// failed.
+    /// Whether a visit may go on. Otherwise the operation will be laid out again, or the row has failed.
     pub(crate) fn is_as_expanded(&mut self, slot: Slot, tree: &Arc<Tree>) -> bool {
         let row = &self.jobs.graph.rows[slot];
         let (id, index) = (row.stack, row.index as usize);

@@ -1,5 +1,4 @@
-//! Limits how many nodes fetch contents at a time. Each fetches to the end, then the next one
-//! starts.
+//! Limits how many nodes fetch contents at a time. Each fetches to the end, then the next one starts.
 //!
 //! ```text
 //!   ask ─▶ waits in line ─place free─▶ served ─asks─▶ served … ─last piece, silence, gone─▶ the place is free
@@ -22,8 +21,7 @@ pub(crate) const SERVED_MAX: usize = 64;
 /// If others wait, a node that does not ask for its next piece within this time loses its place.
 /// The node is gone, or its link is slower than 100 kbit/s.
 const IDLE: Duration = Duration::from_secs(10);
-/// If others wait, a slow node loses its place after this time, and goes on when the others had
-/// theirs.
+/// If others wait, a slow node loses its place after this time, and goes on when the others had theirs.
 const SLICE: Duration = Duration::from_secs(60);
 
 /// A piece of a content.

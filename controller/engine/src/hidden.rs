@@ -22,8 +22,7 @@ const UNKNOWN: &str =
 #[derive(Default)]
 pub(crate) struct Hidden {
     secrets: Secrets,
-    /// Hidden values of other stacks, which ports of this stack show. They stay as long as the
-    /// ports.
+    /// Hidden values of other stacks, which ports of this stack show. They stay as long as the ports.
     others: Secrets,
     forgotten: bool,
 }

@@ -1,5 +1,4 @@
-//! Whose epochs a node has obeyed: this engine's, a later one of the same site, or another
-//! controller's.
+//! Whose epochs a node has obeyed: this engine's, a later one of the same site, or another controller's.
 //!
 //! ```text
 //!   epoch of the node                       and it was        result
@@ -16,8 +15,7 @@
 //!
 //! A controller with a restored store finds nodes that know later epochs, and goes above those. A
 //! controller that runs beside a restored copy of itself finds that nodes which it welcomed come
-//! back with epochs that it never gave. Those nodes then obey the copy, and this controller reports
-//! that.
+//! back with epochs that it never gave. Those nodes then obey the copy, and this controller reports that.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -41,8 +39,7 @@ enum EpochOrigin {
     Elsewhere,
 }
 
-/// Starts whose bits are kept: more than ten years of a start each day. Older epochs count as this
-/// store's.
+/// Starts whose bits are kept: more than ten years of a start each day. Older epochs count as this store's.
 const STARTS_MAX: usize = 4096;
 
 /// The random bits of a store's starts, which tell its epochs from those of an unknown history.
@@ -111,16 +108,14 @@ impl History {
 }
 
 impl Engine {
-    /// Whether the node may be welcomed. If it knows a later epoch, this engine's epoch rises above
-    /// that.
+    /// Whether the node may be welcomed. If it knows a later epoch, this engine's epoch rises above that.
     pub(crate) fn takes_up(&mut self, key: NodeKey, theirs: EpochId) -> bool {
         match self.graph().ctx.history.standing(theirs, self.graph().nodes[key].was_welcomed) {
             EpochOrigin::Ours => true,
             EpochOrigin::Ahead => {
                 let is_lower = theirs.number < self.graph().ctx.epoch();
                 if let Some(bits) = theirs.bits.filter(|_| is_lower) {
-                    // All nodes of a lost history may have the same epoch. Only the first is
-                    // reported.
+                    // All nodes of a lost history may have the same epoch. Only the first is reported.
                     self.graph_mut().ctx.history.add_start(theirs.number, bits);
                 }
                 if is_lower || self.graph_mut().ctx.rise_over(theirs.number) {

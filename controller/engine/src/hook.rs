@@ -6,8 +6,7 @@
 //! ```
 //!
 //! A cleared hook stays cleared until the traversal is over. The next traversal sets all hooks
-//! again, also for a job that has not left yet. A row that waits has no job, and nothing of it
-//! changes.
+//! again, also for a job that has not left yet. A row that waits has no job, and nothing of it changes.
 
 use muster_shared::StackName;
 use muster_shared::model::Action;
@@ -207,8 +206,7 @@ impl Graph {
 }
 
 impl Row {
-    /// Sets all hooks again for a new operation. A post hook that is due and was not cleared stays
-    /// due.
+    /// Sets all hooks again for a new operation. A post hook that is due and was not cleared stays due.
     pub(crate) fn set_hooks_again(&mut self) {
         self.leave_hook();
         self.keep_hooks(POST_CREATE_DUE | POST_UPDATE_DUE);

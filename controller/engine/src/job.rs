@@ -232,8 +232,7 @@ impl Jobs {
         self.graph.send(node, message);
     }
 
-    /// Withdraws a job: at once if it was not sent, else when the agent confirms that it has not
-    /// started.
+    /// Withdraws a job: at once if it was not sent, else when the agent confirms that it has not started.
     pub(crate) fn take_back(&mut self, slot: Slot) {
         if self.graph.break_pause(slot) {
             return;
@@ -302,8 +301,7 @@ impl Jobs {
     }
 
     /// Whether a resource that the row needs is not ready. Without an operation in progress
-    /// `blocked` is not kept, so the needs are read. Their node may have been removed in the
-    /// meantime.
+    /// `blocked` is not kept, so the needs are read. Their node may have been removed in the meantime.
     fn is_blocked(&self, row: &Row) -> bool {
         let is_unready = |needed: &Row| !needed.ready && needed.role != Role::Cleanup;
         let needs_one = || row.requires.iter().filter_map(|slot| self.graph.rows.get(*slot)).any(is_unready);

@@ -163,8 +163,7 @@ pub(crate) struct Touched<'e> {
 }
 
 impl Graph {
-    /// The next change that comes before all others: removals of stacks, then marked stacks and
-    /// rows.
+    /// The next change that comes before all others: removals of stacks, then marked stacks and rows.
     pub(crate) fn first_change(&mut self) -> Option<Change> {
         let mut touched =
             Touched { rows: &mut self.rows, stacks: &self.stacks, nodes: &self.nodes, now: self.ctx.now };

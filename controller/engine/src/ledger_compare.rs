@@ -17,8 +17,7 @@ use crate::todo::Todo;
 const LEDGER_MAX: usize = 1_000_000;
 
 impl Engine {
-    /// Compares an agent's whole ledger with the rows. Things that the agent has lost are made
-    /// again.
+    /// Compares an agent's whole ledger with the rows. Things that the agent has lost are made again.
     pub(crate) fn ledger(&mut self, key: NodeKey, entries: Vec<LedgerEntry>, last: bool) {
         let Some(pages) = &mut self.graph_mut().nodes[key].pages else { return };
         pages.extend(entries.into_iter().map(|entry| (entry.resource, entry)));
@@ -65,8 +64,7 @@ impl Engine {
 }
 
 impl Jobs {
-    /// The node has a thing that was removed: the node went back in time. Another job removes the
-    /// thing.
+    /// The node has a thing that was removed: the node went back in time. Another job removes the thing.
     fn take_up_again(&mut self, slot: Slot, theirs: Generation) {
         let row = &self.graph.rows[slot];
         let is_over = row.is_going() && row.held.is_none() && row.work.is_none() && !row.applied;

@@ -1,5 +1,4 @@
-//! The controller's pure machine: stacks, revisions, traversals, resources, graph, jobs, nodes,
-//! tokens.
+//! The controller's pure machine: stacks, revisions, traversals, resources, graph, jobs, nodes, tokens.
 //!
 //! ```text
 //!   operators ── Request ─┐                      ┌─▶ Persist(Change)   durable before anything below leaves

@@ -30,8 +30,7 @@ pub struct Snapshot {
     pub stacks: Vec<(StackRecord, Option<Source>)>,
     /// Stacks with a row that cannot be read, and the reason.
     pub damaged: BTreeMap<u64, String>,
-    /// Policies in the environments of current revisions, by stack. A stack without policies is
-    /// absent.
+    /// Policies in the environments of current revisions, by stack. A stack without policies is absent.
     pub policies: BTreeMap<u64, Policies>,
     /// Rows of all stacks, in any order.
     pub resources: Vec<ResourceRecord>,

@@ -58,8 +58,7 @@ pub(crate) struct Node {
     pub queue: VecDeque<Slot>,
     /// Why the agent has no room to record jobs. `None`: it has room.
     pub disk_full: Option<Box<str>>,
-    /// Seconds by which the node's clock is ahead of the controller's, if that is more than a
-    /// little.
+    /// Seconds by which the node's clock is ahead of the controller's, if that is more than a little.
     pub clock_off: Option<i64>,
     /// Rows that wait for room on the node's disk, outside of the queue.
     pub no_room: VecDeque<Slot>,
@@ -266,8 +265,7 @@ impl Nodes {
 
     /// Nodes that have joined and may be called `name` for short.
     fn joined_below(&self, name: &NodeId) -> impl Iterator<Item = &NodeId> {
-        // The names are sorted, so the matches are together. The least character of a domain is a
-        // zero.
+        // The names are sorted, so the matches are together. The least character of a domain is a zero.
         let prefix = format!("{name}.");
         let first = format!("{prefix}0").parse::<NodeId>().ok();
         let names = first.into_iter().flat_map(|first| self.by_name.range(first..));
@@ -277,8 +275,7 @@ impl Nodes {
             .map(|(other, _)| other)
     }
 
-    /// Checks that `name` is no joined server's short name, and that no joined name is short for
-    /// it.
+    /// Checks that `name` is no joined server's short name, and that no joined name is short for it.
     ///
     /// # Errors
     /// A template that names one server could mean the other. Two that joined before this check

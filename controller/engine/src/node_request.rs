@@ -1,5 +1,4 @@
-//! Requests of operators about nodes: labels, maintenance, revocation, and joins. `lost` has their
-//! removal.
+//! Requests of operators about nodes: labels, maintenance, revocation, and joins. `lost` has their removal.
 
 use std::collections::BTreeMap;
 

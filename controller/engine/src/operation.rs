@@ -145,8 +145,7 @@ impl Engine {
         self.begin(id, source, target)
     }
 
-    /// Checks everything that can be known now, then starts the traversal. A refusal has changed
-    /// nothing.
+    /// Checks everything that can be known now, then starts the traversal. A refusal has changed nothing.
     fn begin(&mut self, id: u64, source: Source, target: Target) -> Result<Answer, Refusal> {
         let stack = &self.graph().stacks[&id];
         let source = source
@@ -202,8 +201,7 @@ impl Engine {
 }
 
 impl Jobs {
-    /// Drops the rollback that would follow a failure, because it could not be made or is no longer
-    /// wanted.
+    /// Drops the rollback that would follow a failure, because it could not be made or is no longer wanted.
     pub(crate) fn owe_no_rollback(&mut self, id: u64) {
         if let Some(stack) = self.graph.stacks.get_mut(&id)
             && std::mem::take(&mut stack.rollback)

@@ -37,8 +37,7 @@ impl Row {
 }
 
 impl Jobs {
-    /// Copies the template's ownership into the row. It was checked when the operation was
-    /// accepted.
+    /// Copies the template's ownership into the row. It was checked when the operation was accepted.
     pub(crate) fn own(&mut self, slot: Slot, tree: &Tree, index: usize) {
         self.remember_removed(slot, tree.removed(index));
         self.graph.remember_selector(slot, tree);

@@ -20,8 +20,7 @@ impl Pace {
     /// Counts a join.
     ///
     /// # Errors
-    /// The time to wait. Each early server is told another time, so that they do not all return at
-    /// once.
+    /// The time to wait. Each early server is told another time, so that they do not all return at once.
     pub fn take(&mut self, rate: Rate, now: MonoTime) -> Result<(), Duration> {
         let interval = rate.interval();
         let of_a_second = Duration::from_secs(1).as_nanos() / interval.as_nanos().max(1);

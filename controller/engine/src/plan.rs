@@ -1,5 +1,4 @@
-//! The plan of a traversal: which row stands for each name, what is unchanged, what is dropped.
-//! Pure.
+//! The plan of a traversal: which row stands for each name, what is unchanged, what is dropped. Pure.
 //!
 //! The cost follows the change: an unchanged resource costs one comparison of digests.
 

@@ -1,5 +1,4 @@
-//! Previews an update: its plan, and for each changed resource the decision of a visit. Nothing
-//! changes.
+//! Previews an update: its plan, and for each changed resource the decision of a visit. Nothing changes.
 //!
 //! A value that depends on a thing not made yet is unknown. A mark that no real value has stands
 //! for it, so that it differs from any present value.
@@ -340,8 +339,7 @@ impl Preview<'_> {
                 (property.old, property.new) = (Value::from(MASK), Value::from(MASK));
             }
             for value in [&mut property.old, &mut property.new] {
-                // Somebody could guess a short secret from the digest of a content that is known
-                // otherwise.
+                // Somebody could guess a short secret from the digest of a content that is known otherwise.
                 if let Some(digest) = value.get_mut("digest").filter(|_| secret) {
                     *digest = Value::from(MASK);
                 }

@@ -40,8 +40,7 @@ impl Jobs {
         if !row.ready || row.role == Role::Cleanup {
             return; // in its turn, if it is wanted
         }
-        // A node outside of the selector is never touched, even if its stack follows the nodes no
-        // longer.
+        // A node outside of the selector is never touched, even if its stack follows the nodes no longer.
         if self.graph.is_outside(row) {
             let stack = row.stack;
             let row = &mut self.graph.rows[slot];

@@ -184,8 +184,7 @@ pub struct ResourceRecord {
 }
 
 impl ResourceRecord {
-    /// Whether the row belongs to no stack: its node was removed, or the store never knew the
-    /// thing.
+    /// Whether the row belongs to no stack: its node was removed, or the store never knew the thing.
     pub fn is_lost(&self) -> bool {
         self.stack == 0
     }
@@ -311,8 +310,7 @@ pub struct NodeRecord {
     pub revoked: bool,
     /// The node gets no jobs until an operator ends its maintenance.
     pub maintenance: bool,
-    /// The token of the join, and the digest of its secret. A repeated request with both is granted
-    /// again.
+    /// The token of the join, and the digest of its secret. A repeated request with both is granted again.
     pub joined_with: ([u8; 8], [u8; 32]),
 }
 
@@ -417,8 +415,7 @@ impl Status {
     }
 }
 
-/// A type as the store keeps it: `Muster::File`, or `kind: type name` if operators see another
-/// name.
+/// A type as the store keeps it: `Muster::File`, or `kind: type name` if operators see another name.
 pub fn type_text(kind: Kind, type_name: Option<&str>) -> Cow<'static, str> {
     type_name.map_or(Cow::Borrowed(kind.name()), |name| format!("{}: {name}", kind.name()).into())
 }

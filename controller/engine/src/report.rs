@@ -142,8 +142,7 @@ impl Jobs {
         }
     }
 
-    /// The attempt failed because the node's disk has no room. Such an attempt does not count as a
-    /// retry.
+    /// The attempt failed because the node's disk has no room. Such an attempt does not count as a retry.
     pub(crate) fn found_no_room(&mut self, slot: Slot, reason: &str) {
         let row = &mut self.graph.rows[slot];
         let delay = BACKOFF_FIRST.saturating_mul(1 << row.attempt.min(16)).min(BACKOFF_MAX);

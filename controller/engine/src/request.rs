@@ -266,8 +266,7 @@ pub enum Request {
     Restored {
         /// The decision.
         verdict: Verdict,
-        /// Ids from [`Engine::held_views`](crate::Engine::held_views). `None`: everything in the
-        /// list.
+        /// Ids from [`Engine::held_views`](crate::Engine::held_views). `None`: everything in the list.
         ids: Option<Vec<String>>,
         /// Only things on this node.
         node: Option<NodeId>,

@@ -389,8 +389,7 @@ impl Restored {
         self.is_dirty |= on.freed.insert(bridge.clone());
     }
 
-    /// Whether a table is not reconciled: its comparison is missing, or its differences are
-    /// undecided.
+    /// Whether a table is not reconciled: its comparison is missing, or its differences are undecided.
     pub fn holds_table(&self, node: &NodeId, bridge: &Bridge) -> bool {
         let on = self.record.nodes.get(node);
         let is_freed = on.is_some_and(|on| on.freed.contains(bridge));

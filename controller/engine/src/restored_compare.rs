@@ -200,8 +200,7 @@ impl Row {
         self.applied || self.held.is_some() || self.is_sent() || self.was_tried() || self.is_lost()
     }
 
-    /// How the row differs from what its node reports. `None`: it does not, or jobs explain the
-    /// difference.
+    /// How the row differs from what its node reports. `None`: it does not, or jobs explain the difference.
     pub fn unlike(&self, theirs: Option<muster_shared::Generation>) -> Option<Divergence> {
         if self.is_lost() {
             return None;

@@ -103,8 +103,7 @@ impl Traversals {
         let is_of_it = |thing: &ResourceId| {
             self.jobs.graph.rows.of_thing(thing).is_some_and(|slot| self.jobs.graph.rows[slot].stack == stack)
         };
-        // A thing without a row may have the id of a row on another node. No stack names that
-        // thing.
+        // A thing without a row may have the id of a row on another node. No stack names that thing.
         let is_known = |held: &HeldThing| held.unlike != Divergence::Unknown;
         let things =
             self.jobs.graph.restored.things().filter(|(_, thing, held)| is_known(held) && is_of_it(thing));

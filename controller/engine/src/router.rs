@@ -1,5 +1,4 @@
-//! Hands each input to the part that its subject belongs to, and runs the todos that follow from
-//! it.
+//! Hands each input to the part that its subject belongs to, and runs the todos that follow from it.
 
 use std::collections::BTreeSet;
 

@@ -59,8 +59,7 @@ impl Traversals {
         }
     }
 
-    /// Visits rows whose unsent jobs name a server by its short name, or that need the server
-    /// itself.
+    /// Visits rows whose unsent jobs name a server by its short name, or that need the server itself.
     fn decide_again_for(&mut self, server: Slot, short: &NodeId) {
         let row = &self.jobs.graph.rows[server];
         let (id, index) = (row.stack, row.index as usize);

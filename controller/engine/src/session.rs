@@ -162,8 +162,7 @@ impl Traversals {
 }
 
 impl Jobs {
-    /// Compares the carriers of links in both lists. A link in only one of them has appeared or
-    /// gone.
+    /// Compares the carriers of links in both lists. A link in only one of them has appeared or gone.
     pub(crate) fn compare_carriers(&mut self, key: NodeKey, before: &Facts, now: &Facts) {
         let was: BTreeMap<&str, bool> =
             before.links.iter().map(|link| (link.name.as_str(), link.carrier)).collect();

@@ -39,8 +39,7 @@ pub struct Signal {
 }
 
 impl Signal {
-    /// Reads Heat's body, in which all keys are optional: `{id, status: SUCCESS | FAILURE, reason,
-    /// data}`.
+    /// Reads Heat's body, in which all keys are optional: `{id, status: SUCCESS | FAILURE, reason, data}`.
     ///
     /// # Errors
     /// The first fault of the body.
@@ -259,8 +258,7 @@ impl Graph {
         (row.stack == stack && row.kind == Kind::WaitConditionHandle).then_some(slot)
     }
 
-    /// The attribute `data` of a condition: data of all signals to its handle, including later
-    /// ones.
+    /// The attribute `data` of a condition: data of all signals to its handle, including later ones.
     pub(crate) fn signal_data(&self, row: &Row) -> Option<Value> {
         let handle = self.wait_handle(row.stack, &row.waits_on()?.handle)?;
         let signals = self.rows[handle].signals().iter();

@@ -73,8 +73,7 @@ pub(crate) struct Stack {
     pub sets: Vec<NodeSet>,
     /// When the stack adds and drops members.
     pub membership: MembershipUpdates,
-    /// Corrections that succeeded in the present turn of the engine, by path, each with its
-    /// generation.
+    /// Corrections that succeeded in the present turn of the engine, by path, each with its generation.
     pub put_right: BTreeMap<Arc<str>, Generation>,
     /// The number of the last change to this stack.
     pub seq: u64,

@@ -1,5 +1,4 @@
-//! The stages of a traversal: with `delete_first` clean-up, then new and changed resources, then
-//! clean-up.
+//! The stages of a traversal: with `delete_first` clean-up, then new and changed resources, then clean-up.
 
 use std::collections::{BTreeMap, BTreeSet};
 

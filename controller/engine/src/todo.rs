@@ -51,8 +51,7 @@ pub(crate) enum Todo {
     RevealFlows { node: NodeId, owner: Owner },
     /// The connection of a node has ended.
     Away(NodeId),
-    /// Compare the flow tables of a node that was revoked or removed, when a server joins under its
-    /// name.
+    /// Compare the flow tables of a node that was revoked or removed, when a server joins under its name.
     CompareAnew(NodeId),
     /// A node was removed, with its devices.
     Left(NodeId),

@@ -123,8 +123,7 @@ fn unmark(text: &mut String) {
     }
 }
 
-/// The spec without marks: a unit that names another one does not restart when a mark restarts that
-/// one.
+/// The spec without marks: a unit that names another one does not restart when a mark restarts that one.
 pub(crate) fn unmarked(mut spec: Desired) -> Desired {
     if let Desired::Node(Spec::Unit(unit)) = &mut spec {
         texts(unit).into_iter().for_each(unmark);
@@ -133,8 +132,7 @@ pub(crate) fn unmarked(mut spec: Desired) -> Desired {
 }
 
 impl Jobs {
-    /// Notes in the row of a unit the resources that it names, because a COMPLETE stack has no
-    /// tree.
+    /// Notes in the row of a unit the resources that it names, because a COMPLETE stack has no tree.
     pub(crate) fn remember_restarts(&mut self, slot: Slot, tree: &Tree) {
         if tree.kind(self.graph.rows[slot].index as usize) != Kind::Unit {
             return;

@@ -87,8 +87,7 @@ impl Traversals {
         if !self.is_as_expanded(slot, &tree) {
             return;
         }
-        // Each visit notes these: the row may be a replacement, and the tree may be new after a
-        // restart.
+        // Each visit notes these: the row may be a replacement, and the tree may be new after a restart.
         self.jobs.remember_removed(slot, tree.removed(self.jobs.graph.rows[slot].index as usize));
         self.jobs.graph.remember_selector(slot, &tree);
         self.jobs.remember_restarts(slot, &tree);

@@ -65,8 +65,7 @@ impl Jobs {
         Some(work)
     }
 
-    /// Whether the row's job waits in the node's line. A place stays in line after its job was
-    /// withdrawn.
+    /// Whether the row's job waits in the node's line. A place stays in line after its job was withdrawn.
     pub(crate) fn waits_in_line(&self, slot: Slot, node: NodeKey) -> bool {
         self.graph.rows.get(slot).is_some_and(|row| {
             let state = row.work.as_ref().map(|work| work.state);

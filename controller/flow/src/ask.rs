@@ -252,8 +252,7 @@ impl Flows {
         }
         device.import_error = None;
         let write = FlowWrite { device: name, ops: ops.into_values().collect() };
-        // A resource may have claimed one of the rules. Then none is imported, and the rules stay
-        // foreign.
+        // A resource may have claimed one of the rules. Then none is imported, and the rules stay foreign.
         if let Err(refusal) = self.begin(turn, FlowAction::Import, vec![vec![write]], None) {
             self.import_failed(key, &refusal.to_string());
         }

@@ -17,8 +17,7 @@ use crate::record::{FlowChange, FlowMark};
 use crate::site::Turn;
 use crate::table::Table;
 
-/// The delay between retries of a batch that was refused for now. It doubles from the first to the
-/// longest.
+/// The delay between retries of a batch that was refused for now. It doubles from the first to the longest.
 const BACKOFF_FIRST: Duration = Duration::from_secs(1);
 const BACKOFF_MAX: Duration = Duration::from_secs(60);
 
@@ -26,12 +25,10 @@ const BACKOFF_MAX: Duration = Duration::from_secs(60);
 const SAID_AGAIN: Duration = Duration::from_secs(60);
 
 /// Seconds in which the agent must reach its controller again after a batch that removes rules, for
-/// any owner: a rule in force may be what makes the node reachable. Intents and agents use the same
-/// time.
+/// any owner: a rule in force may be what makes the node reachable. Intents and agents use the same time.
 pub(crate) const CONFIRM_TIMEOUT: u32 = 30;
 
-/// Entries named if one of them caused a refusal and it is not known which. They fit a readable
-/// line.
+/// Entries named if one of them caused a refusal and it is not known which. They fit a readable line.
 const SUSPECTS_NAMED: usize = 10;
 
 impl Flows {
@@ -239,8 +236,7 @@ impl Flows {
                 device.apart = Some((repairs / 2).max(1));
                 self.try_later(turn.now, key);
             }
-            // A write must not fail because of a repair. From now on repairs have batches of their
-            // own.
+            // A write must not fail because of a repair. From now on repairs have batches of their own.
             (None, _) if repairs > 0 || !flight.strays.is_empty() => {
                 (device.apart, device.tries) = (Some(repairs.max(1)), 0);
             }
@@ -308,8 +304,7 @@ impl Flows {
     ) {
         let Some(device) = self.get_mut(key) else { return };
         let reason: Arc<str> = refusal.reason.as_str().into();
-        // Entries that a newer write changed are not in the batch, and must not go back to this
-        // write.
+        // Entries that a newer write changed are not in the batch, and must not go back to this write.
         let ids = [ids, device.table.waiting()].concat();
         let (blamed, told) = match refusal.id {
             Some(id) => (Some(id), refusal.reason.clone()),

@@ -1,5 +1,4 @@
-//! An entry of a table: its wanted form, its standing, and its former versions while writes are
-//! open.
+//! An entry of a table: its wanted form, its standing, and its former versions while writes are open.
 
 use std::hash::Hasher;
 use std::sync::Arc;
@@ -148,8 +147,7 @@ pub(crate) enum Written {
 }
 
 impl Kept {
-    /// Whether a write after `settled` and up to `upto` has changed the entry, besides the newest
-    /// write.
+    /// Whether a write after `settled` and up to `upto` has changed the entry, besides the newest write.
     pub(crate) fn changed_since(&self, settled: u64, upto: u64) -> bool {
         self.open_writes(settled).skip(1).any(|write| write.serial <= upto)
     }

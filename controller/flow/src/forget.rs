@@ -15,8 +15,7 @@ use crate::record::{FlowChange, ForgottenRecord};
 use crate::session::Peer;
 use crate::site::{Refused, Turn};
 
-/// Bound on tables forgotten while their nodes were away, or just now: as many as there may be
-/// devices.
+/// Bound on tables forgotten while their nodes were away, or just now: as many as there may be devices.
 const FORGOTTEN_MAX: usize = 100_000;
 
 /// The least interval in which an agent that still reports a table is told again to forget it.

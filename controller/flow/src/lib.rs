@@ -17,8 +17,7 @@
 //! and the last writer of an entry wins. An entry has one owner. Nothing is purged because a node
 //! is away: its table waits for it.
 //!
-//! Absent: the protocol of a device, the meaning of a selector, stacks, and the compilation of
-//! intents.
+//! Absent: the protocol of a device, the meaning of a selector, stacks, and the compilation of intents.
 
 #![cfg_attr(not(test), warn(clippy::wildcard_enum_match_arm))]
 

@@ -96,8 +96,7 @@ impl Flows {
     }
 
     /// Lets a job of a resource that was out wait for its write, with the same guard. Otherwise the
-    /// job could be withdrawn while its agent has the write, or the write be sent again without its
-    /// guard.
+    /// job could be withdrawn while its agent has the write, or the write be sent again without its guard.
     fn await_jobs(&mut self, jobs: Vec<(Job, FlowSet)>, unguarded: &mut BTreeSet<(DeviceKey, u64)>) {
         for (job, set) in jobs {
             let key = self.find(&set.device);

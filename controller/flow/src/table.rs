@@ -144,8 +144,7 @@ impl Table {
         self.owned.range((owner, FlowId(0))..=(owner, FlowId(u64::MAX))).map(|(_, id)| *id)
     }
 
-    /// The newest open write of another owner that took over an entry from this one. `sent` is in
-    /// flight.
+    /// The newest open write of another owner that took over an entry from this one. `sent` is in flight.
     pub fn taken_from(&self, owner: Owner, sent: &[FlowId]) -> Option<u64> {
         let kept = sent.iter().chain(&self.waiting).filter_map(|id| self.entries.get(id));
         kept.filter(|kept| kept.is_taken_from(owner, self.settled)).map(|kept| kept.serial).max()
@@ -270,8 +269,7 @@ impl Table {
         self.save(id);
     }
 
-    /// Marks entries of this owner as hidden, including versions before open writes. `sent` is in
-    /// flight.
+    /// Marks entries of this owner as hidden, including versions before open writes. `sent` is in flight.
     pub fn hide(&mut self, owner: Owner, sent: &[FlowId]) {
         let mut ids: Vec<FlowId> = self.owned(owner).collect();
         ids.extend(sent.iter().chain(&self.waiting));
@@ -291,8 +289,7 @@ impl Table {
         }
     }
 
-    /// Sends an entry again that the device lost or changed. If a repair failed before, its reason
-    /// stays.
+    /// Sends an entry again that the device lost or changed. If a repair failed before, its reason stays.
     pub fn again(&mut self, id: FlowId, reason: &Arc<str>) {
         let was_wrong = self.entries.get(&id).is_some_and(|kept| kept.mark == FlowMark::Wrong);
         let known = self.reasons.get(&id).filter(|_| was_wrong);
@@ -370,8 +367,7 @@ impl Table {
         ids.iter().copied().filter(is_repair)
     }
 
-    /// Drops all repairs: the device stays as it is. Returns false if no entry of the table needed
-    /// one.
+    /// Drops all repairs: the device stays as it is. Returns false if no entry of the table needed one.
     pub fn leave_repairs(&mut self) -> bool {
         self.strays.clear();
         let is_repair = |(_, kept): &(FlowId, &Kept)| kept.mark == FlowMark::Again;

@@ -27,8 +27,7 @@ use crate::topology::{ConnectPoint, DeviceNo, LinkNo, PortNo, Topology};
 /// The result of compiling an intent.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Compiled {
-    /// A path from each point to each, in the order of the points. With protection also the second
-    /// path.
+    /// A path from each point to each, in the order of the points. With protection also the second path.
     pub paths: Vec<Path>,
     /// Entries with their device, by device number.
     pub entries: Vec<(DeviceNo, Entry)>,
@@ -180,8 +179,7 @@ impl Compiler<'_> {
         Ok(made)
     }
 
-    /// The port of a point, which the site must have and which must have no link. The port may be
-    /// down.
+    /// The port of a point, which the site must have and which must have no link. The port may be down.
     fn known(&self, point: &ConnectPoint) -> Result<PortNo, CompileError> {
         let topology = self.topology;
         topology.device(&point.device).ok_or_else(|| CompileError::NoDevice(point.device.clone()))?;

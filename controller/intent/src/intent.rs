@@ -17,8 +17,7 @@ pub const LINKS_MAX: usize = 4096;
 /// Waypoints of a path.
 pub const WAYPOINTS_MAX: usize = 16;
 
-/// A request for connectivity, as far as it concerns the network. Who asked and when is not part of
-/// it.
+/// A request for connectivity, as far as it concerns the network. Who asked and when is not part of it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Intent {
     pub kind: Kind,

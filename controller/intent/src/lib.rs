@@ -8,8 +8,7 @@
 //! ```
 //!
 //! `manager` has all of this for a site. `ports` builds the topology from reports of agents.
-//! Absent: who may ask for an intent, and how its rules reach their devices. That is the engine's
-//! part.
+//! Absent: who may ask for an intent, and how its rules reach their devices. That is the engine's part.
 
 #![cfg_attr(not(test), warn(clippy::wildcard_enum_match_arm))]
 

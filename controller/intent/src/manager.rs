@@ -51,8 +51,7 @@ use work::Work;
 pub const INTENTS_MAX: usize = 250_000;
 /// Moves remembered of an intent.
 pub const HISTORY_MAX: usize = 10;
-/// The first pause before a retry after a failure on a device. It doubles with each further
-/// failure.
+/// The first pause before a retry after a failure on a device. It doubles with each further failure.
 const RETRY_FIRST: Duration = Duration::from_secs(1);
 /// The longest pause.
 const RETRY_MAX: Duration = Duration::from_secs(300);
@@ -221,8 +220,7 @@ impl Manager {
             }
         }
         self.concern();
-        // An intent may take what another gives back. Each is looked at once, and hopeful ones once
-        // more.
+        // An intent may take what another gives back. Each is looked at once, and hopeful ones once more.
         for _ in 0..2 {
             for (no, (why, is_sure)) in std::mem::take(&mut self.todo).0 {
                 if is_sure || self.is_of_use(no) {
@@ -310,8 +308,7 @@ impl Manager {
         self.held.get(&no).map(|held| (held.standing.state, held.reason.as_deref()))
     }
 
-    /// The last request, the type, and the failures on devices since the intent was last as
-    /// requested.
+    /// The last request, the type, and the failures on devices since the intent was last as requested.
     pub fn asked_of(&self, no: IntentNo) -> Option<(Request, &'static str, u32)> {
         self.held.get(&no).map(|held| (held.request, held.intent.unpack().kind.name(), held.errors))
     }
@@ -483,8 +480,7 @@ fn packed(entry: &Entry) -> Packed {
     Packed::new(entry).expect("the compiler makes canonical entries")
 }
 
-/// The number of the group for protection on the first device. Operators seldom use numbers this
-/// large.
+/// The number of the group for protection on the first device. Operators seldom use numbers this large.
 fn group_number(no: IntentNo) -> u32 {
     const OURS: u32 = 0x4000_0000;
     OURS | u32::try_from(no.0 & u64::from(OURS - 1)).expect("30 bits")

@@ -17,8 +17,7 @@ pub type Path = Vec<LinkNo>;
 /// The weight of a link. `None`: the link is not used.
 pub type Weight<'a> = &'a dyn Fn(LinkNo) -> Option<u64>;
 
-/// A node of the searched graph. A link is a node of its own, because two devices may have several
-/// links.
+/// A node of the searched graph. A link is a node of its own, because two devices may have several links.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 enum At {
     Device(DeviceNo),

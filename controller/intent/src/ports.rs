@@ -128,8 +128,7 @@ impl Ports {
         self.listened.insert((until, node.clone()));
     }
 
-    /// Handles the time of [`Ports::next_due`]: beacons that agents have not heard by now are
-    /// missing.
+    /// Handles the time of [`Ports::next_due`]: beacons that agents have not heard by now are missing.
     pub fn timeout(&mut self, turn: &mut Turn<'_>) {
         while self.next_due().is_some_and(|due| due <= turn.now) {
             let Some((_, node)) = self.listened.pop_first() else { return };

@@ -1,5 +1,4 @@
-//! Stages from the installed to the wanted rules, such that packets are neither lost nor sent in
-//! circles.
+//! Stages from the installed to the wanted rules, such that packets are neither lost nor sent in circles.
 //!
 //! ```text
 //!   1. new rules that get no packets yet      2. changed rules, from the last device back      3.

@@ -20,8 +20,7 @@ pub const DEVICES_MAX: usize = 100_000;
 pub const PORTS_MAX: usize = 4096;
 /// The default cost of a link.
 pub const COST: u32 = 1;
-/// Additional cost of a link if one of its devices is away and takes no rules. It is above any
-/// detour.
+/// Additional cost of a link if one of its devices is away and takes no rules. It is above any detour.
 const AWAY: u32 = 1 << 24;
 
 /// A device of a [`Topology`].
@@ -338,8 +337,7 @@ impl Topology {
         self.links[link.0 as usize].declared.as_ref()?.annotations.get(name).map(|value| &**value)
     }
 
-    /// Whether packets pass: both ports are up, the link is declared or discovered, and LLDP is not
-    /// missing.
+    /// Whether packets pass: both ports are up, the link is declared or discovered, and LLDP is not missing.
     pub fn passes(&self, link: LinkNo) -> bool {
         let Link { from, to, declared, discovered, silent } = &self.links[link.0 as usize];
         (declared.is_some() || *discovered) && !silent && self.is_up(*from) && self.is_up(*to)
@@ -613,8 +611,7 @@ impl Topology {
         Ok(link)
     }
 
-    /// LLDP is no longer heard over the link. A declared link then stays known, but no packets
-    /// pass.
+    /// LLDP is no longer heard over the link. A declared link then stays known, but no packets pass.
     pub fn miss(&mut self, link: LinkNo) {
         if self.links[link.0 as usize].discovered {
             self.change(&[], &[link], |topology| {

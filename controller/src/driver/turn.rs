@@ -347,8 +347,7 @@ impl<S: Store, O: Outbox> Turns<S, O> {
                 Effect::Warn(what) => tracing::warn!("{what}"),
                 Effect::Close { node } => self.outbox.close(&node),
                 Effect::Answer { id, answer } => {
-                    // The node of that name now has other keys: the old connection gets no more
-                    // jobs.
+                    // The node of that name now has other keys: the old connection gets no more jobs.
                     if let Ok(Answer::Joined { node }) = &answer {
                         self.outbox.close(node);
                     }

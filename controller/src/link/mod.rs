@@ -29,8 +29,7 @@ use tokio::sync::oneshot;
 /// [`Disconnected`](Self::Disconnected) of the older: the higher number is the newer.
 #[derive(Debug)]
 pub enum LinkEvent {
-    /// A node has connected. It may have been revoked since its key was looked up: then close the
-    /// connection.
+    /// A node has connected. It may have been revoked since its key was looked up: then close the connection.
     Connected {
         node: NodeId,
         /// Number of the connection: higher is newer, never 0.

@@ -1,8 +1,6 @@
-//! Durable state. The engine holds the working set in memory; the store is its log and its
-//! snapshot.
+//! Durable state. The engine holds the working set in memory; the store is its log and its snapshot.
 //!
-//! Absent: decisions. The engine decides what to write and in which order, and the driver decides
-//! when.
+//! Absent: decisions. The engine decides what to write and in which order, and the driver decides when.
 
 pub mod backup;
 mod bounds;

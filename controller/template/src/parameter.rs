@@ -122,8 +122,7 @@ impl ParameterDef {
         self.converted(given).and_then(|value| self.allowed(value))
     }
 
-    /// Converts a given value to the parameter's type. Errors do not show the value of a hidden
-    /// parameter.
+    /// Converts a given value to the parameter's type. Errors do not show the value of a hidden parameter.
     pub(crate) fn converted(&self, given: &Value) -> Result<Value, String> {
         let hidden = |message| match self.hidden {
             true => format!("want {}, got {}", self.kind.wanted(), describe(given)),
@@ -170,8 +169,7 @@ fn boolean(text: &str) -> Option<bool> {
     }
 }
 
-/// Reads one definition. A wrong definition still defines the name, so that its uses are not errors
-/// too.
+/// Reads one definition. A wrong definition still defines the name, so that its uses are not errors too.
 pub(crate) fn define(reader: &mut Reader<'_>, name: &str, at: Place, body: Expr) -> ParameterDef {
     let mut definition = ParameterDef {
         name: name.into(),

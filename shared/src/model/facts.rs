@@ -95,8 +95,7 @@ pub struct PciFacts {
     pub device: u16,
 }
 
-/// A neighbour, as it describes itself by LLDP (IEEE 802.1AB). Control characters in texts become
-/// blanks.
+/// A neighbour, as it describes itself by LLDP (IEEE 802.1AB). Control characters in texts become blanks.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct NeighbourFacts {
     /// Of the switch: a MAC or IP address, a name; else its octets in hexadecimal.

@@ -230,8 +230,7 @@ pub enum FlowInput {
 pub struct Appended {
     /// Its operations, in any order; where and how long is not known of what is removed.
     pub ops: Vec<Op>,
-    /// [`CHALLENGE_BYTES`](muster_shared::model::CHALLENGE_BYTES) random bytes: the change must be
-    /// confirmed.
+    /// [`CHALLENGE_BYTES`](muster_shared::model::CHALLENGE_BYTES) random bytes: the change must be confirmed.
     pub challenge: Option<Vec<u8>>,
 }
 

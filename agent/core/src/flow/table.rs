@@ -1,5 +1,4 @@
-//! The desired entries of one device, by id, with their digests. The entries themselves are in the
-//! log.
+//! The desired entries of one device, by id, with their digests. The entries themselves are in the log.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

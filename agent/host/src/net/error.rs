@@ -29,8 +29,7 @@ pub enum NetError {
     /// Something is in the way. Nothing was changed.
     #[error(transparent)]
     Plan(#[from] PlanError),
-    /// A network manager does not leave a link alone. It may have taken its own settings off the
-    /// link.
+    /// A network manager does not leave a link alone. It may have taken its own settings off the link.
     #[error(transparent)]
     NetworkManager(#[from] NetworkManagerError),
     /// Nothing was changed.

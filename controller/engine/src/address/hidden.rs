@@ -2,8 +2,7 @@
 //! that stack masks them as well.
 //!
 //! The row of a port notes the values that it has seen, sealed in the store. The note stays when
-//! the network gets another name, and does not depend on what is known of the other stack after a
-//! restart.
+//! the network gets another name, and does not depend on what is known of the other stack after a restart.
 
 use muster_shared::ResourceId;
 use muster_template::{Kind, Secrets};

@@ -75,8 +75,7 @@ impl Engine {
                 }
                 Effect::Answer(request) => self.graph_mut().answer(request, Ok(Answer::Done)),
                 Effect::JobEnded(job, how) => ended.push(Todo::FlowJobEnded(job, how)),
-                // The job begins after all jobs that fail with the write before it: it may send a
-                // batch.
+                // The job begins after all jobs that fail with the write before it: it may send a batch.
                 Effect::JobBegins(job) => self.graph_mut().ctx.agenda.push_back(Todo::Begin(job)),
                 Effect::IntentEnded(token, ended) => {
                     let ended = ended.map_err(|failure| failure.text().into_boxed_str());

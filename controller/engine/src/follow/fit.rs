@@ -1,5 +1,4 @@
-//! Members of sets follow the nodes: a stack is laid out again when other nodes match its
-//! selectors.
+//! Members of sets follow the nodes: a stack is laid out again when other nodes match its selectors.
 
 use muster_shared::MonoTime;
 

@@ -69,8 +69,7 @@ impl Intents {
 }
 
 impl Engine {
-    /// Runs the intent manager and carries out its effects. Returns false if there was nothing to
-    /// do.
+    /// Runs the intent manager and carries out its effects. Returns false if there was nothing to do.
     pub(crate) fn run_intents(&mut self) -> bool {
         let now = self.graph().ctx.now;
         let mut did = false;

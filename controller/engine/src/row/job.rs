@@ -184,8 +184,7 @@ impl Row {
         (self.0.status, self.0.reason) = (Some(Status::Complete), None);
     }
 
-    /// A row that failed without a job is wanted unchanged. A removal that failed is no longer
-    /// wanted.
+    /// A row that failed without a job is wanted unchanged. A removal that failed is no longer wanted.
     pub fn mend(&mut self) {
         self.be_complete();
         if self.is_going() {

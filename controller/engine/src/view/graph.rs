@@ -1,5 +1,4 @@
-//! The graph of a stack as operators see it: its rows and their needs, as in the view
-//! `resource_graph`.
+//! The graph of a stack as operators see it: its rows and their needs, as in the view `resource_graph`.
 
 use muster_api::resource::{GraphEdgeView, GraphNodeView, GraphView};
 use muster_shared::StackName;

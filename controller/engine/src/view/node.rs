@@ -15,8 +15,7 @@ use crate::row::{Row, Slot};
 use crate::site::NodeState;
 use crate::view::View;
 
-/// Lost resources shown of one node. More would only fill screens and answers. Their number is
-/// shown.
+/// Lost resources shown of one node. More would only fill screens and answers. Their number is shown.
 const LOST_SHOWN: usize = 1000;
 
 /// Drifted resources in one answer. 'node list' has their number.

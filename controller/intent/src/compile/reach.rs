@@ -130,8 +130,7 @@ impl Compiler<'_> {
         Ok(Compiled { paths: vec![path], entries, label: Some(label), ..Compiled::default() })
     }
 
-    /// A group on the first device sends packets over the second path if the port of the first is
-    /// down.
+    /// A group on the first device sends packets over the second path if the port of the first is down.
     fn protected(
         &mut self,
         intent: &Intent,
@@ -182,8 +181,7 @@ impl Compiler<'_> {
         let start = self.topology.device_of(ingress);
         let mut made = Compiled::default();
         let mut forks = Forks::new();
-        // The link by which each device is reached. A second one would give the device every packet
-        // twice.
+        // The link by which each device is reached. A second one would give the device every packet twice.
         let mut reached: BTreeMap<DeviceNo, Option<LinkNo>> = BTreeMap::from([(start, None)]);
         for point in to {
             let found = self.end(point).and_then(|egress| {

@@ -106,8 +106,7 @@ impl Stand {
     }
 
     /// Whether compiling gave the same path and reservations for the same intent. The store has the
-    /// newest intent only. After a start, the path may be that of an older one, which asked for
-    /// less.
+    /// newest intent only. After a start, the path may be that of an older one, which asked for less.
     pub fn is_of(&self, compiled: &Compiled, intent: &KeptIntent, bandwidth: Option<u64>) -> bool {
         *self.paths == *compiled.paths
             && *self.links == *compiled.links

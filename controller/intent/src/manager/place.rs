@@ -73,8 +73,7 @@ impl Placed {
         self.0.iter().map(|(device, packed)| (*device, packed.unpack())).collect()
     }
 
-    /// Applies writes. Returns the entries that they replace or remove, and whether one is
-    /// replaced.
+    /// Applies writes. Returns the entries that they replace or remove, and whether one is replaced.
     pub fn apply(&mut self, by_device: &BTreeMap<DeviceNo, Vec<Op>>) -> (Vec<(DeviceNo, Packed)>, bool) {
         let held: Vec<(DeviceNo, Packed)> = std::mem::take(&mut self.0).into();
         // Entries of other devices stay as they are.

@@ -59,8 +59,7 @@ async fn answer(shared: &Shared, payload: &[u8]) -> Result<JoinAnswer, String> {
             grant(shared, name, &key, &seal_public)
         }
         JoinRequest::Renew { node, packet } => {
-            // A client that cannot prove the key learns nothing about the node, not even whether it
-            // exists.
+            // A client that cannot prove the key learns nothing about the node, not even whether it exists.
             let refused =
                 || format!("not proved to be {node}: if it has lost its key, join again with a token");
             let seal_public = shared.keys.get(&node).ok_or_else(refused)?;

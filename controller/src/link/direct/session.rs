@@ -235,8 +235,7 @@ impl<I: Inbox> Session<I> {
         self.note_time(Instant::now());
     }
 
-    /// Two clocks: one for the output, and one for the queue behind it, which may also wait for
-    /// PUBACKs.
+    /// Two clocks: one for the output, and one for the queue behind it, which may also wait for PUBACKs.
     fn note_time(&mut self, now: Instant) {
         match self.outbound.is_empty() {
             true => self.head_since = None,

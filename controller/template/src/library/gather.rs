@@ -15,8 +15,7 @@ use crate::parse::too_large;
 /// content, or why there is none.
 ///
 /// # Errors
-/// Each file that could not be fetched, at every place that names it, and each template that is not
-/// YAML.
+/// Each file that could not be fetched, at every place that names it, and each template that is not YAML.
 pub fn gather<T: AsRef<str>>(
     root: Option<(&str, &str)>,
     environment: &Environment,

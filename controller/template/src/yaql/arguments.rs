@@ -60,8 +60,7 @@ impl<'a> Arguments<'a> {
         }
     }
 
-    /// The argument of that index, applied to the item; the item itself if there is no such
-    /// argument.
+    /// The argument of that index, applied to the item; the item itself if there is no such argument.
     pub fn selected(&self, index: usize, item: &Y) -> Evaluated {
         if self.node(index).is_some() { self.apply(index, &[item]) } else { Ok(item.clone()) }
     }

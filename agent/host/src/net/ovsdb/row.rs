@@ -127,8 +127,7 @@ fn written(columns: &Columns, mark: Option<()>, hwaddr: Option<&str>) -> Value {
     Value::Object(row)
 }
 
-/// The columns of `names` that differ from their default, without entries that are listed
-/// elsewhere.
+/// The columns of `names` that differ from their default, without entries that are listed elsewhere.
 fn columns(row: &Value, names: &[&str], without: &[(&str, &str)]) -> Columns {
     let kept = |name: &&str| {
         let mut value = row.get(*name)?.clone();

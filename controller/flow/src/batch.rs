@@ -64,7 +64,7 @@ impl Flows {
         if narrow.is_none() {
             device.narrow_upto = None;
         }
-        if device.table.marked(FlowMark::Again) == 0 {
+        if device.table.marked(FlowMark::Again) == 0 && !device.table.has_strays() {
             device.apart = None;
         }
         let mut ids = device.table.take_waiting(upto, device.apart);
@@ -272,6 +272,8 @@ impl Flows {
         let Some(device) = self.get_mut(key) else { return };
         let repairs = repairs_of(&device.table, flight);
         let (is_held, pause) = device.undone.undo(now, &repairs);
+        // The search for an entry to blame goes on among these, whatever is written meanwhile.
+        flight.strays.iter().filter(|_| !is_held).for_each(|id| device.table.stray(*id));
         // An entry to remove may be FAILED in the table, and stays so.
         for id in repairs.iter().filter(|_| is_held) {
             if device.table.wants(*id) {

@@ -60,7 +60,8 @@ impl Flows {
             }
             return;
         }
-        let is_known = device.odd == Some((theirs, ours)) && !device.undone.is_due(now);
+        let tries_again = device.undone.is_due(now) && !turn.site.holds_table(&device.name);
+        let is_known = device.odd == Some((theirs, ours)) && !tries_again;
         if is_known || device.comparing.as_ref().is_some_and(|it| it.until > now) {
             return;
         }

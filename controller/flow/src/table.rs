@@ -130,6 +130,10 @@ impl Table {
         }
     }
 
+    pub fn has_strays(&self) -> bool {
+        !self.strays.is_empty()
+    }
+
     /// Takes at most so many of the strays to remove from the device.
     pub fn take_strays(&mut self, most: usize) -> Vec<FlowId> {
         let entries = &self.entries;

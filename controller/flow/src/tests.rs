@@ -411,7 +411,11 @@ impl CutOffByOne {
     fn applies(&mut self, batch: &FlowBatch) -> bool {
         let Content::Inline(bytes) = &batch.ops else { panic!("it is small") };
         let ops: Vec<OpsRef<'_>> = read_ops(bytes).collect::<Result<_, _>>().unwrap();
-        if ops.iter().any(|op| matches!(op, OpsRef::Put { id: of, .. } if *of == id(1))) {
+        let changes_one = |op: &OpsRef<'_>| match op {
+            OpsRef::Put { id: of, .. } => *of == id(1),
+            OpsRef::Remove(of) => *of == id(1) && self.table.contains_key(of),
+        };
+        if ops.iter().any(changes_one) {
             return true;
         }
         for op in ops {
@@ -490,4 +494,27 @@ fn an_entry_that_cannot_be_taken_off_stays_failed() {
     assert_ne!(bed.sent(), failed, "the entry is to be removed");
     bed.decides(root, Some(undone()));
     assert_eq!(bed.flows.standing(&device(), id(1)), Some(FlowStanding::Failed));
+}
+
+#[test]
+fn all_that_no_table_has_goes_but_for_what_cuts_the_server_off() {
+    let mut bed = Bed::new();
+    bed.greets();
+    bed.applies(20).unwrap();
+    let root = bed.root();
+    bed.decides(root, None);
+    let table = (1..=8).chain([20]).map(|priority| (id(priority), rule(priority).digest())).collect();
+    let mut agent = CutOffByOne { table, heard: bed.told.len(), ..CutOffByOne::default() };
+    let root = agent.sums().root();
+    bed.decides(root, None);
+    agent.answers(&mut bed);
+    for _ in 0..40 {
+        bed.now = bed.flows.next_due().expect("one is tried again");
+        bed.call(|flows, turn| flows.timeout(turn));
+        agent.answers(&mut bed);
+    }
+    let left: Vec<FlowId> = agent.table.keys().copied().collect();
+    let mut wanted = vec![id(1), id(20)];
+    wanted.sort_unstable();
+    assert_eq!(left, wanted);
 }

@@ -36,6 +36,8 @@ pub(crate) struct Undone {
     last: Option<FlowId>,
     /// When a held entry may be tried again. None: none is held.
     next: Option<MonoTime>,
+    /// The held entry whose time has come let other repairs go first, once.
+    gave_way: bool,
 }
 
 impl Undone {
@@ -81,14 +83,19 @@ impl Undone {
         self.held.is_empty()
     }
 
-    /// A comparison found these repairs. Returns those that go now: all that are not held, or else one that is.
+    /// A comparison found these repairs. Returns those that go now: all that are not held, or one that is. A held entry
+    /// lets others go first once, for some of them may be found again each time.
     pub fn release(&mut self, now: MonoTime, found: &BTreeSet<FlowId>) -> BTreeSet<FlowId> {
         self.held.retain(|id| found.contains(id));
         if self.held.is_empty() {
             self.next = None;
         }
         let others: BTreeSet<FlowId> = found.difference(&self.held).copied().collect();
-        if !others.is_empty() || !self.is_due(now) {
+        if !self.is_due(now) {
+            return others;
+        }
+        self.gave_way = !others.is_empty() && !self.gave_way;
+        if self.gave_way {
             return others;
         }
         self.last = self.after_last();
@@ -145,7 +152,7 @@ mod tests {
         }
         assert_eq!(undone.release(at(1), &found(1..=4)), found(2..=4), "the others go");
         assert_eq!(undone.release(at(60), &found(1..=4)), found(2..=4), "without the held one");
-        assert_eq!(undone.release(at(60), &found(1..=1)), found(1..=1), "which goes alone");
+        assert_eq!(undone.release(at(60), &found(1..=4)), found(1..=1), "which goes alone in the end");
     }
 
     #[test]

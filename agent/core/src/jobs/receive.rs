@@ -49,7 +49,7 @@ fn standing(entry: Option<&Entry>, job: &Job) -> JobRelation {
             let ended = last.map(|last| Report { key: last.key, outcome: last.outcome.clone() });
             JobRelation::OlderAttempt(ended)
         }
-        // Its outcome was not heard. The agent reports it and does not run the job once more.
+        // The controller has not heard the outcome. The agent reports it and does not run the job once more.
         (std::cmp::Ordering::Greater, Some(Ended { outcome: outcome @ Outcome::Done(_), .. }))
             if matches!(job.spec, Spec::Deployment(_)) =>
         {

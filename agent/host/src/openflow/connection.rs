@@ -356,7 +356,7 @@ impl Heard {
                         if event == REMOVED {
                             places.remove(&place);
                         } else if places.len() < FOREIGN_PLACES_MAX {
-                            // Its form is not known here.
+                            // The event does not show the form of the rule.
                             places.insert(place, UNKNOWN_FORM);
                         }
                     }

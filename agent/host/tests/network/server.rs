@@ -159,7 +159,7 @@ impl NetworkServer {
             dhcp_client: self.dhcp_client,
             dhcp_notes: own("dhcp"),
             dhcp_scripts: own("scripts"),
-            // Nobody answers where nobody is to.
+            // A silent server never answers, so the wait is short.
             lease_within: Some(Duration::from_secs(if self.dhcp_is_silent { 3 } else { 45 })),
         };
         self.namespace.inside(move || {

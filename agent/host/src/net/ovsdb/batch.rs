@@ -149,7 +149,7 @@ impl Batch {
 
     fn remove_port(&mut self, bridge: &str, port: &str) {
         let Some((_, ports)) = self.known.bridges.get_mut(bridge) else { return };
-        // It may be in another bridge by now: then this was done.
+        // The port may be in another bridge by now. Then the removal is done.
         let before = ports.len();
         ports.retain(|name| name != port);
         if ports.len() < before

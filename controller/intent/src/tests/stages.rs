@@ -94,7 +94,7 @@ fn changes_that_could_lead_round_go_from_the_last_device_back() {
 fn none_goes_round(topology: &Topology, old: &[(DeviceNo, Entry)], stages: &[Vec<Step>]) {
     for is_reversed in [false, true] {
         let mut plane = Plane(old.to_vec());
-        for mut stage in stages.to_vec() {
+        for mut stage in stages.iter().cloned() {
             if is_reversed {
                 stage.reverse();
             }

@@ -168,6 +168,18 @@ impl Jobs {
         }
     }
 
+    /// Takes back the questions about rows that need a thing which is to be made anew: such a row
+    /// fails the check, whatever its node answers.
+    pub(crate) fn take_back_vain_questions(&mut self, id: u64) {
+        self.take_back_all(id);
+        let Some(walk) = self.graph.stacks.get(&id).and_then(|stack| stack.walk.as_ref()) else { return };
+        let vain: Vec<Slot> =
+            walk.asked.iter().copied().filter(|slot| !self.graph.rows[*slot].ready).collect();
+        for slot in vain {
+            self.graph.answered(slot);
+        }
+    }
+
     /// The thing is as desired. The row was asked in a check, or adopts the thing.
     pub(crate) fn found_in_sync(&mut self, slot: Slot) {
         let previous = self.end_work(slot).and_then(|work| work.previous);

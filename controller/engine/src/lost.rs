@@ -264,7 +264,7 @@ impl Traversals {
             (true, Some(Stage::First)) => self.jobs.visit_first(id),
             (true, _) => {}
             // A check reports what differs. The next operation corrects it.
-            (false, Some(Stage::Check)) => {}
+            (false, Some(Stage::Check)) => self.jobs.take_back_vain_questions(id),
             (false, Some(_)) => self.take_up_walk(id),
             (false, None) if stack.status == Status::Complete => {
                 self.begin_again(id, format!("node {node} was removed: what was on it is made anew"));

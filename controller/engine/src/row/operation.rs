@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use muster_shared::{ResourceId, StackName};
-use muster_template::{DriftPolicy, Kind};
+use muster_template::{DriftPolicy, Hook, Kind};
 
 use crate::breaker::Breaker;
 use crate::node::NodeKey;
@@ -82,10 +82,13 @@ impl Row {
         row.blocked = u32::try_from(blocked).expect("bounded by RESOURCES_MAX");
     }
 
-    /// After a restart, the operation still has to bring the row forward.
+    /// After a restart, the operation still has to bring the row forward. With `converges` even an
+    /// unchanged row gets a job, unless that job is out, or has ended and the row waits at the hook
+    /// after it.
     pub fn take_up_forward(&mut self, blocked: usize, converges: bool) {
+        let has_ended = matches!(self.details().hook, Some(Hook::PostCreate | Hook::PostUpdate));
         self.0.role = Role::Forward;
-        self.0.converges = converges;
+        self.0.converges = converges && !has_ended && self.work.is_none();
         self.0.blocked = u32::try_from(blocked).expect("bounded when the revision was taken");
     }
 

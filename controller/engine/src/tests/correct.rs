@@ -7,9 +7,9 @@ use std::time::Duration;
 use muster_shared::model::{Drift, DriftState, Outcome, Report, Up};
 use muster_shared::{Attempt, Generation};
 
-use super::bed::{Bed, node, options, parse, stack, template};
+use super::bed::{Bed, node, options, parse, stack, template, under};
 use super::drift::says;
-use crate::{CALM, CORRECTIONS_MAX, Limits, Options, Request, Source, SourceText};
+use crate::{CALM, CORRECTIONS_MAX, Hook, Limits, Options, Request, Source, SourceText};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -442,6 +442,31 @@ fn converge_visits_all_in_their_order() {
         bed.idle();
         assert!(ran(&mut bed).is_empty(), "once");
     }
+}
+
+#[test]
+fn converge_applies_once_what_then_waits_at_its_hook() {
+    let source = |value| under(template(&format!("a: x={value} node=node-0")), "a: {hooks: post-update}");
+    let mut bed = Bed::new(1);
+    bed.create(source(1)).unwrap();
+    bed.idle();
+    // Of the operation before, it waits there already: it is applied all the same.
+    bed.update(source(2)).unwrap();
+    bed.idle();
+    bed.ran.clear();
+    converge(&mut bed, source(2));
+    bed.restart();
+    bed.connect(&node(0));
+    bed.idle();
+    assert_eq!(ran(&mut bed), ["Update a"]);
+    for _ in 0..2 {
+        bed.restart();
+        bed.connect(&node(0));
+        bed.idle();
+        assert!(ran(&mut bed).is_empty(), "applied again after a restart");
+    }
+    bed.clear("a", Hook::PostUpdate).unwrap();
+    assert_eq!(bed.status(), "UPDATE_COMPLETE");
 }
 
 #[test]

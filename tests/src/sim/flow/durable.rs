@@ -94,7 +94,12 @@ impl Shared {
         let was = self.tables.flows.entries.get(&(number, entry.id));
         let from = was.map_or("none".to_owned(), state);
         let to = state(entry);
-        let is_given = was.is_some_and(|was| !was.owner.is_operator() && was.packed == entry.packed)
+        // The write may have been undone within this commit.
+        let is_version = |was: &FlowEntryRecord| {
+            was.packed == entry.packed
+                || was.past.iter().any(|past| past.serial == entry.serial && past.packed == entry.packed)
+        };
+        let is_given = was.is_some_and(|was| !was.owner.is_operator() && is_version(was))
             && entry.owner.is_operator()
             && entry.mark != FlowMark::Failed
             && !entry.removing;

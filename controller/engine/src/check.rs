@@ -5,11 +5,13 @@
 //! operation) fails the check unasked. A newer operation withdraws the open questions and finds the
 //! rows as they were.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::time::Duration;
 
 use muster_shared::StackName;
 use muster_shared::model::Action;
+use muster_template::Tree;
 
 use crate::cause::Cause;
 use crate::job::NewJob;
@@ -19,9 +21,10 @@ use crate::record::{Observation, StackAction, Status};
 use crate::request::{Answer, Refusal, Source};
 use crate::revision::{Pending, Purpose};
 use crate::row::{Role, Slot};
-use crate::stack::{Adjacency, FleetChange, Stack, Stage, Walk};
+use crate::stack::Stack;
 use crate::timer::TimerKey;
 use crate::todo::Todo;
+use crate::walk::Walk;
 
 /// Resources named in the reason of a stack: a line.
 const NAMED: usize = 3;
@@ -79,7 +82,10 @@ impl Jobs {
         self.leave_all_hooks(id);
         self.graph.stack_changed(id);
         self.graph.event(id, None);
-        self.take_up_check(id, source);
+        if let Some(stack) = self.graph.stacks.get_mut(&id) {
+            stack.hidden.begin(source.tree.secrets());
+        }
+        self.derive_check(id, source.tree);
         Ok(self.graph.begun(id, Vec::new()))
     }
 
@@ -96,14 +102,9 @@ impl Jobs {
 
     /// Asks about every row that stands. After a restart all rows are asked again. A check that has
     /// ended stays as it is.
-    pub(crate) fn take_up_check(&mut self, id: u64, source: Source) {
+    pub(crate) fn derive_check(&mut self, id: u64, tree: Arc<Tree>) {
         let Some(stack) = self.graph.stacks.get_mut(&id) else { return };
-        stack.hidden.begin(source.tree.secrets());
-        let due = self.graph.ctx.now + Duration::from_secs(stack.timeout_s);
-        let timed = stack.status == Status::InProgress;
-        if timed {
-            self.graph.ctx.timers.set(due, TimerKey::Stack(id, stack.traversal));
-        }
+        let is_under_way = stack.status == Status::InProgress;
         for slot in &stack.forward {
             let row = &mut self.graph.rows[*slot];
             row.rest();
@@ -120,27 +121,19 @@ impl Jobs {
             stands(row) || (row.ready && row.work.is_some())
         };
         let asked: BTreeSet<Slot> =
-            stack.forward.iter().copied().filter(|slot| timed && stands(slot)).collect();
-        stack.walk = Some(Walk {
-            tree: source.tree,
-            needed_by: Adjacency::default(),
-            stage: Stage::Check,
-            since: self.graph.ctx.now,
-            visits: Vec::new(),
-            total: stack.forward.len() + stack.extras.len(),
-            forward_left: 0,
-            ended_before: 0,
-            fleet: FleetChange::default(),
-            asked: asked.clone(),
-            delete_first: None,
-            at_hooks: BTreeSet::new(),
-            failed: 0,
-            ended: !timed,
-            batches: BTreeMap::new(),
-            anew: 0,
-            timeout: timed.then_some(due),
-        });
-        if timed {
+            stack.forward.iter().copied().filter(|slot| is_under_way && stands(slot)).collect();
+        let rows = stack.forward.len() + stack.extras.len();
+        let mut walk = Walk::check(tree, rows, asked.clone(), self.graph.ctx.now);
+        match is_under_way {
+            true => {
+                let due = self.graph.ctx.now + Duration::from_secs(stack.timeout_s);
+                walk.timeout = Some(due);
+                self.graph.ctx.timers.set(due, TimerKey::Stack(id, stack.traversal));
+            }
+            false => drop(walk.end()),
+        }
+        stack.walk = Some(walk);
+        if is_under_way {
             self.graph.watch(id);
         }
         // Jobs of the operation before are withdrawn, also if a restart forgot to.
@@ -220,7 +213,7 @@ impl Jobs {
         let open = |stack: &&mut Stack| stack.status == Status::InProgress;
         let Some(stack) = self.graph.stacks.get_mut(&id).filter(open) else { return };
         let Some(walk) = stack.walk.as_mut().filter(|walk| walk.asked.is_empty()) else { return };
-        walk.ended = true;
+        walk.end();
         let live = stack.forward.iter().filter(|slot| !stands(&self.graph.rows[**slot]));
         let failing: Vec<Slot> = live.chain(&stack.extras).copied().collect();
         if failing.is_empty() {

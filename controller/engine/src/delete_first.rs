@@ -14,8 +14,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::graph::Graph;
 use crate::row::{Role, Row, Slot};
-use crate::stack::{Stack, Stage};
+use crate::stack::Stack;
 use crate::todo::Todo;
+use crate::walk::Stage;
 
 /// Additional state of a traversal that deletes first.
 #[derive(Default)]

@@ -9,21 +9,19 @@
 //! Rows are kept by name, so only rows that are added or removed change. A row that waited, failed
 //! or passed a hook stays so.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use muster_template::{Removed, Tree};
 
 use crate::attribute::Rendered;
+use crate::derive::Occasion;
 use crate::engine::Engine;
-use crate::layout::LayoutContext;
 use crate::notes::Notes;
 use crate::plan::{Plan, PlanInput, plan};
 use crate::record::Status;
 use crate::request::Options;
-use crate::row::{Role, Row, Slot};
+use crate::row::{Row, Slot};
 use crate::stack::Stack;
-use crate::timer::TimerKey;
 use crate::todo::Todo;
 use crate::traversals::Traversals;
 
@@ -56,8 +54,7 @@ impl Engine {
     fn expand_anew(&mut self, id: u64) -> Result<(), String> {
         let Some(stack) = self.graph().stacks.get(&id) else { return Ok(()) };
         let Some(walk) = &stack.walk else { return Ok(()) };
-        let anew = walk.anew + 1;
-        if anew > ANEW_MAX {
+        if walk.anew >= ANEW_MAX {
             return Err(format!(
                 "what is decided on by other resources came out another way {ANEW_MAX} times"
             ));
@@ -68,9 +65,9 @@ impl Engine {
         let checked = self.view().check(id, &plan, &tree, &Options::default());
         checked.map_err(|refusal| refusal.to_string())?;
         let count = tree.len();
-        self.traversals.lay_out_again(id, plan, tree, false);
+        self.traversals.lay_out_again(id, plan, tree, Occasion::Expanded);
         if let Some(walk) = self.graph_mut().stacks.get_mut(&id).and_then(|stack| stack.walk.as_mut()) {
-            walk.anew = anew;
+            walk.anew += 1;
         }
         self.graph_mut().note(id, format!("expanded: the stack has {count} resources now"));
         Ok(())
@@ -117,75 +114,5 @@ impl Traversals {
             again: true,
         };
         plan(&ground, tree)
-    }
-
-    /// Lays out the same operation again: same revision, same time left. With `fits`, the reason is
-    /// a change of nodes.
-    pub(crate) fn lay_out_again(&mut self, id: u64, plan: Plan, tree: Arc<Tree>, fits: bool) {
-        let Some(stack) = self.jobs.graph.stacks.get(&id) else { return };
-        let is_loaded = stack.walk.is_none();
-        let has_failed = |slot: &Slot| {
-            let row = &self.jobs.graph.rows[*slot];
-            // A member that missed its turn may get another one.
-            if is_loaded { row.failed_before() } else { row.failed && !self.jobs.is_held(row) }
-        };
-        let mut failed: BTreeSet<Slot> = stack.forward.iter().copied().filter(has_failed).collect();
-        let known =
-            stack.walk.as_ref().map(|walk| (walk.timeout, walk.since, walk.ended, walk.batches.clone()));
-        let ended_before = stack.walk.as_ref().map_or(0, |_| stack.progress().done);
-        let fleet = stack.walk.as_ref().map(|walk| walk.fleet).unwrap_or_default();
-        let unclean = self.unclean_of(stack);
-        let (traversal, status) = (stack.traversal, stack.status);
-        self.jobs.leave_turns(id, &plan.dropped);
-        let rollouts = self.jobs.leave_rollouts(id);
-        self.jobs.leave_walk(id);
-        self.jobs.rollouts.begin(id, rollouts);
-        if let Some(stack) = self.jobs.graph.stacks.get_mut(&id) {
-            stack.unclean = unclean;
-        }
-        self.lay_out(
-            id,
-            plan,
-            LayoutContext { steady: false, anew: true, fits, ended: true },
-            Arc::clone(&tree),
-        );
-        let Some(walk) = self.jobs.graph.stacks.get_mut(&id).and_then(|stack| stack.walk.as_mut()) else {
-            return;
-        };
-        walk.ended_before = usize::try_from(ended_before).unwrap_or(usize::MAX);
-        walk.fleet = fleet;
-        let mut due = walk.timeout;
-        if let Some((timeout, since, ended, batches)) = known {
-            (due, walk.since, walk.ended, walk.batches) = (timeout, since, ended, batches);
-        } else {
-            walk.ended = status == Status::Failed;
-        }
-        due = due.filter(|_| status == Status::InProgress);
-        let set = std::mem::replace(&mut walk.timeout, due);
-        if let Some(set) = set {
-            self.jobs.graph.ctx.timers.clear(set, TimerKey::Stack(id, traversal));
-        }
-        if let Some(due) = due {
-            self.jobs.graph.ctx.timers.set(due, TimerKey::Stack(id, traversal));
-            self.jobs.graph.watch(id);
-        }
-        // After a restart, whether a row that waits failed in this operation is not known.
-        failed
-            .retain(|slot| !is_loaded || self.jobs.graph.rows.get(*slot).is_some_and(|row| row.blocked == 0));
-        self.jobs.stay_failed(id, &failed);
-        self.jobs.fail_aborted(id);
-        if is_loaded {
-            self.jobs.take_up_rollouts(id, &tree);
-        }
-        self.jobs.graph.ctx.agenda.push_back(Todo::CheckEnd(id));
-    }
-
-    /// Rows whose clean-up has failed in this operation.
-    fn unclean_of(&self, stack: &Stack) -> BTreeSet<Slot> {
-        let is_unclean = |slot: &Slot| {
-            let row = &self.jobs.graph.rows[*slot];
-            row.role == Role::Cleanup && (row.failed || stack.unclean.contains(slot))
-        };
-        stack.extras.iter().copied().filter(is_unclean).collect()
     }
 }

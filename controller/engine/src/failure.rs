@@ -108,7 +108,7 @@ impl Graph {
         if let Some(walk) = walk
             && !row.set_failed(true)
         {
-            walk.failed += 1;
+            walk.row_failed();
         }
     }
 
@@ -118,8 +118,7 @@ impl Graph {
         if row.set_failed(false)
             && let Some(walk) = self.stacks.get_mut(&row.stack).and_then(|stack| stack.walk.as_mut())
         {
-            walk.failed -= 1;
-            walk.ended = false;
+            walk.row_goes_on();
         }
     }
 }

@@ -37,8 +37,8 @@ impl Jobs {
         let Some(stack) = self.graph.stacks.get_mut(&stack_id) else { return };
         stack.settled[index] = if rests { 0 } else { definition };
         let Some(walk) = &mut stack.walk else { return };
-        walk.forward_left -= 1;
-        for &next in walk.needed_by.of(index) {
+        walk.row_ready();
+        for &next in walk.needed_by(index) {
             let next = stack.forward[next as usize];
             let row = &mut self.graph.rows[next];
             if row.role == Role::Forward && !row.ready && row.unblock() {

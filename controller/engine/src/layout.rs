@@ -1,16 +1,9 @@
-//! Lays out a traversal: gives each node of the graph its role, and makes rows for new resources.
-
-use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
-use std::time::Duration;
+//! Lays out a revision: gives its resources rows, new ones where there are none, and drops the rest.
 
 use muster_template::Tree;
 
 use crate::plan::{Plan, is_settled};
 use crate::row::{Replaced, Row, Slot};
-use crate::stack::{FleetChange, Stage, Walk};
-use crate::timer::TimerKey;
-use crate::todo::Todo;
 use crate::traversals::Traversals;
 
 /// Circumstances of a layout.
@@ -20,81 +13,27 @@ pub(crate) struct LayoutContext {
     pub steady: bool,
     /// The same operation goes on with another tree.
     pub anew: bool,
-    /// The operation goes on because members were added or dropped. Jobs under way stay.
-    pub fits: bool,
     /// The traversal before has ended. Otherwise its changed rows still count as changed, because
     /// not all rows that need them may have seen the change.
     pub ended: bool,
 }
 
 impl Traversals {
-    /// Gives each node of the graph its role, and visits those that wait for nothing.
-    pub(crate) fn lay_out(&mut self, id: u64, plan: Plan, before: LayoutContext, tree: Arc<Tree>) {
-        let LayoutContext { anew, fits, .. } = before;
-        self.jobs.graph.note_sets(id, &tree);
-        let of_rollouts = Arc::clone(&tree);
+    /// Gives the stack the rows of a plan: for new resources new ones. Rows that the plan visits
+    /// are no longer ready, and those that it drops are to be cleaned up.
+    pub(crate) fn lay_out(&mut self, id: u64, plan: &Plan, before: LayoutContext, tree: &Tree) {
         let revision = self.jobs.graph.stacks[&id].revision;
-        let (forward, settled) = self.lay_out_forward(id, &plan, before, &tree);
-        let Plan { dirty, dropped, needed_by, .. } = plan;
-        for slot in &dropped {
+        let (forward, settled) = self.lay_out_forward(id, plan, before, tree);
+        for slot in &plan.dropped {
             let row = &mut self.jobs.graph.rows[*slot];
-            row.drop_since(revision, anew);
+            row.drop_since(revision, before.anew);
             self.jobs.graph.row_changed(*slot, true);
         }
-        let visits: Vec<u32> =
-            (0u32..).zip(&dirty).filter(|(_, dirty)| **dirty).map(|(index, _)| index).collect();
-        let total = visits.len();
-        let shown = tree.masked_parameters();
-        let hidden_digests = tree.parameters().hidden_digests();
         let Some(stack) = self.jobs.graph.stacks.get_mut(&id) else { return };
-        let timeout = self.jobs.graph.ctx.now + Duration::from_secs(stack.timeout_s);
-        self.jobs.graph.ctx.timers.set(timeout, TimerKey::Stack(id, stack.traversal));
-        stack.parameters = shown;
-        stack.hidden_digests = hidden_digests;
-        stack.hidden.begin(tree.secrets());
-        let slots: Vec<Slot> = visits.iter().map(|index| forward[*index as usize]).collect();
-        stack.forward = forward;
-        stack.settled = settled;
-        stack.names = tree.names();
-        stack.walk = Some(Walk {
-            visits,
-            tree,
-            needed_by,
-            stage: Stage::Forward,
-            since: self.jobs.graph.ctx.now,
-            total: total + dropped.len(),
-            forward_left: total,
-            ended_before: 0,
-            fleet: FleetChange::default(),
-            asked: BTreeSet::new(),
-            failed: 0,
-            delete_first: None,
-            at_hooks: BTreeSet::new(),
-            ended: false,
-            batches: BTreeMap::new(),
-            anew: 0,
-            timeout: Some(timeout),
-        });
-        stack.extras = dropped.iter().copied().collect();
-        // Jobs of an earlier traversal are withdrawn where possible. A visit finds those that fit.
-        let keeps =
-            |row: &Row| fits && !row.is_going() && row.work.as_ref().is_none_or(|work| work.state.is_sent());
-        let blocked = slots
-            .iter()
-            .filter(|slot| self.jobs.graph.rows[**slot].blocked > 0 && !keeps(&self.jobs.graph.rows[**slot]));
-        let gone = dropped.iter().filter(|slot| !fits || !self.jobs.graph.rows[**slot].is_going());
-        let obsolete: Vec<Slot> = gone.chain(blocked).copied().collect();
-        for slot in obsolete {
-            self.jobs.take_back(slot);
-        }
-        self.hide_plan_of(id);
-        self.jobs.begin_rollouts(id, &of_rollouts);
-        for slot in slots {
-            if self.jobs.graph.rows[slot].blocked == 0 {
-                self.jobs.graph.ctx.agenda.push_back(Todo::Visit(slot));
-            }
-        }
-        self.jobs.begin_first(id);
+        stack.parameters = tree.masked_parameters();
+        stack.hidden_digests = tree.parameters().hidden_digests();
+        (stack.forward, stack.settled, stack.names) = (forward, settled, tree.names());
+        stack.extras = plan.dropped.iter().copied().collect();
     }
 
     /// The rows of the new revision and [`Stack::settled`](crate::stack::Stack::settled), by index.
@@ -105,7 +44,7 @@ impl Traversals {
         before: LayoutContext,
         tree: &Tree,
     ) -> (Vec<Slot>, Vec<u128>) {
-        let LayoutContext { steady, anew, ended, .. } = before;
+        let LayoutContext { steady, anew, ended } = before;
         let converges = self.jobs.graph.stacks.get(&id).is_some_and(|stack| stack.converge);
         let stack = self.jobs.graph.stacks.get_mut(&id).filter(|_| steady);
         let known = stack.map(|stack| std::mem::take(&mut stack.settled));
@@ -138,7 +77,7 @@ impl Traversals {
                 continue;
             }
             settled[index] = 0;
-            row.go_forward(tree.requires(index).iter().filter(|r| plan.dirty[**r as usize]).count());
+            row.be_unready();
             if !anew {
                 row.take_over();
                 row.begin_anew(converges);
@@ -187,7 +126,7 @@ impl Traversals {
         stack.settled[index] = 0;
         stack.extras.insert(old);
         if let Some(walk) = &mut stack.walk {
-            walk.total += 1;
+            walk.row_replaced();
         }
         self.jobs.graph.rows[old].be_replaced(new_id, stack.revision);
         self.jobs.graph.row_changed(old, true);

@@ -29,6 +29,7 @@ mod context;
 mod correct;
 mod delete_first;
 mod deployment;
+mod derive;
 mod drift;
 mod engine;
 mod event;
@@ -108,6 +109,7 @@ mod unsettled;
 pub mod view;
 mod virtual_resource;
 mod visit;
+mod walk;
 mod work;
 
 pub use breaker::{CALM, CORRECTIONS_MAX, SPACING_TOTAL};

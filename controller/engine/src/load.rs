@@ -1,8 +1,7 @@
 //! Builds the engine after a controller restart from the rows and stacks of the store. The engine
 //! asks about a job in flight when its node says `Hello`.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
+use std::collections::BTreeMap;
 
 use muster_flow::record::FlowSnapshot;
 use muster_shared::MonoTime;
@@ -18,8 +17,8 @@ use crate::record::{
 };
 use crate::request::{Refusal, Request, Source};
 use crate::restored::{Restored, RestoredRecord};
-use crate::row::{Role, Row, Slot, WorkState};
-use crate::stack::{Adjacency, FleetChange, Stack, Stage, Walk};
+use crate::row::{Row, Slot, WorkState};
+use crate::stack::Stack;
 use crate::todo::Todo;
 use crate::traversals::Traversals;
 
@@ -286,109 +285,19 @@ impl Traversals {
 
     /// Takes up a traversal where the store left it.
     pub(crate) fn resume(&mut self, id: u64, source: Source) {
-        if self.jobs.graph.stacks.get(&id).is_some_and(|stack| stack.action == StackAction::Check) {
-            return self.jobs.take_up_check(id, source);
-        }
         let Source { tree, .. } = source;
         let Some(stack) = self.jobs.graph.stacks.get(&id) else { return };
-        let unfit = "the store's rows do not fit its revision: update or delete the stack";
-        let follows = stack.status == Status::InProgress;
-        let tree = match self.jobs.graph.grown(stack, &tree, follows) {
-            Ok(tree) => tree,
-            Err(errors) => {
-                let why = stack.without_hidden(&tree, &errors.to_string());
-                return self.abandon(
-                    id,
-                    &format!("its revision does not fit what is there: {why}; update the stack"),
-                );
-            }
-        };
-        if tree.names() != stack.names {
-            if !tree.looks_at_what_is_there() {
-                return self.abandon(id, unfit);
-            }
-            // A value that the tree depends on became known just before the controller ended.
-            let plan = self.plan_again(stack, &tree);
-            self.lay_out_again(id, plan, tree, true);
-            if self.jobs.graph.stacks.get(&id).is_some_and(|stack| stack.cancelled) {
-                self.jobs.take_back_all(id);
-            }
-            return;
+        // What looks at what is there may have become known just before the controller ended.
+        let fits = tree.names() == stack.names || tree.looks_at_what_is_there();
+        if !fits && stack.action != StackAction::Check {
+            let unfit = "the store's rows do not fit its revision: update or delete the stack";
+            return self.abandon(id, unfit);
         }
-        self.jobs.graph.note_sets(id, &tree);
-        let Some(stack) = self.jobs.graph.stacks.get_mut(&id) else { return };
-        stack.hidden.begin(tree.secrets());
-        let timeout = self.jobs.graph.ctx.now + std::time::Duration::from_secs(stack.timeout_s);
-        let timed = stack.status == Status::InProgress;
-        if timed {
-            self.jobs.graph.ctx.timers.set(timeout, crate::timer::TimerKey::Stack(id, stack.traversal));
+        if let Err(errors) = self.take_up(id, &tree) {
+            let Some(stack) = self.jobs.graph.stacks.get(&id) else { return };
+            let why = stack.without_hidden(&tree, &errors.to_string());
+            let told = format!("its revision does not fit what is there: {why}; update the stack");
+            self.abandon(id, &told);
         }
-        let mut walk = Walk {
-            needed_by: Adjacency::reversed(tree.len(), |index| tree.requires(index)),
-            tree: Arc::clone(&tree),
-            stage: Stage::Forward,
-            since: self.jobs.graph.ctx.now,
-            visits: Vec::new(),
-            total: stack.extras.len(),
-            forward_left: 0,
-            ended_before: 0,
-            fleet: FleetChange::default(),
-            asked: BTreeSet::new(),
-            failed: 0,
-            delete_first: None,
-            at_hooks: BTreeSet::new(),
-            ended: stack.status == Status::Failed,
-            batches: BTreeMap::new(),
-            anew: 0,
-            timeout: timed.then_some(timeout),
-        };
-        for (index, slot) in stack.forward.iter().enumerate() {
-            let blocked = tree
-                .requires(index)
-                .iter()
-                .filter(|required| !self.jobs.graph.rows[stack.forward[**required as usize]].ready)
-                .count();
-            let row = &mut self.jobs.graph.rows[*slot];
-            if !row.ready {
-                walk.visits.push(row.index);
-                row.take_up_forward(blocked, stack.converge);
-                walk.total += 1;
-                walk.forward_left += 1;
-                if row.failed_before() && row.blocked == 0 {
-                    walk.failed += 1;
-                    row.set_failed(true);
-                } else {
-                    self.jobs.graph.ctx.agenda.push_back(Todo::Visit(*slot));
-                }
-            }
-        }
-        for slot in &stack.extras {
-            self.jobs.graph.rows[*slot].take_up_cleanup();
-        }
-        let cancelled = stack.cancelled;
-        // Clean-up comes last, for rows that the traversal before dropped as well.
-        let cleans = walk.forward_left == 0 || stack.delete_first;
-        stack.walk = Some(walk);
-        self.jobs.take_up_rollouts(id, &tree);
-        if timed {
-            self.jobs.graph.watch(id);
-        }
-        if cancelled {
-            return self.jobs.take_back_all(id);
-        }
-        let Some(stack) = self.jobs.graph.stacks.get(&id) else { return };
-        // A job of an earlier traversal may be out, and another row may have taken over its thing.
-        let waits = |slot: &&Slot| self.jobs.graph.rows[**slot].blocked > 0;
-        let remains = |slot: &&Slot| !cleans || !self.jobs.graph.rows[**slot].is_going();
-        let (forward, extras) = (stack.forward.iter(), stack.extras.iter());
-        let obsolete: Vec<Slot> = forward.filter(waits).chain(extras.filter(remains)).copied().collect();
-        for slot in obsolete {
-            if !cleans || self.jobs.graph.rows[slot].role == Role::Forward {
-                self.jobs.graph.leave_hook(slot); // its turn comes again
-            }
-            self.jobs.take_back(slot);
-        }
-        self.jobs.begin_first(id);
-        self.jobs.graph.ctx.agenda.push_back(Todo::CheckEnd(id));
     }
 }

@@ -16,12 +16,12 @@ use muster_shared::NodeId;
 
 use crate::node::NodeKey;
 use crate::record::{Change, Observation, StackAction, Status};
-use crate::request::{Refusal, Source, SourceText};
+use crate::request::{Refusal, Source};
 use crate::revision::{Pending, Purpose};
 use crate::row::{Row, Slot};
-use crate::stack::Stage;
 use crate::todo::Todo;
 use crate::traversals::Traversals;
+use crate::walk::Stage;
 
 /// Names in one event or reason: a line.
 const NAMED: usize = 10;
@@ -314,31 +314,15 @@ impl Traversals {
 
     /// Takes up the traversal as after a controller restart: rows that are not ready are made.
     fn take_up_walk(&mut self, id: u64) {
-        let Some(stack) = self.jobs.graph.stacks.get(&id) else { return };
-        let Some(walk) = &stack.walk else { return };
-        let follows = stack.status == Status::InProgress;
-        if let Ok(tree) = self.jobs.graph.grown(stack, &walk.tree, follows)
-            && tree.names() != stack.names
-        {
-            // The node was a member of a selector. The state of the other members stays.
-            let plan = self.plan_again(stack, &tree);
-            return self.lay_out_again(id, plan, tree, true);
-        }
-        let source = Source {
-            tree: walk.tree.clone(),
-            policies: stack.policies.clone(),
-            text: SourceText::default().into(),
+        let Some(walk) = self.jobs.graph.stacks.get(&id).and_then(|stack| stack.walk.as_ref()) else {
+            return;
         };
-        for slot in stack.forward.iter().chain(&stack.extras) {
-            if let Some(row) = self.jobs.graph.rows.get_mut(*slot) {
-                row.set_failed(false);
-                if row.ready {
-                    row.rest();
-                }
-            }
+        let tree = walk.tree.clone();
+        if let Err(errors) = self.take_up(id, &tree) {
+            let Some(stack) = self.jobs.graph.stacks.get(&id) else { return };
+            let why = stack.without_hidden(&tree, &errors.to_string());
+            self.abandon(id, &format!("its revision does not fit what is there: {why}; update the stack"));
         }
-        self.jobs.leave_walk(id);
-        self.resume(id, source);
     }
 
     /// Starts a new operation with the current revision of a COMPLETE stack.

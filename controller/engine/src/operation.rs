@@ -5,6 +5,7 @@ use std::time::Duration;
 use muster_shared::StackName;
 
 use crate::acceptance::Planned;
+use crate::derive::{Kept, Occasion};
 use crate::engine::Engine;
 use crate::jobs::Jobs;
 use crate::layout::LayoutContext;
@@ -12,7 +13,6 @@ use crate::record::{Change, RevisionRecord, StackAction, Status};
 use crate::request::{Answer, Options, Refusal, Source};
 use crate::revision::{Pending, Purpose};
 use crate::stack::Stack;
-use crate::todo::Todo;
 
 /// Bound on the stacks of a site.
 const STACKS_MAX: usize = 100_000;
@@ -192,10 +192,9 @@ impl Engine {
         {
             stack.policies = policies;
         }
-        self.traversals.lay_out(id, plan, LayoutContext { steady, anew: false, fits: false, ended }, tree);
-        self.graph_mut().watch(id);
+        self.traversals.lay_out(id, &plan, LayoutContext { steady, anew: false, ended }, &tree);
+        self.traversals.derive(id, tree, Some(plan.needed_by), Occasion::Begun, Kept::nothing());
         self.graph_mut().event(id, None);
-        self.graph_mut().ctx.agenda.push_back(Todo::CheckEnd(id));
         Ok(self.graph().begun(id, warnings))
     }
 }

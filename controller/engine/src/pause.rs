@@ -20,9 +20,9 @@ use muster_template::{Kind, Tree};
 use crate::graph::Graph;
 use crate::record::PackedSpec;
 use crate::row::{Role, Row, Slot};
-use crate::stack::Walk;
 use crate::timer::TimerKey;
 use crate::todo::Todo;
+use crate::walk::Walk;
 
 /// The least wait for signals after a restart. A sender that could not reach the controller retries
 /// in that time.

@@ -10,7 +10,7 @@ use muster_template::{Kind, Tree};
 use crate::record::Status;
 use crate::row::{Row, Slot};
 use crate::rows::Rows;
-use crate::stack::Adjacency;
+use crate::walk::Adjacency;
 
 /// The input of a plan.
 pub(crate) struct PlanInput<'a> {

@@ -105,28 +105,6 @@ impl Jobs {
         Some((path, rollout))
     }
 
-    /// After a restart of the controller, as they were kept.
-    pub(crate) fn take_up_rollouts(&mut self, id: u64, tree: &Tree) {
-        self.begin_rollouts(id, tree);
-        if !self.rollouts.is_rolling(id) {
-            return;
-        }
-        // Who failed in an operation before has its turn in this one.
-        let Some(stack) = self.graph.stacks.get(&id) else { return };
-        let failed =
-            |slot: &&Slot| self.graph.rows[**slot].failed && self.failed_in_rollout(**slot) == Some(false);
-        let again: Vec<Slot> = stack.forward.iter().filter(failed).copied().collect();
-        for slot in again {
-            self.graph.rows[slot].set_failed(false);
-            if let Some(walk) = self.graph.stacks.get_mut(&id).and_then(|stack| stack.walk.as_mut()) {
-                walk.failed -= 1;
-            }
-            self.graph.ctx.agenda.push_back(Todo::Visit(slot));
-        }
-        self.fail_aborted(id);
-        self.turn_soon(id);
-    }
-
     /// The operation ends, or is laid out again: nothing of it waits to begin any more. Returns its rollouts.
     pub(crate) fn leave_rollouts(&mut self, id: u64) -> BTreeMap<Arc<str>, Rollout> {
         let Some((rollouts, due)) = self.rollouts.end(id) else { return BTreeMap::new() };

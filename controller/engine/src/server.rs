@@ -65,7 +65,7 @@ impl Traversals {
         let (id, index) = (row.stack, row.index as usize);
         let Some(stack) = self.jobs.graph.stacks.get(&id) else { return };
         let Some(walk) = stack.walk.as_ref().filter(|_| row.role != Role::Cleanup) else { return };
-        let direct = walk.needed_by.of(index).iter().map(|index| stack.forward[*index as usize]);
+        let direct = walk.needed_by(index).iter().map(|index| stack.forward[*index as usize]);
         let nodes = &self.jobs.graph.nodes;
         let line = nodes.find(short).into_iter().flat_map(|key| &nodes[key].queue).copied();
         let waits = |slot: &Slot| {

@@ -1,19 +1,19 @@
-//! A stack and the traversal that walks it.
+//! A stack: what is wanted, the rows that have it, and the operation under way.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use indexmap::IndexSet;
-use muster_shared::{Generation, MonoTime, StackName};
-use muster_template::{Policies, Tree};
+use muster_shared::{Generation, StackName};
+use muster_template::Policies;
 
-use crate::delete_first::DeleteFirst;
 use crate::follow::{MembershipUpdates, NodeSet};
 use crate::hidden::Hidden;
 use crate::progress_check::ProgressCheck;
 use crate::record::{StackAction, StackRecord, Status};
 use crate::row::Slot;
 use crate::view::{FailureView, OutputView, ProgressView};
+use crate::walk::Walk;
 
 /// A named set of resources.
 pub(crate) struct Stack {
@@ -79,123 +79,24 @@ pub(crate) struct Stack {
     pub seq: u64,
 }
 
-/// A traversal in memory. It exists until the stack is COMPLETE.
-pub(crate) struct Walk {
-    pub tree: Arc<Tree>,
-    pub needed_by: Adjacency,
-    pub stage: Stage,
-    /// When that stage began.
-    pub since: MonoTime,
-    /// Nodes of the graph to visit, by index.
-    pub visits: Vec<u32>,
-    /// Nodes of the graph in this traversal.
-    pub total: usize,
-    /// Nodes of the graph that had ended before the operation was laid out again.
-    pub ended_before: usize,
-    /// Nodes that began or ceased to match the stack's selectors since the operation started.
-    pub fleet: FleetChange,
-    /// Forward nodes that are not ready.
-    pub forward_left: usize,
-    /// In a check: rows that have not answered.
-    pub asked: BTreeSet<Slot>,
-    pub failed: usize,
-    /// State of the first clean-up, if the operation deletes first.
-    pub delete_first: Option<Box<DeleteFirst>>,
-    /// Rows that wait for an operator, by name.
-    pub at_hooks: BTreeSet<(Arc<str>, Slot)>,
-    /// No row can go on, because one failed. A late outcome may change that.
-    pub ended: bool,
-    /// When batches of groups start, by [`muster_template::Pause::batch`].
-    pub batches: BTreeMap<Arc<str>, MonoTime>,
-    /// How often the operation was laid out again because a value became known.
-    pub anew: u32,
-    pub timeout: Option<MonoTime>,
-}
-
-/// How many nodes began to match selectors, and how many ceased to.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct FleetChange {
-    pub joined: usize,
-    pub left: usize,
-}
-
-/// Stages of a traversal. Clean-up comes last; with `delete_first` a part of it also comes first.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Stage {
-    First,
-    Forward,
-    Cleanup,
-    /// Nothing is walked: nodes are asked about their rows.
-    Check,
-}
-
-/// The resources that need each resource, by index in the template.
-#[derive(Default)]
-pub(crate) struct Adjacency {
-    offsets: Box<[u32]>,
-    targets: Box<[u32]>,
-}
-
-impl Adjacency {
-    /// Turns "needs" into "is needed by".
-    pub fn reversed<'a>(count: usize, requires: impl Fn(usize) -> &'a [u32]) -> Self {
-        let mut offsets = vec![0u32; count + 1];
-        for index in 0..count {
-            for &required in requires(index) {
-                offsets[required as usize + 1] += 1;
-            }
-        }
-        for index in 0..count {
-            offsets[index + 1] += offsets[index];
-        }
-        let mut next = offsets.clone();
-        let mut targets = vec![0u32; offsets[count] as usize];
-        for index in 0..count {
-            for &required in requires(index) {
-                let at = &mut next[required as usize];
-                targets[*at as usize] =
-                    u32::try_from(index).expect("a template has fewer than 2^32 resources");
-                *at += 1;
-            }
-        }
-        Self { offsets: offsets.into(), targets: targets.into() }
-    }
-
-    /// The resources that need this one, by index. Empty if the traversal visits nothing.
-    pub fn of(&self, index: usize) -> &[u32] {
-        match self.offsets.get(index..index + 2) {
-            Some([from, to]) => &self.targets[*from as usize..*to as usize],
-            _ => &[],
-        }
-    }
-}
-
-impl Walk {
-    /// Rows of a name that wait for an operator.
-    pub fn at_hooks_of(&self, name: &str) -> impl Iterator<Item = Slot> {
-        let name: Arc<str> = name.into();
-        let from = (Arc::clone(&name), Slot(0));
-        self.at_hooks.range(from..).take_while(move |(other, _)| *other == name).map(|(_, slot)| *slot)
-    }
-}
-
 impl Stack {
-    /// How far the traversal is. Rows that ended before it was laid out again count as ended.
+    /// How far the traversal is.
     pub fn progress(&self) -> ProgressView {
         let count = |number: usize| u64::try_from(number).unwrap_or(u64::MAX);
-        let Some(walk) = &self.walk else {
-            let all = count(self.forward.len());
-            return ProgressView { done: all, total: all, ..ProgressView::default() };
-        };
-        let left = match walk.stage {
-            Stage::Check => walk.asked.len(),
-            Stage::First | Stage::Forward | Stage::Cleanup => walk.forward_left + self.extras.len(),
-        };
-        ProgressView {
-            done: count(walk.ended_before + walk.total.saturating_sub(left)),
-            total: count(walk.ended_before + walk.total),
-            in_flight: count(self.in_flight),
-            failed: count(walk.failed),
+        match &self.walk {
+            Some(walk) => {
+                let (done, total) = walk.done_of(self.extras.len());
+                ProgressView {
+                    done: count(done),
+                    total: count(total),
+                    in_flight: count(self.in_flight),
+                    failed: count(walk.failed()),
+                }
+            }
+            None => {
+                let all = count(self.forward.len());
+                ProgressView { done: all, total: all, ..ProgressView::default() }
+            }
         }
     }
 

@@ -6,8 +6,9 @@ use crate::delete_first::DeleteFirst;
 use crate::jobs::Jobs;
 use crate::record::Status;
 use crate::row::{Role, Row, Slot};
-use crate::stack::{Stack, Stage};
+use crate::stack::Stack;
 use crate::todo::Todo;
+use crate::walk::Stage;
 
 impl Jobs {
     /// With `delete_first`, starts the clean-up of rows that no kept row needs.
@@ -90,7 +91,7 @@ impl Jobs {
         }
         walk.stage = Stage::Forward;
         let failed = walk.delete_first.as_mut().map(|known| known.take_failed());
-        for index in &walk.visits {
+        for index in walk.visits() {
             self.graph.ctx.agenda.push_back(Todo::Visit(stack.forward[*index as usize]));
         }
         self.stay_failed(id, &failed.unwrap_or_default());

@@ -11,9 +11,10 @@ use serde_json::Value;
 use crate::attribute::Rendered;
 use crate::record::{StackAction, Status};
 use crate::row::{Role, Slot};
-use crate::stack::{Stack, Stage};
+use crate::stack::Stack;
 use crate::traversals::Traversals;
 use crate::view::OutputView;
+use crate::walk::{Stage, Walk};
 
 /// Failures that a stack's reason names. Each failed resource has a reason of its own.
 const TOLD: usize = 3;
@@ -27,20 +28,16 @@ impl Traversals {
         let rests = stack.working.is_empty() && stack.waiting.is_empty() && walk.at_hooks.is_empty();
         match walk.stage {
             Stage::Check => self.jobs.end_of_check(id),
-            Stage::First if walk.failed == 0 => self.jobs.end_first(id),
-            Stage::Forward if walk.forward_left == 0 && !stack.extras.is_empty() => {
-                walk.stage = Stage::Cleanup;
-                walk.since = self.jobs.graph.ctx.now;
-                walk.failed = 0;
-                walk.ended = false;
+            Stage::First if walk.failed() == 0 => self.jobs.end_first(id),
+            Stage::Forward if walk.is_forward_done() && !stack.extras.is_empty() => {
+                walk.enter_cleanup(self.jobs.graph.ctx.now);
                 self.jobs.begin_cleanup(id);
             }
-            Stage::Forward | Stage::Cleanup if walk.forward_left == 0 && stack.extras.is_empty() => {
+            Stage::Forward | Stage::Cleanup if walk.is_forward_done() && stack.extras.is_empty() => {
                 self.complete(id);
             }
             Stage::First | Stage::Forward | Stage::Cleanup => {
-                if rests && walk.failed > 0 && !walk.ended {
-                    walk.ended = true;
+                if rests && walk.failed() > 0 && walk.end() {
                     self.stuck(id);
                 }
             }
@@ -53,7 +50,7 @@ impl Traversals {
         if let Some(walk) = &stack.walk {
             stack.hidden.settle(walk.tree.secrets());
         }
-        for index in stack.walk.as_ref().map(|walk| walk.visits.as_slice()).unwrap_or_default() {
+        for index in stack.walk.as_ref().map(Walk::visits).unwrap_or_default() {
             let row = &mut self.jobs.graph.rows[stack.forward[*index as usize]];
             row.rest();
             row.forget_changed(false);

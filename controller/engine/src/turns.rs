@@ -10,9 +10,9 @@ use crate::record::Status;
 use crate::rollout::record::Course;
 use crate::rollout::{Event, Health};
 use crate::row::{Role, Slot};
-use crate::stack::Stage;
 use crate::timer::TimerKey;
 use crate::todo::Todo;
+use crate::walk::Stage;
 use crate::{Answer, Refusal, RolloutAction};
 
 /// Names in an event: about a line.
@@ -164,7 +164,8 @@ impl Jobs {
         let Some(stack) = self.graph.stacks.get_mut(&id) else { return };
         let Some(walk) = stack.walk.as_mut().filter(|_| stack.timed_out) else { return };
         let due = now + Duration::from_secs(stack.timeout_s);
-        (walk.ended, walk.timeout, stack.timed_out) = (false, Some(due), false);
+        walk.reopen(due);
+        stack.timed_out = false;
         (stack.status, stack.reason) = (Status::InProgress, String::new());
         self.graph.ctx.timers.set(due, TimerKey::Stack(id, stack.traversal));
         self.graph.stack_changed(id);

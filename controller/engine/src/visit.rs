@@ -19,9 +19,9 @@ use crate::record::{PackedSpec, Status};
 use crate::restored_compare::HELD;
 use crate::row::needed::Needed;
 use crate::row::{Role, Slot, WorkState};
-use crate::stack::Stage;
 use crate::todo::Todo;
 use crate::traversals::Traversals;
+use crate::walk::Stage;
 
 /// A job must fit one message together with its frame.
 const SPEC_MAX: usize = 240 * 1024;

@@ -2,11 +2,12 @@
 
 use muster_shared::MonoTime;
 
+use crate::derive::Occasion;
 use crate::follow::nodes_of;
 use crate::record::{StackAction, Status};
-use crate::stack::Stage;
 use crate::todo::Todo;
 use crate::traversals::Traversals;
+use crate::walk::Stage;
 
 impl Traversals {
     /// Adds and drops members of a stack so that they match its selectors.
@@ -64,7 +65,7 @@ impl Traversals {
         let go = plan.dropped.iter().filter(|slot| !stack.extras.contains(*slot)).count();
         let (before, now) = (nodes_of(&walk.tree), nodes_of(&tree));
         let (joined, left) = (now.difference(&before).count(), before.difference(&now).count());
-        self.lay_out_again(id, plan, tree, true);
+        self.lay_out_again(id, plan, tree, Occasion::Fitted);
         if let Some(walk) = self.jobs.graph.stacks.get_mut(&id).and_then(|stack| stack.walk.as_mut()) {
             walk.fleet.joined += joined;
             walk.fleet.left += left;

@@ -4,8 +4,9 @@ use muster_api::stack::RolloutView;
 use muster_shared::MonoTime;
 
 use super::machine::Rollout;
-use crate::stack::{Stack, Stage};
+use crate::stack::Stack;
 use crate::view::View;
+use crate::walk::Stage;
 
 impl View<'_> {
     /// For `stack show`.

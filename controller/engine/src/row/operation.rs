@@ -78,18 +78,15 @@ impl Row {
     /// needs are not ready.
     pub fn go_forward(&mut self, blocked: usize) {
         let row = &mut self.0;
-        (row.role, row.ready, row.failed) = (Role::Forward, false, false);
+        (row.role, row.failed) = (Role::Forward, false);
         row.blocked = u32::try_from(blocked).expect("bounded by RESOURCES_MAX");
     }
 
-    /// After a restart, the operation still has to bring the row forward. With `converges` even an
-    /// unchanged row gets a job, unless that job is out, or has ended and the row waits at the hook
-    /// after it.
-    pub fn take_up_forward(&mut self, blocked: usize, converges: bool) {
+    /// After a restart, with `converges` even an unchanged row gets a job, unless that job is out,
+    /// or has ended and the row waits at the hook after it.
+    pub fn take_up_converge(&mut self, converges: bool) {
         let has_ended = matches!(self.details().hook, Some(Hook::PostCreate | Hook::PostUpdate));
-        self.0.role = Role::Forward;
         self.0.converges = converges && !has_ended && self.work.is_none();
-        self.0.blocked = u32::try_from(blocked).expect("bounded when the revision was taken");
     }
 
     /// Prepares the row for a new operation. With `converges` even an unchanged row gets a job.
@@ -111,14 +108,14 @@ impl Row {
         }
     }
 
-    /// After a restart, the operation still has to clean up the row.
-    pub fn take_up_cleanup(&mut self) {
-        (self.0.role, self.0.blocked) = (Role::Cleanup, UNCOUNTED);
+    /// The operation has to clean up the row.
+    pub fn go_to_cleanup(&mut self) {
+        (self.0.role, self.0.failed, self.0.blocked) = (Role::Cleanup, false, UNCOUNTED);
     }
 
     /// Another row replaces this one, which goes into clean-up.
     pub fn be_replaced(&mut self, by: u64, revision: u32) {
-        self.take_up_cleanup();
+        self.go_to_cleanup();
         (self.0.replaced_by, self.0.dropped) = (Some(by), Some(revision));
     }
 
@@ -201,7 +198,7 @@ impl Row {
         redefined
     }
 
-    /// A resource that the row needs is made again, so the row is visited again.
+    /// The operation has something to do for the row, or a thing that the row needs is made again.
     pub fn be_unready(&mut self) {
         self.0.ready = false;
     }

@@ -36,7 +36,7 @@ impl View<'_> {
                 assert!(*settled == 0 || same(), "{} is not settled: {row:?}", row.name);
             }
             if let Some(walk) = &stack.walk {
-                assert_eq!(walk.failed, mine().filter(|row| row.failed).count(), "failed");
+                assert_eq!(walk.failed(), mine().filter(|row| row.failed).count(), "failed");
                 for (name, slot) in &walk.at_hooks {
                     let row = &rows[slot];
                     let rests = row.work.is_none() && !row.ready && row.blocked == 0 && !row.failed;
@@ -46,7 +46,7 @@ impl View<'_> {
                     assert!(walk.at_hooks_of(&row.name).count() > 0, "not at its hook: {row:?}");
                 }
                 let left = mine().filter(|row| row.role == Role::Forward && !row.ready).count();
-                assert_eq!(walk.forward_left, left, "left");
+                assert_eq!(walk.forward_left(), left, "left");
             }
             assert!(stack.walk.is_some() || stack.extras.is_empty(), "rows that nobody takes away");
         }

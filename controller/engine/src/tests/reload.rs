@@ -42,7 +42,7 @@ impl View<'_> {
             known.insert(format!("extras of {id}"), self.rows_of(stack.extras.iter()));
             // What has failed has ended, wherever it was.
             let walk = stack.walk.as_ref().filter(|_| stack.status == Status::InProgress);
-            known.insert(format!("left of {id}"), format!("{:?}", walk.map(|walk| walk.forward_left)));
+            known.insert(format!("left of {id}"), format!("{:?}", walk.map(crate::walk::Walk::forward_left)));
         }
         // A check that is taken up asks all of its rows again.
         let checks = |stack: &Stack| stack.action == StackAction::Check && stack.status == Status::InProgress;

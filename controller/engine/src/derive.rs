@@ -1,0 +1,271 @@
+//! A traversal follows from the tree of its stack and the rows. One function derives it: when an
+//! operation begins, when its tree grows, when nodes come or go, after a restart, and for a check.
+//!
+//! ```text
+//!   begin, expand, fit ─ plan ─▶ lay_out ─┐
+//!   restart, removed node ────────────────┴─▶ derive ─▶ Walk ─▶ visits
+//! ```
+//!
+//! A row that is not ready is visited, and waits for those of its needs that are not ready. Jobs
+//! that do not fit any longer are taken back. What goes on within the operation ([`Kept`]) is its
+//! time, its batches and rollouts, and what has failed.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use muster_template::{Errors, Tree};
+
+use crate::layout::LayoutContext;
+use crate::plan::Plan;
+use crate::record::{StackAction, Status};
+use crate::rollout::Rollout;
+use crate::row::{Role, Row, Slot};
+use crate::stack::Stack;
+use crate::timer::TimerKey;
+use crate::todo::Todo;
+use crate::traversals::Traversals;
+use crate::walk::{Adjacency, KeptWalk, Walk};
+
+/// Why a traversal is derived, which says what jobs go on that are out.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Occasion {
+    /// An operation begins.
+    Begun,
+    /// A value became known, and the tree with it.
+    Expanded,
+    /// Members of a set were added or dropped.
+    Fitted,
+    /// The controller restarted, or a node was removed with what was on it.
+    TakenUp,
+}
+
+/// What goes on when a traversal is derived again within its operation.
+pub(crate) struct Kept {
+    /// Rows that have failed, and are not tried again.
+    failed: BTreeSet<Slot>,
+    rollouts: BTreeMap<Arc<str>, Rollout>,
+    /// `None`: no walk was in memory.
+    walk: Option<KeptWalk>,
+}
+
+impl Kept {
+    /// For an operation that begins.
+    pub fn nothing() -> Self {
+        Self { failed: BTreeSet::new(), rollouts: BTreeMap::new(), walk: None }
+    }
+}
+
+impl Traversals {
+    /// Derives the traversal of a stack and starts or goes on with it. `needed_by`: the reversed
+    /// edges of the tree, where they are known.
+    pub(crate) fn derive(
+        &mut self,
+        id: u64,
+        tree: Arc<Tree>,
+        needed_by: Option<Adjacency>,
+        occasion: Occasion,
+        kept: Kept,
+    ) {
+        let Some(stack) = self.jobs.graph.stacks.get_mut(&id) else { return };
+        stack.hidden.begin(tree.secrets());
+        if stack.action == StackAction::Check {
+            return self.jobs.derive_check(id, tree);
+        }
+        self.jobs.graph.note_sets(id, &tree);
+        let visits = self.give_roles(id, &tree, occasion);
+        let was_in_memory = kept.walk.is_some();
+        self.enter_walk(id, Arc::clone(&tree), visits, needed_by, kept.walk);
+        self.hide_plan_of(id);
+        self.jobs.rollouts.begin(id, kept.rollouts);
+        self.jobs.begin_rollouts(id, &tree);
+        if self.jobs.graph.stacks.get(&id).is_some_and(|stack| stack.cancelled) {
+            return self.jobs.take_back_all(id);
+        }
+        self.take_back_unfit(id, occasion);
+        self.visit_unblocked(id);
+        self.jobs.begin_first(id);
+        let mut failed = kept.failed;
+        if !was_in_memory {
+            failed.retain(|slot| self.is_failure_of_this_operation(*slot));
+        }
+        self.jobs.stay_failed(id, &failed);
+        self.jobs.fail_aborted(id);
+        self.jobs.graph.ctx.agenda.push_back(Todo::CheckEnd(id));
+    }
+
+    /// Gives each row its role. Returns the rows to visit, by index in the tree.
+    fn give_roles(&mut self, id: u64, tree: &Tree, occasion: Occasion) -> Vec<u32> {
+        let graph = &mut self.jobs.graph;
+        let Some(stack) = graph.stacks.get(&id) else { return Vec::new() };
+        // A row that was laid out as settled is ready and rests. A stack of a million rows begins
+        // without a look at each.
+        let is_laid_out = occasion != Occasion::TakenUp;
+        let mut visits = Vec::new();
+        for (index, slot) in stack.forward.iter().enumerate() {
+            if is_laid_out && stack.settled[index] != 0 {
+                continue;
+            }
+            if graph.rows[*slot].ready {
+                graph.rows[*slot].rest();
+                continue;
+            }
+            let is_unready = |need: &&u32| !graph.rows[stack.forward[**need as usize]].ready;
+            let blocked = tree.requires(index).iter().filter(is_unready).count();
+            let row = &mut graph.rows[*slot];
+            row.go_forward(blocked);
+            if occasion == Occasion::TakenUp {
+                row.take_up_converge(stack.converge);
+            }
+            visits.push(row.index);
+        }
+        for slot in &stack.extras {
+            graph.rows[*slot].go_to_cleanup();
+        }
+        visits
+    }
+
+    /// Puts the walk into memory, with its time.
+    fn enter_walk(
+        &mut self,
+        id: u64,
+        tree: Arc<Tree>,
+        visits: Vec<u32>,
+        needed_by: Option<Adjacency>,
+        kept: Option<KeptWalk>,
+    ) {
+        let graph = &mut self.jobs.graph;
+        let Some(stack) = graph.stacks.get_mut(&id) else { return };
+        let needed_by = needed_by.unwrap_or_else(|| match visits.is_empty() {
+            true => Adjacency::default(),
+            false => Adjacency::reversed(tree.len(), |index| tree.requires(index)),
+        });
+        let whole = graph.ctx.now + Duration::from_secs(stack.timeout_s);
+        let timeout = kept.as_ref().map_or(Some(whole), |kept| kept.timeout);
+        let is_under_way = stack.status == Status::InProgress;
+        let mut walk = Walk::new(tree, visits, needed_by, stack.extras.len(), graph.ctx.now);
+        match kept {
+            Some(kept) => walk.go_on_from(kept),
+            None if stack.status == Status::Failed => drop(walk.end()),
+            None => {}
+        }
+        walk.timeout = timeout.filter(|_| is_under_way);
+        if let Some(due) = walk.timeout {
+            graph.ctx.timers.set(due, TimerKey::Stack(id, stack.traversal));
+        }
+        stack.walk = Some(walk);
+        if is_under_way {
+            graph.watch(id);
+        }
+    }
+
+    /// Takes back jobs of rows whose turn is yet to come, and of dropped rows. A visit takes back
+    /// others that do not fit.
+    fn take_back_unfit(&mut self, id: u64, occasion: Occasion) {
+        let rows = &self.jobs.graph.rows;
+        let Some(stack) = self.jobs.graph.stacks.get(&id) else { return };
+        let Some(walk) = &stack.walk else { return };
+        // Clean-up comes last, also that of rows which the traversal before dropped.
+        let cleans = walk.is_forward_done() || stack.delete_first;
+        let goes_on = |row: &Row| {
+            occasion == Occasion::Fitted
+                && !row.is_going()
+                && row.work.as_ref().is_none_or(|work| work.state.is_sent())
+        };
+        let goes = |row: &Row| {
+            let may = match occasion {
+                Occasion::Begun | Occasion::Expanded => false,
+                Occasion::Fitted => true,
+                Occasion::TakenUp => cleans,
+            };
+            may && row.is_going()
+        };
+        let visited = walk.visits().iter().map(|index| stack.forward[*index as usize]);
+        let blocked: Vec<Slot> =
+            visited.filter(|slot| rows[*slot].blocked > 0 && !goes_on(&rows[*slot])).collect();
+        let dropped: Vec<Slot> = stack.extras.iter().copied().filter(|slot| !goes(&rows[*slot])).collect();
+        for slot in dropped.into_iter().chain(blocked) {
+            if !cleans || self.jobs.graph.rows[slot].role == Role::Forward {
+                self.jobs.graph.leave_hook(slot); // its turn comes again
+            }
+            self.jobs.take_back(slot);
+        }
+    }
+
+    fn visit_unblocked(&mut self, id: u64) {
+        let graph = &mut self.jobs.graph;
+        let Some(stack) = graph.stacks.get(&id) else { return };
+        let visits = stack.walk.as_ref().map(Walk::visits).unwrap_or_default();
+        let slots = visits.iter().map(|index| stack.forward[*index as usize]);
+        let free = slots.filter(|slot| graph.rows[*slot].blocked == 0);
+        graph.ctx.agenda.extend(free.map(Todo::Visit));
+    }
+
+    /// After a restart: whether a row that has failed did so in the present operation. What waits
+    /// may have failed in the one before, and a member of a rollout has its turn in this one.
+    fn is_failure_of_this_operation(&self, slot: Slot) -> bool {
+        let had_its_turn = |row: &Row| row.blocked == 0 && !self.jobs.graph.is_first(row.stack);
+        let row = self.jobs.graph.rows.get(slot);
+        row.is_some_and(had_its_turn) && self.jobs.failed_in_rollout(slot) != Some(false)
+    }
+
+    /// Lays out the same operation again: same revision, same time left.
+    pub(crate) fn lay_out_again(&mut self, id: u64, plan: Plan, tree: Arc<Tree>, occasion: Occasion) {
+        self.jobs.leave_turns(id, &plan.dropped);
+        let Some(kept) = self.keep(id) else { return };
+        self.lay_out(id, &plan, LayoutContext { steady: false, anew: true, ended: true }, &tree);
+        self.derive(id, tree, Some(plan.needed_by), occasion, kept);
+    }
+
+    /// Takes up an operation whose rows have changed without a plan: the controller restarted, or
+    /// things went with their node.
+    ///
+    /// # Errors
+    /// The tree cannot be expanded with the values that are known now.
+    pub(crate) fn take_up(&mut self, id: u64, tree: &Arc<Tree>) -> Result<(), Errors> {
+        let Some(stack) = self.jobs.graph.stacks.get(&id) else { return Ok(()) };
+        if stack.action == StackAction::Check {
+            self.derive(id, Arc::clone(tree), None, Occasion::TakenUp, Kept::nothing());
+            return Ok(());
+        }
+        let grown = self.jobs.graph.grown(stack, tree, stack.status == Status::InProgress)?;
+        if grown.names() == stack.names {
+            if let Some(kept) = self.keep(id) {
+                self.derive(id, grown, None, Occasion::TakenUp, kept);
+            }
+        } else {
+            let plan = self.plan_again(stack, &grown);
+            self.lay_out_again(id, plan, grown, Occasion::Fitted);
+        }
+        Ok(())
+    }
+
+    /// Leaves the walk of an operation that goes on.
+    fn keep(&mut self, id: u64) -> Option<Kept> {
+        let stack = self.jobs.graph.stacks.get(&id)?;
+        let has_failed = |slot: &Slot| {
+            let row = &self.jobs.graph.rows[*slot];
+            match stack.walk.is_some() {
+                // A member that missed its turn may get another one.
+                true => row.failed && !self.jobs.is_held(row),
+                false => row.failed_before(),
+            }
+        };
+        let failed = stack.forward.iter().copied().filter(has_failed).collect();
+        let walk = stack.walk.as_ref().map(|walk| walk.kept(stack.extras.len()));
+        let unclean = self.unclean_of(stack);
+        let rollouts = self.jobs.leave_rollouts(id);
+        self.jobs.leave_walk(id);
+        self.jobs.graph.stacks.get_mut(&id)?.unclean = unclean;
+        Some(Kept { failed, rollouts, walk })
+    }
+
+    /// Rows whose clean-up has failed in this operation.
+    fn unclean_of(&self, stack: &Stack) -> BTreeSet<Slot> {
+        let is_unclean = |slot: &Slot| {
+            let row = &self.jobs.graph.rows[*slot];
+            row.role == Role::Cleanup && (row.failed || stack.unclean.contains(slot))
+        };
+        stack.extras.iter().copied().filter(is_unclean).collect()
+    }
+}

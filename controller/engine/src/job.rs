@@ -8,6 +8,7 @@ use muster_shared::{Attempt, MonoTime};
 use muster_template::Desired;
 
 use crate::cause::Cause;
+use crate::gate::JobWait;
 use crate::jobs::Jobs;
 use crate::node::{NODES_MAX, NodeKey};
 use crate::record::{Observation, PackedSpec, Status};
@@ -129,33 +130,21 @@ impl Jobs {
 
     /// Sends jobs queued for a node while there is room.
     pub(crate) fn pump(&mut self, node: NodeKey) {
-        if self.graph.restored.awaits_ledger(&self.graph.nodes[node].name) {
-            return; // the node's ledger may be newer than the job
-        }
-        while self.may_send(node) {
+        while self.graph.may_send(node) {
             let Some(slot) = self.graph.nodes[node].next_in_line() else { return };
             if !self.waits_in_line(slot, node) {
                 continue;
             }
-            if self.graph.waits_for_disk(&self.graph.rows[slot]) {
-                self.graph.nodes[node].no_room.push_back(slot);
-                continue;
-            }
-            match self.graph.stacks.get_mut(&self.graph.rows[slot].stack) {
-                Some(stack) if stack.in_flight >= self.graph.ctx.limits.in_flight_per_stack => {
-                    stack.queue.push_back(slot);
+            match self.graph.holds_job(&self.graph.rows[slot]) {
+                None => self.send_job(slot, node),
+                Some(JobWait::Disk) => self.graph.nodes[node].no_room.push_back(slot),
+                Some(JobWait::Stack) => {
+                    if let Some(stack) = self.graph.stacks.get_mut(&self.graph.rows[slot].stack) {
+                        stack.queue.push_back(slot);
+                    }
                 }
-                // A lost row has no stack.
-                Some(_) | None => self.send_job(slot, node),
             }
         }
-    }
-
-    fn may_send(&self, node: NodeKey) -> bool {
-        let at = &self.graph.nodes[node];
-        at.ready
-            && at.sent.len() < self.graph.ctx.limits.in_flight_per_node
-            && !self.graph.is_in_maintenance(node)
     }
 
     pub(crate) fn pump_stack(&mut self, id: u64) {

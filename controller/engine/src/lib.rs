@@ -39,6 +39,7 @@ mod failure;
 mod fetches;
 mod flow;
 mod flow_row;
+mod gate;
 mod generation;
 mod graph;
 mod graph_node;

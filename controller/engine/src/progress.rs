@@ -7,6 +7,7 @@ use std::time::Duration;
 use muster_shared::MonoTime;
 use muster_template::{DriftPolicy, Hook, Kind};
 
+use crate::gate::Wait;
 use crate::record::Status;
 use crate::row::{Role, Row, Slot};
 use crate::stack::Stack;
@@ -76,36 +77,35 @@ impl Phase {
     }
 }
 
+impl Wait {
+    /// What operators see of a wait.
+    fn phase(self) -> Phase {
+        match self {
+            Wait::Hook(_) => Phase::Hook,
+            Wait::Signals => Phase::Signals,
+            Wait::Time => Phase::Pause,
+            Wait::Turn => Phase::Rollout,
+            Wait::Needs => Phase::Waiting,
+            Wait::Facts => Phase::Facts,
+            Wait::Node => Phase::NodeAway,
+        }
+    }
+}
+
 /// Needed rows, each with the names of the rows that need it.
 pub(crate) type NeededBy<'a> = BTreeMap<Slot, BTreeSet<&'a str>>;
 
 impl Traversals {
     /// The phase of a row. `None`: there is nothing to do for the row now.
     pub(crate) fn phase(&self, row: &Row) -> Option<Phase> {
-        if let Some(work) = &row.work {
-            let is_sent = work.state.is_sent();
-            return Some(match row.node {
-                Some(key) if is_sent && !self.jobs.graph.nodes[key].ready => Phase::NodeAway,
-                Some(key) if !is_sent && self.jobs.graph.is_in_maintenance(key) => Phase::Maintenance,
-                _ if self.jobs.graph.waits_for_disk(row) => Phase::DiskFull,
-                _ => work.state.phase(),
-            });
-        }
-        let is_still = self.jobs.graph.stacks.get(&row.stack).is_some_and(Stack::is_still);
-        if row.role == Role::Steady || row.ready || is_still {
-            return None;
-        }
-        match row {
-            _ if row.details().hook.is_some() => Some(Phase::Hook),
-            _ if row.awaits_signals() => Some(Phase::Signals),
-            _ if row.pauses() => Some(Phase::Pause),
-            _ if self.jobs.is_held(row) => self.jobs.phase_of_held(row),
-            _ if row.failed || self.jobs.graph.comes_too_late(row) => None,
-            _ if row.blocked > 0 || self.jobs.graph.waits_for_first(row) => Some(Phase::Waiting),
-            _ if row.status == Some(Status::Failed) => None,
-            _ if self.asks(row).is_some() => Some(Phase::Facts),
-            _ => Some(Phase::NodeAway), // no node has joined that could have it
-        }
+        let Some(work) = &row.work else { return self.wait(row).map(Wait::phase) };
+        let is_sent = work.state.is_sent();
+        Some(match row.node {
+            Some(key) if is_sent && !self.jobs.graph.nodes[key].ready => Phase::NodeAway,
+            Some(key) if !is_sent && self.jobs.graph.is_in_maintenance(key) => Phase::Maintenance,
+            _ if self.jobs.graph.waits_for_disk(row) => Phase::DiskFull,
+            _ => work.state.phase(),
+        })
     }
 
     /// The phase of a row that differs, including a row that only waits for its correction.

@@ -26,7 +26,6 @@ use muster_template::{Kind, Set, Tree};
 
 use crate::jobs::Jobs;
 use crate::node::NodeKey;
-use crate::progress::Phase;
 use crate::record::{Change, StackAction, Status};
 use crate::request::Refusal;
 use crate::row::{Role, Row, Slot};
@@ -122,17 +121,17 @@ impl Jobs {
         self.rollout_with(row).is_some_and(|rollout| rollout.holds(&row.name))
     }
 
-    /// What such a row does; nothing, where its turn will not come.
-    pub(crate) fn phase_of_held(&self, row: &Row) -> Option<Phase> {
+    /// Whether the turn of such a row may come: its rollout is not aborted.
+    pub(crate) fn turn_may_come(&self, row: &Row) -> bool {
         match self.rollout_with(row).map(Rollout::course) {
-            Some(Course::Aborted(_)) | None => None,
-            Some(Course::Going | Course::Paused | Course::TimedOut) => Some(Phase::Rollout),
+            Some(Course::Aborted(_)) | None => false,
+            Some(Course::Going | Course::Paused | Course::TimedOut) => true,
         }
     }
 
     /// Of a member whose turn is passed over because its node is away: the set, and the node.
     pub(crate) fn away_member<'r>(&self, row: &'r Row) -> Option<(&'r str, &'r str)> {
-        let is_passed_over = self.phase_of_held(row).is_some() && self.is_held(row);
+        let is_passed_over = self.turn_may_come(row) && self.is_held(row);
         let set = set_of(&row.name).filter(|_| is_passed_over && !self.is_there(&row.name))?;
         Some((set, node_of(&row.name)))
     }

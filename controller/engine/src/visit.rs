@@ -111,11 +111,7 @@ impl Traversals {
             )
             | Err(_) => false,
         };
-        if acts
-            && (self.jobs.graph.comes_too_late(&self.jobs.graph.rows[slot])
-                || self.jobs.graph.waits_for_batch(slot, &tree)
-                || self.jobs.waits_for_turn(slot, is_done))
-        {
+        if acts && !self.jobs.is_its_turn(slot, &tree, is_done) {
             return;
         }
         let changed = acts || self.jobs.stands_for_changed(slot, &tree);
@@ -136,11 +132,8 @@ impl Traversals {
             }
             Ok(Decision::Apply { node, action, spec, claims, content }) => {
                 if self.jobs.graph.rows[slot].work.is_none() {
-                    if self.jobs.is_held_for_verdict(slot) {
-                        return self.jobs.fail_row(slot, HELD.to_owned());
-                    }
-                    if !self.jobs.may_begin(slot, node, action, claims) {
-                        return;
+                    if let Err(held) = self.jobs.may_begin(slot, node, action, claims) {
+                        return self.jobs.hold_back(slot, action, held);
                     }
                     self.jobs.graph.set_requires(slot, &tree, true);
                     let row = &mut self.jobs.graph.rows[slot];
@@ -165,7 +158,9 @@ impl Traversals {
                     if self.jobs.graph.rows[slot].work.is_none() {
                         self.jobs.graph.ctx.agenda.push_back(Todo::Visit(slot));
                     }
-                } else if self.jobs.may_be_done(slot, action) {
+                } else if let Err(held) = self.jobs.graph.may_be_done(slot, action) {
+                    self.jobs.hold_back(slot, action, held);
+                } else {
                     self.jobs.graph.set_requires(slot, &tree, true);
                     let kind = tree.kind(self.jobs.graph.rows[slot].index as usize);
                     self.jobs.graph.ctx.agenda.push_front(Todo::Settle { slot, kind, action, spec });
@@ -341,33 +336,6 @@ impl Jobs {
         let row = &self.graph.rows[slot];
         let index = row.index as usize;
         row.stays(tree.kind(index), tree.definition(index)) && !self.needs_changed(slot, tree)
-    }
-
-    /// Whether a job may begin: no restriction forbids it, no hook holds it back, and the row has
-    /// its claims.
-    fn may_begin(&mut self, slot: Slot, node: NodeKey, action: Action, claims: Vec<Claim>) -> bool {
-        if !self.may_be_done(slot, action) {
-            return false;
-        }
-        if let Err(reason) = self.claim(slot, node, claims) {
-            let stack = &self.graph.stacks[&self.graph.rows[slot].stack];
-            let shown = stack.walk.as_ref().map(|walk| stack.without_hidden(&walk.tree, &reason));
-            self.fail_row(slot, shown.unwrap_or(reason));
-            return false;
-        }
-        true
-    }
-
-    /// Whether no restriction forbids the action and no hook holds it back.
-    fn may_be_done(&mut self, slot: Slot, action: Action) -> bool {
-        if action == Action::Update
-            && let Some(reason) = self.graph.restricted(slot, Restriction::Update)
-        {
-            self.graph.rows[slot].refuse(action);
-            self.fail_row(slot, reason);
-            return false;
-        }
-        !self.graph.waits_before(slot, action)
     }
 
     /// Clears the failure of a row that failed without a job and has what the revision asks for.

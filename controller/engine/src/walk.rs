@@ -153,6 +153,7 @@ impl Walk {
     }
 
     /// Forward nodes that are not ready.
+    #[cfg(test)]
     pub fn forward_left(&self) -> usize {
         self.forward_left
     }

@@ -1,0 +1,158 @@
+//! Gates: what holds back a step of a row, and then its job. Each gate is one list, and the first
+//! entry that holds counts.
+//!
+//! ```text
+//!   decided ──▶ its turn? ──▶ may it begin? ──▶ job ──▶ may it be sent? ──▶ agent
+//! ```
+//!
+//! Whoever ends a wait keeps it: the rollout its members, the node its line, the row its hook. Here
+//! is only what they are asked, and in which order ([`Traversals::wait`] reads it for operators).
+
+use muster_shared::model::{Action, Claim};
+use muster_template::{Hook, Restriction, Tree};
+
+use crate::graph::Graph;
+use crate::jobs::Jobs;
+use crate::node::NodeKey;
+use crate::record::Status;
+use crate::restored_compare::HELD;
+use crate::row::{Role, Row, Slot};
+use crate::stack::Stack;
+use crate::traversals::Traversals;
+
+/// What a row without a job waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Wait {
+    /// An operator clears the hook.
+    Hook(Hook),
+    /// Signals come.
+    Signals,
+    /// Time passes, or its batch begins.
+    Time,
+    /// Its turn in the rollout comes.
+    Turn,
+    /// Rows that it needs are ready, or a stage before its own is over.
+    Needs,
+    /// A node tells its facts.
+    Facts,
+    /// A node joins that could have it.
+    Node,
+}
+
+/// Why a step does not begin.
+pub(crate) enum Held {
+    /// It waits, and is visited again.
+    Waits,
+    /// The row fails for this reason.
+    Fails(String),
+    /// The environment refuses the action.
+    Refused(String),
+}
+
+/// Why a job is not sent to a node that gets others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum JobWait {
+    /// The node's disk is full.
+    Disk,
+    /// The stack has as many jobs out as it may have.
+    Stack,
+}
+
+impl Jobs {
+    /// Whether it is the row's turn to do something. `is_done`: the present job already does it.
+    pub(crate) fn is_its_turn(&mut self, slot: Slot, tree: &Tree, is_done: bool) -> bool {
+        !(self.graph.comes_too_late(&self.graph.rows[slot])
+            || self.graph.waits_for_batch(slot, tree)
+            || self.waits_for_turn(slot, is_done))
+    }
+
+    /// Whether a job may begin on a node, which then has its claims.
+    pub(crate) fn may_begin(
+        &mut self,
+        slot: Slot,
+        node: NodeKey,
+        action: Action,
+        claims: Vec<Claim>,
+    ) -> Result<(), Held> {
+        if self.is_held_for_verdict(slot) {
+            return Err(Held::Fails(HELD.to_owned()));
+        }
+        self.graph.may_be_done(slot, action)?;
+        self.claim(slot, node, claims).map_err(|reason| {
+            let stack = &self.graph.stacks[&self.graph.rows[slot].stack];
+            let shown = stack.walk.as_ref().map(|walk| stack.without_hidden(&walk.tree, &reason));
+            Held::Fails(shown.unwrap_or(reason))
+        })
+    }
+
+    /// The row of a step that does not begin fails, or waits.
+    pub(crate) fn hold_back(&mut self, slot: Slot, action: Action, held: Held) {
+        match held {
+            Held::Waits => {}
+            Held::Fails(reason) => self.fail_row(slot, reason),
+            Held::Refused(reason) => {
+                self.graph.rows[slot].refuse(action);
+                self.fail_row(slot, reason);
+            }
+        }
+    }
+}
+
+impl Graph {
+    /// Whether no restriction forbids the action and no hook holds it back.
+    pub(crate) fn may_be_done(&mut self, slot: Slot, action: Action) -> Result<(), Held> {
+        if action == Action::Update
+            && let Some(reason) = self.restricted(slot, Restriction::Update)
+        {
+            return Err(Held::Refused(reason));
+        }
+        if self.waits_before(slot, action) {
+            return Err(Held::Waits);
+        }
+        Ok(())
+    }
+
+    /// Whether a node is sent jobs: its ledger is not newer than they are, as that of a node of a
+    /// restored site may be, it is there, out of maintenance, and has not as many as it may have.
+    pub(crate) fn may_send(&self, node: NodeKey) -> bool {
+        let at = &self.nodes[node];
+        !self.restored.awaits_ledger(&at.name)
+            && at.ready
+            && !self.is_in_maintenance(node)
+            && at.sent.len() < self.ctx.limits.in_flight_per_node
+    }
+
+    /// What keeps the row's job from a node that gets others. A lost row has no stack.
+    pub(crate) fn holds_job(&self, row: &Row) -> Option<JobWait> {
+        let stack = self.stacks.get(&row.stack);
+        match () {
+            () if self.waits_for_disk(row) => Some(JobWait::Disk),
+            () if stack.is_some_and(|it| it.in_flight >= self.ctx.limits.in_flight_per_stack) => {
+                Some(JobWait::Stack)
+            }
+            () => None,
+        }
+    }
+}
+
+impl Traversals {
+    /// What a row without a job waits for. `None`: there is nothing to do for it now.
+    pub(crate) fn wait(&self, row: &Row) -> Option<Wait> {
+        let graph = &self.jobs.graph;
+        let is_still = graph.stacks.get(&row.stack).is_some_and(Stack::is_still);
+        if row.work.is_some() || row.role == Role::Steady || row.ready || is_still {
+            return None;
+        }
+        match row.details().hook {
+            Some(hook) => Some(Wait::Hook(hook)),
+            None if row.awaits_signals() => Some(Wait::Signals),
+            None if row.pauses() => Some(Wait::Time),
+            None if self.jobs.is_held(row) => self.jobs.turn_may_come(row).then_some(Wait::Turn),
+            None if row.failed || graph.comes_too_late(row) => None,
+            None if row.blocked > 0 || graph.waits_for_first(row) => Some(Wait::Needs),
+            None if row.status == Some(Status::Failed) => None,
+            None if self.asks(row).is_some() => Some(Wait::Facts),
+            None => Some(Wait::Node),
+        }
+    }
+}

@@ -47,6 +47,9 @@ pub struct Figures {
     update_one_s: f64,
     restart_s: f64,
     delete_s: f64,
+    /// The longest turn, from its first input until all of it is durable, and the engine's part of it.
+    longest_turn_s: f64,
+    longest_decision_s: f64,
     /// Growth of the process from parsed to created.
     rss_bytes: u64,
     /// Median of one write and fsync where the database is.
@@ -104,6 +107,8 @@ pub fn run(shape: Shape, resources: usize, nodes: usize, dir: &Path) -> anyhow::
         update_one_s,
         restart_s,
         delete_s,
+        longest_turn_s: site.longest_turn.as_secs_f64(),
+        longest_decision_s: site.longest_decision.as_secs_f64(),
         rss_bytes,
         fsync_s,
     })
@@ -154,6 +159,10 @@ struct Site {
     started: Instant,
     jobs: usize,
     discards: Vec<std::thread::JoinHandle<()>>,
+    /// What the engine has taken in this turn.
+    deciding: Duration,
+    longest_decision: Duration,
+    longest_turn: Duration,
 }
 
 impl Site {
@@ -167,6 +176,9 @@ impl Site {
             started: Instant::now(),
             jobs: 0,
             discards: Vec::new(),
+            deciding: Duration::ZERO,
+            longest_decision: Duration::ZERO,
+            longest_turn: Duration::ZERO,
         };
         let secret = TokenSecret([1; 16]);
         site.ask(Request::NewToken {
@@ -216,7 +228,9 @@ impl Site {
     }
 
     fn input(&mut self, input: Input) {
+        let start = Instant::now();
         self.engine.handle(MonoTime(self.started.elapsed()), input);
+        self.deciding += start.elapsed();
     }
 
     fn ask(&mut self, request: Request) -> anyhow::Result<()> {
@@ -228,6 +242,8 @@ impl Site {
     fn settle(&mut self, connection: u64) -> anyhow::Result<()> {
         loop {
             let mut effects = Vec::new();
+            let decided = std::mem::take(&mut self.deciding);
+            let start = Instant::now();
             let engine = &mut self.engine;
             let mut changes = std::iter::from_fn(|| {
                 loop {
@@ -238,6 +254,8 @@ impl Site {
                 }
             });
             self.store.commit(&mut changes, &[])?;
+            self.longest_decision = self.longest_decision.max(decided);
+            self.longest_turn = self.longest_turn.max(decided + start.elapsed());
             let mut reports = Vec::new();
             for effect in effects {
                 match effect {

@@ -130,7 +130,9 @@ impl Jobs {
                 walk.timeout = Some(due);
                 self.graph.ctx.timers.set(due, TimerKey::Stack(id, stack.traversal));
             }
-            false => drop(walk.end()),
+            false => {
+                walk.end();
+            }
         }
         stack.walk = Some(walk);
         if is_under_way {

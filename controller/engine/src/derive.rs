@@ -146,7 +146,9 @@ impl Traversals {
         let mut walk = Walk::new(tree, visits, needed_by, stack.extras.len(), graph.ctx.now);
         match kept {
             Some(kept) => walk.go_on_from(kept),
-            None if stack.status == Status::Failed => drop(walk.end()),
+            None if stack.status == Status::Failed => {
+                walk.end();
+            }
             None => {}
         }
         walk.timeout = timeout.filter(|_| is_under_way);

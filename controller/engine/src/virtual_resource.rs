@@ -37,6 +37,7 @@ impl Traversals {
         let stack = row.stack;
         self.jobs.graph.row_changed(slot, true);
         self.jobs.graph.event(stack, Some(slot));
+        self.jobs.graph.not_failed(slot); // it may have been needed when it was to go before
         self.jobs.graph.ctx.agenda.push_back(Todo::Visit(slot));
     }
 }

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::bed::{Bed, options, parse, stack};
+use super::bed::{Bed, node, options, parse, stack};
 use crate::{Request, Source, SourceText};
 
 fn source(resources: &str, outputs: &str) -> Source {
@@ -118,6 +118,25 @@ fn a_network_that_could_not_go_is_still_there_for_an_update() {
         assert_eq!(bed.resource("z").physical_id, network);
         assert_eq!(output(&bed, "other", "ip"), "10.0.0.11");
     }
+}
+
+#[test]
+fn a_network_that_goes_after_all_no_longer_holds_its_operation_up() {
+    let mut bed = Bed::new(2);
+    let dummy =
+        |name: &str, node: u32| format!("{name}: {{type: Muster::Dummy, properties: {{node: node-{node}}}}}");
+    bed.create(source(&format!("{NET}, {}", dummy("d", 1)), "")).unwrap();
+    bed.idle();
+    assert_eq!(create(&mut bed, "other", source(&port(""), IP)), "CREATE_COMPLETE: ");
+    bed.delete_first(source(&dummy("e", 0), ""), false).unwrap();
+    bed.fail_next(&node(1), true);
+    let first = stack().to_string();
+    assert!(status(&bed, &first).contains("2 resources failed: d: refused; m: "), "{}", status(&bed, &first));
+    bed.ask(Request::Delete { name: "other".parse().unwrap() }).unwrap();
+    // What holds up the first stage is lost, so the stage is looked at again.
+    bed.ask(Request::RemoveNode { node: node(1) }).unwrap();
+    bed.idle();
+    assert_eq!(status(&bed, &first), "UPDATE_COMPLETE: ");
 }
 
 #[test]

@@ -49,6 +49,11 @@ impl DeleteFirst {
         self.failed.extend(failed);
     }
 
+    /// The remembered failed rows.
+    pub fn failed(&self) -> &BTreeSet<Slot> {
+        &self.failed
+    }
+
     /// The remembered failed rows, once the first stage is over.
     pub fn take_failed(&mut self) -> BTreeSet<Slot> {
         std::mem::take(&mut self.failed)

@@ -72,30 +72,37 @@ impl Traversals {
         if stack.action == StackAction::Check {
             return self.jobs.derive_check(id, tree);
         }
+        let is_cancelled = stack.cancelled;
         self.jobs.graph.note_sets(id, &tree);
-        let visits = self.give_roles(id, &tree, occasion);
-        let was_in_memory = kept.walk.is_some();
+        let is_loaded = kept.walk.is_none() && occasion != Occasion::Begun;
+        let visits = self.give_roles(id, &tree, occasion, is_loaded);
         self.enter_walk(id, Arc::clone(&tree), visits, needed_by, kept.walk);
-        self.hide_plan_of(id);
+        // What the networks of a revision hid before is known only while that revision is in memory.
+        if !is_loaded {
+            self.hide_plan_of(id);
+        }
         self.jobs.rollouts.begin(id, kept.rollouts);
         self.jobs.begin_rollouts(id, &tree);
-        if self.jobs.graph.stacks.get(&id).is_some_and(|stack| stack.cancelled) {
-            return self.jobs.take_back_all(id);
+        match is_cancelled {
+            true => self.jobs.take_back_all(id),
+            false => {
+                self.take_back_unfit(id, occasion);
+                self.jobs.begin_first(id);
+            }
         }
-        self.take_back_unfit(id, occasion);
-        self.visit_unblocked(id);
-        self.jobs.begin_first(id);
         let mut failed = kept.failed;
-        if !was_in_memory {
-            failed.retain(|slot| self.is_failure_of_this_operation(*slot));
-        }
+        failed.retain(|slot| occasion != Occasion::TakenUp || self.had_its_turn(*slot));
+        failed.retain(|slot| !is_loaded || self.is_failure_of_this_operation(*slot));
+        failed.extend(self.jobs.aborted_sets(id));
         self.jobs.stay_failed(id, &failed);
-        self.jobs.fail_aborted(id);
+        if !is_cancelled {
+            self.jobs.visit_free(id);
+        }
         self.jobs.graph.ctx.agenda.push_back(Todo::CheckEnd(id));
     }
 
     /// Gives each row its role. Returns the rows to visit, by index in the tree.
-    fn give_roles(&mut self, id: u64, tree: &Tree, occasion: Occasion) -> Vec<u32> {
+    fn give_roles(&mut self, id: u64, tree: &Tree, occasion: Occasion, is_loaded: bool) -> Vec<u32> {
         let graph = &mut self.jobs.graph;
         let Some(stack) = graph.stacks.get(&id) else { return Vec::new() };
         // A row that was laid out as settled is ready and rests. A stack of a million rows begins
@@ -114,7 +121,7 @@ impl Traversals {
             let blocked = tree.requires(index).iter().filter(is_unready).count();
             let row = &mut graph.rows[*slot];
             row.go_forward(blocked);
-            if occasion == Occasion::TakenUp {
+            if is_loaded {
                 row.take_up_converge(stack.converge);
             }
             visits.push(row.index);
@@ -171,6 +178,7 @@ impl Traversals {
         let cleans = walk.is_forward_done() || stack.delete_first;
         let goes_on = |row: &Row| {
             occasion == Occasion::Fitted
+                && row.role == Role::Forward
                 && !row.is_going()
                 && row.work.as_ref().is_none_or(|work| work.state.is_sent())
         };
@@ -183,32 +191,30 @@ impl Traversals {
             may && row.is_going()
         };
         let visited = walk.visits().iter().map(|index| stack.forward[*index as usize]);
-        let blocked: Vec<Slot> =
-            visited.filter(|slot| rows[*slot].blocked > 0 && !goes_on(&rows[*slot])).collect();
+        let blocked: Vec<Slot> = visited.filter(|slot| rows[*slot].blocked > 0).collect();
         let dropped: Vec<Slot> = stack.extras.iter().copied().filter(|slot| !goes(&rows[*slot])).collect();
         for slot in dropped.into_iter().chain(blocked) {
+            // The turn of a row at a hook comes again.
             if !cleans || self.jobs.graph.rows[slot].role == Role::Forward {
-                self.jobs.graph.leave_hook(slot); // its turn comes again
+                self.jobs.graph.leave_hook(slot);
             }
-            self.jobs.take_back(slot);
+            if !goes_on(&self.jobs.graph.rows[slot]) {
+                self.jobs.take_back(slot);
+            }
         }
     }
 
-    fn visit_unblocked(&mut self, id: u64) {
-        let graph = &mut self.jobs.graph;
-        let Some(stack) = graph.stacks.get(&id) else { return };
-        let visits = stack.walk.as_ref().map(Walk::visits).unwrap_or_default();
-        let slots = visits.iter().map(|index| stack.forward[*index as usize]);
-        let free = slots.filter(|slot| graph.rows[*slot].blocked == 0);
-        graph.ctx.agenda.extend(free.map(Todo::Visit));
+    /// Whether no row that this one needs is to be made again first.
+    fn had_its_turn(&self, slot: Slot) -> bool {
+        self.jobs.graph.rows.get(slot).is_some_and(|row| row.blocked == 0)
     }
 
-    /// After a restart: whether a row that has failed did so in the present operation. What waits
-    /// may have failed in the one before, and a member of a rollout has its turn in this one.
+    /// After a restart: whether a row that has failed did so in the present operation. It may have
+    /// failed in the one before if it comes after the first stage or has its turn in a rollout.
     fn is_failure_of_this_operation(&self, slot: Slot) -> bool {
-        let had_its_turn = |row: &Row| row.blocked == 0 && !self.jobs.graph.is_first(row.stack);
         let row = self.jobs.graph.rows.get(slot);
-        row.is_some_and(had_its_turn) && self.jobs.failed_in_rollout(slot) != Some(false)
+        row.is_some_and(|row| self.had_its_turn(slot) && !self.jobs.graph.is_first(row.stack))
+            && self.jobs.failed_in_rollout(slot) != Some(false)
     }
 
     /// Lays out the same operation again: same revision, same time left.
@@ -220,11 +226,18 @@ impl Traversals {
     }
 
     /// Takes up an operation whose rows have changed without a plan: the controller restarted, or
-    /// things went with their node.
-    ///
-    /// # Errors
-    /// The tree cannot be expanded with the values that are known now.
-    pub(crate) fn take_up(&mut self, id: u64, tree: &Arc<Tree>) -> Result<(), Errors> {
+    /// things went with their node. The stack fails if the tree cannot be expanded with the values that are known now.
+    pub(crate) fn take_up(&mut self, id: u64, tree: &Arc<Tree>) {
+        if let Err(errors) = self.take_up_grown(id, tree) {
+            let Some(stack) = self.jobs.graph.stacks.get(&id) else { return };
+            let why = stack.without_hidden(tree, &errors.to_string());
+            // Its counts do not fit the rows any longer.
+            self.jobs.leave_walk(id);
+            self.abandon(id, &format!("its revision does not fit what is there: {why}; update the stack"));
+        }
+    }
+
+    fn take_up_grown(&mut self, id: u64, tree: &Arc<Tree>) -> Result<(), Errors> {
         let Some(stack) = self.jobs.graph.stacks.get(&id) else { return Ok(()) };
         if stack.action == StackAction::Check {
             self.derive(id, Arc::clone(tree), None, Occasion::TakenUp, Kept::nothing());
@@ -245,11 +258,13 @@ impl Traversals {
     /// Leaves the walk of an operation that goes on.
     fn keep(&mut self, id: u64) -> Option<Kept> {
         let stack = self.jobs.graph.stacks.get(&id)?;
+        let first = stack.walk.as_ref().and_then(|walk| walk.delete_first.as_ref());
+        let put_off = first.map(|first| first.failed().clone()).unwrap_or_default();
         let has_failed = |slot: &Slot| {
             let row = &self.jobs.graph.rows[*slot];
             match stack.walk.is_some() {
                 // A member that missed its turn may get another one.
-                true => row.failed && !self.jobs.is_held(row),
+                true => (row.failed && !self.jobs.is_held(row)) || put_off.contains(slot),
                 false => row.failed_before(),
             }
         };
@@ -262,8 +277,12 @@ impl Traversals {
         Some(Kept { failed, rollouts, walk })
     }
 
-    /// Rows whose clean-up has failed in this operation.
+    /// Rows whose clean-up has failed in this operation. The first stage, which nothing new may pass
+    /// by, begins again with all of its rows.
     fn unclean_of(&self, stack: &Stack) -> BTreeSet<Slot> {
+        if self.jobs.graph.is_first(stack.id) {
+            return BTreeSet::new();
+        }
         let is_unclean = |slot: &Slot| {
             let row = &self.jobs.graph.rows[*slot];
             row.role == Role::Cleanup && (row.failed || stack.unclean.contains(slot))

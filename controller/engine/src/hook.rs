@@ -87,6 +87,7 @@ impl Graph {
         walk.at_hooks.insert((row.name.clone(), slot));
         if row.details().hook != Some(hook) {
             let now = self.ctx.now;
+            self.not_failed(slot);
             self.rows[slot].stop_at(hook, now);
             self.row_changed(slot, false);
             let reason = self.hook_reason(slot, hook);

@@ -1,4 +1,5 @@
-//! Ledgers of agents, compared with the rows of their nodes.
+//! Ledgers of agents, compared with the rows of their nodes. Whether a ledger is asked for follows from
+//! its digest in `Hello`: see `session.rs`.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -11,6 +11,7 @@
 //! sent nothing else until its clean-up has ended: see `returned`.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
 
 use muster_shared::NodeId;
 
@@ -314,14 +315,9 @@ impl Traversals {
 
     /// Takes up the traversal as after a controller restart: rows that are not ready are made.
     fn take_up_walk(&mut self, id: u64) {
-        let Some(walk) = self.jobs.graph.stacks.get(&id).and_then(|stack| stack.walk.as_ref()) else {
-            return;
-        };
-        let tree = walk.tree.clone();
-        if let Err(errors) = self.take_up(id, &tree) {
-            let Some(stack) = self.jobs.graph.stacks.get(&id) else { return };
-            let why = stack.without_hidden(&tree, &errors.to_string());
-            self.abandon(id, &format!("its revision does not fit what is there: {why}; update the stack"));
+        let walk = self.jobs.graph.stacks.get(&id).and_then(|stack| stack.walk.as_ref());
+        if let Some(tree) = walk.map(|walk| Arc::clone(&walk.tree)) {
+            self.take_up(id, &tree);
         }
     }
 

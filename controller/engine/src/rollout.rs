@@ -290,11 +290,10 @@ impl Jobs {
         }
     }
 
-    /// After a restart: one that was aborted counts as failed again.
-    pub(crate) fn fail_aborted(&mut self, id: u64) {
+    /// The rows of sets whose rollout was aborted. They have failed.
+    pub(crate) fn aborted_sets(&self, id: u64) -> Vec<Slot> {
         let aborted = self.rollouts.of_stack(id).filter(|(_, rollout)| rollout.is_aborted());
-        let sets: Vec<Slot> = aborted.filter_map(|(path, _)| self.row_named(id, path)).collect();
-        sets.into_iter().for_each(|slot| self.graph.count_failed(slot));
+        aborted.filter_map(|(path, _)| self.row_named(id, path)).collect()
     }
 
     /// The stack has had its time: no further batch begins. Who waits for its node alone goes on when that is back.

@@ -1,4 +1,4 @@
-//! Connections of agents, and the messages on them.
+//! Connections of agents: what `Hello` says and what it is answered, and the messages after that.
 
 use std::collections::BTreeMap;
 

@@ -16,7 +16,6 @@ use crate::job::NewJob;
 use crate::jobs::Jobs;
 use crate::node::NodeKey;
 use crate::record::{PackedSpec, Status};
-use crate::restored_compare::HELD;
 use crate::row::needed::Needed;
 use crate::row::{Role, Slot, WorkState};
 use crate::todo::Todo;
@@ -282,36 +281,6 @@ impl Traversals {
                 Decision::Apply { node, action, spec: packed, claims: spec.claims(), content }
             }
         })
-    }
-
-    pub(crate) fn visit_cleanup(&mut self, slot: Slot) {
-        if self.jobs.graph.rows[slot].work.is_some() {
-            return; // visited again once the outcome of its job is known
-        }
-        if self.jobs.is_held_for_verdict(slot) {
-            return self.jobs.fail_row(slot, HELD.to_owned());
-        }
-        // The removal was decided before the node reported the thing to the restored site.
-        if self.jobs.awaits_verdict(slot) {
-            self.jobs.decided(slot);
-        }
-        let row = &self.jobs.graph.rows[slot];
-        match row.node.filter(|_| row.applied) {
-            Some(node) => {
-                let farewell = row.farewell();
-                if !self.jobs.graph.waits_before(slot, farewell) {
-                    self.jobs.queue_job(slot, NewJob::removal(Cause::Traversal, node, farewell));
-                }
-            }
-            None if row.applied && row.kind.is_virtual() => {
-                let farewell = row.farewell();
-                if !self.jobs.graph.waits_before(slot, farewell) {
-                    self.jobs.graph.ctx.agenda.push_front(Todo::Unmake(slot));
-                }
-            }
-            None if self.jobs.graph.waits_after_delete(slot) => {}
-            None => self.drop_row(slot),
-        }
     }
 }
 

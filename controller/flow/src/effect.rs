@@ -4,8 +4,8 @@ use muster_intent::manager::Token;
 use muster_shared::model::flow::{DeviceName, FlowDown, FlowId};
 use muster_shared::{Generation, NodeId};
 
-use crate::difference::TableDifference;
 use crate::entry::Owner;
+use crate::restored_difference::TableDifference;
 
 /// A job of a resource whose outcome is that of a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

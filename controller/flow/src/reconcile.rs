@@ -10,9 +10,9 @@ use muster_shared::model::flow::{BUCKETS, DeviceName, EntryState, FlowAsk, FlowD
 use muster_shared::{MonoTime, NodeId};
 
 use crate::device::{DeviceKey, Flows, InFlight};
-use crate::difference::TableDifference;
 use crate::effect::Effect;
 use crate::record::FlowMark;
+use crate::restored_difference::TableDifference;
 use crate::site::Turn;
 use crate::table::STRAYS_MAX;
 use crate::undone::Undone;

@@ -284,7 +284,7 @@ resources:
         assert_eq!(bed.reality()[0].1["a"], "net-s3cret1");
         // Neither stack's values are known then.
         bed.restart();
-        bed.connect(&super::bed::node(0));
+        bed.connect(&node(0));
     }
     // Another name is another secret; what the port said before stays one.
     update(&mut bed, "nets", made("an0ther", true));

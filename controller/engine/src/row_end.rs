@@ -1,13 +1,11 @@
-//! The end of a graph node in a traversal: ready, failed for good, or gone.
+//! The end of a forward row in a traversal: ready, or failed for good. Rows that go: see `cleanup.rs`.
 
 use std::sync::Arc;
 
 use crate::graph::Graph;
 use crate::jobs::Jobs;
-use crate::record::{Change, PackedSpec};
 use crate::row::{Role, Slot};
 use crate::todo::Todo;
-use crate::traversals::Traversals;
 
 impl Jobs {
     /// A forward row is as the revision wants it. Visits rows that waited for it only.
@@ -68,50 +66,6 @@ impl Jobs {
         self.graph.add_failure(slot);
         self.graph.answered(slot);
         self.graph.ctx.agenda.push_back(Todo::CheckEnd(stack));
-    }
-}
-
-impl Traversals {
-    /// Removes a row whose thing does not exist.
-    pub(crate) fn drop_row(&mut self, slot: Slot) {
-        self.let_go(slot);
-        self.jobs.graph.leave_hook(slot);
-        self.jobs.graph.end_pause(slot);
-        let Some(row) = self.jobs.graph.rows.remove(slot) else { return };
-        self.awaited.forget(slot);
-        self.jobs.unsettled.forget(slot);
-        self.jobs.fight_is_over(slot, row.details().breaker);
-        if let Some(node) = row.node {
-            self.jobs.graph.is_off(slot, Some(node));
-            self.jobs.graph.unhear(node, row.physical);
-        }
-        self.jobs.graph.ctx.change(Change::ResourceRemoved(row.id));
-        self.jobs.forget_rollout(row.id);
-        if row.is_lost() {
-            return self.jobs.graph.found(slot, &row);
-        }
-        let Some(stack) = self.jobs.graph.stacks.get_mut(&row.stack) else { return };
-        stack.extras.swap_remove(&slot);
-        self.jobs.graph.room_made(row.stack, slot);
-        let mut released: Vec<Slot> = Vec::new();
-        for required in &row.requires {
-            let Some(other) = self.jobs.graph.rows.get_mut(*required) else { continue };
-            if other.role == Role::Cleanup && other.unblock() {
-                released.push(*required);
-            }
-        }
-        released.sort_by(|a, b| self.jobs.graph.rows[*a].name.cmp(&self.jobs.graph.rows[*b].name));
-        self.jobs.graph.ctx.agenda.extend(released.into_iter().map(Todo::Visit));
-        self.jobs.graph.ctx.agenda.push_back(Todo::CheckEnd(row.stack));
-        self.jobs.graph.touch(row.stack);
-    }
-
-    /// Releases the claims and contents of a row's last spec.
-    pub(crate) fn let_go(&mut self, slot: Slot) {
-        self.jobs.claims.keep(slot, &[]);
-        if let Some(spec) = self.jobs.graph.rows[slot].spec.as_ref().map(PackedSpec::unpack) {
-            self.jobs.release_content(&spec);
-        }
     }
 }
 

@@ -1,4 +1,5 @@
-//! The stages of a traversal: with `delete_first` clean-up, then new and changed resources, then clean-up.
+//! The first stage of an operation with `delete_first`: clean-up of what no kept row needs, before anything
+//! new is made.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,7 +9,7 @@ use crate::record::Status;
 use crate::row::{Role, Row, Slot};
 use crate::stack::Stack;
 use crate::todo::Todo;
-use crate::walk::Stage;
+use crate::walk::{Stage, Walk};
 
 impl Jobs {
     /// With `delete_first`, starts the clean-up of rows that no kept row needs.
@@ -91,10 +92,8 @@ impl Jobs {
         }
         walk.stage = Stage::Forward;
         let failed = walk.delete_first.as_mut().map(|known| known.take_failed());
-        for index in walk.visits() {
-            self.graph.ctx.agenda.push_back(Todo::Visit(stack.forward[*index as usize]));
-        }
         self.stay_failed(id, &failed.unwrap_or_default());
+        self.visit_free(id);
         self.graph.ctx.agenda.push_back(Todo::CheckEnd(id));
     }
 
@@ -107,29 +106,6 @@ impl Jobs {
         true
     }
 
-    pub(crate) fn begin_cleanup(&mut self, id: u64) {
-        let mut extras: Vec<Slot> = self.graph.stacks[&id].extras.iter().copied().collect();
-        for slot in &extras {
-            let row = &mut self.graph.rows[*slot];
-            row.set_blocked(0);
-            row.set_failed(false);
-        }
-        for slot in &extras {
-            for required in self.graph.rows[*slot].requires.clone() {
-                if let Some(row) = self.graph.rows.get_mut(required).filter(|row| row.role == Role::Cleanup) {
-                    row.block();
-                }
-            }
-        }
-        extras.sort_by(|a, b| {
-            let (a, b) = (&self.graph.rows[*a], &self.graph.rows[*b]);
-            (&a.name, a.id).cmp(&(&b.name, b.id))
-        });
-        self.graph.ctx.agenda.extend(extras.into_iter().map(Todo::Visit));
-        self.stay_unclean(id);
-        self.graph.ctx.agenda.push_back(Todo::CheckEnd(id));
-    }
-
     /// Marks rows as failed in this operation, so that it does not try them again.
     pub(crate) fn stay_failed(&mut self, id: u64, failed: &BTreeSet<Slot>) {
         let stays = |row: &Row| row.role == Role::Forward && row.status == Some(Status::Failed);
@@ -139,22 +115,15 @@ impl Jobs {
             return;
         }
         failed.iter().for_each(|slot| self.graph.count_failed(*slot));
-        self.graph.ctx.agenda.retain(|todo| !matches!(todo, Todo::Visit(slot) if failed.contains(slot)));
     }
 
-    /// Marks rows whose clean-up failed in this operation, so that it does not try them again.
-    fn stay_unclean(&mut self, id: u64) {
-        let Some(stack) = self.graph.stacks.get_mut(&id) else { return };
-        if stack.walk.is_none() {
-            return;
-        }
-        let mut unclean = std::mem::take(&mut stack.unclean);
-        unclean.retain(|slot| {
-            self.graph.rows.get(*slot).is_some_and(|row| {
-                row.role == Role::Cleanup && row.status == Some(Status::Failed) && row.work.is_none()
-            })
-        });
-        unclean.iter().for_each(|slot| self.graph.count_failed(*slot));
-        self.graph.ctx.agenda.retain(|todo| !matches!(todo, Todo::Visit(slot) if unclean.contains(slot)));
+    /// Visits the rows that wait for no other, but for those that have failed in this operation.
+    pub(crate) fn visit_free(&mut self, id: u64) {
+        let Some(stack) = self.graph.stacks.get(&id) else { return };
+        let visits = stack.walk.as_ref().map(Walk::visits).unwrap_or_default();
+        let rows = &self.graph.rows;
+        let is_free = |slot: &Slot| rows[*slot].blocked == 0 && !rows[*slot].failed;
+        let free = visits.iter().map(|index| stack.forward[*index as usize]).filter(is_free);
+        self.graph.ctx.agenda.extend(free.map(Todo::Visit));
     }
 }

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::bed::{Bed, node, options, parse, stack};
+use super::bed::{Bed, node, options, parse, stack, under};
 use crate::{Request, Source, SourceText};
 
 fn source(resources: &str, outputs: &str) -> Source {
@@ -293,4 +293,36 @@ resources:
     bed.restart();
     let hidden = seen(&bed, &id);
     assert!(!hidden.contains("an0ther") && !hidden.contains("s3cret1"), "{hidden}");
+}
+
+/// A network has another hidden name in a revision that its row does not have yet.
+#[test]
+fn what_a_network_hid_before_is_masked_after_a_restart_too() {
+    let made = |name: &str| {
+        let template = "heat_template_version: 2018-08-31
+parameters: {secret: {type: string, hidden: true}}
+resources:
+  n: {type: OS::Neutron::Net, properties: {name: {list_join: ['-', [net, {get_param: secret}]]}}}
+  s: {type: OS::Neutron::Subnet, properties: {network: {get_resource: n}, name: s, cidr: 10.0.0.0/24}}
+";
+        let parameters = [("secret".to_owned(), name.into())].into();
+        let text =
+            SourceText { name: "t".into(), template: template.into(), parameters, ..SourceText::default() };
+        under(parse(text), "n: {hooks: pre-update}")
+    };
+    let mut bed = Bed::new(1);
+    let nets = stack().to_string();
+    assert_eq!(create(&mut bed, &nets, made("s3cret1")), "CREATE_COMPLETE: ");
+    let id = bed.resource("n").physical_id;
+    bed.update(made("an0ther")).unwrap();
+    bed.idle();
+    assert_eq!(bed.resource("n").phase, "hook");
+    bed.restart();
+    let asks = source(
+        &format!("a: {{type: OS::Neutron::Port, properties: {{network: '{id}'}}}}"),
+        "net: {value: {get_attr: [a, network, name]}}",
+    );
+    assert_eq!(create(&mut bed, "asks", asks), "CREATE_COMPLETE: ");
+    let told = output(&bed, "asks", "net").to_string();
+    assert!(told.contains("******") && !told.contains("s3cret1"), "{told}");
 }

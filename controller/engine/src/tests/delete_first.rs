@@ -1,3 +1,5 @@
+use muster_shared::model::Action;
+
 use super::bed::{Bed, files, node, template, under};
 use super::host::Host;
 use crate::{Hook, Options, Request};
@@ -161,4 +163,20 @@ fn a_path_is_free_before_its_next_owner_comes() {
         (bed.ran.join(", ").as_str(), bed.disk()),
         ("Delete old, Create new", vec!["/etc/motd two".to_owned()])
     );
+}
+
+#[test]
+fn nothing_new_passes_a_first_stage_that_failed_when_a_node_goes() {
+    let mut bed = Bed::new(2);
+    bed.create(template("a: x=1 node=node-0\n z: x=1 node=node-1")).unwrap();
+    bed.idle();
+    bed.ran.clear();
+    bed.delete_first(template("n: x=1 node=node-0\n z: x=1 node=node-1"), false).unwrap();
+    bed.fail_next(&node(0), true);
+    assert_eq!(bed.status(), "UPDATE_FAILED");
+    bed.remove(&node(1));
+    let asked: Vec<_> = bed.hosts[&node(0)].queue.iter().map(|job| job.action).collect();
+    assert_eq!(asked, [Action::Delete], "it is tried again, and n waits for it");
+    bed.idle();
+    assert_eq!(bed.ran, ["Delete a", "Create n"]);
 }

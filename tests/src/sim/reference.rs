@@ -258,6 +258,10 @@ impl Reference {
                     && is.action == StackAction::Update
                     && history.revision == is.revision =>
                 {
+                    // What the stack waited for may have been on it: then it was COMPLETE for a moment.
+                    if was_complete && !history.is_complete && !was_checked {
+                        history.complete.insert(0, is.revision);
+                    }
                     // It is not COMPLETE any more, whatever a check has said.
                     (history.is_complete, history.is_checked) = (false, false);
                 }

@@ -1,4 +1,4 @@
-//! The machine itself: takes inputs, hands each to the machine that owns what it is about, and hands out effects.
+//! The agent's machine: routes each input to the machine that owns its subject, and hands out effects.
 
 use std::sync::Arc;
 
@@ -34,14 +34,14 @@ pub struct Agent {
     ports: Ports,
     account: Account,
     disk: Disk,
-    /// Nothing new begins.
+    /// The agent begins no new work.
     is_stopping: bool,
     effects: Effects,
     now: MonoTime,
 }
 
 impl Agent {
-    /// With the ledger and the highest epoch as they were on disk.
+    /// Starts from the ledger and the highest epoch found on disk.
     pub fn new(config: Config, ledger: Vec<Entry>, epoch: EpochId) -> Self {
         let seed = config.seed;
         Self {
@@ -61,7 +61,7 @@ impl Agent {
         }
     }
 
-    /// With the flow tables as their logs were on disk; before [`Input::Start`].
+    /// Loads the flow tables from their logs on disk; call this before [`Input::Start`].
     #[must_use]
     pub fn with_flows(mut self, tables: Vec<Loaded>) -> Self {
         self.flows.load(tables);
@@ -124,7 +124,7 @@ impl Agent {
         self.tell_news();
     }
 
-    /// After every input: what is news for the controller, and for the host that watches for it.
+    /// Runs after every input: sends news to the controller, and tells the host what to watch.
     fn tell_news(&mut self) {
         let (now, is_open) = (self.now, self.connection.is_open());
         let is_running = |lane| self.jobs.changes(lane);
@@ -168,12 +168,12 @@ impl Agent {
         self.flows.table(device)
     }
 
-    /// A change is under way, or something is being put back.
+    /// A change waits for confirmation, or a restore is under way.
     pub fn is_guarding(&self) -> bool {
         self.jobs.guards() || self.flows.guards()
     }
 
-    /// Whether the entries are on disk as they are here.
+    /// Whether the entries on disk equal those in memory.
     pub fn is_on_disk(&self) -> bool {
         self.jobs.ledger.is_on_disk()
     }
@@ -197,7 +197,7 @@ impl Agent {
         self.on_flows(Flows::start);
     }
 
-    /// A call to the flow tables, with what they use of the rest.
+    /// Calls the flow tables with the parts of the agent that they use.
     fn on_flows<R>(&mut self, call: impl FnOnce(&mut Flows, &mut flow::Turn) -> R) -> R {
         let mut turn = flow::Turn {
             now: self.now,
@@ -210,7 +210,7 @@ impl Agent {
         call(&mut self.flows, &mut turn)
     }
 
-    /// A call to the jobs, with what they use of the rest.
+    /// Calls the jobs with the parts of the agent that they use.
     fn on_jobs<R>(&mut self, call: impl FnOnce(&mut Jobs, &mut jobs::Turn) -> R) -> R {
         let mut turn = jobs::Turn {
             now: self.now,
@@ -256,7 +256,7 @@ impl Agent {
         self.fetch.set_online(false, self.now, &mut self.effects);
     }
 
-    /// For a change that waits to be confirmed.
+    /// Tells changes that wait for confirmation that the connection is lost.
     fn confirm_disconnected(&mut self, reason: String) {
         self.jobs.disconnected(&reason);
         self.flows.disconnected(reason);
@@ -283,7 +283,7 @@ impl Agent {
                     "the controller gives jobs of this node's own document: a bug, please report it".into(),
                 );
             }
-            // Said again once there is room.
+            // The controller says this again once there is room.
             Down::Withdraw { .. } | Down::Flow(_) if self.connection.is_only_heard() => {}
             Down::Job(job) => {
                 self.watches.unsay(self.now, job.resource, &self.jobs.ledger);
@@ -340,14 +340,14 @@ impl Agent {
         self.fetch.set_online(true, now, &mut self.effects);
     }
 
-    /// A controller that listens takes the disk to have room.
+    /// Tells a controller that listens that the disk is full. Until told, the controller assumes room.
     fn tell_disk(&mut self) {
         if self.connection.is_open() && self.disk.is_full() {
             self.effects.send(Up::DiskFull(self.disk.full().map(str::to_owned)));
         }
     }
 
-    /// There is room on the disk, or not.
+    /// Handles a change of the room on the disk.
     fn room(&mut self, found: Result<(), String>) {
         let refused = found.as_ref().err().cloned();
         if !self.disk.found(self.now, found) {
@@ -355,7 +355,7 @@ impl Agent {
         }
         if let Some(reason) = refused {
             self.effects.warn(format!("there is no room for what the agent records: {reason}"));
-            // Records come before what may be fetched again.
+            // Records take precedence over contents that can be fetched again.
             self.fetch.drop_kept(&mut self.effects);
             return self.tell_disk();
         }

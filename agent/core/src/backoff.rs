@@ -7,7 +7,7 @@ const CEILING_FIRST: Duration = Duration::from_millis(200);
 /// A fleet that waits longer than this looks dead to its operator.
 const CEILING_MAX: Duration = Duration::from_secs(30);
 
-/// Delays between attempts: each is random between nothing and a ceiling that doubles.
+/// Delays between attempts: each is random between zero and a ceiling that doubles.
 #[derive(Clone, Debug)]
 pub struct Backoff {
     random: Random,
@@ -15,13 +15,13 @@ pub struct Backoff {
 }
 
 impl Backoff {
-    /// Same seed, same delays.
+    /// The same seed gives the same delays.
     pub fn new(seed: u64) -> Self {
         Self { random: Random::new(seed), ceiling: CEILING_FIRST }
     }
 
-    /// How long to wait after a connection that held for `held`. One that held longer than the present
-    /// ceiling was a good one: the delays start over.
+    /// The delay after a connection that held for `held`. If `held` exceeds the present ceiling, the delays
+    /// start over.
     pub fn next(&mut self, held: Duration) -> Duration {
         if held > self.ceiling {
             self.ceiling = CEILING_FIRST;
@@ -37,12 +37,12 @@ impl Backoff {
 pub(crate) struct Random(u64);
 
 impl Random {
-    /// Same seed, same numbers.
+    /// The same seed gives the same numbers.
     pub(crate) fn new(seed: u64) -> Self {
         Self(seed)
     }
 
-    /// At most that long.
+    /// A random duration of at most `most`.
     pub(crate) fn below(&mut self, most: Duration) -> Duration {
         let micros = u64::try_from(most.as_micros()).expect("delays are seconds");
         Duration::from_micros(self.next() % (micros + 1))

@@ -1,7 +1,8 @@
-//! What the host makes of its network when the server starts, before there is an agent: what was kept, and what was
-//! there before a change that was not.
+//! Decides how the host restores its network when the server starts, before the agent runs: apply every last
+//! good state, then undo changes that were not confirmed.
 //!
-//! Absent: the jobs themselves. The agent ends them when it starts, and puts back once more what is not confirmed.
+//! Absent: the jobs themselves. The agent ends them when it starts, and restores unconfirmed changes once
+//! more.
 
 use muster_shared::ResourceId;
 use muster_shared::model::{ReportKey, Spec};
@@ -15,13 +16,13 @@ pub enum AtBoot {
     Apply {
         resource: ResourceId,
         spec: Box<Spec>,
-        /// What was there before Muster.
+        /// The state before Muster.
         before: Option<Before>,
     },
-    /// What was there before a change that was not confirmed.
+    /// Restore the state before a change that was not confirmed.
     Restore {
         key: ReportKey,
-        /// As the host wrote it down.
+        /// The host's record of that state.
         undo: Before,
     },
 }
@@ -29,7 +30,7 @@ pub enum AtBoot {
 /// What to do at boot, in this order.
 pub fn at_boot(entries: &[Entry]) -> Vec<AtBoot> {
     let ledger = Ledger::new(entries.to_vec());
-    // What another one took over is that one's, in its state or in what it undoes.
+    // A resource that was taken over belongs to its taker: the taker's state or undo record covers it.
     let mut applied: Vec<_> = ledger
         .iter()
         .filter(|entry| entry.undo.is_none() && !ledger.is_taken(entry.resource))

@@ -1,27 +1,29 @@
-//! The question that proves a new connection to the controller: bytes that the controller has to
-//! return, over a connection made since the change, by the deadline. A change of the network
-//! (`jobs/confirm.rs`) and one of flow rules (`flow/guard.rs`) use the same.
+//! The challenge that proves a new connection to the controller. The controller must return the challenge's
+//! bytes by the deadline, over a connection made after the change. Changes of the network (`jobs/confirm.rs`)
+//! and changes of flow rules (`flow/guard.rs`) use the same challenge.
 
 use std::time::Duration;
 
 use muster_shared::MonoTime;
 
-/// Between questions on one connection: an answer takes milliseconds, and each question is 16 KiB.
+/// The pause between challenges on one connection: an answer takes milliseconds, and each challenge is 16
+/// KiB.
 const ASK_EVERY: Duration = Duration::from_secs(3);
-/// What is seen of a controller that is there and says nothing.
+/// The reason recorded when the controller is reachable but does not answer.
 const NO_ANSWER: &str = "the controller was reached, but a challenge of 16 KiB got no answer";
 
-/// Why a change that is not confirmed is undone when the agent stops.
+/// The reason for undoing an unconfirmed change when the agent stops.
 pub(crate) const STOPPED: &str = "the agent was stopped before the change was confirmed";
 
-/// One question, until it is answered or too late.
+/// A challenge that waits for its answer or its deadline.
 #[derive(Debug)]
 pub(crate) struct Challenge {
     pub(crate) deadline: MonoTime,
     bytes: Vec<u8>,
-    /// When to ask (again) on this connection; none: there is no connection made since the change.
+    /// When to send the challenge (again) on this connection; `None` without a connection made since the
+    /// change.
     ask: Option<MonoTime>,
-    /// The last sight of the controller since the change.
+    /// The latest observation of the controller since the change.
     seen: Option<String>,
 }
 
@@ -30,12 +32,12 @@ impl Challenge {
         Self { deadline, bytes, ask: None, seen: None }
     }
 
-    /// The controller is there, on a connection made since the change.
+    /// The agent has reached the controller on a connection made since the change.
     pub(crate) fn reached(&mut self, now: MonoTime) {
         (self.ask, self.seen) = (Some(now), Some(NO_ANSWER.into()));
     }
 
-    /// That connection is gone, or none could be made.
+    /// The connection is lost, or an attempt to connect failed.
     pub(crate) fn lost(&mut self, reason: String) {
         (self.ask, self.seen) = (None, Some(reason));
     }
@@ -49,14 +51,14 @@ impl Challenge {
         now >= self.deadline
     }
 
-    /// What to ask now, if it is time.
+    /// The bytes to send now, if a challenge is due.
     pub(crate) fn due(&mut self, now: MonoTime) -> Option<Vec<u8>> {
         self.ask.take_if(|at| now >= *at)?;
         self.ask = Some(now + ASK_EVERY);
         Some(self.bytes.clone())
     }
 
-    /// Late, wrong and repeated answers are what networks do; they decide nothing.
+    /// Late, wrong and repeated answers are normal on a network; they decide nothing.
     pub(crate) fn is_answered_by(&self, now: MonoTime, bytes: &[u8]) -> bool {
         !self.is_late(now) && self.ask.is_some() && self.bytes == bytes
     }

@@ -1,4 +1,4 @@
-//! The connection to the controller: who is obeyed, and to whom anything is said.
+//! The connection to the controller: which controller the agent obeys, and when the agent may send.
 //!
 //! ```text
 //!   Welcome ─▶ epoch lower, or of another history ─▶ refused, closed
@@ -20,26 +20,28 @@ use crate::fetch::Fetch;
 use crate::ledger::Ledger;
 use crate::session::{Due, Session};
 
-/// Between attempts to connect while a change waits to be confirmed: there is no time for a fleet's backoff.
+/// The pause between attempts to connect while a change waits for confirmation: a fleet's backoff would be
+/// too slow.
 const CONNECT_EVERY: Duration = Duration::from_secs(1);
-/// After putting back, a connection is tried this often for so long: the operator waits to see the server again.
+/// After a restore, the agent connects without backoff for this long: the operator waits to see the server
+/// again.
 const HURRY: Duration = Duration::from_secs(60);
 
-/// The connection, and who was obeyed last.
+/// The connection, and the epoch of the controller obeyed last.
 #[derive(Debug)]
 pub(crate) struct Connection {
     session: Session,
     epoch: EpochId,
-    /// A greeting whose epoch is on its way to disk.
+    /// A greeting whose epoch is being written to disk.
     greeting: Option<(WriteId, Welcome)>,
-    /// The controller's epoch is not on disk, for want of room.
+    /// The disk has no room for the controller's epoch.
     epoch_refused: bool,
-    /// Connections are tried without backoff until then.
+    /// Until this time, the agent connects without backoff.
     hurry_until: Option<MonoTime>,
 }
 
 impl Connection {
-    /// With the highest epoch as it was on disk.
+    /// Starts from the highest epoch found on disk.
     pub(crate) fn new(seed: u64, epoch: EpochId) -> Self {
         let session = Session::new(seed);
         Self { session, epoch, greeting: None, epoch_refused: false, hurry_until: None }
@@ -49,22 +51,22 @@ impl Connection {
         self.epoch
     }
 
-    /// The controller has been heard and accepted.
+    /// The agent has accepted the controller's greeting.
     pub(crate) fn is_open(&self) -> bool {
         self.session.is_open()
     }
 
-    /// A greeting or an order is expected.
+    /// The agent expects a greeting or an order.
     pub(crate) fn listens(&self) -> bool {
         self.session.listens()
     }
 
-    /// The controller has shown its epoch. Until then, the speaker may be a controller that was replaced.
+    /// The controller has shown its epoch. Until then, the peer may be a controller that was replaced.
     pub(crate) fn is_greeted(&self) -> bool {
         self.is_open() || self.greeting.is_some()
     }
 
-    /// The controller is heard, and given no job: its epoch could not be recorded.
+    /// The agent hears the controller but accepts no job, because the disk refused the controller's epoch.
     pub(crate) fn is_only_heard(&self) -> bool {
         self.epoch_refused
     }
@@ -77,13 +79,13 @@ impl Connection {
         self.session.due(now)
     }
 
-    /// A new connection; true: send `Hello`.
+    /// Records a new connection. Returns true if the agent must send `Hello`.
     pub(crate) fn connected(&mut self, now: MonoTime) -> bool {
         self.epoch_refused = false;
         self.session.connected(now)
     }
 
-    /// Whether this side had closed it.
+    /// Records the end of the connection. Returns whether the agent had closed it.
     pub(crate) fn disconnected(&mut self, now: MonoTime) -> bool {
         self.greeting = None;
         let is_ours = self.session.is_closing();
@@ -96,15 +98,16 @@ impl Connection {
         self.session.close(now);
     }
 
-    /// The next attempt comes soon.
+    /// Makes the next attempt come soon.
     pub(crate) fn hasten(&mut self, now: MonoTime) {
         self.session.hasten(now + CONNECT_EVERY);
     }
 
-    /// The greeting, if the agent obeys the controller from now on; none if the epoch has to be
+    /// Returns the greeting if the agent obeys the controller from now on; `None` if the epoch must be
     /// recorded first.
     ///
     /// # Errors
+    ///
     /// The reason why the agent does not obey the controller.
     pub(crate) fn welcome(
         &mut self,
@@ -112,7 +115,7 @@ impl Connection {
         ledger: &mut Ledger,
         effects: &mut Effects,
     ) -> Result<Option<Welcome>, String> {
-        // One that is on its way to disk counts.
+        // An epoch on its way to disk counts as seen.
         let seen = self.greeting.as_ref().map_or(self.epoch, |(_, greeting)| greeting.epoch);
         let (theirs, ours) = (welcome.epoch.number, seen.number);
         if theirs < ours {
@@ -129,7 +132,7 @@ impl Connection {
                 theirs.0
             ));
         }
-        // One of an older version has no bits: those of the number stay.
+        // A controller of an older version sends no bits: the known bits of this number stay.
         if welcome.epoch == self.epoch || (welcome.epoch.bits.is_none() && theirs == self.epoch.number) {
             return Ok(Some(welcome));
         }
@@ -153,13 +156,13 @@ impl Connection {
         self.session.welcome(now, welcome.heartbeat);
     }
 
-    /// There is no room to record the controller's epoch.
+    /// The disk has no room for the controller's epoch.
     pub(crate) fn only_hear(&mut self, now: MonoTime, welcome: &Welcome) {
         self.epoch_refused = true;
         self.session.welcome(now, welcome.heartbeat);
     }
 
-    /// Says it if someone listens; a durable one is said again after the next greeting.
+    /// Sends the report if the controller listens; a durable report is sent again after the next greeting.
     pub(crate) fn report(&self, report: Report, effects: &mut Effects) {
         if report.key.resource.is_local() {
             effects.push(Effect::LocalEnded(report.outcome));
@@ -168,7 +171,7 @@ impl Connection {
         }
     }
 
-    /// Connections are tried without backoff for a while.
+    /// Connects without backoff for a while.
     pub(crate) fn hurry(&mut self, now: MonoTime) {
         self.hurry_until = Some(now + HURRY);
     }
@@ -177,7 +180,7 @@ impl Connection {
         self.hurry_until.is_some_and(|until| now < until)
     }
 
-    /// Says every outcome that is not acknowledged; one that is on its way to disk is said when it is there.
+    /// Sends every unacknowledged outcome again. An outcome that is being written is sent once it is on disk.
     pub(crate) fn report_again(&self, ledger: &Ledger, effects: &mut Effects) {
         let reports = ledger.iter().flat_map(|entry| &entry.unacknowledged);
         for report in reports.filter(|report| !ledger.is_ending(&report.key)) {
@@ -185,7 +188,7 @@ impl Connection {
         }
     }
 
-    /// A new connection, at once.
+    /// Opens a new connection at once.
     pub(crate) fn reconnect(&mut self, now: MonoTime, why: &str, fetch: &mut Fetch, effects: &mut Effects) {
         self.greeting = None;
         if self.session.reconnect(now) {

@@ -6,8 +6,9 @@
 //!                    └─ longer pause ─┘
 //! ```
 //!
-//! A node whose disk is full stays connected and says so: the controller gives it only jobs that free room, until it says
-//! that there is room again. Where not even the controller's epoch could be recorded, no job is taken at all.
+//! A node whose disk is full stays connected and reports this. Until the node reports room again, the
+//! controller sends only jobs that free room. If the disk refused even the controller's epoch, the agent
+//! accepts no job.
 
 use std::time::Duration;
 
@@ -17,11 +18,11 @@ use muster_shared::model::Outcome;
 use crate::effects::Effects;
 use crate::face::Effect;
 
-/// Between two looks for room: this, doubled each time, up to the longest.
+/// The pause between two looks for room: doubled each time, up to `PAUSE_MAX`.
 const PAUSE_FIRST: Duration = Duration::from_secs(5);
 const PAUSE_MAX: Duration = Duration::from_secs(60);
 
-/// Whether the disk of the agent's own directory takes what it records.
+/// Whether the disk of the agent's state directory accepts records.
 #[derive(Debug, Default)]
 pub(crate) enum Disk {
     #[default]
@@ -29,7 +30,7 @@ pub(crate) enum Disk {
     Full {
         reason: String,
         pause: Duration,
-        /// None: it is being looked at.
+        /// When to look for room again; `None` while a look is under way.
         look_at: Option<MonoTime>,
     },
 }
@@ -55,7 +56,7 @@ impl Disk {
         }
     }
 
-    /// Whether it is news that there is room, or none.
+    /// Records the result of a look. Returns whether the result is news.
     pub(crate) fn found(&mut self, now: MonoTime, found: Result<(), String>) -> bool {
         match (found, &mut *self) {
             (Ok(()), Disk::Full { .. }) => *self = Disk::Room,
@@ -72,7 +73,7 @@ impl Disk {
         true
     }
 
-    /// The reason why nothing more can be recorded, if so.
+    /// The reason why the disk accepts no records, if it is full.
     pub(crate) fn full(&self) -> Option<&str> {
         match self {
             Disk::Full { reason, .. } => Some(reason),

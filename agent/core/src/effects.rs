@@ -1,4 +1,4 @@
-//! What the machine wants done, in order.
+//! The effects that the machine asks for, in order.
 
 use std::collections::VecDeque;
 
@@ -6,7 +6,7 @@ use muster_shared::model::Up;
 
 use crate::face::Effect;
 
-/// Effects that nobody has taken yet.
+/// Effects that the driver has not taken yet.
 #[derive(Debug, Default)]
 pub struct Effects {
     queue: VecDeque<Effect>,
@@ -14,22 +14,22 @@ pub struct Effects {
 }
 
 impl Effects {
-    /// Comes after what is there.
+    /// Appends an effect.
     pub fn push(&mut self, effect: Effect) {
         self.queue.push_back(effect);
     }
 
-    /// Over the open connection.
+    /// Sends a message over the open connection.
     pub fn send(&mut self, up: Up) {
         self.push(Effect::Send(up));
     }
 
-    /// For the operator who looks at this node.
+    /// Warns the operator of this node.
     pub fn warn(&mut self, warning: String) {
         self.push(Effect::Warn(warning));
     }
 
-    /// A number for what the host is asked to begin, which its answer names. No number comes twice.
+    /// A number for a request to the host; the host's answer names the number. Numbers never repeat.
     pub fn number(&mut self) -> u64 {
         self.numbered += 1;
         self.numbered

@@ -1,4 +1,4 @@
-//! What goes into the machine and what comes out.
+//! The machine's inputs and effects.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -13,16 +13,16 @@ use muster_shared::{EpochId, Generation, ResourceId};
 use crate::flow::{FlowEffect, FlowInput};
 use crate::ledger::{Before, Entry};
 
-/// What the machine is told once.
+/// The machine's configuration, given once at the start.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// Different on every node, so that a fleet does not reconnect in step.
+    /// Differs from node to node, so that a fleet does not reconnect in step.
     pub seed: u64,
-    /// Of this boot of the server.
+    /// Identifies this boot of the server.
     pub boot_id: u128,
-    /// Random: tells this run of the agent from one on a copy of the server's disk.
+    /// Random: distinguishes this run of the agent from a run on a copy of the server's disk.
     pub instance: u128,
-    /// Goes into `Hello`.
+    /// The version that `Hello` reports.
     pub agent_version: String,
 }
 
@@ -32,15 +32,15 @@ pub struct WriteId(pub u64);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Input {
-    /// Once, first.
+    /// Starts the machine; the first input, given once.
     Start,
-    /// The connection asked for by [`Effect::Connect`] stands.
+    /// The connection asked for by [`Effect::Connect`] is established.
     Connected,
-    /// A connection could not be made, or is gone. Exactly one follows each [`Effect::Connect`].
+    /// The connection failed or ended. Exactly one such input follows each [`Effect::Connect`].
     Disconnected {
         reason: String,
     },
-    /// From the controller.
+    /// A message from the controller.
     Received(Down),
     /// The write is on disk and survives a power cut.
     Written(WriteId),
@@ -56,7 +56,7 @@ pub enum Input {
     /// The answer to [`Effect::Guard`].
     Guarded {
         key: ReportKey,
-        /// What it may touch, as it is now.
+        /// The present state of all that the change may touch.
         undo: Result<Before, RunError>,
         /// Random, [`CHALLENGE_BYTES`](muster_shared::model::CHALLENGE_BYTES) of it.
         challenge: Vec<u8>,
@@ -68,108 +68,109 @@ pub enum Input {
         outcome: Result<Observed, RunError>,
         /// The record of the time before Muster from now on, where that changed.
         before: Option<Before>,
-        /// Something was, or may have been, changed.
+        /// The host changed something, or may have.
         touched: bool,
     },
     /// The answer to [`Effect::Restore`] and [`Effect::Fallback`].
     Restored {
         key: ReportKey,
-        /// In force, or why not.
+        /// Success, or the reason of the failure.
         result: Result<(), String>,
     },
     /// The answer to [`Effect::Check`].
     Checked {
         key: ReportKey,
-        /// How what is there compares, or why that is not known.
+        /// How the host's state compares with the desired state, or why the comparison failed.
         found: Result<Found, RunError>,
     },
     /// The answer to every [`Effect::Content`] but [`ContentStep::Drop`].
     Content {
         digest: ContentDigest,
-        /// How it stands now, or why the step failed.
+        /// The content's state now, or why the step failed.
         state: Result<ContentState, RunError>,
     },
     /// The agent must end soon: nothing new begins, and unconfirmed changes are undone. Done when
     /// [`is_guarding`](crate::Agent::is_guarding) says so.
     Stop,
-    /// Something of the network may have changed. Many at once are as good as one.
+    /// The network may have changed. Many hints at once have the effect of one.
     Hint(Hint),
-    /// These resources may have changed, by what [`Effect::Watch`] asked for. Many at once are as good as one.
+    /// These resources may have changed, as [`Effect::Watch`] observed. Many at once have the effect of one.
     Changed(BTreeSet<ResourceId>),
     /// The answer to [`Effect::Look`].
     Looked {
         number: u64,
-        /// How each stands.
+        /// The result for each resource.
         looked: Vec<Looked>,
     },
     /// The answer to [`Effect::Gather`].
     Gathered(Result<Box<Facts>, String>),
-    /// Whether there is room for what the agent records: the answer to [`Effect::FindRoom`], and why not before what was
-    /// refused for that.
+    /// Whether there is room for the agent's records: the answer to [`Effect::FindRoom`]. The driver also
+    /// gives the error of a refused write this way, ahead of that write's answer.
     Room(Result<(), String>),
-    /// Of a flow table, as [`FlowInput`] says.
+    /// An input of a flow table; see [`FlowInput`].
     Flow {
         device: Bridge,
         input: FlowInput,
     },
-    /// Devices whose ports changed, each whole as it is now, in order of their names.
+    /// Devices whose ports changed, in order of their names. Each entry holds all of the device's present
+    /// ports.
     Ports(Vec<DevicePorts>),
-    /// A network document that was given on this server itself; answered by [`Effect::LocalEnded`].
+    /// A network document given on this server itself; answered by [`Effect::LocalEnded`].
     Local {
         config: NetworkConfig,
-        /// How long it may take in all.
+        /// Limits the whole change.
         timeout: Duration,
-        /// Documents up to this number were given before, also where the ledger knows none of them.
+        /// Document numbers up to this one are used, even if the ledger knows none of them.
         after: u64,
     },
-    /// Everything that had arrived from the controller was handled. Jobs begin with this input alone: a job whose
-    /// withdrawal has arrived as well never begins.
+    /// The agent has handled all messages that had arrived from the controller. Jobs begin only on this
+    /// input, so a job whose withdrawal has also arrived never begins.
     CaughtUp,
-    /// The time of [`poll_timeout`](crate::Agent::poll_timeout) has come; too early does no harm.
+    /// The time of [`poll_timeout`](crate::Agent::poll_timeout) has come; an early timeout does no harm.
     Timeout,
 }
 
-/// What of the network may have changed.
+/// The part of the network that may have changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Hint {
     /// Routes, rules, bridges of Open vSwitch.
     Other,
-    /// Also links or their addresses, and so the server's facts.
+    /// Routes, rules or bridges, and also links or their addresses: the server's facts may have changed too.
     Links,
-    /// The neighbour at the other end of a cable changed: this affects the facts alone.
+    /// The neighbour at the other end of a cable changed: this affects only the facts.
     Neighbours,
 }
 
-/// One resource to look at, with what [`Effect::Check`] says of it.
+/// One resource to look at; the fields are those of [`Effect::Check`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Look {
     pub resource: ResourceId,
-    /// Of its last good state.
+    /// The generation of the last good state.
     pub generation: Generation,
     pub spec: Spec,
-    /// What was there before Muster.
+    /// The state before Muster.
     pub before: Option<Before>,
 }
 
-/// How it stands.
+/// The state of one resource, as a look found it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Looked {
     pub resource: ResourceId,
-    /// As in [`Look`].
+    /// The generation from [`Look`].
     pub generation: Generation,
-    /// How what is there compares, or why that is not known.
+    /// How the host's state compares with the desired state, or why the comparison failed.
     pub found: Result<Found, RunError>,
 }
 
-/// What is there, compared with the desired state.
+/// The host's state, compared with the desired state.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Found {
-    /// The thing is as desired.
+    /// The host's state equals the desired state.
     AsDesired,
     Differs {
         /// Nothing is there at all.
         missing: bool,
-        /// What differs, for the operator, free of content.
+        /// The differences, for the operator; contains no content.
         reason: String,
     },
 }
@@ -194,7 +195,7 @@ pub enum Retry {
 }
 
 impl Retry {
-    /// Of a failure that is permanent or not.
+    /// Permanent failures are never retried; others are retried later.
     pub fn unless(permanent: bool) -> Self {
         if permanent { Retry::Never } else { Retry::Later }
     }
@@ -210,18 +211,18 @@ impl From<RunError> for Outcome {
     }
 }
 
-/// How a content on disk stands.
+/// The state of a content on disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ContentState {
-    /// So many bytes from the beginning, unverified.
+    /// The number of bytes present from the beginning, unverified.
     Have(u64),
-    /// Whole, and its digest is right.
+    /// The content is complete, and its digest matches.
     Verified,
     /// The digest is wrong; nothing is left of it.
     Corrupt,
 }
 
-/// What to do, in order.
+/// The effects of the machine. The driver executes them in order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Effect {
     /// Open a connection to the controller.
@@ -232,7 +233,7 @@ pub enum Effect {
     },
     /// Over the open connection.
     Send(Up),
-    /// Make the entry durable, in place of an older one of the resource.
+    /// Write the entry durably, in place of the resource's older entry.
     Write {
         write: WriteId,
         entry: Box<Entry>,
@@ -245,32 +246,33 @@ pub enum Effect {
         /// The highest seen.
         epoch: EpochId,
     },
-    /// Read what is there before Muster changes it.
+    /// Read the state before Muster, before the first change.
     Capture {
         key: ReportKey,
-        /// What will be applied.
+        /// The desired state that the job will apply.
         spec: Spec,
-        /// Records of the time before Muster: the resource's own, then those of resources that it
-        /// takes over. They take precedence over the state now, and the answer must hold all of them.
+        /// Records of the state before Muster: the resource's own, then those of resources from which this
+        /// resource takes over. They take precedence over the present state, and the answer must hold all of
+        /// them.
         known: Vec<Before>,
-        /// The controller knows it to be made, and nothing else does: the ledger was lost. If what is there is as
-        /// wanted, it is Muster's own, and before it there is nothing that anybody knows of.
+        /// The controller has a record of the resource, but the agent's ledger was lost. If the host's state
+        /// equals the desired state, Muster made it, and the state before Muster is unknown.
         own: bool,
     },
-    /// Read all that the job may touch, completely, to be put back should the node be cut off.
+    /// Read all that the job may touch, completely, so that [`Effect::Restore`] can undo the change.
     Guard {
         job: Box<Job>,
-        /// As in [`Effect::Run`].
+        /// The record described at [`Effect::Run`].
         before: Option<Before>,
-        /// As in [`Effect::Run`].
+        /// The records described at [`Effect::Run`].
         theirs: Vec<Before>,
     },
-    /// Put back what [`Effect::Guard`] read; may be asked again.
+    /// Restore the state that [`Effect::Guard`] read; the agent may ask for this repeatedly.
     Restore {
         key: ReportKey,
         undo: Before,
     },
-    /// Apply what the job has for the case that nothing else works; without such a thing, fail.
+    /// Apply the job's fallback document, the last resort when a restore fails; fail if the job has none.
     Fallback {
         key: ReportKey,
         spec: Spec,
@@ -279,18 +281,19 @@ pub enum Effect {
     Run {
         /// The job; a content that is fetched is there, verified.
         job: Box<Job>,
-        /// What was there before Muster.
+        /// The state before Muster.
         before: Option<Before>,
-        /// Of resources that have back what this one took over from them: a delete leaves alone what they know of.
+        /// Records of resources that own again what this one took over from them: a delete leaves their state
+        /// alone.
         theirs: Vec<Before>,
     },
     /// Compare what is there with the job's desired state, and change nothing.
     Check {
-        /// The job. A content that would be fetched is named by its digest, which is enough.
+        /// The job. The digest alone names a content that would have to be fetched.
         job: Box<Job>,
         /// The last good state, its content named by digest.
         applied: Option<Spec>,
-        /// What was there before Muster.
+        /// The state before Muster.
         before: Option<Before>,
     },
     /// Stop this run, check, reading or putting back; it is not answered any more.
@@ -305,8 +308,8 @@ pub enum Effect {
         number: u64,
         looks: Vec<Look>,
     },
-    /// Say [`Input::Changed`] when something of this resource may have changed, as far as that costs little; a slow look
-    /// finds the rest. None: not any more.
+    /// Send [`Input::Changed`] when this resource may have changed, where watching is cheap; a slow look
+    /// finds the rest. `None` ends the watch.
     Watch {
         resource: ResourceId,
         spec: Option<Box<Spec>>,
@@ -322,7 +325,7 @@ pub enum Effect {
         device: Bridge,
         effect: FlowEffect,
     },
-    /// The answer to [`Input::Local`]; also without somebody who waits, after a restart.
+    /// The answer to [`Input::Local`]; after a restart also if nothing waits for it.
     LocalEnded(Outcome),
     Warn(String),
 }
@@ -330,11 +333,11 @@ pub enum Effect {
 /// Work on a content.
 #[derive(Clone, PartialEq, Eq)]
 pub enum ContentStep {
-    /// How much is there?
+    /// Find how many bytes are present.
     Find,
-    /// Write at the end of what is there.
+    /// Append these bytes.
     Append {
-        /// Where: what is there already.
+        /// The offset to write at: the number of bytes already present.
         offset: u64,
         bytes: Vec<u8>,
     },

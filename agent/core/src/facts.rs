@@ -1,7 +1,7 @@
 //! The server's facts, sent after each greeting, when they change, and when the controller asks.
 //!
-//! A change of counters alone is not sent: 10,000 nodes would each send every minute what hardly
-//! anybody reads. The controller asks for them when somebody reads them.
+//! A change of counters alone is not sent: 10,000 nodes would each send counters every minute that hardly
+//! anybody reads. The controller asks for counters when somebody reads them.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -13,9 +13,9 @@ use crate::backoff::Random;
 use crate::effects::Effects;
 use crate::face::Effect;
 
-/// After a hint: a link that comes up changes a few times.
+/// The pause after a hint: a link that comes up changes a few times.
 const SETTLE: Duration = Duration::from_millis(50);
-/// Between two readings, unless one is asked for: a link that flaps must not fill the line.
+/// The least time between two readings, unless the controller asks: a link that flaps must not fill the line.
 const SPACING: Duration = Duration::from_secs(1);
 /// While links and addresses keep coming and going, as on a host of containers, they are told once in this time when
 /// the burst is used up. A carrier that changes is always told.
@@ -25,7 +25,7 @@ const BURST: Duration = STORM_SPACING.saturating_mul(8);
 /// After a greeting they are told within this: a fleet that reconnects does not speak all at once.
 const GREETING: Duration = Duration::from_secs(2);
 
-/// What could not be read is read again.
+/// The pause before a failed reading is repeated.
 const GATHER_AGAIN: Duration = Duration::from_secs(10);
 
 /// The facts last sent on this connection, and when the next are due.
@@ -38,7 +38,7 @@ pub(crate) struct FactsSchedule {
     asked: bool,
     /// When they were read last.
     last: Option<MonoTime>,
-    /// Each that was told puts it off by [`STORM_SPACING`]; it may lie as far ahead as [`BURST`].
+    /// Each report adds [`STORM_SPACING`] to this time; it may lie as far ahead as [`BURST`].
     paid_until: MonoTime,
     said: Option<Box<Facts>>,
 }
@@ -80,7 +80,7 @@ impl FactsSchedule {
         (self.asked, self.due) = (true, Some(now));
     }
 
-    /// After every input while somebody listens: reads them if it is time.
+    /// Reads the facts if a reading is due. Called after every input while the controller listens.
     pub(crate) fn gather(&mut self, now: MonoTime, effects: &mut Effects) {
         let is_due = self.due.is_some_and(|due| now >= due);
         if is_due && !self.gathering {
@@ -89,7 +89,7 @@ impl FactsSchedule {
         }
     }
 
-    /// The answer to [`Effect::Gather`]; somebody listens, or not.
+    /// Handles the answer to [`Effect::Gather`], whether or not the controller listens.
     pub(crate) fn gathered(
         &mut self,
         now: MonoTime,
@@ -129,7 +129,7 @@ impl FactsSchedule {
     }
 }
 
-/// Of a link that was there before.
+/// Whether the carrier of a link that was there before changed.
 fn carrier_differs(said: &Facts, facts: &Facts) -> bool {
     let was: BTreeMap<&str, bool> =
         said.links.iter().map(|link| (link.name.as_str(), link.carrier)).collect();

@@ -1,4 +1,5 @@
-//! Contents too large for a job: asked for chunk by chunk, one content at a time, verified when whole.
+//! Contents too large for a job message. The agent fetches one content at a time, chunk by chunk, and
+//! verifies each.
 //!
 //! ```text
 //!   want ─▶ Finding ─Have(n)─▶ Asking ─Chunk─▶ Appending ─Have(n)─▶ … ─Have(size)─▶ Verifying ─▶ ready
@@ -7,8 +8,9 @@
 //!   attempt ends, another may come ─▶ kept ─want─▶ Finding          kept ─time, or room is needed─▶ dropped
 //! ```
 //!
-//! What is on disk survives reconnects and restarts and is found again. What has no room beside the others waits until
-//! their jobs have ended. Where the disk itself has no room the attempt ends, and what is there is kept for the next one.
+//! Chunks on disk survive reconnects and restarts. A content that has no room beside the others waits until
+//! their jobs have ended. If the disk itself is full, the attempt ends, and its chunks are kept for the next
+//! attempt.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -26,14 +28,14 @@ pub const CONTENTS_MAX: u64 = 1024 * 1024 * 1024;
 /// A chunk that is not here by then is asked for again: a slow link moves 128 KiB in less.
 const ASK_AGAIN: Duration = Duration::from_secs(30);
 
-/// What an attempt fetched stays for the next one this long: the pause before that is a minute at most, and the job may
-/// wait behind others then.
+/// A content stays this long after a failed attempt, for the next one: the pause before that is a minute at
+/// most, and the job may then wait behind others.
 const KEPT_FOR: Duration = Duration::from_secs(10 * 60);
 
 #[derive(Debug)]
 struct Wanted {
     size: u64,
-    /// With their jobs' places.
+    /// The resources that need the content, with their jobs' places.
     users: BTreeMap<ResourceId, Order>,
     ready: bool,
     corrupt_once: bool,
@@ -47,7 +49,7 @@ enum Step {
     Verifying,
 }
 
-/// What became of a content.
+/// The result of fetching a content.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Settled {
     /// These resources' jobs can run.
@@ -62,17 +64,18 @@ pub enum Settled {
 #[derive(Debug, Default)]
 pub struct Fetch {
     wanted: BTreeMap<ContentDigest, Wanted>,
-    /// Of attempts that ended, with their sizes, until then.
+    /// Contents of attempts that ended: the size, and the time at which the content is dropped.
     kept: BTreeMap<ContentDigest, (u64, MonoTime)>,
     active: Option<(ContentDigest, Step)>,
     online: bool,
 }
 
 impl Fetch {
-    /// A job at this place needs a content. `Ok(true)`: it is there already.
+    /// Requests a content for a job at this place. Returns `Ok(true)` if the content is there already.
     ///
     /// # Errors
-    /// For the operator, if there is never room for it.
+    ///
+    /// A reason for the operator, if there can never be room for the content.
     pub fn want(
         &mut self,
         resource: ResourceId,
@@ -94,13 +97,14 @@ impl Fetch {
         Ok(wanted.ready)
     }
 
-    /// The resources whose contents are not here yet.
+    /// The resources whose contents are not complete yet.
     pub fn awaiting(&self) -> impl Iterator<Item = ResourceId> {
         self.wanted.values().filter(|wanted| !wanted.ready).flat_map(|wanted| wanted.users.keys().copied())
     }
 
-    /// The content of the oldest job that has none, if there is room for it. No younger one goes before it: that might take
-    /// the room and wait for the older job in turn. What was fetched for younger jobs does not count for the same reason.
+    /// The content of the oldest job that still needs one, if there is room for it. No younger job goes
+    /// first: its content could take the room and wait for the older job in turn. For the same reason,
+    /// contents already fetched for younger jobs do not count.
     fn next(&self) -> Option<ContentDigest> {
         let place = |wanted: &Wanted| wanted.users.values().min().copied();
         let missing = self.wanted.iter().filter(|(_, wanted)| !wanted.ready);
@@ -124,7 +128,7 @@ impl Fetch {
         }
     }
 
-    /// An attempt has ended, and the next one may want it.
+    /// Keeps the content of an attempt that has ended, for the next attempt.
     pub fn keep(
         &mut self,
         resource: ResourceId,
@@ -138,14 +142,14 @@ impl Fetch {
         }
     }
 
-    /// Takes the content out if nobody else wants it.
+    /// Removes the resource from the content's users, and the content if it was the last user.
     fn leave(&mut self, resource: ResourceId, digest: ContentDigest) -> Option<Wanted> {
         let wanted = self.wanted.get_mut(&digest)?;
         wanted.users.remove(&resource);
         if wanted.users.is_empty() { self.take(digest) } else { None }
     }
 
-    /// Gives up the room of what is kept. False: there is nothing.
+    /// Drops all kept contents. Returns false if there were none.
     pub fn drop_kept(&mut self, effects: &mut Effects) -> bool {
         let kept = std::mem::take(&mut self.kept);
         effects.extend(kept.keys().map(|&digest| Effect::Content { digest, step: ContentStep::Drop }));
@@ -161,7 +165,7 @@ impl Fetch {
         self.pump(now, effects);
     }
 
-    /// From the controller.
+    /// Handles a chunk from the controller.
     pub fn chunk(
         &mut self,
         digest: ContentDigest,
@@ -171,7 +175,7 @@ impl Fetch {
         effects: &mut Effects,
     ) -> Option<Settled> {
         let Some((active, Step::Asking { have, .. })) = self.active else { return None };
-        // A chunk that was asked for twice comes twice.
+        // Two requests for one chunk give two answers.
         if active != digest || have != offset {
             return None;
         }
@@ -239,7 +243,7 @@ impl Fetch {
         None
     }
 
-    /// When to ask again, or to drop what is kept.
+    /// When to ask for a chunk again, or to drop a kept content.
     pub fn timeout(&self) -> Option<(MonoTime, &'static str)> {
         let asked = match self.active {
             Some((_, Step::Asking { again: Some(again), .. })) => Some((again, "ask for a chunk again")),
@@ -249,7 +253,7 @@ impl Fetch {
         asked.into_iter().chain(kept).min()
     }
 
-    /// Asks again if it is time, drops what nobody came back for, begins the next content if none is under way.
+    /// Asks for a late chunk again, drops kept contents whose time is over, and begins the next content.
     pub fn pump(&mut self, now: MonoTime, effects: &mut Effects) {
         for (digest, _) in self.kept.extract_if(.., |_, (_, until)| *until <= now) {
             effects.push(Effect::Content { digest, step: ContentStep::Drop });
@@ -274,7 +278,8 @@ impl Fetch {
         }
     }
 
-    /// The disk refuses a step. What others left goes first; what is there of this one stays where room is all it lacks.
+    /// The disk refused a step. First drops the kept contents of other attempts; keeps this one's chunks if
+    /// the disk is merely full.
     fn step_failed(
         &mut self,
         digest: ContentDigest,

@@ -1,4 +1,4 @@
-//! Flow tables: each device of this node holds what its table says, and the controller knows how it stands.
+//! Flow tables: the agent makes each device of this node hold its table, and reports the device's state.
 //!
 //! ```text
 //!   batch:  Fetching ─▶ Ready ─switch, guard─▶ Appending ─on disk─▶ Logged ─host idle─▶ Applying ──┬─▶ Deciding ─on disk─▶ told
@@ -12,18 +12,21 @@
 //!   device: hint, scan, back, retry ─▶ due ─host idle, no batch at it─▶ Compare ─▶ Compared ─differs─▶ Repair ─▶ Compare …
 //! ```
 //!
-//! **Invariants.** A batch is in the log on disk before the device is touched, and the table changes only once its end
-//! is on disk too. One thing of a device is under way at the host at a time. A generation never follows a newer one.
-//! A guarded batch is kept only if the controller was reached anew; after a crash it is undone. What ended by its
-//! timeout stays gone. Nothing is removed that was not put by us, and nothing is ever cleared.
+//! **Invariants.** A batch is in the log on disk before the agent touches the device. The table changes only
+//! once the batch's end is on disk too. The host works on one request per device at a time. A generation
+//! never follows a newer one. A guarded batch is kept only if the agent reached the controller over a new
+//! connection; after a crash the batch is undone. An entry that ended by its timeout stays gone. The agent
+//! removes only entries that it put, and never clears a device.
 //!
-//! **What a host owes.** [`FlowEffect::Watch`] is answered soon by [`FlowInput::Back`] or [`FlowInput::Gone`], and each
-//! change between the two is told, also `Back` after an answer that it is gone; `Back` also if the switch was restarted so quickly that nobody saw it gone. What
-//! happens while it is back comes as [`FlowInput::Hint`], not for what was put by us. `Append`, `Decide`, `Expire`,
-//! `Compact` and `Forget` are done in their order and always answered. `Apply`, `Compare` and `Repair` come one at a
-//! time, and are always answered unless cancelled, in a time that the host bounds. A log is loaded as [`Loaded`].
+//! **The host's duties.** The host answers [`FlowEffect::Watch`] soon by [`FlowInput::Back`] or
+//! [`FlowInput::Gone`], and reports each change between the two. The host also reports `Back` after a restart
+//! of the switch so quick that the host never saw the switch gone. While the switch is back, the host reports
+//! changes made by others as [`FlowInput::Hint`]. The host executes `Append`, `Decide`, `Expire`, `Compact`
+//! and `Forget` in order and always answers them. `Apply`, `Compare` and `Repair` come one at a time; the
+//! host answers each within a bounded time, unless cancelled. A log is loaded as [`Loaded`].
 //!
-//! Absent: OpenFlow, nftables, files, wall clocks: the host says what has ended by its time.
+//! Absent: OpenFlow, nftables, files and wall clocks. The host reports which entries have ended by their
+//! timeouts.
 
 mod batch;
 mod face;
@@ -62,16 +65,16 @@ use tell::{FlowReports, Question};
 
 /// Tables on one node: a server has a few bridges. All their states fit into one message.
 pub const DEVICES_MAX: usize = 64;
-/// Entries of a device: what one switch holds, and 24 MB of index.
+/// Entries of a device: as many as one switch holds, with 24 MB of index.
 pub const ENTRIES_MAX: usize = 1_000_000;
 /// Bytes of one batch: all entries of a device at once, at 200 bytes each.
 pub const BATCH_BYTES_MAX: u64 = 200 * 1024 * 1024;
-/// Rules that are removed in one round of comparing: more wait for the next.
+/// Rules removed in one round of comparing; further ones wait for the next round.
 pub const EXTRANEOUS_MAX: usize = 16 * 1024;
 /// A smaller log is not compacted.
 const COMPACT_FROM: u64 = 64 * 1024;
 
-/// What the host is at, of one device.
+/// The host's present work on one device.
 #[derive(Debug)]
 enum Work {
     Applying,
@@ -80,15 +83,15 @@ enum Work {
     Confirmed,
     Comparing {
         since: MonoTime,
-        /// The switch came back meanwhile: what is found may be of the one before.
+        /// The switch came back meanwhile: the result may describe the switch before its restart.
         stale: bool,
     },
     Repairing {
         put: Vec<FlowId>,
         since: MonoTime,
-        /// There is more to be removed.
+        /// Further rules remain to be removed.
         more: bool,
-        /// As above.
+        /// The switch came back meanwhile: the result may describe the switch before its restart.
         stale: bool,
     },
 }
@@ -99,7 +102,7 @@ enum Switch {
     /// The host has not said yet.
     Unknown,
     Back {
-        /// The device was compared, and repaired where that was possible, since it appeared.
+        /// Since the device appeared, the agent has compared and, where possible, repaired it.
         filled: bool,
     },
     Gone {
@@ -115,7 +118,7 @@ struct Device {
     table: Table,
     decided: Generation,
     refused: Option<FlowRefusal>,
-    /// Bytes of its log; none: there is no log.
+    /// Bytes of the device's log; `None` without a log.
     log: Option<u64>,
     batch: Option<Batch>,
     next: Option<FlowBatch>,
@@ -123,24 +126,25 @@ struct Device {
     /// The device was seen here: if it goes, the agent waits for its return.
     was_back: bool,
     work: Option<Work>,
-    /// The number of the work that was begun last. Answers of any other number belong to cancelled work.
+    /// The number of the latest work. Answers with another number belong to cancelled work.
     number: u64,
     watching: Watching,
     /// Ordered to be forgotten, at this generation.
     forgetting: Option<Generation>,
     forgotten: bool,
-    /// A batch that can cut the node off was given up, and it is not seen yet that the switch has nothing of it.
+    /// The agent gave up a batch that can cut the node off, and has not yet seen that the switch holds
+    /// nothing of it.
     undo_unseen: bool,
-    /// An order for the log is not answered.
+    /// The host has not answered an order for the log.
     logging: bool,
-    /// What the log did not take, to be tried again.
+    /// Records that the disk refused, to be written again.
     owed: Option<(Generation, Option<FlowRefusal>)>,
     owed_expired: BTreeSet<FlowId>,
-    /// Something of its state may have changed.
+    /// The device's state may have changed.
     changed: bool,
-    /// The controller asked for its state: send it, changed or not.
+    /// The controller asked for the device's state: send it, changed or not.
     asked: bool,
-    /// So it is once it was compared.
+    /// Report the state once the device has been compared.
     looking: bool,
     told: Option<FlowState>,
 }
@@ -153,7 +157,7 @@ pub(crate) struct Flows {
     random: Random,
 }
 
-/// What one call uses of the agent: facts, and the machines below the tables.
+/// The parts of the agent that one call uses: facts, and the machines below the tables.
 pub(crate) struct Turn<'a> {
     pub(crate) now: MonoTime,
     /// Nothing new begins.
@@ -187,7 +191,7 @@ impl Flows {
         Self { devices: BTreeMap::new(), telling: FlowReports::default(), random }
     }
 
-    /// As the logs were on disk.
+    /// Loads the tables from the logs on disk.
     pub(crate) fn load(&mut self, tables: Vec<Loaded>) {
         for loaded in tables {
             let mut device = Device::load(loaded);
@@ -216,7 +220,7 @@ impl Flows {
         self.devices.values_mut().find(|device| device.resource == resource)
     }
 
-    /// From the controller.
+    /// Handles a message from the controller.
     pub(crate) fn down(&mut self, down: FlowDown, turn: &mut Turn) {
         match down {
             FlowDown::Batch(batch) => self.batch(batch, turn),
@@ -259,7 +263,7 @@ impl Flows {
             (FlowInput::Forgotten(result), Some(device)) => {
                 self.telling.all |= device.end_forgetting(result, turn);
             }
-            // Of what was cancelled an answer may be on its way all the same.
+            // Cancelled work may still be answered, since its answer may have been on its way.
             (
                 FlowInput::Applied { number, .. }
                 | FlowInput::Compared { number, .. }
@@ -272,7 +276,7 @@ impl Flows {
         }
     }
 
-    /// A content is there, or cannot be had; true if it was a device's.
+    /// A content has arrived, or cannot be fetched. Returns true if the content was for a device.
     pub(crate) fn settled(&mut self, resource: ResourceId, failed: Option<&str>, turn: &mut Turn) -> bool {
         self.device_of(resource).map(|device| device.settled(failed, turn)).is_some()
     }
@@ -292,7 +296,7 @@ impl Flows {
         self.tell(turn);
     }
 
-    /// With each heartbeat: what the log did not take is tried again.
+    /// Runs with each heartbeat: retries writes that the disk refused.
     pub(crate) fn heartbeat(&mut self, turn: &mut Turn) {
         self.telling.all |= !self.devices.is_empty();
         self.devices.values_mut().for_each(|device| device.write_owed(turn));
@@ -354,7 +358,7 @@ impl Device {
         next.or(batch).unwrap_or_default().max(self.decided)
     }
 
-    /// The table is forgotten next; nobody is told of it before.
+    /// The agent is about to forget the table, and does not report on it until then.
     fn is_leaving(&self) -> bool {
         self.forgetting.is_some() && !self.undo_unseen
     }
@@ -384,9 +388,9 @@ impl Device {
     }
 }
 
-/// A device's own, as if it were a resource: of its name alone, so that it is the same after a restart.
+/// The resource id of a device. Derived from the device's name alone, so that it survives a restart.
 pub fn resource_id(device: &Bridge) -> ResourceId {
-    // FNV-1a: it need only tell the few bridges of one node apart.
+    // FNV-1a suffices to distinguish the few bridges of one node.
     let fnv = |hash: u128, byte: &u8| {
         (hash ^ u128::from(*byte)).wrapping_mul(0x0000_0000_0100_0000_0000_0000_0000_013b)
     };
@@ -394,7 +398,7 @@ pub fn resource_id(device: &Bridge) -> ResourceId {
     ResourceId(Uuid::from_u128(hash))
 }
 
-/// For the operator, bounded.
+/// Bounds a reason for the operator.
 fn bounded(mut reason: String) -> String {
     if reason.len() > FLOW_REASON_MAX {
         let end = (0..=FLOW_REASON_MAX).rev().find(|at| reason.is_char_boundary(*at)).unwrap_or_default();

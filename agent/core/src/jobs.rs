@@ -39,15 +39,15 @@ use run::Run;
 pub(crate) struct Jobs {
     pub(crate) ledger: Ledger,
     lanes: Lanes,
-    /// Where each entry's `current` stands.
+    /// The progress of each entry's current job.
     runs: BTreeMap<ResourceId, Run>,
-    /// The change that may cut the node off, or is being undone.
+    /// The change that may cut the node off, or its undoing.
     guard: Option<Guard>,
-    /// When to put back what could not be put back yet.
+    /// When to try a failed restore again.
     restore_at: BTreeMap<ResourceId, MonoTime>,
 }
 
-/// What one call uses of the agent: facts, and the machines beside the jobs.
+/// The parts of the agent that one call uses: facts, and the machines beside the jobs.
 pub(crate) struct Turn<'a> {
     pub(crate) now: MonoTime,
     /// Nothing new begins.
@@ -62,7 +62,7 @@ pub(crate) struct Turn<'a> {
 }
 
 impl Jobs {
-    /// As they were on disk.
+    /// Starts from the entries on disk.
     pub(crate) fn new(ledger: Vec<Entry>) -> Self {
         Self { ledger: Ledger::new(ledger), ..Self::default() }
     }
@@ -92,7 +92,7 @@ impl Jobs {
         }
     }
 
-    /// What follows a job that has ended begins.
+    /// The outcome of a job is written: the jobs that wait for this begin.
     fn outcome_written(
         &mut self,
         report: Report,

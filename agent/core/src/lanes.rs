@@ -23,15 +23,15 @@ impl Lanes {
         self.0.entry(lane).or_default().waiting.insert(order, resource);
     }
 
-    /// Out of the lane again, before its turn came.
+    /// Removes a job from the lane before its turn.
     pub fn withdraw(&mut self, lane: Lane, order: Order) {
         if let Some(queue) = self.0.get_mut(&lane) {
             queue.waiting.remove(&order);
         }
     }
 
-    /// The next job of a lane where nothing runs and that is not `held`. It runs from now until
-    /// [`Lanes::release`]. Jobs for which `waits` is true keep their place.
+    /// The next job of a lane that is idle and not `held`. The job counts as running until
+    /// [`Lanes::release`]. Jobs for which `waits` returns true keep their place.
     pub fn next(
         &mut self,
         held: Option<Lane>,

@@ -1,8 +1,8 @@
-//! The agent's memory of jobs and of what it made, one entry per resource.
+//! The agent's memory of its jobs and of the resources it made, one entry per resource.
 //!
-//! An entry holds at most one job that may be running and one that follows it. An entry of a resource that
-//! is gone stays as a **tombstone**, so that a late duplicate of an old job makes nothing again; of those
-//! only the newest [`TOMBSTONES_MAX`] are kept.
+//! An entry holds at most one job that may be running and one that follows. The entry of a deleted resource
+//! stays as a **tombstone**, so that a late duplicate of an old job makes nothing again. The ledger keeps the
+//! newest [`TOMBSTONES_MAX`] tombstones.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -21,31 +21,31 @@ pub use holding::Holding;
 pub(crate) use records::After;
 use records::Records;
 
-/// Tombstones kept: a duplicate comes within minutes, and 4,096 resources deleted on one node last longer.
-/// Each is a file of some 200 bytes.
+/// The most tombstones: a duplicate arrives within minutes, and 4,096 deletions on one node take longer than
+/// that. Each tombstone is a file of some 200 bytes.
 pub const TOMBSTONES_MAX: usize = 4096;
 
-/// Unacknowledged reports kept for one resource, the oldest go first: the controller asks for the newest
-/// job's outcome alone.
+/// The most unacknowledged reports of one resource; the oldest go first, since the controller asks only for
+/// the newest job's outcome.
 const UNACKNOWLEDGED_MAX: usize = 8;
 
 /// Counts arrivals and takings-over; restores the order of jobs after a restart.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Order(pub u64);
 
-/// The state before Muster, as the host recorded it. The record may hold content, so nothing shows it.
+/// The host's record of the state before Muster. The record may hold content, so its debug output hides it.
 ///
-/// The record of a large network is long, and an entry has many copies, which share it.
+/// The record of a large network is long, and the many copies of an entry share it.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Before(Arc<[u8]>);
 
 impl Before {
-    /// From what the host wrote.
+    /// Wraps the bytes that the host wrote.
     pub fn new(written: Vec<u8>) -> Self {
         Self(written.into())
     }
 
-    /// What the host wrote.
+    /// The bytes that the host wrote.
     pub fn written(&self) -> &[u8] {
         &self.0
     }
@@ -57,14 +57,14 @@ impl fmt::Debug for Before {
     }
 }
 
-/// What a change may touch, as it was right before.
+/// The state, before a change, of all that the change may touch.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Undo {
-    /// The job that changes it.
+    /// The job that makes the change.
     pub key: ReportKey,
-    /// As the host wrote it down.
+    /// The host's record of the state.
     pub state: Before,
-    /// The holding of the resource until then.
+    /// The resource's holding before the change.
     pub holding: Option<Holding>,
 }
 
@@ -88,20 +88,21 @@ pub struct Applied {
 pub struct Ended {
     pub order: Order,
     pub key: ReportKey,
-    /// [`digest`] of it; none if it was withdrawn unseen.
+    /// The job's [`digest`]; `None` if the job was withdrawn before it arrived.
     pub digest: Option<ContentDigest>,
     pub outcome: Outcome,
 }
 
-/// All that is known of one resource: one record on disk.
+/// The agent's knowledge of one resource: one record on disk.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Entry {
     pub resource: ResourceId,
-    /// The holding of the resource, kept until the resource is gone. Present: the host may have begun.
+    /// The holding of the resource, kept until the resource is gone. If present, the host may have begun to
+    /// change it.
     pub holding: Option<Holding>,
     /// Holdings of others that went with this resource, until their own records say so.
     pub gone: BTreeMap<ResourceId, Order>,
-    /// A change that is not kept yet, or could not be put back yet: what to put back.
+    /// The undo record of a change that is not kept yet, or not restored yet.
     pub undo: Option<Undo>,
     pub applied: Option<Applied>,
     /// The job that may be running.
@@ -114,7 +115,7 @@ pub struct Entry {
 }
 
 impl Entry {
-    /// Of a resource never heard of.
+    /// The entry of an unknown resource.
     pub fn new(resource: ResourceId) -> Self {
         Self {
             resource,
@@ -129,7 +130,7 @@ impl Entry {
         }
     }
 
-    /// Something of it may be on this node.
+    /// Whether this node may hold anything of the resource.
     pub fn exists(&self) -> bool {
         self.holding.is_some()
     }
@@ -146,7 +147,7 @@ impl Entry {
         stored(&accepted.job).map(|(digest, _)| digest)
     }
 
-    /// As the controller compares it.
+    /// The entry in the form that the controller compares.
     pub fn listed(&self) -> Option<LedgerEntry> {
         let applied = self.applied.as_ref().filter(|_| !self.resource.is_local())?;
         Some(LedgerEntry { resource: self.resource, generation: applied.generation })
@@ -184,7 +185,7 @@ impl Entry {
     }
 }
 
-/// What makes two jobs of one generation the same: what they are for, and the desired state. On disk.
+/// The identity of a job within one generation: its action and its desired state. Stored on disk.
 pub fn digest(job: &Job) -> ContentDigest {
     let purpose: u8 = match job.action {
         Action::Create | Action::Update => 0,
@@ -197,7 +198,7 @@ pub fn digest(job: &Job) -> ContentDigest {
     ContentDigest::of(&bytes)
 }
 
-/// The state without its content, which the host has no use for once it is applied.
+/// The state without its content, which the host does not need once the state is applied.
 pub fn without_content(spec: &Spec) -> Spec {
     let mut spec = spec.clone();
     spec.strip();
@@ -215,12 +216,12 @@ pub fn weight(job: &Job) -> usize {
     FIXED + job.spec.weight()
 }
 
-/// The entries, with counts that are kept up to date. `ledger/records.rs` brings them to disk.
+/// The entries, with running counts. `ledger/records.rs` writes them to disk.
 #[derive(Debug, Default)]
 pub struct Ledger {
     entries: BTreeMap<ResourceId, Entry>,
     owners: BTreeMap<Claim, Vec<ResourceId>>,
-    /// Resources whose records name a resource as taken over, or gone with them.
+    /// By resource: the resources whose records name it as taken over or gone.
     naming: BTreeMap<ResourceId, BTreeSet<ResourceId>>,
     tombstones: BTreeMap<Order, ResourceId>,
     by_lane: BTreeMap<Lane, BTreeSet<ResourceId>>,
@@ -234,7 +235,7 @@ pub struct Ledger {
 }
 
 impl Ledger {
-    /// As it was on disk.
+    /// Starts from the entries on disk.
     pub fn new(entries: Vec<Entry>) -> Self {
         let with_undo = entries.iter().filter(|entry| entry.undo.is_some()).map(|entry| entry.resource);
         let mut ledger = Self { records: Records::new(with_undo.collect()), ..Self::default() };
@@ -254,12 +255,12 @@ impl Ledger {
         self.get(resource)?.current.as_ref()
     }
 
-    /// All of them, by id.
+    /// All entries, by id.
     pub fn iter(&self) -> impl Iterator<Item = &Entry> {
         self.entries.values()
     }
 
-    /// The only way to change an entry; one that holds nothing at all afterwards is not kept.
+    /// The only way to change an entry; an entry that is empty afterwards is dropped.
     pub fn edit<R>(&mut self, resource: ResourceId, change: impl FnOnce(&mut Entry) -> R) -> R {
         let mut entry = self.entries.remove(&resource).unwrap_or_else(|| Entry::new(resource));
         self.uncount(&entry);
@@ -287,7 +288,7 @@ impl Ledger {
         (self.tombstones.len() > TOMBSTONES_MAX).then_some(oldest)
     }
 
-    /// Resources whose last good state is of this lane.
+    /// Resources whose last good state belongs to this lane.
     pub(crate) fn in_lane(&self, lane: Lane) -> &BTreeSet<ResourceId> {
         static NONE: BTreeSet<ResourceId> = BTreeSet::new();
         self.by_lane.get(&lane).unwrap_or(&NONE)
@@ -298,7 +299,7 @@ impl Ledger {
         std::mem::take(&mut self.changed)
     }
 
-    /// Others that hold one of these claims, or are about to.
+    /// Another resource that holds one of these claims, or is about to.
     pub(crate) fn owners_of(&self, claims: &[Claim], resource: ResourceId) -> Option<(ResourceId, Claim)> {
         let held = self.holders(claims, resource).into_iter().find_map(|(other, holding)| {
             Some((other, claims.iter().find(|claim| holding.claims.contains(claim))?.clone()))

@@ -1,12 +1,14 @@
-//! The agent's pure machine: which job runs when, what is recorded before that, what is reported after.
+//! The agent's pure machine: decides when each job runs, what to record before, and what to report after.
 //!
 //! ```text
 //!   Received(Job) ─▶ Write ─Written─▶ (fetch) ─▶ lane ─▶ (Capture ─▶ Write) ─▶ Run ─Ran─▶ Write ─Written─▶ Send(Report)
 //! ```
 //!
-//! **Invariants.** A job is in the ledger on disk before it runs, and its outcome is before it is reported.
-//! What was there before Muster is on disk before the first change. One job of a lane runs at a time, hence
-//! one of a resource. What can cut the node off is undone unless the controller was reached anew. A generation never follows a newer one. An outcome is sent until it is acknowledged.
+//! **Invariants.** A job is in the ledger on disk before it runs, and its outcome is on disk before the
+//! report. The state before Muster is on disk before the first change. One job of a lane runs at a time,
+//! hence one of a resource. A change that can cut the node off is undone unless the agent reached the
+//! controller over a new connection. A generation never follows a newer one. An outcome is sent until it is
+//! acknowledged.
 //!
 //! Absent on purpose: clocks, files, sockets, randomness without a seed. The driver executes the effects in
 //! their order and answers with inputs.

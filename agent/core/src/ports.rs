@@ -1,14 +1,15 @@
-//! What the controller hears of the ports of this node's devices: with it, paths are found and left.
+//! Reports the ports of this node's devices to the controller, which computes paths from them.
 //!
 //! ```text
 //!   greeting ─▶ every device          Ports ─▶ differs from what was told ─┬─ something ended: at once ─▶ Up::Ports
 //!                                                                         └─ something came: a moment later ─▶
 //! ```
 //!
-//! **Invariants.** What was told is what was told on this connection; each device is told whole. That a port or a
-//! neighbour is gone waits for nothing, unless it happens over and over. Nothing of it is durable.
+//! **Invariants.** `told` is the report on this connection; each report covers a whole device. The loss of a
+//! port or a neighbour is reported at once, unless losses keep coming. Nothing here is durable.
 //!
-//! Absent: where it is known from; what a link is, and when one that flaps is believed again (the controller's).
+//! Absent: how the host observes ports. The controller derives links, and decides when to trust a flapping
+//! one again.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -20,16 +21,16 @@ use muster_shared::model::topology::{DevicePorts, TOLD_DEVICES_MAX, TOLD_PORTS_M
 
 use crate::effects::Effects;
 
-/// What came is seldom alone: a cable is two ports, and a switch that starts is many.
+/// The pause after a gain, which is seldom alone: a cable is two ports, and a switch that starts is many.
 const SETTLE: Duration = Duration::from_millis(50);
-/// Between two messages about what came at one device.
+/// The least time between two reports of gains at one device.
 const SPACING: Duration = Duration::from_millis(250);
-/// Of what ended at one device so many messages may follow each other at once …
+/// So many reports of losses at one device may follow each other at once …
 const BURST: Duration = ENDED_SPACING.saturating_mul(32);
-/// … and then one in this time: ports that flap must not fill the line.
+/// … and then one per this time: ports that flap must not fill the line.
 const ENDED_SPACING: Duration = Duration::from_millis(100);
 
-/// The node's devices, as they are and as they were told.
+/// The node's devices, as they are and as last reported.
 #[derive(Debug, Default)]
 pub(crate) struct Ports {
     devices: BTreeMap<Bridge, Device>,
@@ -38,12 +39,12 @@ pub(crate) struct Ports {
 #[derive(Debug)]
 struct Device {
     now: DevicePorts,
-    /// On this connection.
+    /// The report on this connection.
     told: Option<DevicePorts>,
     due: Option<MonoTime>,
-    /// What came is not told before.
+    /// Gains are not reported before this time.
     rest_until: MonoTime,
-    /// Each message puts it off by [`ENDED_SPACING`]; it may lie as far ahead as [`BURST`].
+    /// Each report adds [`ENDED_SPACING`] to this time; it may lie as far ahead as [`BURST`].
     paid_until: MonoTime,
 }
 
@@ -58,7 +59,7 @@ impl Device {
             Some(_) => Some(self.rest_until.max(now + SETTLE)),
             None => Some(now),
         };
-        // What waits already waits no longer for what comes besides.
+        // A further gain does not delay a report that already waits.
         self.due = at.map(|at| self.due.map_or(at, |due| due.min(at)));
     }
 
@@ -72,7 +73,7 @@ impl Device {
 }
 
 impl Ports {
-    /// A device that changed, as it is now.
+    /// Takes the present state of a device that changed.
     pub(crate) fn take(&mut self, now: MonoTime, ports: DevicePorts) {
         if let Some(device) = self.devices.get_mut(&ports.bridge) {
             device.now = ports;
@@ -82,7 +83,7 @@ impl Ports {
             return; // nobody heard of it
         }
         if self.devices.len() >= TOLD_DEVICES_MAX {
-            // Devices that are gone are kept until they are reported; the host bounds their number.
+            // Devices that are gone stay until they are reported; the host bounds their number.
             let gone = self.devices.iter().find(|(_, device)| !device.now.up);
             let Some(gone) = gone.map(|(bridge, _)| bridge.clone()) else { return };
             self.devices.remove(&gone);
@@ -94,14 +95,14 @@ impl Ports {
         self.devices.insert(bridge, device);
     }
 
-    /// The controller listens: it is told of all, also of those that went since this agent runs.
+    /// The controller listens: reports all devices, including those that went since this agent started.
     pub(crate) fn greeted(&mut self, now: MonoTime) {
         for device in self.devices.values_mut() {
             (device.told, device.due) = (None, Some(now));
         }
     }
 
-    /// After every input while somebody listens.
+    /// Sends reports that are due. Called after every input while the controller listens.
     pub(crate) fn tell(&mut self, now: MonoTime, effects: &mut Effects) {
         let is_due = |device: &&mut Device| device.due.is_some_and(|due| now >= due);
         let mut page = Vec::new();
@@ -123,7 +124,7 @@ impl Ports {
     }
 }
 
-/// A port that carried packets no longer does, or may not: senders must know soon.
+/// Whether a port no longer carries packets, or may not: senders must know soon.
 fn has_ended(told: &DevicePorts, now: &DevicePorts) -> bool {
     told.up && !now.up
         || told.ports.iter().filter(|port| port.up).any(|was| {

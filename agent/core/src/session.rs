@@ -13,7 +13,7 @@ use muster_shared::MonoTime;
 
 use crate::backoff::Backoff;
 
-/// A controller that accepts a connection answers `Hello` within this, or is not well.
+/// A healthy controller answers `Hello` within this time.
 const WELCOME_WITHIN: Duration = Duration::from_secs(30);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,24 +30,24 @@ enum State {
         heartbeat: Duration,
         next: MonoTime,
     },
-    /// With `at_once`, the next attempt comes without a backoff.
+    /// With `at_once`, the next attempt follows without backoff.
     Closing {
         held: Duration,
         at_once: bool,
     },
 }
 
-/// What a timeout of the session asks for.
+/// The action that a timeout of the session asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Due {
     Connect,
-    /// Say that we are here.
+    /// Send a sign of life.
     Heartbeat,
     /// The controller did not answer.
     NoWelcome,
 }
 
-/// See the module's diagram.
+/// The connection's state; see the module's diagram.
 #[derive(Debug)]
 pub struct Session {
     state: State,
@@ -60,17 +60,17 @@ impl Session {
         Self { state: State::Waiting { until: MonoTime::default() }, backoff: Backoff::new(seed) }
     }
 
-    /// The controller has shown who it is.
+    /// The agent has accepted the controller's greeting.
     pub fn is_open(&self) -> bool {
         matches!(self.state, State::Open { .. })
     }
 
-    /// We are closing it.
+    /// This side is closing the connection.
     pub fn is_closing(&self) -> bool {
         matches!(self.state, State::Closing { .. })
     }
 
-    /// True if the connection is new: send `Hello`.
+    /// Returns true if the connection is new and `Hello` must be sent.
     pub fn connected(&mut self, now: MonoTime) -> bool {
         let new = self.state == State::Connecting;
         if new {
@@ -79,7 +79,7 @@ impl Session {
         new
     }
 
-    /// Waits for its next attempt.
+    /// The connection ended: waits for the next attempt.
     pub fn disconnected(&mut self, now: MonoTime) {
         let held = match self.state {
             State::Waiting { .. } => return,
@@ -94,7 +94,7 @@ impl Session {
         self.state = State::Waiting { until: now + self.backoff.next(held) };
     }
 
-    /// Whether a greeting or an order is expected at all.
+    /// Whether this side expects a greeting or an order.
     pub fn listens(&self) -> bool {
         matches!(self.state, State::Greeting { .. } | State::Open { .. })
     }
@@ -119,7 +119,7 @@ impl Session {
         self.state = State::Closing { held, at_once: false };
     }
 
-    /// A new connection is wanted now; true if there is one to be closed for it.
+    /// Asks for a new connection now. Returns true if the present one must be closed first.
     pub fn reconnect(&mut self, now: MonoTime) -> bool {
         match &mut self.state {
             State::Waiting { until } => {
@@ -137,14 +137,14 @@ impl Session {
         }
     }
 
-    /// The next attempt comes by then.
+    /// The next attempt begins by this time at the latest.
     pub fn hasten(&mut self, by: MonoTime) {
         if let State::Waiting { until } = &mut self.state {
             *until = by.min(*until);
         }
     }
 
-    /// When to look again, and why.
+    /// When to call [`Session::due`] again, and why.
     pub fn timeout(&self) -> Option<(MonoTime, &'static str)> {
         match self.state {
             State::Waiting { until } => Some((until, "connect")),
@@ -154,7 +154,7 @@ impl Session {
         }
     }
 
-    /// What has come due.
+    /// The action that is due.
     pub fn due(&mut self, now: MonoTime) -> Option<Due> {
         match self.state {
             State::Waiting { until } if now >= until => {

@@ -1,16 +1,17 @@
-//! How resources stand while no job is at them: somebody else may change what Muster made.
+//! Watches resources for drift while no job works on them: others may change what Muster made.
 //!
 //! ```text
 //!   hint, scan, greeting, end of a job ─▶ due ─time, nothing of ours under way─▶ Look ─▶ Looked ─▶ Drift, if it is news
 //! ```
 //!
-//! Each lane is watched by itself. **Invariants.** A hint only wakes: of the network all is looked at then, for one change
-//! there is many; of the rest what the hint names. Nothing is looked at while a job of its lane runs, is confirmed or is
-//! undone, and what was seen meanwhile does not count: our own changes are no drift. What was said is remembered for the
-//! connection, so that it is said once there and again on the next one; the digest of what differs goes with each
-//! heartbeat, and who misses something asks for all. Nothing of it is durable.
+//! Each lane is watched separately. **Invariants.** A hint only wakes. In the network lane the agent then
+//! looks at everything, since one change there is often many; in other lanes it looks at the resources that
+//! the hint names. The agent does not look while a job of the lane runs, is confirmed or is undone, and
+//! discards what it saw meanwhile: our own changes are no drift. Reports are remembered per connection, so
+//! that each is sent once on a connection and again on the next. Each heartbeat carries the digest of all
+//! drift; a controller that misses something asks for all of it. Nothing here is durable.
 //!
-//! Absent: what a hint is made of, and how a look is kept cheap (the host knows).
+//! Absent: the sources of hints, and the cost of a look (the host's concern).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -24,45 +25,47 @@ use crate::effects::Effects;
 use crate::face::{Effect, Found, Look, Looked, Retry, RunError};
 use crate::ledger::{Entry, Ledger};
 
-/// After a hint, for one change is seldom alone. A person hardly notices it.
+/// The pause after a hint, since one change is seldom alone. A person hardly notices it.
 const SETTLE: Duration = Duration::from_millis(50);
-/// Between looks: somebody who types commands is told of each.
+/// The least time between looks: each command that an operator types is still reported by itself.
 const SPACING: Duration = Duration::from_millis(250);
 /// While hints keep coming, one look in this time once the burst is used up: a routing daemon at work must not keep
 /// this agent at work.
 const STORM_SPACING: Duration = Duration::from_secs(2);
 /// Looks that may follow each other at once, times the spacing in a storm.
 const BURST: Duration = STORM_SPACING.saturating_mul(8);
-/// What a look took, so many times over, is rest: a host with a million routes spends a tenth of a processor at most.
+/// The pause after a look, in multiples of its duration: a host with a million routes spends a tenth of a
+/// processor at most.
 const REST: u32 = 10;
-/// Without any hint, for one may be lost and not everything gives one: after so many heartbeats, a tenth more or less, so
-/// that a fleet does not look in step. The controller stretches heartbeats with its fleet.
+/// The interval of looks without a hint, in heartbeats, varied by a tenth so that a fleet does not look in
+/// step. A hint may be lost, and some changes give none. The controller stretches heartbeats with its fleet.
 const SCAN_HEARTBEATS: u32 = 5;
-/// However it counts heartbeats: more often is no scan any more, and less often than each hour none that anybody trusts.
+/// Bounds of the scan interval: more often would be no scan, and less often than hourly would earn no trust.
 const SCAN_MIN: Duration = Duration::from_secs(5);
 const SCAN_MAX: Duration = Duration::from_secs(3600);
-/// After a greeting all is looked at within this part of a heartbeat, and at least that time: a fleet that reconnects does
-/// not speak all at once.
+/// After a greeting, the agent looks at everything within this fraction of a heartbeat, and at least this
+/// time: a fleet that reconnects must not report all at once.
 const GREETING_PART: u32 = 120;
 const GREETING_MIN: Duration = Duration::from_millis(500);
 const GREETING_MAX: Duration = Duration::from_secs(30);
-/// The host answers in milliseconds, of many packages in minutes; one that does not is asked again.
+/// The host answers in milliseconds, for many packages in minutes; a host that does not answer is asked
+/// again.
 const LOOK_WITHIN: Duration = Duration::from_secs(60);
 const LOOK_WITHIN_SLOW: Duration = Duration::from_secs(600);
-/// What could not be looked at is looked at again.
+/// The pause before a failed look is repeated.
 const LOOK_AGAIN: Duration = Duration::from_secs(10);
 
-/// What was said of a resource: the generation it was compared with, how it stood, and the reason.
+/// A report of a resource: the generation it was compared with, its state, and the reason.
 type ReportedDrift = (Generation, DriftState, String);
 
-/// All lanes, and what was said of their resources.
+/// All lanes, and the reports of their resources.
 #[derive(Debug)]
 pub(crate) struct Watches {
     lanes: [Watch; Lane::ALL.len()],
-    /// Of looks, in all lanes.
+    /// The number of the latest look, over all lanes.
     number: u64,
     said: BTreeMap<ResourceId, ReportedDrift>,
-    /// Exclusive or over what differs of `said`.
+    /// The exclusive or over the drift in `said`.
     digest: u128,
     scan_every: Duration,
 }
@@ -72,20 +75,20 @@ pub(crate) struct Watches {
 struct Watch {
     lane: Lane,
     random: Random,
-    /// When to look, for something may have changed.
+    /// When to look because something may have changed.
     due: Option<MonoTime>,
-    /// What at; the whole lane where it holds none.
+    /// The resources to look at then.
     wanted: Wanted,
-    /// When to look at all in any case.
+    /// When to look at everything in any case.
     scan: MonoTime,
-    /// A look is due, and a job of ours is under way.
+    /// A look is due but waits, because one of our own jobs is under way.
     held: bool,
     /// A job of the lane was running after the last input.
     was_busy: bool,
     round: Option<Round>,
-    /// Not before.
+    /// No look before this time.
     rest_until: MonoTime,
-    /// Each look puts it off by [`STORM_SPACING`]; it may lie as far ahead as [`BURST`].
+    /// Each look adds [`STORM_SPACING`] to this time; it may lie as far ahead as [`BURST`].
     paid_until: MonoTime,
 }
 
@@ -96,13 +99,13 @@ enum Wanted {
     All,
 }
 
-/// A look that is not answered yet.
+/// A look that waits for its answer.
 #[derive(Debug)]
 struct Round {
     number: u64,
     since: MonoTime,
     of: Wanted,
-    /// Something of ours began meanwhile.
+    /// One of our own jobs began meanwhile, so the answer is discarded.
     void: bool,
 }
 
@@ -117,18 +120,18 @@ impl Watches {
         }
     }
 
-    /// Something of the network may have changed.
+    /// The network may have changed.
     pub(crate) fn network_hint(&mut self, now: MonoTime) {
         let networks = self.lanes.iter_mut().filter(|watch| watch.lane == Lane::Network);
         networks.for_each(|watch| watch.hint(now, &Wanted::All));
     }
 
-    /// Of what differs, as it was said on this connection: see [`Drift::digest`].
+    /// The digest of the drift reported on this connection: see [`Drift::digest`].
     pub(crate) fn digest(&self) -> u128 {
         self.digest
     }
 
-    /// A new connection: nothing was said on it yet. All is looked at soon.
+    /// A new connection, without reports yet: looks at everything soon.
     fn begin_anew(&mut self, now: MonoTime, within: Duration) {
         self.said.clear();
         self.digest = 0;
@@ -176,7 +179,7 @@ impl Watch {
         self.due_by(self.rest_until.max(burst_until).max(now + SETTLE));
     }
 
-    /// Together with what is wanted already, if a look is due at all.
+    /// Adds resources to those wanted already, if a look is due.
     fn want(&mut self, at: &Wanted) {
         match (self.due, &mut self.wanted, at) {
             (Some(_), Wanted::Some(wanted), Wanted::Some(more)) => wanted.extend(more),
@@ -220,7 +223,7 @@ impl Watch {
         if self.round.is_none() && !is_due {
             return None;
         }
-        // Of the network a job that waits may be half done, before a restart.
+        // In the network lane, a waiting job may be half done from before a restart.
         let is_busy = is_running || is_network && in_lane.iter().any(|resource| is_at(*resource, ledger));
         if let Some(round) = &mut self.round {
             round.void |= is_busy;
@@ -266,19 +269,19 @@ impl Watch {
 }
 
 impl Watches {
-    /// The controller listens: it is told how all stands.
+    /// The controller listens: reports the state of all resources.
     pub(crate) fn greeted(&mut self, now: MonoTime, heartbeat: Duration) {
         self.scan_every = (heartbeat * SCAN_HEARTBEATS).clamp(SCAN_MIN, SCAN_MAX);
         let within = (heartbeat / GREETING_PART).clamp(GREETING_MIN, GREETING_MAX);
         self.begin_anew(now, within);
     }
 
-    /// The controller has not heard all that was said.
+    /// The controller missed a report.
     pub(crate) fn say_all_again(&mut self, now: MonoTime) {
         self.begin_anew(now, GREETING_MIN);
     }
 
-    /// Something of these may have changed.
+    /// These resources may have changed.
     pub(crate) fn changed(&mut self, now: MonoTime, resources: &BTreeSet<ResourceId>, ledger: &Ledger) {
         for watch in &mut self.lanes {
             let in_lane = ledger.in_lane(watch.lane);
@@ -290,7 +293,8 @@ impl Watches {
         }
     }
 
-    /// The controller has a new desired state for the resource: whatever follows is reported again.
+    /// The controller has a new desired state for the resource: the next look is reported even if nothing
+    /// changed.
     pub(crate) fn unsay(&mut self, now: MonoTime, resource: ResourceId, ledger: &Ledger) {
         if self.said.contains_key(&resource) {
             self.say(resource, None);
@@ -298,12 +302,12 @@ impl Watches {
         }
     }
 
-    /// A job's outcome is told by itself; what it made is as it should be.
+    /// A job's outcome is reported separately; the state that the job made counts as in sync.
     pub(crate) fn ended(&mut self, now: MonoTime, report: &Report, ledger: &Ledger) {
         let resource = report.key.resource;
         let entry = ledger.get(resource).filter(|_| !ledger.is_taken(resource));
         let Some(applied) = entry.and_then(|entry| entry.applied.as_ref()) else { return };
-        // The network may still be coming to rest, and is looked at after each of its jobs.
+        // The network may still be settling; the agent looks at it after each of its jobs.
         if applied.spec.lane() == Lane::Network {
             return;
         }
@@ -326,8 +330,8 @@ impl Watches {
         watches.for_each(|watch| watch.hint(now, &at));
     }
 
-    /// After every input: begins each look that is due, unless it would see our own work. `is_running`: a job of the lane
-    /// runs, or something of it is being put back.
+    /// Begins each look that is due, unless the look would see our own work. Called after every input.
+    /// `is_running`: a job of the lane runs, or a restore of its state is under way.
     pub(crate) fn look_if_due(
         &mut self,
         now: MonoTime,
@@ -347,7 +351,7 @@ impl Watches {
         self.number = number;
     }
 
-    /// The answer to [`Effect::Look`].
+    /// Handles the answer to [`Effect::Look`].
     pub(crate) fn looked(
         &mut self,
         now: MonoTime,
@@ -384,7 +388,7 @@ impl Watches {
                 self.say(resource, Some(said.clone()));
                 match resource.is_local() {
                     false => news.push(Drift { resource, generation, state, reason: said.2 }),
-                    // The controller has no row of it.
+                    // The controller has no row for this resource.
                     true if state != DriftState::InSync => {
                         effects.warn(format!(
                             "the document given on this server is not in force any more: {}",
@@ -417,14 +421,14 @@ impl Watches {
         }
     }
 
-    /// While somebody listens.
+    /// When a look is due, while the controller listens.
     pub(crate) fn timeout(&self, ledger: &Ledger) -> Option<(MonoTime, &'static str)> {
         let watched = self.lanes.iter().filter(|watch| !ledger.in_lane(watch.lane).is_empty());
         watched.map(Watch::timeout).min_by_key(|(at, _)| *at)
     }
 }
 
-/// Whether a job of this resource is under way, or its outcome is on the way to disk.
+/// Whether a job of this resource is under way, or its outcome is being written.
 fn is_at(resource: ResourceId, ledger: &Ledger) -> bool {
     let has_job = |entry: &Entry| entry.current.is_some() || entry.next.is_some();
     ledger.get(resource).is_some_and(has_job) || ledger.ending().any(|key| key.resource == resource)
@@ -437,8 +441,8 @@ fn looks(of: &Wanted, in_lane: &BTreeSet<ResourceId>, ledger: &Ledger) -> Vec<Lo
     };
     let entries = in_lane.iter().filter(is_wanted).filter_map(|resource| ledger.get(*resource));
     let looks = entries
-        // What was taken over is its taker's, which may have made something else of it; what has a job is looked at when
-        // that has ended.
+        // The taker of a resource may have made something else of it; a resource with a job is looked at
+        // after that job.
         .filter(|entry| entry.current.is_none() && entry.next.is_none())
         .filter(|entry| !ledger.is_taken(entry.resource))
         .filter_map(|entry| {
@@ -453,14 +457,13 @@ fn looks(of: &Wanted, in_lane: &BTreeSet<ResourceId>, ledger: &Ledger) -> Vec<Lo
     looks.collect()
 }
 
-/// Nothing if that is not known.
+/// The drift state to report; `None` if the look failed.
 fn stands(found: Result<Found, RunError>) -> Option<(DriftState, String)> {
     let (state, mut reason) = match found {
         Ok(Found::AsDesired) => (DriftState::InSync, String::new()),
         Ok(Found::Differs { missing: true, reason }) => (DriftState::Missing, reason),
         Ok(Found::Differs { missing: false, reason }) => (DriftState::Drifted, reason),
-        // The state was applied once, so the host has changed: an interface that a mapping names
-        // has gone.
+        // The state was applied once, so the host has changed: an interface that a mapping names is gone.
         Err(RunError { reason, retry: Retry::Never }) => (DriftState::Drifted, reason),
         Err(RunError { retry: Retry::Later | Retry::WhenRoom, .. }) => return None,
     };

@@ -15,7 +15,7 @@ use super::{
 use crate::challenge::STOPPED;
 use crate::ledger::Order;
 
-/// A switch that restarts is back by then; a batch that came meanwhile waits for it.
+/// A switch that restarts is back within this time; a batch that arrives meanwhile waits.
 pub(super) const SWITCH_WITHIN: Duration = Duration::from_secs(20);
 
 fn refusal(reason: String, permanent: bool) -> FlowRefusal {
@@ -35,7 +35,7 @@ impl Flows {
         }
     }
 
-    /// A place for one more; one that was forgotten, or never had anything, makes room.
+    /// Makes a place for one more device, if necessary by dropping one that is forgotten or empty.
     fn add_device(&mut self, bridge: &Bridge, turn: &mut Turn) -> bool {
         if self.devices.len() >= DEVICES_MAX {
             let is_free = |it: &&Device| {
@@ -55,7 +55,7 @@ impl Flows {
     }
 }
 
-/// Of a device that there is no place for.
+/// The refusal for a device that has no place.
 fn no_place(batch: FlowBatch, refused: FlowRefusal) -> FlowUp {
     let state = FlowState {
         device: batch.device,
@@ -74,7 +74,7 @@ fn no_place(batch: FlowBatch, refused: FlowRefusal) -> FlowUp {
 impl Device {
     fn offer(&mut self, batch: FlowBatch, turn: &mut Turn) {
         match batch.generation.cmp(&self.newest()) {
-            // The controller does not know of the newer one, if its table was forgotten since.
+            // The controller does not know the newer generation if the table was forgotten since.
             std::cmp::Ordering::Less => self.asked |= self.forgotten,
             // The batch may have come twice, or the controller has not heard how it ended.
             std::cmp::Ordering::Equal => self.asked = true,
@@ -113,7 +113,7 @@ impl Device {
                 let reason = format!("a batch of {size} bytes is over the limit of {BATCH_BYTES_MAX}");
                 self.refuse_unbegun(refusal(reason, true), turn);
             }
-            // Tables wait for no lane, and nobody's turn is before theirs.
+            // Tables wait for no lane, and come before every job.
             Some((digest, size)) => match turn.fetch.want(self.resource, Order::default(), digest, size) {
                 Ok(true) => self.make_ready(turn.now),
                 Ok(false) => turn.fetch.pump(turn.now, turn.effects),
@@ -122,7 +122,7 @@ impl Device {
         }
     }
 
-    /// The content is there, or cannot be had.
+    /// The content has arrived, or cannot be fetched.
     pub(super) fn settled(&mut self, failed: Option<&str>, turn: &mut Turn) {
         match (failed, self.batch.as_ref().map(|batch| &batch.stage)) {
             (None, _) => self.make_ready(turn.now),
@@ -235,11 +235,11 @@ impl Device {
         let deadline = is_guarded.then(|| turn.now + window);
         batch.stage = Stage::Applying { ops: Arc::clone(&ops), challenge, deadline };
         let number = self.begin(Work::Applying, turn);
-        // What is undone is removed, also what was there before as somebody else's.
+        // Undoing also removes entries that were there before as somebody else's.
         self.effect(FlowEffect::Apply { number, ops, take_over: !is_guarded }, turn);
     }
 
-    /// The answer to [`FlowEffect::Apply`], of a batch or of what undoes it.
+    /// Handles the answer to [`FlowEffect::Apply`], for a batch or for undoing one.
     pub(super) fn applied(&mut self, result: Result<DivergentForms, NotApplied>, turn: &mut Turn) {
         let now = turn.now;
         if let Err(NotApplied::Gone { reason }) = &result {
@@ -269,7 +269,7 @@ impl Device {
                 }
             }
             (Err(NotApplied::Refused(_)), challenge, _) if !is_filled => {
-                // What it needs may be missing on a switch that has just come.
+                // A switch that has just come may lack entries that the batch needs.
                 batch.wait_until = now + SWITCH_WITHIN;
                 batch.stage = Stage::Logged { ops, challenge, after_filling: true };
             }
@@ -289,7 +289,7 @@ impl Device {
         }
     }
 
-    /// Its end is recorded.
+    /// Records the batch's end.
     pub(super) fn decide(&mut self, refused: Option<FlowRefusal>, turn: &mut Turn) {
         let Some(batch) = &mut self.batch else { return };
         let ops =
@@ -312,7 +312,7 @@ impl Device {
         }
         let deciding = self.batch.as_mut().filter(|batch| batch.generation == generation);
         let Some(Stage::Deciding { ops, refused }) = deciding.map(|batch| &mut batch.stage) else {
-            // One that was owed.
+            // This answers the retry of a refused record.
             self.logging = false;
             if result.is_err() && generation == self.decided {
                 self.owed = Some((generation, self.refused.clone()));
@@ -320,7 +320,7 @@ impl Device {
             return;
         };
         if result.is_ok() {
-            // The end of an older one would say that this one never was.
+            // Recording the end of an older batch would imply that this one never was.
             self.owed = None;
         }
         match (refused.take(), result) {

@@ -1,4 +1,4 @@
-//! What goes between the machine and the host for one device's table.
+//! The messages between the machine and the host for one device's table.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -9,17 +9,17 @@ use muster_shared::model::flow::{
     Bridge, EntryState, FlowCounters, FlowId, FlowRefusal, ForeignRule, TableCounters,
 };
 
-/// One entry of a device's table: the entry itself lies in the log. 24 bytes, for there are many.
+/// One entry of a device's table; the log holds its content. 24 bytes, since there are many.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TableEntry {
     pub id: FlowId,
-    /// Of its content.
+    /// The digest of the entry's content.
     pub digest: u64,
-    /// Where its packed bytes begin in the log; a number without a meaning here.
+    /// Where the host finds the packed bytes in the log; opaque to this machine.
     pub at: u32,
-    /// How many bytes it has there.
+    /// The number of packed bytes.
     pub length: u16,
-    /// How the device holds it, as last seen.
+    /// The entry's state on the device, as last seen.
     pub state: EntryState,
 }
 
@@ -27,18 +27,18 @@ pub struct TableEntry {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Op {
     pub id: FlowId,
-    /// Of its content; 0 if it is removed.
+    /// The digest of the entry's content; 0 for a removal.
     pub digest: u64,
     /// Offset in the log of the packed bytes, of the entry to put or to remove.
     pub at: u32,
-    /// How many bytes it has there.
+    /// The number of packed bytes.
     pub length: u16,
     /// True: put the entry; false: remove it.
     pub put: bool,
 }
 
-/// Forms of entries that the switch gives back otherwise than they were written, and that are taken as they are: id to
-/// a digest of the form.
+/// Entries that the switch reads back in another form than written, and that are accepted in that form: the
+/// digest of the form by id.
 pub type DivergentForms = BTreeMap<FlowId, u64>;
 
 /// A rule within our cookie space that no entry of the table accounts for, as the host names it.
@@ -49,15 +49,15 @@ pub struct Extraneous(pub Box<[u8]>);
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Loaded {
     pub device: Bridge,
-    /// By id; none is [`EntryState::Wrong`].
+    /// The table's entries, by id; none is [`EntryState::Wrong`].
     pub kept: Vec<TableEntry>,
-    /// Of the newest batch that has come to its end, or of the order to forget.
+    /// The generation of the newest batch that has ended, or of the order to forget.
     pub decided: Generation,
-    /// How that one ended, if not well.
+    /// Why that batch failed; `None` if it succeeded.
     pub refused: Option<FlowRefusal>,
-    /// The batch after that one.
+    /// The batch that follows the decided one.
     pub undecided: Option<Undecided>,
-    /// There is no table any more; what is older than `decided` stays refused.
+    /// The table is forgotten; batches older than `decided` stay refused.
     pub forgotten: bool,
     /// Bytes of the log.
     pub log: u64,
@@ -67,18 +67,18 @@ pub struct Loaded {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Undecided {
     pub generation: Generation,
-    /// What it does, in any order.
+    /// The batch's operations, in any order.
     pub ops: Vec<Op>,
     /// The batch must be confirmed.
     pub guarded: bool,
 }
 
-/// What to do with one device, in order. See the head of the module for what the host owes.
+/// Requests to the host for one device, in order. The module's head lists the host's duties.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FlowEffect {
-    /// Watch the device from now on: say [`FlowInput::Back`] or [`FlowInput::Gone`], then what changes.
+    /// Watch the device from now on: report [`FlowInput::Back`] or [`FlowInput::Gone`], then changes.
     Watch,
-    /// Do not watch it any more, and touch nothing of it.
+    /// End the watch, and touch nothing of the device.
     Leave,
     /// Append the batch to the device's log, durably. The answer: [`FlowInput::Appended`].
     Append {
@@ -92,7 +92,7 @@ pub enum FlowEffect {
     /// Record durably how the batch ended. The answer: [`FlowInput::Decided`].
     Decide {
         generation: Generation,
-        /// None: well.
+        /// Why the batch failed; `None` if it succeeded.
         refused: Option<FlowRefusal>,
     },
     /// Record durably that these ended by themselves. The answer: [`FlowInput::Expired`].
@@ -103,69 +103,72 @@ pub enum FlowEffect {
         kept: Arc<Vec<TableEntry>>,
         /// The newest batch that ended.
         decided: Generation,
-        /// How, if not well.
+        /// Why the batch failed; `None` if it succeeded.
         refused: Option<FlowRefusal>,
     },
     /// Durably rewrite the log so that it says only that the table is forgotten. The answer:
     /// [`FlowInput::Forgotten`].
     Forget {
-        /// What is older stays refused.
+        /// Batches older than this stay refused.
         generation: Generation,
     },
-    /// Remove what is left of a log that was forgotten; need not be durable, is not answered.
+    /// Remove the rest of a forgotten log; need not be durable, and has no answer.
     Drop,
-    /// Do this on the device, all or nothing, and read it back. The answer: [`FlowInput::Applied`].
+    /// Apply these operations to the device, all or none, and read them back. The answer:
+    /// [`FlowInput::Applied`].
     Apply {
         number: u64,
-        /// By id: the host puts meters and groups before what uses them, and removes them after.
+        /// By id. The host puts meters and groups before the entries that use them, and removes them after.
         ops: Arc<Vec<Op>>,
-        /// What others put there becomes ours where it is the same; else it refuses the whole.
+        /// Take over entries of others that equal ours; without this, refuse the batch if such an entry
+        /// exists.
         take_over: bool,
     },
     /// Compare the device with this. The answer: [`FlowInput::Compared`].
     Compare {
         number: u64,
-        /// The desired entries, by id; those in [`EntryState::Expired`] must be gone.
+        /// The desired entries, by id; those in [`EntryState::Expired`] must be absent.
         kept: Arc<Vec<TableEntry>>,
         /// Forms that are right.
         odd: Arc<DivergentForms>,
     },
-    /// Put and remove what can be, each by itself. The answer: [`FlowInput::Repaired`].
+    /// Put and remove the entries one by one, as far as possible. The answer: [`FlowInput::Repaired`].
     Repair {
         number: u64,
-        /// To be put, by id, in place of what is there.
+        /// Entries to put, by id, in place of the present ones.
         put: Vec<TableEntry>,
         remove: Vec<Extraneous>,
     },
-    /// Stop this one of [`FlowEffect::Apply`], [`FlowEffect::Compare`] and [`FlowEffect::Repair`], or do not begin it; it is
-    /// over before the next one begins. If it is answered all the same, for its answer was on its way, its number says so.
+    /// Stop this [`FlowEffect::Apply`], [`FlowEffect::Compare`] or [`FlowEffect::Repair`], or do not begin
+    /// it. It must end before the next one begins. An answer that was already on its way is recognised by its
+    /// number.
     Cancel {
         /// Number of the work to stop.
         number: u64,
     },
-    /// The device holds what it can hold of its table: packets may pass.
+    /// The device holds as much of its table as it can: packets may pass.
     Filled,
-    /// Counters of the device. The answers: [`FlowInput::Counted`].
+    /// Read the device's counters. The answers: [`FlowInput::Counted`].
     Count { number: u64 },
     /// Rules that are not ours. The answers: [`FlowInput::Foreigners`].
     Foreign { number: u64 },
 }
 
-/// What happened to one device, or to its log.
+/// An event of one device, or of its log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FlowInput {
-    /// The device answers, whatever is on it now.
+    /// The switch answers, whatever rules it holds now.
     Back,
     /// The device does not answer.
     Gone { reason: String },
-    /// Others may have changed the device. Many hints at once are as good as one.
+    /// Others may have changed the device. Many hints at once have the effect of one.
     Hint,
-    /// The switch says that these ended by their timeouts.
+    /// The switch reports that these entries ended by their timeouts.
     Ended { ids: Vec<FlowId> },
     /// The answer to [`FlowEffect::Append`].
     Appended {
         generation: Generation,
-        /// Its operations, in any order; or why the log is as if it had never come.
+        /// The batch's operations, in any order; or why the log is unchanged.
         result: Result<Appended, FlowRefusal>,
     },
     /// The answer to [`FlowEffect::Decide`].
@@ -186,36 +189,36 @@ pub enum FlowInput {
     Forgotten(Result<(), String>),
     /// The answer to [`FlowEffect::Apply`]: applied and read back, with the forms that differ; or nothing is.
     Applied {
-        /// From the effect; of what is not under way any more it is dropped.
+        /// The number of the effect; an answer to work that is no longer under way is dropped.
         number: u64,
-        /// What came of it.
+        /// The result of the work.
         result: Result<DivergentForms, NotApplied>,
     },
     /// The answer to [`FlowEffect::Compare`].
     Compared {
-        /// From the effect; of what is not under way any more it is dropped.
+        /// The number of the effect; an answer to work that is no longer under way is dropped.
         number: u64,
-        /// What came of it.
+        /// The result of the work.
         result: Result<Compared, String>,
     },
     /// The answer to [`FlowEffect::Repair`].
     Repaired {
-        /// From the effect; of what is not under way any more it is dropped.
+        /// The number of the effect; an answer to work that is no longer under way is dropped.
         number: u64,
-        /// What came of it.
+        /// The result of the work.
         result: Result<Repaired, String>,
     },
-    /// A page of the answer to [`FlowEffect::Count`]; a device that does not answer has one, empty.
+    /// A page of the answer to [`FlowEffect::Count`]; a device that does not answer gives one empty page.
     Counted {
         number: u64,
         /// At most [`STATS_PAGE`](muster_shared::model::flow::STATS_PAGE).
         entries: Vec<FlowCounters>,
-        /// With the last page.
+        /// The table counters, given with the last page.
         tables: Vec<TableCounters>,
         /// This is the last page.
         last: bool,
     },
-    /// A page of the answer to [`FlowEffect::Foreign`]; a device that does not answer has one, empty.
+    /// A page of the answer to [`FlowEffect::Foreign`]; a device that does not answer gives one empty page.
     Foreigners {
         number: u64,
         /// At most [`FOREIGN_PAGE`](muster_shared::model::flow::FOREIGN_PAGE).
@@ -228,7 +231,7 @@ pub enum FlowInput {
 /// A batch in the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Appended {
-    /// Its operations, in any order; where and how long is not known of what is removed.
+    /// The batch's operations, in any order. A removal has no known place or length.
     pub ops: Vec<Op>,
     /// [`CHALLENGE_BYTES`](muster_shared::model::CHALLENGE_BYTES) random bytes: the change must be confirmed.
     pub challenge: Option<Vec<u8>>,
@@ -237,44 +240,45 @@ pub struct Appended {
 /// A log that was rewritten.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Compacted {
-    /// Where each entry begins now, in the order of the effect.
+    /// The new place of each entry, in the order of the effect.
     pub at: Vec<u32>,
     /// Bytes of the log.
     pub log: u64,
 }
 
-/// Why nothing of a batch is on the device.
+/// Why the device holds nothing of a batch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NotApplied {
     /// The batch was refused, before it reached the switch or by the switch.
     Refused(FlowRefusal),
-    /// The switch went away; also if nobody knows whether it took it before.
+    /// The switch went away; also if it is unknown whether the switch took the batch before.
     Gone { reason: String },
 }
 
 /// How a device differs from its table.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Compared {
-    /// Not there, by id.
+    /// Ids of entries that are absent, in order.
     pub missing: Vec<FlowId>,
-    /// Not there, for it ended by its own timeout, by id: it has run out since the entry was put, or nothing but the
-    /// timeout takes an entry away, as on a switch that has not restarted since.
+    /// Ids of entries that are absent because their own timeout ended them, in order. Either the timeout has
+    /// passed since the entry was put, or only the timeout can have removed the entry, as on a switch that
+    /// has not restarted since.
     pub ended: Vec<FlowId>,
-    /// There, with another content, by id.
+    /// Ids of entries that are present with another content, in order.
     pub altered: Vec<FlowId>,
-    /// Ours, and not in the table; of very many the first [`EXTRANEOUS_MAX`](super::EXTRANEOUS_MAX).
+    /// Our rules that are not in the table; at most the first [`EXTRANEOUS_MAX`](super::EXTRANEOUS_MAX).
     pub extraneous: Vec<Extraneous>,
-    /// There are more of those.
+    /// More such rules exist.
     pub more: bool,
     /// Rules that are not ours.
     pub foreign: u32,
 }
 
-/// What came of a repair.
+/// The result of a repair.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Repaired {
-    /// What could not be put, and why.
+    /// Entries that could not be put, and why.
     pub failed: Vec<(FlowId, String)>,
-    /// What was put and reads back in another form.
+    /// Entries that were put and read back in another form.
     pub odd: DivergentForms,
 }

@@ -1,9 +1,9 @@
-//! A batch on a device that carries the path to the controller: kept if the agent reaches the
-//! controller over a new connection, else undone.
+//! A batch on a device that carries the path to the controller. The agent keeps the batch if it reaches the
+//! controller over a new connection; otherwise it undoes the batch.
 //!
-//! The question is the same as for a change of the network (`challenge.rs`), and only one is open
-//! at a time. Undoing a batch needs no record of its own: the table has not changed yet, so it says
-//! what was there.
+//! The challenge is that of a change of the network (`challenge.rs`), and only one is open at a time. Undoing
+//! a batch needs no record of its own: the table has not changed yet, so it still holds the state before the
+//! batch.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -43,7 +43,7 @@ impl Flows {
         }
     }
 
-    /// The connection is gone, or was not made.
+    /// The connection is lost, or an attempt to connect failed.
     pub(crate) fn disconnected(&mut self, reason: String) {
         if let Some(challenge) = self.challenge() {
             challenge.lost(reason);
@@ -56,8 +56,8 @@ impl Flows {
         device.map(|device| device.answer(key.generation, bytes, turn)).is_some()
     }
 
-    /// The agent must end: unconfirmed batches are undone, and those that have not begun wait for
-    /// the next start.
+    /// The agent stops: unconfirmed batches are undone, and batches that have not begun wait for the next
+    /// start.
     pub(crate) fn stop(&mut self, turn: &mut Turn) {
         if let Some(device) = self.devices.values_mut().find(|device| device.guards()) {
             device.stop(turn);
@@ -89,8 +89,9 @@ impl Device {
         turn.reconnect("to confirm a change of flow rules over a new connection");
     }
 
-    /// The controller was reached with what the device holds, which is to be what the table will say: where somebody has
-    /// changed a rule meanwhile, putting that right afterwards could cut the node off with nobody to undo it.
+    /// The agent reached the controller with the present state of the device, which must equal the batch's
+    /// result. If somebody changed a rule meanwhile, a later repair could cut the node off, and nothing would
+    /// undo it.
     fn answer(&mut self, generation: Generation, bytes: &[u8], turn: &mut Turn) {
         let Some(batch) = self.batch.as_ref().filter(|it| it.generation == generation) else { return };
         let Stage::Confirming { ops, challenge } = &batch.stage else { return };
@@ -185,7 +186,7 @@ impl Device {
                 let number = self.begin(Work::Undoing, turn);
                 self.effect(FlowEffect::Apply { number, ops, take_over: true }, turn);
             }
-            // What is there when it comes back is compared with the table, which does not have it.
+            // When the switch comes back, it is compared with the table, which does not contain the batch.
             Switch::Gone { .. } if self.work.is_none() => self.is_undone(None, turn),
             Switch::Unknown if is_late => self.is_undone(None, turn),
             Switch::Back { .. } | Switch::Gone { .. } | Switch::Unknown => {}
@@ -217,12 +218,12 @@ impl Device {
     }
 
     fn is_undone(&mut self, failed: Option<String>, turn: &mut Turn) {
-        // Also what undoing did not say is put right then.
+        // The comparison also repairs whatever the undo left out.
         self.watching.compare_now(turn.now);
         self.undo_unseen = failed.is_some() || !self.is_back();
         let Some(batch) = &self.batch else { return };
         let Stage::Undoing { ops, why, is_final, .. } = &batch.stage else { return };
-        // What ended of it by a timeout is not what the table has in its place.
+        // An entry of the batch that ended by a timeout is not the entry that the table has in its place.
         self.watching.undone(ops);
         let (permanent, is_asked) = (*is_final, batch.confirm.is_some());
         let how = match failed {
@@ -232,11 +233,12 @@ impl Device {
             }
         };
         let reason = bounded(format!("{why}; {how}"));
-        // A further try by itself could cut the server off again. No entry is known to be to blame.
+        // A further try by the agent alone could cut the server off again. No single entry is known to be the
+        // cause.
         self.decide(Some(FlowRefusal { id: None, reason, permanent }), turn);
         if permanent {
             turn.connection.hurry(turn.now);
-            // Not where nobody has connected since, as after a restart.
+            // Skipped if no connection was made since, as after a restart.
             if is_asked {
                 turn.reconnect("the flow rules were put back");
             }
@@ -250,7 +252,7 @@ impl Device {
                 self.begin_undoing(STOPPED.into(), turn);
             }
             Some(Stage::Confirming { .. }) => self.begin_undoing(STOPPED.into(), turn),
-            // The log has the batch as one to undo. It never began, and may be tried again.
+            // The log marks the batch as one to undo. The batch never began, and may be tried again.
             Some(Stage::Logged { .. }) => {
                 let refused = FlowRefusal { id: None, reason: STOPPED.into(), permanent: false };
                 self.decide(Some(refused), turn);

@@ -9,14 +9,14 @@ use super::{COMPACT_FROM, Compacted, Device, FlowEffect, Turn};
 impl Device {
     pub(super) fn forget(&mut self, generation: Generation, turn: &mut Turn) {
         self.next.take_if(|next| next.generation <= generation);
-        // Told once it is so: what is told before would be believed to be what is there after.
+        // Reported once recorded: an earlier report would be taken for the state after the order to forget.
         self.forgetting = Some(generation);
         self.drop_unbegun(generation, turn);
     }
 
     pub(super) fn advance_forgetting(&mut self, turn: &mut Turn) {
         let Some(generation) = self.forgetting else { return };
-        // Once it is left, nothing of it is taken off the switch any more.
+        // Once the agent leaves the device, it removes nothing more from the switch.
         if !self.is_leaving() || self.batch.is_some() || self.work.is_some() || self.logging {
             return;
         }
@@ -28,7 +28,7 @@ impl Device {
     /// The answer to [`FlowEffect::Forget`]; true if it was awaited.
     pub(super) fn end_forgetting(&mut self, result: Result<(), String>, turn: &mut Turn) -> bool {
         self.logging = false;
-        // Refused or not: the controller says it again, as long as the table is among those it is told of.
+        // Refused or not, the controller repeats the order as long as it hears of the table.
         let Some(decided) = self.forgetting.take() else { return false };
         match result {
             Ok(()) => {
@@ -66,14 +66,14 @@ impl Device {
                 self.owed_expired.clear();
             }
             Err(reason) => {
-                // With the next batch that is decided.
+                // The next decided batch tries again.
                 self.log = Some(0);
                 turn.effects.warn(format!("cannot write the log of {} anew: {reason}", self.bridge));
             }
         }
     }
 
-    /// What the log did not take is tried again.
+    /// Writes records again that the disk refused.
     pub(super) fn write_owed(&mut self, turn: &mut Turn) {
         let is_idle = self.batch.is_none() && !self.logging && !self.forgotten;
         if let Some((generation, refused)) = self.owed.take_if(|_| is_idle) {
@@ -81,7 +81,7 @@ impl Device {
             self.effect(FlowEffect::Decide { generation, refused }, turn);
         } else if is_idle && !self.owed_expired.is_empty() {
             let mut ids = std::mem::take(&mut self.owed_expired);
-            // What was put again since has not ended.
+            // Entries that were put again since have not ended.
             ids.retain(|id| self.table.get(*id).is_some_and(|it| it.state == EntryState::Expired));
             if !ids.is_empty() {
                 self.effect(FlowEffect::Expire { ids: ids.into_iter().collect() }, turn);

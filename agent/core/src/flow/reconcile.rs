@@ -1,8 +1,9 @@
-//! Whether a device holds what its table says, and what is done where it does not.
+//! Compares each device with its table, and repairs differences.
 //!
-//! A hint only wakes: then all is compared. What differs is repaired entry by entry, and compared once more. What cannot
-//! be put right is [`EntryState::Wrong`](muster_shared::model::flow::EntryState::Wrong), and tried again, ever more
-//! seldom. Nothing is put right while a batch is being applied, confirmed or undone.
+//! A hint only wakes; the agent then compares the whole table. The agent repairs differing entries one by
+//! one, and compares once more. An entry that cannot be repaired is
+//! [`EntryState::Wrong`](muster_shared::model::flow::EntryState::Wrong), and the repair is repeated at
+//! growing intervals. No repair happens while a batch is being applied, confirmed or undone.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -17,22 +18,24 @@ use super::{
 };
 use crate::backoff::Random;
 
-/// After a hint, for one change is seldom alone.
+/// The pause after a hint, since one change is seldom alone.
 const SETTLE: Duration = Duration::from_millis(20);
-/// What comparing took, so many times over, is rest: a table that others keep changing costs a tenth of a processor.
+/// The pause after comparing, in multiples of its duration: a table that others keep changing costs a tenth
+/// of a processor.
 const REST: u32 = 10;
-/// Rest also ends after this, however long comparing took.
+/// The longest pause after comparing.
 const REST_MAX: Duration = Duration::from_secs(10);
-/// Without any hint, for one may be lost; a tenth more or less.
+/// The interval of comparing without a hint, since a hint may be lost; varied by a tenth.
 const SCAN: Duration = Duration::from_secs(300);
-/// What could not be put right, or compared, is tried again after this, then after twice as long …
+/// A failed repair or comparison is repeated after this time, then after twice as long …
 const AGAIN_FIRST: Duration = Duration::from_secs(1);
 /// … and no longer than this: a port that is back is used within a minute.
 const AGAIN_MAX: Duration = Duration::from_secs(60);
-/// Ends that the switch told of and that are not compared yet; of more, the host says at comparing what has ended.
+/// Ends reported by the switch and not compared yet. Beyond these, the host finds ended entries when it
+/// compares.
 pub const ENDED_MAX: usize = 64 * 1024;
 
-/// When a device is compared, and what is known of it besides its table.
+/// When to compare a device, and what the agent knows of the device beside its table.
 #[derive(Debug, Default)]
 pub(super) struct Watching {
     due: Option<MonoTime>,
@@ -44,7 +47,7 @@ pub(super) struct Watching {
     /// The switch said that these ended.
     ended: BTreeSet<FlowId>,
     pub(super) foreign: u32,
-    /// Of the first entry that is wrong.
+    /// The reason of the first wrong entry.
     pub(super) reason: String,
 }
 
@@ -53,7 +56,7 @@ impl Watching {
         self.due = Some(now);
     }
 
-    /// Something may have changed, and these have `ended`.
+    /// The device may have changed, and the entries `ended` have ended.
     pub(super) fn hint(&mut self, now: MonoTime, ended: Vec<FlowId>) {
         let room = ENDED_MAX.saturating_sub(self.ended.len());
         self.ended.extend(ended.into_iter().take(room));
@@ -61,7 +64,7 @@ impl Watching {
         self.due = Some(self.due.map_or(at, |due| due.min(at)));
     }
 
-    /// The switch said that it did, and it was not looked at since.
+    /// Whether the switch reported this entry's end, and no comparison has followed.
     pub(super) fn has_ended(&self, id: FlowId) -> bool {
         self.ended.contains(&id)
     }
@@ -124,7 +127,7 @@ impl Device {
             *stale = true;
         }
         if self.is_confirming() {
-            // What the node was reached through is not what would be kept.
+            // The restarted switch is no longer the path by which the agent reached the controller.
             self.begin_undoing("the switch was restarted before the change was confirmed".into(), turn);
         }
     }
@@ -193,14 +196,14 @@ impl Device {
         self.effect(FlowEffect::Repair { number, put, remove }, turn);
     }
 
-    /// How the device stands could not be seen, or put right.
+    /// The device could not be compared, or not be repaired.
     fn not_seen(&mut self, reason: String, now: MonoTime) {
         self.watching.reason = bounded(reason);
         self.watching.again(now);
         self.say_if_looking();
     }
 
-    /// Reports the state if the controller asked for it; now it is known as far as it can be.
+    /// Reports the state if the controller asked for it, now that the comparison is as complete as it can be.
     fn say_if_looking(&mut self) {
         self.asked |= std::mem::take(&mut self.looking);
     }
@@ -213,7 +216,7 @@ impl Device {
         self.filled(turn);
     }
 
-    /// All that can be there is.
+    /// The device holds all entries that it can hold.
     fn filled(&mut self, turn: &mut Turn) {
         if let Switch::Back { filled } = &mut self.switch
             && !std::mem::replace(filled, true)
@@ -226,7 +229,8 @@ impl Device {
         let now = turn.now;
         let (put, since, more) = match self.work.take() {
             Some(Work::Repairing { put, since, more, stale: false }) => (put, since, more),
-            // That repair was made on the switch before its restart, and says nothing of this one.
+            // That repair was made on the switch before its restart, and says nothing about the present
+            // switch.
             Some(Work::Repairing { stale: true, .. }) => return,
             other => {
                 self.work = other;
@@ -248,7 +252,8 @@ impl Device {
         self.table.set(&right, EntryState::Present);
         self.table.set(&failed, EntryState::Wrong);
         self.undo_unseen &= more;
-        // Whether it took is seen by comparing: at once after the first round, for it is ours that was changed.
+        // A comparison shows the repair's effect: at once after the first round, since others changed our
+        // entries.
         let is_again = more || failed.is_empty() && watching.rounds == 0;
         if is_again {
             watching.rounds += u32::from(!more);

@@ -1,4 +1,4 @@
-//! Where a batch stands, from its arrival to its end. See the diagram in the module above.
+//! The stages of a batch, from its arrival to its end. See the diagram in the module above.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,7 +16,7 @@ const CRASHED: &str = "the agent ended before the change was confirmed (a crash,
 #[derive(Debug)]
 pub(super) struct Batch {
     pub(super) generation: Generation,
-    /// How long the confirmation may take; none: it needs none.
+    /// How long the confirmation may take; `None` if the batch needs none.
     pub(super) confirm: Option<Duration>,
     /// The batch can cut the node off, and is on its way to the log or beyond.
     pub(super) guards: bool,
@@ -39,8 +39,8 @@ pub(super) enum Stage {
     Logged {
         ops: Arc<Vec<Op>>,
         challenge: Option<Vec<u8>>,
-        /// It was refused while the device was not filled, so that something of the table may have been missing; or it
-        /// is to be confirmed, for which all of the table is to be there.
+        /// The batch waits until the device is filled. Either the switch refused it earlier, when entries of
+        /// the table may have been missing, or the batch needs confirmation, which requires the whole table.
         after_filling: bool,
     },
     Applying {
@@ -56,7 +56,7 @@ pub(super) enum Stage {
     Undoing {
         ops: Arc<Vec<Op>>,
         why: String,
-        /// The agent must not try it again by itself.
+        /// The agent must not retry the batch by itself.
         is_final: bool,
         tries: u32,
         at: MonoTime,
@@ -68,18 +68,18 @@ pub(super) enum Stage {
 }
 
 impl Stage {
-    /// Too late to put another one in its place.
+    /// Whether it is too late to replace the batch.
     pub(super) fn has_begun(&self) -> bool {
         !matches!(self, Stage::Fetching { .. } | Stage::Ready { .. })
     }
 
-    /// What is fetched for it and not in the log.
+    /// The content that is fetched for the batch and not in the log yet.
     pub(super) fn unbegun_content(&self) -> Option<ContentDigest> {
         let (Stage::Fetching { ops } | Stage::Ready { ops }) = self else { return None };
         ops.stored().map(|(digest, _)| digest)
     }
 
-    /// Its operations, from when the device may hold them to when the table has them.
+    /// The batch's operations, from when the device may hold them until the table has them.
     pub(super) fn in_force(&self) -> Option<&Arc<Vec<Op>>> {
         match self {
             Stage::Applying { ops, .. }

@@ -7,14 +7,14 @@ use muster_shared::model::flow::{Buckets, EntryState, FlowId};
 
 use super::{Op, TableEntry};
 
-/// What an entry takes in the log besides its packed bytes, about.
+/// The log's overhead per entry, in bytes, about.
 const LOG_OVERHEAD: u64 = 16;
-/// As many operations are put into a table where it lies: each may move all that lies behind, which is less than to copy a large
-/// table for one rule.
+/// Up to this many operations change the table in place. Each may move all later entries, which still costs
+/// less than copying a large table for one rule.
 const FEW: usize = 16;
 
 impl Op {
-    /// What it puts, once that is there.
+    /// The entry that the operation puts.
     fn kept(&self) -> TableEntry {
         let Self { id, digest, at, length, .. } = *self;
         TableEntry { id, digest, at, length, state: EntryState::Present }
@@ -32,7 +32,7 @@ pub(crate) struct Table {
 }
 
 impl Table {
-    /// By id.
+    /// Sorts the entries by id.
     pub(crate) fn new(mut kept: Vec<TableEntry>) -> Self {
         kept.sort_unstable_by_key(|it| it.id);
         kept.dedup_by_key(|it| it.id);
@@ -83,8 +83,8 @@ impl Table {
         len
     }
 
-    /// The operations for the host: a removal names the entry that is there, and an entry that is
-    /// not there needs no removal. By id; none if an id occurs twice.
+    /// The operations for the host, by id: a removal names the present entry, and an absent entry needs no
+    /// removal. `None` if an id occurs twice.
     pub(crate) fn resolve(&self, mut ops: Vec<Op>) -> Option<Vec<Op>> {
         ops.sort_unstable_by_key(|op| op.id);
         if ops.windows(2).any(|pair| pair[0].id == pair[1].id) {
@@ -100,7 +100,7 @@ impl Table {
         Some(ops)
     }
 
-    /// What undoes them.
+    /// The operations that undo `ops`.
     pub(crate) fn inverse(&self, ops: &[Op]) -> Vec<Op> {
         let undo = |op: &Op| match self.get(op.id).filter(|kept| kept.state != EntryState::Expired) {
             Some(kept) => {
@@ -187,7 +187,7 @@ impl Table {
         self.set(&right, EntryState::Present);
     }
 
-    /// Where the entries lie now, in their order.
+    /// Records the entries' new places in the log, in the entries' order.
     pub(crate) fn moved(&mut self, at: &[u32]) {
         for (it, at) in Arc::make_mut(&mut self.kept).iter_mut().zip(at) {
             it.at = *at;

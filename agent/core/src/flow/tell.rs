@@ -1,4 +1,4 @@
-//! What the controller hears of flow tables: states, and the answers to its questions.
+//! Reports on flow tables to the controller: states, and answers to its questions.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -11,9 +11,9 @@ use muster_shared::model::flow::{
 use super::{Device, FlowEffect, Flows, Switch, Turn};
 use crate::face::Effect;
 
-/// Between messages of what changed by itself; how a batch ended is said at once.
+/// The least time between reports of spontaneous changes; a batch's end is reported at once.
 const SPACING: Duration = Duration::from_millis(250);
-/// Questions that the host is at: a controller asks for one at a time.
+/// Questions that the host works on: a controller asks one at a time.
 const ASKS_MAX: usize = 16;
 
 /// Reports that are due, and where answers of the host go.
@@ -21,9 +21,9 @@ const ASKS_MAX: usize = 16;
 pub(super) struct FlowReports {
     /// Say how all devices stand.
     pub(super) all: bool,
-    /// Not before.
+    /// No report before this time.
     rest_until: MonoTime,
-    /// Something waits for that.
+    /// A report waits for `rest_until`.
     waits: bool,
     /// Questions to the host, of this connection.
     asks: BTreeMap<(Bridge, u64), Question>,
@@ -102,14 +102,14 @@ impl Flows {
         self.devices.values_mut().for_each(|device| device.told = None);
     }
 
-    /// Says what has changed, as often as that may be said.
+    /// Reports changes, as often as the spacing allows.
     pub(super) fn tell(&mut self, turn: &mut Turn) {
         if !turn.connection.is_open() || turn.is_stopping {
             return;
         }
         let (now, telling) = (turn.now, &mut self.telling);
         let complete = std::mem::take(&mut telling.all);
-        // A list without a table says that it is forgotten: so it is said only then.
+        // A list without a table says that the table is forgotten, so the list must be complete.
         let is_whole = self.devices.values().all(|device| !device.is_leaving());
         let may_speak = now >= telling.rest_until;
         telling.waits = false;
@@ -152,7 +152,7 @@ impl Flows {
         }
     }
 
-    /// One that is being forgotten is answered for as if it were.
+    /// A device that is being forgotten is reported as absent.
     fn told_device(&self, bridge: &Bridge) -> Option<&Device> {
         self.devices.get(bridge).filter(|device| device.forgetting.is_none())
     }

@@ -1,10 +1,11 @@
-//! Tells the controller how all jobs stand: it times our silence about a job, not the job.
+//! Reports the state of all jobs: the controller limits the agent's silence about a job, not the job's
+//! duration.
 //!
 //! ```text
 //!   greeting ─▶ all jobs, also none          a job, JOBS_EVERY later ─▶ all jobs ─▶ again, while there are any
 //! ```
 //!
-//! What ended is told by its report.
+//! Jobs that ended have a report of their own.
 
 use muster_shared::model::{JOBS_EVERY, JOBS_TOLD_MAX, JobState, Stage, Up};
 use muster_shared::{MonoTime, ResourceId};
@@ -17,7 +18,7 @@ use crate::ledger::{Accepted, Entry, Ledger};
 /// most these.
 const LEDGER_PAGE: usize = 4096;
 
-/// When all jobs are told next; none while there are none.
+/// When to report all jobs next; `None` while there are none.
 #[derive(Debug, Default)]
 pub(crate) struct Account(Option<MonoTime>);
 
@@ -26,7 +27,7 @@ impl Account {
         self.0.map(|at| (at, "tell how jobs stand"))
     }
 
-    /// Tells of all jobs if it is time, and somebody listens.
+    /// Reports all jobs if this is due and the controller listens.
     pub(crate) fn tell_if_due(&mut self, now: MonoTime, is_heard: bool, jobs: &Jobs, effects: &mut Effects) {
         match self.0 {
             _ if jobs.runs.is_empty() => self.0 = None,
@@ -36,7 +37,7 @@ impl Account {
         }
     }
 
-    /// Tells of all jobs, also of none.
+    /// Reports all jobs; an empty list is reported too.
     pub(crate) fn tell(&mut self, now: MonoTime, jobs: &Jobs, effects: &mut Effects) {
         self.0 = Some(now + JOBS_EVERY);
         let states: Vec<JobState> = jobs.runs.keys().flat_map(|resource| jobs.states(*resource)).collect();
@@ -47,7 +48,7 @@ impl Account {
     }
 }
 
-/// What the ledger lists, where the controller's list is another one.
+/// Reports the ledger's list, where the controller's list differs.
 pub(crate) fn tell_ledger(ledger: &Ledger, effects: &mut Effects) {
     let entries: Vec<_> = ledger.iter().filter_map(Entry::listed).collect();
     let mut pages = entries.chunks(LEDGER_PAGE).peekable();

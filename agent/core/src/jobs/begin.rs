@@ -56,7 +56,7 @@ impl Jobs {
         }
     }
 
-    /// To its lane, by way of its content.
+    /// Queues the job in its lane, after its content has been fetched.
     pub(super) fn admit(&mut self, resource: ResourceId, turn: &mut Turn) {
         let Some(accepted) = self.ledger.current(resource) else { return };
         let (key, order) = (accepted.job.key(), accepted.order);
@@ -120,21 +120,22 @@ impl Jobs {
                 }
                 Action::Delete => self.begin_delete(key, turn),
                 Action::Check => self.check(key, turn),
-                // Nothing is changed, and what others held under it is gone with it as after a delete.
+                // The host keeps its state. As after a delete, what others held under this resource is gone
+                // with it.
                 Action::Retain => self.end(key, Outcome::Done(Observed::default()), turn),
             }
         }
     }
 
-    /// No change begins while another one may still be undone, and none before an older one that claims the same and
-    /// waits for its content: the older one would take the thing over from it.
+    /// The next job of the lane. No change begins while another may still be undone. No job begins before an
+    /// older job that has the same claim and waits for its content: the older job would take the claim over.
     fn next_in_lane(&mut self, turn: &mut Turn) -> Option<ResourceId> {
         if turn.is_stopping {
             return None;
         }
         let held = self.is_guarding(turn).then_some(Lane::Network);
         let current = |resource| self.ledger.current(resource);
-        // With those that wait for them: what overtakes these overtakes the first as well.
+        // Also covers jobs that wait for these: a job that overtakes them overtakes the first one as well.
         let mut awaited: Vec<(Order, Vec<Claim>)> = turn
             .fetch
             .awaiting()
@@ -202,7 +203,7 @@ impl Jobs {
             .min_by_key(|(at, _)| *at)
     }
 
-    /// What has its turn, with its deadline, and when progress is told of what runs.
+    /// The running jobs, each with its deadline and the time of its next progress report.
     fn running(&self) -> impl Iterator<Item = (ResourceId, MonoTime, Option<MonoTime>)> {
         self.lanes.running().filter_map(|resource| match self.runs.get(&resource)?.phase {
             Phase::Running { deadline, progress } => Some((resource, deadline, Some(progress))),

@@ -1,6 +1,6 @@
 //! Jobs that change nothing on the host, and jobs that are ended before their time.
 //!
-//! A check compares; whatever it finds, the last good state and who holds the thing stay as they are.
+//! A check only compares; the last good state and the ownership of claims stay as they are.
 
 use muster_shared::model::{Action, Observed, Outcome, ReportKey};
 

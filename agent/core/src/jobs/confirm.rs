@@ -1,4 +1,5 @@
-//! Commit-confirm: a change that can cut the node off is kept only if the controller is reached anew.
+//! Commit-confirm: the agent keeps a change that can cut the node off only if it reaches the controller over
+//! a new connection.
 //!
 //! ```text
 //!            host read it          on disk           applied                  the right answer
@@ -9,12 +10,13 @@
 //!                                              │ back, or fallback ─▶ FAILED; else again from time to time
 //! ```
 //!
-//! **Invariants.** What a change may touch is on disk, as [`Undo`], before the first step, and goes in the very write
-//! that says that the change is kept, or once it is in force again. So after a crash in any state it is put back. The
-//! agent alone decides: an answer after the deadline, or to something else, changes nothing. One guarded change at a
-//! time, and no other while something is being put back.
+//! **Invariants.** The state of all that a change may touch is on disk, as [`Undo`], before the first step.
+//! The undo record goes in the same write that keeps the change, or once the old state is restored. So a
+//! crash at any point leads to a restore. The agent alone decides: an answer after the deadline, or to
+//! another challenge, changes nothing. Only one guarded change is under way at a time, and none during a
+//! restore.
 //!
-//! Absent: putting back (`restore.rs`); what the host reads; which connection the driver makes.
+//! Absent: the restore (`restore.rs`), the host's reading, and the driver's choice of a connection.
 
 use std::time::Duration;
 
@@ -28,7 +30,7 @@ use crate::challenge::{Challenge, STOPPED};
 use crate::face::{Effect, RunError};
 use crate::ledger::{After, Before, Entry, Holding, Ledger, Undo};
 
-/// The change under way, or what is being put back.
+/// The change under way, or its restore.
 #[derive(Debug)]
 pub(super) struct Guard {
     pub(super) resource: ResourceId,
@@ -42,8 +44,8 @@ pub(super) enum Stage {
         deadline: MonoTime,
         captured: Option<Holding>,
     },
-    /// `again`: what a change before this one has left could not be put back, so that this one is to be confirmed or
-    /// undone whatever it does itself.
+    /// `again`: a change before this one left something that could not be restored yet. So this change must
+    /// be confirmed or undone, even if it changes nothing itself.
     Recording {
         challenge: Vec<u8>,
         again: bool,
@@ -109,11 +111,12 @@ impl Jobs {
         self.host_begins(job, turn);
     }
 
-    /// All that its job needs is on disk, but what it may touch and, where that was `captured` for it, what was there
-    /// before.
+    /// All that the job needs is on disk, except what the change may touch and, if `captured`, the state
+    /// before Muster.
     pub(super) fn guard(&mut self, job: &Job, captured: Option<Holding>, turn: &mut Turn) {
         let (key, resource) = (job.key(), job.resource);
-        // What a refused record on disk would put back after a crash is not to be put back over this change.
+        // The disk may hold an outdated undo record. A restore from it after a crash must not overwrite this
+        // change.
         if self.ledger.has_refused() {
             self.ledger.write_refused(turn.effects);
             return self.end(key, turn.disk.failed("an older record was refused and is written again"), turn);
@@ -122,7 +125,7 @@ impl Jobs {
         let (known, theirs) = self.known_to(job);
         let before = captured.as_ref().map(|captured| captured.before.clone()).or(known);
         let stage = Stage::Reading { deadline: turn.now + job.timeout, captured };
-        // Said before the change: afterwards nobody may hear it for a while.
+        // Reported before the change: afterwards the controller may be unreachable for a while.
         self.guard = Some(Guard { resource, stage, progress: turn.now });
         turn.effects.push(Effect::Guard { job: Box::new(job.clone()), before, theirs });
     }
@@ -144,7 +147,7 @@ impl Jobs {
                 let was = self.ledger.edit(key.resource, |entry| {
                     let was = entry.clone();
                     let new = Undo { key, state, holding: was.holding.clone() };
-                    // This change must be undone to what could not be restored yet, too.
+                    // Undoing this change must also restore the state that an earlier change left unrestored.
                     entry.undo = Some(entry.undo.take().map_or(new, |old| Undo { key, ..old }));
                     if captured.is_some() {
                         entry.holding = captured;
@@ -161,10 +164,10 @@ impl Jobs {
         }
     }
 
-    /// What the job may touch is on disk: it begins.
+    /// The undo record is on disk: the change begins.
     pub(super) fn guard_written(&mut self, key: ReportKey, was: Entry, turn: &mut Turn) {
         if self.ledger.has_undo_on_disk_but(key.resource) {
-            // After a crash that one would be put back over this change.
+            // After a crash, that record's restore would overwrite this change.
             let reason = "what was put back of another resource is not recorded yet";
             return self.not_recorded(key, was, reason, turn);
         }
@@ -172,7 +175,7 @@ impl Jobs {
         let (challenge, again) = (std::mem::take(challenge), *again);
         let Some(job) = self.current(key, |phase| phase == Phase::Guarded).cloned() else { return };
         if turn.is_stopping {
-            // As after a crash: put back when the agent starts.
+            // As after a crash, the agent restores the state at its next start.
             self.guard = None;
             return;
         }
@@ -180,7 +183,8 @@ impl Jobs {
         self.host_begins(job, turn);
     }
 
-    /// Nothing was touched. What was read is right, but would not survive: it is read again next time.
+    /// Nothing was touched. The captured state is right but would not survive a restart: the next attempt
+    /// reads it again.
     pub(super) fn not_recorded(&mut self, key: ReportKey, was: Entry, reason: &str, turn: &mut Turn) {
         if self.current(key, |phase| phase == Phase::Recording).is_some() || self.leaves_guard(key) {
             self.ledger.edit(key.resource, |entry| (entry.holding, entry.undo) = (was.holding, was.undo));
@@ -188,7 +192,7 @@ impl Jobs {
         }
     }
 
-    /// Whether it was this job's record that the disk refused: nothing was touched.
+    /// Whether the disk refused this job's undo record: nothing was touched.
     pub(super) fn leaves_guard(&mut self, key: ReportKey) -> bool {
         let is_it = matches!(self.stage(key), Some(Stage::Recording { .. }));
         self.guard.take_if(|_| is_it).is_some()
@@ -236,7 +240,7 @@ impl Jobs {
         }
     }
 
-    /// The connection is gone, or was not made.
+    /// The connection is lost, or an attempt to connect failed.
     pub(crate) fn disconnected(&mut self, reason: &str) {
         if let Some(Guard { stage: Stage::Confirming(confirming), .. }) = &mut self.guard {
             confirming.challenge.lost(reason.to_owned());
@@ -263,14 +267,14 @@ impl Jobs {
         self.end(key, Outcome::Done(observed), turn);
     }
 
-    /// Whether a change is being recorded as kept by the write of this outcome.
+    /// Whether the write of this outcome records a change as kept.
     pub(super) fn is_keeping(&self, key: ReportKey) -> bool {
         let guard = self.guard.as_ref().filter(|guard| guard.resource == key.resource);
         guard.is_some_and(|guard| matches!(guard.stage, Stage::Keeping { .. }))
     }
 
-    /// Whether the outcome that was just written, or refused, is that of a change: if refused, it is put back before
-    /// anything is said.
+    /// Whether the outcome just written or refused is that of a guarded change. A refused outcome leads to a
+    /// restore before any report.
     pub(super) fn kept(&mut self, key: ReportKey, failed: Option<&str>, turn: &mut Turn) -> bool {
         let keeping = self.guard.as_mut().filter(|guard| guard.resource == key.resource);
         let Some(Stage::Keeping { held }) = keeping.map(|guard| &mut guard.stage) else {
@@ -281,7 +285,7 @@ impl Jobs {
             return false;
         };
         let held = held.clone();
-        // What came meanwhile stays.
+        // Later changes to the entry stay.
         self.ledger.edit(key.resource, |entry| {
             (entry.holding, entry.gone) = (held.holding, held.gone);
             (entry.undo, entry.applied, entry.current) = (held.undo, held.applied, held.current);

@@ -1,4 +1,4 @@
-//! The end of a job: its outcome is recorded, then reported, and what follows it begins.
+//! The end of a job: the agent records its outcome, reports it, and begins the jobs that wait for it.
 
 use muster_shared::ResourceId;
 use muster_shared::model::{Action, Outcome, Report, ReportKey};
@@ -9,7 +9,7 @@ use super::{Jobs, Turn};
 use crate::ledger::{self, After, Applied, Ended, Entry, stored};
 
 impl Jobs {
-    /// Records the outcome of the current job; it is reported once that is on disk.
+    /// Records the outcome of the current job; the report follows once the record is on disk.
     pub(super) fn end(&mut self, key: ReportKey, mut outcome: Outcome, turn: &mut Turn) {
         let resource = key.resource;
         if let Outcome::Failed { reason, .. } | Outcome::NoRoom { reason } | Outcome::Differs { reason, .. } =
@@ -30,7 +30,7 @@ impl Jobs {
                 (Outcome::Done(_), Action::Create | Action::Update) => {
                     let spec = ledger::without_content(&job.spec);
                     if let Some(holding) = &mut entry.holding {
-                        // What was given up on the way has been put back and is nobody's again.
+                        // Claims given up on the way are restored and belong to no resource again.
                         holding.claims = spec.claims();
                         holding.claims.sort();
                         holding.claims.dedup();
@@ -39,7 +39,7 @@ impl Jobs {
                 }
                 (Outcome::Done(_), Action::Delete | Action::Retain) => {
                     (entry.applied, entry.holding) = (None, None);
-                    // What went with an earlier holding is on disk as gone: see `is_held_up`.
+                    // Claims gone with an earlier holding are recorded as gone on disk: see `is_held_up`.
                     entry.gone = goes;
                 }
                 (Outcome::Done(_), Action::Check) => {}
@@ -69,7 +69,7 @@ impl Jobs {
         self.ledger.write(resource, after, turn.effects);
     }
 
-    /// The outcome is on disk, or cannot be. Returns the resource whose next job may be admitted.
+    /// The outcome is on disk, or was refused. Returns the resource whose next job may be admitted.
     pub(super) fn ended(
         &mut self,
         mut report: Report,
@@ -84,7 +84,7 @@ impl Jobs {
         }
         if let Some(reason) = failed {
             turn.effects.warn(format!("cannot record a job's outcome: {reason}"));
-            // A failure is one either way, and what was refused for good is not to be tried again.
+            // A failure stays a failure, and a permanently refused job must not be retried.
             if !matches!(report.outcome, Outcome::Failed { .. } | Outcome::NoRoom { .. }) {
                 report.outcome = turn.disk.failed(&reason);
             }
@@ -96,7 +96,8 @@ impl Jobs {
                     last.outcome = outcome;
                 }
                 if let Some(held) = held {
-                    // As it is on disk: what it retains stays its own, to be asked for again, and a removal is repeated.
+                    // Matches the disk: a retained resource stays owned until the next request, and a removal
+                    // is repeated.
                     (entry.applied, entry.holding, entry.gone) = (held.applied, held.holding, held.gone);
                 }
             });
@@ -111,7 +112,8 @@ impl Jobs {
             None
         };
         match next {
-            // On disk is still the job that has ended, and runs again after a crash: never once a later one has run.
+            // The disk still holds the ended job, which would run again after a crash: it must not, once a
+            // later job has run.
             Some(next) if is_refused => self.ledger.accept_again(next, turn.effects),
             Some(next) if !self.ledger.is_accepting(next) => return Some(key.resource),
             None if is_refused => self.ledger.write_through(key.resource, turn.effects),

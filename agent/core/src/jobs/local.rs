@@ -1,10 +1,12 @@
-//! Network documents that were given on the server itself: guarded as the controller's own, and told to who gave them.
+//! Network documents given on the server itself: guarded like the controller's, with the outcome reported
+//! locally.
 //!
-//! There is one such document. It is an entry of the ledger with a resource of its own ([`ResourceId::LOCAL`]), so that
-//! commit-confirm, the boot and taking over are those of any other: a resource of the controller that comes to claim
-//! the same link takes it over. The other way it is refused, for the controller's word counts more.
+//! There is at most one such document. Its ledger entry has a resource of its own ([`ResourceId::LOCAL`]), so
+//! that commit-confirm, boot and take-over work as for any other resource. A resource of the controller that
+//! claims the same link takes it over. The reverse is refused, since the controller takes precedence.
 //!
-//! Absent: the controller's knowledge of it. It is in no list, digest or report; drift is logged on the server.
+//! Absent: the controller's view. The document is in no list, digest or report; its drift is logged on the
+//! server.
 
 use std::time::Duration;
 
@@ -40,7 +42,7 @@ impl Jobs {
         self.accept(
             Job {
                 resource,
-                // Of no controller's epoch, and so older than anything that a controller says.
+                // Epoch 0 belongs to no controller, so this generation is older than any of a controller.
                 generation: Generation { epoch: Epoch(0), number: newest.max(after) + 1 },
                 attempt: Attempt(0),
                 action: if exists { Action::Update } else { Action::Create },

@@ -1,4 +1,4 @@
-//! What the controller says about jobs, and when a job is new, old, known or wrong.
+//! The controller's messages about jobs, and whether a job is new, old, known or wrong.
 
 use muster_shared::model::{ContentDigest, Job, Outcome, Report, ReportKey, Spec};
 use muster_shared::{Attempt, Generation, ResourceId};
@@ -7,21 +7,22 @@ use super::run::{Phase, Run};
 use super::{Jobs, Turn};
 use crate::ledger::{self, Accepted, After, Ended, Entry, Order, stored};
 
-/// Jobs that wait at one time. A controller keeps far fewer in flight for one node; each takes 64 KiB at most.
+/// The most jobs that wait at one time. A controller keeps far fewer in flight for one node; each takes 64
+/// KiB at most.
 const JOBS_MAX: usize = 100_000;
-/// Memory they take: the agent must stay small whatever the controller sends.
+/// The most memory of waiting jobs: the agent must stay small whatever the controller sends.
 const JOBS_WEIGHT_MAX: usize = 64 * 1024 * 1024;
 
-/// How a job relates to what is known.
+/// How a received job relates to the ledger.
 #[derive(Debug, PartialEq, Eq)]
 enum JobRelation {
     New,
     /// A newer generation is known.
     Older(Generation),
-    /// A newer attempt of the same job is known: its answer counts, if it has ended. A controller
-    /// with a restored store starts to count attempts again.
+    /// A newer attempt of the same job is known. If that attempt has ended, its report is the answer. A
+    /// controller with a restored store starts to count attempts again.
     OlderAttempt(Option<Report>),
-    /// Known, and not ended.
+    /// The job is known and has not ended.
     Pending,
     /// Known, and ended so.
     Ended(Outcome),
@@ -62,8 +63,9 @@ fn standing(entry: Option<&Entry>, job: &Job) -> JobRelation {
 }
 
 impl Jobs {
-    /// An agent that could not even record the controller's epoch takes nothing new. A job that is known is answered as
-    /// ever: "no room" would be acknowledged in place of its outcome, and what has run would run again.
+    /// Handles a job. An agent that could not record the controller's epoch accepts no new job, but answers
+    /// known jobs as usual. Otherwise the controller would acknowledge "no room" in place of the outcome, and
+    /// the job would run again.
     pub(crate) fn job(&mut self, job: Job, turn: &mut Turn) {
         let key = job.key();
         let outcome = match standing(self.ledger.get(job.resource), &job) {
@@ -128,7 +130,7 @@ impl Jobs {
         earlier.map(|accepted| accepted.order)
     }
 
-    /// The disk did not take it: as if it had never come.
+    /// The disk refused the job: the agent acts as if it had never arrived.
     pub(super) fn not_accepted(&mut self, key: ReportKey, reason: &str, turn: &mut Turn) {
         let is_it = |accepted: &mut Accepted| accepted.job.key() == key;
         let was_current = self.ledger.edit(key.resource, |entry| {
@@ -138,7 +140,7 @@ impl Jobs {
         if was_current && self.runs.get(&key.resource).is_some_and(Run::is_accepting) {
             self.runs.remove(&key.resource);
         }
-        // What is on disk may be the job that this one took the place of.
+        // The disk may still hold the job that this one replaced.
         self.ledger.write_through(key.resource, turn.effects);
         turn.effects.warn(format!("cannot record a job: {reason}"));
         let outcome = turn.disk.failed(reason);
@@ -153,7 +155,7 @@ impl Jobs {
                 self.report(Report { key, outcome: Outcome::Superseded { by: newest.generation } }, turn);
             }
             Some(newest) if newest.generation == generation => self.withdraw_known(newest, turn),
-            // Remembered, so that the job, should it come late, is refused.
+            // The ledger remembers the withdrawal, so that the job is refused if it arrives late.
             Some(_) | None => {
                 let key = ReportKey { resource, generation, attempt: Attempt(0) };
                 self.record_withdrawn(key, None, turn);
@@ -178,7 +180,7 @@ impl Jobs {
             self.record_withdrawn(key, job.map(|accepted| ledger::digest(&accepted.job)), turn);
         } else if let Some(last) = &entry.last {
             let outcome = last.outcome.clone();
-            // One that is not on disk yet is said when it is.
+            // An outcome that is being written is reported once it is on disk.
             if !self.ledger.is_ending(&key) {
                 self.report(Report { key, outcome }, turn);
             }
@@ -209,7 +211,8 @@ impl Jobs {
         turn.connection.report(report, turn.effects);
     }
 
-    /// Out of lane and fetching, before it began. What was fetched stays if the job that comes instead has this `content`.
+    /// Removes a job that has not begun from its lane and from fetching. The fetched content stays if the
+    /// replacing job has this `content`.
     fn leave_queue(&mut self, resource: ResourceId, content: Option<(ContentDigest, u64)>, turn: &mut Turn) {
         let Some(accepted) = self.ledger.current(resource) else { return };
         let (lane, order) = (accepted.job.spec.lane(), accepted.order);

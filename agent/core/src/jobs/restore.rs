@@ -1,5 +1,4 @@
-//! Restores what was there before a change: at once, again later, by the document's fallback, or
-//! after a restart.
+//! Restores the state before a change: at once, again later, by the document's fallback, or after a restart.
 //!
 //! Absent: when to undo a change (`confirm.rs`), and how the host does it.
 
@@ -14,20 +13,20 @@ use super::{Jobs, Turn};
 use crate::face::Effect;
 use crate::ledger::Undo;
 
-/// The host answers in seconds; one that hangs is asked again.
+/// The host answers in seconds; a host that hangs is asked again.
 const RESTORE_WITHIN: Duration = Duration::from_secs(60);
 /// Attempts in a row before the document's fallback, and before the job is over: about 15 s of them.
 const RESTORE_TRIES: u32 = 5;
 const RESTORE_AGAIN_FIRST: Duration = Duration::from_secs(1);
-/// Later ones, until it works: what stands in the way may go (a switch that is started again).
+/// The pause between later tries, without end: an obstacle may go away, such as a switch that restarts.
 const RESTORE_AGAIN: Duration = Duration::from_secs(30);
 
-/// How putting back stands.
+/// The progress of a restore.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Attempt {
-    /// The host is at it; it has until then.
+    /// The host works on the restore and must answer by `until`.
     Running { fallback: bool, until: MonoTime },
-    /// Tried again then.
+    /// The next try begins at `until`.
     Waits { until: MonoTime },
 }
 
@@ -37,7 +36,7 @@ impl Jobs {
         self.guard.is_some() || turn.flows_guard
     }
 
-    /// Whether its change may have begun before a restart, and was not kept.
+    /// Whether the current job's change may have begun before a restart without being kept.
     pub(super) fn is_half_done(&self, resource: ResourceId) -> bool {
         let Some(entry) = self.ledger.get(resource) else { return false };
         let undo = entry.undo.as_ref().map(|undo| undo.key);
@@ -67,7 +66,7 @@ impl Jobs {
         })
     }
 
-    /// Puts back what waits for it, once no change is under way.
+    /// Begins the next restore that is due, once no change is under way.
     pub(crate) fn begin_restoring(&mut self, turn: &mut Turn) {
         if self.is_guarding(turn) || self.lanes.is_busy(Lane::Network) || turn.is_stopping {
             return;
@@ -133,7 +132,7 @@ impl Jobs {
         }
     }
 
-    /// The job whose change must be undone, unless it has ended.
+    /// The job whose change must be undone, unless that job has ended.
     fn undone_job(&self, resource: ResourceId) -> Option<&Job> {
         let entry = self.ledger.get(resource)?;
         let key = entry.undo.as_ref()?.key;
@@ -158,7 +157,7 @@ impl Jobs {
         turn.connection.hurry(turn.now);
         turn.connection.reconnect(turn.now, "the network was put back", turn.fetch, turn.effects);
         match has_job {
-            // A further try by itself could cut the server off again.
+            // A further try by the agent alone could cut the server off again.
             true => {
                 let how = if is_fallback {
                     "what was there before cannot be put back, the fallback_config is in force"
@@ -167,7 +166,7 @@ impl Jobs {
                 };
                 self.end(key, Outcome::Failed { reason: format!("{why}; {how}"), permanent: true }, turn);
             }
-            // Its job ended before.
+            // The change's job ended before.
             false => self.ledger.write_through(resource, turn.effects),
         }
     }
@@ -193,7 +192,7 @@ impl Jobs {
         }
     }
 
-    /// The resource holds what it held before the change, and so do those that it took over from.
+    /// The resource, and those it took over from, own again what they owned before the change.
     pub(super) fn undo_entry(&mut self, resource: ResourceId) {
         self.ledger.edit(resource, |entry| {
             if let Some(undo) = entry.undo.take() {

@@ -1,4 +1,4 @@
-//! Where the job of a resource stands; see the diagram in `begin.rs`.
+//! The progress of a resource's current job; see the diagram in `begin.rs`.
 
 use std::time::Duration;
 
@@ -13,13 +13,13 @@ use crate::ledger::{Before, Entry};
 pub(super) const PROGRESS_FIRST: Duration = Duration::from_secs(1);
 pub(super) const PROGRESS_EVERY: Duration = Duration::from_secs(10);
 
-/// Where an entry's current job stands.
+/// The phase of an entry's current job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Phase {
     Accepting,
     Fetching,
     Queued,
-    /// Ends with a failure if nobody knows by the deadline what is there: nobody but the agent counts this time.
+    /// Fails if the state before Muster is unknown by the deadline; only the agent enforces this deadline.
     Capturing {
         deadline: MonoTime,
     },
@@ -46,17 +46,17 @@ impl Run {
         Self { phase, recovered: false }
     }
 
-    /// Its content is on its way.
+    /// The job's content is being fetched.
     pub(super) fn is_fetching(&self) -> bool {
         self.phase == Phase::Fetching
     }
 
-    /// Its job is being recorded.
+    /// The job's record is being written.
     pub(super) fn is_accepting(&self) -> bool {
         self.phase == Phase::Accepting
     }
 
-    /// Too late to replace or withdraw it.
+    /// Whether it is too late to replace or withdraw the job.
     pub(super) fn may_have_begun(&self) -> bool {
         self.recovered || self.has_its_turn()
     }
@@ -75,7 +75,7 @@ impl Run {
 }
 
 impl Jobs {
-    /// The job `key` if it is its entry's current one and stands in this phase.
+    /// The job `key`, if it is its entry's current one and in a matching phase.
     pub(super) fn current(&self, key: ReportKey, phase: impl FnOnce(Phase) -> bool) -> Option<&Job> {
         let run = self.runs.get(&key.resource).filter(|run| phase(run.phase))?;
         debug_assert!(self.ledger.get(key.resource).is_some(), "{run:?} has an entry");
@@ -116,7 +116,7 @@ impl Jobs {
         }
     }
 
-    /// The job that follows becomes the current one.
+    /// Makes the following job the current one.
     pub(super) fn promote(&mut self, resource: ResourceId) -> Option<ReportKey> {
         let next = self.ledger.edit(resource, |entry| {
             entry.current = entry.next.take();

@@ -1,5 +1,5 @@
-//! **Strays**: things that the controller's store, which was restored from a backup, has no row of. The agent says what
-//! they are, and deletes one by what its own ledger has of it.
+//! **Strays**: resources without a row in a controller's store that was restored from a backup. The agent
+//! describes them, and deletes one by the state in its own ledger.
 
 use muster_shared::ResourceId;
 use muster_shared::model::{
@@ -10,7 +10,7 @@ use super::{Jobs, Turn};
 use crate::ledger::Entry;
 
 impl Jobs {
-    /// What the ledger has of these. What it does not list, the controller is not told of.
+    /// Describes these resources from the ledger. Resources that the ledger does not list are left out.
     pub(crate) fn describe(&mut self, resources: &[ResourceId], turn: &mut Turn) {
         let known = |resource: &ResourceId| {
             let entry = self.ledger.get(*resource)?;
@@ -21,7 +21,7 @@ impl Jobs {
         turn.effects.send(Up::Described(strays));
     }
 
-    /// Deletes the thing as a job would whose desired state the controller knew.
+    /// Deletes a stray, as a job with its desired state would.
     pub(crate) fn remove(&mut self, key: ReportKey, turn: &mut Turn) {
         if self.ledger.is_about_to_tell(key) {
             return;
@@ -44,7 +44,7 @@ impl Jobs {
         let Some(newest) = newest.filter(|newest| newest.generation == generation) else {
             return self.job(job, turn);
         };
-        // Of one generation there is one removal, though a job that ended meanwhile may have left another state.
+        // Each generation has one removal, though a job that ended meanwhile may have left another state.
         let last = entry.and_then(|entry| entry.last.as_ref()).filter(|last| last.key == newest);
         let outcome = last.map(|last| last.outcome.clone());
         match outcome {
@@ -61,8 +61,8 @@ impl Jobs {
     }
 }
 
-/// The desired state by which the thing is deleted: of the deletion itself once it is under way, else of what was made last
-/// or is being made.
+/// The desired state for deleting a stray: that of the deletion if it is under way, otherwise the state made
+/// last or being made.
 fn spec(entry: &Entry) -> Option<Spec> {
     let jobs = [&entry.next, &entry.current].into_iter().flatten().map(|accepted| &accepted.job);
     let job = jobs.clone().find(|job| job.action == Action::Delete).or_else(|| {

@@ -1,6 +1,7 @@
-//! Before a job changes anything: what is there, and who held it, is on disk.
+//! Records the present state and the owner of claims on disk before a job changes anything.
 //!
-//! Absent: who holds what (`ledger/holding.rs`), and what a guarded change may touch (`confirm.rs`).
+//! Absent: the ownership of claims (`ledger/holding.rs`), and the state that a guarded change may touch
+//! (`confirm.rs`).
 
 use muster_shared::model::{Action, ReportKey, Spec};
 
@@ -10,14 +11,14 @@ use crate::face::{Effect, RunError};
 use crate::ledger::{Accepted, After, Before};
 
 impl Jobs {
-    /// Asks what is there, unless that is known of all the job claims.
+    /// Asks for the state before Muster, unless it is known for all of the job's claims.
     pub(super) fn capture(&mut self, key: ReportKey, turn: &mut Turn) {
         let Some(entry) = self.ledger.get(key.resource) else { return };
         let Some(Accepted { job, .. }) = &entry.current else { return };
         let claims = job.spec.claims();
         let deadline = turn.now + job.timeout;
         if let (Spec::Dummy(_), false) = (&job.spec, entry.exists()) {
-            // There is nothing to ask for, but the disk must say that the job may have begun.
+            // There is nothing to read, but the disk must say that the job may have begun.
             self.set_phase(key.resource, Phase::Capturing { deadline });
             return self.captured(key, Ok(Before::new(Vec::new())), turn);
         }

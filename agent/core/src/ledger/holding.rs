@@ -1,4 +1,5 @@
-//! Who holds a thing that several resources claim, and what was there before the first of them.
+//! The ownership of claims that several resources have, and the state before the first of them. The resource
+//! that owns a claim **holds** it.
 //!
 //! ```text
 //!   resource   since   over                    1 made the thing; 2 took it over from 1, and 3 from 2.
@@ -7,12 +8,13 @@
 //!      3         8     1 since 3, 2 since 5    3 puts back what was there before Muster: 1 and 2 are gone with it.
 //! ```
 //!
-//! The record of a resource that takes over says what it knows of the time before Muster, and names the holdings that
-//! it took over; the records of those stay as they are. So taking over is one write, and so is its end, whichever way
-//! it ends. **Invariant.** A holding is over older ones alone: no ring of them can be written.
+//! The record of a resource that takes over holds the state before Muster, and names the holdings that it
+//! took over; their records stay as they are. So a take-over is one write, and so is its end. **Invariant.**
+//! A holding names only older holdings, so holdings cannot form a ring.
 //!
-//! A resource takes over all that another one holds, also what it does not claim itself, and puts that back with its
-//! own change: an address that moves from a bridge to its port must not be on both.
+//! A resource takes over all claims of another holding, including those it does not claim itself, and
+//! restores the latter with its own change: an address that moves from a bridge to its port must not be on
+//! both.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -30,9 +32,10 @@ pub struct Holding {
     pub before: Before,
     /// The subject of `before`, in order.
     pub claims: Vec<Claim>,
-    /// When it was taken; higher than that of every other holding before it.
+    /// When the holding began; higher than in every earlier holding.
     pub since: Order,
-    /// Holdings of others that this one took over, and those that they had taken over, by when they were taken.
+    /// Holdings of other resources that this one took over, directly or through them, with the time each
+    /// began.
     pub over: BTreeMap<ResourceId, Order>,
 }
 
@@ -47,7 +50,7 @@ impl Entry {
         self.holding.as_ref().map(|holding| &holding.before)
     }
 
-    /// Whether what `other` holds was taken over by this resource, or has gone with it.
+    /// Whether this resource took over the holding of `other`, or that holding has gone with it.
     pub fn is_over(&self, other: &Entry) -> bool {
         let over = self.holding.iter().map(|holding| &holding.over).chain([&self.gone]);
         over.into_iter().any(|over| other.is_in(over))
@@ -66,12 +69,12 @@ impl Entry {
 }
 
 impl Ledger {
-    /// Whether another one took over what this resource holds.
+    /// Whether another resource took over this one's holding.
     pub(crate) fn is_taken(&self, resource: ResourceId) -> bool {
         self.taker(resource).is_some()
     }
 
-    /// The holder of what this resource held until it was taken over.
+    /// The resource that took over this one's holding.
     fn taker(&self, resource: ResourceId) -> Option<&Entry> {
         let entry = self.get(resource)?;
         let naming = self.naming.get(&resource).into_iter().flatten().filter_map(|other| self.get(*other));
@@ -80,7 +83,7 @@ impl Ledger {
             .max_by_key(|taker| taker.holding.as_ref().map(|holding| holding.since))
     }
 
-    /// Others that hold one of these claims.
+    /// Other resources that hold one of these claims.
     pub(crate) fn holders(&self, claims: &[Claim], but: ResourceId) -> Vec<(ResourceId, &Holding)> {
         let owners: BTreeSet<_> =
             claims.iter().filter_map(|claim| self.owners.get(claim)).flatten().collect();
@@ -88,8 +91,8 @@ impl Ledger {
         others.filter_map(|other| Some((other, self.get(other)?.holding.as_ref()?))).collect()
     }
 
-    /// Others that have back what this resource took over once it ends: it was never applied. What it claims besides is
-    /// its own to put back.
+    /// Other resources that own their claims again once this resource ends without having been applied. This
+    /// resource restores its remaining claims itself.
     pub(crate) fn have_back(&self, resource: ResourceId) -> Vec<&Entry> {
         let holds = |entry: &&Entry| entry.applied.is_none() && !self.is_taken(resource);
         let holding = self.get(resource).filter(holds).and_then(|entry| entry.holding.as_ref());
@@ -100,17 +103,17 @@ impl Ledger {
         holdings.keys().filter_map(|resource| self.get(*resource)).filter(|entry| entry.is_in(holdings))
     }
 
-    /// The records of the time before Muster for a resource that takes these claims: its own, and
-    /// those of the resources it takes over from. A holder that was applied has restored what it
-    /// did not want of what it took over, and only its record has the state before that.
+    /// The records of the state before Muster for a resource that takes these claims: its own, and those of
+    /// the resources it takes over from. A holder that was applied has restored the parts of its take-over
+    /// that it did not want, and only its record has the state before that.
     pub(crate) fn known(&self, resource: ResourceId, claims: &[Claim]) -> Vec<Before> {
         let own = self.own(resource).map(|own| own.before.clone());
         let givers = self.givers(resource, claims).into_iter().map(|(_, giver)| giver.before.clone());
         own.into_iter().chain(givers).collect()
     }
 
-    /// The holding of a resource that takes over what it claims, and all that others hold with that: also what it does
-    /// not claim is its own until it is put back.
+    /// The holding of a resource that takes over its claims from others. It includes all further claims of
+    /// those others, until this resource restores them.
     pub(crate) fn taken_over(&mut self, resource: ResourceId, before: Before, claims: &[Claim]) -> Holding {
         let since = self.next_order();
         let givers = self.givers(resource, claims);
@@ -133,13 +136,14 @@ impl Ledger {
         self.holders(&claims, resource)
     }
 
-    /// The holding of a resource, unless another one knows alone what was there before.
+    /// The holding of a resource, unless only the record of its taker has the state before Muster.
     fn own(&self, resource: ResourceId) -> Option<&Holding> {
         let is_lost = self.taker(resource).is_some_and(|taker| taker.applied.is_some() || !taker.exists());
         self.get(resource)?.holding.as_ref().filter(|_| !is_lost)
     }
 
-    /// Whether the end of this resource changes nothing on the host: what it made, if anything, is another's.
+    /// Whether the end of this resource changes nothing on the host, because another resource owns its
+    /// claims.
     pub(crate) fn leaves_alone(&self, resource: ResourceId) -> bool {
         let Some(holding) = self.get(resource).and_then(|entry| entry.holding.as_ref()) else { return true };
         let theirs = self.have_back(resource);
@@ -147,15 +151,15 @@ impl Ledger {
         self.is_taken(resource) || !theirs.is_empty() && holding.claims.iter().all(have)
     }
 
-    /// Holdings that are gone once what this resource holds is put back, or left for good.
+    /// Holdings that are gone once this resource's holding is restored, or left for good.
     pub(crate) fn goes_with(&self, resource: ResourceId) -> BTreeMap<ResourceId, Order> {
         let holds = |entry: &&Entry| entry.applied.is_some() && !self.is_taken(resource);
         let entry = self.get(resource).filter(holds);
         entry.and_then(|entry| entry.holding.as_ref()).map_or_else(BTreeMap::new, |it| it.over.clone())
     }
 
-    /// The resource has ended, and its record on disk says what has gone with it. Should the controller have a row of one
-    /// of those, that is lost, and made again.
+    /// The resource has ended, and its record on disk names the holdings gone with it. If the controller has
+    /// a row of one of those, it is reported as lost and made again.
     pub(crate) fn went(&mut self, resource: ResourceId, effects: &mut Effects) {
         let Some(entry) = self.get(resource) else { return };
         // An entry that has yet to be restored is not gone.

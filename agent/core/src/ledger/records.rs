@@ -1,4 +1,4 @@
-//! The ledger's way to disk: what each write is for, and what the disk refused.
+//! Writes the ledger to disk: the purpose of each write, and the writes that the disk refused.
 //!
 //! ```text
 //!   edit ─▶ write ─▶ Effect::Write ─Written─▶ what the write was for goes on
@@ -14,18 +14,18 @@ use crate::effects::Effects;
 use crate::face::{Effect, WriteId};
 use crate::ledger::{Entry, Ledger};
 
-/// The purpose of a write: what happens once it is on disk.
+/// The purpose of a write: the step that follows once the write is on disk.
 #[derive(Clone, Debug)]
 pub(crate) enum After {
     /// A job was accepted.
     Accepted(ReportKey),
     /// The state before Muster is recorded for this job; how the entry was until then.
     Captured { key: ReportKey, was: Box<Entry> },
-    /// A job ended; how the entry was until then, if its resource let go of what it held.
+    /// A job ended; `held` is the previous entry, if the resource gave up its holding.
     Ended { report: Report, held: Option<Box<Entry>> },
-    /// The state of all that a job may touch is recorded for it; how the entry was until then.
+    /// The undo record of a job is written; `was` is the previous entry.
     Guarded { key: ReportKey, was: Box<Entry> },
-    /// A report was acknowledged, or something else that can be written later as well.
+    /// A report was acknowledged, or another change that may be written later.
     Nothing,
 }
 
@@ -33,7 +33,7 @@ pub(crate) enum After {
 #[derive(Debug)]
 struct Writing {
     resource: ResourceId,
-    /// The entry says what to put back.
+    /// The entry has an undo record.
     has_undo: bool,
     after: After,
 }
@@ -43,16 +43,16 @@ struct Writing {
 pub(crate) struct Records {
     writes: BTreeMap<WriteId, Writing>,
     last_write: u64,
-    /// Resources whose record on disk may say what to put back.
+    /// Resources whose record on disk may contain an undo record.
     undo_on_disk: BTreeSet<ResourceId>,
-    /// That a change is kept was refused by the disk, and is said once more by this write.
+    /// The disk refused to record a change as kept; this write records it once more.
     kept_with: Option<(WriteId, Report)>,
-    /// Entries that the disk did not take, to be written when it may, with the last write when it was refused.
+    /// Entries that the disk refused, to be written again, with the latest write at the time of the refusal.
     stale: BTreeMap<ResourceId, WriteId>,
 }
 
 impl Records {
-    /// With what to put back of these on disk.
+    /// Starts with the resources whose undo records are on disk.
     pub(crate) fn new(undo_on_disk: BTreeSet<ResourceId>) -> Self {
         Self { undo_on_disk, ..Self::default() }
     }
@@ -62,7 +62,7 @@ impl Ledger {
     /// Writes the entry as it is now.
     pub(crate) fn write(&mut self, resource: ResourceId, after: After, effects: &mut Effects) {
         let Some(entry) = self.get(resource).cloned() else {
-            // Only an entry without any content is not kept; there is nothing to make durable.
+            // Only an empty entry is dropped; there is nothing to make durable.
             return self.forget(resource, effects);
         };
         let write = self.next_write();
@@ -78,7 +78,7 @@ impl Ledger {
         }
     }
 
-    /// Writes the entry as it is now, for what can be written later as well.
+    /// Writes the present entry, for changes that may be written later.
     pub(crate) fn write_through(&mut self, resource: ResourceId, effects: &mut Effects) {
         self.write(resource, After::Nothing, effects);
     }
@@ -96,13 +96,14 @@ impl Ledger {
         effects.push(Effect::Remove(resource));
     }
 
-    /// Names a write, also one of something else than an entry.
+    /// The id of a new write, also for writes that are not entries.
     pub(crate) fn next_write(&mut self) -> WriteId {
         self.records.last_write += 1;
         WriteId(self.records.last_write)
     }
 
-    /// The disk took this write, or refused it: what that was for, and the change that it says to be kept as well.
+    /// The disk took this write, or refused it. Returns the write's purpose, and the report of a change that
+    /// the write also records as kept.
     pub(crate) fn written(&mut self, write: WriteId, is_refused: bool) -> Option<(After, Option<Report>)> {
         let records = &mut self.records;
         let Writing { resource, has_undo, after } = records.writes.remove(&write)?;
@@ -114,7 +115,7 @@ impl Ledger {
             if is_refused {
                 records.stale.insert(resource, WriteId(records.last_write));
             } else {
-                // One that was on its way before does not say what was refused since.
+                // A write that was on its way before the refusal does not contain the refused change.
                 records.stale.retain(|other, refused| *other != resource || write <= *refused);
             }
         }
@@ -162,7 +163,8 @@ impl Ledger {
         self.records.writes.values().any(|writing| writing.accepts(key))
     }
 
-    /// Records the job with its entry as it is now; what is on its way to disk of it does not count.
+    /// Records the job with its present entry; earlier writes of the job that are still on their way do not
+    /// count.
     pub(crate) fn accept_again(&mut self, key: ReportKey, effects: &mut Effects) {
         for writing in self.records.writes.values_mut().filter(|writing| writing.accepts(key)) {
             writing.after = After::Nothing;
@@ -170,7 +172,7 @@ impl Ledger {
         self.write(key.resource, After::Accepted(key), effects);
     }
 
-    /// Whether an outcome that was refused is in a later write as well, which decides.
+    /// Whether a later write also contains this refused outcome, and so decides.
     pub(crate) fn is_written_again(&mut self, report: &Report) -> bool {
         let records = &mut self.records;
         let later = records.writes.iter().find(|(_, writing)| writing.resource == report.key.resource);
@@ -179,8 +181,8 @@ impl Ledger {
         true
     }
 
-    /// Whether the disk refused to record that what this resource took over is another's again, or gone. Should the resource
-    /// end before that is there, a crash would bring the other one back.
+    /// Whether the disk refused to record that claims taken over by this resource were returned or are gone.
+    /// If the resource ended before that record is on disk, a crash would bring the other resource back.
     pub(crate) fn is_held_up(&mut self, resource: ResourceId, effects: &mut Effects) -> bool {
         let Some(entry) = self.get(resource) else { return false };
         let stale: Vec<_> = entry.named().filter(|other| self.records.stale.contains_key(other)).collect();

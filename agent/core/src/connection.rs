@@ -107,7 +107,6 @@ impl Connection {
     /// recorded first.
     ///
     /// # Errors
-    ///
     /// The reason why the agent does not obey the controller.
     pub(crate) fn welcome(
         &mut self,

@@ -74,7 +74,6 @@ impl Fetch {
     /// Requests a content for a job at this place. Returns `Ok(true)` if the content is there already.
     ///
     /// # Errors
-    ///
     /// A reason for the operator, if there can never be room for the content.
     pub fn want(
         &mut self,

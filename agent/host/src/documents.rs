@@ -1,5 +1,5 @@
-//! What deployments without a script leave: JSON files (group `json-file`), and what `os-apply-config` answers from (group
-//! `apply-config`).
+//! Deployments without a script: JSON files (group `json-file`), and the documents that `os-apply-config`
+//! reads (group `apply-config`).
 //!
 //! ```text
 //!   apply-config/<resource>.json   a deployment's document; they count in the order of these names
@@ -7,10 +7,10 @@
 //!   json-files/aside/<digest>      of that, what is large
 //! ```
 //!
-//! What was there is durable before a file changes, path by path, so that also a deployment that comes to other paths
-//! can put back all that it ever took.
+//! The state before Muster is durable before a file changes, path by path, so that a deployment whose paths
+//! change can still restore all files that it ever took.
 //!
-//! Absent: removing a directory that was made for a file; merging the documents, which who reads them does.
+//! Absent: removing a directory that was made for a file; merging the documents, which their readers do.
 
 use std::collections::BTreeMap;
 use std::fs::{self, DirBuilder};
@@ -27,11 +27,11 @@ use thiserror::Error;
 use crate::files::{FileBefore, FileDifference, FileError, Files, Source};
 use crate::packed;
 
-/// Of a file that was not there, as `json-file` of Heat leaves it; of one that was, its own mode and owner stay.
+/// The mode of a new file, as Heat's `json-file` leaves it; an existing file keeps its mode and owner.
 const MODE: u32 = 0o644;
 /// A document may hold secrets.
 const PRIVATE: u32 = 0o600;
-/// Of directories that are made.
+/// The mode of directories that Muster makes.
 const DIRECTORY_MODE: u32 = 0o700;
 
 type Taken = BTreeMap<String, FileBefore>;
@@ -50,7 +50,7 @@ pub enum DocumentError {
     /// The record of what was there cannot be read or written.
     #[error("cannot record what was there before on the node's disk: {0}")]
     Disk(#[from] io::Error),
-    /// That record makes no sense.
+    /// The record of the state before Muster makes no sense.
     #[error("the record of what was there before Muster is damaged: put it back by hand")]
     Damaged,
 }
@@ -63,7 +63,7 @@ pub struct Documents {
 }
 
 impl Documents {
-    /// In the agent's own directory.
+    /// `state` is the agent's own directory.
     pub fn new(state: PathBuf) -> Self {
         let files = Files::new(state.join("json-files/aside"));
         Self { state, files }
@@ -91,10 +91,11 @@ impl Documents {
         }
     }
 
-    /// Makes the files that a deployment of group `json-file` names; what others it had written is put back.
+    /// Makes the files that a deployment of group `json-file` names; other files that it had written are
+    /// restored.
     ///
     /// # Errors
-    /// [`DocumentError`]; some may be written, and are put back with the resource.
+    /// [`DocumentError`]; some files may be written, and are restored with the resource.
     pub async fn write(&self, resource: ResourceId, config: &[u8]) -> Result<(), DocumentError> {
         let documents = documents(config)?;
         let mut taken = self.taken(resource)?;
@@ -115,20 +116,20 @@ impl Documents {
         self.put_back(resource, taken, &gone).await
     }
 
-    /// Puts back what was there before at all paths that the resource has written.
+    /// Restores the state before Muster at all paths that the resource has written.
     ///
     /// # Errors
-    /// [`DocumentError`]; what is not put back yet is still recorded.
+    /// [`DocumentError`]; paths that are not restored yet stay recorded.
     pub async fn restore(&self, resource: ResourceId) -> Result<(), DocumentError> {
         let taken = self.taken(resource)?;
         let all: Vec<String> = taken.keys().cloned().collect();
         if all.is_empty() { Ok(()) } else { self.put_back(resource, taken, &all).await }
     }
 
-    /// How what is there differs from what [`Documents::apply_config`] made of this.
+    /// How the host differs from the state that [`Documents::apply_config`] makes of this.
     ///
     /// # Errors
-    /// It cannot be known.
+    /// The state cannot be read.
     pub async fn check_applied(
         &self,
         resource: ResourceId,
@@ -139,10 +140,10 @@ impl Documents {
         self.differences(&[file]).await
     }
 
-    /// How what is there differs from what [`Documents::write`] made of this.
+    /// How the host differs from the state that [`Documents::write`] makes of this.
     ///
     /// # Errors
-    /// It cannot be known.
+    /// The state cannot be read.
     pub async fn check_written(
         &self,
         resource: ResourceId,
@@ -156,10 +157,10 @@ impl Documents {
         self.differences(&files).await
     }
 
-    /// Forgets what was there before of resources that are gone without putting it back.
+    /// Forgets the records of resources that are gone, without restoring anything.
     ///
     /// # Errors
-    /// Some of it is still there.
+    /// Some records are still there.
     pub fn sweep(&self, is_known: impl Fn(ResourceId) -> bool) -> io::Result<()> {
         let files = match fs::read_dir(self.state.join("json-files")) {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
@@ -232,7 +233,7 @@ impl Documents {
     }
 }
 
-/// What was there stays the owner's, with its mode.
+/// An existing file keeps its owner and mode.
 fn file(path: &str, before: &FileBefore, content: Vec<u8>) -> File {
     let (mode, owner, group) = match before {
         FileBefore::Present { mode, uid, gid, .. } => (*mode, Some(uid.to_string()), Some(gid.to_string())),
@@ -246,7 +247,7 @@ fn object(config: &[u8]) -> Result<Map<String, Value>, DocumentError> {
     serde_json::from_slice(config).map_err(|error| DocumentError::Json(place(&error)))
 }
 
-/// Without what is there, which may be secret.
+/// The place of the error, without content, which may be secret.
 fn place(error: &serde_json::Error) -> String {
     format!("line {}, column {}", error.line(), error.column())
 }
@@ -267,7 +268,7 @@ fn make(directory: &Path) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(DIRECTORY_MODE).create(directory)
 }
 
-/// With four spaces, as Heat's own hook writes it.
+/// Indents with four spaces, as Heat's own hook does.
 fn indented(document: &Value) -> Vec<u8> {
     let mut text = Vec::new();
     let formatter = serde_json::ser::PrettyFormatter::with_indent(b"    ");

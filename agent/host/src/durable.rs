@@ -1,4 +1,4 @@
-//! A small file that is there whole or as it was, also after a power cut.
+//! Writes a small file atomically: after a power cut, the file is either complete or as before.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write as _};

@@ -1,4 +1,5 @@
-//! What the server is: read from `/proc`, `/sys`, os-release and the kernel's links. What cannot be read is left empty.
+//! The server's facts, from `/proc`, `/sys`, os-release and the kernel's links. Facts that cannot be read
+//! stay empty.
 
 use std::fs::{read_dir, read_to_string};
 use std::path::{Path, PathBuf};
@@ -10,7 +11,7 @@ use muster_shared::wire::fit_facts;
 use crate::lldp::Listener;
 use crate::net::{NetError, Network};
 
-/// This server, with an ear at its ports.
+/// This server, with a listener at its ports.
 #[derive(Debug)]
 pub struct Server {
     root: PathBuf,
@@ -24,11 +25,11 @@ impl Default for Server {
 }
 
 impl Server {
-    /// As it is now, cut to what the wire takes, with what could not be read and is worth a word in the log. From the first call on
-    /// its ports are listened to. Needs a tokio runtime.
+    /// The present facts, cut to the limits of the wire format, and warnings for the log about facts that
+    /// could not be read. From the first call on, the ports are listened to. Needs a tokio runtime.
     ///
     /// # Errors
-    /// The kernel does not tell of its links.
+    /// The kernel does not list its links.
     pub async fn facts(
         &self,
         network: &Network,
@@ -52,13 +53,13 @@ impl Server {
         &self.listener
     }
 
-    /// A neighbour came, went, or says something else since this was asked last. Nothing is lost when it is dropped.
+    /// Returns once a neighbour came, went or changed since the last call. Dropping the future loses nothing.
     pub async fn neighbours_changed(&self) {
         self.listener.changed().await;
     }
 }
 
-/// All but the network.
+/// All facts but the network's.
 fn system(root: &Path) -> Facts {
     let read = |path: &str| read_to_string(root.join(path)).unwrap_or_default();
     let (stat, os_release) = (read("proc/stat"), read("etc/os-release"));
@@ -81,7 +82,7 @@ fn system(root: &Path) -> Facts {
     }
 }
 
-/// Lines `cpu0`, `cpu1`, …: those that are online.
+/// The number of lines `cpu0`, `cpu1`, …: the processors that are online.
 fn cpus(stat: &str) -> u32 {
     let is_cpu = |line: &&str| {
         line.strip_prefix("cpu").is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()))
@@ -109,7 +110,7 @@ fn disks(block: &Path) -> Vec<DiskFacts> {
         .filter_map(|entry| {
             let path = entry.ok()?.path();
             let read = |file: &str| read_to_string(path.join(file)).unwrap_or_default().trim().to_owned();
-            // In sectors of 512 bytes, whatever those of the disk are.
+            // The kernel counts in sectors of 512 bytes, whatever the disk's own sectors are.
             let size = read("size").parse::<u64>().ok().filter(|sectors| *sectors > 0)?.saturating_mul(512);
             path.join("device").exists().then(|| DiskFacts {
                 name: path.file_name().unwrap_or_default().to_string_lossy().into_owned(),

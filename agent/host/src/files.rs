@@ -1,9 +1,9 @@
-//! `Muster::File`: a regular file, replaced as a whole, and what was there before it.
+//! `Muster::File`: a regular file, replaced as a whole, and the state before it.
 //!
-//! A file changes by one rename: readers see the old one or the new one, also after a power cut. The last
-//! part of the path is never followed if it is a symbolic link, and others than root and the file's owner lead the
-//! way to it nowhere (`directory.rs`). What a crash leaves behind is one temporary file whose name is known, so that the
-//! next run for the resource takes it away.
+//! A file changes by one rename: readers see the old file or the new one, also after a power cut. A symbolic
+//! link at the path is never followed, and only root and the file's owner can influence where the path leads
+//! (`directory.rs`). A crash leaves at most one temporary file with a known name, which the next run for the
+//! resource removes.
 //!
 //! Absent: anything that is neither a regular file nor, where a type asks for it, a symbolic link.
 
@@ -30,18 +30,18 @@ pub use check::FileDifference;
 use directory::Directory;
 pub use error::{FileError, WriteHazard};
 
-/// Previous content up to this is kept in the ledger's record, larger ones in a file of their own.
+/// Previous content up to this size is kept in the ledger's record, larger content in a file of its own.
 const INLINE_MAX: u64 = 64 * 1024;
-/// Previous content that is copied aside at most: more would fill the disk that the ledger is on.
+/// The most previous content that is copied aside: more would fill the ledger's disk.
 const KEPT_MAX: u64 = 256 * 1024 * 1024;
-/// Read and written at a time; other work of the agent's one thread goes on in between.
+/// Bytes read and written at a time; the agent's one thread does other work in between.
 const PIECE: usize = 256 * 1024;
 const LEFT_BEHIND: &str = "remove what a crash left behind";
 /// `NAME_MAX` of Linux's file systems.
 const NAME_MAX: usize = 255;
 const PERMISSION_BITS: u32 = 0o7777;
 
-/// Where a content comes from.
+/// The source of a content.
 #[derive(Clone, Copy)]
 pub enum Source<'a> {
     Bytes(&'a [u8]),
@@ -63,15 +63,15 @@ pub struct Files {
 }
 
 impl Files {
-    /// `aside` exists and is readable by the agent's user alone.
+    /// `aside` must exist and be readable by the agent's user alone.
     pub fn new(aside: PathBuf) -> Self {
         Self { aside }
     }
 
-    /// What is there; a content too large for the ledger is copied aside, durably.
+    /// Reads the present file; a content too large for the ledger is copied aside, durably.
     ///
     /// # Errors
-    /// [`FileError`]; nothing was changed then.
+    /// [`FileError`]; nothing was changed.
     pub async fn capture(&self, file: &File) -> Result<FileBefore, FileError> {
         let path = Path::new(&file.path);
         let directory = Directory::of(path, named_owner(file))?;
@@ -89,10 +89,10 @@ impl Files {
         Ok(FileBefore::Present { mode, uid: meta.uid(), gid: meta.gid(), content })
     }
 
-    /// Makes the file what it is to be, unless it is so already; reads it back. `content` is the file's.
+    /// Makes the file as desired, if it differs, and reads it back. `content` is the file's content.
     ///
     /// # Errors
-    /// [`FileError`]; the file is as it was, unless that says otherwise.
+    /// [`FileError`]; the file is unchanged, unless the error says otherwise.
     pub async fn apply(
         &self,
         resource: ResourceId,
@@ -106,27 +106,28 @@ impl Files {
         reach(resource, &directory, path, &wanted).await
     }
 
-    /// The path without symbolic links, whether it is there or not.
+    /// The path without symbolic links, whether or not the file exists.
     ///
     /// # Errors
-    /// [`FileError`]: its directory is not there, or others could lead it elsewhere.
+    /// [`FileError`]: the directory does not exist, or others could change where it leads.
     pub fn real_path(&self, file: &File) -> Result<PathBuf, FileError> {
         let path = Path::new(&file.path);
         Ok(Directory::of(path, named_owner(file))?.path().join(name(path)))
     }
 
-    /// Makes the directory of a file, and those above it, where they do not exist; the agent's user alone may enter them.
+    /// Makes the directory of a file, and those above it, where they do not exist; only the agent's user may
+    /// enter them.
     ///
     /// # Errors
-    /// [`FileError`]; some may be made.
+    /// [`FileError`]; some directories may be made.
     pub fn make_directory_of(&self, file: &File) -> Result<(), FileError> {
         Directory::make(Path::new(&file.path), named_owner(file)).map(drop)
     }
 
-    /// Puts back what was there before, or leaves the file where that is asked for.
+    /// Restores the file before Muster, or leaves the file if the desired state asks for that.
     ///
     /// # Errors
-    /// [`FileError`]; the file is as it was.
+    /// [`FileError`]; the file is unchanged.
     pub async fn restore(
         &self,
         resource: ResourceId,
@@ -162,7 +163,7 @@ impl Files {
         }
     }
 
-    /// Removes contents kept aside but these.
+    /// Removes contents kept aside, except these.
     ///
     /// # Errors
     /// The directory cannot be read.
@@ -227,11 +228,12 @@ async fn reach(
             write_new(directory.create(&temporary)?, wanted).await?;
             directory.rename(&temporary, name(path))?;
         }
-        // Also what is there already: it may be the rename of a run that was killed before this.
+        // Also syncs a file that is already right: it may stem from a run that was killed between rename and
+        // sync.
         directory.sync()
     };
     if let Err(source) = written.await {
-        // The first error is the one to tell; the name is known to the next run.
+        // The first error is the useful one; the next run knows the temporary file's name.
         let _ = directory.remove(&temporary);
         return Err(FileError::Io { path: path.to_owned(), action: "write it", source });
     }
@@ -251,13 +253,13 @@ async fn write_new(mut handle: Handle, wanted: &Wanted<'_>) -> io::Result<()> {
             copy_pieces(&mut Handle::open(path)?, &mut handle).await?;
         }
     }
-    // In this order: a change of owner takes set-user-id away.
+    // The order matters: a change of owner clears set-user-id.
     fchown(&handle, Some(wanted.uid), Some(wanted.gid))?;
     handle.set_permissions(Permissions::from_mode(wanted.mode))?;
     handle.sync_all()
 }
 
-/// Where the file differs; nothing if it is as wanted.
+/// How the file differs; `None` if it is as wanted.
 async fn difference(
     directory: &Directory,
     path: &Path,
@@ -332,7 +334,7 @@ fn open_regular(directory: &Directory, path: &Path) -> Result<Option<(Handle, fs
 }
 
 fn name(path: &Path) -> &OsStr {
-    // Only `/` has none, and that is a directory.
+    // Only `/` has no name, and that is a directory.
     path.file_name().unwrap_or(OsStr::new("."))
 }
 
@@ -364,7 +366,7 @@ fn owners(path: &Path, file: &File) -> Result<(u32, u32), FileError> {
     Ok((uid, gid))
 }
 
-/// The user that a template names for the file, as far as there is such a one now.
+/// The user that a template names for the file, if that user exists.
 fn named_owner(file: &File) -> Option<u32> {
     file.owner.as_deref().and_then(user)
 }

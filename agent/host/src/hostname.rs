@@ -1,10 +1,10 @@
 //! `Muster::Hostname`: the name that the kernel has, and the file that gives it to the kernel at boot.
 //!
-//! The file changes by one rename, and the kernel after it: a crash in between leaves a server whose next boot, or next
-//! run, ends what was begun. systemd-hostnamed reads both itself.
+//! The file changes by one rename, and the kernel after it. After a crash in between, the next boot or the
+//! next run completes the change. systemd-hostnamed reads both itself.
 //!
-//! Absent on purpose: `/etc/hosts`, `/etc/machine-info` and what DNS or DHCP say; programs that read the name when they
-//! started and have it still.
+//! Absent on purpose: `/etc/hosts`, `/etc/machine-info` and what DNS or DHCP say; programs that read the name
+//! at their start and still use it.
 
 mod renames;
 
@@ -24,14 +24,14 @@ use crate::files::{FileBefore, FileError, Files, StoredContent};
 
 pub(crate) use renames::Renames;
 
-/// Where systemd, and nearly everyone else, looks at boot.
+/// The file that systemd, and nearly every other init, reads at boot.
 const ETC_HOSTNAME: &str = "/etc/hostname";
-/// There is one such file on a server, so what a crash leaves beside it has one name, whoever comes next.
+/// A server has one such file, so its temporary file has one name for all resources.
 const OWNER: ResourceId = ResourceId(Uuid::nil());
-/// Of a file that was not there: everybody reads it.
+/// The mode of a new file: everybody may read it.
 const MODE: u32 = 0o644;
 
-/// What a server is called: in the kernel, and in the file.
+/// The server's name in the kernel and in the file.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NameState {
     /// Any bytes but zero, at most 64.
@@ -39,13 +39,13 @@ pub struct NameState {
     file: FileBefore,
 }
 
-/// The reason why the host name is not what it should be.
+/// Why the host name could not be set or read.
 #[derive(Debug, Error)]
 pub enum NameError {
-    /// The name will not do.
+    /// The name is not valid.
     #[error("the host name '{name}' {why}")]
     Name {
-        /// What was asked for.
+        /// The requested name.
         name: String,
         why: HostnameError,
     },
@@ -88,10 +88,10 @@ impl ServerName {
         Self { path: path.unwrap_or_else(|| ETC_HOSTNAME.into()), files }
     }
 
-    /// All of it, to be put back with [`ServerName::reach`].
+    /// Reads the whole state, which [`ServerName::reach`] can restore.
     ///
     /// # Errors
-    /// It cannot be known, or is nothing that can be put back.
+    /// The state cannot be read, or could not be restored.
     pub async fn observe(&self) -> Result<NameState> {
         let file = self.files.capture(&self.file()).await?;
         if file.aside().is_some() {
@@ -100,7 +100,8 @@ impl ServerName {
         Ok(NameState { kernel: kernel_name()?, file })
     }
 
-    /// What is to be there, from what is there: the file keeps mode and owner, and all of its bytes if it has the name.
+    /// The desired state, from the present one: the file keeps its mode and owner, and all of its bytes if it
+    /// already has the name.
     ///
     /// # Errors
     /// [`NameError::Name`]
@@ -119,10 +120,11 @@ impl ServerName {
         Ok(NameState { kernel: name.as_bytes().to_vec(), file })
     }
 
-    /// Makes it so and reads it back: first the file, durably, then the kernel. May be repeated at any point.
+    /// Makes the state and reads it back: first the file, durably, then the kernel. May be repeated at any
+    /// point.
     ///
     /// # Errors
-    /// It is not all so.
+    /// The state was not fully reached.
     pub async fn reach(&self, wanted: &NameState) -> Result<()> {
         self.files.restore(OWNER, &self.file(), &wanted.file).await?;
         if kernel_name()? != wanted.kernel {
@@ -136,10 +138,10 @@ impl ServerName {
         Err(NameError::Differs(self.differences(&is, wanted).join(", ")))
     }
 
-    /// Leaves what is there, but for what a crash left behind.
+    /// Leaves the name as it is, but removes the leftovers of a crash.
     ///
     /// # Errors
-    /// That cannot be removed.
+    /// The leftovers cannot be removed.
     pub async fn leave(&self) -> Result<()> {
         let file = File { on_delete: OnDelete::Keep, ..self.file() };
         Ok(self.files.restore(OWNER, &file, &FileBefore::Absent).await?)
@@ -148,14 +150,14 @@ impl ServerName {
     /// Compares and changes nothing.
     ///
     /// # Errors
-    /// It cannot be known.
+    /// The state cannot be read.
     pub async fn check(&self, name: &str) -> Result<Vec<String>> {
         let is = self.observe().await?;
         let wanted = self.plan(name, &is)?;
         Ok(self.differences(&is, &wanted))
     }
 
-    /// In words, for the operator.
+    /// The differences, in words for the operator.
     fn differences(&self, is: &NameState, wanted: &NameState) -> Vec<String> {
         let mut differ = Vec::new();
         if is.kernel != wanted.kernel {
@@ -192,7 +194,7 @@ fn kernel_name() -> Result<Vec<u8>> {
     Ok(name.into_vec())
 }
 
-/// As systemd reads it: the first line that is neither empty nor a comment.
+/// The name as systemd reads it: the first line that is neither empty nor a comment.
 fn name_in(file: &FileBefore) -> Option<String> {
     let FileBefore::Present { content: StoredContent::Inline(bytes), .. } = file else { return None };
     let text = String::from_utf8_lossy(bytes);

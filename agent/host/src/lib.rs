@@ -1,5 +1,5 @@
-//! What the agent does to Linux: the network, flow tables, files, the host name, commands. Everything but what a
-//! command does is read back after it was changed.
+//! The agent's changes to Linux: the network, flow tables, files, the host name, commands. Every change but
+//! that of a command is read back.
 //!
 //! Absent on purpose: jobs, the ledger, MQTT. The callers decide when; this crate knows how.
 

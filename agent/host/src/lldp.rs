@@ -1,4 +1,5 @@
-//! Who is at the other end of the cables: LLDP (IEEE 802.1AB) as it is heard, and as ports of Open vSwitch say it.
+//! The neighbours at the other end of the cables: receives LLDP (IEEE 802.1AB), and sends it on ports of Open
+//! vSwitch.
 //!
 //! ```text
 //!   socket of a port ─▶ frame (pure) ─▶ table of the port (pure) ─┬▶ facts of the link
@@ -6,12 +7,14 @@
 //!          └── speaker: this port's own frame, on ports that are given one
 //! ```
 //!
-//! A port is a network card, and in a namespace that has none, as a container, a veth; and whatever is a port of Open
-//! vSwitch with an Ethernet cable. Each has a packet socket of its own that takes frames before a bridge, a bond or
-//! Open vSwitch does; the kernel drops all others by a filter. What stands in a frame was written by anybody on that
-//! cable: it is told to people, and nothing follows from it but where a host is that nobody declares. Of a beacon nothing follows but for who knows whose it is.
+//! A port is a network card, or a veth in a namespace without cards such as a container, or a port of Open
+//! vSwitch with an Ethernet cable. Each port has its own packet socket, which receives frames before a
+//! bridge, a bond or Open vSwitch does; a filter in the kernel drops all other frames. Anybody on the cable
+//! can write a frame, so its content is shown to people, and decides nothing but the place of an undeclared
+//! host. A beacon affects only a controller that can attribute it to a port.
 //!
-//! Absent: when to look which ports there are (with the facts; `ports.rs`), how often a change is told (the agent's core).
+//! Absent: finding the ports (done with the facts; `ports.rs`), and how often a change is reported (the
+//! agent's core).
 
 mod frame;
 mod speak;
@@ -41,16 +44,16 @@ use crate::sys;
 
 /// Ports that are listened to: more are no server's.
 const PORTS_MAX: usize = 128;
-/// The longest frame of Ethernet with room for a tag; an LLDPDU fills one at most.
+/// The longest Ethernet frame, with room for a tag; an LLDPDU fills at most one frame.
 const FRAME_MAX: usize = 1600;
-/// Frames read in one go; then others have their turn. What comes faster the kernel drops.
+/// Frames read in one go, before other work has its turn. The kernel drops frames that come faster.
 const READ_AT_ONCE: usize = 32;
-/// A switch speaks every few seconds: nobody misses what comes in between.
+/// The pause between reads. A switch sends every few seconds, so nothing of interest is lost in between.
 const PAUSE: Duration = Duration::from_millis(100);
-/// After errors that follow each other; one alone is that of an interface that is set down.
+/// The pause after successive errors; a single error means that an interface was set down.
 const PAUSE_BROKEN: Duration = Duration::from_secs(1);
 
-/// Listens on the ports it is given, and speaks on some of them, until it is dropped.
+/// Listens on the given ports, and sends on some of them, until dropped.
 #[derive(Debug, Default)]
 pub struct Listener {
     listened: Mutex<ListenedPorts>,
@@ -70,7 +73,7 @@ struct ListenedPorts {
 #[derive(Debug)]
 struct Port {
     heard: Arc<Mutex<Table>>,
-    /// None: it cannot be listened to.
+    /// `None` if the port cannot be listened to.
     listener: Option<PortListener>,
 }
 
@@ -87,8 +90,9 @@ impl Drop for PortListener {
 }
 
 impl Listener {
-    /// Listens to the ports among `links` (by the kernel's index) from now on, and says with each who was heard there.
-    /// A port without a carrier has no neighbours. Gives what cannot be listened to, once, for the log.
+    /// Listens to the ports among `links` (by the kernel's index) from now on, and adds the neighbours heard
+    /// to each. A port without a carrier has no neighbours. Returns the ports that cannot be listened to,
+    /// once each, for the log.
     pub fn follow(&self, links: &mut BTreeMap<u32, LinkFacts>) -> Vec<String> {
         let mut listened = locked(&self.listened);
         listened.cards = ports_of(links);
@@ -108,7 +112,7 @@ impl Listener {
         failed.into_iter().map(named).collect()
     }
 
-    /// Listens to these ports of devices from now on. Gives those that cannot be listened to, once.
+    /// Listens to these ports of devices from now on. Returns those that cannot be listened to, once each.
     pub fn follow_devices(&self, ports: BTreeSet<u32>) -> Vec<(u32, io::Error)> {
         let mut listened = locked(&self.listened);
         if listened.of_devices == ports {
@@ -119,7 +123,7 @@ impl Listener {
         self.listen(&mut listened)
     }
 
-    /// To whomever it is to, and nobody else.
+    /// Listens to the ports of cards and devices, and to no others.
     fn listen(&self, listened: &mut ListenedPorts) -> Vec<(u32, io::Error)> {
         let ListenedPorts { ports, cards, of_devices } = listened;
         ports.retain(|index, _| cards.contains(index) || of_devices.contains(index));
@@ -135,7 +139,7 @@ impl Listener {
     }
 
     fn open(&self, index: u32, heard: &Arc<Mutex<Table>>) -> io::Result<PortListener> {
-        // Tokio's name for a descriptor that is read when it is ready.
+        // Tokio's type for a descriptor that is read when it is ready.
         let socket = File::from(sys::packet_socket(index, &GROUPS, &filter())?);
         let socket = Arc::new(pipe::Receiver::from_file_unchecked(socket)?);
         let (changed, beacons) = (Arc::clone(&self.changed), Arc::clone(&self.heard));
@@ -155,13 +159,13 @@ impl Listener {
         locked(&self.listened).ports.get(&index).is_some_and(|port| port.listener.is_some())
     }
 
-    /// The cable is not there any more: nobody is at its other end, nor was until now.
+    /// The cable is unplugged: forgets the port's neighbours, and frames that came before.
     pub fn forget(&self, index: u32) {
         let listened = locked(&self.listened);
         let Some(port) = listened.ports.get(&index) else { return };
         if let Some(listener) = &port.listener {
             let mut buffer = [0; FRAME_MAX];
-            // A frame that came before would stand for a neighbour that may be another one's by now.
+            // An earlier frame could name a neighbour that has been replaced by now.
             for _ in 0..READ_AT_ONCE {
                 if listener.socket.try_read(&mut buffer).is_err() {
                     break;
@@ -171,7 +175,7 @@ impl Listener {
         *locked(&port.heard) = Table::default();
     }
 
-    /// From now on this goes out of a port of a device, again and again.
+    /// Sends this announcement on a port of a device from now on, again and again.
     ///
     /// # Errors
     /// The system has no thread for it.
@@ -181,7 +185,7 @@ impl Listener {
         listener.map_or(Ok(()), |listener| self.speaker.speak(index, &listener.socket, says))
     }
 
-    /// This agent ends, and its switch goes on: neighbours are told how long they need not miss it.
+    /// The agent ends while its switch goes on: tells neighbours for how long to expect no further frame.
     pub fn end(&self) {
         self.speaker.end();
     }
@@ -212,8 +216,8 @@ fn ports_of(links: &BTreeMap<u32, LinkFacts>) -> BTreeSet<u32> {
     if cards.is_empty() { of_kind("veth") } else { cards }
 }
 
-/// Frames of LLDP that came in: Ethernet type, one of the groups, and not sent by ourselves. The kernel runs it for every
-/// frame of the port.
+/// Passes LLDP frames that came in: the Ethernet type, one of the groups, and not sent by this host. The
+/// kernel runs the filter for every frame of the port.
 fn filter() -> [libc::sock_filter; 12] {
     const LOAD: u16 = (libc::BPF_LD | libc::BPF_ABS) as u16;
     const WORD: u16 = LOAD | libc::BPF_W as u16;
@@ -222,7 +226,7 @@ fn filter() -> [libc::sock_filter; 12] {
     const IS: u16 = (libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K) as u16;
     const END: u16 = (libc::BPF_RET | libc::BPF_K) as u16;
     let step = |code, k| libc::sock_filter { code, jt: 0, jf: 0, k };
-    // Where to go on if it is equal, and if not: so many steps further.
+    // `jt` and `jf`: how many steps to skip if equal, and if not.
     let is = |k, jt, jf| libc::sock_filter { code: IS, jt, jf, k };
     let [first, others @ ..] = GROUPS.map(|[_, _, _, _, high, low]| u32::from(high) << 8 | u32::from(low));
     [
@@ -288,7 +292,7 @@ async fn hear(
                     }
                 }
             }
-            // After those that are here already, which an agent that was held up has not read in time.
+            // Runs after reading waiting frames, which an agent that was held up has not read in time.
             is_news |= heard.expire(now());
             (is_news, heard.beacons() != before)
         };

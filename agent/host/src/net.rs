@@ -6,11 +6,11 @@
 //! State ────┴───────────┴─▶ plan: Vec<Step> ─▶ execute ─▶ State ─▶ differences: none, or it failed
 //! ```
 //!
-//! What links were before a document first named them is a [`Snapshot`]; so is the undo of one change. The caller
-//! keeps both, durably, before the first step. Applying a newer document and restoring are the same walk to a target.
-//! After a crash or a reboot at any point the same walk converges.
+//! A [`Snapshot`] holds the state of links before a document first named them; another one holds the undo of
+//! a change. The caller keeps both, durably, before the first step. Applying a newer document and restoring
+//! both plan towards a target. After a crash or a reboot at any point, planning again converges.
 //!
-//! Absent: links that the kernel has no module for; who asked, and when.
+//! Absent: links that the kernel has no module for; jobs and their times.
 
 pub mod dhcp;
 pub mod export;
@@ -66,11 +66,11 @@ use resolver::Files;
 use state::{Link, Ovs};
 use verify::is_leasing;
 
-/// How often, and how far apart, the result is read back before it counts as different: the kernel and Open
-/// vSwitch finish some changes (an MTU, say) a moment after they have confirmed them.
+/// How often, and at what intervals, the result is read back before it counts as different: the kernel and
+/// Open vSwitch finish some changes (an MTU, say) a moment after they have confirmed them.
 const READ_BACK_TRIES: u32 = 10;
 const READ_BACK_PAUSE: Duration = Duration::from_millis(200);
-/// For a DHCP server's answer: a switch with spanning tree lets nothing through for 30 s.
+/// How long to wait for a DHCP server's answer: a switch with spanning tree forwards nothing for 30 s.
 const LEASE_WITHIN: Duration = Duration::from_secs(45);
 
 /// Settings of the agent.
@@ -81,34 +81,34 @@ pub struct HostConfig {
     pub ovs_db: Option<PathBuf>,
     /// The datapath of bridges that are made, such as `netdev`; by default the kernel's.
     pub datapath_type: Option<String>,
-    /// How long Open vSwitch may take to take up a change; by default 30 s, for it is busy for seconds with
+    /// How long Open vSwitch may take to apply a change; by default 30 s, since it is busy for seconds with
     /// thousands of ports.
     pub ovs_timeout: Option<Duration>,
     /// The resolver's file; by default `/etc/resolv.conf`.
     pub resolv_conf: Option<PathBuf>,
     /// Our drop-in for systemd-resolved; by default `/etc/systemd/resolved.conf.d/90-muster.conf`.
     pub resolved_conf: Option<PathBuf>,
-    /// A directory like `/sys/class/net`, which says which links are NICs for `nic1` and so on.
+    /// A directory like `/sys/class/net`, which determines the NICs for `nic1` and so on.
     pub sys_class_net: Option<PathBuf>,
     /// Names of routing tables; by default `/etc/iproute2/rt_tables`.
     pub rt_tables: Option<PathBuf>,
-    /// What tells systemd-resolved of it; by default the `systemctl` in the `PATH`.
+    /// The program that makes systemd-resolved reload; by default the `systemctl` in the `PATH`.
     pub systemctl: Option<PathBuf>,
-    /// The root of the system whose network services are told what to leave alone; by default this one's, where the
+    /// The root of the system whose network managers must leave links alone. By default this system's, if the
     /// network namespace is that of its init.
     pub neighbours: Option<PathBuf>,
-    /// What leases addresses; by default the first that is there.
+    /// The DHCP client; by default the first one found.
     pub dhcp_client: Option<Client>,
-    /// Where it is noted who leases for which link; by default `/run/muster-dhcp`.
+    /// Where to note the DHCP client of each link; by default `/run/muster-dhcp`.
     pub dhcp_notes: Option<PathBuf>,
-    /// Where the scripts of its clients are, on a file system from which they can be run; by default
+    /// Where the DHCP clients' scripts are, on a file system that allows execution; by default
     /// `/var/lib/muster-agent/dhcp`.
     pub dhcp_scripts: Option<PathBuf>,
     /// How long a DHCP server may take to answer; by default 45 s.
     pub lease_within: Option<Duration>,
 }
 
-/// The network of the namespace in which it is used.
+/// The network of the current namespace.
 #[derive(Clone, Debug)]
 pub struct Network {
     ovs_db: PathBuf,
@@ -124,20 +124,20 @@ pub struct Network {
 /// A document that was applied.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Applied {
-    /// The steps that were needed; none if the host was so already.
+    /// The steps that were needed; empty if the host was already as desired.
     pub steps: Vec<Step>,
-    /// What could not be put back of an older document.
+    /// Parts of an older document's state that could not be restored.
     pub warnings: Vec<String>,
-    /// What was there before, of the links this document names: to be kept instead of the one given.
+    /// The state of this document's links before Muster: the caller keeps it in place of the one given.
     pub before: Snapshot,
 }
 
-/// What applying would do.
+/// The effect of applying a document.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PlanText {
     /// A line for each step.
     pub lines: Vec<String>,
-    /// The reason why applying would be refused, or what could not be put back.
+    /// Why applying would be refused, or what could not be restored.
     pub warnings: Vec<String>,
 }
 
@@ -189,8 +189,8 @@ impl Network {
         Ok(serde_json::to_value(state).expect("a state has text keys and plain values only"))
     }
 
-    /// What is there before `document` is applied: `before` (of an older document), and the links it lacks.
-    /// Keep it durably before [`Network::apply`].
+    /// The state before `document` is applied: `before` (of an older document), and the links it lacks. Keep
+    /// it durably before [`Network::apply`].
     pub async fn snapshot(
         &self,
         document: &NetworkDocument,
@@ -204,9 +204,9 @@ impl Network {
         Ok(extended(before, &document, &state))
     }
 
-    /// All that applying `document` over `before` may touch, as it is now; without a document: all that restoring
-    /// `before` may touch. Keep it durably before the first change, and [`Network::restore`] it if the change is not
-    /// to stay.
+    /// The present state of all that applying `document` over `before` may touch; without a document, of all
+    /// that restoring `before` may touch. Keep it durably before the first change, and [`Network::restore`]
+    /// it to undo the change.
     pub async fn undo(
         &self,
         document: &NetworkDocument,
@@ -222,8 +222,8 @@ impl Network {
         Ok(undo)
     }
 
-    /// Applies `document`; what `before` holds besides goes back to what it was. When it fails, some of it may be
-    /// done: the caller restores its [`Network::undo`].
+    /// Applies `document`; links that only `before` holds are restored. On failure, some changes may be done:
+    /// the caller restores its [`Network::undo`].
     pub async fn apply(
         &self,
         document: &NetworkDocument,
@@ -253,7 +253,7 @@ impl Network {
                 continue;
             }
             if steps.is_empty() || !before.uses_ovs || settled {
-                // What was just read needs no second look.
+                // The state was just read, so an unchanged host needs no second look.
                 let is_reached = steps.is_empty() && differences(&target, &state).is_empty();
                 // The state may be large, and is read again.
                 drop(state);
@@ -274,7 +274,7 @@ impl Network {
         Ok(Applied { steps, warnings, before })
     }
 
-    /// Where the host differs from the document; nothing if it is so.
+    /// How the host differs from the document; empty if it does not.
     pub async fn check(
         &self,
         document: &NetworkDocument,
@@ -290,7 +290,7 @@ impl Network {
         Ok(found)
     }
 
-    /// All links for people, by the kernel's index.
+    /// All links as facts for people, by the kernel's index.
     pub async fn link_facts(&self) -> Result<BTreeMap<u32, LinkFacts>, NetError> {
         let mut links = Netlink::open()?.facts().await.map_err(NetError::Observe)?;
         for (index, link) in &mut links {
@@ -304,7 +304,7 @@ impl Network {
         self.execute_through(&mut Netlink::open()?, steps, OnFailure::Stop).await
     }
 
-    /// What applying `document` would do. An absent interface is a warning here.
+    /// The effect of applying `document`. An absent interface is a warning here.
     pub async fn plan_text(
         &self,
         document: &NetworkDocument,
@@ -336,7 +336,8 @@ impl Network {
         Ok(!plan(&target, &state)?.is_empty())
     }
 
-    /// Whether a neighbour had to be told of a link of the document.
+    /// Makes the network managers leave the document's links alone. Returns whether one of them had to be
+    /// told.
     async fn leave_alone(&self, document: &NetworkDocument, state: &State) -> Result<bool, NetError> {
         let Some(neighbours) = &self.neighbours else { return Ok(false) };
         let index = |name: &str| state.links.get(name).map(|link| link.index);
@@ -346,7 +347,7 @@ impl Network {
         Ok(neighbours.leave_alone(&links).await?)
     }
 
-    /// What could not be said is a warning: the links themselves are as they were.
+    /// Returns links to the network managers. A failure is only a warning: the links themselves are restored.
     async fn give_back<'a>(&self, links: impl Iterator<Item = &'a String>) -> Vec<String> {
         let Some(neighbours) = &self.neighbours else { return Vec::new() };
         let given = neighbours.give_back(links.map(String::as_str)).await;
@@ -357,7 +358,7 @@ impl Network {
         Ok(State { ovs: self.bridges().await?, ..self.observe_host(netlink).await? })
     }
 
-    /// All but Open vSwitch.
+    /// The whole state but Open vSwitch.
     async fn observe_host(&self, netlink: &mut Netlink) -> Result<State, NetError> {
         let links = netlink.links().await.map_err(NetError::Observe)?;
         let rules = netlink.rules().await.map_err(NetError::Observe)?;
@@ -384,7 +385,7 @@ impl Network {
         })
     }
 
-    /// What ethtool sets of the links for which it is of interest: nobody asks all of a host's drivers for all they have.
+    /// The ethtool settings of the links that need them: asking every driver for every setting would be slow.
     async fn ask_ethtool(
         &self,
         state: &mut State,
@@ -403,7 +404,7 @@ impl Network {
         }
     }
 
-    /// Nothing if it is not installed or not running: no host needs it before a document does.
+    /// `None` if Open vSwitch is not installed or not running: only some documents need it.
     async fn connect_ovs(&self) -> Result<Option<Ovsdb>, NetError> {
         match Ovsdb::connect(&self.ovs_db, self.ovs_timeout).await {
             Ok(ovs) => Ok(Some(ovs)),
@@ -423,7 +424,8 @@ impl Network {
         }
     }
 
-    /// Lets Open vSwitch finish what a run before a crash has asked of it: until then links come and go.
+    /// Waits until Open vSwitch has finished the requests of a run before a crash: until then links come and
+    /// go.
     async fn settle_ovs(&self) -> Result<(), NetError> {
         match self.connect_ovs().await? {
             Some(mut ovs) => Ok(ovs.sync().await?),
@@ -431,7 +433,8 @@ impl Network {
         }
     }
 
-    /// Without its database nobody knows whether what was made in Open vSwitch is gone.
+    /// Fails without the database if the snapshot needs it: the removal of objects in Open vSwitch could not
+    /// be verified.
     fn needs_ovs(&self, before: &Snapshot, state: &State) -> Result<(), NetError> {
         match before.uses_ovs && state.ovs.is_none() {
             true => Err(NetError::NoOvs { path: self.ovs_db.clone() }),
@@ -487,7 +490,7 @@ fn mapped(
     let mut names = mapping.resolve(&state.macs())?;
     for (index, nic) in state.nics.iter().enumerate() {
         let alias = format!("nic{}", index + 1);
-        // What the mapping says comes first, of the alias and of the NIC.
+        // The mapping takes precedence, both for the alias and for the NIC.
         let is_free = !names.contains_key(&alias) && !names.values().any(|name| name.as_str() == nic);
         if let (true, false, Ok(name)) = (is_free, state.links.contains_key(&alias), LinkName::new(nic)) {
             names.insert(alias, name);

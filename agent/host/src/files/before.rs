@@ -1,9 +1,9 @@
-//! What was there before Muster, as the ledger keeps it.
+//! The state before Muster, as the ledger keeps it.
 
 use muster_shared::model::ContentDigest;
 use serde::{Deserialize, Serialize};
 
-/// What was at the path before Muster.
+/// The state of the path before Muster.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum FileBefore {
     Absent,
@@ -16,26 +16,26 @@ pub enum FileBefore {
     },
 }
 
-/// Where previous content is kept.
+/// The place of previous content.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum StoredContent {
     Inline(Vec<u8>),
-    /// In a file of that name in the state directory.
+    /// A file of this name in the state directory.
     File(ContentDigest),
 }
 
 impl FileBefore {
-    /// As bytes for the ledger.
+    /// Encodes the state for the ledger.
     pub fn encode(&self) -> Vec<u8> {
         postcard::to_stdvec(self).expect("these types have no map of unknown length")
     }
 
-    /// From the ledger; nothing if it is damaged.
+    /// Decodes the ledger's bytes; `None` if they are damaged.
     pub fn decode(bytes: &[u8]) -> Option<Self> {
         postcard::from_bytes(bytes).ok()
     }
 
-    /// What was in it, if it was there.
+    /// The previous content, if the file existed.
     pub fn content(&self) -> Option<ContentDigest> {
         match self {
             FileBefore::Present { content: StoredContent::File(digest), .. } => Some(*digest),
@@ -46,7 +46,7 @@ impl FileBefore {
         }
     }
 
-    /// The file in the state directory that it needs.
+    /// The file in the state directory that a restore needs.
     pub fn aside(&self) -> Option<ContentDigest> {
         match self {
             FileBefore::Present { content: StoredContent::File(digest), .. } => Some(*digest),

@@ -11,26 +11,26 @@ use super::{Directory, FileError, Files, PERMISSION_BITS, digest, io, open_regul
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum FileDifference {
     Missing,
-    /// Something is there that is no regular file.
+    /// The path holds something other than a regular file.
     Kind(&'static str),
     Content,
     /// Other permission bits.
     Mode {
-        /// Those it has.
+        /// The present value.
         is: u32,
     },
     /// Another user or group.
     Owner {
-        /// Those it has.
+        /// The present values.
         is: (u32, u32),
     },
 }
 
 impl Files {
-    /// Where the file differs; nothing if it is as desired. A content that was fetched is known by its digest.
+    /// How the file differs; empty if it is as desired. A fetched content is compared by its digest.
     ///
     /// # Errors
-    /// [`FileError`]: it cannot be known.
+    /// [`FileError`]: the file cannot be read.
     pub async fn check(&self, file: &File) -> Result<Vec<FileDifference>, FileError> {
         let path = Path::new(&file.path);
         let owner = owners(path, file)?;

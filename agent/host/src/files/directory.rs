@@ -1,13 +1,15 @@
-//! The directory of a file, held open: what is done in it is done there, wherever its path leads meanwhile.
+//! The directory of a file, held open: operations act on this directory, even if its path leads elsewhere
+//! meanwhile.
 //!
-//! The way from `/` is gone name by name, each name opened below the directory before it and never through a symbolic
-//! link: `openat` with `O_NOFOLLOW` and one name is `openat2` with `RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS`, and older
-//! kernels have it too. Each directory on the way belongs to root, to the agent's user or to the file's owner, and no
-//! other can write it: whoever could put another directory in its place, or a link, would have the agent, which is
-//! root, write where only root may. A sticky directory such as `/tmp` is passed, for what belongs to one of those in it
-//! nobody else can move. A symbolic link is followed, by its text, where only root can have made it: it belongs to root
-//! and is in a directory that no other can write (`/var/run`, `/bin`). One of procfs is the kernel's own, and its text need
-//! not say where it leads (`/proc/1/root`): where it belongs to root it is opened as the kernel does.
+//! The path is opened name by name from `/`, each name below the previous directory and never through a
+//! symbolic link. `openat` with `O_NOFOLLOW` and a single name equals `openat2` with `RESOLVE_BENEATH |
+//! RESOLVE_NO_SYMLINKS`, and works on older kernels too. Each directory on the way must belong to root, to
+//! the agent's user or to the file's owner, and nobody else may write it. Otherwise another user could
+//! replace a directory by a link, and the agent, which is root, would write where only root may. A sticky
+//! directory such as `/tmp` is accepted, since nobody else can move entries of these users in it. A symbolic
+//! link is followed, by its text, only if root alone can have made it: it belongs to root and is in a
+//! directory that nobody else can write (`/var/run`, `/bin`). A link in procfs is the kernel's own, and its
+//! text need not say where it leads (`/proc/1/root`): if it belongs to root, the kernel resolves it.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File as Handle};
@@ -23,9 +25,9 @@ use nix::unistd::{UnlinkatFlags, getegid, geteuid, symlinkat, unlinkat};
 
 use super::{FileError, PERMISSION_BITS, WriteHazard};
 
-/// Symbolic links followed for one path, as the kernel does it.
+/// The most symbolic links followed for one path, as in the kernel.
 const LINKS_MAX: usize = 40;
-/// Of a directory that is made.
+/// The mode of a directory that is made.
 const MADE: Mode = Mode::S_IRWXU;
 const ROOT: u32 = 0;
 
@@ -38,7 +40,7 @@ pub(super) struct Directory {
     is_shared: bool,
 }
 
-/// What becomes of a directory that does not exist.
+/// How to treat a directory that does not exist.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Missing {
     Refuse,
@@ -54,7 +56,7 @@ impl Directory {
         Self::walk(path, owner, Missing::Refuse)
     }
 
-    /// As [`Directory::of`], and makes directories that do not exist; the agent's user alone may enter them.
+    /// As [`Directory::of`], but makes directories that do not exist; only the agent's user may enter them.
     ///
     /// # Errors
     /// As [`Directory::of`].
@@ -123,7 +125,7 @@ impl Directory {
     }
 
     fn root() -> io::Result<Self> {
-        // Only root can put another directory in its place.
+        // Only root can replace this directory.
         let handle = Handle::open("/")?.into();
         Ok(Self { handle, path: "/".into(), is_shared: false })
     }
@@ -133,7 +135,7 @@ impl Directory {
         Ok(openat(&self.handle, name, flags, Mode::empty())?)
     }
 
-    /// Where a link of the kernel's own leads.
+    /// Opens the target of a link of the kernel's own.
     fn follow(&self, name: &OsStr) -> io::Result<OwnedFd> {
         let flags = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
         Ok(openat(&self.handle, name, flags, Mode::empty())?)
@@ -147,7 +149,7 @@ impl Directory {
         }
     }
 
-    /// The symbolic link of that name; none if it is something else.
+    /// The symbolic link of that name; `None` if the name is anything else.
     fn link(&self, name: &OsStr) -> io::Result<Option<Link>> {
         let flags = OFlag::O_PATH | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
         let handle = openat(&self.handle, name, flags, Mode::empty())?;
@@ -169,7 +171,7 @@ impl Directory {
         }
     }
 
-    /// What is there by this name, which is not followed; nothing if nothing is.
+    /// The type of the entry of this name, not following links; `None` if there is no entry.
     pub fn look(&self, name: &OsStr) -> io::Result<Option<SFlag>> {
         match fstatat(&self.handle, name, AtFlags::AT_SYMLINK_NOFOLLOW) {
             Ok(stat) => Ok(Some(kind(&stat))),
@@ -178,7 +180,7 @@ impl Directory {
         }
     }
 
-    /// Opens what is there to be read, without waiting for anybody who writes; not through a symbolic link.
+    /// Opens an entry for reading, without waiting for a writer and not through a symbolic link.
     pub fn read(&self, name: &OsStr) -> io::Result<(Handle, fs::Metadata)> {
         let flags = OFlag::O_RDONLY | OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK | OFlag::O_CLOEXEC;
         let handle = Handle::from(openat(&self.handle, name, flags, Mode::empty())?);
@@ -192,7 +194,7 @@ impl Directory {
         Ok(openat(&self.handle, name, flags, Mode::S_IRUSR | Mode::S_IWUSR)?.into())
     }
 
-    /// The target of the symbolic link of that name; none if there is no link.
+    /// The target of the symbolic link of that name; `None` if there is no entry.
     pub fn read_link(&self, name: &OsStr) -> io::Result<Option<OsString>> {
         match readlinkat(&self.handle, name) {
             Ok(target) => Ok(Some(target)),
@@ -242,7 +244,7 @@ fn names(path: &Path) -> Vec<OsString> {
     names.map(|part| part.as_os_str().to_owned()).rev().collect()
 }
 
-/// How others than root, the agent's user and `owner` could lead what is below a directory elsewhere.
+/// How users other than root, the agent's user and `owner` could redirect paths below the directory.
 fn way_in(stat: &FileStat, owner: Option<u32>) -> Option<WriteHazard> {
     let mode = Mode::from_bits_truncate(stat.st_mode);
     if !is_own(stat.st_uid) && owner != Some(stat.st_uid) {

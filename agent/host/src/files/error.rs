@@ -13,7 +13,7 @@ use super::KEPT_MAX;
 pub enum FileError {
     #[error("{}: the directory {} does not exist: create it first", path.display(), directory.display())]
     NoDirectory { path: PathBuf, directory: PathBuf },
-    /// Others than root and the file's owner decide where it lies.
+    /// Users other than root and the file's owner can influence the file's place.
     #[error("{}: {}", path.display(), led(place, *way))]
     Led {
         path: PathBuf,
@@ -21,16 +21,16 @@ pub enum FileError {
         place: PathBuf,
         way: WriteHazard,
     },
-    /// Something else is there.
+    /// The path holds something other than a regular file.
     #[error("{}: there is {found}, which Muster leaves alone: move it away or name another path", path.display())]
     NotRegular { path: PathBuf, found: &'static str },
-    /// More than may be kept aside.
+    /// The previous content is larger than the limit for copies.
     #[error(
         "{}: there is a file of more than {KEPT_MAX} bytes, too large to be kept aside: move it away or name \
          another path", path.display()
     )]
     TooLarge { path: PathBuf },
-    /// No such user or group on this node.
+    /// The user or group does not exist on this node.
     #[error("{}: there is no {kind} '{name}' on this node", path.display())]
     NoOwner {
         path: PathBuf,
@@ -38,7 +38,7 @@ pub enum FileError {
         kind: &'static str,
         name: String,
     },
-    /// Read back, it is not what was written.
+    /// Reading the file back gave something else than was written.
     #[error("{}: read back, its {what} differs: something else writes this file", path.display())]
     Differs {
         path: PathBuf,
@@ -49,14 +49,14 @@ pub enum FileError {
     #[error("{}: what was there before Muster cannot be put back: {why}", path.display())]
     BeforeLost {
         path: PathBuf,
-        /// For the operator.
+        /// A reason for the operator.
         why: String,
     },
     #[error("{}: cannot {action}: {source}", path.display())]
     Io { path: PathBuf, action: &'static str, source: io::Error },
 }
 
-/// How others than root and a file's owner could have the agent write elsewhere.
+/// How users other than root and the file's owner could redirect the agent's writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WriteHazard {
     /// The directory belongs to this user.

@@ -1,4 +1,5 @@
-//! A symbolic link at a path, replaced as a file is: by one rename, and where others cannot lead the way elsewhere.
+//! A symbolic link at a path, replaced like a file: by one rename, and only where others cannot redirect the
+//! path.
 
 use std::path::{Path, PathBuf};
 
@@ -8,7 +9,7 @@ use super::directory::Directory;
 use super::{FileError, Files, LEFT_BEHIND, io, name, temporary};
 
 impl Files {
-    /// Where the symbolic link at the path leads; none if there is no link.
+    /// The target of the symbolic link at the path; `None` if there is no link.
     ///
     /// # Errors
     /// [`FileError`]
@@ -18,11 +19,11 @@ impl Files {
         Ok(target.map(PathBuf::from))
     }
 
-    /// Makes the path a symbolic link, durably; nothing of it, where there is no target. What is there by its name goes,
-    /// unless it is a directory.
+    /// Makes the path a symbolic link, durably; without a target, removes the entry. An existing entry of the
+    /// name is replaced, unless it is a directory.
     ///
     /// # Errors
-    /// [`FileError`]; what was there is there.
+    /// [`FileError`]; the path is unchanged.
     pub fn set_link(
         &self,
         resource: ResourceId,

@@ -1,7 +1,7 @@
 //! Says when the kernel's host name has changed.
 //!
-//! The kernel wakes everybody when the name of any UTS namespace changes (a container starts): only a change of this
-//! one's counts. Absent: the file, which nothing is told of.
+//! The kernel wakes all watchers when the name of any UTS namespace changes (a container starts): only a
+//! change in this namespace counts. Absent: changes of the file.
 
 use std::fs::File;
 use std::io;
@@ -12,7 +12,7 @@ use tokio::io::unix::AsyncFd;
 
 const NAME: &str = "/proc/sys/kernel/hostname";
 
-/// From when it was opened.
+/// Reports changes from the time it was opened.
 pub(crate) struct Renames {
     watched: AsyncFd<File>,
     name: std::ffi::OsString,
@@ -27,7 +27,7 @@ impl Renames {
 
     pub(crate) async fn next(&mut self) -> io::Result<()> {
         loop {
-            // The kernel says it once for each time that it is asked.
+            // The kernel reports a change once per wait.
             self.watched.ready(Interest::PRIORITY).await?.clear_ready();
             let name = gethostname()?;
             if name != self.name {

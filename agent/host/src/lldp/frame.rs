@@ -1,12 +1,12 @@
-//! Frames of LLDP (IEEE 802.1AB): bytes ↔ what they say. Pure; no bytes panic.
+//! Encodes and decodes LLDP frames (IEEE 802.1AB). Pure; no input panics.
 //!
 //! ```text
 //!   frame = group (6) · source (6) · 0x88cc · LLDPDU          TLV = type (7 bits) · length (9 bits) · value
 //!   LLDPDU = chassis id · port id · time to live · any others · end
 //! ```
 //!
-//! As the standard has it, a frame whose first three TLVs are not these, or that breaks off, is no frame; any other TLV that
-//! makes no sense is passed over.
+//! As the standard says, a frame is invalid if its first three TLVs are not these, or if it breaks off. Any
+//! other invalid TLV is skipped.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -15,7 +15,7 @@ use muster_shared::model::topology::Beacon;
 use thiserror::Error;
 
 pub const ETHERTYPE: u16 = 0x88cc;
-/// Whom it is sent to: the nearest bridge, the nearest that is no repeater, the nearest customer's bridge.
+/// The destination addresses: the nearest bridge, the nearest non-repeater, the nearest customer bridge.
 pub const GROUPS: [[u8; 6]; 3] = [
     [0x01, 0x80, 0xc2, 0x00, 0x00, 0x0e],
     [0x01, 0x80, 0xc2, 0x00, 0x00, 0x03],
@@ -24,7 +24,7 @@ pub const GROUPS: [[u8; 6]; 3] = [
 
 /// Bytes of a text or an id, by the standard.
 const TEXT_MAX: usize = 255;
-/// Management addresses that are kept.
+/// The most management addresses that are kept.
 const MANAGEMENT_MAX: usize = 4;
 
 const END: u8 = 0;
@@ -38,22 +38,22 @@ const MANAGEMENT_ADDRESS: u8 = 8;
 const ORGANIZATION: u8 = 127;
 /// IEEE 802.1, port VLAN id.
 const PORT_VLAN: [u8; 4] = [0x00, 0x80, 0xc2, 1];
-/// Ours. Numbers of organizations whose first octet is `x2` are nobody's (IEEE 802c).
+/// Muster's own number. Numbers whose first octet is `x2` are assigned to no organization (IEEE 802c).
 const BEACON: [u8; 4] = [0x02, 0x4d, 0x55, 1];
 /// IANA's address families.
 const IPV4: u8 = 1;
 const IPV6: u8 = 2;
 
-/// What a neighbour says of itself.
+/// A neighbour's description of itself.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Frame {
     pub chassis: Id,
     pub port: Id,
-    /// For how many seconds that is good; 0: no longer.
+    /// How many seconds the frame is valid; 0 ends its validity at once.
     pub ttl: u16,
-    /// For people.
+    /// A text for people.
     pub port_description: Option<String>,
-    /// As the administrator named it.
+    /// The name that the administrator gave.
     pub system_name: Option<String>,
     /// Maker, version and so on.
     pub system_description: Option<String>,
@@ -61,16 +61,16 @@ pub struct Frame {
     pub vlan: Option<u16>,
     /// At most four.
     pub management: Vec<IpAddr>,
-    /// Of a port of Muster; only of the nearest bridge's group, which no bridge passes on.
+    /// The beacon of a port of Muster; sent only to the nearest bridge's group, which no bridge forwards.
     pub beacon: Option<Beacon>,
 }
 
 /// Names a chassis or a port.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Id {
-    /// What the octets are; see [`Id::MAC_OF_CHASSIS`] and so on.
+    /// The type of the octets; see [`Id::MAC_OF_CHASSIS`] and so on.
     pub subtype: u8,
-    /// 1 to 255.
+    /// From 1 to 255 octets.
     pub octets: Vec<u8>,
 }
 
@@ -125,7 +125,7 @@ impl Frame {
             SYSTEM_NAME => self.system_name = text(value),
             SYSTEM_DESCRIPTION => self.system_description = text(value),
             MANAGEMENT_ADDRESS if self.management.len() < MANAGEMENT_MAX => {
-                // Its length, then family and address; what follows is about the interface.
+                // The length, then family and address; the remainder describes the interface.
                 let address = value.split_first().and_then(|(length, rest)| rest.get(..usize::from(*length)));
                 self.management.extend(address.and_then(network_address));
             }
@@ -141,7 +141,8 @@ impl Frame {
         Ok(())
     }
 
-    /// A frame that says this, from the port with this MAC address to the nearest bridge. Read again it is the same.
+    /// Encodes the frame, from the port with this MAC address to the nearest bridge. Decoding it gives the
+    /// same frame.
     pub fn write(&self, source: [u8; 6]) -> Vec<u8> {
         let mut out = [&GROUPS[0][..], &source, &ETHERTYPE.to_be_bytes()].concat();
         let mut put = |kind: u8, value: &[u8]| {
@@ -166,7 +167,7 @@ impl Frame {
                 IpAddr::V4(address) => (IPV4, address.octets().to_vec()),
                 IpAddr::V6(address) => (IPV6, address.octets().to_vec()),
             };
-            // No interface number, no object identifier.
+            // Interface number and object identifier are left empty.
             let value = [&[1 + octets.len() as u8, family], &*octets, &[1, 0, 0, 0, 0, 0]].concat();
             put(MANAGEMENT_ADDRESS, &value);
         }
@@ -236,7 +237,7 @@ impl From<&Frame> for NeighbourFacts {
     }
 }
 
-/// The next TLV; none at the end, which may be that of the bytes.
+/// The next TLV; `None` at the end TLV or the end of the bytes.
 fn next<'a>(rest: &mut &'a [u8]) -> Result<Option<(u8, &'a [u8])>> {
     let Some((head, behind)) = rest.split_first_chunk::<2>() else {
         return if rest.is_empty() { Ok(None) } else { Err(FrameError("it breaks off")) };
@@ -259,7 +260,7 @@ fn network_address(bytes: &[u8]) -> Option<IpAddr> {
     }
 }
 
-/// Anybody may have written it, and it is shown on terminals.
+/// Sanitises a text: anybody may have written it, and terminals show it.
 fn text(value: &[u8]) -> Option<String> {
     let text = String::from_utf8_lossy(value);
     let plain: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();

@@ -1,7 +1,7 @@
-//! Frames as they are sent, port by port: soon after a port came up, and then again and again.
+//! Sends frames, port by port: soon after a port came up, and then periodically.
 //!
-//! This is a thread of its own, for as long as there is a port to speak on: a disk that is slow holds the rest of the
-//! agent up, and must not make every cable of this server look cut.
+//! Sending has a thread of its own while there is a port to send on: a slow disk delays the rest of the
+//! agent, and must not make every cable of this server look cut.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -13,17 +13,20 @@ use tokio::net::unix::pipe;
 
 use super::locked;
 
-/// How often a port speaks. Ports do so at the same moments: one wake-up for all.
+/// The interval between frames of a port. All ports send at the same moments, to save wake-ups.
 pub(super) const INTERVAL: Duration = Duration::from_secs(2);
-/// After a port came up it speaks at once, and so often in this interval: whoever waits for it need not wait long.
+/// The interval of the first frames after a port came up, so that a waiting neighbour learns of the port
+/// soon.
 const QUICK_INTERVAL: Duration = Duration::from_secs(1);
 const QUICK: u8 = 3;
-/// How long what was said is good: two frames may be lost, and a cable that dies silently is found within that.
+/// The validity of a frame: two frames may be lost, and a cable that fails silently is noticed within this
+/// time.
 pub const TTL: Duration = Duration::from_secs(6);
-/// How long the last word of an agent that ends in order is good: what goes over its switch goes on meanwhile, and an agent
-/// that is upgraded or started again is back by then. A switch that dies while its agent is away is missed after that.
+/// The validity of the last frame of an agent that ends in order. The switch goes on forwarding meanwhile,
+/// and an agent that is upgraded or restarted is back within this time. A switch that fails while its agent
+/// is away is noticed only after that.
 pub const LAST_TTL: Duration = Duration::from_secs(120);
-/// A frame is built beforehand, and nothing else is done.
+/// Frames are built beforehand, so that the thread only sends them.
 const STACK: usize = 64 * 1024;
 
 /// When a port speaks next.
@@ -34,7 +37,7 @@ pub(super) struct Schedule {
 }
 
 impl Schedule {
-    /// For a port that comes up now.
+    /// The schedule of a port that comes up now.
     pub(super) fn new(now: Duration) -> Self {
         Self { next: now, quick: QUICK }
     }
@@ -60,7 +63,7 @@ impl Schedule {
     }
 }
 
-/// Speaks on the ports it is given, until it is dropped.
+/// Sends on the given ports, until dropped.
 #[derive(Debug, Default)]
 pub(super) struct Speaker(Arc<Shared>);
 
@@ -83,17 +86,18 @@ struct Voice {
     schedule: Schedule,
 }
 
-/// What a port says.
+/// The frames of one port.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Announcement {
-    /// Again and again; good for [`TTL`].
+    /// The frame sent periodically; valid for [`TTL`].
     pub frame: Vec<u8>,
-    /// When the agent ends; good for [`LAST_TTL`].
+    /// The frame sent when the agent ends; valid for [`LAST_TTL`].
     pub last: Vec<u8>,
 }
 
 impl Voice {
-    /// A socket whose port was down says so once, and then takes it. One that is full takes the next.
+    /// Sends a frame. A socket whose port was down reports an error once, and then accepts the frame. A full
+    /// socket drops it; the next frame follows.
     fn say(&self, frame: &[u8]) {
         let _ = write(&*self.socket, frame).or_else(|_| write(&*self.socket, frame));
     }
@@ -106,7 +110,7 @@ impl Drop for Speaker {
 }
 
 impl Speaker {
-    /// From now on this frame on this port, in place of another one.
+    /// Sends this frame on this port from now on, in place of an earlier one.
     ///
     /// # Errors
     /// The system has no thread for it.
@@ -132,7 +136,7 @@ impl Speaker {
         Ok(())
     }
 
-    /// Each port has its last word, and is silent from then on.
+    /// Sends each port's last frame, and nothing after.
     pub(super) fn end(&self) {
         let ports = std::mem::take(&mut locked(&self.0.voices).ports);
         ports.values().for_each(|voice| voice.say(&voice.says.last));

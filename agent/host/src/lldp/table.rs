@@ -1,4 +1,4 @@
-//! The neighbours heard on one port, until their time to live is over. Pure.
+//! The neighbours heard on one port, until their time to live has passed. Pure.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -9,15 +9,15 @@ use muster_shared::wire::NEIGHBOURS_MAX;
 
 use super::frame::{Frame, Id};
 
-/// The neighbours of one port: one for each chassis and port that speaks, at most [`NEIGHBOURS_MAX`]. Once it is full,
-/// those who come are not heard until one of the others is over: nobody drives out who was there.
+/// The neighbours of one port: one for each pair of chassis and port, at most [`NEIGHBOURS_MAX`]. A full
+/// table ignores newcomers until an entry expires, so that nobody can displace known neighbours.
 #[derive(Clone, Debug, Default)]
 pub struct Table {
     heard: BTreeMap<(Id, Id), (Frame, MonoTime)>,
 }
 
 impl Table {
-    /// Whether there is anything new in it. A frame whose time to live is 0 takes its neighbour away.
+    /// Takes a frame. Returns whether the table changed. A time to live of 0 removes the neighbour.
     pub fn hear(&mut self, now: MonoTime, frame: Frame) -> bool {
         let key = (frame.chassis.clone(), frame.port.clone());
         if frame.ttl == 0 {
@@ -33,19 +33,19 @@ impl Table {
         is_news
     }
 
-    /// Drops those whose time is over; whether there were any.
+    /// Drops expired entries. Returns whether there were any.
     pub fn expire(&mut self, now: MonoTime) -> bool {
         let before = self.heard.len();
         self.heard.retain(|_, (_, until)| *until > now);
         self.heard.len() != before
     }
 
-    /// When the next one is over.
+    /// When the next entry expires.
     pub fn next_expiry(&self) -> Option<MonoTime> {
         self.heard.values().map(|(_, until)| *until).min()
     }
 
-    /// By chassis and port.
+    /// All neighbours, by chassis and port.
     pub fn neighbours(&self) -> impl Iterator<Item = &Frame> {
         self.heard.values().map(|(frame, _)| frame)
     }

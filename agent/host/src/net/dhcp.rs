@@ -1,13 +1,13 @@
-//! Leased addresses: a DHCP client of this server drives the lease of each link that is to have one.
+//! Leased addresses: a DHCP client of this server maintains the lease of each link that wants one.
 //!
 //! ```text
 //!   systemd-networkd   a .network file of ours, where it runs
 //!   dhcpcd, dhclient   a process for each link and family, in a unit of its own where there is systemd
 //! ```
 //!
-//! The first that is there is taken. What a client is told, and what it has leased, is noted below `/run`, in a folder
-//! for each link: gone with a reboot, like the client itself. The processes call `lease.sh` when their lease changes; it is
-//! in the agent's state directory, for `/run` may be mounted `noexec`.
+//! The agent uses the first client found. The client's settings and its leases are noted below `/run`, in a
+//! folder for each link, which a reboot clears along with the client. The processes call `lease.sh` when
+//! their lease changes; the script is in the agent's state directory, since `/run` may be mounted `noexec`.
 //!
 //! Absent: DHCP itself. NetworkManager is told to leave such a link alone, as any other, and leases nothing.
 
@@ -31,7 +31,7 @@ use super::network_managers::{NetworkManagerError, NetworkManagers};
 /// Bytes of a note, or of what a client has written of a lease.
 const NOTE_MAX: u64 = 64 * 1024;
 
-/// What drives a lease.
+/// A DHCP client program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Client {
@@ -42,7 +42,7 @@ pub enum Client {
     Dhclient,
 }
 
-/// What a client is told of a link.
+/// The client's settings for one link.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ClientSettings {
     pub client: Client,
@@ -50,9 +50,9 @@ pub struct ClientSettings {
     pub v4: bool,
     /// The client leases IPv6 addresses.
     pub v6: bool,
-    /// IPv4's default route comes with the lease.
+    /// The lease brings IPv4's default route.
     pub default_route: bool,
-    /// Name servers and search domains come with it.
+    /// The lease brings name servers and search domains.
     pub dns: bool,
     pub arguments: Vec<String>,
 }
@@ -61,10 +61,10 @@ pub struct ClientSettings {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Lease {
     pub told: ClientSettings,
-    /// The kernel's number of the link that is meant.
+    /// The kernel's number of the link.
     pub index: u32,
     pub runs: bool,
-    /// What it has leased.
+    /// The leased addresses.
     pub addresses: BTreeSet<IpAddr>,
 }
 
@@ -78,7 +78,7 @@ pub struct Leases {
     /// dhclient is there, which alone has `dhclient_args`.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub has_dhclient: bool,
-    /// By link.
+    /// The leases by link.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub links: BTreeMap<String, Lease>,
 }
@@ -93,17 +93,17 @@ pub enum DhcpError {
         #[source]
         source: io::Error,
     },
-    /// A client, or what starts it.
+    /// A client, or the program that starts it, failed.
     #[error("{what}")]
     Run {
-        /// What was tried, and how it ended.
+        /// The command and its result.
         what: String,
     },
     #[error(transparent)]
     Networkd(#[from] NetworkManagerError),
 }
 
-/// Where clients and notes are.
+/// The places of clients and notes.
 #[derive(Clone, Debug)]
 pub(super) struct Clients {
     /// A folder for each link of this network namespace.
@@ -112,12 +112,12 @@ pub(super) struct Clients {
     scripts: PathBuf,
     resolv_conf: PathBuf,
     neighbours: Option<NetworkManagers>,
-    /// The one that is taken, whichever else is there.
+    /// The client to use, whichever others are installed.
     only: Option<Client>,
 }
 
 impl Client {
-    /// As its people call it.
+    /// The client's name as its authors write it.
     pub fn name(self) -> &'static str {
         match self {
             Self::Networkd => "systemd-networkd",
@@ -138,14 +138,14 @@ impl Leases {
         Some(ClientSettings { client: client?, v4, v6, default_route, dns, arguments: arguments.clone() })
     }
 
-    /// What clients have put on a link.
+    /// The addresses that clients have put on a link.
     pub fn addresses(&self, link: &str) -> impl Iterator<Item = IpAddr> {
         self.links.get(link).into_iter().flat_map(|lease| lease.addresses.iter().copied())
     }
 }
 
 impl ClientSettings {
-    /// A client whose lease of that family is wanted.
+    /// Whether the client leases addresses of that family.
     pub fn leases(&self, address: IpAddr) -> bool {
         if address.is_ipv4() { self.v4 } else { self.v6 }
     }
@@ -159,7 +159,7 @@ impl Clients {
         neighbours: Option<NetworkManagers>,
         only: Option<Client>,
     ) -> Self {
-        // Two namespaces may have links of one name.
+        // Two namespaces may have links of the same name.
         let namespace = fs::metadata("/proc/thread-self/ns/net").map_or(0, |file| file.ino());
         let notes = notes.unwrap_or_else(|| "/run/muster-dhcp".into()).join(namespace.to_string());
         let scripts = scripts.unwrap_or_else(|| "/var/lib/muster-agent/dhcp".into());
@@ -167,7 +167,7 @@ impl Clients {
         Self { notes, scripts, resolv_conf, neighbours, only }
     }
 
-    /// What is there, and how it stands with the links that clients were told of. `links`: those of the kernel, with
+    /// The available client, and the state of the links that clients serve. `links`: the kernel's links, with
     /// their numbers and the addresses that have a lifetime.
     pub fn read<'a>(&self, links: impl Fn(&str) -> Option<(u32, Vec<IpNet>)> + 'a) -> Leases {
         let client = match self.only {
@@ -201,7 +201,7 @@ impl Clients {
         let failed = |source| DhcpError::File { path: folder.clone(), source };
         fs::create_dir_all(&folder).map_err(failed)?;
         let mut note = Note { told: told.clone(), index, processes: Vec::new() };
-        // After a crash, whoever reads this note stops what may have been started.
+        // After a crash, the next run finds this note and stops a client that may have been started.
         self.write_note(link, &note)?;
         match (told.client, &self.neighbours) {
             (Client::Networkd, Some(neighbours)) => neighbours.lease(link, told).await?,
@@ -220,7 +220,7 @@ impl Clients {
         Ok(())
     }
 
-    /// Nothing leases for the link any more. What was leased stays on it.
+    /// Stops the link's client. The leased addresses stay on the link.
     pub async fn stop(&self, link: &str) -> Result<(), DhcpError> {
         let Some(note) = self.note(link) else { return Ok(()) };
         match (note.told.client, &self.neighbours) {
@@ -254,7 +254,7 @@ impl Clients {
         }
     }
 
-    /// systemd-networkd keeps a file of each lease of IPv4; what it has of IPv6 has a lifetime.
+    /// systemd-networkd keeps a file of each IPv4 lease; its IPv6 addresses have a lifetime.
     fn of_networkd(&self, note: &Note, given: Vec<IpNet>) -> BTreeSet<IpAddr> {
         let v4 = self.neighbours.as_ref().and_then(|neighbours| neighbours.leased(note.index));
         let of_host = |net: &IpNet| net.addr().is_ipv6() && net.prefix_len() == 128;
@@ -262,7 +262,7 @@ impl Clients {
         v4.into_iter().chain(v6).collect()
     }
 
-    /// What `lease.sh` has written.
+    /// The addresses that `lease.sh` has written.
     fn noted(&self, link: &str) -> BTreeSet<IpAddr> {
         let read = |family: &str| read(&self.notes.join(link).join(format!("lease.{family}")));
         let both = ["4", "6"].map(read).concat();
@@ -279,7 +279,7 @@ impl Clients {
     }
 }
 
-/// What was told, and the processes that were started without systemd.
+/// The client's settings, and the processes that were started without systemd.
 #[derive(Debug, Serialize, Deserialize)]
 struct Note {
     told: ClientSettings,

@@ -26,7 +26,7 @@ pub enum NetError {
     /// The document needs what the host lacks. Nothing was changed.
     #[error("{}", listed(.0))]
     Missing(Vec<Difference>),
-    /// Something is in the way. Nothing was changed.
+    /// An obstacle prevents the change. Nothing was changed.
     #[error(transparent)]
     Plan(#[from] PlanError),
     /// A network manager does not leave a link alone. It may have taken its own settings off the link.
@@ -38,7 +38,7 @@ pub enum NetError {
     /// Open vSwitch is needed and its database cannot be reached.
     #[error("cannot reach Open vSwitch's database at {}, which holds what was made; is openvswitch-switch running?", path.display())]
     NoOvs { path: PathBuf },
-    /// No socket.
+    /// The socket could not be opened.
     #[error(transparent)]
     Netlink(#[from] NetlinkError),
     #[error("cannot read the host's network")]
@@ -47,10 +47,10 @@ pub enum NetError {
     Ovsdb(#[from] OvsdbError),
     #[error(transparent)]
     Step(#[from] StepError),
-    /// Read back, it is not what was wanted.
+    /// Reading the state back gave something else than was wanted.
     #[error("read back, the host differs: {}", listed(.0))]
     Differs(Vec<Difference>),
-    /// Not all could be put back.
+    /// The state could only be restored in part.
     #[error("{}; all else has been put back", chain(.0.as_ref()))]
     Partly(Box<NetError>),
 }

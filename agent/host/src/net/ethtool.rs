@@ -1,7 +1,8 @@
-//! What ethtool(8) sets, through the kernel's generic netlink: features, rings, channels, coalescing, pause, speed.
+//! The settings of ethtool(8), through generic netlink: features, rings, channels, coalescing, pause, speed.
 //!
-//! A setting has a name of ours, such as `rings/rx`, and a number. What an interface cannot tell is not there; of its
-//! features only those that can be changed. Absent: which settings a document wants, and what they were before.
+//! A setting has a name of Muster's, such as `rings/rx`, and a number. Settings that an interface does not
+//! report are left out, and so are features that cannot be changed. Absent: a document's wanted settings, and
+//! their values before.
 
 mod asked;
 
@@ -16,7 +17,7 @@ use super::netlink::{NetlinkError, REQUEST_TIMEOUT, extended_ack_in};
 pub(super) use asked::{AUTONEG, Asked, DUPLEX, MODES, SPEED, is_asked, is_of_link, to_put_back};
 
 type Result<T> = std::result::Result<T, NetlinkError>;
-/// By name.
+/// Settings by name.
 pub type Settings = BTreeMap<String, u32>;
 
 /// A group of settings: the messages that get and set it, and its attributes with their bytes.
@@ -79,7 +80,7 @@ const GROUPS: [Group; 5] = [
 ];
 const LINK_GET: u8 = 4;
 const LINK_SET: u8 = 5;
-/// What is advertised, among the modes that the interface has.
+/// The advertised modes, among those that the interface has.
 const LINK_OURS: u16 = 3;
 const FEATURES: &str = "features";
 const FEATURES_GET: u8 = 11;
@@ -97,12 +98,12 @@ const NLM_F_REQUEST: u16 = 1;
 const NLM_F_ACK: u16 = 4;
 const NLMSG_ERROR: u16 = 2;
 const NESTED: u16 = 0x8000;
-/// A driver has no such thing, or the kernel of that age.
+/// The driver has no such setting, or the kernel is too old for it.
 const ABSENT: [i32; 3] = [95, 22, 524];
-/// Of a link without carrier: nothing that could be set.
+/// Values of a link without carrier, which cannot be set.
 const UNKNOWN: [(&str, u32); 2] = [("link/speed", u32::MAX), ("link/duplex", 0xff)];
 
-/// All that the interface tells.
+/// All settings that the interface reports.
 pub(super) async fn read(link: &str) -> Result<Settings> {
     let mut kernel = Kernel::open().await?;
     let mut settings = Settings::new();
@@ -130,7 +131,7 @@ pub(super) async fn read(link: &str) -> Result<Settings> {
     Ok(settings)
 }
 
-/// Settings of one group: each group is one message, which is done or is not.
+/// Sets settings of one group. Each group is one message, which takes effect as a whole.
 pub(super) async fn set(link: &str, settings: &Settings) -> Result<()> {
     let mut kernel = Kernel::open().await?;
     let of = |name: &str| {
@@ -206,12 +207,12 @@ struct Kernel {
 }
 
 impl Kernel {
-    /// In this thread's namespace.
+    /// Opens a socket in this thread's namespace.
     async fn open() -> Result<Self> {
         let open = || {
             let mut socket = TokioSocket::new(NETLINK_GENERIC)?;
             socket.socket_ref().connect(&SocketAddr::new(0, 0))?;
-            // Only for the kernel's words in errors.
+            // Only improves the kernel's error texts.
             let _ = socket.socket_mut().set_cap_ack(true);
             let _ = socket.socket_mut().set_ext_ack(true);
             Ok(socket)
@@ -229,7 +230,7 @@ impl Kernel {
         Ok(kernel)
     }
 
-    /// Nothing where the interface has no such thing.
+    /// `None` if the interface has no such settings.
     async fn get(&mut self, message: u8, link: &str) -> Result<Option<Vec<u8>>> {
         match self.ask(message, link, &[]).await {
             Err(NetlinkError::Kernel { code, .. }) if ABSENT.contains(&code) => Ok(None),

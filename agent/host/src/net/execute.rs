@@ -14,7 +14,7 @@ use super::tables;
 #[derive(Debug, Error)]
 #[error("cannot {step}{hint}")]
 pub struct StepError {
-    /// What was to be done.
+    /// The step that failed.
     pub step: Box<Step>,
     hint: &'static str,
     #[source]
@@ -34,14 +34,15 @@ pub enum Cause {
     Dhcp(#[from] DhcpError),
 }
 
-/// Steps of Open vSwitch that make one transaction: about 1 MB of JSON, which its database takes in milliseconds.
+/// The most Open vSwitch steps in one transaction: about 1 MB of JSON, which the database processes in
+/// milliseconds.
 const MAX_BATCH: usize = 1_000;
 
 /// What to do when a step fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OnFailure {
     Stop,
-    /// All the others: half of what there was is better than nothing of it.
+    /// Continue with the others: restoring half of the state is better than nothing.
     GoOn,
 }
 
@@ -63,7 +64,7 @@ pub async fn execute(
             false => executor.step(step).await.map_err(|error| (0, error)),
         };
         if done.is_err() && on_failure == OnFailure::GoOn && batch > 1 {
-            // Nothing of the transaction was done: what can be, one by one.
+            // Nothing of the transaction was done: try the steps one by one.
             for step in steps[from..next].chunks(1) {
                 done = done.and(executor.ovs_steps(step).await);
             }
@@ -92,7 +93,7 @@ struct Executor<'a, C> {
 }
 
 impl<C: AsyncFn() -> Result<Ovsdb, OvsdbError>> Executor<'_, C> {
-    /// A transaction, or the waiting for one. An error says at which step.
+    /// Executes a transaction, or waits for one. An error names the step.
     async fn ovs_steps(&mut self, steps: &[Step]) -> Result<(), (usize, Cause)> {
         self.netlink.forget_links();
         if self.ovs_is_out && steps == [Step::SyncOvs] {
@@ -177,7 +178,7 @@ impl<C: AsyncFn() -> Result<Ovsdb, OvsdbError>> Executor<'_, C> {
     }
 }
 
-/// What an operator should look at, where the kernel's word alone does not say it.
+/// A hint for the operator, where the kernel's error alone does not suffice.
 fn hint(step: &Step, cause: &Cause) -> &'static str {
     const EPERM: i32 = 1;
     const EACCES: i32 = 13;

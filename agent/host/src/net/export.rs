@@ -1,9 +1,9 @@
 //! A network document in the format of systemd-networkd, NetworkManager or ifupdown: for a server
 //! that Muster leaves, or that must come up without it.
 //!
-//! Pure. Settings that the format cannot express are left out and named, so that the rest of the
-//! server comes up. Open vSwitch restores its bridges and ports from its own database: only what
-//! they carry is written.
+//! Pure. Settings that the format cannot express are left out and listed, so that the rest of the server
+//! comes up. Open vSwitch restores its bridges and ports from its own database: only the links on top of them
+//! are written.
 
 mod network_manager;
 
@@ -24,7 +24,7 @@ pub enum Format {
     Ifupdown,
 }
 
-/// A file: its path below the root, and what is in it.
+/// A file: its path below the root, and its content.
 type File = (String, String);
 
 /// A document in their words.
@@ -32,9 +32,9 @@ type File = (String, String);
 pub struct Exported {
     /// Paths below the root, and what is in each.
     pub files: Vec<(String, String)>,
-    /// What is in none of them.
+    /// Settings that are in none of the files.
     pub missing: Vec<NotExportable>,
-    /// Links that a file configures: nobody has to leave them alone any more.
+    /// Links that a file configures: managers need not leave them alone any more.
     pub written: Vec<LinkName>,
     /// Links of the document that no file configures.
     pub unwritten: Vec<LinkName>,
@@ -54,7 +54,7 @@ const HEAD: &str = "# Written by 'muster-agent net export' from a network docume
 const FAMILIES: [(bool, &str); 2] = [(false, "inet"), (true, "inet6")];
 
 impl Format {
-    /// As much of the document as can be said.
+    /// The files, with as much of the document as the format can express.
     pub fn export(self, document: &NetworkDocument) -> Exported {
         let above = UpperLinks::of(document);
         let mut missing = Vec::new();
@@ -81,12 +81,12 @@ impl Format {
     }
 }
 
-/// What is made on top of each link.
+/// The links on top of each link.
 #[derive(Default)]
 struct UpperLinks<'a> {
     /// Member → its Linux bridge.
     bridge: BTreeMap<&'a LinkName, &'a LinkName>,
-    /// Member → its bond, and whether that prefers it.
+    /// Member → its bond, and whether the bond prefers this member.
     bond: BTreeMap<&'a LinkName, (&'a LinkName, bool)>,
     /// Members of Open vSwitch's bridges and bonds.
     switched: Vec<&'a LinkName>,
@@ -168,7 +168,7 @@ fn networkd(
     files
 }
 
-/// A bonding option, systemd-networkd's word for it, and the unit of its number.
+/// A bonding option, systemd-networkd's name for it, and the unit of its number.
 const BOND_WORDS: [(&str, &str, &str); 21] = [
     ("mode", "Mode", ""),
     ("miimon", "MIIMonitorSec", "ms"),
@@ -288,7 +288,7 @@ fn push_rule(text: &mut String, rule: &Rule) {
     }
 }
 
-/// The file, and links that are not in it.
+/// The file, and the links that are not in it.
 fn ifupdown(
     document: &NetworkDocument,
     above: &UpperLinks<'_>,
@@ -296,7 +296,7 @@ fn ifupdown(
 ) -> (Vec<File>, Vec<LinkName>) {
     let mut text = HEAD.to_owned();
     let mut unwritten = Vec::new();
-    // What carries another comes first.
+    // Lower links come first.
     let mut objects: Vec<&Object> = document.all().filter(|object| !object.is_port_only()).collect();
     objects.sort_by_key(|object| match &object.kind {
         ObjectKind::Interface { .. } => 0,
@@ -347,7 +347,7 @@ fn ifupdown(
     (vec![("etc/network/interfaces.d/muster".into(), text)], unwritten)
 }
 
-/// One for each address; what belongs to the link itself is in the first, commands in the last.
+/// One stanza for each address; settings of the link itself are in the first, commands in the last.
 fn stanzas(text: &mut String, object: &Object, first: &str) {
     let name = &object.name;
     push(text, format_args!("\nauto {name}\n"));

@@ -1,18 +1,18 @@
-//! What is behind a network card, as `/sys` tells it. What it does not tell is left out.
+//! The hardware of a network card, from `/sys`. Values that are absent there are left out.
 
 use std::fs::{canonicalize, read_link, read_to_string};
 use std::path::{Path, PathBuf};
 
 use muster_shared::model::{LinkFacts, PciFacts};
 
-/// Of the card that `link` is, if it is one; `sys` is a directory like `/sys/class/net`. The kernel's only other way to
-/// most of this is an `ioctl` for each.
+/// Adds the hardware of `link`, if it is a card; `sys` is a directory like `/sys/class/net`. The only other
+/// way to read most of this is one `ioctl` each.
 pub(super) fn complete(sys: &Path, index: u32, link: &mut LinkFacts) {
     let own = sys.join(&link.name);
     let read = |file: &str| read_to_string(own.join(file)).ok();
     let number = |file: &str| read(file)?.trim().parse::<u32>().ok();
     let device = own.join("device");
-    // What is mounted there may be of another namespace.
+    // The mounted `/sys` may belong to another namespace.
     if number("ifindex") != Some(index) || !device.exists() {
         return;
     }
@@ -25,14 +25,14 @@ pub(super) fn complete(sys: &Path, index: u32, link: &mut LinkFacts) {
     link.speed = number("speed").filter(|speed| *speed > 0 && *speed < u32::MAX);
     link.driver = last(&device.join("driver")).unwrap_or_default();
     link.pci = pci(&device);
-    // NET_ADDR_PERM: it is the card's own. Kernels before 5.6 tell of no other one.
+    // NET_ADDR_PERM: the address is the card's own. Kernels before 5.6 report no permanent address otherwise.
     if link.permanent_mac.is_none() && number("addr_assign_type") == Some(0) {
         link.permanent_mac = link.mac;
     }
 }
 
-/// Of a device of the bus, or of one that such a device is for a virtual machine. A USB card hangs on one as well, which is
-/// another thing.
+/// The PCI device, or the one behind a virtual machine's device. A USB card also has a PCI device above it,
+/// but that is its controller.
 fn pci(device: &Path) -> Option<PciFacts> {
     let device = canonicalize(device).ok()?;
     let at: PathBuf = match last(&device.join("subsystem"))?.as_str() {

@@ -1,11 +1,11 @@
 //! Says that something of the network may have changed: by the kernel's multicast groups, by the monitor of Open
 //! vSwitch's database, and by the kernel's host name, which is looked at with the network.
 //!
-//! A hint only wakes: whoever gets one looks at the whole. So hints are joined, never queued; what the kernel could
-//! not deliver is a hint itself; and while they keep coming they are read ever less often. Nothing is polled: without
-//! a change there is no wake-up, also where Open vSwitch is not installed.
+//! A hint only wakes: the receiver looks at the whole state. So hints are joined, never queued; messages lost
+//! by the kernel also count as a hint; and while hints keep coming, they are read ever less often. Nothing is
+//! polled: without a change there is no wake-up, also where Open vSwitch is not installed.
 //!
-//! Absent: what changed, and from what.
+//! Absent: the changes themselves.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -36,7 +36,8 @@ const GROUPS: u32 = 0x1 | 0x10 | 0x40 | 0x80 | 0x100 | 0x400 | 0x4_0000;
 const LINK_MESSAGES: [u16; 4] = [16, 17, 20, 21];
 /// Only a message's header is read; the rest may be cut.
 const HEAD: usize = 4096;
-/// Messages read in one go, before the rest of the agent has its turn: what the kernel's buffer holds of routes.
+/// Messages read in one go, before the rest of the agent has its turn: as many route messages as the kernel's
+/// buffer holds.
 const READ_AT_ONCE: usize = 1024;
 /// After a hint, before the next is read; doubled while they keep coming. The kernel's buffer may run over meanwhile,
 /// which is a hint as good as any.
@@ -44,9 +45,9 @@ const PAUSE: Duration = Duration::from_millis(20);
 const PAUSE_MAX: Duration = Duration::from_millis(500);
 /// A socket that was lost is opened again after this.
 const REOPEN: Duration = Duration::from_millis(100);
-/// A database whose socket is there and that does not answer is tried again after this, doubled each time.
+/// The pause before a database that has a socket but does not answer is tried again; doubled each time.
 pub(crate) const RETRY: Duration = Duration::from_secs(1);
-/// The longest, and how often one is looked for where nothing tells that it has come.
+/// The longest pause, and the interval of looking for a database where its arrival gives no event.
 pub(crate) const RETRY_MAX: Duration = Duration::from_secs(300);
 
 /// What may have changed.
@@ -58,14 +59,14 @@ pub enum Change {
     Links,
 }
 
-/// Watches the network of the namespace in which it was opened, until it is dropped.
+/// Watches the network of the namespace in which it was opened, until dropped.
 #[derive(Debug)]
 pub struct Monitor {
     bell: Arc<Bell>,
     _tasks: JoinSet<()>,
 }
 
-/// Hints that were not taken yet, as one.
+/// Hints that were not taken yet, joined into one.
 #[derive(Debug, Default)]
 struct Bell {
     rung: AtomicU8,
@@ -80,7 +81,8 @@ impl Bell {
 }
 
 impl Monitor {
-    /// Needs a tokio runtime with I/O and time. What cannot be watched yet is watched as soon as it can be.
+    /// Needs a tokio runtime with I/O and time. Sources that cannot be watched yet are watched as soon as
+    /// possible.
     pub fn open(network: &Network) -> Self {
         let bell = Arc::new(Bell::default());
         let mut tasks = JoinSet::new();
@@ -90,7 +92,7 @@ impl Monitor {
         Self { bell, _tasks: tasks }
     }
 
-    /// Of Open vSwitch's database alone: bridges come and go.
+    /// Watches only Open vSwitch's database: bridges come and go.
     pub fn of_switch(network: &Network) -> Self {
         let bell = Arc::new(Bell::default());
         let mut tasks = JoinSet::new();
@@ -98,7 +100,7 @@ impl Monitor {
         Self { bell, _tasks: tasks }
     }
 
-    /// The next hint; those that came since the last call are one. Nothing is lost when it is dropped.
+    /// Waits for the next hint; hints since the last call are joined. Dropping the future loses nothing.
     pub async fn change(&mut self) -> Change {
         loop {
             match self.bell.rung.swap(0, Ordering::Relaxed) {
@@ -121,7 +123,7 @@ async fn watch_kernel(bell: Arc<Bell>) {
 async fn follow_kernel(bell: &Bell) -> io::Result<()> {
     let mut socket = TokioSocket::new(NETLINK_ROUTE)?;
     socket.socket_mut().bind(&SocketAddr::new(0, GROUPS))?;
-    // What happened before it listened.
+    // Covers changes from before the socket listened.
     bell.ring(Change::Links);
     let (mut buffer, mut pause) = (Vec::with_capacity(HEAD), PAUSE);
     loop {
@@ -149,7 +151,7 @@ async fn follow_kernel(bell: &Bell) -> io::Result<()> {
     }
 }
 
-/// Where it cannot be watched, a look without a hint finds it.
+/// If the name cannot be watched, a periodic look finds changes.
 async fn watch_name(bell: Arc<Bell>) {
     let Ok(mut renames) = Renames::open() else { return };
     while renames.next().await.is_ok() {
@@ -158,7 +160,7 @@ async fn watch_name(bell: Arc<Bell>) {
     }
 }
 
-/// What a datagram of `nlmsghdr`s is about.
+/// The kind of change that a datagram of `nlmsghdr`s reports.
 fn change_in(mut datagram: &[u8]) -> Change {
     while let [l0, l1, l2, l3, t0, t1, ..] = *datagram {
         if LINK_MESSAGES.contains(&u16::from_ne_bytes([t0, t1])) {
@@ -177,7 +179,7 @@ async fn watch_ovs(socket: PathBuf, bell: Arc<Bell>) {
             retry = RETRY;
             let mut pause = PAUSE;
             loop {
-                // The file has come, or changed.
+                // The file has appeared, or changed.
                 bell.ring(Change::Other);
                 sleep(pause).await;
                 let idle = Instant::now();
@@ -195,10 +197,10 @@ async fn watch_ovs(socket: PathBuf, bell: Arc<Bell>) {
     }
 }
 
-/// Until a file of that name comes; one that is there already is given `retry` to become another.
+/// Waits until a file of that name appears; an existing file has `retry` to be replaced.
 pub(crate) async fn appears(path: &Path, retry: Duration) {
     let within = if path.exists() { retry } else { RETRY_MAX };
-    // Where it cannot be watched, and where somebody was quicker, it is looked for from time to time.
+    // Where watching fails or comes too late, a periodic look finds the file.
     let _ = timeout(within, async {
         if made_below(path).await.is_err() {
             sleep(within).await;
@@ -207,7 +209,7 @@ pub(crate) async fn appears(path: &Path, retry: Duration) {
     .await;
 }
 
-/// Until the next missing directory on the way to `path`, or `path` itself, is made.
+/// Waits until the next missing directory on the way to `path`, or `path` itself, is made.
 async fn made_below(path: &Path) -> io::Result<()> {
     let (directory, name) = nearest(path).ok_or(io::ErrorKind::NotFound)?;
     let inotify = Inotify::init(InitFlags::IN_NONBLOCK | InitFlags::IN_CLOEXEC)?;
@@ -220,7 +222,7 @@ async fn made_below(path: &Path) -> io::Result<()> {
     if nearest(path) != Some((directory, name)) {
         return Ok(()); // made meanwhile
     }
-    // Tokio's name for a descriptor that is read when it is ready.
+    // Tokio's type for a descriptor that is read when it is ready.
     let events = pipe::Receiver::from_file_unchecked(File::from(inotify.as_fd().try_clone_to_owned()?))?;
     let mut buffer = [0; HEAD];
     loop {
@@ -229,15 +231,14 @@ async fn made_below(path: &Path) -> io::Result<()> {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => false,
             read => read? > 0,
         };
-        // Files of other names come and go there as well. A socket that is made again is there
-        // before and after.
+        // Files of other names also come and go there. A socket that is replaced exists before and after.
         if is_read && (nearest(path) != Some((directory, name)) || path.exists()) {
             return Ok(());
         }
     }
 }
 
-/// The last directory on the way to `path` that is there, and what comes next.
+/// The last existing directory on the way to `path`, and the next name.
 fn nearest(path: &Path) -> Option<(&Path, &OsStr)> {
     let mut at = path;
     while let (Some(directory), Some(name)) = (at.parent(), at.file_name()) {

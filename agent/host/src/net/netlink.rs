@@ -1,7 +1,7 @@
 //! Links, addresses and routes of the kernel through rtnetlink.
 //!
-//! The socket belongs to the network namespace of the thread that opens it. Requests are idempotent: what is
-//! there already, or gone already, is no error.
+//! The socket belongs to the network namespace of the thread that opens it. Requests are idempotent: adding
+//! an existing object, or removing an absent one, is no error.
 
 mod bond;
 mod dump;
@@ -33,8 +33,8 @@ use super::state::{Address, Route};
 /// The kernel answers at once; a dump of a very large host takes about a second.
 pub(super) const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// An address of IPv6 with a lifetime that is put back stays for so many seconds, preferred and valid: long enough
-/// for the next advertisement, which says how long it really stays.
+/// The lifetimes of a restored IPv6 address that had one, in seconds, preferred and valid: long enough for
+/// the next advertisement, which sets the real lifetimes.
 const GIVEN_LIFETIMES: (u32, u32) = (3_600, 7_200);
 
 const ENODEV: i32 = 19;
@@ -42,25 +42,25 @@ const EEXIST: i32 = 17;
 const ESRCH: i32 = 3;
 const EADDRNOTAVAIL: i32 = 99;
 
-/// What went wrong with the kernel.
+/// An error of the kernel or of the exchange with it.
 #[derive(Debug, Error)]
 pub enum NetlinkError {
     #[error("{}{}", std::io::Error::from_raw_os_error(*code), detail.as_ref().map(|d| format!(": {d}")).unwrap_or_default())]
     Kernel {
         code: i32,
-        /// What the kernel says besides.
+        /// The kernel's additional text.
         detail: Option<String>,
     },
     /// There is no such link.
     #[error("there is no interface {0}")]
     NoLink(String),
-    /// No socket.
+    /// The socket could not be opened.
     #[error("cannot open a netlink socket")]
     Socket(#[source] std::io::Error),
-    /// No answer.
+    /// The kernel gave no answer.
     #[error("the kernel did not answer within {} s", REQUEST_TIMEOUT.as_secs())]
     Timeout,
-    /// An answer that cannot be read, or more of it than is bearable.
+    /// The answer cannot be parsed, or is too long.
     #[error("{0}")]
     Answer(String),
 }
@@ -112,7 +112,7 @@ type Result<T> = std::result::Result<T, NetlinkError>;
 /// A connection to the kernel.
 pub struct Netlink {
     handle: Handle,
-    /// Names seen; forgotten when links come and go.
+    /// Indexes by name, cached until links come and go.
     indexes: BTreeMap<String, u32>,
 }
 
@@ -121,18 +121,19 @@ impl Netlink {
     pub fn open() -> Result<Self> {
         let (mut connection, handle, _) = rtnetlink::new_connection().map_err(NetlinkError::Socket)?;
         let socket = connection.socket_mut().socket_mut();
-        // Only for the kernel's words in errors; an old kernel has none.
+        // Only improves the kernel's error texts; an old kernel has none.
         let _ = socket.set_cap_ack(true).and_then(|()| socket.set_ext_ack(true));
         tokio::spawn(connection);
         Ok(Self { handle, indexes: BTreeMap::new() })
     }
 
-    /// Links have come or gone.
+    /// Forgets the cached indexes: links have come or gone.
     pub fn forget_links(&mut self) {
         self.indexes.clear();
     }
 
-    /// The number of the link through which packets to `peer` leave; none where there is no way, or not one.
+    /// The number of the link through which packets to `peer` leave; `None` without a route, or with several
+    /// links.
     pub async fn link_to(&mut self, peer: IpAddr) -> Result<Option<u32>> {
         let builder = match peer {
             IpAddr::V4(peer) => RouteMessageBuilder::<Ipv4Addr>::new().destination_prefix(peer, 32).build(),
@@ -198,7 +199,7 @@ impl Netlink {
         self.change(name, |link| link.controller(master)).await
     }
 
-    /// In bytes.
+    /// `mtu` is in bytes.
     pub async fn set_mtu(&mut self, name: &str, mtu: u32) -> Result<()> {
         self.change(name, |link| link.mtu(mtu)).await
     }
@@ -223,8 +224,8 @@ impl Netlink {
         within(self.handle.link().change(message).execute()).await
     }
 
-    /// Adds an address. One of IPv6 that was `moved` from another link of this host is not asked for first: until the
-    /// answer, a second later, it could not be used.
+    /// Adds an address. An IPv6 address that `moved` from another link of this host skips duplicate address
+    /// detection, which would leave it unusable for a second.
     pub async fn add_address(&mut self, link: &str, address: &Address, moved: bool) -> Result<()> {
         let index = self.index(link).await?;
         let mut request = self.handle.address().add(index, address.net.addr(), address.net.prefix_len());
@@ -232,7 +233,7 @@ impl Netlink {
         done_by(within(request.execute()).await, &[EEXIST])
     }
 
-    /// An address that is there stays for good, as one without a lifetime.
+    /// Makes an existing address permanent, without a lifetime.
     pub async fn keep_address(&mut self, link: &str, address: &Address) -> Result<()> {
         let index = self.index(link).await?;
         let mut request = self.handle.address().add(index, address.net.addr(), address.net.prefix_len());
@@ -256,7 +257,7 @@ impl Netlink {
         done_by(within(self.handle.route().add(message).execute()).await, &[EEXIST])
     }
 
-    /// Puts a route in the place of the one with its key, at once: no packet sees neither.
+    /// Replaces the route with the same key, at once: a packet always finds one of the two.
     pub async fn replace_route(&mut self, link: &str, route: &Route) -> Result<()> {
         let message = self.route_message(link, route).await?;
         done_by(within(self.handle.route().add(message).replace().execute()).await, &[EEXIST])
@@ -292,7 +293,7 @@ async fn within<T>(request: impl Future<Output = std::result::Result<T, rtnetlin
     Ok(answer.map_err(|_| NetlinkError::Timeout)??)
 }
 
-/// Errors that say it is done already are none.
+/// Treats errors that mean "already done" as success.
 fn done_by(result: Result<()>, codes: &[i32]) -> Result<()> {
     match result {
         Err(NetlinkError::Kernel { code, .. }) if codes.contains(&code) => Ok(()),

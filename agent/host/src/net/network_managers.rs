@@ -41,7 +41,7 @@ pub struct NetworkManagers {
     programs: PathBuf,
 }
 
-/// The reason why a link cannot be had.
+/// Why a network manager does not release a link.
 #[derive(Debug, Error)]
 pub enum NetworkManagerError {
     /// ifupdown would configure the link at every boot.
@@ -51,7 +51,7 @@ pub enum NetworkManagerError {
     )]
     Ifupdown {
         link: String,
-        /// Where it says so.
+        /// The file that configures the link.
         file: PathBuf,
         line: usize,
     },
@@ -75,7 +75,7 @@ enum ManagerKind {
     NetworkManager,
 }
 
-/// A file for each link, by its number, with what systemd-networkd makes of it.
+/// systemd-networkd's files for its links, by the link's number.
 const NETWORKD_LINKS: &str = "run/systemd/netif/links";
 /// A file for each lease of IPv4, by the link's number.
 const NETWORKD_LEASES: &str = "run/systemd/netif/leases";
@@ -90,7 +90,7 @@ impl ManagerKind {
         }
     }
 
-    /// Is there while its unit is active. Directories of its own are there before it runs and after.
+    /// A path that exists only while the manager's unit is active. The manager's own directories outlast it.
     fn runs(self) -> &'static str {
         match self {
             Self::Networkd => "run/systemd/units/invocation:systemd-networkd.service",
@@ -100,7 +100,7 @@ impl ManagerKind {
 
     fn drop_in(self, link: &str) -> String {
         match self {
-            // The first file that matches counts, and netplan's begin with 10.
+            // The first matching file counts, and netplan's begin with 10.
             Self::Networkd => format!("etc/systemd/network/00-muster-{link}.network"),
             Self::NetworkManager => format!("etc/NetworkManager/conf.d/90-muster-{link}.conf"),
         }
@@ -124,7 +124,8 @@ impl ManagerKind {
 }
 
 impl NetworkManagers {
-    /// Of the system below `root`, or of this one; none in a network namespace that is not that of the system's init.
+    /// The managers of the system below `root`, or of this one; `None` in a network namespace that is not
+    /// that of the system's init.
     pub fn new(root: Option<PathBuf>) -> Option<Self> {
         match root {
             Some(root) => Some(Self { programs: root.join("usr/bin"), root }),
@@ -163,9 +164,9 @@ impl NetworkManagers {
     }
 
     /// # Errors
-    /// One of the links is ifupdown's.
+    /// ifupdown configures one of the links.
     pub fn check(&self, links: &[&str]) -> Result<(), NetworkManagerError> {
-        // Without the program nobody reads its files.
+        // Without the program, nothing reads its files.
         if !["sbin/ifup", "usr/sbin/ifup"].iter().any(|program| self.root.join(program).exists()) {
             return Ok(());
         }
@@ -178,11 +179,11 @@ impl NetworkManagers {
         }
     }
 
-    /// Tells those that run to leave these links (name → the kernel's index, if it is there) alone, and waits until they
-    /// do. Whether somebody had to be told.
+    /// Tells the running managers to leave these links alone (name → the kernel's index, if the link exists),
+    /// and waits until they do. Returns whether a manager had to be told.
     ///
     /// # Errors
-    /// They do not; what was written for it is taken back.
+    /// A manager does not comply; the drop-ins are removed again.
     pub async fn leave_alone(
         &self,
         links: &BTreeMap<&str, Option<u32>>,
@@ -249,10 +250,11 @@ impl NetworkManagers {
         Ok(())
     }
 
-    /// Removes the drop-ins of these links and tells nobody: they may have them from the next boot on.
+    /// Removes the drop-ins of these links without telling the managers, which may use the links from the
+    /// next boot on.
     ///
     /// # Errors
-    /// One of them is still there.
+    /// One of the drop-ins is still there.
     pub fn forget<'a>(&self, links: impl IntoIterator<Item = &'a str>) -> Result<(), NetworkManagerError> {
         links.into_iter().try_for_each(|link| {
             ManagerKind::ALL.into_iter().try_for_each(|who| self.remove(who, link).map(drop))
@@ -264,7 +266,7 @@ impl NetworkManagers {
         self.is_here(ManagerKind::Networkd)
     }
 
-    /// Has systemd-networkd lease addresses for the link, and keep what it has.
+    /// Makes systemd-networkd lease addresses for the link, and keep its present leases.
     pub(super) async fn lease(&self, link: &str, told: &ClientSettings) -> Result<(), NetworkManagerError> {
         self.write_drop_in(ManagerKind::Networkd, link, &leasing(link, told))?;
         self.reload(ManagerKind::Networkd).await
@@ -282,7 +284,7 @@ impl NetworkManagers {
         self.is_here(ManagerKind::Networkd) && now == leasing(link, told)
     }
 
-    /// What it has leased of IPv4 for the link of that number.
+    /// The IPv4 address that systemd-networkd has leased for the link of that number.
     pub(super) fn leased(&self, index: u32) -> Option<IpAddr> {
         let lease = fs::read_to_string(self.root.join(NETWORKD_LEASES).join(index.to_string())).ok()?;
         lease.lines().find_map(|line| line.strip_prefix("ADDRESS=")?.parse().ok())
@@ -326,13 +328,13 @@ impl NetworkManagers {
             }
             ManagerKind::NetworkManager => {
                 let asked = self.run("nmcli", &["-g", "GENERAL.STATE", "device", "show", link]).await;
-                // 10 (unmanaged); one that it does not know it does not manage.
+                // 10 means unmanaged; NetworkManager does not manage an unknown link either.
                 asked.is_ok_and(|said| !said.trim_start().starts_with("10"))
             }
         }
     }
 
-    /// One of its system's programs.
+    /// A program of the managers' system.
     pub fn program(&self, name: &str) -> PathBuf {
         self.programs.join(name)
     }
@@ -357,7 +359,7 @@ impl NetworkManagers {
     }
 }
 
-/// What systemd-networkd reads for a link that leases. What a document has put on it stays: that is static.
+/// systemd-networkd's drop-in for a link that leases. Addresses of the document stay: they are static.
 fn leasing(link: &str, told: &ClientSettings) -> String {
     let yes = |yes: bool| if yes { "yes" } else { "no" };
     let (dns, gateway) = (yes(told.dns), yes(told.default_route));
@@ -388,8 +390,8 @@ fn write(path: &Path, content: &str) -> io::Result<()> {
     file.sync_all()
 }
 
-/// Links that ifupdown brings up by itself, and where it is told to. `auto` and `allow-*` alone are not enough: without
-/// an `iface`, or with `manual`, it does nothing to the link.
+/// Links that ifupdown brings up by itself, and the place that configures each. `auto` and `allow-*` alone
+/// have no effect on a link without an `iface`, or with `manual`.
 fn ifupdown(root: &Path) -> BTreeMap<String, (PathBuf, usize)> {
     let main = root.join("etc/network/interfaces");
     let more = fs::read_dir(root.join("etc/network/interfaces.d")).into_iter().flatten().flatten();

@@ -1,8 +1,8 @@
 //! `nic1`, `nic2`, …: the server's active NICs, in os-net-config's order.
 //!
-//! A NIC counts if it has a device behind it and is no virtual function; it is active if the kernel says that it is up,
-//! with a carrier. Those on the board (`em*`, `eth*`, `eno*`) come first, and 2 before 10. What counts is asked of a
-//! directory like `/sys/class/net`, so that it can be another one where links have no devices.
+//! A NIC counts if it has a device and is no virtual function; it is active if it is up and has a carrier.
+//! NICs on the board (`em*`, `eth*`, `eno*`) come first, and 2 before 10. The devices are looked up in a
+//! directory like `/sys/class/net`, which can be replaced where links have no devices.
 
 use std::fs;
 use std::path::Path;
@@ -23,7 +23,7 @@ pub(super) fn numbered<'a>(sys: &Path, links: impl Iterator<Item = (&'a String, 
 fn counts(nic: &Path, link: &Link) -> bool {
     let read = |file: &str| fs::read_to_string(nic.join(file)).ok();
     let is = |file: &str, wanted: &str| read(file).is_some_and(|found| found.trim() == wanted);
-    // What is mounted there may be of another namespace.
+    // The mounted `/sys` may belong to another namespace.
     let same = read("ifindex").is_none_or(|index| index.trim() == link.index.to_string());
     same && nic.join("device").exists()
         && !nic.join("device/physfn").exists()

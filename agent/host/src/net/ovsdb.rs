@@ -1,7 +1,7 @@
 //! The bridges of Open vSwitch through its database: OVSDB (RFC 7047) over the Unix socket, no process.
 //!
-//! A transaction is durable in the database at once; [`Ovsdb::sync`] waits until the switch has taken it up.
-//! What Muster makes carries `external_ids:muster-owner`.
+//! A transaction is durable in the database at once; [`Ovsdb::sync`] waits until the switch has applied it.
+//! Muster's rows carry `external_ids:muster-owner`.
 
 mod batch;
 mod bridges;
@@ -31,7 +31,7 @@ use rpc::Rpc;
 /// The key of Muster's mark.
 const OWNER: &str = "muster-owner";
 
-/// A change that was refused; nothing of it was done.
+/// A refused change; nothing of it was done.
 #[derive(Debug)]
 pub struct Failed {
     /// Index of the step.
@@ -39,10 +39,10 @@ pub struct Failed {
     pub error: OvsdbError,
 }
 
-/// What went wrong with Open vSwitch.
+/// An error of Open vSwitch or of the exchange with it.
 #[derive(Debug, Error)]
 pub enum OvsdbError {
-    /// No database there.
+    /// There is no database at this path.
     #[error("cannot reach Open vSwitch's database at {}; is openvswitch-switch installed and running?", path.display())]
     Connect {
         path: PathBuf,
@@ -52,13 +52,13 @@ pub enum OvsdbError {
     /// The connection broke.
     #[error("lost the connection to Open vSwitch's database")]
     Lost(#[source] std::io::Error),
-    /// No answer.
+    /// The database gave no answer.
     #[error("Open vSwitch's database did not answer within {0} s")]
     Timeout(u64),
-    /// The database has it, the switch does not take it up.
+    /// The database has the change, but the switch does not apply it.
     #[error("ovs-vswitchd has not taken up the change within {} s; is it running?", .0.as_secs())]
     NotTakenUp(Duration),
-    /// An answer that is not as in RFC 7047, or too long.
+    /// The answer does not follow RFC 7047, or is too long.
     #[error("Open vSwitch's database gave an answer that cannot be understood: {0}")]
     Answer(String),
     /// The database refused.
@@ -113,8 +113,8 @@ impl Ovsdb {
         Ok(Ovs::from(bridges))
     }
 
-    /// Does all of `steps`, which [`Step::is_ovs`], in one transaction: all or nothing. What is done already is
-    /// left out.
+    /// Executes all of `steps`, which must be [`Step::is_ovs`], in one transaction. Steps that are already
+    /// done are left out.
     pub async fn change(&mut self, steps: &[Step]) -> std::result::Result<(), Failed> {
         let known = self.known().await.map_err(|error| Failed { step: 0, error })?;
         let mut batch = Batch::new(known);
@@ -146,7 +146,7 @@ impl Ovsdb {
         Ok(ExistingRows::new(ports, rows(&results, 1).filter_map(bridge).collect()))
     }
 
-    /// Has the switch taken up all that it was told to?
+    /// Whether the switch has applied all changes of the database.
     pub async fn is_idle(&mut self) -> Result<bool> {
         let columns = json!(["next_cfg", "cur_cfg"]);
         let select = json!({"op": "select", "table": "Open_vSwitch", "where": [], "columns": columns});
@@ -196,8 +196,8 @@ impl Ovsdb {
     }
 }
 
-/// The answer to what [`Ovsdb::bridges`] asks. Of each row only what is kept is ever in memory: as [`Value`]s, those of
-/// some hundred ports are megabytes.
+/// The answer to the query of [`Ovsdb::bridges`]. Only the kept parts of each row are ever in memory: as
+/// [`Value`]s, the rows of some hundred ports take megabytes.
 #[derive(Deserialize)]
 struct Answer {
     result: Tables,
@@ -210,7 +210,7 @@ struct Rows<T> {
     rows: Vec<T>,
 }
 
-/// With its uuid and name.
+/// The interface, with its uuid and name.
 #[derive(Deserialize)]
 #[serde(from = "Value")]
 struct InterfaceRow(Option<(String, (String, OvsInterface))>);
@@ -221,7 +221,7 @@ impl From<Value> for InterfaceRow {
     }
 }
 
-/// With its uuid and name, and its interfaces' uuids.
+/// The port, with its uuid and name, and its interfaces' uuids.
 #[derive(Deserialize)]
 #[serde(from = "Value")]
 struct PortRow(Option<(String, (String, OvsPort), Vec<String>)>);
@@ -234,7 +234,7 @@ impl From<Value> for PortRow {
     }
 }
 
-/// With its name, and its ports' uuids.
+/// The bridge, with its name and its ports' uuids.
 #[derive(Deserialize)]
 #[serde(from = "Value")]
 struct BridgeRow(Option<((String, OvsBridge), Vec<String>)>);
@@ -252,7 +252,7 @@ fn params(operations: Vec<Value>) -> Value {
     Value::Array(params)
 }
 
-/// What an answer says instead of rows.
+/// The error that an answer holds in place of rows.
 fn refused(answer: &[u8]) -> Option<OvsdbError> {
     let answer: Value = serde_json::from_slice(answer).ok()?;
     match (&answer["error"], answer["result"].as_array()) {
@@ -287,7 +287,7 @@ fn name(row: &Value) -> Option<String> {
     row["name"].as_str().map(str::to_owned)
 }
 
-/// The uuids of a column that is one of them or a set.
+/// The uuids of a column that is either a single one or a set.
 fn uuids(column: &Value) -> Vec<&str> {
     match column[0].as_str() {
         Some("uuid") => column[1].as_str().into_iter().collect(),

@@ -1,9 +1,9 @@
-//! From what shall be and what is to the exact steps between. Pure; no decision is left for executing.
+//! Computes the exact steps from the present state to the target. Pure; execution has nothing left to decide.
 //!
-//! Order: bridges, then their members, then MTU, then up (what carries before what is carried) and down, then new
-//! addresses, routes and rules, then old rules, routes and addresses, then the resolver, then what goes. The
-//! exceptions, where the kernel knows only one at a time, stand where they are planned. Planning what is reached
-//! gives no step.
+//! Order: bridges, then their members, then MTU, then up (lower links first) and down, then new addresses,
+//! routes and rules, then old rules, routes and addresses, then the resolver, then removals. Exceptions,
+//! where the kernel allows only one of two objects at a time, are explained where they are planned. A target
+//! that is reached gives no step.
 
 mod in_the_way;
 mod layer3;
@@ -36,7 +36,7 @@ use super::target::{LinkKind, LinkTarget, Origin, Target, Wanted};
 pub struct PlanError {
     /// The place in the document.
     pub path: String,
-    /// What is in the way, and what to do.
+    /// The obstacle, and how to remove it.
     pub problem: String,
 }
 
@@ -46,7 +46,7 @@ impl PlanError {
     }
 }
 
-/// The steps from `state` to `target`, none if it is reached.
+/// The steps from `state` to `target`; empty if it is reached.
 pub fn plan(target: &Target, state: &State) -> Result<Vec<Step>, PlanError> {
     for (name, wanted) in target.present().filter(|(_, wanted)| wanted.origin == Origin::Document) {
         check_membership(name, wanted, target, state)?;
@@ -80,7 +80,7 @@ pub fn plan(target: &Target, state: &State) -> Result<Vec<Step>, PlanError> {
     Ok(planner.steps)
 }
 
-/// What layer 2 asks for: tens of thousands of routes are not copied.
+/// The state for planning layer 2, without copying tens of thousands of routes.
 fn without_layer3(state: &State) -> State {
     let bare = |link: &Link| Link {
         index: link.index,
@@ -102,9 +102,9 @@ fn without_layer3(state: &State) -> State {
     State { links, ovs: state.ovs.clone(), ..State::default() }
 }
 
-/// The members of `steps`, a plan for `state`, that help while the switch does not answer. Steps
-/// that need the switch are left out. Links that only the switch can remove are set down, so that
-/// their addresses are in nobody's way.
+/// The members of `steps`, a plan for `state`, that help while the switch does not answer. Steps that need
+/// the switch are left out. Links that only the switch can remove are set down, so that their addresses do
+/// not interfere.
 pub(super) fn without_switch(steps: Vec<Step>, state: &State) -> Vec<Step> {
     let mut down = Vec::new();
     let mut others = Vec::new();
@@ -140,19 +140,19 @@ impl Target {
     }
 }
 
-/// What the kernel gives a link that it makes.
+/// The MTU of a new link.
 const NEW_MTU: u32 = 1_500;
 
-/// The kernel sets it down and gives it back the MTU that it had before, which nobody tells.
+/// The kernel sets a link that leaves a bond down, and restores its earlier MTU, which no interface reports.
 fn left_a_bond(link: &mut Link) {
     (link.up, link.mtu) = (false, 0);
 }
 
 struct Planner<'a> {
     target: &'a Target,
-    /// Links that go and come again, with all that stands on them.
+    /// Links that are removed and made again, with all links on top of them.
     anew: BTreeSet<&'a str>,
-    /// What will be there once the steps so far are done, as far as later steps ask.
+    /// The expected state after the steps so far, as far as later steps need it.
     state: State,
     steps: Vec<Step>,
 }
@@ -178,8 +178,8 @@ impl Planner<'_> {
         state.links.contains_key(link) && !self.anew.contains(link)
     }
 
-    /// The wanted state decides about the client of a link; clients of others come back with a link
-    /// that is made again.
+    /// Whether the target decides about the client of a link. Clients of links beside the document return
+    /// only with a link that is made again.
     fn leads(&self, link: &str, wanted: &LinkTarget, state: &State) -> bool {
         wanted.origin != Origin::Beside || !self.stays(link, state)
     }
@@ -206,7 +206,7 @@ impl Planner<'_> {
         }
     }
 
-    /// Last: what was there before may be what is leased.
+    /// Runs last: the state to restore may include the leased addresses.
     fn start_dhcp(&mut self, state: &State) {
         for (link, wanted) in self.target.present() {
             if let Some(told) = wanted.dhcp.clone()
@@ -267,7 +267,7 @@ impl Planner<'_> {
             if let LinkKind::Vlan { device, id } = &wanted.kind
                 && !self.state.links.contains_key(name)
             {
-                // The switch makes the bridge's own link when it has taken that up.
+                // The switch makes the bridge's own link when it applies the change.
                 let by_switch = self.target.links.get(device).is_some_and(
                     |it| matches!(it, Wanted::Present(it) if matches!(it.kind, LinkKind::OvsBridge { .. })),
                 );
@@ -300,7 +300,7 @@ impl Planner<'_> {
 
     fn attach_one(&mut self, name: &str, wanted: &LinkTarget) {
         let now = self.state.attachment(name);
-        // Nobody but a document moves a link that nobody but others decide about.
+        // A link that only others decide about is moved only by a document.
         let others = wanted.origin == Origin::Beside && now != Attach::None;
         if now == wanted.attach || others {
             return;
@@ -315,12 +315,12 @@ impl Planner<'_> {
         match (&now, &wanted.attach) {
             (Attach::Ovs(bridge, _), to) => {
                 self.steps.push(Step::RemoveOvsPort { bridge: bridge.clone(), port: link.clone() });
-                // Open vSwitch lets go of a link only when it has taken that up; between its own bridges it moves
-                // the link itself.
+                // Open vSwitch releases a link only when it applies the change; between its own bridges it
+                // moves the link itself.
                 if !matches!(to, Attach::Ovs(..) | Attach::OvsBond(..)) {
                     self.steps.push(Step::SyncOvs);
                 }
-                // Its own link it makes anew, with nothing on it.
+                // The switch makes its own link again, with nothing on it.
                 if matches!(wanted.kind, LinkKind::OvsInternal { .. }) {
                     self.forget(name);
                 }
@@ -329,12 +329,12 @@ impl Planner<'_> {
                 self.steps.push(Step::SetMaster { link: link.clone(), master: None });
                 self.leave(name);
             }
-            // Somebody else's bond, which is put back as far as it can be.
+            // A bond of others, which is restored as far as possible.
             (Attach::OvsBond(..), _) => return,
             (Attach::Linux(_) | Attach::None, _) => {}
         }
         match &wanted.attach {
-            // With the bond's port.
+            // The bond's port includes the member.
             Attach::None | Attach::OvsBond(..) => {}
             Attach::Linux(bond) if self.is_bond(bond) => {
                 // The kernel takes a link into a bond only while it is down, and gives it the bond's MTU.
@@ -360,7 +360,7 @@ impl Planner<'_> {
         }
     }
 
-    /// The link leaves the bond that it may be in.
+    /// Removes the link from its bond or bridge.
     fn leave(&mut self, name: &str) {
         let of_bond = self.state.master(name).is_some_and(|(_, master)| master.kind == "bond");
         if let Some(link) = self.state.links.get_mut(name).filter(|_| of_bond) {
@@ -390,7 +390,7 @@ impl Planner<'_> {
         }
     }
 
-    /// MTU and MAC: what carries before what is carried.
+    /// Sets MTU and MAC, lower links first.
     fn sizes(&mut self) {
         let mut links = in_order(self.target);
         // A bond gives its members its own.
@@ -426,7 +426,7 @@ impl Planner<'_> {
         }
     }
 
-    /// A step for each group of a link's settings: that is one message to its driver.
+    /// One step for each group of a link's settings, since a group is one message to the driver.
     fn ethtool(&mut self, state: &State) {
         let mut steps: BTreeMap<(&str, &str), BTreeMap<String, u32>> = BTreeMap::new();
         for ((link, key), (value, _)) in &self.target.ethtool {
@@ -435,7 +435,7 @@ impl Planner<'_> {
                 steps.entry((link, group)).or_default().insert(key.clone(), *value);
             }
         }
-        // The kernel makes a speed into what is advertised, or not, as it is told of negotiation with it.
+        // The kernel turns a speed into advertised modes only if the same message sets the negotiation.
         for ((link, _), settings) in steps.iter_mut().filter(|((_, group), _)| *group == "link") {
             let of_link =
                 |((of, key), _): &(&(String, String), &(u32, String))| of == link && is_of_link(key);
@@ -447,7 +447,7 @@ impl Planner<'_> {
         }
     }
 
-    /// What carries a VLAN that is to be up, and stands in no document: it stays up.
+    /// A link that carries a wanted VLAN but is in no document stays up.
     fn carriers_up(&mut self) {
         let target = self.target;
         for (_, wanted) in target.present().filter(|(_, wanted)| wanted.up == Some(true)) {
@@ -471,7 +471,7 @@ impl Planner<'_> {
         }
     }
 
-    /// What is no longer wanted: VLANs before what carries them.
+    /// Removes unwanted links: VLANs before the links that carry them.
     fn teardown(&mut self) {
         let from = self.steps.len();
         let is_there =
@@ -488,7 +488,7 @@ impl Planner<'_> {
         self.sync_since(from);
     }
 
-    /// Deletes what [`is_made`] found and forgets it.
+    /// Deletes a link that [`is_made`] found, and forgets it.
     fn delete(&mut self, name: &str) {
         let link = name.to_owned();
         if self.state.ovs_bridge(name).is_some() {
@@ -506,8 +506,8 @@ impl Planner<'_> {
         self.forget(name);
     }
 
-    /// It has gone, and with it what it carried; its members are free, and what was in a bond is down and has the MTU
-    /// of before.
+    /// Forgets a removed link and the links on top of it. Its members are free; members of a bond are down
+    /// and have their earlier MTU.
     fn forget(&mut self, name: &str) {
         let gone = self.state.with_what_they_carry(std::iter::once(name));
         let gone: BTreeSet<String> = gone.into_iter().map(str::to_owned).collect();
@@ -532,8 +532,8 @@ impl Planner<'_> {
     }
 }
 
-/// The links of the target that are there as something else, or elsewhere, so that they go before they come: not what
-/// goes with them.
+/// The links of the target that exist as something else, or elsewhere, so that they must be removed before
+/// they are made. Leaves out the links that go with them.
 pub(super) fn made_anew<'a>(
     target: &'a Target,
     state: &'a State,
@@ -548,7 +548,7 @@ pub(super) fn made_anew<'a>(
         .filter(move |(name, wanted)| moves(name, wanted) || conflict(name, &wanted.kind, state).is_some())
 }
 
-/// Existing links, then bonds, then bridges, then internal ports, then VLANs, those on others after them.
+/// Existing links, then bonds, then bridges, then internal ports, then VLANs, those on other VLANs last.
 fn in_order(target: &Target) -> Vec<(&str, &LinkTarget)> {
     let mut links: Vec<_> = target.present().collect();
     links.sort_by_cached_key(|(name, wanted)| match wanted.kind {

@@ -1,8 +1,9 @@
-//! The resolver's settings: `/etc/resolv.conf` itself, or a drop-in of systemd-resolved where that file is its link.
+//! The resolver's settings: `/etc/resolv.conf` itself, or a drop-in of systemd-resolved if that file is a
+//! link to its own.
 //!
-//! Any other link belongs to somebody who would write it again (NetworkManager, resolvconf, …): such a document is
-//! refused. systemd-resolved reads its settings again through `systemctl`, without a shell and with a time limit: it
-//! is there wherever resolved is, and one call a change is no reason to carry a D-Bus client of one's own.
+//! Any other link belongs to a program that would write it again (NetworkManager, resolvconf, …): the
+//! document is refused. `systemctl`, run without a shell and with a time limit, makes systemd-resolved
+//! reload: it is present wherever resolved is, and one call per change does not justify a D-Bus client.
 
 use std::fs;
 use std::io::{self, ErrorKind, Read, Write};
@@ -16,7 +17,7 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 use tokio::time::{Instant, sleep};
 
-/// The resolver's file has a few hundred bytes; more is none.
+/// The resolver's file has a few hundred bytes; a larger one is not accepted.
 const MAX_BYTES: u64 = 64 * 1024;
 /// systemd answers at once, or something is very wrong.
 const RELOAD_TIMEOUT: Duration = Duration::from_secs(10);
@@ -29,19 +30,19 @@ pub enum Resolver {
     #[default]
     Absent,
     Plain {
-        /// All of it.
+        /// The whole file.
         content: String,
         /// Permission bits.
         mode: u32,
     },
     /// systemd-resolved has it; this is our drop-in.
     Resolved {
-        /// All of it.
+        /// The whole drop-in.
         drop_in: Option<String>,
     },
-    /// Somebody else's, or no text.
+    /// A file of others, or one that is not text.
     Foreign {
-        /// What it is, and whose.
+        /// A description of the file and its owner.
         what: String,
     },
 }
@@ -68,7 +69,7 @@ pub enum ResolverError {
     Reload(String),
 }
 
-/// Where the files are.
+/// The paths of the files.
 #[derive(Clone, Debug)]
 pub(super) struct Files {
     pub resolv_conf: PathBuf,
@@ -182,7 +183,7 @@ pub(super) fn set(path: &Path, content: Option<&str>, mode: u32) -> io::Result<(
 
 fn is_resolved(target: &Path) -> bool {
     let target = target.to_string_lossy();
-    // The running one's, or the one that is shipped with it.
+    // The target is the running service's file, or the one shipped with it.
     target.contains("systemd/resolve/") || target.ends_with("lib/systemd/resolv.conf")
 }
 

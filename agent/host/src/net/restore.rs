@@ -1,4 +1,5 @@
-//! Putting back what was there before, and the document's fallback where that cannot be: as much as can be done is done.
+//! Restores the state before a change, and applies the document's fallback if that fails: as much as possible
+//! is done.
 
 use std::time::Duration;
 
@@ -15,14 +16,16 @@ use super::target::Target;
 use super::verify::differences;
 use super::{NetError, Network, READ_BACK_PAUSE, READ_BACK_TRIES, extended, mapped};
 
-/// For Open vSwitch to be idle before something is put back: a switch that hangs must not keep a server cut off.
+/// How long Open vSwitch may take to become idle before a restore: a switch that hangs must not keep a server
+/// cut off.
 const SETTLE_TIMEOUT: Duration = Duration::from_secs(5);
-/// How often restoring plans anew: what a step took along that nobody foresaw is put back by the next round.
+/// How often a restore plans again: the next round repairs unforeseen side effects of a step.
 const RESTORE_ROUNDS: u32 = 3;
 
 impl Network {
-    /// Puts back what was there before, from any half-way state and also after a reboot; gives what cannot be. It may
-    /// be repeated. Where something fails, all else is put back nevertheless, and the first failure is given.
+    /// Restores `before`, from any intermediate state and also after a reboot. Returns the parts that cannot
+    /// be restored. May be repeated. After a failure, all other parts are still restored, and the first
+    /// failure is returned.
     pub async fn restore(&self, before: &Snapshot) -> Result<Vec<String>, NetError> {
         let mut warnings = self.put_back(before).await?;
         // Last, for they may begin with them at once.
@@ -53,7 +56,7 @@ impl Network {
             }
             let needs_ovs = self.needs_ovs(before, &state);
             let out_of_reach = needs_ovs.is_err();
-            // It may be large, and is read anew.
+            // The state may be large, and is read again.
             drop(state);
             let over = |error| match rounds_left < RESTORE_ROUNDS {
                 true => NetError::Partly(Box::new(error)),
@@ -64,8 +67,8 @@ impl Network {
                     failed = None;
                 }
                 if matches!(before.resolver, Some(Resolver::Resolved { .. })) {
-                    // A crash between the file and this would go unnoticed; whoever runs without resolved has no use
-                    // for it either.
+                    // A crash between writing the file and this reload would go unnoticed. On a host without
+                    // resolved, the reload is not needed.
                     let _ = self.files.reload().await;
                 }
                 needs_ovs.map_err(over)?;
@@ -86,8 +89,8 @@ impl Network {
         }
     }
 
-    /// Makes the links of the document's `fallback_config` so, and nothing else; what is in their way on other links
-    /// goes. Gives the steps that were needed. For when what was there before cannot be put back.
+    /// Makes only the links of the document's `fallback_config`; obstacles on other links are removed.
+    /// Returns the steps that were needed. Used when the state before the change cannot be restored.
     pub async fn apply_fallback(
         &self,
         document: &NetworkDocument,

@@ -1,8 +1,8 @@
-//! What was there before a document touched it, to be put back.
+//! The state before a document touched it, for a restore.
 //!
-//! There are two uses of one type. What was there before Muster is extended when a document first names a link and
-//! put back on delete, link by link. An undo is taken right before one change and puts back all that the change may
-//! touch: also what it takes along, such as routes over an address that leaves.
+//! The type has two uses. The state before Muster is extended when a document first names a link, and
+//! restored on delete, link by link. An undo is taken right before one change and restores all that the
+//! change may touch, including side effects such as the loss of routes over a removed address.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -18,49 +18,49 @@ use super::state::{Address, Attach, OvsBridge, OvsPort, Route, State, VlanLink};
 
 /// The state of links, taken before a change.
 ///
-/// It is bounded by the host's own links and routes; store it (any serde format) before the first change, or a
-/// crash forgets what to put back.
+/// Its size is bounded by the host's own links and routes. Store it (any serde format) before the first
+/// change, or a crash loses it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Snapshot {
-    /// By name: put back exactly.
+    /// Links to restore exactly, by name.
     pub links: BTreeMap<String, Before>,
-    /// Links that no document names and that a change may still rob of something: what is gone is added again,
-    /// what came since stays. Only an undo has them.
+    /// Links that no document names and that a change may still affect: lost parts are added again, later
+    /// additions stay. Only an undo has them.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub beside: BTreeMap<String, LinkBefore>,
-    /// Policy rules that documents name: who had added them, or nothing where they were not there.
+    /// Policy rules that documents name: the origin of each, or `None` if it did not exist.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub rules: BTreeMap<Rule, Option<u8>>,
-    /// Ports of Open vSwitch without a link of the kernel (bonds, tunnels, patches) that documents name: where they
-    /// were and what, or nothing where they were not there.
+    /// Ports of Open vSwitch without a link of the kernel (bonds, tunnels, patches) that documents name:
+    /// place and content, or `None` if the port did not exist.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub ports: BTreeMap<String, Option<PortBefore>>,
     /// Single settings in Open vSwitch's database that documents make, as they were; nothing for the default.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub settings: BTreeMap<OvsPlace, Option<Value>>,
-    /// What ethtool sets of links, where documents do, as it was.
+    /// The earlier ethtool settings of links, where documents set them.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub ethtool: BTreeMap<String, BTreeMap<String, u32>>,
-    /// Names of routing tables that documents give, and which number they had.
+    /// The earlier numbers of routing table names that documents define.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub tables: BTreeMap<String, Option<u32>>,
     /// The resolver's settings, once a document had any.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub resolver: Option<Resolver>,
-    /// Links of which the server's other network services had been told; those of `links` that are not here are given
-    /// back to them.
+    /// Links that the server's network managers were told to leave alone. Those of `links` that are not here
+    /// are returned to the managers.
     #[serde(skip_serializing_if = "BTreeSet::is_empty")]
     pub left_alone: BTreeSet<String>,
-    /// Some of it is in Open vSwitch: without its database nothing can be put back.
+    /// Parts of the state are in Open vSwitch: without its database nothing can be restored.
     pub uses_ovs: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Before {
-    /// It was not there: what the document made goes.
+    /// The link did not exist: a restore removes it.
     Absent,
-    /// It was there, like this.
+    /// The link existed in this state.
     Present(Box<LinkBefore>),
 }
 
@@ -75,18 +75,18 @@ pub struct PortBefore {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct LinkBefore {
-    /// What it was, so that it can be made again.
+    /// The kind, from which the link can be made again.
     pub kind: KindBefore,
     /// Administratively up.
     pub up: bool,
-    /// In bytes.
+    /// The MTU in bytes.
     pub mtu: u32,
-    /// What it belonged to.
+    /// The link's bridge or bond.
     pub attach: Attach,
-    /// The port of Open vSwitch, if it was one's only interface.
+    /// The port of Open vSwitch, if the link was its only interface.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub port: Option<OvsPort>,
-    /// Without the link-local one that the kernel makes.
+    /// The addresses, without the link-local one that the kernel makes.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub addresses: Vec<Address>,
     #[serde(skip_serializing_if = "has_none")]
@@ -94,15 +94,16 @@ pub struct LinkBefore {
     /// The MAC address of a Linux bridge, or of a bond that gives it to its members.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub made_mac: Option<String>,
-    /// A client of ours leased for it. What that had leased is among the addresses: it comes back at once.
+    /// The settings of our DHCP client for the link. The leased addresses are among the addresses, and so
+    /// return at once.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub dhcp: Option<ClientSettings>,
 }
 
-/// What a link was.
+/// The kind of an earlier link.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum KindBefore {
-    /// Made by somebody else: hardware, or a kind of link that Muster does not make. Gone, it stays gone.
+    /// Made by others: hardware, or a kind of link that Muster does not make. Cannot be made again.
     #[default]
     Existing,
     LinuxBridge,
@@ -111,14 +112,15 @@ pub enum KindBefore {
     Bond(BondOptions),
     /// A tap device that stays.
     Tap,
-    /// A bridge of Open vSwitch. Its ports are those that would go with it and stand nowhere else here.
+    /// A bridge of Open vSwitch, with those ports that would vanish with it and are recorded nowhere else
+    /// here.
     OvsBridge(OvsBridge),
     /// An internal port of Open vSwitch.
     OvsInternal,
 }
 
 impl Snapshot {
-    /// Adds what `document` decides about and it does not hold yet, as it is now.
+    /// Adds the present state of what `document` decides about, as far as the snapshot lacks it.
     pub(super) fn extend_by(&mut self, document: &NetworkDocument, state: &State) {
         self.extend(document.link_names().map(LinkName::as_str), state);
         for rule in document.all().flat_map(|object| &object.rules) {
@@ -146,7 +148,7 @@ impl Snapshot {
         for name in links {
             let is_new = !self.links.contains_key(name);
             self.extend(std::iter::once(name), state);
-            // With it go all of its ports, whoever made them.
+            // All of the bridge's ports vanish with it, whatever their origin.
             if let (true, Some(bridge)) = (is_new, state.ovs_bridge(name))
                 && let Some(Before::Present(link)) = self.links.get_mut(name)
             {
@@ -162,7 +164,7 @@ impl Snapshot {
         self.ports.entry(name.to_owned()).or_insert_with(|| port(name, state));
     }
 
-    /// Adds the links of `names` that it does not hold yet, as they are now.
+    /// Adds the present state of the links of `names` that the snapshot lacks.
     pub fn extend<'a>(&mut self, names: impl Iterator<Item = &'a str>, state: &State) {
         for name in names {
             if !self.links.contains_key(name) {
@@ -188,7 +190,7 @@ impl Snapshot {
             || self.settings.values().any(Option::is_some)
     }
 
-    /// Takes what `other` holds of links that it does not hold yet.
+    /// Takes those links of `other` that the snapshot lacks.
     pub fn merge(&mut self, other: Snapshot) {
         self.uses_ovs |= other.uses_ovs;
         for (link, was) in other.links {
@@ -215,7 +217,7 @@ impl Snapshot {
         self.resolver = self.resolver.take().or(other.resolver);
     }
 
-    /// Forgets what `other` holds: it is put back from there.
+    /// Drops all that `other` holds: it is restored from there.
     pub fn leave_to(&mut self, other: &Snapshot) {
         self.links.retain(|link, _| !other.links.contains_key(link));
         self.rules.retain(|rule, _| !other.rules.contains_key(rule));
@@ -262,7 +264,7 @@ impl Snapshot {
         matches!(self.links.get(name), Some(Before::Absent))
     }
 
-    /// The link as it was, if it was there.
+    /// The link's earlier state, if it existed.
     pub fn present(&self, name: &str) -> Option<&LinkBefore> {
         match self.links.get(name) {
             Some(Before::Present(before)) => Some(before),
@@ -270,7 +272,7 @@ impl Snapshot {
         }
     }
 
-    /// All that applying `document` over `before` may touch, as it is now.
+    /// The present state of all that applying `document` over `before` may touch.
     pub(super) fn undo_of(document: &NetworkDocument, before: &Self, state: &State) -> Self {
         let mut undo = Self::default();
         undo.extend_by(document, state);
@@ -296,7 +298,7 @@ impl Snapshot {
         undo
     }
 
-    /// A bond of Open vSwitch whose members go elsewhere is taken apart.
+    /// Adds the bonds of Open vSwitch that lose members, since such a bond is taken apart.
     fn bonds_of_its_links(&mut self, state: &State) {
         let bond_of = |name: &String| match state.attachment(name) {
             Attach::OvsBond(_, bond) => Some(bond),
@@ -306,13 +308,13 @@ impl Snapshot {
         bonds.iter().for_each(|bond| self.extend_port(bond, state));
     }
 
-    /// What a change of its links takes along of others.
+    /// The parts of other links that a change of these links affects.
     fn beside(&self, state: &State) -> BTreeMap<String, LinkBefore> {
         let names: BTreeSet<&str> = self.links.keys().map(String::as_str).collect();
         let mut beside = BTreeMap::new();
         let mut open: Vec<&str> = names.iter().copied().collect();
         let mut touched = names;
-        // Who stands on a touched link, who is in a touched bridge, and so on.
+        // Links on top of a touched link, members of a touched bridge, and so on.
         let mut above: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
         for (name, link) in &state.links {
             for below in link.master.iter().chain(&link.parent) {
@@ -343,7 +345,7 @@ impl Snapshot {
     }
 }
 
-/// Can it change that one?
+/// Whether the setting can change the one named `name`.
 fn touches(setting: &EthtoolSetting, name: &str) -> bool {
     setting.names(name) || (is_of_link(&setting.name) && is_of_link(name))
 }
@@ -357,7 +359,7 @@ fn has_none(routes: &Arc<Vec<Route>>) -> bool {
     routes.is_empty()
 }
 
-/// Only in Open vSwitch, with no link of the kernel.
+/// Whether the name exists only in Open vSwitch, without a link of the kernel.
 fn is_port_only(name: &str, state: &State) -> bool {
     !state.links.contains_key(name) && state.ovs_bridge(name).is_none() && port(name, state).is_some()
 }
@@ -405,7 +407,7 @@ pub(super) fn link(name: &str, state: &State) -> Option<LinkBefore> {
     })
 }
 
-/// Others' bridges are never deleted, so of their ports only the local one is of interest.
+/// Bridges of others are never deleted, so only their local port is recorded.
 fn with_its_ports(name: &str, bridge: &OvsBridge) -> OvsBridge {
     let mut bridge = bridge.clone();
     if !bridge.ours {

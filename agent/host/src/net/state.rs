@@ -1,7 +1,8 @@
-//! What the host has: links, addresses, routes, and the bridges of Open vSwitch.
+//! The host's state: links, addresses, routes, and the bridges of Open vSwitch.
 //!
-//! Left out on purpose: what no change of ours destroys for good (the kernel's own routes, which come with their
-//! addresses) or what somebody else gives again (routes of routing daemons, temporary IPv6 addresses).
+//! Left out on purpose: objects that Muster's changes cannot destroy for good (the kernel's own routes, which
+//! come with their addresses), and objects that others add again (routes of routing daemons, temporary IPv6
+//! addresses).
 
 mod layer3;
 mod ovs;
@@ -26,11 +27,11 @@ pub use ovs::{Columns, Ovs, OvsBridge, OvsInterface, OvsPort};
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct State {
-    /// By name.
+    /// Links by name.
     pub links: BTreeMap<String, Link>,
-    /// The bridges of Open vSwitch; nothing if its database cannot be reached.
+    /// The bridges of Open vSwitch; `None` if its database cannot be reached.
     pub ovs: Option<Ovs>,
-    /// Policy rules that a document could say, and who added them (an `RTPROT_` number).
+    /// Policy rules that a document could express, with the `RTPROT_` number of their origin.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub rules: BTreeMap<Rule, u8>,
     pub resolver: Resolver,
@@ -40,7 +41,7 @@ pub struct State {
     /// Names of routing tables.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub tables: BTreeMap<String, u32>,
-    /// What ethtool sets of the links that were asked for, by the settings' names.
+    /// The ethtool settings of the links that were queried, by name.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub ethtool: BTreeMap<String, BTreeMap<String, u32>>,
     /// Links that lease addresses.
@@ -60,7 +61,7 @@ pub struct Link {
     /// The card's own, where it has another now.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub permanent_mac: Option<String>,
-    /// In bytes.
+    /// The MTU in bytes.
     pub mtu: u32,
     /// Administratively up.
     pub up: bool,
@@ -69,24 +70,24 @@ pub struct Link {
     /// The name of the link it runs over, of an 802.1Q link and the like.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub parent: Option<String>,
-    /// Of an 802.1Q link.
+    /// Present on an 802.1Q link.
     pub vlan: Option<VlanLink>,
-    /// It carries Muster's mark: a tap device, which nothing else tells from one that a switch has made.
+    /// The link carries Muster's mark, which distinguishes Muster's tap devices from those of a switch.
     #[serde(skip_serializing_if = "is_false")]
     pub ours: bool,
-    /// A tap device that stays when nobody has it open.
+    /// The link is a tap device that persists while nobody has it open.
     #[serde(skip_serializing_if = "is_false")]
     pub tap: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bond: Option<BondOptions>,
-    /// In the kernel's order.
+    /// In the kernel's order, which matters.
     pub addresses: Vec<Address>,
-    /// Unicast routes through this link; one with several next hops stands at the link of its first. Snapshots share
-    /// them: there may be very many.
+    /// Unicast routes through this link; a route with several next hops is listed at the link of the first.
+    /// Snapshots share the routes, since there may be very many.
     pub routes: Arc<Vec<Route>>,
 }
 
-/// What makes a link an 802.1Q link.
+/// The properties of an 802.1Q link.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct VlanLink {
     /// The link that carries it.
@@ -94,7 +95,7 @@ pub struct VlanLink {
     pub id: u16,
 }
 
-/// What a link belongs to.
+/// The bridge or bond that a link is a member of.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Attach {
     #[default]
@@ -108,7 +109,7 @@ pub enum Attach {
 }
 
 impl State {
-    /// What `link` belongs to. A bridge's own local port belongs to nothing.
+    /// The bridge or bond of `link`. A bridge's own local port has none.
     pub fn attachment(&self, link: &str) -> Attach {
         if let Some((bridge, port)) = self.ovs_port(link) {
             return match self.ovs.as_ref().and_then(|ovs| ovs.port_name_of(link)) {
@@ -141,7 +142,7 @@ impl State {
         self.ovs.as_ref()?.port_of(name)?.1.interfaces.get(name)
     }
 
-    /// Those links and all that go along when the kernel removes one: what stands on them.
+    /// Those links, and all links that the kernel removes with them: the ones on top of them.
     pub fn with_what_they_carry<'a>(&'a self, links: impl Iterator<Item = &'a str>) -> BTreeSet<&'a str> {
         let mut carried: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
         for (name, link) in self.links.iter().filter(|(_, link)| GO_ALONG.contains(&link.kind.as_str())) {
@@ -160,8 +161,8 @@ impl State {
         all
     }
 
-    /// What stands at a place of Open vSwitch's database; nothing where that is the default, or where there is no such
-    /// row.
+    /// The present value of a setting in Open vSwitch's database; `None` if it has its default, or if there
+    /// is no such row.
     pub fn setting(&self, place: &OvsPlace) -> Option<Value> {
         let columns = match place.table {
             OvsTable::Bridge => {
@@ -187,15 +188,16 @@ impl State {
         self.links.get(name).map(|master| (name, master))
     }
 
-    /// A link's MAC address; of a bond's member, which has the bond's, the one that it has outside.
+    /// A link's MAC address. For a bond's member, which uses the bond's, the address that it has outside the
+    /// bond.
     pub fn own_mac(&self, link: &str) -> Option<&String> {
         let is_member = self.master(link).is_some_and(|(_, master)| master.kind == "bond");
         let link = self.links.get(link)?;
         link.permanent_mac.as_ref().filter(|_| is_member).or(link.mac.as_ref())
     }
 
-    /// Name → MAC address, for a nic mapping. Empty for what has its address from another link: a bridge, a
-    /// VLAN and a bond carry that of a member, and so two links would answer to one address.
+    /// Name → MAC address, for a NIC mapping. Leaves out links whose address comes from another one: a
+    /// bridge, a VLAN or a bond carries that of a member, so that two links would match one address.
     pub fn macs(&self) -> BTreeMap<String, String> {
         let borrowed = |name: &str, link: &Link| {
             let kinds = ["bond", "bridge", "ipvlan", "macvlan", "openvswitch", "team", "tun", "vlan"];
@@ -210,7 +212,7 @@ impl State {
     }
 }
 
-/// Kinds of links that go with the one that they stand on.
+/// Kinds of links that vanish with the link below them.
 const GO_ALONG: [&str; 7] = ["ipvlan", "ipvtap", "macsec", "macvlan", "macvtap", "vlan", "vxlan"];
 
 fn is_false(value: &bool) -> bool {

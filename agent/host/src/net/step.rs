@@ -1,4 +1,4 @@
-//! The exact steps of a plan. Each may be repeated: executing one that is done already changes nothing.
+//! The exact steps of a plan. Each may be repeated: a step that is already done changes nothing.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -31,7 +31,7 @@ pub enum Step {
         link: String,
         options: BondOptions,
     },
-    /// The member that a bond prefers; nothing: none.
+    /// Sets the member that a bond prefers; `None` for no preference.
     SetPrimary {
         link: String,
         primary: Option<String>,
@@ -40,7 +40,7 @@ pub enum Step {
     CreateTap {
         link: String,
     },
-    /// A link of software that Muster made, or that is to be removed.
+    /// Deletes a software link that Muster made, or that the document removes.
     DeleteLink {
         link: String,
     },
@@ -59,7 +59,7 @@ pub enum Step {
         port: String,
         row: Box<OvsPort>,
     },
-    /// The port leaves the bridge; an internal one goes.
+    /// Removes the port from the bridge; an internal port ceases to exist.
     RemoveOvsPort {
         bridge: String,
         port: String,
@@ -86,12 +86,12 @@ pub enum Step {
     },
     /// Waits until the switch has taken up all that was asked of its database.
     SyncOvs,
-    /// Into a Linux bridge, or out of one.
+    /// Puts the link into a Linux bridge, or takes it out.
     SetMaster {
         link: String,
         master: Option<String>,
     },
-    /// In bytes.
+    /// Sets the MTU in bytes.
     SetMtu {
         link: String,
         mtu: u32,
@@ -106,13 +106,14 @@ pub enum Step {
         link: String,
         up: bool,
     },
-    /// To a link. `moved`: it is this host's already, so nobody has to be asked whether it is free.
+    /// Adds an address to a link. `moved`: the address is this host's already, so duplicate address detection
+    /// is skipped.
     AddAddress {
         link: String,
         address: Address,
         moved: bool,
     },
-    /// One of IPv4 that is there loses the end of its lifetime.
+    /// Makes an existing IPv4 address permanent.
     KeepAddress {
         link: String,
         address: Address,
@@ -125,7 +126,7 @@ pub enum Step {
         link: String,
         route: Route,
     },
-    /// In the place of `old`, which has its key, at once.
+    /// Replaces `old`, which has the same key, at once.
     ReplaceRoute {
         link: String,
         route: Box<Route>,
@@ -136,7 +137,7 @@ pub enum Step {
         link: String,
         route: Route,
     },
-    /// `protocol`: who is said to have added it, an `RTPROT_` number.
+    /// `protocol`: the recorded origin, an `RTPROT_` number.
     AddRule {
         rule: Box<Rule>,
         protocol: u8,
@@ -158,7 +159,7 @@ pub enum Step {
     },
     /// systemd-resolved reads its settings again.
     ReloadResolved,
-    /// What ethtool sets, by the settings' names.
+    /// Sets ethtool settings, by name.
     SetEthtool {
         link: String,
         settings: BTreeMap<String, u32>,
@@ -168,7 +169,7 @@ pub enum Step {
         link: String,
         told: Box<ClientSettings>,
     },
-    /// None does any more; what was leased stays.
+    /// Stops the link's DHCP client; leased addresses stay.
     StopDhcp {
         link: String,
     },

@@ -1,5 +1,5 @@
-//! What those who hold flow tables ask of the network: which bridges there are, which of them the way to the controller
-//! goes through, and that a switch that is started anew waits for its tables.
+//! The network as the flow tables' host needs it: the bridges, the bridge that carries the path to the
+//! controller, and the hold that makes a restarted switch wait for its tables.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -10,7 +10,7 @@ use super::ovsdb::Hold;
 use super::state::{Link, State};
 use super::{NetError, Network};
 
-/// What goes through them goes on through another link, which is not looked for.
+/// Their traffic continues through another link, which is not looked up.
 const TUNNELS: [&str; 12] = [
     "tun",
     "wireguard",
@@ -27,7 +27,7 @@ const TUNNELS: [&str; 12] = [
 ];
 
 impl Network {
-    /// Where the switch has its sockets.
+    /// The directory of the switch's sockets.
     pub fn ovs_rundir(&self) -> &Path {
         self.ovs_db.parent().unwrap_or(Path::new("/"))
     }
@@ -37,7 +37,7 @@ impl Network {
         &self.ovs_db
     }
 
-    /// The bridges of Open vSwitch by name; none where it is not running.
+    /// The names of Open vSwitch's bridges; empty if it is not running.
     ///
     /// # Errors
     /// The database does not answer.
@@ -48,7 +48,7 @@ impl Network {
         }
     }
 
-    /// Has a switch that is started from now on wait for its flow tables, unless somebody has already.
+    /// Makes a switch that starts from now on wait for its flow tables, unless a hold exists already.
     ///
     /// # Errors
     /// The database does not answer.
@@ -59,12 +59,12 @@ impl Network {
         }
     }
 
-    /// The flow tables are filled: takes back what [`Network::hold_flows`] did, and no more than that. With `wait` until
-    /// the switch has taken that up: only then may it be held again. Whether there was a database: without one nobody knows
-    /// what stands in it.
+    /// The flow tables are filled: removes the hold of [`Network::hold_flows`], and no other. With `wait`,
+    /// waits until the switch has applied this: only then may it be held again. Returns whether there was a
+    /// database; without one, the state of the hold is unknown.
     ///
     /// # Errors
-    /// The database does not answer, or the switch does not take it up.
+    /// The database does not answer, or the switch does not apply the change.
     pub async fn release_flows(&self, wait: bool) -> Result<bool, NetError> {
         let Some(mut ovs) = self.connect_ovs().await? else { return Ok(false) };
         if ovs.release().await? && wait {
@@ -73,7 +73,7 @@ impl Network {
         Ok(true)
     }
 
-    /// Whether what goes to `peer` goes through this bridge. Where that is not certain: yes.
+    /// Whether packets to `peer` go through this bridge; true if uncertain.
     pub async fn carries(&self, bridge: &str, peer: IpAddr) -> bool {
         if peer.is_loopback() {
             return false;
@@ -105,7 +105,7 @@ impl State {
             };
             match on {
                 Some(on) if on == bridge => return true,
-                // A patch leads from one bridge to another, who knows where.
+                // A patch leads to another bridge, whose traffic is not looked up.
                 Some(_) if self.has_patches() => return true,
                 Some(_) => continue,
                 None => {}

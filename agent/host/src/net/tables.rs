@@ -1,7 +1,7 @@
 //! Names of routing tables, in the file that `ip` reads.
 //!
-//! Lines of others stay as they are, and so does one that says what is wanted anyway; ours carry a mark, and only those
-//! go again. Where there is no file one is made: the kernel's own names need none.
+//! Lines of others stay as they are, including one that already gives a wanted name. Our lines carry a mark,
+//! and only those are removed again. A missing file is made: the kernel's own names need none.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -11,12 +11,12 @@ use std::path::Path;
 
 use super::resolver;
 
-/// The file has a few hundred bytes; more is none.
+/// The file has a few hundred bytes; a larger one is not accepted.
 const MAX_BYTES: u64 = 256 * 1024;
 const MARK: &str = "# muster";
 const MODE: u32 = 0o644;
 
-/// All names with their numbers; none where there is no file, or none that can be read.
+/// All names with their numbers; empty if the file is missing or cannot be read.
 pub(super) fn read(path: &Path) -> BTreeMap<String, u32> {
     let content = text(path).unwrap_or_default();
     content.lines().filter_map(entry).map(|(id, name)| (name.to_owned(), id)).collect()
@@ -53,7 +53,7 @@ fn text(path: &Path) -> io::Result<String> {
     }
 }
 
-/// `200 custom # whatever`
+/// Parses a line such as `200 custom # comment`.
 fn entry(line: &str) -> Option<(u32, &str)> {
     let line = line.split('#').next()?;
     let mut words = line.split_ascii_whitespace();

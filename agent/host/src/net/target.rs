@@ -1,5 +1,5 @@
-//! What every link in question shall be: the document's word for the links it names, and what was there
-//! before for those that an older document named. Restoring is the target of no document at all.
+//! The target state of every link in question: the document's for the links it names, and the earlier state
+//! for links that only an older document named. A restore is the target without a document.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -25,20 +25,20 @@ mod put_back;
 /// A place and what is wrong there.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Difference {
-    /// Such as `network_config[0].addresses[0]`.
+    /// A path such as `network_config[0].addresses[0]`.
     pub path: String,
-    /// What was wanted and what is.
+    /// The wanted and the present value.
     pub text: String,
 }
 
 /// The links in question.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Target {
-    /// By name.
+    /// Links by name.
     pub links: BTreeMap<String, Wanted>,
-    /// Policy rules, who is said to have added them, and where they are written.
+    /// Policy rules, with the recorded origin and the place in the document.
     pub rules: BTreeMap<Rule, (u8, String)>,
-    /// Policy rules that go.
+    /// Policy rules to remove.
     pub rules_gone: Vec<Rule>,
     /// Ports of Open vSwitch without a link of the kernel, by name; nothing: it goes.
     pub ports: BTreeMap<String, Option<PortTarget>>,
@@ -46,35 +46,36 @@ pub struct Target {
     pub settings: BTreeMap<OvsPlace, (Option<Value>, String)>,
     /// Names of routing tables and where they are written; nothing: it goes.
     pub tables: BTreeMap<String, (Option<u32>, String)>,
-    /// What ethtool sets, by link and name, and where that is written.
+    /// Ethtool settings by link and name, with the place in the document.
     pub ethtool: BTreeMap<(String, String), (u32, String)>,
-    /// What the document wants removed, whoever made it: its kind as it says, and where.
+    /// Objects that the document removes, whatever their origin: the kind that the document gives, and the
+    /// place in it.
     pub removed: BTreeMap<String, (String, String)>,
     /// The resolver's settings; nothing: as they are.
     pub resolver: Option<WantedResolver>,
-    /// What stands on other links in the way of these goes.
+    /// Obstacles on other links are removed.
     pub takes_over: bool,
-    /// What the document needs and the host lacks: applying is refused, a plan shows it.
+    /// Objects that the document needs and the host lacks: applying is refused, a plan shows them.
     pub missing: Vec<Difference>,
-    /// What cannot be put back, and why.
+    /// Parts that cannot be restored, and why.
     pub warnings: Vec<String>,
-    /// The document has name servers of its own.
+    /// The document has its own name servers.
     pub has_dns: bool,
 }
 
-/// What the resolver's settings shall be.
+/// The target of the resolver's settings.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum WantedResolver {
     Document(Dns),
-    /// As they were.
+    /// The earlier settings.
     Before(Resolver),
 }
 
-/// What one link shall be.
+/// The target of one link.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Wanted {
     Absent,
-    /// It is there, like this.
+    /// The link exists in this state.
     Present(Box<LinkTarget>),
 }
 

@@ -21,7 +21,7 @@ use super::{Client, ClientSettings, Clients, DhcpError, Note, shown, write};
 /// systemd answers in milliseconds, and a client that is asked to end does so.
 const ANSWER_WITHIN: Duration = Duration::from_secs(10);
 const LOOK: Duration = Duration::from_millis(20);
-/// systemctl(1) exits with it when it is asked to stop a unit that is not there.
+/// The exit status of systemctl(1) when asked to stop a unit that does not exist.
 const NOT_LOADED: i32 = 5;
 const LEASE_SH: &str = include_str!("lease.sh");
 
@@ -40,7 +40,7 @@ request subnet-mask, broadcast-address, routers, rfc3442-classless-static-routes
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Process {
     id: i32,
-    /// In ticks since the boot.
+    /// The start time, in ticks since the boot.
     started: u64,
 }
 
@@ -51,7 +51,7 @@ impl Process {
 }
 
 impl Clients {
-    /// Starts one; gives its process where systemd does not keep it.
+    /// Starts a client. Returns its process if systemd does not keep it.
     pub(super) async fn spawn(
         &self,
         link: &str,
@@ -141,7 +141,7 @@ impl Clients {
         self.neighbours.as_ref().is_some_and(|it| it.at(&invocation).symlink_metadata().is_ok())
     }
 
-    /// `lease.sh` with what it is to know.
+    /// Writes `lease.sh` with its settings.
     fn script(&self, link: &str, told: &ClientSettings) -> Result<PathBuf, DhcpError> {
         let word = |yes: bool| if yes { "yes" } else { "no" };
         let known = format!(
@@ -184,14 +184,14 @@ impl Clients {
         words.extend(["-lf".into(), folder.join(format!("leases.{family}")).into()]);
         words.extend(["-pf".into(), folder.join(format!("pid.{family}")).into()]);
         if v6 && !told.arguments.iter().any(|word| word == "-D") {
-            // The same after a reboot, when the file of leases is gone.
+            // Gives the same identifier after a reboot, when the file of leases is gone.
             words.extend(["-D".into(), "LL".into()]);
         }
         words.extend(told.arguments.iter().map(OsString::from));
         Ok(words)
     }
 
-    /// Without systemd: nothing of a terminal or of the agent ends it.
+    /// Starts a process without systemd, in a session of its own: it survives the terminal and the agent.
     async fn session(&self, words: &[OsString]) -> Result<Process, DhcpError> {
         let failed = |what: String| DhcpError::Run { what };
         let mut command = Command::new("setsid");
@@ -199,7 +199,7 @@ impl Clients {
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         let child = command.spawn().map_err(|error| failed(format!("setsid: {error}")))?;
         let id = child.id().and_then(|id| i32::try_from(id).ok());
-        // Whoever drops it leaves the reaping to tokio, or to init.
+        // Dropping the child leaves the reaping to tokio, or to init.
         let process = id.and_then(|id| Some(Process { id, started: started(id)? }));
         process.ok_or_else(|| failed(format!("{} ended at once", words[0].display())))
     }
@@ -223,7 +223,7 @@ fn dhcpcd(told: &ClientSettings, v6: bool, script: &Path) -> Vec<OsString> {
     words
 }
 
-/// The name of a unit may have `@` in it, which systemd takes for its own.
+/// A unit name without `@`, which systemd would interpret.
 fn unit(link: &str, v6: bool) -> String {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_');
     let word = |byte: u8| if plain(byte) { char::from(byte).to_string() } else { format!("\\x{byte:02x}") };
@@ -231,12 +231,12 @@ fn unit(link: &str, v6: bool) -> String {
     format!("muster-dhcp{}-{link}.service", if v6 { 6 } else { 4 })
 }
 
-/// As a word of a shell.
+/// Quotes a path as a word for the shell.
 fn quoted(path: &Path) -> String {
     format!("'{}'", path.display().to_string().replace('\'', r"'\''"))
 }
 
-/// In the `PATH`, or where administrators' programs are.
+/// Finds a program in the `PATH`, or in the directories of administrators' programs.
 pub(super) fn program(name: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let usual = ["/usr/sbin", "/sbin"].map(PathBuf::from);
@@ -246,13 +246,13 @@ pub(super) fn program(name: &str) -> Option<PathBuf> {
 /// Nothing of a process that is over.
 fn started(id: i32) -> Option<u64> {
     let stat = fs::read_to_string(format!("/proc/{id}/stat")).ok()?;
-    // Its name may have any character in it.
+    // The process name may contain any character.
     let mut fields = stat.rsplit_once(')')?.1.split_ascii_whitespace();
     let state = fields.next()?;
     if matches!(state, "Z" | "X") { None } else { fields.nth(18)?.parse().ok() }
 }
 
-/// Also one that waits to be started again, which systemd does not count as running.
+/// Stops the unit, also while it waits for a restart, which systemd does not count as running.
 async fn stop_unit(system: &NetworkManagers, link: &str, v6: bool) -> Result<(), DhcpError> {
     let words = [system.program("systemctl").into_os_string(), "stop".into(), unit(link, v6).into()];
     match run(&words).await? {
@@ -261,7 +261,7 @@ async fn stop_unit(system: &NetworkManagers, link: &str, v6: bool) -> Result<(),
     }
 }
 
-/// A command that has ended, and what it said.
+/// The status and output of a command that has ended.
 struct Ended {
     status: ExitStatus,
     said: String,

@@ -1,28 +1,28 @@
-//! Whether an interface was asked for a speed, which is not the speed that it has: one that negotiates has none without a
-//! carrier, and with one what the other end agrees to. Pure.
+//! Whether a speed was requested from an interface, as opposed to its present speed: an interface that
+//! negotiates has no speed without a carrier, and otherwise the speed that the other end agrees to. Pure.
 //!
-//! The kernel turns a speed into the modes that are advertised. Without negotiation the speed itself counts, which some
-//! drivers do not tell while there is no carrier.
+//! The kernel turns a requested speed into advertised modes. Without negotiation the speed itself counts,
+//! which some drivers do not report without a carrier.
 
 use super::Settings;
 
 pub(in super::super) const AUTONEG: &str = "link/autoneg";
 pub(in super::super) const SPEED: &str = "link/speed";
 pub(in super::super) const DUPLEX: &str = "link/duplex";
-/// What comes before the name of a mode, such as `1000baseT/Full`: 1 if it is advertised.
+/// The prefix of a mode's name, such as `1000baseT/Full`: its value is 1 if advertised.
 pub(in super::super) const MODES: &str = "modes/";
 
-/// What an interface says of a setting.
+/// Whether a setting was requested.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in super::super) enum Asked {
     Yes,
-    /// It is something else.
+    /// A different value was requested.
     No,
-    /// It cannot be told now.
+    /// The interface does not tell at present.
     Untold,
 }
 
-/// Is that setting, of all that an interface tells, as it was asked for?
+/// Whether the setting was requested, judging by all settings that the interface reports.
 pub(in super::super) fn is_asked(now: Option<&Settings>, key: &str, value: u32) -> Asked {
     let yes = |is: bool| if is { Asked::Yes } else { Asked::No };
     let Some(now) = now else { return Asked::No };
@@ -40,7 +40,7 @@ pub(in super::super) fn is_asked(now: Option<&Settings>, key: &str, value: u32) 
     }
 }
 
-/// Those settings with which a link is put back: what it advertises, or its speed where it does not negotiate.
+/// The settings that restore a link: its advertised modes, or its speed if it does not negotiate.
 pub(in super::super) fn to_put_back(now: &Settings) -> impl Iterator<Item = (&String, &u32)> {
     let negotiates = negotiates(now);
     let counts = move |name: &str| match name {
@@ -51,7 +51,7 @@ pub(in super::super) fn to_put_back(now: &Settings) -> impl Iterator<Item = (&St
     now.iter().filter(move |(name, _)| counts(name))
 }
 
-/// A setting of the link itself: all of them are told at once, and put back at once.
+/// Whether this is a setting of the link itself: those are read together and restored together.
 pub(in super::super) fn is_of_link(name: &str) -> bool {
     name.starts_with("link/") || name.starts_with(MODES)
 }

@@ -1,7 +1,7 @@
 //! A connection of NetworkManager for each link, as keyfiles: `nm-settings-keyfile(5)`.
 //!
-//! Of several connections for a link NetworkManager takes the one of the highest priority: ours, also where an older one is
-//! still there. Absent: UUIDs, which NetworkManager makes of a file's name.
+//! NetworkManager uses the connection with the highest priority: ours, even if an older one still exists.
+//! Absent: UUIDs, which NetworkManager derives from a file's name.
 
 use muster_shared::model::network::{
     LinkName, MAIN_TABLE, NetworkDocument, Object, ObjectKind, Route, RuleAction,
@@ -12,7 +12,7 @@ use super::{File, Format, HEAD, NotExportable, UpperLinks, push, words};
 /// The highest there is.
 const PRIORITY: u32 = 999;
 
-/// The files, and links that none of them is for: what is in Open vSwitch, which its connections would make anew.
+/// The files, and the links without one: those in Open vSwitch, which NetworkManager would make again.
 pub(super) fn keyfiles(
     document: &NetworkDocument,
     above: &UpperLinks<'_>,
@@ -47,7 +47,7 @@ pub(super) fn keyfiles(
     (files, unwritten)
 }
 
-/// It has nothing that belongs into `[ipv4]` or `[ipv6]`.
+/// Whether the link has nothing for `[ipv4]` or `[ipv6]`.
 fn carries_nothing(object: &Object) -> bool {
     object.addresses.is_empty()
         && object.routes.is_empty()
@@ -115,7 +115,7 @@ fn keyfile(object: &Object, above: &UpperLinks<'_>, missing: &mut Vec<NotExporta
     Some(text)
 }
 
-/// `[ipv4]` or `[ipv6]`. What routers say of IPv6 counts as it does without NetworkManager.
+/// The section `[ipv4]` or `[ipv6]`. Router advertisements of IPv6 work as they do without NetworkManager.
 fn family(object: &Object, v6: bool, missing: &mut Vec<NotExportable>) -> String {
     let is_leased = object.dhcp.as_ref().is_some_and(|dhcp| if v6 { dhcp.v6 } else { dhcp.v4 });
     let addresses: Vec<String> =

@@ -11,7 +11,8 @@ use super::{Netlink, Result, octets, within};
 const PRIMARY: u16 = 11;
 
 impl Netlink {
-    /// A bond without members, down. Without a MAC address it takes that of its first member, or one of udev's.
+    /// Makes a bond without members, down. Without a MAC address, the bond takes that of its first member, or
+    /// one of udev's.
     pub async fn create_bond(&mut self, name: &str, options: &BondOptions, mac: Option<&str>) -> Result<()> {
         let mut message = message(name, options);
         if let Some(mac) = mac {
@@ -20,12 +21,12 @@ impl Netlink {
         self.create(message.build()).await
     }
 
-    /// Options that a bond takes also when it has members.
+    /// Sets options that a bond accepts also while it has members.
     pub async fn set_bond(&mut self, name: &str, options: &BondOptions) -> Result<()> {
         self.change_bond(name, message(name, options)).await
     }
 
-    /// The member that the bond prefers, or that it prefers none.
+    /// Sets the member that the bond prefers, or none.
     pub async fn set_primary(&mut self, name: &str, primary: Option<&str>) -> Result<()> {
         let index = match primary {
             Some(primary) => self.index(primary).await?,
@@ -37,7 +38,8 @@ impl Netlink {
     async fn change_bond(&mut self, name: &str, message: LinkMessageBuilder<LinkBond>) -> Result<()> {
         let mut message = message.build();
         message.header.index = self.index(name).await?;
-        // With its name, the kernel would name it anew, which it does not do to one that is up.
+        // With the name in the message, the kernel would rename the link, which it refuses for a link that is
+        // up.
         message.attributes.retain(|attribute| !matches!(attribute, LinkAttribute::IfName(_)));
         within(self.handle.link().change(message).execute()).await
     }
@@ -55,7 +57,7 @@ fn message(name: &str, options: &BondOptions) -> LinkMessageBuilder<LinkBond> {
     message
 }
 
-/// What documents can set, and the number of the preferred member's link.
+/// The options that documents can set, and the number of the preferred member's link.
 pub(super) fn read(infos: &[InfoBond]) -> (BondOptions, Option<u32>) {
     let mut options = BondOptions::default();
     let mut primary = None;
@@ -81,7 +83,7 @@ fn number(bytes: &[u8]) -> Option<u32> {
     })
 }
 
-/// By its name, which may be of a link that documents cannot name.
+/// The link name, if documents can express it.
 pub(super) fn named(name: Option<&String>) -> Option<LinkName> {
     LinkName::new(name?).ok()
 }

@@ -1,6 +1,8 @@
-//! All that the kernel has of one kind, message by message: of a list of many thousands, one datagram is in memory.
+//! Reads all objects of one kind from the kernel, message by message: of a list of many thousands, one
+//! datagram is in memory.
 //!
-//! The kernel says when a list changed while it was read, or did not fit; then all is read anew, a few times.
+//! The kernel reports if a list changed while it was read, or did not fit; then the list is read again, a few
+//! times.
 
 use std::io::ErrorKind;
 
@@ -11,12 +13,12 @@ use rtnetlink::sys::{AsyncSocket, AsyncSocketExt, SocketAddr, TokioSocket};
 
 use super::{NetlinkError, REQUEST_TIMEOUT, Result};
 
-/// What the kernel puts into one datagram, unless a single message is longer.
+/// The size of the kernel's datagrams, unless a single message is longer.
 const DATAGRAM: usize = 32 * 1024;
 /// The longest of a message: that of a card with hundreds of virtual functions.
 const DATAGRAM_MAX: usize = 1024 * 1024;
-/// How often what changed meanwhile is read anew. Where a routing daemon never rests, the last one counts: what was
-/// changed is still seen when the result is read back.
+/// How often a list that changed meanwhile is read. Where a routing daemon never rests, the last reading is
+/// used; the read-back of the result still sees later changes.
 const TRIES: u32 = 4;
 const ENOBUFS: i32 = 105;
 
@@ -38,25 +40,25 @@ pub(super) async fn whole<T>(mut read: impl AsyncFnMut(&mut Dump) -> Result<T>) 
     tokio::time::timeout(REQUEST_TIMEOUT, reading).await.map_err(|_| NetlinkError::Timeout)?
 }
 
-/// A socket of its own: what is left unread goes with it.
+/// The dump has a socket of its own, so that unread messages vanish with it.
 pub(super) struct Dump {
     socket: TokioSocket,
     buffer: Vec<u8>,
     sequence: u32,
     /// A list changed while it was read.
     changed: bool,
-    /// The kernel had no room for its answer.
+    /// The kernel lost messages for want of buffer space.
     lost: bool,
     /// A datagram did not fit.
     cut: bool,
 }
 
 impl Dump {
-    /// In this thread's namespace.
+    /// Opens a socket in this thread's namespace.
     fn open(datagram: usize) -> Result<Self> {
         let open = || {
             let socket = TokioSocket::new(NETLINK_ROUTE)?;
-            // Only the kernel answers.
+            // Accept messages from the kernel only.
             socket.socket_ref().connect(&SocketAddr::new(0, 0))?;
             Ok(socket)
         };
@@ -88,7 +90,7 @@ impl Dump {
         Ok(())
     }
 
-    /// Reads one; whether it was the last.
+    /// Reads one datagram. Returns whether it was the last.
     async fn datagram(&mut self, each: &mut impl FnMut(RouteNetlinkMessage) -> Result<()>) -> Result<bool> {
         self.buffer.clear();
         while let Err(error) = self.socket.recv(&mut self.buffer).await {
@@ -101,7 +103,7 @@ impl Dump {
         while let Some(length) = message_length(rest) {
             let (message, following) = rest.split_at(length);
             rest = following.get(length.next_multiple_of(4) - length..).unwrap_or_default();
-            // One of a kind that is not known is left out.
+            // Messages of an unknown kind are skipped.
             let Ok(message) = NetlinkMessage::<RouteNetlinkMessage>::deserialize(message) else { continue };
             if message.header.sequence_number != self.sequence {
                 continue;
@@ -128,7 +130,7 @@ impl Dump {
     }
 }
 
-/// Of the first of `bytes`; nothing if none is whole.
+/// The length of the first message in `bytes`; `None` if it is not complete.
 pub(super) fn message_length(bytes: &[u8]) -> Option<usize> {
     const HEADER: usize = 16;
     let length = u32::from_ne_bytes(bytes.get(..4)?.try_into().ok()?);

@@ -1,4 +1,4 @@
-//! What links are and have carried.
+//! The facts of links, with their counters.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ use super::read::{MAX_LINKS, bounded, link_name};
 use super::{Netlink, Result};
 
 impl Netlink {
-    /// All links by their index, without what only `/sys` tells.
+    /// All links by their index, without the facts that only `/sys` has.
     pub async fn facts(&mut self) -> Result<BTreeMap<u32, LinkFacts>> {
         whole(async |dump| {
             let mut links = BTreeMap::new();

@@ -1,7 +1,7 @@
-//! Links as the kernel tells of them, kept up to date: up or down, and nothing that needs another question.
+//! The kernel's links, kept up to date from its messages: up or down, and whatever else the messages contain.
 //!
-//! Of carriers the kernel tells once a second at most. So after one event it is asked itself for a while: who loses a
-//! neighbour with several cables is to know of all of them at once.
+//! The kernel reports carrier changes at most once a second. So after an event, the links are queried for a
+//! while: when several cables to a neighbour fail, all of them must be seen at once.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::future::poll_fn;
@@ -24,32 +24,33 @@ use super::{NetlinkError, Result};
 
 /// `RTMGRP_LINK`
 const GROUP: u32 = 0x1;
-/// What one message takes; one that is longer is as good as lost.
+/// The buffer of one message; a longer one counts as lost.
 const DATAGRAM: usize = 32 * 1024;
 /// Messages read in one go, before the rest of the agent has its turn.
 const READ_AT_ONCE: usize = 256;
-/// Between readings of what concerns nobody, while it keeps coming: a host of containers at work.
+/// The pause between readings while irrelevant messages keep coming, as on a host with many containers.
 const PAUSE: Duration = Duration::from_millis(2);
 
-/// After an event that concerns somebody, links are asked for so long …
+/// After a relevant event, links are queried for this long …
 const ASK_FOR: Duration = Duration::from_millis(1100);
 /// … each time this has passed …
 const ASK_EVERY: Duration = Duration::from_millis(20);
-/// … and no more than these, so that the answers fit the kernel's buffer: few servers have as many cables.
+/// … and at most so many of them, so that the answers fit the kernel's buffer: few servers have as many
+/// cables.
 const ASKED_MAX: usize = 32;
 
 /// A link as its other end matters.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cable {
-    /// Administratively up, and somebody is at the other end.
+    /// The link is administratively up and has a carrier.
     pub up: bool,
     /// The kernel's kind; empty for a card.
     pub kind: Box<str>,
-    /// Of an Ethernet link.
+    /// The MAC address of an Ethernet link.
     pub mac: Option<[u8; 6]>,
 }
 
-/// All links of the namespace in which it was opened.
+/// All links of the namespace in which the socket was opened.
 pub struct Cables {
     socket: TokioSocket,
     buffer: Vec<u8>,
@@ -67,7 +68,7 @@ impl Cable {
 }
 
 impl Cables {
-    /// As they are now. Needs a tokio runtime with I/O and time.
+    /// Reads the present links. Needs a tokio runtime with I/O and time.
     pub async fn open() -> Result<Self> {
         let open = || {
             let mut socket = TokioSocket::new(NETLINK_ROUTE)?;
@@ -96,19 +97,19 @@ impl Cables {
         for (index, facts) in read.await? {
             cables.put(index, facts);
         }
-        // What is told of the time before the list was read would take one back to it for a moment.
+        // Messages from before the list was read would set a link back to its old state for a moment.
         cables.read(false).await?;
         Ok(cables)
     }
 
-    /// By name.
+    /// The index and state of a link, by name.
     pub fn get(&self, name: &str) -> Option<(u32, &Cable)> {
         let index = *self.by_name.get(name)?;
         Some((index, &self.links.get(&index)?.1))
     }
 
-    /// Until one of `names` is another link than before; others may be as well. An error when something was lost: then
-    /// all is to be opened anew. Nothing is lost when it is dropped.
+    /// Waits until one of `names` changed; others may have changed as well. An error means that messages were
+    /// lost: then open the links again. Dropping the future loses nothing.
     pub async fn changed(&mut self, names: &BTreeSet<&str>) -> Result<()> {
         loop {
             let idle = Instant::now();
@@ -132,7 +133,7 @@ impl Cables {
         }
     }
 
-    /// The answers are read with what the kernel tells by itself.
+    /// Queries the links; the answers are read along with the kernel's own messages.
     async fn ask(&mut self, names: &BTreeSet<&str>) -> Result<()> {
         let up = names.iter().filter_map(|name| self.get(name));
         let up = up.filter(|(_, cable)| cable.up && cable.has_far_end()).map(|(index, _)| index);
@@ -154,7 +155,7 @@ impl Cables {
         }
     }
 
-    /// Takes all that is there, and if so wished at least one message. Gives the names of what is another one now.
+    /// Takes all waiting messages; if `waits`, at least one. Returns the names of links that changed.
     async fn read(&mut self, waits: bool) -> Result<Vec<Box<str>>> {
         let mut names = Vec::new();
         let read = poll_fn(|context| {
@@ -206,7 +207,7 @@ impl Cables {
         datagram.is_empty()
     }
 
-    /// Gives the name, if it is another one than it was.
+    /// Returns the name, if the link changed.
     fn put(&mut self, index: u32, facts: LinkFacts) -> Option<Box<str>> {
         let name: Box<str> = facts.name.into();
         let up = facts.up && facts.carrier;
@@ -228,7 +229,7 @@ impl Cables {
 
     fn remove(&mut self, index: u32) -> Option<Box<str>> {
         let (name, _) = self.links.remove(&index)?;
-        // Another one may have its name already.
+        // Another link may already have this name.
         if self.by_name.get(&name) == Some(&index) {
             self.by_name.remove(&name);
         }
@@ -236,7 +237,8 @@ impl Cables {
     }
 }
 
-/// And not of a port of a bridge, which comes and goes under the same number.
+/// Whether the message is about a link, and not about a port of a bridge, which comes and goes under the same
+/// number.
 fn is_of_link(message: &LinkMessage) -> bool {
     message.header.interface_family == AddressFamily::Unspec
 }

@@ -29,7 +29,7 @@ impl Netlink {
             read_addresses(dump, &names, &mut links).await?;
             read_routes(dump, AddressFamily::Inet, &names, &mut links).await?;
             read_routes(dump, AddressFamily::Inet6, &names, &mut links).await?;
-            // They come one by one, and half of the room would be empty.
+            // Routes arrive one by one, and half of the capacity would stay unused.
             links.values_mut().for_each(|link| Arc::make_mut(&mut link.routes).shrink_to_fit());
             Ok(links)
         })
@@ -96,7 +96,8 @@ async fn read_routes(
         let RouteNetlinkMessage::NewRoute(message) = message else { return Ok(()) };
         let Some((index, route)) = route::parse(&message, names) else { return Ok(()) };
         let Some(link) = names.get(&index).and_then(|name| links.get_mut(name)) else { return Ok(()) };
-        // The kernel makes its own with the address; what stands in for one, somebody else must make again.
+        // The kernel makes such routes with the address. A route in place of one that the kernel does not
+        // make must be restored.
         let stands_in = |address: &Address| address.noprefixroute && address.net.trunc() == route.destination;
         if route.protocol == PROTOCOL_KERNEL && !link.addresses.iter().any(stands_in) {
             return Ok(());
@@ -123,7 +124,7 @@ pub(super) fn link_name(message: &LinkMessage) -> Option<String> {
     })
 }
 
-/// A link without the names of others: those may come later.
+/// A link without the names of other links, which may arrive later.
 struct ReadLink {
     link: Link,
     master: Option<u32>,
@@ -154,7 +155,7 @@ fn link(message: &LinkMessage) -> ReadLink {
                     match info {
                         LinkInfo::Kind(kind) => link.kind = kind.to_string(),
                         LinkInfo::Data(InfoData::Vlan(infos)) => {
-                            // Muster makes none of 802.1ad.
+                            // Muster makes no 802.1ad links.
                             let other = |info: &InfoVlan| matches!(info, InfoVlan::Protocol(it) if *it != VlanProtocol::Ieee8021Q);
                             let id = infos.iter().find_map(|info| match info {
                                 InfoVlan::Id(id) => Some(*id),
@@ -185,7 +186,7 @@ fn mac(octets: &[u8]) -> String {
     octets.iter().map(|octet| format!("{octet:02x}")).collect::<Vec<_>>().join(":")
 }
 
-/// An address, unless it is one that the kernel makes of another, for a while.
+/// An address, unless it is a temporary one that the kernel derives from another.
 fn address(message: &AddressMessage) -> Option<Address> {
     let header = &message.header;
     let (mut local, mut other, mut flags, mut metric) = (None, None, AddressFlags::empty(), 0);
@@ -204,7 +205,7 @@ fn address(message: &AddressMessage) -> Option<Address> {
     // The kernel calls permanent what has no end of its lifetime.
     let ends = !header.flags.contains(AddressHeaderFlags::Permanent);
     let given = address.is_ipv6() && ends;
-    // Of IPv6, this flag marks a temporary address.
+    // For IPv6, this flag marks a temporary address.
     if given && flags.contains(AddressFlags::Secondary) {
         return None;
     }

@@ -13,11 +13,11 @@ use rtnetlink::packet_route::route::{
 
 use super::super::state::{Attribute, Hop, PROTOCOL_RA, Route};
 
-/// A route out of a router's advertisement that is put back stays for so many seconds: as long as a router usually
-/// says (RFC 4861, AdvDefaultLifetime). The next advertisement brings the kernel's own.
+/// The lifetime of a restored route from a router's advertisement, in seconds: the usual lifetime that
+/// routers announce (RFC 4861, AdvDefaultLifetime). The next advertisement brings the kernel's own.
 const ADVERTISED_LIFETIME: u32 = 1_800;
 
-/// A unicast route that somebody configured, with the number of its (first) link: not a routing daemon's.
+/// A configured unicast route, with the number of its (first) link; `None` for routes of routing daemons.
 pub(super) fn parse(message: &RouteMessage, names: &BTreeMap<u32, String>) -> Option<(u32, Route)> {
     let header = &message.header;
     let configured = matches!(
@@ -75,7 +75,7 @@ pub(super) fn parse(message: &RouteMessage, names: &BTreeMap<u32, String>) -> Op
     Some((link?, route))
 }
 
-/// Nothing for a hop that says more than can be put back.
+/// `None` for a hop with properties that could not be restored.
 fn hop(hop: &RouteNextHop, names: &BTreeMap<u32, String>) -> Option<Hop> {
     let mut gateway = None;
     for attribute in &hop.attributes {
@@ -103,7 +103,7 @@ fn ip(address: &RouteAddress) -> Option<IpAddr> {
     }
 }
 
-/// `links`: the number of its link, then those of its hops.
+/// `links`: the number of the route's link, then those of its hops.
 pub(super) fn message(links: &[u32], route: &Route) -> RouteMessage {
     let mut message = RouteMessage::default();
     let is_v4 = route.destination.addr().is_ipv4();

@@ -15,17 +15,17 @@ use super::dump::whole;
 use super::read::bounded;
 use super::{EEXIST, Netlink, Result, done_by, within};
 
-/// A host with more of them asks them all for every packet that it cannot place.
+/// The most rules: a host with more would evaluate all of them for every unmatched packet.
 const MAX_RULES: usize = 65_536;
 const ENOENT: i32 = 2;
-/// What the kernel says instead of nothing (`suppress_prefixlength`).
+/// The kernel's value for an absent `suppress_prefixlength`.
 const NO_SUPPRESSION: u32 = u32::MAX;
 /// `FRA_SPORT_MASK` and `FRA_DPORT_MASK`, which the kernel gives with single ports since 6.14.
 const WHOLE_PORTS: [u16; 2] = [28, 29];
 
 impl Netlink {
-    /// The rules that can be told in full, and who added them (an `RTPROT_` number). Without the kernel's first,
-    /// which leads to its local table.
+    /// The rules that can be represented in full, with the `RTPROT_` number of their origin. Leaves out the
+    /// kernel's first rule, which leads to its local table.
     pub async fn rules(&mut self) -> Result<BTreeMap<Rule, u8>> {
         whole(async |dump| {
             let mut rules = BTreeMap::new();
@@ -65,7 +65,7 @@ fn is_all_ones(attribute: &DefaultNla) -> bool {
     value.iter().all(|byte| *byte == u8::MAX)
 }
 
-/// Nothing for what a document could not say: such a rule is somebody else's.
+/// `None` for rules that a document cannot express: those belong to others.
 fn parse(message: &RuleMessage) -> Option<(Rule, u8)> {
     let header = &message.header;
     let known = RuleFlags::Invert | RuleFlags::IifDetached | RuleFlags::OifDetached;
@@ -106,7 +106,7 @@ fn parse(message: &RuleMessage) -> Option<(Rule, u8)> {
         Action::Prohibit => RuleAction::Prohibit,
         _ => return None,
     };
-    // The kernel's own first rule has none; its table and what else it keeps for itself no document names.
+    // The kernel's first rule has no priority; documents cannot name its table or the other reserved ones.
     (rule.priority != 0 && rule.action != RuleAction::Table(255)).then_some((rule, protocol))
 }
 

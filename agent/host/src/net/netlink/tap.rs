@@ -15,7 +15,7 @@ const PERSIST: u16 = 6;
 const IFF_TAP: i16 = 2;
 /// Packets without a header of four bytes.
 const IFF_NO_PI: i16 = 0x1000;
-/// The alias of those that Muster makes.
+/// The alias of taps that Muster makes.
 pub(super) const MARK: &str = "muster";
 const EBUSY: i32 = 16;
 
@@ -45,7 +45,7 @@ impl Netlink {
         }
         let made = set_interface(device.as_raw_fd(), &mut request).and_then(|()| persist(device.as_raw_fd()));
         match made {
-            // Another process has it open, so it exists.
+            // Another process has the tap open, so it exists.
             Err(errno) if errno as i32 == EBUSY => return Ok(()),
             Err(errno) => return Err(NetlinkError::Kernel { code: errno as i32, detail: None }),
             Ok(()) => {}
@@ -74,7 +74,7 @@ fn kernel(error: &std::io::Error, what: &str) -> NetlinkError {
     NetlinkError::Kernel { code: error.raw_os_error().unwrap_or(0), detail: Some(what.to_owned()) }
 }
 
-/// A tap device, and one that stays.
+/// Whether this is a persistent tap device.
 pub(super) fn is_tap(infos: &[InfoTun]) -> bool {
     let is = |kind: u16, wanted: u8| {
         infos.iter().filter(|info| info.kind() == kind).any(|info| {

@@ -1,6 +1,6 @@
 //! Several steps as one transaction.
 //!
-//! Rows are named by uuid; those that are made on the way by names of their own (RFC 7047, "named-uuid").
+//! Existing rows are named by uuid, new rows by names within the transaction (RFC 7047, "named-uuid").
 
 use std::collections::BTreeMap;
 
@@ -37,7 +37,7 @@ impl ExistingRows {
 pub(super) struct Batch {
     known: ExistingRows,
     pub operations: Vec<Value>,
-    /// For each operation the step it belongs to.
+    /// The step of each operation.
     pub steps: Vec<usize>,
     step: usize,
     names: usize,
@@ -48,7 +48,7 @@ impl Batch {
         Self { known, operations: Vec::new(), steps: Vec::new(), step: 0, names: 0 }
     }
 
-    /// The operations of `step`, which is the one of that `index`.
+    /// Adds the operations of `step`, whose index is `index`.
     pub fn add(&mut self, index: usize, step: &Step) {
         self.step = index;
         match step {
@@ -62,12 +62,12 @@ impl Batch {
                 self.update("Interface", interface, json!({"mtu_request": optional(*mtu)}));
             }
             Step::SetOvs { place, value } => self.set(place, value.as_ref()),
-            // The caller keeps to those of Open vSwitch.
+            // The caller passes only steps of Open vSwitch.
             _ => {}
         }
     }
 
-    /// Says that there is something to take up, so that a crash before [`super::Ovsdb::sync`] is noticed later.
+    /// Marks the configuration as changed, so that a crash before [`super::Ovsdb::sync`] is noticed later.
     pub fn close(&mut self) {
         if !self.operations.is_empty() {
             self.push(super::more_to_take_up());
@@ -111,7 +111,7 @@ impl Batch {
         inserted
     }
 
-    /// With its local port, unless there is one by that name.
+    /// Adds a bridge with its local port, unless a bridge of that name exists.
     fn create_bridge(&mut self, bridge: &str, of_bridge: &OvsBridge) {
         if self.known.bridges.contains_key(bridge) {
             return self.set_hwaddr(bridge, of_bridge.hwaddr.as_deref());
@@ -135,7 +135,7 @@ impl Batch {
         self.mutate("Open_vSwitch", None, json!([["bridges", "delete", row]]));
     }
 
-    /// With its interfaces, or a tag for the one that is there.
+    /// Adds a port with its interfaces, or sets the tag of an existing one.
     fn add_port(&mut self, bridge: &str, port: &str, of_port: &OvsPort) {
         if self.known.ports.contains_key(port) {
             return self.update("Port", port, json!({"tag": optional(of_port.tag)}));
@@ -177,7 +177,7 @@ impl Batch {
     }
 }
 
-/// What a column holds that nobody has set.
+/// The value of a column that was never set.
 fn unset(column: &str) -> Value {
     match column {
         "stp_enable" | "rstp_enable" | "mcast_snooping_enable" | "bond_fake_iface" => json!(false),

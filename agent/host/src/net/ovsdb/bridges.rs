@@ -14,21 +14,22 @@ pub type Interfaces = BTreeMap<Box<str>, Vec<Interface>>;
 /// An interface of a bridge's port: a bond has several.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Interface {
-    /// The kernel's name, where it is one of the kernel's.
+    /// The interface's name, which is also the kernel's name for a link of the kernel.
     pub name: Box<str>,
-    /// `internal`, `patch`, a kind of tunnel and so on; empty for one that the system has anyway.
+    /// `internal`, `patch`, a kind of tunnel and so on; empty for a link that exists independently of the
+    /// switch.
     pub kind: Box<str>,
-    /// As the switch says it: for those that the kernel does not know.
+    /// The state according to the switch: for interfaces that the kernel does not know.
     pub up: bool,
 }
 
-/// A monitor of bridges, ports and interfaces, with what it told so far.
+/// A monitor of bridges, ports and interfaces, with their state so far.
 pub struct Bridges {
     rpc: Rpc,
     rows: Rows,
 }
 
-/// By uuid.
+/// Rows by uuid.
 #[derive(Debug, Default)]
 struct Rows {
     bridges: BTreeMap<String, (Box<str>, Vec<String>)>,
@@ -66,14 +67,14 @@ impl Bridges {
         }
     }
 
-    /// As they are now.
+    /// The present interfaces.
     pub fn interfaces(&self) -> Interfaces {
         self.rows.joined()
     }
 }
 
 impl Rows {
-    /// A `table-updates` of RFC 7047: what is new of each row, or nothing where it is gone.
+    /// Takes a `table-updates` of RFC 7047: the new value of each row, or null for a removed row.
     fn take(&mut self, updates: &Value) {
         let of = |table: &str| updates[table].as_object().into_iter().flatten();
         for (uuid, row) in of("Bridge") {

@@ -7,8 +7,8 @@ use serde_json::json;
 use super::Result;
 use super::rpc::Rpc;
 
-/// A monitor of what documents are about. Columns that count or tell of the switch's health are left out: it writes
-/// them every few seconds.
+/// A monitor of the columns that documents affect. Counters and health columns are left out: the switch
+/// writes them every few seconds.
 pub(in super::super) struct Changes(Rpc);
 
 impl Changes {

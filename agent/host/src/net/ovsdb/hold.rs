@@ -1,9 +1,9 @@
-//! `flow-restore-wait`: a switch that is started while it stands in the database forwards nothing by rules until it is
-//! taken away, so that traffic never meets a table that is half filled.
+//! `flow-restore-wait`: a switch that starts while this key is in the database forwards nothing by rules
+//! until the key is removed, so that traffic never meets a half-filled table.
 //!
-//! The switch looks at it from its start until it has once seen it gone. So it can be put there again as soon as that is
-//! so, for the next start. `external_ids:muster-flow-restore` marks that it is ours; one without the mark is somebody
-//! else's and is left alone.
+//! The switch watches the key from its start until it has once seen the key gone. From then on the key can be
+//! set again, for the next start. `external_ids:muster-flow-restore` marks our key; a key without the mark
+//! belongs to others and is left alone.
 
 use std::collections::BTreeSet;
 
@@ -45,7 +45,7 @@ impl Ovsdb {
         })
     }
 
-    /// Holds, unless somebody does.
+    /// Sets the hold, unless there is one already.
     pub async fn hold(&mut self) -> Result<Hold> {
         match self.held().await? {
             Hold::Nobody => {}
@@ -54,7 +54,7 @@ impl Ovsdb {
         let entry = |key: &str| json!(["map", [[key, "true"]]]);
         let keys = |key: &str| json!(["set", [key]]);
         let mutations = [
-            // An insertion alone leaves a key as it is that is there, such as one that says "false".
+            // An insertion alone does not change an existing key, such as one that says "false".
             json!(["other_config", "delete", keys(WAIT)]),
             json!(["other_config", "insert", entry(WAIT)]),
             json!(["external_ids", "delete", keys(MARK)]),
@@ -64,7 +64,7 @@ impl Ovsdb {
         Ok(Hold::Ours)
     }
 
-    /// Removes our hold; true if there was one.
+    /// Removes our hold. Returns true if there was one.
     pub async fn release(&mut self) -> Result<bool> {
         if self.held().await? != Hold::Ours {
             return Ok(false);

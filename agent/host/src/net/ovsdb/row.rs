@@ -7,8 +7,8 @@ use serde_json::{Map, Value, json};
 use super::super::state::{Columns, OvsBridge, OvsInterface, OvsPort};
 use super::OWNER;
 
-/// Columns that are kept as they are. All are in Open vSwitch since 2.5; references to other tables (QoS, mirrors,
-/// controllers) are left out, for what they point to goes with the row.
+/// Columns that are kept unchanged. All exist in Open vSwitch since 2.5. References to other tables (QoS,
+/// mirrors, controllers) are left out, since their targets vanish with the row.
 pub(super) const INTERFACE: [&str; 7] = [
     "external_ids",
     "ingress_policing_burst",
@@ -60,7 +60,7 @@ pub(super) fn interface(row: &Value) -> OvsInterface {
     }
 }
 
-/// Without its interfaces.
+/// The port, without its interfaces.
 pub(super) fn port(row: &Value) -> OvsPort {
     OvsPort {
         tag: row["tag"].as_u64().and_then(|tag| u16::try_from(tag).ok()),
@@ -70,7 +70,7 @@ pub(super) fn port(row: &Value) -> OvsPort {
     }
 }
 
-/// Without its ports.
+/// The bridge, without its ports.
 pub(super) fn bridge(row: &Value) -> OvsBridge {
     OvsBridge {
         ports: BTreeMap::new(),
@@ -93,7 +93,7 @@ pub(super) fn of_interface(name: &str, interface: &OvsInterface) -> Value {
     row
 }
 
-/// Without its interfaces.
+/// The row of a port, without its interfaces.
 pub(super) fn of_port(name: &str, port: &OvsPort) -> Value {
     let mut row = written(&port.columns, port.ours.then_some(()), None);
     row["name"] = json!(name);
@@ -103,7 +103,7 @@ pub(super) fn of_port(name: &str, port: &OvsPort) -> Value {
     row
 }
 
-/// Without its ports.
+/// The row of a bridge, without its ports.
 pub(super) fn of_bridge(name: &str, bridge: &OvsBridge) -> Value {
     let mut row = written(&bridge.columns, bridge.ours.then_some(()), bridge.hwaddr.as_deref());
     row["name"] = json!(name);

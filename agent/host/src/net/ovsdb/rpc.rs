@@ -47,7 +47,8 @@ impl Rpc {
         }
     }
 
-    /// [`Rpc::call`] whose result may be large: the whole answer, for the caller to take what is needed.
+    /// [`Rpc::call`] with a result that may be large: returns the whole answer, for the caller to take the
+    /// needed parts.
     pub async fn call_for_much(&mut self, method: &str, params: Value) -> Result<Vec<u8>> {
         let answer = tokio::time::timeout(ANSWER_TIMEOUT, self.answer(method, params)).await;
         answer.map_err(|_| timed_out())?
@@ -65,7 +66,7 @@ impl Rpc {
         }
     }
 
-    /// Watches `cur_cfg` until it has reached `wanted`. No bound of its own: the caller's.
+    /// Watches `cur_cfg` until it has reached `wanted`. The caller bounds the time.
     pub async fn wait_for_cur_cfg(&mut self, wanted: i64) -> Result<()> {
         let columns = json!({"Open_vSwitch": {"columns": ["cur_cfg"]}});
         let mut update = self.call("monitor", json!(["Open_vSwitch", "muster", columns])).await?;
@@ -114,7 +115,7 @@ impl Rpc {
     }
 }
 
-/// What a message is for.
+/// The purpose of a message.
 #[derive(Deserialize)]
 struct Head {
     #[serde(default)]
@@ -145,7 +146,8 @@ pub(super) struct Scanner {
 }
 
 impl Scanner {
-    /// The length of the first whole object in `bytes`, which only grow until there is one.
+    /// The length of the first whole object in `bytes`. Between calls, `bytes` may only grow until there is
+    /// one.
     pub fn end_of_message(&mut self, bytes: &[u8]) -> Option<usize> {
         for (index, byte) in bytes.iter().enumerate().skip(self.seen) {
             self.seen = index + 1;

@@ -1,11 +1,11 @@
-//! What is there already and is not Muster's to change.
+//! Obstacles: objects on the host that Muster must not change.
 
 use super::super::state::{Attach, Link, State};
 use super::super::target::{LinkKind, LinkTarget, Target};
 use super::PlanError;
 use muster_shared::model::network::BondOptions;
 
-/// Refuses to take a link out of what somebody else made.
+/// Refuses to take a link out of a bridge or bond that others made.
 pub(super) fn check_membership(
     name: &str,
     wanted: &LinkTarget,
@@ -48,7 +48,8 @@ pub(super) fn check_membership(
     Ok(())
 }
 
-/// Something that Muster makes and so may delete: never hardware, nor what carries another's mark.
+/// Whether Muster makes such links and so may delete this one: never hardware, nor a link with another's
+/// mark.
 pub(in super::super) fn is_made(name: &str, state: &State) -> bool {
     if let Some(bridge) = state.ovs_bridge(name) {
         return bridge.ours;
@@ -64,7 +65,7 @@ pub(in super::super) fn is_made_link(link: &Link) -> bool {
     matches!(link.kind.as_str(), "bridge" | "vlan" | "bond") || link.ours
 }
 
-/// Says what stands in the place of a link that shall be of another kind.
+/// The obstacle in the place of a link that must have another kind, in words.
 pub(in super::super) fn conflict(name: &str, kind: &LinkKind, state: &State) -> Option<String> {
     let link = state.links.get(name);
     let bridge = state.ovs_bridge(name).is_some();

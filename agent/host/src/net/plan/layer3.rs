@@ -1,7 +1,7 @@
-//! Addresses and routes. Links that go keep theirs until they go, except where a route is in the way.
+//! Addresses and routes. Links that are removed keep theirs until then, except where a route is in the way.
 //!
-//! An address that is wanted and there stays usable all the time, also when it moves to another link or the kernel
-//! would drop it together with another one. A route with the key of an old one takes its place at once.
+//! A wanted address that exists stays usable all the time, even if it moves to another link or the kernel
+//! would drop it together with another one. A route replaces an old one with the same key at once.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -68,8 +68,8 @@ fn rules(target: &Target, now: &BTreeMap<Rule, u8>, steps: &mut Vec<Step>) {
     }
 }
 
-/// A bridge's member hands all it hears to the bridge: an address or route of its own would only be in the way of the
-/// bridge's, whoever gave it.
+/// A bridge's member hands all packets to the bridge: an address or route of its own would only interfere
+/// with the bridge's, whatever its origin.
 fn gives_up(wanted: &LinkTarget) -> bool {
     let member = wanted.attach != Attach::None && !matches!(wanted.kind, LinkKind::OvsInternal { .. });
     member && wanted.origin == Origin::Document
@@ -92,7 +92,7 @@ struct OnLink<'a> {
     wanted: &'a LinkTarget,
     now: &'a Link,
     ours: &'a BTreeSet<IpAddr>,
-    /// By a client that was told of this link.
+    /// Addresses from a client that serves this link.
     leased: &'a BTreeSet<IpAddr>,
 }
 
@@ -109,9 +109,9 @@ impl OnLink<'_> {
 
 /// Plans one link's addresses.
 ///
-/// New addresses come first, old ones go last. But the kernel removes the secondary addresses of a
-/// network with its first one, and keeps an IPv6 address only once. Where that is in the way, a
-/// network is made again, see [`rebuild`].
+/// New addresses are added first, old ones removed last. But the kernel removes the secondary addresses of a
+/// network with its first one, and keeps an IPv6 address only once. Where this prevents the order, a network
+/// is made again, see [`rebuild`].
 fn addresses(on: &OnLink<'_>, steps: &mut Vec<Step>, later: &mut Vec<Step>) {
     let OnLink { wanted, now, .. } = *on;
     let keep: BTreeSet<&Address> = wanted.addresses.iter().collect();
@@ -139,7 +139,7 @@ fn addresses(on: &OnLink<'_>, steps: &mut Vec<Step>, later: &mut Vec<Step>) {
         anew.extend(out_of_order(wanted, now));
     }
     let missing = |address: &&Address| !anew.contains(&address.net.trunc()) && !has.contains(address);
-    // One of IPv6 that changes its prefix length or its flags was just removed.
+    // An IPv6 address that changes its prefix length or its flags was just removed.
     steps.extend(wanted.addresses.iter().filter(missing).map(|address| on.add(address)));
     let stays =
         |address: &&Address| !anew.contains(&address.net.trunc()) && wanted.runs_out(address, on.leased, now);
@@ -148,7 +148,7 @@ fn addresses(on: &OnLink<'_>, steps: &mut Vec<Step>, later: &mut Vec<Step>) {
     rebuild(on, &anew, &old, steps);
 }
 
-/// An address that is not wanted: those of the kernel itself and of routers stay.
+/// Whether an unwanted address is removed: addresses of the kernel itself and of routers stay.
 fn goes(address: &Address, on: &OnLink<'_>) -> bool {
     let OnLink { wanted, now, leased, .. } = *on;
     let ip = address.net.addr();
@@ -161,7 +161,7 @@ fn goes(address: &Address, on: &OnLink<'_>) -> bool {
     }
 }
 
-/// The networks of IPv4 whose first address, which the kernel takes for what it sends, would be another one than it was.
+/// The IPv4 networks whose first address, which the kernel uses as source, would change.
 fn out_of_order(wanted: &LinkTarget, now: &Link) -> BTreeSet<IpNet> {
     let is_v4 = |address: &&Address| address.net.addr().is_ipv4();
     let mut order: BTreeMap<IpNet, Vec<&Address>> = BTreeMap::new();
@@ -175,9 +175,9 @@ fn out_of_order(wanted: &LinkTarget, now: &Link) -> BTreeSet<IpNet> {
     order.into_iter().filter_map(disordered).collect()
 }
 
-/// Makes networks of IPv4 anew: what goes is removed, what is wanted is added in its order. What is wanted and there
-/// is held by a /32 of its own until then, so that it answers all the time; at least one is held, for with a link's
-/// last address the kernel drops its routes.
+/// Makes IPv4 networks again: removes old addresses, and adds the wanted ones in order. Existing wanted
+/// addresses are held as a /32 meanwhile, so that they answer all the time. At least one is held, since the
+/// kernel drops a link's routes with its last address.
 fn rebuild(on: &OnLink<'_>, networks: &BTreeSet<IpNet>, old: &[&Address], steps: &mut Vec<Step>) {
     let OnLink { wanted, now, .. } = *on;
     let inside = |address: &&Address| networks.contains(&address.net.trunc());
@@ -212,7 +212,7 @@ impl Place<'_> {
     }
 }
 
-/// The configured routes of the links in question, and others' in their places, by what the kernel keeps one route for.
+/// The configured routes of the links in question, and competing routes of others, by the kernel's route key.
 struct Routes<'a> {
     by_key: BTreeMap<RouteKey, Vec<(&'a str, &'a Route)>>,
     /// Wanted so far, and where.
@@ -234,9 +234,9 @@ impl<'a> Routes<'a> {
         Self { by_key, wanted: BTreeMap::new() }
     }
 
-    /// Adds a route unless it is there. Another with its key is in the way, for the kernel keeps one: it is replaced
-    /// if it is of a link in question or took the place of one that was there before, and the document is refused
-    /// otherwise.
+    /// Adds a route unless it exists. The kernel keeps only one route per key. An existing route with the key
+    /// is replaced if it belongs to a link in question, or took the place of a route that was there before;
+    /// otherwise the document is refused.
     fn add(
         &mut self,
         place: Place<'a>,
@@ -249,7 +249,7 @@ impl<'a> Routes<'a> {
             if other.wanted.origin == Origin::Document || *origin == Origin::Document {
                 return Err(wanted_twice(route, [(other.name, other.path()), (name, place.path())]));
             }
-            // Two with one key were appended by hand: as long as nobody takes the second away, it stays.
+            // Two routes with one key were appended by hand: the second stays as long as nobody removes it.
             self.by_key.entry(route.key()).or_default().retain(|there| *there != (name, route));
             return Ok(());
         }
@@ -297,7 +297,8 @@ impl<'a> Routes<'a> {
     }
 }
 
-/// Each of the routes is of a link that a document decided about, so it goes or is put back itself.
+/// Whether each of the routes belongs to a link that a document decided about, and so is removed or restored
+/// itself.
 fn goes_with(routes: &[(&str, &Route)], target: &Target) -> bool {
     use super::super::target::Wanted;
     routes.iter().all(|(link, _)| match target.links.get(*link) {
@@ -307,7 +308,7 @@ fn goes_with(routes: &[(&str, &Route)], target: &Target) -> bool {
     })
 }
 
-/// A document has no route twice, so one of the two is what a link had before.
+/// A document has no route twice, so one of the two is from a link's earlier state.
 fn wanted_twice(route: &Route, places: [(&str, String); 2]) -> PlanError {
     let [one, other] = places;
     let (returning, written) = if one.1.starts_with("before.") { (one, other) } else { (other, one) };

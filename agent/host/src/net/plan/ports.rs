@@ -1,7 +1,7 @@
 //! Ports of Open vSwitch without a link of the kernel (bonds, tunnels, patches), and single settings in its database.
 //!
-//! What is in the way of a link that is wanted elsewhere goes first, the rest comes once its interfaces are free. All of
-//! it up to the next wait is one transaction, so that the switch sees no state between.
+//! Obstacles to a link that is wanted elsewhere are removed first; the rest follows once its interfaces are
+//! free. All steps up to the next wait are one transaction, so that the switch sees no intermediate state.
 
 use super::super::snapshot::PortBefore;
 use super::super::state::{Attach, OvsPort, State};
@@ -9,7 +9,7 @@ use super::super::step::Step;
 use super::super::target::{LinkKind, Origin, PortTarget, Target, Wanted};
 use super::{PlanError, Planner};
 
-/// Refuses to take the place of what somebody else made, and to remove what is there as something else.
+/// Refuses to replace the objects of others, and to remove an object of another type than the document says.
 pub(super) fn check(target: &Target, state: &State) -> Result<(), PlanError> {
     for (name, wanted) in target.ports.iter().filter_map(|(name, port)| Some((name, port.as_ref()?))) {
         let Some(now) = port(name, state).filter(|now| !is_so(wanted, now)) else { continue };
@@ -34,7 +34,7 @@ pub(super) fn check(target: &Target, state: &State) -> Result<(), PlanError> {
     Ok(())
 }
 
-/// The types of what is there, as `remove_type` has them; none if nothing is there.
+/// The types of the existing object, as `remove_type` names them; empty if there is none.
 fn kind_of(name: &str, state: &State) -> &'static [&'static str] {
     if state.ovs_bridge(name).is_some() {
         return &["ovs_bridge"];
@@ -92,7 +92,7 @@ impl Planner<'_> {
         }
     }
 
-    /// The document removes it, whoever made it.
+    /// Whether the document removes the object, whatever its origin.
     pub(super) fn is_removed(&self, name: &str) -> bool {
         self.target.removed.contains_key(name)
     }
@@ -103,7 +103,7 @@ impl Planner<'_> {
                 matches!(wanted.attach, Attach::Ovs(..) | Attach::OvsBond(..))
             }
             Some(Wanted::Absent) => true,
-            // From then on it is a link of its own, unless it never was one.
+            // From then on the interface is a link of its own, if the kernel knows it.
             None => !self.state.links.contains_key(link),
         }
     }
@@ -128,8 +128,7 @@ impl Planner<'_> {
         }
     }
 
-    /// Sets settings that differ. A row that is missing, and that only has to be restored, took its
-    /// settings along.
+    /// Sets settings that differ. A missing row that only has to be restored took its settings along.
     pub(super) fn set(&mut self) {
         for (place, (value, _)) in &self.target.settings {
             if self.state.setting(place) != *value {
@@ -145,7 +144,7 @@ impl Planner<'_> {
         }
     }
 
-    /// The member that a bond prefers, once it is in there.
+    /// Sets the member that a bond prefers, once the member is in the bond.
     pub(super) fn prefer(&mut self) {
         for (name, wanted) in self.target.present() {
             let LinkKind::Bond(options) = &wanted.kind else { continue };

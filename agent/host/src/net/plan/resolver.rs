@@ -8,7 +8,7 @@ use super::PlanError;
 /// A new file can be read by all.
 const MODE: u32 = 0o644;
 
-/// The steps to the desired resolver settings; none if they are in force.
+/// The steps to the desired resolver settings; empty if they are in force.
 pub fn plan(wanted: &WantedResolver, now: &Resolver) -> Result<Vec<Step>, PlanError> {
     let file = |file, content: Option<String>, mode| Step::SetResolver { file, content, mode };
     let in_place = |content: String, mode| file(ResolverFile::ResolvConf, Some(content), mode);
@@ -39,7 +39,7 @@ pub fn plan(wanted: &WantedResolver, now: &Resolver) -> Result<Vec<Step>, PlanEr
         (WantedResolver::Before(Resolver::Resolved { drop_in }), Resolver::Resolved { .. }) => {
             by_resolved(drop_in.clone())
         }
-        // Whoever has taken it over since keeps it.
+        // A later owner of the file keeps it.
         (WantedResolver::Before(_), _) => Vec::new(),
     })
 }

@@ -8,7 +8,7 @@ use ipnet::IpNet;
 use muster_shared::model::network::MAIN_TABLE;
 use serde::{Deserialize, Serialize};
 
-/// `RTPROT_KERNEL`: the kernel's own, or a network manager's that stands in for one.
+/// `RTPROT_KERNEL`: the kernel's own, or one that a network manager adds in its place.
 pub const PROTOCOL_KERNEL: u8 = 2;
 /// `RTPROT_BOOT`: added by hand.
 pub const PROTOCOL_BOOT: u8 = 3;
@@ -16,9 +16,9 @@ pub const PROTOCOL_BOOT: u8 = 3;
 pub const PROTOCOL_STATIC: u8 = 4;
 /// `RTPROT_RA`: out of a router's advertisement.
 pub const PROTOCOL_RA: u8 = 9;
-/// `RTPROT_DHCP`: came with a lease.
+/// `RTPROT_DHCP`: added with a lease.
 pub const PROTOCOL_DHCP: u8 = 16;
-/// The mark of policy rules that Muster adds; nobody else is known to use it.
+/// The mark of policy rules that Muster adds; no other program is known to use it.
 pub const PROTOCOL_MUSTER: u8 = 77;
 
 /// An address of a link.
@@ -29,29 +29,29 @@ pub struct Address {
     /// The other end of a point-to-point link.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub peer: Option<IpAddr>,
-    /// Without a route to its network.
+    /// The address has no route to its network.
     #[serde(default, skip_serializing_if = "is_false")]
     pub noprefixroute: bool,
-    /// Of IPv6, with a lifetime: a router or DHCP server gave it and gives it again.
+    /// For IPv6, with a lifetime: a router or DHCP server gave the address and renews it.
     #[serde(default, skip_serializing_if = "is_false")]
     pub given: bool,
-    /// Of IPv4.
+    /// For IPv4 only.
     #[serde(default, skip_serializing_if = "Ends::is_never")]
     pub ends: Ends,
-    /// Of IPv4, an `RT_SCOPE_` number.
+    /// For IPv4, an `RT_SCOPE_` number.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub scope: u8,
-    /// Of the route to its network; 0 is the kernel's own choice.
+    /// The metric of the route to the address's network; 0 is the kernel's own choice.
     #[serde(default, skip_serializing_if = "is_zero_metric")]
     pub metric: u32,
-    /// Of IPv4.
+    /// For IPv4 only.
     #[serde(default, skip_serializing_if = "Broadcast::is_none")]
     pub broadcast: Broadcast,
 }
 
-/// The kernel removes an address at the end of its lifetime unless a DHCP client renews it. It makes no other address of
-/// it, see [`Address::outlives`], and what is put back stays for good: the client's next renewal says how long it really
-/// does.
+/// The kernel removes the address at the end of its lifetime unless a DHCP client renews it. The lifetime
+/// does not distinguish two addresses, see [`Address::outlives`]. A restored address stays for good; the
+/// client's next renewal sets its real lifetime.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub struct Ends(pub bool);
 
@@ -81,13 +81,13 @@ impl Ord for Ends {
     }
 }
 
-/// The broadcast address that goes with an address. It is put back as it was, and makes no other address of it: what has
-/// none is not made anew for that.
+/// The broadcast address that goes with an address. A restore sets it as before. It does not distinguish two
+/// addresses: an address is not made again for the sake of its broadcast address.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub struct Broadcast(pub Option<Ipv4Addr>);
 
 impl Broadcast {
-    /// As everybody gives it.
+    /// The usual broadcast address of the network.
     fn of(net: IpNet) -> Self {
         match net {
             IpNet::V4(net) if net.prefix_len() < 31 => Self(Some(net.broadcast())),
@@ -123,14 +123,14 @@ impl Ord for Broadcast {
 /// A route through a link, or through several.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Route {
-    /// No host bits.
+    /// Has no host bits.
     pub destination: IpNet,
-    /// The next hop; without one the destination is on the link.
+    /// The next hop; `None` if the destination is on the link.
     pub gateway: Option<IpAddr>,
     pub table: u32,
     /// The kernel's value: 1024 is IPv6's default.
     pub metric: u32,
-    /// The protocol that added it, an `RTPROT_` number.
+    /// The protocol that added the route, an `RTPROT_` number.
     pub protocol: u8,
     /// An `RT_SCOPE_` number.
     #[serde(default)]
@@ -138,16 +138,16 @@ pub struct Route {
     /// The preferred source address.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source: Option<IpAddr>,
-    /// The next hop counts as on the link.
+    /// The next hop is treated as being on the link.
     #[serde(default, skip_serializing_if = "is_false")]
     pub onlink: bool,
-    /// Of IPv4: only for packets with that type of service.
+    /// For IPv4: the type of service of matching packets.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub tos: u8,
     /// The next hops, if there are several.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub hops: Vec<Hop>,
-    /// What else the kernel keeps of it (metrics, encapsulation, preference), as it gave it.
+    /// Further attributes (metrics, encapsulation, preference), as the kernel gave them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub attributes: Vec<Attribute>,
 }
@@ -156,13 +156,13 @@ pub struct Route {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Hop {
     pub link: String,
-    /// Without one the destination is on the link.
+    /// The next hop; `None` if the destination is on the link.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gateway: Option<IpAddr>,
-    /// As the kernel counts: one less than `ip route`.
+    /// The weight as the kernel counts: one less than in `ip route`.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub weight: u8,
-    /// The gateway counts as on the link.
+    /// The gateway is treated as being on the link.
     #[serde(default, skip_serializing_if = "is_false")]
     pub onlink: bool,
 }
@@ -170,11 +170,11 @@ pub struct Hop {
 /// A netlink attribute: its number and its bytes.
 pub type Attribute = (u16, Vec<u8>);
 
-/// What the kernel keeps one route for: destination, table, metric, type of service.
+/// The key by which the kernel keeps one route: destination, table, metric, type of service.
 pub type RouteKey = (IpNet, u32, u32, u8);
 
 impl Address {
-    /// As a document asks for it.
+    /// The form of an address in a document.
     pub fn plain(net: IpNet) -> Self {
         Self {
             net,
@@ -188,12 +188,12 @@ impl Address {
         }
     }
 
-    /// The wanted address must stay, and the one that is there will not.
+    /// The wanted address must stay, but the present one will expire.
     pub fn outlives(&self, there: &Self) -> bool {
         there.ends.0 && !self.ends.0
     }
 
-    /// For its own link alone; the kernel makes one for every link.
+    /// Whether the address is valid on its own link alone; the kernel makes one for every link.
     pub fn is_link_local(&self) -> bool {
         matches!(self.net.addr(), IpAddr::V6(address) if address.is_unicast_link_local())
     }
@@ -210,12 +210,12 @@ impl Address {
 }
 
 impl Route {
-    /// What the kernel keeps one route for.
+    /// The key by which the kernel keeps one route.
     pub fn key(&self) -> RouteKey {
         (self.destination, self.table, self.metric, self.tos)
     }
 
-    /// The same way for a packet, whoever added it.
+    /// Whether both routes treat packets alike, whatever their origin.
     pub fn same(&self, other: &Route) -> bool {
         (self.key(), self.gateway, self.source, self.onlink, &self.hops, &self.attributes)
             == (other.key(), other.gateway, other.source, other.onlink, &other.hops, &other.attributes)
@@ -226,7 +226,7 @@ impl Route {
         matches!(self.protocol, PROTOCOL_BOOT | PROTOCOL_STATIC)
     }
 
-    /// What other routes are reached over comes first.
+    /// Sorts routes so that those needed to reach other gateways come first.
     pub fn depth(&self) -> (bool, std::cmp::Reverse<u8>) {
         let over = self.gateway.is_some() || self.hops.iter().any(|hop| hop.gateway.is_some());
         (over, std::cmp::Reverse(self.destination.prefix_len()))

@@ -1,4 +1,4 @@
-//! What Open vSwitch's database holds of bridges, ports and interfaces.
+//! Bridges, ports and interfaces in Open vSwitch's database.
 
 use std::collections::BTreeMap;
 use std::ops::Deref;
@@ -6,11 +6,11 @@ use std::ops::Deref;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// What others have set in columns that Muster does not decide about, in the database's own JSON: kept so that a row
-/// that has to be made anew is as it was. Columns that hold their default are left out.
+/// Values that others have set in columns that Muster does not decide about, in the database's own JSON: kept
+/// so that a row that is made again has them. Columns that hold their default are left out.
 pub type Columns = BTreeMap<String, Value>;
 
-/// All bridges by name, and which of them holds an interface: with thousands of ports nobody searches.
+/// All bridges by name, and an index from interface to bridge: with thousands of ports, no search is needed.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "BTreeMap<String, OvsBridge>", into = "BTreeMap<String, OvsBridge>")]
 pub struct Ovs {
@@ -23,7 +23,7 @@ pub struct Ovs {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct OvsBridge {
-    /// By name, the bridge's own local port among them.
+    /// Ports by name, including the bridge's own local port.
     pub ports: BTreeMap<String, OvsPort>,
     /// `other_config:hwaddr`
     pub hwaddr: Option<String>,
@@ -31,7 +31,7 @@ pub struct OvsBridge {
     pub datapath_type: String,
     /// The row carries Muster's mark.
     pub ours: bool,
-    /// `fail_mode` and whatever else is set.
+    /// `fail_mode` and all other columns that are set.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub columns: Columns,
 }
@@ -43,9 +43,9 @@ pub struct OvsPort {
     pub tag: Option<u16>,
     /// The row carries Muster's mark.
     pub ours: bool,
-    /// One by the port's own name; more in a bond.
+    /// One interface with the port's own name; several in a bond.
     pub interfaces: BTreeMap<String, OvsInterface>,
-    /// Whatever else is set.
+    /// All other columns that are set.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub columns: Columns,
 }
@@ -60,20 +60,20 @@ pub struct OvsInterface {
     pub mtu_request: Option<u32>,
     /// The reason why the switch cannot use it.
     pub error: Option<String>,
-    /// The type, if it is neither a link nor internal, and whatever else is set.
+    /// The type, if it is neither a link nor internal, and all other columns that are set.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub columns: Columns,
 }
 
 impl OvsPort {
-    /// A port of Muster's with one interface of its name.
+    /// A port of Muster's, with one interface of the same name.
     pub fn new(name: &str, tag: Option<u16>, internal: bool) -> Self {
         let interface = OvsInterface { internal, ..OvsInterface::default() };
         let interfaces = BTreeMap::from([(name.to_owned(), interface)]);
         Self { tag, ours: true, interfaces, columns: Columns::new() }
     }
 
-    /// With interfaces by these names and of that type of Open vSwitch's; none is a link.
+    /// A port with these interfaces, of that type of Open vSwitch's; none of them is a link.
     pub fn of(interfaces: &[&str], kind: Option<&str>, tag: Option<u16>) -> Self {
         let columns: Columns = kind.map(|kind| ("type".to_owned(), Value::from(kind))).into_iter().collect();
         let interface = |name: &&str| {
@@ -99,7 +99,7 @@ impl OvsPort {
         kinds(self) == kinds(other)
     }
 
-    /// All its interfaces are made by Open vSwitch.
+    /// Whether Open vSwitch makes all of its interfaces.
     pub fn is_internal(&self) -> bool {
         self.interfaces.values().all(|interface| interface.internal)
     }

@@ -1,19 +1,22 @@
 //! The flow rules of a node's own packet filter: `table inet muster` of nftables, for nodes without Open vSwitch and
 //! beside it.
 //!
-//! Table 0 is the chain `t0`, hooked into `prerouting`: it sees every IPv4 and IPv6 packet that comes in by an interface,
-//! whether for the node or through it, and knows its connection. Table N is the chain `tN`, reached by `goto_table`. What
-//! no rule matches goes on as if the table were not there. Rules that share fields, priority and a plain verdict are
-//! elements of a map, so that very many of them cost one look.
+//! Table 0 is the chain `t0`, hooked into `prerouting`: it sees every IPv4 and IPv6 packet that comes in by
+//! an interface, whether for the node or through it, and knows its connection. Table N is the chain `tN`,
+//! reached by `goto_table`. A packet without a matching rule continues as if the table were absent. Rules
+//! that share fields, priority and a plain verdict are elements of a map, so that many of them cost one
+//! lookup.
 //!
 //! ```text
 //!   Packed ─▶ translate ─▶ plan ─▶ nft -f - ─▶ nft -j list ─▶ form ─▶ hash ─▶ equal, or told
 //! ```
 //!
-//! A change is one transaction of nft and read back. The table is ours as a whole; other tables are neither read nor
-//! touched. nft itself is run, for its text is what operators read and what stays the same from kernel to kernel.
+//! A change is one transaction of nft and is read back. The whole table is ours; other tables are neither
+//! read nor changed. Muster runs nft itself, since operators read its text, and the text is stable across
+//! kernels.
 //!
-//! Absent: groups, meters, timeouts, and what [`translate`] refuses; what the node itself sends.
+//! Absent: groups, meters, timeouts, entries that [`translate`] refuses, and packets that the node itself
+//! sends.
 
 mod form;
 mod list;
@@ -45,7 +48,8 @@ const CHAIN: &str = "{ type filter hook prerouting priority -140; policy accept;
 /// A change is made again if its list was outdated when it reached the kernel. Only by mistake
 /// would others write all the time.
 const TRIES: u32 = 3;
-/// What cannot go together is removed one by one, so many of them, each a run of nft; the rest with the next comparison.
+/// The most objects removed one by one in separate runs of nft, if they cannot be removed together; the next
+/// comparison finds the rest.
 const ONE_BY_ONE_MAX: usize = 256;
 
 /// The chain of a table.
@@ -53,14 +57,14 @@ fn chain(table: u8) -> String {
     format!("t{table}")
 }
 
-/// The packet filter of the network namespace in which it was opened.
+/// The packet filter of the current network namespace.
 pub struct Nftables {
     device: DeviceName,
     program: Program,
     watch: Watch,
 }
 
-/// Something in our table that nobody asked for.
+/// An object in our table that no entry accounts for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Extraneous(Box<str>);
 
@@ -79,10 +83,7 @@ impl Nftables {
         Ok(Self { device: device.clone(), program: Program::find()?, watch: Watch::open()? })
     }
 
-    /// With the first of these programs that is there.
-    ///
-    /// # Errors
-    /// As [`Nftables::open`].
+    /// As [`Nftables::open`], with the first existing one of these programs.
     pub fn open_with(device: &DeviceName, programs: Vec<PathBuf>) -> Result<Self, Lost> {
         let program = Program::first_of(programs.into_iter())?;
         Ok(Self { device: device.clone(), program, watch: Watch::open()? })
@@ -92,19 +93,19 @@ impl Nftables {
         &self.device
     }
 
-    /// Until others have changed our table, or may have. Nothing is lost when it is dropped.
+    /// Waits until others have changed our table, or may have. Dropping the future loses nothing.
     ///
     /// # Errors
-    /// Open it again.
+    /// The watch is lost; open it again.
     pub async fn changed(&mut self) -> Result<(), Lost> {
         self.watch.changed().await
     }
 
-    /// Does all of `ops` or nothing, and reads back what was put. `commit` is waited for before anything takes effect;
-    /// its error refuses the change.
+    /// Applies all of `ops` or none, and reads back the new entries. Waits for `commit` before anything takes
+    /// effect; its error refuses the change.
     ///
     /// # Errors
-    /// [`Lost`] leaves it open whether it was applied.
+    /// After [`Lost`], it is unknown whether the change was applied.
     pub async fn apply(
         &mut self,
         ops: &mut dyn Ops,
@@ -171,11 +172,11 @@ impl Nftables {
         compare(&picture, desired)
     }
 
-    /// Removes exactly these; why not all of them. What nft does not let go is left, and seen by the next comparison: it
-    /// must not keep our own rules from being put right.
+    /// Removes exactly these objects, and returns why some could not be removed. Those stay for the next
+    /// comparison: they must not prevent the repair of our own rules.
     ///
     /// # Errors
-    /// It may or may not be done.
+    /// It is unknown whether they were removed.
     pub async fn strip(&mut self, extraneous: &[Extraneous]) -> Result<Option<String>, Lost> {
         let all: String = extraneous.iter().map(|it| &*it.0).collect();
         let Some(bad) = self.transact(&all).await? else { return Ok(None) };
@@ -193,10 +194,10 @@ impl Nftables {
         Ok(done.err())
     }
 
-    /// What was counted, in pages; then by table. nft counts no packets that match nothing, and no time.
+    /// The counters, in pages; then by table. nft does not count unmatched packets, nor time.
     ///
     /// # Errors
-    /// Nothing is known.
+    /// The counters could not be read.
     pub async fn stats(
         &mut self,
         page: &mut dyn FnMut(Vec<FlowCounters>),
@@ -220,7 +221,7 @@ impl Nftables {
         Ok(tables.into_values().collect())
     }
 
-    /// None: other tables are not looked into.
+    /// Always empty: other tables are not read.
     pub fn foreign(&self) -> Vec<ForeignRule> {
         Vec::new()
     }
@@ -230,7 +231,7 @@ fn refused(id: Option<FlowId>, reason: &str) -> Outcome {
     Outcome::Refused(Refusal { id, reason: reason.into(), permanent: false })
 }
 
-/// All of a change in nft's words, or the first that has none.
+/// All entries of a change in nft's language, or the first that cannot be expressed.
 fn read_wishes(ops: &mut dyn Ops) -> Result<Result<Vec<Wish>, Refusal>, Lost> {
     ops.rewind().map_err(Lost::Kept)?;
     let mut wishes = Vec::new();

@@ -1,23 +1,24 @@
-//! What every alias of this server stands for, for people: `nicN` and those of a mapping file.
+//! The link of every alias of this server, for people: `nicN`, and the aliases of a mapping file.
 //!
-//! Cards that are up are numbered; a mapping names others as well, and what it names keeps its alias. As `mapped_nics` of os-net-config's `objects.py`.
+//! Active cards are numbered. A mapping can name further cards, and a card that it names keeps its alias. As
+//! `mapped_nics` of os-net-config's `objects.py`.
 
 use std::collections::BTreeMap;
 
-/// What stands for what.
+/// The aliases and their links.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Mapped {
     /// Alias → link.
     pub names: BTreeMap<String, String>,
-    /// What of the mapping was left out, and why.
+    /// Parts of the mapping that were left out, and why.
     pub warnings: Vec<String>,
 }
 
-/// All aliases: those of `mapping` whose link is among `links` (name → MAC address), then `nicN` for the active cards
-/// that it does not name.
+/// All aliases: those of `mapping` whose link is among `links` (name → MAC address), then `nicN` for the
+/// active cards that it does not name.
 ///
 /// # Errors
-/// Two aliases stand for one link, or an alias is itself another link that is up.
+/// Two aliases stand for one link, or an alias is the name of another link that is up.
 pub fn mapped(
     mapping: &BTreeMap<String, String>,
     active: &[String],

@@ -1,18 +1,18 @@
 //! The flow tables of Open vSwitch's bridges, over OpenFlow 1.4 on `<rundir>/<bridge>.mgmt`.
 //!
-//! One connection for each bridge, pipelined and bounded. A change is one bundle, atomic and ordered, and read back
-//! before it counts as applied. Rules are written in the form in which the switch gives them back, so that comparing is
-//! comparing bytes; where the switch has a form of its own all the same, that form is told once ("odd") and expected
-//! from then on.
+//! One connection for each bridge, pipelined and bounded. A change is one bundle, atomic and ordered, and is
+//! read back before it counts as applied. Rules are written in the form in which the switch lists them, so
+//! that a comparison only compares bytes. If the switch nevertheless lists another form, that form is
+//! reported once ("odd") and expected from then on.
 //!
 //! ```text
 //!   Packed ─▶ encode ─▶ bundle ─▶ switch ─▶ flow statistics ─▶ canonical form ─▶ hash ─▶ equal, or told
 //! ```
 //!
-//! A rule's cookie is its id. Nothing is removed that does not carry a cookie of ours; groups and meters carry none, and
-//! are ours by their number.
+//! A rule's cookie is its id. Only rules with a cookie of ours are removed; groups and meters have no cookie,
+//! and are ours by their number.
 //!
-//! Absent: which tables there are to be, what is kept of them, when to look (all in the agent).
+//! Absent: the desired tables, their storage, and the times of comparing (all in the agent).
 
 mod ask;
 mod change;
@@ -48,10 +48,10 @@ use connection::Connection;
 use encode::Encoder;
 use form::Former;
 
-/// A bridge, spoken to.
+/// A connection to a bridge.
 ///
-/// Every method may be dropped before it has come to its end: what was under way is then not known, and the connection
-/// can still be used.
+/// Every method's future may be dropped before its end: then the result of the work is unknown, and the
+/// connection can still be used.
 #[derive(Debug)]
 pub struct Switch {
     device: DeviceName,
@@ -62,7 +62,7 @@ pub struct Switch {
     last_bundle: u32,
 }
 
-/// What a bridge tells by itself.
+/// A spontaneous message of a bridge.
 #[derive(Debug)]
 pub enum Event {
     /// Flow tables, groups or ports have changed: compare. [`Switch::apply`] and [`Switch::strip`]
@@ -71,17 +71,17 @@ pub enum Event {
         /// Only rules without a cookie of ours came or went.
         foreign_only: bool,
     },
-    /// A rule ended by itself.
+    /// A rule ended by a timeout.
     Removed {
         id: FlowId,
-        /// By which of its timeouts.
+        /// The timeout that ended the rule.
         timeout: Timeout,
     },
     /// The switch is gone: connect again.
     Gone(Lost),
 }
 
-/// By which a rule ends.
+/// A rule's timeouts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Timeout {
     /// Seconds without a packet.
@@ -93,7 +93,7 @@ pub enum Timeout {
 /// The reason why a bridge cannot be spoken to (any more).
 #[derive(Debug, Error)]
 pub enum Lost {
-    /// No such bridge, no such switch.
+    /// There is no such bridge, or no such switch.
     #[error("cannot reach bridge {bridge} of Open vSwitch at {path}")]
     Connect {
         bridge: String,
@@ -109,16 +109,16 @@ pub enum Lost {
     /// The connection broke.
     #[error("lost the connection to Open vSwitch")]
     Broken(#[source] io::Error),
-    /// No byte for too long.
+    /// The switch sent nothing for too long.
     #[error("Open vSwitch did not answer within {} s", .0.as_secs())]
     Silent(Duration),
-    /// Bytes that are not OpenFlow, or over a bound.
+    /// The bytes are not OpenFlow, or exceed a bound.
     #[error("Open vSwitch sent what cannot be understood: {0}")]
     Garbled(&'static str),
     /// The switch refused a question that every switch answers.
     #[error("Open vSwitch refused a question: {0}")]
     Refused(String),
-    /// Of the nftables device: in words.
+    /// An error of the nftables device, in words.
     #[error("{0}")]
     Filter(String),
     /// The desired entries could not be read.
@@ -135,52 +135,54 @@ pub enum Op<'a> {
         id: FlowId,
         /// [`Packed`](muster_shared::model::flow::Packed) bytes.
         packed: &'a [u8],
-        /// The entry is ours already, or was when last seen: whatever stands in its place is
-        /// replaced. Otherwise a rule, group or meter of others in its place refuses the change.
+        /// The entry is ours already, or was when last seen: an entry in its place is replaced. Otherwise a
+        /// rule, group or meter of others in its place refuses the change.
         held: bool,
     },
     /// The bridge must not hold this entry. An entry that is not there is no error.
     Remove {
         id: FlowId,
-        /// What was last put under this id. Groups and meters are found by it; a rule is by its cookie alone.
+        /// The content last put under this id. It identifies groups and meters; a rule is identified by its
+        /// cookie alone.
         was: Option<&'a [u8]>,
     },
 }
 
 /// The operations of a change, which are never all in memory.
 ///
-/// They are read once from the beginning, and a second time if there are groups or meters among them: those are put
-/// before the rules that use them and removed after. Within rules, and within groups, the order is kept; an id comes at
-/// most once.
+/// They are read once from the beginning, and a second time if there are groups or meters among them: those
+/// are put before the rules that use them and removed after. The order within rules, and within groups, is
+/// kept. An id occurs at most once.
 pub trait Ops {
-    /// From the beginning.
+    /// Starts again from the beginning.
     ///
     /// # Errors
     /// The change is given up; nothing was applied.
     fn rewind(&mut self) -> io::Result<()>;
 
-    /// The next; none at the end.
+    /// The next operation; `None` at the end.
     ///
     /// # Errors
     /// The change is given up; nothing was applied.
     fn next(&mut self) -> io::Result<Option<Op<'_>>>;
 
-    /// A rule of others that equals the one to put becomes ours. Not where the change may be
-    /// undone: the undo would remove it, and nothing would remember that it was there.
+    /// Whether a rule of others that equals the one to put becomes ours. False where the change may be
+    /// undone: the undo would remove the rule, and no record would say that it existed.
     fn takes_over(&self) -> bool {
         true
     }
 
-    /// All of it may be there already: groups and meters, which carry no cookie, are not taken for those of others.
+    /// Whether all of the change may already be present: then existing groups and meters, which carry no
+    /// cookie, are not taken for those of others.
     fn is_again(&self) -> bool {
         false
     }
 }
 
-/// What came of a change.
+/// The outcome of a change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// All of it is there, as read back.
+    /// All of it is present, as read back.
     Applied(Applied),
     /// Nothing of it was applied.
     Refused(Refusal),
@@ -189,22 +191,22 @@ pub enum Outcome {
 /// A change that was applied.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Applied {
-    /// What the switch gives back in another form than it was sent, in the order of ids: to be kept, and given to
-    /// [`Switch::compare`] through [`Desired`].
+    /// Entries that the switch lists in another form than sent, in the order of ids. Keep the forms, and pass
+    /// them to [`Switch::compare`] through [`Desired`].
     pub odd: Vec<(FlowId, Form)>,
-    /// What was put and is not there a moment later, in the order of ids: others removed it, or it has ended by its
-    /// timeout ([`Event::Removed`] tells).
+    /// Entries that were put and are absent a moment later, in the order of ids: others removed them, or they
+    /// ended by their timeout ([`Event::Removed`] tells).
     pub missing: Vec<FlowId>,
 }
 
 /// The reason why a change was not applied.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
-    /// The entry that caused the refusal, where there is one.
+    /// The entry that caused the refusal, if it is known.
     pub id: Option<FlowId>,
-    /// In words, with the switch's own.
+    /// The reason in words, including the switch's own.
     pub reason: String,
-    /// Trying again cannot help.
+    /// A retry cannot help.
     pub permanent: bool,
 }
 
@@ -216,18 +218,19 @@ pub struct Form(pub u64);
 pub trait Desired {
     fn len(&self) -> usize;
 
-    /// None at all.
+    /// Whether there are no entries.
     fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Without its content.
+    /// The entry without its content.
     fn get(&self, index: usize) -> Wanted;
 
     /// The index of an id.
     fn find(&self, id: FlowId) -> Option<usize>;
 
-    /// Its [`Packed`](muster_shared::model::flow::Packed) bytes, in place of what is in `packed`.
+    /// Reads the entry's [`Packed`](muster_shared::model::flow::Packed) bytes into `packed`, replacing its
+    /// content.
     ///
     /// # Errors
     /// The comparison is given up.
@@ -238,25 +241,27 @@ pub trait Desired {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Wanted {
     pub id: FlowId,
-    /// The entry must be there. Of an entry that must not, such as an expired one, only the place
-    /// is ours: what stands under its id is extraneous.
+    /// The entry must be present. For an absent one, such as an expired entry, only the place is ours:
+    /// whatever is under its id is extraneous.
     pub present: bool,
-    /// The form that was told as odd, if it was.
+    /// The odd form of the entry, if one was reported.
     pub odd: Option<Form>,
 }
 
 /// The differences between a bridge and its desired entries.
 #[derive(Debug)]
 pub struct Compared<E = Extraneous> {
-    /// Not there, in the order of ids.
+    /// Absent entries, in the order of ids.
     pub missing: Vec<FlowId>,
-    /// There in another form, which is given.
+    /// Entries with another form, with that form.
     pub altered: Vec<(FlowId, Form)>,
-    /// Neither: they cannot be said to the switch at present, for a port is not there. In the order of ids.
+    /// Entries that cannot be expressed to the switch at present, since a port is missing. In the order of
+    /// ids.
     pub unsayable: Vec<(FlowId, Arc<str>)>,
-    /// With cookies of ours, and not to be there: for [`Switch::strip`], before anything is put.
+    /// Rules with cookies of ours that must not exist: pass them to [`Switch::strip`] before putting
+    /// anything.
     pub extraneous: Vec<E>,
-    /// There are more of them than are given: compare again when these are gone.
+    /// Further extraneous rules exist: compare again once these are removed.
     pub more_extraneous: bool,
     /// Rules without a cookie of ours.
     pub foreign: u32,
@@ -282,7 +287,7 @@ impl<E> Compared<E> {
     }
 }
 
-/// A rule to be removed, exactly this one.
+/// Identifies exactly one rule to be removed.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Extraneous {
     cookie: FlowId,
@@ -316,8 +321,8 @@ impl Switch {
         self.instance
     }
 
-    /// The next event. Answers the switch's probes and probes it while it waits. Nothing is lost when it is dropped. After
-    /// [`Event::Gone`] there is nothing more.
+    /// Waits for the next event. Meanwhile answers the switch's probes and probes the switch. Dropping the
+    /// future loses nothing. [`Event::Gone`] is the last event.
     pub async fn event(&mut self) -> Event {
         loop {
             if let Err(lost) = self.connection.hear_all() {
@@ -337,20 +342,20 @@ impl Switch {
         }
     }
 
-    /// Rules that ended by themselves and were not told of yet: they are not told of by [`Switch::event`] then. What
-    /// [`Switch::compare`] no longer found there is among what was told by the time it returns.
+    /// Rules that ended by themselves and were not reported yet; [`Switch::event`] then does not report them.
+    /// Includes all ended rules that a completed [`Switch::compare`] no longer found.
     pub fn take_ended(&mut self) -> Vec<FlowId> {
         self.connection.heard.removed.drain(..).map(|(id, _)| id).collect()
     }
 
-    /// Does all of `ops` or nothing, and reads back what was put.
+    /// Applies all of `ops` or none, and reads back the new entries.
     ///
-    /// `commit` is waited for when everything was sent and before any of it takes effect: so whatever makes the change
-    /// durable may run meanwhile (start it before: it is polled only at the end). Its error refuses the change. The
-    /// switch gives a change up that waits for 10 s.
+    /// Waits for `commit` once everything was sent and before any of it takes effect, so that the write that
+    /// makes the change durable may run meanwhile (start it before: it is polled only at the end). Its error
+    /// refuses the change. The switch gives up a change that waits for 10 s.
     ///
     /// # Errors
-    /// [`Lost`] leaves it open whether it was applied.
+    /// After [`Lost`], it is unknown whether the change was applied.
     pub async fn apply(
         &mut self,
         ops: &mut dyn Ops,
@@ -359,7 +364,8 @@ impl Switch {
         self.change(ops, commit).await
     }
 
-    /// Reads the whole bridge and compares. Memory is in proportion to the differences and one bit for each entry.
+    /// Reads the whole bridge and compares. Memory is proportional to the differences, plus one bit for each
+    /// entry.
     pub async fn compare(&mut self, desired: &dyn Desired) -> Result<Compared, Lost> {
         self.compare_all(desired).await
     }
@@ -369,9 +375,9 @@ impl Switch {
         self.remove_extraneous(extraneous).await
     }
 
-    /// What the switch counted: of everything that carries an id of ours, in pages of
-    /// [`STATS_PAGE`](muster_shared::model::flow::STATS_PAGE) at most, in no order; then of the tables that hold anything
-    /// or were looked into.
+    /// The switch's counters: of everything that carries an id of ours, in unordered pages of at most
+    /// [`STATS_PAGE`](muster_shared::model::flow::STATS_PAGE); then of the tables that hold entries or had
+    /// lookups.
     pub async fn stats(
         &mut self,
         page: &mut dyn FnMut(Vec<FlowCounters>),

@@ -1,5 +1,5 @@
-//! What is kept on disk of the time before a change: JSON in LZ4, some 15 bytes for a route. The whole JSON is never in
-//! memory.
+//! The encoding of records of the state before a change: JSON in LZ4, some 15 bytes for a route. The whole
+//! JSON is never in memory.
 
 use std::io::{self, BufReader, Read as _};
 
@@ -10,10 +10,10 @@ use serde::de::DeserializeOwned;
 /// The JSON of a host with as many routes as are read at most is shorter.
 const JSON_MAX: u64 = 256 * 1024 * 1024;
 
-/// Packs it.
+/// Packs a value.
 ///
 /// # Errors
-/// It cannot be written as JSON.
+/// The value cannot be written as JSON.
 pub fn pack(what: &impl Serialize) -> io::Result<Vec<u8>> {
     let info = FrameInfo::new().block_size(BlockSize::Max64KB);
     let mut encoder = FrameEncoder::with_frame_info(info, Vec::new());
@@ -21,7 +21,7 @@ pub fn pack(what: &impl Serialize) -> io::Result<Vec<u8>> {
     encoder.finish().map_err(io::Error::other)
 }
 
-/// What [`pack`] was given; nothing of anything else.
+/// The value that [`pack`] was given; `None` for other bytes.
 pub fn unpack<T: DeserializeOwned>(bytes: &[u8]) -> Option<T> {
     let json = FrameDecoder::new(bytes).take(JSON_MAX);
     serde_json::from_reader(BufReader::new(json)).ok()

@@ -1,5 +1,5 @@
-//! The ports of Open vSwitch's bridges as the topology needs them: which there are, whether each is up, and whose LLDP
-//! is heard there.
+//! The ports of Open vSwitch's bridges as the topology needs them: their names, whether each is up, and the
+//! neighbours whose LLDP is heard there.
 //!
 //! ```text
 //!   database ─ bridges, interfaces ─┐
@@ -7,11 +7,11 @@
 //!   listener ─ beacons ─────────────┘             └▶ where to listen, and to speak
 //! ```
 //!
-//! Everything is told by who knows it, nothing is polled; each event is followed by a look at what is in memory, so
-//! that a carrier that is lost is told in the time of one message of the kernel. What the database said last holds
-//! while it is away: the switch goes on without it. Without a bridge nobody is listened to.
+//! The sources report changes, and nothing is polled. Each event leads to a look at the state in memory, so
+//! that a lost carrier is reported within the time of one kernel message. While the database is away, its
+//! last state holds, since the switch goes on without it. Without a bridge, no port is listened to.
 //!
-//! Absent: when the controller hears of it (the agent's core), what a link is (the controller).
+//! Absent: the reports to the controller (the agent's core) and the links between ports (the controller).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -32,20 +32,21 @@ use crate::net::monitor::{RETRY, RETRY_MAX, appears};
 use crate::net::netlink::{Cable, Cables};
 use crate::net::ovsdb::{Bridges, Interface, Interfaces};
 
-/// Ports on which LLDP is heard and sent for devices: each is a socket, of which a process has a thousand.
+/// The most ports on which LLDP is received and sent for devices: each is a socket, of which a process has a
+/// thousand.
 pub const LLDP_PORTS_MAX: usize = 256;
-/// After a change of the database, before the next is taken: a document that is applied is many.
+/// The pause after a change of the database, before the next is taken: applying a document makes many.
 const PAUSE: Duration = Duration::from_millis(20);
 /// Changes taken in one go, before the rest of the agent has its turn.
 const TAKEN_AT_ONCE: usize = 1024;
-/// A socket of the kernel's that was lost is opened again after this.
+/// The pause before a lost kernel socket is opened again.
 const REOPEN: Duration = Duration::from_millis(100);
-/// One that could not be opened: a host with too many links is asked for all of them each time.
+/// The pause before a socket that failed to open is tried again: each try lists all links of the host.
 const OPEN_AGAIN: Duration = Duration::from_secs(10);
-/// Different ones that are said at all.
+/// The most different warnings.
 const WARNINGS_MAX: usize = 1000;
 
-/// What this node's ports say of themselves.
+/// The announcement of this node's ports.
 #[derive(Clone)]
 pub struct Voice {
     pub node: NodeId,
@@ -60,18 +61,18 @@ pub struct Voice {
 pub struct News {
     /// Devices that are others than before, each whole; by name.
     pub devices: Vec<DevicePorts>,
-    /// For the log.
+    /// Warnings for the log.
     pub warnings: Vec<String>,
 }
 
-/// Watches the ports of the namespace in which it was opened, until it is dropped.
+/// Watches the ports of the current network namespace, until dropped.
 #[derive(Debug)]
 pub struct Ports {
     told: Arc<PendingNews>,
     _tasks: JoinSet<()>,
 }
 
-/// What was not taken yet; of each device the last.
+/// News that were not taken yet; of each device only the latest.
 #[derive(Debug, Default)]
 struct PendingNews {
     pending: Mutex<(BTreeMap<Bridge, DevicePorts>, Vec<String>)>,
@@ -79,7 +80,8 @@ struct PendingNews {
 }
 
 impl Ports {
-    /// Needs a tokio runtime with I/O and time. What cannot be watched yet is watched as soon as it can be.
+    /// Needs a tokio runtime with I/O and time. Sources that cannot be watched yet are watched as soon as
+    /// possible.
     pub fn open(network: &Network, listener: Arc<Listener>, voice: Voice) -> Self {
         let told = Arc::<PendingNews>::default();
         let (tell, interfaces) = watch::channel(Arc::default());
@@ -98,7 +100,7 @@ impl Ports {
         Self { told, _tasks: tasks }
     }
 
-    /// The next news; those that came since the last call are one. Nothing is lost when it is dropped.
+    /// Waits for news; those since the last call are joined. Dropping the future loses nothing.
     pub async fn changed(&mut self) -> News {
         loop {
             {
@@ -149,7 +151,7 @@ async fn follow_database(socket: PathBuf, tell: watch::Sender<Arc<Interfaces>>) 
     }
 }
 
-/// A port on which LLDP is heard, and sent while it is up.
+/// A port on which LLDP is received, and sent while the port is up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Spot<'a> {
     bridge: &'a str,
@@ -163,9 +165,9 @@ struct Keeper {
     listener: Arc<Listener>,
     voice: Voice,
     last: BTreeMap<Bridge, DevicePorts>,
-    /// Of those with LLDP.
+    /// The ports with LLDP that are up.
     up: BTreeSet<u32>,
-    /// With which address and beacon.
+    /// The address and beacon that each port sends.
     speaking: BTreeMap<u32, ([u8; 6], Beacon)>,
     warned: BTreeSet<String>,
 }
@@ -320,7 +322,8 @@ impl Keeper {
     }
 }
 
-/// By the kernel's index those that have an Ethernet cable, cards first where there are very many; and how many there are.
+/// The ports with an Ethernet cable by the kernel's index, cards first if there are very many; and their
+/// number.
 fn spots<'a>(
     interfaces: &'a Interfaces,
     cable: &impl Fn(&str) -> Option<(u32, &'a Cable)>,
@@ -355,7 +358,8 @@ impl Voice {
     }
 
     fn frame(&self, spot: &Spot, good_for: Duration) -> Vec<u8> {
-        // An id has at most 255 octets; a name that is longer than that beside the bridge's is still told whole.
+        // An id has at most 255 octets; a node's name that is too long for the id is still sent in full
+        // elsewhere.
         let node = self.node.as_str();
         let node_of_id = &node[..node.len().min(254 - spot.bridge.len().min(254))];
         let chassis = format!("{node_of_id}/{}", spot.bridge);

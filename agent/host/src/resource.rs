@@ -1,5 +1,5 @@
-//! What the agent does to a resource, whichever its type: the trait that each type implements, and its face without
-//! types, for which what was there before Muster is bytes.
+//! The operations on a resource of any type: the trait that each type implements, and a type-erased form in
+//! which the state before Muster is bytes.
 //!
 //! Absent: types whose changes are guarded, because they can cut the node off, and software deployments.
 
@@ -18,17 +18,19 @@ use crate::run::RunId;
 use crate::types::Tools;
 use crate::watch::Places;
 
-/// A desired state, and what makes it so on this server. All of it may be repeated: a crash may have come at any point.
+/// A desired state, and the operations that reach it on this server. Each may be repeated, since a crash may
+/// come at any point.
 pub trait Resource {
-    /// What was there before Muster, as the ledger keeps it.
+    /// The state before Muster, as the ledger keeps it.
     type Before: Serialize + DeserializeOwned;
-    /// Why it is not as it should be.
+    /// Why the resource is not as desired.
     type Fault: Fault;
 
-    /// What is there, to be put back with [`Resource::restore`]. Nothing is changed.
+    /// The present state, for [`Resource::restore`]. Changes nothing.
     fn observe(&self, tools: &Tools) -> impl Future<Output = Result<Self::Before, Self::Fault>>;
 
-    /// What an earlier owner of the thing knew counts more than what is there; here it takes in what it does not know of.
+    /// Completes the record of an earlier owner, which takes precedence over the present state, with the
+    /// parts that it lacks.
     fn complete(
         &self,
         _tools: &Tools,
@@ -37,7 +39,7 @@ pub trait Resource {
         async { Ok(known) }
     }
 
-    /// Makes it so and reads it back.
+    /// Makes the desired state and reads it back.
     fn apply(
         &self,
         tools: &Tools,
@@ -45,7 +47,7 @@ pub trait Resource {
         before: Self::Before,
     ) -> impl Future<Output = Result<Applied<Self::Before>, Self::Fault>>;
 
-    /// Puts back what was there before, or leaves what is there where that is asked for.
+    /// Restores the state before Muster, or leaves the present one if the desired state asks for that.
     fn restore(
         &self,
         tools: &Tools,
@@ -53,13 +55,13 @@ pub trait Resource {
         before: Self::Before,
     ) -> impl Future<Output = Result<(), Self::Fault>>;
 
-    /// Compares and changes nothing; in words where it differs, without what is secret.
+    /// Compares and changes nothing. Returns the differences in words, without secrets.
     fn check(&self, tools: &Tools) -> impl Future<Output = Result<Vec<String>, Self::Fault>>;
 
-    /// Where something of it can be seen to change.
+    /// The places whose changes can be watched.
     fn places(&self, tools: &Tools) -> Places;
 
-    /// Files that are all that its state depends on; none where it depends on more.
+    /// Files that determine the whole state; empty if the state depends on more.
     fn decisive(&self) -> Vec<PathBuf> {
         Vec::new()
     }
@@ -70,23 +72,23 @@ pub trait Resource {
 pub struct Applied<B> {
     /// The record of the time before from now on, where that changed.
     pub before: Option<B>,
-    /// What only the node knows of it, and what the controller keeps.
+    /// Attributes that only the node knows, for the controller.
     pub attributes: BTreeMap<String, String>,
-    /// For the agent's log.
+    /// Warnings for the agent's log.
     pub warnings: Vec<String>,
 }
 
 impl<B> Applied<B> {
-    /// One with these attributes.
+    /// A result with these attributes.
     pub fn new<const N: usize>(attributes: [(&str, String); N]) -> Self {
         let attributes = attributes.map(|(name, value)| (name.to_owned(), value)).into();
         Self { before: None, attributes, warnings: Vec::new() }
     }
 }
 
-/// Why something is not as it should be.
+/// Why a resource is not as desired.
 pub trait Fault: Error + 'static {
-    /// Trying again cannot help.
+    /// A retry cannot help.
     fn is_permanent(&self) -> bool;
 }
 
@@ -96,7 +98,7 @@ impl<F: Fault> From<F> for Box<dyn Fault> {
     }
 }
 
-/// What was there before Muster cannot be read, or not be kept.
+/// The record of the state before Muster cannot be read, or not be stored.
 #[derive(Debug, Error)]
 pub enum RecordFault {
     #[error("the record of what was there before Muster is damaged: put it back by hand")]
@@ -114,9 +116,9 @@ impl Fault for RecordFault {
 
 type Done<'a, T> = LocalBoxFuture<'a, Result<T, Box<dyn Fault>>>;
 
-/// A [`Resource`] whatever its type is. What was there before is packed.
+/// A [`Resource`] of any type. The state before Muster is packed.
 pub trait AnyResource {
-    /// As [`Resource::observe`], or as [`Resource::complete`] where something is known.
+    /// As [`Resource::observe`], or as [`Resource::complete`] with a known state.
     fn observe<'a>(&'a self, tools: &'a Tools, known: Option<&'a [u8]>) -> Done<'a, Vec<u8>>;
     /// As [`Resource::apply`].
     fn apply<'a>(
@@ -127,7 +129,7 @@ pub trait AnyResource {
     ) -> Done<'a, Applied<Vec<u8>>>;
     /// As [`Resource::restore`].
     fn restore<'a>(&'a self, tools: &'a Tools, run: RunId, before: Option<&'a [u8]>) -> Done<'a, ()>;
-    /// As [`Resource::check`].
+    /// See [`Resource::check`].
     fn check<'a>(&'a self, tools: &'a Tools) -> Done<'a, Vec<String>>;
     /// As [`Resource::places`].
     fn places(&self, tools: &Tools) -> Places;

@@ -1,9 +1,11 @@
-//! Runs of commands: outside of the agent, found again after its restart, ended whole, and never twice by mistake.
+//! Runs of commands: outside the agent, found again after its restart, ended completely, and never run twice
+//! by mistake.
 //!
-//! A run has a directory named by its resource, generation and attempt, and a **supervisor**: this program once more, in a
-//! transient unit of systemd where there is one, else in a session of its own. The supervisor records that the run
-//! began before the command is there, and how it ended once nothing of it is left; both are durable. So whoever looks
-//! at the directory knows which of these is true, whatever was killed when:
+//! A run has a directory named by its resource, generation and attempt, and a **supervisor**: another process
+//! of this program, in a transient unit of systemd if there is one, otherwise in a session of its own. The
+//! supervisor records that the run began before it starts the command, and records the end once no process of
+//! the run is left; both records are durable. So the directory tells which of these is true, whatever was
+//! killed when:
 //!
 //! ```text
 //!   ended?   it is over: that is the answer, also if nobody heard of it yet
@@ -12,11 +14,12 @@
 //!   ordered? nobody began: it is started
 //! ```
 //!
-//! What is secret (script, inputs) is in files of mode 0600 or stricter, never in arguments or properties of a unit,
-//! which every user may read. The command's own environment is root's to read alone.
+//! Secrets (script, inputs) are in files of mode 0600 or stricter, never in arguments or properties of a
+//! unit, which every user may read. Only root may read the command's own environment.
 //!
-//! Absent: what is run and why (the callers know), output while it runs, and cgroups where there is no systemd: there
-//! the supervisor ends all of its descendants, and what outlives a killed supervisor is known by its environment.
+//! Absent: the commands and their purpose (the callers'), output during the run, and cgroups without systemd:
+//! there the supervisor ends all of its descendants, and processes that outlive a killed supervisor are
+//! recognised by their environment.
 
 mod directory;
 mod error;
@@ -50,20 +53,21 @@ use crate::systemd::Systemd;
 /// How often an interrupted run starts again: a script that takes the server down each time must
 /// not do so for ever.
 pub const AGAIN_MAX: u32 = 3;
-/// Between two looks at a supervisor that is not there yet, or whose unit is not gone yet. Both take milliseconds.
+/// The pause between two looks for a supervisor that is not there yet, or whose unit is not gone yet. Both
+/// take milliseconds.
 const LOOK_FIRST: Duration = Duration::from_millis(5);
 const LOOK_AT_LAST: Duration = Duration::from_millis(500);
 
 #[derive(Clone)]
 pub struct Task {
-    /// For people who look at the server's units, all of its users.
+    /// A description for people who look at the server's units; all users can read it.
     pub description: String,
     pub program: Program,
-    /// Variables beside those that every run has; they count more.
+    /// Variables in addition to those of every run, over which they take precedence.
     pub environment: BTreeMap<String, String>,
-    /// Names of outputs: what the run writes to `$heat_outputs_path.NAME`.
+    /// Names of outputs: the run writes them to `$heat_outputs_path.NAME`.
     pub outputs: Vec<String>,
-    /// How long it may take.
+    /// The longest duration of the run.
     pub timeout: Duration,
     /// Whether an interrupted run starts again.
     pub again: bool,
@@ -77,7 +81,7 @@ pub enum Program {
     Arguments(Vec<OsString>),
 }
 
-/// What is done next for whoever wants the end of a run.
+/// The next step towards the end of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
     /// The recorded end is the answer.
@@ -94,7 +98,8 @@ pub enum Next {
     NeverBegan,
 }
 
-/// What follows from how a run stands. `again`: as its task says; `starts`: supervisors that were started for this order.
+/// The next step for a run in this state. `again`: from the task; `starts`: supervisors started for this
+/// order.
 pub fn next(stands: RunState, again: bool, starts: u32) -> Next {
     match stands {
         RunState::Ended => Next::Take,
@@ -118,17 +123,17 @@ pub struct Runner {
 }
 
 impl Runner {
-    /// `directory` is there, private, and on a disk; `supervisor` is a program that calls [`supervise`] with what
-    /// follows its argument `run`; `systemd` gives each run a unit.
+    /// `directory` exists, private, on a disk. `supervisor` is a program that calls [`supervise`] with the
+    /// arguments after its argument `run`. `systemd` gives each run a unit.
     pub fn new(directory: PathBuf, supervisor: PathBuf, systemd: Option<Systemd>) -> Self {
         Self { directory, supervisor, systemd }
     }
 
-    /// The end of the run: of one that is over, of one that is under way, or of a new one. Older runs of the same
-    /// resource are ended first. It may be dropped and called again.
+    /// Waits for the end of the run: one that is over, one under way, or a new one. Older runs of the same
+    /// resource are ended first. The future may be dropped and the function called again.
     ///
     /// # Errors
-    /// [`RunFailed`]: how it ended is not known, or it did not begin.
+    /// [`RunFailed`]: the end is unknown, or the run did not begin.
     pub async fn run(&self, id: &RunId, task: &Task) -> Result<Ended, RunFailed> {
         self.end_all(id.resource, Some(id)).await?;
         let directory = Directory::new(&self.directory, id);
@@ -167,15 +172,16 @@ impl Runner {
         }
     }
 
-    /// Has a run ended: its processes are asked to, and made to after a while. Whoever waits for it is told so.
+    /// Ends a run: its processes are asked to end, and killed after a while. The waiting caller sees that the
+    /// run was stopped.
     pub fn stop(&self, id: &RunId) {
         Directory::new(&self.directory, id).stop();
     }
 
-    /// Ends all runs of a resource but that one, and forgets them.
+    /// Ends all runs of a resource except `but`, and forgets them.
     ///
     /// # Errors
-    /// One may still run.
+    /// A run may still be active.
     pub async fn end_all(&self, resource: ResourceId, but: Option<&RunId>) -> Result<(), RunFailed> {
         for id in self.known()? {
             if id.resource != resource || Some(&id) == but {
@@ -196,15 +202,16 @@ impl Runner {
         Ok(())
     }
 
-    /// Waits until no run of a resource is under way, and forgets them: for whoever looks at what they did.
+    /// Waits until no run of a resource is under way, and forgets its runs, before the caller inspects their
+    /// results.
     ///
     /// # Errors
-    /// One may still run.
+    /// A run may still be active.
     pub async fn wait_out(&self, resource: ResourceId) -> Result<(), RunFailed> {
         for id in self.known()?.into_iter().filter(|id| id.resource == resource) {
             let directory = Directory::new(&self.directory, &id);
             if directory.stands()? == RunState::Ordered {
-                // Its supervisor may be on the way.
+                // The supervisor may be about to start.
                 self.until_seen(&id, &directory).await?;
             }
             while directory.stands()? == RunState::Alive {
@@ -225,10 +232,10 @@ impl Runner {
         }
     }
 
-    /// Forgets the runs that nobody needs, and has those ended that are under way.
+    /// Forgets the runs that are not needed, and ends those of them that are under way.
     ///
     /// # Errors
-    /// Some are still there.
+    /// Some runs remain.
     pub fn sweep(&self, is_needed: impl Fn(&RunId) -> bool) -> Result<(), RunFailed> {
         for id in self.known()?.into_iter().filter(|id| !is_needed(id)) {
             let directory = Directory::new(&self.directory, &id);
@@ -262,18 +269,18 @@ impl Runner {
             return Ok(unit.start(&self.supervisor, directory.path(), &directory.ordered()?).await?);
         }
         let failed = |source| RunFailed::Start { source };
-        // From now on the run counts as alive: the supervisor's stdin says so before the supervisor
-        // itself can.
+        // From now on the run counts as alive: the supervisor's stdin shows it before the supervisor itself
+        // can.
         let alive = directory.hold_alive()?;
         let mut command = tokio::process::Command::new(&self.supervisor);
         command.arg("run").arg(directory.path()).current_dir("/").env_clear();
         command.stdin(Stdio::from(alive)).stdout(Stdio::null()).stderr(Stdio::inherit());
-        // Whoever drops this leaves the reaping to tokio.
+        // Dropping the child leaves the reaping to tokio.
         drop(command.spawn().map_err(failed)?);
         Ok(())
     }
 
-    /// Waits while its unit runs and its supervisor has not come so far as to be seen.
+    /// Waits while the run's unit is active and its supervisor cannot be seen yet.
     async fn until_seen(&self, id: &RunId, directory: &Directory) -> Result<(), RunFailed> {
         let Some(unit) = self.unit(id) else { return Ok(()) };
         let mut wait = LOOK_FIRST;
@@ -284,7 +291,7 @@ impl Runner {
         Ok(())
     }
 
-    /// Nothing of a run whose supervisor is dead is left.
+    /// Waits until no process is left of a run whose supervisor is dead.
     async fn gone(&self, id: &RunId, directory: &Directory) -> Result<(), RunFailed> {
         let mut wait = LOOK_FIRST;
         loop {

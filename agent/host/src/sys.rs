@@ -1,7 +1,7 @@
-//! What only the C library can do. The one place of `unsafe` in the agent.
+//! Functions that only the C library offers. The only `unsafe` code of the agent.
 //!
-//! A job on a large network needs megabytes for a moment, and the agent waits for months in between: what is freed is
-//! given back to the kernel. glibc by itself keeps it, and the more so the more was freed at once.
+//! A job on a large network needs megabytes for a moment, and the agent waits for months in between, so freed
+//! memory is returned to the kernel. By default glibc keeps it, and keeps more the more was freed at once.
 #![allow(
     unsafe_code,
     reason = "the allocator, packet sockets and a child before it is another program are set by calls of C"
@@ -20,36 +20,36 @@ use nix::sys::signal::Signal;
 #[cfg(target_env = "gnu")]
 const LARGE: i32 = 128 * 1024;
 
-/// Sets the allocator once, when the process starts: glibc would raise what counts as large with the first large piece
-/// that is freed.
+/// Sets the allocator's thresholds once, when the process starts: otherwise glibc raises them with the first
+/// large block that is freed.
 pub fn set_allocator() {
     #[cfg(target_env = "gnu")]
     for parameter in [libc::M_MMAP_THRESHOLD, libc::M_TRIM_THRESHOLD] {
-        // SAFETY: it takes two numbers and locks what it changes.
+        // SAFETY: `mallopt` takes two numbers and locks the state it changes.
         unsafe { libc::mallopt(parameter, LARGE) };
     }
 }
 
-/// Gives back what is free, also in between. Takes less than a millisecond.
+/// Returns free memory to the kernel, also from the middle of the heap. Takes less than a millisecond.
 pub fn give_back_memory() {
     #[cfg(target_env = "gnu")]
-    // SAFETY: it takes a number and touches only what is free, under the allocator's own locks.
+    // SAFETY: `malloc_trim` takes a number and touches only free memory, under the allocator's own locks.
     unsafe {
         libc::malloc_trim(0)
     };
 }
 
-/// The command is killed when the thread that starts it ends, however that comes about.
+/// Kills the command when the thread that starts it ends, however that happens.
 pub fn end_with_parent(command: &mut Command) {
-    // SAFETY: between fork and exec it makes one system call, and allocates nothing.
+    // SAFETY: between fork and exec, the closure makes one system call and allocates nothing.
     unsafe { command.pre_exec(|| set_pdeathsig(Signal::SIGKILL).map_err(Into::into)) };
 }
 
-/// A packet socket that takes whole frames of one interface, as they come in from its driver, that the filter lets
-/// through; groups are subscribed to at the card. Reading does not block.
+/// A packet socket that receives the whole frames of one interface from its driver, as far as the filter
+/// passes them; the card subscribes to the groups. Reading does not block.
 ///
 /// # Errors
-/// The kernel's: without `CAP_NET_RAW` nobody gets one.
+/// The kernel's error; the socket needs `CAP_NET_RAW`.
 pub fn packet_socket(
     interface: u32,
     groups: &[[u8; 6]],
@@ -57,14 +57,14 @@ pub fn packet_socket(
 ) -> io::Result<OwnedFd> {
     let index = i32::try_from(interface).map_err(|_| io::ErrorKind::InvalidInput)?;
     let kind = libc::SOCK_RAW | libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
-    // SAFETY: it takes three numbers. Without a protocol nothing arrives before it is bound.
+    // SAFETY: `socket` takes three numbers. Without a protocol nothing arrives before the socket is bound.
     let socket = unsafe { libc::socket(libc::AF_PACKET, kind, 0) };
     if socket < 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: it is open, and nobody else's.
+    // SAFETY: the descriptor is open and has no other owner.
     let socket = unsafe { OwnedFd::from_raw_fd(socket) };
-    // Without it the kernel makes a copy of all that is sent for the filter to look at; before 4.20 it knows no better.
+    // Otherwise the kernel copies every sent frame for the filter to inspect; before 4.20 it always does.
     let _ = set(&socket, libc::SOL_PACKET, libc::PACKET_IGNORE_OUTGOING, &1_i32);
     let program = libc::sock_fprog {
         len: u16::try_from(filter.len()).map_err(|_| io::ErrorKind::InvalidInput)?,

@@ -1,10 +1,12 @@
-//! systemd over D-Bus: units are started, stopped, watched, enabled and made, and the end of what was begun is known.
+//! systemd over D-Bus: starts, stops, watches, enables and makes units, and waits for the end of systemd's
+//! jobs.
 //!
-//! [`Systemd`] knows where it is and holds nothing; a [`Bus`] is one conversation, opened for a job and closed with it,
-//! so that an idle agent has neither buffers nor a task of it.
+//! [`Systemd`] knows only the paths; a [`Bus`] is one connection, opened for a job and closed after it, so
+//! that an idle agent needs neither buffers nor a task.
 //!
-//! Absent on purpose: which unit is to be how (the callers know), user managers, any other D-Bus service, and
-//! systemd's private socket: who speaks there goes by a name that D-Bus does not allow, which the library refuses.
+//! Absent on purpose: the desired state of units (the callers'), user managers, any other D-Bus service, and
+//! systemd's private socket: the peer there has a name that D-Bus does not allow, and the library refuses
+//! such names.
 
 mod error;
 mod property;
@@ -28,12 +30,13 @@ pub use error::SystemdError;
 pub use property::{Command, Property};
 pub use state::{Active, UnitState};
 
-/// Where systemd and the bus have their sockets.
+/// The directory of systemd's and the bus's sockets.
 const RUN: &str = "/run";
 /// The time for an answer, except for the end of jobs. To read all units again takes systemd some
 /// ten seconds on a large, busy server; `systemctl` waits as long for that.
 const ANSWER_MAX: Duration = Duration::from_secs(90);
-/// Signals that wait to be looked at. Others' jobs end too, some hundred with one target; ours must not be lost.
+/// The most signals that wait to be processed. Jobs of others end too, some hundred with one target; ours
+/// must not be lost.
 const SIGNALS_MAX: NonZeroUsize = NonZeroUsize::new(4096).unwrap();
 
 const SERVICE: &str = "org.freedesktop.systemd1";
@@ -45,7 +48,7 @@ const PROPERTIES: InterfaceName<'static> =
 
 type Result<T> = std::result::Result<T, SystemdError>;
 
-/// Where systemd is reached.
+/// The path to systemd.
 #[derive(Clone, Debug)]
 pub struct Systemd {
     run: PathBuf,
@@ -57,16 +60,16 @@ pub struct Bus {
     connection: Connection,
 }
 
-/// What systemd is told to do with a unit that is loaded; each is a job of systemd with an end.
+/// A job of systemd for a loaded unit; each has an end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verb {
     Start,
     Stop,
-    /// Also starts it.
+    /// Restarts the unit, or starts a stopped one.
     Restart,
-    /// What it can do of reloading and restarting; starts it where it is stopped.
+    /// Reloads the unit if it supports that, otherwise restarts it; starts a stopped one.
     ReloadOrRestart,
-    /// Only a unit that runs.
+    /// Reloads a running unit only.
     Reload,
 }
 
@@ -81,7 +84,8 @@ pub enum FileVerb {
     Unmask,
 }
 
-/// How a job of systemd ended, in its own word: `done`, `failed`, `timeout`, `dependency`, `canceled` and more.
+/// How a job of systemd ended, in systemd's term: `done`, `failed`, `timeout`, `dependency`, `canceled` and
+/// more.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JobEnd(pub String);
 
@@ -98,14 +102,14 @@ impl Default for Systemd {
 }
 
 impl Systemd {
-    /// `run`: what is `/run` to the systemd that is meant.
+    /// `run`: the `/run` of that systemd.
     pub fn new(run: PathBuf) -> Self {
         Self { run }
     }
 
     /// Whether systemd is the first process here.
     pub fn is_there(&self) -> bool {
-        // As sd_booted(3) does it.
+        // As in sd_booted(3).
         self.run.join("systemd/system").is_dir()
     }
 
@@ -143,11 +147,11 @@ impl Bus {
         self.to_the_end(verb.method(), doing, &(unit, "replace"), within).await
     }
 
-    /// Makes a unit of these properties (as systemd.exec(5) and others name them, in their D-Bus form) and starts it.
-    /// The end of it is the start's; a service of `Type=exec` has then its program running.
+    /// Makes a unit of these properties (named as in systemd.exec(5) and others, in their D-Bus form) and
+    /// starts it. Returns the end of the start job; a service of `Type=exec` then has its program running.
     ///
     /// # Errors
-    /// systemd refuses (there is one of that name, a property is unknown to it), or it takes longer than `within`.
+    /// systemd refuses (the unit exists already, or a property is unknown), or takes longer than `within`.
     pub async fn start_transient(
         &self,
         unit: &str,
@@ -155,7 +159,7 @@ impl Bus {
         within: Duration,
     ) -> Result<JobEnd> {
         let properties: Vec<_> = properties.iter().map(|(name, value)| (*name, value.variant())).collect();
-        // Units beside it: none.
+        // No auxiliary units.
         let beside: Vec<(&str, Vec<(&str, zbus::Variant<'_>)>)> = Vec::new();
         let body = (unit, "fail", properties, beside);
         self.to_the_end("StartTransientUnit", format!("start {unit}"), &body, within).await
@@ -172,15 +176,16 @@ impl Bus {
     /// Forgets that a unit failed, and how often it was started.
     ///
     /// # Errors
-    /// systemd refuses; it does for a unit that is not loaded.
+    /// systemd refuses, as for a unit that is not loaded.
     pub async fn reset_failed(&self, unit: &str) -> Result<()> {
         self.manager("ResetFailedUnit", format!("reset {unit}"), &unit).await.map(drop)
     }
 
-    /// A unit as it is now; it is loaded for that. One without a file is [`UnitState::is_there`] not.
+    /// The present state of a unit, which is loaded for this. See [`UnitState::is_there`] for a unit without
+    /// a file.
     ///
     /// # Errors
-    /// systemd refuses, or says what cannot be read.
+    /// systemd refuses, or its answer cannot be read.
     pub async fn state(&self, unit: &str) -> Result<UnitState> {
         let doing = format!("tell the state of {unit}");
         let path = self.unit_path(unit, &doing).await?;
@@ -204,7 +209,7 @@ impl Bus {
         self.signals(rule.build(), &doing).await.map(UnitWatch)
     }
 
-    /// Wakes from now on when one of these units changes, and says which.
+    /// A stream of the names of units that change, from now on.
     ///
     /// # Errors
     /// systemd refuses.
@@ -220,11 +225,11 @@ impl Bus {
     /// Enables, disables, masks or unmasks. Links of others are left alone: a conflict is an error.
     ///
     /// # Errors
-    /// systemd refuses; it says of which file.
+    /// systemd refuses, and names the file.
     pub async fn change_files(&self, verb: FileVerb, units: &[&str]) -> Result<()> {
         let doing = format!("{verb} {}", units.join(" "));
         let method = verb.method();
-        // Also at the next boot (not only in /run), and without force.
+        // Also for the next boot (not only in /run), and without force.
         match verb {
             FileVerb::Enable | FileVerb::Mask => self.manager(method, doing, &(units, false, false)).await,
             FileVerb::Disable | FileVerb::Unmask => self.manager(method, doing, &(units, false)).await,
@@ -232,7 +237,8 @@ impl Bus {
         .map(drop)
     }
 
-    /// `enabled`, `disabled`, `static`, `masked` and more, as its files are now; `None` if there is no such file.
+    /// `enabled`, `disabled`, `static`, `masked` and more, according to the present files; `None` if there is
+    /// no such file.
     ///
     /// # Errors
     /// systemd refuses.
@@ -325,7 +331,7 @@ impl Bus {
 }
 
 impl UnitsWatch {
-    /// The next that has changed; none: the conversation has ended.
+    /// The next unit that changed; `None` once the connection has ended.
     pub async fn changed(&mut self) -> Option<String> {
         self.0.next().await
     }
@@ -393,7 +399,7 @@ impl std::fmt::Display for FileVerb {
 }
 
 impl JobEnd {
-    /// What was asked for has been done.
+    /// The job did its work.
     pub fn is_done(&self) -> bool {
         self.0 == "done"
     }

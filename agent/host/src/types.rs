@@ -18,7 +18,7 @@ use package::Packages;
 use sysctl::Sysctls;
 use unit::Units;
 
-/// What resources are made with.
+/// The tools that make resources.
 #[derive(Clone, Debug)]
 pub struct Tools {
     /// Users and groups.
@@ -33,12 +33,12 @@ pub struct Tools {
     pub units: Units,
 }
 
-/// How the agent deals with a desired state.
+/// How the agent handles a desired state.
 #[derive(Clone, Copy)]
 pub enum Way<'a> {
-    /// As with nearly all: by the trait.
+    /// By the trait, as nearly all.
     Resource(&'a dyn AnyResource),
-    /// Nothing real.
+    /// A resource without an effect.
     Dummy(&'a Dummy),
     /// Files of the agent's, and contents that were fetched.
     File(&'a File),

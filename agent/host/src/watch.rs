@@ -1,10 +1,12 @@
 //! Says which resources may have changed: by inotify on the directories of their files, and by systemd's signals.
 //!
-//! A hint only wakes: whoever gets one looks at the resource. What gives no hint, or cannot be watched (a directory that is
-//! not there, a process that writes into an open file, a limit of the kernel's), a slow look finds. Directories are
-//! watched, not files, for files are replaced by others of their names. While nothing happens there is no wake-up.
+//! A hint only wakes: the receiver looks at the resource. A slow look finds changes that give no hint or
+//! cannot be watched (a missing directory, a process that writes into an open file, a limit of the kernel).
+//! Directories are watched instead of files, since files are replaced by others of the same name. While
+//! nothing happens there is no wake-up.
 //!
-//! Absent: what changed, and who did it: the kernel tells that to nobody but `fanotify`, which sees all of a file system.
+//! Absent: the change and its author, which the kernel tells only through `fanotify`, for a whole file
+//! system.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{OsStr, OsString};
@@ -30,20 +32,20 @@ use crate::systemd::{Systemd, SystemdError};
 const DIRECTORIES_MAX: usize = 4096;
 /// Units watched at a time: each is a rule of the bus's daemon, which allows a connection some hundred.
 const UNITS_MAX: usize = 256;
-/// Units that changed and were not taken yet: those beyond are found by a slow look.
+/// The most changed units that wait to be taken; a slow look finds any others.
 const UNITS_QUEUED: usize = 1024;
 /// Bytes of events read at once.
 const BUFFER: usize = 4096;
 /// After events, before the next are read; doubled while they keep coming, as in a directory where others write logs.
 const PAUSE: Duration = Duration::from_millis(20);
 const PAUSE_MAX: Duration = Duration::from_millis(500);
-/// Units come one after the other in a change of many.
+/// A change of many units reports them one after the other.
 const UNITS_SETTLE: Duration = Duration::from_millis(200);
-/// systemd's bus is tried again after this, doubled each time.
+/// The pause before systemd's bus is tried again; doubled each time.
 const RETRY: Duration = Duration::from_secs(1);
 const RETRY_MAX: Duration = Duration::from_secs(300);
 
-/// Where something of a resource is.
+/// The places of a resource's state.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Places {
     /// Files, whether they are there or not.
@@ -81,7 +83,7 @@ struct Directory {
     names: BTreeMap<OsString, BTreeSet<ResourceId>>,
 }
 
-/// What inotify says of a directory.
+/// An event of inotify for a directory.
 struct Event<'a> {
     watch: i32,
     mask: AddWatchFlags,
@@ -141,7 +143,8 @@ impl Watcher {
         paths.iter().for_each(|path| self.watch(path));
     }
 
-    /// The next that may have changed; those since the last call are one. Nothing is lost when it is dropped.
+    /// Waits for resources that may have changed; those since the last call are joined. Dropping the future
+    /// loses nothing.
     pub async fn changed(&mut self) -> BTreeSet<ResourceId> {
         while self.rung.is_empty() {
             tokio::select! {
@@ -210,12 +213,12 @@ impl Watcher {
         self.by_watch.entry(watch.as_raw()).or_default().insert(path.to_owned());
         if let Some(directory) = self.directories.get_mut(path) {
             directory.watch = Some(watch);
-            // What happened before it was watched.
+            // Covers changes from before the watch.
             self.rung.extend(directory.names.values().flatten());
         }
     }
 
-    /// What is there to be read.
+    /// Reads the waiting events.
     fn read(&mut self) {
         let Some(open) = &self.inotify else { return };
         let mut buffer = [0; BUFFER];
@@ -254,7 +257,7 @@ impl Watcher {
             self.rung.extend(directory.names.values().flatten());
             let watch = directory.watch.take();
             if let (Some(watch), Some(open)) = (watch, &self.inotify) {
-                // One that was moved is another's now.
+                // A directory that was moved may now serve another purpose.
                 let _ = open.inotify.rm_watch(watch);
             }
             // Another may have taken its place already.
@@ -295,7 +298,7 @@ impl Drop for Watcher {
 impl Open {
     fn new() -> io::Result<Self> {
         let inotify = Inotify::init(InitFlags::IN_NONBLOCK | InitFlags::IN_CLOEXEC)?;
-        // Tokio's name for a descriptor that is read when it is ready.
+        // Tokio's type for a descriptor that is read when it is ready.
         let events = File::from(inotify.as_fd().try_clone_to_owned()?);
         Ok(Self { events: pipe::Receiver::from_file_unchecked(events)?, inotify })
     }
@@ -304,11 +307,11 @@ impl Open {
 async fn readable(open: Option<&Open>, not_before: Instant) {
     let Some(open) = open else { return pending().await };
     sleep_until(not_before).await;
-    // What is wrong with it shows when it is read.
+    // An error shows at the next read.
     let _ = open.events.readable().await;
 }
 
-/// Of `struct inotify_event`s; one that is cut ends them.
+/// Parses `struct inotify_event`s; a truncated one ends the list.
 fn events(mut bytes: &[u8]) -> impl Iterator<Item = Event<'_>> {
     std::iter::from_fn(move || {
         let (head, rest) = bytes.split_first_chunk::<16>()?;
@@ -350,7 +353,7 @@ async fn listen(
     let bus = systemd.connect().await?;
     let mut watch = bus.watch_all(units).await?;
     for unit in units {
-        // What happened before; what does not fit is found by a slow look.
+        // Covers earlier changes; a slow look finds those that do not fit.
         let _ = said.try_send(unit.clone());
     }
     while let Some(unit) = watch.changed().await {

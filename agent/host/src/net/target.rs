@@ -86,11 +86,11 @@ pub struct LinkTarget {
     pub path: String,
     pub origin: Origin,
     pub kind: LinkKind,
-    /// What Muster has made in its place may go.
+    /// A link that Muster made in its place may be removed.
     pub may_replace: bool,
-    /// What it belongs to.
+    /// The link's bridge or bond.
     pub attach: Attach,
-    /// The port of Open vSwitch as it was, if it is to be as it was.
+    /// The earlier port of Open vSwitch, if it is to be restored.
     pub port: Option<OvsPort>,
     /// Administratively up. Nothing: as it is.
     pub up: Option<bool>,
@@ -102,12 +102,13 @@ pub struct LinkTarget {
     pub addresses: Vec<Address>,
     /// Exactly these static ones.
     pub routes: Vec<Route>,
-    /// A client leases addresses for it, beside those.
+    /// A client leases further addresses for the link.
     pub dhcp: Option<ClientSettings>,
 }
 
 impl LinkTarget {
-    /// The wanted address is there until the end of its lifetime, and none of the `leased` ones that a client renews.
+    /// Whether the wanted address exists but will expire, and is not one of the `leased` ones that a client
+    /// renews.
     pub(super) fn runs_out(&self, address: &Address, leased: &BTreeSet<IpAddr>, now: &Link) -> bool {
         let ip = address.net.addr();
         let renewed = leased.contains(&ip) && self.dhcp.as_ref().is_some_and(|told| told.leases(ip));
@@ -124,29 +125,29 @@ pub struct PortTarget {
     pub bridge: String,
     /// The interfaces and their types; the rest where it is made.
     pub row: OvsPort,
-    /// What Muster has made in its place may go.
+    /// A port that Muster made in its place may be removed.
     pub may_replace: bool,
 }
 
-/// Who wants a link to be so.
+/// The origin of a link's target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Origin {
-    /// The document: what it does not decide about stays.
+    /// The document: settings that it does not decide about stay.
     Document,
-    /// It was so before: exactly.
+    /// The state before, restored exactly.
     Before,
-    /// It was so before, and no document names it: what is gone is added, what came since stays.
+    /// The state before, of a link that no document names: lost parts are added, later additions stay.
     Beside,
 }
 
-/// What a link is and how it comes to be.
+/// The kind of a link, with the properties needed to make it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LinkKind {
-    /// Made by somebody else.
+    /// Made by others.
     Existing,
     LinuxBridge,
     Vlan {
-        /// The link that carries it.
+        /// The link that carries the VLAN.
         device: String,
         id: u16,
     },
@@ -155,9 +156,10 @@ pub enum LinkKind {
     Tap,
     /// A bridge of Open vSwitch with its local port.
     OvsBridge {
-        /// `hwaddr` exactly, the rest where the bridge is made; ports that come back with it.
+        /// `hwaddr` is restored exactly, the rest only if the bridge is made; includes the ports that come
+        /// back with it.
         row: Box<OvsBridge>,
-        /// The MTU asked for, exactly.
+        /// The requested MTU, set exactly.
         mtu_request: Option<u32>,
     },
     /// An internal port of Open vSwitch.
@@ -168,7 +170,7 @@ pub enum LinkKind {
 }
 
 impl Target {
-    /// From the document (aliases replaced) and what was there before.
+    /// The target of the document (aliases replaced) and the state before.
     pub fn new(
         document: &NetworkDocument,
         before: &Snapshot,
@@ -218,7 +220,7 @@ impl Target {
         target
     }
 
-    /// With its members.
+    /// Adds a document's object and its members.
     fn add_all(
         &mut self,
         object: &Object,
@@ -304,7 +306,7 @@ impl Target {
         let mac = match &kind {
             LinkKind::LinuxBridge => primary.or_else(|| was.and_then(|was| was.made_mac.clone())),
             LinkKind::Bond(options) if options.has_one_mac() => {
-                // One that is there and stays keeps its `fail_over_mac`.
+                // An existing bond that stays keeps its `fail_over_mac`.
                 let now = state.links.get(&name).and_then(|link| link.bond.as_ref());
                 let follows = now.is_some_and(|now| !now.has_one_mac());
                 let stays = follows && conflict(&name, &kind, state).is_none();
@@ -335,7 +337,7 @@ impl Target {
         self.links.insert(name, Wanted::Present(Box::new(wanted)));
     }
 
-    /// Itself, if it is an 802.1Q link, and those that carry it.
+    /// The link itself, if it is an 802.1Q link, and the 802.1Q links below it.
     pub(super) fn vlans_under<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a LinkTarget> {
         // The kernel stacks eight; a document may say that two carry each other.
         const MOST: usize = 8;
@@ -351,8 +353,8 @@ impl Target {
         vlans.take_while(|wanted| matches!(wanted.kind, LinkKind::Vlan { .. })).take(MOST)
     }
 
-    /// As the kernel does it where it makes an 802.1Q link later: that has the MTU that the document says of what carries
-    /// it, unless it is said or was another.
+    /// Sets the MTU of an 802.1Q link as the kernel does for a new one: the link inherits the document's MTU
+    /// of the link below, unless the document gives one or the link had another.
     fn inherit_mtu(&mut self, document: &NetworkDocument) {
         let said = document.all().filter_map(|object| Some((object.name.as_str(), object.mtu?)));
         let said: BTreeMap<&str, u32> = said.collect();
@@ -385,7 +387,7 @@ impl Target {
         matches!(self.links.get(name), Some(Wanted::Present(it)) if matches!(it.kind, LinkKind::Bond(_)))
     }
 
-    /// Of the names of a setting those count that the link has.
+    /// Sets the setting under those of its names that the link has.
     fn set_ethtool(&mut self, object: &Object, state: &State) {
         let name = object.name.to_string();
         let Some(has) = state.ethtool.get(&name) else { return };
@@ -463,8 +465,8 @@ fn primary_mac(bridge: &Object, state: &State) -> Option<String> {
     state.own_mac(member.name.as_str()).cloned()
 }
 
-/// A bond keeps what it has, also where it is made anew. A new one has that of its primary member or, as the kernel does
-/// it unless udev is faster, of its first.
+/// A bond keeps its MAC address, even if it is made again. A new bond takes that of its primary member or
+/// else, as the kernel does unless udev is faster, of its first.
 fn bond_mac(bond: &Object, state: &State) -> Option<String> {
     let of = |name: &LinkName| state.own_mac(name.as_str()).cloned();
     let now = state.links.get(bond.name.as_str()).and_then(|link| link.bond.as_ref());

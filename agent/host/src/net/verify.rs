@@ -12,7 +12,7 @@ use super::snapshot::PortBefore;
 use super::state::{Attach, Link, Route, RouteKey, State};
 use super::target::{Difference, LinkKind, LinkTarget, Origin, Target, Wanted, WantedResolver};
 
-/// Where `state` is not what `target` wants; nothing if it is.
+/// How `state` differs from `target`; empty if it does not.
 pub fn differences(target: &Target, state: &State) -> Vec<Difference> {
     let beside = target.present().any(|(_, wanted)| wanted.origin == Origin::Beside);
     let routes = state.links.values().flat_map(|link| link.routes.iter());
@@ -52,7 +52,7 @@ pub(super) fn is_leasing(target: &Target, state: &State) -> bool {
     !differences.is_empty() && differences.iter().all(is_lease)
 }
 
-/// What is said while nothing of that family is leased.
+/// The difference to report while no address of that family is leased.
 fn no_lease(name: &str, wanted: &LinkTarget, v6: bool, state: &State) -> Option<Difference> {
     let told = wanted.dhcp.as_ref().filter(|told| if v6 { told.v6 } else { told.v4 })?;
     let link = state.links.get(name)?;
@@ -71,7 +71,7 @@ fn no_lease(name: &str, wanted: &LinkTarget, v6: bool, state: &State) -> Option<
 
 struct Found<'a> {
     target: &'a Target,
-    /// Of all routes, where something is put back beside.
+    /// The keys of all routes, if a restore concerns links beside the document.
     keys: BTreeSet<RouteKey>,
     differences: Vec<Difference>,
 }
@@ -93,7 +93,7 @@ impl Found<'_> {
         }
     }
 
-    /// Of Open vSwitch without a link, single settings there, and names of routing tables.
+    /// Compares ports of Open vSwitch without a link, single settings there, and names of routing tables.
     fn ports(&mut self, state: &State) {
         for (name, wanted) in &self.target.ports {
             let now = state.ovs.as_ref().and_then(|ovs| ovs.port(name));
@@ -200,7 +200,7 @@ impl Found<'_> {
         self.lease(name, wanted, state);
     }
 
-    /// What is leased is no difference, and when something is put back, nobody waits for a DHCP server.
+    /// Leased addresses are no difference, and a restore does not wait for a DHCP server.
     fn lease(&mut self, name: &str, wanted: &LinkTarget, state: &State) {
         let now = state.dhcp.links.get(name);
         let option = wanted.dhcp.as_ref().map_or("use_dhcp", |told| Dhcp::option(!told.v4));
@@ -294,7 +294,7 @@ impl Found<'_> {
     }
 }
 
-/// A route but for who added it.
+/// A route without its origin.
 fn way(route: &Route) -> impl Ord + '_ {
     (route.key(), route.gateway, route.source, route.onlink, &route.hops, &route.attributes)
 }

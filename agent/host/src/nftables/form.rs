@@ -1,10 +1,10 @@
-//! The form of a rule: a hash of what nft gives back of it, or would.
+//! The form of a rule: a hash of nft's own listing of the rule, real or expected.
 
 use serde_json::Value;
 
 use crate::openflow::Form;
 
-/// Of a value as nft gave it back or as it is expected; the order within maps does not count.
+/// Hashes a value as nft lists it, or as expected; the order within maps does not matter.
 pub(super) fn hash(value: &Value) -> Form {
     let mut hasher = blake3::Hasher::new();
     feed(&mut hasher, value);

@@ -1,4 +1,4 @@
-//! Reads `nft -j -n list table inet muster`, object by object: what is kept of a rule is a few words.
+//! Reads `nft -j -n list table inet muster`, object by object, and keeps a few words per rule.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -13,7 +13,7 @@ use super::shape::MapName;
 use super::{FAMILY, HOOK, PRIORITY, TABLE};
 use crate::openflow::{Form, Lost};
 
-/// Commands to remove what is not ours to be there; what is more is seen the next time.
+/// The most commands to remove objects that are not ours; the next reading finds the rest.
 pub(super) const EXTRA_MAX: usize = 1024;
 
 /// Our table as it stands.
@@ -24,9 +24,9 @@ pub(super) struct Picture {
     pub is_bent: bool,
     pub chains: BTreeMap<u8, Vec<ChainRule>>,
     pub maps: BTreeMap<MapName, Map>,
-    /// By id when read is done.
+    /// Sorted by id once the reading is complete.
     pub found: Vec<Found>,
-    /// What nobody asked for.
+    /// Commands to remove objects that no entry accounts for.
     pub extra: Vec<String>,
     pub more_extra: bool,
 }
@@ -38,7 +38,7 @@ pub(super) struct ChainRule {
     pub handle: u64,
 }
 
-/// Where a rule belongs in its chain: priority the other way round, maps before rules, then map or id.
+/// The position of a rule in its chain: reversed priority, maps before rules, then map or id.
 pub(super) type Place = (u16, u8, u64);
 
 pub(super) fn place_of_rule(priority: u16, id: FlowId) -> Place {
@@ -53,11 +53,11 @@ pub(super) fn place_of_map(name: &MapName) -> Place {
 pub(super) struct Map {
     pub is_there: bool,
     pub elements: usize,
-    /// The rule that looks into it, if it is as it should be.
+    /// The rule that looks packets up in the map, if it is correct.
     pub dispatch: Option<u64>,
 }
 
-/// One of our rules.
+/// A rule of ours.
 pub(super) struct Found {
     pub id: FlowId,
     pub table: u8,
@@ -87,7 +87,7 @@ pub(super) enum Location {
 }
 
 impl Picture {
-    /// One of several of the same id, the first.
+    /// The first entry with this id.
     pub fn find(&self, id: FlowId) -> Option<&Found> {
         let at = self.found.partition_point(|found| found.id < id);
         self.found.get(at).filter(|found| found.id == id)
@@ -104,7 +104,7 @@ impl Picture {
             "chain" => self.chain(name, object),
             "rule" => self.rule(object),
             "metainfo" => {}
-            // By its handle: a name might mean something to nft.
+            // Removed by handle: nft might interpret a name.
             other => {
                 let handle = object["handle"].as_u64().unwrap_or_default();
                 self.extra(format!("delete {other} {FAMILY} {TABLE} handle {handle}\n"));
@@ -123,7 +123,7 @@ impl Picture {
                 };
                 self.is_bent |= !is_right;
             }
-            // Only a chain of its own hook does anything that is not seen in our rules.
+            // A foreign chain has an effect of its own only through a hook.
             None => match object["handle"].as_u64() {
                 Some(handle) => self.extra(format!("delete chain {FAMILY} {TABLE} handle {handle}\n")),
                 None => self.is_bent = true,
@@ -213,7 +213,7 @@ impl Picture {
                 self.extra.push(delete_rule(name.table, handle));
             }
         }
-        // What leads somewhere goes before what it leads to.
+        // A rule that leads to a chain is removed before the chain.
         self.extra.sort_by_key(|command| rank(command));
         for found in self.found.iter_mut().filter(|_| !out_of_order.is_empty()) {
             if let Location::Rule { handle, misplaced } = &mut found.at {
@@ -230,12 +230,12 @@ fn rank(command: &str) -> usize {
     kinds.iter().position(|kind| command.starts_with(kind)).unwrap_or(kinds.len())
 }
 
-/// The most of a chain that stands in its order: what others moved is the rest.
+/// The largest part of a chain that is in order; others moved the rest.
 fn in_order(chain: &[ChainRule]) -> Vec<ChainRule> {
     if chain.is_sorted_by(|a, b| a.place < b.place) {
         return chain.to_vec();
     }
-    // Of each length, the run that ends earliest: where it ends; and before each, what its run has there.
+    // For each length, where the run that ends earliest ends; and the predecessor of each rule in its run.
     let mut ends: Vec<usize> = Vec::new();
     let mut before = Vec::with_capacity(chain.len());
     for (at, standing) in chain.iter().enumerate() {
@@ -390,7 +390,7 @@ impl<'de> Visitor<'de> for MapItem<'_> {
         }
         match name.filter(|name| name.shape.kind() == kind) {
             Some(name) => self.0.maps.entry(name).or_default().is_there = true,
-            // nft knows a map by its handle only as the set that it is.
+            // nft knows a map's handle only as that of a set.
             None => self.0.extra(format!("delete set {FAMILY} {TABLE} handle {handle}\n")),
         }
         Ok(())

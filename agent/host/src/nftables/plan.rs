@@ -1,7 +1,7 @@
-//! One transaction that makes the table hold what a change asks for, whatever it holds now.
+//! Plans one transaction that puts a change into the table, whatever the table holds now.
 //!
-//! A rule stands in its chain by priority, then id: it is inserted before the first that comes after it. What is already
-//! as it should be is not touched; what is replaced keeps its counters.
+//! Rules in a chain are ordered by priority, then id: a rule is inserted before the first one that follows
+//! it. Correct rules are not touched; replaced rules keep their counters.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -16,17 +16,17 @@ use super::translate::{COUNTER, Element, TranslatedRule};
 use super::{CHAIN, FAMILY, TABLE, chain};
 use crate::openflow::Form;
 
-/// So many rules of one shape in a change make a map of it: fewer are more easily read as rules.
+/// A change with this many rules of one shape makes a map of them: fewer are easier to read as rules.
 const SHARED: usize = 16;
 
 /// An operation of a change.
 pub(super) struct Wish {
     pub id: FlowId,
-    /// None: to be removed.
+    /// `None` to remove the rule.
     pub put: Option<TranslatedRule>,
 }
 
-/// What nft is told.
+/// The input of nft.
 #[derive(Default)]
 pub(super) struct Script {
     pub text: String,
@@ -165,7 +165,7 @@ impl Plan<'_> {
         }
     }
 
-    /// Before the first that stays and comes after it.
+    /// Inserts the rule before the first remaining one that follows it.
     fn insert(&self, table: u8, place: Place, text: &str) -> String {
         let standing: &[ChainRule] = self.picture.chains.get(&table).map_or(&[], Vec::as_slice);
         let after = &standing[standing.partition_point(|standing| standing.place < place)..];
@@ -183,7 +183,7 @@ impl Plan<'_> {
         let is_empty = self.rules == 0 && self.maps.values().all(|elements| *elements == 0);
         let mut script = Script::default();
         if is_empty {
-            // What others put into it goes with it; where there is nothing at all, the table is no loss.
+            // Objects of others in the table vanish with it; deleting an absent table is skipped.
             if self.picture.exists {
                 script.line(None, &format!("delete table {FAMILY} {TABLE}"));
             }
@@ -246,7 +246,7 @@ fn counter(found: Option<&Found>) -> String {
     }
 }
 
-/// Whether what was found is what was said, in either of its places.
+/// Whether the found rule equals the expected one, in either of its places.
 pub(super) fn is_as_said(found: &Found, said: &TranslatedRule) -> bool {
     let place = match found.at {
         Location::Rule { misplaced: true, .. } => return false,
@@ -260,7 +260,7 @@ pub(super) fn is_as_said(found: &Found, said: &TranslatedRule) -> bool {
     is_in_place(found, said) && found.form == form
 }
 
-/// The entry stands where its rule belongs, whatever it says.
+/// Whether the found rule is where the expected one belongs, whatever its content.
 pub(super) fn is_in_place(found: &Found, said: &TranslatedRule) -> bool {
     let is_there = match (found.at, &said.element) {
         (Location::Rule { misplaced, .. }, _) => !misplaced,

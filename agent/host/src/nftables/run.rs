@@ -1,4 +1,4 @@
-//! Runs nft: what it is told comes through its standard input, never through a shell.
+//! Runs nft: the commands go through its standard input, never through a shell.
 
 use std::fs::File;
 use std::io::{self, BufReader, Read as _};
@@ -16,16 +16,18 @@ use super::list::{Picture, read};
 use super::{FAMILY, TABLE};
 use crate::openflow::Lost;
 
-/// Where distributions have it. The search path is not asked: who can write there could be run as root.
+/// The paths of distributions. The search path is not used: a user who can write there could run code as
+/// root.
 const PROGRAMS: [&str; 4] = ["/usr/sbin/nft", "/sbin/nft", "/usr/bin/nft", "/usr/local/sbin/nft"];
 /// 50,000 rules take two seconds to write and four to list; a loaded node is ten times as slow.
 const TIME_MAX: Duration = Duration::from_secs(120);
-/// A listing: 100,000 rules of 700 bytes, and as much again. It is never held as a whole.
+/// The most bytes of a listing: 100,000 rules of 700 bytes, and as much again. It is never in memory as a
+/// whole.
 const LISTING_MAX: u64 = 160 * 1024 * 1024;
-/// Of what nft says of its errors; the first is what counts.
+/// The most bytes of nft's errors that are kept; the first error counts.
 const ERRORS_MAX: usize = 4096;
 
-/// What nft did not take.
+/// An error of nft.
 pub(super) struct Bad {
     /// The line to blame, from 1.
     pub line: Option<usize>,
@@ -72,7 +74,7 @@ impl Program {
         let (stdin, stderr) = (child.stdin.take(), child.stderr.take());
         let write = async {
             if let Some(mut stdin) = stdin {
-                // nft itself says why it reads no further.
+                // nft itself reports why it stopped reading.
                 let _ = stdin.write_all(script.as_bytes()).await;
             }
         };

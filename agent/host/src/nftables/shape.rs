@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::translate::{ether, ip4, ip6, may_be_quoted};
 
-/// What can be a key, in the order within a key: 64 bytes together, which is what the kernel takes.
+/// The possible parts of a key, in their order within a key: 64 bytes together, the kernel's limit.
 const KEYS: [Key; 8] = [
     Key { fields: &[], words: "iifname", kind: "ifname" },
     Key { fields: &[Field::EthSrc], words: "ether saddr", kind: "ether_addr" },
@@ -20,7 +20,7 @@ const KEYS: [Key; 8] = [
 ];
 
 struct Key {
-    /// None: the port.
+    /// Empty for the port.
     fields: &'static [Field],
     words: &'static str,
     kind: &'static str,
@@ -43,7 +43,7 @@ pub(super) struct MapName {
     pub shape: Shape,
 }
 
-/// The shape of a rule and its key, as nft reads it and as it gives it back.
+/// The shape of a rule, and its key both in nft's input language and in its listing.
 pub(super) fn of(rule: &Rule) -> Option<(Shape, String, Value)> {
     let mut shape = Shape { keys: 0, family: 0, protocol: None };
     let mut parts: Vec<(usize, String, Value)> = Vec::new();
@@ -103,13 +103,13 @@ impl Shape {
         self.keys().map(word).collect()
     }
 
-    /// For the order of rules.
+    /// A number for ordering rules.
     pub fn code(self) -> u64 {
         let protocol = self.protocol.map_or(0, |protocol| 0x100 | u64::from(protocol));
         u64::from(self.keys) << 16 | u64::from(self.family) << 12 | protocol
     }
 
-    /// A key that was given back, as nft reads it; none if it is not of this shape.
+    /// A listed key in nft's input language; `None` if it is not of this shape.
     pub fn key_text(self, given: &Value) -> Option<String> {
         let parts = match given.get("concat") {
             Some(parts) => parts.as_array()?.clone(),
@@ -129,7 +129,7 @@ impl Shape {
         (parts.len() == kinds.len()).then_some(texts?.join(" . "))
     }
 
-    /// The type of its map's keys, as it is given back.
+    /// The type of the map's keys, as nft lists it.
     pub fn kind(self) -> Value {
         let kinds: Vec<&str> = self.keys().map(|(_, key)| key.kind).collect();
         if let [kind] = kinds[..] { json!(kind) } else { json!(kinds) }
@@ -137,7 +137,7 @@ impl Shape {
 }
 
 impl MapName {
-    /// From its own form.
+    /// Parses the map's name.
     pub fn parse(text: &str) -> Option<Self> {
         let mut parts = text.strip_prefix('m')?.split('_');
         let (table, priority) = (parts.next()?.parse().ok()?, parts.next()?.parse().ok()?);
@@ -153,7 +153,7 @@ impl MapName {
         format!("{{ typeof {} : verdict; counter; }}", self.shape.words().join(" . "))
     }
 
-    /// The rule that looks packets up in it.
+    /// The rule that looks packets up in the map.
     pub fn dispatch(&self) -> String {
         let Shape { family, protocol, .. } = self.shape;
         let mut text = String::new();
@@ -168,7 +168,7 @@ impl MapName {
         format!("{text}{} vmap @{self}", self.shape.words().join(" . "))
     }
 
-    /// The same as it is given back.
+    /// The same rule as nft lists it.
     pub fn dispatch_form(&self) -> Vec<Value> {
         let Shape { family, protocol, .. } = self.shape;
         let has_kind = |prefix: &str| self.shape.keys().any(|(_, key)| key.kind.starts_with(prefix));

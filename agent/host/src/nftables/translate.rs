@@ -1,4 +1,5 @@
-//! A rule in nft's words, and in the form in which nft gives it back (`nft -j -n`). What has no words is refused by name.
+//! Translates a rule to nft's input language, and to the form in which nft lists it (`nft -j -n`). A rule
+//! that cannot be expressed is refused by name.
 
 use std::fmt::Write as _;
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -28,7 +29,7 @@ pub(super) struct TranslatedRule {
     /// Everything but the comment; counters are put in place of [`COUNTER`].
     pub text: String,
     pub form: Form,
-    /// As an element of a map, if it can be one.
+    /// The rule as an element of a map, if it can be one.
     pub element: Option<Element>,
     pub goto: Option<u8>,
 }
@@ -277,10 +278,10 @@ impl Matches {
 
 type Show = fn(u128) -> String;
 
-/// Words, and the form in which they are given back.
+/// The input text, and the listed form.
 type Words = (String, Value);
 
-/// What is done before the verdict, the verdict, and where it leads.
+/// The statements before the verdict, the verdict, and the table it leads to.
 fn treatment(rule: &Rule) -> Result<(Vec<Words>, Words, Option<u8>), String> {
     let mut before = Vec::new();
     let mut verdict = None;
@@ -349,7 +350,7 @@ fn ct_words(ct: &Ct) -> Result<Option<Words>, String> {
         None => (format!("ct mark set {value}"), json!({"mangle": {"key": key, "value": value}})),
         Some(mask) => {
             let kept = !mask;
-            // nft shows the bits that are set among those that are kept.
+            // nft lists the set bits among the kept ones.
             let given = json!({"|": [{"&": [key, kept | value]}, value]});
             (
                 format!("ct mark set ct mark & {kept} | {value}"),
@@ -369,7 +370,8 @@ fn instruction_name(instruction: &Instruction) -> &'static str {
     }
 }
 
-/// An interface's name that means itself between quotes: no `*`, which would match more, and nothing that ends them.
+/// Whether an interface's name can stand between quotes literally: no `*`, which would match more, and
+/// nothing that ends the quotes.
 pub(super) fn may_be_quoted(name: &str) -> bool {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.:@+,=#%".contains(&byte);
     (1..=15).contains(&name.len()) && name.bytes().all(is_plain)
@@ -399,7 +401,7 @@ fn prefix(mask: u128, bits: u32) -> Option<u32> {
     (length > 0 && mask == all & !(all.checked_shr(length).unwrap_or_default())).then_some(length)
 }
 
-/// Bits as nft gives them back: one, or a list.
+/// Bits as nft lists them: a single one, or a list.
 fn list(bits: u32) -> Value {
     let mut each: Vec<u32> = (0..32).map(|at| 1 << at).filter(|bit| bits & bit != 0).collect();
     if each.len() == 1 { json!(each.remove(0)) } else { json!(each) }

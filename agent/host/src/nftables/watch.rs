@@ -15,17 +15,17 @@ use crate::openflow::Lost;
 const GROUPS: u32 = 1 << 6;
 /// `NFNL_SUBSYS_NFTABLES` in a message's type.
 const SUBSYSTEM: u8 = 10;
-/// `NFT_MSG_NEWGEN`: ends what one transaction says.
+/// `NFT_MSG_NEWGEN`: ends the messages of one transaction.
 const NEW_GENERATION: u8 = 15;
 /// `NFTA_GEN_PROC_PID`
 const PROCESS: u16 = 2;
 /// `NFPROTO_INET`
 const INET: u8 = 1;
-/// Larger than what the kernel puts into one piece.
+/// Larger than the kernel's largest datagram.
 const PIECE: usize = 32 * 1024;
-/// Runs of our own whose echo has not been heard.
+/// Runs of our own whose messages have not arrived.
 const OWN_MAX: usize = 64;
-/// Of a message, and of what the kernel puts before the attributes of one of nftables.
+/// The header of a message, and the header that precedes the attributes of an nftables message.
 const HEADER: usize = 16;
 const FAMILY_HEADER: usize = 4;
 
@@ -46,7 +46,7 @@ impl Watch {
         Ok(Self { socket, own: VecDeque::new(), is_touched: false })
     }
 
-    /// What this process does is not told.
+    /// Ignores the changes of this process.
     pub fn own(&mut self, process: u32) {
         self.own.push_back(process);
         if self.own.len() > OWN_MAX {
@@ -54,7 +54,7 @@ impl Watch {
         }
     }
 
-    /// Until somebody else has changed our table, or may have.
+    /// Waits until others have changed our table, or may have.
     pub async fn changed(&mut self) -> Result<(), Lost> {
         let mut piece = Vec::with_capacity(PIECE);
         loop {
@@ -89,7 +89,7 @@ impl Watch {
                 is_changed |= self.is_touched && !is_own;
                 self.is_touched = false;
             } else {
-                // Of every kind of message the first attribute is the table's name.
+                // The first attribute of every kind of message is the table's name.
                 let name = attribute(attributes, 1).unwrap_or_default();
                 self.is_touched |= header[0] == INET && name.strip_suffix(b"\0") == Some(TABLE.as_bytes());
             }

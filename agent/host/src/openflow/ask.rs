@@ -8,7 +8,7 @@ use super::form::{Former, RuleParts, form};
 use super::wire::{GROUP_ANY, METER_ALL, Put, TABLE_ALL, Take, kind, part, port};
 use super::{Form, Lost, words};
 
-/// Bytes of all meters of a bridge, which are kept while a change is under way: some ten thousand of them.
+/// The most bytes of all meters of a bridge, kept during a change: some ten thousand meters.
 const METERS_MAX: usize = 4 * 1024 * 1024;
 
 /// A flow entry of an answer.
@@ -50,7 +50,7 @@ impl<'a> Flow<'a> {
     }
 }
 
-/// Everything that reads what a switch says, on any bytes: for fuzzing. Returns the number of messages that made sense.
+/// Runs every parser of a switch's messages on any bytes, for fuzzing. Returns the number of valid messages.
 pub fn read_anything(bytes: &[u8]) -> usize {
     let mut ports = super::ports::Ports::default();
     let mut heard = super::connection::Heard::default();
@@ -64,7 +64,7 @@ pub fn read_anything(bytes: &[u8]) -> usize {
         sense += 1;
         let forms = former.rule(&flow.parts);
         if let Some(rule) = super::decode::rule(&flow.parts, &ports) {
-            // What can be said in our words has a form, and can be said back.
+            // A rule that can be expressed has a form, and can be encoded again.
             assert!(forms.is_some(), "a rule without a form");
             let _ = super::encode::Encoder::default().rule(&rule, &ports);
         }
@@ -107,7 +107,7 @@ impl Connection {
         }
     }
 
-    /// The entries of one part.
+    /// The entries of one part of the answer.
     pub fn page(&self, message: &Message) -> Take<'_> {
         Take(self.body(message).get(8..).unwrap_or_default())
     }

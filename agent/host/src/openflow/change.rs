@@ -1,4 +1,4 @@
-//! A change: one bundle, and what was put read back.
+//! A change: sends one bundle, and reads back the new entries.
 //!
 //! ```text
 //!   meters ─▶ open ─▶ groups ─▶ rules ─▶ groups removed ─▶ close ─▶ (durable?) ─▶ commit ─▶ meters removed ─▶ read back
@@ -25,9 +25,9 @@ const DELETE: u8 = 3;
 pub(super) enum Stop {
     Lost(Lost),
     Refused(Refusal),
-    /// A group or a meter came: they go first.
+    /// A group or a meter was encountered: those go first.
     Numbered,
-    /// Another entry stands in the place of this one, as far as is known.
+    /// As far as is known, another entry is in the place of this one.
     Taken {
         id: FlowId,
         is_same: bool,
@@ -40,27 +40,28 @@ impl From<Lost> for Stop {
     }
 }
 
-/// A rule that was sent: its id and, if it was put, its form; else 0.
+/// The id of a sent rule, and its form if it was put; 0 for a removal.
 pub(super) type Sent = (FlowId, u64);
 
 /// A change under way.
 #[derive(Default)]
 pub(super) struct Change {
     pub bundle: u32,
-    /// The number of the message that opened it: the switch names it when it gives the bundle up.
+    /// The number of the message that opened the bundle: the switch names this number when it gives the
+    /// bundle up.
     opened: u32,
     /// The number of the first message in the bundle; the others follow.
     pub first_xid: u32,
-    /// In the order of their messages.
+    /// Rules in the order of their messages.
     pub sent: Vec<Sent>,
-    /// What was put of groups and meters: id, number, form.
+    /// New groups: id, number, form.
     pub groups: Vec<(FlowId, u32, Form)>,
     pub meters: Vec<(FlowId, u32, Form)>,
-    /// As meters were, to be put back.
+    /// The earlier meters, for a restore.
     pub meters_before: Vec<(u32, Option<Box<[u8]>>)>,
-    /// Where rules stood that were not ours and become it.
+    /// The places of rules of others that become ours.
     pub taken_over: Vec<u64>,
-    /// To be removed at the end.
+    /// Meters to remove at the end.
     pub meters_removed: Vec<u32>,
 }
 
@@ -77,7 +78,7 @@ impl Switch {
         let mut change = Change::default();
         let mut sent = self.send_all(ops, &mut change).await;
         if matches!(sent, Err(Stop::Taken { .. })) {
-            // The entry may have gone, and what came since is unknown.
+            // The entry may have gone, and later changes are unknown.
             self.take_back(&change).await?;
             change = Change::default();
             self.learn_foreign().await?;
@@ -224,7 +225,7 @@ impl Switch {
         Ok(())
     }
 
-    /// Whatever carries the cookie.
+    /// Removes every rule that carries the cookie.
     fn say_removal(&mut self, change: &mut Change, id: FlowId) {
         let xid = self.connection.xid();
         change.sent(xid, id, 0);
@@ -262,7 +263,8 @@ impl Switch {
         change: &Change,
         durable: impl Future<Output = Result<(), String>>,
     ) -> Result<(), Stop> {
-        // Every message of the bundle is answered before this is: a bundle that lacks one must not be committed.
+        // All messages of the bundle are answered before this one: a bundle that lacks one must not be
+        // committed.
         let closed = self.say_bundle(change.bundle, 2);
         self.bundle_answer(change, closed).await?;
         durable.await.map_err(|reason| refused(None, reason, false))?;
@@ -288,8 +290,9 @@ impl Switch {
         }
     }
 
-    /// What an error says of one of the bundle's messages, or of all of it: what comes after a bundle was given up would be
-    /// the beginning of another, which must not be committed as if it were all.
+    /// The refusal in an error about one of the bundle's messages, or about the whole bundle. After the
+    /// switch gives a bundle up, further messages would begin another bundle, which must not be committed in
+    /// its place.
     fn refusal_in(&self, message: &super::connection::Message, change: &Change) -> Option<Refusal> {
         if message.kind == kind::ERROR && message.xid == change.opened {
             return Some(error_words(None, self.connection.body(message)));
@@ -299,7 +302,7 @@ impl Switch {
         (message.kind == kind::ERROR).then(|| error_words(Some(*id), self.connection.body(message)))
     }
 
-    /// Removes exactly these, in one go.
+    /// Removes exactly these rules, in one go.
     pub(super) async fn remove_extraneous(&mut self, extraneous: &[super::Extraneous]) -> Result<(), Lost> {
         const DELETE_STRICT: u8 = 4;
         for one in extraneous {

@@ -13,7 +13,7 @@ use super::ports::Ports;
 use super::wire::part;
 use super::{Compared, Desired, Extraneous, Form, Lost, Switch};
 
-/// Told at once; whoever removes them compares again.
+/// The most extraneous rules reported at once; the caller removes them and compares again.
 const EXTRANEOUS_MAX: usize = 4096;
 
 /// A comparison under way.
@@ -26,7 +26,7 @@ struct Comparison<'a> {
     former: &'a mut Former,
     places: HashMap<u64, u64>,
     found: Compared,
-    /// The last reason, which is that of many.
+    /// The latest reason, which is that of many entries.
     reason: Arc<str>,
 }
 
@@ -148,7 +148,8 @@ impl Comparison<'_> {
         });
     }
 
-    /// Groups or meters, whose ids follow from their numbers; those that nobody asked for are not ours.
+    /// Compares groups or meters, whose ids follow from their numbers; any that are not desired belong to
+    /// others.
     fn numbered(
         &mut self,
         there: &BTreeMap<u32, Form>,
@@ -196,7 +197,7 @@ impl Comparison<'_> {
     }
 }
 
-/// The forms of a desired rule; none for another kind of entry.
+/// The forms of a desired rule; `None` for another kind of entry.
 fn wanted(
     packed: &[u8],
     encoder: &mut Encoder,
@@ -210,7 +211,7 @@ fn wanted(
     }
 }
 
-/// The form of a desired group or meter; none for a rule.
+/// The form of a desired group or meter; `None` for a rule.
 fn said(packed: &[u8], encoder: &mut Encoder, ports: &Ports) -> Result<Option<Form>, Unsayable> {
     match Packed::read(packed) {
         Ok(Entry::Group(group)) => Ok(Some(form(encoder.group(&group, ports)?))),

@@ -55,7 +55,7 @@ fn speaks_ours(body: &[u8], version: u8) -> bool {
     version >= VERSION
 }
 
-/// Changes of ports, rules that ended, and what others do to rules.
+/// Subscribes to changes of ports, ended rules, and changes of rules by others.
 fn ask_to_be_told(connection: &mut Connection) {
     connection.say_as(kind::SET_ASYNC, MONITOR_XID, |out| {
         // OFPACPT_…: packets in, ports, flows removed, groups and meters that others change; each for slaves, then for
@@ -92,12 +92,12 @@ async fn learn_ports(connection: &mut Connection) -> Result<(), Lost> {
     Ok(())
 }
 
-/// Of the switch's process: its number and when it was started; else of its socket.
+/// Identifies the switch's process by its number and start time, or else by its socket.
 fn instance(pid: Option<i32>, socket: &Path) -> u64 {
     use std::os::unix::fs::MetadataExt as _;
     let started = |pid: i32| {
         let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-        // The name before it may hold anything; behind it "started" is the 20th.
+        // The process name may contain any character; the start time is the 20th field after it.
         let started: u64 = stat.rsplit_once(')')?.1.split_ascii_whitespace().nth(19)?.parse().ok()?;
         Some(started << 22 ^ u64::from(pid.unsigned_abs()))
     };

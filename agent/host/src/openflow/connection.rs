@@ -1,4 +1,4 @@
-//! One connection to a bridge: whole messages in and out, probes, and what the switch says by itself.
+//! One connection to a bridge: whole messages in and out, probes, and the switch's spontaneous messages.
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::io::ErrorKind;
@@ -18,24 +18,26 @@ use super::{Lost, Timeout};
 
 /// Written at once: some hundred rules, for the switch to work on while more are made.
 pub(super) const OUTPUT_CHUNK: usize = 64 * 1024;
-/// Read at once, and kept for it while the connection is idle.
+/// Bytes read at once; the buffer keeps this size while the connection is idle.
 const INPUT_CHUNK: usize = 64 * 1024;
-/// Read while writing, for a switch that answers nothing but errors: far more than there can be of them.
+/// The most bytes read while writing, for a switch that answers only with errors: far more than all possible
+/// errors.
 const INPUT_MAX: usize = 8 * 1024 * 1024;
-/// The switch is busy for seconds with a hundred thousand rules; one that hangs for longer is gone.
+/// The longest silence: a switch is busy for seconds with a hundred thousand rules, and one that hangs longer
+/// is gone.
 pub(super) const SILENCE_MAX: Duration = Duration::from_secs(30);
 /// An idle connection is probed after this,
 const PROBE_AFTER: Duration = Duration::from_secs(10);
 /// The probe's own number; others count from 1.
 const PROBE_XID: u32 = 0xffff_ffff;
-/// The number of the flow monitor, and of what it says.
+/// The message number of the flow monitor and its updates.
 pub(super) const MONITOR_XID: u32 = 0xffff_fffe;
-/// Rules that ended and were not taken yet: as many as a switch can be asked to hold.
+/// The most ended rules that wait to be taken: as many as a switch can be asked to hold.
 const REMOVED_MAX: usize = 1 << 20;
-/// Places of foreign rules that are remembered, 9 MB of them. Where there are more, a new rule of ours may take the place
-/// of one that is not remembered.
+/// The most places of foreign rules that are remembered, in 9 MB. Beyond that, a new rule of ours may replace
+/// a foreign rule whose place is not remembered.
 pub(super) const FOREIGN_PLACES_MAX: usize = 1 << 18;
-/// No form is 0.
+/// A real form is never 0.
 pub(super) const UNKNOWN_FORM: u64 = 0;
 
 #[derive(Debug)]
@@ -52,18 +54,18 @@ pub(super) struct Connection {
     pub heard: Heard,
 }
 
-/// What the switch said by itself.
+/// The switch's spontaneous messages.
 #[derive(Debug, Default)]
 pub(super) struct Heard {
     pub removed: VecDeque<(FlowId, Timeout)>,
-    /// Of those, what the flow monitor said, in its order among all else. That the flow is removed is said once more some
-    /// time later, when another rule may stand there already.
+    /// Those of `removed` that the flow monitor reported, in its order among all other updates. A separate
+    /// message reports the removal again later, when another rule may already be in the place.
     monitored: BTreeSet<FlowId>,
-    /// Something else than foreign rules.
+    /// A change other than of foreign rules.
     pub changed: bool,
     pub changed_foreign: bool,
-    /// Where rules stand that are not ours, with their forms, [`UNKNOWN_FORM`] where only their places are known; none
-    /// before the whole bridge was looked at.
+    /// The places of foreign rules, with their forms, or [`UNKNOWN_FORM`] where only the place is known;
+    /// `None` before the whole bridge was read.
     pub foreign_places: Option<HashMap<u64, u64>>,
     former: Former,
 }
@@ -74,7 +76,7 @@ pub(super) struct Message {
     pub version: u8,
     pub kind: u8,
     pub xid: u32,
-    /// Of the body, for [`Connection::body`], until the next one is taken.
+    /// The body's range for [`Connection::body`], valid until the next message is taken.
     range: Range<usize>,
 }
 
@@ -106,7 +108,7 @@ impl Connection {
         self.last_xid
     }
 
-    /// So that the numbers of a change are one after the other.
+    /// Restarts the message numbers, so that those of a change are consecutive.
     pub fn count_from_the_beginning(&mut self) {
         if self.last_xid > u32::MAX / 2 {
             self.last_xid = 0;
@@ -135,7 +137,7 @@ impl Connection {
         })
     }
 
-    /// Sends what waits, and reads meanwhile, so that neither side waits for the other.
+    /// Sends the output, and reads meanwhile, so that neither side waits for the other.
     pub async fn flush(&mut self) -> Result<(), Lost> {
         while self.sent < self.output.len() {
             match self.stream.try_write(&self.output[self.sent..]) {
@@ -161,7 +163,7 @@ impl Connection {
         self.input.get(message.range.clone()).unwrap_or_default()
     }
 
-    /// The next message that is not the switch's own; sends what waits first.
+    /// The next message that is not spontaneous; first sends the output.
     pub async fn receive(&mut self) -> Result<Message, Lost> {
         loop {
             if let Some(message) = self.received()? {
@@ -187,13 +189,13 @@ impl Connection {
         self.read(SILENCE_MAX).await
     }
 
-    /// Takes up all that has come; answers to questions that were given up are left out.
+    /// Processes all waiting messages, and drops answers to questions that were given up.
     pub fn hear_all(&mut self) -> Result<(), Lost> {
         while self.received()?.is_some() {}
         Ok(())
     }
 
-    /// The next message that has come whole and is not the switch's own.
+    /// The next complete message that is not spontaneous.
     pub fn received(&mut self) -> Result<Option<Message>, Lost> {
         loop {
             let rest = &self.input[self.taken..];
@@ -221,7 +223,7 @@ impl Connection {
         Ok(None)
     }
 
-    /// Takes up what the switch says by itself.
+    /// Processes a spontaneous message.
     fn hear(&mut self, kind: u8, xid: u32, range: Range<usize>) -> Result<bool, Lost> {
         let body = &self.input[range];
         match kind {
@@ -275,7 +277,7 @@ impl Connection {
         }
     }
 
-    /// Whether anything came.
+    /// Returns whether anything arrived.
     fn try_read(&mut self) -> Result<bool, Lost> {
         if self.input.len() - self.taken > INPUT_MAX {
             return Err(Lost::Garbled("more answers than questions"));
@@ -293,7 +295,7 @@ impl Connection {
         }
     }
 
-    /// Gives back what a large operation needed.
+    /// Releases the memory that a large operation needed.
     pub fn shrink(&mut self) {
         self.input.shrink_to(INPUT_CHUNK);
         self.output.shrink_to(OUTPUT_CHUNK);
@@ -308,7 +310,7 @@ fn port_status(ports: &mut Ports, body: &[u8]) -> Option<bool> {
 }
 
 impl Heard {
-    /// None where the message is too short.
+    /// `None` if the message is too short.
     pub fn flow_removed(&mut self, body: &[u8]) -> Option<()> {
         let mut take = Take(body);
         let (cookie, _priority, reason) = (take.u64()?, take.u16()?, take.u8()?);
@@ -332,7 +334,7 @@ impl Heard {
         Some(())
     }
 
-    /// None where they make no sense.
+    /// `None` if the updates are malformed.
     pub fn flow_updates(&mut self, updates: &[u8]) -> Option<()> {
         const ADDED: u16 = 1;
         const REMOVED: u16 = 2;
@@ -373,7 +375,7 @@ impl Heard {
                         _ => self.changed = true,
                     }
                 }
-                // Updates were held back, and come now.
+                // Updates were held back, and arrive now.
                 _ => self.changed = true,
             }
         }

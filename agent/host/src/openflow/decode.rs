@@ -136,7 +136,7 @@ fn experimenter(mut body: Take<'_>, within_ct: bool) -> Option<Action> {
             }
             Some(Action::Set { field, value, mask: (mask != field.all_bits()).then_some(mask) })
         }
-        // Once, so that nobody's bytes decide how deep this goes.
+        // Only one level, so that received bytes cannot control the recursion's depth.
         nicira::CT if !within_ct => ct(body),
         _ => None,
     }
@@ -153,7 +153,7 @@ fn ct(mut body: Take<'_>) -> Option<Action> {
     for action in actions_in(body.0, &Ports::default(), true)? {
         let Action::Set { field: Field::CtMark, value, mask } = action else { return None };
         let (value, mask) = (u32::try_from(value).ok()?, mask.and_then(|mask| u32::try_from(mask).ok()));
-        // One mask with holes is several loads.
+        // A mask with holes becomes several loads.
         mark = Some(match (mark, mask) {
             (Some((before, Some(bits))), Some(mask)) if bits & mask == 0 => {
                 (before | value, Some(bits | mask))

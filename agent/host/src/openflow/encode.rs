@@ -16,7 +16,7 @@ const BODY_MAX: usize = 60_000;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Unsayable {
     pub reason: String,
-    /// Not before it is another entry.
+    /// A retry is useless before the entry changes.
     pub permanent: bool,
 }
 
@@ -26,7 +26,7 @@ fn never(reason: impl Into<String>) -> Unsayable {
     Unsayable { reason: reason.into(), permanent: true }
 }
 
-/// An entry being said; keeps its memory from one to the next.
+/// Encodes entries; keeps its memory from one to the next.
 #[derive(Debug, Default)]
 pub(super) struct Encoder {
     matched: Vec<u8>,

@@ -38,7 +38,7 @@ impl Switch {
         }
     }
 
-    /// Where rules stand that are not ours, and which; from then on the flow monitor keeps it current.
+    /// Reads the places of foreign rules; from then on the flow monitor keeps them current.
     pub(super) async fn learn_foreign(&mut self) -> Result<(), Lost> {
         let mut places = HashMap::new();
         let former = &mut self.former;

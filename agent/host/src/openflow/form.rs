@@ -1,7 +1,7 @@
-//! The canonical form of what a switch holds, whoever wrote it: two rules are the same if their forms are.
+//! The canonical form of a switch's entries, whatever their origin: two rules are equal if their forms are.
 //!
-//! Criteria in the order of their keys, a mask that leaves nothing out left out; then numbers, then the instructions as
-//! they are. The hash of it is kept on disk: it must never change.
+//! The form has the criteria in the order of their keys, without full masks; then numbers, then the unchanged
+//! instructions. Its hash is kept on disk, so the form must never change.
 
 use super::Form;
 use super::oxm::{self, Item};
@@ -10,7 +10,7 @@ use super::wire::Take;
 /// Criteria of a rule: Open vSwitch has fewer fields.
 const CRITERIA_MAX: usize = 128;
 
-/// A rule as it is sent and as it is read.
+/// A rule as sent and as read.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct RuleParts<'a> {
     pub table: u8,
@@ -26,9 +26,9 @@ pub(super) struct RuleParts<'a> {
 /// Hashes of a rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Forms {
-    /// Of table, priority and criteria: what stands there is one rule.
+    /// The hash of table, priority and criteria: one rule can be in this place.
     pub place: u64,
-    /// Of all of it.
+    /// The hash of the whole rule.
     pub form: Form,
 }
 
@@ -40,7 +40,7 @@ pub(super) struct Former {
 }
 
 impl Former {
-    /// None where the criteria make no sense.
+    /// `None` if the criteria are malformed.
     pub fn rule(&mut self, parts: &RuleParts<'_>) -> Option<Forms> {
         self.place_bytes(parts.table, parts.priority, parts.matched)?;
         let place = hash(&self.bytes);
@@ -83,7 +83,8 @@ impl Former {
     }
 }
 
-/// Of a meter, from its flags on. Where no burst is asked for, the switch takes one of its own, which does not count.
+/// The form of a meter, from its flags on. Without a requested burst, the switch chooses one, which does not
+/// count.
 pub(super) fn of_meter(body: &[u8]) -> Form {
     const BURST: u8 = 4;
     const HEAD: usize = 6;
@@ -97,7 +98,7 @@ pub(super) fn of_meter(body: &[u8]) -> Form {
     form(&bytes)
 }
 
-/// Of a group: its bytes behind the length are the same wherever they stand.
+/// The form of a group: the bytes after its length are the same everywhere.
 pub(super) fn form(bytes: &[u8]) -> Form {
     Form(hash(bytes))
 }

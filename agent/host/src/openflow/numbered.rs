@@ -1,5 +1,5 @@
-//! Groups and meters of a change. They have numbers and no cookies: those that were there before and are not held are
-//! others', and are not touched.
+//! Groups and meters of a change. They have numbers and no cookies: existing ones that are not held belong to
+//! others and are not touched.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use super::form::{form, of_meter};
 use super::wire::{self, Put as _, kind};
 use super::{Form, Lost, Op, Ops, Switch};
 
-/// Bytes of groups and meters in one change, which are in memory meanwhile.
+/// The most bytes of groups and meters in one change, all of which are in memory.
 const NUMBERED_MAX: usize = 8 * 1024 * 1024;
 /// `OFPGC_ADD`, `OFPGC_MODIFY`, `OFPGC_DELETE`; the same for meters.
 const ADD: u8 = 0;
@@ -147,7 +147,7 @@ pub(super) fn numbered(ops: &mut dyn Ops) -> Result<Vec<NumberedOp>, Stop> {
     Ok(numbered)
 }
 
-/// A meter's body that names it and nothing else.
+/// A meter's body with only its number.
 pub(super) fn meter_body(number: u32) -> Vec<u8> {
     let mut body = vec![0, 1];
     body.u32(number);

@@ -17,7 +17,7 @@ pub(super) const IN_PORT: Key = Key { class: OXM, number: 0 };
 /// `NXM_NX_CT_MARK`
 pub(super) const CT_MARK: Key = Key { class: NXM_NX, number: 107 };
 
-/// What a field is called.
+/// The identifier of a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Key {
     pub class: u16,
@@ -36,8 +36,8 @@ const fn of(number: u8) -> Key {
     Key { class: NXM_OF, number }
 }
 
-/// In the order of [`Field::ALL`]: the key in matches and in `set_field`; the key by which Open vSwitch names the field
-/// when it loads some bits of it.
+/// In the order of [`Field::ALL`]: the key in matches and in `set_field`, and the key that Open vSwitch uses
+/// when it loads some bits of the field.
 const KEYS: [(Key, Key); Field::ALL.len()] = [
     (nx(0), nx(0)),
     (nx(1), nx(1)),
@@ -158,12 +158,12 @@ pub(super) fn put_key(out: &mut Vec<u8>, key: Key, bytes: usize, value: u128, ma
 pub(super) struct Item<'a> {
     pub key: Key,
     pub value: &'a [u8],
-    /// None where it leaves no bit out.
+    /// `None` if the mask is full.
     pub mask: Option<&'a [u8]>,
 }
 
 impl Item<'_> {
-    /// Of a longer one its end.
+    /// The value; of a longer one the end.
     pub fn value(&self) -> u128 {
         number(self.value)
     }
@@ -177,8 +177,8 @@ fn number(bytes: &[u8]) -> u128 {
     bytes.iter().fold(0, |number, byte| number << 8 | u128::from(*byte))
 }
 
-/// The next criterion; none at the end, and where the bytes make no sense. Rules of others may have
-/// unknown fields of any length: these get a key that none of ours has.
+/// The next criterion; `None` at the end, and for malformed bytes. Rules of others may have unknown fields of
+/// any length: these get a key that none of ours has.
 pub(super) fn take<'a>(from: &mut Take<'a>) -> Option<Item<'a>> {
     let header = from.u32()?;
     let (class, number) = ((header >> 16) as u16, (header >> 9 & 0x7f) as u8);
@@ -187,7 +187,7 @@ pub(super) fn take<'a>(from: &mut Take<'a>) -> Option<Item<'a>> {
     if class == EXPERIMENTER {
         let whole = body.0;
         if body.u32()? != ONF {
-            // With who it belongs to, and its mask.
+            // The value includes the vendor's number and the mask.
             let key = Key { class, number: number | OF_OTHERS };
             return Some(Item { key, value: whole, mask: is_masked.then_some(&[]) });
         }

@@ -7,7 +7,7 @@ use super::wire::{Take, port};
 
 /// Bytes of a name in OpenFlow, with the zero at its end.
 const NAME: usize = 16;
-/// Ports of a bridge: as many as Open vSwitch counts.
+/// The most ports of a bridge, as in Open vSwitch.
 const PORTS_MAX: usize = 65_280;
 
 /// The ports of a bridge.
@@ -31,7 +31,7 @@ impl Ports {
         name.len() < NAME
     }
 
-    /// Takes an `ofp_port`; true if that changes anything. None: there are too many ports, or the
+    /// Takes an `ofp_port`. Returns whether this changes anything; `None` if there are too many ports, or the
     /// bytes are no port.
     pub fn add(&mut self, description: &[u8]) -> Option<bool> {
         let (number, name) = read(description)?;
@@ -47,7 +47,7 @@ impl Ports {
         Some(true)
     }
 
-    /// The port of this `ofp_port` is gone.
+    /// Removes the port of this `ofp_port`.
     pub fn gone(&mut self, description: &[u8]) -> Option<()> {
         self.remove(read(description)?.0);
         Some(())

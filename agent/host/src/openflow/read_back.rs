@@ -1,4 +1,4 @@
-//! What was put, read back: it is there in the form it was sent, or told.
+//! Reads back the new entries: each is present in the form it was sent, or is reported.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -11,9 +11,10 @@ use super::form::{Former, of_meter};
 use super::wire::part;
 use super::{Applied, Form, Lost, Switch};
 
-/// Asked for at once, where rules are read one by one.
+/// The number of rules queried at once, where rules are read one by one.
 const AT_ONCE: usize = 256;
-/// Reading one rule by its cookie takes the switch about so many times as long as one among all of ours.
+/// Reading one rule by its cookie takes the switch about this many times as long as reading one among all of
+/// ours.
 const ALL_IS_CHEAPER: u64 = 8;
 
 impl Switch {
@@ -71,10 +72,10 @@ impl Switch {
     }
 }
 
-/// What was put, in the order of ids, and what of it was seen.
+/// The new entries, in the order of ids, and the ones seen so far.
 struct ReadBack {
     puts: Vec<Sent>,
-    /// As it was to be.
+    /// Whether each entry has the sent form.
     equal: Vec<bool>,
     odd: BTreeMap<FlowId, Form>,
 }

@@ -1,4 +1,4 @@
-//! What a switch counted.
+//! The counters of a switch.
 
 use muster_shared::model::flow::{
     Entry, FlowCounters, FlowId, Group, GroupKind, ID_MASK, ID_PREFIX, Meter, STATS_PAGE, TableCounters,
@@ -8,7 +8,7 @@ use super::ask::{Flow, Numbered as _};
 use super::wire::{GROUP_ALL, METER_ALL, Take, part};
 use super::{Lost, Switch};
 
-/// Bytes of one table in the answer.
+/// The bytes of one table in the answer.
 const TABLE: usize = 24;
 
 impl Switch {

@@ -129,7 +129,7 @@ impl Put for Vec<u8> {
     }
 
     fn length(&mut self, at: usize, start: usize) {
-        // Whoever writes entries has seen that they are not longer; a longer one is refused by the switch.
+        // The encoder bounds entries, so that their length fits; the switch refuses a longer one.
         let length = u16::try_from(self.len() - start).unwrap_or(u16::MAX);
         self[at..at + 2].copy_from_slice(&length.to_be_bytes());
     }
@@ -148,7 +148,7 @@ pub(super) fn end(out: &mut Vec<u8>, start: usize) {
     out.length(start + 2, start);
 }
 
-/// Bytes being read; none where they end too early.
+/// Bytes to read; its methods return `None` at a premature end.
 #[derive(Clone, Copy)]
 pub(super) struct Take<'a>(pub &'a [u8]);
 

@@ -19,7 +19,7 @@ pub(super) fn name(kind: u16, code: u16) -> String {
     }
 }
 
-/// What an operator makes of the commonest of them; empty for others.
+/// The meaning of the commonest errors for an operator; empty for others.
 pub(super) fn meaning(name: &str) -> &'static str {
     match name {
         "OFPBAC_BAD_OUT_PORT" => "an output port is not there",
@@ -46,7 +46,7 @@ pub(super) fn meaning(name: &str) -> &'static str {
     }
 }
 
-/// What may go well at another time.
+/// Whether a retry may succeed.
 pub(super) fn may_pass(name: &str) -> bool {
     matches!(
         name,

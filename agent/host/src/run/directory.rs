@@ -1,4 +1,4 @@
-//! The directory of one run: who writes what, and what follows from what is there.
+//! The directory of one run: its files, and the run's state that they imply.
 //!
 //! ```text
 //!   order     what to do (0600)                   script    the script, if it is one (0700)
@@ -29,13 +29,13 @@ use uuid::Uuid;
 use super::record::{self, ENDED_ROOM, Ended, Order};
 use super::{Program, RunFailed, Task, family};
 
-/// Of the directory of a run and of all of them.
+/// The mode of a run's directory, and of the directory above.
 const PRIVATE: u32 = 0o700;
-/// The variable that all processes of a run have, unless they take it away: its directory.
+/// A variable in the environment of all processes of a run, unless they remove it: the run's directory.
 const MARK: &str = "MUSTER_RUN";
-/// As scripts of Heat know it.
+/// The variable that Heat's scripts expect.
 const OUTPUTS_PATH: &str = "heat_outputs_path";
-/// What every run has, as a service of systemd has it.
+/// The environment of every run, as that of a systemd service.
 const ENVIRONMENT: [(&str, &str); 6] = [
     ("PATH", "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"),
     ("HOME", "/root"),
@@ -56,18 +56,18 @@ pub struct RunId {
     pub attempt: Attempt,
 }
 
-/// How a run stands.
+/// The state of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RunState {
     /// There is no order.
     Nothing,
-    /// The run is ordered, and has not begun.
+    /// The run is ordered and has not begun.
     Ordered,
-    /// The supervisor is there.
+    /// The supervisor is running.
     Alive,
     /// The run is not alive, and its end is not recorded.
     Began {
-        /// Interruptions before this one.
+        /// The number of earlier interruptions.
         again: u32,
     },
     /// The end is recorded.
@@ -84,7 +84,7 @@ impl Directory {
         Self { path: runs.join(id.to_string()) }
     }
 
-    /// As the supervisor is given it.
+    /// The directory at the path that the supervisor was given.
     pub(super) fn at(path: PathBuf) -> Self {
         Self { path }
     }
@@ -98,7 +98,7 @@ impl Directory {
     }
 
     pub(super) fn stands(&self) -> Result<RunState, RunFailed> {
-        // In this order: a supervisor is alive before it begins, and records the end before it is not.
+        // The order matters: a supervisor is alive before it begins, and records the end before it dies.
         if self.has("ended")? {
             return Ok(RunState::Ended);
         }
@@ -120,7 +120,7 @@ impl Directory {
         self.file(name).try_exists().map_err(disk("read a run"))
     }
 
-    /// Makes all that a run needs; what was there of it is gone.
+    /// Writes all files that a run needs, replacing any earlier ones.
     pub(super) fn prepare(&self, task: &Task, again: u32) -> Result<(), RunFailed> {
         let order = self.order(task)?;
         let prepared = (|| {
@@ -142,7 +142,8 @@ impl Directory {
         prepared.map_err(disk("record a run"))
     }
 
-    /// Without an order nothing begins, and while `began` is there the run is known to have begun.
+    /// Removes the order first: without it nothing begins, and while `began` exists the run is known to have
+    /// begun.
     fn clear(&self) -> io::Result<()> {
         absent_is_fine(fs::remove_file(self.file("order")))?;
         for file in fs::read_dir(&self.path)? {
@@ -237,7 +238,7 @@ impl Directory {
     pub(super) async fn until_dead(&self) -> Result<(), RunFailed> {
         let wait = async {
             let mut file = self.open_alive()?;
-            // The kernel tells of an end only those who had a writer.
+            // The kernel reports an end only to readers that saw a writer.
             match file.read(&mut [0]) {
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {}
                 read => return read.map(drop),
@@ -254,7 +255,7 @@ impl Directory {
         wait.await.map_err(disk("wait for a run"))
     }
 
-    /// Kills what is left of a run whose supervisor was killed. Whether there was anything.
+    /// Kills the remaining processes of a run whose supervisor was killed. Returns whether there were any.
     pub(super) fn end_leftovers(&self) -> bool {
         let mark = format!("{MARK}={}", self.path.display());
         let left = family::with_variable(mark.as_bytes());
@@ -268,7 +269,7 @@ impl Directory {
     }
 }
 
-/// As the kernel reads a first line, but from directories as well where nothing may be executed.
+/// The interpreter in the first line, as the kernel reads it, but also for directories that forbid execution.
 fn interpreter(text: &[u8], script: &Path) -> Vec<OsString> {
     let line = text.split(|byte| *byte == b'\n').next().unwrap_or_default();
     let named = line.strip_prefix(b"#!").filter(|line| line.len() <= FIRST_LINE_MAX);
@@ -291,7 +292,7 @@ pub(super) fn disk(doing: &'static str) -> impl Fn(io::Error) -> RunFailed {
 }
 
 impl RunId {
-    /// Of a job.
+    /// The run of a job.
     pub fn new(resource: ResourceId, generation: Generation, attempt: Attempt) -> Self {
         Self { resource, generation, attempt }
     }

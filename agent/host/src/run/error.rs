@@ -6,15 +6,15 @@ use thiserror::Error;
 
 use crate::systemd::SystemdError;
 
-/// The reason why nobody can say how a run ended.
+/// Why the end of a run is unknown.
 #[derive(Debug, Error)]
 pub enum RunFailed {
     /// The directory cannot be used.
     #[error("cannot {doing} on the node's disk: {source}")]
     Disk {
-        /// What was to be done.
+        /// The attempted operation.
         doing: &'static str,
-        /// The reason why it was not.
+        /// The reason of the failure.
         source: io::Error,
     },
     /// A record in it makes no sense.

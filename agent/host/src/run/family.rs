@@ -1,4 +1,4 @@
-//! Processes, as `/proc` tells of them: descendants, and those that carry a mark in their environment.
+//! Processes from `/proc`: descendants, and processes with a mark in their environment.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -7,7 +7,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::{Pid, getpid};
 
-/// All descendants of this process that have not ended. As the subreaper it has those too whose parents have.
+/// All living descendants of this process. As the subreaper, it also has those whose parents have ended.
 pub(super) fn descendants() -> Vec<Pid> {
     let mut children: BTreeMap<i32, Vec<i32>> = BTreeMap::new();
     for pid in processes() {
@@ -31,7 +31,8 @@ pub(super) fn descendants() -> Vec<Pid> {
 
 /// Processes that were given this `NAME=value`, and have not ended.
 pub(super) fn with_variable(variable: &[u8]) -> Vec<Pid> {
-    // Of others' processes it cannot be read, but a run's are the agent's own user's. Of one that has ended it is empty.
+    // The environment of other users' processes cannot be read, but a run's processes have the agent's user.
+    // The environment of a process that has ended is empty.
     let has = |pid: &i32| {
         let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
         environment.split(|byte| *byte == 0).any(|entry| entry == variable)
@@ -39,14 +40,14 @@ pub(super) fn with_variable(variable: &[u8]) -> Vec<Pid> {
     processes().filter(has).map(Pid::from_raw).collect()
 }
 
-/// Processes that are gone meanwhile are no error.
+/// Signals processes; those that have ended meanwhile are no error.
 pub(super) fn signal(processes: &[Pid], signal: Signal) {
     for process in processes {
         let _ = kill(*process, signal);
     }
 }
 
-/// Buries the children that have ended; how the one that is asked for did, if it is among them.
+/// Reaps the children that have ended. Returns the status of `child`, if it is among them.
 pub(super) fn reap(child: Pid) -> Option<WaitStatus> {
     let mut end = None;
     while let Ok(status) = waitpid(None, Some(WaitPidFlag::WNOHANG)) {

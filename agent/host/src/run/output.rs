@@ -1,4 +1,4 @@
-//! What is kept of an output: its end, for that is where the error is.
+//! The kept part of an output: its end, since that shows the error.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -10,8 +10,8 @@ use nix::fcntl::OFlag;
 
 use super::record::Output;
 
-/// Bytes that are kept of standard output and of standard error, and that an output may have: the report of a run with
-/// four of them fits a message of 256 KiB.
+/// The most bytes kept of standard output and of standard error, and the most of an output: the report of a
+/// run with four of them fits a message of 256 KiB.
 pub const OUTPUT_MAX: usize = 32 * 1024;
 
 /// The last [`OUTPUT_MAX`] bytes.
@@ -29,7 +29,8 @@ impl Tail {
         self.left_out += excess as u64;
     }
 
-    /// As text, within the bound also where a byte became three; it says what is missing.
+    /// The output as text, within the bound even where one byte became three; the text says how much is
+    /// missing.
     pub(super) fn text(mut self) -> String {
         let text = text(self.kept.make_contiguous());
         if self.left_out == 0 && text.len() <= OUTPUT_MAX {
@@ -46,7 +47,7 @@ impl Tail {
 
 /// The output at `path`, if the run left one.
 pub(super) fn read(path: &Path) -> io::Result<Option<Output>> {
-    // Also a FIFO is opened at once.
+    // Opens even a FIFO at once.
     let file = match File::options().read(true).custom_flags(OFlag::O_NONBLOCK.bits()).open(path) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
         file => file?,

@@ -1,4 +1,5 @@
-//! What is written down of a run: the order, that it began, and its end. Each file is there whole or not at all.
+//! The records of a run: its order, its beginning, and its end. Each file is written completely or not at
+//! all.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -14,12 +15,12 @@ use nix::fcntl::{FallocateFlags, fallocate};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-/// With another form comes another number: an agent may find what another version left.
+/// A new format needs a new number: an agent may find the files of another version.
 const MAGIC: &[u8] = b"muster-run 1\n";
-/// An order has what a message of 256 KiB can carry; an end less.
+/// The most bytes of an order: as many as a message of 256 KiB can carry. An end has fewer.
 const SIZE_MAX: u64 = 1024 * 1024;
-/// Room on the disk for an end, taken before the run begins: it may fill the disk itself. Two streams and the outputs,
-/// each within its bound, and names.
+/// Disk space for the record of the end, reserved before the run begins, since the run itself may fill the
+/// disk. Two streams and the outputs, each within its bound, and names.
 pub(super) const ENDED_ROOM: u64 = 320 * 1024;
 
 /// The order for the supervisor.
@@ -27,45 +28,45 @@ pub(super) const ENDED_ROOM: u64 = 320 * 1024;
 pub(super) struct Order {
     pub(super) description: String,
     arguments: Vec<Vec<u8>>,
-    /// All of it.
+    /// The complete environment.
     pub(super) environment: BTreeMap<String, String>,
     pub(super) outputs: Vec<String>,
     pub(super) timeout: Duration,
 }
 
-/// How a run ended, and what it told.
+/// How a run ended, and its outputs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ended {
     pub how: RunEnd,
-    /// The end of what it wrote to its standard output, lossily as text.
+    /// The end of its standard output, lossily as text.
     pub stdout: String,
-    /// The same of its standard error.
+    /// The end of its standard error, lossily as text.
     pub stderr: String,
-    /// Outputs that it left, by name.
+    /// The outputs, by name.
     pub outputs: BTreeMap<String, Output>,
 }
 
 /// How a run ended.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum RunEnd {
-    /// By itself.
+    /// The command exited by itself.
     Exited(i32),
-    /// By a signal of somebody else.
+    /// A signal from outside killed the command.
     Killed(i32),
     /// The command took longer than its time.
     TimedOut,
-    /// By [`Runner::stop`](super::Runner::stop).
+    /// [`Runner::stop`](super::Runner::stop) ended the run.
     Stopped,
-    /// There is no such program, or the file is no program.
+    /// The program does not exist, or is not executable.
     NotStarted(String),
 }
 
-/// What a run left for a name.
+/// The output for one name.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Output {
-    /// Lossily as text.
+    /// The content, lossily as text.
     Text(String),
-    /// So many bytes are more than is taken, of this output or of all.
+    /// The size of an output that exceeds the limit, its own or that of all outputs.
     TooLarge(u64),
 }
 
@@ -86,14 +87,14 @@ impl Order {
     }
 }
 
-/// A file that is there and on disk, whatever becomes of the server.
+/// Writes a new file durably.
 pub(super) fn write(path: &Path, mode: u32, bytes: &[u8]) -> io::Result<()> {
     let mut file = OpenOptions::new().write(true).create_new(true).mode(mode).open(path)?;
     file.write_all(bytes)?;
     file.sync_all()
 }
 
-/// An empty file that has `size` bytes of the disk to itself, where the file system can do that.
+/// An empty file with `size` bytes of disk space reserved, if the file system supports that.
 pub(super) fn reserve(path: &Path, size: u64) -> io::Result<()> {
     let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
     match fallocate(&file, FallocateFlags::empty(), 0, size.cast_signed()) {
@@ -124,7 +125,7 @@ pub(super) fn encode(what: &impl Serialize) -> io::Result<Vec<u8>> {
     postcard::to_extend(what, MAGIC.to_vec()).map_err(io::Error::other)
 }
 
-/// Nothing, if it is not what [`encode`] made.
+/// `None` if the file is not from [`encode`].
 pub(super) fn read<T: DeserializeOwned>(path: &Path) -> io::Result<Option<T>> {
     let mut bytes = Vec::new();
     File::open(path)?.take(SIZE_MAX).read_to_end(&mut bytes)?;

@@ -1,11 +1,12 @@
-//! What watches over one run: a process of its own, which outlives the agent.
+//! The supervisor of one run: a separate process, which outlives the agent.
 //!
 //! ```text
 //!   began ─▶ Runs ──exit──▶ Lingers ──nothing is left─▶ ended
 //!              └─timeout, stop─▶ Ends ──┘   (asked to end, and killed after a while)
 //! ```
 //!
-//! Its own SIGTERM is the server going down: it ends the run and records no end, so that the run counts as interrupted.
+//! SIGTERM to the supervisor means that the server shuts down: the supervisor ends the run without recording
+//! an end, so that the run counts as interrupted.
 
 use std::fs::{self, File};
 use std::io::{self, Read as _};
@@ -30,22 +31,22 @@ use super::record::{self, Ended, Order, Output, RunEnd};
 use super::{RunFailed, family};
 use crate::sys;
 
-/// What a command leaves running when it ends has this long to end by itself: the `tee` at the end of a pipe.
+/// How long processes may outlive the command before they are ended, such as the `tee` at the end of a pipe.
 const LINGER: Duration = Duration::from_secs(1);
-/// Between being asked to end and being killed, as systemd's own services have it at least.
+/// The time between SIGTERM and SIGKILL, as the shortest of systemd's own services.
 const GRACE: Duration = Duration::from_secs(10);
-/// Killed processes are gone at once, but for those that wait for a device.
+/// How long killed processes may take to vanish: only those that wait for a device take long.
 const KILLED: Duration = Duration::from_secs(5);
-/// Between two looks at what has not ended.
+/// The pause between two looks at processes that have not ended.
 const LOOK: Duration = Duration::from_millis(20);
 /// A disk that refuses the end of a run although its room was taken gets so many tries, this far apart: five minutes.
 const TRIES: u32 = 150;
 const TRY_EVERY: Duration = Duration::from_secs(2);
-/// All outputs together, with both streams and the names: as the report that carries them.
+/// The most bytes of all outputs, both streams and the names: the size of the report that carries them.
 const OUTPUTS_MAX: usize = 4 * OUTPUT_MAX;
 
 const PIECE: usize = 8 * 1024;
-/// The largest pipe that the kernel gives anybody, if its settings are as they come; nobody is there to fill it again.
+/// The kernel's largest pipe with default settings; at this point nothing fills the pipe again.
 const DRAIN_MAX: usize = 1024 * 1024;
 
 /// The reason why the command ends.
@@ -64,14 +65,14 @@ enum StopReason {
 pub async fn supervise(directory: &Path) -> Result<(), RunFailed> {
     let directory = Directory::at(directory.to_owned());
     let failed = disk("watch over a run");
-    // Also where nobody did it for this process: who started it may end.
+    // Needed where the starter did not hold it for this process, or ends.
     let _alive = directory.hold_alive()?;
     apart().map_err(&failed)?;
     let order = directory.ordered()?;
     let stop =
         pipe::OpenOptions::new().read_write(true).open_receiver(directory.file("stop")).map_err(&failed)?;
     let mut terminate = signal(SignalKind::terminate()).map_err(&failed)?;
-    // A link never replaces a file: a second supervisor does not begin what another has begun.
+    // A link never replaces a file: a second supervisor does not begin a run that another has begun.
     fs::hard_link(directory.file("began.new"), directory.file("began")).map_err(&failed)?;
     record::sync_parent(&directory.file("began")).map_err(&failed)?;
 
@@ -112,7 +113,7 @@ pub async fn supervise(directory: &Path) -> Result<(), RunFailed> {
     finish(&directory, &Ended { how, stdout, stderr, outputs: within(room, outputs) }).await
 }
 
-/// Its own session, and the parent of all that loses its own.
+/// Starts a session of its own, and adopts orphaned descendants.
 fn apart() -> io::Result<()> {
     // A service of systemd leads its session already.
     let _ = setsid();
@@ -127,7 +128,7 @@ fn read_output(directory: &Directory, name: &str) -> Option<Output> {
     let mut path = directory.outputs().into_os_string();
     path.push(".");
     path.push(name);
-    // One that cannot be read is as one that is not there.
+    // An output that cannot be read counts as absent.
     output::read(&PathBuf::from(path)).ok()?
 }
 
@@ -164,14 +165,14 @@ async fn finish(directory: &Directory, ended: &Ended) -> Result<(), RunFailed> {
         tries += 1;
         sleep(TRY_EVERY).await;
     }
-    // Else they go with the directory.
+    // A failure is harmless: the files go with the directory.
     let _ = fs::remove_file(directory.file("order"));
     let _ = fs::remove_file(directory.file("script"));
     let _ = fs::remove_dir_all(directory.file("work"));
     Ok(())
 }
 
-/// The command and all that it started.
+/// The command and all processes that it started.
 struct Child {
     pid: Pid,
     status: Option<WaitStatus>,
@@ -201,7 +202,7 @@ impl Child {
         Ok(Self { pid, status: None, ended, stdout, stderr })
     }
 
-    /// Returns when the command has ended. What it started may still run.
+    /// Returns when the command has ended. Processes that it started may still run.
     async fn ends(&mut self) {
         while !self.has_ended() {
             tokio::select! {
@@ -217,7 +218,7 @@ impl Child {
         self.status.is_some()
     }
 
-    /// Nothing of it is left when this returns, but for what not even the kernel can end.
+    /// Ends all processes. Only those that not even the kernel can end are left.
     async fn end_all(&mut self, why: Option<StopReason>) -> Option<WaitStatus> {
         let linger = if why.is_none() { LINGER } else { Duration::ZERO };
         for (asked, within) in
@@ -227,7 +228,7 @@ impl Child {
                 break;
             }
         }
-        // What they wrote last is in the pipes.
+        // The pipes hold the last output of the ended processes.
         self.stdout.drain();
         self.stderr.drain();
         self.status
@@ -274,7 +275,7 @@ impl Stream {
         Ok(Self { pipe, tail: Tail::default() })
     }
 
-    /// Takes what is there, or waits for it; for ever, once it is closed.
+    /// Reads the available output, or waits for some; waits for ever once the pipe is closed.
     async fn read(&mut self) {
         let Some(pipe) = &self.pipe else { return std::future::pending().await };
         let mut piece = [0; PIECE];
@@ -289,7 +290,8 @@ impl Stream {
         }
     }
 
-    /// Takes all that is in the pipe, also what the reactor has not told of yet, and closes it.
+    /// Reads all that is in the pipe, including data that the reactor has not announced yet, and closes the
+    /// pipe.
     fn drain(&mut self) {
         let Some(Ok(fd)) = self.pipe.take().map(pipe::Receiver::into_nonblocking_fd) else { return };
         let (mut pipe, mut piece) = (File::from(fd), [0; PIECE]);

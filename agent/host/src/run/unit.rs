@@ -1,7 +1,7 @@
-//! The transient unit of a run: what systemd is told of it, and how it stands there.
+//! The transient unit of a run: its properties and its state in systemd.
 //!
-//! `KillMode=mixed`: the supervisor is asked to end first, for it knows what that means for the run; whatever is left of
-//! the unit's processes when it has ended is killed.
+//! `KillMode=mixed`: only the supervisor receives SIGTERM, since it knows how to end the run; the unit's
+//! remaining processes are killed after it has ended.
 
 use std::path::Path;
 use std::time::Duration;
@@ -9,9 +9,9 @@ use std::time::Duration;
 use super::record::Order;
 use crate::systemd::{Active, Bus, Command, Property, Systemd, SystemdError, UnitState};
 
-/// From the call to a running supervisor; a busy server takes seconds.
+/// The time from the call to a running supervisor; a busy server takes seconds.
 const START_WITHIN: Duration = Duration::from_secs(90);
-/// More than the supervisor needs to end a run, and to kill what does not end.
+/// Longer than the supervisor needs to end a run and to kill its remaining processes.
 const STOP_WITHIN: Duration = Duration::from_secs(30);
 /// On top of the run's own time: the supervisor ends it long before, or waits for a disk.
 const RUN_BEYOND: Duration = Duration::from_secs(600);
@@ -21,14 +21,14 @@ pub(super) struct Unit<'a> {
     pub(super) name: String,
 }
 
-/// How a unit stands.
+/// The state of a unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum UnitStands {
-    /// There is no unit, or nothing of it runs.
+    /// There is no unit, or none of its processes runs.
     Gone,
     /// The supervisor is coming, or there.
     Runs,
-    /// What is left is being killed.
+    /// The remaining processes are being killed.
     Ends,
 }
 
@@ -37,7 +37,7 @@ impl Unit<'_> {
         Ok(stands(&self.systemd.connect().await?.state(&self.name).await?))
     }
 
-    /// The supervisor has been started, or somebody did that already.
+    /// Starts the supervisor, unless it is already started.
     pub(super) async fn start(
         &self,
         supervisor: &Path,
@@ -69,11 +69,12 @@ impl Unit<'_> {
             ("KillMode", text("mixed")),
             ("TimeoutStopUSec", micros(STOP_WITHIN)),
             ("RuntimeMaxUSec", micros(order.timeout + RUN_BEYOND)),
-            // One process of it that takes too much memory is killed, and the command hears of that.
+            // If one process of the unit takes too much memory, only that process is killed, and the command
+            // sees this.
             ("OOMPolicy", text("continue")),
             ("CollectMode", text("inactive-or-failed")),
         ];
-        // How the start ended says nothing of the run: it may be over already.
+        // The result of the start says nothing about the run, which may already be over.
         bus.start_transient(&self.name, &properties, START_WITHIN).await.map(drop)
     }
 }

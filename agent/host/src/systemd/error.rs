@@ -1,29 +1,29 @@
-//! What systemd did not do, and why.
+//! Failures of systemd's operations.
 
 use std::path::PathBuf;
 use std::time::Duration;
 
 use thiserror::Error;
 
-/// The reason why systemd did not do what it was asked for.
+/// Why a request to systemd failed.
 #[derive(Debug, Error)]
 pub enum SystemdError {
-    /// Another init, or none.
+    /// The server has another init, or none.
     #[error("systemd does not run on this node, and this needs it")]
     Absent,
     /// systemd without a bus.
     #[error("there is no {}: install dbus, which systemd is spoken to over", .socket.display())]
     NoBus { socket: PathBuf },
-    /// The socket is there, and nobody answers as we can.
+    /// The socket exists, but no usable peer answers.
     #[error("cannot talk to systemd at {}: {source}", .socket.display())]
     Connect {
         socket: PathBuf,
-        /// As the library says.
+        /// The library's error.
         source: zbus::Error,
     },
     #[error("systemd does not {doing}: {message}")]
     Refused {
-        /// What was asked for.
+        /// The requested operation.
         doing: String,
         /// The error's name on D-Bus.
         name: String,
@@ -31,28 +31,28 @@ pub enum SystemdError {
     },
     #[error("systemd was to {doing} and did not answer in time")]
     NoAnswer {
-        /// What was asked for.
+        /// The requested operation.
         doing: String,
     },
     /// The job goes on.
     #[error("systemd was to {doing} and has not ended after {} s", .within.as_secs())]
     TooLong {
-        /// What was asked for.
+        /// The requested operation.
         doing: String,
-        /// How long was waited.
+        /// The time waited.
         within: Duration,
     },
     #[error("systemd was to {doing}, and the conversation with it ended")]
     Closed {
-        /// What was asked for.
+        /// The requested operation.
         doing: String,
     },
     /// The conversation broke, or something in it could not be read.
     #[error("systemd was to {doing}: {source}")]
     Lost {
-        /// What was asked for.
+        /// The requested operation.
         doing: String,
-        /// As the library says.
+        /// The library's error.
         source: zbus::Error,
     },
 }
@@ -76,14 +76,14 @@ impl SystemdError {
         }
     }
 
-    /// There is no unit of that name, or no file of it.
+    /// There is no unit of that name, or no file for it.
     pub fn is_no_such_unit(&self) -> bool {
         let Self::Refused { name, .. } = self else { return false };
         ["org.freedesktop.systemd1.NoSuchUnit", "org.freedesktop.DBus.Error.FileNotFound"]
             .contains(&name.as_str())
     }
 
-    /// There is a unit of that name already.
+    /// A unit of that name exists already.
     pub fn is_unit_exists(&self) -> bool {
         matches!(self, Self::Refused { name, .. } if name == "org.freedesktop.systemd1.UnitExists")
     }

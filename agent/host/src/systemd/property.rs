@@ -2,7 +2,7 @@
 
 use zbus::Variant;
 
-/// A property's value in the form that D-Bus has for it; which one, systemd's org.freedesktop.systemd1(5) says.
+/// A property's value in its D-Bus form; see org.freedesktop.systemd1(5) for the type of each property.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Property {
     /// `s`: `Description`, `Type`, `WorkingDirectory`, `StandardOutputFile`, `KillMode` and so on.
@@ -26,7 +26,7 @@ pub enum Property {
 pub struct Command {
     /// An absolute path.
     pub path: String,
-    /// With the name of the program as the first.
+    /// The arguments, with the program's name as the first.
     pub arguments: Vec<String>,
     /// A failure of the command does not fail the unit.
     pub may_fail: bool,

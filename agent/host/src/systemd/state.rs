@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use zbus::OwnedVariant;
 
-/// By name; what is not known here is skipped.
+/// Properties by name; unknown types are skipped.
 pub(super) type Properties = BTreeMap<String, OwnedVariant>;
 
 /// What a unit does.
@@ -31,7 +31,7 @@ pub enum Active {
 pub struct UnitState {
     /// `loaded`, `not-found`, `masked`, `bad-setting`, `error`.
     pub load: String,
-    /// What is wrong with its files, in systemd's words.
+    /// The error in the unit's files, in systemd's words.
     pub load_error: String,
     pub active: Active,
     /// More exactly, by the unit's kind: `running`, `exited`, `auto-restart`.
@@ -42,9 +42,9 @@ pub struct UnitState {
     pub drop_ins: Vec<PathBuf>,
     /// The files are newer than what systemd has read.
     pub needs_reload: bool,
-    /// Another one for every start.
+    /// Changes with every start.
     pub invocation: Vec<u8>,
-    /// systemd does something with it.
+    /// systemd has a job for the unit.
     pub has_job: bool,
     /// A service: how its last run ended (`success`, `exit-code`, `signal`, `timeout`, `start-limit-hit`).
     pub result: String,
@@ -52,11 +52,12 @@ pub struct UnitState {
     pub service_type: String,
     /// A service: its main process was started since systemd knows of it.
     pub has_run: bool,
-    /// A service: how often systemd started it by itself.
+    /// For a service: how often systemd restarted it on its own.
     pub restarts: u32,
-    /// A service: 0 if none.
+    /// For a service: the main process; 0 if there is none.
     pub main_pid: u32,
-    /// A service's main process: `CLD_EXITED` (1), `CLD_KILLED` (2), `CLD_DUMPED` (3); 0 if it has not ended.
+    /// For a service's main process: `CLD_EXITED` (1), `CLD_KILLED` (2), `CLD_DUMPED` (3); 0 if it has not
+    /// ended.
     pub exit_code: i32,
     /// A service's main process: its status, or the signal's number.
     pub exit_status: i32,
@@ -65,7 +66,7 @@ pub struct UnitState {
 }
 
 impl UnitState {
-    /// The unit has a file, which may say that it is masked, or was made over D-Bus.
+    /// The unit has a file, possibly a mask, or was made over D-Bus.
     pub fn is_there(&self) -> bool {
         self.load != "not-found"
     }
@@ -113,7 +114,7 @@ impl Active {
             "failed" => Self::Failed,
             "activating" => Self::Activating,
             "deactivating" => Self::Deactivating,
-            // Also "maintenance".
+            // Includes "maintenance".
             _ => Self::Inactive,
         }
     }

@@ -1,11 +1,12 @@
 //! `Muster::User` and `Muster::Group`: accounts in the server's own files, by shadow-utils.
 //!
-//! `/etc/passwd`, `/etc/group` and `/etc/shadow` are read; they are changed by useradd and the like alone, which lock them.
-//! What is secret goes to a command's standard input, never into its arguments. What is in a user's home is read and written
-//! **as that user**: a link that they put there leads nowhere they could not write themselves.
+//! The agent reads `/etc/passwd`, `/etc/group` and `/etc/shadow`, and changes them only through useradd and
+//! the like, which lock them. Secrets go to a command's standard input, never into its arguments. Files in a
+//! user's home are read and written **as that user**: a link there leads nowhere that the user could not
+//! write.
 //!
-//! Each step looks first, so that what a crash interrupted is simply done again. Absent: accounts of directories (LDAP), and
-//! what is in a home beside the keys.
+//! Each step looks first, so that an interrupted change is simply repeated. Absent: accounts of directories
+//! (LDAP), and files in a home other than the keys.
 
 mod error;
 mod files;
@@ -32,20 +33,21 @@ type Result<T> = std::result::Result<T, AccountFault>;
 #[derive(Clone, Debug, Default)]
 pub struct Accounts;
 
-/// A user's former state. It holds the password hash: for the ledger alone.
+/// A user's former state. It holds the password hash: only the ledger may store it.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UserBefore {
-    /// None: there was none.
+    /// `None` if the user did not exist.
     user: Option<UserState>,
-    /// Where there was none: the number of a group of that name, which userdel takes along with the user.
+    /// If the user did not exist: the number of a group of that name, which userdel removes along with the
+    /// user.
     group: Option<u32>,
 }
 
-/// A group as it was; None: there was none.
+/// A group's former state; `None` if it did not exist.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GroupBefore(Option<GroupState>);
 
-/// What of a user is looked at and changed.
+/// The properties of a user that are compared and changed.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 struct UserState {
     uid: u32,
@@ -56,16 +58,17 @@ struct UserState {
     comment: String,
     /// The field of `/etc/shadow`: a hash, with `!` before it where the user is locked.
     password: String,
-    /// Only where they are ours to see to.
+    /// Present only if the keys are managed.
     keys: Option<Keys>,
 }
 
-/// What is at a user's `authorized_keys`. The user decides what that is: nothing there is an error of the whole.
+/// The content of a user's `authorized_keys`. The user controls the file, so nothing there may fail the whole
+/// resource.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(Debug))]
 enum Keys {
     Absent,
-    /// A folder, a pipe, too much, or what cannot be read: moved aside before keys are written.
+    /// A folder, a pipe, a file that is too large or unreadable: moved aside before keys are written.
     Unknown,
     Are(Vec<u8>),
 }
@@ -135,10 +138,10 @@ impl Resource for Group {
 }
 
 impl Accounts {
-    /// What is there, to be put back with [`Accounts::restore_user`]; what is `known` counts more.
+    /// The present state, for [`Accounts::restore_user`]; `known` takes precedence.
     ///
     /// # Errors
-    /// It cannot be known.
+    /// The state cannot be read.
     pub async fn observe_user(&self, user: &User, known: Option<UserBefore>) -> Result<UserBefore> {
         let is = user_state(user).await?;
         let Some(mut before) = known else { return Ok(before(&Etc::read()?, &user.name, is)) };
@@ -149,10 +152,10 @@ impl Accounts {
         Ok(before)
     }
 
-    /// Makes it so and reads it back. Whether anything was changed.
+    /// Makes the desired state and reads it back. Returns whether anything changed.
     ///
     /// # Errors
-    /// It is not so. What was changed has been put back, unless the error says otherwise.
+    /// The desired state was not reached. Changes were undone, unless the error says otherwise.
     pub async fn apply_user(&self, user: &User) -> Result<bool> {
         let is = user_state(user).await?;
         if is.as_ref().is_some_and(|is| is.uid == 0) {
@@ -181,10 +184,10 @@ impl Accounts {
         }
     }
 
-    /// Puts back what was there before. A home stays.
+    /// Restores the state before Muster. A home stays.
     ///
     /// # Errors
-    /// It is not as it was.
+    /// The state was not restored.
     pub async fn restore_user(&self, user: &User, before: &UserBefore) -> Result<()> {
         if user.on_delete == OnDelete::Keep {
             return Ok(());
@@ -192,27 +195,27 @@ impl Accounts {
         reach_user(user, before).await
     }
 
-    /// Compares and changes nothing; in words where it differs, without what is secret.
+    /// Compares and changes nothing. Returns the differences in words, without secrets.
     ///
     /// # Errors
-    /// It cannot be known.
+    /// The state cannot be read.
     pub async fn check_user(&self, user: &User) -> Result<Vec<String>> {
         let is = user_state(user).await?;
         Ok(differences(&Etc::read()?, user, is.as_ref()))
     }
 
-    /// What is there, to be put back with [`Accounts::restore_group`].
+    /// The present state, for [`Accounts::restore_group`].
     ///
     /// # Errors
-    /// It cannot be known.
+    /// The state cannot be read.
     pub fn observe_group(&self, group: &Group) -> Result<GroupBefore> {
         Ok(GroupBefore(Etc::read()?.group(&group.name)))
     }
 
-    /// Makes it so and reads it back. Whether anything was changed.
+    /// Makes the desired state and reads it back. Returns whether anything changed.
     ///
     /// # Errors
-    /// It is not so. What was changed has been put back, unless the error says otherwise.
+    /// The desired state was not reached. Changes were undone, unless the error says otherwise.
     pub async fn apply_group(&self, group: &Group) -> Result<bool> {
         let was = Etc::read()?.group(&group.name);
         if was.as_ref().is_some_and(|is| is.gid == 0) {
@@ -237,10 +240,10 @@ impl Accounts {
         }
     }
 
-    /// Puts back what was there before.
+    /// Restores the state before Muster.
     ///
     /// # Errors
-    /// It is not as it was.
+    /// The state was not restored.
     pub async fn restore_group(&self, group: &Group, before: &GroupBefore) -> Result<()> {
         if group.on_delete == OnDelete::Keep {
             return Ok(());
@@ -248,18 +251,18 @@ impl Accounts {
         reach_group(group, before.0.as_ref()).await
     }
 
-    /// Compares and changes nothing; in words where it differs.
+    /// Compares and changes nothing. Returns the differences in words.
     ///
     /// # Errors
-    /// It cannot be known.
+    /// The state cannot be read.
     pub fn check_group(&self, group: &Group) -> Result<Vec<String>> {
         Ok(group_differences(group, Etc::read()?.group(&group.name).as_ref()))
     }
 
-    /// The number of a user or a group that is there.
+    /// The number of an existing user or group.
     ///
     /// # Errors
-    /// It cannot be known.
+    /// The state cannot be read.
     pub fn number(&self, is_user: bool, name: &str) -> Result<Option<u32>> {
         let etc = Etc::read()?;
         let group = || etc.group(name).map(|group| group.gid);
@@ -359,15 +362,15 @@ async fn change_user(user: &User, is: Option<&UserState>) -> Result<()> {
         tool::set_password(&user.name, &password).await?;
     }
     if let Some(keys) = &user.authorized_keys {
-        // What cannot be read is not lost either.
+        // Unreadable keys are kept, too.
         let aside = is.is_some_and(|is| is.keys == Some(Keys::Unknown));
         tool::write_keys(&user.name, now.uid, now.gid, &now.home, &lines(keys), aside).await?;
     }
     Ok(())
 }
 
-/// What the field of `/etc/shadow` is to be. Where `locked` is not given, a hash that is locked stays so; a bare `!`, as
-/// useradd leaves it, only says that there is no password yet.
+/// The desired field of `/etc/shadow`. Without `locked`, a locked hash stays locked; a bare `!`, as useradd
+/// leaves it, only means that there is no password yet.
 fn password_field(user: &User, now: &str) -> Result<String> {
     let was_locked = now.starts_with('!');
     let hash = user.password_hash.as_ref().map_or_else(|| unlocked(now), |hash| hash.reveal());
@@ -383,7 +386,8 @@ fn password_field(user: &User, now: &str) -> Result<String> {
     })
 }
 
-/// Whatever it is now, makes it what it was: shadow-utils' part first, what is the user's to hinder last.
+/// Restores the former state from any present one: first shadow-utils' part, last the part that the user
+/// could obstruct.
 async fn reach_user(user: &User, was: &UserBefore) -> Result<()> {
     let name = &user.name;
     let etc = Etc::read()?;

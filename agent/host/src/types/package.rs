@@ -4,13 +4,13 @@
 //!  list ─▶ as wanted? ─▶ wait for the lock ─▶ list, mend ─▶ what is to be had, refresh lists ─▶ would others go? ─▶ change ─▶ list
 //!                                                                     what fails puts back what its own orders changed │
 //! ```
-//! What changes anything is a run of its own ([`Runner`]), which outlives the agent: one that is found under way is waited for,
-//! and then everything is looked at again. What only reads is a bounded command. No shell, no question, no file of an
-//! administrator overwritten.
+//! Each change is a separate run ([`Runner`]), which outlives the agent: the agent waits for a run that it
+//! finds under way, and then looks at everything again. Reading uses bounded commands. There is no shell and
+//! no question, and no file of an administrator is overwritten.
 //!
-//! A crash in the middle makes the next run take the half-made state for what was there: it mends that and ends as wanted,
-//! or fails and says so. Absent: repositories and their keys, which are files, and what was installed along with a
-//! package, which stays.
+//! After a crash in the middle, the next run takes the half-made state for the state before: it repairs that
+//! and ends as wanted, or fails and reports this. Absent: repositories and their keys, which are files, and
+//! packages installed along with one, which stay.
 
 mod apt;
 mod ask;
@@ -47,19 +47,19 @@ pub struct Packages {
 /// A package as it was.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PackageBefore {
-    /// None: it was not there.
+    /// `None` if the package was not installed.
     version: Option<String>,
     held: bool,
 }
 
-/// A package that is as it should be.
+/// A package in its desired state.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Applied {
-    /// The version that is there, if any.
+    /// The installed version, if any.
     pub version: Option<String>,
     /// The state was changed.
     pub touched: bool,
-    /// What an interrupted dpkg or rpm had left was ended first.
+    /// The agent first completed the work of an interrupted dpkg or rpm.
     pub mended: bool,
 }
 
@@ -67,13 +67,13 @@ pub struct Applied {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Listing(BTreeMap<String, Installed>);
 
-/// One that is there, or half there.
+/// An installed, or partly installed, package.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Installed {
-    /// Without architecture.
+    /// The name without architecture.
     name: String,
     version: String,
-    /// The manager's word for one that is not whole, such as `half-configured`.
+    /// The manager's term for an incomplete package, such as `half-configured`.
     broken: Option<String>,
     held: bool,
 }
@@ -89,7 +89,7 @@ struct Goal {
 enum Wanted {
     Absent,
     Any,
-    /// As it was given.
+    /// The version as given.
     Exactly(String),
 }
 
@@ -98,7 +98,7 @@ enum Wanted {
 struct Order {
     program: &'static str,
     arguments: Vec<String>,
-    /// What packages become by it: by key of a [`Listing`] for apt, by name for dnf.
+    /// The resulting state of packages: by key of a [`Listing`] for apt, by name for dnf.
     gives: BTreeMap<String, Wanted>,
     /// The order holds a package, or ends the hold.
     is_mark: bool,
@@ -111,7 +111,7 @@ enum Manager {
     Dnf,
 }
 
-/// A job: its runs, one after the other under one name, and its time.
+/// A job: its runs, one after the other under one name, and its time limit.
 struct Work<'a> {
     runs: &'a Runner,
     id: &'a RunId,
@@ -119,9 +119,9 @@ struct Work<'a> {
     until: Instant,
 }
 
-/// What knows packages: a change of any of them is in one of these files.
+/// The package databases: a change of any package changes one of these files.
 const STATUS: [&str; 2] = ["/var/lib/dpkg/status", "/var/lib/rpm/rpmdb.sqlite"];
-/// Beside the second: its journal, and what holds packages with dnf 4 and 5.
+/// Files beside the second: its journal, and dnf's list of held packages.
 const WITH_RPM: [&str; 3] =
     ["/var/lib/rpm/rpmdb.sqlite-wal", "/etc/dnf/plugins/versionlock.list", "/etc/dnf/versionlock.toml"];
 
@@ -173,15 +173,15 @@ impl Packages {
         Self { runs }
     }
 
-    /// What is there, to be put back with [`Packages::restore`].
+    /// The present state, for [`Packages::restore`].
     ///
     /// # Errors
-    /// It cannot be known.
+    /// The state cannot be read.
     pub async fn observe(&self, package: &Package) -> Result<PackageBefore> {
         let manager = Manager::here()?;
         let listing = manager.list(&package.name).await?;
         let found = listing.find(&package.name);
-        // One that is half there, something else has left so: it is not what anybody wants back.
+        // An incomplete package was left by something else; restoring it would be pointless.
         let whole = found.filter(|found| found.broken.is_none());
         Ok(PackageBefore {
             version: whole.map(|whole| whole.version.clone()),
@@ -189,18 +189,18 @@ impl Packages {
         })
     }
 
-    /// Makes it so and reads it back.
+    /// Makes the desired state and reads it back.
     ///
     /// # Errors
-    /// It is not so. What was changed has been put back, unless the error says otherwise.
+    /// The desired state was not reached. Changes were undone, unless the error says otherwise.
     pub async fn apply(&self, id: &RunId, package: &Package) -> Result<Applied> {
         self.reach(id, package, &Goal::of(package)).await
     }
 
-    /// Puts back what was there before. Whether anything was changed.
+    /// Restores the state before Muster. Returns whether anything changed.
     ///
     /// # Errors
-    /// It is not as it was.
+    /// The state was not restored.
     pub async fn restore(&self, id: &RunId, package: &Package, before: &PackageBefore) -> Result<bool> {
         self.runs.wait_out(id.resource).await?;
         if package.on_delete == OnDelete::Keep {
@@ -213,7 +213,7 @@ impl Packages {
             |is: &Installed| package.version.as_ref().is_some_and(|v| manager.is_version(&is.version, v));
         let version = match (&before.version, is) {
             (None, _) => Wanted::Absent,
-            // An upgrade that somebody else made is theirs.
+            // An upgrade made by others stays.
             (Some(_), Some(is)) if !ours(is) => Wanted::Any,
             (Some(version), Some(_)) => Wanted::Exactly(version.clone()),
             (Some(version), None) => {
@@ -222,15 +222,15 @@ impl Packages {
                 if is_there { Wanted::Exactly(version.clone()) } else { Wanted::Any }
             }
         };
-        // What was held for us is not held any more, whatever becomes of it.
+        // A hold set for Muster ends in any case.
         let held = package.held.map(|_| before.held);
         Ok(self.reach(id, package, &Goal { version, held }).await?.touched)
     }
 
-    /// Compares and changes nothing; in words where it differs.
+    /// Compares and changes nothing. Returns the differences in words.
     ///
     /// # Errors
-    /// It cannot be known.
+    /// The state cannot be read.
     pub async fn check(&self, package: &Package) -> Result<Vec<String>> {
         let manager = Manager::here()?;
         let listing = manager.list(&package.name).await?;
@@ -239,7 +239,7 @@ impl Packages {
 
     async fn reach(&self, id: &RunId, package: &Package, goal: &Goal) -> Result<Applied> {
         let name = package.name.as_str();
-        // What an agent before this one began comes to its end, however that is.
+        // A run begun by an earlier agent comes to its end, however it ends.
         self.runs.wait_out(id.resource).await?;
         let manager = Manager::here()?;
         let was = manager.list(name).await?;
@@ -250,7 +250,7 @@ impl Packages {
         let until = Instant::now() + Duration::from_secs(package.timeout.into());
         let work = Work { runs: &self.runs, id, package: name, until };
         lock::wait(manager.locks(), package.timeout, until).await?;
-        // What others have done while we waited is theirs.
+        // Changes made by others while the agent waited stay.
         let (was, mended) = manager.mend(&work, manager.list(name).await?, goal).await?;
         if goal.version == Wanted::Absent && was.find(name).is_some() && manager.is_own(name).await? {
             return Err(PackageFault::Own { package: name.to_owned() });
@@ -268,7 +268,8 @@ impl Packages {
         Err(Self::put_back(manager, &work, &was, &ran, fault).await)
     }
 
-    /// By what the lists say; of what has gone from the repository since, new ones know. `ran`: what was begun.
+    /// Changes by the present lists, and refreshes them if a version has left the repository since. `ran`:
+    /// the orders begun.
     async fn change(
         manager: Manager,
         work: &Work<'_>,
@@ -293,7 +294,7 @@ impl Packages {
         Ok(())
     }
 
-    /// After `fault`: what the orders that `ran` have changed becomes what it was, where that can be.
+    /// After `fault`: undoes the changes of the orders that `ran`, as far as possible.
     async fn put_back(
         manager: Manager,
         work: &Work<'_>,
@@ -311,7 +312,7 @@ impl Packages {
         if is == was {
             return fault;
         }
-        // What it did not reach is said in what is left.
+        // The remaining differences show what this did not reach.
         let _ = manager.settle(&work).await;
         for order in manager.back(&was, &is, package) {
             if let Some(order) = manager.sparing(order).await {
@@ -336,7 +337,7 @@ impl Goal {
 }
 
 impl Manager {
-    /// The one that this server has. Of a server with both, the distribution's own has the packages.
+    /// The package manager of this server. On a server with both, the distribution's own has the packages.
     fn here() -> Result<Self> {
         let has = |programs: [&str; 2]| programs.iter().all(|program| Path::new(program).is_file());
         if has([apt::GET, apt::QUERY]) {
@@ -370,7 +371,8 @@ impl Manager {
         }
     }
 
-    /// What an interrupted run of whomever has left is ended; what is there then, and whether there was such a thing.
+    /// Completes an interrupted run, whatever its origin. Returns the packages afterwards, and whether there
+    /// was such a run.
     async fn mend(self, work: &Work<'_>, was: Listing, goal: &Goal) -> Result<(Listing, bool)> {
         match self {
             Self::Apt => Apt::mend(work, was).await,
@@ -388,7 +390,7 @@ impl Manager {
     /// Whether it is the package of the running program.
     async fn is_own(self, name: &str) -> Result<bool> {
         let Ok(program) = fs::read_link("/proc/self/exe") else { return Ok(false) };
-        // One that has been replaced since is still the one of its package.
+        // A program that was replaced since still belongs to its package.
         let program = program.to_string_lossy();
         let program = program.strip_suffix(" (deleted)").unwrap_or(&program);
         let owners = match self {
@@ -398,7 +400,7 @@ impl Manager {
         Ok(owners.iter().any(|owner| owner == name))
     }
 
-    /// What an order of ours that was cut off has left must not hinder the next; no script runs for that.
+    /// An interrupted order of ours must not block the next one; this runs no script.
     async fn settle(self, work: &Work<'_>) -> Result<()> {
         match self {
             Self::Apt => Apt::settle(work).await,
@@ -406,7 +408,7 @@ impl Manager {
         }
     }
 
-    /// Of `was` and `is` what the orders that `ran` have changed and nobody else since.
+    /// Those differences between `was` and `is` that the orders that `ran` made, without changes of others.
     fn changed_by(self, ran: &[Order], was: &Listing, is: &Listing, name: &str) -> (Listing, Listing) {
         let gives: BTreeMap<&String, &Wanted> = ran.iter().flat_map(|order| &order.gives).collect();
         let are_marked = ran.iter().any(|order| order.is_mark);
@@ -416,7 +418,7 @@ impl Manager {
             let Some(either) = new.or(old) else { continue };
             let given = gives.get(if self == Self::Apt { key } else { &either.name });
             let is_ours = given.is_some_and(|given| match (given, new) {
-                // Half there as it was, or as something that has no version yet.
+                // Incomplete as before, or incomplete without a version yet.
                 (_, Some(Installed { broken: Some(_), version, .. }))
                     if version.is_empty() || old.is_some_and(|old| old.version == *version) =>
                 {
@@ -429,7 +431,7 @@ impl Manager {
             let is_marked = are_marked && either.name == name;
             let mut old = old.cloned();
             match (&mut old, new) {
-                // Another version is somebody else's, and whether it is held ours.
+                // The version was changed by others, the hold by Muster.
                 (Some(old), Some(new)) if is_marked && !is_ours => {
                     *old = Installed { held: old.held, ..new.clone() }
                 }
@@ -443,7 +445,7 @@ impl Manager {
         (before, now)
     }
 
-    /// What makes `is` what it was, as far as it is to be had; of what is ours.
+    /// The orders that turn `is` back into `was`, as far as versions are available.
     fn back(self, was: &Listing, is: &Listing, name: &str) -> Vec<Order> {
         match self {
             Self::Apt => apt::back(was, is, name),
@@ -451,11 +453,11 @@ impl Manager {
         }
     }
 
-    /// The order, so that it removes nothing but what it names.
+    /// The order, restricted to removing only the packages that it names.
     async fn sparing(self, order: Order) -> Option<Order> {
         match self {
             Self::Apt => apt::sparing(order).await,
-            // dnf removes by name; the packages that need those were looked up first.
+            // dnf removes by name; the packages that depend on those were looked up first.
             Self::Dnf => dnf::sparing(order).await,
         }
     }
@@ -496,7 +498,7 @@ impl Listing {
         own.or_else(|| self.0.values().find(|installed| installed.name == name))
     }
 
-    /// What is not as in `was`, in words.
+    /// The differences from `was`, in words.
     fn left_of(&self, was: &Self) -> Vec<String> {
         let mut left = Vec::new();
         for key in self.0.keys().chain(was.0.keys().filter(|key| !self.0.contains_key(*key))) {
@@ -514,7 +516,7 @@ impl Listing {
 }
 
 impl Work<'_> {
-    /// Runs it to its end, in a unit of its own.
+    /// Runs the order to its end, in a separate unit.
     async fn run(&self, order: &Order) -> Result<()> {
         let timeout = self.until.saturating_duration_since(Instant::now()).max(Duration::from_secs(1));
         let program = std::iter::once(OsString::from(order.program));
@@ -524,7 +526,7 @@ impl Work<'_> {
             environment: apt::ENVIRONMENT.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect(),
             outputs: Vec::new(),
             timeout,
-            // What is there is looked at first.
+            // The present state is looked at first.
             again: false,
         };
         let ended = self.runs.run(self.id, &task).await;
@@ -538,7 +540,7 @@ impl Work<'_> {
 }
 
 impl std::fmt::Display for Order {
-    /// As somebody would type it, less what is the same in all.
+    /// The command as an operator would type it, without the options common to all.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let name = PathBuf::from(self.program);
         write!(f, "{}", name.file_name().unwrap_or_default().to_string_lossy())?;

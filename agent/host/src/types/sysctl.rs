@@ -1,9 +1,9 @@
 //! `Muster::Sysctl`: a setting of the kernel, and the file in `/etc/sysctl.d` that gives it to the kernel at boot.
 //!
-//! The file changes first, by one rename, and the kernel after it; what the kernel does not take puts the file back. The
-//! file's name comes after those that others use, `/etc/sysctl.conf` included.
+//! The file changes first, by one rename, and the kernel after it; if the kernel refuses the value, the file
+//! is restored. The file's name sorts after those that others use, `/etc/sysctl.conf` included.
 //!
-//! Absent on purpose: what other files there say of the same key, and loading of modules.
+//! Absent on purpose: the same key in other files there, and the loading of modules.
 
 use std::fs;
 use std::io::{self, ErrorKind};
@@ -21,7 +21,7 @@ use crate::resource::{Applied, Fault, Resource};
 use crate::run::RunId;
 use crate::watch::Places;
 
-/// Where systemd-sysctl and procps look at boot.
+/// The directory that systemd-sysctl and procps read at boot.
 const FOLDER: &str = "/etc/sysctl.d";
 const PROC: &str = "/proc/sys";
 /// Everybody reads it.
@@ -41,10 +41,10 @@ pub struct SysctlState {
     file: FileBefore,
 }
 
-/// The reason why a setting is not what it should be.
+/// Why a setting is not as desired.
 #[derive(Debug, Error)]
 pub enum SysctlFault {
-    /// The kernel has none of that name.
+    /// The kernel has no setting of that name.
     #[error(
         "the kernel has no setting {0}: look at its name; if a module brings it, that has to be loaded first"
     )]
@@ -111,10 +111,10 @@ impl Sysctls {
         Self { folder: folder.unwrap_or_else(|| FOLDER.into()), files }
     }
 
-    /// What is there, to be put back with [`Sysctls::reach`].
+    /// The present state, for [`Sysctls::reach`].
     ///
     /// # Errors
-    /// It cannot be known, or could not be put back.
+    /// The state cannot be read, or could not be restored.
     pub async fn observe(&self, sysctl: &Sysctl) -> Result<SysctlState> {
         let value = read(sysctl)?;
         let file = self.files.capture(&self.file(sysctl)).await?;
@@ -136,10 +136,10 @@ impl Sysctls {
         }
     }
 
-    /// Makes it so and reads it back. Whether anything was changed. May be repeated at any point.
+    /// Makes the state and reads it back. Returns whether anything changed. May be repeated at any point.
     ///
     /// # Errors
-    /// It is not all so; what the kernel did not take is not in the file either.
+    /// The state was not fully reached; a value that the kernel refused is not in the file either.
     pub async fn reach(&self, owner: ResourceId, sysctl: &Sysctl, wanted: &SysctlState) -> Result<bool> {
         let is = self.observe(sysctl).await?;
         if same(&is.value, &wanted.value) && is.file == wanted.file {
@@ -157,19 +157,19 @@ impl Sysctls {
         if differ.is_empty() { Ok(true) } else { Err(SysctlFault::Differs(differ.join(", "))) }
     }
 
-    /// Leaves what is there, but for what a crash left behind.
+    /// Leaves the setting as it is, but removes the leftovers of a crash.
     ///
     /// # Errors
-    /// That cannot be removed.
+    /// The leftovers cannot be removed.
     pub async fn leave(&self, owner: ResourceId, sysctl: &Sysctl) -> Result<()> {
         let file = File { on_delete: OnDelete::Keep, ..self.file(sysctl) };
         Ok(self.files.restore(owner, &file, &FileBefore::Absent).await?)
     }
 
-    /// Compares and changes nothing; in words where it differs.
+    /// Compares and changes nothing. Returns the differences in words.
     ///
     /// # Errors
-    /// It cannot be known.
+    /// The state cannot be read.
     pub async fn check(&self, sysctl: &Sysctl) -> Result<Vec<String>> {
         Ok(self.differences(&self.observe(sysctl).await?, sysctl, &self.wanted(sysctl)))
     }
@@ -185,7 +185,7 @@ impl Sysctls {
         differ
     }
 
-    /// Where something of it can be seen to change.
+    /// The places whose changes can be watched.
     pub fn places(&self, sysctl: &Sysctl) -> Vec<PathBuf> {
         vec![self.path(sysctl), PathBuf::from(PROC).join(sysctl.path())]
     }
@@ -217,7 +217,7 @@ fn read(sysctl: &Sysctl) -> Result<String> {
 }
 
 fn write(sysctl: &Sysctl, value: &str) -> Result<()> {
-    // Never made where it is not: /proc has only what the kernel put there.
+    // The file is never created: /proc has only the kernel's own files.
     let path = PathBuf::from(PROC).join(sysctl.path());
     fs::write(path, format!("{value}\n")).map_err(|error| failed(sysctl, "changed", error))
 }

@@ -1,10 +1,11 @@
 //! `Muster::Timezone`: the link `/etc/localtime`, which the C library and systemd read, and `/etc/timezone` where a server
 //! has that file, as Debian does.
 //!
-//! The link changes by one rename, and the file after it; where the file cannot be written, the link is put back.
+//! The link changes by one rename, and the file after it; if the file cannot be written, the link is
+//! restored.
 //!
-//! Absent: the kernel's own idea of a zone, the hardware clock, and programs that read the zone when they started and have
-//! it still.
+//! Absent: the kernel's own zone, the hardware clock, and programs that read the zone at their start and
+//! still use it.
 
 use std::fs::File as Handle;
 use std::io::Read as _;
@@ -24,17 +25,17 @@ use crate::watch::Places;
 const LOCALTIME: &str = "etc/localtime";
 const NAME_FILE: &str = "etc/timezone";
 const ZONES: &str = "usr/share/zoneinfo";
-/// How a compiled zone begins (RFC 8536).
+/// The first bytes of a compiled zone (RFC 8536).
 const MAGIC: [u8; 4] = *b"TZif";
 
-/// What a server has of a time zone.
+/// The time zone settings of a server.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ZoneState {
     localtime: Localtime,
     name: FileBefore,
 }
 
-/// What `/etc/localtime` is.
+/// The content of `/etc/localtime`.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 enum Localtime {
     Link(PathBuf),
@@ -42,10 +43,10 @@ enum Localtime {
     File(FileBefore),
 }
 
-/// Why a time zone is not what it should be.
+/// Why a time zone is not as desired.
 #[derive(Debug, Error)]
 pub enum ZoneFault {
-    /// The server does not know it.
+    /// The server does not know the zone.
     #[error(
         "this server has no time zone {0} in /usr/share/zoneinfo: look at its name, or install the package tzdata"
     )]
@@ -132,7 +133,7 @@ impl<'a> Zone<'a> {
         if before.aside().is_some() { Err(ZoneFault::TooLarge(self.root.join(path))) } else { Ok(before) }
     }
 
-    /// What failed in the middle is put back.
+    /// After a failure in the middle, the former state is restored.
     async fn apply(&self, owner: ResourceId, timezone: &str) -> Result<()> {
         if !self.has(timezone) {
             return Err(ZoneFault::Missing(timezone.to_owned()));
@@ -141,18 +142,18 @@ impl<'a> Zone<'a> {
         if self.differences(&is, timezone).is_empty() {
             return Ok(());
         }
-        // As systemd writes it.
+        // The form that systemd writes.
         let localtime = Localtime::Link(Path::new("..").join(ZONES).join(timezone));
         let wanted = ZoneState { localtime, name: named(&is.name, timezone) };
         let reached = self.reach(owner, &wanted).await;
         if reached.is_err() {
-            // The first fault is the one to tell.
+            // The first fault is the one to report.
             let _ = self.reach(owner, &is).await;
         }
         reached
     }
 
-    /// Makes it so and reads it back. May be repeated at any point.
+    /// Makes the state and reads it back. May be repeated at any point.
     async fn reach(&self, owner: ResourceId, wanted: &ZoneState) -> Result<()> {
         let path = self.root.join(LOCALTIME);
         let is = self.observe().await?;
@@ -168,7 +169,7 @@ impl<'a> Zone<'a> {
                 }
             }
         }
-        // One that came since, or went, is not ours to see to.
+        // A file that appeared or vanished since is not managed.
         if let (FileBefore::Present { .. }, FileBefore::Present { .. }) = (&is.name, &wanted.name) {
             self.files.restore(owner, &self.file(NAME_FILE), &wanted.name).await?;
         }
@@ -178,7 +179,7 @@ impl<'a> Zone<'a> {
         Err(ZoneFault::Differs(format!("something else writes {}", path.display())))
     }
 
-    /// Leaves what is there, but for what a crash left behind.
+    /// Leaves the zone as it is, but removes the leftovers of a crash.
     async fn leave(&self, owner: ResourceId) -> Result<()> {
         for path in [LOCALTIME, NAME_FILE] {
             let file = File { on_delete: OnDelete::Keep, ..self.file(path) };
@@ -239,7 +240,7 @@ fn named(is: &FileBefore, timezone: &str) -> FileBefore {
     }
 }
 
-/// The zone that a link leads to, from `/` or from `/etc`; the target itself where it leads elsewhere.
+/// The zone that a link leads to, from `/` or from `/etc`; the target itself if it leads elsewhere.
 fn zone_in(target: &Path) -> String {
     let below = target.strip_prefix("..").or_else(|_| target.strip_prefix("/")).unwrap_or(target);
     below.strip_prefix(ZONES).unwrap_or(target).to_string_lossy().escape_debug().to_string()

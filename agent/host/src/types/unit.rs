@@ -1,15 +1,16 @@
-//! `Muster::Unit`: a unit of systemd, its file and drop-ins, whether it is enabled and masked, and that it runs.
+//! `Muster::Unit`: a unit of systemd: its file and drop-ins, whether it is enabled, masked and running.
 //!
 //! ```text
 //!  observe ─▶ unmask ─▶ files ─▶ daemon-reload ─▶ enable | disable ─▶ stop | mask ─▶ start | restart | reload ─▶ settle
 //!                                      │ what fails from here on puts back what was observed
 //! ```
-//! Each step looks first and does nothing where all is so already, so that what a crash interrupted is simply done again.
-//! A unit is restarted where its files or what it depends on are others than those it was last started with; that is
-//! kept beside what was there before Muster ([`UnitBefore`]), because systemd does not know it.
+//! Each step looks first and does nothing if the state is already right, so that an interrupted change is
+//! simply repeated. A unit is restarted if its files or dependencies differ from those of its last start; the
+//! agent keeps these beside the state before Muster ([`UnitBefore`]), because systemd does not know them.
 //!
-//! A crash between the first step and the last makes the next run take the half-made state for what was there; it
-//! ends in the desired state all the same, or fails and says so. Absent: units of users, and packages that bring units.
+//! After a crash between the first and the last step, the next run takes the half-made state for the state
+//! before. It ends in the desired state all the same, or fails and reports this. Absent: units of users, and
+//! packages that contain units.
 
 mod error;
 mod journal;
@@ -44,18 +45,18 @@ pub struct Units {
     journal: Journal,
 }
 
-/// A unit as it was: what a job may change of it.
+/// A unit's former state: all that a job may change of it.
 #[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UnitBefore {
-    /// By path below the folder of units.
+    /// Files by path below the folder of units.
     files: BTreeMap<String, FileBefore>,
     /// `enabled`, `disabled`, `masked` and so on; empty if it had no file.
     file_state: String,
     active: bool,
-    /// What it was last started with, by us.
+    /// The files and dependencies of the last start by Muster.
     #[serde(default)]
     started: Option<String>,
-    /// What it was last reloaded for, by us.
+    /// The files and dependencies of the last reload by Muster.
     #[serde(default)]
     reloaded: Option<String>,
 }
@@ -102,10 +103,10 @@ impl Units {
         Self { folder, journal: Journal::by(journal), ..self }
     }
 
-    /// What is there before `unit` is applied; what is `known` counts more.
+    /// The state before `unit` is applied; `known` takes precedence.
     ///
     /// # Errors
-    /// It cannot be known, or could not be put back.
+    /// The state cannot be read, or could not be restored.
     pub async fn capture(&self, unit: &Unit, known: Option<UnitBefore>) -> Result<UnitBefore> {
         let is_new = known.is_none();
         let mut before = known.unwrap_or_default();
@@ -124,11 +125,11 @@ impl Units {
         Ok(before)
     }
 
-    /// Makes it so, and waits until it has settled. What is to be kept of the time before from now on, and whether
-    /// anything was changed.
+    /// Makes the desired state, and waits until the unit has settled. Returns the record to keep from now on,
+    /// and whether anything changed.
     ///
     /// # Errors
-    /// It is not so. What was changed has been put back, unless the error says otherwise.
+    /// The desired state was not reached. Changes were undone, unless the error says otherwise.
     pub async fn apply(
         &self,
         resource: ResourceId,
@@ -143,22 +144,22 @@ impl Units {
             if !touched {
                 return Err(fault);
             }
-            // Without its loop of restarts, and with the files that it ran with.
+            // Ends its loop of restarts, and restores the files that it ran with.
             let back = self.reach(&bus, resource, &unit.name, &was).await;
             return Err(fault.after(back.err()));
         }
         let mut before = before;
         before.started = Some(unit.start_digest().to_string());
         before.reloaded = Some(unit.reload_on.clone());
-        // What is not this unit's any more has been put back.
+        // Files that no longer belong to this unit were restored.
         before.files.retain(|name, _| unit.files().any(|(path, _)| below(&path) == name));
         Ok((before, touched))
     }
 
-    /// Puts back what was there before.
+    /// Restores the state before Muster.
     ///
     /// # Errors
-    /// Not all of it is as it was.
+    /// The state was not fully restored.
     pub async fn restore(&self, resource: ResourceId, unit: &Unit, before: &UnitBefore) -> Result<()> {
         if unit.on_delete == OnDelete::Keep {
             for (path, _) in unit.files() {
@@ -172,10 +173,10 @@ impl Units {
         self.reach(&bus, resource, &unit.name, before).await
     }
 
-    /// Compares and changes nothing; in words where it differs.
+    /// Compares and changes nothing. Returns the differences in words.
     ///
     /// # Errors
-    /// It cannot be known.
+    /// The state cannot be read.
     pub async fn check(&self, unit: &Unit) -> Result<Vec<String>> {
         let mut differ = Vec::new();
         for (path, content) in unit.files() {
@@ -186,7 +187,7 @@ impl Units {
         let bus = self.systemd.connect().await?;
         let state = bus.state(&unit.name).await?;
         let file_state = bus.file_state(&unit.name).await?.unwrap_or_default();
-        // Of a masked one systemd always says so.
+        // systemd always reports this for a masked unit.
         if state.needs_reload && state.load != "masked" && differ.is_empty() {
             differ.push("systemd has not read its files since they changed".into());
         }
@@ -208,7 +209,7 @@ impl Units {
         Ok(differ)
     }
 
-    /// All of a unit that a job may change, as it is.
+    /// The present state of all that a job may change of a unit.
     async fn observe(&self, bus: &Bus, unit: &Unit, before: &UnitBefore) -> Result<UnitBefore> {
         let state = bus.state(&unit.name).await?;
         let mut files = BTreeMap::new();
@@ -257,7 +258,8 @@ impl Units {
         self.activate(bus, unit, before, written, touched).await
     }
 
-    /// Writes its files, and puts back those that are not its own any more. Whether any was another.
+    /// Writes the unit's files, and restores those that no longer belong to it. Returns whether any file
+    /// differed.
     async fn write(
         &self,
         resource: ResourceId,
@@ -300,7 +302,7 @@ impl Units {
         }
     }
 
-    /// Whatever it is now, makes it what it was.
+    /// Restores the former state from any present one.
     async fn reach(&self, bus: &Bus, resource: ResourceId, name: &str, was: &UnitBefore) -> Result<()> {
         let is = bus.state(name).await?;
         let has_file = !was.file_state.is_empty();
@@ -331,7 +333,7 @@ impl Units {
         }
         bus.reload().await?;
         if is.active == Active::Failed || !has_file {
-            // One that is not loaded any more has nothing to forget.
+            // A unit that is no longer loaded has nothing to forget.
             let forgotten = bus.reset_failed(name).await;
             forgotten.or_else(|error| if error.is_no_such_unit() { Ok(()) } else { Err(error) })?;
         }
@@ -365,7 +367,7 @@ impl Units {
         }
         self.files.restore(resource, &self.file(name), file).await?;
         if let (Some(folder), FileBefore::Absent) = (folder, file) {
-            // Of others it has files; systemd does not mind an empty one.
+            // The folder may hold files of others; systemd does not mind an empty one.
             let _ = std::fs::remove_dir(folder);
         }
         Ok(())

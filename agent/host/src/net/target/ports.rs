@@ -73,7 +73,7 @@ pub(super) fn is_hwaddr(place: &OvsPlace) -> bool {
         && place.key.as_deref() == Some("hwaddr")
 }
 
-/// As the database gives it; nothing for what it holds where nothing is set.
+/// The value in the database's form; `None` for the value of an unset column.
 pub(super) fn in_database(value: &OvsValue) -> Option<Value> {
     fn set<T: Clone + Into<Value>>(items: &BTreeSet<T>) -> Option<Value> {
         let items: Vec<Value> = items.iter().cloned().map(Into::into).collect();

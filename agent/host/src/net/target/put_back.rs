@@ -1,4 +1,4 @@
-//! What was there before, as a target.
+//! The state before a change, as a target.
 
 use super::super::ethtool::{AUTONEG, DUPLEX, MODES, SPEED};
 use super::super::plan::{conflict, is_made, made_anew};
@@ -69,10 +69,10 @@ impl Target {
             self.settings.entry(place.clone()).or_insert_with(|| (was.clone(), "before".to_owned()));
         }
         for (link, settings) in before.ethtool.iter().filter(|(link, _)| state.links.contains_key(*link)) {
-            // What is advertised follows from the speed that the document says.
+            // The advertised modes follow from the speed that the document gives.
             let says = |key: &str| self.ethtool.contains_key(&(link.clone(), key.to_owned()));
             let is_said = says(SPEED) || says(DUPLEX);
-            // And what is advertised counts with negotiation, a speed without.
+            // With negotiation the advertised modes count, without it the speed.
             let was = settings.get(AUTONEG).copied();
             let said = self.ethtool.get(&(link.clone(), AUTONEG.to_owned())).map(|(value, _)| *value);
             let now = state.ethtool.get(link).and_then(|now| now.get(AUTONEG).copied());
@@ -94,9 +94,9 @@ impl Target {
         self.resolver = self.resolver.take().or(was);
     }
 
-    /// What goes along with a link that is made anew, and that nothing decides about, comes again: VLANs that somebody
-    /// else has put on a bond, and members of it. So do those that the document names as interfaces; what else it names
-    /// so would be gone.
+    /// Restores links that vanish with a link that is made again, and that nothing decides about: VLANs that
+    /// others have put on a bond, and members of it. Includes links that the document names as interfaces,
+    /// which would be lost otherwise.
     pub(super) fn keep_beside(&mut self, state: &State) {
         let anew: Vec<(String, String, bool)> = made_anew(self, state)
             .map(|(name, wanted)| {
@@ -165,7 +165,7 @@ impl Target {
         }
         let mtu = match kind {
             LinkKind::OvsBridge { .. } | LinkKind::OvsInternal { .. } => link.mtu_request(name),
-            // One that may go along with what carries it.
+            // A VLAN may vanish with the link that carries it.
             LinkKind::Vlan { .. } => Some(link.mtu).filter(|mtu| *mtu != 0),
             _ => Some(link.mtu).filter(|mtu| *mtu != 0 && origin == Origin::Before),
         };
@@ -204,7 +204,7 @@ impl Target {
             KindBefore::Vlan(vlan) if there || comes_back(&vlan.device, before, state) => {
                 return Some(LinkKind::Vlan { device: vlan.device.clone(), id: vlan.id });
             }
-            // Its database cannot be reached: what the kernel still has of it gets its addresses back.
+            // The switch's database cannot be reached: the kernel's remaining link gets its addresses back.
             KindBefore::OvsBridge(_) | KindBefore::OvsInternal if state.ovs.is_none() => {
                 return there.then_some(LinkKind::Existing);
             }
@@ -243,7 +243,8 @@ impl Target {
 }
 
 impl LinkTarget {
-    /// A bond, or an 802.1Q link that is on it still, that comes again has the MTU of before where nobody says another.
+    /// A bond that is made again, or an 802.1Q link still on it, gets its earlier MTU unless the document
+    /// gives one.
     fn keep_mtu(&mut self, before: &LinkBefore) {
         let is_same = match (&self.kind, &before.kind) {
             (LinkKind::Bond(_), KindBefore::Bond(_)) => true,

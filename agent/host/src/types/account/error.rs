@@ -1,4 +1,4 @@
-//! Why a user or a group is not what it should be. No word of it has a password or its hash.
+//! Why a user or a group is not as desired. No error contains a password or its hash.
 
 use std::io;
 use std::path::PathBuf;
@@ -7,7 +7,7 @@ use thiserror::Error;
 
 use crate::resource::Fault;
 
-/// The reason why a user or a group is not what it should be.
+/// Why a user or a group is not as desired.
 #[derive(Debug, Error)]
 pub enum AccountFault {
     /// The account has the number 0.
@@ -25,10 +25,10 @@ pub enum AccountFault {
     Tool {
         tool: &'static str,
         status: Option<i32>,
-        /// The last that it wrote.
+        /// The last output of the command.
         said: String,
     },
-    /// They are logged in, or one of their programs runs.
+    /// The user is logged in, or one of the user's programs runs.
     #[error(
         "{user} runs process {process} ({command}): end it first, for its number or home would change under it"
     )]
@@ -40,7 +40,7 @@ pub enum AccountFault {
     #[error("{user} has no home at {home} for its keys: make that folder, or give another home")]
     NoHome {
         user: String,
-        /// Where it should be.
+        /// The desired path.
         home: String,
     },
     #[error("the authorized keys of {user}: {fault}")]
@@ -48,7 +48,7 @@ pub enum AccountFault {
     /// The tool succeeded, and the account still differs.
     #[error("{name} after the change: {differ}")]
     Differs { name: String, differ: String },
-    /// Something was changed before it failed.
+    /// The change failed after a part of it was done.
     #[error("{fault} ({})", match .back { None => "what was there before this job is back".to_owned(), Some(back) => format!("what was there before this job could not be put back: {back}") })]
     After {
         fault: Box<AccountFault>,

@@ -10,7 +10,7 @@ use super::{AccountFault, GroupState, Result, UserState};
 /// A server with 100,000 accounts fits in.
 const SIZE_MAX: u64 = 16 * 1024 * 1024;
 
-/// All accounts of the server's own files, at one time.
+/// All accounts of the server's own files, read at one time.
 pub(super) struct Etc {
     passwd: String,
     group: String,
@@ -28,7 +28,7 @@ impl Etc {
             let failed = |source| AccountFault::File { path: path.clone(), source };
             let mut text = Vec::new();
             match File::open(&path) {
-                // Every server has it; where passwords are elsewhere, there are none of it here.
+                // Every server has the other files; without `/etc/shadow`, passwords are stored elsewhere.
                 Err(error) if error.kind() == ErrorKind::NotFound && name == "shadow" => {}
                 opened => {
                     opened.map_err(failed)?.take(SIZE_MAX).read_to_end(&mut text).map_err(failed)?;

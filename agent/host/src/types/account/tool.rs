@@ -13,25 +13,26 @@ use tokio::time::timeout;
 
 use super::{AccountFault, Keys, Result};
 
-/// Where distributions have them. The search path is not asked: who can write there could be run as root.
+/// The paths of distributions. The search path is not used: a user who can write there could run code as
+/// root.
 const FOLDERS: [&str; 4] = ["/usr/sbin", "/usr/bin", "/sbin", "/bin"];
-/// They wait for each other's locks for 15 s.
+/// The time limit of a command: commands wait for each other's locks for 15 s.
 const TIME_MAX: Duration = Duration::from_secs(60);
-/// Of what is done in a home, which may be on a server that does not answer.
+/// The time limit of work in a home, which may be on a file server that does not answer.
 const HOME_TIME_MAX: Duration = Duration::from_secs(20);
-/// Of what a command writes; twice the keys that a user may be given.
+/// The most bytes of a command's output: twice the keys that a user may be given.
 const OUTPUT_MAX: u64 = 128 * 1024;
 
-// Scripts for sh, run as the user: the agent itself never looks into a home, which a user may have made a trap of, and which
-// hangs where its file server is dead. $1: the home.
+// Scripts for sh, run as the user. The agent itself never looks into a home, where a user may have laid a
+// trap, and where a dead file server hangs. $1: the home.
 
-/// What is no file is not opened: a pipe has no end. Whether there is one, cat says best.
+/// Opens regular files only: a pipe has no end. If there is no file, cat gives the best error.
 const READ: &str = r#"
 f=$1/.ssh/authorized_keys
 [ ! -e "$f" ] || [ -f "$f" ] || exit 4
 exec cat -- "$f"
 "#;
-/// Keys from standard input, whole or not at all. $2: `aside`, where what is there is not to be written over.
+/// Writes keys from standard input, completely or not at all. $2: `aside`, to keep the existing file.
 const WRITE: &str = r#"
 set -eu
 [ -d "$1" ] || exit 3
@@ -51,7 +52,7 @@ if is_there "$f" && { [ "$2" = aside ] || [ ! -f "$f" ]; }; then
 fi
 mv -f -T -- "$f.muster" "$f"
 "#;
-/// No keys, or what [`WRITE`] moved aside. $2: `aside`, where that was something.
+/// Removes the keys, or restores the file that [`WRITE`] moved aside. $2: `aside`, if there was one.
 const REMOVE: &str = r#"
 set -eu
 f=$1/.ssh/authorized_keys
@@ -76,7 +77,7 @@ pub(super) enum Tool {
     GPasswd,
 }
 
-/// Whom a command runs as.
+/// The user that a command runs as.
 #[derive(Clone, Copy)]
 struct RunAs {
     uid: u32,
@@ -103,7 +104,7 @@ pub(super) async fn set_password(user: &str, field: &str) -> Result<()> {
     command("chpasswd", &["-e".to_owned()], Some(line.as_bytes()), None).await.map(drop)
 }
 
-/// What the user's keys are, as far as the user may see them.
+/// The user's keys, as far as the user can read them.
 pub(super) async fn read_keys(uid: u32, gid: u32, home: &str) -> Keys {
     match as_user(READ, &[home], None, RunAs { uid, gid }).await {
         Ok(bytes) => Keys::Are(bytes),
@@ -135,7 +136,7 @@ pub(super) async fn write_keys(
     }
 }
 
-/// As they were before [`write_keys`].
+/// Restores the keys from before [`write_keys`].
 pub(super) async fn restore_keys(user: &str, uid: u32, gid: u32, home: &str, keys: &Keys) -> Result<()> {
     let aside = match keys {
         Keys::Are(keys) => return write_keys(user, uid, gid, home, keys, false).await,
@@ -152,14 +153,14 @@ async fn as_user(script: &str, words: &[&str], input: Option<&[u8]>, who: RunAs)
     command("sh", &words, input, Some(who)).await
 }
 
-/// None of the user's processes runs: their number and their home would change under them.
+/// Fails if one of the user's processes runs: number and home would change under the process.
 pub(super) fn nobody_runs(user: &str, uid: u32) -> Result<()> {
     let failed = |source| AccountFault::File { path: "/proc".into(), source };
     for entry in fs::read_dir("/proc").map_err(failed)?.flatten() {
         let Some(process) = entry.file_name().to_str().and_then(|name| name.parse::<i32>().ok()) else {
             continue;
         };
-        // One that has ended meanwhile is nobody's.
+        // A process that has ended meanwhile has no owner.
         if entry.metadata().is_ok_and(|meta| meta.uid() == uid) {
             let command = fs::read_to_string(entry.path().join("comm")).unwrap_or_default();
             let command = command.trim_end().to_owned();
@@ -183,7 +184,7 @@ async fn command(
     command.stdin(if input.is_some() { Stdio::piped() } else { Stdio::null() });
     command.stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
     if let Some(RunAs { uid, gid }) = who {
-        // Without root's other groups, too: std drops them with the number.
+        // Also without root's supplementary groups: std drops them with the uid.
         command.uid(uid).gid(gid);
     }
     let ran = async {
@@ -192,7 +193,7 @@ async fn command(
         let (Some(out), Some(err)) = (out, err) else { return Err(io::Error::other("no pipe")) };
         let feed = async {
             if let (Some(mut stdin), Some(input)) = (stdin, input) {
-                // One that does not read it says why by itself.
+                // A command that does not read its input reports the reason itself.
                 let _ = stdin.write_all(input).await;
             }
             Ok(())
@@ -212,7 +213,7 @@ async fn command(
     Err(AccountFault::Tool { tool: name, status: status.code(), said })
 }
 
-/// All of it. What is longer is an error, and nobody reads on: the command ends with it.
+/// The whole output. Longer output is an error, and ends the command, since its pipe closes.
 async fn output(pipe: impl AsyncRead + Unpin) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     pipe.take(OUTPUT_MAX).read_to_end(&mut bytes).await?;

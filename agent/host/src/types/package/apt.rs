@@ -1,4 +1,4 @@
-//! What apt and dpkg are told, and what they say.
+//! The commands of apt and dpkg, and the parsing of their output.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -12,7 +12,7 @@ pub(super) const QUERY: &str = "/usr/bin/dpkg-query";
 const CACHE: &str = "/usr/bin/apt-cache";
 const MARK: &str = "/usr/bin/apt-mark";
 const DPKG: &str = "/usr/bin/dpkg";
-/// What dpkg had under way when it was cut off, in numbered files.
+/// dpkg's interrupted work, in numbered files.
 const UPDATES: &str = "/var/lib/dpkg/updates";
 /// Programs that change packages take the first; dpkg alone takes the second.
 pub(super) const LOCKS: [&str; 2] = ["/var/lib/dpkg/lock-frontend", "/var/lib/dpkg/lock"];
@@ -28,8 +28,8 @@ pub(super) const ENVIRONMENT: [(&str, &str); 7] = [
 ];
 /// A field each, as [`parse_list`] reads them.
 const FORMAT: &str = "-f=${Package}\t${Architecture}\t${db:Status-Want}\t${db:Status-Eflag}\t${db:Status-Status}\t${Version}\n";
-/// For all that changes something: no question, and files of an administrator stay. The lock was waited for; this is
-/// for whoever takes it at that moment.
+/// Options of all changes: no question, and files of an administrator stay. The lock was waited for; the lock
+/// option covers a program that takes it at that moment.
 const CHANGE: [&str; 14] = [
     "-y",
     "-qq",
@@ -47,7 +47,7 @@ const CHANGE: [&str; 14] = [
     "Acquire::http::Timeout=30",
 ];
 
-/// Of the family of Debian.
+/// The package manager of the Debian family.
 pub(super) struct Apt;
 
 impl Apt {
@@ -64,7 +64,7 @@ impl Apt {
         Ok(parse_policy(&ask(CACHE, &["policy", name]).await?.stdout).1)
     }
 
-    /// dpkg lets nobody do anything before what was cut off has been ended.
+    /// Completes interrupted work, before which dpkg refuses everything else.
     pub(super) async fn mend(work: &Work<'_>, was: Listing) -> Result<(Listing, bool)> {
         if !is_interrupted() {
             return Ok((was, false));
@@ -78,8 +78,8 @@ impl Apt {
         Ok((Self::list().await?, true))
     }
 
-    /// As [`Apt::mend`], but nothing is configured: that may be what took too long. dpkg takes up what was cut off
-    /// whenever it may write, here for no selection at all.
+    /// As [`Apt::mend`], but configures nothing, since that may be what took too long. dpkg completes
+    /// interrupted work whenever it may write, here for an empty selection.
     pub(super) async fn settle(work: &Work<'_>) -> Result<()> {
         if is_interrupted() { work.run(&order(DPKG, &[], ["--set-selections"])).await } else { Ok(()) }
     }
@@ -138,13 +138,13 @@ impl Apt {
     }
 }
 
-/// For apt: the package, with its version where one is wanted; lists are made new where they do not have it.
+/// The package for apt, with its version if one is wanted; refreshes the lists if they lack it.
 async fn what(work: &Work<'_>, wanted: &Wanted, found: Option<&Installed>) -> Result<String> {
     let package = work.package.to_owned();
     let named = |policy: &(Option<String>, Vec<String>)| match wanted {
         Wanted::Exactly(version) => policy.1.contains(version).then(|| format!("{package}={version}")),
         Wanted::Any | Wanted::Absent => {
-            // A broken one as it is, where nobody offers another.
+            // A broken package stays as it is if no other version is offered.
             let is_there = policy.0.is_some() || (found.is_some() && !policy.1.is_empty());
             is_there.then(|| package.clone())
         }
@@ -170,11 +170,11 @@ pub(super) fn refresh() -> Order {
     change(["update", "-o", "APT::Update::Error-Mode=any"].map(str::to_owned))
 }
 
-/// What apt would do, by name; what cannot be done is said here, with nothing changed.
+/// The changes that apt would make, by name. An impossible change fails here, with nothing changed.
 async fn simulate(work: &Work<'_>, order: &Order) -> Result<BTreeMap<String, Wanted>> {
     // Said by us, with names.
     let words = order.arguments.iter().map(String::as_str).filter(|word| *word != "--no-remove");
-    // This one is not held any more when it is done; others that are hinder it then, with nothing changed.
+    // The package's own hold ends with the order; holds of others then fail the order, with nothing changed.
     let words: Vec<&str> = ["-s", "--allow-change-held-packages"].into_iter().chain(words).collect();
     let answer = ask(GET, &words).await?;
     if !answer.is_success {
@@ -210,7 +210,8 @@ pub(super) fn back(was: &Listing, is: &Listing, name: &str) -> Vec<Order> {
         orders.push(give(&[], gives));
     }
     if !fresh.is_empty() {
-        // Also where apt gives up for what it cannot have; what has gone by now is nothing to it, and what others need stays.
+        // Works also where apt gives up for missing versions; packages that are already gone do not matter,
+        // and dependencies of others stay.
         let verb = ["--remove", "--force-remove-reinstreq"].map(str::to_owned);
         orders.push(order(DPKG, &[], verb.into_iter().chain(fresh)));
     }
@@ -223,7 +224,7 @@ pub(super) fn back(was: &Listing, is: &Listing, name: &str) -> Vec<Order> {
     orders
 }
 
-/// All at once, removed or in a version of before.
+/// All packages at once, removed or in an earlier version.
 fn give(options: &[&str], gives: BTreeMap<String, Wanted>) -> Order {
     let verb = ["install", "--allow-downgrades", "--allow-change-held-packages"];
     let words = gives.iter().map(|(key, given)| match given {
@@ -235,7 +236,7 @@ fn give(options: &[&str], gives: BTreeMap<String, Wanted>) -> Order {
     Order { gives: gives.clone(), ..change(words) }
 }
 
-/// An order of [`back`] that would take along what others have installed since removes nothing.
+/// The order of [`back`], unless it would remove packages that others have installed since.
 pub(super) async fn sparing(order: Order) -> Option<Order> {
     if order.program != GET {
         return Some(order);
@@ -245,7 +246,7 @@ pub(super) async fn sparing(order: Order) -> Option<Order> {
     spared(order, answer.is_success.then_some(&answer.stdout))
 }
 
-/// `simulated`: what it would do, none if it cannot be done.
+/// `simulated`: the simulated changes; `None` if the order is impossible.
 pub(super) fn spared(order: Order, simulated: Option<&String>) -> Option<Order> {
     let is_named = |(key, given): (&String, &Wanted)| {
         *given != Wanted::Absent || order.gives.get(key) == Some(&Wanted::Absent)
@@ -282,7 +283,7 @@ fn order(
     Order { program, arguments, gives: BTreeMap::new(), is_mark: false }
 }
 
-/// As [`FORMAT`] has it. What left nothing but files of its administrator is not there.
+/// Parses [`FORMAT`]. A package that left only configuration files counts as absent.
 pub(super) fn parse_list(text: &str) -> Listing {
     let rows = text.lines().filter_map(|line| {
         let mut fields = line.split('\t');
@@ -311,7 +312,7 @@ pub(super) fn parse_list(text: &str) -> Listing {
     Listing(listing)
 }
 
-/// Candidate and versions that can be had, the newest first.
+/// The candidate and the available versions, the newest first.
 pub(super) fn parse_policy(text: &str) -> (Option<String>, Vec<String>) {
     let candidate = text.lines().find_map(|line| line.strip_prefix("  Candidate: "));
     let candidate = candidate.filter(|candidate| *candidate != "(none)").map(str::to_owned);
@@ -325,7 +326,7 @@ pub(super) fn parse_policy(text: &str) -> (Option<String>, Vec<String>) {
         } else if words.nth(1).is_some_and(|source| source != "/var/lib/dpkg/status")
             && let Some(version) = last.take()
         {
-            // With a place to have it from.
+            // The version has a source.
             versions.push(version.to_owned());
         }
     }

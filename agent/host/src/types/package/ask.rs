@@ -15,7 +15,7 @@ const ANSWER_MAX: u64 = 16 * 1024 * 1024;
 /// apt may have to read all of its lists first.
 const TIME_MAX: Duration = Duration::from_secs(120);
 
-/// What a command answered.
+/// The answer of a command.
 pub(super) struct Answer {
     pub(super) is_success: bool,
     pub(super) stdout: String,

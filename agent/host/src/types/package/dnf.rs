@@ -1,4 +1,4 @@
-//! What dnf and rpm are told, and what they say.
+//! The commands of dnf and rpm, and the parsing of their output.
 
 use std::collections::BTreeMap;
 
@@ -8,17 +8,18 @@ use super::{Goal, Installed, Listing, Order, PackageFault, Result, Wanted, Work}
 
 pub(super) const DNF: &str = "/usr/bin/dnf";
 pub(super) const RPM: &str = "/usr/bin/rpm";
-/// rpm's, where its database is by default, and where it was before. dnf waits for dnf by itself.
+/// rpm's locks: the present default path of its database, and the earlier one. dnf waits for other dnf
+/// processes itself.
 pub(super) const LOCKS: [&str; 2] = ["/usr/lib/sysimage/rpm/.rpm.lock", "/var/lib/rpm/.rpm.lock"];
-/// The last is a number that grows with each that is installed.
+/// The last field is a number that grows with each installation.
 const FORMAT: &str = "--qf=%{NAME}\t%{ARCH}\t%|EPOCH?{%{EPOCH}}:{0}|:%{VERSION}-%{RELEASE}\t%{DBINSTANCE}\n";
-/// dnf 4 ends each line by itself, dnf 5 does not: so some may be empty.
+/// dnf 4 ends each line itself, dnf 5 does not: so some lines may be empty.
 const OFFERED: &str = "--qf=%{name} %{epoch}:%{version}-%{release}\n";
-/// No question, what was not asked for stays, and nothing else is upgraded or removed along. Not quiet: it would keep what
-/// packages' scripts write to itself.
+/// Options of all changes: no question, and no other package is upgraded or removed. Not quiet, since dnf
+/// then hides the output of packages' scripts.
 const CHANGE: [&str; 3] = ["-y", "--setopt=clean_requirements_on_remove=False", "--setopt=timeout=30"];
 
-/// Of the family of Fedora.
+/// The package manager of the Fedora family.
 pub(super) struct Dnf;
 
 impl Dnf {
@@ -43,15 +44,16 @@ impl Dnf {
         Ok(listing)
     }
 
-    /// Not so of kernels and others that may be there in several versions.
+    /// False for kernels and other packages that may be installed in several versions.
     async fn is_half_upgraded(name: &str) -> Result<bool> {
         let answer = ask(DNF, &["-q", "repoquery", "--duplicates", name]).await?;
         Ok(!answer.stdout.trim().is_empty())
     }
 
-    /// A transaction that was cut off leaves what it has put in beside what it was to take away. What stays is installed once
-    /// more, for its scripts may not have come to their end, and then the older goes: it is what tells of the cut, so
-    /// that it stays while the first fails.
+    /// Completes an interrupted transaction, which leaves the new packages beside those that it was to
+    /// remove. The remaining one is installed once more, since its scripts may not have finished, and then
+    /// the older one is removed. The older one shows the interruption, so it stays while the first step
+    /// fails.
     pub(super) async fn mend(work: &Work<'_>, was: Listing, goal: &Goal) -> Result<(Listing, bool)> {
         let package = work.package;
         let Some(found) = was.find(package).filter(|found| found.broken.is_some()) else {
@@ -59,7 +61,7 @@ impl Dnf {
         };
         let mut is_whole = false;
         loop {
-            // Of what dnf has taken away along with it nothing is left to do.
+            // Packages that dnf has removed along with it need no further work.
             let (_, older) = parse_list(&ask(RPM, &["-q", FORMAT, package]).await?.stdout);
             let Some(order) = mending(found, &older, goal, is_whole) else { break };
             work.run(&order).await?;
@@ -150,7 +152,7 @@ impl Dnf {
     }
 }
 
-/// What is next for one that is half upgraded. `is_whole`: what stays has been installed once more.
+/// The next order for a half-upgraded package. `is_whole`: the remaining one has been installed once more.
 pub(super) fn mending(
     found: &Installed,
     older: &[(String, Installed)],
@@ -201,7 +203,7 @@ pub(super) fn back(was: &Listing, is: &Listing, name: &str) -> Vec<Order> {
     orders
 }
 
-/// The order, unless it would remove a package that others need by now.
+/// The order, unless it would remove a package that others depend on by now.
 pub(super) async fn sparing(order: Order) -> Option<Order> {
     let mut words = order.arguments.iter().skip(CHANGE.len()).map(String::as_str);
     if words.next() != Some("remove") {
@@ -212,7 +214,7 @@ pub(super) async fn sparing(order: Order) -> Option<Order> {
     answer.is_success.then_some(order)
 }
 
-/// `wanted`: with epoch and release, or without one or both.
+/// `wanted`: a version with epoch and release, or without one or both.
 pub(super) fn is_version(installed: &str, wanted: &str) -> bool {
     let without_epoch = without_epoch(installed);
     let version = without_epoch.rsplit_once('-').map_or(without_epoch, |(version, _)| version);
@@ -224,7 +226,7 @@ fn without_epoch(version: &str) -> &str {
     version.split_once(':').map_or(version, |(_, rest)| rest)
 }
 
-/// As dnf takes a package of one version.
+/// dnf's notation for one version of a package.
 fn spec(package: &str, version: &str) -> String {
     format!("{package}-{version}")
 }
@@ -234,7 +236,7 @@ fn change<'a>(words: impl IntoIterator<Item = &'a str>) -> Order {
     Order { program: DNF, arguments, gives: BTreeMap::new(), is_mark: false }
 }
 
-/// Of what comes along dnf's answer says nothing that is certain: it stays.
+/// dnf's answer is not reliable about further packages, so those stay.
 fn give<'a>(words: impl IntoIterator<Item = &'a str>, package: &str, given: Wanted) -> Order {
     Order { gives: BTreeMap::from([(package.to_owned(), given)]), ..change(words) }
 }
@@ -243,15 +245,16 @@ fn lock(verb: &str, package: &str) -> Order {
     Order { is_mark: true, ..change(["versionlock", verb, package]) }
 }
 
-/// Of what a change wrote the scripts' own lines, and what rpm says of them: dnf 4 sets its own off by two spaces.
+/// The output of packages' scripts within a change's output, and rpm's messages about them: dnf 4 indents its
+/// own lines by two spaces.
 pub(super) fn of_scripts(stdout: &str) -> String {
     let begun = stdout.lines().skip_while(|line| *line != "Running transaction").skip(1);
     let until_verified = begun.take_while(|line| !line.starts_with("  Verifying"));
     until_verified.filter(|line| !line.starts_with("  ")).collect::<Vec<_>>().join("\n")
 }
 
-/// As [`FORMAT`] has it: what counts of each name and architecture, which is what came last, and what is there beside it, by
-/// the same key.
+/// Parses [`FORMAT`]: the current package of each name and architecture, which is the one installed last, and
+/// the further ones beside it, by the same key.
 pub(super) fn parse_list(text: &str) -> (Listing, Vec<(String, Installed)>) {
     let mut rows: Vec<(u64, String, Installed)> = Vec::new();
     for line in text.lines() {
@@ -273,7 +276,7 @@ pub(super) fn parse_list(text: &str) -> (Listing, Vec<(String, Installed)>) {
     (Listing(listing), older)
 }
 
-/// Of that very name: dnf also tells what provides it.
+/// Versions of the package with exactly this name: dnf also lists packages that provide it.
 pub(super) fn parse_offered(text: &str, package: &str) -> Vec<String> {
     let versions = text.lines().filter_map(|line| line.trim().split_once(' '));
     let mut offered = Vec::new();
@@ -297,7 +300,7 @@ pub(super) fn parse_locks(text: &str, package: &str) -> bool {
     })
 }
 
-/// The packages that need it, as rpm's test says.
+/// The packages that depend on it, according to rpm's test.
 pub(super) fn parse_needed(text: &str) -> Vec<String> {
     let needed = text.lines().filter_map(|line| line.split_once(" is needed by (installed) "));
     needed.map(|(_, other)| other.trim().to_owned()).collect()

@@ -1,4 +1,4 @@
-//! Why a package is not what it should be.
+//! Why a package is not as desired.
 
 use std::io;
 
@@ -8,42 +8,43 @@ use super::{Order, dnf};
 use crate::resource::Fault;
 use crate::run::{RunEnd, RunFailed};
 
-/// Lines of what a command wrote: enough to see why it failed; a reason is shown in one place with many others.
+/// The most lines of a command's output: enough to see the failure; a reason is shown together with many
+/// others.
 const LINES: usize = 8;
-/// Bytes of them.
+/// The most bytes of those lines.
 const TEXT_MAX: usize = 1500;
-/// Versions that are named where the wanted one is none of them.
+/// The most versions listed where the wanted one is not available.
 const OFFERED_SHOWN: usize = 5;
 
-/// The reason why a package is not what it should be.
+/// Why a package is not as desired.
 #[derive(Debug, Error)]
 pub enum PackageFault {
     #[error("there is neither apt nor dnf on this server: packages cannot be installed")]
     NoManager,
-    /// It does not answer.
+    /// The program does not answer.
     #[error("cannot ask {program}: {source}")]
     Ask { program: &'static str, source: io::Error },
-    /// It answers, and it is no answer.
+    /// The program's answer makes no sense.
     #[error("{program} cannot say what is installed: {said}")]
     Answer { program: &'static str, said: String },
-    /// The lock itself cannot be looked at.
+    /// The lock itself cannot be read.
     #[error("cannot look at the lock {file}: {source}")]
     Lock { file: String, source: io::Error },
-    /// Somebody else changes packages.
+    /// Another program changes packages.
     #[error("packages were locked by {holder} for all of {seconds} s: wait for it or end it")]
     Locked {
         holder: String,
-        /// How long it was waited for.
+        /// The time waited for the lock.
         seconds: u32,
     },
-    /// Nobody offers it.
+    /// No repository offers the package.
     #[error("no repository of this server has a package {package}{}: look at its name and at the server's repositories", refreshed(.refresh.as_ref()))]
     NoPackage {
         package: String,
         /// The reason why the lists may be old.
         refresh: Option<String>,
     },
-    /// Nobody offers that version.
+    /// No repository offers that version.
     #[error("no repository of this server has version {version} of {package}{}; there is {}", refreshed(.refresh.as_ref()), listed(.offered))]
     NoVersion {
         package: String,
@@ -63,25 +64,25 @@ pub enum PackageFault {
     Own { package: String },
     #[error("'{command}' {how}{}", quoted(.lines))]
     Command {
-        /// As somebody would type it.
+        /// The command as an operator would type it.
         command: String,
         how: String,
-        /// The last that it wrote.
+        /// The last lines of output.
         lines: Vec<String>,
-        /// Trying again cannot help.
+        /// A retry cannot help.
         permanent: bool,
     },
-    /// Nobody knows how a command ended.
+    /// The end of a command is unknown.
     #[error(transparent)]
     Run(#[from] RunFailed),
-    /// It worked, and it is not so.
+    /// The command succeeded, but the state differs.
     #[error("{package} after the change: {differ}")]
     Differs { package: String, differ: String },
-    /// Something was changed before it failed.
+    /// The change failed after a part of it was done.
     #[error("{fault} ({})", if .left.is_empty() { "what was there before this job is back".to_owned() } else { format!("what was there before this job could not all be put back: {}", .left.join(", ")) })]
     After {
         fault: Box<PackageFault>,
-        /// What is not as before; empty if all is.
+        /// The remaining differences from the state before; empty if all was undone.
         left: Vec<String>,
     },
 }
@@ -93,7 +94,7 @@ impl Fault for PackageFault {
             Self::NoPackage { refresh, .. } | Self::NoVersion { refresh, .. } => refresh.is_none(),
             Self::Command { permanent, .. } => *permanent,
             Self::After { fault, .. } => fault.is_permanent(),
-            // One that was interrupted is mended by the next.
+            // The next run repairs an interrupted one.
             Self::Run(_)
             | Self::Ask { .. }
             | Self::Answer { .. }
@@ -105,7 +106,7 @@ impl Fault for PackageFault {
 }
 
 impl PackageFault {
-    /// What it was to fetch is not there any more.
+    /// Whether a file to fetch is no longer in the repository.
     pub(super) fn is_of_old_lists(&self) -> bool {
         let is_so = |line: &String| line.starts_with("E: Failed to fetch");
         matches!(self, Self::Command { lines, .. } if lines.iter().any(is_so))
@@ -135,7 +136,7 @@ impl PackageFault {
     }
 }
 
-/// What a package's script wrote is in the one, what apt and dpkg say of it in the other.
+/// The output of a package's script is in the one, the messages of apt and dpkg about it in the other.
 pub(super) fn last_lines(stdout: &str, stderr: &str) -> Vec<String> {
     let of = |text: &str, most: usize| -> Vec<String> {
         let lines: Vec<&str> = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
@@ -144,7 +145,7 @@ pub(super) fn last_lines(stdout: &str, stderr: &str) -> Vec<String> {
     let errors = of(stderr, LINES);
     let mut lines = of(stdout, LINES / 2);
     lines.extend(errors);
-    // The end counts.
+    // The end matters most.
     while lines.len() > 1 && lines.iter().map(String::len).sum::<usize>() > TEXT_MAX {
         lines.remove(0);
     }

@@ -1,7 +1,7 @@
-//! Whether somebody else changes packages just now.
+//! Waits while another program changes packages.
 //!
-//! dpkg and rpm lock files with fcntl(2), which tells who has them. apt and dnf wait for them too, but not all of what they do,
-//! and they do not say for whom.
+//! dpkg and rpm lock files with fcntl(2), which tells the holder. apt and dnf also wait for the locks, but
+//! not in all of their work, and without naming the holder.
 
 use std::fs::{self, File};
 use std::io::{self, ErrorKind};
@@ -16,7 +16,7 @@ use super::{PackageFault, Result};
 /// Between two looks: others take seconds to minutes.
 const LOOK: Duration = Duration::from_millis(500);
 
-/// Waits until nobody has any of them. `seconds`: how long that is at most, for people.
+/// Waits until all locks are free. `seconds`: the longest wait, for people.
 pub(super) async fn wait(files: &[&str], seconds: u32, until: Instant) -> Result<()> {
     loop {
         let Some(holder) = files.iter().find_map(|file| holder(file).transpose()).transpose()? else {
@@ -29,7 +29,7 @@ pub(super) async fn wait(files: &[&str], seconds: u32, until: Instant) -> Result
     }
 }
 
-/// The process that has it.
+/// The process that holds the lock.
 fn holder(file: &str) -> Result<Option<i32>> {
     let failed = |source| PackageFault::Lock { file: file.to_owned(), source };
     let opened = match File::open(file) {

@@ -1,4 +1,4 @@
-//! Why a unit is not what it should be.
+//! Why a unit is not as desired.
 
 use std::io;
 use std::path::PathBuf;
@@ -10,21 +10,21 @@ use crate::files::FileError;
 use crate::resource::Fault;
 use crate::systemd::{SystemdError, UnitState, Verb};
 
-/// The reason why a unit is not what it should be.
+/// Why a unit is not as desired.
 #[derive(Debug, Error)]
 pub enum UnitFault {
     #[error(transparent)]
     Systemd(#[from] SystemdError),
-    /// One of its files.
+    /// An error of one of the unit's files.
     #[error(transparent)]
     File(#[from] FileError),
-    /// The folder of its drop-ins.
+    /// An error of the drop-ins' folder.
     #[error("cannot make the folder of {}: {source}", .path.display())]
     Folder { path: PathBuf, source: io::Error },
-    /// It is no such file.
+    /// The file is too large to be a unit's file.
     #[error("{} is too large for a unit's file; look at what is in it and remove it", .0.display())]
     TooLarge(PathBuf),
-    /// Nobody has brought it.
+    /// The unit's file does not exist.
     #[error(
         "there is no unit {0}: give its content, or install the package that brings it and depend on that"
     )]
@@ -32,29 +32,29 @@ pub enum UnitFault {
     #[error("systemd does not take {unit} ({load}): {why}")]
     Refused {
         unit: String,
-        /// systemd's word for it.
+        /// systemd's term for the load state.
         load: String,
-        /// systemd's reason, or where there is one.
+        /// systemd's reason, or the path of the file.
         why: String,
     },
-    /// It has been told, and it is not.
+    /// Enabling or disabling succeeded, but the state differs.
     #[error("{unit} is {is} and cannot be {}: it needs an [Install] section for that", if *.wanted { "enabled" } else { "disabled" })]
     Enabled {
         unit: String,
-        /// systemd's word.
+        /// systemd's term for the state.
         is: String,
         wanted: bool,
     },
     /// A start or the like failed.
     #[error("cannot {verb} {unit}: {how}{}", quoted(.log))]
     NotDone { unit: String, verb: Verb, how: String, log: Vec<String> },
-    /// It did not stay up.
+    /// The unit did not stay up.
     #[error("{unit} does not stay active: it is {how}{}", quoted(.log))]
     NotUp { unit: String, how: String, log: Vec<String> },
-    /// And what was there before is back.
+    /// The unit failed, and its former state was restored.
     #[error("{0} (what was there before this job is back)")]
     PutBack(Box<UnitFault>),
-    /// And what was there before is not back.
+    /// The unit failed, and its former state could not be restored.
     #[error("{fault} (and what was there before this job is not back: {back})")]
     NotPutBack { fault: Box<UnitFault>, back: Box<UnitFault> },
 }

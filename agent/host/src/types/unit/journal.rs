@@ -7,26 +7,27 @@ use std::time::Duration;
 use tokio::process::Command;
 use tokio::time::timeout;
 
-/// Where distributions have it. The search path is not asked: who can write there could be run as root.
+/// The paths of distributions. The search path is not used: a user who can write there could run code as
+/// root.
 const PROGRAMS: [&str; 2] = ["/usr/bin/journalctl", "/bin/journalctl"];
-/// Enough to see why a program ended; a reason is shown in one place with many others.
+/// Enough to see why a program ended; a reason is shown together with many others.
 const LINES: &str = "8";
-/// Bytes of them.
+/// The most bytes of those lines.
 const TEXT_MAX: usize = 1500;
 /// The log of a busy server is large, and its end is read first.
 const TIME_MAX: Duration = Duration::from_secs(10);
 
-/// Where the log is read.
+/// The command that reads the log.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Journal(Option<Vec<String>>);
 
 impl Journal {
-    /// By another command.
+    /// Reads the log with another command.
     pub fn by(command: Vec<String>) -> Self {
         Self(Some(command))
     }
 
-    /// The last lines of a unit, as they were written; empty if there are none or they cannot be had.
+    /// The last lines of a unit's log; empty if there are none or they cannot be read.
     pub async fn last(&self, unit: &str) -> Vec<String> {
         let found =
             || PROGRAMS.into_iter().find(|path| Path::new(path).is_file()).map(|path| vec![path.into()]);
@@ -45,7 +46,7 @@ impl Journal {
         asked.stdin(Stdio::null()).stderr(Stdio::null()).kill_on_drop(true).env("LC_ALL", "C");
         let Ok(Ok(output)) = timeout(TIME_MAX, asked.output()).await else { return Vec::new() };
         let text = String::from_utf8_lossy(&output.stdout);
-        // The end counts.
+        // The end matters most.
         let mut from = text.len().saturating_sub(TEXT_MAX);
         while !text.is_char_boundary(from) {
             from += 1;
@@ -54,7 +55,7 @@ impl Journal {
     }
 }
 
-/// To be put behind a reason.
+/// The lines in a form to append to a reason.
 pub(super) fn quoted(lines: &[String]) -> String {
     if lines.is_empty() { String::new() } else { format!("; its log ends: {}", lines.join(" | ")) }
 }

@@ -8,7 +8,7 @@ use tokio::time::{Instant, timeout_at};
 use super::{Result, UnitBefore, UnitFault, Units, is_up};
 use crate::systemd::{Active, Bus, UnitState, Verb};
 
-/// A start may take as long: a job has five minutes, and what was changed must be put back in them too.
+/// The time limit of a start: a job has five minutes, which must also suffice to undo the changes.
 pub const START_MAX: Duration = Duration::from_secs(200);
 
 impl Units {
@@ -40,7 +40,7 @@ impl Units {
         if let Some(verb) = verb {
             *touched = true;
             if state.active == Active::Failed {
-                // It may have used up the number of its starts.
+                // The unit may have used up its limit of starts.
                 bus.reset_failed(name).await?;
             }
             self.tell(bus, verb, name).await?;
@@ -50,7 +50,7 @@ impl Units {
         if runs { self.settle(bus, unit).await } else { Ok(()) }
     }
 
-    /// Has it done, to the end of it; with the last lines of its log if it fails.
+    /// Runs the job to its end; an error has the last lines of the unit's log.
     pub(super) async fn tell(&self, bus: &Bus, verb: Verb, name: &str) -> Result<()> {
         let end = bus.tell(verb, name, START_MAX).await?;
         if end.is_done() {
@@ -86,13 +86,13 @@ impl Units {
     }
 }
 
-/// Whether what a unit runs with is another than what it is to run with. Of one that Muster has not started yet that
-/// is not known: it counts as another where there is anything to care for.
+/// Whether the unit runs with other files or dependencies than desired. For a unit that Muster has not
+/// started yet this is unknown: it counts as different if there are any dependencies.
 fn must(with: Option<&str>, wanted: &str, cares: bool) -> bool {
     with.map_or(cares, |with| with != wanted)
 }
 
-/// It runs, or was to run once and has done so.
+/// The unit runs, or was to run once and has done so.
 pub(super) fn is_as_started(state: &UnitState) -> bool {
     match state.active {
         Active::Active | Active::Reloading => true,
@@ -101,7 +101,7 @@ pub(super) fn is_as_started(state: &UnitState) -> bool {
     }
 }
 
-/// In words, for the operator.
+/// The state in words, for the operator.
 pub(super) fn described(state: &UnitState) -> String {
     let what = match state.active {
         Active::Active => "active",

@@ -1,10 +1,10 @@
-//! The calls by which records come to the disk. Tests see them in their order, and refuse them as a disk does; otherwise
-//! there is nothing here.
+//! The calls that write records to disk. Tests observe their order and make them fail; otherwise the
+//! functions are empty.
 
 use std::io;
 use std::path::Path;
 
-/// What is about to be done.
+/// A call that is about to be made.
 #[derive(Clone, Copy, Debug)]
 #[cfg_attr(not(test), allow(dead_code))] // only tests look into it
 pub enum Call<'a> {
@@ -12,19 +12,19 @@ pub enum Call<'a> {
     Create(&'a Path),
     /// Bytes are written to it.
     Write(&'a Path),
-    /// What was written becomes durable.
+    /// The written data becomes durable.
     Sync(&'a Path),
-    /// The first gets the second one's name.
+    /// The first path is renamed to the second.
     Rename(&'a Path, &'a Path),
     Remove(&'a Path),
     /// The names in a directory become durable.
     SyncDirectory(&'a Path),
 }
 
-/// Comes before each of them.
+/// Runs before each call.
 ///
 /// # Errors
-/// In tests: it is not to be done.
+/// In tests: the call fails.
 #[cfg(not(test))]
 pub fn before(_: Call<'_>) -> io::Result<()> {
     Ok(())

@@ -12,12 +12,12 @@ use crate::net::local::Confirm;
 use crate::net::target::Target;
 use crate::token::TokenSource;
 
-/// As templates have it.
+/// The default of templates.
 pub const CONFIRM_WITHIN: Duration = Duration::from_secs(120);
-/// An hour without a way back is no protection any more. Seconds.
+/// The longest time to confirm, in seconds: a server cut off for more than an hour is not protected any more.
 pub const CONFIRM_WITHIN_MAX: u64 = 3600;
 
-/// What `--help` prints.
+/// The output of `--help`.
 pub const HELP: &str = "\
 The agent of Muster: makes this server what its site's controller asks for.
 
@@ -65,23 +65,23 @@ Examples:
   muster-agent net apply -c new.yaml --confirm gateway --confirm-timeout 30
 ";
 
-/// What is asked for.
+/// The requested command.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Verb {
     Run,
     Join {
-        /// Where the token is.
+        /// The place of the token.
         token: TokenSource,
-        /// Not the fqdn.
+        /// The node's name, if not the fqdn.
         name: Option<String>,
-        /// Only look.
+        /// Only check.
         check: bool,
     },
     /// `net apply`
     NetApply {
         file: PathBuf,
         confirm: Option<Confirm>,
-        /// Another process puts back what this one leaves.
+        /// Another process restores the former state if this one leaves a change behind.
         watched: bool,
     },
     /// `net boot`
@@ -94,7 +94,7 @@ pub enum Verb {
     NetExport(Export),
     /// `net show`
     NetShow,
-    /// `run`: watch over one run of a command, as the agent asks for it in this directory.
+    /// `run`: supervise one run of a command; the agent starts this for the given directory.
     Supervise(PathBuf),
     /// Say whether the settings are valid.
     CheckConfig,
@@ -118,7 +118,7 @@ pub enum UsageError {
     /// An option or value.
     #[error("{0}")]
     Option(#[from] lexopt::Error),
-    /// Something is missing or too much.
+    /// An argument is missing, or there is one too many.
     #[error("{0}")]
     Wrong(String),
 }
@@ -180,7 +180,7 @@ pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Cli, Usage
             Long("check-config") => given.check_config = true,
             Long("confirm") => given.confirm = Some(target(&parser.value()?.string()?)?),
             Long("confirm-timeout") => given.confirm_timeout = Some(seconds(parser.value()?)?),
-            // Given by the process that watches over it.
+            // Given by the watching process.
             Long("watched") => given.watched = true,
             Long("format") => given.format = Some(parser.value()?.string()?),
             Long("from-ledger") => given.from_ledger = true,
@@ -269,7 +269,7 @@ fn verb(given: &mut Arguments) -> Result<Verb, UsageError> {
 /// `--confirm`
 ///
 /// # Errors
-/// It names nothing that can be reached.
+/// The text names no target that could be reached.
 pub fn target(text: &str) -> Result<Target, UsageError> {
     text.parse().map_err(|error| UsageError::Wrong(format!("--confirm {error}")))
 }
@@ -277,7 +277,7 @@ pub fn target(text: &str) -> Result<Target, UsageError> {
 /// `--confirm-timeout`
 ///
 /// # Errors
-/// It is out of bounds.
+/// The value is out of bounds.
 pub fn seconds(value: OsString) -> Result<Duration, UsageError> {
     let seconds = value.string()?.parse().ok().filter(|seconds| (1..=CONFIRM_WITHIN_MAX).contains(seconds));
     let wrong = || UsageError::Wrong(format!("--confirm-timeout takes 1 to {CONFIRM_WITHIN_MAX} seconds"));

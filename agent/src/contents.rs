@@ -28,10 +28,10 @@ impl Contents {
         self.directory.join(digest.to_string())
     }
 
-    /// How much is there.
+    /// Finds how many bytes are present.
     ///
     /// # Errors
-    /// For the operator.
+    /// A reason for the operator.
     pub fn find(&self, digest: ContentDigest) -> Result<ContentState, RunError> {
         let path = self.path(digest);
         match fs::metadata(&path) {
@@ -41,11 +41,11 @@ impl Contents {
         }
     }
 
-    /// Writes at `offset`, which is where it ends; what does not fit whole leaves nothing. Not made durable: what a power
-    /// cut takes shows in the digest.
+    /// Writes at `offset`, which must be the file's end. If the bytes do not fit, none are left. Not made
+    /// durable: the digest shows the loss of a power cut.
     ///
     /// # Errors
-    /// For the operator.
+    /// A reason for the operator.
     pub fn append(&self, digest: ContentDigest, offset: u64, bytes: &[u8]) -> Result<ContentState, RunError> {
         let path = self.path(digest);
         let write = || {
@@ -59,10 +59,10 @@ impl Contents {
         Ok(ContentState::Have(offset + bytes.len() as u64))
     }
 
-    /// Compares the digest; of a wrong one nothing is left.
+    /// Compares the digest; removes a content with a wrong one.
     ///
     /// # Errors
-    /// For the operator.
+    /// A reason for the operator.
     pub async fn verify(&self, digest: ContentDigest) -> Result<ContentState, RunError> {
         let path = self.path(digest);
         let is_right = async {
@@ -83,7 +83,7 @@ impl Contents {
         Ok(ContentState::Corrupt)
     }
 
-    /// Removes one; should that fail, the next start removes it.
+    /// Removes a content; if that fails, the next start removes it.
     pub fn remove(&self, digest: ContentDigest) {
         let _ = fs::remove_file(self.path(digest));
     }

@@ -1,8 +1,8 @@
-//! The driver loop: executes the machine's effects, gives it what happened, and sleeps in between.
+//! The driver loop: executes the machine's effects, passes events to the machine, and sleeps in between.
 //!
-//! One thread. Ledger records are written at once and made durable together, after the last effect that is
-//! to be done now; only then the machine hears that they are on disk. Jobs run as tasks, so that a slow one
-//! holds nothing else up.
+//! The driver has one thread. Ledger records are written at once and made durable together, after the last
+//! effect of a turn; only then does the machine hear that they are on disk. Jobs run as tasks, so that a slow
+//! one delays nothing else.
 
 mod clock;
 mod hold;
@@ -51,14 +51,14 @@ use runs::Runs;
 
 /// Running jobs get this long when the agent is told to stop; what has not ended runs again after the restart.
 const STOP_WITHIN: Duration = Duration::from_secs(3);
-/// Putting back a change that is not confirmed gets more: nobody may start the agent again, and the server is cut off.
-/// systemd waits for 30 s (`TimeoutStopSec`).
+/// The time to restore an unconfirmed change at the end: longer than for other work, since perhaps nobody
+/// starts the agent again, and the server is cut off. systemd waits for 30 s (`TimeoutStopSec`).
 const PUT_BACK_WITHIN: Duration = Duration::from_secs(25);
-/// Inputs handled in one turn: a packet may hold thousands of jobs, each a write of some milliseconds on a slow
-/// disk, and the connection must not die meanwhile.
+/// Inputs handled in one turn: a packet may hold thousands of jobs, each a write of some milliseconds on a
+/// slow disk, and the connection must not time out meanwhile.
 const INPUTS_PER_TURN: usize = 32;
 
-/// What a task of the driver came to.
+/// The result of a task of the driver.
 enum Done {
     Captured { key: ReportKey, before: Result<Before, RunError> },
     Guarded { key: ReportKey, undo: Result<Before, RunError> },
@@ -87,23 +87,23 @@ pub struct Driver {
     tasks: JoinSet<Done>,
     runs: Runs,
     locals: Locals,
-    /// Jobs that may have a command under way, or a record of one.
+    /// Jobs that may have a command under way, or a record of a command.
     commands: BTreeSet<ReportKey>,
-    /// Of these, those that have ended, once what was written is durable.
+    /// Those of `commands` that have ended, kept until their records are durable.
     ended: Vec<ReportKey>,
     renewing: bool,
     /// Connect once the renewal is done: the certificate has run out.
     connect_renewed: bool,
-    /// The controller does not take the certificate: the next connection is for another one.
+    /// The controller refuses the certificate: the next connection is for obtaining another one.
     prove: bool,
-    /// A refusal is answered so from then on.
+    /// The earliest time at which a refused certificate leads to `prove`.
     prove_from: Instant,
     renew_at: Instant,
     inbox: VecDeque<Input>,
-    /// How much of what arrived was read since jobs could begin last.
+    /// How far the arrived messages were read since jobs could last begin.
     reading: Reading,
     written: Vec<(WriteId, Result<(), String>)>,
-    /// Some of it was refused for want of room.
+    /// A write was refused for want of room.
     no_room: Option<String>,
     start: Instant,
     clock: Clock,
@@ -124,7 +124,8 @@ impl Driver {
         systemd: Systemd,
     ) -> anyhow::Result<Self> {
         let entries = state.ledger()?;
-        // What is read is on disk from then on: else a power cut could bring back a job whose run is swept away here.
+        // Makes the ledger that was just read durable: otherwise a power cut could bring back a job whose run
+        // is swept away here.
         state.sync_ledger()?;
         host.sweep(entries.iter())?;
         let config = Config {
@@ -170,10 +171,10 @@ impl Driver {
         })
     }
 
-    /// Until told to stop.
+    /// Runs until told to stop.
     ///
     /// # Errors
-    /// Signals cannot be had.
+    /// Signals cannot be received.
     pub async fn run(mut self, mut signals: Signals, reload: impl Fn()) -> anyhow::Result<()> {
         tracing::info!(node = %self.identity.node, site = %self.identity.site, "agent started");
         let mut monitor = Monitor::open(&self.host.network);
@@ -185,7 +186,7 @@ impl Driver {
             let more = self.turn();
             let wake = self.machine.poll_timeout().map(|(at, _)| self.start + at.0);
             tokio::select! {
-                // What is here comes first, or it would grow without a bound.
+                // Work that is already here comes first, or it would grow without bound.
                 event = next_event(&mut self.connection), if !more => self.event(event),
                 Some(done) = self.tasks.join_next_with_id() => match done {
                     Ok((task, done)) => self.done(task, done),
@@ -232,8 +233,9 @@ impl Driver {
         Ok(())
     }
 
-    /// Does what the machine asks and feeds it, up to a bound; what was written on the way becomes durable at
-    /// once, and is told with the next turn. Whether there is more to do now.
+    /// Executes the machine's effects and feeds its inputs, up to a bound. Records written on the way become
+    /// durable at the end; the machine hears of this in the next turn. Returns whether there is more to do
+    /// now.
     fn turn(&mut self) -> bool {
         self.execute_all();
         for _ in 0..INPUTS_PER_TURN {
@@ -254,9 +256,9 @@ impl Driver {
         self.inbox.push_back(Input::Flow { device, input });
     }
 
-    /// Drops what was kept aside for files that are gone.
+    /// Drops copies of former files that no entry needs any more.
     fn sweep(&self) {
-        // A copy that is being made is in no entry yet, and after a crash the entries on disk are what counts.
+        // A copy in progress is in no entry yet, and after a crash the entries on disk count.
         if self.tasks.is_empty()
             && self.inbox.is_empty()
             && self.machine.is_on_disk()
@@ -348,7 +350,7 @@ impl Driver {
             }
             Effect::Cancel(key) => {
                 self.runs.cancel(key);
-                // A command of it goes on by itself.
+                // The job's command goes on by itself.
                 if self.commands.contains(&key) {
                     self.host.stop_run(key);
                 }
@@ -412,7 +414,8 @@ impl Driver {
         format!("{}: {error}", self.state.path().display())
     }
 
-    /// Whether what was refused for want of room has room now that the reserve was given up for it.
+    /// Whether a write that was refused for want of room can be repeated, now that the reserve was given up
+    /// for it.
     fn makes_room(&mut self, result: &io::Result<()>) -> bool {
         let Some(error) = result.as_ref().err().filter(|error| lacks_room(*error)) else { return false };
         self.no_room = Some(self.full(error));
@@ -496,7 +499,7 @@ impl Driver {
             Ok(ran) => (Ok(ran.observed), ran.before, ran.touched),
             Err(NotRun { error, touched }) => {
                 let reason = if self.commands.contains(&key) {
-                    // What follows was written by a command, and may be secret.
+                    // The following lines were written by a command, and may be secret.
                     error.reason.lines().next().unwrap_or_default()
                 } else {
                     &error.reason
@@ -551,7 +554,7 @@ impl Driver {
                 self.machine.handle(MonoTime(self.start.elapsed()), input);
             }
             while let Some(effect) = self.machine.poll_effect() {
-                // What is written and what is under way still matters: nothing new may begin.
+                // Writes and work under way still matter; nothing new may begin.
                 match effect {
                     Effect::Write { .. }
                     | Effect::Cancel(_)
@@ -579,13 +582,13 @@ fn challenge() -> Result<Vec<u8>, RunError> {
     random.map(|bytes| bytes.to_vec()).map_err(failed)
 }
 
-/// What the entry is for frees room: a removal, from its acceptance to its end.
+/// Whether the entry's purpose frees room: a removal, from its acceptance to its end.
 fn removes(entry: &Entry) -> bool {
     let mut jobs = [&entry.current, &entry.next].into_iter().flatten();
     !entry.exists() || jobs.any(|accepted| accepted.job.action.removes())
 }
 
-/// The entry says for good how the job ended: nobody asks for the end of its run any more.
+/// The entry has the job's final outcome, so the end of its run is no longer needed.
 fn has_ended(entry: &Entry, key: ReportKey) -> bool {
     let jobs = [&entry.current, &entry.next].into_iter().flatten().map(|accepted| accepted.job.key());
     let mut open = jobs.chain(tried_again(entry));

@@ -1,13 +1,14 @@
-//! The log of one device's flow table: what it is to hold, and how its batches ended.
+//! The log of one device's flow table: its desired entries, and the outcomes of its batches.
 //!
 //! ```text
 //!   log    = "mflows1\n" · record …
 //!   record = length of the rest (4, LE) · BLAKE3 of the rest (8 bytes) · kind · body
 //! ```
 //!
-//! It grows by appending, durable when a call returns, and is written anew once most of it is dead. What a power cut
-//! tore off its end is cut; a call that failed leaves it as it was, or broken until it is written anew. The entries stay
-//! in the file: in memory is where they lie (the machine's), and when those were put that end by a timeout.
+//! The log grows by appending, and is durable when a call returns. It is rewritten once most of it is dead.
+//! An incomplete record at the end, from a power cut, is cut off. A failed call leaves the log unchanged, or
+//! broken until it is rewritten. The entries stay in the file: memory holds only their places (in the
+//! machine), and the times at which entries with timeouts were put.
 
 mod read;
 
@@ -28,12 +29,12 @@ use crate::record;
 
 const MAGIC: &[u8] = b"mflows1\n";
 const HEAD: usize = 4 + 8;
-/// Where entries lie is said in 32 bits, and a log is written anew long before.
+/// Places in the log have 32 bits; a log is rewritten long before this size.
 const LOG_MAX: u64 = u32::MAX as u64;
-/// Entries of one record when the log is written anew: about a hundred kilobytes.
+/// Entries of one record when the log is rewritten: about a hundred kilobytes.
 const SNAPSHOT_RECORD: usize = 1024;
 
-/// A record but for the entries, which lie behind it.
+/// A record without its entries, which follow it in the file.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 enum Head {
     /// The bytes of operations follow.
@@ -49,7 +50,7 @@ enum Head {
     Expired {
         ids: Vec<u64>,
     },
-    /// Of a log that was written anew: entries follow as operations, with their states.
+    /// From rewriting a log: entries follow as operations, with their states.
     Snapshot {
         stamps: Vec<(u64, u64)>,
         expired: Vec<u64>,
@@ -61,7 +62,7 @@ enum Head {
     Instance(u64),
 }
 
-/// When entries were put that end by a timeout; none for those that do not.
+/// When entries with timeouts were put; `None` for entries without.
 type Stamps = Vec<(FlowId, Option<u64>)>;
 type Stamp = (u32, u64);
 type Refusal = (Option<u64>, String, bool);
@@ -71,14 +72,14 @@ pub struct FlowLog {
     path: PathBuf,
     file: Rc<File>,
     size: u64,
-    /// What lies behind `size` could not be cut off.
+    /// Bytes behind `size` could not be cut off.
     is_broken: bool,
-    /// That it took the place of the log before may not be on disk: nothing is appended before it is.
+    /// The rename that replaced the earlier log may not be on disk: nothing is appended before it is.
     is_unnamed: bool,
     /// When entries with timeouts were put, in seconds since 1970.
     stamps: Rc<BTreeMap<FlowId, u64>>,
     instance: Option<u64>,
-    /// The batch that is not decided, with what its entries would be stamped with.
+    /// The undecided batch, with the stamps that its entries would get.
     undecided: Option<(Generation, Stamps)>,
 }
 
@@ -96,10 +97,10 @@ fn generation((epoch, number): Stamp) -> Generation {
 }
 
 impl FlowLog {
-    /// Opens it, or makes an empty one.
+    /// Opens the log, or makes an empty one.
     ///
     /// # Errors
-    /// What is there is unknown, so nothing may be done with it.
+    /// The content is unknown, so the log must not be used.
     pub fn open(path: &Path, device: &Bridge) -> io::Result<(Self, Loaded)> {
         let file =
             OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(path)?;
@@ -107,8 +108,8 @@ impl FlowLog {
             file.set_len(0)?;
             file.write_all_at(MAGIC, 0)?;
         }
-        // What an agent that was killed has written is read here, and may not be on disk yet; nor the name of a log that
-        // was written anew. It is told of as durable, and what follows is appended to it.
+        // Data that a killed agent has written is read here, and may not be on disk yet; nor may the rename
+        // of a rewritten log. The log is reported as durable and appended to, so it must be on disk.
         file.sync_all()?;
         if let Some(directory) = path.parent() {
             record::sync_directory(directory)?;
@@ -116,7 +117,7 @@ impl FlowLog {
         read::load(path, file, device)
     }
 
-    /// For reading entries; it stays what it is when the log is written anew.
+    /// The file for reading entries; it keeps its content when the log is rewritten.
     pub fn file(&self) -> Rc<File> {
         Rc::clone(&self.file)
     }
@@ -131,10 +132,10 @@ impl FlowLog {
         self.instance
     }
 
-    /// Appends a batch; its operations, with where they lie.
+    /// Appends a batch. Returns its operations, with their places.
     ///
     /// # Errors
-    /// The log is as if it had never come.
+    /// The log is unchanged.
     pub fn append(&mut self, batch: Generation, ops: &[u8], guarded: bool) -> Result<Vec<Op>, FlowRefusal> {
         let now = wall_clock();
         let head = Head::Batch { generation: stamp(batch), guarded, at: now };
@@ -153,10 +154,10 @@ impl FlowLog {
         Ok(parsed)
     }
 
-    /// How a batch ended.
+    /// Records the outcome of a batch.
     ///
     /// # Errors
-    /// It may not be on disk.
+    /// The record may not be on disk.
     pub fn decide(&mut self, batch: Generation, refused: Option<&FlowRefusal>) -> io::Result<u64> {
         let refused = refused.map(|it| (it.id.map(|id| id.0), it.reason.clone(), it.permanent));
         let is_kept = refused.is_none();
@@ -169,20 +170,20 @@ impl FlowLog {
         Ok(self.size)
     }
 
-    /// These ended by themselves.
+    /// Records that these entries ended by themselves.
     ///
     /// # Errors
-    /// It may not be on disk.
+    /// The record may not be on disk.
     pub fn expire(&mut self, ids: &[FlowId]) -> io::Result<u64> {
         let ids = ids.iter().map(|id| id.0).collect();
         self.write(&packed_head(&Head::Expired { ids }), &[])?;
         Ok(self.size)
     }
 
-    /// The switch is filled since this start of it.
+    /// Records that the switch was filled after this start.
     ///
     /// # Errors
-    /// It may not be on disk.
+    /// The record may not be on disk.
     pub fn filled(&mut self, instance: u64) -> io::Result<()> {
         if self.instance != Some(instance) {
             self.write(&packed_head(&Head::Instance(instance)), &[])?;
@@ -191,10 +192,10 @@ impl FlowLog {
         Ok(())
     }
 
-    /// Writes the log anew with this in it.
+    /// Rewrites the log with this content.
     ///
     /// # Errors
-    /// It is as it was.
+    /// The log is unchanged.
     pub fn compact(
         &mut self,
         kept: &[TableEntry],
@@ -237,10 +238,10 @@ impl FlowLog {
         Ok(Compacted { at, log: self.size })
     }
 
-    /// Writes the log anew with nothing in it but that.
+    /// Rewrites the log with nothing but the order to forget.
     ///
     /// # Errors
-    /// It is as it was.
+    /// The log is unchanged.
     pub fn forget(&mut self, order: Generation) -> io::Result<()> {
         self.replace(|out, size| {
             *size += put(out, &packed_head(&Head::Forgotten { generation: stamp(order) }), &[])?;
@@ -272,7 +273,7 @@ impl FlowLog {
         Ok(())
     }
 
-    /// What a call that failed may have left.
+    /// Cuts off the remains of a failed call.
     fn cut(&mut self) -> io::Result<()> {
         self.file.set_len(self.size)?;
         self.file.sync_data()?;
@@ -298,11 +299,12 @@ impl FlowLog {
             Ok((file, size))
         })();
         let (file, size) = written.inspect_err(|_: &io::Error| {
-            // The next time begins anew anyway.
+            // The next rewrite replaces the file anyway.
             let _ = fs::remove_file(&temporary);
         })?;
         (self.file, self.size, self.is_broken, self.is_unnamed) = (Rc::new(file), size, false, true);
-        // The entries lie elsewhere now, whatever comes of this. Should the power fail, the log before is there.
+        // The entries have new places now, whatever comes of this. After a power cut, the earlier log is
+        // there.
         let _ = self.sync_name();
         Ok(())
     }
@@ -350,14 +352,14 @@ fn parse(ops: &[u8], base: u64, now: u64, stamps: &mut Stamps) -> Result<Vec<Op>
     Ok(parsed)
 }
 
-/// As [`Packed::digest`], of bytes that are not looked into.
+/// As [`Packed::digest`], for bytes that are not decoded.
 fn digest(packed: &[u8]) -> u64 {
     let mut first = [0; 8];
     first.copy_from_slice(&blake3::hash(packed).as_bytes()[..8]);
     u64::from_le_bytes(first)
 }
 
-/// A rule ends with its timeouts, each a zero byte if there is none.
+/// Whether an entry has a timeout. A rule ends with its timeouts, each a zero byte if there is none.
 pub fn has_timeout(packed: &[u8]) -> bool {
     !packed.ends_with(&[0, 0]) && matches!(Packed::read(packed), Ok(Entry::Rule(rule)) if rule.has_timeout())
 }
@@ -366,7 +368,7 @@ fn packed_head(head: &Head) -> Vec<u8> {
     postcard::to_stdvec(head).unwrap_or_default()
 }
 
-/// What comes before the rest: lengths, checksum, the head itself.
+/// Writes the start of a record: lengths, checksum, and the head itself.
 fn begin(bytes: &mut Vec<u8>, head: &[u8], rest: &[u8]) -> io::Result<()> {
     let length = u32::try_from(head.len() + rest.len()).map_err(io::Error::other)?;
     let mut sum = blake3::Hasher::new();

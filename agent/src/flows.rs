@@ -1,7 +1,7 @@
 //! The driver's side of flow tables: their logs, and a task for each device that is watched.
 //!
-//! A log is written at once, in the driver's turn. What is done on a switch is done by the device's task, one thing after
-//! the other. Absent: any decision, which is the machine's; OpenFlow, which is the host crate's.
+//! Logs are written at once, in the driver's turn. The device's task works on the switch, one request after
+//! the other. Absent: decisions (the machine's) and OpenFlow (the host crate's).
 
 mod device;
 mod either;
@@ -26,9 +26,10 @@ use tokio::task::{AbortHandle, spawn_local};
 use crate::flow_log::FlowLog;
 use device::{Command, DeviceEvent};
 
-/// Commands that wait for one device: the machine asks for one thing at a time, and for few answers besides.
+/// The most commands that wait for one device: the machine makes one request at a time, and few further
+/// queries.
 const COMMANDS_MAX: usize = 64;
-/// What devices have said and the driver has not heard: more wait in the tasks.
+/// The most events of devices that the driver has not taken: further ones wait in the tasks.
 const SAID_MAX: usize = 16;
 
 /// All flow tables of this node.
@@ -64,7 +65,7 @@ impl Flows {
             let path = entry?.path();
             let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
             if path.extension().is_some_and(|extension| extension == "new") {
-                // A crash came before it got its name.
+                // A crash came before the file got its name.
                 fs::remove_file(&path)?;
                 continue;
             }
@@ -87,7 +88,7 @@ impl Flows {
         Ok((flows, tables))
     }
 
-    /// The next thing that a device has said.
+    /// The next event of a device.
     pub async fn said(&mut self) -> (Bridge, FlowInput) {
         loop {
             match self.said.recv().await {
@@ -98,13 +99,13 @@ impl Flows {
                         tracing::warn!(%device, %error, "cannot record that the switch was filled");
                     }
                 }
-                // There is a sender of our own.
+                // Never happens: a sender exists here.
                 None => std::future::pending().await,
             }
         }
     }
 
-    /// Does it; what comes of it at once.
+    /// Executes an effect. Returns an answer that is available at once.
     pub fn execute(
         &mut self,
         device: &Bridge,
@@ -143,7 +144,7 @@ impl Flows {
             }
             FlowEffect::Drop => {
                 self.logs.remove(device);
-                // What is left is loaded and dropped again.
+                // The next start loads and drops a remaining log again.
                 let _ = fs::remove_file(self.path(device));
             }
             FlowEffect::Apply { number, ops, take_over } => {
@@ -257,7 +258,7 @@ impl Flows {
         }
     }
 
-    /// Also of a bridge without a table.
+    /// Queries a device, also a bridge without a table.
     fn ask(&mut self, device: &Bridge, command: Command) -> Option<FlowInput> {
         if self.tasks.contains_key(device) {
             return self.command(device, command);
@@ -268,7 +269,7 @@ impl Flows {
     }
 }
 
-/// Where Open vSwitch's sockets are.
+/// The directory of Open vSwitch's sockets.
 pub fn rundir(ovs_db: Option<&Path>) -> PathBuf {
     let beside = ovs_db.and_then(Path::parent).map(Path::to_owned);
     beside

@@ -1,7 +1,8 @@
 //! Network documents that a program on this server (`os-net-config`) hands to the agent that runs here.
 //!
-//! One request and one answer over `<state-dir>/local.sock`, each a length and JSON. The socket is for the agent's own
-//! user and root alone. Absent: what becomes of a document, which the machine decides (`muster_agent_core`).
+//! One request and one answer over `<state-dir>/local.sock`, each a length and JSON. Only the agent's own
+//! user and root can use the socket. Absent: the fate of a document, which the machine decides
+//! (`muster_agent_core`).
 
 use std::collections::BTreeMap;
 use std::io;
@@ -21,15 +22,16 @@ use tokio::time::{sleep, timeout};
 
 use crate::state_dir::{StateDir, StateError};
 
-/// In the state directory.
+/// The socket's name in the state directory.
 const SOCKET: &str = "local.sock";
 /// A document from the controller has to fit a message of this size as well.
 pub const DOCUMENT_MAX: usize = 256 * 1024;
-/// With its mapping, and every character of it escaped.
+/// The size of a message, including the mapping, with every character escaped.
 const MESSAGE_MAX: u32 = 1024 * 1024;
-/// At one time: more than one is refused by the machine, and each may hold a message.
+/// The most clients at one time: the machine refuses more than one document, and each client may hold a
+/// message.
 const CLIENTS_MAX: usize = 4;
-/// A client says at once what it wants.
+/// A client sends its request at once.
 const REQUEST_WITHIN: Duration = Duration::from_secs(10);
 /// An agent that has just been started listens a moment later: tries, so far apart.
 const TRIES: u32 = 50;
@@ -41,21 +43,21 @@ pub struct Request {
     pub document: String,
     /// Alias → name or MAC address.
     pub mapping: BTreeMap<String, String>,
-    /// Seconds until the change is put back if it is not confirmed; the agent's setting if absent.
+    /// Seconds until the change is undone if it is not confirmed; the agent's setting if absent.
     pub confirm_timeout: Option<u32>,
 }
 
-/// What became of it.
+/// The fate of the document.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Answer {
-    /// It is in force.
+    /// The document is in force.
     Kept {
         /// The state was changed.
         changed: bool,
     },
     Failed {
         reason: String,
-        /// What was there before is not back, and no fallback is in force.
+        /// The former state is not restored, and no fallback is in force.
         not_back: bool,
     },
 }
@@ -67,7 +69,7 @@ pub struct PendingRequest {
     pub answer: oneshot::Sender<Answer>,
 }
 
-/// The agent's end. Nobody is heard any more once it is dropped.
+/// The agent's end. Dropping it ends the listening.
 pub struct Listener {
     given: mpsc::Receiver<PendingRequest>,
     path: PathBuf,
@@ -81,7 +83,7 @@ impl Listener {
     /// The path is too long for a socket, or the system refuses.
     pub fn open(state_dir: &Path) -> io::Result<Self> {
         let path = state_dir.join(SOCKET);
-        // Whoever left it is gone: the directory is locked.
+        // The process that left the socket is gone, since the directory is locked.
         match std::fs::remove_file(&path) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             _ => {}
@@ -104,7 +106,7 @@ impl Listener {
 impl Drop for Listener {
     fn drop(&mut self) {
         self.task.abort();
-        // Left behind it does no harm: nobody listens there.
+        // A remaining socket does no harm: nobody listens there.
         let _ = std::fs::remove_file(&self.path);
     }
 }
@@ -140,7 +142,7 @@ async fn serve(mut stream: UnixStream, tell: mpsc::Sender<PendingRequest>) -> io
     if tell.send(PendingRequest { request, answer }).await.is_ok()
         && let Ok(answer) = answered.await
     {
-        // It may be gone: what it gave goes on all the same.
+        // The client may be gone: its document is processed all the same.
         send(&mut stream, &answer).await?;
     }
     Ok(())

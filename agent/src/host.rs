@@ -1,4 +1,4 @@
-//! One job on this host: by resource type to the code that knows how.
+//! Executes one job on this host: dispatches by resource type to the code that implements it.
 
 mod deployment;
 mod look;
@@ -39,31 +39,31 @@ use undo::Undo;
 pub struct Host {
     /// Links, addresses, routes, bridges.
     pub network: Network,
-    /// What it is called.
+    /// The host name.
     pub name: ServerName,
     /// Commands that outlive the agent.
     pub runs: Runner,
-    /// What deployments leave without a command.
+    /// The documents of deployments without a command.
     pub documents: Documents,
     /// The agent's own directory.
     pub state: PathBuf,
-    /// What resources of most types are made with.
+    /// The tools that make resources of most types.
     pub tools: Tools,
-    /// What it is, and who is at the other end of its cables.
+    /// The server's facts and neighbours.
     pub server: Server,
-    /// Where fetched contents are.
+    /// The directory of fetched contents.
     pub contents: PathBuf,
-    /// How files were when what they decide on was as desired.
+    /// Fingerprints of files from when their resources were as desired.
     pub seen: PrintCache,
-    /// Which resource has which file.
+    /// The owner of each file.
     pub owners: Owners,
 }
 
 /// A job that was run.
 pub struct Ran {
-    /// What was read back.
+    /// The state as read back.
     pub observed: Observed,
-    /// What is to be kept from now on of the time before, where that changed.
+    /// The record of the state before Muster to keep from now on, if it changed.
     pub before: Option<Before>,
     /// The state was changed.
     pub touched: bool,
@@ -73,7 +73,7 @@ pub struct Ran {
 #[derive(Debug)]
 pub struct NotRun {
     pub error: RunError,
-    /// Something may have been changed.
+    /// The host may have been changed.
     pub touched: bool,
 }
 
@@ -84,16 +84,16 @@ impl From<RunError> for NotRun {
 }
 
 impl Host {
-    /// Drops contents kept aside, and records of runs, that no entry needs any more.
+    /// Drops copies of former contents, and records of runs, that no entry needs any more.
     ///
     /// # Errors
-    /// Some may still be there.
+    /// Some may remain.
     pub fn sweep<'a>(&self, entries: impl Iterator<Item = &'a Entry>) -> io::Result<()> {
         let entries: Vec<&Entry> = entries.collect();
         self.sweep_deployments(&entries)?;
         let mut needed = Vec::new();
         for entry in entries {
-            // Where nothing is kept in the ledger, nothing is kept aside.
+            // An entry without a record has no copies either.
             let Some(before) = entry.before().filter(|before| !before.written().is_empty()) else {
                 continue;
             };
@@ -103,15 +103,15 @@ impl Host {
                     needed.extend(FileBefore::decode(before.written()).and_then(|b| b.aside()))
                 }
                 Some(_) => {}
-                // What a failed job left: whose it is, is not known, and it must stay.
+                // A failed job left a record that cannot be read: its copies are unknown, and must stay.
                 None => return Ok(()),
             }
         }
         self.tools.files.keep_only(&needed)
     }
 
-    /// What is there before `spec` is applied; what is `known` already counts more. `own`: what is as `spec` wants it
-    /// is of our own making.
+    /// The state before `spec` is applied; records that are `known` already take precedence. `own`: a state
+    /// that is already as `spec` wants was made by Muster.
     ///
     /// # Errors
     /// Nothing was changed.
@@ -150,10 +150,10 @@ impl Host {
         }
     }
 
-    /// All that a job may touch, as it is now, to be put back with [`Host::restore`].
+    /// The present state of all that a job may touch, for [`Host::restore`].
     ///
     /// # Errors
-    /// It cannot be known; nothing was changed.
+    /// The state cannot be read; nothing was changed.
     pub async fn guard(
         &self,
         job: &Job,
@@ -177,10 +177,10 @@ impl Host {
         }
     }
 
-    /// Puts back what [`Host::guard`] has read.
+    /// Restores the state that [`Host::guard`] has read.
     ///
     /// # Errors
-    /// Not all of it is as it was.
+    /// The state was not fully restored.
     pub async fn restore(&self, undo: &Before) -> Result<(), String> {
         match Undo::decode(undo).map_err(|error| error.reason)? {
             Undo::Network(undo) => {
@@ -193,10 +193,11 @@ impl Host {
         }
     }
 
-    /// Makes the network what it was when this was kept. The host name comes from its file, and needs nobody.
+    /// Restores the network to the recorded last good state. The host name comes from its file, and needs
+    /// nothing here.
     ///
     /// # Errors
-    /// It is not so.
+    /// The state was not reached.
     pub async fn apply_at_boot(&self, spec: &Spec, before: Option<&Before>) -> Result<(), String> {
         let Spec::Network(config) = spec else { return Ok(()) };
         let (document, mapping) = parsed(config).map_err(|error| error.reason)?;
@@ -208,10 +209,10 @@ impl Host {
         Ok(())
     }
 
-    /// Applies what the document has for the case that nothing else works.
+    /// Applies the document's fallback, the last resort.
     ///
     /// # Errors
-    /// It has no such thing, or that does not work either.
+    /// The document has no fallback, or the fallback fails too.
     pub async fn fallback(&self, spec: &Spec) -> Result<(), String> {
         let Spec::Network(config) = spec else { return Err("there is no fallback for it".into()) };
         let (document, mapping) = parsed(config).map_err(|error| error.reason)?;
@@ -221,10 +222,11 @@ impl Host {
         Ok(())
     }
 
-    /// Applies and reads back. What `theirs` know of is left alone on delete: others have it back.
+    /// Applies the job and reads the state back. A delete leaves alone the state recorded in `theirs`, which
+    /// other resources own again.
     ///
     /// # Errors
-    /// It is not as desired.
+    /// The desired state was not reached.
     pub async fn run(&self, job: &Job, before: Option<Before>, theirs: Vec<Before>) -> Result<Ran, NotRun> {
         let observed = match Way::of(&job.spec) {
             Way::Resource(resource) => return Ok(self.resource(job, resource, before).await?),
@@ -240,10 +242,10 @@ impl Host {
         Ok(Ran { observed, before: None, touched: true })
     }
 
-    /// Compares what is there with `spec` and changes nothing. A dummy is what the ledger has of it.
+    /// Compares the host with `spec` and changes nothing. A dummy equals its ledger entry.
     ///
     /// # Errors
-    /// It cannot be known.
+    /// The state cannot be read.
     pub async fn check(
         &self,
         resource: ResourceId,
@@ -378,13 +380,13 @@ fn snapshot(before: &Before) -> Result<Snapshot, RunError> {
     decoded(before)
 }
 
-/// What is known of the time before; on delete without what others have back.
+/// The known state before Muster; for a delete without the parts that others own again.
 fn known(before: Option<Before>, theirs: &[Before], action: Action) -> Result<Snapshot, RunError> {
     let before = before.as_ref().map(snapshot).transpose()?.unwrap_or_default();
     if action == Action::Delete { without(before, theirs) } else { Ok(before) }
 }
 
-/// What is to be put back, but for the links that others know of.
+/// The state to restore, without the links in the records of others.
 fn without(mut before: Snapshot, theirs: &[Before]) -> Result<Snapshot, RunError> {
     for theirs in theirs {
         before.leave_to(&snapshot(theirs)?);
@@ -392,10 +394,10 @@ fn without(mut before: Snapshot, theirs: &[Before]) -> Result<Snapshot, RunError
     Ok(before)
 }
 
-/// As the ledger keeps it.
+/// Encodes a value for the ledger.
 ///
 /// # Errors
-/// It is too large.
+/// The value is too large.
 pub fn encoded(what: &impl Serialize) -> Result<Before, RunError> {
     let bytes = muster_host::packed::pack(what);
     bytes.map(Before::new).map_err(|error| RunError { reason: error.to_string(), retry: Retry::Never })
@@ -417,13 +419,13 @@ fn file_failed(error: FileError) -> RunError {
     failed(&error, error.is_permanent())
 }
 
-/// A want of room counts more than whether the failure is permanent else.
+/// A want of room takes precedence over whether the failure is permanent.
 fn failed(error: &(dyn Error + 'static), permanent: bool) -> RunError {
     let retry = if lacks_room(error) { Retry::WhenRoom } else { Retry::unless(permanent) };
     RunError { reason: error.to_string(), retry }
 }
 
-/// A disk was full, or the agent's user has no more of it.
+/// Whether a disk was full, or the agent's user has reached its quota.
 pub(crate) fn lacks_room(error: &(dyn Error + 'static)) -> bool {
     let kind = error.downcast_ref::<io::Error>().map(io::Error::kind);
     matches!(kind, Some(ErrorKind::StorageFull | ErrorKind::QuotaExceeded))
@@ -436,7 +438,7 @@ fn network_not_run(error: NetError) -> NotRun {
 }
 
 fn network_failed(error: NetError) -> RunError {
-    // What ifupdown is told in its own files stays until an operator changes it.
+    // The setting in ifupdown's own files stays until an operator changes it.
     let permanent = matches!(
         &error,
         NetError::Document(_)

@@ -14,7 +14,7 @@ pub fn start(level: LevelFilter, format: LogFormat) -> Level {
     let (filter, handle) = reload::Layer::new(level);
     let layer = fmt::layer().with_writer(std::io::stderr).with_target(false);
     let registry = tracing_subscriber::registry().with(filter);
-    // Only a second call can fail, and there is one.
+    // Only a second call can fail, and this is the only one.
     let _ = match format {
         LogFormat::Human => registry.with(layer.with_ansi(false)).try_init(),
         LogFormat::Json => registry.with(layer.json()).try_init(),
@@ -22,12 +22,12 @@ pub fn start(level: LevelFilter, format: LogFormat) -> Level {
     handle
 }
 
-/// Why a job failed, for the log of this server: without what is quoted in it, for a property may be a secret. The agent
-/// does not know which are; the controller does, and shows the rest.
+/// The reason of a failed job for this server's log: without quoted text, since a property may be a secret.
+/// Only the controller knows the secrets, and shows the rest.
 pub fn unquoted(reason: &str) -> String {
     let opens = |(at, _): &(usize, &str)| !reason[..*at].ends_with(char::is_alphanumeric);
     let Some((from, _)) = reason.match_indices('\'').find(opens) else { return reason.to_owned() };
-    // What is quoted may have such a mark in it, or was cut short.
+    // The quoted text may contain such a mark, or was cut short.
     match reason.rfind('\'').filter(|upto| *upto > from) {
         Some(upto) => format!("{}'…{}", &reason[..from], &reason[upto..]),
         None => format!("{}'…", &reason[..from]),

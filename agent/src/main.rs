@@ -1,7 +1,7 @@
 //! `muster-agent`: command line, settings, and the driver loop around the pure machine.
 //!
-//! One thread, a second one to send LLDP where there are bridges, and few wake-ups. Absent: any decision about jobs, which is the machine's; how Linux is changed,
-//! which is the host crate's.
+//! One thread, a second one to send LLDP where there are bridges, and few wake-ups. Absent: decisions about
+//! jobs (the machine's) and changes to Linux (the host crate's).
 
 mod calls;
 mod cli;
@@ -75,7 +75,7 @@ fn main() -> ExitCode {
     match &cli.verb {
         Verb::Help => print!("{}", cli::HELP),
         Verb::Version => println!("muster-agent {}", env!("CARGO_PKG_VERSION")),
-        // Needs no settings, and is not to fail for one.
+        // The supervisor needs no settings, and must not fail for want of one.
         Verb::Supervise(directory) => return supervise(directory),
         _ => return with_settings(&cli),
     }
@@ -144,7 +144,7 @@ fn read_settings(cli: &Cli) -> anyhow::Result<Settings> {
     Ok(settings)
 }
 
-/// What is not text is no setting of ours.
+/// Variables that are not valid text are skipped: they are no settings.
 fn environment() -> impl Iterator<Item = (String, String)> {
     std::env::vars_os().filter_map(|(key, value)| Some((key.into_string().ok()?, value.into_string().ok()?)))
 }
@@ -205,15 +205,15 @@ fn block_on<T>(what: impl Future<Output = anyhow::Result<T>>) -> anyhow::Result<
     let runtime = runtime::Builder::new_current_thread()
         .enable_io()
         .enable_time()
-        // Only resolving a name takes a thread, for as long as that lasts: half a minute and more where no resolver
-        // answers. Who connects again every ten seconds while a change cut the resolver off has a thread for it at once
-        // when the change was put back.
+        // Only resolving a name uses a thread, for half a minute and more if no resolver answers. While a
+        // change cuts the resolver off, the agent connects again every ten seconds; once the change is
+        // undone, it needs a free thread at once.
         .max_blocking_threads(8)
         .thread_keep_alive(Duration::from_secs(1))
         .build()
         .context("cannot start")?;
     let result = LocalSet::new().block_on(&runtime, what);
-    // Resolving a name may last half a minute where no resolver answers: nobody waits for that any more.
+    // Resolving a name may last half a minute if no resolver answers: the end does not wait for that.
     runtime.shutdown_background();
     result
 }
@@ -252,7 +252,7 @@ async fn drive(
     Driver::new(state, identity, host, ovs, confirm, lldp, systemd(settings))?.run(signals, reload).await
 }
 
-/// Nothing to do where nothing was ever kept, and where an agent sees to it.
+/// Does nothing if nothing was ever recorded, or if a running agent handles it.
 async fn boot(network: &Network, settings: &Settings) -> anyhow::Result<()> {
     let path = &settings.agent.state_dir;
     if !path.exists() {
@@ -292,7 +292,7 @@ fn host(state: &StateDir, settings: &Settings) -> Host {
     }
 }
 
-/// This program as it was started: an upgrade puts another one in its place.
+/// The path of this program as it was started: an upgrade replaces the file.
 fn runs(state: &StateDir, settings: &Settings) -> Runner {
     let own = std::env::current_exe().unwrap_or_else(|_| "/usr/sbin/muster-agent".into());
     Runner::new(state.runs(), own, Some(systemd(settings)).filter(Systemd::is_there))
@@ -343,7 +343,7 @@ async fn enrol(state: &StateDir, token: &JoinToken, name: NodeId) -> anyhow::Res
     Ok(identity)
 }
 
-/// As given, or this server's fqdn.
+/// The given name, or this server's fqdn.
 fn node_name(given: Option<&str>) -> anyhow::Result<NodeId> {
     let name = match given {
         Some(name) => name.to_owned(),
@@ -352,7 +352,7 @@ fn node_name(given: Option<&str>) -> anyhow::Result<NodeId> {
     name.to_ascii_lowercase().parse().map_err(|error| WrongInput(format!("{error}; use --name FQDN")).into())
 }
 
-/// The host name; with the domain that the resolver gives it, where it has none itself.
+/// The host name; if it has no domain, with the one that the resolver gives.
 fn fqdn() -> anyhow::Result<String> {
     let name = nix::unistd::gethostname().context("cannot read the host name")?;
     let name =

@@ -21,10 +21,10 @@ use local::{Confirm, Local, LocalDocument};
 /// A document with 65,536 routes needs half of it.
 const FILE_MAX: u64 = 32 * 1024 * 1024;
 
-/// Prints the network as it is.
+/// Prints the present network.
 ///
 /// # Errors
-/// It cannot be read.
+/// The network cannot be read.
 pub async fn show(network: &Network) -> anyhow::Result<()> {
     println!("{:#}", network.show().await?);
     Ok(())
@@ -43,10 +43,11 @@ pub async fn plan(network: &Network, file: &Path, state_dir: &Path) -> anyhow::R
     Ok(())
 }
 
-/// Applies, and keeps what was there before in the state directory.
+/// Applies, and keeps the state before in the state directory.
 ///
 /// # Errors
-/// The document is wrong, something is in the way, a step failed, or what is to confirm it was not reached.
+/// The document is wrong, an obstacle exists, a step failed, or the target of the confirmation was not
+/// reached.
 pub async fn apply(
     network: &Network,
     file: &Path,
@@ -88,7 +89,7 @@ pub async fn apply_given(
 /// The state directory, while no agent uses it.
 ///
 /// # Errors
-/// An agent uses it, or it cannot be had.
+/// An agent uses the directory, or it cannot be opened.
 pub async fn open_idle(path: &Path) -> anyhow::Result<StateDir> {
     let state = crate::open_state(path).await;
     state.map_err(|error| match error {
@@ -101,7 +102,7 @@ pub async fn open_idle(path: &Path) -> anyhow::Result<StateDir> {
     })
 }
 
-/// What the agent is to put back when it starts would be put back over the change.
+/// Refuses if the agent has an unconfirmed change: its restore at the next start would overwrite this one.
 fn refuse_unconfirmed(state: &StateDir) -> anyhow::Result<()> {
     match state.ledger()?.iter().find(|entry| entry.undo.is_some()) {
         None => Ok(()),
@@ -125,10 +126,10 @@ fn read_document(file: &Path) -> anyhow::Result<(NetworkDocument, String)> {
     Ok((document, value.to_string()))
 }
 
-/// What a file of YAML or JSON holds.
+/// The content of a YAML or JSON file.
 ///
 /// # Errors
-/// Where it is none.
+/// The file is not one.
 pub fn read_value(file: &Path) -> anyhow::Result<Value> {
     let shown = file.display();
     let size = fs::metadata(file).with_context(|| shown.to_string())?.len();

@@ -1,8 +1,9 @@
-//! This program called as `os-apply-config`: answers `--key` from what deployments of group `apply-config` delivered.
+//! This program called as `os-apply-config`: answers `--key` from the documents of deployments of group
+//! `apply-config`.
 //!
-//! Those are `<state-dir>/apply-config/<resource>.json`, merged in the order of their names; `--metadata` and
-//! `$OS_CONFIG_FILES` name other files. Types and errors are those of os-apply-config's `value_types.py`. Absent: its
-//! templates, which `Muster::File` is for.
+//! The documents are `<state-dir>/apply-config/<resource>.json`, merged in the order of their names;
+//! `--metadata` and `$OS_CONFIG_FILES` name other files. Types and errors are those of os-apply-config's
+//! `value_types.py`. Absent: its templates, which `Muster::File` replaces.
 
 use std::ffi::OsString;
 use std::fs;
@@ -18,11 +19,12 @@ use crate::settings::Settings;
 
 /// The name that this program must be called by.
 pub const NAME: &str = "os-apply-config";
-/// In the state directory.
+/// The directory's name in the state directory.
 const DIRECTORY: &str = "apply-config";
-/// All files together: a deployment's configuration fits a message of 256 KiB, a node has tens of them.
+/// The most bytes of all files together: a deployment's configuration fits a message of 256 KiB, and a node
+/// has tens.
 const BYTES_MAX: u64 = 64 * 1024 * 1024;
-/// Of Python's argparse.
+/// The exit status of Python's argparse.
 const WRONG_USAGE: u8 = 2;
 
 const HELP: &str = "\
@@ -48,7 +50,7 @@ Example:
   os-apply-config --key ctlplane.metadata_ip --type netaddress --key-default ''
 ";
 
-/// What is asked for.
+/// The options of the command.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Options {
     key: Option<String>,
@@ -116,7 +118,7 @@ fn parse(arguments: Vec<OsString>) -> Result<Options, UsageError> {
     Ok(options)
 }
 
-/// As many as there are, also none.
+/// All following values, possibly none.
 fn files(parser: &mut lexopt::Parser) -> Vec<PathBuf> {
     parser.values().map(|values| values.map(PathBuf::from).collect()).unwrap_or_default()
 }
@@ -151,7 +153,7 @@ fn shown(files: &[PathBuf]) -> String {
     }
 }
 
-/// The files that are to be read.
+/// The files to read.
 fn named(options: &Options) -> anyhow::Result<Vec<PathBuf>> {
     if !options.metadata.is_empty() {
         return Ok(options.metadata.clone());
@@ -196,7 +198,7 @@ fn merged(files: &[PathBuf]) -> anyhow::Result<Map<String, Json>> {
     Ok(all)
 }
 
-/// Maps within maps; anything else of a later one takes the place of an earlier one.
+/// Merges maps recursively; any other later value replaces the earlier one.
 fn merge(all: &mut Map<String, Json>, more: Map<String, Json>) {
     for (key, value) in more {
         match (all.get_mut(&key), value) {
@@ -218,7 +220,8 @@ fn find<'a>(config: &'a Map<String, Json>, key: &str) -> Option<&'a Json> {
     parts.try_fold(first, |value, part| value.as_object()?.get(part))
 }
 
-/// As Python prints it; but maps and lists are JSON, which YAML readers take as they take Python's.
+/// A value as Python prints it; but maps and lists are JSON, which YAML readers accept like Python's
+/// notation.
 fn text(value: &Json) -> String {
     match value {
         Json::String(text) => text.clone(),

@@ -1,10 +1,11 @@
 //! This program called as `os-net-config`: its options, sections and exit codes over Muster's way to apply a document.
 //!
-//! Where an agent runs, the document goes to it (`handover.rs`) and is kept only if the controller is reached anew.
-//! Without one it is applied as `muster-agent net apply` does. Absent: providers and their files.
+//! If an agent runs here, the document goes to it (`handover.rs`) and is kept only if the agent reaches the
+//! controller over a new connection. Otherwise the document is applied as by `muster-agent net apply`.
+//! Absent: providers and their files.
 //!
-//! Another than there: a document that fails is taken back whole, and its `fallback_config` counts where that cannot
-//! be; what an earlier document made and this one does not name goes away without `--cleanup`.
+//! Differences from os-net-config: a failing document is undone completely, and its `fallback_config` applies
+//! if that fails. Objects of an earlier document that this one does not name are removed without `--cleanup`.
 
 mod options;
 mod sections;
@@ -30,7 +31,7 @@ use sections::Sections;
 
 /// The name that this program must be called by.
 pub const NAME: &str = "os-net-config";
-/// Whose options and exit codes these are.
+/// The version whose options and exit codes these are.
 const VERSION: &str = "18.1.0";
 
 /// Bits of the exit code, as os-net-config's `exit_codes.py` has them.
@@ -43,7 +44,7 @@ const REMOVE_FAILED: u16 = 0x20;
 const PURGE_FAILED: u16 = 0x40;
 /// Does not fit an exit status, where a shell would see 0.
 const SCHEMA_FAILED: u16 = 0x100;
-/// Of Python's argparse.
+/// The exit status of Python's argparse.
 const WRONG_USAGE: u8 = 2;
 
 pub fn main(arguments: Vec<OsString>) -> ExitCode {
@@ -72,7 +73,7 @@ pub fn main(arguments: Vec<OsString>) -> ExitCode {
     ExitCode::from(status(code, options.detailed_exit_codes))
 }
 
-/// What the shell gets.
+/// The exit status for the shell.
 fn status(code: u16, detailed: bool) -> u8 {
     let schema = if code & SCHEMA_FAILED == 0 { 0 } else { ERROR };
     match detailed {
@@ -82,7 +83,7 @@ fn status(code: u16, detailed: bool) -> u8 {
     }
 }
 
-/// What became of one document.
+/// The fate of one document.
 #[derive(Debug, PartialEq, Eq)]
 enum Applied {
     Kept { changed: bool },
@@ -185,7 +186,7 @@ impl Run<'_> {
             })
     }
 
-    /// With the agent that runs here, or without.
+    /// Applies a document through the agent that runs here, or without one.
     async fn apply_one(
         &self,
         network: &Network,
@@ -222,7 +223,7 @@ impl Run<'_> {
         self.without_agent(network, &given, state_dir).await
     }
 
-    /// In a process of its own, so that being killed takes nothing away from putting back.
+    /// Applies in a separate process, so that the restore happens even if that process is killed.
     async fn watched(&self, network: &Network, state_dir: &Path) -> anyhow::Result<Applied> {
         let words =
             self.arguments.iter().cloned().chain(["--watched".into(), "--detailed-exit-codes".into()]);
@@ -276,7 +277,7 @@ impl Run<'_> {
         }
     }
 
-    /// What has no counterpart here, and would change what is done.
+    /// Refuses options that have no counterpart here and would change the result.
     fn refuse_what_cannot_be(&self) -> anyhow::Result<()> {
         let options = self.options;
         if !options.root_dir.as_os_str().is_empty() && !options.noop {
@@ -314,7 +315,7 @@ impl Run<'_> {
     }
 }
 
-/// What was there before Muster, as an agent or an earlier run wrote it down.
+/// The state before Muster, as recorded by an agent or an earlier run.
 fn known(state_dir: &Path) -> anyhow::Result<Option<Snapshot>> {
     Local::read(state_dir)?.known(&state_dir::entries_unlocked(state_dir))
 }
@@ -338,7 +339,7 @@ fn read_mapping(file: &Path) -> anyhow::Result<BTreeMap<String, String>> {
     entries.iter().map(text).collect()
 }
 
-/// As Python's `json.dumps` writes it.
+/// Prints as Python's `json.dumps` does.
 fn print_interfaces(asked: &[String], names: &BTreeMap<String, String>) -> u16 {
     let mut code = 0;
     let mut shown: Vec<(&str, &str)> = Vec::new();

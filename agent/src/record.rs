@@ -1,4 +1,4 @@
-//! One file, one record: written whole or not at all, and known to be whole when it is read.
+//! One file holds one record, written completely or not at all, and verified when it is read.
 //!
 //! ```text
 //!   record = "muster1\n" · BLAKE3 of the rest, 16 bytes · postcard
@@ -16,29 +16,29 @@ use crate::calls::{Call, before};
 
 const MAGIC: &[u8] = b"muster1\n";
 const CHECKSUM: usize = 16;
-/// An entry of the ledger with two jobs of a whole message each is far smaller. What was there before Muster may
-/// not be: a network with tens of thousands of routes.
+/// The most bytes of a record. A ledger entry with two jobs of a full message each is far smaller, but the
+/// state before Muster may be large: a network with tens of thousands of routes.
 pub const SIZE_MAX: u64 = 16 * 1024 * 1024;
 
-/// What a file holds.
+/// The content of a file.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Read<T> {
     Whole(T),
     /// There is no such file.
     Absent,
-    /// Not a record, cut off, altered, or of another version.
+    /// The file is not a record, or is truncated, altered, or of another version.
     Corrupt,
 }
 
-/// Where it is written before it gets its name.
+/// The path at which the file is written before its rename.
 pub fn temporary(path: &Path) -> PathBuf {
     path.with_added_extension("new")
 }
 
-/// Replaces the file by a rename. It survives a power cut once [`sync_directory`] has returned as well.
+/// Replaces the file by a rename. The file survives a power cut only after [`sync_directory`] has returned.
 ///
 /// # Errors
-/// The file is as it was.
+/// The file is unchanged.
 pub fn write<T: Serialize>(path: &Path, value: &T) -> io::Result<()> {
     let temporary = temporary(path);
     let written = (|| {
@@ -60,18 +60,18 @@ pub fn write<T: Serialize>(path: &Path, value: &T) -> io::Result<()> {
         fs::rename(&temporary, path)
     })();
     if written.is_err() {
-        // The next write of this record begins anew anyway.
+        // The next write of this record replaces the file anyway.
         let _ = before(Call::Remove(&temporary)).and_then(|()| fs::remove_file(&temporary));
     }
     written
 }
 
-/// What comes after the checksum, on its way to the disk: a large network's is not held in memory once more.
+/// Streams the part after the checksum to the disk: a large network's record is not in memory once more.
 struct Body {
     file: BufWriter<File>,
     sum: blake3::Hasher,
     size: u64,
-    /// Postcard keeps none.
+    /// The first error, which postcard does not keep.
     error: Option<io::Error>,
 }
 
@@ -112,7 +112,7 @@ impl io::Write for Body {
         self.keeping(added)
     }
 
-    /// Where a small record first meets the disk.
+    /// A small record first reaches the disk here.
     fn flush(&mut self) -> io::Result<()> {
         let flushed = self.file.flush();
         self.keeping(flushed)
@@ -122,16 +122,16 @@ impl io::Write for Body {
 /// Makes renames in this directory durable.
 ///
 /// # Errors
-/// They may not be.
+/// The renames may not be durable.
 pub fn sync_directory(path: &Path) -> io::Result<()> {
     before(Call::SyncDirectory(path))?;
     File::open(path)?.sync_all()
 }
 
-/// Reads one.
+/// Reads a record.
 ///
 /// # Errors
-/// The system cannot read it; what it holds is unknown.
+/// The system cannot read the file; its content is unknown.
 pub fn read<T: DeserializeOwned>(path: &Path) -> io::Result<Read<T>> {
     let mut bytes = Vec::new();
     match File::open(path) {

@@ -7,7 +7,7 @@ use muster_host::net::Client;
 use serde::Deserialize;
 use tracing_subscriber::filter::LevelFilter;
 
-/// Where the file is if no flag says otherwise; it may be absent there.
+/// The path of the file without a flag; the file may be absent there.
 pub const DEFAULT_FILE: &str = "/etc/muster/agent.toml";
 
 /// The sections; variables of other sections belong to the controller on the same machine.
@@ -17,9 +17,9 @@ const SECTIONS: [&str; 3] = ["MUSTER_AGENT__", "MUSTER_HOST__", "MUSTER_LOG__"];
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq)]
 #[serde(default, deny_unknown_fields)]
 pub struct Settings {
-    /// Where it keeps things.
+    /// The agent's directory and times.
     pub agent: AgentSection,
-    /// The host's own ways.
+    /// The paths and programs of the host.
     pub host: HostSection,
     pub log: LogSection,
 }
@@ -30,7 +30,7 @@ pub struct Settings {
 pub struct AgentSection {
     /// Keys and ledger.
     pub state_dir: PathBuf,
-    /// Seconds within which a document that was given on this server must be confirmed.
+    /// Seconds within which a document given on this server must be confirmed.
     pub confirm_timeout: u32,
 }
 
@@ -46,11 +46,11 @@ pub struct HostSection {
     pub etc_hostname: Option<PathBuf>,
     /// The directory in which systemd has its sockets.
     pub run_dir: Option<PathBuf>,
-    /// The root of the system whose network services are told what to leave alone.
+    /// The root of the system whose network managers must leave links alone.
     pub neighbours: Option<PathBuf>,
-    /// What leases addresses; by default the first that is there.
+    /// The DHCP client; by default the first one found.
     pub dhcp_client: Option<Client>,
-    /// Ports of Open vSwitch say over LLDP whose they are.
+    /// Ports of Open vSwitch identify themselves over LLDP.
     pub send_lldp: bool,
 }
 
@@ -64,11 +64,11 @@ pub struct LogSection {
     pub format: LogFormat,
 }
 
-/// How a line of log looks.
+/// The format of a log line.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum LogFormat {
-    /// For reading.
+    /// For people.
     #[default]
     Human,
     /// For machines.
@@ -102,10 +102,10 @@ impl Default for LogSection {
 }
 
 impl Settings {
-    /// Reads file and environment. `file` none: the default one, if it is there.
+    /// Reads file and environment. Without `file`, reads the default one, if it exists.
     ///
     /// # Errors
-    /// Names the file or variable, the key, and what is wrong.
+    /// The error names the file or variable, the key, and the reason.
     pub fn read(
         file: Option<&Path>,
         environment: impl Iterator<Item = (String, String)>,
@@ -143,7 +143,7 @@ impl Settings {
     /// `log.level`
     ///
     /// # Errors
-    /// It is none.
+    /// The value is no level.
     pub fn level(&self) -> anyhow::Result<LevelFilter> {
         let level = self.log.level.parse();
         level.map_err(|_| {

@@ -8,7 +8,7 @@ use tokio::signal::unix::{Signal as Stream, SignalKind, signal};
 pub enum Signal {
     /// End cleanly.
     Stop,
-    /// Read the log level anew.
+    /// Read the log level again.
     Reload,
 }
 
@@ -20,10 +20,10 @@ pub struct Signals {
 }
 
 impl Signals {
-    /// From now on.
+    /// Listens to signals from now on.
     ///
     /// # Errors
-    /// They cannot be had.
+    /// Signals cannot be received.
     pub fn new() -> io::Result<Self> {
         Ok(Self {
             terminate: signal(SignalKind::terminate())?,

@@ -51,7 +51,7 @@ pub struct StateDir {
     _lock: File,
 }
 
-/// Room that is kept so that a full disk can still record the removal of what fills it.
+/// Reserved space, so that even a full disk can record the removal of the data that fills it.
 const RESERVE: &str = "reserve";
 const RESERVE_BYTES: usize = 1024 * 1024;
 
@@ -82,7 +82,7 @@ impl StateDir {
         match lock.try_lock() {
             Ok(()) => {
                 let state = Self { path: path.to_owned(), _lock: lock };
-                // Without it removals wait for room as well.
+                // Without the reserve, removals wait for room as well.
                 if !path.join(RESERVE).exists() {
                     let _ = state.find_room();
                 }
@@ -97,22 +97,22 @@ impl StateDir {
         &self.path
     }
 
-    /// For large contents that were there before.
+    /// The directory of large former contents.
     pub fn before(&self) -> PathBuf {
         self.path.join("before")
     }
 
-    /// For the logs of flow tables.
+    /// The directory of flow table logs.
     pub fn flows(&self) -> PathBuf {
         self.path.join("flows")
     }
 
-    /// For commands that run.
+    /// The directory of runs.
     pub fn runs(&self) -> PathBuf {
         self.path.join("runs")
     }
 
-    /// For contents on their way.
+    /// The directory of contents being fetched.
     pub fn fetch(&self) -> PathBuf {
         self.path.join("fetch")
     }
@@ -131,10 +131,10 @@ impl StateDir {
         }
     }
 
-    /// Durable when it returns.
+    /// Writes the identity durably.
     ///
     /// # Errors
-    /// It is as it was.
+    /// The file is unchanged.
     pub fn write_identity(&self, identity: &Identity) -> Result<(), StateError> {
         let path = self.path.join("identity");
         record::write(&path, identity)
@@ -142,7 +142,8 @@ impl StateDir {
             .map_err(|source| StateError::Io { path, source })
     }
 
-    /// The highest epoch seen. An unreadable one counts as none: the controller's is taken again.
+    /// The highest epoch seen. An unreadable record counts as none: the agent accepts the controller's epoch
+    /// again.
     ///
     /// # Errors
     /// [`StateError::Io`].
@@ -151,7 +152,7 @@ impl StateDir {
         match record::read(&path) {
             Ok(Read::Whole(epoch)) => Ok(epoch),
             Ok(Read::Absent) => Ok(EpochId::default()),
-            // One without bits is of an older agent.
+            // A record without bits was written by an older agent.
             Ok(Read::Corrupt) => match record::read::<Epoch>(&path) {
                 Ok(Read::Whole(number)) => Ok(number.into()),
                 Ok(Read::Absent | Read::Corrupt) | Err(_) => {
@@ -163,10 +164,10 @@ impl StateDir {
         }
     }
 
-    /// Durable when it returns.
+    /// Writes the epoch durably.
     ///
     /// # Errors
-    /// It is as it was.
+    /// The file is unchanged.
     pub fn write_epoch(&self, epoch: EpochId) -> io::Result<()> {
         record::write(&self.path.join("epoch"), &epoch)?;
         record::sync_directory(&self.path)
@@ -196,10 +197,10 @@ impl StateDir {
         self.sync_ledger().map_err(|source| StateError::Io { path: ledger, source })
     }
 
-    /// Every entry that can be read; the others are moved aside.
+    /// Every readable entry; the others are moved aside.
     ///
     /// # Errors
-    /// [`StateError::Io`]: what is there is unknown, so nothing may be done with it.
+    /// [`StateError::Io`]: the content is unknown, so the directory must not be used.
     pub fn ledger(&self) -> Result<Vec<Entry>, StateError> {
         let directory = self.path.join("ledger");
         let at = |source| StateError::Io { path: directory.clone(), source };
@@ -207,7 +208,7 @@ impl StateDir {
         for file in fs::read_dir(&directory).map_err(at)? {
             let path = file.map_err(at)?.path();
             if path.extension().is_some_and(|extension| extension == "new") {
-                // A crash came before it got its name.
+                // A crash came before the file got its name.
                 fs::remove_file(&path).map_err(at)?;
                 continue;
             }
@@ -221,23 +222,23 @@ impl StateDir {
         Ok(entries)
     }
 
-    /// In place; durable after [`StateDir::sync_ledger`].
+    /// Writes an entry; durable after [`StateDir::sync_ledger`].
     ///
     /// # Errors
-    /// The entry is as it was.
+    /// The entry is unchanged.
     pub fn write_entry(&self, entry: &Entry) -> io::Result<()> {
         record::write(&self.entry_path(entry.resource), entry)
     }
 
-    /// Gives up the room that is kept for removals; whether there was any.
+    /// Gives up the reserve for removals. Returns whether there was one.
     pub fn spend_reserve(&self) -> bool {
         fs::remove_file(self.path.join(RESERVE)).is_ok()
     }
 
-    /// Sees whether there is as much room again as is kept for removals, and keeps it.
+    /// Recreates the reserve for removals, if there is enough room.
     ///
     /// # Errors
-    /// There is not.
+    /// There is not enough room.
     pub fn find_room(&self) -> io::Result<()> {
         let new = self.path.join(RESERVE).with_added_extension("new");
         let kept = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&new);
@@ -256,14 +257,14 @@ impl StateDir {
     /// Makes the entries written before durable.
     ///
     /// # Errors
-    /// They may not be.
+    /// The entries may not be durable.
     pub fn sync_ledger(&self) -> io::Result<()> {
         record::sync_directory(&self.path.join("ledger"))
     }
 
     /// Forgets an entry; should this be lost, it is forgotten later.
     pub fn remove_entry(&self, resource: ResourceId) {
-        // Not there is as good as removed, and anything else shows with the next write.
+        // An absent file counts as removed, and any other error shows with the next write.
         let path = self.entry_path(resource);
         let _ = before(Call::Remove(&path)).and_then(|()| fs::remove_file(&path));
     }

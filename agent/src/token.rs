@@ -1,5 +1,5 @@
-//! Where a server's join token comes from. Whoever is on the server sees the arguments of its processes, and the agent runs on
-//! after it has joined: the token is better told in another way.
+//! The source of a server's join token. Every user of the server can see the arguments of its processes, and
+//! the agent keeps running after it has joined: a file or a credential is a better source than an argument.
 
 use std::fs::File;
 use std::io::{self, BufRead as _, BufReader, Read};
@@ -12,25 +12,25 @@ use crate::WrongInput;
 /// The systemd credential that is looked for.
 pub const CREDENTIAL: &str = "muster.token";
 
-/// Bytes of a line that may be a token; one with the longest site and addresses is shorter.
+/// The most bytes of a token's line; a token with the longest site and addresses is shorter.
 const LINE_MAX: u64 = 8 * 1024;
 
-/// How the agent is told its token; each is its first line.
+/// The source of the token, which is the first line of each.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TokenSource {
     Argument(String),
     Stdin,
-    /// In a file.
+    /// A file.
     File(PathBuf),
-    /// As the systemd credential [`CREDENTIAL`].
+    /// The systemd credential [`CREDENTIAL`].
     Credential,
 }
 
 impl TokenSource {
-    /// Reads the token. `credentials` is the directory that systemd gives a unit, if it gives one.
+    /// Reads the token. `credentials` is the directory that systemd gives a unit, if any.
     ///
     /// # Errors
-    /// There is none, or it is not a token.
+    /// There is no text, or it is not a token.
     pub fn read(&self, credentials: Option<&Path>) -> anyhow::Result<JoinToken> {
         let text = match self {
             TokenSource::Argument(text) => text.clone(),

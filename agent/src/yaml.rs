@@ -1,4 +1,4 @@
-//! As much YAML (and so JSON) as network documents are written in, with the place of what is wrong.
+//! Reads the part of YAML (and so JSON) that network documents use, with the place of each error.
 //!
 //! Plain `yes`, `no`, `on` and `off` are booleans, as in os-net-config's YAML 1.1. Absent: anchors, tags,
 //! several documents in one file.

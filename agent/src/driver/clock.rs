@@ -1,15 +1,15 @@
-//! What this server's clock shows: told after each welcome, when the clock was set, and each hour.
+//! Reports this server's clock: after each welcome, after the clock was set, and every hour.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use muster_shared::MonoTime;
 use muster_shared::model::Up;
 
-/// A clock that moved so much against the monotonic one was set, or the server slept.
+/// If the clock moved this much against the monotonic one, it was set, or the server slept.
 const SET: Duration = Duration::from_secs(10);
 const EVERY: Duration = Duration::from_secs(3600);
 
-/// What was told last.
+/// The last report.
 #[derive(Debug, Default)]
 pub struct Clock(Option<(MonoTime, Duration)>);
 
@@ -19,10 +19,11 @@ pub fn wall() -> Duration {
 }
 
 impl Clock {
-    /// What goes along with this message, if it is time.
+    /// The report to send along with this message, if one is due.
     pub fn beside(&mut self, said: &Up, now: MonoTime, wall: Duration) -> Option<Up> {
         let is_due = match said {
-            // Said after each welcome: what goes along with a greeting is lost on a controller that cannot write just now.
+            // Sent after each welcome: a report along with a greeting is lost if the controller cannot write
+            // at that moment.
             Up::Jobs(_) | Up::Ledger { last: true, .. } => true,
             Up::Heartbeat { .. } => self.0.is_none_or(|(at, told)| {
                 let passed = now.since(at);

@@ -1,8 +1,9 @@
-//! A switch that is started anew passes no packets before its flow tables are filled.
+//! Makes a restarted switch forward no packets before its flow tables are filled.
 //!
-//! While there are tables, and no bridge of the switch carries the way to the controller, `flow-restore-wait` stands in
-//! the switch's database; it is taken away once all tables are filled after a start of the switch, and set again for the
-//! next one. A key that somebody else set is left alone. Absent: filling, which is the machine's.
+//! While there are tables, and no bridge of the switch carries the path to the controller, the agent keeps
+//! `flow-restore-wait` in the switch's database. The agent removes the key once all tables are filled after a
+//! start of the switch, and sets it again for the next start. A key that others set is left alone. Absent:
+//! filling, which is the machine's.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -20,20 +21,22 @@ use tokio::time::{Instant, sleep, timeout};
 
 use crate::host::Host;
 
-/// A switch that is up and whose tables are not filled by then passes packets again: a million rules take ten seconds.
+/// A running switch whose tables are not filled within this time forwards packets again: a million rules take
+/// ten seconds.
 const FILL_WITHIN: Duration = Duration::from_secs(30);
-/// Whether the switch is up is looked at so often while it is to be filled; and what failed is tried again then.
+/// The interval of looking whether the switch is up while its tables are to be filled, and of retries after a
+/// failure.
 const AGAIN: Duration = Duration::from_secs(1);
-/// Which way leads to the controller, and whether somebody took the key away, is looked at so often …
+/// The interval of looking for the path to the controller, and for a key that others removed …
 const LOOK: Duration = Duration::from_secs(60);
-/// … and when the network changes, but no more often than this.
+/// … and the least time between two such looks after changes of the network.
 const LOOK_REST: Duration = Duration::from_secs(1);
-/// A database that is not there may come at any time, with a key of ours that an agent before left in it.
+/// The interval of looking for a database, which may appear at any time with a key left by an earlier agent.
 const LOOK_FOR_DATABASE: Duration = Duration::from_secs(5);
-/// The database and the resolver answer within that, or are asked again.
+/// The time limit of the database's and the resolver's answers; a missing answer is asked for again.
 const WITHIN: Duration = Duration::from_secs(5);
 
-/// How a device with rules stands.
+/// The state of a device with rules.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum FillState {
     Away,
@@ -41,16 +44,16 @@ enum FillState {
     Filled,
 }
 
-/// What the driver knows.
+/// The driver's knowledge of devices.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct WatchedDevices {
-    /// All that are watched.
+    /// All watched devices.
     devices: BTreeMap<Bridge, FillState>,
-    /// Those of them that have rules.
+    /// The watched devices with rules.
     with_rules: BTreeSet<Bridge>,
-    /// So many times one was filled.
+    /// How often a device was filled.
     fills: u64,
-    /// So many times the network changed.
+    /// How often the network changed.
     changes: u64,
 }
 
@@ -77,7 +80,7 @@ impl Holding {
         Self { host, tell, task }
     }
 
-    /// What a device said.
+    /// Takes an event of a device.
     pub fn heard(&mut self, device: &Bridge, input: &FlowInput) {
         match input {
             FlowInput::Back => self.stands(device, Some(FillState::Filling)),
@@ -86,7 +89,7 @@ impl Holding {
         }
     }
 
-    /// What is asked of a device.
+    /// Takes a request to a device.
     pub fn asked(&mut self, device: &Bridge, effect: &FlowEffect) {
         match effect {
             FlowEffect::Watch => self.stands(device, Some(FillState::Away)),
@@ -109,7 +112,7 @@ impl Holding {
         });
     }
 
-    /// Which of the devices have rules now.
+    /// Sets the devices that have rules now.
     pub fn rules(&mut self, has_rules: impl Fn(&Bridge) -> bool) {
         self.tell.send_if_modified(|known| {
             let with_rules = known.devices.keys().filter(|device| has_rules(device));
@@ -129,7 +132,7 @@ impl Holding {
         });
     }
 
-    /// Nobody would fill a switch that waits.
+    /// Releases the switch, since nothing would fill one that waits.
     pub async fn stop(&mut self) {
         self.task.abort();
         match timeout(WITHIN, self.host.network.release_flows(false)).await {
@@ -145,11 +148,12 @@ impl Holding {
 struct Keeper {
     host: Arc<Host>,
     controllers: Vec<Address>,
-    /// So many times one had been filled when the switch was released last.
+    /// The value of `fills` when the switch was last released.
     fills: u64,
-    /// When the way to the controller was looked at, of which state of the network, and whether a bridge carries it.
+    /// When the path to the controller was last looked up, the value of `changes` then, and whether a bridge
+    /// carries it.
     looked: Option<(Instant, u64, bool)>,
-    /// The switch is up and not filled.
+    /// Since when the switch is up and not filled.
     up_since: Option<Instant>,
     said: Option<Hold>,
     /// Nothing of ours is in the database, which was there to be asked.
@@ -174,7 +178,7 @@ impl Keeper {
         }
     }
 
-    /// Does what is to be done now; when to look again.
+    /// Does the work that is due. Returns when to look again.
     async fn step(&mut self, known: &WatchedDevices) -> Result<Duration, String> {
         let host = Arc::clone(&self.host);
         let network = &host.network;
@@ -199,7 +203,7 @@ impl Keeper {
             within(network.release_flows(true)).await?;
             self.fills = known.fills;
         }
-        // Also if it is not heard whether it was taken.
+        // Set before the request: its answer may be lost.
         self.is_free = false;
         let held = within(network.hold_flows()).await?;
         if self.said.replace(held) != Some(held) {
@@ -213,7 +217,7 @@ impl Keeper {
         if is_old { LOOK_REST } else { LOOK }
     }
 
-    /// It is held until it is filled, but not for ever once it is up.
+    /// Keeps the hold until the switch is filled, but not for ever once the switch is up.
     async fn wait_for_filling(
         &mut self,
         network: &Network,
@@ -232,7 +236,7 @@ impl Keeper {
 
     async fn free(&mut self, network: &Network, why: &str) -> Result<(), String> {
         if !self.is_free {
-            // Without a database it may stand there all the same, once the database comes.
+            // Without a database, the key may still be there once the database appears.
             self.is_free = within(network.release_flows(false)).await?;
             if self.said.take().is_some() {
                 tracing::info!(why, "the switch does not wait for its flow tables");
@@ -241,7 +245,8 @@ impl Keeper {
         Ok(())
     }
 
-    /// A node that cannot be reached before its switch is filled cannot be told what to fill it with.
+    /// Whether a bridge carries the path to the controller: a node that is unreachable until its switch is
+    /// filled could not receive the tables.
     async fn is_carried(&mut self, known: &WatchedDevices, names: &BTreeSet<String>) -> bool {
         if let Some((at, changes, is_carried)) = self.looked {
             let is_fresh = at.elapsed() < LOOK && changes == known.changes;
@@ -256,7 +261,7 @@ impl Keeper {
 
     async fn look(&self, names: &BTreeSet<String>) -> bool {
         for controller in &self.controllers {
-            // Where it cannot be said where it is, it may be anywhere.
+            // A controller whose address is unknown may be reached through any bridge.
             let Ok(Ok(peers)) = timeout(WITHIN, lookup_host(controller.to_string())).await else {
                 return true;
             };

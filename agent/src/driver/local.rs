@@ -12,10 +12,10 @@ use crate::handover::{Answer, Listener, PendingRequest, Request};
 use crate::net::local::Local;
 use crate::state_dir::StateDir;
 
-/// Beyond the time to confirm: for what comes before the change, as reading a large network.
+/// Time beyond the time to confirm, for the work before the change, such as reading a large network.
 const BESIDES: Duration = Duration::from_secs(60);
 
-/// Who listens, and who waits.
+/// The listener for local documents, and the waiting clients.
 pub(super) struct Locals {
     listener: Option<Listener>,
     confirm_timeout: u32,
@@ -48,7 +48,7 @@ impl Locals {
         }
     }
 
-    /// What was there before could not be put back; its fallback may be.
+    /// The restore failed; the fallback may follow.
     pub(super) fn restored(&mut self, key: ReportKey, result: &Result<(), String>) {
         if key.resource.is_local() {
             self.not_back = result.is_err();
@@ -61,7 +61,7 @@ impl Driver {
         let PendingRequest { request: Request { document, mapping, confirm_timeout }, answer } = given;
         if self.locals.waiting.as_ref().is_some_and(|waiting| !waiting.is_closed()) {
             let reason = "another document that was given on this server is being applied: try again when it has ended";
-            // It may be gone.
+            // The client may be gone.
             let _ = answer.send(Answer::Failed { reason: reason.into(), not_back: false });
             return;
         }
@@ -77,10 +77,10 @@ impl Driver {
         self.inbox.push_back(Input::Local { config, timeout, after });
     }
 
-    /// What 'net apply' has written down of the time before, while no agent was here.
+    /// The state before Muster as recorded by 'net apply', while no agent ran here.
     ///
     /// # Errors
-    /// It is not known.
+    /// The record cannot be read.
     pub(super) fn known_locally(&self, key: ReportKey, known: Vec<Before>) -> Result<Vec<Before>, RunError> {
         if !key.resource.is_local() || !known.is_empty() {
             return Ok(known);
@@ -99,7 +99,7 @@ impl Driver {
     pub(super) fn local_ended(&mut self, outcome: Outcome) {
         let answer = match outcome {
             Outcome::Done(_) => {
-                // Its document is older than the one that is in force now.
+                // The recorded document is older than the one in force now.
                 if let Err(error) = Local::forget(self.state.path()) {
                     tracing::warn!(%error, "cannot drop what 'net apply' wrote down");
                 }
@@ -115,7 +115,7 @@ impl Driver {
             }
         };
         if let Some(waiting) = self.locals.waiting.take() {
-            // Whoever gave it may be gone: this is in the log.
+            // The client may be gone: the outcome is in the log.
             let _ = waiting.send(answer);
         }
     }

@@ -10,7 +10,7 @@ use super::{Driver, boot_id};
 impl Driver {
     /// Watched from now on.
     pub(super) fn ports(&self) -> Ports {
-        // The same for as long as this server is up: an agent that is upgraded is no other neighbour.
+        // The secret stays the same while this server is up: an upgraded agent remains the same neighbour.
         let secret = [&self.identity.seal_secret[..], &boot_id().to_le_bytes()].concat();
         let voice = Voice {
             node: self.identity.node.clone(),

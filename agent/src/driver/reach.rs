@@ -16,7 +16,7 @@ use super::{Done, Driver};
 const CLOCK_CHECK: Duration = Duration::from_secs(3600);
 /// Between renewals because the controller does not take the certificate.
 const PROVE_AGAIN: Duration = Duration::from_secs(60);
-/// Between renewals, also after one that failed: there is a third of the certificate's life left.
+/// The pause between renewals, also after a failed one: a third of the certificate's life is left.
 const RENEW_AGAIN: Duration = Duration::from_secs(600);
 
 impl Driver {
@@ -30,7 +30,8 @@ impl Driver {
                 self.inbox.extend(messages.into_iter().map(Input::Received));
             }
             Some(LinkEvent::Disconnected(error)) => {
-                // Valid by our clock, but not by the controller's, or one of them was set meanwhile.
+                // The certificate is valid by our clock, but not by the controller's; or one of the clocks
+                // was set meanwhile.
                 if (error.is_expired() || error.is_not_let_in()) && Instant::now() >= self.prove_from {
                     self.prove = true;
                     self.prove_from = Instant::now() + PROVE_AGAIN;
@@ -95,7 +96,7 @@ impl Driver {
         match taken {
             Ok(()) => {
                 tracing::info!("the node's certificate was renewed");
-                // Not by our clock, which may be wrong: the controller knows whether it is valid.
+                // Validity is not judged by our clock, which may be wrong: the controller decides.
                 if connect {
                     self.open();
                 }

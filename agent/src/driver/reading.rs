@@ -6,19 +6,20 @@ use tokio::task::yield_now;
 
 use super::Driver;
 
-/// Turns of the runtime in which what is in the socket reaches the driver: one asks the kernel, one lets the link's task
-/// read, one more for a packet that came in pieces.
+/// Turns of the runtime until bytes in the socket reach the driver: one asks the kernel, one lets the link's
+/// task read, one more covers a packet in several pieces.
 const TURNS: usize = 3;
-/// Inputs handled before jobs begin although more arrive: a controller that never pauses must not hold them up. 256 jobs
-/// are under way for a node at most; each comes, is withdrawn, and is written down twice.
+/// The most inputs handled before jobs begin although more inputs arrive: a controller that never pauses must
+/// not delay them. At most 256 jobs are under way for a node; each arrives, may be withdrawn, and is written
+/// twice.
 const INPUTS_MAX: usize = 4096;
 
 /// Whether jobs may begin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Reading {
-    /// So many inputs were handled since they could begin last: any may have freed the turn of a job.
+    /// The number of inputs handled since jobs could last begin: any of them may have given a job its turn.
     On(usize),
-    /// All was read, and nothing was handled since.
+    /// All inputs were read, and none was handled since.
     CaughtUp,
 }
 
@@ -54,7 +55,7 @@ pub(super) async fn arrivals() {
 }
 
 impl Driver {
-    /// Takes the next packet, or lets jobs begin where there is none.
+    /// Takes the next packet; without one, lets jobs begin.
     pub(super) fn read_on(&mut self) {
         match self.connection.as_mut().and_then(|connection| connection.events.try_recv().ok()) {
             Some(event) => self.event(Some(event)),

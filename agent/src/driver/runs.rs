@@ -1,11 +1,11 @@
-//! Tasks of the driver that the machine may cancel, by job: which of a job's answers still counts.
+//! Tasks of the driver that the machine may cancel, by job. They tell which of a job's answers still counts.
 
 use std::collections::BTreeMap;
 
 use muster_shared::model::ReportKey;
 use tokio::task::{AbortHandle, Id};
 
-/// At most one for each job: a later one takes its place.
+/// At most one task per job: a later one replaces it.
 #[derive(Default)]
 pub(super) struct Runs(BTreeMap<ReportKey, AbortHandle>);
 
@@ -22,8 +22,8 @@ impl Runs {
         }
     }
 
-    /// Whether the answer of this task counts: one that was cancelled may have ended just before, and another one of
-    /// the same job, which puts back what it did, may be under way.
+    /// Whether the answer of this task counts: a cancelled task may have ended just before, and another task
+    /// of the same job, which undoes its changes, may be under way.
     pub(super) fn ended(&mut self, key: ReportKey, task: Id) -> bool {
         let is_it = self.0.get(&key).is_some_and(|run| run.id() == task);
         if is_it {

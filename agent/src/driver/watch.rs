@@ -1,4 +1,4 @@
-//! Looks that change nothing: at what no job is at, and at the server itself.
+//! Looks that change nothing: at resources without a job, and at the server itself.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use tokio::task::yield_now;
 use super::{Done, Driver};
 
 impl Driver {
-    /// It is told of changes of this resource from now on, or not any more.
+    /// Begins or ends the watch of this resource.
     pub(super) fn watch(&mut self, resource: ResourceId, spec: Option<&Spec>) {
         self.host.applied(resource, spec);
         self.watcher.set(resource, spec.map(|spec| self.host.places(spec)).unwrap_or_default());

@@ -13,7 +13,7 @@ use muster_shared::model::flow::{Bridge, EntryState, FlowId, FlowRefusal};
 
 use super::{FlowLog, HEAD, Head, LOG_MAX, MAGIC, Stamps, generation, parse, stamp_all};
 
-/// What the records so far come to.
+/// The result of the records so far.
 #[derive(Default)]
 struct Found {
     kept: BTreeMap<FlowId, TableEntry>,
@@ -62,7 +62,7 @@ pub(super) fn load(path: &Path, file: File, device: &Bridge) -> io::Result<(Flow
     Ok((log, loaded))
 }
 
-/// The record there; none if it is torn.
+/// The record at this place; `None` if it is incomplete.
 fn read_record(file: &File, at: u64, length: u64) -> io::Result<Option<Vec<u8>>> {
     if at + HEAD as u64 > length {
         return Ok(None);
@@ -80,7 +80,7 @@ fn read_record(file: &File, at: u64, length: u64) -> io::Result<Option<Vec<u8>>>
 }
 
 impl Found {
-    /// The next record, whose body begins there; none if it makes no sense.
+    /// Takes the next record, whose body begins there; `None` if it makes no sense.
     fn take(&mut self, begins: u64, body: &[u8]) -> Option<()> {
         let (head, ops) = postcard::take_from_bytes::<Head>(body).ok()?;
         let base = begins + (body.len() - ops.len()) as u64;

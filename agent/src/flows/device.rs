@@ -1,4 +1,5 @@
-//! The task of one device: keeps a connection to its switch, does what the machine asks there, and tells what happens.
+//! The task of one device: keeps a connection to its switch, executes the machine's requests there, and
+//! reports events.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fs::File;
@@ -27,10 +28,10 @@ const AGAIN_SOON: Duration = Duration::from_millis(100);
 /// … so many times, then this long between them; also where it was there and could not be compared.
 const SOON_TRIES: u32 = 100;
 const AGAIN: Duration = Duration::from_secs(2);
-/// Entries that the switch refuses one by one in a repair; what is left waits for the next.
+/// The most entries that the switch refuses one by one in a repair; the rest waits for the next one.
 const REFUSALS_MAX: usize = 64;
 
-/// What is to be done.
+/// A request to the device's task.
 pub enum Command {
     Apply {
         number: u64,
@@ -67,23 +68,23 @@ pub enum Command {
 }
 
 impl Command {
-    /// Of what can be cancelled.
+    /// The number of work that can be cancelled.
     fn work(&self) -> Option<u64> {
         match self {
             Command::Apply { number, .. }
             | Command::Compare { number, .. }
             | Command::Repair { number, .. } => Some(*number),
-            // They are always answered.
+            // These are always answered.
             Command::Count { .. } | Command::Foreign { .. } => None,
             Command::Cancel { .. } | Command::Filled => None,
         }
     }
 }
 
-/// What a device says.
+/// An event of a device.
 pub enum DeviceEvent {
     Input(FlowInput),
-    /// It is filled, in this start of the switch.
+    /// The device was filled after this start of the switch.
     Filled(u64),
 }
 
@@ -95,17 +96,17 @@ struct Task {
     known: SwitchObservation,
 }
 
-/// What is known of the switch.
+/// The task's knowledge of the switch.
 #[derive(Default)]
 struct SwitchObservation {
-    /// The number of the last comparison over this connection: from then on the switch has said what ended.
+    /// The number of the last comparison over this connection: since then, the switch has reported all ends.
     compared: Option<u64>,
-    /// So many ends were said since then.
+    /// The number of ends reported since then.
     ended: usize,
-    /// Of that comparison.
+    /// The extraneous rules of that comparison.
     extraneous: Vec<either::Extraneous>,
     unsayable: BTreeMap<FlowId, Arc<str>>,
-    /// A change was begun that was never answered: groups and meters of it may be there, which carry no cookie.
+    /// A change was never answered: groups and meters of it may exist, which carry no cookie.
     is_unsure: bool,
 }
 
@@ -115,7 +116,7 @@ impl SwitchObservation {
         *self = Self { is_unsure: self.is_unsure, ..Self::default() };
     }
 
-    /// What is gone may have ended unheard, or more of it than the machine remembers.
+    /// Whether entries may have ended unreported, or more than the machine remembers.
     fn may_have_missed_ends(&self) -> bool {
         self.compared.is_none() || self.ended >= ENDED_MAX
     }
@@ -139,7 +140,8 @@ pub async fn watch(
                 task.known.begin();
                 task.say(FlowInput::Back).await;
                 let reason = task.serve(&mut switch).await;
-                // One that answers and then says what cannot be understood would be asked for all it has ten times a second.
+                // A switch that answers and then sends nonsense would be asked for its whole state ten times
+                // a second.
                 tries = if task.known.compared.is_some() { 0 } else { SOON_TRIES };
                 reason
             }
@@ -199,7 +201,7 @@ impl Task {
         let _ = self.tell.send((self.bridge.clone(), DeviceEvent::Input(input))).await;
     }
 
-    /// Until the next attempt; false if nobody asks any more.
+    /// Waits until the next attempt. Returns false if nobody needs the task any more.
     async fn wait(&mut self, until: Instant, reason: &str) -> bool {
         while let Some(command) = self.waiting.pop_front() {
             if let Some(answer) = unanswerable(command, reason) {
@@ -221,7 +223,7 @@ impl Task {
         }
     }
 
-    /// Until the switch is gone; why.
+    /// Serves until the switch is gone. Returns the reason.
     async fn serve(&mut self, switch: &mut Switch) -> String {
         loop {
             let command = match self.waiting.pop_front() {
@@ -254,7 +256,7 @@ impl Task {
         }
     }
 
-    /// Does it, unless it is cancelled; what else comes meanwhile waits.
+    /// Executes a command, unless it is cancelled; further commands wait meanwhile.
     async fn interruptible(&mut self, switch: &mut Switch, command: Command) -> Result<(), Lost> {
         let Self { bridge, commands, waiting, tell, known } = self;
         if let Command::Cancel { number } = command {
@@ -272,7 +274,7 @@ impl Task {
                     Command::Cancel { number } if waiting.iter().any(|it| it.work() == Some(number)) => {
                         waiting.retain(|it| it.work() != Some(number));
                     }
-                    // Also of what was answered already.
+                    // Also cancels of work that is already answered.
                     other => waiting.push_back(other),
                 },
             }
@@ -308,7 +310,7 @@ async fn work(
                 Ok((compared, ended)) => {
                     (known.compared, known.ended) = (Some(number), ended.len());
                     let mut said = vec![FlowInput::Compared { number, result: Ok(compared) }];
-                    // What ended after it was looked at is found by the next one.
+                    // The next comparison finds entries that ended after this one looked at them.
                     said.extend((!ended.is_empty()).then_some(FlowInput::Ended { ids: ended }));
                     (inputs(said), Ok(()))
                 }
@@ -327,7 +329,7 @@ async fn work(
                 ),
             }
         }
-        // Of another start of the switch it may have been said.
+        // The command may refer to an earlier start of the switch.
         Command::Filled if known.compared.is_none() => (Vec::new(), Ok(())),
         Command::Filled => (vec![DeviceEvent::Filled(switch.instance())], Ok(())),
         Command::Cancel { .. } => (Vec::new(), Ok(())),
@@ -336,7 +338,7 @@ async fn work(
     }
 }
 
-/// The connection is well if it is our own disk that is not.
+/// An error of our own disk does not end the connection.
 fn unless_kept(lost: Lost) -> Result<(), Lost> {
     if matches!(lost, Lost::Kept(_)) { Ok(()) } else { Err(lost) }
 }
@@ -346,7 +348,7 @@ async fn apply(switch: &mut Switch, number: u64, mut change: Change) -> (Vec<Flo
         Ok(Outcome::Applied(applied)) => {
             let odd = applied.odd.into_iter().map(|(id, form)| (id, form.0)).collect();
             let mut inputs = vec![FlowInput::Applied { number, result: Ok(odd) }];
-            // Somebody was quicker, or their time was short: comparing says which.
+            // Others removed entries, or their timeouts were short: a comparison tells which.
             inputs.extend((!applied.missing.is_empty()).then_some(FlowInput::Hint));
             (inputs, Ok(()))
         }
@@ -366,7 +368,7 @@ async fn apply(switch: &mut Switch, number: u64, mut change: Change) -> (Vec<Flo
     }
 }
 
-/// Also what ended meanwhile.
+/// Compares, and also reports entries that ended meanwhile.
 async fn compare(
     switch: &mut Switch,
     table: &Table,
@@ -378,7 +380,7 @@ async fn compare(
     let found = switch.compare(table).await?;
     let said = switch.take_ended();
     let is_said: BTreeSet<FlowId> = said.iter().copied().collect();
-    // Whoever listens from then on is told of what ends; what else is gone was removed by somebody.
+    // Once the task listens, the switch reports every end; any other missing entry was removed by others.
     let may_be_unheard = known.may_have_missed_ends() && filled == Some(switch.instance());
     let (mut ended, mut missing) = (Vec::new(), Vec::new());
     for id in found.missing {
@@ -389,7 +391,7 @@ async fn compare(
         };
         if has_ended { ended.push(id) } else { missing.push(id) }
     }
-    // They are tried with the others, and fail with their reasons.
+    // They are put with the others, and fail with their reasons.
     missing.extend(found.unsayable.iter().map(|(id, _)| *id));
     missing.sort_unstable();
     known.unsayable = found.unsayable.into_iter().collect();
@@ -454,7 +456,7 @@ async fn repair(
                 let bad = refusal.id.filter(|_| repaired.failed.len() < REFUSALS_MAX + unsayable.len());
                 let (bad, rest): (Vec<Op>, Vec<Op>) =
                     ops.iter().partition(|op| bad.is_none_or(|id| op.id == id));
-                // A repair ends even if what is blamed is not among what was asked for.
+                // A repair ends even if the refused entry is not among those of the repair.
                 let rest = if bad.is_empty() { Vec::new() } else { rest };
                 let failed = if bad.is_empty() { ops.to_vec() } else { bad };
                 repaired.failed.extend(failed.iter().map(|op| (op.id, refusal.reason.clone())));

@@ -1,4 +1,5 @@
-//! What holds a device's rules: a bridge of Open vSwitch, or the node's own packet filter. One face for both.
+//! The holder of a device's rules: a bridge of Open vSwitch, or the node's own packet filter, behind one
+//! interface.
 
 use std::error::Error;
 use std::future::Ready;
@@ -8,13 +9,13 @@ use muster_host::nftables::{self, Nftables};
 use muster_host::openflow::{self, Compared, Desired, Event, Lost, Ops, Outcome};
 use muster_shared::model::flow::{DeviceName, FlowCounters, FlowId, ForeignRule, TableCounters};
 
-/// What is spoken to.
+/// The connected switch.
 pub enum Switch {
     Bridge(Box<openflow::Switch>),
     Filter(Box<Nftables>),
 }
 
-/// Something to be removed there.
+/// A rule to be removed.
 #[derive(Clone)]
 pub enum Extraneous {
     Bridge(openflow::Extraneous),
@@ -38,7 +39,8 @@ impl Switch {
         }
     }
 
-    /// Of the packet filter always the same: nothing of it ends by time, which is what this is asked for.
+    /// The instance of the switch. The packet filter's is constant: the number only matters for entries that
+    /// end by time, and it has none.
     pub fn instance(&self) -> u64 {
         match self {
             Self::Bridge(switch) => switch.instance(),
@@ -56,7 +58,7 @@ impl Switch {
         }
     }
 
-    /// What ended by itself and was not told of yet.
+    /// Entries that ended by themselves and were not reported yet.
     pub fn take_ended(&mut self) -> Vec<FlowId> {
         match self {
             Self::Bridge(switch) => switch.take_ended(),
@@ -87,7 +89,7 @@ impl Switch {
         }
     }
 
-    /// The reason why not all of them are gone, where one knows.
+    /// The reason why some of them remain, if known.
     pub async fn strip(&mut self, extraneous: &[Extraneous]) -> Result<Option<String>, Lost> {
         match self {
             Self::Bridge(switch) => {

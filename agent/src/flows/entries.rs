@@ -30,7 +30,7 @@ impl Reader {
         Self { file, piece: Vec::new(), from: 0, ahead: WINDOW }
     }
 
-    /// They are read in any.
+    /// Entries are read at any place.
     fn any(file: Rc<File>) -> io::Result<Self> {
         let size = file.metadata()?.len();
         let mut reader = Self { file, piece: Vec::new(), from: 0, ahead: 0 };
@@ -62,21 +62,21 @@ impl Reader {
     }
 }
 
-/// What of others gives way to a change.
+/// How existing entries of others yield to a change.
 #[derive(Clone, Copy)]
 pub enum Manner {
-    /// Nothing but, where that is so, a rule that is the same already.
+    /// Only a rule that equals the new one may be taken over, if at all.
     Batch {
-        /// All of it may be there already.
+        /// All of the batch may be present already.
         again: bool,
-        /// Such a rule becomes ours.
+        /// An equal rule becomes ours.
         take_over: bool,
     },
-    /// Whatever stands in a place of ours.
+    /// Any entry in a place of ours yields.
     Repair,
 }
 
-/// A batch, or what undoes or repairs: puts in the order of the log, then what is removed.
+/// A batch, its undo, or a repair: entries to put in the order of the log, then entries to remove.
 pub struct Change {
     ops: Arc<Vec<Op>>,
     order: Vec<u32>,
@@ -125,7 +125,7 @@ impl Ops for Change {
     }
 }
 
-/// What a device is to hold.
+/// The desired entries of a device.
 pub struct Table {
     kept: Arc<Vec<TableEntry>>,
     odd: Arc<DivergentForms>,

@@ -1,8 +1,8 @@
-//! Whether a bridge may carry the way to the controller.
+//! Whether a bridge may carry the path to the controller.
 //!
-//! No is said only where it is evident: the way leaves over the loopback, or over links of which none can be a port of
-//! Open vSwitch. The packet filter always carries it. In doubt it is yes, which costs a new connection for each guarded
-//! batch.
+//! The answer is no only where that is evident: the path uses the loopback, or links of which none can be a
+//! port of Open vSwitch. The packet filter always carries the path. In doubt the answer is yes, which costs a
+//! new connection for each guarded batch.
 
 use std::fs;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
@@ -17,7 +17,7 @@ const LINKS_MAX: usize = 64;
 
 /// See the module's head.
 pub fn may_carry(bridge: &Bridge, controllers: &[Address]) -> bool {
-    // A rule that drops what comes in cuts any node off.
+    // A rule that drops incoming packets cuts any node off.
     bridge.is_nftables()
         || controllers.iter().any(|address| match address.to_string().parse::<SocketAddr>() {
             Ok(controller) => may_carry_to(bridge, controller),
@@ -65,7 +65,7 @@ fn sysfs(link: &str) -> PathBuf {
     PathBuf::from("/sys/class/net").join(link)
 }
 
-/// It is a port of Open vSwitch, or nothing says that it is none.
+/// Whether the link is a port of Open vSwitch, or might be one.
 fn may_be_a_port(link: &str) -> bool {
     let path = sysfs(link);
     let is_enslaved = fs::read_link(path.join("master")).is_ok_and(|to| to.ends_with("ovs-system"));

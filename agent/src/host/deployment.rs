@@ -1,10 +1,10 @@
-//! Software deployments: the one step that a job's action has, by its group; what it tells; what is left behind.
+//! Software deployments: the one step of a job's action, by group; its report; and its remains.
 //!
-//! A failed run is final: Heat's scripts expect to run once for each change, and a new attempt would run them again.
-//! Only what kept a run from beginning is tried again.
+//! A failed run is final: Heat's scripts expect to run once for each change, and a new attempt would run them
+//! again. Only a run that could not begin is retried.
 //!
-//! A reason says what happened in its first line. What follows quotes what the command wrote, which may be secret: it goes
-//! to the controller, which masks what it knows, and not into the agent's log.
+//! The first line of a reason says what happened. The following lines quote the command's output, which may
+//! be secret: they go to the controller, which masks known secrets, and not into the agent's log.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -22,7 +22,7 @@ use muster_shared::{Attempt, ResourceId};
 
 use super::{Host, compared, failed};
 
-/// Of the end of a command's errors in a failure's reason: some lines, well within what a reason may have.
+/// The most bytes quoted from the end of a command's errors: some lines, well within the limit of a reason.
 const QUOTED_MAX: usize = 2048;
 
 impl Host {
@@ -58,7 +58,7 @@ impl Host {
         }
         self.runs.end_all(job.resource, None).await.map_err(run_failed)?;
         let written = match step.group {
-            // What it writes would be put back at once.
+            // The restore would undo the deployment's effect at once.
             _ if job.action == Action::Delete => Ok(()),
             DeploymentGroup::Script => Ok(()),
             DeploymentGroup::ApplyConfig => self.documents.apply_config(job.resource, config).await,
@@ -71,7 +71,7 @@ impl Host {
     async fn script(&self, job: &Job, deployment: &Deployment, text: &[u8]) -> Result<Observed, RunError> {
         let mut environment = deployment.inputs.clone();
         if let Some(state) = self.state.to_str() {
-            // So that `os-net-config` and `os-apply-config`, where the script calls them, ask this agent.
+            // Makes `os-net-config` and `os-apply-config`, if the script calls them, use this agent.
             environment.insert("MUSTER_AGENT__STATE_DIR".to_owned(), state.to_owned());
         }
         if let Some(action) = DeploymentAction::of(job.action) {
@@ -89,8 +89,8 @@ impl Host {
         told(deployment, ended)
     }
 
-    /// Only documents can be compared, while they are here: what the agent keeps of its last good state has their digests
-    /// alone. Of a script the ledger's word counts, that it has run.
+    /// Only documents can be compared, while they are here: the agent's record of the last good state has
+    /// only their digests. For a script, the ledger's record that it has run counts.
     pub(super) async fn check_deployment(
         &self,
         resource: ResourceId,
@@ -105,7 +105,7 @@ impl Host {
             return Ok(Found::AsDesired);
         };
         if create != update {
-            // Which one was the last, nobody knows any more.
+            // It is unknown which document was the last.
             return Ok(Found::AsDesired);
         }
         let Content::Inline(config) = &create.config else { return Ok(Found::AsDesired) };
@@ -118,7 +118,7 @@ impl Host {
         Ok(compared(differ.is_empty(), false, differ.join(", ")))
     }
 
-    /// The run of a job that is not to go on, if it has one.
+    /// Stops the run of a job that must not go on, if there is one.
     pub fn stop_run(&self, key: ReportKey) {
         self.runs.stop(&script_run(key));
     }
@@ -128,7 +128,7 @@ impl Host {
         self.runs.forget(&script_run(key));
     }
 
-    /// Runs of jobs that are not under way, and what was there before of deployments that are gone.
+    /// Drops the runs of jobs that are not under way, and the records of deployments that are gone.
     pub(super) fn sweep_deployments(&self, entries: &[&Entry]) -> std::io::Result<()> {
         let jobs = |entry: &Entry| {
             let [current, next] =
@@ -146,15 +146,15 @@ impl Host {
     }
 }
 
-/// The job of a resource that failed for now: another attempt of it may come.
+/// The job of a resource with a temporary failure: another attempt may come.
 pub(crate) fn tried_again(entry: &Entry) -> Option<ReportKey> {
     let last = entry.last.as_ref()?;
     matches!(last.outcome, Outcome::Failed { permanent: false, .. } | Outcome::NoRoom { .. })
         .then_some(last.key)
 }
 
-/// A script runs once for a generation, whichever attempt of the job asks for its end: one that was not told, or that the
-/// disk refused, is not reached by another run.
+/// A script runs once per generation, whichever attempt of the job asks for its end: an outcome that was not
+/// reported, or that the disk refused, does not lead to another run.
 fn script_run(key: ReportKey) -> RunId {
     RunId::new(key.resource, key.generation, Attempt(0))
 }
@@ -173,7 +173,7 @@ fn config(step: &DeploymentStep) -> Result<&[u8], RunError> {
     }
 }
 
-/// As a run that wrote nothing.
+/// The result of a run without output.
 fn nothing_said(deployment: &Deployment) -> Observed {
     let ended = Ended {
         how: RunEnd::Exited(0),
@@ -226,7 +226,7 @@ fn told(deployment: &Deployment, ended: Ended) -> Result<Observed, RunError> {
 }
 
 fn attributes(deployment: &Deployment, status: i32, mut ended: Ended) -> BTreeMap<String, String> {
-    // What the run did not write is null to those who ask, as in Heat.
+    // An output that the run did not write is null for its readers, as in Heat.
     let outputs =
         deployment.outputs.iter().filter_map(|output| match ended.outputs.remove(&output.name)? {
             Output::Text(text) => Some((output.name.clone(), text)),
@@ -239,8 +239,8 @@ fn attributes(deployment: &Deployment, status: i32, mut ended: Ended) -> BTreeMa
     attributes
 }
 
-/// The end of what was written, in whole lines where there are some. What is too long goes without what a shell traces
-/// (`set -x`), for the reason may lie far before a script's last steps.
+/// The end of the command's output, in whole lines if there are any. Output that is too long omits the
+/// shell's trace (`set -x`), since the failure may be far before the script's last steps.
 fn quoting(reason: String, written: &str) -> String {
     let mut written = Cow::Borrowed(written.trim_end());
     if written.len() > QUOTED_MAX {

@@ -1,4 +1,5 @@
-//! Looks at what no job is at, often and for long: what cannot have changed since it was found as desired is not read.
+//! Looks at resources without a job, often and for long: skips resources that cannot have changed since they
+//! were found as desired.
 
 use std::collections::BTreeMap;
 use std::fs::{self, Metadata};
@@ -19,14 +20,14 @@ use super::Host;
 /// Times of file systems have steps of some milliseconds, on old ones of two seconds: what changed so recently may change
 /// again without another time.
 const SETTLED: Duration = Duration::from_secs(3);
-/// What resources were made of when they were found as desired.
+/// Fingerprints of resources' files from when the resources were found as desired.
 #[derive(Debug, Default)]
 pub struct PrintCache(Mutex<BTreeMap<ResourceId, CachedPrints>>);
 
-/// Which state it was, and the files that decide on it.
+/// The generation that was found, and the fingerprints of the files that determine its state.
 type CachedPrints = (Generation, Vec<Option<Print>>);
 
-/// A file as it is without being read: whatever is done to it changes the last time.
+/// A file's metadata: every change of the file alters the last time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Print {
     file: (u64, u64),
@@ -39,14 +40,14 @@ impl Host {
     /// As [`Host::check`], for a state that was applied.
     ///
     /// # Errors
-    /// It cannot be known.
+    /// The state cannot be read.
     pub async fn look(&self, look: Look) -> Result<Found, RunError> {
         let Look { resource, generation, spec, before } = look;
         let files = decisive(&spec);
         if files.is_empty() {
             return self.check(resource, &spec, Some(&spec), before).await;
         }
-        // Before it is read: what changes meanwhile shows the next time.
+        // Taken before the files are read, so that a concurrent change shows the next time.
         let prints: Vec<Option<Print>> = files.iter().map(print).collect();
         if self.seen.is_same(resource, generation, &prints) {
             return Ok(Found::AsDesired);
@@ -57,12 +58,12 @@ impl Host {
         found
     }
 
-    /// Where something of a resource can be seen to change.
+    /// The places where changes of a resource can be watched.
     pub fn places(&self, spec: &Spec) -> Places {
         match Way::of(spec) {
             Way::Resource(resource) => resource.places(&self.tools),
             Way::File(file) => Places { files: vec![PathBuf::from(&file.path)], unit: None },
-            // The network has hints of its own, and what a deployment left only a look finds.
+            // The network has its own hints, and only a look finds changes of a deployment.
             Way::Dummy(_) | Way::Network(_) | Way::Hostname(_) | Way::Deployment(_) => Places::default(),
         }
     }
@@ -108,7 +109,7 @@ impl Print {
     }
 }
 
-/// Files that are all a resource's state depends on; none where it depends on more.
+/// Files that determine a resource's whole state; empty if the state depends on more.
 fn decisive(spec: &Spec) -> Vec<PathBuf> {
     match Way::of(spec) {
         Way::Resource(resource) => resource.decisive(),

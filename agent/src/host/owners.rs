@@ -1,6 +1,7 @@
-//! Which resource has which file, by paths without symbolic links: one file may have several paths.
+//! The owner of each file, by paths without symbolic links: one file may have several paths.
 //!
-//! The controller knows one owner of each path. That two paths are one file only the node sees; the later claim fails here.
+//! The controller knows one owner of each path. Only the node sees that two paths are one file; the later
+//! claim fails here.
 //!
 //! Absent: paths of `json-file` deployments, which claim nothing at the controller either.
 
@@ -19,7 +20,7 @@ pub struct Owners(Mutex<Table>);
 
 #[derive(Debug, Default)]
 struct Table {
-    /// By real path; who came first is first.
+    /// Owners by real path, in the order of their claims.
     by_place: BTreeMap<PathBuf, Vec<(ResourceId, File)>>,
     places: BTreeMap<ResourceId, PathBuf>,
 }
@@ -41,12 +42,12 @@ impl Owners {
         table.places.insert(resource, place);
     }
 
-    /// Whether the resource may have this file.
+    /// Checks whether the resource may have this file.
     ///
     /// # Errors
-    /// Another one has it, by another path: it is named.
+    /// Another resource, which the error names, has the file under another path.
     pub fn claim(&self, files: &Files, resource: ResourceId, file: &File) -> Result<(), RunError> {
-        // Where there is no such place, writing the file says why.
+        // If the path does not exist, writing the file gives the reason.
         let Ok(place) = files.real_path(file) else { return Ok(()) };
         let table = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let owners = table.by_place.get(&place).into_iter().flatten();

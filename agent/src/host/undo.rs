@@ -1,7 +1,7 @@
-//! What a guarded change may touch, as the ledger keeps it until the change is confirmed: whoever puts it back has
-//! these bytes alone, also at boot.
+//! The undo record of a guarded change, which the ledger keeps until the change is confirmed: a restore has
+//! only these bytes, also at boot.
 //!
-//! Absent: what was there before Muster, which each type writes for itself.
+//! Absent: the state before Muster, which each type records itself.
 
 use muster_agent_core::{Before, RunError};
 use muster_host::hostname::NameState;
@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::decoded;
 
-/// By kind of change.
+/// The undo record by kind of change.
 #[derive(Serialize, Deserialize)]
 pub(super) enum Undo {
     /// `Muster::NetworkConfig`

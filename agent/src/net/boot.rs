@@ -1,6 +1,6 @@
-//! `net boot`: what the network was when the server was last told, before there is an agent or a controller.
+//! `net boot`: restores the network's last good state, before there is an agent or a controller.
 //!
-//! Reads the ledger and changes nothing in it: the agent itself ends what a reboot has interrupted.
+//! Reads the ledger without changing it: the agent itself ends jobs that a reboot has interrupted.
 
 use std::time::Duration;
 
@@ -14,14 +14,14 @@ use super::local::Local;
 use crate::host::Host;
 use crate::state_dir::{StateDir, StateError};
 
-/// Interfaces and the switch may come up a moment later than this runs; nobody waits longer for a boot.
+/// Interfaces and the switch may come up a moment after this starts; a boot must not wait longer.
 const READY_WITHIN: Duration = Duration::from_secs(40);
 const AGAIN: Duration = Duration::from_millis(500);
 
-/// Applies what was kept, and puts back what was not.
+/// Applies the confirmed states, and undoes unconfirmed changes.
 ///
 /// # Errors
-/// Some of it cannot be had; everything else is so.
+/// Some of it failed; everything else is done.
 pub async fn boot(network: &Network, host: &Host, state: &StateDir) -> anyhow::Result<()> {
     let deadline = Instant::now() + READY_WITHIN;
     let ledger = state.ledger()?;
@@ -53,7 +53,7 @@ pub async fn boot(network: &Network, host: &Host, state: &StateDir) -> anyhow::R
     }
 }
 
-/// An agent that runs here sees to it.
+/// A running agent handles it.
 pub fn is_seen_to(error: &StateError) -> bool {
     matches!(error, StateError::Locked { .. })
 }
@@ -61,7 +61,7 @@ pub fn is_seen_to(error: &StateError) -> bool {
 enum Todo {
     Resource(AtBoot),
     Local {
-        /// The document is the newest one.
+        /// Whether the document is the newest one.
         applies: bool,
     },
 }

@@ -1,8 +1,8 @@
-//! `net export`: what Muster has made of the network, as files of systemd-networkd, NetworkManager or ifupdown.
+//! `net export`: writes Muster's network as files of systemd-networkd, NetworkManager or ifupdown.
 //!
-//! Printed, or written below a folder. The drop-ins there that told them to leave the links alone go as well, but those of links
-//! that are in no file; nobody is told now, so the network stays as it is until the next boot. What cannot be said is named in
-//! the end, and an error.
+//! The files are printed, or written below a folder. The drop-ins there that made managers leave links alone
+//! are removed, except those of links that are in no file. No manager is told now, so the network stays
+//! unchanged until the next boot. Settings that cannot be expressed are listed in the end, and are an error.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -20,19 +20,20 @@ use muster_shared::model::network::{LinkName, NetworkDocument, NicMapping};
 use super::local::Local;
 use crate::state_dir::StateDir;
 
-/// Where from, and where to.
+/// The source and destination of an export.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Export {
     /// A document; all that is in force otherwise.
     pub document: Option<PathBuf>,
-    /// For whom; the one that is here otherwise.
+    /// The format; by default that of the server's own manager.
     pub format: Option<Format>,
-    /// A folder that stands for `/`; printed otherwise.
+    /// A folder in place of `/`; without one, the files are printed.
     pub into: Option<PathBuf>,
 }
 
 /// # Errors
-/// What is in force is not known or cannot be written, or not all of it can be said there: the rest is written.
+/// The documents in force are unknown, a file cannot be written, or the format cannot express everything: the
+/// rest is written.
 pub async fn export(network: &Network, export: &Export, state_dir: &Path) -> anyhow::Result<()> {
     let root = export.into.as_deref().unwrap_or(Path::new("/"));
     let Some(format) = export.format.or_else(|| here(root)) else {
@@ -90,13 +91,13 @@ pub async fn export(network: &Network, export: &Export, state_dir: &Path) -> any
     )
 }
 
-/// Who configures links at boot where Muster does not.
+/// The manager that configures links at boot where Muster does not.
 fn here(root: &Path) -> Option<Format> {
-    // It runs, or is to at boot: links to what may not be there.
+    // The unit runs, or starts at boot. These are links whose targets may be missing.
     let is_here = |unit: &str| {
         let runs = root.join(format!("run/systemd/units/invocation:{unit}")).symlink_metadata().is_ok();
         let wanted = root.join(format!("etc/systemd/system/multi-user.target.wants/{unit}"));
-        // A unit that is masked does not start, whoever wants it.
+        // A masked unit does not start, even if others require it.
         let is_masked = |folder: &str| {
             root.join(folder).join(unit).read_link().is_ok_and(|to| to == Path::new("/dev/null"))
         };
@@ -112,7 +113,7 @@ fn here(root: &Path) -> Option<Format> {
     ["sbin/ifup", "usr/sbin/ifup"].iter().any(|ifup| root.join(ifup).exists()).then_some(Format::Ifupdown)
 }
 
-/// The documents of this server, each with what it calls otherwise.
+/// The documents of this server, each with its mapping of names.
 async fn in_force(state_dir: &Path) -> anyhow::Result<Vec<(NetworkDocument, NicMapping)>> {
     if !state_dir.exists() {
         return Ok(Vec::new());
@@ -154,7 +155,7 @@ fn write(path: &Path, text: &str) -> anyhow::Result<()> {
 /// `--format`
 ///
 /// # Errors
-/// There is no such one.
+/// There is no such format.
 pub fn format(text: &str) -> anyhow::Result<Option<Format>> {
     Ok(match text {
         "auto" => None,

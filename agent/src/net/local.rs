@@ -1,7 +1,8 @@
-//! `net apply`: a document given by an operator on this server, kept only if what the operator names is reached.
+//! `net apply`: a document given by an operator on this server, kept only if the operator's target is
+//! reached.
 //!
-//! What was there is on disk before the first change, in `<state-dir>/net-local`, and goes with the record that says
-//! that the change is kept. Whoever finds it there later (the next `net apply`, the boot) puts it back.
+//! The former state is on disk before the first change, in `<state-dir>/net-local`, and is dropped by the
+//! record that keeps the change. The next `net apply` or boot restores a state that it finds there.
 
 use std::collections::BTreeMap;
 use std::future::{Future, pending};
@@ -22,33 +23,33 @@ use super::target::Target;
 use crate::record::{self, Read};
 use crate::state_dir::StateDir;
 
-/// In the state directory.
+/// The file in the state directory.
 const FILE: &str = "net-local";
-/// Attempts to put something back, at growing distance: about 15 s in all.
+/// The most attempts of a restore, at growing intervals: about 15 s in all.
 const RESTORE_TRIES: u32 = 5;
-/// Without a target: as long as the agent waits where nothing else is said.
+/// The time without a target: the agent's default time to confirm.
 const APPLY_WITHIN: Duration = Duration::from_secs(120);
 
-/// What is known of local use, on disk.
+/// The record of local use, on disk.
 #[derive(Default, Serialize, Deserialize)]
 pub struct Local {
-    /// What was there before Muster.
+    /// The state before Muster.
     pub before: Option<Vec<u8>>,
-    /// The last document that was kept, as JSON.
+    /// The last document kept, as JSON.
     pub document: Option<String>,
-    /// A change that is not kept yet: what to put back.
+    /// The undo record of a change that is not kept yet.
     pub undo: Option<Vec<u8>>,
-    /// What the document calls otherwise: alias → name or MAC address.
+    /// The document's mapping of names: alias → name or MAC address.
     pub mapping: BTreeMap<String, String>,
-    /// The number of the document in the agent's ledger that this one came after; see [`Local::counts`].
+    /// The number of the preceding document in the agent's ledger; see [`Local::counts`].
     pub after: u64,
 }
 
-/// What is to be applied.
+/// A document to apply.
 #[derive(Debug)]
 pub struct LocalDocument {
     pub document: NetworkDocument,
-    /// As JSON.
+    /// The document as JSON.
     pub text: String,
     /// Alias → name or MAC address.
     pub mapping: BTreeMap<String, String>,
@@ -63,12 +64,12 @@ pub struct RestoreFailed(String);
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Confirm {
     pub target: Target,
-    /// From the first change on.
+    /// The time limit, counted from the first change.
     pub within: Duration,
 }
 
 impl Local {
-    /// What the document calls otherwise.
+    /// The document's mapping of names.
     ///
     /// # Errors
     /// The record is of another version.
@@ -97,7 +98,7 @@ impl Local {
         written.with_context(|| path.display().to_string())
     }
 
-    /// What was there before Muster.
+    /// The state before Muster.
     ///
     /// # Errors
     /// The record is damaged.
@@ -105,7 +106,7 @@ impl Local {
         Ok(self.before.as_deref().map(serde_json::from_slice).transpose()?)
     }
 
-    /// What was there before Muster, also where an agent wrote it down.
+    /// The state before Muster, from this record or an agent's.
     ///
     /// # Errors
     /// A record is damaged.
@@ -121,16 +122,17 @@ impl Local {
         }
     }
 
-    /// Whether its document is the newest that was given on this server: with an agent, that is in the ledger.
+    /// Whether its document is the newest one given on this server: with an agent, the newest is in the
+    /// ledger.
     pub fn counts(&self, ledger: &[Entry]) -> bool {
         let applied = handed_over(ledger).and_then(|entry| entry.applied.as_ref());
         applied.is_none_or(|applied| applied.generation.number <= self.after)
     }
 
-    /// An agent's ledger has the newer document.
+    /// Drops the record, since an agent's ledger has the newer document.
     ///
     /// # Errors
-    /// It may come back.
+    /// The record may come back.
     pub fn forget(state_dir: &Path) -> std::io::Result<()> {
         match std::fs::remove_file(state_dir.join(FILE)) {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error),
@@ -138,10 +140,10 @@ impl Local {
         }
     }
 
-    /// Puts back a change that was not kept; whether there was one.
+    /// Undoes a change that was not kept. Returns whether there was one.
     ///
     /// # Errors
-    /// It could not be put back, and may be later.
+    /// The undo failed, and may succeed later.
     pub async fn recover(&mut self, network: &Network, state: &StateDir) -> anyhow::Result<bool> {
         let Some(undo) = &self.undo else { return Ok(false) };
         let undo: Snapshot = serde_json::from_slice(undo)?;
@@ -158,11 +160,11 @@ fn handed_over(ledger: &[Entry]) -> Option<&Entry> {
     ledger.iter().find(|entry| entry.resource.is_local())
 }
 
-/// Applies, and keeps it if it is confirmed, or if nothing is to confirm it.
+/// Applies the document, and keeps it if it is confirmed, or needs no confirmation.
 ///
 /// # Errors
-/// It is not so: the document is wrong, a step failed, or the target was not reached. What was there has been put back,
-/// or the error says that this failed too.
+/// The document is wrong, a step failed, or the target was not reached. The former state was restored, or the
+/// error says that this failed too.
 pub async fn apply(
     network: &Network,
     state: &StateDir,
@@ -236,10 +238,11 @@ pub async fn apply(
     }
 }
 
-/// Keeps a document for the next boot, and changes nothing now; whether it would have.
+/// Records a document for the next boot, and changes nothing now. Returns whether applying would change
+/// anything.
 ///
 /// # Errors
-/// It cannot be applied as things are, or cannot be kept.
+/// The document cannot be applied at present, or cannot be recorded.
 pub async fn only_record(network: &Network, state: &StateDir, given: &LocalDocument) -> anyhow::Result<bool> {
     let mut local = Local::read(state.path())?;
     local.recover(network, state).await?;
@@ -277,7 +280,7 @@ async fn change(
     Ok(applied)
 }
 
-/// Whether it had to fall back.
+/// Returns whether the fallback was needed.
 async fn put_back(
     network: &Network,
     undo: &Snapshot,
@@ -304,7 +307,8 @@ async fn put_back(
     Err(error.into())
 }
 
-/// SIGTERM and Ctrl-C. A terminal that is gone (SIGHUP) is no reason: it may be this very change that cut it off.
+/// SIGTERM and Ctrl-C. A lost terminal (SIGHUP) does not end the change, which may itself have cut the
+/// terminal off.
 fn signals() -> anyhow::Result<impl Future<Output = ()>> {
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
@@ -318,10 +322,10 @@ fn signals() -> anyhow::Result<impl Future<Output = ()>> {
     })
 }
 
-/// Lets another process of this program make the change, and puts back what it leaves should it be killed.
+/// Runs the change in another process of this program, and undoes it if that process is killed.
 ///
 /// # Errors
-/// It cannot be started or waited for, or what it left cannot be put back.
+/// The process cannot be started or waited for, or its change cannot be undone.
 pub async fn watch_over(
     network: &Network,
     state_dir: &Path,
@@ -329,7 +333,7 @@ pub async fn watch_over(
     called: Option<&str>,
 ) -> anyhow::Result<u8> {
     let program = std::env::current_exe().context("cannot find this program")?;
-    // A group of its own: Ctrl-C is ours to pass on.
+    // The process has a group of its own: this process passes Ctrl-C on.
     let mut command = Command::new(program);
     if let Some(name) = called {
         command.arg0(name);

@@ -1,7 +1,7 @@
-//! What an operator names to be reached after a change without a controller: a gateway, a host, or a TCP port.
+//! The target that confirms a change without a controller: a gateway, a host, or a TCP port.
 //!
-//! A host is pinged with a packet as large as its link carries, so that an MTU the way does not carry shows. Linux
-//! marks such packets not to be fragmented. A TCP port is connected to.
+//! A host is pinged with a packet of its link's MTU, so that an MTU too large for the path shows. Linux
+//! forbids fragmentation of such packets. A TCP port is connected to.
 
 use std::fmt;
 use std::io;
@@ -15,19 +15,19 @@ use socket2::{Domain, Protocol, Socket, Type};
 use tokio::net::{TcpStream, lookup_host};
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
-/// For one answer; a bridge that has just come up may lose the first packets.
+/// The time limit of one answer; a bridge that has just come up may lose the first packets.
 const ANSWER_WITHIN: Duration = Duration::from_secs(1);
 /// Between two attempts.
 const AGAIN: Duration = Duration::from_millis(300);
 /// The IP and ICMP headers of a ping.
 const HEADERS_V4: u32 = 20 + 8;
 const HEADERS_V6: u32 = 40 + 8;
-/// No ping is larger: Ethernet's jumbo frames end about here.
+/// The largest ping: Ethernet's jumbo frames end about here.
 const PING_MAX: u32 = 9000;
-/// Of a link whose MTU is not known.
+/// The MTU assumed for a link whose MTU is unknown.
 const MTU_DEFAULT: u32 = 1500;
 
-/// What is to be reached.
+/// A target to reach.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Target {
     /// The next hop of the default route.
@@ -78,10 +78,10 @@ impl fmt::Display for Target {
 }
 
 impl Target {
-    /// Tries until it is reached.
+    /// Tries until the target is reached.
     ///
     /// # Errors
-    /// By the deadline it was not: what was seen last.
+    /// The last observation, if the target was not reached by the deadline.
     pub async fn reach(&self, network: &Network, deadline: Instant) -> Result<(), String> {
         let mut seen = "no time was left".to_owned();
         loop {
@@ -142,7 +142,7 @@ fn is_link_local(address: IpAddr) -> bool {
     matches!(address, IpAddr::V6(address) if address.is_unicast_link_local())
 }
 
-/// Of the link that has the address from which the kernel would speak to it.
+/// The MTU of the link with the source address that the kernel would use for the target.
 fn mtu_towards(target: SocketAddr, state: &State) -> u32 {
     let any = if target.is_ipv4() { IpAddr::from([0; 4]) } else { Ipv6Addr::UNSPECIFIED.into() };
     let source = UdpSocket::bind((any, 0)).and_then(|socket| {
@@ -189,7 +189,7 @@ async fn ping(target: SocketAddr, mtu: u32) -> Result<(), String> {
     }
 }
 
-/// An ICMP echo request; the kernel itself sums up ICMPv6.
+/// An ICMP echo request; the kernel itself computes ICMPv6's checksum.
 fn echo(is_v4: bool, id: u16, size: u32) -> Vec<u8> {
     let mut packet = vec![if is_v4 { 8 } else { 128 }, 0, 0, 0];
     packet.extend(id.to_be_bytes());

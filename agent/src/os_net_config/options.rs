@@ -11,7 +11,7 @@ use crate::cli::{self, UsageError};
 use crate::net::local::Confirm;
 use crate::net::target::Target;
 
-/// What `--help` prints.
+/// The output of `--help`.
 pub const HELP: &str = "\
 Configures this server's network from a document in os-net-config's format, with Muster's agent.
 
@@ -75,7 +75,7 @@ const LONG: [&str; 22] = [
     "help",
 ];
 
-/// What is asked for.
+/// The options of the command.
 #[derive(Debug, PartialEq, Eq)]
 #[allow(clippy::struct_excessive_bools, reason = "os-net-config has them")]
 pub struct Options {
@@ -83,7 +83,7 @@ pub struct Options {
     pub config_file: PathBuf,
     /// `-m`
     pub mapping_file: PathBuf,
-    /// Given; none of them means all.
+    /// `None` if not given; an empty list means all interfaces.
     pub interfaces: Option<Vec<String>>,
     /// `-r`
     pub root_dir: PathBuf,
@@ -117,13 +117,13 @@ pub struct Options {
     pub confirm: Option<Confirm>,
     /// `--confirm-timeout`, in seconds
     pub confirm_timeout: Option<u32>,
-    /// Another process puts back what this one leaves.
+    /// Another process restores the former state if this one leaves a change behind.
     pub watched: bool,
 }
 
 #[derive(Debug, PartialEq, Eq)]
 pub enum Invocation {
-    /// Configure, or print what that would be.
+    /// Configure, or print the effect of configuring.
     Run(Box<Options>),
     /// Print [`HELP`].
     Help,

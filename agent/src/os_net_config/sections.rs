@@ -6,7 +6,7 @@ use anyhow::bail;
 use muster_shared::model::network::NetworkDocument;
 use serde_json::{Map, Value, json};
 
-/// What a file holds. A section that is absent or no list is empty, as in os-net-config.
+/// The sections of a file. A section that is absent or no list is empty, as in os-net-config.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Sections {
     /// `network_config`
@@ -34,7 +34,7 @@ impl Sections {
     fn of(value: Value, file: &Path) -> anyhow::Result<Self> {
         let map = match value {
             Value::Object(map) => map,
-            // As `muster-agent net apply` takes it.
+            // The form that `muster-agent net apply` accepts.
             Value::Array(network) => return Ok(Self { network, ..Self::default() }),
             _ => bail!("{}: want a map with network_config", file.display()),
         };
@@ -50,7 +50,7 @@ impl Sections {
         Ok(Self { network, minimum, fallback, remove })
     }
 
-    /// What is wrong in each of them.
+    /// The errors of each section.
     pub fn wrong(&self) -> Vec<String> {
         let as_network = |name: &str, objects: &[Value]| {
             let error = NetworkDocument::parse(&json!({ "network_config": objects })).err()?;
@@ -71,7 +71,7 @@ impl Sections {
         wrong
     }
 
-    /// As it is applied.
+    /// The document in the form that is applied.
     pub fn document(self, with_removals: bool, with_fallback: bool) -> Value {
         let mut document = json!({ "network_config": self.network });
         if with_removals && !self.remove.is_empty() {

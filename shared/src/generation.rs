@@ -4,17 +4,18 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// A start of the controller. Every start takes a higher one, so that a deposed controller cannot command.
+/// Numbers a start of the controller. Every start takes a higher number, so that a deposed controller cannot
+/// command.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Epoch(pub u32);
 
-/// An epoch, and random bits that the controller drew at its start. The number alone decides which of two is newer. The
-/// bits tell whether two of one number are the same: a restored controller counts on from an older number, and comes to
-/// numbers that were given before.
+/// An epoch, and random bits that the controller drew at its start. The number alone decides which of two is
+/// newer. The bits distinguish two epochs of one number: a restored controller continues from an older
+/// number, and reaches numbers that were given before.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EpochId {
     pub number: Epoch,
-    /// None: said by an older version.
+    /// `None` if an older version sent the epoch.
     pub bits: Option<u64>,
 }
 
@@ -35,13 +36,13 @@ impl From<Epoch> for EpochId {
 /// Orders the desired states of a resource; unique in a site.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Generation {
-    /// The controller's start that made it; decides first.
+    /// The epoch of the controller's start that made it; compared first.
     pub epoch: Epoch,
-    /// Counts up within the epoch.
+    /// Increases within the epoch.
     pub number: u64,
 }
 
-/// How often a generation was sent to be run; a higher one runs again.
+/// How often a generation was sent to run; a job with a higher attempt runs again.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Attempt(pub u32);
 
@@ -51,13 +52,13 @@ impl fmt::Display for Generation {
     }
 }
 
-/// The epoch rises by at most this much on the word of agents: a restored store is fewer starts behind, and an agent that
-/// lies must not use up the site's numbers.
+/// The most by which agents' epochs may raise this one: a restored store is fewer starts behind, and a lying
+/// agent must not use up the site's numbers.
 const EPOCH_JUMP_MAX: u32 = 1 << 20;
-/// No controller ever counts this far; as many numbers lie above.
+/// No controller ever counts this far; equally many numbers remain above.
 const NUMBER_MAX: u64 = 1 << 62;
 
-/// The source of a site's generations. Each one drawn is higher than all that were drawn or seen before.
+/// The source of a site's generations. Each new generation is higher than all that were drawn or seen before.
 #[derive(Clone, Copy, Debug)]
 pub struct Generations {
     epoch: Epoch,
@@ -83,8 +84,8 @@ impl Generations {
         Generation { epoch: self.epoch, number: self.number }
     }
 
-    /// Goes above a generation that an agent knows and this controller does not, because its store was restored.
-    /// False if no honest agent can know it.
+    /// Rises above a generation that an agent knows and this controller does not, because its store was
+    /// restored. Returns false if no honest agent can know the generation.
     pub fn rise_above(&mut self, seen: Generation) -> bool {
         if seen.epoch > self.epoch_max || seen.number > NUMBER_MAX {
             return false;
@@ -97,7 +98,8 @@ impl Generations {
         true
     }
 
-    /// Goes above an epoch that this controller does not know. False if no honest agent can know it.
+    /// Rises above an epoch that this controller does not know. Returns false if no honest agent can know the
+    /// epoch.
     pub fn rise_over(&mut self, seen: Epoch) -> bool {
         if seen > self.epoch_max {
             return false;

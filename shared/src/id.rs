@@ -1,4 +1,4 @@
-//! Names of things. A value that exists is valid: it fits a topic, a file name and a certificate.
+//! Validated names and ids. Every value fits a topic, a file name and a certificate.
 
 use std::fmt;
 use std::str::FromStr;
@@ -16,21 +16,21 @@ pub enum IdError {
         "'{given}' is not a node name: want a host name of lower-case letters, digits, '-' and '.', at most 253"
     )]
     Node {
-        /// What was given, cut to a printable length.
+        /// The given text, cut to a printable length.
         given: String,
     },
-    /// As above.
+    /// The given text, cut to a printable length.
     #[error(
         "'{given}' is not a stack name: want a letter, then letters, digits, '_', '-' and '.', at most 255"
     )]
     Stack {
-        /// What was given, cut to a printable length.
+        /// The given text, cut to a printable length.
         given: String,
     },
-    /// As above.
+    /// The given text, cut to a printable length.
     #[error("'{given}' is not a site: want 1 to 32 lower-case letters, digits and '-'")]
     Site {
-        /// What was given, cut to a printable length.
+        /// The given text, cut to a printable length.
         given: String,
     },
 }
@@ -94,7 +94,7 @@ name_type!(
     NodeId, valid_node, Node
 );
 name_type!(
-    /// The fleet of one controller.
+    /// The id of a site: the fleet of one controller.
     SiteId, valid_site, Site
 );
 name_type!(
@@ -128,8 +128,8 @@ fn valid_stack(text: &str) -> bool {
 pub struct ResourceId(pub Uuid);
 
 impl ResourceId {
-    /// A node's own network document, given there and not by the controller, which has no row of it. Never in a ledger
-    /// as the controller sees it; on the wire only as the key of a challenge.
+    /// A node's own network document, given on the node; the controller has no row for it. Left out of the
+    /// ledger as the controller sees it; on the wire only as the key of a challenge.
     pub const LOCAL: Self = Self(Uuid::max());
 
     /// Whether it is [`ResourceId::LOCAL`].

@@ -1,4 +1,4 @@
-//! How a node becomes one of the site: the token an operator hands to it, what it asks with it, the answer.
+//! How a node joins the site: the token from an operator, the request, and the answer.
 //!
 //! ```text
 //!   token    = "muster1-" base64url( postcard(JoinToken) · checksum (4 bytes) )
@@ -6,13 +6,13 @@
 //!   answer   = version (1 byte) · postcard(JoinAnswer)       on topic::join_answer
 //! ```
 //!
-//! The joiner connects with TLS and no certificate of its own. The server sends its chain with the site's
-//! CA last: the joiner takes that CA as its only root if its [`fingerprint`] is the token's, and verifies the
+//! The joiner connects with TLS and no certificate of its own. The server sends its chain with the site's CA
+//! last: the joiner takes that CA as its only root if its [`fingerprint`] is the token's, and verifies the
 //! server against it for the usage *server authentication* (nodes' certificates lack it); names are not
-//! compared. So the secret is only ever told to the controller. Nothing here is sealed but
-//! [`JoinRequest::Renew`], so none of it may pass through a broker.
+//! compared. So only the controller ever receives the secret. Nothing here is sealed except
+//! [`JoinRequest::Renew`], so no join message may pass through a broker.
 //!
-//! Absent: whether a token is good, used up or expired. The controller's engine decides that.
+//! Absent: whether a token is valid, used up or expired. The controller's engine decides this.
 
 use std::fmt;
 use std::net::Ipv6Addr;
@@ -30,7 +30,7 @@ use crate::{NodeId, SiteId};
 pub const VERSION: u8 = 1;
 /// The largest request or answer: two certificates or one request for one, and some text.
 pub const JOIN_MAX: usize = 8 * 1024;
-/// Addresses in a token: a controller is reached in a few networks, by name and by number.
+/// The most addresses in a token: a controller is reached in a few networks, by name and by number.
 pub const ADDRESSES_MAX: usize = 8;
 /// A client id or the nonce in the join topics: long enough for 128 bits in hex.
 pub const NONCE_MAX: usize = 32;
@@ -52,11 +52,12 @@ const RENEW: u8 = 0x81;
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct TokenId(pub [u8; 8]);
 
-/// Proves that one holds a token. Never shown; the controller keeps its [`digest`](Self::digest) only.
+/// The secret that proves possession of a token. Never shown; the controller keeps only its
+/// [`digest`](Self::digest).
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TokenSecret(pub [u8; 16]);
 
-/// Where a controller is reached: `host:port`, `1.2.3.4:port` or `[v6]:port`.
+/// An address of a controller: `host:port`, `1.2.3.4:port` or `[v6]:port`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Address {
@@ -64,16 +65,16 @@ pub struct Address {
     port: u16,
 }
 
-/// What an operator hands to a server so that it may join.
+/// The token that an operator gives to a server so that the server may join.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct JoinToken {
     /// The site to join.
     pub site: SiteId,
-    /// Where its controller is reached, to be tried in this order; at most [`ADDRESSES_MAX`] are written.
+    /// The controller's addresses, to be tried in this order; at most [`ADDRESSES_MAX`].
     pub addresses: Vec<Address>,
     /// [`fingerprint`] of the site's CA certificate.
     pub ca_fingerprint: [u8; 32],
-    /// Which token this is.
+    /// The token's id.
     pub id: TokenId,
     pub secret: TokenSecret,
     /// Seconds since 1970 (UTC); refused from then on.
@@ -83,7 +84,7 @@ pub struct JoinToken {
 /// The reason why a text is no token.
 #[derive(Debug, Error, PartialEq, Eq)]
 pub enum TokenError {
-    /// Something else altogether.
+    /// The text is no token at all.
     #[error("this is not a join token: it must begin with '{PREFIX}', as 'muster node token' prints it")]
     Prefix,
     /// A letter is wrong, missing or too many.
@@ -94,24 +95,24 @@ pub enum TokenError {
     Contents,
 }
 
-/// Not `host:port`.
+/// The text is not `host:port`.
 #[derive(Debug, Error, PartialEq, Eq)]
 #[error("'{given}' is not an address: want HOST:PORT, IPV4:PORT or [IPV6]:PORT")]
 pub struct AddressError {
-    /// What was given, cut to a printable length.
+    /// The given text, cut to a printable length.
     given: String,
 }
 
-/// What a server asks for, before it has a certificate that is good.
+/// A server's request, before the server has a valid certificate.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum JoinRequest {
-    /// To become a node, with a token.
+    /// Asks to become a node, with a token.
     Join {
         /// [`JoinToken::id`]
         token_id: TokenId,
         /// [`JoinToken::secret`]
         secret: TokenSecret,
-        /// The name it wants to have.
+        /// The requested name.
         name: NodeId,
         /// A certificate signing request (ECDSA P-256 or Ed25519); only its key and signature count.
         csr_der: Vec<u8>,
@@ -119,7 +120,7 @@ pub enum JoinRequest {
         seal_public: SealPublic,
         agent_version: String,
     },
-    /// A new certificate for a node whose old one is about to run out, or has; made by [`renewal`].
+    /// Asks for a new certificate for a node whose old one expires soon, or has expired; made by [`renewal`].
     Renew {
         node: NodeId,
         /// The signing request, sealed with the node's key.
@@ -145,14 +146,14 @@ pub enum JoinAnswer {
     },
     /// The controller refuses.
     Refused {
-        /// For the operator.
+        /// A reason for the operator.
         reason: String,
     },
     /// The controller asks for a later try: the token lets no more agents join at once.
     Later {
-        /// For the operator.
+        /// A reason for the operator.
         reason: String,
-        /// Milliseconds until it may ask again.
+        /// Milliseconds until the agent may ask again.
         after: u32,
     },
 }
@@ -163,10 +164,10 @@ pub enum JoinError {
     /// A version this build does not speak.
     #[error("join version {0} is not spoken here (known: {VERSION}): agent and controller differ too much")]
     Version(u8),
-    /// Not postcard of the type, or over [`JOIN_MAX`].
+    /// The bytes are not postcard of the type, or exceed [`JOIN_MAX`].
     #[error("malformed join message")]
     Malformed,
-    /// A field over its bound.
+    /// A field exceeds its bound.
     #[error("{0} is out of bounds")]
     Bounds(&'static str),
     /// A renewal by someone else than the node.
@@ -189,10 +190,10 @@ pub fn renewal(seal: &Seal, node: NodeId, nonce: Nonce, csr_der: &[u8]) -> Resul
     Ok(JoinRequest::Renew { node, packet: [&nonce[..], &sealed].concat() })
 }
 
-/// Opens [`JoinRequest::Renew`]'s packet: the signing request of whoever holds the node's key.
+/// Opens [`JoinRequest::Renew`]'s packet: the signing request of the holder of the node's key.
 ///
 /// # Errors
-/// [`JoinError::Seal`] if that is not who sealed it.
+/// [`JoinError::Seal`] if another key sealed the packet.
 pub fn open_renewal(seal: &Seal, packet: &[u8]) -> Result<Vec<u8>, JoinError> {
     let (nonce, sealed) = packet.split_first_chunk().ok_or(JoinError::Malformed)?;
     seal.open(RENEW, Direction::Up, nonce, sealed).map_err(|_| JoinError::Seal)
@@ -204,10 +205,10 @@ impl JoinRequest {
         encode(self)
     }
 
-    /// What bytes from outside say.
+    /// Decodes bytes from outside.
     ///
     /// # Errors
-    /// [`JoinError`]; nothing of it may be used then.
+    /// [`JoinError`]; then no part of the bytes may be used.
     pub fn decode(bytes: &[u8]) -> Result<Self, JoinError> {
         let request = decode(bytes)?;
         match &request {
@@ -244,10 +245,10 @@ impl JoinAnswer {
         encode(self)
     }
 
-    /// What bytes from outside say.
+    /// Decodes bytes from outside.
     ///
     /// # Errors
-    /// [`JoinError`]; nothing of it may be used then.
+    /// [`JoinError`]; then no part of the bytes may be used.
     pub fn decode(bytes: &[u8]) -> Result<Self, JoinError> {
         let answer = decode(bytes)?;
         match &answer {
@@ -329,7 +330,7 @@ fn checksum(body: &[u8]) -> [u8; CHECKSUM] {
 }
 
 impl TokenSecret {
-    /// What the controller keeps instead of the secret. 128 random bits cannot be guessed from it.
+    /// The digest that the controller keeps in place of the secret. It does not reveal 128 random bits.
     pub fn digest(&self) -> [u8; 32] {
         blake3::derive_key("muster 2026 join token secret", &self.0)
     }

@@ -1,5 +1,5 @@
-//! What controller and agent both know: ids, generations, the model of jobs and reports, the wire
-//! format, topics and sealing.
+//! Types shared by controller and agent: ids, generations, the model of jobs and reports, the wire format,
+//! topics and sealing.
 //!
 //! Absent on purpose: tokio, files, sockets, clocks, randomness. A nonce or a time comes from the caller.
 

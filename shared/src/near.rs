@@ -1,15 +1,16 @@
-//! The known name that is nearest to one that nobody knows.
+//! Finds the known name that is nearest to an unknown one.
 
-/// Letters of a name that can be a misspelt one; longer texts are none.
+/// The longest name that can be a misspelt one, in letters.
 const NAME_MAX: usize = 64;
 
-/// Insertions, deletions, substitutions and exchanges of neighbouring letters that make one name of the other.
+/// The number of insertions, deletions, substitutions and exchanges of neighbouring letters between two
+/// names.
 pub fn distance(a: &str, b: &str) -> usize {
     strsim::osa_distance(a, b)
 }
 
-/// The known name that differs from `name` in a third of its letters at most, and in four; whether letters are large or
-/// small does not count. None: there is no such name.
+/// The known name that differs from `name` in at most a third of its letters, and in at most four, ignoring
+/// case. `None` if there is no such name.
 pub fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let name = name.to_lowercase();
     let length = name.chars().count();
@@ -27,7 +28,7 @@ pub fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Opti
         .map(|(_, candidate)| candidate)
 }
 
-/// `; did you mean 'X'?` with the nearest name, or nothing where none is near.
+/// `; did you mean 'X'?` with the nearest name, or an empty text if none is near.
 pub fn suggestion<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> String {
     nearest(name, known).map_or_else(String::new, |near| format!("; did you mean '{near}'?"))
 }

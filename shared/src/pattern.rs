@@ -16,7 +16,7 @@ pub fn matches(pattern: &str, name: &str) -> bool {
     rest.ends_with(last)
 }
 
-/// Whether a host's name is `pattern`, in which `*` stands for any characters of one label: it stops at dots.
+/// Whether a host's name matches `pattern`, in which `*` stands for any characters of one label, up to a dot.
 pub fn matches_host(pattern: &str, name: &str) -> bool {
     let (mut patterns, mut labels) = (pattern.split('.'), name.split('.'));
     loop {

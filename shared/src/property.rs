@@ -1,9 +1,9 @@
-//! Properties of resources as templates give them: the table that a type has of its own, and readers that types share.
+//! Properties of resources in templates: the table of a type's properties, and readers that types share.
 //!
-//! One set of readers serves twice: on literals while a template is parsed, and on rendered properties. Null stands for
-//! what is not known or not given; inside a value readers let it pass.
+//! The same readers serve literals while a template is parsed, and rendered properties. Null stands for
+//! unknown or absent values; readers accept null inside a value.
 //!
-//! Absent: the language that properties are written in.
+//! Absent: the language of templates.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
@@ -16,7 +16,7 @@ use crate::model::OnDelete;
 pub use crate::model::flow::Step;
 use crate::near::suggestion;
 
-/// One property of a type.
+/// A property of a type.
 #[derive(Debug)]
 pub struct Property {
     pub name: &'static str,
@@ -24,19 +24,19 @@ pub struct Property {
     pub required: bool,
     /// Whether a value will do, as far as that is known without the other properties.
     pub check: fn(&Value) -> Result<(), PropertyError>,
-    /// What its values are.
+    /// The type of the values.
     pub kind: PropertyType,
-    /// In a line, what it is.
+    /// A description of one line.
     pub about: &'static str,
-    /// What holds where it is not given, as JSON; empty: nothing, or nothing that can be said so.
+    /// The default, as JSON; empty if there is none, or none that JSON can express.
     pub default: &'static str,
-    /// What its values must be beside their type.
+    /// Limits of the values beyond their type.
     pub constraint: Constraint,
-    /// Changes that replace the resource: empty for none, `always`, or in words.
+    /// The changes that replace the resource: empty for none, `always`, or a description.
     pub replaces: &'static str,
 }
 
-/// What the values of a property are.
+/// The type of a property's values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PropertyType {
     Any,
@@ -48,16 +48,16 @@ pub enum PropertyType {
     String,
 }
 
-/// What a value must be beside its type.
+/// Limits of a value beyond its type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Constraint {
     /// Nothing that can be said shortly.
     None,
-    /// Not less and not more.
+    /// The least and the greatest value.
     Range(u64, u64),
-    /// One of these.
+    /// The permitted words.
     OneOf(&'static [&'static str]),
-    /// For people.
+    /// A description for people.
     Text(&'static str),
 }
 
@@ -67,21 +67,21 @@ pub enum Constraint {
 pub struct PropertyError {
     /// Below `properties`, such as `network_config[0].type`.
     pub path: String,
-    /// What is wrong and what is wanted.
+    /// The problem and the expected value.
     pub message: String,
     /// The path, step by step.
     pub steps: Vec<Step>,
-    /// The one key of a map that stands where none belongs: most often a misspelt function.
+    /// The single key of a map in an unexpected place: most often a misspelt function.
     pub lone_key: Option<Box<str>>,
 }
 
-/// Rendered properties of one resource.
+/// The rendered properties of one resource.
 pub struct RenderedProperties<'a>(pub &'a Map<String, Value>);
 
 type Read<T> = Result<T, PropertyError>;
 
 impl Property {
-    /// One that must be given.
+    /// A property that must be given.
     pub const fn required(name: &'static str, check: fn(&Value) -> Read<()>) -> Self {
         Self {
             name,
@@ -95,19 +95,19 @@ impl Property {
         }
     }
 
-    /// One that may be left out.
+    /// A property that may be left out.
     pub const fn optional(name: &'static str, check: fn(&Value) -> Read<()>) -> Self {
         Self { required: false, ..Self::required(name, check) }
     }
 
-    /// `node`, as all types have it whose things are on one.
+    /// `node`, for all types with an object on a node.
     pub const fn node() -> Self {
         Self::required("node", |value| node(value).map(drop))
             .is(PropertyType::String, "the node it is on")
             .replaces()
     }
 
-    /// `on_delete`, as all types have it that can put back what was there before.
+    /// `on_delete`, for all types that can restore the state before Muster.
     pub const fn on_delete() -> Self {
         Self::optional("on_delete", |value| on_delete(value).map(drop))
             .is(PropertyType::String, "what a delete leaves: what was there before, or what is there")
@@ -115,7 +115,7 @@ impl Property {
             .one_of(&["restore", "keep"])
     }
 
-    /// `confirm_timeout`, as all types have it that can cut a node off.
+    /// `confirm_timeout`, for all types that can cut a node off.
     pub const fn confirm_timeout() -> Self {
         Self::optional("confirm_timeout", |value| confirm_timeout(value).map(drop))
             .is(
@@ -126,38 +126,38 @@ impl Property {
             .range(1, CONFIRM_TIMEOUT_MAX)
     }
 
-    /// Its type, and what it is.
+    /// Sets the type and the description.
     pub const fn is(mut self, kind: PropertyType, about: &'static str) -> Self {
         self.kind = kind;
         self.about = about;
         self
     }
 
-    /// What holds where it is not given, as JSON.
+    /// Sets the default, as JSON.
     pub const fn default(mut self, value: &'static str) -> Self {
         self.default = value;
         self
     }
 
-    /// Not less and not more.
+    /// Sets the least and the greatest value.
     pub const fn range(mut self, least: u64, most: u64) -> Self {
         self.constraint = Constraint::Range(least, most);
         self
     }
 
-    /// One of these.
+    /// Sets the permitted words.
     pub const fn one_of(mut self, words: &'static [&'static str]) -> Self {
         self.constraint = Constraint::OneOf(words);
         self
     }
 
-    /// What its values must be, for people.
+    /// Sets the description of the limits, for people.
     pub const fn limits(mut self, text: &'static str) -> Self {
         self.constraint = Constraint::Text(text);
         self
     }
 
-    /// Changing it makes another thing, which takes the place of this one.
+    /// Changing the property makes another object, which replaces this one.
     pub const fn replaces(self) -> Self {
         self.replaces_where("always")
     }
@@ -168,7 +168,7 @@ impl Property {
         self
     }
 
-    /// The default as a value; none if there is no default, or none that one value can say.
+    /// The default as a value; `None` if there is no default, or none that a single value can express.
     pub fn default_value(&self) -> Option<Value> {
         serde_json::from_str(self.default).ok()
     }
@@ -190,7 +190,7 @@ impl PropertyType {
 }
 
 impl PropertyError {
-    /// About the value itself.
+    /// An error about the value itself.
     pub fn new(message: impl Into<String>) -> Self {
         Self { path: String::new(), message: message.into(), steps: Vec::new(), lone_key: None }
     }
@@ -231,16 +231,16 @@ impl RenderedProperties<'_> {
     /// A property that may be left out.
     ///
     /// # Errors
-    /// Its value will not do.
+    /// The value is invalid.
     pub fn get<T>(&self, name: &str, read: impl FnOnce(&Value) -> Read<T>) -> Read<Option<T>> {
         let value = self.0.get(name).filter(|value| !value.is_null());
         value.map(read).transpose().map_err(|error| error.within_key(name))
     }
 
-    /// One that must be given.
+    /// A property that must be given.
     ///
     /// # Errors
-    /// Its value will not do, or it has none.
+    /// The value is invalid or absent.
     pub fn required<T>(&self, name: &str, read: impl FnOnce(&Value) -> Read<T>) -> Read<T> {
         self.get(name, read)?
             .ok_or_else(|| PropertyError::new("this property must be given").within_key(name))
@@ -276,7 +276,7 @@ pub fn cut(text: &str) -> &str {
     text.char_indices().nth(SHOWN).map_or(text, |(end, _)| &text[..end])
 }
 
-/// What a value is, for messages.
+/// The kind of a value, for messages.
 pub fn describe(value: &Value) -> &'static str {
     match value {
         Value::Null => "nothing",
@@ -305,15 +305,15 @@ pub const CONFIRM_TIMEOUT: u32 = 120;
 /// An hour without a way back is no protection any more.
 pub const CONFIRM_TIMEOUT_MAX: u64 = 3600;
 
-/// Text; numbers and booleans become it as in Heat.
+/// Text; numbers and booleans become text as in Heat.
 ///
 /// # Errors
-/// It is a list or a map.
+/// The value is a list or a map.
 pub fn text(value: &Value) -> Read<String> {
     scalar_text(value).map(Cow::into_owned).ok_or_else(|| unwanted("text", value))
 }
 
-/// A value as the text that Heat makes of it: `True` and `False` for booleans, nothing for null; none of a list or a map.
+/// A value as text, as in Heat: `True` and `False` for booleans, empty for null; `None` for a list or a map.
 pub fn scalar_text(value: &Value) -> Option<Cow<'_, str>> {
     match value {
         Value::Null => Some(Cow::Borrowed("")),
@@ -342,10 +342,10 @@ pub fn integer(value: &Value, least: u64, most: u64) -> Read<u64> {
         .ok_or_else(|| PropertyError::new(format!("want a whole number from {least} to {most}")))
 }
 
-/// Seconds of a guarded change.
+/// The seconds of a guarded change.
 ///
 /// # Errors
-/// They are no number, or out of bounds.
+/// The value is no number, or out of bounds.
 pub fn confirm_timeout(value: &Value) -> Read<u32> {
     let seconds = integer(value, 1, CONFIRM_TIMEOUT_MAX)?;
     u32::try_from(seconds).map_err(|_| PropertyError::new("too many seconds"))
@@ -360,19 +360,19 @@ pub fn node(value: &Value) -> Read<NodeId> {
     text.parse().map_err(|error| PropertyError::new(format!("{error}")))
 }
 
-/// What a delete leaves behind.
+/// The state that a delete leaves.
 ///
 /// # Errors
-/// It is neither word.
+/// The value is neither word.
 pub fn on_delete(value: &Value) -> Read<OnDelete> {
     let restores = one_of_two(value, ["restore", "keep"])?;
     Ok(if restores { OnDelete::Restore } else { OnDelete::Keep })
 }
 
-/// Whether a word is the first of two, of which it is one.
+/// Whether a word is the first of two; it must be one of them.
 ///
 /// # Errors
-/// It is neither.
+/// The value is neither word.
 pub fn one_of_two(value: &Value, [first, second]: [&str; 2]) -> Read<bool> {
     match value.as_str() {
         Some(word) if word == first || word == second => Ok(word == first),
@@ -384,18 +384,18 @@ pub fn one_of_two(value: &Value, [first, second]: [&str; 2]) -> Read<bool> {
     }
 }
 
-/// True or false, and no text.
+/// A boolean; text is refused.
 ///
 /// # Errors
-/// It is neither.
+/// The value is no boolean.
 pub fn flag(value: &Value) -> Read<bool> {
     value.as_bool().ok_or_else(|| unwanted("true or false", value))
 }
 
-/// A text that one of the model's checks takes, which says what is wrong else.
+/// A text that one of the model's checks accepts; the check's error gives the reason otherwise.
 ///
 /// # Errors
-/// It is no text, or the check's with the text before it.
+/// The value is no text, or the check refuses it: then the error begins with the text.
 pub fn checked<E: std::fmt::Display>(
     wanted: &str,
     value: &Value,

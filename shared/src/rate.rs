@@ -1,4 +1,4 @@
-//! How fast something may happen: `10/s`, `30/m`, `100/h`.
+//! Rates such as `10/s`, `30/m`, `100/h`.
 
 use std::fmt;
 use std::str::FromStr;
@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-/// So many times in a second, a minute or an hour.
+/// A number of times per second, minute or hour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Rate {
@@ -22,7 +22,7 @@ enum Unit {
     Hour,
 }
 
-/// That is no rate.
+/// The text is no rate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[error("want a rate such as 10/s, 30/m or 100/h, of at most {max}", max = Rate::MAX)]
 pub struct RateError;

@@ -1,9 +1,9 @@
 //! Sealing between one node and the controller: X25519, then XChaCha20-Poly1305 (the crates
 //! `x25519-dalek` and `chacha20poly1305`; BLAKE3 derives the key from the shared secret and both public keys).
 //!
-//! A broker in between can neither read nor forge; a node cannot speak as another, for its key fits no
-//! other seal. Old packets can be sent again by whoever saw them: every effect of a message is idempotent
-//! by (resource, generation, attempt), so that does nothing.
+//! A broker in between can neither read nor forge packets. A node cannot impersonate another, since its key
+//! fits no other seal. An eavesdropper can replay old packets, but this has no effect: every message is
+//! idempotent by (resource, generation, attempt).
 
 use chacha20poly1305::aead::AeadInPlace as _;
 use chacha20poly1305::{KeyInit as _, XChaCha20Poly1305};
@@ -21,7 +21,8 @@ pub type Nonce = [u8; 24];
 pub struct SealPublic(pub [u8; 32]);
 
 impl SealPublic {
-    /// Whether anything secret can come of it. Of a few values, zero among them, every secret key makes the same.
+    /// Whether the key can give a secret. A few values, such as zero, give the same result with every secret
+    /// key.
     pub fn is_sound(&self) -> bool {
         StaticSecret::from([1; 32]).diffie_hellman(&PublicKey::from(self.0)).was_contributory()
     }
@@ -31,7 +32,7 @@ impl SealPublic {
 pub struct SealSecret(StaticSecret);
 
 impl SealSecret {
-    /// From 32 bytes of the system's randomness, or from where they were kept.
+    /// Makes a secret from 32 bytes of the system's randomness, or from stored ones.
     pub fn from_bytes(bytes: [u8; 32]) -> Self {
         Self(StaticSecret::from(bytes))
     }
@@ -51,9 +52,9 @@ impl std::fmt::Debug for SealSecret {
 /// The direction of a packet. A packet never opens as one of the other direction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
-    /// To the node.
+    /// From controller to node.
     Down,
-    /// To the controller.
+    /// From node to controller.
     Up,
 }
 
@@ -62,16 +63,16 @@ pub enum Direction {
 #[error("not from the expected sender, or altered")]
 pub struct SealError;
 
-/// What node and controller share.
+/// The shared key of a node and the controller.
 pub struct Seal {
-    /// None where everybody could know it: then nothing is sealed or opened.
+    /// `None` if the key would be public knowledge: then nothing is sealed or opened.
     key: Option<XChaCha20Poly1305>,
     site: SiteId,
     node: NodeId,
 }
 
 impl Seal {
-    /// Between `mine` and `theirs`, for this node of this site. Both sides come to the same.
+    /// The seal between `mine` and `theirs`, for this node of this site. Both sides compute the same key.
     pub fn new(mine: &SealSecret, theirs: &SealPublic, site: SiteId, node: NodeId) -> Self {
         let mut publics = [mine.public().0, theirs.0];
         publics.sort_unstable();

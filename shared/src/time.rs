@@ -9,7 +9,7 @@ use std::time::Duration;
 pub struct MonoTime(pub Duration);
 
 impl MonoTime {
-    /// The time since `earlier`, zero if that lies ahead.
+    /// The time since `earlier`; zero if `earlier` is in the future.
     pub fn since(self, earlier: MonoTime) -> Duration {
         self.0.saturating_sub(earlier.0)
     }
@@ -54,7 +54,7 @@ pub fn span(seconds: u64) -> String {
     parts.join(" ")
 }
 
-/// Advice about a server's clock that is this many seconds ahead of the controller's, or behind it.
+/// A hint about a server's clock that is this many seconds ahead of the controller's, or behind it.
 pub fn clock_off(ahead: i64) -> String {
     let side = if ahead < 0 { "behind" } else { "ahead of" };
     format!(

@@ -1,13 +1,13 @@
-//! The topics, fixed and few. Never an id of a job in one, so that a broker's tables stay small.
+//! The topics, fixed and few. No topic contains a job's id, so that a broker's tables stay small.
 
 use crate::{NodeId, SiteId};
 
-/// What the controller sends to one node.
+/// The topic of messages from the controller to one node.
 pub fn down(site: &SiteId, node: &NodeId) -> String {
     format!("muster/v1/{site}/{node}/down")
 }
 
-/// What one node sends to the controller.
+/// The topic of messages from one node to the controller.
 pub fn up(site: &SiteId, node: &NodeId) -> String {
     format!("muster/v1/{site}/{node}/up")
 }

@@ -1,13 +1,13 @@
-//! What a server is. `docs/facts.md` has the names under which operators see it.
+//! The facts of a server. `docs/facts.md` has the names under which operators see them.
 
 use std::net::IpAddr;
 
 use ipnet::IpNet;
 
-/// What a server is. At most [`FACTS_MAX`](crate::wire::FACTS_MAX) bytes on the wire.
+/// The facts of a server. At most [`FACTS_MAX`](crate::wire::FACTS_MAX) bytes on the wire.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Facts {
-    /// As the kernel has it.
+    /// The kernel's host name.
     pub hostname: String,
     /// Release of the running kernel.
     pub kernel: String,
@@ -16,18 +16,18 @@ pub struct Facts {
     pub architecture: String,
     /// Online processors.
     pub cpus: u32,
-    /// Of the first of them; empty where the kernel does not tell.
+    /// The model of the first processor; empty where the kernel reports none.
     pub cpu_model: String,
     pub memory: u64,
     /// Unix seconds.
     pub booted_at: u64,
-    /// Of the agent that says so.
+    /// The version of the reporting agent.
     pub agent_version: String,
-    /// By name.
+    /// Disks by name.
     pub disks: Vec<DiskFacts>,
-    /// By name; of very many, those of hardware first.
+    /// Links by name; if there are very many, those of hardware first.
     pub links: Vec<LinkFacts>,
-    /// How many there are.
+    /// The number of all links.
     pub links_total: u32,
 }
 
@@ -48,7 +48,7 @@ pub struct DiskFacts {
     /// The name, such as `sda`.
     pub name: String,
     pub size: u64,
-    /// As it calls itself; empty if it does not.
+    /// The model that the disk reports; empty if it reports none.
     pub model: String,
     pub rotational: bool,
 }
@@ -61,34 +61,34 @@ pub struct LinkFacts {
     pub kind: String,
     /// The kernel's driver; empty where there is no device behind it.
     pub driver: String,
-    /// Where and what it is on the PCI bus.
+    /// The card's address and identity on the PCI bus.
     pub pci: Option<PciFacts>,
-    /// Of an Ethernet link.
+    /// The MAC address of an Ethernet link.
     pub mac: Option<[u8; 6]>,
-    /// The one it was made with.
+    /// The MAC address from the factory.
     pub permanent_mac: Option<[u8; 6]>,
-    /// In bytes.
+    /// The MTU in bytes.
     pub mtu: u32,
     /// Administratively up.
     pub up: bool,
     /// A peer is at the other end of the cable.
     pub carrier: bool,
-    /// Mbit/s; absent where the link has none.
+    /// The speed in Mbit/s; absent where the link has none.
     pub speed: Option<u32>,
-    /// Absent where the link knows of none.
+    /// Absent where the link does not report a duplex mode.
     pub full_duplex: Option<bool>,
     /// In the kernel's order.
     pub addresses: Vec<IpNet>,
     /// Neighbours whose LLDP frames came in on this link and are still valid, by chassis and port.
     pub neighbours: Vec<NeighbourFacts>,
-    /// Since the link was made.
+    /// Counters since the link was made.
     pub counters: Counters,
 }
 
 /// A device of the PCI bus.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PciFacts {
-    /// Such as `0000:3b:00.0`.
+    /// An address such as `0000:3b:00.0`.
     pub address: String,
     /// The vendor's number, by the PCI list.
     pub vendor: u16,
@@ -98,19 +98,19 @@ pub struct PciFacts {
 /// A neighbour, as it describes itself by LLDP (IEEE 802.1AB). Control characters in texts become blanks.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct NeighbourFacts {
-    /// Of the switch: a MAC or IP address, a name; else its octets in hexadecimal.
+    /// The switch's id: a MAC or IP address, or a name; otherwise its octets in hexadecimal.
     pub chassis_id: String,
-    /// Id of its port, in the same form.
+    /// The id of the switch's port, in the same form.
     pub port_id: String,
-    /// For people.
+    /// A description for people.
     pub port_description: Option<String>,
-    /// As the administrator named it.
+    /// The name that the administrator gave.
     pub system_name: Option<String>,
     /// Maker, version and so on.
     pub system_description: Option<String>,
     /// The port's own VLAN (IEEE 802.1Q).
     pub vlan: Option<u16>,
-    /// Under which it is managed.
+    /// The addresses at which the neighbour is managed.
     pub management: Vec<IpAddr>,
 }
 
@@ -127,7 +127,7 @@ pub struct Counters {
 }
 
 impl Facts {
-    /// Whether nothing differs but what counts on by itself.
+    /// Whether the facts are equal apart from running counters.
     pub fn is_same(&self, other: &Facts) -> bool {
         let still = |facts: &Facts| {
             let mut facts = facts.clone();

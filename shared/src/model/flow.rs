@@ -1,8 +1,9 @@
-//! Flow rules, groups and meters as they are asked for, kept and sent: what a device is to hold.
+//! Flow rules, groups and meters: the desired entries of a device, as they are requested, stored and sent.
 //!
-//! An [`Entry`] is plain data in one canonical form: a value without the bits its mask leaves out, a full mask left
-//! out, criteria in the order of [`Field`]. So equal entries are equal bytes ([`Packed`]), and two digests say whether
-//! two tables are equal. Text becomes an entry in `parse.rs`, where also prerequisites are checked; back in `print.rs`.
+//! An [`Entry`] is plain data in one canonical form: values without the bits outside their mask, no full
+//! masks, criteria in the order of [`Field`]. So equal entries are equal bytes ([`Packed`]), and two digests
+//! tell whether two tables are equal. `parse.rs` turns text into entries and checks prerequisites; `print.rs`
+//! turns entries into text.
 //!
 //! Absent: states and owners of rules (the controller's), OpenFlow and nftables (the agent's).
 
@@ -37,7 +38,7 @@ use thiserror::Error;
 
 use crate::NodeId;
 
-/// What every id of ours begins with, as OpenFlow cookie and as nftables comment: `MU`.
+/// The first bits of all of Muster's ids, as OpenFlow cookie and as nftables comment: `MU`.
 pub const ID_PREFIX: u16 = 0x4d55;
 /// The bits of a cookie that [`ID_PREFIX`] fills.
 pub const ID_MASK: u64 = 0xffff << 48;
@@ -51,10 +52,10 @@ pub const CRITERIA_MAX: usize = 64;
 pub const INSTRUCTIONS_MAX: usize = 64;
 /// Buckets of a group.
 pub const GROUP_BUCKETS_MAX: usize = 64;
-/// Bands of a meter; Open vSwitch takes no more.
+/// The most bands of a meter, as in Open vSwitch.
 pub const BANDS_MAX: usize = 8;
 
-/// Something that holds flow rules, named `node/bridge`; `node/nftables` is the node's own packet filter.
+/// A holder of flow rules, named `node/bridge`; `node/nftables` is the node's own packet filter.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct DeviceName {
     pub node: NodeId,
@@ -78,7 +79,7 @@ pub struct NotADevice {
 #[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct FlowId(pub u64);
 
-/// What a device can be asked to hold.
+/// A desired entry of a device.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Entry {
     Rule(Rule),
@@ -95,11 +96,11 @@ pub struct Rule {
     pub table: u8,
     /// The higher wins.
     pub priority: u16,
-    /// In the order of their fields, each at most once; empty matches everything.
+    /// Criteria in the order of their fields, each field at most once; empty matches everything.
     pub selector: Vec<Criterion>,
-    /// In order; empty drops.
+    /// Instructions in order; empty drops.
     pub treatment: Vec<Instruction>,
-    /// Seconds without a packet until it ends; 0: never.
+    /// Seconds without a packet until the rule ends; 0: never.
     pub idle_timeout: u16,
     /// Seconds until it ends; 0: never.
     pub hard_timeout: u16,
@@ -115,7 +116,7 @@ pub enum Criterion {
         field: Field,
         /// Right-aligned; no bit outside `mask`.
         value: u128,
-        /// The bits that count; none: all of the field.
+        /// The bits that count; `None`: the whole field.
         mask: Option<u128>,
     },
 }
@@ -123,23 +124,23 @@ pub enum Criterion {
 /// A port of a device.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Port {
-    /// By interface.
+    /// A port by the name of its interface.
     Named(Box<str>),
     /// The bridge's own (`LOCAL`).
     Local,
 }
 
-/// Where a packet is sent.
+/// The destination of a packet.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Output {
     Port(Port),
-    /// Where it came from (`IN_PORT`).
+    /// The port where the packet came in (`IN_PORT`).
     InPort,
-    /// As a switch without rules would (`NORMAL`).
+    /// As a switch without rules forwards (`NORMAL`).
     Normal,
-    /// All ports but the one it came from (`ALL`).
+    /// All ports but the packet's own (`ALL`).
     All,
-    /// As `ALL`, without those that do not flood (`FLOOD`).
+    /// As `ALL`, without ports that do not flood (`FLOOD`).
     Flood,
 }
 
@@ -154,9 +155,9 @@ pub enum Instruction {
     GotoTable(u8),
     /// `write_metadata`
     WriteMetadata {
-        /// No bit outside `mask`.
+        /// Has no bit outside `mask`.
         value: u64,
-        /// The bits that are written; none: all.
+        /// The bits to write; `None`: all.
         mask: Option<u64>,
     },
     /// `clear_actions`: empties the set of deferred actions.
@@ -165,7 +166,7 @@ pub enum Instruction {
     WriteActions(Vec<Action>),
 }
 
-/// What is done with a packet.
+/// A step in the treatment of a packet.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Action {
     /// `output`
@@ -181,7 +182,7 @@ pub enum Action {
         field: Field,
         /// Right-aligned; no bit outside `mask`.
         value: u128,
-        /// The bits that are set; none: all.
+        /// The bits to set; `None`: all.
         mask: Option<u128>,
     },
     /// `push_vlan`: with this EtherType, 0x8100 or 0x88a8.
@@ -209,43 +210,43 @@ pub struct Ct {
     pub force: bool,
     /// The zone, 0 if not given.
     pub zone: u16,
-    /// Where the packet is looked up again, with its `ct_*` fields; onwards only.
+    /// The table in which the packet is looked up again, with its `ct_*` fields; only a later one.
     pub table: Option<u8>,
-    /// `ct_mark` to be set, with `commit`.
+    /// The value for `ct_mark`, with `commit`.
     pub mark: Option<(u32, Option<u32>)>,
 }
 
-/// A group: what happens to packets that rules send to it.
+/// A group: the treatment of packets that rules send to it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Group {
     /// The number on the device, at most 0xffffff00.
     pub number: u32,
-    /// How buckets are chosen.
+    /// The way to choose buckets.
     pub kind: GroupKind,
-    /// In order.
+    /// Buckets in order.
     pub buckets: Vec<GroupBucket>,
 }
 
-/// How a group's buckets are chosen.
+/// The way in which a group chooses buckets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum GroupKind {
-    /// All of them.
+    /// Uses all buckets.
     All,
-    /// One, by hash and weight.
+    /// Uses one bucket, by hash and weight.
     Select,
     Indirect,
-    /// The first whose watched port is up.
+    /// Uses the first bucket whose watched port is up.
     FastFailover,
 }
 
-/// One of a group's buckets.
+/// A bucket of a group.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GroupBucket {
     /// For [`GroupKind::Select`], from 1; else 0.
     pub weight: u16,
     /// For [`GroupKind::FastFailover`]: the port that must be up.
     pub watch_port: Option<Port>,
-    /// In order.
+    /// Actions in order.
     pub treatment: Vec<Action>,
 }
 
@@ -256,7 +257,7 @@ pub struct Meter {
     pub number: u32,
     /// Rates count packets, not kilobits.
     pub packets: bool,
-    /// At least one.
+    /// Has at least one band.
     pub bands: Vec<Band>,
 }
 
@@ -267,7 +268,7 @@ pub struct Band {
     pub rate: u32,
     /// Kilobits or packets at once; 0: the switch's own choice.
     pub burst: u32,
-    /// Raise the drop precedence by so much; none: drop.
+    /// Raises the drop precedence by this much; `None`: drops.
     pub dscp_remark: Option<u8>,
 }
 
@@ -280,7 +281,7 @@ impl Rule {
         })
     }
 
-    /// Ends by itself.
+    /// Whether a timeout ends the rule.
     pub fn has_timeout(&self) -> bool {
         self.idle_timeout != 0 || self.hard_timeout != 0
     }
@@ -367,7 +368,7 @@ impl fmt::Display for DeviceName {
 }
 
 impl FlowId {
-    /// From the digits it is shown as.
+    /// Parses the digits in which an id is shown.
     pub fn parse(text: &str) -> Option<Self> {
         let digits = text.strip_prefix("0x").unwrap_or(text);
         let id = u64::from_str_radix(digits, 16).ok()?;

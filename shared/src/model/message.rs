@@ -17,81 +17,81 @@ use crate::{Attempt, EpochId, Generation, ResourceId};
 pub struct Job {
     /// The resource's physical id.
     pub resource: ResourceId,
-    /// Decides between jobs of one resource: the higher wins.
+    /// Orders jobs of one resource: the higher one wins.
     pub generation: Generation,
-    /// A higher one of the same generation runs again.
+    /// A higher attempt of the same generation runs again.
     pub attempt: Attempt,
-    /// What is to be done.
+    /// The action on the resource.
     pub action: Action,
-    /// The agent ends the job as failed so long after it began.
+    /// The agent ends the job as failed this long after it began.
     pub timeout: Duration,
     /// The desired state; for [`Action::Delete`] and [`Action::Retain`] the last one known.
     pub spec: Spec,
 }
 
-/// What the controller says.
+/// A message of the controller.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Down {
     /// The answer to [`Hello`].
     Welcome(Welcome),
     /// Do this.
     Job(Job),
-    /// Do not start this; answered with [`Outcome::Withdrawn`], or by its outcome if it runs or ran. What may be
-    /// interrupted is, and fails.
+    /// Do not start this job. The answer is [`Outcome::Withdrawn`], or the job's outcome if it runs or ran. A
+    /// running job that may be interrupted is interrupted, and fails.
     Withdraw {
         resource: ResourceId,
         generation: Generation,
     },
-    /// This report is durable with the controller.
+    /// The controller has stored this report durably.
     Acknowledge(ReportKey),
     /// Part of a content the agent asked for.
     Chunk {
-        /// Of the whole content.
+        /// The digest of the whole content.
         digest: ContentDigest,
-        /// Where `bytes` begin.
+        /// The place of `bytes` in the content.
         offset: u64,
-        /// Never empty, unless the controller does not have the content (any more).
+        /// Never empty, unless the controller does not have the content, or no longer.
         bytes: Vec<u8>,
     },
     /// The answer to [`Up::Challenge`], with its own bytes.
     Answer {
         /// The job to confirm.
         key: ReportKey,
-        /// As in the challenge.
+        /// The bytes of the challenge.
         bytes: Vec<u8>,
     },
     /// Say [`Up::Facts`] as they are now.
     AskFacts,
-    /// What was said of drift on this connection is not what was heard: say all of it again.
+    /// The controller missed a report of drift on this connection: report all drift again.
     AskDrift,
     Flow(FlowDown),
-    /// Say what these are: at most [`DESCRIBED_MAX`](super::DESCRIBED_MAX). Only to an agent that
-    /// [reads](Hello::reads) it.
+    /// Describe these resources: at most [`DESCRIBED_MAX`](super::DESCRIBED_MAX). Sent only to an agent that
+    /// [reads](Hello::reads) this message.
     Describe(Vec<ResourceId>),
-    /// Delete a thing by what the agent's own ledger says of it, as a job does whose desired state only the agent knows;
-    /// reported as one. Only to an agent that [reads](Hello::reads) it.
+    /// Delete a resource by the state in the agent's own ledger, as a job with that desired state would. The
+    /// report is that of a job. Sent only to an agent that [reads](Hello::reads) this message.
     Remove(ReportKey),
 }
 
-/// What an agent says.
+/// A message of an agent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Up {
-    /// First on every connection.
+    /// The first message on every connection.
     Hello(Hello),
-    /// What a job came to.
+    /// The outcome of a job.
     Report(Report),
-    /// A job runs and takes its time; never acknowledged, may be lost.
+    /// A job runs for some time; never acknowledged, may be lost.
     Progress(Progress),
     /// The ledger, in pages; asked for by [`Welcome::want_ledger`].
     Ledger {
-        /// This page.
+        /// A page of entries.
         entries: Vec<LedgerEntry>,
         /// This is the last page.
         last: bool,
     },
     /// Asks for part of a content.
     Fetch {
-        /// Of the whole content.
+        /// The digest of the whole content.
         digest: ContentDigest,
         offset: u64,
     },
@@ -108,51 +108,56 @@ pub enum Up {
         /// [`CHALLENGE_BYTES`], fresh for each change.
         bytes: Vec<u8>,
     },
-    /// How resources without a job stand, where that is not what was said last on this connection; never
-    /// acknowledged, said again on the next connection.
+    /// States of resources without a job that differ from the last report on this connection; never
+    /// acknowledged, sent again on the next connection.
     Drift(Vec<Drift>),
-    /// What the server is: after each [`Welcome`], when it changes, and when asked. Never acknowledged.
+    /// The server's facts: after each [`Welcome`], when they change, and on request. Never acknowledged.
     Facts(Box<Facts>),
     Flow(FlowUp),
-    /// Of the topology: devices as they are now, each whole. Never acknowledged, said again on the next connection.
+    /// The topology: the present state of devices, each complete. Never acknowledged, sent again on the next
+    /// connection.
     Ports(Vec<DevicePorts>),
-    /// How the jobs stand that the agent has and has not ended: after each [`Welcome`], then every [`JOBS_EVERY`] while there
-    /// are any. Several messages where they are many. Never acknowledged. An agent that says this owns the deadlines of its
-    /// jobs: the controller gives up on one of them only if the agent is silent about it.
+    /// The states of the agent's jobs that have not ended: after each [`Welcome`], then every [`JOBS_EVERY`]
+    /// while there are any. If there are many, several messages. Never acknowledged. An agent that sends this
+    /// enforces the deadlines of its jobs itself: the controller gives up one of them only if the agent does
+    /// not mention it.
     Jobs(Vec<JobState>),
-    /// The agent's disk has no room for what it records, and why; none: there is room again. After each [`Welcome`] for
-    /// which that is so, and when it changes. Never acknowledged. Jobs that free room are taken meanwhile, as far as may be.
+    /// Why the agent's disk has no room for its records; `None` once there is room again. Sent after each
+    /// [`Welcome`] while the disk is full, and on changes. Never acknowledged. Meanwhile the agent accepts
+    /// jobs that free room, as far as possible.
     DiskFull(Option<String>),
-    /// What the clock of the agent's server shows: after each [`Hello`], when the clock was set, and each hour. Never
-    /// acknowledged; older agents do not say.
+    /// The clock of the agent's server: after each [`Hello`], when the clock was set, and every hour. Never
+    /// acknowledged; older agents do not send this.
     Clock {
         /// Seconds since 1970.
         unix: u64,
-        /// Seconds that it is ahead of the controller's clock, as the controller's link sees it: no agent says that.
+        /// Seconds by which the clock is ahead of the controller's. The controller's link adds this; agents
+        /// do not send it.
         ahead: i64,
     },
-    /// The answer to [`Down::Describe`]: those of the ledger, in the order asked for. Never acknowledged.
+    /// The answer to [`Down::Describe`]: the requested resources that the ledger has, in order. Never
+    /// acknowledged.
     Described(Vec<Stray>),
 }
 
 /// Between two accounts of all jobs.
 pub const JOBS_EVERY: Duration = Duration::from_secs(60);
-/// Jobs in one [`Up::Jobs`]: 50 bytes each, so most of a packet.
+/// The most jobs in one [`Up::Jobs`]: 50 bytes each, so most of a packet.
 pub const JOBS_TOLD_MAX: usize = 4096;
 
-/// How a job stands with its agent.
+/// The state of a job at its agent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct JobState {
     pub key: ReportKey,
-    /// How far it is.
+    /// The progress of the job.
     pub stage: Stage,
 }
 
-/// How far a job is.
+/// The progress of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stage {
     Waiting {
-        /// The resource whose job runs in its lane.
+        /// The resource whose job runs in the same lane.
         behind: Option<ResourceId>,
     },
     /// The content is on its way.
@@ -161,7 +166,8 @@ pub enum Stage {
     Running,
 }
 
-/// Bytes of a challenge, each way: more than one packet of any MTU, so that one the path does not carry shows.
+/// Bytes of a challenge, each way: more than one packet of any MTU, so that a too large MTU for the path
+/// shows.
 pub const CHALLENGE_BYTES: usize = 16 * 1024;
 
 /// The agent that connects, and what its ledger holds.
@@ -170,12 +176,14 @@ pub struct Hello {
     /// Changes with every boot of the server.
     pub boot_id: u128,
     pub agent_version: String,
-    /// How much of what was appended to the protocol's version it reads, as [`READS`](crate::wire::READS): what it does
-    /// not read would end its connection. 0: an older agent, which does not say.
+    /// Which messages added since the protocol's version this agent reads, as in
+    /// [`READS`](crate::wire::READS): an unknown message would end its connection. 0: an older agent, which
+    /// does not say.
     pub reads: u32,
-    /// Drawn at each start of the agent: of two agents with one identity, each has its own. None: an older agent.
+    /// Random for each start of the agent, so that two agents with one identity differ. `None`: an older
+    /// agent.
     pub instance: Option<u128>,
-    /// Where it connects from, as the controller's link sees it: no agent says that.
+    /// The agent's address. The controller's link adds this; agents do not send it.
     pub address: Option<IpAddr>,
     /// The highest epoch it has obeyed.
     pub epoch: EpochId,
@@ -183,18 +191,19 @@ pub struct Hello {
     pub ledger: u128,
 }
 
-/// What the controller answers to [`Hello`].
+/// The controller's answer to [`Hello`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Welcome {
-    /// The controller's epoch. An agent refuses an older one than it has obeyed, and another one of the same number.
+    /// The controller's epoch. An agent refuses an older epoch than it has obeyed, and a different one of the
+    /// same number.
     pub epoch: EpochId,
-    /// The ledgers differ: send it.
+    /// The ledgers differ: the agent must send its own.
     pub want_ledger: bool,
-    /// How often to send [`Up::Heartbeat`].
+    /// The interval of [`Up::Heartbeat`].
     pub heartbeat: Duration,
 }
 
-/// Names one report.
+/// Identifies one report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct ReportKey {
     pub resource: ResourceId,
@@ -202,23 +211,23 @@ pub struct ReportKey {
     pub attempt: Attempt,
 }
 
-/// What a job came to. Sent until acknowledged.
+/// The outcome of a job. Sent until acknowledged.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Report {
     pub key: ReportKey,
     pub outcome: Outcome,
 }
 
-/// How a job ended.
+/// The outcome of a job.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Outcome {
-    /// What is there is as desired: applied and read back, or checked.
+    /// The state is as desired: applied and read back, or checked.
     Done(Observed),
-    /// Not applied, or what was read back differs.
+    /// The state was not applied, or reading it back gave a different one.
     Failed {
-        /// For the operator; bounded, free of content.
+        /// A reason for the operator; bounded, free of content.
         reason: String,
-        /// Trying again cannot help: the job itself is refused.
+        /// A retry cannot help: the job itself is refused.
         permanent: bool,
     },
     /// The job was withdrawn before it started.
@@ -229,17 +238,17 @@ pub enum Outcome {
     Differs {
         /// Nothing is there at all.
         missing: bool,
-        /// What differs, for the operator; bounded, free of content.
+        /// The differences, for the operator; bounded, free of content.
         reason: String,
     },
-    /// Not applied: a disk of the node has no room for it. Another attempt may come when there is.
+    /// Not applied, since a disk of the node has no room. Another attempt may come when there is room.
     NoRoom {
-        /// As in [`Outcome::Failed`].
+        /// The reason, as in [`Outcome::Failed`].
         reason: String,
     },
 }
 
-/// What was read back.
+/// The state as read back.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Observed {
     /// Attributes by name, for `get_attr`.
@@ -250,7 +259,7 @@ pub struct Observed {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Progress {
     pub key: ReportKey,
-    /// Applied and waiting until what is observed equals what is desired.
+    /// The state is applied; the agent waits until the observed state equals the desired one.
     pub settling: bool,
 }
 
@@ -258,7 +267,7 @@ pub struct Progress {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct LedgerEntry {
     pub resource: ResourceId,
-    /// Of the last state that was applied.
+    /// The generation of the last applied state.
     pub generation: Generation,
 }
 
@@ -275,11 +284,11 @@ impl LedgerEntry {
     }
 }
 
-/// An agent ends a job as failed after this, and what the job itself says it takes.
+/// The agent ends a job as failed after this time plus the time that the desired state allows.
 pub const JOB_TIMEOUT: Duration = Duration::from_secs(300);
 
 impl Job {
-    /// How long a job with this desired state may take.
+    /// The most time for a job with this desired state.
     pub fn time_for(spec: &Spec) -> Duration {
         JOB_TIMEOUT + spec.own_time()
     }

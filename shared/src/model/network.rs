@@ -3,9 +3,9 @@
 //! A [`NetworkDocument`] that exists is valid: names fit the kernel, addresses and routes parse, nothing is
 //! named twice. Each object keeps its path (`network_config[0].members[1]`) for later errors.
 //!
-//! Absent on purpose: what this version cannot do. Every object type and option of os-net-config is known
-//! by name (`options.rs`); the unsupported ones are refused by that name, never ignored. Whether a link
-//! exists is the host's business.
+//! Absent on purpose: unsupported features. Every object type and option of os-net-config is known by name
+//! (`options.rs`); unsupported ones are refused by that name, never ignored. The host checks whether a link
+//! exists.
 
 mod bond;
 mod check;
@@ -41,17 +41,20 @@ pub use mapping::NicMapping;
 pub use ovs::{OvsPlace, OvsSetting, OvsTable, OvsValue};
 pub use rule::{Rule, RuleAction};
 
-/// Objects and members of one document. A server has tens; the bound keeps a bad template from being planned.
+/// The most objects and members of one document. A server has tens; the bound rejects a bad template before
+/// planning.
 pub const MAX_OBJECTS: usize = 4_096;
-/// Addresses of one document.
+/// The most addresses of one document.
 pub const MAX_ADDRESSES: usize = 16_384;
-/// Routes of one document. The kernel takes far more, but a report about them must still be readable.
+/// The most routes of one document. The kernel allows far more, but a report about them must still be
+/// readable.
 pub const MAX_ROUTES: usize = 65_536;
-/// Policy rules of one document: the kernel asks them one after the other, for every packet.
+/// The most policy rules of one document: the kernel evaluates them one after the other, for every packet.
 pub const MAX_RULES: usize = 4_096;
-/// Objects of `fallback_config`, as in os-net-config: it is for getting back in, not for a second network.
+/// The most objects of `fallback_config`, as in os-net-config: it is for regaining access, not for a second
+/// network.
 pub const MAX_FALLBACK: usize = 2;
-/// Bytes of one document as JSON text: 65,536 routes need about 8 MiB.
+/// The most bytes of one document as JSON text: 65,536 routes need about 8 MiB.
 pub const MAX_DOCUMENT_BYTES: usize = 16 * 1024 * 1024;
 /// The kernel's IFNAMSIZ without the closing zero.
 pub const MAX_LINK_NAME: usize = 15;
@@ -86,7 +89,7 @@ impl LinkName {
         Ok(Self(name.to_owned()))
     }
 
-    /// The name of what may have no interface of the kernel, a port of Open vSwitch: that may be longer.
+    /// The name of a port of Open vSwitch that may have no kernel interface: it may be longer.
     pub fn of_port(name: &str) -> Result<Self, String> {
         let graphic = name.bytes().all(|b| b.is_ascii_graphic() && b != b'/');
         if name.is_empty() || name.len() > MAX_PORT_NAME || !graphic {
@@ -98,7 +101,7 @@ impl LinkName {
         Ok(Self(name.to_owned()))
     }
 
-    /// The name in a policy rule, where `lo` stands for what this host itself sends.
+    /// The name in a policy rule, where `lo` means packets that this host itself sends.
     pub fn in_rule(name: &str) -> Result<Self, String> {
         if name == "lo" { Ok(Self(name.to_owned())) } else { Self::new(name) }
     }
@@ -119,10 +122,10 @@ impl fmt::Display for LinkName {
 pub struct NetworkDocument {
     /// The top-level objects, in the document's order.
     pub objects: Vec<Object>,
-    /// `dns_servers` and `domain` of all objects; nothing if none has any.
+    /// `dns_servers` and `domain` of all objects; `None` if no object has any.
     pub dns: Option<Dns>,
-    /// `fallback_config`: the last resort if neither this document nor the state before it can be
-    /// in force. Without it, `minimum_config`.
+    /// `fallback_config`: the last resort if neither this document nor the state before it can be in force.
+    /// If absent, `minimum_config`.
     pub fallback: Option<Vec<Object>>,
     /// `route_table` of all sections.
     pub tables: Vec<RouteTable>,
@@ -134,7 +137,7 @@ pub struct NetworkDocument {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RouteTable {
     pub path: String,
-    /// As routes, rules and `ip route` name it.
+    /// The name in routes, rules and `ip route`.
     pub name: String,
     /// The kernel's number.
     pub id: u32,
@@ -152,9 +155,9 @@ pub struct Removal {
 /// An object of the document, or a member of a bridge.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Object {
-    /// Where it stands, such as `network_config[0].members[1]`.
+    /// The path in the document, such as `network_config[0].members[1]`.
     pub path: String,
-    /// The link's name; of a VLAN it is `vlan<ID>`, as in os-net-config.
+    /// The link's name; for a VLAN `vlan<ID>`, as in os-net-config.
     pub name: LinkName,
     pub kind: ObjectKind,
     /// `ip_netmask` of `addresses`, host bits kept.
@@ -167,9 +170,9 @@ pub struct Object {
     pub dns_servers: Vec<IpAddr>,
     /// `domain`.
     pub domains: Vec<String>,
-    /// `use_dhcp` and `use_dhcpv6`: it leases addresses beside those listed.
+    /// `use_dhcp` and `use_dhcpv6`: the link leases addresses in addition to those listed.
     pub dhcp: Option<Dhcp>,
-    /// `mtu`; without it the link keeps what it has.
+    /// `mtu`; without it the link keeps its MTU.
     pub mtu: Option<u32>,
     /// `ovs_options`, `ovs_extra` and `ovs_fail_mode`.
     pub settings: Vec<OvsSetting>,
@@ -184,7 +187,7 @@ pub struct Object {
 pub enum ObjectKind {
     /// `interface`: a link that exists already.
     Interface {
-        /// As a bridge's member: the bridge takes this interface's MAC address.
+        /// For a bridge's member: the bridge takes this interface's MAC address.
         primary: bool,
     },
     /// `linux_bridge`.
@@ -210,7 +213,7 @@ pub enum ObjectKind {
         /// `vxlan` or `gre`.
         tunnel: String,
     },
-    /// `linux_bond`, and `team`, which is made as one.
+    /// `linux_bond`, and `team`, which is made as a bond.
     LinuxBond {
         members: Vec<Object>,
         /// Exactly these, and the kernel's own choice for all others.
@@ -222,7 +225,7 @@ pub enum ObjectKind {
     Vlan {
         /// 1 to 4094.
         id: u16,
-        /// The link that carries it; always there outside of an `ovs_bridge`.
+        /// The link that carries the VLAN; always present outside of an `ovs_bridge`.
         device: Option<LinkName>,
     },
 }
@@ -233,18 +236,18 @@ pub struct Route {
     pub destination: IpNet,
     /// `next_hop` or `nexthop`.
     pub next_hop: IpAddr,
-    /// `table`, the main one without it.
+    /// `table`; the main table if absent.
     pub table: u32,
-    /// `metric`; without it the kernel's default.
+    /// `metric`; the kernel's default if absent.
     pub metric: Option<u32>,
     /// The preferred source address.
     pub source: Option<IpAddr>,
-    /// The next hop counts as on the link.
+    /// The next hop is treated as being on the link.
     pub onlink: bool,
 }
 
 impl Route {
-    /// The metric the kernel keeps: without one it takes 0 for IPv4 and 1024 for IPv6.
+    /// The metric in the kernel: without a given one it takes 0 for IPv4 and 1024 for IPv6.
     pub fn kernel_metric(&self) -> u32 {
         match (self.metric.unwrap_or(0), self.destination) {
             (0, IpNet::V6(_)) => 1_024,
@@ -254,18 +257,18 @@ impl Route {
 }
 
 impl NetworkDocument {
-    /// From a list of objects or `{"network_config": [...], "fallback_config": [...]}`.
+    /// Parses a list of objects or `{"network_config": [...], "fallback_config": [...]}`.
     pub fn parse(document: &Value) -> Result<Self, NetworkError> {
         parse::document(document)
     }
 
-    /// What os-net-config's own schema says of a list of objects: nothing, or the first fault. What of it can be done
-    /// is [`NetworkDocument::parse`]'s to say.
+    /// Checks a list of objects against os-net-config's own schema, and returns the first fault.
+    /// [`NetworkDocument::parse`] checks which parts are supported.
     pub fn check_schema(objects: &[Value]) -> Result<(), NetworkError> {
         schema::section("network_config", objects)
     }
 
-    /// From JSON text, see [`NetworkDocument::parse`].
+    /// Parses JSON text, see [`NetworkDocument::parse`].
     pub fn from_json(text: &str) -> Result<Self, NetworkError> {
         if text.len() > MAX_DOCUMENT_BYTES {
             return Err(NetworkError::invalid(
@@ -293,8 +296,8 @@ impl NetworkDocument {
         self.all().any(|object| object.dhcp.is_some())
     }
 
-    /// The document with aliases (`nic1`, and `nic1.5` for what stands on it) replaced by interface names, checked again
-    /// for links named twice.
+    /// The document with aliases (`nic1`, and `nic1.5` for a VLAN on it) replaced by interface names, checked
+    /// again for links named twice.
     pub fn with_names(mut self, names: &BTreeMap<String, LinkName>) -> Result<Self, NetworkError> {
         for object in self.objects.iter_mut().chain(self.fallback.iter_mut().flatten()) {
             object.rename(names);
@@ -306,7 +309,7 @@ impl NetworkDocument {
         Ok(self)
     }
 
-    /// The fallback as a document of its own.
+    /// The fallback as a separate document.
     pub fn fallback(&self) -> Option<Self> {
         let objects = self.fallback.clone()?;
         let dns = dns::gather(all(&objects)).ok().flatten();

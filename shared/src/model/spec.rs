@@ -1,4 +1,4 @@
-//! What desired states of all types are made of: actions, contents, claims, lanes.
+//! The common parts of desired states: actions, contents, claims, lanes.
 
 use std::fmt;
 
@@ -7,16 +7,16 @@ use serde_json::{Value, json};
 
 use super::types::ClaimKind;
 
-/// What is to be done with a resource.
+/// The action of a job on a resource.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Action {
-    /// Make it; it has not been applied by this resource before.
+    /// Make the resource; this resource was not applied before.
     Create,
-    /// Bring it to a new desired state, in place.
+    /// Bring the resource to a new desired state, in place.
     Update,
-    /// Take it away, and put back what was there before.
+    /// Remove the resource, and restore the state before Muster.
     Delete,
-    /// Compare what is there with the desired state; nothing changes, neither there nor in the ledger's last state.
+    /// Compare the host with the desired state. Neither the host nor the ledger's last state changes.
     Check,
     /// Forget the resource and leave what is there.
     Retain,
@@ -29,9 +29,9 @@ pub struct ContentDigest(pub [u8; 32]);
 /// Content of a file, in the job or, where it is larger than [`Content::INLINE_MAX`], fetched in chunks.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Content {
-    /// In the job itself.
+    /// The content is in the job itself.
     Inline(Vec<u8>),
-    /// Asked for by digest, chunk by chunk, and verified.
+    /// The content is requested by digest, chunk by chunk, and verified.
     Stored {
         /// BLAKE3 of the whole.
         digest: ContentDigest,
@@ -40,22 +40,22 @@ pub enum Content {
     },
 }
 
-/// What is left when a resource is deleted.
+/// The state that a delete leaves.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum OnDelete {
-    /// What was there before Muster is put back; nothing, if there was nothing.
+    /// The state before Muster is restored; if there was nothing, nothing is left.
     #[default]
     Restore,
-    /// What Muster made stays.
+    /// Muster's state stays.
     Keep,
 }
 
-/// What a resource owns on its node. One owner in the whole site.
+/// A claim of a resource on its node. A claim has one owner in the whole site.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Claim {
-    /// The kind of thing.
+    /// The kind of the claimed object.
     pub kind: ClaimKind,
-    /// Its name within the kind.
+    /// The object's name within the kind.
     pub key: String,
 }
 
@@ -68,12 +68,12 @@ pub enum Lane {
     Service,
     /// Packages: apt and dnf let one at a time change anything, which takes minutes.
     Package,
-    /// Software deployments: one after the other as in Heat, and nothing else waits for a long script.
+    /// Software deployments: one after the other as in Heat, so that no other job waits for a long script.
     Deployment,
 }
 
 impl Lane {
-    /// All of them.
+    /// All lanes.
     pub const ALL: [Lane; 4] = [Lane::Network, Lane::Service, Lane::Package, Lane::Deployment];
 }
 
@@ -95,7 +95,7 @@ impl Content {
         }
     }
 
-    /// Of the whole content.
+    /// The digest of the whole content.
     pub fn digest(&self) -> ContentDigest {
         match self {
             Content::Inline(bytes) => ContentDigest::of(bytes),
@@ -111,7 +111,7 @@ impl Content {
         }
     }
 
-    /// For people: the text, or digest and size of a long text or of binary content.
+    /// A form for people: the text, or digest and size of a long text or of binary content.
     pub fn shown(&self) -> Value {
         let text = match self {
             Content::Inline(bytes) if bytes.len() <= Self::SHOWN => std::str::from_utf8(bytes).ok(),
@@ -140,7 +140,7 @@ impl Content {
 }
 
 impl OnDelete {
-    /// As templates have it.
+    /// The word in templates.
     pub fn as_str(self) -> &'static str {
         match self {
             OnDelete::Restore => "restore",
@@ -150,7 +150,7 @@ impl OnDelete {
 }
 
 impl Claim {
-    /// A thing of this kind under its name.
+    /// A claim of this kind on this name.
     pub fn new(kind: ClaimKind, key: impl Into<String>) -> Self {
         Self { kind, key: key.into() }
     }
@@ -188,7 +188,7 @@ impl fmt::Display for Claim {
 }
 
 impl Action {
-    /// Brings the thing to its desired state.
+    /// Whether the action brings the resource to its desired state.
     pub fn applies(self) -> bool {
         match self {
             Action::Create | Action::Update => true,
@@ -196,7 +196,7 @@ impl Action {
         }
     }
 
-    /// The resource is gone afterwards, with its thing or without.
+    /// Whether the resource is gone afterwards, with or without its object on the host.
     pub fn removes(self) -> bool {
         match self {
             Action::Delete | Action::Retain => true,

@@ -1,33 +1,36 @@
-//! **Strays**: things that an agent holds and the controller's store has no row of, with enough of each for an operator to
-//! decide about it.
+//! **Strays**: resources that an agent holds and the controller's store has no row for, with enough detail
+//! for an operator to decide about them.
 
 use serde::{Deserialize, Serialize};
 
 use super::Spec;
 use crate::{Generation, ResourceId};
 
-/// Things in one [`Down::Describe`](super::Down::Describe): with the longest names the answer is half a packet.
+/// The most resources in one [`Down::Describe`](super::Down::Describe): with the longest names the answer is
+/// half a packet.
 pub const DESCRIBED_MAX: usize = 256;
-/// Bytes of a stray's name: it is for reading. A longer one is cut.
+/// The most bytes of a stray's name: it is for reading. A longer one is cut.
 pub const STRAY_NAME_MAX: usize = 512;
 
-/// A thing of an agent's ledger. Never content, inputs or secrets of it.
+/// A resource of an agent's ledger. Never contains content, inputs or secrets.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Stray {
     pub resource: ResourceId,
-    /// Of its last good state.
+    /// The generation of the last good state.
     pub generation: Generation,
     /// The type as templates name it.
     #[serde(rename = "type")]
     pub kind: String,
-    /// What an operator finds it by on the server: its path, its unit, its package, its links. Empty where it has none.
+    /// The name by which an operator finds the object on the server: its path, unit, package or links. May be
+    /// empty.
     pub name: String,
-    /// The agent can delete it by its own ledger. What a deployment runs when it is deleted is not kept there.
+    /// Whether the agent can delete it by its own ledger, which does not have the script that a deployment
+    /// runs on delete.
     pub is_removable: bool,
 }
 
 impl Stray {
-    /// What the ledger knows of a thing.
+    /// The description of a resource in the ledger.
     pub fn new(resource: ResourceId, generation: Generation, spec: &Spec) -> Self {
         let mut name = spec.key().into_owned();
         name.truncate(name.floor_char_boundary(STRAY_NAME_MAX));

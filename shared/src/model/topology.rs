@@ -1,27 +1,29 @@
-//! What a node tells of its devices for the topology: their ports, whether each is up, and whose LLDP is heard there.
+//! A node's report of its devices for the topology: their ports, whether each is up, and the neighbours whose
+//! LLDP is heard.
 //!
-//! A port says of itself a [`Beacon`]; which port has which only the controller is told, over the sealed link. So who
-//! hears one has a cable to that port, or knows somebody who has: nobody makes up a link to a port out of nothing.
+//! A port announces a [`Beacon`]. Only the controller learns which port has which beacon, over the sealed
+//! link. So a node that reports a beacon has a cable to that port, or an accomplice with one: a link cannot
+//! be invented.
 
 use std::fmt;
 
 use super::flow::Bridge;
 
-/// Devices that one node tells of: more are no server's.
+/// The most devices that one node reports: no server has more.
 pub const TOLD_DEVICES_MAX: usize = 256;
-/// Ports of one device that are told, and of one message: with the longest names they fit a packet.
+/// The most ports reported of one device, and in one message: with the longest names they fit a packet.
 pub const TOLD_PORTS_MAX: usize = 2048;
-/// Beacons that are told of one port: one is a link, more are a hub and none.
+/// The most beacons reported of one port: one is a link, several mean a hub, which is none.
 pub const HEARD_MAX: usize = 2;
 
-/// What a node tells of one of its devices, whole: after each greeting for every bridge of Open vSwitch that is there,
-/// and when something of it changes.
+/// A node's report of one of its devices, complete: after each greeting for every existing bridge of Open
+/// vSwitch, and on every change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DevicePorts {
     pub bridge: Bridge,
-    /// The bridge exists on the node; false: it is gone, and has no ports.
+    /// Whether the bridge exists on the node; if not, it has no ports.
     pub up: bool,
-    /// By name, at most [`TOLD_PORTS_MAX`].
+    /// Ports by name, at most [`TOLD_PORTS_MAX`].
     pub ports: Vec<PortState>,
 }
 
@@ -30,9 +32,9 @@ pub struct DevicePorts {
 pub struct PortState {
     /// The interface's, as rules have it.
     pub name: Box<str>,
-    /// Administratively up, and somebody is at the other end.
+    /// Whether the port is administratively up and has a carrier.
     pub up: bool,
-    /// What this port says of itself in LLDP. None: nothing is sent there.
+    /// The beacon that this port announces over LLDP. `None`: the port sends no LLDP.
     pub beacon: Option<Beacon>,
     /// Beacons of other Muster ports that were heard on this port and are still valid; in order, at
     /// most [`HEARD_MAX`].
@@ -44,7 +46,7 @@ pub struct PortState {
 pub struct Beacon(pub [u8; 16]);
 
 impl Beacon {
-    /// In a log enough to tell one from another, and not enough to send it.
+    /// Enough to distinguish beacons in a log, and not enough to send one.
     const SHOWN: usize = 4;
 }
 

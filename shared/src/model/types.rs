@@ -1,7 +1,8 @@
-//! Resource types on nodes: each is a file below, and one line of the list here. On the agent's side each is a file of
-//! `muster-host` behind its trait `Resource`.
+//! Resource types on nodes: each is a file below, and one line of the list here. In the agent, each is a file
+//! of `muster-host` that implements the trait `Resource`.
 //!
-//! Absent: types that the controller sees to itself, and how software configs and flow rules are written in templates.
+//! Absent: types that the controller itself realises, and the notation of software configs and flow rules in
+//! templates.
 
 #[macro_use]
 mod list;
@@ -48,8 +49,8 @@ pub use timezone::{Timezone, TimezoneError};
 pub use unit::{UNIT_FOLDER, Unit, UnitActive, UnitError};
 pub use user::User;
 
-// The types, in the order in which they came: a job, a ledger and a store know a type by its place, so a new one is the
-// last. What stands behind `as` is its wire form, where that is not its own serde form.
+// The types in the order of their introduction: a job, a ledger and a store identify a type by its position,
+// so a new type comes last. The type after `as` is the wire form, if it differs from the serde form.
 resource_types! {
     Dummy(Dummy),
     File(File),
@@ -64,18 +65,18 @@ resource_types! {
     Timezone(Timezone),
 }
 
-/// Kinds of things that are claimed, in the order in which they came, as the types.
+/// Kinds of claimed objects, in the order of their introduction, like the types.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum ClaimKind {
     /// A path in the file system.
     File,
     /// A network interface or bridge.
     Link,
-    /// The node's own name; there is one, whose key is [`Hostname::CLAIM`].
+    /// The node's own name; the only key is [`Hostname::CLAIM`].
     Hostname,
-    /// The node's DNS settings; there is one set of them, whose key is `dns`.
+    /// The node's DNS settings; the only key is `dns`.
     Resolver,
-    /// A place in a flow table; its key is the bridge and the id.
+    /// A place in a flow table; the key is the bridge and the id.
     Flow,
     /// A unit of systemd.
     Unit,
@@ -87,7 +88,7 @@ pub enum ClaimKind {
     User,
     /// A group of the server.
     Group,
-    /// The server's time zone; there is one, whose key is [`Timezone::CLAIM`].
+    /// The server's time zone; the only key is [`Timezone::CLAIM`].
     Timezone,
 }
 
@@ -109,17 +110,17 @@ impl fmt::Display for ClaimKind {
     }
 }
 
-/// How a template names and describes a type whose properties are its desired state.
+/// The name and description of a type whose properties are its desired state.
 pub trait TemplateType: Sized {
-    /// As written in templates.
+    /// The name in templates.
     const NAME: &'static str;
-    /// In a line, what it is.
+    /// A description of one line.
     const ABOUT: &'static str;
-    /// All properties it takes, by name.
+    /// All properties of the type, by name.
     const PROPERTIES: &'static [Property];
-    /// What `get_attr` takes: name, and what that is.
+    /// The attributes for `get_attr`: name and description.
     const ATTRIBUTES: &'static [(&'static str, &'static str)];
-    /// Attributes whose names are in the properties' values, in a line.
+    /// Attributes whose names are in the properties' values, described in one line.
     const OTHER_ATTRIBUTES: &'static str = "";
     /// Drift is corrected where a template says nothing: that is cheap, and nothing else hangs on the moment.
     const IS_CORRECTED: bool = false;
@@ -131,30 +132,30 @@ pub trait TemplateType: Sized {
     fn read(given: &RenderedProperties<'_>) -> Result<Self, PropertyError>;
 }
 
-/// What is known of a desired state whatever its type is.
+/// Operations on a desired state of any type.
 pub trait DesiredState {
-    /// The type as templates name it. Of deployments all that is known here is that they are some.
+    /// The type's name in templates. For a deployment it is a general name.
     fn type_name(&self) -> &'static str;
 
-    /// What an operator finds the thing by on its server: its path, its unit, its package; empty where it has none.
+    /// The name by which an operator finds the object on its server: its path, unit or package; may be empty.
     fn key(&self) -> Cow<'_, str>;
 
-    /// What it owns on its node.
+    /// The claims of the resource on its node.
     fn claims(&self) -> Vec<Claim>;
 
-    /// Property → value, as a template gives it, for people who compare two states. Null is left out.
+    /// Property → value, as in a template, for people who compare two states. Null is left out.
     fn properties(&self) -> Value;
 
-    /// An attribute that follows from the desired state itself; the others only the node knows.
+    /// An attribute that follows from the desired state itself; only the node knows the others.
     fn attribute(&self, name: &str) -> Option<Value>;
 
-    /// Whether the state may be believed: it came from outside, and may break what templates were checked for.
+    /// Checks a state from outside, which may break what templates were checked for.
     ///
     /// # Errors
     /// The field that is out of bounds.
     fn check_bounds(&self) -> Result<(), &'static str>;
 
-    /// Whether the thing in this state must be replaced to become `next`, because it is another thing.
+    /// Whether changing this state to `next` requires a replacement, because it is another object.
     fn needs_replacement(&self, next: &Self) -> bool
     where
         Self: Sized,
@@ -167,28 +168,29 @@ pub trait DesiredState {
         Lane::Service
     }
 
-    /// Of what can cut the node off: how long a change may take until the controller was reached again. The change is
-    /// kept only then.
+    /// For states that can cut the node off: how long a change may take until the agent has reached the
+    /// controller again. Otherwise the change is undone.
     fn confirm_within(&self) -> Option<Duration> {
         None
     }
 
-    /// What the state itself says that a job of it takes, beside what every job may take.
+    /// The time that the state itself requires for a job, beyond the time of every job.
     fn own_time(&self) -> Duration {
         self.confirm_within().unwrap_or_default()
     }
 
-    /// Whether a job of it may be ended while it runs; another is left to end, for half of it would be worse.
+    /// Whether a running job may be interrupted; other jobs run to their end, since half of one would be
+    /// worse.
     fn is_interruptible(&self) -> bool {
         false
     }
 
-    /// The agent can delete the thing by its own ledger.
+    /// Whether the agent can delete the resource by its own ledger.
     fn is_removable(&self) -> bool {
         true
     }
 
-    /// Content that is fetched where it is large.
+    /// Content that is fetched if it is large.
     fn content(&self) -> Option<&Content> {
         None
     }
@@ -198,7 +200,8 @@ pub trait DesiredState {
         None
     }
 
-    /// Leaves out what the host has no use for once the state is applied, and what may be secret and comes again.
+    /// Removes parts that the host does not need once the state is applied, and secrets that the next job
+    /// sends again.
     fn strip(&mut self) {}
 
     /// About how many bytes of memory it takes, beside a fixed part.
@@ -208,9 +211,8 @@ pub trait DesiredState {
 }
 
 impl Spec {
-    /// An attribute of any type, with a different value for each desired state: `restart_on` is
-    /// made of it. Its value is a digest of contents that may be secret, so no template may name it
-    /// and no view shows it.
+    /// An attribute of any type, with a different value for each desired state; `restart_on` uses it. Its
+    /// value is a digest of contents that may be secret, so no template may name it and no view shows it.
     pub const STATE: &str = "muster:state";
 
     /// An attribute that follows from the desired state itself.
@@ -222,7 +224,7 @@ impl Spec {
         (**self).attribute(name)
     }
 
-    /// Property → value. What was not given and has no default is left out.
+    /// Property → value. Absent properties without a default are left out.
     pub fn properties(&self) -> Map<String, Value> {
         let Value::Object(map) = (**self).properties() else { return Map::new() };
         map.into_iter().filter(|(_, value)| !value.is_null()).collect()
@@ -233,7 +235,8 @@ fn at_most(field: &'static str, size: usize, max: usize) -> Result<(), &'static 
     if size <= max { Ok(()) } else { Err(field) }
 }
 
-/// A map from outside: a job must fit its message, so these bounds only keep one field from taking it all.
+/// Checks a map from outside. A job must fit its message, so these bounds only keep one field from filling
+/// it.
 pub(crate) fn map_in_bounds(field: &'static str, map: &BTreeMap<String, String>) -> Result<(), &'static str> {
     const ENTRIES_MAX: usize = 1024;
     const KEY_MAX: usize = 1024;

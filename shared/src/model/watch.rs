@@ -1,21 +1,21 @@
-//! How resources stand while no job is at them.
+//! The state of resources while no job works on them.
 
 use crate::{Generation, ResourceId};
 
-/// How a resource was found when somebody else may have changed it.
+/// The state of a resource after others may have changed it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Drift {
     pub resource: ResourceId,
-    /// Of the state that was applied last: what it was compared with.
+    /// The generation of the last applied state, with which the host was compared.
     pub generation: Generation,
     pub state: DriftState,
-    /// What differs, for the operator; bounded, free of content. Empty if nothing does.
+    /// The differences, for the operator; bounded, free of content. Empty if there are none.
     pub reason: String,
 }
 
 impl Drift {
-    /// Of a resource that differs; nothing of one that does not. Of all that an agent has said on a connection, combined by
-    /// exclusive or, both sides know whether the other has the same.
+    /// The digest of a resource that differs; zero for one that does not. Both sides combine the digests of
+    /// all reports on a connection by exclusive or, and so know whether they agree.
     pub fn digest(resource: ResourceId, generation: Generation, state: DriftState) -> u128 {
         let state: u8 = match state {
             DriftState::InSync => return 0,
@@ -33,10 +33,10 @@ impl Drift {
     }
 }
 
-/// How a resource stands.
+/// The state of a resource.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DriftState {
-    /// As it was applied.
+    /// The state is as applied.
     InSync,
     Drifted,
     /// Nothing of it is there.

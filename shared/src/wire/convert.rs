@@ -11,14 +11,14 @@ use crate::model::{
 };
 use crate::{Attempt, Epoch, EpochId, Generation, ResourceId};
 
-/// Messages in one packet: a packet of the smallest ones holds fewer.
+/// The most messages in one packet: a packet of the smallest ones holds fewer.
 pub const MESSAGES_MAX: usize = 16 * 1024;
-/// Bytes of a reason: it is for reading. Longer ones are cut.
+/// The most bytes of a reason: it is for reading. Longer ones are cut.
 pub const REASON_MAX: usize = 4096;
 const VERSION_MAX: usize = 64;
-/// Ledger entries in one page: 28 bytes each, so half a packet.
+/// The most ledger entries in one page: 28 bytes each, so half a packet.
 pub const LEDGER_PAGE_MAX: usize = 4096;
-/// Resources in one [`Up::Drift`]: with the longest reasons two thirds of a packet.
+/// The most resources in one [`Up::Drift`]: with the longest reasons two thirds of a packet.
 pub const DRIFTS_MAX: usize = 256;
 /// A day: longer jobs are hung jobs.
 const TIMEOUT_MAX_MS: u32 = 24 * 3600 * 1000;
@@ -31,7 +31,7 @@ fn out_of_bounds(field: &'static str) -> WireError {
     WireError::Bounds { field }
 }
 
-/// What came from outside, checked.
+/// Checks data from outside and converts it to the model.
 pub trait Bounded {
     type Model;
     fn into_model(self) -> Result<Self::Model, WireError>;

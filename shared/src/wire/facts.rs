@@ -12,17 +12,18 @@ use crate::model::{Counters, DiskFacts, Facts, LinkFacts, NeighbourFacts, OsFact
 pub const FACTS_MAX: usize = 64 * 1024;
 /// Texts of a server, interface names among them.
 const TEXT_MAX: usize = 256;
-/// Addresses told of one link: more are the address pool of a router or a cluster.
+/// The most addresses reported of one link: a link with more is the address pool of a router or a cluster.
 const ADDRESSES_MAX: usize = 32;
-/// Neighbours told of one link: a cable has two ends, and what lies between may pass on a few more.
+/// The most neighbours reported of one link: a cable has two ends, and devices in between may forward a few
+/// more.
 pub const NEIGHBOURS_MAX: usize = 8;
-/// Management addresses of a neighbour.
+/// The most management addresses of a neighbour.
 const MANAGEMENT_MAX: usize = 4;
-/// Disks told, of a server with a shelf of them.
+/// The most disks reported, for a server with a shelf of them.
 const DISKS_MAX: usize = 64;
 
-/// Cuts facts so that they keep every bound: the last links go first, their number stays; then neighbours, of which
-/// each link keeps its first as long as there is room.
+/// Cuts facts to every bound: first the last links, while their number stays; then neighbours, of which each
+/// link keeps its first as long as there is room.
 pub fn fit_facts(facts: &mut Facts) {
     let Facts { hostname, kernel, os, architecture, cpu_model, agent_version, .. } = facts;
     let texts = [hostname, kernel, &mut os.id, &mut os.version, &mut os.name, architecture, cpu_model];
@@ -136,7 +137,7 @@ pub(super) fn more_out(facts: &Facts) -> v1::FactsMore {
     }
 }
 
-/// What an older agent does not tell is empty.
+/// Fields that an older agent does not send are empty.
 pub(super) fn facts_in(facts: v1::Facts, more: v1::FactsMore) -> Result<Facts, WireError> {
     at_most("disks", more.disks.len(), DISKS_MAX)?;
     let mut rest = more.links.into_iter();

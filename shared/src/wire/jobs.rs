@@ -1,4 +1,4 @@
-//! How jobs stand, between version 1 and the model.
+//! Converts the states of jobs between version 1 and the model.
 
 use super::convert::{at_most, id_in, id_out, key_in, key_out};
 use super::{WireError, v1};

@@ -30,16 +30,17 @@ pub use crate::wire::watch::DRIFT_REASON_MAX;
 /// The version this build writes, and the newest it reads.
 pub const VERSION: u8 = 1;
 
-/// How much of what was appended to the version this build reads, beyond what every agent of it does. An agent says it in
-/// its greeting, and is sent nothing that it does not read. Each message of the list is one more.
+/// Which messages added since the version this build reads, beyond those that every agent of the version
+/// reads. An agent sends the number in its greeting, and receives only messages that it reads. Each message
+/// of the list is one more.
 ///
 /// 1: `Describe`, `Remove`.
 pub const READS: u32 = 1;
 
-/// The largest packet: what MQTT carries in one publish without hurting others behind it.
+/// The largest packet: as much as MQTT carries in one publish without delaying others behind it.
 pub const MESSAGE_MAX: usize = 256 * 1024;
 
-/// Room for messages in one packet: what is left after version, nonce, tag and the list's own length.
+/// Room for messages in one packet: the rest after version, nonce, tag and the list's own length.
 pub const BODY_MAX: usize = MESSAGE_MAX - 1 - 24 - 16 - 8;
 
 /// Bytes of content in one [`Down::Chunk`]: half a packet, so that it never crowds out a job.
@@ -48,29 +49,29 @@ pub const CHUNK_MAX: usize = 128 * 1024;
 /// Why a packet is refused.
 #[derive(Debug, Error, PartialEq, Eq)]
 pub enum WireError {
-    /// More than [`MESSAGE_MAX`].
+    /// The packet exceeds [`MESSAGE_MAX`].
     #[error("message of {size} bytes is over the limit of {MESSAGE_MAX}")]
     TooLarge {
-        /// Its bytes.
+        /// The number of bytes.
         size: usize,
     },
     /// A version this build does not speak.
     #[error("protocol version {0} is not spoken here (newest known: {VERSION}): upgrade this side")]
     Version(u8),
-    /// Not sealed with this node's key for this direction, or altered on the way.
+    /// The packet was not sealed with this node's key for this direction, or was altered on the way.
     #[error("the seal does not fit")]
     Seal(#[from] SealError),
-    /// Not postcard of the version's types.
+    /// The body is not postcard of the version's types.
     #[error("malformed message")]
     Malformed,
-    /// A field over its bound.
+    /// A field exceeds its bound.
     #[error("{field} is out of bounds")]
     Bounds { field: &'static str },
 }
 
-/// Messages that travel one way.
+/// Messages of one direction.
 pub trait Message: Sized {
-    /// The way they go.
+    /// The direction of the messages.
     const DIRECTION: Direction;
     #[doc(hidden)]
     type V1: serde::Serialize
@@ -116,7 +117,7 @@ pub fn pack<M: Message>(
     bodies
         .into_iter()
         .map(|(count, messages)| {
-            // postcard writes a list as its length and its items, one after the other.
+            // postcard writes a list as its length, followed by its items.
             let mut body = postcard::to_stdvec(&count).map_err(|_| WireError::Malformed)?;
             body.extend_from_slice(&messages);
             let nonce = nonce();

@@ -7,8 +7,8 @@ use crate::model::{DESCRIBED_MAX, STRAY_NAME_MAX, Stray};
 
 /// A type's name.
 const TYPE_MAX: usize = 64;
-/// Between an agent's version and how much it reads: build metadata of a version, which a controller of before shows and
-/// does not look at.
+/// Separates an agent's version from its `reads` number: build metadata of a version, which an earlier
+/// controller shows but does not interpret.
 const READS_MARK: char = '+';
 
 pub(super) fn asked_out(resources: &[ResourceId]) -> Vec<v1::Id> {

@@ -1,4 +1,5 @@
-//! What a batch does to a device, as bytes: made by the controller, sent whole or fetched, kept in the agent's log.
+//! The operations of a batch, as bytes: made by the controller, sent whole or fetched, kept in the agent's
+//! log.
 //!
 //! ```text
 //!   op  = 0 · id (8, LE) · length (2, LE) · packed entry      the device is to hold it, in place of what has its id
@@ -14,22 +15,22 @@ const REMOVE: u8 = 1;
 const PUT_HEAD: usize = 1 + 8 + 2;
 const REMOVE_HEAD: usize = 1 + 8;
 
-/// Operations on one device, being put together.
+/// A list of operations on one device, under construction.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Ops {
     bytes: Vec<u8>,
     count: usize,
 }
 
-/// An operation, as it lies in the bytes.
+/// An operation within the bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OpsRef<'a> {
     /// The device must hold this entry.
     Put {
         id: FlowId,
-        /// Where the packed entry begins in the bytes.
+        /// The place of the packed entry in the bytes.
         at: usize,
-        /// The packed entry, not looked into.
+        /// The packed entry, not decoded.
         packed: &'a [u8],
     },
     /// The device is not to hold this any more.
@@ -63,17 +64,17 @@ impl Ops {
         self.count
     }
 
-    /// None at all.
+    /// Whether there are no operations.
     pub fn is_empty(&self) -> bool {
         self.count == 0
     }
 
-    /// As they travel.
+    /// The bytes in their form on the wire.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
     }
 
-    /// As they travel.
+    /// The bytes in their form on the wire.
     pub fn into_bytes(self) -> Vec<u8> {
         self.bytes
     }

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// How a field's value is written.
+/// The notation of a field's value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FieldKind {
     /// A number, decimal or 0x….
@@ -31,15 +31,15 @@ macro_rules! fields {
         }
 
         impl Field {
-            /// All, in order.
+            /// All fields, in order.
             pub const ALL: &[Field] = &[$(Field::$variant,)*];
 
-            /// From its name.
+            /// The field of this name.
             pub fn from_name(name: &str) -> Option<Self> {
                 match name { $($name => Some(Field::$variant),)* _ => None }
             }
 
-            /// As it is written.
+            /// The field's name in text.
             pub fn name(self) -> &'static str {
                 match self { $(Field::$variant => $name,)* }
             }
@@ -48,7 +48,7 @@ macro_rules! fields {
                 match self { $(Field::$variant => $bits,)* }
             }
 
-            /// How its value is written.
+            /// The notation of the field's value.
             pub fn kind(self) -> FieldKind {
                 match self { $(Field::$variant => FieldKind::$kind,)* }
             }
@@ -96,9 +96,9 @@ fields! {
     Reg15 "reg15" 32 Number true;
     /// Written by `write_metadata`.
     Metadata "metadata" 64 Number true;
-    /// Of the tunnel it came through.
+    /// The id of the tunnel through which the packet came.
     TunnelId "tunnel_id" 64 Number true;
-    /// State of its connection.
+    /// The state of the packet's connection.
     CtState "ct_state" 32 CtState true;
     /// Zone of its connection.
     CtZone "ct_zone" 16 Number false;

@@ -1,44 +1,45 @@
-//! What controller and agent say to each other of flow tables.
+//! The messages about flow tables between controller and agent.
 //!
-//! A device has at most one batch under way. Its outcome is part of the device's state ([`FlowState`]), which the agent
-//! says after each greeting, with each heartbeat and whenever it changes: so no message of it needs an acknowledgement,
-//! and none that is lost does harm. Equal roots mean equal tables; where they differ the controller asks for the sums of
-//! the buckets, then for the entries of those that differ, and sends a batch that puts it right.
+//! A device has at most one batch under way. The batch's outcome is part of the device's state
+//! ([`FlowState`]), which the agent reports after each greeting, with each heartbeat and on each change: so
+//! these messages need no acknowledgement, and a lost one does no harm. Equal roots mean equal tables. If
+//! roots differ, the controller asks for the sums of the buckets, then for the entries of the differing
+//! buckets, and sends a batch that corrects the difference.
 
 use super::{Bridge, EntryState, FlowId, Packed};
 use crate::Generation;
 use crate::model::Content;
 
-/// Bytes of operations in the batch itself; more are fetched as a content.
+/// The most bytes of operations in the batch itself; more are fetched as a content.
 pub const OPS_INLINE_MAX: usize = Content::INLINE_MAX;
-/// States in one message, with the longest reasons half of a packet.
+/// The most states in one message: with the longest reasons half of a packet.
 pub const STATES_MAX: usize = 128;
-/// Entries in one page: two thirds of a packet.
+/// The most entries in one page: two thirds of a packet.
 pub const ENTRIES_PAGE: usize = 8192;
-/// Counters in one page: two thirds of a packet.
+/// The most counters in one page: two thirds of a packet.
 pub const STATS_PAGE: usize = 4096;
-/// Foreign rules that are told: they are for reading, or to be imported.
+/// The most foreign rules that are reported: they are for reading, or for an import.
 pub const FOREIGN_MAX: usize = 4096;
-/// Of those, in one page.
+/// The most foreign rules in one page.
 pub const FOREIGN_PAGE: usize = 128;
 /// Bytes of a foreign rule as text.
 pub const FOREIGN_TEXT_MAX: usize = 512;
 /// Bytes of a reason.
 pub const FLOW_REASON_MAX: usize = 512;
 
-/// What the controller says of flow tables.
+/// The controller's messages about flow tables.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FlowDown {
-    /// Do this, all or nothing.
+    /// Apply this batch, all or nothing.
     Batch(FlowBatch),
     /// Say this; answered with the same number.
     Ask {
         device: Bridge,
-        /// Comes back.
+        /// Copied into the answer.
         number: u64,
         ask: FlowAsk,
     },
-    /// The controller has no table of this device any more: what is on it is nobody's business.
+    /// The controller has no table of this device any more: nobody manages its content.
     Forget {
         device: Bridge,
         /// Decides against a batch that is older.
@@ -52,8 +53,8 @@ pub struct FlowBatch {
     pub device: Bridge,
     /// Rises with every batch of the device.
     pub generation: Generation,
-    /// Where the change could cut the node off: seconds in which the controller must be reached over a new connection,
-    /// else it is undone. None: not looked at.
+    /// Set if the change could cut the node off: the seconds within which the agent must reach the controller
+    /// over a new connection, or else undo the change. Without it, there is no confirmation.
     pub confirm_timeout: Option<u32>,
     /// The bytes of [`Ops`](super::Ops), inline or to be fetched.
     pub ops: Content,
@@ -74,20 +75,20 @@ pub enum FlowAsk {
     Look,
 }
 
-/// What an agent says of flow tables.
+/// The agent's messages about flow tables.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FlowUp {
-    /// How devices stand; all that the agent has a table of after a greeting, later those that changed.
+    /// States of devices: after a greeting of all devices with a table, later of those that changed.
     States {
-        /// In the order of their names.
+        /// States in the order of the devices' names.
         states: Vec<FlowState>,
-        /// Every device is among these, but for those of the messages since the last one that said so.
+        /// Together with the messages since the last complete one, these are all devices.
         complete: bool,
     },
     /// The answer to [`FlowAsk::Buckets`].
     Buckets {
         device: Bridge,
-        /// As asked.
+        /// The number of the question.
         number: u64,
         /// The sums, [`BUCKETS`](super::BUCKETS) of them.
         sums: Vec<u64>,
@@ -95,9 +96,9 @@ pub enum FlowUp {
     /// The answer to [`FlowAsk::Entries`], in pages.
     Entries {
         device: Bridge,
-        /// As asked.
+        /// The number of the question.
         number: u64,
-        /// This page: id, digest of the content, state.
+        /// A page of entries: id, digest of the content, state.
         entries: Vec<(FlowId, u64, EntryState)>,
         /// This is the last page.
         last: bool,
@@ -105,11 +106,11 @@ pub enum FlowUp {
     /// The answer to [`FlowAsk::Stats`], in pages.
     Stats {
         device: Bridge,
-        /// As asked.
+        /// The number of the question.
         number: u64,
-        /// This page.
+        /// A page of counters.
         entries: Vec<FlowCounters>,
-        /// With the last page: of the tables that hold anything or were looked into.
+        /// Given with the last page: the tables that hold entries or had lookups.
         tables: Vec<TableCounters>,
         /// This is the last page.
         last: bool,
@@ -117,28 +118,28 @@ pub enum FlowUp {
     /// The answer to [`FlowAsk::Foreign`], in pages.
     Foreign {
         device: Bridge,
-        /// As asked.
+        /// The number of the question.
         number: u64,
-        /// This page; of very many the first [`FOREIGN_MAX`].
+        /// A page of rules; at most [`FOREIGN_MAX`] in all.
         rules: Vec<ForeignRule>,
         /// This is the last page.
         last: bool,
     },
 }
 
-/// How one device stands.
+/// The state of one device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FlowState {
     pub device: Bridge,
-    /// Of the newest batch that has come to its end; zero before the first.
+    /// The generation of the newest batch that has ended; zero before the first.
     pub decided: Generation,
-    /// How that one ended, if not well: nothing of it was applied.
+    /// Why that batch failed, if it did: nothing of it was applied.
     pub refused: Option<FlowRefusal>,
-    /// [`Buckets::root`](super::Buckets::root) of what is on the device, as last seen.
+    /// [`Buckets::root`](super::Buckets::root) of the device's entries, as last seen.
     pub root: u64,
     /// Entries in the table.
     pub entries: u32,
-    /// Of those, [`EntryState::Wrong`].
+    /// The number of entries in the state [`EntryState::Wrong`].
     pub wrong: u32,
     /// Rules on the device that are not ours.
     pub foreign: u32,
@@ -151,7 +152,7 @@ pub struct FlowState {
 /// Whether a device can be spoken to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum SwitchState {
-    /// Nothing of that name, or it does not answer.
+    /// There is no device of that name, or it does not answer.
     Absent,
     /// The agent compares or fills the device.
     Filling,
@@ -162,15 +163,15 @@ pub enum SwitchState {
 /// The reason why a batch was refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FlowRefusal {
-    /// The entry that caused the refusal, where there is one.
+    /// The entry that caused the refusal, if it is known.
     pub id: Option<FlowId>,
-    /// For the operator.
+    /// A reason for the operator.
     pub reason: String,
-    /// Trying again cannot help.
+    /// A retry cannot help.
     pub permanent: bool,
 }
 
-/// What the switch counted of one entry.
+/// The switch's counters of one entry.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FlowCounters {
     pub id: FlowId,
@@ -180,24 +181,24 @@ pub struct FlowCounters {
     pub duration: u32,
 }
 
-/// What the switch counted of one table.
+/// The switch's counters of one table.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TableCounters {
     pub table: u8,
     /// Rules in it, anyone's.
     pub active: u32,
-    /// Packets that were looked up in it.
+    /// Packets looked up in the table.
     pub lookups: u64,
-    /// Packets that matched a rule of it.
+    /// Packets that matched a rule of the table.
     pub matches: u64,
 }
 
-/// A rule on a device that nobody asked Muster for.
+/// A rule on a device that did not come from Muster.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ForeignRule {
     pub cookie: u64,
     /// The rule, if it can be said in our words.
     pub entry: Option<Packed>,
-    /// For people, where it cannot.
+    /// A text for people, for a rule that cannot be expressed.
     pub text: String,
 }

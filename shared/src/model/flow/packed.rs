@@ -1,4 +1,4 @@
-//! Entries as bytes: how they are kept by the thousand, what their id and their digest are made of.
+//! Entries as bytes: the form in which thousands are stored, and from which ids and digests are computed.
 
 use std::sync::Arc;
 
@@ -31,10 +31,10 @@ fn in_room(value: &impl Serialize) -> postcard::Result<Vec<u8>> {
 }
 
 impl Packed {
-    /// Packs.
+    /// Packs an entry.
     ///
     /// # Errors
-    /// It is not canonical, or over a bound.
+    /// The entry is not canonical, or exceeds a bound.
     pub fn new(entry: &Entry) -> Result<Self, NotAnEntry> {
         if !entry.is_canonical() {
             return Err(NotAnEntry);
@@ -43,7 +43,7 @@ impl Packed {
         if bytes.len() > ENTRY_MAX { Err(NotAnEntry) } else { Ok(Self(bytes.into())) }
     }
 
-    /// From bytes that were kept or sent.
+    /// Reads stored or sent bytes.
     ///
     /// # Errors
     /// [`NotAnEntry`]
@@ -61,12 +61,13 @@ impl Packed {
             return Err(NotAnEntry);
         }
         let (entry, rest) = postcard::take_from_bytes::<Entry>(bytes).map_err(|_| NotAnEntry)?;
-        // What packs to other bytes, such as a number with a zero too many, is not canonical either.
+        // Bytes that would be packed differently, such as a number with leading zeros, are not canonical
+        // either.
         let same = rest.is_empty() && entry.is_canonical();
         if same && in_room(&entry).is_ok_and(|again| again == bytes) { Ok(entry) } else { Err(NotAnEntry) }
     }
 
-    /// As they are kept.
+    /// The bytes in their stored form.
     pub fn bytes(&self) -> &[u8] {
         &self.0
     }
@@ -75,7 +76,7 @@ impl Packed {
         postcard::from_bytes(&self.0).expect("packed by new(), or checked by from_bytes()")
     }
 
-    /// Of the content: equal for equal entries.
+    /// The digest of the content: equal for equal entries.
     pub fn digest(&self) -> u64 {
         first(blake3::hash(&self.0))
     }
@@ -111,7 +112,7 @@ impl Entry {
         }
     }
 
-    /// In the one form that stands for it, and within every bound.
+    /// Whether the entry has its one canonical form and keeps every bound.
     pub fn is_canonical(&self) -> bool {
         match self {
             Entry::Rule(rule) => rule.is_canonical(),
@@ -152,7 +153,7 @@ impl Meter {
 }
 
 impl Criterion {
-    /// Where it stands in a selector.
+    /// The position of the criterion in a selector.
     pub fn order(&self) -> u8 {
         match self {
             Criterion::InPort(_) => 0,
@@ -171,7 +172,7 @@ impl Criterion {
 impl Port {
     fn is_canonical(&self) -> bool {
         match self {
-            // Longer than the kernel's: the switch has ports of its own, such as tunnels.
+            // May be longer than the kernel's: the switch has ports of its own, such as tunnels.
             Port::Named(name) => Port::is_name(name),
             Port::Local => true,
         }

@@ -1,7 +1,7 @@
-//! Entries from JSON values, in the words of a flow file, with the path of a fault.
+//! Parses entries from JSON values in the notation of a flow file; errors have a path.
 //!
-//! Everything that can be known without the switch is checked here: words, bounds, masks, prerequisites, the order of
-//! instructions. What is printed (`print.rs`) parses to the same.
+//! This module checks everything that can be known without the switch: words, bounds, masks, prerequisites,
+//! the order of instructions. Printed entries (`print.rs`) parse to the same entries.
 //!
 //! Absent: files of many entries and their lines (muster-template), whether ports, groups and meters exist (the agent).
 
@@ -29,7 +29,7 @@ use super::{
     BANDS_MAX, Band, Criterion, Entry, Field, GROUP_BUCKETS_MAX, Group, GroupBucket, GroupKind, Meter, Rule,
 };
 
-/// The key that says where an entry belongs; it is read by whoever reads a file.
+/// The key with an entry's device; the reader of the file handles it.
 const DEVICE: &str = "device";
 const RULE_KEYS: [&str; 7] =
     [DEVICE, "table", "priority", "selector", "treatment", "idle_timeout", "hard_timeout"];
@@ -37,7 +37,7 @@ const GROUP_KEYS: [&str; 4] = [DEVICE, "group", "type", "buckets"];
 const METER_KEYS: [&str; 4] = [DEVICE, "meter", "unit", "bands"];
 /// The highest number of a group that OpenFlow leaves to people.
 pub(super) const GROUP_MAX: u64 = 0xffff_ff00;
-/// As [`GROUP_MAX`], of a meter.
+/// As [`GROUP_MAX`], for a meter.
 pub(super) const METER_MAX: u64 = 0xffff_0000;
 /// The last table: 255 means all of them.
 const TABLE_MAX: u64 = 254;
@@ -45,9 +45,9 @@ const TABLE_MAX: u64 = 254;
 /// The reason why a value is no entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BadEntry {
-    /// Where in the value; empty: as a whole.
+    /// The path within the value; empty for the whole value.
     pub path: Vec<Step>,
-    /// What is wrong, and what to do.
+    /// The error, and its remedy.
     pub message: String,
 }
 
@@ -78,7 +78,7 @@ impl Entry {
     }
 }
 
-/// Checks one key of an entry alone, where the others are not known yet; prerequisites are not looked at.
+/// Checks one key of an entry alone, while the others are unknown; prerequisites are not checked.
 ///
 /// # Errors
 /// [`BadEntry`], with the path below the key.
@@ -94,16 +94,16 @@ pub fn check_part(key: &str, value: &Value) -> Result<(), BadEntry> {
         "meter" => value::number::<u64>(value, 1..=METER_MAX).map(drop),
         "unit" => unit(value).map(drop),
         "bands" => object::list(value, BANDS_MAX, band).map(drop),
-        // What a bucket may have depends on the type.
+        // The permitted keys of a bucket depend on the type.
         _ => Ok(()),
     }
 }
 
 impl Rule {
-    /// As in a flow file; the key `device` is left to the caller.
+    /// Parses a map of a flow file; the key `device` is left to the caller.
     ///
     /// # Errors
-    /// [`BadEntry`] says where and what.
+    /// [`BadEntry`] with path and reason.
     pub fn from_json(map: &Map<String, Value>) -> Result<Self, BadEntry> {
         let given = Object::new("a flow rule", map, &RULE_KEYS)?;
         let rule = Rule {

@@ -12,11 +12,11 @@ use super::{
 pub(super) const CT_STATES: [&str; 8] = ["new", "est", "rel", "rpl", "inv", "trk", "snat", "dnat"];
 /// Flags of TCP by bit.
 pub(super) const TCP_FLAGS: [&str; 9] = ["fin", "syn", "rst", "psh", "ack", "urg", "ece", "cwr", "ns"];
-/// In the field of a VLAN: there is a tag.
+/// The bit in a VLAN field that means "there is a tag".
 pub(super) const VLAN_PRESENT: u128 = 0x1000;
 
 impl Entry {
-    /// As in a flow file, without the device.
+    /// The entry as in a flow file, without the device.
     pub fn to_json(&self) -> Map<String, Value> {
         match self {
             Entry::Rule(rule) => rule.to_json(),
@@ -27,7 +27,7 @@ impl Entry {
 }
 
 impl Rule {
-    /// As in a flow file, without the device.
+    /// The rule as in a flow file, without the device.
     pub fn to_json(&self) -> Map<String, Value> {
         object(json!({
             "table": self.table,
@@ -98,7 +98,7 @@ fn meter_json(meter: &Meter) -> Value {
 }
 
 impl GroupKind {
-    /// As it is written.
+    /// The word in a flow file.
     pub fn as_str(self) -> &'static str {
         match self {
             GroupKind::All => "all",
@@ -176,7 +176,7 @@ fn ct_json(ct: &Ct) -> Value {
     Value::Object(map)
 }
 
-/// As it is written, for messages.
+/// The value in the notation of a flow file, for messages.
 pub(super) fn value_text(field: Field, value: u128, mask: Option<u128>) -> String {
     let value = value_json(field, value, mask);
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)

@@ -11,14 +11,14 @@ use super::FlowId;
 /// Buckets of a table: of 100,000 rules each holds about a hundred.
 pub const BUCKETS: usize = 1024;
 
-/// How a device holds an entry, as its agent knows and says.
+/// The state of an entry on its device, as the agent reports it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum EntryState {
     /// The device holds the entry as desired.
     Present,
     /// The entry ended by its idle or hard timeout, and stays gone.
     Expired,
-    /// Not there, or another, and cannot be put right at present.
+    /// The entry is absent or different, and cannot be corrected at present.
     Wrong,
 }
 
@@ -32,23 +32,23 @@ impl Default for Buckets {
     }
 }
 
-/// Where an entry is summed.
+/// The bucket of an entry.
 pub fn bucket_of(id: FlowId) -> usize {
     (id.0 % BUCKETS as u64) as usize
 }
 
 impl Buckets {
-    /// An entry comes, or goes: the same call does both.
+    /// Adds an entry, or removes it: the same call does both.
     pub fn toggle(&mut self, id: FlowId, digest: u64, state: EntryState) {
         self.0[bucket_of(id)] ^= mix(id.0 ^ mix(digest ^ mix(1 + state as u64)));
     }
 
-    /// Of one bucket.
+    /// The digest of one bucket.
     pub fn get(&self, bucket: usize) -> u64 {
         self.0[bucket]
     }
 
-    /// All of them.
+    /// The digests of all buckets.
     pub fn all(&self) -> &[u64] {
         &self.0[..]
     }

@@ -9,7 +9,7 @@ use super::error::clip;
 use super::value::{quoted, text};
 use super::{LinkName, NetworkError};
 
-/// What a bond is told, as the kernel counts its options.
+/// The options of a bond, in the kernel's numbering.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BondOptions {
     /// Number of the attribute (`IFLA_BOND_…`) → its value.
@@ -76,7 +76,7 @@ const RUNNERS: [(&str, u32); 5] =
 type Parsed<T> = Result<T, NetworkError>;
 
 impl BondOptions {
-    /// The bytes of an attribute's value; nothing for one that documents cannot set.
+    /// The bytes of an attribute's value; `None` for one that documents cannot set.
     pub fn width(number: u16) -> Option<u8> {
         KNOWN.iter().find(|(_, known, ..)| *known == number).map(|(_, _, width, _)| *width)
     }
@@ -98,15 +98,15 @@ impl BondOptions {
         matches!(number, MODE | FAIL_OVER_MAC | 21 | 22 | 24 | 25 | 27)
     }
 
-    /// The options with which the bond can be made again. The kernel reports all options of a bond,
-    /// but refuses at its creation those that its mode does not use, whatever their value.
+    /// The options with which the bond can be made again. The kernel reports all options of a bond, but
+    /// refuses to create one with options that its mode does not use, whatever their value.
     pub fn of_its_mode(&self) -> Self {
         let value = |number: u16| self.values.get(&number).copied().unwrap_or_default();
         let (mode, monitors) = (value(MODE), value(MIIMON) != 0);
         let takes = |number: &u16| match number {
             // updelay, downdelay
             4 | 5 => monitors,
-            // arp_interval, arp_validate: what watches the link is one or the other.
+            // arp_interval, arp_validate: a link is monitored either by these or by MII.
             7 | 9 => !monitors && !matches!(mode, LACP | TLB | ALB),
             // packets_per_slave
             20 => mode == ROUND_ROBIN,
@@ -121,7 +121,7 @@ impl BondOptions {
         Self { values: values.map(|(number, value)| (*number, *value)).collect(), primary }
     }
 
-    /// In the words of a document.
+    /// The options in the notation of a document.
     pub fn describe(&self) -> String {
         let word = |(number, value): (&u16, &u32)| {
             let known = KNOWN.iter().find(|(_, known, ..)| known == number);
@@ -174,8 +174,8 @@ pub(super) fn options(path: &str, value: &Value) -> Parsed<BondOptions> {
     used(path, options)
 }
 
-/// What the mode has no use for, the kernel refuses only when the bond of before has gone. A 0 asks for nothing and is
-/// left out.
+/// The kernel refuses options that the mode does not use, but only after the earlier bond has been removed.
+/// So this refuses them, and leaves out values of 0, which ask for nothing.
 fn used(path: &str, options: BondOptions) -> Parsed<BondOptions> {
     let taken = options.of_its_mode();
     let mut unused = options;

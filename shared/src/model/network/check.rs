@@ -1,4 +1,4 @@
-//! What has to be looked at across objects: members of one bridge, and what a document sets in Open vSwitch.
+//! Checks across objects: members of one bridge, and a document's settings in Open vSwitch.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -42,7 +42,7 @@ pub(super) fn settings(
     }
     let places: BTreeMap<_, _> =
         settings.iter().enumerate().map(|(index, setting)| (setting.place.clone(), index)).collect();
-    // The last word counts, as with ovs-vsctl.
+    // The last value counts, as with ovs-vsctl.
     let last: BTreeSet<usize> = places.into_values().collect();
     let settings = settings.into_iter().enumerate().filter(|(index, _)| last.contains(index));
     Ok(settings.map(|(_, setting)| setting).collect())
@@ -85,7 +85,7 @@ pub(super) fn check_primary(bridge: &LinkName, members: &[Object]) -> Parsed<()>
     }
 }
 
-/// The bridge itself carries its VLANs, so a `device` may only say what is true anyway.
+/// The bridge itself carries its VLANs, so a `device` may only name the bridge.
 pub(super) fn check_devices(bridge: &LinkName, members: &[Object]) -> Parsed<()> {
     for member in members {
         if let ObjectKind::Vlan { device: Some(device), .. } = &member.kind
@@ -99,7 +99,7 @@ pub(super) fn check_devices(bridge: &LinkName, members: &[Object]) -> Parsed<()>
     Ok(())
 }
 
-/// A VLAN may stand on another, but not on itself.
+/// A VLAN may be on another VLAN, but not on itself.
 pub(super) fn check_carriers(objects: &[Object]) -> Parsed<()> {
     let vlans = all(objects).filter_map(|object| {
         let ObjectKind::Vlan { device, .. } = &object.kind else { return None };
@@ -116,7 +116,7 @@ pub(super) fn check_carriers(objects: &[Object]) -> Parsed<()> {
     Ok(())
 }
 
-/// A setting is of something that the document itself puts into Open vSwitch.
+/// A setting may only concern an object that the document itself puts into Open vSwitch.
 pub(super) fn check_settings(objects: &[Object]) -> Parsed<()> {
     let bridges: Vec<&Object> =
         all(objects).filter(|object| matches!(object.kind, ObjectKind::OvsBridge { .. })).collect();

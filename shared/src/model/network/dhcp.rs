@@ -6,11 +6,11 @@ use super::NetworkError;
 use super::parse::Parsed;
 use super::value::{boolean, quoted, text};
 
-/// Words of `dhclient_args`: a server needs one or two.
+/// The most words of `dhclient_args`: a server needs one or two.
 const MAX_ARGUMENTS: usize = 32;
 
-/// dhclient's options that a document may give, and whether a value follows. What is missing here says which files it
-/// uses, whether it stays and which links it serves, which is not the document's to say.
+/// dhclient's options that a document may give, and whether a value follows. Options for files, for daemon
+/// mode and for the served links are missing: Muster decides these.
 const ARGUMENTS: [(&str, bool); 18] = [
     ("-B", false),
     ("-C", true),
@@ -39,7 +39,7 @@ pub struct Dhcp {
     pub v4: bool,
     /// `use_dhcpv6`
     pub v6: bool,
-    /// `defroute`: the default route of IPv4 comes with the lease.
+    /// `defroute`: the lease brings IPv4's default route.
     pub default_route: bool,
     /// `dhclient_args`, word by word.
     pub arguments: Vec<String>,
@@ -52,7 +52,8 @@ impl Dhcp {
     }
 }
 
-/// Of an object; `inside` is the bridge or bond whose member it is and which has its addresses.
+/// The settings of an object; `inside` is the bridge or bond of which it is a member and which has its
+/// addresses.
 pub(super) fn dhcp(path: &str, map: &Map<String, Value>, inside: bool) -> Parsed<Option<Dhcp>> {
     let flag = |option: &str, default: bool| {
         map.get(option).map_or(Ok(default), |value| boolean(&format!("{path}.{option}"), value))

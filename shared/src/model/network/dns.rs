@@ -10,19 +10,20 @@ use super::{NetworkError, Object};
 
 /// glibc's MAXNS: glibc silently ignores further servers.
 pub const MAX_DNS_SERVERS: usize = 3;
-/// Search domains of one document. Each is asked for each short name, so more than a few are a mistake.
+/// The most search domains of one document. Each is queried for each short name, so more than a few are a
+/// mistake.
 const MAX_DOMAINS: usize = 32;
-/// As in RFC 1035.
+/// The limit of RFC 1035.
 const MAX_DOMAIN_BYTES: usize = 253;
 
-/// What a document says about the resolver.
+/// A document's settings for the resolver.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Dns {
     /// At most [`MAX_DNS_SERVERS`], in the document's order.
     pub servers: Vec<IpAddr>,
     /// Search domains, in the document's order.
     pub domains: Vec<String>,
-    /// Where the first of them stands.
+    /// The path of the first setting.
     pub path: String,
 }
 
@@ -46,7 +47,7 @@ pub(super) fn servers(path: &str, map: &Map<String, Value>) -> Parsed<Vec<IpAddr
     }
 }
 
-/// `domain` of one object: one, or a list.
+/// `domain` of one object: a single one, or a list.
 pub(super) fn domains(path: &str, map: &Map<String, Value>) -> Parsed<Vec<String>> {
     let path = format!("{path}.domain");
     match map.get("domain") {
@@ -72,7 +73,7 @@ fn domain(path: &str, value: &Value) -> Parsed<String> {
     }
 }
 
-/// Of all objects; nothing if none says anything.
+/// The settings of all objects; `None` if there are none.
 pub(super) fn gather<'a>(objects: impl Iterator<Item = &'a Object>) -> Parsed<Option<Dns>> {
     let mut dns = Dns::default();
     for object in objects {

@@ -1,4 +1,4 @@
-//! What can be wrong with a network document.
+//! Errors of a network document.
 
 use thiserror::Error;
 
@@ -6,21 +6,21 @@ use thiserror::Error;
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("{path}: {problem}")]
 pub struct NetworkError {
-    /// Such as `network_config[0].members[1].bonding_options`.
+    /// A path such as `network_config[0].members[1].bonding_options`.
     pub path: String,
-    /// What is wrong there.
+    /// The problem at this path.
     pub problem: Problem,
 }
 
 /// Kinds of faults.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum Problem {
-    /// os-net-config knows it, this version does not do it.
+    /// os-net-config knows this feature, but this version does not support it.
     #[error("{what} is not supported by this version{hint}")]
     Unsupported {
         /// The type, option or value.
         what: String,
-        /// What to do instead, with its own `; `, or nothing.
+        /// An alternative, with a leading `; `, or empty.
         hint: String,
     },
     /// os-net-config does not know it either.
@@ -28,7 +28,7 @@ pub enum Problem {
     Unknown {
         /// `type`, `option` or `section`.
         what: &'static str,
-        /// As written.
+        /// The name as written.
         name: String,
         /// The nearest known name.
         suggestion: Option<String>,

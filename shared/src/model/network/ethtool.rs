@@ -1,4 +1,4 @@
-//! `ethtool_opts`: what ethtool(8) would be told of an interface, as settings by name. Nothing of it is a command.
+//! `ethtool_opts`: the arguments of ethtool(8) for an interface, as settings by name. No command is run.
 
 use serde_json::Value;
 
@@ -6,12 +6,12 @@ use super::parse::Parsed;
 use super::value::{quoted, text};
 use super::{LinkName, NetworkError};
 
-/// Words of one option: all that is known are fewer.
+/// The most words of one option: fewer are known.
 const MAX_WORDS: usize = 256;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EthtoolSetting {
-    /// As written, such as `-K tso`.
+    /// The setting as written, such as `-K tso`.
     pub written: String,
     /// The name, such as `rings/rx`, or several with a `*` in them: `features/tx-tcp*-segmentation`.
     pub name: String,
@@ -20,7 +20,7 @@ pub struct EthtoolSetting {
 }
 
 impl EthtoolSetting {
-    /// Is this one that it sets?
+    /// Whether the setting covers this name.
     pub fn names(&self, name: &str) -> bool {
         match self.name.split_once('*') {
             None => self.name == name,
@@ -29,7 +29,7 @@ impl EthtoolSetting {
     }
 }
 
-/// What the kernel's words for a value are.
+/// The kind of words for a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Number,
@@ -39,7 +39,7 @@ enum Kind {
 
 use Kind::{Duplex, Number, OnOff};
 
-/// A command of ethtool: its letter, its long names, what we call it, and its words.
+/// A command of ethtool: its letter, its long names, our name for it, and its words.
 type Command = (&'static str, &'static [&'static str], &'static str, &'static [(&'static str, Kind)]);
 
 static COMMANDS: [Command; 5] = [
@@ -89,7 +89,8 @@ static COMMANDS: [Command; 5] = [
 ];
 const FEATURES: [&str; 4] = ["-K", "--features", "--offload", "features"];
 
-/// ethtool's own words for features of the kernel, where `*` stands for anything. Any other word is a feature's name.
+/// ethtool's own names for groups of kernel features, where `*` matches anything. Any other word is a
+/// feature's name.
 static ALIASES: [([&str; 2], &str); 11] = [
     (["rx", "rx-checksumming"], "rx-checksum"),
     (["tx", "tx-checksumming"], "tx-checksum-*"),
@@ -104,7 +105,7 @@ static ALIASES: [([&str; 2], &str); 11] = [
     (["rxhash", "receive-hashing"], "rx-hashing"),
 ];
 
-/// `speed 1000 duplex full`, or `-K ${DEVICE} tso off; -G ${DEVICE} rx 1024`. The last word counts.
+/// Parses `speed 1000 duplex full`, or `-K ${DEVICE} tso off; -G ${DEVICE} rx 1024`. The last value counts.
 pub(super) fn settings(path: &str, value: &Value, link: &LinkName) -> Parsed<Vec<EthtoolSetting>> {
     let written = text(path, value)?;
     if written.split_ascii_whitespace().nth(MAX_WORDS).is_some() {

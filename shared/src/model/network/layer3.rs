@@ -100,7 +100,8 @@ fn route(path: &str, value: &Value, tables: &Tables) -> Parsed<Route> {
     Ok(route)
 }
 
-/// Words of `ip route` behind the next hop. What the route's own options say too must be the same.
+/// Parses the words of `ip route` behind the next hop. A word that repeats one of the route's own options
+/// must agree.
 fn route_options(
     path: &str,
     written: &str,
@@ -200,7 +201,7 @@ pub(super) fn check_routes(objects: &[Object]) -> Parsed<()> {
     Ok(())
 }
 
-/// The kernel keeps one of two rules that say the same.
+/// The kernel keeps only one of two equal rules.
 pub(super) fn check_rules(objects: &[Object]) -> Parsed<()> {
     let mut seen = BTreeMap::new();
     for object in all(objects) {

@@ -11,7 +11,7 @@ use super::{LinkName, MAX_OBJECTS, NetworkError};
 pub struct NicMapping(BTreeMap<String, String>);
 
 impl NicMapping {
-    /// From alias → name or MAC.
+    /// Makes a mapping from alias → name or MAC address.
     pub fn new(entries: BTreeMap<String, String>) -> Result<Self, NetworkError> {
         if entries.len() > MAX_OBJECTS {
             return Err(NetworkError::invalid("mapping", format!("more than {MAX_OBJECTS} entries")));
@@ -26,7 +26,7 @@ impl NicMapping {
         Ok(Self(entries))
     }
 
-    /// From a mapping file's content, with or without its `interface_mapping`.
+    /// Parses a mapping file's content, with or without `interface_mapping`.
     pub fn parse(mapping: &Value) -> Result<Self, NetworkError> {
         let invalid = |problem: &str| NetworkError::invalid("mapping", problem);
         let map = mapping.get("interface_mapping").unwrap_or(mapping);
@@ -40,7 +40,7 @@ impl NicMapping {
     }
 
     /// Alias → name, given the host's links and their MAC addresses (lower case, with colons). An entry whose
-    /// interface is not there is left out, as in os-net-config: only its use is an error.
+    /// interface is absent is left out, as in os-net-config: only its use is an error.
     pub fn resolve(
         &self,
         links: &BTreeMap<String, String>,

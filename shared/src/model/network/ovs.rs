@@ -1,7 +1,8 @@
-//! `ovs_options` and `ovs_extra`: single settings in Open vSwitch's database, in the words of `ovs-vsctl`.
+//! `ovs_options` and `ovs_extra`: single settings in Open vSwitch's database, in the notation of `ovs-vsctl`.
 //!
-//! They are read here and sent to the database; no shell and no `ovs-vsctl` ever sees them. Of its commands there are
-//! `set`, `add` and `br-set-external-id`, for bridges, ports and interfaces that the document names.
+//! The settings are parsed here and sent to the database; no shell and no `ovs-vsctl` ever sees them. The
+//! supported commands are `set`, `add` and `br-set-external-id`, for bridges, ports and interfaces that the
+//! document names.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -15,9 +16,9 @@ use super::NetworkError;
 use super::error::clip;
 use super::value::{quoted, text};
 
-/// Settings of one object; more are a mistake.
+/// The most settings of one object; more are a mistake.
 const MAX_SETTINGS: usize = 256;
-/// Bytes of one setting's value.
+/// The most bytes of one setting's value.
 const MAX_VALUE: usize = 1_024;
 
 /// A table of the database.
@@ -28,7 +29,7 @@ pub enum OvsTable {
     Interface,
 }
 
-/// Where a setting stands: a column of a row, or one key of a column that is a map.
+/// The place of a setting: a column of a row, or one key of a column that is a map.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct OvsPlace {
     pub table: OvsTable,
@@ -111,7 +112,7 @@ impl OvsTable {
         }
     }
 
-    /// As the database writes it.
+    /// The name in the database.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Bridge => "Bridge",
@@ -150,14 +151,14 @@ pub(super) fn option_list(path: &str, record: &str, items: &[Value]) -> Parsed<V
     for (index, item) in items.iter().enumerate() {
         let path = format!("{path}[{index}]");
         let written = text(&path, item)?;
-        // With its column too, as `ovs-vsctl` has it.
+        // `ovs-vsctl` also accepts the value with its column.
         let word = written.strip_prefix("options:").unwrap_or(written);
         assign(&path, OvsTable::Interface, record, &format!("options:{word}"), false, &mut settings)?;
     }
     Ok(settings)
 }
 
-/// `ovs_extra`: one command or a list of them; `{name}` stands for the object's own name.
+/// `ovs_extra`: a command or a list of commands; `{name}` means the object's own name.
 pub(super) fn extra(path: &str, record: &str, value: &Value) -> Parsed<Vec<OvsSetting>> {
     let mut settings = Vec::new();
     if let Value::Array(items) = value {

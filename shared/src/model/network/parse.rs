@@ -1,4 +1,4 @@
-//! From a JSON value to the document. The first fault ends it, with its path.
+//! Parses a JSON value into a document. The first fault, with its path, ends the parsing.
 
 use std::collections::BTreeMap;
 
@@ -18,12 +18,12 @@ pub(super) type Parsed<T> = Result<T, NetworkError>;
 pub(super) type Tables = BTreeMap<String, u32>;
 
 const SECTIONS: [&str; 4] = ["network_config", "fallback_config", "minimum_config", "remove_config"];
-/// Links named in one document to be removed.
+/// The most links that one document removes.
 const MAX_REMOVALS: usize = MAX_OBJECTS;
-/// What `rt_tables` takes as a name.
+/// The longest name that `rt_tables` accepts.
 const MAX_TABLE_NAME: usize = 64;
 
-/// Where an object stands.
+/// The place of an object.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Place<'a> {
     Top,
@@ -86,7 +86,7 @@ fn check_sections(sections: &Map<String, Value>) -> Parsed<()> {
     }
 }
 
-/// What is gathered over the whole document.
+/// Values gathered over the whole document.
 #[derive(Default)]
 struct Reader {
     bounds: Bounds,
@@ -116,7 +116,7 @@ impl Bounds {
 
 impl Reader {
     fn section(&mut self, root: &str, objects: &[Value]) -> Parsed<Vec<Object>> {
-        // A route may name a table that stands behind it.
+        // A route may name a table that the document defines later.
         for (index, value) in objects.iter().enumerate().filter(|(_, value)| value["type"] == "route_table") {
             self.table(&format!("{root}[{index}]"), fields(root, value)?)?;
         }
@@ -350,7 +350,8 @@ impl Reader {
     }
 }
 
-/// What its bridge or bond has is its own; an internal port of Open vSwitch is a link beside the bridge.
+/// Whether the object is a pure member, whose bridge or bond has the addresses; an internal port of Open
+/// vSwitch is a separate link.
 fn is_member(kind: &str, place: Place<'_>) -> bool {
     match place {
         Place::Top => false,
@@ -368,7 +369,8 @@ fn supported_type<'a>(path: &str, map: &'a Map<String, Value>) -> Parsed<&'a str
     Ok(kind)
 }
 
-/// The schema lets `{get_param: …}` stand, for it reads templates too; here nobody is left to resolve it.
+/// The schema permits `{get_param: …}`, since it also checks templates; here nothing can resolve the
+/// function.
 fn not_a_function(path: &str, value: &Value) -> Parsed<()> {
     let is_join =
         |value: &Value| value.as_object().is_some_and(|map| map.len() == 1 && map.contains_key("list_join"));

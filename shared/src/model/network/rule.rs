@@ -1,7 +1,8 @@
-//! A policy rule in the words of `ip rule`.
+//! A policy rule in the notation of `ip rule`.
 //!
-//! A rule is its text: two rules with one [`Rule::to_string`] are one to the kernel as well. Absent: what leads to
-//! other rules or needs what this version does not make (goto, l3mdev, suppressors, realms, NAT).
+//! A rule is identified by its text: two rules with the same [`Rule::to_string`] are also the same to the
+//! kernel. Absent: actions that lead to other rules, and features that need unsupported objects (goto,
+//! l3mdev, suppressors, realms, NAT).
 
 use std::fmt;
 use std::str::FromStr;
@@ -16,7 +17,7 @@ use super::parse::Tables;
 use super::value::{fields, number, quoted, table, text};
 use super::{LinkName, NetworkError};
 
-/// Rules without a priority get one of these, right before the kernel's main table (32766) is asked.
+/// The priorities of rules without one, right before the kernel's rule for the main table (32766).
 const OWN_PRIORITIES: std::ops::Range<u32> = 16_384..32_512;
 
 /// Words that open a part of a rule.
@@ -60,22 +61,22 @@ const REFUSED: [&str; 13] = [
     "flowlabel",
 ];
 
-/// A policy rule: which packets use which routing table, and in which order rules apply.
+/// A policy rule: which packets use which routing table, and the order of evaluation.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Rule {
-    /// Lower ones are asked first.
+    /// Rules with lower priorities are evaluated first.
     pub priority: u32,
-    /// For IPv6, not IPv4.
+    /// The rule is for IPv6, not IPv4.
     pub v6: bool,
-    /// For packets that do not match.
+    /// The rule is for packets that do not match.
     pub not: bool,
     /// Source addresses.
     pub from: Option<IpNet>,
     /// Destination addresses.
     pub to: Option<IpNet>,
-    /// Where the packet came in.
+    /// The interface where the packet came in.
     pub iif: Option<LinkName>,
-    /// Where a local socket is bound to.
+    /// The interface that a local socket is bound to.
     pub oif: Option<LinkName>,
     /// Type of service.
     pub tos: u8,
@@ -87,14 +88,14 @@ pub struct Rule {
     pub sport: Option<(u16, u16)>,
     /// First and last destination port.
     pub dport: Option<(u16, u16)>,
-    /// What becomes of the packet.
+    /// The treatment of the packet.
     pub action: RuleAction,
 }
 
-/// What becomes of a packet.
+/// The treatment of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum RuleAction {
-    /// That routing table is asked.
+    /// Look up this routing table.
     Table(u32),
     /// Silently dropped.
     Blackhole,
@@ -129,7 +130,7 @@ pub(super) fn parse(path: &str, written: &str, tables: &Tables) -> Parsed<Rule> 
         action: None,
     };
     let mut words = written.split_ascii_whitespace().peekable();
-    // As in a command. A document removes a rule by leaving it out.
+    // Accepted as in a command. A document removes a rule by leaving it out.
     if matches!(words.peek(), Some(&"add")) {
         words.next();
     }
@@ -150,7 +151,7 @@ struct Parts<'a> {
 }
 
 impl Default for Rule {
-    /// Of IPv4, for all packets, to no table yet.
+    /// An IPv4 rule for all packets, without a table yet.
     fn default() -> Self {
         Self {
             priority: 0,
@@ -294,9 +295,9 @@ impl Parts<'_> {
 }
 
 impl Rule {
-    /// The priority of a rule without one, derived from the rule's own text: the same on every run,
-    /// and wherever the rule stands in the document. The kernel would choose one by what is there.
-    /// An operator who needs an order gives priorities.
+    /// The priority of a rule without one, derived from the rule's own text: it is the same on every run and
+    /// wherever the rule is in the document, whereas the kernel would choose one by the existing rules. An
+    /// operator who needs an order gives priorities.
     fn own_priority(&self) -> u32 {
         // FNV-1a, 32 bits: spreads short texts well, and is the same on every machine.
         let text = Self { priority: 0, ..self.clone() }.to_string();
@@ -352,7 +353,7 @@ impl<'de> Deserialize<'de> for Rule {
     }
 }
 
-/// As `ip rule add` takes it, in one order, so that it can be compared.
+/// The notation of `ip rule add`, in a fixed order, so that texts can be compared.
 impl fmt::Display for Rule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.v6 && self.from.is_none() && self.to.is_none() {

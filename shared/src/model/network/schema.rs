@@ -1,9 +1,8 @@
 //! os-net-config's own schema (18.1): object types, options, kinds of values, as strict as there.
 //!
-//! The schema says what a document may look like, not what of it can be done here: `support.rs`
-//! says that. Absent: YAML, and the functions of templates except `get_param` and `get_input`,
-//! which the schema itself allows. The parser refuses those afterwards, because nothing resolves
-//! them on a server.
+//! The schema defines the form of a document; `support.rs` defines which parts are supported. Absent: YAML,
+//! and template functions except `get_param` and `get_input`, which the schema itself allows. The parser
+//! refuses those afterwards, because nothing resolves them on a server.
 
 mod types;
 mod words;
@@ -17,7 +16,8 @@ pub(super) use types::{REMOVED_TYPES, Type, find, types};
 
 type Checked = Result<(), NetworkError>;
 
-/// Members in members: a bond in a bridge, an interface in it. What nests deeper is refused by its type before.
+/// The deepest nesting of members: a bond in a bridge, an interface in it. A deeper one is refused earlier by
+/// its type.
 const MAX_DEPTH: usize = 8;
 
 /// The kind of an option's value. `…OrParam` of the schema is every kind but [`Kind::PlainText`], [`Kind::Mac`],
@@ -49,7 +49,7 @@ pub(super) enum Kind {
     Members(&'static [&'static str], usize, usize, bool),
 }
 
-/// All objects of a section.
+/// Checks all objects of a section.
 pub(super) fn section(path: &str, objects: &[Value]) -> Checked {
     for (index, value) in objects.iter().enumerate() {
         let path = format!("{path}[{index}]");
@@ -118,7 +118,7 @@ fn unknown_option(path: &str, kind: &Type, option: &str) -> NetworkError {
     if elsewhere.is_empty() {
         return NetworkError::unknown(path, "option", option, kind.option_names());
     }
-    // Enough of them to see what was meant.
+    // Shows enough types to recognise the intended one.
     let shown = elsewhere.iter().take(4).copied().collect::<Vec<_>>().join(", ");
     let more = if elsewhere.len() > 4 { " and others" } else { "" };
     let problem = format!("type '{}' has no option '{option}'; {shown}{more} can have it", kind.name);
@@ -170,7 +170,7 @@ fn check(path: &str, kind: Kind, value: &Value, depth: usize) -> Checked {
         Kind::Rules => at_least_one(path, value, |path, value| entry(path, value, &RULE)),
         Kind::Dscp2prio => each(path, value, |path, value| entry(path, value, &DSCP2PRIO)),
         Kind::Routes => each(path, value, route),
-        // An option that a template left empty; os-net-config takes it for none.
+        // A template left the option empty, which os-net-config treats as absent.
         Kind::Servers | Kind::Domains if value.is_null() => Ok(()),
         Kind::Servers => each(path, value, ip),
         Kind::Domains if value.as_str() == Some("") => Ok(()),
@@ -218,7 +218,7 @@ fn check(path: &str, kind: Kind, value: &Value, depth: usize) -> Checked {
 type Entry = (&'static [(&'static str, Kind)], &'static [&'static str]);
 
 const RULE: Entry = (&[("rule", Kind::Text), ("comment", Kind::Text)], &["rule"]);
-/// `ip_netmask` has a shape of its own.
+/// `ip_netmask` has its own form.
 const ADDRESS: Entry = (&[("ip_netmask", Kind::Text)], &["ip_netmask"]);
 const DSCP2PRIO: Entry =
     (&[("priority", Kind::Int), ("protocol", Kind::Int), ("selector", Kind::Int)], &["priority", "protocol"]);

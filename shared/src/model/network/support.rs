@@ -1,4 +1,4 @@
-//! What of os-net-config's schema is done here, and what is refused by name, and why.
+//! The supported parts of os-net-config's schema; other parts are refused by name, with a reason.
 
 use serde_json::Value;
 
@@ -6,22 +6,22 @@ use super::schema;
 use super::value::boolean;
 use super::{NetworkDocument, NetworkError};
 
-/// What becomes of an object type or an option.
+/// The treatment of an object type or an option.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Support {
     /// The option is applied, and read back.
     Applied,
     /// Taken with any value, and changes nothing; why.
     Inert(&'static str),
-    /// Taken with this value alone, which changes nothing; what to do instead.
+    /// Accepted only with this value, which changes nothing; the second text is an alternative.
     Only(&'static str, &'static str),
-    /// Refused by its name; why.
+    /// Refused by name, for this reason.
     Refused(&'static str),
 }
 
 use Support::{Applied, Inert, Only, Refused};
 
-/// Of an object type. `remove_net_device` has no type and is one all the same.
+/// The support of an object type. `remove_net_device` has no type but is treated as one.
 pub fn of_type(kind: &str) -> Support {
     match kind {
         "sriov_pf" | "sriov_vf" => Refused("SR-IOV needs hardware that this version does not set up"),
@@ -40,7 +40,7 @@ pub fn of_type(kind: &str) -> Support {
     }
 }
 
-/// Of an option of a type that is [`Support::Applied`].
+/// The support of an option of a type that is [`Support::Applied`].
 pub fn of_option(kind: &str, option: &str) -> Support {
     match option {
         "addresses" | "routes" if has_no_link(kind) => {
@@ -73,7 +73,7 @@ pub(super) fn has_no_link(kind: &str) -> bool {
 }
 
 impl NetworkDocument {
-    /// All 28 object types with their options, as documents write them, for tables of them.
+    /// All 28 object types with their options, as in documents, for listings.
     pub fn types() -> Vec<(&'static str, Vec<&'static str>)> {
         let of = |kind: &'static schema::Type| (kind.name, kind.options().map(|(name, _)| name).collect());
         let mut all: Vec<_> = schema::types().map(of).collect();
@@ -82,7 +82,7 @@ impl NetworkDocument {
     }
 }
 
-/// Lets an option pass that is done or that changes nothing, and refuses it by name otherwise.
+/// Accepts an option that is supported or changes nothing, and refuses any other by name.
 pub(super) fn check_option(path: &str, kind: &str, option: &str, value: &Value) -> Result<(), NetworkError> {
     match of_option(kind, option) {
         Applied | Inert(_) => Ok(()),

@@ -11,7 +11,7 @@ use super::{LinkName, MAIN_TABLE, NetworkError};
 
 type Parsed<T> = Result<T, NetworkError>;
 
-/// A routing table by its number, the kernel's name or one that the document gives.
+/// A routing table by its number, its name in the kernel or a name that the document defines.
 pub(super) fn table(path: &str, value: &Value, tables: &Tables) -> Parsed<u32> {
     match value.as_str() {
         Some("main") => Ok(MAIN_TABLE),
@@ -42,7 +42,7 @@ pub(super) fn text<'a>(path: &str, value: &'a Value) -> Parsed<&'a str> {
     value.as_str().ok_or_else(|| wrong_kind(path, "a string", value))
 }
 
-/// A boolean, or the strings that oslo.utils takes for one.
+/// A boolean, or a string that oslo.utils accepts as one.
 pub(super) fn boolean(path: &str, value: &Value) -> Parsed<bool> {
     truth(value).ok_or_else(|| wrong_kind(path, "a boolean", value))
 }
@@ -104,7 +104,7 @@ pub(super) fn required_name(path: &str, map: &Map<String, Value>) -> Parsed<Link
     link_name(&path, map.get("name").ok_or_else(|| NetworkError::invalid(&path, "is missing"))?)
 }
 
-/// Two spellings of one option.
+/// The value of an option that has two spellings.
 pub(super) fn either<'a>(
     path: &str,
     map: &'a Map<String, Value>,

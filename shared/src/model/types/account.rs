@@ -1,4 +1,4 @@
-//! What `Muster::User` and `Muster::Group` share: accounts in the server's own files.
+//! The common parts of `Muster::User` and `Muster::Group`: accounts in the server's own files.
 
 use std::fmt;
 
@@ -8,9 +8,9 @@ use thiserror::Error;
 
 use crate::property::{PropertyError, checked, integer, unwanted};
 
-/// What shadow-utils takes.
+/// The limit of shadow-utils.
 const NAME_MAX: usize = 32;
-/// Of a path of a home or a shell.
+/// The limit for the path of a home or a shell.
 const PATH_MAX: usize = 256;
 const COMMENT_MAX: usize = 256;
 /// Longer than any that crypt(3) makes.
@@ -19,14 +19,14 @@ pub(super) const HASH_MAX: usize = 512;
 const NAMES_MAX: usize = 1000;
 /// Bytes of all keys of a user.
 const KEYS_MAX: usize = 64 * 1024;
-/// The largest number that is one, and not the mark for none.
+/// The largest number that is not the mark for none.
 pub(super) const ID_MAX: u32 = u32::MAX - 1;
 
-/// As crypt(3) makes it; never shown.
+/// A hash as crypt(3) makes it; never shown.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PasswordHash(String);
 
-/// What is wrong with a user or a group. None of them quotes what was given.
+/// Errors of a user or a group. None of them quotes the given value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum AccountError {
     #[error(
@@ -49,7 +49,7 @@ pub enum AccountError {
     Hash,
     #[error("want keys of one line each, not empty, and {KEYS_MAX} bytes at most together")]
     Keys,
-    /// Too many, or one of them twice.
+    /// There are too many names, or one of them occurs twice.
     #[error("want at most {NAMES_MAX} names, each of them once")]
     Names,
 }
@@ -66,7 +66,7 @@ impl PasswordHash {
         if is_one { Ok(Self(hash)) } else { Err(AccountError::Hash) }
     }
 
-    /// For `/etc/shadow` alone.
+    /// The hash, for `/etc/shadow` alone.
     pub fn reveal(&self) -> &str {
         &self.0
     }
@@ -107,7 +107,7 @@ pub(super) fn check_id(id: u32) -> Result<(), AccountError> {
     }
 }
 
-/// Of a home or a shell.
+/// Checks the path of a home or a shell.
 ///
 /// # Errors
 /// [`AccountError::Path`]
@@ -134,7 +134,7 @@ pub(super) fn check_keys(keys: &[String]) -> Result<(), AccountError> {
     if size <= KEYS_MAX && keys.iter().all(line) { Ok(()) } else { Err(AccountError::Keys) }
 }
 
-/// Groups of a user, or members of a group; root may be one.
+/// Checks the groups of a user, or the members of a group; root may be one.
 pub(super) fn check_names(names: &[String]) -> Result<(), AccountError> {
     let is_once = names.windows(2).all(|pair| pair[0] < pair[1]);
     if names.len() > NAMES_MAX || !is_once {

@@ -1,4 +1,5 @@
-//! A software deployment of Heat: what runs on a server when a resource is made, changed or deleted.
+//! A software deployment of Heat: scripts and documents for a server when a resource is made, changed or
+//! deleted.
 //!
 //! The state carries the steps of all actions, and the agent runs the step of its job's action: for
 //! [`Action::Create`] the one with [`DeploymentAction::Create`], and so on. The agent adds
@@ -31,9 +32,9 @@ pub const DEPLOY_STATUS_CODE: &str = "deploy_status_code";
 pub const DEPLOYMENT_MAX: usize = 192 * 1024;
 /// Bytes of all attributes that a run leaves: its report must fit a message of 256 KiB, and the controller keeps them.
 pub const DEPLOYMENT_ATTRIBUTES_MAX: usize = 128 * 1024;
-/// Bytes of one attribute; of a longer text the end stays, for that is where the error is.
+/// The most bytes of one attribute; a longer text is cut at its beginning, since the end has the error.
 pub const DEPLOYMENT_ATTRIBUTE_MAX: usize = 32 * 1024;
-/// Seconds a run may take: an hour less than the longest job, so that the agent's limit comes first.
+/// The most seconds of a run: an hour less than the longest job, so that the agent's limit comes first.
 pub const DEPLOYMENT_TIMEOUT_MAX: u32 = 23 * 3600;
 /// `NAME_MAX` of Linux: an output is a file's name, and an input's name is no longer.
 const NAME_MAX: usize = 255;
@@ -41,32 +42,32 @@ const NAME_MAX: usize = 255;
 const INPUTS_MAX: usize = 512;
 const OUTPUTS_MAX: usize = 128;
 
-/// `OS::Heat::SoftwareDeployment` and what is like it.
+/// `OS::Heat::SoftwareDeployment` and similar types.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Deployment {
     /// The deployment's name, for people and for the unit's name.
     pub name: String,
-    /// At most one per action; an action without one does nothing and succeeds.
+    /// At most one step per action; an action without one does nothing and succeeds.
     pub steps: Vec<DeploymentStep>,
     /// Environment variables for scripts; values as Heat passes them: strings as they are, others as JSON.
     pub inputs: BTreeMap<String, String>,
-    /// Inputs whose change makes it another deployment.
+    /// Inputs whose change makes this another deployment.
     pub replace_on: BTreeSet<String>,
-    /// What is read from the run: each that it left is an attribute.
+    /// The outputs read from the run: each existing one is an attribute.
     pub outputs: Vec<DeploymentOutput>,
-    /// Seconds for the run; after them all of its processes are ended, and it has failed.
+    /// The most seconds of the run; then all of its processes are ended, and the run has failed.
     pub timeout: u32,
-    /// What becomes of a run whose end nobody knows.
+    /// The treatment of a run with an unknown end.
     pub on_interrupt: OnInterrupt,
 }
 
-/// What is done for some actions.
+/// A step for some actions.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DeploymentStep {
     pub actions: Vec<DeploymentAction>,
-    /// The tool that runs it.
+    /// The tool that runs the step.
     pub group: DeploymentGroup,
-    /// What: a script's text, or JSON. In a job always in full; the ledger keeps its digest once it has run.
+    /// A script's text, or JSON. In a job always complete; the ledger keeps its digest once it has run.
     pub config: Content,
 }
 
@@ -77,7 +78,7 @@ pub enum DeploymentAction {
     Create,
     /// Config or inputs changed.
     Update,
-    /// Before the resource is gone.
+    /// Runs before the resource is gone.
     Delete,
 }
 
@@ -86,13 +87,13 @@ pub enum DeploymentAction {
 pub enum DeploymentGroup {
     /// A program; its first line names the interpreter.
     Script,
-    /// A JSON document that `os-apply-config` answers from, together with those of other deployments.
+    /// A JSON document that `os-apply-config` reads, together with those of other deployments.
     ApplyConfig,
-    /// A JSON object of absolute path → document: each is written to its file.
+    /// A JSON object of absolute path → document: each document is written to its file.
     JsonFile,
 }
 
-/// Something a run tells.
+/// An output of a run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DeploymentOutput {
     /// A script writes it to `$heat_outputs_path.NAME`.
@@ -101,7 +102,7 @@ pub struct DeploymentOutput {
     pub error_output: bool,
 }
 
-/// What becomes of a run whose end nobody knows: the server went down under it.
+/// The treatment of a run with an unknown end, since the server went down meanwhile.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum OnInterrupt {
     /// The step runs again.
@@ -155,7 +156,7 @@ impl From<Deployment> for Wire {
         let Deployment { name, steps, inputs, replace_on, outputs, timeout, on_interrupt } = deployment;
         let step = |step: DeploymentStep| match step.config {
             Content::Inline(bytes) => (step.actions, step.group, bytes),
-            // A checked deployment has none.
+            // A checked deployment has no stored content.
             Content::Stored { .. } => (step.actions, step.group, Vec::new()),
         };
         let steps = steps.into_iter().map(step).collect();
@@ -183,7 +184,7 @@ impl DesiredState for Deployment {
         (&self.name).into()
     }
 
-    /// What a script touches, nobody knows.
+    /// The files that a script changes are unknown.
     fn claims(&self) -> Vec<Claim> {
         Vec::new()
     }
@@ -221,7 +222,7 @@ impl DesiredState for Deployment {
         self.check().map_err(|_| "deployment")
     }
 
-    /// Whether an input changed whose change makes it another deployment.
+    /// Whether an input of `replace_on` changed.
     fn needs_replacement(&self, next: &Self) -> bool {
         let differs = |name: &String| self.inputs.get(name) != next.inputs.get(name);
         next.replace_on.iter().any(differs)
@@ -235,7 +236,7 @@ impl DesiredState for Deployment {
         Duration::from_secs(self.timeout.into())
     }
 
-    /// What runs on a delete is not kept in the ledger.
+    /// The script that runs on a delete is not in the ledger.
     fn is_removable(&self) -> bool {
         !self.steps.iter().any(|step| step.actions.contains(&DeploymentAction::Delete))
     }
@@ -254,13 +255,13 @@ impl DesiredState for Deployment {
 }
 
 impl Deployment {
-    /// What an action runs.
+    /// The step of an action.
     pub fn step(&self, action: Action) -> Option<&DeploymentStep> {
         let action = DeploymentAction::of(action)?;
         self.steps.iter().find(|step| step.actions.contains(&action))
     }
 
-    /// Whether a job can carry it and a run can be given all of it.
+    /// Checks that a job can carry the deployment, and that a run can be given all of it.
     ///
     /// # Errors
     /// [`DeploymentError`]
@@ -325,7 +326,7 @@ impl Deployment {
 }
 
 impl DeploymentAction {
-    /// Of a job's action; nothing runs for the others.
+    /// The deployment action of a job's action; `None` if nothing runs.
     pub fn of(action: Action) -> Option<Self> {
         match action {
             Action::Create => Some(Self::Create),
@@ -335,7 +336,7 @@ impl DeploymentAction {
         }
     }
 
-    /// As Heat writes it, and as a run has it in [`DEPLOY_ACTION`].
+    /// The name in Heat and in [`DEPLOY_ACTION`].
     pub fn name(self) -> &'static str {
         match self {
             Self::Create => "CREATE",
@@ -346,7 +347,7 @@ impl DeploymentAction {
 }
 
 impl DeploymentGroup {
-    /// As Heat writes it.
+    /// The name in Heat.
     pub fn name(self) -> &'static str {
         match self {
             Self::Script => "script",

@@ -19,9 +19,10 @@ const FAIL: [&str; 5] = ["true", "false", "create", "update", "delete"];
 /// Nothing real.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Dummy {
-    /// Kept by the agent; each is an attribute. A changed key that begins with `!` forces a replacement.
+    /// Values kept by the agent; each is an attribute. A changed key that begins with `!` forces a
+    /// replacement.
     pub values: BTreeMap<String, String>,
-    /// How long applying takes, in milliseconds.
+    /// The duration of applying, in milliseconds.
     pub milliseconds: u64,
     /// The actions that fail.
     pub fail: Option<FailOn>,
@@ -136,7 +137,7 @@ fn milliseconds(value: &Value) -> Result<u64, PropertyError> {
         }
     };
     match seconds {
-        // In range, so the cast is exact but for what is below a millisecond.
+        // The value is in range, so the cast is exact except for fractions of a millisecond.
         Some(seconds) if (0.0..=SECONDS_MAX as f64).contains(&seconds) => {
             Ok((seconds * 1000.0).round() as u64)
         }

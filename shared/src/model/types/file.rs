@@ -13,7 +13,7 @@ use crate::property::{
 
 /// Linux's `PATH_MAX` without the ending zero.
 const PATH_MAX: usize = 4095;
-/// Of a file nothing is said about.
+/// The mode of a file without a given one.
 const MODE: u32 = 0o644;
 const MODE_MAX: u32 = 0o7777;
 /// User and group names in Linux are at most 32.
@@ -24,7 +24,7 @@ const OWNER_MAX: usize = 64;
 pub struct File {
     /// Absolute, normalised path.
     pub path: String,
-    /// What is in it.
+    /// The file's content.
     pub content: Content,
     /// Permission bits, at most 0o7777.
     pub mode: u32,
@@ -32,7 +32,7 @@ pub struct File {
     pub owner: Option<String>,
     /// Group name or number; the agent's own group if absent.
     pub group: Option<String>,
-    /// What a delete leaves behind.
+    /// The state that a delete leaves.
     pub on_delete: OnDelete,
 }
 
@@ -100,7 +100,7 @@ impl DesiredState for File {
         (name == "path").then(|| json!(self.path))
     }
 
-    /// A path names the same thing everywhere: absolute, no empty, `.` or `..` part, no NUL.
+    /// A path names the same file everywhere: absolute, no empty, `.` or `..` part, no NUL.
     fn check_bounds(&self) -> Result<(), &'static str> {
         at_most("path", self.path.len(), PATH_MAX + 1)?;
         let part = |part: &str| !matches!(part, "" | "." | "..");
@@ -135,7 +135,7 @@ impl DesiredState for File {
     }
 }
 
-/// Absolute and normalised, so that two resources cannot own one file under two names.
+/// Parses an absolute and normalised path, so that two resources cannot own one file under two names.
 fn path(value: &Value) -> Result<String, PropertyError> {
     let Value::String(path) = value else { return Err(unwanted("an absolute path", value)) };
     let wrong = if !path.starts_with('/') {
@@ -151,7 +151,7 @@ fn path(value: &Value) -> Result<String, PropertyError> {
     } else if path.split('/').any(|part| part.len() > 255) {
         "has a name of more than 255 bytes in it"
     } else if path == Hostname::CLAIM {
-        // One thing has one owner, and that of this one is another type.
+        // A file has one owner, and another type owns this one.
         "is the host name's; take Muster::Hostname, which tells the kernel as well"
     } else {
         return Ok(path.clone());

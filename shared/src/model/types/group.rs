@@ -10,18 +10,18 @@ use super::{ClaimKind, DesiredState, TemplateType};
 use crate::model::spec::{Claim, OnDelete};
 use crate::property::{Property, PropertyError, PropertyType, RenderedProperties, flag, on_delete};
 
-/// A group; what is `None` is left as it is, or as groupadd makes it.
+/// A group; fields that are `None` stay as they are, or as groupadd makes them.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Group {
-    /// Not `root`.
+    /// Must not be `root`.
     pub name: String,
-    /// Not 0.
+    /// Must not be 0.
     pub gid: Option<u32>,
-    /// Made with a low number; nothing to one that is there.
+    /// The group is made with a low number; has no effect on an existing group.
     pub system: bool,
-    /// All of its members but those whose primary group it is, sorted.
+    /// All members except users with this primary group, sorted.
     pub members: Option<Vec<String>>,
-    /// What a delete leaves behind.
+    /// The state that a delete leaves.
     pub on_delete: OnDelete,
 }
 

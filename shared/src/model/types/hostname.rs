@@ -1,7 +1,7 @@
-//! `Muster::Hostname`: the name that the kernel and `/etc/hostname` have. The kernel takes any 64 bytes, everything else
-//! only what RFC 1123 has.
+//! `Muster::Hostname`: the name in the kernel and in `/etc/hostname`. The kernel accepts any 64 bytes,
+//! everything else only names of RFC 1123.
 //!
-//! Absent: whether anybody resolves it.
+//! Absent: the resolution of the name.
 
 use std::borrow::Cow;
 use std::net::Ipv4Addr;
@@ -21,16 +21,16 @@ use crate::property::{
 /// The name of a server.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Hostname {
-    /// As [`check_hostname`] takes it.
+    /// A name that [`check_hostname`] accepts.
     pub hostname: String,
-    /// Seconds until an unconfirmed change is taken back.
+    /// Seconds until an unconfirmed change is undone.
     pub confirm_timeout: u32,
-    /// What a delete leaves behind.
+    /// The state that a delete leaves.
     pub on_delete: OnDelete,
 }
 
 impl Hostname {
-    /// The key of the one thing that is claimed.
+    /// The key of the only claim.
     pub const CLAIM: &str = "/etc/hostname";
 }
 
@@ -85,7 +85,7 @@ impl DesiredState for Hostname {
         check_hostname(&self.hostname).map_err(|_| "hostname")
     }
 
-    /// There is one on a server.
+    /// A server has one host name.
     fn needs_replacement(&self, _next: &Self) -> bool {
         false
     }
@@ -101,7 +101,7 @@ impl DesiredState for Hostname {
 
 /// `__NEW_UTS_LEN` of Linux: the kernel takes no longer name.
 pub const HOSTNAME_MAX: usize = 64;
-/// RFC 1035: of one part between dots.
+/// The longest part between dots, from RFC 1035.
 const LABEL_MAX: usize = 63;
 
 /// The reason why a text is no host name, and what to do.
@@ -129,10 +129,10 @@ pub enum HostnameError {
     Address,
 }
 
-/// Whether a server may have this name: a host name or fqdn as RFC 1123 has it, as long as the kernel takes it.
+/// Checks whether a server may have this name: a host name or fqdn of RFC 1123 that the kernel accepts.
 ///
 /// # Errors
-/// [`HostnameError`], which reads on after the name.
+/// [`HostnameError`], whose text continues a sentence that begins with the name.
 pub fn check_hostname(name: &str) -> Result<(), HostnameError> {
     let is_allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '.');
     if name.is_empty() {
@@ -167,7 +167,8 @@ pub fn check_hostname(name: &str) -> Result<(), HostnameError> {
     Ok(())
 }
 
-/// A number is refused: YAML reads `010` and `1e3` as one, and the name would be another.
+/// Parses a host name. A number is refused: YAML reads `010` and `1e3` as numbers, which would change the
+/// name.
 fn hostname(value: &Value) -> Result<String, PropertyError> {
     let Value::String(name) = value else { return Err(unwanted("a host name", value)) };
     match check_hostname(name) {

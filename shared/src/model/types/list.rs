@@ -1,4 +1,4 @@
-//! What follows from the list of types: `Spec`, its wire form, and what is asked of whichever type it is.
+//! The code derived from the list of types: `Spec`, its wire form, and the operations on a state of any type.
 
 macro_rules! resource_types {
     ($($name:ident($type:ty $(as $wire:ty)?)),* $(,)?) => {

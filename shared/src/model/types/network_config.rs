@@ -28,9 +28,9 @@ pub struct NetworkConfig {
     pub document: String,
     /// `nicN` or another alias → interface name or MAC address.
     pub mapping: BTreeMap<String, String>,
-    /// Seconds until an unconfirmed change is taken back.
+    /// Seconds until an unconfirmed change is undone.
     pub confirm_timeout: u32,
-    /// What a delete leaves behind.
+    /// The state that a delete leaves.
     pub on_delete: OnDelete,
 }
 
@@ -165,7 +165,7 @@ fn nic(alias: &str, value: &Value) -> Result<String, PropertyError> {
     Ok(nic)
 }
 
-/// A document that may still have nulls where a function's value will be: what is certain is checked.
+/// Checks a document that may still have nulls in place of functions' values, as far as it is certain.
 fn check_document(value: &Value) -> Result<(), PropertyError> {
     if has_null(value) { check_types(value) } else { document(value).map(drop) }
 }

@@ -20,25 +20,25 @@ const NAME_MAX: usize = 128;
 const VERSION_MAX: usize = 128;
 /// Seconds: an upgrade of a whole desktop over a slow line ends within it.
 const TIMEOUT_MAX: u32 = 4 * 3600;
-/// Seconds: as long as a slow mirror and a large package take, with somebody else's upgrade before them.
+/// Seconds: enough for a slow mirror and a large package, after an upgrade that others run.
 const TIMEOUT: u32 = 1800;
-/// Seconds beyond a package's own for putting back what failed: a job that ran to its end of time has them still.
+/// Seconds beyond a package's own time to undo a failed change: a job that used up its time still has them.
 pub const PACKAGE_BACK: u32 = 900;
 
-/// A package; what is `None` is left as it is.
+/// A package; fields that are `None` stay as they are.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Package {
-    /// As apt or dnf has it, without architecture.
+    /// The name in apt or dnf, without architecture.
     pub name: String,
-    /// Exactly this version, in the form of apt or dnf. None: any version.
+    /// Exactly this version, in the form of apt or dnf. `None`: any version.
     pub version: Option<String>,
-    /// Whether it is there.
+    /// Whether the package must be installed.
     pub state: Presence,
     /// Upgrades leave it alone.
     pub held: Option<bool>,
-    /// Seconds for all of it, waiting for others who install something included.
+    /// Seconds for the whole job, including the wait for other programs that change packages.
     pub timeout: u32,
-    /// What a delete leaves behind.
+    /// The state that a delete leaves.
     pub on_delete: OnDelete,
 }
 
@@ -49,7 +49,7 @@ pub enum Presence {
     Absent,
 }
 
-/// What is wrong with a package.
+/// Errors of a package.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum PackageError {
     #[error(
@@ -62,10 +62,10 @@ pub enum PackageError {
          with a letter or digit first"
     )]
     Version,
-    /// What is not there has nothing.
+    /// An absent package has neither version nor hold.
     #[error("a package that is to be absent can have no version and not be held")]
     Absent,
-    /// No time, or too much.
+    /// The time is zero, or too long.
     #[error("want a time of 1 to {TIMEOUT_MAX} seconds")]
     Timeout,
 }
@@ -174,7 +174,7 @@ impl Package {
     }
 }
 
-/// A package's name as this model takes it: no option, no pattern, no path, and to apt no order to remove it.
+/// Checks a package's name: no option, no pattern, no path, and no suffix that makes apt remove it.
 ///
 /// # Errors
 /// [`PackageError::Name`]

@@ -18,15 +18,16 @@ const VALUE_MAX: usize = 1024;
 /// A setting of the kernel, now and at boot.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Sysctl {
-    /// As sysctl(8) has it, with dots; a dot within a part is `/` (`net.ipv4.conf.eth0/100.forwarding`).
+    /// A key of sysctl(8), with dots; `/` stands for a dot within a part
+    /// (`net.ipv4.conf.eth0/100.forwarding`).
     pub key: String,
-    /// A line. Blanks of any length separate its parts.
+    /// A single line. Blanks of any length separate its parts.
     pub value: String,
-    /// What a delete leaves behind.
+    /// The state that a delete leaves.
     pub on_delete: OnDelete,
 }
 
-/// What is wrong with a setting.
+/// Errors of a setting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum SysctlError {
     #[error(

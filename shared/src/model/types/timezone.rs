@@ -18,7 +18,7 @@ const TIMEZONE_MAX: usize = 64;
 pub struct Timezone {
     /// A name of the IANA database, such as `Europe/Berlin`.
     pub timezone: String,
-    /// What a delete leaves behind.
+    /// The state that a delete leaves.
     pub on_delete: OnDelete,
 }
 
@@ -31,7 +31,7 @@ pub struct Timezone {
 pub struct TimezoneError;
 
 impl Timezone {
-    /// The key of the one claim: a server has one time zone.
+    /// The key of the only claim: a server has one time zone.
     pub const CLAIM: &str = "/etc/localtime";
 }
 
@@ -90,7 +90,7 @@ fn timezone(value: &Value) -> Result<String, PropertyError> {
     checked("the name of a time zone", value, check_timezone)
 }
 
-/// A name without dots, so that it leads nowhere but below the folder of the zones.
+/// Checks a name. Dots are refused, so that the path stays below the folder of the zones.
 fn check_timezone(name: &str) -> Result<(), TimezoneError> {
     let allowed = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-' | b'+');
     let part = |part: &str| part.starts_with(|c: char| c.is_ascii_alphabetic()) && part.bytes().all(allowed);

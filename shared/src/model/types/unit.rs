@@ -1,9 +1,9 @@
 //! `Muster::Unit`: a unit of systemd.
 //!
 //! `restart_on` and `reload_on` travel as digests of the other resources' desired states
-//! ([`Unit::restart_on`]). So a change of one of them is a change of the unit itself: the
-//! controller finds it by comparing, as any other change. The agent has to know only what the unit
-//! was last started with.
+//! ([`Unit::restart_on`]). So a change of one of these resources is a change of the unit itself, and the
+//! controller finds it by comparing, like any other change. The agent needs only the digests of the unit's
+//! last start.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -20,7 +20,7 @@ use crate::property::{
     one_of_two, text, unwanted,
 };
 
-/// Where an administrator's units are.
+/// The directory of an administrator's units.
 pub const UNIT_FOLDER: &str = "/etc/systemd/system";
 /// systemd's `UNIT_NAME_MAX`, less its ending zero.
 const NAME_MAX: usize = 255;
@@ -30,27 +30,27 @@ const FILE_NAME_MAX: usize = 255;
 const CONTENT_MAX: usize = 128 * 1024;
 /// More than anybody writes; keeps names alone from filling a message.
 const DROP_INS_MAX: usize = 64;
-/// Digests in `restart_on` and `reload_on`: one text each, whatever it stands for.
+/// The most digests in `restart_on` and `reload_on`: one text each.
 const DIGEST_MAX: usize = 128;
-/// Seconds: a job has five minutes in all beside it.
+/// Seconds: the job itself has five minutes in addition.
 const SETTLE_MAX: u32 = 300;
 /// Seconds: a program that cannot read its configuration has ended by then.
 const SETTLE: u32 = 2;
-/// What systemd calls its kinds of units, but for those that nobody writes (`device`) or starts (`scope`).
+/// systemd's kinds of units, except those that nobody writes (`device`) or starts (`scope`).
 const SUFFIXES: [&str; 8] = ["automount", "mount", "path", "service", "slice", "socket", "target", "timer"];
 
-/// A unit of systemd; what is `None` is left as it is.
+/// A unit of systemd; fields that are `None` stay as they are.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Unit {
-    /// With its suffix.
+    /// The name with its suffix.
     pub name: String,
-    /// The file's, in [`UNIT_FOLDER`]; without, somebody else's file counts.
+    /// The content of the file in [`UNIT_FOLDER`]; `None` if others provide the unit's file.
     pub content: Option<String>,
     /// Files in the unit's own drop-in folder there: name, with `.conf`, to content.
     pub drop_ins: BTreeMap<String, String>,
     /// Started at boot, or by what its `[Install]` section says.
     pub enabled: Option<bool>,
-    /// What the unit does now.
+    /// The desired activity of the unit.
     pub active: Option<UnitActive>,
     /// A masked unit cannot be started.
     pub masked: Option<bool>,
@@ -58,13 +58,13 @@ pub struct Unit {
     pub restart_on: String,
     /// Reloads the unit whenever this text changes; empty: never.
     pub reload_on: String,
-    /// Seconds it must stay active for, without systemd starting it again.
+    /// Seconds for which the unit must stay active, without systemd restarting it.
     pub settle: u32,
-    /// What a delete leaves behind.
+    /// The state that a delete leaves.
     pub on_delete: OnDelete,
 }
 
-/// What a unit does now.
+/// The activity of a unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum UnitActive {
     /// The unit runs, or has done its work.
@@ -73,7 +73,7 @@ pub enum UnitActive {
     Stopped,
 }
 
-/// What is wrong with a unit.
+/// Errors of a unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum UnitError {
     #[error(
@@ -91,7 +91,7 @@ pub enum UnitError {
         "the name of a drop-in has letters, digits and '-', '_', '.', such as limits.conf, and 250 characters at most"
     )]
     DropInName,
-    /// All of it.
+    /// All texts together are too large.
     #[error("content and drop-ins together are over the limit of {CONTENT_MAX} bytes")]
     TooLarge,
     #[error("more than {DROP_INS_MAX} drop-ins")]
@@ -99,12 +99,12 @@ pub enum UnitError {
     /// A unit cannot be both started and masked.
     #[error("a masked unit can have no content, not be enabled and not be started")]
     Masked,
-    /// Too long to wait.
+    /// The time to wait is too long.
     #[error("want at most {SETTLE_MAX} seconds to settle")]
     Settle,
 }
 
-/// On the wire `active` says whether the unit is started, so that yes comes after no.
+/// The wire form: `active` says whether the unit is started, so that yes comes after no.
 #[derive(Serialize, Deserialize)]
 pub struct Wire(Unit);
 
@@ -201,7 +201,7 @@ impl DesiredState for Unit {
         [Claim::new(ClaimKind::Unit, &self.name)].into_iter().chain(files).collect()
     }
 
-    /// Without what it is restarted for: that is digests of what may be secret.
+    /// The properties without `restart_on` and `reload_on`: digests of contents that may be secret.
     fn properties(&self) -> Value {
         let text = |text: &String| Content::Inline(text.clone().into_bytes()).shown();
         let drop_ins: Map<String, Value> =
@@ -270,12 +270,12 @@ impl Unit {
         unit.chain(self.drop_ins.iter().map(|(name, content)| (self.drop_in(name), content.as_str())))
     }
 
-    /// Where its content is.
+    /// The path of the unit's file.
     pub fn file(&self) -> String {
         format!("{UNIT_FOLDER}/{}", self.name)
     }
 
-    /// Where a drop-in is.
+    /// The path of a drop-in.
     pub fn drop_in(&self, name: &str) -> String {
         format!("{UNIT_FOLDER}/{}.d/{name}", self.name)
     }
@@ -355,7 +355,7 @@ fn active(value: &Value) -> Result<UnitActive, PropertyError> {
     Ok(if is_started { UnitActive::Started } else { UnitActive::Stopped })
 }
 
-/// Of whatever the references have become. Nothing to look at is no reason to restart.
+/// A digest of the values of the references. An empty list is no reason to restart.
 fn digest(value: &Value) -> Result<String, PropertyError> {
     let Value::Array(items) = value else { return Err(unwanted("a list of resources' names", value)) };
     let digest = || ContentDigest::of(value.to_string().as_bytes()).to_string();

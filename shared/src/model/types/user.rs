@@ -15,14 +15,14 @@ use crate::property::{
     Property, PropertyError, PropertyType, RenderedProperties, cut, flag, on_delete, text, unwanted,
 };
 
-/// A user; what is `None` is left as it is, or as useradd makes it.
+/// A user; fields that are `None` stay as they are, or as useradd makes them.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct User {
-    /// Not `root`.
+    /// Must not be `root`.
     pub name: String,
-    /// Not 0.
+    /// Must not be 0.
     pub uid: Option<u32>,
-    /// Primary group, by name.
+    /// The primary group, by name.
     pub group: Option<String>,
     /// All other groups, sorted.
     pub groups: Option<Vec<String>>,
@@ -31,15 +31,15 @@ pub struct User {
     pub shell: Option<String>,
     /// Full name and the like.
     pub comment: Option<String>,
-    /// Made with a low number and without a home; nothing to one that is there.
+    /// The user is made with a low number and without a home; has no effect on an existing user.
     pub system: bool,
-    /// For the password.
+    /// The hash of the password.
     pub password_hash: Option<PasswordHash>,
     /// All keys that may log in as the user: lines of `.ssh/authorized_keys`.
     pub authorized_keys: Option<Vec<String>>,
-    /// No password is taken.
+    /// Whether password login is disabled.
     pub locked: Option<bool>,
-    /// What a delete leaves behind.
+    /// The state that a delete leaves.
     pub on_delete: OnDelete,
 }
 
@@ -186,7 +186,7 @@ fn comment(value: &Value) -> Result<String, PropertyError> {
     check_comment(&comment).map(|()| comment).map_err(wrong)
 }
 
-/// What was given is not said: it may be the password.
+/// Parses a hash. Errors do not quote the value, which may be the password.
 fn hash(value: &Value) -> Result<PasswordHash, PropertyError> {
     let Value::String(hash) = value else { return Err(unwanted("a password's hash", value)) };
     PasswordHash::new(hash.clone()).map_err(wrong)

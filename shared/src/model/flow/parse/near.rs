@@ -6,7 +6,7 @@ use super::BadEntry;
 use crate::model::flow::Field;
 use crate::near::suggestion;
 
-/// What `ovs-ofctl` calls things: whoever comes from there writes it.
+/// Names from `ovs-ofctl`, which its users may write, and ours.
 const OF_OVS_OFCTL: [(&str, &str); 16] = [
     ("dl_dst", "eth_dst"),
     ("dl_src", "eth_src"),

@@ -1,4 +1,4 @@
-//! What a rule needs so that its parts make sense: the checks that Open vSwitch makes, said in our words.
+//! The prerequisites of a rule's parts: the checks of Open vSwitch, with errors in our terms.
 //!
 //! ```text
 //!   selector ──► what is known of a packet (EtherType, protocol, tag) ──► each step of the treatment needs some of it,
@@ -17,7 +17,7 @@ const MPLS: [u16; 2] = [0x8847, 0x8848];
 const SOLICITATION: u8 = 135;
 const ADVERTISEMENT: u8 = 136;
 
-/// What is certain of each packet at a point of the treatment.
+/// The properties of all packets at a point of the treatment.
 struct PacketFields {
     eth_type: Option<u16>,
     ip_proto: Option<u8>,
@@ -37,7 +37,7 @@ pub(super) fn check(rule: &Rule) -> Read<()> {
     Ok(())
 }
 
-/// A selector needs nothing but itself.
+/// Checks a selector alone.
 pub(super) fn selector(selector: Vec<Criterion>) -> Read<()> {
     let (treatment, idle_timeout, hard_timeout) = (Vec::new(), 0, 0);
     selected(&Rule { table: 0, priority: 0, selector, treatment, idle_timeout, hard_timeout }).map(drop)
@@ -54,7 +54,7 @@ fn selected(rule: &Rule) -> Read<PacketFields> {
     Ok(known)
 }
 
-/// OpenFlow carries instructions in one order, each kind but actions at most once.
+/// OpenFlow carries instructions in one order, and each kind except actions at most once.
 fn in_order(instruction: &Instruction, last: &mut u8) -> Read<()> {
     let (place, word) = match instruction {
         Instruction::Meter(_) => (1, "meter"),
@@ -76,7 +76,7 @@ fn in_order(instruction: &Instruction, last: &mut u8) -> Read<()> {
     }
 }
 
-/// Says what is missing, as it would be written.
+/// The error is the missing prerequisite, in the notation of a rule.
 type PrerequisiteResult = Result<(), &'static str>;
 
 fn needs_message(what: &str, needs: &str) -> BadEntry {

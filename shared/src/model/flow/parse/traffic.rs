@@ -1,5 +1,5 @@
-//! Selector and treatment of an intent, in the words of a rule. They do not say where packets come
-//! in and go out.
+//! Selector and treatment of an intent, in the notation of a rule. They do not contain the ports where
+//! packets enter and leave.
 
 use serde_json::Value;
 
@@ -19,11 +19,11 @@ pub fn traffic_selector(value: &Value) -> Result<Vec<Criterion>, BadEntry> {
     Ok(criteria)
 }
 
-/// A treatment as in a rule, of actions alone, none of which sends packets anywhere. Prerequisites are not looked at:
-/// see [`check_traffic`].
+/// Parses a treatment as in a rule, of actions alone, none of which sends packets anywhere. Does not check
+/// prerequisites: see [`check_traffic`].
 ///
 /// # Errors
-/// [`BadEntry`], with the path below it.
+/// [`BadEntry`], with the path below the treatment.
 pub fn traffic_treatment(value: &Value) -> Result<Vec<Action>, BadEntry> {
     if !value.is_array() {
         return Err(super::unwanted("a list, such as [{set_eth_dst: 52:54:00:12:34:56}]", value));
@@ -51,7 +51,7 @@ pub fn traffic_treatment(value: &Value) -> Result<Vec<Action>, BadEntry> {
     Ok(actions)
 }
 
-/// Whether packets of this selector have what these actions change.
+/// Checks that packets of this selector have the fields that these actions change.
 ///
 /// # Errors
 /// [`BadEntry`], with a path that begins with `selector` or `treatment`.

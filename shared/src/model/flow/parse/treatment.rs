@@ -11,7 +11,7 @@ use super::{BadEntry, GROUP_MAX, METER_MAX, Read, TABLE_MAX};
 use crate::model::flow::{Action, Ct, Field, INSTRUCTIONS_MAX, Instruction};
 use crate::near::suggestion;
 
-/// All but `set_FIELD`.
+/// All action names but `set_FIELD`.
 const WORDS: [&str; 17] = [
     "output",
     "group",
@@ -33,7 +33,7 @@ const WORDS: [&str; 17] = [
 ];
 const VLAN_TYPES: [u16; 2] = [0x8100, 0x88a8];
 const MPLS_TYPES: [u16; 2] = [0x8847, 0x8848];
-/// What a switch changes by other means only, or never.
+/// Fields that a switch changes only by other means, or never.
 const NOT_SET: [Field; 7] = [
     Field::CtState,
     Field::CtZone,
@@ -146,7 +146,7 @@ fn ct(given: &Value) -> Read<Ct> {
     }
 }
 
-/// The one key of a step and its value; a word alone stands for `{word: true}`.
+/// The single key of a step and its value; a word alone means `{word: true}`.
 fn word_of(value: &Value) -> Read<(&str, &Value)> {
     const ONE: &str = "a map of one key, such as {output: eth1}";
     match value {

@@ -14,7 +14,7 @@ use crate::near::suggestion;
 
 type Masked = (u128, Option<u128>);
 
-/// A port's name is longer than the kernel's may be: the switch has ports of its own, such as tunnels.
+/// A port's name may be longer than the kernel's limit: the switch has ports of its own, such as tunnels.
 const PORT_NAME_MAX: usize = 64;
 const PORT_NUMBERS: &str =
     "ports are named by their interface, such as eth1: numbers change when a port is made again";
@@ -177,7 +177,7 @@ fn vlan(value: &Value) -> Read<Masked> {
     }
 }
 
-/// `+trk-new`, or a number with a mask. A sign for every flag: one without says nothing.
+/// Parses `+trk-new`, or a number with a mask. Every flag needs a sign: without one its meaning is unclear.
 fn flags(names: &[&str], field: Field, value: &Value) -> Read<Masked> {
     let wanted = || unwanted(&format!("flags with + or -, such as +{}-{}", names[4], names[1]), value);
     let known = (1 << names.len()) - 1;

@@ -5,13 +5,13 @@ use Kind::{Bool, Int, IntOrText, Members, OneOf, OvsExtra, OvsOptionList, OvsOpt
 
 #[derive(Debug)]
 pub(in super::super) struct Type {
-    /// As documents write it.
+    /// The name in documents.
     pub name: &'static str,
     options: &'static [(&'static str, Kind)],
     /// Besides `type`.
     pub required: &'static [&'static str],
     common: Common,
-    /// The schema takes options that it does not know.
+    /// The schema accepts unknown options for this type.
     pub open: bool,
 }
 
@@ -321,7 +321,7 @@ static TYPES: [Type; 27] = [
     alone(of("dcb", &["device", "dscp2prio"], &[("device", Text), ("dscp2prio", Kind::Dscp2prio)]), true),
 ];
 
-/// All of them; `remove_net_device`, which has no type, is the 28th.
+/// All types; `remove_net_device`, which has no type, is the 28th.
 pub(in super::super) fn types() -> impl Iterator<Item = &'static Type> {
     TYPES.iter()
 }
@@ -331,7 +331,7 @@ pub(in super::super) fn find(name: &str) -> Option<&'static Type> {
 }
 
 impl Type {
-    /// All but `type`, its own first.
+    /// All options but `type`, the type's own first.
     pub fn options(&self) -> impl Iterator<Item = (&'static str, Kind)> {
         let named = !NAMELESS.contains(&self.name);
         let (less, more) = (self.common != Common::None, self.common == Common::All);

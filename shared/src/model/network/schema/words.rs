@@ -1,4 +1,5 @@
-//! The shapes of text that the schema gives as regular expressions, read by hand: they stand for exactly that text.
+//! The text formats that the schema gives as regular expressions, parsed by hand to match exactly the same
+//! text.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -58,7 +59,7 @@ pub(super) fn is_ovs_option(text: &str) -> bool {
         && value.bytes().all(value_byte)
 }
 
-/// One `key=value` or more, with blanks between or not.
+/// One or more `key=value`, with or without blanks between.
 pub(super) fn is_ovs_options(text: &str) -> bool {
     let parts: Vec<&[u8]> = text.as_bytes().split(|byte| *byte == b'=').collect();
     let [first, middle @ .., last] = parts.as_slice() else { return false };
@@ -72,9 +73,9 @@ fn is_value(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || matches!(byte, b':' | b'.' | b'_' | b'-')
 }
 
-/// A value, blanks, and the key of what follows, which begins with a letter.
+/// A value, blanks, and the next key, which begins with a letter.
 fn is_value_and_key(part: &[u8]) -> bool {
-    // The key is the longest end of it that can be one; it may begin at any letter in there.
+    // The key is the longest possible suffix; it may begin at any letter of that.
     let key_from = part.iter().rposition(|byte| !is_key(*byte)).map_or(0, |at| at + 1);
     let values = part.iter().position(|byte| !is_value(*byte)).unwrap_or(part.len());
     let blanks = part[values..].iter().position(|byte| *byte != b' ').unwrap_or(part.len() - values);

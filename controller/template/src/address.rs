@@ -9,14 +9,14 @@ use serde_json::{Map, Value, json};
 /// `OS::Neutron::Net`
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Net {
-    /// What subnets and ports call it.
+    /// The name that subnets and ports use.
     pub name: Option<String>,
 }
 
 /// `OS::Neutron::Subnet`, with what follows from its range where nothing is said.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Subnet {
-    /// What ports call it.
+    /// The name that ports use.
     pub name: Option<String>,
     /// Name or id of its network.
     pub network: String,
@@ -25,28 +25,28 @@ pub struct Subnet {
     pub gateway: Option<IpAddr>,
     /// First and last address of each: all but the gateway's where nothing is said. In order, apart from each other.
     pub pools: Vec<(IpAddr, IpAddr)>,
-    /// For those who configure hosts.
+    /// Information for programs that configure hosts.
     pub dns_nameservers: Vec<IpAddr>,
-    /// Destination and next hop of each, for those who configure hosts.
+    /// Destination and next hop of each route; information for programs that configure hosts.
     pub host_routes: Vec<(IpNet, IpAddr)>,
-    /// For those who configure hosts.
+    /// Information for programs that configure hosts.
     pub enable_dhcp: bool,
 }
 
 /// `OS::Neutron::Port`
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Port {
-    /// For people.
+    /// A name for people.
     pub name: Option<String>,
     /// Name or id of its network.
     pub network: String,
-    /// None: one address of each family that the network has.
+    /// Empty: one address of each family that the network has.
     pub fixed_ips: Vec<FixedIp>,
-    /// As it was given.
+    /// The value as given.
     pub mac_address: Option<String>,
-    /// As it was given.
+    /// The value as given.
     pub device_id: Option<String>,
-    /// As it was given.
+    /// The value as given.
     pub device_owner: Option<String>,
 }
 
@@ -55,7 +55,7 @@ pub struct Port {
 pub struct FixedIp {
     /// Name or id; any subnet of the network that has room, if absent.
     pub subnet: Option<String>,
-    /// None: the next free one.
+    /// `None`: the next free address.
     pub address: Option<IpAddr>,
 }
 
@@ -115,10 +115,10 @@ impl Subnet {
         self.cidr.contains(&it) && (least..=most).contains(&number(it)) && self.gateway != Some(it)
     }
 
-    /// Fills in what follows from the range, and checks the rest against it.
+    /// Fills in the values that follow from the range, and checks the others against the range.
     ///
     /// # Errors
-    /// The property that is wrong, and why.
+    /// The wrong property, and the reason.
     pub(crate) fn complete(mut self, says_gateway: bool) -> Result<Self, (&'static str, String)> {
         let cidr = self.cidr.trunc();
         if cidr != self.cidr {
@@ -199,7 +199,7 @@ fn number(it: IpAddr) -> u128 {
     }
 }
 
-/// Of the family of a range.
+/// The address of this number, in the range's family.
 fn address(cidr: IpNet, number: u128) -> IpAddr {
     match cidr {
         IpNet::V4(_) => Ipv4Addr::from_bits(u32::try_from(number).unwrap_or(u32::MAX)).into(),

@@ -1,4 +1,4 @@
-//! Parameters: what was given, checked against what the template asks for.
+//! Parameters: given values, checked against the template's definitions.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -15,7 +15,7 @@ use crate::render::RenderError;
 use crate::secrets::{MASK, Secrets};
 use crate::template::{Condition, Template};
 
-/// The error of a parameter without a value: what an operator can do about it.
+/// The error of a parameter without a value, with the remedy for an operator.
 pub fn must_be_given(name: &str) -> String {
     let name = cut(name);
     format!(
@@ -23,28 +23,28 @@ pub fn must_be_given(name: &str) -> String {
     )
 }
 
-/// A value for each parameter of one template, in its order, and what is true of its conditions. Serializes as a map with
-/// every value in clear: for the store, not for eyes; see [`Parameters::masked`].
+/// A value for each parameter of one template, in its order, and the truth of its conditions. Serializes as a
+/// map with every value in clear: for the store, not for eyes; see [`Parameters::masked`].
 #[derive(Clone, PartialEq)]
 pub struct Parameters {
     values: Box<[Bound]>,
     secrets: Secrets,
     stack: Option<Arc<StackNames>>,
     facade: Option<Arc<Facade>>,
-    /// In the template's order; none where it asks for the stack's name before that is known.
+    /// In the template's order; `None` where a condition depends on the stack's name before that is known.
     conditions: Box<[Option<bool>]>,
 }
 
 /// Name and id of the stack, for `OS::stack_name` and `OS::stack_id`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StackNames {
-    /// As operators call it.
+    /// The name that operators use.
     pub name: String,
-    /// The id, which no other stack ever has.
+    /// The id, which is unique for all time.
     pub id: String,
 }
 
-/// What a nested stack's resource says in the outer template: `resource_facade`.
+/// The outer template's properties of a nested stack's resource, for `resource_facade`.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Facade {
     pub metadata: Value,
@@ -93,7 +93,7 @@ impl Template {
             let before = path.key(&definition.name);
             let value = match given.get(&*definition.name).map(|given| definition.take(given)) {
                 Some(Err(message)) => {
-                    // What was given is wrong, not the template; its place says what is asked for.
+                    // The given value is wrong, not the template; the place shows the definition.
                     let given = format!("-P {}", cut(&definition.name));
                     let message = format!("{message} ({}:{})", self.file, definition.at);
                     errors.take(Error::new(&given, Place::default(), "", &message));
@@ -133,16 +133,16 @@ impl Template {
         self.with_conditions(bound)
     }
 
-    /// The same values in a stack that has its name: all conditions are known then.
+    /// The same values in a stack with a name: all conditions are known then.
     ///
     /// # Errors
-    /// Of conditions that are neither true nor false.
+    /// Conditions that are neither true nor false.
     pub fn name_stack(&self, mut parameters: Parameters, names: StackNames) -> Result<Parameters, Errors> {
         parameters.stack = Some(Arc::new(names));
         self.with_conditions(parameters)
     }
 
-    /// Decides each condition after those that it refers to.
+    /// Evaluates each condition after those that it refers to.
     fn with_conditions(&self, mut parameters: Parameters) -> Result<Parameters, Errors> {
         let mut errors = Sink::new(&self.file);
         let mut order: Vec<&Condition> = self.conditions.iter().collect();
@@ -192,37 +192,37 @@ impl Parameters {
         found.ok().map(|i| &self.values[i].value)
     }
 
-    /// All of them for an operator's eyes: hidden ones are `"******"`.
+    /// All values for an operator's eyes: hidden ones are `"******"`.
     pub fn masked(&self) -> BTreeMap<String, Value> {
         let shown =
             |bound: &Bound| if bound.hidden { Value::String(MASK.to_owned()) } else { bound.value.clone() };
         self.values.iter().map(|bound| (bound.name.to_string(), shown(bound))).collect()
     }
 
-    /// Of the values of hidden ones, by name: equal where the values are. A short value is found from its digest by trying,
-    /// so these are for the store alone, which seals them.
+    /// Digests of hidden values, by name: equal for equal values. A short value can be guessed from its
+    /// digest, so the digests are only for the store, which seals them.
     pub fn hidden_digests(&self) -> BTreeMap<String, String> {
         let hidden = self.values.iter().filter(|bound| bound.hidden);
         hidden.map(|bound| (bound.name.to_string(), hex(bound.digest))).collect()
     }
 
-    /// Of one value, as in [`Parameters::hidden_digests`].
+    /// The digest of one value, as in [`Parameters::hidden_digests`].
     pub fn digest_of(&self, name: &str) -> Option<String> {
         let found = self.values.binary_search_by(|bound| (*bound.name).cmp(name));
         found.ok().map(|index| hex(self.values[index].digest))
     }
 
-    /// What hidden parameters hold, so that it can be masked where it appears in what was rendered.
+    /// The values of hidden parameters, for masking them in rendered text.
     pub fn secrets(&self) -> &Secrets {
         &self.secrets
     }
 
-    /// A text for operators, with what hidden parameters hold masked wherever it appears.
+    /// A text for operators, with the values of hidden parameters masked wherever they appear.
     pub fn without_hidden(&self, text: &str) -> String {
         self.secrets.mask(text)
     }
 
-    /// These in a nested stack, whose resource in the outer template says this.
+    /// These parameters in a nested stack, whose resource in the outer template has this facade.
     pub fn within(mut self, facade: Facade) -> Self {
         self.facade = Some(Arc::new(facade));
         self
@@ -241,7 +241,7 @@ impl Parameters {
         self.conditions.get(index as usize).copied().flatten()
     }
 
-    /// `None` where these parameters are of another template.
+    /// The value of this index; `None` if these parameters belong to another template.
     pub(crate) fn at(&self, index: u32) -> Option<&Value> {
         self.values.get(index as usize).map(|bound| &bound.value)
     }
@@ -255,17 +255,17 @@ fn hex(digest: u128) -> String {
     format!("{digest:032x}")
 }
 
-/// Where the values of a template's parameters come from.
+/// The source of a template's parameter values.
 pub(crate) trait Values {
-    /// By index; `None` where they are of another template.
+    /// The value of this index; `None` if the values belong to another template.
     fn value(&self, index: u32) -> Option<Result<Cow<'_, Value>, RenderError>>;
     /// Whether a condition of the template holds, by index; `None` while the stack has no name.
     fn condition(&self, index: u32) -> Option<Result<bool, RenderError>>;
     /// Name and id of the stack, once they are known.
     fn stack(&self) -> Option<&StackNames>;
-    /// What the outer template says of a nested one.
+    /// The outer template's properties of a nested stack.
     fn facade(&self) -> Option<Result<Cow<'_, Facade>, RenderError>>;
-    /// A key of a path, with the index of the member that it is rendered for.
+    /// A key of a path, with the index of the member for which it is rendered.
     fn indexed<'k>(&self, key: Cow<'k, str>) -> Cow<'k, str> {
         key
     }

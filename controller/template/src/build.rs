@@ -1,4 +1,4 @@
-//! Events of the YAML parser → expressions. Nothing of the document is kept beside them.
+//! Builds expressions from the events of the YAML parser. Nothing else of the document is kept.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -18,7 +18,7 @@ use crate::{function, scalar};
 #[derive(Debug)]
 pub(crate) struct Stop;
 
-/// Names in order of appearance; what is defined and what is only referred to share one table.
+/// Names in order of appearance; defined names and referenced ones share one table.
 pub(crate) type Names = IndexSet<Box<str>>;
 
 pub(crate) fn number(names: &mut Names, name: Box<str>) -> u32 {
@@ -38,11 +38,11 @@ pub(crate) struct Reader<'t> {
     pub conditions: Names,
     /// Once it has been read.
     pub version: Option<Version>,
-    /// What was read before the version, and not every version has.
+    /// Features that were read before the version, and that some versions lack.
     pub features: Vec<Feature>,
     /// Patterns that constraints have compiled.
     pub patterns: usize,
-    /// Off where a one-key map is data: defaults of parameters.
+    /// Off where a one-key map is data: in defaults of parameters.
     pub functions: bool,
     /// Complete nodes with an anchor, by the parser's number.
     anchors: BTreeMap<usize, Expr>,
@@ -82,7 +82,7 @@ impl<'t> Reader<'t> {
         self.errors.push(at, self.path.as_str(), message);
     }
 
-    /// Something that stands here and that only a version since `since` has.
+    /// Records a feature at this place that needs a version from `since` on.
     pub fn needs(&mut self, at: Place, what: &'static str, since: Version) {
         // More than that are not shown either.
         if self.version.is_none_or(|version| version < since) && self.features.len() < Limits::ERRORS {
@@ -108,7 +108,7 @@ impl<'t> Reader<'t> {
             Some(Ok((event, Span { start, .. }))) => Ok((event, self.place(start))),
             Some(Err(error)) => {
                 let info = error.info();
-                // What libyaml says of a line that is indented otherwise than its neighbours.
+                // libyaml's message for a line that is indented unlike its neighbours.
                 let hint = if info.contains("did not find expected key") {
                     ": is this line, or the one above, indented by more or less than its neighbours?"
                 } else {
@@ -120,7 +120,7 @@ impl<'t> Reader<'t> {
         }
     }
 
-    /// The next key of a map, `None` at its end.
+    /// The next key of a map; `None` at its end.
     pub fn key(&mut self) -> Result<Option<(Cow<'t, str>, Place)>, Stop> {
         match self.next()? {
             (Event::MappingEnd, _) => Ok(None),
@@ -174,8 +174,8 @@ impl<'t> Reader<'t> {
         Ok(expr)
     }
 
-    /// Reads the node that begins with `event` as a plain value, without its places, which is faster. Stops, and says
-    /// nothing, at whatever is not plain: an anchor, a tag, a key that is there twice.
+    /// Reads the node that begins with `event` as a plain value, without places, which is faster. Stops,
+    /// without an error, at anything that is not plain: an anchor, a tag, a duplicate key.
     pub fn value_from(&mut self, event: Event<'t>, depth: usize) -> Result<Value, Stop> {
         if depth > Limits::DEPTH {
             return Err(Stop);

@@ -1,22 +1,22 @@
-//! HOT's functions: since when, how they are written, what they give. What reads templates asks this same table.
+//! HOT's functions: first version, syntax, meaning. The parser of templates uses this same table.
 
 use crate::version::Version;
 
 #[derive(Clone, Copy, Debug)]
 pub struct Function {
-    /// As written in templates.
+    /// The name in templates.
     pub name: &'static str,
-    /// The first version that has it, as a value.
+    /// The first version that has the function as a value.
     pub since: Option<Version>,
-    /// The first version that has it in conditions.
+    /// The first version that has the function in conditions.
     pub in_conditions: Option<Version>,
-    /// How it is written.
+    /// The syntax in templates.
     pub syntax: &'static str,
     pub meaning: &'static str,
 }
 
 impl Function {
-    /// The first version that has it anywhere.
+    /// The first version that has the function anywhere.
     pub fn first(&self) -> Version {
         let versions = self.since.into_iter().chain(self.in_conditions);
         versions.min().expect("every function is somewhere")

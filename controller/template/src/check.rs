@@ -1,4 +1,4 @@
-//! What can be said about a resource's properties before any value is known.
+//! Checks of a resource's properties before any value is known.
 
 use muster_shared::property::has_null;
 use serde_json::Value;
@@ -9,8 +9,8 @@ use crate::render::Step;
 use crate::template::Template;
 use crate::types::{Kind, Property, PropertyError, with_function};
 
-/// Unknown names, missing ones, and values that no rendering can make right. `at` is the resource's own place.
-/// `is_set`: it is made for each of some nodes.
+/// Finds unknown names, missing ones, and values that no rendering can make valid. `at` is the resource's own
+/// place. `is_set`: the resource has a `for_each`.
 pub(crate) fn properties(
     kind: Kind,
     properties: &Expr,
@@ -28,12 +28,12 @@ pub(crate) fn properties(
     member_properties(kind, properties, at, Unwritten { variable: None, implied }, errors, path);
 }
 
-/// What is known of properties beside what is written.
+/// Knowledge about properties beyond the written text.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Unwritten<'a> {
-    /// A text with this in it will be another.
+    /// A text that contains this variable will change.
     pub variable: Option<&'a str>,
-    /// One that need not be given.
+    /// A property that need not be given.
     pub implied: Option<&'a str>,
 }
 
@@ -57,7 +57,7 @@ pub(crate) fn member_properties(
                 unknown.push(&entry.key);
                 errors.push(entry.at, path.as_str(), message);
             }
-            // A sketch of null is a function's value, or none was given.
+            // A null sketch means a function's value, or no value.
             Ok(property) => match without(entry.value.sketch(), variable) {
                 Value::Null => {}
                 sketch => {
@@ -75,7 +75,7 @@ pub(crate) fn member_properties(
         }
         path.leave(before);
     }
-    // One that is nearly that was meant: its error says so.
+    // A misspelt property has its own error, so it does not count as missing.
     let is_misspelt = |name: &str| unknown.iter().any(|key| !suggestion(key, [name]).is_empty());
     let wanted = |property: &&Property| {
         property.required && implied != Some(property.name) && !is_misspelt(property.name)
@@ -90,7 +90,7 @@ pub(crate) fn member_properties(
     }
 }
 
-/// What is wrong with properties that are each right, where all of them are written out.
+/// Errors of properties that are valid one by one, if all of them are literals.
 fn together(kind: Kind, properties: &Expr, variable: Option<&str>, errors: &mut Sink, path: &mut Path) {
     let sketch = without(properties.sketch(), variable);
     if has_null(&sketch) {
@@ -103,7 +103,7 @@ fn together(kind: Kind, properties: &Expr, variable: Option<&str>, errors: &mut 
     }
 }
 
-/// With null for the texts that are not known yet.
+/// The value with null in place of texts that are not known yet.
 fn without(sketch: Value, variable: Option<&str>) -> Value {
     let Some(variable) = variable else { return sketch };
     match sketch {
@@ -147,7 +147,7 @@ impl Template {
         if !steps.is_empty() {
             push_key(&mut path, "properties");
             steps.iter().for_each(|step| step.push(&mut path));
-            // A property that is missing has no place of its own.
+            // A missing property has no place of its own.
             if let Step::Key(key) = &steps[0]
                 && resource.properties.entry(key).is_some()
             {
@@ -158,7 +158,7 @@ impl Template {
     }
 }
 
-/// Where the steps lead, or the last place on the way that is in the text.
+/// The place that the steps lead to, or the last one on the way that is in the text.
 fn place(mut expr: &Expr, steps: &[Step]) -> Place {
     for step in steps {
         let next = match (step, &expr.kind) {

@@ -1,4 +1,4 @@
-//! Conditions, once parameters are known: which resources there are, and what each of them needs.
+//! Conditions with known parameters: the existing resources, and their requirements.
 
 use std::collections::BTreeSet;
 
@@ -12,10 +12,11 @@ use crate::resolve::{cycle, is_checked_later, report_cycle};
 use crate::template::{Condition, Template};
 
 impl Template {
-    /// Whether there is such a resource: its condition holds, or it has none.
+    /// Whether the resource exists: its condition holds, or it has none.
     ///
     /// # Errors
-    /// [`RenderError::Failed`] if the condition is neither true nor false, or not known before the stack has a name.
+    /// [`RenderError::Failed`] if the condition is neither true nor false, or unknown before the stack has a
+    /// name.
     pub fn exists(&self, index: usize, parameters: &Parameters) -> Result<bool, RenderError> {
         self.is_there(index, parameters)
     }
@@ -28,8 +29,8 @@ impl Template {
         }
     }
 
-    /// Indexes of all that a resource needs: of the branches that conditions choose, without what does not exist. Sorted,
-    /// unique.
+    /// Indexes of all resources that this one needs: through the branches that conditions choose, without
+    /// absent resources. Sorted, unique.
     ///
     /// # Errors
     /// As [`Template::exists`].
@@ -97,7 +98,7 @@ impl Template {
         }
     }
 
-    /// What was not looked at before it was known that there is such a resource.
+    /// Runs the checks that were postponed until the resource was known to exist.
     fn check_late(&self, index: usize, errors: &mut Sink) {
         let resource = &self.resources[index];
         if !is_checked_later(resource.condition().is_some(), resource.kind) {
@@ -111,11 +112,11 @@ impl Template {
         check::properties(resource.kind, &resource.properties, resource.at, is_set, errors, &mut path);
     }
 
-    /// The template without the resources whose condition does not hold: what refers to them gives null, and nobody
-    /// needs them. What each of the others needs is what the chosen branches name.
+    /// The template without the resources whose condition does not hold: references to them give null, and no
+    /// resource needs them. Each remaining resource needs those that its chosen branches name.
     ///
     /// # Errors
-    /// Of conditions, and where the resources need each other in a cycle.
+    /// Errors of conditions, and resources that need each other in a cycle.
     pub fn pruned(mut self, parameters: &Parameters) -> Result<Self, Errors> {
         if !self.conditional {
             return Ok(self);
@@ -183,7 +184,7 @@ fn take<T: Default>(errors: &mut Sink, error: RenderError) -> T {
     T::default()
 }
 
-/// Gives references to resources their new numbers; those to what is not there become null, and are noted.
+/// Gives references to resources their new numbers; references to absent ones become null, and are recorded.
 fn renumber(expr: &mut Expr, kept: &[Option<u32>], absent: &mut BTreeSet<u32>) {
     match &mut expr.kind {
         ExprKind::List(items) => items.iter_mut().for_each(|item| renumber(item, kept, absent)),

@@ -1,22 +1,23 @@
-//! Software configs: what deployments do, under an id. Of the controller itself; a deployment takes all of it along.
+//! Software configs: the content of deployments, under an id. The controller itself realises a config; a
+//! deployment contains a full copy.
 
 use muster_shared::model::DeploymentOutput;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
-/// `OS::Heat::SoftwareConfig` and what is like it.
+/// `OS::Heat::SoftwareConfig` and similar types.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SoftwareConfig {
     pub body: ConfigBody,
-    /// What it declares; a deployment may give more.
+    /// The declared inputs; a deployment may give more.
     pub inputs: Vec<ConfigInput>,
-    /// What is read from a run.
+    /// The outputs read from a run.
     pub outputs: Vec<DeploymentOutput>,
-    /// As JSON, for operators: no group of this build has options.
+    /// Options as JSON, for operators: no group of this build has options.
     pub options: Option<String>,
 }
 
-/// What a config has in it.
+/// The content of a config.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ConfigBody {
     /// `OS::Heat::SoftwareConfig`: a text.
@@ -27,11 +28,11 @@ pub enum ConfigBody {
     Component(Vec<ComponentPart>),
 }
 
-/// One of a component's configs.
+/// A config of a component.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ComponentPart {
     pub actions: Vec<ConfigAction>,
-    /// The tool that applies it.
+    /// The tool that applies the config.
     pub tool: ConfigGroup,
     pub config: String,
 }
@@ -61,13 +62,13 @@ pub enum ConfigAction {
     Resume,
 }
 
-/// Something a config is given.
+/// An input of a config.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ConfigInput {
     pub name: String,
-    /// As JSON, where nothing is given.
+    /// The default as JSON.
     pub default: Option<String>,
-    /// Another value makes another deployment.
+    /// A changed value makes another deployment.
     pub replace_on_change: bool,
 }
 
@@ -127,14 +128,14 @@ fn configs(parts: &[ComponentPart]) -> Value {
 }
 
 impl ConfigGroup {
-    /// All names that are taken: Heat's own for a config without a group means `os-apply-config` too.
+    /// All accepted names: Heat's own name for a config without a group also means `os-apply-config`.
     pub(crate) const NAMES: [&str; 6] =
         ["Heat::Ungrouped", "apply-config", "json-file", "os-apply-config", "os-net-config", "script"];
 
     pub(crate) const OF_DOCUMENTS: [&str; 5] =
         ["Heat::Ungrouped", "apply-config", "json-file", "os-apply-config", "os-net-config"];
 
-    /// From a name that a template may give.
+    /// The group of a name in a template.
     pub(crate) fn from_name(name: &str) -> Option<Self> {
         match name {
             "script" => Some(Self::Script),
@@ -145,7 +146,7 @@ impl ConfigGroup {
         }
     }
 
-    /// As it is written.
+    /// The name in templates.
     pub fn name(self) -> &'static str {
         match self {
             Self::Script => "script",
@@ -160,7 +161,7 @@ impl ConfigAction {
     pub(crate) const ALL: [Self; 5] = [Self::Create, Self::Update, Self::Delete, Self::Suspend, Self::Resume];
     pub(crate) const NAMES: [&str; 5] = ["CREATE", "UPDATE", "DELETE", "SUSPEND", "RESUME"];
 
-    /// As it is written.
+    /// The name in templates.
     pub fn name(self) -> &'static str {
         Self::NAMES[self as usize]
     }

@@ -7,43 +7,43 @@ use serde_json::{Map, Value, json};
 
 use crate::virtual_resource::VirtualResource;
 
-/// Desired state of one resource.
+/// The desired state of one resource.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Desired {
-    /// On a node: a job carries it to the agent.
+    /// A state on a node: a job carries it to the agent.
     Node(Spec),
-    /// In the flow table of a device.
+    /// Entries in the flow table of a device.
     Flows(FlowSet),
-    /// Realised by the controller itself.
+    /// A state that the controller itself realises.
     Virtual(VirtualResource),
 }
 
-/// All entries that one resource wants of a device: one (`Muster::FlowRule`) or many (`Muster::FlowTable`).
+/// All entries of one resource for a device: one (`Muster::FlowRule`) or many (`Muster::FlowTable`).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FlowSet {
     pub device: DeviceName,
-    /// In the order of the template; no two take the same place.
+    /// In the order of the template; each takes a different place.
     pub entries: Vec<Packed>,
-    /// Seconds until a change that could cut the node off is taken back; none: it is not guarded.
+    /// Seconds until a change that could cut the node off is undone; `None`: the change is not guarded.
     pub confirm_timeout: Option<u32>,
-    /// What becomes of rules on the device that are not ours, where this resource says so.
+    /// The treatment of foreign rules on the device, if this resource gives it.
     pub foreign: Option<ForeignPolicy>,
 }
 
-/// What becomes of rules on a device that nobody asked Muster for. They are never removed.
+/// The treatment of rules on a device that did not come from Muster. They are never removed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ForeignPolicy {
-    /// They are counted.
+    /// Foreign rules are counted.
     #[default]
     Leave,
-    /// They are listed with ours.
+    /// Foreign rules are listed with ours.
     Show,
-    /// Those that flow files have words for become ours, owned by the operator.
+    /// Foreign rules that flow files can express become ours, owned by the operator.
     Import,
 }
 
 impl Desired {
-    /// What an agent is told of it.
+    /// The part of the state for an agent.
     pub fn spec(&self) -> Option<&Spec> {
         match self {
             Desired::Node(spec) => Some(spec),
@@ -51,7 +51,7 @@ impl Desired {
         }
     }
 
-    /// What the controller itself sees to.
+    /// The part of the state that the controller itself realises.
     pub fn virtual_resource(&self) -> Option<&VirtualResource> {
         match self {
             Desired::Virtual(resource) => Some(resource),
@@ -59,7 +59,7 @@ impl Desired {
         }
     }
 
-    /// What it owns on its node.
+    /// The claims on the node.
     pub fn claims(&self) -> Vec<Claim> {
         match self {
             Desired::Node(spec) => spec.claims(),
@@ -92,7 +92,7 @@ impl Desired {
         }
     }
 
-    /// Property → value, for people who compare two of them.
+    /// Property → value, for people who compare two states.
     pub fn properties(&self) -> Map<String, Value> {
         match self {
             Desired::Node(spec) => spec.properties(),
@@ -137,7 +137,7 @@ impl FlowSet {
 }
 
 impl ForeignPolicy {
-    /// As it is written.
+    /// The word in templates.
     pub fn as_str(self) -> &'static str {
         match self {
             ForeignPolicy::Leave => "leave",
@@ -146,7 +146,7 @@ impl ForeignPolicy {
         }
     }
 
-    /// From [`ForeignPolicy::as_str`].
+    /// The inverse of [`ForeignPolicy::as_str`].
     pub fn from_name(name: &str) -> Option<Self> {
         [Self::Leave, Self::Show, Self::Import].into_iter().find(|policy| policy.as_str() == name)
     }

@@ -1,4 +1,4 @@
-//! Digests of definitions: equal exactly where the definitions are, whatever the text around them looks like.
+//! Digests of definitions: equal exactly if the definitions are, independent of formatting.
 //!
 //! Every node is written with a tag and its length before it, maps by sorted key, references by name and files by
 //! content, so that no two definitions share an encoding.
@@ -10,7 +10,7 @@ use crate::expression::{Call, Expr, ExprKind, Logic, Pseudo, Strictness};
 use crate::parse::DraftResource;
 use crate::template::{Attached, Condition, Output, Resource};
 
-/// What indexes in expressions stand for.
+/// The names behind the indexes in expressions.
 pub(crate) struct NamesOf<'a> {
     pub parameters: &'a [&'a str],
     pub conditions: &'a [Condition],
@@ -40,7 +40,7 @@ impl Resource {
     }
 }
 
-/// Of names in their order: two templates with equal ones have the same resources by name.
+/// The digest of names in their order: two templates with equal digests have the same resources by name.
 pub fn names_digest<'a>(names: impl Iterator<Item = &'a str>) -> u128 {
     let mut hasher = blake3::Hasher::new();
     for name in names {
@@ -50,7 +50,7 @@ pub fn names_digest<'a>(names: impl Iterator<Item = &'a str>) -> u128 {
     short(&hasher.finalize())
 }
 
-/// Of a resource, without the values of parameters. `depends_on` is sorted.
+/// The digest of a resource, without the values of parameters. `depends_on` is sorted.
 pub(crate) fn of_resource(
     kind: &str,
     draft: &DraftResource,
@@ -67,7 +67,7 @@ pub(crate) fn of_resource(
             buffer.push(b'w');
         }
     }
-    // Where neither is given, as it was before they could be.
+    // Without either, the digest equals that from before they were introduced.
     if draft.retain {
         buffer.push(b'r');
     }
@@ -86,7 +86,7 @@ pub(crate) fn of_resource(
     of_bytes(buffer)
 }
 
-/// Of a resource that refers to others which are not there.
+/// The digest of a resource that refers to absent ones.
 pub(crate) fn without<'a>(digest: u128, absent: impl Iterator<Item = &'a str>) -> u128 {
     let mut hasher = blake3::Hasher::new();
     hasher.update(&digest.to_le_bytes());
@@ -94,7 +94,7 @@ pub(crate) fn without<'a>(digest: u128, absent: impl Iterator<Item = &'a str>) -
     short(&hasher.finalize())
 }
 
-/// Of all outputs of a template.
+/// The digest of all outputs of a template.
 pub(crate) fn of_outputs(outputs: &[Output], names: &NamesOf<'_>) -> u128 {
     let mut buffer = Vec::new();
     for output in outputs {
@@ -107,14 +107,14 @@ pub(crate) fn of_outputs(outputs: &[Output], names: &NamesOf<'_>) -> u128 {
     of_bytes(&buffer)
 }
 
-/// Of an expression, without the values of parameters.
+/// The digest of an expression, without the values of parameters.
 pub(crate) fn of_expr(node: &Expr, names: &NamesOf<'_>) -> u128 {
     let mut buffer = Vec::new();
     expr(&mut buffer, node, names);
     of_bytes(&buffer)
 }
 
-/// Of several digests in their order.
+/// The digest of several digests in their order.
 pub(crate) fn of_all(digests: impl IntoIterator<Item = u128>) -> u128 {
     let mut hasher = blake3::Hasher::new();
     for digest in digests {
@@ -224,7 +224,7 @@ fn call(out: &mut Vec<u8>, call: &Call, names: &NamesOf<'_>) {
             expr(out, condition, names);
             list(out, b'l', values, names);
         }
-        // By name: whether it holds is added where that is known.
+        // By name: the truth of the condition is added where it is known.
         Call::Condition { condition } => text(out, b'c', &names.conditions[*condition as usize].name),
         Call::Logic { operator, conditions } => {
             let operator = match operator {

@@ -1,11 +1,11 @@
-//! What becomes of a resource that somebody else has changed.
+//! The treatment of a resource that others have changed.
 
 use crate::build::Reader;
 use crate::error::{cut, suggestion_or_all};
 use crate::expression::{Expr, ExprKind};
 use crate::types::Kind;
 
-/// As a template says it with `drift_policy`.
+/// The value of `drift_policy` in a template.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum DriftPolicy {
     /// The desired state is restored.
@@ -17,10 +17,10 @@ pub enum DriftPolicy {
 }
 
 impl DriftPolicy {
-    /// All, in the order in which they are told.
+    /// All policies, in the order of listings.
     pub const ALL: [DriftPolicy; 3] = [DriftPolicy::Correct, DriftPolicy::Report, DriftPolicy::Ignore];
 
-    /// As it is written.
+    /// The word in templates.
     pub fn as_str(self) -> &'static str {
         match self {
             DriftPolicy::Correct => "correct",
@@ -29,12 +29,12 @@ impl DriftPolicy {
         }
     }
 
-    /// From [`DriftPolicy::as_str`].
+    /// The inverse of [`DriftPolicy::as_str`].
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|policy| policy.as_str() == name)
     }
 
-    /// Of resources that say nothing.
+    /// The policy of resources without a given one.
     pub fn of_kind(kind: Kind) -> Self {
         // A change of a server's network by hand is usually a repair. Upgrades change packages. A
         // script that runs again may do more than restore.
@@ -42,7 +42,7 @@ impl DriftPolicy {
     }
 }
 
-/// As it is written of a resource of this kind, if that is known.
+/// Reads the policy of a resource of this kind, if the kind is known.
 pub(crate) fn read(reader: &mut Reader<'_>, kind: Option<Kind>, value: &Expr) -> Option<DriftPolicy> {
     if let Some(kind) = kind.filter(|kind| !may_drift(*kind)) {
         let message = format!(
@@ -65,7 +65,7 @@ pub(crate) fn read(reader: &mut Reader<'_>, kind: Option<Kind>, value: &Expr) ->
     found
 }
 
-/// Something of it is on a server and is looked at there, or it stands for others of which that may be so.
+/// Whether a resource of this kind has state on a server that can be checked, or stands for such resources.
 fn may_drift(kind: Kind) -> bool {
     kind.is_whole() || kind.node_property().is_some()
 }

@@ -1,9 +1,9 @@
-//! Environments: values for parameters, what types stand for, and what holds for resources by name, apart from the
+//! Environments: values for parameters, mappings of types, and policies for resources by name, apart from the
 //! template.
 //!
-//! Several are one, in the order given: of two values for one name the later counts, or both are merged where a strategy
-//! says so. Nothing is ignored but defaults of parameters that the template does not have, for one environment serves
-//! many templates.
+//! Several environments are combined in the order given: of two values for one name the later counts, or a
+//! strategy merges both. Only defaults of parameters that the template lacks are ignored, since one
+//! environment serves many templates.
 
 mod read;
 mod registry;
@@ -23,7 +23,7 @@ use crate::registry::{EntryId, Mapping, Registry};
 use crate::template::Template;
 use strategy::Strategies;
 
-/// All environments of a stack as one. The default says nothing.
+/// All environments of a stack, combined. The default is empty.
 #[derive(Clone, Default)]
 pub struct Environment {
     /// Names of the files, for the places of errors.
@@ -40,9 +40,9 @@ pub struct Environment {
 pub struct EnvironmentFile<'t> {
     /// The file's name, for the places of errors.
     pub name: &'t str,
-    /// The key, as [`crate::library`] has it: the templates it names are relative to its folder.
+    /// The key, as in [`crate::library`]: the templates it names are relative to its folder.
     pub key: &'t str,
-    /// What is in it.
+    /// The file's content.
     pub text: &'t str,
 }
 
@@ -58,7 +58,7 @@ struct EnvironmentValue {
     value: Value,
     file: usize,
     at: Place,
-    /// How it goes over what was given before.
+    /// How this value is combined with an earlier one.
     strategy: Strategy,
 }
 
@@ -73,10 +73,10 @@ struct ParsedEnvironment {
 }
 
 impl Environment {
-    /// Reads environments; a later one goes over an earlier one.
+    /// Reads environments; a later one takes precedence over an earlier one.
     ///
     /// # Errors
-    /// Every error of each of them, with its place.
+    /// Every error of each environment, with its place.
     pub fn parse<'t, T: Into<EnvironmentFile<'t>>>(
         texts: impl IntoIterator<Item = T>,
     ) -> Result<Self, Errors> {
@@ -100,7 +100,7 @@ impl Environment {
         if errors.is_empty() { Ok(all) } else { Err(Errors(errors)) }
     }
 
-    /// Puts one over all before it. The errors are strategies that contradict each other.
+    /// Combines an environment with all before it. The errors are strategies that contradict each other.
     fn take(&mut self, later: ParsedEnvironment) -> Vec<Error> {
         let ParsedEnvironment { parameters, defaults, strategies, policies, registry } = later;
         let mut errors = Vec::new();
@@ -134,18 +134,18 @@ impl Environment {
         errors
     }
 
-    /// What is said of resources.
+    /// The policies for resources.
     pub fn policies(&self) -> &Policies {
         &self.policies
     }
 
-    /// What a type stands for in a resource, by its path (`servers/0/config`): a line for that resource goes before one
-    /// for the type, and this before a wildcard. What a type stands for may stand for something itself. In a template
-    /// that stands for a type, the type is itself again: `within` has the lines by which the stacks that the resource is
-    /// nested in came about.
+    /// The mapping of a type in a resource, by its path (`servers/0/config`). A line for that resource takes
+    /// precedence over one for the type, and that over a wildcard. The target of a mapping may be mapped
+    /// itself. In a template that a type is mapped to, the type has its own meaning again: `within` has the
+    /// lines that led to the stacks in which the resource is nested.
     ///
     /// # Errors
-    /// Types that stand for each other.
+    /// Types that are mapped to each other.
     pub fn mapping(&self, kind: &str, resource: &str, within: &[EntryId]) -> Result<Option<Mapping>, Error> {
         self.registry
             .mapping(kind, resource, within)
@@ -157,15 +157,15 @@ impl Environment {
         self.registry.maps(kind)
     }
 
-    /// Each template that a type stands for: its key, and where that is said.
+    /// Each template that a type is mapped to: its key, and the place of the mapping.
     pub fn mentions(&self) -> impl Iterator<Item = Mention> + '_ {
         self.registry.mentions(|file| self.file(file)).into_iter()
     }
 
-    /// Whether each template that a type stands for is there.
+    /// Checks that each template that a type is mapped to was given.
     ///
     /// # Errors
-    /// Those that are not, each where it is named.
+    /// The missing templates, each with the place that names it.
     pub fn check_files(&self, given: &BTreeMap<String, String>) -> Result<(), Errors> {
         let missing = self.mentions().filter(|mention| !given.contains_key(&mention.key));
         let error = |mention: Mention| {
@@ -177,19 +177,19 @@ impl Environment {
         if errors.is_empty() { Ok(()) } else { Err(Errors(errors)) }
     }
 
-    /// The value of a parameter of the root template, of its type, unless the template's default holds.
+    /// The value of a parameter of the root template, of its type; `None` if the template's default applies.
     ///
     /// # Errors
-    /// A value that is not of its type, where it stands.
+    /// A value that is not of its type, with its place.
     pub fn of_parameter(&self, definition: &ParameterDef) -> Option<Result<Value, Error>> {
         let own = self.value("parameters", &self.parameters, definition);
         own.or_else(|| self.default_of(definition))
     }
 
-    /// The same for a parameter of a nested template: what is among `parameters` is not for it.
+    /// The value of a parameter of a nested template, for which `parameters` do not count.
     ///
     /// # Errors
-    /// A value that is not of its type, where it stands.
+    /// A value that is not of its type, with its place.
     pub fn default_of(&self, definition: &ParameterDef) -> Option<Result<Value, Error>> {
         self.value("parameter_defaults", &self.defaults, definition)
     }
@@ -212,7 +212,7 @@ impl Environment {
                 Err(message) => return Some(Err(self.error(section, &definition.name, given, &message))),
             }
         }
-        // What is allowed is said of what the values make together.
+        // Constraints apply to the combined value.
         let wrong = |message: String| {
             let last = values.last().expect("there is a value, so there are some given");
             self.error(section, &definition.name, last, &message)

@@ -11,7 +11,7 @@ pub use muster_shared::near::suggestion;
 pub(crate) use muster_shared::near::suggestion_or_all;
 pub(crate) use muster_shared::property::{cut, push_item, push_key};
 
-/// Where something stands in the template's text; both count from 1, columns in characters.
+/// A place in the template's text; both numbers count from 1, columns in characters.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Place {
     pub line: u32,
@@ -31,18 +31,18 @@ impl fmt::Display for Place {
     }
 }
 
-/// A thing that is wrong. `line` is 0 where there is no place, as with a parameter that was given on a command line.
+/// An error. `line` is 0 if there is no place, as for a parameter from a command line.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Error {
     /// Name of the template as it was given.
     pub file: String,
-    /// From 1.
+    /// Counts from 1.
     pub line: u32,
-    /// From 1, in characters.
+    /// Counts from 1, in characters.
     pub column: u32,
-    /// Such as `resources.motd.properties.content`; empty for the whole document.
+    /// A path such as `resources.motd.properties.content`; empty for the whole document.
     pub path: String,
-    /// What is wrong and what to do about it.
+    /// The error, and its remedy.
     pub message: String,
 }
 
@@ -93,7 +93,7 @@ impl fmt::Display for Error {
 
 impl std::error::Error for Error {}
 
-/// All that is wrong with a template, at most [`Limits::ERRORS`], by place. Displays one per line.
+/// All errors of a template, at most [`Limits::ERRORS`], by place. Displays one per line.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Errors(pub Vec<Error>);
@@ -129,7 +129,7 @@ impl Sink {
         }
     }
 
-    /// One that has its place already, perhaps in another file.
+    /// Adds an error that already has its place, perhaps in another file.
     pub fn take(&mut self, error: Error) {
         if !self.is_full() {
             self.errors.push(error);

@@ -25,7 +25,7 @@ pub(crate) enum ExprKind {
     /// Sorted by key, keys unique.
     Map(Box<[Entry]>),
     Call(Box<Call>),
-    /// Something that was wrong and has been reported: given, but of unknown value.
+    /// A value with an error that was reported: it is given, but unknown.
     Invalid,
 }
 
@@ -57,7 +57,7 @@ pub(crate) enum Call {
     GetFile {
         file: u32,
     },
-    /// A node, and the path of what is asked of it.
+    /// A node, and the path of the requested value.
     GetNode {
         parts: Box<[Expr]>,
     },
@@ -106,7 +106,7 @@ pub(crate) enum Pseudo {
     StackId,
 }
 
-/// What a nested stack may ask of its resource in the outer template.
+/// The parts of the outer resource that a nested stack may request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FacadePart {
     Metadata,
@@ -114,7 +114,7 @@ pub(crate) enum FacadePart {
     UpdatePolicy,
 }
 
-/// What is an error for `str_replace`.
+/// How strict `str_replace` is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Strictness {
     Lenient,
@@ -139,7 +139,7 @@ pub(crate) enum Plain {
     StrSplit,
 }
 
-/// How conditions make another one.
+/// The operators that combine conditions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Logic {
     And,
@@ -175,7 +175,7 @@ impl Expr {
         Self { at, kind }
     }
 
-    /// What is known of the value without rendering; null stands for what a function will give.
+    /// The value as far as it is known without rendering; null stands for a function's value.
     pub fn sketch(&self) -> Value {
         match &self.kind {
             ExprKind::Null | ExprKind::Call(_) | ExprKind::Invalid => Value::Null,
@@ -201,7 +201,7 @@ impl Expr {
         Some(entries.iter().map(|entry| &*entry.key).collect())
     }
 
-    /// Nodes and bytes of text below and including this one: what a copy costs.
+    /// Nodes and bytes of text in this expression: the cost of a copy.
     pub fn weight(&self) -> usize {
         1 + match &self.kind {
             ExprKind::Null | ExprKind::Invalid | ExprKind::Bool(_) | ExprKind::Number(_) => 0,
@@ -222,12 +222,12 @@ impl Expr {
             | ExprKind::Text(_) => 0,
             ExprKind::List(items) => items.iter().map(Expr::depth).max().unwrap_or(0),
             ExprKind::Map(entries) => entries.iter().map(|e| e.value.depth()).max().unwrap_or(0),
-            // The list or map that held the operands is a level of its own.
+            // The list or map of the operands counts as a level.
             ExprKind::Call(call) => 2 + call.operands().iter().map(|(_, e)| e.depth()).max().unwrap_or(0),
         }
     }
 
-    /// Whether it is the same whatever is given and whatever becomes of resources.
+    /// Whether the value is constant: independent of parameters and resources.
     pub fn is_literal(&self) -> bool {
         match &self.kind {
             ExprKind::Null | ExprKind::Bool(_) | ExprKind::Number(_) | ExprKind::Text(_) => true,
@@ -242,7 +242,7 @@ impl Expr {
         matches!(self.kind, ExprKind::Call(_) | ExprKind::Invalid)
     }
 
-    /// What it is, for messages.
+    /// A description for messages.
     pub fn describe(&self) -> &'static str {
         match &self.kind {
             ExprKind::Null => "nothing",
@@ -256,7 +256,7 @@ impl Expr {
     }
 }
 
-/// Where an operand stands below its call.
+/// The place of an operand below its call.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Part {
     /// The function is the whole argument.
@@ -266,7 +266,7 @@ pub(crate) enum Part {
 }
 
 impl Call {
-    /// As written in templates.
+    /// The name in templates.
     pub fn name(&self) -> &'static str {
         match self {
             Call::GetParam { .. } | Call::Pseudo(_) => "get_param",

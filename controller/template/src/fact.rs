@@ -1,7 +1,8 @@
-//! What a server is, under the names that operators use: in `node facts`, in selectors and in `get_node`. `docs/facts.md`
-//! has the table of them; a test holds it against this.
+//! The facts of a server, under the names that operators use in `node facts`, in selectors and in `get_node`.
+//! `docs/facts.md` lists them; a test compares that list with this file.
 //!
-//! Absent: what goes on by itself (counters, the time of the last boot). Nothing should follow from it.
+//! Absent: values that change by themselves (counters, the time of the last boot). Nothing should depend on
+//! them.
 
 use muster_shared::model::{DiskFacts, Facts, LinkFacts, NeighbourFacts};
 use serde_json::{Value, json};
@@ -26,7 +27,7 @@ pub const FACTS: [&str; 11] = [
 /// Stands for each item of a list.
 const EACH: &str = "*";
 
-/// What stands under the first part of a name.
+/// The value under the first part of a name.
 pub fn fact(facts: &Facts, name: &str) -> Option<Value> {
     Some(match name {
         "agent_version" => json!(facts.agent_version),
@@ -81,20 +82,21 @@ fn neighbour(neighbour: &NeighbourFacts) -> Value {
     })
 }
 
-/// What is under a path in a fact: keys of maps; of a list an item's `name`, its number from 0, or `*` for each. A name may
-/// have been taken apart at its dots.
+/// The values under a path in a fact: keys of maps; in a list an item's `name`, its number from 0, or `*` for
+/// each item. A name may have been split at its dots.
 pub(crate) fn under<'v>(value: &'v Value, path: &[&str]) -> Vec<&'v Value> {
     let mut found = Vec::new();
     follow(value, path, false, &mut found);
     found
 }
 
-/// What is under the first of these. In a list `*` is no item.
+/// The first value under a path. In a list `*` matches no item.
 pub fn fact_at<'v>(value: &'v Value, path: &[&str]) -> Option<&'v Value> {
     if path.contains(&EACH) { None } else { under(value, path).first().copied() }
 }
 
-/// Of a fact's name: more than any has, for the names of links, disks and neighbours that have dots in them too.
+/// The most parts of a fact's name: more than any has, even for links, disks and neighbours with dots in
+/// their names.
 pub(crate) const PARTS_MAX: usize = 32;
 
 fn follow<'v>(value: &'v Value, path: &[&str], any: bool, found: &mut Vec<&'v Value>) {
@@ -119,11 +121,11 @@ fn follow<'v>(value: &'v Value, path: &[&str], any: bool, found: &mut Vec<&'v Va
     }
 }
 
-/// Whether a server could have this, with a value that is no list or map where one is wanted: its keys are some that facts
-/// have, whatever its items are called.
+/// Whether a server could have this fact, with a value that is no list or map if `is_valued`: the keys must
+/// be known, while names of items may be any.
 ///
 /// # Errors
-/// What there is instead.
+/// The known names.
 pub(crate) fn check(path: &[&str], is_valued: bool) -> Result<(), String> {
     let (first, rest) = path.split_first().ok_or("want the name of a fact")?;
     if path.len() > PARTS_MAX {

@@ -1,4 +1,4 @@
-//! Flow files: what devices are to hold, in ordered stages, from YAML or JSON.
+//! Flow files: desired entries of devices, in ordered stages, from YAML or JSON.
 //!
 //! ```text
 //!   text ──YAML events─┐                                                ┌─ stage 1: device → entries, packed, with ids
@@ -6,10 +6,10 @@
 //!                               (no tree of the whole text is kept)     └─ …
 //! ```
 //!
-//! A text that begins with `{` is read as JSON, which is several times faster; where an item of it is wrong that item is
-//! read once more as the YAML that it also is, for its lines.
+//! A text that begins with `{` is read as JSON, which is several times faster. A wrong item is read again as
+//! YAML, which it also is, to find its lines.
 //!
-//! Absent: what a device holds already, owners, states: the engine's.
+//! Absent: the present entries of a device, owners and states (the engine's).
 
 mod collect;
 mod json;
@@ -23,19 +23,19 @@ use crate::error::{Errors, Place, Sink};
 
 use collect::Collector;
 
-/// Stages of one file: each is a round trip to all of its devices.
+/// The most stages of one file: each is a round trip to all of its devices.
 const STAGES_MAX: usize = 1000;
 
-/// What a flow file asks for.
+/// The content of a flow file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FlowFile {
-    /// In order; the next begins when all devices of the one before have taken it.
+    /// Stages in order; the next begins when all devices of the one before have applied it.
     pub stages: Vec<FlowStage>,
-    /// Seconds until a change that could cut a node off is taken back, where the file says it.
+    /// Seconds until a change that could cut a node off is undone, if the file gives them.
     pub confirm_timeout: Option<u32>,
 }
 
-/// What happens at once, all or nothing on each device. In the order of the devices' names.
+/// The changes of one stage, all or nothing on each device. In the order of the devices' names.
 pub type FlowStage = Vec<FlowPart>;
 
 /// A device's part of a stage.
@@ -67,7 +67,7 @@ impl FlowFile {
     /// Reads a flow file; `name` is the file's, for errors.
     ///
     /// # Errors
-    /// What is wrong, with line, column and path, many faults at once.
+    /// Many errors at once, with line, column and path.
     pub fn parse(name: &str, text: &str, limits: FlowLimits) -> Result<Self, Errors> {
         let mut errors = Sink::new(name);
         if let Some(message) = crate::parse::too_large("the flow file", text, limits.text) {
@@ -80,7 +80,7 @@ impl FlowFile {
         collector.finish(errors)
     }
 
-    /// On which lines of a flow file that is valid these entries stand: for what only their devices find wrong.
+    /// The lines of these entries in a valid flow file, for errors that only their devices find.
     pub fn lines_of(text: &str, ids: &[FlowId]) -> Vec<Option<u32>> {
         let text = text.strip_prefix('\u{feff}').unwrap_or(text);
         let mut collector = Collector::new(usize::MAX);

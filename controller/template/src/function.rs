@@ -1,7 +1,7 @@
-//! HOT's functions as they are written: a map with one key, the function's name.
+//! The syntax of HOT's functions: a map with one key, the function's name.
 //!
-//! What a template's version has, and what may stand in a condition, is checked by `resolve`: here a part is read before
-//! what it is part of, and the version may come last.
+//! `resolve` checks which functions the template's version has, and which are allowed in conditions: here a
+//! part is read before the whole, and the version may come last.
 
 mod collection;
 mod condition;
@@ -38,7 +38,8 @@ const CFN: [(&str, &str); 16] = [
 /// Looks like a function, and is data of a software config: a structured deployment reads it.
 const GET_INPUT: &str = "get_input";
 
-/// Names that nobody gives to data: only to these a key may be near by mistake, and beside other keys they are one.
+/// Names that are unlikely as data: only a misspelling of these is an error, and only these are functions
+/// beside other keys.
 fn is_telling(name: &str) -> bool {
     name.contains('_')
 }
@@ -51,7 +52,7 @@ pub(crate) fn suggest(name: &str) -> String {
     )
 }
 
-/// What a map that was read stands for: itself, or a call.
+/// Interprets a map that was read: as data, or as a call.
 pub(crate) fn recognise(reader: &mut Reader<'_>, entries: Vec<Entry>, at: Place) -> ExprKind {
     let known = |entry: &Entry| catalogue::find(&entry.key).is_some();
     if entries.len() != 1 {
@@ -66,7 +67,7 @@ pub(crate) fn recognise(reader: &mut Reader<'_>, entries: Vec<Entry>, at: Place)
         }
         return ExprKind::Map(entries.into());
     }
-    // Only where a condition belongs it is one; who reads that knows.
+    // Only a place for conditions makes this a condition; the reader of that place knows.
     if condition::is_condition(&entries[0].key) {
         return ExprKind::Map(entries.into());
     }
@@ -84,7 +85,7 @@ pub(crate) fn recognise(reader: &mut Reader<'_>, entries: Vec<Entry>, at: Place)
     call.map_or(ExprKind::Invalid, |call| ExprKind::Call(Box::new(call)))
 }
 
-/// The reason why a one-key map is not data. A key near to a function's name is a misspelt function; any other is data.
+/// Why a one-key map is not data. A key near to a function's name is a misspelt function; any other is data.
 fn refusal(name: &str) -> Option<String> {
     if let Some((_, instead)) = CFN.iter().find(|(known, _)| *known == name) {
         return Some(format!("the function '{name}' is not supported; {instead}"));
@@ -118,7 +119,7 @@ fn call(reader: &mut Reader<'_>, name: &str, argument: Expr, at: Place) -> Optio
     }
 }
 
-/// A text; a number is one too.
+/// A text; a number counts as one.
 fn text_in(reader: &mut Reader<'_>, argument: Expr, wanted: &str) -> Option<Box<str>> {
     match argument.kind {
         ExprKind::Text(text) => Some(text),

@@ -1,18 +1,18 @@
-//! What an environment says of resources: where they wait for an operator, and what may not be done with them.
+//! An environment's policies for resources: hooks that wait for an operator, and restricted actions.
 
 use serde::{Deserialize, Serialize};
 
 use crate::named::Named;
 
-/// Where a resource waits until an operator clears it.
+/// A point at which a resource waits until an operator clears the hook.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Hook {
-    /// Before it is made.
+    /// Before the resource is made.
     PreCreate,
-    /// After it was made, before those that need it.
+    /// After the resource was made, before those that need it.
     PostCreate,
-    /// Before it is changed in place.
+    /// Before the resource is changed in place.
     PreUpdate,
     /// After it was changed in place.
     PostUpdate,
@@ -23,7 +23,7 @@ pub enum Hook {
 }
 
 impl Hook {
-    /// All of them.
+    /// All hooks.
     pub const ALL: [Self; 6] = [
         Self::PreCreate,
         Self::PostCreate,
@@ -33,7 +33,7 @@ impl Hook {
         Self::PostDelete,
     ];
 
-    /// As operators write it.
+    /// The word that operators use.
     pub fn as_str(self) -> &'static str {
         match self {
             Hook::PreCreate => "pre-create",
@@ -45,7 +45,7 @@ impl Hook {
         }
     }
 
-    /// From [`Hook::as_str`].
+    /// The inverse of [`Hook::as_str`].
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|hook| hook.as_str() == name)
     }
@@ -56,20 +56,20 @@ impl Hook {
     }
 }
 
-/// What may not be done with a resource.
+/// An action that is forbidden for a resource.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Restriction {
     /// Changing it in place.
     Update,
-    /// Putting a new one in its place.
+    /// Replacing the resource.
     Replace,
 }
 
 impl Restriction {
-    /// All of them.
+    /// All restrictions.
     pub const ALL: [Self; 2] = [Self::Update, Self::Replace];
 
-    /// As operators write it.
+    /// The word that operators use.
     pub fn as_str(self) -> &'static str {
         match self {
             Restriction::Update => "update",
@@ -82,18 +82,18 @@ impl Restriction {
     }
 }
 
-/// All that is said of one resource. The default says nothing.
+/// All policies of one resource. The default has none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Policy {
     hooks: u8,
     restricted: u8,
 }
 
-/// What is said of all resources, by their names.
+/// The policies of all resources, by their names.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Policies(pub(crate) Named<Rule>);
 
-/// What is said under one name or pattern; none: nothing is said of it.
+/// The policies under one name or pattern; `None`: not given.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Rule {
     pub hooks: Option<u8>,
@@ -101,8 +101,8 @@ pub(crate) struct Rule {
 }
 
 impl Policies {
-    /// What holds for a resource, by its path (`servers/0/config`): all that is said of its name, and under each pattern
-    /// that fits it.
+    /// The policies of a resource, by its path (`servers/0/config`): those under its name, and under each
+    /// matching pattern.
     pub fn of(&self, resource: &str) -> Policy {
         let mut all = Policy::default();
         self.0.of(resource, &mut |rule| all = all.join(rule.policy()));
@@ -122,7 +122,7 @@ impl Policies {
         self.0.count_patterns()
     }
 
-    /// Puts what is said later over what was said before, name by name.
+    /// Combines later policies with earlier ones, name by name.
     pub(crate) fn take(&mut self, later: Self) {
         self.0.take(later.0, &|mine: &mut Rule, theirs| *mine = theirs.over(*mine));
     }

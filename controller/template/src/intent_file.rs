@@ -1,10 +1,10 @@
-//! Intent files: connectivity that is asked for, each intent under its key, from YAML or JSON.
+//! Intent files: requested connectivity, each intent under its key, from YAML or JSON.
 //!
 //! ```text
 //!   text ──YAML events──► one item as a value ─► item.rs ─► key, Wish ─► no key twice
 //! ```
 //!
-//! Absent: the network, and what became of intents that were asked for before: the engine's.
+//! Absent: the network, and the state of earlier intents (the engine's).
 
 mod constraint;
 mod item;
@@ -27,13 +27,13 @@ pub(crate) use print::seconds;
 pub use print::{point_json, wish_json};
 
 const WHAT: &str = "an intent file";
-/// The one section there is.
+/// The only section.
 const INTENTS: &str = "intents";
 
-/// What an intent file asks for.
+/// The content of an intent file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct IntentFile {
-    /// In the order of the file; no key twice.
+    /// Intents in the order of the file; no key occurs twice.
     pub intents: Vec<(Box<str>, Wish)>,
 }
 
@@ -57,7 +57,7 @@ impl IntentFile {
     /// Reads an intent file; `name` is the file's, for errors.
     ///
     /// # Errors
-    /// What is wrong, with line, column and path, many faults at once.
+    /// Many errors at once, with line, column and path.
     pub fn parse(name: &str, text: &str, limits: IntentLimits) -> Result<Self, Errors> {
         if let Some(message) = too_large("the intent file", text, limits.text) {
             let mut errors = Sink::new(name);
@@ -68,7 +68,7 @@ impl IntentFile {
         let mut reader = Reader::new(name, &source.text, source.shift);
         reader.functions = false;
         let mut file = Self::default();
-        // What stopped it is among the errors.
+        // The errors contain the reason of a stop.
         let _stopped = file.read(&mut reader, limits.intents);
         match reader.errors.is_empty() {
             true => Ok(file),
@@ -160,12 +160,12 @@ fn path(index: usize, steps: &[Step]) -> String {
     path
 }
 
-/// Something wrong below these keys.
+/// An error below these keys.
 fn fault(keys: &[&str], message: impl Into<String>) -> BadEntry {
     BadEntry { path: keys.iter().map(|key| Step::Key((*key).into())).collect(), message: message.into() }
 }
 
-/// The same, below one more step.
+/// Moves an error below one more step.
 fn below(step: Step) -> impl Fn(BadEntry) -> BadEntry {
     move |mut bad| {
         bad.path.insert(0, step.clone());

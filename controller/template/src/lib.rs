@@ -91,45 +91,48 @@ impl Limits {
     pub const ALIASED: usize = 1_000_000;
     /// Errors reported at once: more than anyone corrects before the next try.
     pub const ERRORS: usize = 20;
-    /// Bytes of one resource's rendered properties: nested `str_replace` can ask for any amount.
+    /// The most bytes of one resource's rendered properties: nested `str_replace` could make any amount.
     pub const RENDERED: usize = 64 * 1024 * 1024;
-    /// Bytes of template times params that one `str_replace` looks through: about a second.
+    /// The most bytes of template times params that one `str_replace` searches: about a second.
     pub const SEARCHED: usize = 1 << 30;
-    /// Conditions of a template: each may refer to all others.
+    /// The most conditions of a template: each may refer to all others.
     pub const CONDITIONS: usize = 1000;
-    /// Items that one `repeat` makes: three lists can ask for any number.
+    /// The most items that one `repeat` makes: three lists could make any number.
     pub const REPEATED: usize = 1_000_000;
-    /// Bytes of a compiled regular expression: one of a few characters can ask for any amount.
+    /// The most bytes of a compiled regular expression: a short one could need any amount.
     pub const REGEX: usize = 256 * 1024;
-    /// Bytes of a pattern that looks around or back, whose plain parts are compiled one by one.
+    /// The most bytes of a pattern with look-around or back references, whose plain parts are compiled one by
+    /// one.
     pub const LOOKING: usize = 256;
-    /// Steps back that it may take on a value; each may look at all of the value, so they are about a tenth of a second.
+    /// The most steps back of such a pattern on a value; each may look at all of the value, so they take
+    /// about a tenth of a second.
     pub const LOOKING_STEPS: usize = 100_000;
-    /// Bytes of a value that it is held against.
+    /// The most bytes of a value that such a pattern is matched against.
     pub const LOOKED_AT: usize = 1024;
-    /// Patterns among the constraints of a template: each is kept compiled.
+    /// The most patterns among the constraints of a template: each is kept compiled.
     pub const ALLOWED_PATTERNS: usize = 200;
-    /// Steps of one `yaql` expression: about a second.
+    /// The most steps of one `yaql` expression: about a second.
     pub const STEPS: usize = 2_000_000;
-    /// Environments of one stack: each is read whole.
+    /// The most environments of one stack: each is read completely.
     pub const ENVIRONMENTS: usize = 100;
-    /// Patterns in the environments of one stack: each resource is held against all of them.
+    /// The most patterns in the environments of one stack: each resource is matched against all of them.
     pub const PATTERNS: usize = 1000;
-    /// Files of one stack: TripleO's largest deployments name about 800.
+    /// The most files of one stack: TripleO's largest deployments name about 800.
     pub const FILES: usize = 1000;
-    /// Types that stand for types, one after the other: people write two.
+    /// The longest chain of mapped types: people write two.
     pub const CHAIN: usize = 20;
-    /// Stacks, groups and chains in each other; Heat allows five.
+    /// The deepest nesting of stacks, groups and chains; Heat allows five.
     pub const NESTED: usize = 10;
-    /// Resources of a stack with all that is nested in it.
+    /// The most resources of a stack with all nested ones.
     pub const RESOURCES: usize = 2_000_000;
-    /// Needs of all of them: those of a nested stack are those of each resource in it.
+    /// The most dependencies of all resources: each resource in a nested stack has the dependencies of that
+    /// stack.
     pub const NEEDS: usize = 20_000_000;
-    /// Stacks that a value passes through on its way: each is a level of the walk that finds it.
+    /// The most stacks that a value passes through: each is a level of recursion.
     pub const PASSED: usize = 40;
-    /// Members of one group.
+    /// The most members of one group.
     pub const COUNT: u64 = 1_000_000;
-    /// Characters of a parameter's or resource's name, as in Heat.
+    /// The most characters of a parameter's or resource's name, as in Heat.
     pub const NAME: usize = 255;
 }
 

@@ -1,9 +1,9 @@
-//! Files that come with a template: what names them, and under which key each is kept.
+//! Files that come with a template: the references to them, and the key of each.
 //!
-//! A key is a path from the folder of the root template (`nets/vlan.yaml`, `../site/motd`), or an absolute path or URL as
-//! it was written. Texts are never rewritten: whoever reads a name resolves it against the key of the template that it
-//! stands in, here, on the operator's host and in the controller alike. Paths are taken as text: `a/../b` is `b`,
-//! wherever a link `a` leads, as in a URL.
+//! A key is a path from the folder of the root template (`nets/vlan.yaml`, `../site/motd`), or an absolute
+//! path or URL as it was written. Texts are never rewritten: a name is resolved against the key of the
+//! template that contains it, on the operator's host and in the controller alike. Paths are treated as text:
+//! `a/../b` is `b`, even if `a` is a link, as in a URL.
 //!
 //! Absent on purpose: reading. Contents come from the caller.
 
@@ -28,13 +28,13 @@ pub fn resolve(base: &str, name: &str) -> String {
     match root {
         // Relative: below the folder of the base.
         "" => normal(base_root, folder, path),
-        // An absolute path in a template that came from a URL is one of that URL's host.
+        // An absolute path in a template from a URL refers to that URL's host.
         "/" if base_root.contains("://") => normal(base_root, "", path),
         root => normal(root, "", path),
     }
 }
 
-/// Where a key begins (nowhere, `/`, `file:///`, `https://host/`), and its path from there.
+/// The root of a key (empty, `/`, `file:///`, `https://host/`), and the path from there.
 fn split(key: &str) -> (&str, &str) {
     let root = match key.find("://") {
         Some(scheme) if scheme > 0 && key[..scheme].bytes().all(|b| b.is_ascii_alphanumeric()) => {
@@ -46,7 +46,7 @@ fn split(key: &str) -> (&str, &str) {
     key.split_at(root)
 }
 
-/// In its shortest form, so that a file has one key.
+/// The shortest form of a path, so that a file has one key.
 fn normal(root: &str, folder: &str, path: &str) -> String {
     let mut parts: Vec<&str> = Vec::new();
     for part in folder.split('/').chain(path.split('/')) {
@@ -58,20 +58,20 @@ fn normal(root: &str, folder: &str, path: &str) -> String {
             part => parts.push(part),
         }
     }
-    // A host without a path, also one without a name.
+    // A host without a path, possibly without a name.
     let is_whole = root.ends_with('/') && !root.ends_with("://");
     let slash = if root.is_empty() || is_whole { "" } else { "/" };
     [root, slash, &parts.join("/")].concat()
 }
 
-/// The files that were given, as one template sees them.
+/// The given files, as one template sees them.
 pub(crate) struct TemplateFiles<'a> {
     base: &'a str,
     files: &'a BTreeMap<String, String>,
 }
 
 impl<'a> TemplateFiles<'a> {
-    /// For the template with the key `base`.
+    /// The files for the template with the key `base`.
     pub fn new(base: &'a str, files: &'a BTreeMap<String, String>) -> Self {
         Self { base, files }
     }

@@ -1,8 +1,8 @@
-//! Values that several environments give for one parameter → one value, as the environments' strategies have it.
+//! Merges the values of several environments for one parameter, following the environments' strategies.
 //!
-//! The rules are those of Heat's `environment_util`: text is put behind text, lists are extended, maps updated; with
-//! `deep_merge` also what is inside maps. Where Heat's program would stop at two values of different kinds, or make
-//! something of them that nobody can want (numbers, booleans), it is refused here with the reason.
+//! The rules are those of Heat's `environment_util`: texts and lists are appended, maps updated; with
+//! `deep_merge` also values inside maps. Values of different kinds, at which Heat would stop, and numbers or
+//! booleans, whose merge makes no sense, are refused with a reason.
 
 use serde_json::{Map, Value};
 
@@ -10,7 +10,7 @@ use crate::error::{cut, push_key};
 use crate::expression::describe;
 use crate::parameter::ParameterType;
 
-/// What becomes of a value that an earlier environment gave.
+/// The treatment of a value from an earlier environment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Strategy {
     #[default]
@@ -58,7 +58,7 @@ pub(crate) fn merge(
     }
 }
 
-/// Two values that are merged, not one put in the other's place. What is empty gives way.
+/// Merges two values. An empty one gives way.
 fn values(old: Value, new: Value, deep: bool, path: &mut String) -> Result<Value, String> {
     match (old, new) {
         (old, new) if is_empty(&old) => Ok(new),
@@ -84,7 +84,7 @@ fn maps(
     for (key, value) in new {
         let known = old.get_mut(&key).map(Value::take);
         let merged = match (known, &value) {
-            // What is null was not given.
+            // Null counts as not given.
             (Some(known), Value::Null) => known,
             (None, Value::Null) => continue,
             (Some(known), Value::Object(_) | Value::Array(_) | Value::String(_)) if deep => {
@@ -101,7 +101,7 @@ fn maps(
     Ok(old)
 }
 
-/// As Python has it: what is false in a condition.
+/// As in Python: whether the value is false in a condition.
 fn is_empty(value: &Value) -> bool {
     match value {
         Value::Null | Value::Bool(false) => true,

@@ -1,36 +1,36 @@
-//! What is said of resources by their names: a tree, as the stacks they are in are nested.
+//! Settings of resources by their names: a tree that follows the nesting of stacks.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use muster_shared::pattern;
 
-/// What is said of one resource, or of all that a pattern fits, and of what is nested in it.
+/// The settings of one resource, or of all that match a pattern, and of the resources nested there.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Named<T> {
     pub here: T,
-    /// By a resource's own name.
+    /// Settings by a resource's own name.
     names: BTreeMap<Box<str>, Named<T>>,
-    /// By a pattern with `*` in it.
+    /// Settings by a pattern with `*`.
     patterns: BTreeMap<Box<str>, Named<T>>,
 }
 
 impl<T: Default> Named<T> {
-    /// What is said under a name or pattern, one level below.
+    /// The settings under a name or pattern, one level below.
     pub fn enter(&mut self, name: &str) -> &mut Self {
         let level = if name.contains('*') { &mut self.patterns } else { &mut self.names };
         level.entry(name.into()).or_default()
     }
 
-    /// All that is said of a resource, by its path (`servers/0/config`): what is said of its name comes before what is
-    /// said under patterns, and a longer pattern before a shorter.
+    /// Visits all settings of a resource, by its path (`servers/0/config`): those under its name before those
+    /// under patterns, and a longer pattern before a shorter.
     pub fn of<'a>(&'a self, path: &str, each: &mut impl FnMut(&'a T)) {
         let (name, rest) = path.split_once('/').map_or((path, None), |(name, rest)| (name, Some(rest)));
         let mut visit = |found: &'a Self| match rest {
             None => each(&found.here),
             Some(rest) => found.of(rest, each),
         };
-        // What is said of a `for_each` is said of all that it makes: `name[node]`.
+        // Settings of a `for_each` apply to all members that it makes: `name[node]`.
         let set = name.split_once('[').map(|(set, _)| set);
         self.names.get(name).into_iter().for_each(&mut visit);
         set.and_then(|set| self.names.get(set)).into_iter().for_each(&mut visit);
@@ -40,7 +40,7 @@ impl<T: Default> Named<T> {
         fitting.into_iter().for_each(|(_, found)| visit(found));
     }
 
-    /// Puts what is said later together with what was said before, name by name.
+    /// Combines later settings with earlier ones, name by name.
     pub fn take(&mut self, later: Self, join: &impl Fn(&mut T, T)) {
         join(&mut self.here, later.here);
         for (mine, theirs) in [(&mut self.names, later.names), (&mut self.patterns, later.patterns)] {

@@ -1,4 +1,4 @@
-//! Who owns a resource's thing: what happens to the thing when the resource goes, and whether
+//! Ownership of a resource's object: whether the object stays when the resource is deleted, and whether
 //! others made it.
 
 use serde_json::Value;
@@ -13,7 +13,7 @@ use crate::template::Template;
 /// Characters of an external id: it stands in lists and events.
 const EXTERNAL_ID_MAX: usize = 255;
 
-/// Whether the thing is left where it is when the resource goes.
+/// Whether the object stays when the resource is deleted.
 pub(crate) fn retains(reader: &mut Reader<'_>, value: &Expr) -> bool {
     let ExprKind::Text(policy) = &value.kind else {
         reader.error(value.at, format!("want delete or retain, got {}", value.describe()));
@@ -35,7 +35,7 @@ pub(crate) fn retains(reader: &mut Reader<'_>, value: &Expr) -> bool {
     false
 }
 
-/// What it is in the world of those who made it: known before anything runs.
+/// The id that the makers of the object gave it: known before anything runs.
 pub(crate) fn external_id(reader: &mut Reader<'_>, value: Expr) -> Option<Expr> {
     match &value.kind {
         ExprKind::Null => return None,
@@ -65,17 +65,17 @@ fn checked(id: &str) -> Result<(), String> {
 }
 
 impl Template {
-    /// Whether the thing of a resource is left where it is when the resource goes.
+    /// Whether the object of a resource stays when the resource is deleted.
     pub fn retains(&self, index: usize) -> bool {
         self.resources[index].retain
     }
 
-    /// Whether the resource stands for a thing that others made.
+    /// Whether the resource stands for an object that others made.
     pub fn is_adopted(&self, index: usize) -> bool {
         self.resources[index].external_id().is_some()
     }
 
-    /// The id of the thing that others made and the resource only stands for.
+    /// The id of an object that others made and the resource only stands for.
     ///
     /// # Errors
     /// [`RenderError::Failed`] if a parameter gives no such id.

@@ -28,7 +28,7 @@ pub enum ParameterType {
     Json,
     /// A list of texts, also as `a,b,c`.
     CommaDelimitedList,
-    /// True or false, also as one of Heat's words for them.
+    /// True or false, or one of Heat's words for them.
     Boolean,
 }
 
@@ -36,19 +36,19 @@ pub enum ParameterType {
 #[derive(Clone, Debug)]
 pub struct ParameterDef {
     pub name: Box<str>,
-    /// What its values are.
+    /// The type of the values.
     pub kind: ParameterType,
-    /// For operators.
+    /// A text for operators.
     pub description: Option<Box<str>>,
-    /// For operators.
+    /// A text for operators.
     pub label: Option<Box<str>>,
-    /// Masked wherever it is shown.
+    /// The value is masked wherever it is shown.
     pub hidden: bool,
-    /// An update may not change it; the engine holds to that.
+    /// An update may not change the value; the engine enforces this.
     pub immutable: bool,
-    /// For operators who look for parameters of a kind.
+    /// Keywords for operators who search for parameters.
     pub tags: Vec<Box<str>>,
-    /// Already converted; a parameter without one must be given.
+    /// The converted default; a parameter without one must be given.
     pub default: Option<Value>,
     pub(crate) constraints: Vec<Constraint>,
     pub(crate) at: Place,
@@ -65,12 +65,12 @@ const KEYS: [&str; 8] =
     ["type", "default", "description", "label", "hidden", "immutable", "constraints", "tags"];
 
 impl ParameterType {
-    /// As written in templates.
+    /// The name in templates.
     pub fn name(self) -> &'static str {
         TYPES.iter().find(|(_, kind)| *kind == self).expect("every type is in the table").0
     }
 
-    /// The value this type makes of what was given, or what is wrong with it.
+    /// Converts a given value to this type, or returns the error.
     pub(crate) fn convert(self, given: &Value) -> Result<Value, String> {
         let wrong = || format!("want {}, got {}", self.wanted(), shown(given));
         match (self, given) {
@@ -117,7 +117,7 @@ impl ParameterType {
 }
 
 impl ParameterDef {
-    /// The value that is made of what was given, if all constraints allow it.
+    /// Converts a given value, if all constraints allow it.
     pub(crate) fn take(&self, given: &Value) -> Result<Value, String> {
         self.converted(given).and_then(|value| self.allowed(value))
     }
@@ -143,24 +143,24 @@ impl ParameterDef {
 fn shown(given: &Value) -> String {
     match given {
         Value::Number(_) | Value::Bool(_) => format!("'{given}'"),
-        // Not the text itself: the parameter may be hidden.
+        // Not the text itself, since the parameter may be hidden.
         _ => describe(given).to_owned(),
     }
 }
 
-/// As Python's `int()` and `float()` read it, as far as JSON has such a number.
+/// Parses as Python's `int()` and `float()`, as far as JSON has such a number.
 fn number(text: &str) -> Option<Number> {
     let text = text.trim();
     if let Ok(Some(number)) = scalar::number(text) {
         return Some(number);
     }
-    // A leading zero is fine here: the type says that it is a number.
+    // A leading zero is allowed here: the type says that this is a number.
     let digits = text.strip_prefix(['-', '+']).unwrap_or(text);
     let plain = !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit());
     plain.then(|| text.parse::<i64>().ok()).flatten().map(Number::from)
 }
 
-/// As `strutils.bool_from_string(strict=True)` in Heat.
+/// Parses as `strutils.bool_from_string(strict=True)` in Heat.
 fn boolean(text: &str) -> Option<bool> {
     match text.trim().to_ascii_lowercase().as_str() {
         "t" | "true" | "on" | "y" | "yes" | "1" => Some(true),
@@ -244,7 +244,7 @@ fn default_value(reader: &mut Reader<'_>, definition: &ParameterDef, default: &E
         return None;
     }
     let given = match (definition.kind, default.sketch()) {
-        // As in Heat, which asks Python for its text.
+        // As in Heat, which uses Python's text of the value.
         (ParameterType::String, given @ (Value::Array(_) | Value::Object(_))) => {
             Value::String(python(&given))
         }

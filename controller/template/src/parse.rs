@@ -63,7 +63,7 @@ pub fn parse_within(
     resolve::resolve(name, draft, &TemplateFiles::new("", files), &|_| false)
 }
 
-/// As [`parse_within`], where an environment says what some types are: those that it `maps`.
+/// As [`parse_within`], with an environment that `maps` some types.
 pub fn parse_in(
     name: &str,
     text: &str,
@@ -77,7 +77,8 @@ pub fn parse_in(
     resolve::resolve(name, draft, &TemplateFiles::new("", files), maps)
 }
 
-/// As [`parse_in`] for a template that is one of the files itself, under `key`: what it names is looked up from there.
+/// As [`parse_in`], for a template that is one of the files, under `key`: names in it are resolved from
+/// there.
 pub fn parse_file(
     key: &str,
     text: &str,
@@ -106,7 +107,7 @@ pub fn referenced_files(name: &str, text: &str) -> Result<BTreeSet<String>, Erro
     Ok(draft.reader.files.iter().map(|file| file.to_string()).collect())
 }
 
-/// All sections, read but with names not yet looked up. Errors so far are in the reader.
+/// All sections, read but with unresolved names. Errors so far are in the reader.
 pub(crate) struct Draft<'t> {
     pub reader: Reader<'t>,
     pub version: Box<str>,
@@ -121,7 +122,7 @@ pub(crate) struct Draft<'t> {
 pub(crate) struct DraftResource {
     pub name: Box<str>,
     pub at: Place,
-    /// `None` where the type is wrong, which has been said.
+    /// `None` if the type is wrong, which has been reported.
     pub kind: Option<Kind>,
     pub type_at: Place,
     pub beside: Option<Box<ResourceExtras>>,
@@ -155,8 +156,8 @@ impl<'t> Source<'t> {
     pub fn new(text: &'t str) -> Self {
         const MARK: &str = "--- ";
         let text = text.strip_prefix('\u{feff}').unwrap_or(text);
-        // A whole JSON document could be a key for all the parser knows, and it would keep every token of it until the
-        // end: 0.5 GB for 12 MB. After a document's mark no key can begin.
+        // For the parser, a whole JSON document could be a key, and it would keep every token until the end:
+        // 0.5 GB for 12 MB. After a document mark no key can begin.
         if text.starts_with('{') {
             return Self { text: Cow::Owned([MARK, text].concat()), shift: 4 };
         }
@@ -164,16 +165,16 @@ impl<'t> Source<'t> {
     }
 }
 
-/// What to say of a text that is too large.
+/// The error for a text that is too large, if it is.
 pub(crate) fn too_large(what: &str, text: &str, max: usize) -> Option<String> {
     let say = || format!("{what} has {} bytes; at most {} MiB are allowed", text.len(), max >> 20);
     (text.len() > max).then(say)
 }
 
-/// What errors call a template, where it is not one.
+/// The word for a template in errors about a text that is none.
 pub(crate) const TEMPLATE: &str = "a template";
 
-/// Reads up to the first section; none if the document is empty.
+/// Reads up to the first section; `None` if the document is empty.
 pub(crate) fn begin(reader: &mut Reader<'_>, what: &str) -> Result<Option<Place>, Stop> {
     reader.next()?;
     let (event, at) = reader.next()?;
@@ -321,7 +322,7 @@ pub(crate) fn entries<'t>(
             return Ok(());
         }
     }
-    // By a digest of the key: that of a long section is small beside the entries.
+    // Keyed by a digest: that of a long section is small beside the entries.
     let mut seen: BTreeMap<u128, Place> = BTreeMap::new();
     while let Some((key, at)) = reader.key()? {
         let before = reader.path.key(&key);
@@ -341,7 +342,8 @@ pub(crate) fn entries<'t>(
     Ok(())
 }
 
-/// What may have been meant. A date that nobody mistyped is of a version that there is not: the newest can do most.
+/// The version that may have been intended. An unknown date is seldom a typing error: the newest version can
+/// do most.
 fn nearest_version(name: &str) -> String {
     let months = |known: &&'static str| known.get(..7) == name.get(..7);
     let known = Version::names().into_iter();
@@ -472,7 +474,7 @@ fn resource(reader: &mut Reader<'_>, name: &str, at: Place, body: Expr) -> Draft
     draft
 }
 
-/// What it is said to be. One that this build does not know may be a template's, or an environment's.
+/// The name of the type. An unknown one may be a template's, or an environment's.
 fn type_name<'e>(reader: &mut Reader<'_>, value: &'e Expr) -> Option<&'e str> {
     let ExprKind::Text(name) = &value.kind else {
         reader.error(value.at, format!("want the name of a type, got {}", value.describe()));
@@ -481,7 +483,7 @@ fn type_name<'e>(reader: &mut Reader<'_>, value: &'e Expr) -> Option<&'e str> {
     Some(name)
 }
 
-/// Names, each once or more, and those of them with `scope: all`.
+/// Names, possibly repeated, and those of them with `scope: all`.
 type Needs = (Box<[(u32, Place)]>, Box<[u32]>);
 
 fn depends_on(reader: &mut Reader<'_>, value: &Expr) -> Needs {
@@ -533,7 +535,7 @@ fn output(reader: &mut Reader<'_>, key: &str, at: Place, body: Expr) -> Option<O
     Some(Output { key: key.into(), description: text, condition: given, value: value? })
 }
 
-/// None where null is given: as in Heat, that is no condition.
+/// `None` for null: as in Heat, that is no condition.
 fn condition(reader: &mut Reader<'_>, value: Expr) -> Option<Expr> {
     (!matches!(value.kind, ExprKind::Null)).then(|| function::condition(reader, value))
 }

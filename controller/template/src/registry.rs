@@ -1,4 +1,4 @@
-//! What types stand for: other types, or template files; for all resources, or for some by name.
+//! Mappings of types to other types or to template files; for all resources, or for some by name.
 
 use std::collections::BTreeMap;
 
@@ -7,14 +7,14 @@ use crate::error::{Error, Place, cut};
 use crate::library::{Mention, is_template};
 use crate::named::Named;
 
-/// What the environments say of types.
+/// The environments' mappings of types.
 #[derive(Clone, Default)]
 pub(crate) struct Registry {
     pub types: Types,
     pub resources: Named<Types>,
 }
 
-/// By type, or by the beginning of types with a `*` after it; none: what was said before does not hold any more.
+/// Mappings by type, or by prefix with a `*`; `None` ends an earlier mapping.
 #[derive(Clone, Default)]
 pub(crate) struct Types(BTreeMap<Box<str>, Option<Entry>>);
 
@@ -36,10 +36,10 @@ pub(crate) enum Target {
     File(Box<str>),
 }
 
-/// What a type stands for.
+/// The target of a type's mapping.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Mapping {
-    /// Another type, which stands for itself.
+    /// Another type, which is not mapped further.
     Type(String),
     File {
         /// The key among the files of the stack.
@@ -58,12 +58,12 @@ impl Entry {
         EntryId(self.file, self.at.line, self.at.column)
     }
 
-    /// What `kind` is by this line, which is of `name`.
+    /// The target of `kind` by this line, whose key is `name`.
     fn result(&self, name: &str, kind: &str) -> Result<String, &str> {
         match &self.to {
             Target::File(key) => Err(key),
             Target::Type(to) => Ok(match (to.strip_suffix('*'), name.strip_suffix('*')) {
-                // As much as the wildcard stands for is kept.
+                // The part that the wildcard matches is kept.
                 (Some(to), Some(from)) => [to, kind.strip_prefix(from).unwrap_or_default()].concat(),
                 _ => to.to_string(),
             }),
@@ -76,7 +76,7 @@ impl Types {
         self.0.insert(name.into(), entry);
     }
 
-    /// Puts what is said later over what was said before.
+    /// Combines later mappings with earlier ones.
     pub fn take(&mut self, later: Self) {
         for (name, entry) in later.0 {
             match (entry, name.strip_suffix('*')) {
@@ -100,7 +100,7 @@ impl Types {
         };
         let stays = |(name, entry): &(&str, &Entry)| entry.result(name, kind).is_ok_and(|to| to == kind);
         let own = get(kind);
-        // A type that is said to stand for itself is exempt from wildcards.
+        // A type that is mapped to itself is exempt from wildcards.
         if self.0.is_empty() || own.as_ref().is_some_and(stays) {
             return None;
         }
@@ -116,8 +116,8 @@ impl Registry {
         self.resources.take(later.resources, &|mine: &mut Types, theirs| mine.take(theirs));
     }
 
-    /// What a type stands for in a resource; the lines in `within` left out. `Err`: those of a cycle, from the line
-    /// where it begins.
+    /// The mapping of a type in a resource, without the lines in `within`. `Err`: the lines of a cycle, from
+    /// the first one of the cycle.
     pub fn mapping(
         &self,
         kind: &str,

@@ -1,7 +1,7 @@
-//! Expressions → values, with parameters bound and references asked for.
+//! Renders expressions to values, with bound parameters and with references.
 //!
-//! As in Heat, a path that leads nowhere is an empty text for `get_param` and null for `get_attr`. Unlike there, a path
-//! into text is an error and not a character of it.
+//! As in Heat, a path that leads nowhere gives an empty text for `get_param` and null for `get_attr`. Unlike
+//! in Heat, a path into a text is an error instead of a character.
 
 mod condition;
 pub(crate) mod plain;
@@ -24,26 +24,25 @@ use crate::expression::{Call, Entry, Expr, ExprKind, describe};
 use crate::template::Template;
 use crate::text::{text_of, weight};
 
-/// What the template's resources have become, by their index in [`Template::resources`].
+/// The present values of the template's resources, by their index in [`Template::resources`].
 pub trait References {
-    /// The physical id; `None` while it is not known.
+    /// The physical id; `None` while it is unknown.
     fn resource_id(&self, index: u32) -> Option<String>;
     /// An attribute; `None` while its value is unknown, or if there is no attribute of that name.
     fn attribute(&self, index: u32, name: &str) -> Option<Value>;
-    /// Whether all attributes are known: one that is missing then is an error, and not only not known yet.
+    /// Whether all attributes are known: a missing attribute is then an error.
     fn is_ready(&self, index: u32) -> bool {
         let _ = index;
         false
     }
-    /// As [`References::resource_id`], where the value may be another type than text.
+    /// As [`References::resource_id`], where the value may be of another type than text.
     ///
     /// # Errors
     /// The reason why there is no value.
     fn reference(&self, index: u32) -> Result<Option<Value>, Unresolved> {
         Ok(self.resource_id(index).map(Value::String))
     }
-    /// As [`References::attribute`], with the number of parts of the path below it that were
-    /// followed already.
+    /// As [`References::attribute`], with the number of parts of the path that were followed already.
     ///
     /// # Errors
     /// The reason why there is no value.
@@ -51,8 +50,8 @@ pub trait References {
         let _ = path;
         Ok(self.attribute(index, name).map(|value| (value, 0)))
     }
-    /// `name`, `labels` or a [`crate::fact`] of a node, or what is under a path in it; `None` while
-    /// it is unknown.
+    /// `name`, `labels` or a [`crate::fact`] of a node, or the value under a path in it; `None` while it is
+    /// unknown.
     ///
     /// # Errors
     /// The reason why there is no value.
@@ -60,18 +59,18 @@ pub trait References {
         let _ = (node, path);
         Ok(None)
     }
-    /// The node that the resource is for, where a `for_each` makes it.
+    /// The node of the resource, if a `for_each` makes it.
     fn own_node(&self) -> Option<String> {
         None
     }
 }
 
-/// The reason why something that a resource or a node stands for has no value.
+/// The reason why a reference to a resource or a node has no value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Unresolved {
-    /// What is wrong, to be said where the resource is referred to.
+    /// An error, to be reported at the reference.
     Wrong(String),
-    /// An error that was found elsewhere, with its own place.
+    /// An error from another place, which it has.
     Elsewhere(RenderError),
 }
 
@@ -95,19 +94,19 @@ pub enum RenderError {
     /// The value depends on facts that a node has not sent yet.
     #[error("waits for the facts of the node '{node}'")]
     UnknownNode {
-        /// As it is called there.
+        /// The node's name in the template.
         node: Box<str>,
     },
-    /// There can be none.
+    /// The value cannot exist.
     #[error("{file}:{line}:{column}: {path}: {message}")]
     Failed {
         /// Name of the template.
         file: String,
-        /// From 1.
+        /// Counts from 1.
         line: u32,
-        /// From 1.
+        /// Counts from 1.
         column: u32,
-        /// Such as `resources.motd.properties.content`.
+        /// A path such as `resources.motd.properties.content`.
         path: String,
         message: String,
     },
@@ -132,7 +131,7 @@ impl Template {
             })
     }
 
-    /// A property alone; `None` where it is not given.
+    /// A single property; `None` if it is not given.
     pub fn render_property(
         &self,
         index: usize,
@@ -245,7 +244,7 @@ enum Fault {
 struct Failure {
     at: Place,
     message: String,
-    /// From the leaf up: a step is added only where a failure passes, success pays nothing.
+    /// The steps from the leaf up: added only on a failure, so that success costs nothing.
     steps: Vec<Step>,
 }
 
@@ -315,7 +314,8 @@ impl Scope<'_> {
         Ok(Value::Object(map))
     }
 
-    /// None where it is an `if` without a third item whose condition does not hold: the item or the key is left out.
+    /// `None` for an `if` without a third item whose condition does not hold: the item or the key is left
+    /// out.
     fn optional(&self, expr: &Expr) -> Result<Option<Value>, Fault> {
         match &expr.kind {
             ExprKind::Call(call) => match &**call {
@@ -352,7 +352,7 @@ impl Scope<'_> {
         }
     }
 
-    /// What is made of other values.
+    /// Evaluates a call that depends on other values.
     fn function(&self, at: Place, call: &Call) -> Result<Value, Fault> {
         match call {
             Call::StrReplace { template, params, strictness } => {
@@ -437,7 +437,7 @@ impl Scope<'_> {
         path.iter().map(key).collect()
     }
 
-    /// What a path leads to; none where that is nowhere.
+    /// The value that a path leads to; `None` if it leads nowhere.
     fn select<'v>(
         &self,
         at: Place,
@@ -488,7 +488,7 @@ impl Scope<'_> {
     }
 }
 
-/// By its place, counted from the end where that is negative.
+/// The item at this position, counted from the end if negative.
 fn item<'v>(items: &'v [Value], key: &str) -> Option<&'v Value> {
     match key.parse::<i64>().ok()? {
         place @ 0.. => items.get(usize::try_from(place).ok()?),

@@ -21,7 +21,7 @@ use placement::Placement;
 pub(crate) use walk::is_checked_later;
 use walk::{Resolver, Used, Uses};
 
-/// The template, or all that is wrong with it.
+/// Returns the template, or all of its errors.
 pub(crate) fn resolve(
     file: &str,
     draft: Draft<'_>,
@@ -134,7 +134,7 @@ pub(crate) fn resolve(
     })
 }
 
-/// What was read before the version was known and is of a later one.
+/// Reports features of a later version that were read before the version was known.
 fn later_features(features: &[Feature], version: Option<Version>, errors: &mut Sink) {
     let Some(version) = version else { return };
     for Feature { at, path, what, since } in features {
@@ -144,7 +144,7 @@ fn later_features(features: &[Feature], version: Option<Version>, errors: &mut S
     }
 }
 
-/// Something that not all versions have.
+/// A feature that some versions lack.
 pub(crate) struct Feature {
     pub at: Place,
     pub path: Box<str>,
@@ -156,7 +156,7 @@ pub(crate) fn needs(what: &str, since: Version, version: Version) -> String {
     format!("{what} needs heat_template_version {since} or later; this template has {version}")
 }
 
-/// What an environment says of a type goes before what this build knows of it.
+/// An environment's mapping of a type takes precedence over the types of this build.
 fn look_up_type(resource: &mut DraftResource, maps: &dyn Fn(&str) -> bool, errors: &mut Sink) {
     look_up_kind(resource, maps, errors);
     if resource.kind != Some(Kind::Nested)
@@ -183,7 +183,7 @@ fn look_up_kind(resource: &mut DraftResource, maps: &dyn Fn(&str) -> bool, error
     }
 }
 
-/// What to say of a type that nobody knows.
+/// The error for an unknown type.
 pub(crate) fn unknown_type(name: &str) -> String {
     if name == "OS::Heat::Stack" {
         return "OS::Heat::Stack is not supported, for its template is a text of another site: name the template's file \
@@ -272,7 +272,7 @@ pub(crate) fn report_cycle<'a>(
     errors.push(at, path.as_str(), format!("dependency cycle: {names}"));
 }
 
-/// From a name's number in order of appearance to its index among the defined names.
+/// Maps a name's number in order of appearance to its index among the defined names.
 struct Table<'a> {
     names: &'a Names,
     defined: &'a [&'a str],
@@ -293,8 +293,8 @@ impl<'a> Table<'a> {
     }
 }
 
-/// Conditions in an order in which each comes after those it refers to; `None` and an error for a
-/// circle, or for too many of them.
+/// Conditions in an order in which each comes after those it refers to; `None` and an error for a cycle, or
+/// for too many conditions.
 fn order(conditions: &[DraftCondition], uses: &[Uses], errors: &mut Sink) -> Option<Vec<u32>> {
     let mut path = Path::default();
     path.key("conditions");
@@ -312,7 +312,7 @@ fn order(conditions: &[DraftCondition], uses: &[Uses], errors: &mut Sink) -> Opt
     }
     let mut done = vec![false; uses.len()];
     let mut order = Vec::with_capacity(uses.len());
-    // Bounded by their number, of which each pass settles at least one.
+    // Bounded by the number of conditions, of which each pass settles at least one.
     while order.len() < uses.len() {
         for index in 0..uses.len() {
             if !done[index] && uses[index].conditions.iter().all(|needed| done[*needed as usize]) {

@@ -1,4 +1,5 @@
-//! How a change goes through the members of a `for_each`: `rollout: {batch, pause, max_failures, canary, away}`.
+//! A change's rollout through the members of a `for_each`: `rollout: {batch, pause, max_failures, canary,
+//! away}`.
 
 use std::time::Duration;
 
@@ -13,43 +14,43 @@ const AWAYS: [&str; 3] = ["fail", "skip", "wait"];
 /// Seconds: a day.
 const PAUSE_MAX: f64 = 86_400.0;
 
-/// What a `rollout` says.
+/// The settings of a `rollout`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rollout {
-    /// How many members are under way at once.
+    /// The most members under way at once.
     pub batch: Share,
-    /// How long after a batch the next begins.
+    /// The pause after a batch before the next begins.
     pub pause: Duration,
-    /// With one more that fails, nothing else begins.
+    /// With one more failure, nothing else begins.
     pub max_failures: Share,
-    /// How many go first, none of which may fail or be disturbed until the pause is over.
+    /// The members that go first; none of them may fail or be disturbed until the pause is over.
     pub canary: Share,
-    /// What becomes of members whose node is away when their turn comes.
+    /// The treatment of members whose node is away when their turn comes.
     pub away: Away,
 }
 
-/// So many of the members.
+/// A share of the members.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Share {
-    /// As a number.
+    /// An absolute number.
     Count(u32),
-    /// Of a hundred.
+    /// A percentage.
     Percent(u32),
 }
 
-/// What becomes of members whose node is away when their turn comes.
+/// The treatment of members whose node is away when their turn comes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Away {
-    /// Others go first; it begins when it is back.
+    /// Others go first; the member begins when its node is back.
     Skip,
-    /// The batch waits for it.
+    /// The batch waits for the member.
     Wait,
-    /// It counts as failed, until it is back.
+    /// The member counts as failed until its node is back.
     Fail,
 }
 
 impl Share {
-    /// Of so many members, a part of one left out.
+    /// The share of this many members, rounded down.
     pub fn of(self, members: usize) -> usize {
         match self {
             Share::Count(count) => count as usize,
@@ -57,7 +58,7 @@ impl Share {
         }
     }
 
-    /// Of so many members, a part of one counted as one.
+    /// The share of this many members, rounded up.
     pub fn rounded_up_of(self, members: usize) -> usize {
         match self {
             Share::Count(count) => count as usize,
@@ -65,7 +66,7 @@ impl Share {
         }
     }
 
-    /// Likewise, at least one.
+    /// The share rounded up, at least one.
     pub fn at_least_one_of(self, members: usize) -> usize {
         self.rounded_up_of(members).max(1)
     }
@@ -100,7 +101,7 @@ impl Share {
 }
 
 impl Rollout {
-    /// Of a value; what is null is not given.
+    /// Reads the settings; null counts as not given.
     pub(crate) fn read(value: &Value) -> Result<Option<Self>, String> {
         let given = match value {
             Value::Null => return Ok(None),
@@ -143,7 +144,7 @@ impl Rollout {
     }
 }
 
-/// Also a part of one.
+/// Accepts fractions of a second.
 pub(crate) fn seconds(value: &Value) -> Result<Duration, String> {
     let number = match value {
         Value::Number(number) => number.as_f64(),

@@ -10,7 +10,7 @@ use serde_json::Number;
 
 use crate::expression::ExprKind;
 
-/// The value, or what is wrong with it.
+/// The value, or its error.
 pub(crate) fn value(text: Cow<'_, str>, style: ScalarStyle, tag: Option<&Tag>) -> Result<ExprKind, String> {
     match tag.map(core_tag).transpose()? {
         Some("str") => Ok(ExprKind::Text(text.into())),

@@ -1,12 +1,12 @@
-//! What hidden parameters hold, found again in texts for people.
+//! Masks the values of hidden parameters in texts for people.
 //!
-//! A secret of [`Secrets::ANYWHERE`] characters or more is masked wherever it appears: whole, as JSON or a log escapes it,
-//! line by line where it has several, and where a text was cut short in the middle of it. A shorter one is masked where it
-//! stands as a word of its own, for a text is full of single letters and digits; whoever wants to know it would guess it
-//! anyway. Of maps and lists, each value in them is a secret. `true` and `false` are masked only where they are a whole
-//! value; an empty text is in every text and no secret.
+//! A secret of [`Secrets::ANYWHERE`] characters or more is masked wherever it appears: whole, as JSON or a
+//! log escapes it, line by line if it has several lines, and where a text was cut within it. A shorter secret
+//! is masked only as a separate word, since a text is full of single letters and digits; an attacker could
+//! guess it anyway. Each value in a map or list is a secret. `true` and `false` are masked only as a whole
+//! value; an empty text is no secret, since every text contains it.
 //!
-//! Absent: what a template makes of a secret other than to put it somewhere (its digest, the parts of `str_split`).
+//! Absent: values that a template computes from a secret (its digest, the parts of `str_split`).
 
 use std::fmt;
 use std::sync::Arc;
@@ -27,12 +27,12 @@ pub struct Secrets(Option<Arc<SecretTexts>>);
 
 #[derive(Default, PartialEq)]
 struct SecretTexts {
-    /// The longest first: one that begins with another goes whole.
+    /// The longest first, so that a secret that begins with another is masked whole.
     anywhere: Vec<Box<str>>,
     words: Vec<Box<str>>,
     /// `false`, `true`
     bools: [bool; 2],
-    /// There are more than are looked for.
+    /// There are more secrets than the search covers: everything is masked.
     all: bool,
 }
 
@@ -40,14 +40,14 @@ impl Secrets {
     /// Characters from which on a secret is masked in the middle of words too.
     pub const ANYWHERE: usize = 4;
 
-    /// All values in these.
+    /// The secrets among all values in these.
     pub fn of<'v>(values: impl Iterator<Item = &'v Value>) -> Self {
         let mut known = SecretTexts::default();
         values.for_each(|value| known.take(value));
         known.finish()
     }
 
-    /// These and those.
+    /// The secrets of both.
     #[must_use]
     pub fn and(&self, others: &Secrets) -> Self {
         let (Some(mine), Some(theirs)) = (&self.0, &others.0) else {
@@ -126,7 +126,7 @@ impl SecretTexts {
         }
     }
 
-    /// A text as it may come to be shown.
+    /// Adds the forms in which a text may be shown.
     fn forms(&mut self, text: &str) {
         self.text(text);
         self.text(text.trim());
@@ -143,7 +143,7 @@ impl SecretTexts {
                 self.text(&whole[..end]);
             }
         }
-        // Of a line as short as that nobody could say where it is from.
+        // Leaves out lines too short to recognise their origin.
         for line in text.lines().map(str::trim).filter(|line| line.len() >= 2 * Secrets::ANYWHERE) {
             self.text(line);
         }
@@ -183,7 +183,7 @@ impl SecretTexts {
         shown
     }
 
-    /// Where a secret begins, and its bytes; they do not overlap.
+    /// Calls `found` with the begin of each secret and its bytes; they do not overlap.
     fn each(&self, text: &str, mut found: impl FnMut(usize, usize)) {
         let mut first = [false; 256];
         for secret in self.anywhere.iter().chain(&self.words) {
@@ -215,7 +215,7 @@ impl SecretTexts {
         whole.or_else(word).map(|secret| secret.len()).or_else(|| self.cut_short(rest))
     }
 
-    /// The text, or a quotation in it, ends here within a secret: at least half of one can be seen.
+    /// The text, or a quotation in it, ends within a secret of which at least half can be seen.
     fn cut_short(&self, rest: &[u8]) -> Option<usize> {
         let shown = rest.strip_suffix("…".as_bytes()).unwrap_or(rest);
         let is_part = |secret: &&str| {
@@ -232,7 +232,7 @@ fn is_word(text: &str, from: usize, upto: usize) -> bool {
     !text[..from].ends_with(goes_on) && !text[upto..].starts_with(goes_on)
 }
 
-/// How many there are says nothing.
+/// Shows nothing, not even the number of secrets.
 impl fmt::Debug for Secrets {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(if self.is_empty() { "Secrets none" } else { "Secrets" })

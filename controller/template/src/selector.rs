@@ -1,8 +1,8 @@
 //! Selectors of nodes by their labels and facts: `role=web,zone!=b,fact.os.id=debian,fact.memory>=16G`; all terms must
 //! hold.
 //!
-//! A term about a fact holds only if the server has told its facts: of one that nobody knows, neither `=` nor `!=` is
-//! true. A name with `*` in it holds if it does for one of the items.
+//! A term about a fact holds only if the server has reported its facts: for an unknown fact, neither `=` nor
+//! `!=` is true. A term with `*` in its name holds if it does for one of the items.
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
@@ -15,7 +15,7 @@ use crate::fact::{self, under};
 /// Before the names of facts; no label begins so.
 pub const FACT_PREFIX: &str = "fact.";
 
-/// What a node must be.
+/// The required properties of a node.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Selector(Vec<Term>);
 
@@ -37,7 +37,7 @@ enum Subject {
 enum Test {
     IsThere,
     Is(String),
-    /// Compared with a number it is one of these.
+    /// The comparison with a number gives one of these.
     Compares(f64, [Option<Ordering>; 2]),
 }
 
@@ -81,7 +81,7 @@ impl FromStr for Term {
             _ => Test::Is(value.to_owned()),
         };
         let subject = subject(text, key, true)?;
-        // What no label can hold selects nothing, quietly. Facts hold anything.
+        // A value that no label can have selects nothing, without an error. Facts can have any value.
         if matches!(subject, Subject::Label(_)) && !is_label(value) {
             return Err(wanted(text));
         }
@@ -89,7 +89,8 @@ impl FromStr for Term {
     }
 }
 
-/// What a label's key and value are made of: neither a selector's characters nor anything a terminal takes for its own.
+/// Whether the text can be a label's key or value: without a selector's characters, and without control
+/// characters of terminals.
 pub fn is_label(text: &str) -> bool {
     text.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'/' | b':'))
 }
@@ -129,11 +130,11 @@ fn number(text: &str) -> Option<f64> {
     digits.parse::<f64>().ok().filter(|_| is_plain).map(|number| number * factor)
 }
 
-/// What stands under the first part of a fact's name ([`crate::fact`]).
+/// The value under the first part of a fact's name ([`crate::fact`]).
 pub type Facts<'a> = &'a dyn Fn(&str) -> Option<Value>;
 
 impl Selector {
-    /// Whether a node with these labels is meant. Without `facts` nothing is known of the server.
+    /// Whether the selector matches a node with these labels. Without `facts` no fact is known.
     pub fn matches(&self, labels: &BTreeMap<String, String>, facts: Option<Facts<'_>>) -> bool {
         self.0.iter().all(|term| match &term.subject {
             Subject::Label(key) => {
@@ -155,7 +156,7 @@ impl Selector {
 }
 
 impl Test {
-    /// For one of the values.
+    /// Whether the condition holds for one of the values.
     fn holds(&self, values: &[&Value]) -> bool {
         values.iter().any(|value| match self {
             Test::IsThere => !value.is_null(),

@@ -1,6 +1,6 @@
-//! `for_each: {nodes: SELECTOR}`: one resource for each node that a selector means, named `name[node]`.
+//! `for_each: {nodes: SELECTOR}`: one resource for each node that a selector matches, named `name[node]`.
 //!
-//! What is written is checked here; what it comes to is the tree's (`tree/expand/set.rs`).
+//! This module checks the text; the tree computes the members (`tree/expand/set.rs`).
 
 use crate::build::Reader;
 use crate::error::{Place, cut, suggestion_or_all};
@@ -13,7 +13,7 @@ use crate::template::ForEach;
 const NEED_KEYS: [&str; 2] = ["resource", "scope"];
 const SCOPES: [&str; 2] = ["all", "node"];
 
-/// What stands under `for_each`; none where it is wrong, which has been said.
+/// The value of `for_each`; `None` if it is wrong, which has been reported.
 pub(crate) fn for_each(reader: &mut Reader<'_>, value: Expr) -> Option<ForEach> {
     let at = value.at;
     let ExprKind::Map(entries) = value.kind else {
@@ -44,7 +44,7 @@ pub(crate) fn for_each(reader: &mut Reader<'_>, value: Expr) -> Option<ForEach> 
     Some(ForEach { at, nodes, rollout: None, pairs: Box::default() })
 }
 
-/// Puts what was read of a set where it belongs. `rollout` comes with the place of its key.
+/// Stores the parts of a set in the resource. `rollout` comes with the place of its key.
 pub(crate) fn place(
     reader: &mut Reader<'_>,
     draft: &mut DraftResource,
@@ -74,7 +74,8 @@ pub(crate) fn place(
     }
 }
 
-/// `{resource: NAME, scope: all|node}` in `depends_on`: the name's number, and whether all of a set is meant.
+/// `{resource: NAME, scope: all|node}` in `depends_on`: the name's number, and whether the whole set is
+/// needed.
 pub(crate) fn need(reader: &mut Reader<'_>, item: &Expr) -> Option<(u32, bool)> {
     let ExprKind::Map(entries) = &item.kind else { return None };
     let (mut resource, mut all) = (None, false);
@@ -119,7 +120,8 @@ fn literal(value: &Expr) -> Option<String> {
     }
 }
 
-/// By labels alone: facts are known only while an agent has told them, and a controller that was just started knows none.
+/// Accepts labels alone: facts are known only after an agent has reported them, and a controller that just
+/// started knows none.
 pub(crate) fn selector(text: &str) -> Result<Selector, String> {
     let selector: Selector = text.parse()?;
     if selector.asks_facts() {

@@ -25,44 +25,45 @@ pub struct Template {
     pub(crate) conditions: Vec<Condition>,
     /// Sorted by key.
     pub(crate) outputs: Vec<Output>,
-    /// Of all of them, without the values of parameters.
+    /// The digest of all outputs, without the values of parameters.
     pub(crate) outputs_digest: u128,
     pub(crate) files: Vec<Attached>,
-    /// Not all that is in it need be there: a resource has a condition, or an `if` chooses what it needs.
+    /// Parts may be absent: a resource has a condition, or an `if` chooses its dependencies.
     pub(crate) conditional: bool,
-    /// Something in it asks for the stack's name or id.
+    /// An expression uses the stack's name or id.
     pub(crate) pseudo: bool,
 }
 
-/// What few resources have beside their properties.
+/// Properties of a resource that only a few have.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ResourceExtras {
-    /// The type as it is written, where that is not the name of its kind.
+    /// The type as written, if that differs from the name of its kind.
     pub type_name: Option<Box<str>>,
     pub external_id: Option<Expr>,
-    /// Whether there is such a resource; none: always.
+    /// Whether the resource exists; `None`: always.
     pub condition: Option<Expr>,
     pub update_policy: Option<Expr>,
-    /// What becomes of it when somebody else has changed it; none: as its type says.
+    /// The treatment of changes by others; `None`: the type's default.
     pub drift_policy: Option<DriftPolicy>,
-    /// Kept of what may be a nested stack, which asks for it by `resource_facade`; of others it means nothing.
+    /// Kept for a possible nested stack, which reads it by `resource_facade`; meaningless for other
+    /// resources.
     pub metadata: Option<Expr>,
-    /// One for each of some nodes.
+    /// Present if the resource is made for each of some nodes.
     pub for_each: Option<Box<ForEach>>,
     /// The resources that `depends_on` names with `scope: all`; numbers of names until they are
     /// looked up.
     pub whole: Box<[u32]>,
 }
 
-/// A resource that is made once for each node that a selector means.
+/// A resource that is made once for each node that a selector matches.
 #[derive(Clone, Debug)]
 pub(crate) struct ForEach {
     pub at: Place,
     pub nodes: Expr,
-    /// How a change goes through them; none: all at once.
+    /// The rollout of changes through the members; `None`: all at once.
     pub rollout: Option<Expr>,
-    /// The members of [`Resource::requires`] with a `for_each` of their own, of which each member
-    /// here needs only the one on its own node. Sorted, unique.
+    /// The members of [`Resource::requires`] with a `for_each` of their own, where each member here needs
+    /// only the one on its own node. Sorted, unique.
     pub pairs: Box<[u32]>,
 }
 
@@ -95,7 +96,7 @@ impl Resource {
         self.beside.as_ref()?.for_each.as_deref()
     }
 
-    /// Whether there is more to it than itself.
+    /// Whether the resource expands to others.
     pub(crate) fn is_opened(&self) -> bool {
         self.kind.is_whole() || self.for_each().is_some()
     }
@@ -107,25 +108,25 @@ pub struct Resource {
     pub name: Box<str>,
     pub kind: Kind,
     pub(crate) beside: Option<Box<ResourceExtras>>,
-    /// Indexes of all it needs by `depends_on`, `get_resource` and `get_attr`; sorted, unique. Where there are conditions
-    /// those of all branches, until [`Template::pruned`].
+    /// Indexes of all dependencies through `depends_on`, `get_resource` and `get_attr`; sorted, unique. With
+    /// conditions, includes those of all branches, until [`Template::pruned`].
     pub requires: Box<[u32]>,
     /// Indexes of the parameters its properties use; sorted, unique.
     pub(crate) parameters: Box<[u32]>,
     /// Indexes of the conditions its properties name; sorted, unique.
     pub(crate) conditions: Box<[u32]>,
-    /// The members of `requires` that `depends_on` names, where there is an `if`: the others come
-    /// from its branches.
+    /// The members of `requires` that `depends_on` names, if there is an `if`: the others come from its
+    /// branches.
     pub(crate) depends_on: Box<[u32]>,
-    /// There is an `if` in its properties.
+    /// The properties contain an `if`.
     pub(crate) branches: bool,
     /// `resource_facade` is in its properties.
     pub(crate) facade: bool,
     /// `get_node` is in its properties: they may change though the template does not.
     pub(crate) nodes: bool,
-    /// Of type, properties, `depends_on` and whose the thing is, without the values of parameters.
+    /// The digest of type, properties, `depends_on` and ownership, without the values of parameters.
     pub(crate) digest: u128,
-    /// The thing is left where it is when it goes.
+    /// The object stays when the resource is deleted.
     pub(crate) retain: bool,
     pub(crate) properties: Expr,
     pub(crate) at: Place,
@@ -135,9 +136,9 @@ pub struct Resource {
 #[derive(Clone, Debug)]
 pub struct Output {
     pub key: Box<str>,
-    /// For operators.
+    /// A text for operators.
     pub description: Option<Box<str>>,
-    /// Whether it has a value; none: always.
+    /// Whether the output has a value; `None`: always.
     pub(crate) condition: Option<Expr>,
     pub(crate) value: Expr,
 }
@@ -147,7 +148,7 @@ pub struct Output {
 pub(crate) struct Condition {
     pub name: Box<str>,
     pub value: Expr,
-    /// The condition, or one that it refers to, asks for the stack's name or id.
+    /// The condition, or one that it refers to, uses the stack's name or id.
     pub pseudo: bool,
     /// A condition has a higher rank than those that it refers to.
     pub rank: usize,
@@ -156,11 +157,11 @@ pub(crate) struct Condition {
 /// An item of `parameter_groups`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ParameterGroup {
-    /// For operators.
+    /// A text for operators.
     pub label: Option<Box<str>>,
-    /// For operators.
+    /// A text for operators.
     pub description: Option<Box<str>>,
-    /// Names, in the order in which to ask for them.
+    /// Names, in the order in which to ask for the parameters.
     pub parameters: Vec<Box<str>>,
 }
 
@@ -172,7 +173,7 @@ pub(crate) struct Attached {
 }
 
 impl Template {
-    /// Where a resource stands in [`Template::resources`].
+    /// The index of a resource in [`Template::resources`].
     pub fn index_of(&self, name: &str) -> Option<usize> {
         self.resources.binary_search_by(|resource| (*resource.name).cmp(name)).ok()
     }
@@ -182,17 +183,18 @@ impl Template {
         self.parameters.iter()
     }
 
-    /// In the order of the template.
+    /// The groups in the order of the template.
     pub fn parameter_groups(&self) -> &[ParameterGroup] {
         &self.groups
     }
 
-    /// Whether a resource has a condition, or an `if` chooses what it needs: [`Template::pruned`] says what there is.
+    /// Whether a resource has a condition, or an `if` chooses dependencies: [`Template::pruned`] resolves
+    /// them.
     pub fn is_conditional(&self) -> bool {
         self.conditional
     }
 
-    /// Whether something in it asks for the stack's name or id: [`Template::name_stack`] gives it.
+    /// Whether an expression uses the stack's name or id: [`Template::name_stack`] sets them.
     pub fn asks_for_stack(&self) -> bool {
         self.pseudo
     }
@@ -212,7 +214,7 @@ impl Template {
         &self.version
     }
 
-    /// For operators.
+    /// The description for operators.
     pub fn description(&self) -> Option<&str> {
         self.description.as_deref()
     }

@@ -1,5 +1,5 @@
-//! Values as text, as Heat puts them into one: `True` and `False` for booleans, JSON with sorted keys for maps and
-//! lists, nothing for null.
+//! Values as text, in Heat's form: `True` and `False` for booleans, JSON with sorted keys for maps and lists,
+//! empty for null.
 
 use std::borrow::Cow;
 
@@ -16,12 +16,12 @@ pub(crate) fn weight(value: &Value) -> usize {
     }
 }
 
-/// A value as text, as Heat puts it into one.
+/// A value as text, in Heat's form.
 pub(crate) fn text_of(value: &Value) -> Cow<'_, str> {
     scalar_text(value).unwrap_or_else(|| Cow::Owned(json(value)))
 }
 
-/// As Python prints a value: `{'a': [1, True, None]}`.
+/// A value as Python prints it: `{'a': [1, True, None]}`.
 pub(crate) fn python(value: &Value) -> String {
     let items = |items: Vec<String>| items.join(", ");
     match value {
@@ -54,7 +54,7 @@ fn quoted(text: &str) -> String {
     out
 }
 
-/// JSON with the spaces that Python's `json.dumps` puts, so that text made from it is what Heat made.
+/// JSON with the spaces of Python's `json.dumps`, so that text made from it equals Heat's.
 pub fn json(value: &Value) -> String {
     let mut out = String::new();
     write_json(value, &mut out);

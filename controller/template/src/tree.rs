@@ -1,7 +1,7 @@
-//! All that a stack is made of, nested stacks and members of groups included: what the engine walks.
+//! All resources of a stack, including nested stacks and members of groups: the engine walks this tree.
 //!
-//! A resource has a place in the tree, counted in the order of names. A template without anything nested is its own
-//! tree: a place is the index of a resource, and nothing is made or kept beside the template.
+//! A resource has a place in the tree, counted in the order of names. A template without nesting is its own
+//! tree: a place is the index of a resource, and no further data is kept.
 
 mod expand;
 mod parts;
@@ -31,36 +31,36 @@ use crate::types::{Kind, PropertyError};
 /// A template with everything below it. Immutable; share it in an `Arc`.
 pub struct Tree {
     given: Arc<TreeInputs>,
-    /// Without what conditions leave out, once they are known.
+    /// The template, without the parts that conditions leave out, once they are known.
     template: Arc<Template>,
     parameters: Arc<Parameters>,
-    /// None: nothing is nested.
+    /// `None`: nothing is nested.
     grown: Option<Box<Expansion>>,
 }
 
-/// What a tree is made of.
+/// The inputs of a tree.
 struct TreeInputs {
     template: Arc<Template>,
-    /// In a stack without a name.
+    /// The parameters in a stack without a name.
     parameters: Arc<Parameters>,
     environment: Arc<Environment>,
     files: BTreeMap<String, String>,
 }
 
-/// What there is beside the root template.
+/// The data beyond the root template.
 struct Expansion {
     parts: Parts,
     /// Templates read so far: they need not be read again.
     templates: BTreeMap<String, Arc<Template>>,
     names: u128,
-    /// What hidden parameters hold, those of nested stacks too.
+    /// The values of hidden parameters, including those of nested stacks.
     secrets: Secrets,
-    /// Something in it may come out another way when more is known.
+    /// A part of the tree may change when more is known.
     late: bool,
 }
 
 impl Tree {
-    /// Of a template that stands alone.
+    /// The tree of a template that stands alone.
     pub fn plain(template: Arc<Template>, parameters: Arc<Parameters>) -> Self {
         let given = TreeInputs {
             template: Arc::clone(&template),
@@ -71,11 +71,11 @@ impl Tree {
         Self { given: Arc::new(given), template, parameters, grown: None }
     }
 
-    /// Of a template with what is nested in it, as far as that can be known without a look at what is there. `files` has
-    /// templates by key. Until [`Tree::of_stack`] the stack has any name.
+    /// The tree of a template with its nested parts, as far as it is known without the present resources.
+    /// `files` has templates by key. Until [`Tree::of_stack`] the stack has a placeholder name.
     ///
     /// # Errors
-    /// What is wrong with nested templates, or with what they are given, each with its place.
+    /// Errors of nested templates, or of the values given to them, each with its place.
     pub fn new(
         template: Arc<Template>,
         parameters: Arc<Parameters>,
@@ -136,7 +136,7 @@ impl Tree {
         Ok(Self { given: Arc::clone(given), template, parameters, grown: Some(Box::new(grown)) })
     }
 
-    /// Whether it may be another in a stack that has its name.
+    /// Whether the tree may differ in a stack with a name.
     pub fn asks_for_stack(&self) -> bool {
         let nested = self
             .grown
@@ -146,23 +146,23 @@ impl Tree {
         nested || self.given.template.asks_for_stack() || (is_plain && self.given.template.is_conditional())
     }
 
-    /// The same in a stack that has its name: what conditions leave of it.
+    /// The tree in a stack with a name, without the parts that conditions leave out.
     ///
     /// # Errors
-    /// Of conditions, and where what they choose needs itself.
+    /// Errors of conditions, and chosen branches that form a cycle.
     pub fn of_stack(&self, names: StackNames) -> Result<Self, Errors> {
         let templates = self.grown.as_ref().map(|grown| grown.templates.clone());
         Self::named(&self.given, names, templates.unwrap_or_default())
     }
 
-    /// Whether it depends on what is there: then [`Tree::with`] may come to another.
+    /// Whether the tree depends on present resources: then [`Tree::with`] may give another.
     pub fn looks_at_what_is_there(&self) -> bool {
         let looks =
             |grown: &Expansion| grown.late || !grown.parts.groups.is_empty() || !grown.parts.sets.is_empty();
         self.grown.as_deref().is_some_and(looks)
     }
 
-    /// The same, with what is known now of what is there.
+    /// The tree with the present resources.
     ///
     /// # Errors
     /// As [`Tree::new`].
@@ -174,17 +174,17 @@ impl Tree {
         }
     }
 
-    /// Whether what decided on a resource, and on all that it is in, is as it was when the tree was made. `refs` are by
-    /// place.
+    /// Whether the inputs that decided on a resource, and on all that enclose it, are as they were when the
+    /// tree was made. `refs` are by place.
     ///
     /// # Errors
-    /// It came to something that nothing can be made of.
+    /// The present inputs are invalid.
     pub fn is_as_expanded(&self, index: usize, refs: &dyn References) -> Result<bool, RenderError> {
         let Some(grown) = self.grown.as_ref().filter(|grown| grown.late) else { return Ok(true) };
         is_as_decided(&Context::new(&grown.parts, refs), &grown.parts, number(index))
     }
 
-    /// The names that a group is not to give again; of what is no group there is nothing.
+    /// The names that a group must not give again; `None` for a resource that is no group.
     pub fn removed(&self, index: usize) -> Option<&Removed> {
         let parts = &self.grown.as_ref()?.parts;
         match parts.instances[index].below {
@@ -193,13 +193,13 @@ impl Tree {
         }
     }
 
-    /// What each `for_each` came to.
+    /// The sets of all `for_each`.
     pub fn sets(&self) -> impl Iterator<Item = Set<'_>> {
         let parts = self.grown.as_deref().map(|grown| &grown.parts);
         parts.into_iter().flat_map(|parts| parts.sets.iter().map(|set| Set { parts, set }))
     }
 
-    /// The set that a resource is a member of, by the place of what stands for it.
+    /// The set of which a resource is a member, by the place of the resource that stands for the set.
     pub fn set_of(&self, index: usize) -> Option<usize> {
         match self.grown.as_ref()?.parts.instances[index].body {
             Body::Each { of } => Some(of as usize),
@@ -215,12 +215,12 @@ impl Tree {
         &self.parameters
     }
 
-    /// How many resources there are.
+    /// The number of resources.
     pub fn len(&self) -> usize {
         self.grown.as_ref().map_or(self.template.resources.len(), |grown| grown.parts.instances.len())
     }
 
-    /// Whether there is none.
+    /// Whether there are no resources.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -238,7 +238,7 @@ impl Tree {
         }
     }
 
-    /// The same, to be kept.
+    /// The shared name of a resource.
     pub fn shared_name(&self, index: usize) -> Arc<str> {
         match &self.grown {
             None => Arc::from(&*self.template.resources[index].name),
@@ -246,7 +246,7 @@ impl Tree {
         }
     }
 
-    /// Where a resource stands.
+    /// The place of a resource.
     pub fn index_of(&self, name: &str) -> Option<usize> {
         self.grown.as_ref().map_or_else(|| self.template.index_of(name), |grown| grown.parts.index_of(name))
     }
@@ -258,7 +258,7 @@ impl Tree {
         }
     }
 
-    /// The name of its type as it is written, where that is not its kind's.
+    /// The name of its type as written, if that differs from its kind's.
     pub fn type_name(&self, index: usize) -> Option<&Arc<str>> {
         self.grown.as_ref().and_then(|grown| grown.parts.instances[index].type_name.as_ref())
     }
@@ -271,13 +271,14 @@ impl Tree {
         }
     }
 
-    /// What a resource waits for when all it needs is done: its batch begins some time after the one before.
+    /// The wait of a resource after all its dependencies are done: its batch begins some time after the one
+    /// before.
     pub fn pause(&self, index: usize) -> Option<&Pause> {
         let parts = &self.grown.as_ref()?.parts;
         parts.pauses.get(parts.instances[index].pause as usize)
     }
 
-    /// Whether a resource is of a group's second batch, or of one after that, or in what is.
+    /// Whether a resource is in a group's second or a later batch, directly or through an enclosing resource.
     pub fn follows_a_batch(&self, index: usize) -> bool {
         self.grown.as_ref().is_some_and(|grown| grown.parts.instances[index].follows)
     }
@@ -290,7 +291,7 @@ impl Tree {
         }
     }
 
-    /// Whether it asks something of a node, so that it may become another with the same definition.
+    /// Whether the resource uses properties of a node, so that it may change with the same definition.
     pub fn asks_nodes(&self, index: usize) -> bool {
         match self.own(index) {
             None => self.grown.is_none() && self.template.resources[index].nodes,
@@ -300,7 +301,8 @@ impl Tree {
         }
     }
 
-    /// Whether its thing is left where it is when it goes: it says so, or what it is in.
+    /// Whether its object stays when the resource is deleted: by its own setting, or that of an enclosing
+    /// resource.
     pub fn retains(&self, index: usize) -> bool {
         match &self.grown {
             None => self.template.retains(index),
@@ -308,7 +310,7 @@ impl Tree {
         }
     }
 
-    /// What becomes of it when somebody else has changed it: it says so, or what it is in, or its type.
+    /// The treatment of changes by others: its own setting, that of an enclosing resource, or the type's.
     pub fn drift_policy(&self, index: usize) -> Option<DriftPolicy> {
         match &self.grown {
             None => self.template.resources[index].drift_policy(),
@@ -316,7 +318,7 @@ impl Tree {
         }
     }
 
-    /// Whether the resource stands for a thing that others made.
+    /// Whether the resource stands for an object that others made.
     pub fn is_adopted(&self, index: usize) -> bool {
         match self.own(index) {
             None => self.grown.is_none() && self.template.is_adopted(index),
@@ -331,7 +333,7 @@ impl Tree {
             Body::Own { scope, resource } => {
                 Some((&grown.parts.scopes[scope as usize].template, resource as usize, scope))
             }
-            // What asks nodes is written there.
+            // The uses of `get_node` are in that text.
             Body::Each { of } => match grown.parts.instances[of as usize].body {
                 Body::Own { scope, resource } => {
                     Some((&grown.parts.scopes[scope as usize].template, resource as usize, scope))
@@ -342,7 +344,7 @@ impl Tree {
         }
     }
 
-    /// The id of the thing that others made and the resource only stands for.
+    /// The id of an object that others made and the resource only stands for.
     ///
     /// # Errors
     /// [`RenderError::Failed`] if a parameter gives no such id.
@@ -357,8 +359,8 @@ impl Tree {
         }
     }
 
-    /// The properties of a resource, as an object: those that render to null are not given. What only stands for others
-    /// has none. `refs` are by place.
+    /// The properties of a resource, as an object without those that render to null. A resource that only
+    /// stands for others has none. `refs` are by place.
     ///
     /// # Errors
     /// Why there is no value.
@@ -370,7 +372,7 @@ impl Tree {
         }
     }
 
-    /// A property alone; `None` where it is not given. `refs` are by place.
+    /// A single property; `None` if it is not given. `refs` are by place.
     ///
     /// # Errors
     /// Why there is no value.
@@ -386,12 +388,12 @@ impl Tree {
         }
     }
 
-    /// Of the whole, sorted by key.
+    /// The outputs of the root template, sorted by key.
     pub fn outputs(&self) -> &[Output] {
         self.template.outputs()
     }
 
-    /// The value of an output of the whole; `refs` are by place.
+    /// The value of an output of the root template; `refs` are by place.
     ///
     /// # Errors
     /// Why there is no value.
@@ -415,7 +417,7 @@ impl Tree {
         let instance = &grown.parts.instances[index];
         let is_server = matches!(steps.first(), Some(Step::Key(key)) if &**key == "server");
         if is_server && matches!(instance.body, Body::Deployed { .. }) {
-            // Written among those of the group.
+            // The property is written in the group's.
             let name = Step::Key(grown.parts.own_name(number(index)).into());
             steps.splice(..1, [Step::Key("servers".into()), name]);
         }
@@ -427,17 +429,17 @@ impl Tree {
         self.parameters.masked()
     }
 
-    /// What hidden parameters hold, those of nested stacks too.
+    /// The values of hidden parameters, including those of nested stacks.
     pub fn secrets(&self) -> &Secrets {
         self.grown.as_ref().map_or(self.parameters.secrets(), |grown| &grown.secrets)
     }
 
-    /// A text for operators, with what hidden parameters hold masked wherever it appears.
+    /// A text for operators, with the values of hidden parameters masked wherever they appear.
     pub fn without_hidden(&self, text: &str) -> String {
         self.secrets().mask(text)
     }
 
-    /// A value for operators, with what hidden parameters hold masked in every text of it.
+    /// A value for operators, with the values of hidden parameters masked in every text.
     pub fn masked(&self, value: Value) -> Value {
         self.secrets().mask_value(value)
     }
@@ -447,14 +449,14 @@ fn number(index: usize) -> u32 {
     u32::try_from(index).expect("bounded by Limits::RESOURCES")
 }
 
-/// What a `for_each` came to.
+/// The result of a `for_each`.
 pub struct Set<'a> {
     parts: &'a Parts,
     set: &'a SetParts,
 }
 
 impl<'a> Set<'a> {
-    /// The place of what stands for all of it.
+    /// The place of the resource that stands for the whole set.
     pub fn index(&self) -> usize {
         self.set.index as usize
     }
@@ -473,12 +475,12 @@ impl<'a> Set<'a> {
         &self.set.members
     }
 
-    /// How a change goes through it; none: to all at once.
+    /// The rollout of changes through the set; `None`: all members at once.
     pub fn rollout(&self) -> Option<&'a Rollout> {
         self.set.rollout.as_ref()
     }
 
-    /// Of what each member is made of, but for its node.
+    /// The digest of the members' source, without their nodes.
     pub fn source(&self) -> u128 {
         self.set.source
     }
@@ -490,7 +492,7 @@ impl<'a> Set<'a> {
     }
 }
 
-/// Only parameters are looked at.
+/// Knows nothing of present resources, only parameters.
 struct Unknown;
 
 impl References for Unknown {

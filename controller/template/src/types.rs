@@ -1,7 +1,7 @@
-//! Resource types of this build: one list, and what a template may say of each.
+//! Resource types of this build: one list, with the properties of each in a template.
 //!
-//! A type whose things are on nodes is a file of `muster-shared` (`model/types`), where its properties are read; here it is
-//! one line. The others are a file each below.
+//! A type with objects on nodes is a file of `muster-shared` (`model/types`), which reads its properties;
+//! here it is one line. Each other type is a file below.
 
 #[macro_use]
 mod list;
@@ -33,7 +33,7 @@ pub(crate) use unit::refer;
 pub use wait::SIGNALS_MAX;
 pub(crate) use wait::refused_attribute;
 
-// By name; those without a name in templates are the last.
+// By name; types without a name in templates are last.
 kinds! {
     Dummy => TypeInfo::on_node::<model::Dummy>(),
     File => TypeInfo::on_node::<model::File>(),
@@ -76,35 +76,35 @@ kinds! {
     Set => group::SET,
 }
 
-/// Names of before that Heat still takes, and what they stand for.
+/// Former names that Heat still accepts, and their types.
 const FORMER: [(&str, Kind); 2] = [
     ("OS::Heat::SoftwareDeployments", Kind::SoftwareDeploymentGroup),
     ("OS::Heat::StructuredDeployments", Kind::StructuredDeploymentGroup),
 ];
 
-/// Of a type that takes whatever it is given.
+/// The property of a type that accepts any.
 static ANY: Property = Property::optional("*", |_| Ok(()));
 
 type Read<T> = Result<T, PropertyError>;
 
-/// What is known of a type.
+/// The description of a type.
 struct TypeInfo {
     name: &'static str,
     about: &'static str,
     properties: &'static [Property],
-    /// Name, and what it is.
+    /// Name and description.
     attributes: &'static [(&'static str, &'static str)],
-    /// Attributes whose names are not known before values are, in a line.
+    /// Attributes whose names depend on values, described in one line.
     other_attributes: &'static str,
-    /// Drift is corrected where a template says nothing.
+    /// Drift is corrected by default.
     is_corrected: bool,
     place: Place,
 }
 
-/// What makes a type's things, and how its desired state follows from rendered properties.
+/// The maker of a type's objects, and the way from rendered properties to the desired state.
 #[derive(Clone, Copy)]
 enum Place {
-    /// An agent, on its node.
+    /// An agent, on the resource's node.
     Node(fn(&RenderedProperties<'_>) -> Read<Spec>),
     /// An agent, which runs a software config of the site.
     Deployment(fn(&RenderedProperties<'_>, &dyn Site) -> Read<Spec>),
@@ -112,7 +112,7 @@ enum Place {
     Device(fn(&RenderedProperties<'_>) -> Read<FlowSet>),
     /// The controller itself.
     Controller(fn(&RenderedProperties<'_>) -> Read<VirtualResource>),
-    /// The resources below it, for which it stands.
+    /// The resources below, for which this one stands.
     Whole,
 }
 
@@ -157,7 +157,7 @@ pub fn spec(kind: Kind, properties: &Value) -> Result<Desired, PropertyError> {
     spec_within(kind, properties, &deployment::Nowhere)
 }
 
-/// What can be said of rendered properties one by one.
+/// Checks rendered properties one by one.
 pub fn check_values(kind: Kind, properties: &Value) -> Result<(), PropertyError> {
     known(kind, properties).and_then(|given| check_each(kind, &given)).map_err(with_function)
 }
@@ -181,7 +181,7 @@ fn desired(kind: Kind, properties: &Value, site: &dyn Site) -> Read<Desired> {
             let given = known(kind, properties)?;
             given.get("node", value::node)?;
             let spec = read(&given)?;
-            // What else is required was asked for while it was read.
+            // Other required properties were checked while they were read.
             for property in kind.properties().iter().filter(|property| property.required) {
                 given.required(property.name, |_| Ok(()))?;
             }
@@ -204,7 +204,7 @@ fn check_each(kind: Kind, given: &RenderedProperties<'_>) -> Read<()> {
     kind.properties().iter().try_for_each(|property| given.get(property.name, property.check).map(drop))
 }
 
-/// A map with one key where none belongs is most often a misspelt function: the error says so.
+/// A map with one key in an unexpected place is most often a misspelt function: the error suggests that.
 pub(crate) fn with_function(mut error: PropertyError) -> PropertyError {
     if let Some(key) = error.lone_key.take() {
         let near = function::suggest(&key);
@@ -213,7 +213,7 @@ pub(crate) fn with_function(mut error: PropertyError) -> PropertyError {
     error
 }
 
-/// The node that rendered properties name; `None` where any node will do.
+/// The node that rendered properties name; `None` if any node will do.
 pub fn node(properties: &Value) -> Result<Option<NodeId>, PropertyError> {
     let Value::Object(given) = properties else { return Ok(None) };
     let given = RenderedProperties(given);
@@ -228,22 +228,22 @@ pub fn node(properties: &Value) -> Result<Option<NodeId>, PropertyError> {
 }
 
 impl Kind {
-    /// As written in templates.
+    /// The name in templates.
     pub fn name(self) -> &'static str {
         self.info().name
     }
 
-    /// In a line, what it is.
+    /// A description of one line.
     pub fn about(self) -> &'static str {
         self.info().about
     }
 
-    /// All properties it takes.
+    /// All properties of the type.
     pub fn properties(self) -> &'static [Property] {
         self.info().properties
     }
 
-    /// What `get_attr` takes: name, and what that is; `None` where names are not known before values are.
+    /// The attributes for `get_attr`: name and description; `None` if names depend on values.
     pub fn attributes(self) -> Option<&'static [(&'static str, &'static str)]> {
         let info = self.info();
         info.other_attributes.is_empty().then_some(info.attributes)
@@ -255,18 +255,18 @@ impl Kind {
         Self::ALL.into_iter().find(|kind| kind.name() == name).or_else(former)
     }
 
-    /// The type of that name, and what a nested stack is named where only the kind is known.
+    /// The type of that name, also for stored names of nested stacks of which only the kind is known.
     pub fn from_kept(name: &str) -> Option<Kind> {
         let nameless = || [Kind::Nested, Kind::Set].into_iter().find(|kind| kind.name() == name);
         Self::from_name(name).or_else(nameless)
     }
 
-    /// Stands for what is below it.
+    /// Whether the type stands for the resources below it.
     pub fn is_whole(self) -> bool {
         matches!(self.info().place, Place::Whole)
     }
 
-    /// The property that says on which node it is, of types that are on one.
+    /// The property that names the node, for types with objects on a node.
     pub fn node_property(self) -> Option<&'static str> {
         match self.info().place {
             Place::Node(_) => Some("node"),
@@ -280,12 +280,12 @@ impl Kind {
         matches!(self.info().place, Place::Deployment(_))
     }
 
-    /// One deployment on each of many nodes.
+    /// Whether the type is one deployment on each of many nodes.
     pub fn is_deployment_group(self) -> bool {
         matches!(self, Kind::SoftwareDeploymentGroup | Kind::StructuredDeploymentGroup)
     }
 
-    /// The controller itself sees to it: it is on no node.
+    /// Whether the controller itself realises the type, without a node.
     pub fn is_virtual(self) -> bool {
         matches!(self.info().place, Place::Controller(_) | Place::Whole)
     }
@@ -295,7 +295,7 @@ impl Kind {
         self.info().is_corrected
     }
 
-    /// The property of that name, or what to say about it.
+    /// The property of that name, or an error.
     pub(crate) fn property(self, name: &str) -> Result<&'static Property, String> {
         if matches!(self, Kind::Nested | Kind::None | Kind::Set) {
             return Ok(&ANY);

@@ -1,4 +1,4 @@
-//! HOT's versions, in order: a later one has what an earlier one has.
+//! HOT's versions, in order: a later one has all features of an earlier one.
 
 use std::fmt;
 
@@ -45,7 +45,7 @@ const TABLE: [(Version, &str, Option<&str>); 11] = [
 ];
 
 impl Version {
-    /// From its date or its code name.
+    /// The version of a date or a code name.
     pub fn from_name(name: &str) -> Option<Self> {
         TABLE
             .iter()
@@ -60,7 +60,7 @@ impl Version {
         self.row().1
     }
 
-    /// All that may stand in a template, in order.
+    /// All names that a template may use, in order.
     pub fn names() -> Vec<&'static str> {
         TABLE.iter().flat_map(|(_, date, code)| std::iter::once(*date).chain(*code)).collect()
     }
@@ -70,7 +70,7 @@ impl Version {
     }
 }
 
-/// Such as `2018-08-31 (rocky)`.
+/// The form is that of `2018-08-31 (rocky)`.
 impl fmt::Display for Version {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (_, date, code) = self.row();

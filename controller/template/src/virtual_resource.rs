@@ -32,7 +32,7 @@ pub enum VirtualResource {
     Subnet(Subnet),
     /// `OS::Neutron::Port`
     Port(Port),
-    /// `OS::Heat::SoftwareConfig` and what is like it
+    /// `OS::Heat::SoftwareConfig` and similar types.
     Config(SoftwareConfig),
     /// `OS::Heat::WaitConditionHandle`: signals are sent to it.
     WaitHandle,
@@ -44,7 +44,7 @@ pub enum VirtualResource {
     Link(TopologyLink),
     /// `Muster::Intent`
     Intent {
-        /// The key, of which the site has one.
+        /// The key, unique in the site.
         key: Box<str>,
         wish: Wish,
         /// Seconds to be installed in.
@@ -52,8 +52,8 @@ pub enum VirtualResource {
     },
     /// `Muster::TopologyHost`
     Host(TopologyHost),
-    /// `OS::Heat::DeployedServer`: the node that was found for its name. The resource keeps that node, also after
-    /// the node's removal.
+    /// `OS::Heat::DeployedServer`: the node found for its name. The resource keeps that node, also after the
+    /// node's removal.
     Bound(NodeId),
 }
 
@@ -75,7 +75,7 @@ pub struct TopologyLink {
     pub traits: LinkTraits,
 }
 
-/// How a random text is made. Any change of it makes another text.
+/// The recipe of a random text. Any change of it makes another text.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RandomString {
     pub length: u16,
@@ -109,7 +109,7 @@ pub struct TestResource {
     pub update_replace_value: String,
 }
 
-/// How long the actions of a [`TestResource`] take, in milliseconds.
+/// The duration of the actions of a [`TestResource`], in milliseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TestTimes {
     pub create: u32,
@@ -118,7 +118,7 @@ pub struct TestTimes {
 }
 
 impl VirtualResource {
-    /// The test resource, if this is one, and how long its actions take.
+    /// The test resource, if this is one, and the duration of its actions.
     pub fn test(&self) -> Option<(&TestResource, TestTimes)> {
         match self {
             VirtualResource::Test(test) => Some((test, TestTimes::default())),

@@ -1,5 +1,5 @@
-//! `yaql`: a query language for the data of a template. The part of it that people's templates use, evaluated within
-//! bounds; what is left out is refused by its name while the template is read.
+//! `yaql`: a query language for the data of a template. The supported part is what people's templates use,
+//! evaluated within bounds; other functions are refused by name while the template is read.
 //!
 //! Sets are lists without equal items, and maps are in the order of their keys.
 
@@ -113,7 +113,7 @@ pub(crate) const FUNCTIONS: &[&str] = &[
     "sign",
 ];
 
-/// What yaql has beside them.
+/// Functions of yaql that are not supported.
 const REFUSED: &[&str] = &[
     "assert",
     "call",

@@ -1,4 +1,4 @@
-//! One environment's text → what it says.
+//! Parses the text of one environment.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use crate::parse::{Source, begin, end, entries, too_large};
 
 const SECTIONS: [&str; 4] =
     ["parameters", "parameter_defaults", "parameter_merge_strategies", "resource_registry"];
-/// Heat's other sections, and what there is in their place. They may be there with nothing in them, as Heat prints them.
+/// Heat's other sections, with alternatives. They may be present but empty, as Heat prints them.
 const REFUSED: [(&str, &str); 2] = [
     ("encrypted_param_names", "a template says which of its parameters are secret: 'hidden: true'"),
     ("event_sinks", "events are had with 'muster stack events --follow'"),
@@ -88,7 +88,7 @@ fn values(
     file: usize,
 ) -> Result<(), Stop> {
     entries(reader, |_, name, _, body| {
-        // As in Heat: what is null was not given.
+        // As in Heat: null counts as not given.
         if !matches!(body.kind, ExprKind::Null) {
             let given =
                 EnvironmentValue { value: body.sketch(), file, at: body.at, strategy: Strategy::Overwrite };

@@ -12,9 +12,9 @@ use crate::registry::{self, Target, Types};
 
 use super::ParsedEnvironment;
 
-/// What stands in a registry beside types and resources.
+/// Keys in a registry other than types and resources.
 const WORDS: [&str; 2] = ["resources", "base_url"];
-/// What stands in a resource beside types and resources that are nested in it.
+/// Keys in a resource other than types and nested resources.
 const RESOURCE_WORDS: [&str; 3] = ["hooks", "restricted_actions", "base_url"];
 
 /// Reads the section. `key` is the environment's own, `file` its place among the environments of the stack.
@@ -56,7 +56,7 @@ impl Section<'_, '_> {
         self.reader.error(value.at, format!("want {wanted}, got {}", value.describe()));
     }
 
-    /// What file names are relative to: the environment's own folder, or another that is named.
+    /// The base of file names: the environment's own folder, or the one that the environment names.
     fn base(&mut self, lines: &[Entry], base: &str) -> String {
         let Some(line) = lines.iter().find(|line| &*line.key == "base_url") else { return base.to_owned() };
         match &line.value.kind {
@@ -71,7 +71,7 @@ impl Section<'_, '_> {
         }
     }
 
-    /// What is said of a resource or pattern, and of what is nested in it.
+    /// Reads the entry of a resource or pattern, and of the resources nested in it.
     fn resource(&mut self, line: &Entry, rules: &mut Named<Rule>, types: &mut Named<Types>, base: &str) {
         let name = &*line.key;
         let before = self.reader.path.key(name);
@@ -119,13 +119,13 @@ impl Section<'_, '_> {
         self.reader.path.leave(before);
     }
 
-    /// A type and what it stands for. `words` are what else could have been meant.
+    /// Reads the mapping of a type. `words` are other keys that may have been intended.
     fn kind(&mut self, line: &Entry, types: &mut Types, base: &str, words: &[&str]) {
         if let Err(message) = check_name(&line.key, words) {
             return self.reader.error(line.at, message);
         }
         let to = match &line.value.kind {
-            // As in Heat: what was said before does not hold any more.
+            // As in Heat: null ends the earlier mapping.
             ExprKind::Null => return types.insert(&line.key, None),
             ExprKind::Text(name) if is_template(name) => Target::File(resolve(base, name).into()),
             ExprKind::Text(name) if name.contains("::") || name.ends_with('*') => Target::Type(name.clone()),
@@ -151,7 +151,7 @@ impl Section<'_, '_> {
         types.insert(&line.key, Some(registry::Entry { to, file: self.file, at: line.value.at, path }));
     }
 
-    /// A word or a list of them, as a set of bits.
+    /// Reads a word or a list of words as a set of bits.
     fn words(&mut self, value: &Expr, known: &[(&str, u8)]) -> Option<u8> {
         let items = match &value.kind {
             ExprKind::List(items) => &**items,

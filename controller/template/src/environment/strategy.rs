@@ -1,4 +1,4 @@
-//! `parameter_merge_strategies`: how a value goes over one that an earlier environment gave.
+//! `parameter_merge_strategies`: how a value is combined with that of an earlier environment.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ pub(super) const SECTION: &str = "parameter_merge_strategies";
 /// The name that stands for all parameters without a strategy of their own.
 const DEFAULT: &str = "default";
 
-/// By parameter.
+/// Strategies by parameter.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Strategies {
     named: BTreeMap<Box<str>, (Strategy, Place)>,
@@ -32,13 +32,14 @@ impl Strategies {
         })
     }
 
-    /// Where a parameter's own strategy stands.
+    /// The place of a parameter's own strategy.
     pub fn place(&self, parameter: &str) -> Option<Place> {
         self.named.get(parameter).map(|(_, at)| *at)
     }
 
-    /// How the value of a parameter in an environment with the strategies `own` goes over those before: what was once
-    /// said of a parameter holds for all environments that come after, as in Heat, and may not be said otherwise.
+    /// How a parameter's value in an environment with the strategies `own` is combined with earlier ones. As
+    /// in Heat, the strategy of a parameter also holds for all later environments, which must not contradict
+    /// it.
     pub fn of(&mut self, parameter: &str, own: &Strategies) -> Result<Strategy, String> {
         let said = self.named.get(parameter).map(|(strategy, _)| *strategy);
         match (own.named.get(parameter), said) {

@@ -1,4 +1,4 @@
-//! Items of a flow file, one after the other → its stages.
+//! Collects the items of a flow file into stages.
 
 use std::collections::BTreeMap;
 
@@ -29,7 +29,7 @@ const SECTIONS: [(&str, Section); 5] = [
     ("confirm_timeout", Section::ConfirmTimeout),
 ];
 
-/// Where an item stands: `rules[3]`, `stages[1][3]`.
+/// The place of an item: `rules[3]`, `stages[1][3]`.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Spot {
     pub section: Section,
@@ -37,22 +37,22 @@ pub(super) struct Spot {
     pub item: usize,
 }
 
-/// What is wrong with an item, with steps below it.
+/// An error of an item, with steps below the item.
 pub(super) struct Fault {
     pub steps: Vec<Step>,
     pub message: String,
 }
 
-/// Meters, groups, rules: in a batch each comes before what needs it.
+/// Meters, groups, rules: in a batch each kind comes before the entries that need it.
 type Kinds = [Vec<(FlowId, Packed)>; 3];
 
 pub(super) struct Collector {
     seen: Vec<(Section, Place)>,
     devices: IndexMap<Box<str>, usize>,
     names: Vec<DeviceName>,
-    /// By stage, by number of the device.
+    /// Entries by stage, then by number of the device.
     stages: Vec<BTreeMap<usize, Kinds>>,
-    /// The line of everything that has an id: never walked, only asked.
+    /// The line of each id: only looked up, never iterated.
     lines: IndexMap<FlowId, u32>,
     entries_max: usize,
     confirm_timeout: Option<u32>,
@@ -71,12 +71,12 @@ impl Collector {
         }
     }
 
-    /// One with nothing in it yet, and the same bounds.
+    /// An empty collection with the same bounds.
     pub fn another(&self) -> Self {
         Self::new(self.entries_max)
     }
 
-    /// The section of that name, if it may stand here.
+    /// The section of that name, if it is allowed here.
     pub fn section(&mut self, errors: &mut Sink, name: &str, at: Place) -> Option<Section> {
         let Some((_, section)) = SECTIONS.into_iter().find(|(known, _)| *known == name) else {
             let near = match suggestion(name, SECTIONS.map(|(known, _)| known)) {
@@ -124,7 +124,7 @@ impl Collector {
         true
     }
 
-    /// Whether one more may come.
+    /// Whether a further entry is within the bound.
     pub fn has_room(&self, errors: &mut Sink, at: Place, spot: Spot) -> bool {
         if self.lines.len() < self.entries_max {
             return true;
@@ -165,7 +165,7 @@ impl Collector {
         Ok(())
     }
 
-    /// Where the entry of this id stands, if there is one.
+    /// The line of the entry with this id, if there is one.
     pub fn line_of(&self, id: FlowId) -> Option<u32> {
         self.lines.get(&id).copied()
     }
@@ -247,7 +247,7 @@ impl Collector {
 }
 
 impl Spot {
-    /// As text, with further steps.
+    /// The path as text, with further steps.
     pub fn path(self, steps: &[Step]) -> String {
         let mut path = String::new();
         match self.section {

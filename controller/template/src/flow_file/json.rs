@@ -45,13 +45,13 @@ struct State<'s, 't> {
     text: &'t str,
     into: &'s mut Collector,
     errors: Sink,
-    /// Of `offset`; it moves forward only.
+    /// The place of `offset`; it moves forward only.
     at: Place,
     offset: usize,
 }
 
 impl<'t> State<'_, 't> {
-    /// Where a part of the text stands.
+    /// The place of a part of the text.
     fn place(&mut self, part: &'t str) -> Place {
         let offset = (part.as_ptr() as usize).wrapping_sub(self.text.as_ptr() as usize);
         let Some(between) = self.text.get(self.offset..offset) else { return self.at };
@@ -94,7 +94,7 @@ impl<'t> State<'_, 't> {
     }
 }
 
-/// The item with the places of its parts; none where its JSON is no YAML.
+/// The item with the places of its parts; `None` if its JSON is no YAML.
 fn places(item: &str) -> Option<Expr> {
     let source = Source::new(item);
     let mut reader = Reader::new("", &source.text, source.shift);

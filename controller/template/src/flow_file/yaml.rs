@@ -18,7 +18,7 @@ pub(super) fn read(name: &str, text: &str, into: &mut Collector) -> Sink {
         let mut reader = Reader::new(name, &source.text, source.shift);
         reader.functions = false;
         let ended = document(&mut reader, into, is_fast);
-        // What stopped it is among the errors.
+        // The errors contain the reason of a stop.
         (ended.is_ok() && reader.errors.is_empty(), reader.errors)
     };
     let mut fast = into.another();
@@ -118,7 +118,7 @@ fn items(
     Ok(())
 }
 
-/// Where these steps lead, or as far as they do.
+/// The place that these steps lead to, or the last existing one on the way.
 pub(crate) fn place_of(expr: &Expr, steps: &[Step]) -> Place {
     let mut node = expr;
     let mut at = expr.at;

@@ -1,4 +1,4 @@
-//! `repeat`, and the functions that are given one value and look at nothing else.
+//! `repeat`, and the functions that depend on one value alone.
 
 use super::keys_in;
 use crate::build::Reader;
@@ -58,7 +58,7 @@ pub(super) fn repeat(reader: &mut Reader<'_>, argument: Expr) -> Option<Call> {
 }
 
 pub(super) fn plain(reader: &mut Reader<'_>, function: Plain, argument: Expr) -> Option<Call> {
-    // Wrong in itself: nothing that is given can make it right.
+    // A literal argument is wrong for all values of parameters.
     let wrong = if argument.is_literal() {
         apply(function, argument.sketch(), usize::MAX).err()
     } else {
@@ -78,7 +78,7 @@ pub(super) fn plain(reader: &mut Reader<'_>, function: Plain, argument: Expr) ->
     None
 }
 
-/// What is wrong with the form of an argument whose parts are not known yet.
+/// The error in the form of an argument whose parts are not known yet.
 fn shape(function: Plain, argument: &Expr) -> Option<String> {
     let (wanted, least, most) = match function {
         Plain::Contains => ("[VALUE, LIST]", 2, 2),

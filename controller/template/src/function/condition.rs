@@ -1,17 +1,17 @@
-//! Conditions, and `if`, which asks one.
+//! Conditions, and `if`, which evaluates one.
 //!
-//! `and`, `equals`, `not` and `or` are functions where a condition belongs, and data anywhere else, as in Heat: a map with
-//! such a key is read as one, and becomes a call here.
+//! As in Heat, `and`, `equals`, `not` and `or` are functions in the place of a condition, and data anywhere
+//! else: such a map is read as data, and becomes a call here.
 
 use crate::build::{Reader, number};
 use crate::expression::{Call, Entry, Expr, ExprKind, Logic};
 
-/// A function that gives true or false and stands nowhere but where that is asked for.
+/// Whether the function gives true or false and is only allowed as a condition.
 pub(super) fn is_condition(name: &str) -> bool {
     matches!(name, "and" | "equals" | "not" | "or")
 }
 
-/// What stands where a condition belongs: its name, true or false, or a function.
+/// Reads a condition: a name, true or false, or a function.
 pub(crate) fn condition(reader: &mut Reader<'_>, value: Expr) -> Expr {
     let value = called(reader, value);
     let at = value.at;
@@ -30,7 +30,7 @@ pub(crate) fn condition(reader: &mut Reader<'_>, value: Expr) -> Expr {
     }
 }
 
-/// A condition's call, of the map that it was read as; anything else as it is.
+/// The call of a condition that was read as a map; any other value is unchanged.
 fn called(reader: &mut Reader<'_>, value: Expr) -> Expr {
     let at = value.at;
     let entries = match value.kind {
@@ -47,7 +47,7 @@ fn called(reader: &mut Reader<'_>, value: Expr) -> Expr {
     Expr::new(at, call.map_or(ExprKind::Invalid, |call| ExprKind::Call(Box::new(call))))
 }
 
-/// What is compared may have conditions in it.
+/// Reads a compared value, which may contain conditions.
 fn compared(reader: &mut Reader<'_>, value: Expr) -> Expr {
     let value = called(reader, value);
     let kind = match value.kind {

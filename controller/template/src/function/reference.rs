@@ -1,4 +1,4 @@
-//! Functions that name something: a parameter, a resource, a file, the resource that a nested stack is.
+//! Functions that refer to something: a parameter, a resource, a file, the outer resource of a nested stack.
 
 use muster_shared::model::Spec;
 
@@ -71,13 +71,13 @@ pub(super) fn get_file(reader: &mut Reader<'_>, argument: Expr) -> Option<Call> 
     Some(Call::GetFile { file: number(&mut reader.files, file) })
 }
 
-/// What a node is asked for beside its facts.
+/// The properties of a node other than its facts.
 const OF_NODES: [&str; 2] = ["labels", "name"];
 
 pub(super) fn get_node(reader: &mut Reader<'_>, argument: Expr) -> Option<Call> {
     const WANTED: &str = "[NODE, FACT, KEY, …]";
     if let ExprKind::Text(name) = &argument.kind {
-        // Of the node that a for_each makes a resource for.
+        // Concerns the node for which a for_each makes the resource.
         return known_of_nodes(reader, argument.at, name)
             .then(|| Call::GetNode { parts: Box::new([argument]) });
     }
@@ -104,7 +104,7 @@ pub(super) fn get_node(reader: &mut Reader<'_>, argument: Expr) -> Option<Call> 
     Some(Call::GetNode { parts })
 }
 
-/// Whether a node can be asked for it; if not, it has been said.
+/// Whether nodes have this property; if not, reports the error.
 fn known_of_nodes(reader: &mut Reader<'_>, at: Place, name: &str) -> bool {
     let known: Vec<&str> = OF_NODES.iter().chain(&FACTS).copied().collect();
     let is_known = known.contains(&name);

@@ -1,4 +1,4 @@
-//! Functions that make texts, and `yaql`, which is one.
+//! Functions that make texts, including `yaql`.
 
 use std::sync::Arc;
 

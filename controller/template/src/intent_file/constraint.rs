@@ -30,10 +30,10 @@ pub(crate) const BANDWIDTH_MAX: u64 = 1_000_000_000_000_000;
 pub(crate) const LATENCY_MAX: f64 = 3600.0;
 /// Bytes of a resource group's name, and of a link's type.
 const NAME_MAX: usize = 255;
-/// Types of links in one constraint.
+/// The most types of links in one constraint.
 const LINK_TYPES_MAX: usize = 256;
 
-/// What the list asks for.
+/// The constraints of a list.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ConstraintList {
     pub constraints: Constraints,
@@ -91,7 +91,7 @@ impl ConstraintList {
         Ok(())
     }
 
-    /// Where this constraint stands.
+    /// The place of this constraint.
     pub fn place_of(&self, constraint: &str) -> Vec<Step> {
         let item = self.places.get(constraint).map(|n| [Step::Item(*n), key(constraint)]);
         std::iter::once(key("constraints")).chain(item.into_iter().flatten()).collect()
@@ -110,7 +110,7 @@ pub(crate) fn bandwidth(value: &Value) -> Read<u64> {
         .ok_or_else(|| fault(&[], format!("want bits per second, a whole number from 1 to {BANDWIDTH_MAX}")))
 }
 
-/// As `1e9` is read.
+/// Accepts whole numbers such as `1e9`.
 fn whole(number: f64) -> Option<u64> {
     (number.fract() == 0.0 && (1.0..=BANDWIDTH_MAX as f64).contains(&number)).then_some(number as u64)
 }
@@ -184,7 +184,7 @@ fn list<'v>(value: &'v Value, of: &str) -> Read<&'v [Value]> {
     }
 }
 
-/// A word alone stands for `{word: true}`.
+/// The key and value of a map with one key; a word alone means `{word: true}`.
 fn one_key(value: &Value) -> Read<(&str, &Value)> {
     const ONE: &str = "a map of one key, such as {bandwidth: 1000000}";
     let only = |map: &'_ Map<String, Value>| map.len() == 1;

@@ -1,4 +1,4 @@
-//! One intent, as a map in the words of an intent file.
+//! One intent, as a map in the notation of an intent file.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ use crate::expression::describe;
 
 type Read<T> = Result<T, BadEntry>;
 
-/// Of rules, where nothing is said.
+/// The default priority of rules.
 pub(crate) const PRIORITY: u16 = 100;
 /// The words for types, as [`Kind::name`] has them.
 pub(crate) const TYPES: [&str; 5] = [
@@ -54,7 +54,7 @@ pub(crate) fn wish(value: &Value) -> Read<(Box<str>, Wish)> {
     Ok((name, Wish { intent: Arc::new(intent), group }))
 }
 
-/// Checks what stands under one key alone, where the others are not known yet.
+/// Checks the value of one key alone, while the others are unknown.
 pub(crate) fn part(key: &str, value: &Value) -> Read<()> {
     match key {
         "key" => text_key(value).map(drop),
@@ -135,7 +135,7 @@ fn port(value: &Value) -> Read<Box<str>> {
     }
 }
 
-/// One, or a list of them.
+/// A single point, or a list of points.
 fn points(value: &Value) -> Read<Vec<ConnectPoint>> {
     match value {
         Value::Array(items) => each(items, point),
@@ -179,12 +179,12 @@ fn priority(value: &Value) -> Read<u16> {
     };
     number
         .and_then(|number| u16::try_from(number).ok())
-        // Above each of its rules is room for one that keeps LLDP back.
+        // Leaves room above each rule for one that keeps LLDP back.
         .filter(|number| *number < u16::MAX)
         .ok_or_else(|| fault(&[], "want a whole number from 0 to 65534"))
 }
 
-/// Which of the types.
+/// The type of an intent.
 #[derive(Clone, Copy)]
 enum Type {
     PointToPoint,
@@ -257,7 +257,7 @@ impl Type {
     }
 }
 
-/// Where in the map the fault of an intent as a whole lies.
+/// The place in the map of an error that concerns the whole intent.
 fn place_of(bad: &BadIntent, asked: &ConstraintList) -> Vec<Step> {
     let of = |name: &str| asked.place_of(name);
     match bad {

@@ -5,7 +5,7 @@ use muster_intent::topology::ConnectPoint;
 use muster_shared::model::flow::{Instruction, Rule};
 use serde_json::{Map, Value, json};
 
-/// As in an intent file, without the key.
+/// The intent as in an intent file, without the key.
 pub fn wish_json(intent: &Intent, group: Option<&str>) -> Map<String, Value> {
     let Intent { kind, priority, selector, treatment, constraints } = intent;
     let rule = Rule {
@@ -96,7 +96,7 @@ fn constraints_json(constraints: &Constraints, group: Option<&str>) -> Value {
     Value::Array(list)
 }
 
-/// As a number that reads to the same.
+/// A number that parses to the same value.
 pub(crate) fn seconds(nanoseconds: u64) -> f64 {
     nanoseconds as f64 / 1e9
 }

@@ -1,5 +1,5 @@
-//! What a text names, found in the text itself: a template whose functions or types are wrong, or not known to this
-//! build, names its files all the same.
+//! Finds the files that a text names, in the text itself: a template whose functions or types are wrong, or
+//! unknown to this build, still names its files.
 
 use super::{is_template, resolve};
 use crate::build::Reader;
@@ -13,11 +13,11 @@ const CHAIN: &str = "OS::Heat::ResourceChain";
 /// A file that a text names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mention {
-    /// Where it is kept.
+    /// The key of the file.
     pub key: String,
-    /// A template, which may name files itself; not one whose content alone is wanted.
+    /// Whether the file is a template, which may name files itself; otherwise only its content is needed.
     pub is_template: bool,
-    /// Where it stands; the message is for [`Mention::error`].
+    /// The place of the mention; [`Mention::error`] sets the message.
     pub(crate) at: Error,
 }
 
@@ -33,11 +33,11 @@ impl Mention {
     }
 }
 
-/// All that a template's text names, by place: what `get_file` does, and every `type` that is a template's file,
-/// wherever in the text it stands, as Heat's client has it. `name` is for the places of errors.
+/// All files that a template's text names, by place: arguments of `get_file`, and every `type` that is a
+/// template's file, anywhere in the text, as Heat's client does. `name` is for the places of errors.
 ///
 /// # Errors
-/// Where the text is no YAML.
+/// The text is no YAML.
 pub(crate) fn mentions(name: &str, key: &str, text: &str) -> Result<Vec<Mention>, Errors> {
     let source = Source::new(text);
     let mut reader = Reader::new(name, &source.text, source.shift);
@@ -60,7 +60,7 @@ fn sections(reader: &mut Reader<'_>, finder: &mut Finder<'_>) -> Result<(), crat
         let section = reader.expr(1)?;
         finder.walk(&section, &mut reader.path);
         reader.path.leave(before);
-        // What is wrong beyond the syntax is for the parser to say.
+        // The parser reports errors beyond the syntax.
         reader.errors.forget();
     }
     Ok(())

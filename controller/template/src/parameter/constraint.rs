@@ -38,18 +38,18 @@ enum Rule {
     },
     /// Already converted to the parameter's type.
     AllowedValues(Vec<Value>),
-    /// With what was written.
+    /// The pattern, with its text.
     AllowedPattern(Pattern, Box<str>),
     Custom(Custom),
 }
 
 const RULES: [&str; 6] =
     ["length", "range", "modulo", "allowed_values", "allowed_pattern", "custom_constraint"];
-/// Allowed values in one message.
+/// The most allowed values in one message.
 const SHOWN: usize = 10;
 
 impl Constraint {
-    /// The reason why the value is not allowed; none if it is. A hidden one is not shown.
+    /// Why the value is not allowed; `None` if it is. A hidden value is not shown.
     pub fn refusal(&self, value: &Value, hidden: bool) -> Option<String> {
         let wanted = self.rule.wanted(value)?;
         if let Some(description) = &self.description {
@@ -73,7 +73,7 @@ impl Constraint {
 }
 
 impl Rule {
-    /// What is wanted, where this is something else.
+    /// The expected value, if this one differs.
     fn wanted(&self, value: &Value) -> Option<String> {
         match self {
             Rule::Length { min, max } => {
@@ -142,7 +142,7 @@ fn bounds<T: std::fmt::Display>(min: Option<&T>, max: Option<&T>) -> String {
     }
 }
 
-/// Whole numbers exactly; with a fraction in one of them, as floats.
+/// Compares whole numbers exactly; others as floats.
 fn compared(value: &Value, bound: &Number) -> Option<std::cmp::Ordering> {
     let whole = |number: &Number| number.as_i64().map(i128::from).or_else(|| number.as_u64().map(i128::from));
     let Value::Number(number) = value else { return None };
@@ -283,7 +283,7 @@ fn rule(reader: &mut Reader<'_>, kind: ParameterType, entry: &Entry) -> Option<R
     }
 }
 
-/// Numbers under two keys; at least one of them, or both.
+/// Reads numbers under two keys; at least one key must be present.
 fn numbers(
     reader: &mut Reader<'_>,
     value: &Expr,
@@ -349,7 +349,7 @@ fn allowed_values(reader: &mut Reader<'_>, kind: ParameterType, value: &Expr) ->
         reader.error(value.at, format!("want a list of values, got {}", value.describe()));
         return None;
     };
-    // Of a list the items are held against them.
+    // Allowed values of a list apply to its items.
     let kind = if kind == ParameterType::CommaDelimitedList { ParameterType::String } else { kind };
     let mut allowed = Vec::with_capacity(items.len());
     for (index, item) in items.iter().enumerate() {

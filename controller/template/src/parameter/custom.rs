@@ -1,4 +1,4 @@
-//! Custom constraints: those of Heat's that need no service of OpenStack.
+//! Custom constraints: those of Heat that need no service of OpenStack.
 
 use std::net::IpAddr;
 
@@ -28,13 +28,13 @@ const TABLE: [(&str, Custom, &str); 9] = [
     ("net_cidr", Custom::NetCidr, "a network such as 10.0.0.0/24"),
     ("rel_dns_name", Custom::RelDnsName, "a DNS name that does not end with '.'"),
 ];
-/// With why.
+/// Refused names, with reasons.
 const REFUSED: [(&str, &str); 3] = [
     ("expiration", "a template is read again later, when the time has come"),
     ("test_constr", "it only waits"),
     ("timezone", "there is no list of time zones here"),
 ];
-/// Longest DNS name and part of one.
+/// The longest DNS name, and the longest part of one.
 const FQDN_MAX: usize = 255;
 const LABEL_MAX: usize = 63;
 
@@ -93,7 +93,7 @@ fn is_network(text: &str) -> bool {
     is_number && prefix.parse::<u8>().is_ok_and(|prefix| prefix <= most)
 }
 
-/// Six bytes, in one of the forms that people write.
+/// A MAC address: six bytes, in one of the common notations.
 fn is_mac(text: &str) -> bool {
     let is_hex = |part: &str| part.bytes().all(|b| b.is_ascii_hexdigit());
     let split = |by: char, parts: usize, digits: usize| {
@@ -103,7 +103,7 @@ fn is_mac(text: &str) -> bool {
     split(':', 6, 2) || split('-', 6, 2) || split('.', 3, 4) || (text.len() == 12 && is_hex(text))
 }
 
-/// As in Heat: one point at the end may stand; the last of several parts is not a number.
+/// As in Heat: one point at the end is allowed; the last of several parts is not a number.
 fn is_dns_name(text: &str) -> bool {
     if text.is_empty() {
         return true;

@@ -9,13 +9,13 @@ use crate::Limits;
 pub(super) enum Pattern {
     /// The time is the text's length.
     Plain(Box<Regex>),
-    /// With look-around or back references, where time is not linear: a count of steps bounds it.
+    /// A pattern with look-around or back references, whose time is not linear: a count of steps bounds it.
     Looking(Box<fancy_regex::Regex>),
 }
 
 impl Pattern {
     /// # Errors
-    /// Why it is not taken.
+    /// Why the pattern is refused.
     pub fn read(pattern: &str) -> Result<Self, String> {
         let anchored = format!(r"\A(?:{pattern})");
         let built =
@@ -39,8 +39,8 @@ impl Pattern {
     }
 }
 
-/// A pattern in the parts of Python's language that the plain ones lack: look-around and back references. Each of its
-/// plain parts is compiled by itself, so it is short and they are small.
+/// A pattern that uses parts of Python's language that plain ones lack: look-around and back references. Its
+/// plain parts are compiled separately, so patterns are kept short.
 fn looking(pattern: &str, anchored: &str) -> Option<Pattern> {
     if pattern.len() > Limits::LOOKING || !is_pythons(pattern) {
         return None;
@@ -51,7 +51,7 @@ fn looking(pattern: &str, anchored: &str) -> Option<Pattern> {
     builder.build().ok().map(|regex| Pattern::Looking(Box::new(regex)))
 }
 
-/// Nothing in it is another language's: subroutines, for one, take any amount of memory.
+/// Whether the pattern has no syntax of other languages: subroutines, for one, take any amount of memory.
 fn is_pythons(pattern: &str) -> bool {
     const ESCAPES: &str = "AabBdDfnrsStuUvwWx";
     const GROUPS: [&str; 7] = [":", "=", "!", "<=", "<!", "P<", "P="];

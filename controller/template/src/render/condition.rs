@@ -50,7 +50,7 @@ impl Scope<'_> {
         }
     }
 
-    /// None where the condition does not hold and nothing is given for that.
+    /// `None` if the condition does not hold and there is no value for that.
     pub(super) fn choice(&self, condition: &Expr, values: &[Expr]) -> Result<Option<Value>, Fault> {
         let holds = self.holds(condition).map_err(|fault| fault.within(|| Step::Item(0)))?;
         let chosen = usize::from(!holds);

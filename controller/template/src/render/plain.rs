@@ -1,4 +1,4 @@
-//! Functions that are given one value and look at nothing else. Values without a call are tried while a template is read.
+//! Functions that depend on one value alone. Arguments without a call are evaluated while a template is read.
 
 use std::collections::BTreeSet;
 
@@ -12,7 +12,7 @@ use crate::error::{Place, cut, suggestion_or_all};
 use crate::expression::{Expr, ExprKind, Plain, describe};
 use crate::text::{text_of, weight};
 
-/// What is wrong with an argument, and with which of its items.
+/// The error in an argument, and the item with the error.
 pub(crate) struct Wrong {
     pub item: Option<usize>,
     pub message: String,
@@ -37,7 +37,7 @@ impl Scope<'_> {
     }
 }
 
-/// What a function makes of its argument, in at most about `most` bytes.
+/// Applies a function to its argument, with a result of at most about `most` bytes.
 pub(crate) fn apply(function: Plain, argument: Value, most: usize) -> Applied {
     match function {
         Plain::Contains => contains(argument),
@@ -63,7 +63,7 @@ impl Wrong {
     }
 }
 
-/// As Python compares them: 1 is 1.0, and true is 1.
+/// Equality as in Python: 1 is 1.0, and true is 1.
 pub(crate) fn same(a: &Value, b: &Value) -> bool {
     let number = |value: &Value| match value {
         Value::Bool(on) => Some(f64::from(u8::from(*on))),
@@ -83,12 +83,12 @@ pub(crate) fn same(a: &Value, b: &Value) -> bool {
     }
 }
 
-/// Equal for values that are the same: what is looked up among many.
+/// A key that is equal for equal values, for lookups among many.
 pub(crate) fn key_of(value: &Value) -> String {
     match value {
         Value::Bool(on) => u8::from(*on).to_string(),
         Value::Number(number) => match number.as_f64() {
-            // Written as a whole number where it is one that a float holds exactly.
+            // Written as a whole number if a float holds that exactly.
             Some(float) if number.is_f64() && float.fract() == 0.0 && float.abs() < 9e15 => {
                 format!("{float:.0}")
             }

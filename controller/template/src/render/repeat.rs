@@ -44,7 +44,7 @@ impl Scope<'_> {
             };
             keys.push((key, items));
         }
-        // In the order of the text, which decides the order of combinations.
+        // The order in the text decides the order of combinations.
         keys.sort_by_key(|(key, _)| for_each.entry(key).map(|entry| entry.at));
         let count =
             rounds(&keys, permutations).map_err(|message| within(Fault::new(for_each.at, message)))?;
@@ -59,7 +59,7 @@ impl Scope<'_> {
         Ok(Value::Array(made))
     }
 
-    /// The template with each text replaced, one after the other, in keys too.
+    /// The template with each text replaced, one after the other, also in keys.
     fn filled(&self, at: Place, template: &Value, chosen: &[(&str, &Value)]) -> Result<Value, Fault> {
         match template {
             Value::String(text) => self.filled_text(at, text, chosen),
@@ -80,7 +80,7 @@ impl Scope<'_> {
     }
 
     fn filled_text(&self, at: Place, text: &str, chosen: &[(&str, &Value)]) -> Result<Value, Fault> {
-        // What is nothing but the text of one key becomes the item itself; Heat takes texts only.
+        // A text that is exactly one key becomes the item itself; Heat accepts texts only.
         if let Some((_, value)) = chosen.iter().find(|(key, value)| *key == text && !value.is_string()) {
             self.spend(at, weight(value))?;
             return Ok((*value).clone());

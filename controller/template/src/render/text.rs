@@ -11,10 +11,10 @@ use crate::error::{Place, cut};
 use crate::expression::{Expr, Strictness, describe};
 use crate::text::text_of;
 
-/// Texts named in one message.
+/// The most texts in one message.
 const SHOWN: usize = 5;
 
-/// What a place where something is put in costs beside what is put in: ten million empty ones are not nothing.
+/// The cost of a replacement in addition to its text: ten million empty ones are not free.
 const PIECE: usize = 16;
 
 /// Part of a text in which keys are replaced.
@@ -26,7 +26,7 @@ enum Piece<'a> {
 }
 
 impl Scope<'_> {
-    /// As Heat's `Replace`: the longest key first, and what was put in is not looked at again.
+    /// As Heat's `Replace`: the longest key first, and inserted text is not searched again.
     pub(super) fn str_replace(
         &self,
         at: Place,
@@ -74,7 +74,7 @@ impl Scope<'_> {
         Ok(Value::String(replaced))
     }
 
-    /// The text with values for keys, and the keys that it has.
+    /// The text with values in place of keys, and the keys that it contains.
     fn replace<'k>(
         &self,
         at: Place,
@@ -147,7 +147,7 @@ impl Scope<'_> {
     }
 }
 
-/// As Heat has it: zero and false are values.
+/// As in Heat: zero and false are not empty.
 fn is_empty(value: &Value) -> bool {
     match value {
         Value::Null => true,

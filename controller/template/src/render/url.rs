@@ -10,7 +10,7 @@ use crate::text::text_of;
 
 const PARTS: [&str; 8] = ["scheme", "username", "password", "host", "port", "path", "query", "fragment"];
 
-/// What can be said of the keys before any value is known.
+/// The error in the keys, as far as it can be found before any value is known.
 pub(crate) fn unknown_part(argument: &Expr) -> Option<String> {
     match &argument.kind {
         ExprKind::Map(entries) => entries.iter().find_map(|entry| unknown(&entry.key)),
@@ -43,7 +43,7 @@ pub(super) fn make(argument: Value) -> Result<String, String> {
     let query = query(parts.get("query"))?;
     let (path, fragment) = (quote(text("path")?, "/"), quote(text("fragment")?, "/"));
 
-    // As `urlunsplit` puts them together.
+    // Joins the parts as `urlunsplit` does.
     let mut url = String::new();
     if !scheme.is_empty() {
         url.push_str(scheme);
@@ -121,7 +121,7 @@ fn query(value: Option<&Value>) -> Result<String, String> {
             out.push('&');
         }
         let plus = |text: &str| quote(text, " /").replace(' ', "+");
-        // Python writes None for null, which nobody wants in an address.
+        // Python writes None for null, which is useless in an address.
         write!(out, "{}={}", plus(key), plus(&text_of(value))).expect("writing to a String does not fail");
     }
     Ok(out)

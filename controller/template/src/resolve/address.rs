@@ -1,5 +1,5 @@
-//! What of an address plan needs what, where the template says so by names only: a port comes after the subnets of its
-//! network, and both after the network. As in Heat.
+//! Dependencies within an address plan that the template expresses by names only: a port comes after the
+//! subnets of its network, and both after the network. As in Heat.
 
 use std::collections::BTreeMap;
 
@@ -37,7 +37,8 @@ pub(super) fn add_needs(resources: &[DraftResource], uses: &mut [Used]) {
 }
 
 impl Networks {
-    /// Of a template's resources in their order, each with its type, as far as that is known, and its properties.
+    /// The networks among a template's resources in their order, each with its type, as far as that is known,
+    /// and its properties.
     pub fn new<'t>(resources: impl Iterator<Item = (Option<Kind>, &'t Expr)> + Clone) -> Self {
         let of = |kind: Kind| {
             (0u32..)
@@ -60,12 +61,12 @@ impl Networks {
         networks
     }
 
-    /// There is nothing to wait for.
+    /// Whether there is nothing to wait for.
     pub fn is_empty(&self) -> bool {
         self.nets.is_empty() && self.subnets.is_empty()
     }
 
-    /// What comes before a subnet of a network, or before a port.
+    /// The resources before a subnet of a network, or before a port.
     pub fn needs(&self, network: Named, is_port: bool) -> Vec<u32> {
         let network = self.known(network);
         let subnets = self.subnets.get(&network).filter(|_| is_port).into_iter().flatten().copied();
@@ -76,7 +77,7 @@ impl Networks {
         net.into_iter().chain(subnets).collect()
     }
 
-    /// By the resource, where the template has it.
+    /// The network as a resource, if the template has it.
     fn known(&self, network: Named) -> Named {
         self.nets.get(&network).map_or(network, |index| Named::Resource(*index))
     }

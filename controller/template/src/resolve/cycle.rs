@@ -12,7 +12,7 @@ pub(crate) fn find<'a>(count: usize, needs: impl Fn(usize) -> &'a [u32]) -> Opti
     }
     let mut marks = vec![Mark::New; count];
     for start in 0..count {
-        // Each level: a resource, and how many of those it needs have been looked at.
+        // Each level: a resource, and how many of its dependencies have been visited.
         let mut stack = vec![(start, 0)];
         while let Some((at, next)) = stack.last_mut() {
             let at = *at;
@@ -46,7 +46,7 @@ pub(crate) fn find<'a>(count: usize, needs: impl Fn(usize) -> &'a [u32]) -> Opti
     None
 }
 
-/// Such as `a -> b -> a`.
+/// The cycle in the form `a -> b -> a`.
 pub(crate) fn shown<'a>(cycle: &[u32], name: impl Fn(u32) -> &'a str) -> String {
     /// Names shown of a long cycle, from either end.
     const SHOWN: usize = 8;

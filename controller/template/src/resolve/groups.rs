@@ -1,4 +1,4 @@
-//! `parameter_groups`: every parameter is there, and in one group only.
+//! `parameter_groups`: checks that every parameter exists, and is in one group only.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! The outputs of a deployment, as far as the template tells: those that its config declares.
+//! The outputs of a deployment, as far as the template shows them: those that its config declares.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,7 +20,7 @@ const OF_GROUP: [&str; 7] = [
     "removed_rsrc_list",
 ];
 
-/// The names that `get_attr` takes, by the resource; it is left out where that cannot be told.
+/// The names for `get_attr`, by resource; without the resources where they are unknown.
 pub(super) fn declared(resources: &[DraftResource], names: &Table<'_>) -> BTreeMap<u32, BTreeSet<String>> {
     let of = |resource: &DraftResource| {
         let kind = resource.kind.filter(|kind| kind.is_deployment() || kind.is_deployment_group())?;

@@ -1,8 +1,9 @@
-//! Where a thing goes is an operator's word: what a server says of itself chooses no node.
+//! Checks that only an operator's input places resources: a server's own facts must not choose a node.
 //!
-//! A fact in the property itself is refused on the walk; here, one that comes there by way of other resources.
+//! The walk refuses a fact in the property itself; this module refuses one that arrives through other
+//! resources.
 //!
-//! Absent: what passes a nested stack's parameters and outputs, and what deployments give back.
+//! Absent: values through a nested stack's parameters and outputs, and outputs of deployments.
 
 use std::collections::BTreeMap;
 
@@ -13,14 +14,14 @@ use crate::types::Kind;
 pub(super) const REFUSED: &str = "a fact of a server does not choose a node, or that server could have sent to it what is \
     meant for another: write the node's name, a parameter, or for_each";
 
-/// What the walk has found; resources by index.
+/// The findings of the walk; resources by index.
 #[derive(Default)]
 pub(super) struct Placement {
-    /// Resources that ask for a fact.
+    /// Resources that use a fact.
     facts: Vec<u32>,
     /// A resource of the controller, and one that it refers to.
     passed: Vec<(u32, u32)>,
-    /// Where a property that chooses a node refers to a resource.
+    /// The place where a property that chooses a node refers to a resource.
     chosen: Vec<(Place, u32, u32)>,
 }
 

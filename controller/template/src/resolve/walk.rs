@@ -17,7 +17,7 @@ use crate::template::{Condition, Output};
 use crate::types::Kind;
 use crate::version::Version;
 
-/// What one resource or condition refers to, by index; sorted and unique.
+/// The references of one resource or condition, by index; sorted and unique.
 #[derive(Default)]
 pub(super) struct Uses {
     pub depends_on: Vec<u32>,
@@ -26,19 +26,19 @@ pub(super) struct Uses {
     pub certain: Vec<u32>,
     pub parameters: Vec<u32>,
     pub conditions: Vec<u32>,
-    /// There is an `if`.
+    /// The expression contains an `if`.
     pub branches: bool,
     pub pseudo: bool,
     pub facade: bool,
-    /// Something is asked of a node.
+    /// The expression uses a property of a node.
     pub nodes: bool,
-    /// Sets of which this one needs what is for the same node.
+    /// Sets of which this one needs the member for the same node.
     pub pairs: Vec<u32>,
     /// Sets that are needed as a whole.
     pub wholes: Vec<u32>,
 }
 
-/// The same of a resource, kept small: there is one beside each of them.
+/// The same for a resource, kept small: each resource has one.
 pub(super) struct Used {
     pub depends_on: Box<[u32]>,
     pub requires: Box<[u32]>,
@@ -51,11 +51,11 @@ pub(super) struct Used {
     pub nodes: bool,
 }
 
-/// Where an expression stands.
+/// The position of an expression.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Position {
     Value,
-    /// A value in a condition, such as one of two that are compared.
+    /// A value in a condition, such as one of two compared values.
     Compared,
     Condition,
 }
@@ -74,11 +74,11 @@ pub(super) struct Resolver<'a> {
     pub declared: &'a BTreeMap<u32, BTreeSet<String>>,
     /// Branches of `if` that the walk is in.
     pub branches: usize,
-    /// Something may be asked of nodes: nothing follows from it but what a resource is like.
+    /// Properties of nodes are allowed: only the content of a resource depends on them.
     pub may_ask_nodes: bool,
     /// Whether each resource has a `for_each`.
     pub sets: &'a [bool],
-    /// The walk is in the properties of one that is.
+    /// The walk is in the properties of a resource with a `for_each`.
     pub in_set: bool,
     /// The resource that the walk is in.
     pub own: u32,
@@ -101,8 +101,9 @@ impl Used {
     }
 }
 
-/// As in Heat nobody looks at the properties of a resource whose condition does not hold. The tree, which knows that, opens
-/// groups and chains without a look at theirs.
+/// Whether the properties are checked later. As in Heat, the properties of a resource whose condition does
+/// not hold are not checked. The tree, which knows the conditions, opens groups and chains without checking
+/// theirs.
 pub(crate) fn is_checked_later(is_conditional: bool, kind: Kind) -> bool {
     is_conditional && !matches!(kind, Kind::Group | Kind::Chain | Kind::Nested)
 }
@@ -148,7 +149,7 @@ impl Resolver<'_> {
         }
         if let Some(condition) = resource.beside.as_mut().and_then(|beside| beside.condition.as_mut()) {
             let inner = self.path.key("condition");
-            // A condition decides whether there is a resource, not what is in it.
+            // A condition decides whether a resource exists, not its content.
             let mut deciding = Uses::default();
             self.expr(condition, Position::Condition, &mut deciding);
             uses.pseudo |= deciding.pseudo;
@@ -297,7 +298,7 @@ impl Resolver<'_> {
         }
     }
 
-    /// What the call itself names, and whether it may stand here.
+    /// Records the references of the call itself, and checks that it is allowed here.
     fn call(&mut self, at: Place, call: &mut Call, position: Position, uses: &mut Uses) {
         if !self.may_stand(at, call, position) {
             return;
@@ -317,7 +318,7 @@ impl Resolver<'_> {
                 if let Some(kind) = self.target(at, resource, uses) {
                     self.attribute(at, kind, *resource, attribute);
                 }
-                // A unit restarts for the file of its own node.
+                // A unit restarts for the file on its own node.
                 if self.in_set && attribute.as_ref() == Spec::STATE {
                     let others = uses.wholes.drain(wholes..);
                     uses.pairs.extend(others);
@@ -328,7 +329,7 @@ impl Resolver<'_> {
                 let message = "'get_node' with a fact alone asks the node of a for_each: here it is none; want [NODE, FACT, KEY, …]";
                 self.errors.push(at, self.path.as_str(), message);
             }
-            // The name of its own node is the same whatever is known of it.
+            // The name of the own node does not depend on facts.
             Call::GetNode { parts } if is_own_name(parts) => {}
             Call::GetNode { .. } if !self.may_ask_nodes => {
                 let message = "'get_node' stands in the properties of a resource that is made itself, and not in \
@@ -454,7 +455,7 @@ impl Resolver<'_> {
             }
             return;
         }
-        // Of a group also `resource.NAME` of a member.
+        // A group also has `resource.NAME` for a member.
         let is_inside = kind.is_whole() && attribute.starts_with("resource.");
         if let Some(known) = self.declared.get(&resource).filter(|_| !is_inside) {
             if !known.contains(attribute) {
@@ -482,7 +483,7 @@ impl Resolver<'_> {
     }
 }
 
-/// What a server says of itself: names and labels are the site's.
+/// Whether the value is a fact, which comes from the server; names and labels come from the site.
 fn is_fact(parts: &[Expr]) -> bool {
     let asked = if let [fact] = parts { Some(fact) } else { parts.get(1) };
     !asked.is_some_and(

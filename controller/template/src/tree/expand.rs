@@ -35,22 +35,23 @@ pub(super) struct Expander<'a> {
     pub parts: Parts,
     pub library: Library<'a>,
     pub known: &'a dyn CurrentResources,
-    /// What hidden parameters of nested stacks hold, by their text.
+    /// The values of hidden parameters of nested stacks, by their text.
     pub secrets: BTreeMap<String, Value>,
-    /// Something was decided on by what may yet change.
+    /// A decision depended on values that may still change.
     pub late: bool,
     errors: Vec<Error>,
     /// Digests of the values of parameters, by scope.
     digests: Vec<Box<[u128]>>,
     orders: BTreeMap<usize, Rc<[u32]>>,
-    /// Definitions whose properties were looked at: template, resource, how deep, type.
+    /// Definitions whose properties were checked: template, resource, depth, type.
     checked: BTreeSet<(usize, usize, usize, Kind)>,
     needs: usize,
-    /// By template.
+    /// The networks by template.
     networks: BTreeMap<usize, Rc<Networks>>,
-    /// The networks of all ports in a template, as it calls them, by its key and the line that has it stand for a type.
+    /// The networks of all ports in a template, by its names for them; the key is the template's key and the
+    /// line that mapped a type to it.
     port_networks: BTreeMap<(String, Option<EntryId>), Rc<[Named]>>,
-    /// What resources need for their ports' sake, by stack and index in the template.
+    /// Dependencies that resources have because of their ports, by stack and index in the template.
     after_subnets: BTreeMap<(u32, u32), Vec<u32>>,
 }
 
@@ -63,11 +64,11 @@ struct Frame<'f> {
     depth: usize,
 }
 
-/// What all that is inside something has from it.
+/// Properties that everything inside a resource inherits.
 #[derive(Clone)]
 struct Surroundings {
     requires: Rc<[u32]>,
-    /// Of `requires`, but for those that only order batches; 0: of nothing.
+    /// The digest of `requires`, without those that only order batches; 0 if empty.
     digest: u128,
     retain: bool,
     drift_policy: Option<DriftPolicy>,
@@ -77,7 +78,7 @@ struct Surroundings {
     follows: bool,
 }
 
-/// What a resource is, with its type as it is written.
+/// The form of a resource, with its type as written.
 struct Found {
     what: ResourceForm,
     shown: Arc<str>,
@@ -88,7 +89,7 @@ enum ResourceForm {
     Stack { key: String, entry: Option<EntryId> },
 }
 
-/// What is known while the tree grows, by the numbers of instances.
+/// The known values while the tree grows, by the numbers of instances.
 struct LiveReferences<'a> {
     parts: &'a Parts,
     known: &'a dyn CurrentResources,
@@ -159,7 +160,7 @@ impl<'a> Expander<'a> {
         Err(Errors(vec![error.into()]))
     }
 
-    /// Opens one stack; its own resources come back.
+    /// Opens one stack, and returns its own resources.
     fn stack(
         &mut self,
         template: Arc<Template>,
@@ -172,7 +173,7 @@ impl<'a> Expander<'a> {
         let map = vec![NONE; template.resources.len()].into();
         self.parts.scopes.push(Scope { template: Arc::clone(&template), stands, map, late: false });
         let found = self.parameters(scope);
-        // One for each scope, also where the values are wrong.
+        // Each scope has one, even if the values are wrong.
         self.digests.push(found.clone().unwrap_or_default());
         found?;
         let mut children = Vec::with_capacity(template.resources.len());
@@ -255,7 +256,7 @@ impl<'a> Expander<'a> {
         Ok(index)
     }
 
-    /// Evaluates what can be, and so checks it: digests of the values.
+    /// Evaluates the parameters as far as possible, which also checks them. Returns digests of the values.
     fn parameters(&mut self, scope: u32) -> Step<Box<[u128]>> {
         let Scope { template, stands, .. } = &self.parts.scopes[scope as usize];
         if *stands == NONE {
@@ -286,7 +287,7 @@ impl<'a> Expander<'a> {
         if errors.is_empty() { Ok(digests) } else { Err(Errors(errors)) }
     }
 
-    /// Each resource after those it needs: what it needs may decide on what it is.
+    /// An order in which each resource comes after its dependencies, which may decide on its form.
     fn order(&mut self, template: &Arc<Template>) -> Rc<[u32]> {
         let key = Arc::as_ptr(template) as usize;
         if let Some(known) = self.orders.get(&key) {
@@ -349,7 +350,7 @@ impl<'a> Expander<'a> {
             definition = digest::of_all([definition, self.digest_of_names(&subnets)]);
             requires.extend(subnets);
         }
-        // What is needed by node alone is each member's own.
+        // A dependency by node belongs to each member separately.
         let mut pairs = Vec::new();
         if let Some(for_each) = resource.for_each() {
             let map = &self.parts.scopes[scope as usize].map;
@@ -382,7 +383,7 @@ impl<'a> Expander<'a> {
         if resource.facade {
             let facade =
                 self.with_context(|it| it.within(scope).facade().map(|it| it.map(Cow::into_owned))).0;
-            // What cannot be known yet is what it is made of.
+            // Unknown values are represented by the definition they come from.
             let unknown = || {
                 let stands = self.parts.scopes[scope as usize].stands;
                 self.parts.instances.get(stands as usize).map_or(0, |stands| stands.definition)
@@ -395,7 +396,7 @@ impl<'a> Expander<'a> {
         digest::of_all(parts)
     }
 
-    /// What is true of conditions, as a digest of each.
+    /// The truth of conditions, as a digest of each.
     fn truth(&self, scope: u32, conditions: &[u32]) -> Vec<u128> {
         let holds = |context: &Context<'_>| {
             let within = context.within(scope);
@@ -408,7 +409,7 @@ impl<'a> Expander<'a> {
         self.with_context(holds).0
     }
 
-    /// Of names that something inside needs by way of what encloses it.
+    /// The digest of names that something inside needs through its enclosing resources.
     fn around_digest(&self, outer: u128, requires: &[u32]) -> u128 {
         if requires.is_empty() {
             return outer;
@@ -420,7 +421,7 @@ impl<'a> Expander<'a> {
         names_digest(indexes.iter().map(|index| &*self.parts.instances[*index as usize].name))
     }
 
-    /// Says what an instance is. `inside` is for what is below it; it needs the same itself.
+    /// Fills in an instance. `inside` is for the resources below it, which share its dependencies.
     fn fill(
         &mut self,
         index: u32,
@@ -431,7 +432,7 @@ impl<'a> Expander<'a> {
         frame: &Frame<'_>,
     ) -> Step<()> {
         let Found { what, shown } = found;
-        // Whatever it is in may say so, and is not looked at when it is.
+        // An enclosing resource may set the policy, which its own definition does not cover.
         let definition = match inside.drift_policy {
             Some(policy) => digest::of_all([definition, digest::of_bytes(policy.as_str().as_bytes())]),
             None => definition,
@@ -443,7 +444,7 @@ impl<'a> Expander<'a> {
         };
         let kind = instance.kind;
         (instance.pause, instance.follows) = (inside.pause, inside.follows);
-        // Until it is known better, for what is found on the way.
+        // A preliminary definition, for expressions that are evaluated meanwhile.
         instance.definition = digest::of_all([definition, inside.digest]);
         if *shown != *kind.name() {
             instance.type_name = Some(Arc::clone(&shown));
@@ -499,7 +500,8 @@ impl<'a> Expander<'a> {
         Ok(())
     }
 
-    /// What the parser could not look at, for it did not know the type or whether there is such a resource.
+    /// Checks properties that the parser could not, because the type or the existence of the resource was
+    /// unknown.
     fn check_properties(&mut self, index: u32, kind: Kind) -> Step<()> {
         if matches!(self.parts.instances[index as usize].body, Body::Deployed { .. }) {
             return Ok(()); // its group's have been

@@ -1,4 +1,4 @@
-//! What groups and chains come to: how many members, of what type, and in which batches.
+//! The members of groups and chains: their number, their types, and their batches.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -21,9 +21,9 @@ const MODES: [&str; 2] = ["append", "update"];
 const POLICIES: [&str; 2] = ["batch_create", "rolling_update"];
 const POLICY_KEYS: [&str; 3] = ["max_batch_size", "min_in_service", "pause_time"];
 
-/// What the properties of a group or chain say.
+/// The settings of a group or chain.
 pub(super) struct Decided {
-    /// The type of each member; of a group there is one for all.
+    /// The type of each member; a group has a single one for all.
     pub types: Vec<String>,
     pub count: usize,
     /// Names of members that are given and not counted.
@@ -33,12 +33,12 @@ pub(super) struct Decided {
     pub listed: Vec<String>,
     /// Members that were removed before stay removed.
     pub appends: bool,
-    /// Each member after the one before.
+    /// Each member waits for the one before.
     pub in_turn: bool,
 }
 
 impl Decided {
-    /// Of all that decides on members.
+    /// The digest of all settings that decide on members.
     pub fn digest(&self) -> u128 {
         digest::of_value(&json!([
             self.types,
@@ -51,13 +51,13 @@ impl Decided {
         ]))
     }
 
-    /// Names of the members of a group, and those that are not given again.
+    /// The names of a group's members, and the names that are not given again.
     pub fn names(&self, path: &str, known: &dyn CurrentResources) -> (Vec<String>, Removed) {
         if let Some(keys) = &self.keys {
             return (keys.clone(), Removed::new());
         }
         let mut removed = known.removed(path);
-        // What is removed by reference is not there to be found again.
+        // A member removed by reference no longer exists, so the reference cannot be looked up again.
         let is_listed = |by: &String| self.listed.contains(by);
         removed.retain(|_, by| self.appends || by.as_ref().is_some_and(is_listed));
         let is_name = |text: &&String| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
@@ -69,7 +69,7 @@ impl Decided {
         for by in removed.values().flatten() {
             others.remove(&**by);
         }
-        // A member that exists has an index below the sum of all that exist or were removed.
+        // An existing member has an index below the sum of all existing and removed ones.
         for at in 0..self.count + removed.len() + others.len() {
             if others.is_empty() {
                 break;
@@ -124,7 +124,7 @@ fn chain(context: &Context<'_>, index: u32) -> Result<Decided, RenderError> {
     })
 }
 
-/// All of a group but how many members there are, which cannot be told.
+/// The settings of a group whose count cannot be known.
 pub(super) fn decide_all_but_count(
     context: &Context<'_>,
     index: u32,
@@ -201,7 +201,7 @@ fn group(context: &Context<'_>, index: u32, count: Option<usize>) -> Result<Deci
     Ok(Decided { types: vec![kind], count, keys: None, index_var: variable, listed, appends, in_turn: false })
 }
 
-/// Names that a definition does not have, as far as it is written out.
+/// Names that a definition lacks, as far as it is a literal.
 fn check_definition(context: &Context<'_>, index: u32) -> Result<(), String> {
     let (scope, resource, mut way) = context.parts.written(index);
     way.push("resource_def");
@@ -260,14 +260,14 @@ fn removal_list(value: &Value) -> Result<Vec<String>, String> {
     Ok(listed)
 }
 
-/// How many members of a group may be under way at once, and how long the next wait when they are done.
+/// The most members of a group under way at once, and the pause before the next ones.
 #[derive(Clone, Copy)]
 pub(super) struct Batches {
     pub size: usize,
     pub pause: Duration,
 }
 
-/// In which batches the members of a group are made or changed; `None`: all at once.
+/// The batches in which the members of a group are made or changed; `None`: all at once.
 pub(super) fn batches(
     context: &Context<'_>,
     index: u32,
@@ -320,7 +320,7 @@ fn one_policy(given: &Map<String, Value>, count: usize) -> Result<Batches, Strin
     if size == 0 {
         return Err("max_batch_size: want at least 1".into());
     }
-    // No more may be under way than leaves so many in service; one must be.
+    // Leaves `in_service` members in service, but one must be under way.
     let size = size.min(count.saturating_sub(in_service)).max(1);
     let pause = match given.get("pause_time").filter(|value| !value.is_null()) {
         Some(value) => seconds(value).map_err(|message| format!("pause_time: {message}"))?,
@@ -329,8 +329,8 @@ fn one_policy(given: &Map<String, Value>, count: usize) -> Result<Batches, Strin
     Ok(Batches { size, pause })
 }
 
-/// Whether what decided on all that encloses an instance, and on itself, is as it was when the tree was made. What
-/// cannot be known yet is.
+/// Whether the inputs that decided on an instance, and on all that enclose it, are as they were when the tree
+/// was made. Unknown inputs count as unchanged.
 pub(super) fn is_as_decided(context: &Context<'_>, parts: &Parts, index: u32) -> Result<bool, RenderError> {
     let mut at = index;
     while at != NONE {

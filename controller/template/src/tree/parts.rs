@@ -1,4 +1,4 @@
-//! What a tree is made of, as it grows and when it is grown.
+//! The parts of a tree, while it grows and afterwards.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,44 +12,44 @@ use crate::selector::Selector;
 use crate::template::Template;
 use crate::types::Kind;
 
-/// In place of an index: nothing.
+/// The index that stands for none.
 pub(super) const NONE: u32 = u32::MAX;
 
-/// All stacks and all that is in them.
+/// All stacks and their resources.
 pub(super) struct Parts {
-    /// The root's.
+    /// The parameters of the root.
     pub parameters: Arc<Parameters>,
     pub environment: Arc<Environment>,
     /// The root first.
     pub scopes: Vec<Scope>,
-    /// In the order they were found while the tree grows, then by name.
+    /// In the order of discovery while the tree grows, then by name.
     pub instances: Vec<Instance>,
     /// Groups and chains.
     pub groups: Vec<Group>,
-    /// Batches that do not begin at once when the one before is done.
+    /// Batches that begin some time after the one before is done.
     pub pauses: Vec<Pause>,
-    /// What each `for_each` came to.
+    /// The results of all `for_each`.
     pub sets: Vec<SetParts>,
 }
 
-/// What a `for_each` came to.
+/// The result of a `for_each`.
 pub(super) struct SetParts {
-    /// What stands for all of it.
+    /// The instance that stands for the whole set.
     pub index: u32,
     pub selector: Box<str>,
-    /// In the order of their nodes' names.
+    /// Members in the order of their nodes' names.
     pub members: Box<[u32]>,
     pub rollout: Option<Rollout>,
-    /// Of what each member is made of, but for its node.
+    /// The digest of the members' source, without their nodes.
     pub source: u128,
 }
 
-/// A stack: a template with what stands for it.
+/// A stack: a template with its instances.
 pub(super) struct Scope {
     pub template: Arc<Template>,
-    /// The instance that is this stack; [`NONE`]: it is the root.
+    /// The instance that is this stack; [`NONE`] for the root.
     pub stands: u32,
-    /// The instance of each of the template's resources; [`NONE`]: it does not exist.
+    /// The instance of each of the template's resources; [`NONE`]: the resource does not exist.
     pub map: Box<[u32]>,
     /// Other resources decide which resources exist.
     pub late: bool,
@@ -58,34 +58,34 @@ pub(super) struct Scope {
 pub(super) struct Instance {
     pub name: Arc<str>,
     pub kind: Kind,
-    /// As operators see its type, where that is not the kind's name.
+    /// The type that operators see, if it differs from the kind's name.
     pub type_name: Option<Arc<str>>,
     pub body: Body,
     /// Sorted, unique.
     pub requires: Box<[u32]>,
     pub definition: u128,
     pub retain: bool,
-    /// Of the resource, or of the innermost that it is in and that says it.
+    /// The policy of the resource, or of the innermost enclosing one with a policy.
     pub drift_policy: Option<DriftPolicy>,
-    /// The instance, or one that it is in, begins after another batch.
+    /// The instance, or an enclosing one, begins after another batch.
     pub follows: bool,
     pub below: Below,
-    /// The innermost of [`Parts::pauses`] that it is in; [`NONE`]: of none.
+    /// The innermost of [`Parts::pauses`] around the instance; [`NONE`] if there is none.
     pub pause: u32,
 }
 
 /// Between two batches of a group.
 #[derive(Debug)]
 pub struct Pause {
-    /// The path of the first member of the batch that waits: what the batch is known by.
+    /// The path of the first member of the waiting batch, which identifies the batch.
     pub batch: Arc<str>,
-    /// By place: the members of the batch before.
+    /// The members of the batch before, by place.
     pub before: Box<[u32]>,
-    /// How long after these are done.
+    /// The pause after these are done.
     pub time: Duration,
 }
 
-/// Where a resource's properties are written.
+/// The place of a resource's properties.
 #[derive(Clone, Copy)]
 pub(super) enum Body {
     /// In a template.
@@ -94,13 +94,13 @@ pub(super) enum Body {
     Member { of: u32 },
     /// In the `resource_properties` of a chain.
     Link { of: u32 },
-    /// In the properties of a group of deployments, which has a server for each.
+    /// In the properties of a group of deployments, with one server for each member.
     Deployed { of: u32 },
-    /// Where the resource with the `for_each` is; its node is in its name.
+    /// At the resource with the `for_each`; the node is in the instance's name.
     Each { of: u32 },
 }
 
-/// What a resource stands for.
+/// The resources that an instance stands for.
 #[derive(Clone, Copy)]
 pub(super) enum Below {
     Nothing,
@@ -109,16 +109,17 @@ pub(super) enum Below {
     Set(u32),
 }
 
-/// What a group or chain came to.
+/// The result of a group or chain.
 pub(super) struct Group {
     pub index_var: Box<str>,
-    /// In their order, which is not that of their paths.
+    /// Members in their own order, which is not that of their paths.
     pub members: Box<[u32]>,
     /// Names that are not given again.
     pub removed: Removed,
-    /// Digest of what was decided on; none: it could not be known, and there are no members yet.
+    /// The digest of the inputs of the decision; `None`: they could not be known, and there are no members
+    /// yet.
     pub seen: Option<u128>,
-    /// What was decided on follows from other resources.
+    /// The inputs depend on other resources.
     pub late: bool,
 }
 
@@ -129,8 +130,8 @@ impl Parts {
         name.rsplit_once('/').map_or(name, |(_, own)| own)
     }
 
-    /// The stack whose template a resource is written in, its index there, and the way from its properties to those of the
-    /// instance.
+    /// The stack whose template contains a resource, its index there, and the path from its properties to
+    /// those of the instance.
     pub fn written(&self, index: u32) -> (u32, usize, Vec<&'static str>) {
         let mut way = Vec::new();
         let mut at = index;
@@ -153,7 +154,7 @@ impl Parts {
         }
     }
 
-    /// The instance that encloses this one; [`NONE`]: none.
+    /// The instance that encloses this one, or [`NONE`].
     pub fn enclosing(&self, index: u32) -> u32 {
         match self.instances[index as usize].body {
             Body::Own { scope, .. } => self.scopes[scope as usize].stands,
@@ -168,7 +169,7 @@ impl Parts {
         name.rsplit_once('[').and_then(|(_, node)| node.strip_suffix(']')).unwrap_or_default()
     }
 
-    /// What a set has for a node; `set` stands for all of it.
+    /// The member of a set for a node; `set` is the instance that stands for the set.
     pub fn member_of(&self, set: u32, node: &str) -> Option<u32> {
         let Below::Set(below) = self.instances[set as usize].below else { return None };
         let members = &self.sets[below as usize].members;
@@ -176,7 +177,7 @@ impl Parts {
         Some(members[at])
     }
 
-    /// By name: places take the place of the numbers given while the tree grew.
+    /// Sorts by name: places replace the numbers given while the tree grew.
     pub fn sort(&mut self) {
         let count = self.instances.len();
         let mut order: Vec<u32> = (0..).take(count).collect();
@@ -225,14 +226,14 @@ impl Parts {
     }
 }
 
-/// Names that a group has given up, each with what referred to the member if it was removed by that.
+/// Names that a group has given up, each with the reference that removed the member, if there was one.
 pub type Removed = BTreeMap<String, Option<String>>;
 
-/// What is known of resources while a tree grows, by path: as they are now, whatever becomes of them.
+/// The present resources, by path, for a growing tree.
 pub trait CurrentResources {
-    /// What `get_resource` would give.
+    /// The value of `get_resource`.
     fn reference(&self, path: &str) -> Option<String>;
-    /// What `get_attr` would give.
+    /// The value of `get_attr`.
     fn attribute(&self, path: &str, name: &str) -> Option<serde_json::Value>;
     /// The names that a group has given up.
     fn removed(&self, path: &str) -> Removed;
@@ -243,7 +244,7 @@ pub trait CurrentResources {
     }
     /// Whether there is anything under that path.
     fn is_there(&self, path: &str) -> bool;
-    /// The names of the nodes that a selector means, for the set under that path.
+    /// The names of the nodes that a selector matches, for the set under that path.
     fn nodes(&self, path: &str, selector: &Selector) -> Vec<Arc<str>> {
         let _ = (path, selector);
         Vec::new()

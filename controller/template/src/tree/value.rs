@@ -1,4 +1,4 @@
-//! Values in a tree: parameters that another stack gives, outputs that stand for resources, members of groups.
+//! Values in a tree: parameters from another stack, outputs that stand for resources, members of groups.
 
 use std::borrow::Cow;
 use std::cell::{Cell, RefCell};
@@ -25,20 +25,20 @@ const INDEX_VAR: &str = "%index%";
 
 type Found<T> = Result<T, Unresolved>;
 
-/// A rendering: what has been found on the way is kept to its end.
+/// A rendering: values found on the way are kept to its end.
 pub(super) struct Context<'a> {
     pub parts: &'a Parts,
-    /// By place.
+    /// References by place.
     pub refs: &'a dyn References,
     values: RefCell<BTreeMap<(u32, u32), Value>>,
     outputs: RefCell<BTreeMap<(u32, u32), Value>>,
     conditions: RefCell<BTreeMap<(u32, u32), bool>>,
-    /// The members that properties are rendered for, the innermost first: the stack that each is written in, its group's
+    /// The members for which properties are rendered, the innermost first: the stack of each, its group's
     /// variable, its own name.
     members: RefCell<Vec<(u32, &'a str, &'a str)>>,
-    /// Likewise of sets: the stack, and the node.
+    /// The same for sets: the stack, and the node.
     nodes: RefCell<Vec<(u32, &'a str)>>,
-    /// Stacks that the value at hand has passed through.
+    /// Stacks through which the present value has passed.
     depth: Cell<usize>,
     /// Bytes that may still be kept or found.
     left: Cell<usize>,
@@ -71,7 +71,7 @@ impl<'a> Context<'a> {
         &self.parts.scopes[scope as usize]
     }
 
-    /// The properties of a resource as an object, or what is below them; `None` where it is not given.
+    /// The properties of a resource as an object, or the value below; `None` if it is not given.
     pub fn property(&self, index: u32, steps: &[&str]) -> Result<Option<Value>, RenderError> {
         match self.instance(index).body {
             Body::Own { scope, resource } => self.own_property(scope, resource, steps),
@@ -91,7 +91,7 @@ impl<'a> Context<'a> {
         }
     }
 
-    /// Of a member of a set: what is written, and the node.
+    /// A property of a member of a set: the written one, with the node.
     fn property_of_each(&self, index: u32, of: u32, steps: &[&str]) -> Result<Option<Value>, RenderError> {
         let node = self.parts.own_node(index);
         let place = self.instance(index).kind.node_property().unwrap_or("node");
@@ -110,7 +110,8 @@ impl<'a> Context<'a> {
         Ok(value)
     }
 
-    /// Of a member of a group of deployments: what the group has, but one of its servers in the place of all.
+    /// A property of a member of a group of deployments: that of the group, with one of its servers in place
+    /// of all.
     fn deployed_property(&self, of: u32, name: &str, steps: &[&str]) -> Result<Option<Value>, RenderError> {
         match steps {
             ["server", below @ ..] => self.property(of, &[&["servers", name], below].concat()),
@@ -146,7 +147,7 @@ impl<'a> Context<'a> {
         Ok(found.filter(|value| !value.is_null()))
     }
 
-    /// All properties that are given.
+    /// All given properties.
     pub fn properties(&self, index: u32) -> Result<Value, RenderError> {
         Ok(match self.property(index, &[])? {
             Some(Value::Object(map)) => {
@@ -157,7 +158,7 @@ impl<'a> Context<'a> {
         })
     }
 
-    /// A value that another stack gives, or an environment, or the template itself.
+    /// A value from another stack, from an environment, or from the template itself.
     fn parameter(&self, scope: u32, index: u32) -> Result<Value, RenderError> {
         if let Some(known) = self.values.borrow().get(&(scope, index)) {
             return Ok(known.clone());
@@ -189,7 +190,7 @@ impl<'a> Context<'a> {
         definition.take(given).map_err(wrong)
     }
 
-    /// What the outer template says of the resource that is this stack.
+    /// The outer template's properties of the resource that is this stack.
     fn facade(&self, scope: u32) -> Result<Facade, RenderError> {
         let stands = self.scope(scope).stands;
         let (scope, at, way) = self.parts.written(stands);
@@ -204,7 +205,7 @@ impl<'a> Context<'a> {
             }
             Body::Link { .. } | Body::Deployed { .. } | Body::Each { .. } => None,
         };
-        // What a group says of itself is not said of its members.
+        // A group's own metadata does not apply to its members.
         let own = Some(resource).filter(|_| way.is_empty());
         let within = self.within(scope);
         let rendered = |expr: Option<&Expr>, key: &str| -> Result<Value, RenderError> {
@@ -219,14 +220,14 @@ impl<'a> Context<'a> {
         })
     }
 
-    /// Which resources of a stack exist.
+    /// Whether each resource of a stack exists.
     pub fn existence(&self, scope: u32) -> Result<Vec<bool>, RenderError> {
         let template = &self.scope(scope).template;
         let within = self.within(scope);
         (0..template.resources.len()).map(|at| template.is_there(at, &within)).collect()
     }
 
-    /// An error about a resource or one of its properties, where that is written.
+    /// An error about a resource or one of its properties, at the place of its text.
     pub fn said_of(&self, index: u32, property: Option<&str>, message: &str) -> RenderError {
         let (scope, resource, mut way) = self.parts.written(index);
         let way: Vec<&str> = way.drain(..).chain(property).collect();
@@ -258,7 +259,7 @@ impl<'a> Context<'a> {
         }
     }
 
-    /// What `get_resource` gives.
+    /// The value of `get_resource`.
     fn reference(&self, index: u32) -> Found<Value> {
         let instance = self.instance(index);
         if let Below::Scope(scope) = instance.below {
@@ -294,7 +295,7 @@ impl<'a> Context<'a> {
         Ok(value)
     }
 
-    /// What `get_attr` gives, with how many of the keys below were followed.
+    /// The value of `get_attr`, with the number of followed keys.
     fn attribute(&self, index: u32, name: &str, keys: &[String]) -> Found<Option<(Value, usize)>> {
         let instance = self.instance(index);
         if let Some(path) = name.strip_prefix("resource.").filter(|_| instance.kind.is_whole()) {
@@ -328,7 +329,7 @@ impl<'a> Context<'a> {
         Err(Unresolved::Wrong(format!("'{file}' has no output '{}'{near}", cut(name))))
     }
 
-    /// `resource.NAME` with or without an attribute after it, of what is in a nested stack or a group.
+    /// `resource.NAME` with or without an attribute after it, for resources in a nested stack or a group.
     fn attribute_inside(&self, index: u32, path: &str, keys: &[String]) -> Found<(Value, usize)> {
         let (name, attribute) =
             path.split_once('.').map_or((path, None), |(name, attribute)| (name, Some(attribute)));
@@ -347,14 +348,14 @@ impl<'a> Context<'a> {
         members.map(each).collect::<Found<Map<String, Value>>>().map(Value::Object)
     }
 
-    /// How all members of a set are, in one text: for one that is restarted for any of them.
+    /// The states of all members of a set, in one text: for a unit that restarts for any of them.
     fn states(&self, set: u32) -> Found<Value> {
         let Below::Set(set) = self.instance(set).below else { return Ok(Value::Null) };
         let states = self.by_node(set, |member| self.selected(member, Spec::STATE, &[]))?;
         Ok(Value::from(format!("{:032x}", digest::of_value(&states))))
     }
 
-    /// A map by node, or what one node has.
+    /// A map by node, or the value of one node.
     fn set_attribute(&self, index: u32, set: u32, name: &str, keys: &[String]) -> Found<(Value, usize)> {
         match keys {
             [] => Ok((self.by_node(set, |member| self.selected(member, name, &[]))?, 0)),
@@ -451,7 +452,7 @@ impl<'a> Context<'a> {
                 }
                 _ => None,
             };
-            // As in Heat, for each member: nowhere is null.
+            // As in Heat, for each member: a path that leads nowhere gives null.
             let Some(next) = next else { return Ok(Value::Null) };
             value = next;
         }
@@ -459,14 +460,14 @@ impl<'a> Context<'a> {
     }
 }
 
-/// What the names in one stack's template stand for.
+/// The meaning of names in one stack's template.
 pub(super) struct InScope<'c, 'a> {
     context: &'c Context<'a>,
     scope: u32,
 }
 
 impl InScope<'_, '_> {
-    /// The instance of a resource of the template; none: it does not exist.
+    /// The instance of a resource of the template; `None` if it does not exist.
     fn of(&self, index: u32) -> Option<u32> {
         let place = self.context.scope(self.scope).map[index as usize];
         (place != NONE).then_some(place)
@@ -498,13 +499,13 @@ impl Values for InScope<'_, '_> {
         Some(holds)
     }
 
-    /// The stack is the whole: what is nested has no name of its own.
+    /// The name of the root stack, since nested stacks have no name of their own.
     fn stack(&self) -> Option<&StackNames> {
         self.context.parts.parameters.stack()
     }
 
-    /// As the texts around it, of which Heat has the outermost group's variable first. In Heat itself paths are followed
-    /// before that, to nowhere.
+    /// Replaces variables as in the surrounding texts, where Heat replaces the outermost group's variable
+    /// first. Heat itself follows paths before that, to nowhere.
     fn indexed<'k>(&self, key: Cow<'k, str>) -> Cow<'k, str> {
         let members = self.context.members.borrow();
         let here = members.iter().rev().filter(|(scope, ..)| *scope == self.scope);
@@ -540,7 +541,7 @@ impl References for InScope<'_, '_> {
         nodes.iter().rev().find(|(scope, _)| *scope == self.scope).map(|(_, node)| (*node).to_owned())
     }
 
-    /// What is not known yet was told as such.
+    /// Unknown values were already reported as such.
     fn is_ready(&self, _: u32) -> bool {
         true
     }
@@ -554,7 +555,7 @@ impl References for InScope<'_, '_> {
 
     fn resolve(&self, index: u32, name: &str, path: &[String]) -> Found<Option<(Value, usize)>> {
         match self.of(index) {
-            // Whoever is restarted is so for what is on its own node.
+            // A unit restarts for objects on its own node.
             Some(place)
                 if name == Spec::STATE && matches!(self.context.instance(place).below, Below::Set(_)) =>
             {
@@ -571,7 +572,7 @@ impl References for InScope<'_, '_> {
     }
 }
 
-/// As Heat does it: in every text, and in no key.
+/// As in Heat: replaces the variable in every text, and in no key.
 fn with_index(value: Value, variable: &str, index: &str) -> Value {
     match value {
         Value::String(text) if text.contains(variable) => Value::String(text.replace(variable, index)),
@@ -583,7 +584,7 @@ fn with_index(value: Value, variable: &str, index: &str) -> Value {
     }
 }
 
-/// The digest of an expression in a resource's properties, as far down as it is written out, and the parameters in it.
+/// The digest of an expression in a resource's properties, as far down as it is written, and its parameters.
 pub(super) fn source<'t>(template: &'t Template, resource: usize, way: &[&str]) -> Option<&'t Expr> {
     let mut expr = &template.resources[resource].properties;
     for step in way {
@@ -600,7 +601,7 @@ pub(super) fn want_text(value: &Value) -> Result<&str, String> {
     value.as_str().ok_or_else(|| format!("want text, got {}", describe(value)))
 }
 
-/// The variable of a group that names none.
+/// The variable of a group without a given one.
 pub(super) fn index_var(given: Option<Value>) -> Result<Box<str>, String> {
     match given {
         None => Ok(INDEX_VAR.into()),

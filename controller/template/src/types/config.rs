@@ -16,7 +16,7 @@ type Read<T> = Result<T, PropertyError>;
 const INPUT_KEYS: [&str; 5] = ["default", "description", "name", "replace_on_change", "type"];
 const OUTPUT_KEYS: [&str; 4] = ["description", "error_output", "name", "type"];
 const PART_KEYS: [&str; 3] = ["actions", "config", "tool"];
-/// Of inputs and outputs; for people alone, as in Heat.
+/// Types of inputs and outputs; for people alone, as in Heat.
 const TYPES: [&str; 5] = ["Boolean", "CommaDelimitedList", "Json", "Number", "String"];
 
 const GROUP: Property = Property::optional("group", |value| group(value).map(drop))

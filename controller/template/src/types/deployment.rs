@@ -1,6 +1,6 @@
 //! `OS::Heat::SoftwareDeployment`, `OS::Heat::StructuredDeployment`, and groups of them.
 //!
-//! A deployment names its config by id. What that is, and what the deployment is called, [`Site`] knows.
+//! A deployment names its config by id. [`Site`] provides the config and the stack's name.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,22 +20,22 @@ use crate::text::text_of;
 
 type Read<T> = Result<T, PropertyError>;
 
-/// As long as a stack of Heat may take.
+/// The default time limit of Heat's stacks, in seconds.
 const TIMEOUT: u32 = 3600;
 const GET_INPUT: &str = "get_input";
 const TRANSPORTS: [&str; 6] =
     ["AUTO", "CFN_SIGNAL", "HEAT_SIGNAL", "NO_SIGNAL", "TEMP_URL_SIGNAL", "ZAQAR_SIGNAL"];
-/// What Heat takes where nothing, or `AUTO`, is given.
+/// Heat's default, also for `AUTO`.
 const TRANSPORT: &str = "CFN_SIGNAL";
 const VALIDATES: [&str; 2] = ["LAX", "STRICT"];
 const INTERRUPTS: [&str; 2] = ["rerun", "fail"];
 
-/// What a deployment needs to know beside its properties.
+/// The context of a deployment beyond its properties.
 pub trait Site {
     /// The software config of that id.
     ///
     /// # Errors
-    /// What to say if there is none.
+    /// The error if there is none.
     fn config(&self, id: &str) -> Result<SoftwareConfig, String>;
     /// `NAME/ID` of the stack.
     fn stack(&self) -> String;
@@ -164,7 +164,7 @@ fn word(value: &Value, known: &[&'static str]) -> Read<&'static str> {
     })
 }
 
-/// What a deployment comes to on its node.
+/// The desired state of a deployment on its node.
 fn spec(given: &RenderedProperties<'_>, site: &dyn Site, is_structured: bool) -> Read<Spec> {
     given.required("server", node)?;
     let config = given.get("config", text)?.map(|id| site.config(&id)).transpose();
@@ -210,7 +210,7 @@ fn spec(given: &RenderedProperties<'_>, site: &dyn Site, is_structured: bool) ->
     Ok(Spec::Deployment(deployment))
 }
 
-/// A value as a script has it: a text as it is, others as JSON.
+/// A value for a script's environment: a text as it is, others as JSON.
 fn environment(value: &Value) -> String {
     match value {
         Value::Bool(flag) => flag.to_string(),
@@ -223,7 +223,7 @@ fn replacing(config: Option<&SoftwareConfig>) -> BTreeSet<String> {
     inputs.filter(|input| input.replace_on_change).map(|input| input.name.clone()).collect()
 }
 
-/// Of the inputs that the config declares, and of those that are given beside them.
+/// The values of inputs, both those that the config declares and further given ones.
 fn input_values(
     given: &RenderedProperties<'_>,
     config: Option<&SoftwareConfig>,
@@ -237,7 +237,7 @@ fn input_values(
     Ok(values)
 }
 
-/// How a structured deployment puts inputs into its config.
+/// How a structured deployment inserts inputs into its config.
 struct Structured {
     key: String,
     is_strict: bool,
@@ -260,7 +260,7 @@ impl Structured {
         Ok(Some(Self { key, is_strict: validate == Some("STRICT"), known: known.collect() }))
     }
 
-    /// Each `{get_input: NAME}` becomes the input's value, and null where it has none.
+    /// Replaces each `{get_input: NAME}` by the input's value, or by null if it has none.
     fn fill(&self, value: Value, values: &BTreeMap<String, Value>) -> Result<Value, String> {
         match value {
             Value::Object(map) => {
@@ -282,7 +282,7 @@ impl Structured {
     }
 }
 
-/// What runs for each action.
+/// The steps for each action.
 fn steps(
     body: &ConfigBody,
     actions: &[ConfigAction],
@@ -362,7 +362,7 @@ fn filled(
     filled.map_err(|message| PropertyError::new(message).within_key("input_values"))
 }
 
-/// A text as the JSON that its group wants; an empty one is an empty map.
+/// Parses a text as the JSON that its group needs; an empty text is an empty map.
 fn document(text: &str, group: ConfigGroup) -> Read<Value> {
     let wrong = |why: &str| {
         let message = format!("its config is for the group {}, and is no map in JSON: {why}", group.name());
@@ -387,8 +387,8 @@ fn os_net_config(body: Option<&ConfigBody>) -> Option<(&str, bool)> {
     }
 }
 
-/// Group `os-net-config`: what a `Muster::NetworkConfig` is, so a change that cuts the node off is taken back. Unless
-/// DELETE is among the actions nothing is done on delete, as in Heat.
+/// Group `os-net-config`: the same as a `Muster::NetworkConfig`, so a change that cuts the node off is
+/// undone. As in Heat, a delete does nothing unless DELETE is among the actions.
 fn network(
     config: &str,
     is_text: bool,
@@ -402,7 +402,7 @@ fn network(
     }
     let structured = structured.filter(|_| !is_text);
     let document = filled(config, ConfigGroup::OsNetConfig, structured, values)?;
-    // As an os-apply-config document has it.
+    // The form within an os-apply-config document.
     let document = document.get("os_net_config").cloned().unwrap_or(document);
     NetworkDocument::parse(&document).map_err(|error| {
         PropertyError::new(format!("its config: {}: {}", error.path, error.problem)).within_key("config")

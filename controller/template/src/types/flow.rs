@@ -16,8 +16,8 @@ use crate::render::Step;
 
 /// The property that says where.
 pub(super) const DEVICE: &str = "device";
-/// Seconds to reach the controller over a new connection after a change. Nothing has to come up
-/// first, unlike after a change of the network's configuration.
+/// Seconds to reach the controller over a new connection after a change. Unlike after a change of the
+/// network's configuration, no link has to come up first.
 const CONFIRM_TIMEOUT: u32 = 30;
 
 pub(super) const RULE: TypeInfo = TypeInfo::new(
@@ -198,7 +198,7 @@ fn one(given: &RenderedProperties<'_>, key: Option<&str>) -> Result<FlowSet, Pro
     set(given, vec![packed(&entry)?], None)
 }
 
-/// All rules of `rules`.
+/// All rules in `rules`.
 fn table(given: &RenderedProperties<'_>) -> Result<FlowSet, PropertyError> {
     let table = given.get("table", |value| part("table", value).map(|()| value.clone()))?;
     let device = given.required(DEVICE, device)?;
@@ -271,7 +271,7 @@ pub(super) fn device(value: &Value) -> Result<DeviceName, PropertyError> {
     }
 }
 
-/// A parameter may come as text.
+/// A parameter may arrive as text.
 pub(super) fn guard(value: &Value) -> Result<bool, PropertyError> {
     match value {
         Value::Bool(on) => Ok(*on),
@@ -289,7 +289,7 @@ fn foreign(value: &Value) -> Result<ForeignPolicy, PropertyError> {
     })
 }
 
-/// A property that may still have nulls where a function's value will be: what is certain is checked.
+/// Checks a property that may still have nulls in place of functions' values, as far as it is certain.
 fn part(key: &str, value: &Value) -> Result<(), PropertyError> {
     match has_null(value) {
         true => Ok(()),
@@ -302,7 +302,7 @@ fn check_rules(value: &Value) -> Result<(), PropertyError> {
     let mut places = BTreeMap::new();
     for (n, item) in items.iter().enumerate().filter(|(_, item)| !has_null(item)) {
         let at = |error: PropertyError| error.within(Step::Item(n));
-        // Two that are the same without the table that holds for all are the same with it.
+        // Two rules that are equal without the common table are also equal with it.
         let Entry::Rule(rule) = rule(item, None).map_err(at)? else { continue };
         if let Some(first) = places.insert((rule.table, rule.priority, rule.selector), n) {
             return Err(at(twice(first)));

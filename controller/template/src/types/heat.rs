@@ -1,4 +1,4 @@
-//! Heat's types that are of the controller alone: values, random texts, what tests need, nodes by name.
+//! Heat's types that the controller itself realises: values, random texts, test resources, nodes by name.
 
 use muster_shared::NodeId;
 use serde_json::Value;
@@ -11,7 +11,7 @@ use crate::virtual_resource::{RandomString, TestResource, TestTimes, VirtualReso
 
 type Read<T> = Result<T, PropertyError>;
 
-/// As Heat bounds it.
+/// Heat's bound.
 const LENGTH_MAX: u64 = 512;
 const LENGTH: u16 = 32;
 /// Sources of a random text: more than there are kinds of characters.
@@ -244,7 +244,7 @@ fn test(given: &RenderedProperties<'_>) -> Read<VirtualResource> {
     let [create, update, delete] =
         given.get("action_wait_secs", times)?.unwrap_or_default().map(|time| time.unwrap_or(each));
     let times = TestTimes { create, update, delete };
-    // As it was before there were times, for what is kept of it.
+    // The form from before times existed, for stored resources.
     Ok(if times == TestTimes::default() {
         VirtualResource::Test(test)
     } else {
@@ -268,7 +268,7 @@ fn wait(value: &Value) -> Read<u32> {
     Ok(millis as u32)
 }
 
-/// Of `create`, `update` and `delete`.
+/// The times of `create`, `update` and `delete`.
 fn times(value: &Value) -> Read<[Option<u32>; 3]> {
     let Value::Object(map) = value else { return Err(unwanted("a map", value)) };
     let mut times = [None; 3];

@@ -1,5 +1,5 @@
-//! `Muster::TopologyLink`, `Muster::TopologyHost` and `Muster::Intent`: what is in the network, and
-//! what it must connect.
+//! `Muster::TopologyLink`, `Muster::TopologyHost` and `Muster::Intent`: parts of the network, and required
+//! connectivity.
 //!
 //! The intent file's parser reads points, constraints and whole intents. Here its errors get their
 //! place in the template.
@@ -21,15 +21,15 @@ use crate::virtual_resource::{TopologyHost, TopologyLink, VirtualResource};
 
 type Read<T> = Result<T, PropertyError>;
 
-/// As OSPF bounds it: a path of any length costs less than a device that is away.
+/// OSPF's bound: a path of any length costs less than an absent device.
 const COST_MAX: u64 = 65_535;
-/// Of a link: more than anybody writes.
+/// The most annotations of a link: more than anybody writes.
 const ANNOTATIONS_MAX: usize = 64;
 /// Bytes of an annotation's name and of its value.
 const ANNOTATION_MAX: usize = 255;
 /// Seconds that a row waits until its intent is installed, where nothing is said.
 const TIMEOUT: u32 = 60;
-/// As a wait condition's: twelve hours.
+/// The bound of a wait condition: twelve hours.
 const TIMEOUT_MAX: u64 = 43_200;
 
 pub(super) const LINK: TypeInfo = TypeInfo::new(
@@ -173,7 +173,7 @@ fn intent(given: &RenderedProperties<'_>) -> Read<VirtualResource> {
     Ok(VirtualResource::Intent { key, wish, timeout: given.get("timeout", timeout)?.unwrap_or(TIMEOUT) })
 }
 
-/// What may still have nulls where a function's value will be: what is certain is checked.
+/// Checks a value that may still have nulls in place of functions' values, as far as it is certain.
 fn part(name: &str, value: &Value) -> Read<()> {
     match has_null(value) {
         true => Ok(()),

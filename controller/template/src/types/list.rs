@@ -1,4 +1,4 @@
-//! What follows from the list of types: `Kind`.
+//! The code derived from the list of types: `Kind`.
 
 macro_rules! kinds {
     ($($kind:ident => $info:expr,)* ; $($nameless:ident => $nameless_info:expr,)*) => {
@@ -11,7 +11,7 @@ macro_rules! kinds {
         }
 
         impl Kind {
-            /// All that a template may name, by name.
+            /// All types that a template may name, by name.
             pub const ALL: [Kind; [$(stringify!($kind)),*].len()] = [$(Kind::$kind),*];
 
             fn info(self) -> &'static TypeInfo {

@@ -1,6 +1,7 @@
 //! `OS::Neutron::Net`, `Subnet` and `Port`: the site's own address plan.
 //!
-//! What only a cloud has (security groups, who owns a network, …) is taken for Heat's sake and means nothing.
+//! Properties that only make sense in a cloud (security groups, owners of networks, …) are accepted for
+//! Heat's sake and have no effect.
 
 use std::net::IpAddr;
 
@@ -17,12 +18,12 @@ use crate::virtual_resource::VirtualResource;
 
 type Read<T> = Result<T, PropertyError>;
 
-/// Pools, addresses, routes, servers of names: more than anybody gives one subnet or port.
+/// The most pools, addresses, routes or name servers: more than anybody gives one subnet or port.
 const ITEMS_MAX: usize = 256;
-/// What a property means that only a cloud has.
+/// The description of a property that only makes sense in a cloud.
 const NOTHING: &str = "taken for Heat's sake: means nothing here";
 
-/// Of something that only a cloud has.
+/// A property that only makes sense in a cloud.
 const fn nothing(name: &'static str, kind: PropertyType) -> Property {
     let check: fn(&Value) -> Read<()> = match kind {
         PropertyType::Boolean => |value| flag(value).map(drop),
@@ -251,7 +252,7 @@ fn fixed_ips(value: &Value) -> Read<Vec<FixedIp>> {
     })
 }
 
-/// A list, each with its place where it is wrong. What is not known yet passes.
+/// Reads a list; errors have the item's place. Unknown values are accepted.
 fn each<T>(value: &Value, read: impl Fn(&Value) -> Read<T>) -> Read<Vec<T>> {
     let Value::Array(items) = value else { return Err(unwanted("a list", value)) };
     if items.len() > ITEMS_MAX {

@@ -1,5 +1,5 @@
-//! Types as documents, for `muster type show`. They stand beside the code that reads the
-//! properties, and a test compares the two.
+//! Types as documents, for `muster type show`. They are next to the code that reads the properties, and a
+//! test compares the two.
 
 use serde::Serialize;
 use serde_json::Value;
@@ -13,7 +13,7 @@ pub struct TypeSchema {
     pub description: &'static str,
     pub properties: Vec<PropertySchema>,
     pub attributes: Vec<AttributeSchema>,
-    /// Attributes without fixed names, in words; empty where there are none.
+    /// Attributes without fixed names, in words; empty if there are none.
     pub other_attributes: &'static str,
 }
 

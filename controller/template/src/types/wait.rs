@@ -6,12 +6,12 @@ use super::value::{integer, text};
 use super::{Kind, Place, Property, PropertyError, PropertyType, RenderedProperties, TypeInfo};
 use crate::virtual_resource::{VirtualResource, WaitCondition};
 
-/// Signals that one handle takes: one of each node of a large site. As many may be waited for.
+/// The most signals of one handle, and the most to wait for: one of each node of a large site.
 pub const SIGNALS_MAX: u32 = 10_000;
 
-/// As Heat bounds it: twelve hours.
+/// Heat's bound: twelve hours.
 const TIMEOUT_MAX: u64 = 43_200;
-/// Heat's, without `NO_SIGNAL`: a condition must wait for something.
+/// Heat's words, without `NO_SIGNAL`: a condition must wait for something.
 const TRANSPORTS: [&str; 5] =
     ["CFN_SIGNAL", "HEAT_SIGNAL", "TEMP_URL_SIGNAL", "TOKEN_SIGNAL", "ZAQAR_SIGNAL"];
 
@@ -80,7 +80,7 @@ fn transport(value: &Value) -> Result<(), PropertyError> {
     Err(PropertyError::new(format!("unknown transport '{}'{near}", crate::error::cut(&name))))
 }
 
-/// Why an attribute that Heat has is not there; none: Heat does not have it either.
+/// Why an attribute of Heat is missing here; `None` if Heat does not have it either.
 pub(crate) fn refused_attribute(kind: Kind, attribute: &str) -> Option<&'static str> {
     match (kind, attribute) {
         (Kind::WaitConditionHandle, "curl_cli" | "signal" | "token") => Some(

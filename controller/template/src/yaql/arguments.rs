@@ -1,4 +1,4 @@
-//! What a function is given: what stands before the point is the first argument.
+//! The arguments of a function: the value before the point is the first argument.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -107,7 +107,7 @@ impl<'a> Arguments<'a> {
         self.evaluator.stream(items)
     }
 
-    /// Of lists of two items each.
+    /// A map of lists of two items each.
     pub fn map_of_pairs(&self, pairs: &[Y]) -> Evaluated {
         let mut entries = BTreeMap::new();
         for pair in pairs {

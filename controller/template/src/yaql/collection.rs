@@ -9,7 +9,7 @@ use super::operator::contains;
 use super::query::size;
 use super::value::{Key, Y};
 
-/// None: it is no function of this kind.
+/// `None`: the function is not of this kind.
 pub(super) fn call(args: &Arguments<'_>) -> Option<Evaluated> {
     Some(match args.name {
         "list" => list(args),
@@ -59,7 +59,7 @@ pub(super) fn is(args: &Arguments<'_>, test: impl Fn(&Y) -> bool) -> Evaluated {
     args.value(0).map(|value| Y::Bool(test(&value)))
 }
 
-/// What was made on the way is taken apart; a list stays an item.
+/// Expands intermediate iterators; a list stays an item.
 fn list(args: &Arguments<'_>) -> Evaluated {
     let mut all = Vec::new();
     for value in args.all()? {
@@ -165,7 +165,7 @@ fn flattened(args: &Arguments<'_>) -> Evaluated {
     args.stream(all)
 }
 
-/// Of lists or of texts.
+/// Concatenates lists or texts.
 fn concat(args: &Arguments<'_>) -> Evaluated {
     let given = args.all()?;
     if given.iter().all(|value| matches!(value, Y::Text(_))) {
@@ -185,7 +185,7 @@ fn concat(args: &Arguments<'_>) -> Evaluated {
     args.stream(all)
 }
 
-/// Maps are merged key by key, lists become one without equal items, of anything else the second counts.
+/// Merges maps key by key, and lists into one without equal items; of other values the second counts.
 fn merge(evaluator: &Evaluator, left: &Y, right: &Y) -> Evaluated {
     match (left, right) {
         (Y::Map(left), Y::Map(right)) => {

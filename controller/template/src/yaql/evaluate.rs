@@ -14,7 +14,7 @@ use crate::error::{cut, suggestion};
 
 pub(super) type Evaluated = Result<Y, String>;
 
-/// What the expression makes of `$.data`.
+/// Evaluates the expression on `$.data`.
 pub(crate) fn evaluate(
     expression: &Expression,
     data: &Value,
@@ -26,12 +26,12 @@ pub(crate) fn evaluate(
     let root = Y::unbounded_map(BTreeMap::from([("data".into(), Y::from_json(data))]));
     let frame = Frame { names: vec![("".into(), root)], outer: None };
     let value = evaluator.node(&frame, &expression.0)?;
-    // What one value holds many times is many in the answer.
+    // A value that is shared many times occurs many times in the answer.
     evaluator.spend(value.weight())?;
     value.to_json()
 }
 
-/// What names stand for, from the inside out.
+/// The values of names, from the inside out.
 pub(super) struct Frame<'a> {
     pub names: Vec<(Box<str>, Y)>,
     pub outer: Option<&'a Frame<'a>>,
@@ -150,7 +150,7 @@ impl Evaluator {
                 let near = suggestion(name, map.entries.keys().map(|key| &**key));
                 format!("yaql: the map has no key '{}'{near}", cut(name))
             }),
-            // Of each item.
+            // Applied to each item.
             Y::List(list) => {
                 self.step(list.items.len())?;
                 let items = list.items.iter().map(|item| self.member(item, name));

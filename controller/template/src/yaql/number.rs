@@ -8,7 +8,7 @@ use super::evaluate::Evaluated;
 use super::operator::ordered;
 use super::value::Y;
 
-/// None: it is no function of this kind.
+/// `None`: the function is not of this kind.
 pub(super) fn call(args: &Arguments<'_>) -> Option<Evaluated> {
     Some(match args.name {
         "int" => args.want(1, 1).and_then(|()| int(args)),
@@ -42,7 +42,7 @@ fn int(args: &Arguments<'_>) -> Evaluated {
         Y::Null => Ok(Y::Int(0)),
         Y::Int(n) => Ok(Y::Int(n)),
         Y::Bool(on) => Ok(Y::Int(i128::from(on))),
-        // In the range of what a template's numbers may be.
+        // Within the range of a template's numbers.
         Y::Float(n) if n.abs() < 1e19 => Ok(Y::Int(n.trunc() as i128)),
         Y::Text(text) => match text.trim().parse::<i64>() {
             Ok(n) => Ok(Y::Int(n.into())),
@@ -65,7 +65,7 @@ fn float(args: &Arguments<'_>) -> Evaluated {
     }
 }
 
-/// Halves to the even neighbour, as in Python 3.
+/// Rounds halves to the even neighbour, as in Python 3.
 fn round(args: &Arguments<'_>) -> Evaluated {
     let digits = if args.count() > 1 { args.int(1)? } else { 0 };
     match args.value(0)? {

@@ -43,7 +43,7 @@ pub(super) fn binary(evaluator: &Evaluator, operator: &str, left: &Y, right: &Y)
     }
 }
 
-/// Of two numbers or two texts.
+/// The order of two numbers or two texts.
 pub(super) fn ordered(left: &Y, right: &Y) -> Result<Ordering, String> {
     match (left, right) {
         (Y::Int(_) | Y::Float(_) | Y::Bool(_), Y::Int(_) | Y::Float(_) | Y::Bool(_))

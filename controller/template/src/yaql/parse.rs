@@ -12,7 +12,7 @@ pub(crate) struct Expression(pub(super) Node);
 #[derive(Debug)]
 pub(super) enum Node {
     Literal(Y),
-    /// What follows `$`.
+    /// The name after `$`.
     Variable(Box<str>),
     List(Vec<Node>),
     Map(Vec<(Node, Node)>),
@@ -263,7 +263,7 @@ impl Parser {
         Ok((Node::Call { of, name, safe, arguments }, self.bounded(depth + 1)?))
     }
 
-    /// What stands between brackets, up to the closing one.
+    /// Parses the arguments between brackets, up to the closing one.
     fn arguments(&mut self, end: &str) -> Result<(Vec<Argument>, usize), String> {
         let mut found = Vec::new();
         let mut depth = 0;

@@ -8,7 +8,7 @@ use super::evaluate::{Evaluated, items};
 use super::operator::{ordered, plus};
 use super::value::{Key, Y};
 
-/// None: it is no function of this kind.
+/// `None`: the function is not of this kind.
 pub(super) fn call(args: &Arguments<'_>) -> Option<Evaluated> {
     Some(match args.name {
         "where" => filtered(args, |_, holds| holds),

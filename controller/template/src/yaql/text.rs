@@ -10,10 +10,10 @@ use super::value::Y;
 use crate::Limits;
 use crate::error::cut;
 
-/// Steps that count for building a regex, which is built for each text: up to a millisecond.
+/// Steps charged for building a regex, which is built for each text: up to a millisecond.
 const BUILT: usize = 1000;
 
-/// None: it is no function of this kind.
+/// `None`: the function is not of this kind.
 pub(super) fn call(args: &Arguments<'_>) -> Option<Evaluated> {
     Some(match args.name {
         "str" => args.want(1, 1).and_then(|()| shown(args)),
@@ -44,7 +44,8 @@ pub(super) fn call(args: &Arguments<'_>) -> Option<Evaluated> {
     })
 }
 
-/// From a text or a regex; its automaton is bounded in size, and so is the time it takes for each character.
+/// Makes a pattern from a text or a regex; its automaton is bounded in size, and so is its time for each
+/// character.
 pub(super) fn pattern(value: &Y) -> Result<Regex, String> {
     match value {
         Y::Regex(text) | Y::Text(text) => {
@@ -125,8 +126,8 @@ fn split(args: &Arguments<'_>) -> Evaluated {
     args.evaluator.list(parts.into_iter().map(Y::text).collect())
 }
 
-/// `regex(pattern).split(text)`, as in Python: what is between matches, and after each piece what the groups of its match
-/// took.
+/// `regex(pattern).split(text)`, as in Python: the pieces between matches, each followed by the groups of the
+/// match after it.
 fn split_by(args: &Arguments<'_>, regex: &Y) -> Evaluated {
     let text = args.text(1)?;
     let most = match args.optional(2)? {
@@ -216,7 +217,7 @@ fn begins(args: &Arguments<'_>) -> Evaluated {
     Ok(Y::Bool(false))
 }
 
-/// In characters.
+/// The index in characters.
 fn index_of(args: &Arguments<'_>) -> Evaluated {
     args.want(2, 2)?;
     let (text, part) = (args.text(0)?, args.text(1)?);

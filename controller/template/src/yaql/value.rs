@@ -24,7 +24,7 @@ pub(super) struct List {
     pub items: Vec<Y>,
     pub depth: usize,
     weight: usize,
-    /// A step of the expression made it, as an iterator in yaql: `list` takes it apart.
+    /// The list is an iterator in yaql, made by a step of the expression: `list` expands it.
     pub streamed: bool,
 }
 
@@ -86,8 +86,8 @@ impl Y {
         }
     }
 
-    /// About as many bytes as its JSON takes. Each list and map keeps its weight: one value may
-    /// hold another many times, and counting those would take as long as writing them out.
+    /// The approximate number of bytes of its JSON. Each list and map keeps its weight: one value may contain
+    /// another many times, and counting those would take as long as writing them.
     pub fn weight(&self) -> usize {
         match self {
             Y::Null | Y::Bool(_) | Y::Int(_) | Y::Float(_) | Y::Regex(_) => 8,
@@ -117,7 +117,7 @@ impl Y {
         })
     }
 
-    /// As Python has it.
+    /// The truth value as in Python.
     pub fn is_true(&self) -> bool {
         match self {
             Y::Null => false,
@@ -131,7 +131,7 @@ impl Y {
         }
     }
 
-    /// An order of all values, in which those that are equal in Python are equal: for sets.
+    /// An order of all values, in which values that are equal in Python are equal: for sets.
     pub fn total(&self, other: &Y) -> Ordering {
         let rank = |value: &Y| match value {
             Y::Null => 0,
@@ -179,7 +179,7 @@ impl Y {
         }
     }
 
-    /// Of a number.
+    /// The value of a number.
     pub fn float(&self) -> f64 {
         match self {
             // Beyond 2^53 the nearest one, as in Python.
@@ -189,7 +189,7 @@ impl Y {
         }
     }
 
-    /// As yaql's `str` writes it.
+    /// The text as yaql's `str` writes it.
     pub fn shown(&self) -> String {
         match self {
             Y::Null => "null".into(),
@@ -204,7 +204,7 @@ impl Y {
         }
     }
 
-    /// For messages.
+    /// A description for messages.
     pub fn describe(&self) -> &'static str {
         match self {
             Y::Null => "nothing",
@@ -218,7 +218,7 @@ impl Y {
     }
 }
 
-/// In a set.
+/// An item in a set.
 #[derive(Clone, Debug)]
 pub(super) struct Key(pub Y);
 

@@ -1,5 +1,5 @@
-//! Ports that the parser does not know as such, for an environment says what their type is, or a nested template or a
-//! group has them: they too come after the subnets of their network.
+//! Ports that the parser cannot recognise, because an environment maps their type, or because they are in a
+//! nested template or a group: they also come after the subnets of their network.
 
 use std::collections::BTreeSet;
 use std::rc::Rc;
@@ -14,7 +14,7 @@ use crate::template::Template;
 use crate::types::Kind;
 
 impl Expander<'_> {
-    /// What a resource needs beside what its template says: those of the stack's resources that its ports come after.
+    /// Further dependencies of a resource: those of the stack's resources that come before its ports.
     pub(super) fn before_its_ports(
         &mut self,
         scope: u32,
@@ -41,7 +41,7 @@ impl Expander<'_> {
         let mut needs: Vec<u32> = names.into_iter().flat_map(|name| networks.needs(name, true)).collect();
         needs.sort_unstable();
         needs.dedup();
-        // What waits for it already does not wait for its turn to come before it.
+        // A resource that already waits for this one cannot come before it.
         needs.retain(|need| !self.leads_to(scope, &template, *need, at));
         if !needs.is_empty() {
             self.after_subnets.insert((scope, at), needs.clone());
@@ -59,7 +59,7 @@ impl Expander<'_> {
         Rc::clone(self.networks.entry(key).or_insert_with(make))
     }
 
-    /// The networks of all ports in something, by what they are called where that is written.
+    /// The networks of all ports in a resource, by the names used in the resource's own template.
     fn ports_networks(
         &mut self,
         index: u32,
@@ -76,7 +76,7 @@ impl Expander<'_> {
                 let (Some(kind), Some(inner)) = (part("type"), part("properties")) else { return Vec::new() };
                 let ExprKind::Text(kind) = &kind.kind else { return Vec::new() };
                 let path = joined(path, "0");
-                // What is wrong with it is said of its members.
+                // Its members report the error.
                 let Ok(found) = self.find_type(index, kind, &path, frame) else { return Vec::new() };
                 self.ports_networks(index, &found.what, inner, &path, frame)
             }
@@ -85,7 +85,7 @@ impl Expander<'_> {
                 if frame.cycle(key).is_some() || frame.depth >= Limits::NESTED {
                     return Vec::new();
                 }
-                // What is wrong with it is said when it is opened.
+                // Opening it reports the error.
                 let Ok(template) = self.template(index, key) else { return Vec::new() };
                 let frame = Frame { up: Some(frame), key, entry: *entry, depth: frame.depth + 1 };
                 let known = self.port_networks.get(&(key.clone(), *entry)).cloned();
@@ -95,7 +95,8 @@ impl Expander<'_> {
         }
     }
 
-    /// The networks of all ports in the template of a frame, as it calls them: looked for once, however often it is used.
+    /// The networks of all ports in the template of a frame, by its own names: searched once, however often
+    /// it is used.
     fn templates_networks(
         &mut self,
         index: u32,
@@ -119,7 +120,7 @@ impl Expander<'_> {
         names
     }
 
-    /// What a nested template calls so, where `properties` are given to it.
+    /// The outer template's name for a network of a nested template, which receives `properties`.
     fn outside(&self, template: &Template, name: Named, properties: &Expr) -> Option<Named> {
         match name {
             Named::Text(_) => Some(name),

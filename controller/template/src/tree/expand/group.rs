@@ -1,4 +1,4 @@
-//! Members of groups, links of chains: how many, of what, and which wait for which.
+//! Members of groups, links of chains: their number, their types, and their order.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -27,7 +27,7 @@ impl Expander<'_> {
         let name = Arc::clone(&self.parts.instances[index as usize].name);
         let (decided, is_known) = match first {
             Ok(decided) => (Some(decided), true),
-            // What is wrong now may be right when it is asked for again.
+            // A later attempt may succeed.
             Err(RenderError::NotYet { .. } | RenderError::UnknownNode { .. }) => {
                 (self.decide_but_count(index, &name), false)
             }
@@ -70,7 +70,7 @@ impl Expander<'_> {
         self.set_requires(index, members)
     }
 
-    /// Without a known count, the members that exist stay.
+    /// The decision without a known count: the existing members stay.
     fn decide_but_count(&self, index: u32, name: &str) -> Option<Decided> {
         let count = self.known.members(name).len();
         self.with_context(|context| decide_all_but_count(context, index, count)).0.ok()
@@ -109,7 +109,7 @@ impl Expander<'_> {
                         self.parts.pauses.push(Pause { batch, before, time: pause });
                     }
                     let requires = inside.requires.iter().chain(before).copied().collect();
-                    // One link of a chain after the other is no batch.
+                    // Consecutive links of a chain are no batches.
                     let follows = inside.follows || !decided.in_turn;
                     own = Surroundings { requires, pause: current, follows, ..inside.clone() };
                     &own
@@ -127,7 +127,7 @@ impl Expander<'_> {
         Ok(())
     }
 
-    /// Of what all members of a group are made of: its definition, and the values that are in it.
+    /// The digest of the common source of a group's members: its definition, and the values in it.
     fn source_digest(&self, index: u32, definition: u128, body: Body) -> u128 {
         let (scope, at, mut way) = self.parts.written(index);
         match body {

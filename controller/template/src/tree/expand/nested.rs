@@ -1,4 +1,4 @@
-//! What a type's name means where it stands, and the stacks that templates nest.
+//! Resolves the names of types where they are used, and the stacks that templates nest.
 
 use std::sync::Arc;
 
@@ -86,7 +86,7 @@ impl Expander<'_> {
         Ok(template)
     }
 
-    /// What is given to a stack that has no such parameter.
+    /// Refuses values for parameters that the nested template lacks.
     fn check_names(&self, index: u32, template: &Template) -> Step<()> {
         let (scope, at, way) = self.parts.written(index);
         let given = source(&self.parts.scopes[scope as usize].template, at, &way)
@@ -104,7 +104,7 @@ impl Expander<'_> {
 }
 
 impl Frame<'_> {
-    /// The lines of environments by which the open stacks came about.
+    /// The lines of environments that led to the open stacks.
     pub(super) fn entries(&self) -> Vec<EntryId> {
         let frames = std::iter::successors(Some(self), |frame| frame.up);
         frames.filter_map(|frame| frame.entry).collect()

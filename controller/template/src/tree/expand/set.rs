@@ -1,5 +1,5 @@
-//! What a `for_each` comes to: one member for each node that its selector means, and the set itself, which stands for
-//! all of them.
+//! Expands a `for_each`: one member for each node that its selector matches, and the set itself, which stands
+//! for all of them.
 //!
 //! ```text
 //!   a[n1] ◀── b[n1]      `depends_on: a`: by node, N edges
@@ -23,11 +23,11 @@ use crate::rollout::Rollout;
 use crate::sets::selector;
 use crate::types::Kind;
 
-/// Values that the members of a set have of whole other sets, all together: each member gets a map of its own, and a second
-/// goes into a million.
+/// The most values that the members of a set have of whole other sets, all together: each member gets its own
+/// map, and a second suffices for a million.
 const MAPPED_MAX: usize = 1_000_000;
 
-/// What a `for_each` says, once its parameters are known.
+/// The settings of a `for_each`, once its parameters are known.
 struct SetDefinition {
     selector: Box<str>,
     nodes: Vec<Arc<str>>,
@@ -35,7 +35,7 @@ struct SetDefinition {
 }
 
 impl Expander<'_> {
-    /// `pairs` are other sets of which each member needs that of its own node.
+    /// `pairs` are other sets, of which each member needs the one on its own node.
     pub(super) fn set(
         &mut self,
         index: u32,
@@ -96,7 +96,7 @@ impl Expander<'_> {
         self.set_requires(index, members)
     }
 
-    /// A map of a whole set in the properties of another one grows with the square of the fleet.
+    /// Bounds maps of whole sets in the properties of another set, which grow with the square of the fleet.
     pub(super) fn check_maps(&self) -> Step<()> {
         for set in &self.parts.sets {
             let (scope, at, _) = self.parts.written(set.index);
@@ -153,7 +153,7 @@ impl Expander<'_> {
     }
 }
 
-/// Resources of which all is asked for, and not what one member has.
+/// Resources whose whole set is used, instead of one member.
 fn whole_ones(expr: &Expr, found: &mut Vec<u32>) {
     match &expr.kind {
         ExprKind::List(items) => items.iter().for_each(|item| whole_ones(item, found)),
@@ -161,7 +161,7 @@ fn whole_ones(expr: &Expr, found: &mut Vec<u32>) {
         ExprKind::Call(call) => {
             match &**call {
                 Call::GetResource { resource } => found.push(*resource),
-                // How all are, is one text.
+                // The states of all members are one text.
                 Call::GetAttr { resource, attribute, path }
                     if path.is_empty() && **attribute != *Spec::STATE =>
                 {

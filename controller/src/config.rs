@@ -11,17 +11,17 @@ use serde::Deserialize;
 
 use crate::store::{Bounds, KEY_FILE};
 
-/// Where the file is if no flag says otherwise; it may be absent there.
+/// The path of the file without a flag; the file may be absent there.
 pub const DEFAULT_FILE: &str = "/etc/muster/controller.toml";
 
-/// An empty database and room for what it is kept writable by.
+/// An empty database, and the space that keeps it writable.
 const DATABASE_MIN: u64 = 16 * 1024 * 1024;
 
 /// All settings of the controller.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Settings {
-    /// Where it keeps and listens.
+    /// Directory, addresses and socket.
     pub controller: Controller,
     pub store: StoreSettings,
     pub limits: Limits,
@@ -34,7 +34,7 @@ pub struct Settings {
 pub struct Controller {
     /// Database and keys.
     pub data_dir: PathBuf,
-    /// Where agents connect: MQTT 5 over TLS 1.3.
+    /// The address for agents: MQTT 5 over TLS 1.3.
     #[serde(deserialize_with = "socket_address")]
     pub listen: SocketAddr,
     /// Addresses that join tokens carry, `host:port`; by default this host's name with the port of `listen`.
@@ -56,9 +56,9 @@ pub struct StoreSettings {
 pub struct Limits {
     /// Agents connected at a time.
     pub connections: usize,
-    /// Jobs with one agent.
+    /// The most jobs in flight with one agent.
     pub in_flight_per_node: usize,
-    /// Jobs of one stack.
+    /// The most jobs in flight of one stack.
     pub in_flight_per_stack: usize,
     /// Further tries of a job before its resource is FAILED.
     pub retries: u32,
@@ -76,7 +76,7 @@ pub struct Limits {
     pub revisions_kept: u32,
     /// Events kept per stack.
     pub events_kept: u64,
-    /// Of the database; 0 for no bound but the disk.
+    /// The most bytes of the database; 0 for no bound but the disk.
     pub database_bytes: u64,
 }
 
@@ -84,17 +84,17 @@ pub struct Limits {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Log {
-    /// As `tracing` filters: `info`, `muster_controller=debug`, …
+    /// A filter of `tracing`: `info`, `muster_controller=debug`, …
     pub level: String,
     /// human or json
     pub format: LogFormat,
 }
 
-/// How a line of log looks.
+/// The format of a log line.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum LogFormat {
-    /// For reading.
+    /// For people.
     #[default]
     Human,
     /// For machines.
@@ -139,10 +139,10 @@ impl Default for Log {
 }
 
 impl Settings {
-    /// Reads file and environment. `file` none: the default one, if it is there.
+    /// Reads file and environment. Without `file`, reads the default one, if it exists.
     ///
     /// # Errors
-    /// Names the file or variable, the key, and what is wrong.
+    /// The error names the file or variable, the key, and the reason.
     pub fn read(
         file: Option<&Path>,
         environment: impl Iterator<Item = (String, String)>,
@@ -197,7 +197,7 @@ impl Settings {
         self.controller.data_dir.join("muster.db")
     }
 
-    /// The key that secrets in it are sealed with.
+    /// The file with the key that seals secrets in the database.
     pub fn key_file(&self) -> PathBuf {
         match self.store.key_file.as_os_str().is_empty() {
             true => self.controller.data_dir.join(KEY_FILE),
@@ -205,12 +205,12 @@ impl Settings {
         }
     }
 
-    /// What the database is to keep to.
+    /// The bounds of the database.
     pub fn bounds(&self) -> Bounds {
         Bounds { events: self.limits.events_kept, bytes: self.limits.database_bytes }
     }
 
-    /// What the engine is to keep to.
+    /// The bounds of the engine.
     pub fn engine_limits(&self) -> muster_engine::Limits {
         muster_engine::Limits {
             in_flight_per_node: self.limits.in_flight_per_node,

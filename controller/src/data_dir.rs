@@ -1,4 +1,4 @@
-//! The data directory: made with tight permissions, used by one controller at a time, all of it its owner's.
+//! The data directory: private, used by one controller at a time, and owned by one user.
 
 use std::fs::{self, File, TryLockError};
 use std::io;
@@ -7,10 +7,10 @@ use std::path::Path;
 
 use anyhow::Context as _;
 
-/// Makes the directory if need be and locks it for as long as the result lives.
+/// Makes the directory if needed and locks it for as long as the result lives.
 ///
 /// # Errors
-/// It cannot be made, or another controller uses it.
+/// The directory cannot be made, or another controller uses it.
 pub fn open(path: &Path) -> anyhow::Result<File> {
     let shown = path.display();
     fs::DirBuilder::new()
@@ -28,10 +28,10 @@ pub fn open(path: &Path) -> anyhow::Result<File> {
     }
 }
 
-/// What root made in the directory belongs to the directory's owner from then on: the controller runs as that.
+/// Gives files that root made in the directory to the directory's owner, as which the controller runs.
 ///
 /// # Errors
-/// [`io::Error`]: it cannot be read or given away.
+/// [`io::Error`]: a file cannot be read or given to the owner.
 pub fn give_to_owner(path: &Path) -> io::Result<()> {
     let owner = fs::metadata(path)?;
     give(path, owner.uid(), owner.gid())

@@ -1,14 +1,16 @@
-//! The driver loop: takes what waits, feeds the engine, commits once, and only then lets anything leave.
+//! The driver loop: takes waiting inputs, feeds the engine, commits once, and only then sends messages and
+//! answers.
 //!
 //! ```text
 //!   requests, link events, time ──▶ engine ──▶ one transaction ──▶ messages, answers, watchers
 //! ```
 //!
-//! What arrives while a commit runs waits and shares the next one: no fixed delay. A commit for which the database is
-//! busy is tried again. If it fails otherwise (no room, a broken disk, our own mistake), what was in hand is answered
-//! with that, and the engine is built again from what is durable. Agents keep their connections: each is greeted once
-//! more and says again what was lost (`conversations.rs`). Until a probe succeeds only reads are answered; after a mistake there
-//! is nothing to wait for, unless it comes again (`mistake.rs`).
+//! Inputs that arrive during a commit wait and share the next one: there is no fixed delay. If the database
+//! is busy, the commit is tried again. If the commit fails otherwise (no room, a broken disk, our own
+//! mistake), pending requests get that error, and the engine is rebuilt from the durable state. Agents keep
+//! their connections: each is greeted once more and sends lost messages again (`conversations.rs`). Until a
+//! probe succeeds only reads are answered; after a mistake the driver continues at once, unless the mistake
+//! is repeated (`mistake.rs`).
 
 mod conversations;
 mod handle;
@@ -35,19 +37,19 @@ use crate::link::intake::Intake;
 use crate::link::{Grant, JoinGrant, Keys, LinkEvent, LinkHandle, NotJoined};
 use crate::store::{Store, StoreError};
 
-/// Of operators in one turn: bounds how long a commit can get, and with it how long an answer can take. What agents say
-/// in a turn is bounded where it waits.
+/// The most requests of operators in one turn: bounds the size of a commit, and so the time to an answer. The
+/// intake bounds the messages of agents.
 const ASKS_IN_TURN: usize = 1024;
-/// Deleted stacks whose end can still be watched for.
+/// The most deleted stacks whose end can still be watched.
 const GONE_MAX: usize = 1000;
 /// Templates with fewer resources are freed in the turn: that takes a millisecond.
 const DISCARDED_HERE: usize = 5000;
 /// Watchers at a time.
 const WATCHERS_MAX: usize = 4096;
 
-/// Where messages to nodes go.
+/// The destination of messages to nodes.
 pub trait Outbox {
-    /// Sends, or drops: the resync repairs it.
+    /// Sends the messages, or drops them: the resync repairs a loss.
     fn send(&self, node: &NodeId, connection: u64, messages: &[Down]);
     /// Sends a part of a content, or drops it: the agent asks again.
     fn send_chunk(&self, grant: Grant);
@@ -69,7 +71,7 @@ impl Outbox for LinkHandle {
     }
 }
 
-/// Whoever waits for an answer of the engine.
+/// The receiver of an answer from the engine.
 enum Waiter {
     Operator(oneshot::Sender<Result<Answer, Refusal>>),
     Joiner(oneshot::Sender<Result<JoinGrant, NotJoined>>),
@@ -78,7 +80,7 @@ enum Waiter {
 impl Waiter {
     fn tell(self, answer: Result<Answer, Refusal>) {
         match self {
-            // Whoever asked may have given up.
+            // The receiver may have given up.
             Waiter::Operator(reply) => drop(reply.send(answer)),
             Waiter::Joiner(reply) => drop(reply.send(match answer {
                 Ok(_) => Ok(JoinGrant),
@@ -94,7 +96,7 @@ impl Waiter {
     }
 }
 
-/// The loop and what it holds.
+/// The loop and its state.
 pub struct Driver<S, O> {
     turns: Turns<S, O>,
     started: Instant,
@@ -103,11 +105,11 @@ pub struct Driver<S, O> {
     flow_watchers: Vec<(u64, oneshot::Sender<()>)>,
     /// Each with the intents that are still under way.
     intent_watchers: Vec<(Vec<Box<str>>, oneshot::Sender<()>)>,
-    /// They see what is durable: they wait for the commit of their turn.
+    /// Queries see durable state only: they wait for the commit of their turn.
     queries: Vec<Query>,
-    /// Stacks whose delete has ended: the traversal that did it, newest last.
+    /// Deleted stacks: the traversal that deleted each, newest last.
     gone: VecDeque<(StackName, u64)>,
-    /// For whoever asks what keeps it.
+    /// Tells whether the driver is writing.
     writing: Arc<AtomicBool>,
 }
 
@@ -151,12 +153,12 @@ impl<S: Store, O: Outbox> Driver<S, O> {
                 Some(due) => self.started + due.0,
                 None => Instant::now() + Duration::from_secs(3600),
             };
-            // What comes while the database is busy waits for it, and shares the next commit.
+            // While the database is busy, inputs wait for it, and share the next commit.
             let takes = !self.turns.is_busy();
             tokio::select! {
                 biased;
-                // First: neither operators nor agents can keep what is due from happening. But what waits is taken before
-                // it in this turn: after a stall, it may say that nothing is due any more.
+                // The timeout comes first, so that operators and agents cannot delay it. But this turn takes
+                // waiting inputs before the timeout: after a stall, they may cancel what is due.
                 _ = timeout_at(wake.into(), std::future::pending::<()>()) => {}
                 ask = inbox.asks.recv(), if takes => match ask {
                     None | Some(Ask::Stop) => return,
@@ -166,7 +168,7 @@ impl<S: Store, O: Outbox> Driver<S, O> {
                     return;
                 },
             }
-            // What came meanwhile shares the commit.
+            // Inputs that arrived meanwhile share the commit.
             let mut stops = false;
             if !self.turns.is_busy() {
                 stops = self.take_asks(&mut inbox);
@@ -183,7 +185,7 @@ impl<S: Store, O: Outbox> Driver<S, O> {
         }
     }
 
-    /// Takes what operators ask; true if it is the end.
+    /// Takes requests of operators. Returns true at the end.
     fn take_asks(&mut self, inbox: &mut DriverInbox) -> bool {
         for _ in 1..ASKS_IN_TURN {
             match inbox.asks.try_recv() {
@@ -205,7 +207,7 @@ impl<S: Store, O: Outbox> Driver<S, O> {
 
     fn wake(&mut self) {
         let now = self.now();
-        // Where nothing could be written, it tries whether it can.
+        // While nothing can be written, this tries to write.
         self.set_writing(self.turns.read_only().is_some() || self.turns.is_busy());
         self.turns.wake(now);
         self.set_writing(self.turns.is_busy());
@@ -276,7 +278,7 @@ impl<S: Store, O: Outbox> Driver<S, O> {
         }
     }
 
-    /// Commits, lets leave, and tells those who wait.
+    /// Commits, sends the effects, and answers requests.
     fn turn_over(&mut self) {
         self.set_writing(true);
         let told = self.turns.turn_over(self.now());
@@ -291,7 +293,7 @@ impl<S: Store, O: Outbox> Driver<S, O> {
             }
         }
         if told.discarded.iter().any(|tree| tree.len() >= DISCARDED_HERE) {
-            // Nobody waits for it.
+            // Nothing waits for the result.
             drop(tokio::task::spawn_blocking(move || drop(told.discarded)));
         }
         for look in std::mem::take(&mut self.queries) {
@@ -309,7 +311,8 @@ impl<S: Store, O: Outbox> Driver<S, O> {
             }
         }
         for (mut keys, reply) in std::mem::take(&mut self.intent_watchers) {
-            // From the back: what has ended is not asked for again, so that a turn costs little however many there are.
+            // From the back: an ended intent is removed and not queried again, so that a turn stays cheap
+            // with many.
             while let Some(key) = keys.last()
                 && self.turns.view().intents_ended(std::slice::from_ref(key))
             {

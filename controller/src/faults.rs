@@ -9,7 +9,7 @@ use crate::driver::DriverHandle;
 /// From now on SIGUSR1 makes the driver panic, and SIGUSR2 makes it hang.
 ///
 /// # Errors
-/// Signals cannot be listened to.
+/// Signals cannot be received.
 pub fn listen(driver: &DriverHandle) -> io::Result<()> {
     let (mut panic, mut hang) = (signal(SignalKind::user_defined1())?, signal(SignalKind::user_defined2())?);
     let driver = driver.clone();

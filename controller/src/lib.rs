@@ -1,4 +1,4 @@
-//! The controller: driver loop, store, link, HTTP API. What it decides is the engine's affair.
+//! The controller: driver loop, store, link, HTTP API. The engine makes the decisions.
 
 pub mod api;
 pub mod config;

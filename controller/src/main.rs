@@ -250,12 +250,12 @@ fn run(settings: Settings, config_file: Option<PathBuf>) -> anyhow::Result<()> {
         drop(tokio::task::spawn_blocking(move || driver.join()).await);
         anyhow::Ok(())
     });
-    // Whatever is still open has had its time.
+    // Everything still open has had its time.
     runtime.shutdown_timeout(std::time::Duration::from_millis(500));
     served
 }
 
-/// What nodes fetch is read over a connection of its own: neither the driver nor the API waits for it.
+/// Reads contents for nodes over a separate connection: neither the driver nor the API waits for it.
 fn contents(settings: &Settings, store: &Sqlite) -> anyhow::Result<ReadContent> {
     let reader = Reader::open(&settings.database(), &store.key()).context("the database cannot be opened")?;
     Ok(Arc::new(move |digest, offset| {
@@ -283,7 +283,7 @@ fn host_name() -> String {
     name.map_or_else(|_| "localhost".into(), |name| name.trim().to_owned())
 }
 
-/// What join tokens say.
+/// The addresses in join tokens.
 fn addresses(settings: &Settings, port: u16) -> Vec<String> {
     if !settings.controller.addresses.is_empty() {
         return settings.controller.addresses.clone();
@@ -296,7 +296,8 @@ fn addresses(settings: &Settings, port: u16) -> Vec<String> {
     }
 }
 
-/// The driver has a thread of its own: its commits block. The receiver tells when that ends, also by a panic.
+/// Runs the driver on its own thread, since its commits block. The receiver reports the thread's end, also by
+/// a panic.
 fn spawn_driver(
     settings: &Settings,
     store: Sqlite,

@@ -1,16 +1,16 @@
-//! The site's own trust: its name, its CA, the controller's sealing key, the certificates it gives out.
+//! The site's own trust: its name, its CA, the controller's sealing key, the certificates it issues.
 //!
 //! ```text
 //!   <data-dir>/pki/site       the site's name            ca.key    the CA's key, PEM
 //!                  seal.key   32 bytes                   ca.crt    the CA's certificate, PEM
 //! ```
 //!
-//! The folder appears whole or not at all, on the first start; from then on a missing or damaged file is an
-//! error and never made anew, for the whole fleet trusts it. The server's own certificate is not kept: it is
-//! made at each start, and again before it runs out.
+//! The first start makes the folder atomically. From then on a missing or damaged file is an error and is
+//! never made again, since the whole fleet trusts it. The server's own certificate is not stored: it is made
+//! at each start, and again before it expires.
 //!
-//! Invariants: a node's certificate is good for client authentication only, so no node can pose as the
-//! controller; its one name is the node's, whatever the signing request says.
+//! Invariants: a node's certificate is valid for client authentication only, so no node can pose as the
+//! controller. Its only name is the node's, whatever the signing request contains.
 
 use std::fmt;
 use std::fs::{self, DirBuilder, File, OpenOptions};
@@ -35,7 +35,7 @@ use time::{Duration, OffsetDateTime};
 
 use crate::random::{NoRandom, random};
 
-/// Where the keys are in the data directory.
+/// The folder of the keys in the data directory.
 pub const FOLDER: &str = "pki";
 /// The files in it: the site's name, the CA's key and certificate, the controller's sealing key.
 pub const FILES: [&str; 4] = ["site", "ca.key", "ca.crt", "seal.key"];
@@ -44,16 +44,16 @@ pub const FILES: [&str; 4] = ["site", "ca.key", "ca.crt", "seal.key"];
 const CA_DAYS: i64 = 20 * 365;
 /// Octets of the serial number of a node's certificate.
 const BOUND_SERIAL: usize = 20;
-/// Short enough that a lost key is soon worth nothing, long enough for a server that is off for a while.
+/// Short enough that a lost key soon expires, long enough for a server that is off for a while.
 const NODE_DAYS: i64 = 90;
-/// The server's certificate is made anew when two thirds of this have passed.
+/// The server's certificate is renewed when two thirds of this have passed.
 const SERVER_DAYS: i64 = 90;
-/// Certificates begin this much earlier, for nodes whose clocks are behind.
+/// Certificates become valid this much earlier, for nodes whose clocks are behind.
 const CLOCK_SKEW: Duration = Duration::hours(12);
 /// The longest common name that X.509 allows; a longer node name stands in the alternative name alone.
 const COMMON_NAME_MAX: usize = 64;
 
-/// What went wrong with the site's keys.
+/// Errors of the site's keys.
 #[derive(Debug, Error)]
 pub enum PkiError {
     /// The folder could not be made.
@@ -62,11 +62,11 @@ pub enum PkiError {
     /// A file is missing or unreadable.
     #[error("cannot read {path}: the fleet trusts it, so put it back from a backup")]
     Read { path: PathBuf, source: io::Error },
-    /// A file is there, but is not what it was.
+    /// A file exists, but is damaged.
     #[error("{path} is damaged ({why}): the fleet trusts it, so put it back from a backup")]
     Damaged {
         path: PathBuf,
-        /// What is wrong with it.
+        /// The kind of damage.
         why: String,
     },
     /// The system gives no random bytes.
@@ -80,7 +80,7 @@ pub enum PkiError {
 /// A signing request is no good.
 #[derive(Debug, Error, PartialEq, Eq)]
 pub enum RequestError {
-    /// Not a signing request, or not signed with the key it holds.
+    /// The bytes are no signing request, or it was not signed with its own key.
     #[error("the certificate signing request is malformed or not signed with its own key")]
     Malformed,
     /// A kind of key this site does not use.
@@ -88,7 +88,7 @@ pub enum RequestError {
     Key,
 }
 
-/// A public key whose holder has proved to have the secret one.
+/// A public key whose holder has proved possession of the secret key.
 #[derive(Debug, PartialEq, Eq)]
 pub struct ProvenKey(PublicKey);
 
@@ -103,7 +103,7 @@ pub struct Issued {
 /// The server's certificate and its key.
 #[derive(Debug)]
 pub struct ServerCertificate {
-    /// Its own certificate and the CA's, which joiners compare with their token.
+    /// The server's certificate and the CA's, which joiners compare with their token.
     pub chain: Vec<CertificateDer<'static>>,
     /// The key, never written anywhere.
     pub key: PrivateKeyDer<'static>,
@@ -121,10 +121,10 @@ pub struct Pki {
 }
 
 impl Pki {
-    /// Opens `<data_dir>/pki`; makes it first if there is none.
+    /// Opens `<data_dir>/pki`; makes it first if it does not exist.
     ///
     /// # Errors
-    /// [`PkiError`]: nothing is half made, nothing that exists is changed.
+    /// [`PkiError`]: nothing is left half made, and no existing file is changed.
     pub fn open(data_dir: &Path) -> Result<Self, PkiError> {
         let dir = data_dir.join(FOLDER);
         if !dir.exists() {
@@ -143,7 +143,7 @@ impl Pki {
         &self.ca_der
     }
 
-    /// What a join token says of the CA.
+    /// The fingerprint of the CA in join tokens.
     pub fn fingerprint(&self) -> [u8; 32] {
         join::fingerprint(&self.ca_der)
     }
@@ -168,10 +168,10 @@ impl Pki {
         Ok(nonce)
     }
 
-    /// Takes a signing request: its signature is checked, its key is kept, all else in it is ignored.
+    /// Checks a signing request's signature and takes its key; all else in it is ignored.
     ///
     /// # Errors
-    /// [`RequestError`], for the one who sent it.
+    /// [`RequestError`], for the sender.
     pub fn prove(&self, csr_der: &[u8]) -> Result<ProvenKey, RequestError> {
         let request = CertificateSigningRequestParams::from_der(&csr_der.into())
             .map_err(|_| RequestError::Malformed)?;
@@ -182,11 +182,10 @@ impl Pki {
         Ok(ProvenKey(request.public_key))
     }
 
-    /// A certificate for a node, good for as long as its sealing key is this one: whoever has the name later has
-    /// another.
+    /// A certificate for a node, valid only with this sealing key: a later owner of the name has another.
     ///
     /// # Errors
-    /// [`PkiError`], of our own making.
+    /// [`PkiError`], from a failure on our side.
     pub fn issue(&self, node: &NodeId, key: &ProvenKey, seal: &SealPublic) -> Result<Issued, PkiError> {
         let mut params = parameters(node.as_str(), NODE_DAYS)?;
         params.serial_number = Some(SerialNumber::from_slice(&bound_serial(seal)?));
@@ -198,7 +197,7 @@ impl Pki {
     }
 
     /// A certificate for the server itself, for this host's name, `localhost` and `names` (host names and
-    /// numbers; anything else is left out). Our agents do not compare names; other clients do.
+    /// addresses; anything else is left out). Muster's agents do not compare names; other clients do.
     ///
     /// # Errors
     /// [`PkiError`]
@@ -246,15 +245,16 @@ fn create(data_dir: &Path, dir: &Path) -> Result<(), PkiError> {
     place(data_dir, dir, &files)
 }
 
-/// Makes `<data_dir>/pki` from these [`FILES`], which a backup held.
+/// Makes `<data_dir>/pki` from these [`FILES`] of a backup.
 ///
 /// # Errors
-/// [`PkiError`]: they are not the keys of a site, or the folder cannot be made; then there is none.
+/// [`PkiError`]: the files are not the keys of a site, or the folder cannot be made; then it does not exist.
 pub fn put_back(data_dir: &Path, files: &[(String, Vec<u8>)]) -> Result<(), PkiError> {
     place(data_dir, &data_dir.join(FOLDER), files)
 }
 
-/// Writes the folder beside its place and moves it there once it can be read: a crash leaves nothing half made.
+/// Writes the folder beside its place and moves it there once it can be read: a crash leaves nothing half
+/// made.
 fn place(data_dir: &Path, dir: &Path, files: &[(String, Vec<u8>)]) -> Result<(), PkiError> {
     let new = data_dir.join("pki.new");
     let write = || -> io::Result<()> {
@@ -330,7 +330,7 @@ fn parameters(common_name: &str, days: i64) -> Result<CertificateParams, PkiErro
     Ok(params)
 }
 
-/// RFC 5280: positive, at most 20 octets, never the same twice. The last ones say which sealing key it is for.
+/// RFC 5280: positive, at most 20 octets, unique. The last octets identify the sealing key.
 fn bound_serial(seal: &SealPublic) -> Result<[u8; BOUND_SERIAL], PkiError> {
     let mut serial = [0; BOUND_SERIAL];
     let (fresh, bound) = serial.split_at_mut(BOUND_SERIAL - 8);
@@ -340,8 +340,8 @@ fn bound_serial(seal: &SealPublic) -> Result<[u8; BOUND_SERIAL], PkiError> {
     Ok(serial)
 }
 
-/// Whether a certificate with this serial number was issued for this sealing key. One of before they were bound is
-/// good until it runs out.
+/// Whether a certificate with this serial number was issued for this sealing key. A certificate from before
+/// serial numbers were bound is valid until it expires.
 pub fn is_bound_to(serial: &[u8], seal: &SealPublic) -> bool {
     serial.len() != BOUND_SERIAL || serial[BOUND_SERIAL - 8..] == ContentDigest::of(&seal.0).0[..8]
 }
@@ -349,7 +349,7 @@ pub fn is_bound_to(serial: &[u8], seal: &SealPublic) -> bool {
 fn alternative_name(name: &str) -> Option<SanType> {
     match name.parse::<IpAddr>() {
         Ok(number) => Some(SanType::IpAddress(number)),
-        // A host name and a node name are the same thing.
+        // A host name has the form of a node name.
         Err(_) => name.parse::<NodeId>().ok().and_then(|n| n.as_str().try_into().ok()).map(SanType::DnsName),
     }
 }

@@ -1,5 +1,5 @@
-//! Whether the driver is well: it is asked through its own inbox, as operators ask it. A task beside it would answer for a
-//! driver that is stuck.
+//! Checks the driver's health through its own inbox, as operators use it. A separate task would answer even
+//! if the driver is stuck.
 
 use std::time::Duration;
 
@@ -7,13 +7,13 @@ use tokio::time::{Instant, sleep};
 
 use crate::driver::{Busy, DriverHandle};
 
-/// Looks in one watchdog's time: one that comes late does no harm.
+/// Looks within one watchdog period: a single late one does no harm.
 const LOOKS: u32 = 4;
-/// Watchdog's times that a turn may take to decide. With 30 s that is two minutes: four times what the largest
-/// stack (2,000,000 resources) takes.
+/// Watchdog periods that a turn may take to decide. With 30 s that is two minutes: four times the time of the
+/// largest stack (2,000,000 resources).
 const DECIDING_MAX: u32 = 4;
-/// Watchdog's times that a turn may take to write. With 30 s that is ten minutes: a disk that hangs is not mended by a
-/// controller that starts anew, and what it holds in hand would be lost.
+/// Watchdog periods that a turn may take to write. With 30 s that is ten minutes: restarting the controller
+/// does not repair a disk that hangs, and would lose pending work.
 const WRITING_MAX: u32 = 20;
 
 /// Asks the driver again and again, and tells, several times in a `watchdog`'s time, whether it is well. Never ends.

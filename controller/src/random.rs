@@ -8,7 +8,7 @@ use thiserror::Error;
 #[error("the system gives no random bytes")]
 pub struct NoRandom;
 
-/// Draws bytes that nobody can guess.
+/// Draws unpredictable bytes.
 ///
 /// # Errors
 /// [`NoRandom`]

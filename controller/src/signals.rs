@@ -8,11 +8,11 @@ use tokio::signal::unix::{SignalKind, signal};
 use crate::driver::DriverHandle;
 use crate::pulse;
 
-/// Runs until SIGTERM or SIGINT; `reload` is called on SIGHUP. The watchdog is kept for as long as the driver answers,
-/// so that a stuck one is restarted.
+/// Runs until SIGTERM or SIGINT; `reload` is called on SIGHUP. The watchdog is notified for as long as the
+/// driver answers, so that systemd restarts a stuck controller.
 ///
 /// # Errors
-/// Signals cannot be listened to.
+/// Signals cannot be received.
 pub async fn run(driver: &DriverHandle, reload: impl Fn()) -> std::io::Result<()> {
     let mut term = signal(SignalKind::terminate())?;
     let mut int = signal(SignalKind::interrupt())?;
@@ -45,13 +45,13 @@ async fn keep_watchdog(driver: &DriverHandle) {
             .await;
         }
         None => loop {
-            // Nobody is to be told.
+            // There is no watchdog.
             tokio::time::sleep(Duration::from_secs(3600)).await;
         },
     }
 }
 
 fn notify(state: NotifyState<'_>) {
-    // Without systemd there is nobody to tell.
+    // Without systemd there is nothing to notify.
     drop(sd_notify::notify(&[state]));
 }

@@ -13,9 +13,9 @@ use crate::store::StoreError;
 #[derive(Debug)]
 pub struct ApiError {
     pub class: Class,
-    /// For the operator.
+    /// The message for the operator.
     pub message: String,
-    /// Each with its place, where it is about a template.
+    /// Errors of a template, each with its place.
     pub errors: Vec<Error>,
 }
 

@@ -22,13 +22,14 @@ use super::error::ApiError;
 use super::flow_view::{Shown, explained, foreign_view, rule_view};
 use super::{Api, blocking, query, source};
 
-/// Seconds until a change that could cut a node off is taken back, where neither file nor flag says.
+/// Seconds until a change that could cut a node off is undone, if neither file nor flag gives them.
 const GUARD: u32 = 30;
-/// An hour without a way back is no protection any more.
+/// The longest guard: a node cut off for more than an hour is not protected any more.
 const GUARD_MAX: u32 = 3600;
-/// An answer comes by then, also when the operation has not ended: whoever asks notices a controller that hangs.
+/// The longest wait for an answer, even if the operation has not ended: so a client notices a controller that
+/// hangs.
 const WAIT_MAX: Duration = Duration::from_secs(25);
-/// Ids in one request.
+/// The most ids in one request.
 const IDS_MAX: usize = 1_000_000;
 
 /// POST /v1/flows: the body is a flow file.
@@ -130,7 +131,7 @@ pub async fn show(
     Path((node, bridge, id)): Path<(String, String, String)>,
 ) -> Result<Json<ExplainedFlow>, ApiError> {
     let (device, id) = (device_name(&(node, bridge))?, flow_id(&id)?);
-    // First: a rule that is not there is asked nobody about.
+    // Checks the database first: a rule that does not exist needs no query to a device.
     let look = |device: DeviceName| {
         api.driver.query(move |site| {
             site.flows()
@@ -224,7 +225,7 @@ pub async fn purge(
     begun(api.driver.request(Request::PurgeFlows { device, forget, confirm_timeout }).await?)
 }
 
-/// Seconds, or none where no guard is wanted.
+/// The seconds of the guard; `None` for no guard.
 fn guarded(guard: Option<bool>, seconds: Option<u32>) -> Result<Option<u32>, ApiError> {
     match (guard, seconds) {
         (Some(false), _) => Ok(None),

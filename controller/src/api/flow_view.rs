@@ -9,7 +9,7 @@ use muster_shared::model::flow::{DeviceName, Entry, ForeignRule};
 use muster_template::MASK;
 use serde_json::{Map, Value, json};
 
-/// One entry; none where it is of another table than the one that is wanted.
+/// One entry; `None` if it belongs to another table than the requested one.
 pub fn rule_view(
     device: &DeviceName,
     row: &FlowRow,
@@ -86,20 +86,20 @@ fn is_of(entry: &Entry, table: Option<u8>) -> bool {
     table.is_none() || table == of
 }
 
-/// All that is known of one entry.
+/// All known data of one entry.
 pub struct Shown<'a> {
     pub device: &'a DeviceName,
     pub row: &'a FlowRow,
     pub owners: &'a BTreeMap<Owner, String>,
-    /// How its device is.
+    /// The state of its device.
     pub view: &'a DeviceView,
-    /// When it came to its state.
+    /// When the entry reached its state.
     pub since: Option<String>,
-    /// How old the counters are.
+    /// The age of the counters.
     pub age: Option<Duration>,
 }
 
-/// With why it is as it is.
+/// An entry with the reasons for its state.
 pub fn explained(shown: &Shown<'_>) -> ExplainedFlow {
     let Shown { device, row, owners, since, age, .. } = shown;
     ExplainedFlow {

@@ -19,11 +19,12 @@ use super::error::ApiError;
 use super::intent_view::{RULES_JOINED, Shown, shown, summary, topology_view};
 use super::{Api, blocking, query, source};
 
-/// An answer comes by then, also where something is still under way: whoever asks notices a controller that hangs.
+/// The longest wait for an answer, even if something is still under way: so a client notices a controller
+/// that hangs.
 const WAIT_MAX: Duration = Duration::from_secs(25);
-/// Keys in one request: as many as one file may have.
+/// The most keys in one request: as many as one file may have.
 const KEYS_MAX: usize = 100_000;
-/// Intents of a watch that are named, beside the counts.
+/// The most intents of a watch that are named, beside the counts.
 const NAMED_MAX: usize = 100;
 /// Intents that a picture of the network may have.
 const DRAWN_MAX: usize = 100;
@@ -118,8 +119,9 @@ pub async fn show(State(api): State<Api>, Path(key): Path<String>) -> Result<Jso
     blocking(move || Ok(Json(shown(&found)))).await
 }
 
-/// POST /v1/watch/intents, {"keys": [keys]}: how they stand, as soon as nothing of them is under way. Failed
-/// has what came to another state than the one that is wanted; where none is given, than INSTALLED and WITHDRAWN.
+/// POST /v1/watch/intents, {"keys": [keys]}: the states, as soon as none of the intents is under way. Failed
+/// are intents that reached another state than the requested one; without a requested one, than INSTALLED and
+/// WITHDRAWN.
 pub async fn watch(
     State(api): State<Api>,
     asked: Result<Query<WatchIntents>, QueryRejection>,
@@ -141,7 +143,7 @@ pub async fn watch(
     Ok(Json(watched.told()))
 }
 
-/// How many of some intents have come to an end, and which of those not to the one that was asked for.
+/// How many of some intents have come to an end, and which ones not in the requested state.
 #[derive(Default)]
 struct Watched {
     total: usize,

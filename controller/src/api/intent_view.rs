@@ -14,10 +14,10 @@ use muster_shared::model::flow::{DeviceName, FlowId};
 use muster_template::{MASK, wish_json};
 use serde_json::json;
 
-/// Rules of an intent whose states are told; of more the ids alone.
+/// The most rules of an intent that are shown with states; of more only the ids.
 pub const RULES_JOINED: usize = 1000;
 
-/// All that is known of one intent.
+/// All known data of one intent.
 pub struct Shown {
     pub view: manager::IntentView,
     /// The first rules of the intent, as the flow tables have them.

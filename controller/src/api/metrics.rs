@@ -1,5 +1,5 @@
-//! `GET /metrics`: for Prometheus, in its text format 0.0.4. Written by hand: it is a few lines of text, and what is
-//! counted lies in the engine already.
+//! `GET /metrics`: for Prometheus, in its text format 0.0.4. Written by hand, since the text is a few lines
+//! and the engine already has the counters.
 
 use std::fmt::Write as _;
 
@@ -13,7 +13,8 @@ use muster_flow::StatsView;
 use super::error::ApiError;
 use super::{Api, blocking};
 
-/// Owners told by name of each device, the largest; the others are one. A label's every value costs its reader memory.
+/// The most owners named for each device, the largest first; the others are one. Each value of a label costs
+/// memory in the reader.
 const OWNERS_MAX: usize = 20;
 
 /// GET /metrics

@@ -1,11 +1,11 @@
-//! The HTTP API for operators, on a Unix socket that belongs to root and the group `muster`. Its routes, and what requests and
-//! answers are made of, are `muster_api`'s; here each route is served.
+//! The HTTP API for operators, on a Unix socket that belongs to root and the group `muster`. `muster_api`
+//! defines the routes and the form of requests and answers; this module serves each route.
 //!
 //! Lists with `limit` and `marker` come in pages as in Heat's API: `marker` is the last item of the page before, by its
 //! name, and of events by its number.
 //!
-//! Templates are parsed here, beside the driver, never in it. Absent on purpose: decisions, and the operator's disk: what a
-//! template names comes with it.
+//! Templates are parsed here, outside the driver. Absent on purpose: decisions, and the operator's disk: the
+//! files that a template names come with the request.
 
 pub mod error;
 mod flow;
@@ -47,19 +47,19 @@ use crate::store::{Reader, StoreError};
 use error::ApiError;
 pub use server::{ApiHandle, SocketError, serve};
 
-/// Items of a list that the driver is asked for at a time: it has other things to do than to draw up a long one.
+/// The most items of a list that one query asks of the driver: a long list would delay its other work.
 const PAGE: usize = 1000;
 /// Requests with a body that are parsed at a time; others wait. Each may need several times the
 /// body's bound in memory. The received bytes of all bodies together are bounded alike: a slow body
 /// holds only the bytes it has sent, and no place here.
 const BODIES_MAX: usize = 4;
 
-/// How the API is reached, and its bounds.
+/// The address of the API, and its bounds.
 #[derive(Clone, Debug)]
 pub struct ApiConfig {
     /// The name of this controller.
     pub name: String,
-    /// Where its data are, as a URL.
+    /// The place of its data, as a URL.
     pub store: String,
     pub socket: PathBuf,
     /// The addresses in join tokens: `host:port`.
@@ -80,7 +80,7 @@ struct Api {
     pki: Arc<Pki>,
     config: Arc<ApiConfig>,
     bodies: Arc<Semaphore>,
-    /// KiB of bodies that may still come.
+    /// KiB of bodies that may still arrive.
     room: Arc<Semaphore>,
     /// Changes when the controller stops.
     stopped: watch::Receiver<()>,
@@ -220,7 +220,7 @@ async fn version() -> Json<Version> {
     Json(Version { version: env!("CARGO_PKG_VERSION").to_owned(), api: vec!["v1".to_owned()] })
 }
 
-/// Runs what blocks or computes for long where it holds nobody up.
+/// Runs blocking or long work on a thread where it delays nothing else.
 async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, ApiError> + Send + 'static,
 ) -> Result<T, ApiError> {
@@ -232,7 +232,7 @@ fn stack_name(text: String) -> Result<StackName, ApiError> {
     text.try_into().map_err(|error: muster_shared::id::IdError| ApiError::invalid(error.to_string()))
 }
 
-/// `?limit=`: none is all.
+/// `?limit=`: all items if absent.
 fn limit(limit: Option<usize>) -> Result<usize, ApiError> {
     match limit {
         Some(0) => Err(ApiError::invalid("limit=0: want 1 or more")),

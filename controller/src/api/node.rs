@@ -33,7 +33,7 @@ pub async fn list(
     views(&api, &selector, marker, super::limit(limit)?).await.map(Json)
 }
 
-/// Page after page, so that the driver is not kept.
+/// Queries page by page, so that the driver is not delayed.
 async fn views(
     api: &Api,
     selector: &Selector,
@@ -47,7 +47,7 @@ async fn views(
         let (page, now) = api.driver.query(look).await?;
         let is_last = page.len() < PAGE;
         after = page.last().and_then(|node| node.view.name.parse().ok());
-        // Beside the driver, which has other things to do than to look through what 10,000 nodes told.
+        // Outside the driver, which must not search the facts of 10,000 nodes.
         let selector = selector.clone();
         let meant = move || {
             let meant = page.into_iter().filter(|node| node.is_meant(&selector));
@@ -68,7 +68,7 @@ fn seen(view: NodeView, now: OffsetDateTime) -> NodeView {
     NodeView { last_seen: view.silent.map(|silent| rfc3339(now - silent)), ..view }
 }
 
-/// When those that are away were heard is written.
+/// Adds when absent nodes were last heard, from the database.
 async fn last_seen(api: &Api, nodes: &mut [NodeView]) -> Result<(), ApiError> {
     if nodes.iter().any(|node| node.last_seen.is_none()) {
         let mut stored = api.read(|reader| reader.last_seen()).await?;
@@ -79,7 +79,7 @@ async fn last_seen(api: &Api, nodes: &mut [NodeView]) -> Result<(), ApiError> {
     Ok(())
 }
 
-/// GET /v1/counts/nodes?selector=: how many there are in each state.
+/// GET /v1/counts/nodes?selector=: the number of nodes in each state.
 pub async fn count(
     State(api): State<Api>,
     asked: Result<Query<NodePage>, QueryRejection>,
@@ -136,7 +136,7 @@ pub async fn revoke(State(api): State<Api>, Path(name): Path<String>) -> Result<
     one(&api, &node).await
 }
 
-/// DELETE /v1/nodes/{node}: what may be left on it.
+/// DELETE /v1/nodes/{node}: returns the remains on the node.
 pub async fn remove(State(api): State<Api>, Path(name): Path<String>) -> Result<Json<NodeRemoved>, ApiError> {
     let node = node_name(name)?;
     tracing::info!(%node, "remove");
@@ -168,7 +168,7 @@ pub async fn facts(State(api): State<Api>, Path(name): Path<String>) -> Result<J
     }
 }
 
-/// GET /v1/drift: what is not as it was made.
+/// GET /v1/drift: resources with drift.
 pub async fn drift(
     State(api): State<Api>,
     asked: Result<Query<OnNode>, QueryRejection>,

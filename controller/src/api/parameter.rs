@@ -12,7 +12,7 @@ const SHOWN: usize = 60;
 /// Parameters that have a line each.
 const NAMED: usize = 20;
 
-/// The parameters as they would be with `existing`; none if that would be no valid update.
+/// The parameters as they would be with `existing`; `None` if that would be no valid update.
 pub struct Kept {
     parameters: Parameters,
 }
@@ -28,13 +28,13 @@ impl Kept {
         Some(Self { parameters })
     }
 
-    /// A line for each parameter that is another one now.
+    /// A line for each parameter whose value differs.
     pub fn differences(&self, now: &Parameters) -> Vec<String> {
         let shown = now.masked();
         let changed = shown.keys().filter(|name| self.parameters.digest_of(name) != now.digest_of(name));
         let mut lines: Vec<String> = changed
             .map(|name| match (self.parameters.masked().get(name), shown.get(name)) {
-                // A hidden one is the same mask on both sides.
+                // Hidden values have the same mask on both sides.
                 (Some(before), Some(now)) if before == now => {
                     format!("{name}: is back at its default (hidden); --existing keeps it")
                 }
@@ -50,7 +50,7 @@ impl Kept {
         lines
     }
 
-    /// Errors of an update, with this way out where it is one.
+    /// Errors of an update, with a hint at `existing` where that would help.
     pub fn explained(&self, mut errors: Errors) -> Errors {
         for error in &mut errors.0 {
             let missing = error.path.strip_prefix("parameters.");

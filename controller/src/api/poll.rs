@@ -1,4 +1,4 @@
-//! Long polls: a stack's view as soon as it is another than the one known already.
+//! Long polls: a stack's view as soon as it differs from the known one.
 
 use std::time::Duration;
 
@@ -12,10 +12,10 @@ use tokio::time::timeout;
 use super::error::ApiError;
 use super::{Api, query, stack, stack_name};
 
-/// An answer comes by then, also when nothing has changed: whoever asks notices a controller that hangs.
+/// The longest wait for an answer, even if nothing has changed: so a client notices a controller that hangs.
 const WATCH_TIME: Duration = Duration::from_secs(25);
 
-/// GET /v1/stacks/{stack}/watch. When the stack is gone: DELETE COMPLETE, for one who has seen it.
+/// GET /v1/stacks/{stack}/watch. After a delete: DELETE COMPLETE, for a client that has seen the stack.
 pub async fn watch(
     State(api): State<Api>,
     Path(name): Path<String>,

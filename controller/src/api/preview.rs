@@ -10,7 +10,7 @@ use muster_api::preview::PreviewView;
 use super::error::ApiError;
 use super::{Api, source, stack_name};
 
-/// POST /v1/stacks/{stack}/preview: takes what an update takes; a stack that is not there would be created.
+/// POST /v1/stacks/{stack}/preview: accepts the body of an update; a missing stack would be created.
 pub async fn preview(
     State(api): State<Api>,
     Path(name): Path<String>,

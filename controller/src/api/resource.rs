@@ -46,7 +46,7 @@ pub async fn unhealthy(
     again(&api, &stack, row).await
 }
 
-/// POST /v1/stacks/{stack}/resources/{resource}/clear-hook: the resource as it is then, or as it was if it is gone.
+/// POST /v1/stacks/{stack}/resources/{resource}/clear-hook: the resource afterwards, or before if it is gone.
 pub async fn clear_hook(
     State(api): State<Api>,
     Path((name, wanted)): Path<(String, String)>,
@@ -61,7 +61,7 @@ pub async fn clear_hook(
     again(&api, &stack, row).await
 }
 
-/// POST /v1/stacks/{stack}/resources/{resource}/signal, to a wait condition's handle: what became of it.
+/// POST /v1/stacks/{stack}/resources/{resource}/signal, to a wait condition's handle: the result.
 pub async fn signal(
     State(api): State<Api>,
     Path((name, resource)): Path<(String, String)>,
@@ -91,7 +91,7 @@ async fn one(api: &Api, name: &StackName, wanted: &str, all: bool) -> Result<Res
     Err(ApiError::not_found(format!("no resource '{wanted}' in stack '{name}'{near}")))
 }
 
-/// The row as it is now; as it was, if it is gone meanwhile.
+/// The present row, or the earlier one if it is gone meanwhile.
 async fn again(api: &Api, name: &StackName, before: ResourceView) -> Result<Json<ResourceView>, ApiError> {
     let physical = before.physical_id.clone();
     let now = match api.look(name, move |site, name| site.resource_named(name, &physical, true)).await {
@@ -102,7 +102,7 @@ async fn again(api: &Api, name: &StackName, before: ResourceView) -> Result<Json
     Ok(Json(now.unwrap_or(before)))
 }
 
-/// Page after page, so that the driver is not kept.
+/// Queries page by page, so that the driver is not delayed.
 async fn rows(
     api: &Api,
     name: &StackName,

@@ -1,4 +1,4 @@
-//! The socket: who may connect, how many, for how long.
+//! The socket: access to it, the number of connections, and their time limits.
 
 use std::fs;
 use std::io::{self, ErrorKind};
@@ -23,29 +23,30 @@ use crate::driver::DriverHandle;
 use crate::pki::Pki;
 use crate::store::Reader;
 
-/// Connections at a time: every operator and watch has one; further ones wait in the socket's backlog.
+/// The most connections at a time: every operator and watch has one; further ones wait in the socket's
+/// backlog.
 const CONNECTIONS_MAX: usize = 512;
-/// For a request's head to arrive, and for a connection to lie idle.
+/// The time limit for a request's head, and for an idle connection.
 const HEAD_TIME: Duration = Duration::from_secs(30);
-/// For requests under way when the controller stops.
+/// The time for requests under way when the controller stops.
 const STOP_TIME: Duration = Duration::from_secs(1);
-/// After the system refused a connection, mostly for want of open files.
+/// The pause after the system refused a connection, mostly for want of open files.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
-/// Owner and group read and write.
+/// The mode: owner and group read and write.
 const MODE: u32 = 0o660;
 /// May use the socket, besides root.
 const GROUP: &str = "muster";
 
-/// Why the socket cannot be had.
+/// Why the socket cannot be opened.
 #[derive(Debug, Error)]
 pub enum SocketError {
     /// Another process listens on the socket.
     #[error("another controller listens on {0}: stop it, or give this one another --api-socket")]
     InUse(PathBuf),
-    /// Not a socket, and so not ours to replace.
+    /// The path is not a socket, so it must not be replaced.
     #[error("{0} is there and is no socket: remove it, or give another --api-socket")]
     NotASocket(PathBuf),
-    /// The system says no.
+    /// An error of the system.
     #[error("cannot make the API's socket {path}")]
     Io { path: PathBuf, source: io::Error },
 }
@@ -79,13 +80,13 @@ pub async fn serve(
 }
 
 impl ApiHandle {
-    /// Waits until it has ended by itself, which it does only by a mistake of ours.
+    /// Waits until the server has ended without an order, which only a bug causes.
     pub async fn ended(&mut self) {
         // However it ended.
         drop((&mut self.task).await);
     }
 
-    /// Takes no more requests, gives those under way a moment, and removes the socket.
+    /// Accepts no more requests, gives those under way a moment, and removes the socket.
     pub async fn stop(self) {
         drop(self.running);
         // The task fails only if it panicked.
@@ -127,8 +128,8 @@ async fn accept(listener: &UnixListener, router: Router, mut stopped: watch::Rec
     drop(tokio::time::timeout(STOP_TIME, graceful.shutdown()).await);
 }
 
-/// Makes the socket under another name, gives it its mode, and moves it into place: nobody ever finds it with the
-/// wrong mode, and a stale one is replaced at once.
+/// Makes the socket under another name, sets its mode, and moves it into place: the socket never has a wrong
+/// mode, and a stale one is replaced at once.
 fn bind(path: &Path) -> Result<UnixListener, SocketError> {
     let io = |source| SocketError::Io { path: path.to_owned(), source };
     match fs::symlink_metadata(path) {
@@ -162,7 +163,7 @@ fn bind(path: &Path) -> Result<UnixListener, SocketError> {
     }
 }
 
-/// Where there is no such group, the socket is root's alone.
+/// Without such a group, only root can use the socket.
 fn give_to_group(path: &Path) {
     let Ok(Some(group)) = nix::unistd::Group::from_name(GROUP) else { return };
     if let Err(error) = chown(path, None, Some(group.gid.as_raw())) {

@@ -25,16 +25,16 @@ use super::parameter::Kept;
 use super::{Api, blocking};
 use crate::store::Reader;
 
-/// For a body to arrive: it comes from this host.
+/// The time limit of a body: it comes from this host.
 const BODY_TIME: Duration = Duration::from_secs(60);
 /// The unit in which room for bodies is counted.
 pub const KIB: usize = 1024;
-/// Bytes of a signal: what the engine takes of one, and what JSON says more for it.
+/// The most bytes of a signal: the engine's limit, and the overhead of JSON.
 const SIGNAL_MAX: usize = 128 * 1024;
-/// A year: whoever asks for more has mistyped.
+/// A year: a longer time is a typing error.
 const TIMEOUT_MAX: u64 = 365 * 86_400;
 
-/// A body that was read, and the right to hold it in memory.
+/// A body that was read, and the permit to hold it in memory.
 pub struct Held {
     bytes: Vec<u8>,
     /// Bytes of a template in it.
@@ -86,7 +86,7 @@ async fn collect(
     Ok((bytes, held))
 }
 
-/// A signal: a body of its own bound, which may be left out.
+/// A signal: a body with its own bound, which may be absent.
 pub async fn signal(body: Body) -> Result<Signal, ApiError> {
     let bytes = timeout(BODY_TIME, to_bytes(body, SIGNAL_MAX)).await;
     let bytes = bytes.map_err(|_elapsed| ApiError::invalid("the request's body did not arrive in time"))?;
@@ -103,7 +103,7 @@ pub async fn signal(body: Body) -> Result<Signal, ApiError> {
     Signal::from_json(body).map_err(ApiError::invalid)
 }
 
-/// A small body as what it should be.
+/// Parses a small body as its type.
 pub async fn json<T: DeserializeOwned>(api: &Api, body: Body) -> Result<T, ApiError> {
     parse_json(&read(api, body).await?)
 }
@@ -131,14 +131,14 @@ pub struct Updated {
     pub warnings: Vec<String>,
 }
 
-/// For an update. Parts that are not given come from the current revision.
+/// For an update. Absent parts come from the current revision.
 pub async fn update(held: Held, name: StackName, reader: Reader) -> Result<Updated, ApiError> {
     blocking(move || {
         let mut body: UpdateStack = parse_json(&held)?;
         let options = how(std::mem::take(&mut body.options))?;
         let is_needed = body.existing || body.template.is_none();
         let current = match current(&reader, &name) {
-            // A whole new source helps a stack whose revision cannot be read.
+            // A complete new source repairs a stack whose revision cannot be read.
             Err(error) if is_needed => return Err(error),
             found => found.ok(),
         };
@@ -174,14 +174,14 @@ fn updated(
 pub struct Previewed {
     /// The desired state that the stack would have.
     pub source: Source,
-    /// The current one; none if there is no such stack, or its revision cannot be read.
+    /// The current source; `None` if there is no such stack, or its revision cannot be read.
     pub current: Option<Source>,
     pub options: Options,
     /// Warnings for the operator.
     pub warnings: Vec<String>,
 }
 
-/// As for an update; where the stack is `missing`, as for a create.
+/// As for an update; if the stack is `missing`, as for a create.
 pub async fn preview(
     held: Held,
     name: StackName,
@@ -207,7 +207,7 @@ pub async fn preview(
     .await
 }
 
-/// A flow file: its stages, and how long a change that could cut a node off is given, where it says so.
+/// A flow file: its stages, and its seconds for a guarded change, if it gives them.
 pub async fn flows(held: Held, name: String) -> Result<(Vec<Vec<FlowWrite>>, Option<u32>), ApiError> {
     blocking(move || {
         let text = std::str::from_utf8(&held.bytes)
@@ -221,7 +221,7 @@ pub async fn flows(held: Held, name: String) -> Result<(Vec<Vec<FlowWrite>>, Opt
             let put = |(id, packed): (FlowId, Packed)| FlowOp::Put { id, digest: packed.digest(), packed };
             let mut ops: Vec<(FlowId, FlowOp)> =
                 part.entries.into_iter().map(|entry| (entry.0, put(entry))).collect();
-            // As they lie in the database: pages are written one after the other.
+            // In the order of the database, so that pages are written in sequence.
             ops.sort_by_key(|(id, _)| *id);
             FlowWrite { device: part.device, ops: ops.into_iter().map(|(_, op)| op).collect() }
         };
@@ -257,9 +257,9 @@ fn current(reader: &Reader, name: &StackName) -> Result<SourceText, ApiError> {
     }
 }
 
-/// As Heat's PARAM_EXISTING: given values and environments go over existing ones, an environment takes the place of one
-/// of its name, and values that a new template does not know any more fall away. A file that was given goes over the
-/// stack's of that key; of these, those that nothing names any more fall away.
+/// As Heat's PARAM_EXISTING: given values and environments take precedence over existing ones, an environment
+/// replaces one of its name, and values that a new template lacks are dropped. A given file replaces the
+/// stack's file of that key; files of the stack that are no longer named are dropped.
 fn merged(current: SourceText, body: UpdateStack, template_max: usize) -> Result<SourceText, ApiError> {
     let UpdateStack { template, environments: given, mut files, parameters: values, existing, options: _ } =
         body;
@@ -277,7 +277,7 @@ fn merged(current: SourceText, body: UpdateStack, template_max: usize) -> Result
     };
     let mut kept = current.files;
     kept.retain(|key, _| !files.contains_key(key));
-    // A template that is too large is not looked into; that is said when it is parsed.
+    // A template that is too large is not searched; parsing it reports the error.
     if !kept.is_empty() && template.len() <= template_max {
         let named = named((&name, &template), &environments, [&files, &kept]);
         kept.retain(|key, _| named.as_ref().is_none_or(|named| named.contains(&resolve("", key))));
@@ -291,8 +291,8 @@ fn merged(current: SourceText, body: UpdateStack, template_max: usize) -> Result
     Ok(SourceText { name, template, files, parameters, environments })
 }
 
-/// Keys of all that a template, environments and what they name in turn ask for; none where one of them cannot be read,
-/// which is said when they are parsed.
+/// Keys of all files that a template and environments name, directly or in turn; `None` if one of them cannot
+/// be read, which parsing reports.
 fn named(
     root: (&str, &str),
     environments: &[EnvironmentText],

@@ -17,7 +17,7 @@ use muster_shared::StackName;
 use super::error::ApiError;
 use super::{Api, PAGE, query, source, stack_name};
 
-/// Events in one answer; the next ones are asked for with `marker`.
+/// The most events in one answer; a client asks for the next ones with `marker`.
 const EVENTS_MAX: usize = 1000;
 
 /// The operation has begun: 202.
@@ -212,7 +212,7 @@ pub async fn failures(
     api.look(&name, |site, name| site.failure_views(name)).await.map(Json)
 }
 
-/// GET /v1/stacks/{stack}/events; with the stack's id also when it has gone meanwhile.
+/// GET /v1/stacks/{stack}/events; with the stack's id also after its delete.
 pub async fn events(
     State(api): State<Api>,
     Path(name): Path<String>,
@@ -226,7 +226,7 @@ pub async fn events(
     };
     let id = match found {
         Some(id) => id,
-        // The engine knows names that are nearly that.
+        // The engine's error suggests similar names.
         None => api.look(&name, |site, name| site.stack_id(name)).await?,
     };
     Ok(Json(api.read(move |reader| reader.events(id, after, limit)).await?))

@@ -1,4 +1,4 @@
-//! Join tokens. A secret is made here, told once, and kept nowhere.
+//! Join tokens. A secret is made here, shown once, and stored nowhere.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -20,7 +20,7 @@ use crate::random::{NoRandom, random};
 
 /// A year: a token that lives longer is a password on a wall.
 const TTL_MAX: u64 = 365 * 86_400;
-/// As a node's name.
+/// The limit of a node's name.
 const PATTERN_MAX: usize = 253;
 
 /// POST /v1/tokens
@@ -110,7 +110,7 @@ fn now() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO).as_secs()
 }
 
-/// A time beyond the calendar is shown as a number; [`check`] lets none in.
+/// A time beyond the calendar is shown as a number; [`check`] refuses such times.
 fn rfc3339(unix: u64) -> String {
     i64::try_from(unix)
         .ok()

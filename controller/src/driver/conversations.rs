@@ -1,13 +1,13 @@
-//! The connected nodes, and how a conversation goes on after the engine was built again.
+//! The connected nodes, and how a conversation continues after the engine was rebuilt.
 //!
 //! ```text
 //!   New ──Hello──▶ Open ──engine is built again──▶ Again ──Ledger──▶ Open
 //! ```
 //!
-//! An engine that was built again knows no conversation. It is given each connection and its greeting once more; the
-//! agent takes the second `Welcome` on a connection as it took the first, and says all that it has to say. What it
-//! said before belongs to the conversation that is over: it is dropped, up to the ledger, which comes first after a
-//! `Welcome` that asks for it.
+//! A rebuilt engine knows no conversation. The driver gives it each connection and its greeting once more.
+//! The agent treats the second `Welcome` on a connection like the first, and sends all of its state. Messages
+//! from before belong to the earlier conversation: they are dropped up to the ledger, which comes first after
+//! a `Welcome` that asks for it.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -40,7 +40,7 @@ enum Talk {
     Again { hello: Hello, until: MonoTime },
 }
 
-/// How the conversation with a node continues after the engine was built again.
+/// How the conversation with a node continues after the engine was rebuilt.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Resumed {
     Connected {
@@ -78,7 +78,8 @@ impl Conversations {
         self.0.remove(node);
     }
 
-    /// Takes a message; true if the engine hears it. With `deaf` the engine hears nothing, and the node says it again.
+    /// Takes a message. Returns whether the engine receives it. With `deaf` the engine receives nothing, and
+    /// the node sends it again later.
     pub(super) fn says(&mut self, node: &NodeId, connection: u64, message: &Up, deaf: bool) -> bool {
         let Some(it) = self.0.get_mut(node).filter(|it| it.connection == connection) else { return !deaf };
         match (&mut it.talk, message) {
@@ -149,7 +150,7 @@ impl Node {
                 self.talk = Talk::Again { hello, until: now + LEDGER_WITHIN };
                 Resumed::Greeted { node, connection, hello: greeting }
             }
-            // Pages of two conversations would be one ledger.
+            // Mixing pages of two conversations would make one wrong ledger.
             Talk::Open { hello, owes_ledger: true } | Talk::Again { hello, .. } => {
                 self.talk = Talk::Open { hello: hello.clone(), owes_ledger: true };
                 Resumed::Ended { node }

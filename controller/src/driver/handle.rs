@@ -1,4 +1,4 @@
-//! How the rest of the controller asks the driver.
+//! The driver's interface for the rest of the controller.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -24,11 +24,11 @@ pub(super) enum Ask {
 /// Looks between two turns.
 pub(super) type Query = Box<dyn FnOnce(&Look<'_>) + Send>;
 
-/// What can be seen between two turns.
+/// The state that can be seen between two turns.
 pub struct Look<'a> {
-    /// As it is durable.
+    /// The durable state.
     pub site: View<'a>,
-    /// The reason why nothing can be written, while that is so.
+    /// The reason why nothing can be written, if that is so.
     pub read_only: Option<&'a str>,
 }
 
@@ -39,7 +39,7 @@ pub(super) struct Watcher {
     pub reply: oneshot::Sender<Option<StackView>>,
 }
 
-/// Why a driver does not answer now.
+/// Why the driver does not answer at present.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Busy {
     /// Deciding what follows from the inputs.
@@ -48,7 +48,7 @@ pub enum Busy {
     Writing,
 }
 
-/// Asks the driver; clones ask the same one.
+/// Sends requests to the driver; clones reach the same driver.
 #[derive(Clone)]
 pub struct DriverHandle {
     asks: mpsc::Sender<Ask>,
@@ -91,8 +91,8 @@ impl DriverHandle {
         answer.await.map_err(|_| stopping())
     }
 
-    /// A stack's view, as soon as its `seq` differs from the given one; none if there is no such
-    /// stack. After the stack's delete, its last view.
+    /// A stack's view, as soon as its `seq` differs from the given one; `None` if there is no such stack.
+    /// After the stack's delete, its last view.
     ///
     /// # Errors
     /// [`Refusal::Unavailable`] as above.

@@ -1,6 +1,6 @@
-//! Pauses after our own mistakes. The driver drops a commit that is wrong in itself, and the engine
-//! goes on from what is durable. The cause may come again at once, and each time costs a load of
-//! the whole store, so the pauses grow.
+//! Pauses after our own mistakes. The driver drops a commit that is wrong in itself, and the engine continues
+//! from the durable state. The cause may return at once, and each time costs a load of the whole store, so
+//! the pauses grow.
 
 use std::time::Duration;
 
@@ -8,9 +8,9 @@ use muster_shared::MonoTime;
 
 /// The pause after the second mistake in a row; each further one waits twice as long.
 const PAUSE_FIRST: Duration = Duration::from_secs(1);
-/// The longest pause: an operator who repeats a wrong request holds the site up for no longer.
+/// The longest pause: an operator who repeats a wrong request blocks the site for no longer.
 const PAUSE_MAX: Duration = Duration::from_secs(60);
-/// A mistake after so long is the first again.
+/// A mistake after this time counts as the first again.
 const FORGOTTEN_AFTER: Duration = Duration::from_secs(600);
 
 /// The mistakes of late.
@@ -21,7 +21,7 @@ pub(super) struct Mistakes {
 }
 
 impl Mistakes {
-    /// One more; with a pause, nothing is written until it is over.
+    /// Records a mistake. If this returns a pause, nothing is written until it is over.
     pub(super) fn made(&mut self, now: MonoTime) -> Option<Duration> {
         if now.since(self.last) >= FORGOTTEN_AFTER {
             self.in_a_row = 0;

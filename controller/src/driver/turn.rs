@@ -1,5 +1,5 @@
-//! The driver without its clock and its channels: inputs, one commit for all that follows from them, and only then
-//! what leaves. The loop around it says what time it is; so the simulator drives the very same code.
+//! The driver without its clock and its channels: inputs, one commit for all their results, and only then the
+//! effects. The loop around it passes the time, so that the simulator runs the same code.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -24,17 +24,17 @@ const PROBE_FIRST: Duration = Duration::from_secs(1);
 const PROBE_MAX: Duration = Duration::from_secs(15);
 /// Between two tries of a commit for which the database was busy.
 const BUSY_PAUSE: Duration = Duration::from_millis(250);
-/// Another program may hold the database for so long: those who ask wait for it. Then nothing can be written.
+/// How long another program may hold the database while requests wait; afterwards the site is read-only.
 const BUSY_MAX: Duration = Duration::from_secs(30);
 
 /// Results of a turn, for those who wait for them.
 #[derive(Debug, Default)]
 pub struct TurnResults {
-    /// By the ids that [`Turns::request`] gave.
+    /// Answers by the ids that [`Turns::request`] gave.
     pub answers: Vec<(u64, Result<Answer, Refusal>)>,
-    /// Stacks that are gone now, with the traversal that did it.
+    /// Stacks that are deleted now, with the traversal of each.
     pub ended: Vec<(StackName, u64)>,
-    /// Trees that take their time to free.
+    /// Trees that take time to free.
     pub discarded: Vec<Arc<Tree>>,
 }
 
@@ -58,7 +58,7 @@ struct Busy {
 struct Commit {
     /// The first change; the others are still the engine's.
     first: Option<Change>,
-    /// The store took the first one: it cannot be asked again.
+    /// The store took the first change: it cannot be taken back.
     is_taken: bool,
     seen: Vec<NodeId>,
     /// Effects to carry out once the commit is durable.
@@ -84,9 +84,9 @@ pub struct Turns<S, O> {
     read_only: Option<ReadOnly>,
     busy: Option<Busy>,
     mistakes: Mistakes,
-    /// The engine was built again, and has something to say in a turn of its own.
+    /// The engine was rebuilt, and needs a turn of its own.
     goes_on: bool,
-    /// The engine knows of what is not durable, for it could not be built again yet.
+    /// The engine contains changes that are not durable, since it could not be rebuilt yet.
     stale: bool,
 }
 
@@ -133,7 +133,7 @@ impl<S: Store, O: Outbox> Turns<S, O> {
         self.keys = keys;
     }
 
-    /// As it is; between two turns only what is durable shows.
+    /// The present view; between two turns it shows only durable state.
     pub fn view(&self) -> View<'_> {
         self.engine.view()
     }
@@ -165,7 +165,8 @@ impl<S: Store, O: Outbox> Turns<S, O> {
         }
     }
 
-    /// The time of [`Turns::poll_timeout`] has come. Also once at the start: it takes up what the store had under way.
+    /// The time of [`Turns::poll_timeout`] has come. Also called once at the start, to continue the store's
+    /// operations.
     pub fn wake(&mut self, now: MonoTime) {
         if self.busy.is_some() {
             return; // the turn's end tries again
@@ -189,7 +190,7 @@ impl<S: Store, O: Outbox> Turns<S, O> {
         }
     }
 
-    /// The engine was built again: it is told who is there, and takes up what the store has under way.
+    /// The engine was rebuilt: tells it of the connected nodes, and continues the store's operations.
     fn resume(&mut self, now: MonoTime) {
         for resumed in self.conversations.resume(now) {
             match resumed {
@@ -206,7 +207,7 @@ impl<S: Store, O: Outbox> Turns<S, O> {
         self.engine.handle(now, Input::Timeout);
     }
 
-    /// Passes time before somebody looks: views say how long a state has lasted.
+    /// Passes time before a view is taken: views show how long a state has lasted.
     pub fn pass(&mut self, now: MonoTime) {
         if self.read_only.is_none() && self.busy.is_none() {
             self.engine.handle(now, Input::Timeout);
@@ -236,7 +237,7 @@ impl<S: Store, O: Outbox> Turns<S, O> {
         Ok(self.next_id)
     }
 
-    /// A node is here; one that was revoked since it was let in is sent away.
+    /// A node is connected; one that was revoked since it was admitted is disconnected.
     pub fn connected(&mut self, now: MonoTime, node: NodeId, connection: u64) {
         self.conversations.connected(node.clone(), connection);
         if self.is_here(now, node.clone(), connection) {
@@ -255,14 +256,15 @@ impl<S: Store, O: Outbox> Turns<S, O> {
         is_known
     }
 
-    /// One of a node's connections is gone.
+    /// One of a node's connections has ended.
     pub fn disconnected(&mut self, now: MonoTime, node: NodeId, connection: u64) {
         self.conversations.disconnected(&node, connection);
         self.seen.insert(node.clone());
         self.engine.handle(now, Input::Disconnected { node, connection });
     }
 
-    /// A node said something. While nothing can be written it is not heard: it says it again afterwards.
+    /// Messages of a node. While nothing can be written they are ignored: the node sends them again
+    /// afterwards.
     pub fn received(&mut self, now: MonoTime, node: &NodeId, connection: u64, messages: Vec<Up>) {
         let deaf = self.read_only.is_some();
         for message in messages {
@@ -272,10 +274,10 @@ impl<S: Store, O: Outbox> Turns<S, O> {
         }
     }
 
-    /// Commits what the inputs of this turn led to, then lets it leave; again until nothing follows.
+    /// Commits the results of this turn's inputs, then executes the effects; repeats until nothing follows.
     pub fn turn_over(&mut self, now: MonoTime) -> TurnResults {
         self.goes_on = false;
-        // An engine that knows of what is not durable writes nothing, also when the disk takes it again.
+        // An engine with changes that are not durable must write nothing, even if the disk works again.
         while self.read_only.is_none() && !self.stale {
             let (commit, until) = match self.busy.take_if(|it| now >= it.retry_at) {
                 Some(it) => (it.commit, it.until),
@@ -330,7 +332,7 @@ impl<S: Store, O: Outbox> Turns<S, O> {
         Ok(commit.effects)
     }
 
-    /// Carries out what had to wait for the commit; true if that led to new inputs.
+    /// Executes the effects that waited for the commit. Returns whether new inputs followed.
     fn let_leave(&mut self, now: MonoTime, effects: Vec<Effect>) -> bool {
         let mut follows = false;
         let mut outgoing: BTreeMap<(NodeId, u64), Vec<Down>> = BTreeMap::new();
@@ -374,8 +376,8 @@ impl<S: Store, O: Outbox> Turns<S, O> {
         Source::parse(text).map_err(|errors| errors.to_string())
     }
 
-    /// Forgets what is not durable, and reports the error. Agents say again what was lost, so none
-    /// of them is sent away.
+    /// Drops changes that are not durable, and reports the error. Agents send lost messages again, so none of
+    /// them is disconnected.
     fn cannot_write(&mut self, now: MonoTime, error: &StoreError) {
         let why = why(error);
         tracing::error!("{why}");
@@ -396,14 +398,14 @@ impl<S: Store, O: Outbox> Turns<S, O> {
             return self.resume(now);
         };
         self.read_only = Some(ReadOnly { why, probe_at: now + pause, pause: PROBE_FIRST });
-        // Operators see who is there meanwhile.
+        // Meanwhile operators see the connected nodes.
         for (node, connection) in self.conversations.connections() {
             self.engine.handle(now, Input::Connected { node, connection });
         }
     }
 }
 
-/// For operators: what is wrong, and what to do.
+/// For operators: the error and its remedy.
 fn why(error: &StoreError) -> String {
     let advice = match (error.failure(), error) {
         (Failure::Full, StoreError::Full { .. }) => "raise that and restart it",

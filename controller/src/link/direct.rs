@@ -6,9 +6,9 @@
 //!               └ full: who is silent longest, of the address with most places, has to go
 //! ```
 //!
-//! A strict subset of MQTT 5 (see `frame`): what is not needed is refused with MQTT's own reason. One task per
-//! connection; the only things shared are short locked tables, never held while waiting. Every queue, size
-//! and time has a bound in [`Limits`].
+//! The link speaks a strict subset of MQTT 5 (see `frame`): other packets are refused with MQTT's own reason.
+//! Each connection has one task; tasks share only short locked tables, never held while waiting. Every queue,
+//! size and time has a bound in [`Limits`].
 //!
 //! Absent: topics of others, retained messages, sessions, wills, delivery guarantees.
 
@@ -64,10 +64,10 @@ const BACKLOG: u32 = 4096;
 const STOP: Duration = Duration::from_secs(2);
 /// Clients that are being told why, at a time. With more of them, the rest find out by themselves.
 const FAREWELLS: usize = 1024;
-/// How long to wait when there are no file descriptors left.
+/// The pause after the system ran out of file descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// Where and how to listen.
+/// The address and settings of the link.
 #[derive(Clone, Debug)]
 pub struct DirectConfig {
     /// The address; port 0 takes any.
@@ -86,25 +86,25 @@ pub struct Limits {
     pub connections: usize,
     /// Connections at a time that are not let in yet; with more, others have to leave.
     pub handshakes: usize,
-    /// Of `handshakes`, those kept for addresses from which a node came lately.
+    /// Those of `handshakes` that are reserved for addresses from which a node came lately.
     pub handshakes_kept: usize,
-    /// As many of them from one address. Many nodes may share one.
+    /// The most of them from one address. Many nodes may share one.
     pub handshakes_per_address: usize,
-    /// For the TLS handshake.
+    /// The time limit of the TLS handshake.
     pub handshake: Duration,
-    /// From the handshake to CONNECT.
+    /// The time from the handshake to CONNECT.
     pub connect: Duration,
-    /// A whole connection without a certificate.
+    /// The time limit of a whole connection without a certificate.
     pub join: Duration,
-    /// For the driver to answer what it is asked.
+    /// The time limit of the driver's answers.
     pub answer: Duration,
-    /// For a client to read what was sent to it, piece by piece (a piece is 320 KiB at most).
+    /// The time in which a client must read each piece of output (a piece is 320 KiB at most).
     pub drain: Duration,
-    /// The longest keep alive; a client that wants more, or none, is given this.
+    /// The longest keep alive, also for a client that wants more, or none.
     pub keep_alive: Duration,
-    /// Packets that wait for one client.
+    /// The most packets that wait for one client.
     pub queue_packets: usize,
-    /// Bytes that wait for one client.
+    /// The most bytes that wait for one client.
     pub queue_bytes: usize,
 }
 
@@ -168,13 +168,13 @@ struct Shared {
     /// Connections that are over and are still told why.
     farewells: Semaphore,
     refusals: Quiet,
-    /// Of clocks that differ.
+    /// Limits warnings about clocks that differ.
     clocks: Quiet,
 }
 
 impl DirectLink {
-    /// Listens, and puts events into `feed`. A client that said something is not read again before
-    /// the driver has taken it.
+    /// Listens, and puts events into `feed`. A client is not read again before the driver has taken its last
+    /// packet.
     ///
     /// # Errors
     /// The address cannot be listened on, or the server's certificate cannot be made.
@@ -216,16 +216,16 @@ impl DirectLink {
         self.local_addr
     }
 
-    /// For sending and closing.
+    /// A handle for sending and closing.
     pub fn handle(&self) -> LinkHandle {
         self.handle.clone()
     }
 }
 
 impl LinkHandle {
-    /// Packs, seals and queues messages for a node. Never waits. If that is no longer the node's connection they
-    /// are dropped: the resync of the next one repairs it. If the node has too much to read already its
-    /// connection is closed.
+    /// Packs, seals and queues messages for a node. Never waits. If that is no longer the node's connection,
+    /// the messages are dropped: the resync of the next connection repairs this. If too much output waits
+    /// already, the connection is closed.
     pub fn send(&self, node: &NodeId, connection: u64, messages: &[Down]) {
         let Some(peer) = self.shared.registry.get(node) else { return };
         if peer.connection != connection || messages.is_empty() {
@@ -238,7 +238,7 @@ impl LinkHandle {
                     peer.welcomed.store(true, Ordering::Release);
                 }
             }
-            // Each for itself then, so that only the one that cannot be sent is not.
+            // Sends each message separately, so that only those fail that cannot be sent.
             Err(_) if messages.len() > 1 => {
                 messages
                     .iter()
@@ -258,7 +258,7 @@ impl LinkHandle {
         self.shared.serve_contents(read);
     }
 
-    /// Closes a node's connection, if it has one: it was revoked.
+    /// Closes a revoked node's connection, if there is one.
     pub fn close(&self, node: &NodeId) {
         if let Some(peer) = self.shared.registry.get(node) {
             peer.outbound.end(Refusal::new(Reason::AdministrativeAction, "the controller closed it"));
@@ -272,9 +272,9 @@ impl LinkHandle {
         self.ended().await;
     }
 
-    /// Waits until nobody is let in any more; before [`LinkHandle::shutdown`] only by a mistake of ours.
+    /// Waits until no client is admitted any more; before [`LinkHandle::shutdown`] only a bug causes that.
     pub async fn ended(&self) {
-        // An error means that the task is gone, which is what is waited for.
+        // An error means that the task is gone, which is the awaited event.
         let _ = self.stopped.clone().wait_for(|stopped| *stopped).await;
     }
 }

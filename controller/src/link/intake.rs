@@ -1,6 +1,7 @@
-//! Between the connections and the driver: what they say waits here, and the driver takes it in turns.
+//! Between the connections and the driver: messages wait here, and the driver takes them in turns.
 //!
-//! Whose turn it is, [`fair`] decides. Here are the lock, the wake-up, and the newcomers, who are no nodes yet.
+//! [`fair`] decides whose turn it is. This module has the lock, the wake-up, and the newcomers, which are no
+//! nodes yet.
 
 pub mod fair;
 
@@ -16,30 +17,31 @@ use tokio::time::timeout_at;
 use self::fair::{Bounds, Fair, Taken};
 use super::LinkEvent;
 
-/// Questions of newcomers that wait: as many as are let in at a time, and those of connections that gave up.
+/// The most questions of newcomers that wait: as many as are admitted at a time, and those of connections
+/// that gave up.
 const QUESTIONS_MAX: usize = 8192;
-/// Questions of newcomers in a turn. Each is a look into a table, or a join, which is written down.
+/// The most questions of newcomers in a turn. Each is a lookup in a table, or a join, which is recorded.
 const QUESTIONS_IN_TURN: usize = 1024;
 
-/// Comes once the driver has taken all of a packet. An error: it never will.
+/// Resolves once the driver has taken all of a packet. An error: the driver never will.
 pub type Receipt = oneshot::Receiver<()>;
 
-/// Where connections put what they say; clones are the same one.
+/// The connections' end; clones feed the same intake.
 #[derive(Clone, Debug)]
 pub struct Feed(Arc<Open>);
 
-/// Where the driver takes it.
+/// The driver's end.
 #[derive(Debug)]
 pub struct Intake(Arc<Shared>);
 
-/// Shared by all feeds: after the last one is dropped, nothing comes.
+/// Shared by all feeds: after the last one is dropped, no more events come.
 #[derive(Debug)]
 struct Open(Arc<Shared>);
 
 #[derive(Debug)]
 struct Shared {
     waiting: Mutex<Waiting>,
-    /// Something may be there to be taken.
+    /// An event may be available.
     arrived: Notify,
     started: Instant,
 }
@@ -110,12 +112,12 @@ impl Feed {
         alone
     }
 
-    /// A connection is gone.
+    /// A connection has ended.
     pub fn disconnected(&self, node: &NodeId, connection: u64) {
         self.put(|waiting, now| waiting.nodes.disconnected(now, node, connection));
     }
 
-    /// A newcomer asks something. With too many of them it is dropped, which its asker sees.
+    /// A newcomer's question. If too many wait, the question is dropped, which its asker sees.
     pub fn ask(&self, question: LinkEvent) {
         self.put(|waiting, _| {
             if waiting.questions.len() < QUESTIONS_MAX {
@@ -124,7 +126,7 @@ impl Feed {
         });
     }
 
-    /// Without a driver all is dropped, and with it the receipts.
+    /// Without a driver everything is dropped, including the receipts.
     fn put(&self, put: impl FnOnce(&mut Waiting, MonoTime)) {
         let shared = &self.0.0;
         let mut waiting = shared.lock();
@@ -137,7 +139,7 @@ impl Feed {
 }
 
 impl Intake {
-    /// Waits until something can be taken in a new turn; false if nothing comes any more.
+    /// Waits until a new turn can take an event; false if no more events come.
     pub async fn ready(&mut self) -> bool {
         loop {
             let arrived = self.0.arrived.notified();
@@ -161,7 +163,7 @@ impl Intake {
         }
     }
 
-    /// From now on [`Intake::take`] gives what belongs into one turn.
+    /// Begins a turn: from now on [`Intake::take`] returns the events of one turn.
     pub fn begin_turn(&mut self) {
         let mut waiting = self.0.lock();
         waiting.nodes.begin_turn(self.0.now());
@@ -183,14 +185,14 @@ impl Intake {
             Taken::Connected(connection) => LinkEvent::Connected { node, connection },
             Taken::Disconnected(connection) => LinkEvent::Disconnected { node, connection },
             Taken::Heard(connection, messages, receipt) => {
-                // Its connection may be over.
+                // The connection may have ended.
                 let _ = receipt.map(|receipt| receipt.send(()));
                 LinkEvent::Received { node, connection, messages }
             }
         })
     }
 
-    /// The next event, each in a turn of its own: for those who commit nothing.
+    /// The next event, each in a turn of its own: for users that commit nothing.
     pub async fn next(&mut self) -> Option<LinkEvent> {
         loop {
             if !self.ready().await {

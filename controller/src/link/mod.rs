@@ -1,11 +1,12 @@
-//! What the driver loop knows of the nodes' connections: events in, messages out.
+//! The nodes' connections as the driver loop sees them: events in, messages out.
 //!
-//! MQTT carries messages and is never trusted to keep them: what was not delivered when a connection ended
-//! is sent again by the resync that follows the node's `Hello`. So nothing here is durable, and a packet may be
-//! dropped at any time.
+//! MQTT carries messages and is never trusted to keep them: the resync after a node's `Hello` repeats
+//! messages that were lost with a connection. So nothing here is durable, and a packet may be dropped at any
+//! time.
 //!
-//! Absent: what a message means, which token is good, which node is revoked. The driver answers that; for the last it
-//! keeps a table of keys. What a node may fetch is the driver's to say as well; the link reads and sends it.
+//! Absent: the meaning of messages, the validity of tokens, the revocation of nodes. The driver decides
+//! these; for revocation it maintains a table of keys. The driver also grants contents to nodes; the link
+//! reads and sends them.
 
 pub mod direct;
 pub mod intake;
@@ -42,16 +43,16 @@ pub enum LinkEvent {
         connection: u64,
         messages: Vec<Up>,
     },
-    /// A connection that was [`Connected`](Self::Connected) is gone.
+    /// A connection that was [`Connected`](Self::Connected) has ended.
     Disconnected {
         node: NodeId,
         /// Number of the connection.
         connection: u64,
     },
-    /// Someone wants to become a node. A certificate is made once the reply says so: what the grant rests on
-    /// must be durable by then.
+    /// A client wants to become a node. The certificate is made after a positive reply: the basis of the
+    /// grant must be durable by then.
     Join {
-        /// What is asked for.
+        /// The request.
         ask: JoinAsk,
         /// The grant, or why not.
         reply: oneshot::Sender<Result<JoinGrant, NotJoined>>,
@@ -75,12 +76,12 @@ pub struct JoinAsk {
 /// The reason why someone does not become a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NotJoined {
-    /// For the operator.
+    /// A reason for the operator.
     pub reason: String,
     /// A further request may come after this time.
     pub after: Option<Duration>,
 }
 
-/// The driver's word that the node is known, durably.
+/// The driver's confirmation that the node is known, durably.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct JoinGrant;

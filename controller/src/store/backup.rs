@@ -6,8 +6,8 @@
 //!   meta.backup                                 when it was made: what is opened with this in it is a backup
 //! ```
 //!
-//! The data key is in no backup, so a stolen one shows no secret and speaks for no site. A database that comes from a
-//! backup says so from then on: `meta.restored`.
+//! No backup contains the data key, so a stolen backup reveals no secret and cannot impersonate the site. A
+//! database from a backup is marked from then on: `meta.restored`.
 
 use std::fs::{self, File, OpenOptions};
 use std::os::unix::fs::OpenOptionsExt as _;
@@ -24,7 +24,7 @@ use crate::pki;
 
 /// A key of a site is some hundred bytes.
 const KEY_MAX: i64 = 64 * 1024;
-/// As long as another program may hold the database.
+/// How long another program may hold the database.
 const BUSY_WAIT: Duration = Duration::from_secs(5);
 
 /// Contents of a backup besides the database.
@@ -32,11 +32,11 @@ const BUSY_WAIT: Duration = Duration::from_secs(5);
 pub enum With {
     /// The site's keys, sealed.
     Keys,
-    /// Nothing: the keys are kept elsewhere.
+    /// No keys: they are kept elsewhere.
     NoKeys,
 }
 
-/// Where a controller keeps what a backup is made of.
+/// The places of the data for a backup.
 #[derive(Clone, Debug)]
 pub struct Place {
     /// Holds the folder `pki`.
@@ -52,7 +52,7 @@ type SiteKeys = Vec<(String, Vec<u8>)>;
 /// Copies the database to a new file; the controller may be running.
 ///
 /// # Errors
-/// [`StoreError`], also when the file exists; what was written of it is removed.
+/// [`StoreError`], also if the file exists; a partial copy is removed.
 pub fn backup(place: &Place, to: &Path, with: With) -> Result<(), StoreError> {
     let db = Connection::open_with_flags(&place.database, OpenFlags::SQLITE_OPEN_READ_ONLY)?;
     db.busy_timeout(BUSY_WAIT)?;
@@ -70,10 +70,10 @@ pub fn backup(place: &Place, to: &Path, with: With) -> Result<(), StoreError> {
     copied.inspect_err(|_| drop(fs::remove_file(to)))
 }
 
-/// Makes the site that a backup was made of, in a data directory that has none. The data key must be there already.
+/// Restores a backup's site to a data directory that has none. The data key must be there already.
 ///
 /// # Errors
-/// [`StoreError`]: there is no database then, and the same may be tried again.
+/// [`StoreError`]: then there is no database, and the call can be repeated.
 pub fn restore(from: &Path, place: &Place) -> Result<(), StoreError> {
     let new = place.database.with_extension("db.new");
     let leave = || {
@@ -101,7 +101,7 @@ fn restore_as(from: &Path, new: &Path, place: &Place) -> Result<(), StoreError> 
     drop(copy(&db, new)?);
     let mut store = Sqlite::open(new, &place.key_file)?;
     store.settle(&place.data_dir)?;
-    // Into the one file that is moved.
+    // Writes everything to the one file that is moved.
     store.db.pragma_update(None, "journal_mode", "DELETE")?;
     drop(store);
     let placed = sync(new).and_then(|()| move_to(new, &place.database));
@@ -150,7 +150,7 @@ impl Sqlite {
     }
 }
 
-/// When the backup was made; None: the database of a controller, or no database of ours.
+/// When the backup was made; `None`: the database of a controller, or no database of ours.
 fn made(db: &Connection) -> Result<Option<String>, StoreError> {
     version(db)?;
     let made: Option<String> =
@@ -168,7 +168,7 @@ fn has_table(db: &Connection, name: &str) -> Result<bool, StoreError> {
 
 fn copy(db: &Connection, to: &Path) -> Result<Connection, StoreError> {
     let mut target = Connection::open(to)?;
-    // All pages in one step: a consistent copy, and the writer is not held up, for this is WAL.
+    // Copies all pages in one step: a consistent copy, which does not delay the writer, thanks to WAL.
     rusqlite::backup::Backup::new(db, &mut target)?.step(-1)?;
     target.pragma_update(None, "journal_mode", "DELETE")?;
     Ok(target)
@@ -192,7 +192,7 @@ fn key_place(name: &str) -> Vec<u8> {
     [b"site_keys.bytes\0", name.as_bytes()].concat()
 }
 
-/// None: there are none in it. Backups of before they were sealed have them in clear.
+/// `None`: the backup has no keys. Backups from before keys were sealed have them in clear.
 fn site_keys(db: &Connection, key: &DataKey) -> Result<Option<SiteKeys>, StoreError> {
     let sealed = has_table(db, "site_keys")?;
     if !sealed && !has_table(db, "keys")? {
@@ -222,7 +222,7 @@ fn same_keys(keys: &SiteKeys, folder: &Path) -> Result<(), StoreError> {
     }
 }
 
-/// For the owner's eyes only, from the first byte.
+/// Private to the owner from the first byte.
 fn new_file(path: &Path) -> std::io::Result<File> {
     OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)
 }

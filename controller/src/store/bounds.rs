@@ -1,19 +1,20 @@
-//! How large the database may get.
+//! Bounds of the database's size.
 
 use super::sqlite::int;
 use super::{Sqlite, StoreError};
 
-/// Free pages without which nothing is written: a commit may need that many, and a probe that found one would let the
-/// controller fail again at once.
+/// Free pages below which nothing is written: a commit may need that many, and after a probe that found a
+/// single page the controller would fail again at once.
 const SPARE_PAGES: u64 = 256;
 
-/// Room for which a probe asks at most: what needs more is one operator's request, which the site does not wait for.
+/// The most room that a probe asks for: a commit that needs more is one operator's request, for which the
+/// site does not wait.
 const ROOM_MAX: u64 = 64 << 20;
 
 /// Bounds of the database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bounds {
-    /// Newest events kept per stack, and up to a tenth more until they are next cut.
+    /// Newest events kept per stack, plus up to a tenth more until the next cut.
     pub events: u64,
     /// Size of the database file, without its log (64 MiB at most); 0: no bound but the disk.
     pub bytes: u64,
@@ -34,7 +35,7 @@ impl Bounds {
 }
 
 impl Sqlite {
-    /// The same database, kept within these bounds.
+    /// The same database within these bounds.
     ///
     /// # Errors
     /// [`StoreError`]
@@ -43,7 +44,7 @@ impl Sqlite {
             0 => u64::from(u32::MAX) - 1, // SQLite's own
             bytes => (bytes / self.pragma("page_size")?.max(1)).max(1),
         };
-        // One that is larger already does not grow.
+        // A database that is already larger does not grow.
         self.db().pragma_update_and_check(
             None,
             "max_page_count",

@@ -14,7 +14,7 @@ use super::sealed::{
 };
 use super::sqlite::{Sqlite, int};
 
-/// The key that the database says it is sealed with.
+/// The key with which the database is sealed, as it records.
 pub(super) fn sealed_with(db: &Connection) -> Result<Option<KeyId>, StoreError> {
     let found: Option<String> =
         db.query_row("SELECT value FROM meta WHERE key = 'key'", [], |row| row.get(0)).optional()?;
@@ -29,7 +29,7 @@ pub(super) fn note_key(db: &Transaction<'_>, key: &DataKey) -> Result<(), StoreE
     Ok(())
 }
 
-/// A value that is sealed now was in clear before: the next start rewrites the database without it.
+/// A value that is now sealed was in clear before: the next start rewrites the database without it.
 pub(super) fn note_scrub(db: &Transaction<'_>) -> Result<(), StoreError> {
     db.prepare_cached("INSERT OR REPLACE INTO meta VALUES ('scrub', '1')")?.execute([])?;
     Ok(())
@@ -71,7 +71,7 @@ pub(super) fn remove_content(db: &Connection, key: &DataKey, digest: &[u8; 32]) 
     Ok(())
 }
 
-/// Part of a content: what of it lies in the piece that `offset` is in, at most `length` bytes. An agent asks for the
+/// A part of a content: from `offset` to the end of its piece, at most `length` bytes. An agent asks for the
 /// rest next.
 pub(super) fn read_content(
     db: &Connection,
@@ -107,8 +107,8 @@ pub(super) fn digest_of(key: &DataKey, name: &[u8; 32], sealed: &[u8]) -> Result
 }
 
 impl Sqlite {
-    /// Seals everything with a new key, and puts that in the place of the old one. Whatever of it a crash or an error
-    /// leaves undone, the next start goes on with the key that the database has then: both are there until it is known.
+    /// Seals everything with a new key, which replaces the old one. After a crash or an error, the next start
+    /// continues with the key that the database then has: both keys are kept until that is known.
     ///
     /// # Errors
     /// [`StoreError`]
@@ -163,7 +163,7 @@ impl Sqlite {
         if !due {
             return Ok(());
         }
-        // First the log, which holds values that must go.
+        // First the log, since it holds values that must vanish.
         self.db.execute_batch("PRAGMA wal_checkpoint(TRUNCATE); VACUUM; PRAGMA wal_checkpoint(TRUNCATE);")?;
         self.db.execute("DELETE FROM meta WHERE key = 'scrub'", [])?;
         Ok(())

@@ -1,6 +1,6 @@
-//! How often a resource was corrected, and made again for an agent that had lost it, as one text: JSON, of how many, the last
-//! (seconds of the steady clock), seconds from the first to that, given up; then, if it was made again, how many,
-//! the last, seconds from the first to that.
+//! The record of a resource's corrections, and of remakes after an agent lost it, as one text: JSON of the
+//! count, the last time (seconds of the steady clock), the seconds from the first to that, given up; then,
+//! after remakes, their count, their last time, and the seconds from the first to that.
 
 use std::time::Duration;
 
@@ -23,7 +23,7 @@ pub(super) fn written(it: &Corrections, steady: i64) -> String {
     }
 }
 
-/// None: the text is no such record.
+/// `None`: the text is no such record.
 pub(super) fn read(text: &str, steady: i64) -> Option<Corrections> {
     let corrected = |(count, last, lasted, open): Corrected, made_again| Corrections {
         count,

@@ -1,11 +1,11 @@
-//! Rows that cannot be read. Each stops its own stack, not the site: the row stays in the database as it is, and the
-//! engine does nothing for its resource.
+//! Rows that cannot be read. Each blocks its own stack, not the site: the row stays in the database
+//! unchanged, and the engine does nothing for its resource.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use rusqlite::Row;
 
-/// How to go on with a stack of which a row is damaged.
+/// The remedy for a stack with a damaged row.
 const ADVICE: &str = "restore a backup, or delete the stack: what that row made on its server stays there";
 
 /// The damaged rows of one load.
@@ -15,7 +15,7 @@ pub(super) struct DamagedRows {
     pub(super) stacks: BTreeSet<u64>,
     /// Stacks of which a row is left out, with the reason: the first of several.
     pub(super) damaged: BTreeMap<u64, String>,
-    /// Something was left out.
+    /// Rows were left out.
     pub(super) is_any: bool,
 }
 

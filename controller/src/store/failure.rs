@@ -1,4 +1,4 @@
-//! Why a commit failed, in the four kinds that the driver tells apart.
+//! The four kinds of failed commits that the driver distinguishes.
 
 use rusqlite::ErrorCode;
 
@@ -18,7 +18,7 @@ pub enum Failure {
 }
 
 impl StoreError {
-    /// Which of the four this is.
+    /// The kind of this error.
     pub fn failure(&self) -> Failure {
         match self {
             Self::Full { .. } => Failure::Full,

@@ -1,5 +1,5 @@
-//! Flow tables: one row of `flow_devices` has the standing of many entries. An entry is in clear
-//! unless it holds something hidden: then it is sealed, and only that entry costs more.
+//! Flow tables: one row of `flow_devices` has the states of many entries. An entry is in clear unless it
+//! contains a hidden value: then it is sealed, and only that entry costs more.
 
 use std::sync::Arc;
 
@@ -20,10 +20,11 @@ use super::convert::note_scrub;
 use super::key::DataKey;
 use super::sealed::{Column, FLOW_ENTRY, FLOW_PAST, open};
 
-/// Ends of writes that are kept of a device: who asks since when an older rule is there gets the time it was written.
+/// The most ends of writes kept per device: for an older rule, the time of its write stands for the time of
+/// its end.
 const SETTLED_KEPT: i64 = 1000;
 
-/// An id as SQLite has it: those of ours are below half of the numbers there are.
+/// An id in SQLite's type: ours are below half of the range.
 fn id(id: FlowId) -> i64 {
     id.0.cast_signed()
 }
@@ -129,7 +130,7 @@ fn put_entries(
     let mut forget = db.prepare_cached("DELETE FROM flow_past WHERE device = ?1 AND id = ?2")?;
     let mut remember =
         db.prepare_cached("INSERT INTO flow_past VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)")?;
-    // Most devices have none: then none is looked for entry by entry.
+    // Most devices have no past states: then none is looked up entry by entry.
     let has_past: bool = db
         .prepare_cached("SELECT EXISTS (SELECT 1 FROM flow_past WHERE device = ?1)")?
         .query_row([device], |row| row.get(0))?;

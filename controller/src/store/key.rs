@@ -1,14 +1,14 @@
-//! The data key: what the database is sealed with, and the file it is kept in.
+//! The data key, which seals the database, and its file.
 //!
 //! ```text
 //!   secrets.key        64 hexadecimal digits, for the owner's eyes only
 //!   secrets.key.new    the key that follows, while the database is being sealed anew
 //! ```
 //!
-//! The database says by which key it is sealed ([`KeyId`]); that, not which files there are, decides which of two keys is
-//! the one. A key is made only for a database that has nothing sealed in it.
+//! The database records the id of its key ([`KeyId`]); this decides which of two keys is valid, and not the
+//! existence of files. A key is made only for a database without sealed values.
 //!
-//! Absent: what is sealed, and where (`sealed`).
+//! Absent: the sealed values and their places (`sealed`).
 
 use std::fmt;
 use std::fs::{self, File, OpenOptions};
@@ -24,7 +24,7 @@ use rustls::crypto::ring::default_provider;
 use thiserror::Error;
 use zeroize::Zeroizing;
 
-/// Where the key is if nothing else is said, within the data directory.
+/// The key's default path within the data directory.
 pub const KEY_FILE: &str = "secrets.key";
 
 /// A key file is a line of 64 digits; what is much longer is another file.
@@ -45,7 +45,7 @@ pub enum KeyError {
          no other opens the database"
     )]
     Missing {
-        /// Where it should be.
+        /// The expected path.
         path: PathBuf,
         id: KeyId,
     },
@@ -126,7 +126,7 @@ impl fmt::Debug for DataKey {
 }
 
 impl DataKey {
-    /// From 32 random bytes.
+    /// Makes a key from 32 random bytes.
     pub fn from_bytes(bytes: [u8; 32]) -> Self {
         let derived = |context: &str| Zeroizing::new(blake3::derive_key(context, &bytes));
         let seal = XChaCha20Poly1305::new((&*derived("muster 2026 store seal")).into());
@@ -141,7 +141,7 @@ impl DataKey {
         }))
     }
 
-    /// A fresh one.
+    /// A new random key.
     ///
     /// # Errors
     /// [`KeyError::Random`]
@@ -155,7 +155,7 @@ impl DataKey {
         self.0.id
     }
 
-    /// Encrypts; what comes out opens only with the same `place`.
+    /// Encrypts; the result can be opened only with the same `place`.
     pub(super) fn seal(&self, place: &[u8], plain: &[u8]) -> Result<Vec<u8>, KeyError> {
         let nonce = self.nonce()?;
         let mut sealed = Vec::with_capacity(1 + NONCE + plain.len() + TAG);
@@ -184,7 +184,7 @@ impl DataKey {
         opened.map(|()| plain).map_err(|_| NotOurs)
     }
 
-    /// Names a content in the database: of a short one, nobody can find out the bytes by trying.
+    /// The name of a content in the database: it does not reveal the bytes of a short one to guessing.
     pub(super) fn name(&self, digest: &[u8; 32]) -> [u8; 32] {
         *blake3::keyed_hash(&self.0.names, digest).as_bytes()
     }
@@ -208,7 +208,7 @@ fn fill(bytes: &mut [u8]) -> Result<(), KeyError> {
     default_provider().secure_random.fill(bytes).map_err(|_| KeyError::Random)
 }
 
-/// The file that the data key is kept in.
+/// The file of the data key.
 #[derive(Clone, Debug)]
 pub struct KeyFile(PathBuf);
 
@@ -217,11 +217,11 @@ impl KeyFile {
         Self(path.to_owned())
     }
 
-    /// The key of a database that says it is sealed with `sealed_with`; for one that has nothing sealed, also a new one.
-    /// A change of keys that was cut short comes to its end here.
+    /// The key of a database that is sealed with `sealed_with`; if the database has no sealed values,
+    /// possibly a new key. Completes an interrupted change of keys.
     ///
     /// # Errors
-    /// [`KeyError`]; no key is made then, and none is lost.
+    /// [`KeyError`]; then no key is made, and none is lost.
     pub fn open(&self, sealed_with: Option<KeyId>) -> Result<DataKey, KeyError> {
         let (path, next) = (&self.0, self.next());
         if let Some(wanted) = sealed_with {
@@ -282,7 +282,7 @@ impl KeyFile {
         write().map_err(|source| KeyError::Io { path: next.clone(), source })
     }
 
-    /// The key that was to follow takes the place of the present one.
+    /// Replaces the present key by the next one.
     ///
     /// # Errors
     /// [`KeyError::Io`]
@@ -317,7 +317,7 @@ impl KeyFile {
     }
 }
 
-/// None: no such file.
+/// `None`: there is no such file.
 fn read(path: &Path) -> Result<Option<DataKey>, KeyError> {
     let failed = |source| KeyError::Io { path: path.to_owned(), source };
     let damaged = || KeyError::Damaged { path: path.to_owned() };

@@ -75,7 +75,7 @@ pub(super) fn load(store: &mut Sqlite) -> Result<Snapshot, StoreError> {
             let (name, sealed) = content?;
             snapshot.contents.push(ContentDigest(digest_of(&key, &name, &sealed)?));
         }
-        // The engine removes those that no row names, and it does not see the rows that are kept aside.
+        // The engine removes contents that no row names, and it does not see the rows that are left out.
         if damaged.is_any {
             snapshot.contents.clear();
         }
@@ -108,8 +108,8 @@ pub(super) fn load(store: &mut Sqlite) -> Result<Snapshot, StoreError> {
     Ok(snapshot)
 }
 
-/// The source of the revision that a stack moves to. A source that is damaged, or that this version
-/// does not take, stops its own stack, not the site.
+/// The source of the revision that a stack moves to. A source that is damaged, or that this version refuses,
+/// blocks its own stack, not the site.
 fn source(store: &mut Sqlite, stack: &StackRecord) -> Result<Option<Source>, StoreError> {
     let text = match store.source(&stack.name, stack.revision) {
         Ok(text) => text,
@@ -143,7 +143,7 @@ fn policies(db: &Connection, key: &DataKey) -> Result<BTreeMap<u64, Policies>, S
         let (stack, texts) = text?;
         match Environment::parse(texts.iter().map(EnvironmentText::file)) {
             Ok(environment) => drop(found.insert(stack, environment.policies().clone())),
-            // One that this version does not take holds up its own stack, not the site.
+            // Environments that this version refuses block their own stack, not the site.
             Err(errors) => tracing::error!(stack, "its environments cannot be read: {errors}"),
         }
     }
@@ -224,7 +224,7 @@ impl Columns<'_> {
         self.next::<Option<i64>>()?.map(u64::try_from).transpose().map_err(|e| bad(self.name(), e))
     }
 
-    /// A text that must be what `parse` knows.
+    /// A text that `parse` must accept.
     fn parsed<T>(&mut self, parse: impl Fn(&str) -> Option<T>) -> rusqlite::Result<Option<T>> {
         self.at += 1;
         let Some(text) = self.row.get_ref(self.at - 1)?.as_str_or_null()? else { return Ok(None) };
@@ -255,7 +255,7 @@ impl Columns<'_> {
         }
     }
 
-    /// From the column in clear, or the sealed one after it.
+    /// Reads the column in clear, or the sealed one after it.
     fn notes(&mut self, key: &DataKey, place: &[i64]) -> rusqlite::Result<Option<Notes>> {
         let clear: Option<String> = self.next()?;
         self.at += 1;
@@ -273,7 +273,7 @@ impl Columns<'_> {
     }
 }
 
-/// In the order of `resource()`.
+/// The columns in the order of `resource()`.
 const RESOURCES: &str = "SELECT id, spec, physical_id, stack_id, name, type, node, revision, dropped,
     handed_over, replaces, replaced_by, retain, external_id, lost_from, action, status, status_reason, applied,
     held_epoch, held_number, epoch, number, attempt, in_flight, retry_count, observed_ready, attributes, observed,
@@ -350,7 +350,7 @@ fn resource(row: &Row<'_>, key: &DataKey, now: i64) -> rusqlite::Result<Resource
     })
 }
 
-/// How long ago that was; nothing, if it lies ahead.
+/// The time since `began`; zero if that is in the future.
 pub(super) fn since(now: i64, began: i64) -> Duration {
     Duration::from_secs(u64::try_from(now.saturating_sub(began)).unwrap_or(0))
 }

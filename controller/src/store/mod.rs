@@ -58,19 +58,20 @@ pub enum StoreError {
     Format(String),
 }
 
-/// A durable store. The simulator has one that fails.
+/// A durable store. The simulator has one with failures.
 pub trait Store {
-    /// Makes all changes durable together, or none. `seen` are nodes that were there just now.
+    /// Makes all changes durable together, or none. `seen` are nodes that were connected just now.
     ///
     /// # Errors
-    /// [`StoreError`]; then nothing was written. If the failure is [`Failure::Busy`], nothing of `changes` was taken.
+    /// [`StoreError`]; then nothing was written. If the failure is [`Failure::Busy`], no change of `changes`
+    /// was taken.
     fn commit(
         &mut self,
         changes: &mut dyn Iterator<Item = Change>,
         seen: &[NodeId],
     ) -> Result<(), StoreError>;
 
-    /// All that the engine needs at its start.
+    /// The state that the engine needs at its start.
     ///
     /// # Errors
     /// [`StoreError`]
@@ -82,13 +83,14 @@ pub trait Store {
     /// [`StoreError`]
     fn next_epoch(&mut self) -> Result<Epoch, StoreError>;
 
-    /// Records the random bits of a start, durable before they are given to anybody; with those of the starts before.
+    /// Records the random bits of a start durably, before anyone sees them. Returns them with those of
+    /// earlier starts.
     ///
     /// # Errors
     /// [`StoreError`]
     fn record_start(&mut self, epoch: Epoch, bits: u64) -> Result<Starts, StoreError>;
 
-    /// Whether something can be written; after a commit for which there was no room, whether there is room for it.
+    /// Checks that the store can write; after a commit without room, that there is room for that commit.
     ///
     /// # Errors
     /// [`StoreError`]

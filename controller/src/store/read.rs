@@ -1,4 +1,4 @@
-//! Reads of what the engine does not keep in memory, on a connection of their own: they hold nobody up.
+//! Reads state that the engine does not keep in memory, on a separate connection, so that nothing else waits.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -59,7 +59,7 @@ impl Reader {
         self.with(|db| source(db, &self.key, stack, revision))
     }
 
-    /// Part of a content, at most `length` bytes; none if it is not kept.
+    /// A part of a content, at most `length` bytes; empty if the content is not kept.
     ///
     /// # Errors
     /// [`StoreError`]
@@ -72,8 +72,8 @@ impl Reader {
         self.with(|db| read_content(db, &self.key, &digest.0, offset, length))
     }
 
-    /// Since when an entry of a flow table is as it is, RFC 3339 UTC; `settled` is its write, if that has come to its
-    /// end on the device.
+    /// Since when an entry of a flow table has its state, RFC 3339 UTC; `settled` is its write, if that has
+    /// ended on the device.
     ///
     /// # Errors
     /// [`StoreError`]
@@ -85,7 +85,7 @@ impl Reader {
     ) -> Result<Option<String>, StoreError> {
         self.with(|db| {
             let (id, settled) = (id.0.cast_signed(), settled.map(u64::cast_signed));
-            // Where the end of a write is no longer kept: when it was written.
+            // If the end of a write is no longer kept, the time of the write is used.
             let mut select = db.prepare_cached(
                 "SELECT max(changed_at, coalesce((SELECT at FROM flow_settled WHERE device = ?1 AND serial >= ?3 AND
                      (SELECT min(serial) FROM flow_settled WHERE device = ?1) <= ?3 ORDER BY serial LIMIT 1), ''))
@@ -95,7 +95,7 @@ impl Reader {
         })
     }
 
-    /// The revisions of a stack that are kept, oldest first; none if there is no such stack.
+    /// The kept revisions of a stack, oldest first; `None` if there is no such stack.
     ///
     /// # Errors
     /// [`StoreError`]
@@ -120,7 +120,7 @@ impl Reader {
         })
     }
 
-    /// Events after number `after`, oldest first. By the stack's id also those of one that is gone, for a while.
+    /// Events after number `after`, oldest first. By id, also those of a deleted stack, for a while.
     ///
     /// # Errors
     /// [`StoreError`]

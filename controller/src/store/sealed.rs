@@ -1,7 +1,7 @@
-//! What of the database is sealed, and how each value is bound to where it stands: one that was moved to another table,
-//! column or row opens no more. Texts are compressed first where they are large.
+//! The sealed values of the database. Each value is bound to its place: a value moved to another table,
+//! column or row cannot be opened. Large texts are compressed first.
 //!
-//! An empty list or map is not sealed: so that reads can pass over it, and it says nothing.
+//! An empty list or map is not sealed, since it reveals nothing, and reads can skip it.
 
 use rusqlite::types::{ToSql, ToSqlOutput, Type, Value, ValueRef};
 
@@ -9,10 +9,10 @@ use super::StoreError;
 use super::key::{DataKey, KeyError};
 use super::text::{pack, unpack};
 
-/// Bytes of a content in one row: what an agent asks for at a time.
+/// The most bytes of a content in one row: as many as an agent requests at a time.
 pub(super) const PIECE: usize = muster_shared::wire::CHUNK_MAX;
 
-/// A column that holds sealed values, and the columns (integers, all of them) that say which row it is.
+/// A column with sealed values, and the (integer) columns that identify the row.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) struct Column {
     pub table: &'static str,
@@ -33,7 +33,8 @@ pub(super) const HIDDEN_DIGESTS: Column = Column { table: "stacks", name: "hidde
 pub(super) const WISH: Column = Column { table: "intents", name: "wish", row: &["number"] };
 pub(super) const ATTRIBUTES: Column = Column { table: "resources", name: "attributes", row: &["id"] };
 pub(super) const SECRET_NOTES: Column = Column { table: "resources", name: "secret_notes", row: &["id"] };
-/// A row's definition digest, then its spec with the version of its encoding, if there is one; null if there is neither.
+/// A row's definition digest, then its spec with the version of its encoding, if present; null if there is
+/// neither.
 pub(super) const SPEC: Column = Column { table: "resources", name: "spec", row: &["id"] };
 
 /// Sealed content of a flow entry with something hidden: the entry and the reason of its state, or
@@ -134,7 +135,7 @@ fn damaged(column: Column, row: &[i64], why: &str) -> rusqlite::Error {
     rusqlite::Error::FromSqlConversionFailure(0, Type::Blob, Box::new(std::io::Error::other(text)))
 }
 
-/// Row identities of a table, so that its rows can be changed while they are gone through.
+/// The identities of a table's rows, so that rows can be changed during the iteration.
 pub(super) fn rows(db: &rusqlite::Connection, column: Column) -> Result<Vec<Vec<i64>>, StoreError> {
     let Column { table, name, row } = column;
     let sql = format!("SELECT {} FROM {table} WHERE {name} IS NOT NULL", row.join(", "));
@@ -153,7 +154,7 @@ pub(super) fn change(
     let of_row: Vec<String> =
         row.iter().enumerate().map(|(at, key)| format!("{key} = ?{}", at + 2)).collect();
     let of_row = of_row.join(" AND ");
-    // `?1` is the value, also where a row has none.
+    // `?1` is the value, even for a row without one.
     let mut select = db.prepare(&format!("SELECT {name} FROM {table} WHERE ?1 IS NULL AND {of_row}"))?;
     let mut update = db.prepare(&format!("UPDATE {table} SET {name} = ?1 WHERE {of_row}"))?;
     for row in rows(db, column)? {

@@ -23,8 +23,8 @@ use super::sealed::{
 use super::steady::SteadyClock;
 use super::{Bounds, Failure, Store, StoreError, corrections, name};
 
-/// The first makes the database, and each further one brings it to the next version. `user_version` counts those that
-/// were applied. A released one never changes: what a later controller wants is a further file.
+/// The first schema makes the database, and each further one upgrades it. `user_version` counts the applied
+/// schemas. A released schema never changes: later changes are a further file.
 const SCHEMAS: [&str; 1] = [include_str!("schema.sql")];
 /// The version of the encoding of `resources.spec`.
 pub(super) const SPEC_VERSION: u8 = 2;
@@ -38,7 +38,7 @@ const WAL_MAX: i64 = 64 * 1024 * 1024;
 /// A commit waits so long for another program's lock; the driver, which has others to serve, then tries again later.
 const BUSY_WAIT: Duration = Duration::from_secs(1);
 
-/// Deleted stacks whose events are still there.
+/// The most deleted stacks whose events are kept.
 const GONE_KEPT: usize = 20;
 
 /// The default store.
@@ -52,14 +52,15 @@ pub struct Sqlite {
 }
 
 impl Sqlite {
-    /// Opens or makes the database at `path`, with the data key at `key_file`, which is made if nothing is sealed yet.
+    /// Opens or makes the database at `path`, with the data key at `key_file`, which is made if nothing is
+    /// sealed yet.
     ///
     /// # Errors
-    /// [`StoreError`] if it cannot be opened or is of a newer version, or if the key is not there, not the database's, or
-    /// for others to read.
+    /// [`StoreError`] if the database cannot be opened or is of a newer version, or if the key is missing,
+    /// wrong, or readable by others.
     pub fn open(path: &Path, key_file: &Path) -> Result<Self, StoreError> {
-        // The database says in clear who did what: only the owner may read it. SQLite gives its
-        // other files the same mode.
+        // The database records in clear who did what: only the owner may read it. SQLite gives its other
+        // files the same mode.
         let made =
             std::fs::OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(path);
         made.map_err(|error| StoreError::Format(format!("{} cannot be opened: {error}", path.display())))?;
@@ -129,7 +130,7 @@ impl Sqlite {
     }
 }
 
-/// Applies the schemas that a database of this version does not have yet, all of them or none.
+/// Applies the schemas that a database of this version lacks, all of them or none.
 fn migrate(db: &mut Connection, key: &DataKey, schemas: &[&str], version: usize) -> Result<(), StoreError> {
     if version == schemas.len() {
         return Ok(());
@@ -195,7 +196,7 @@ impl Store for Sqlite {
     }
 }
 
-/// How many of [`SCHEMAS`] were applied.
+/// The number of applied [`SCHEMAS`].
 pub(super) fn version(db: &Connection) -> Result<usize, StoreError> {
     let version: i64 = db.pragma_query_value(None, "user_version", |row| row.get(0))?;
     let newest = SCHEMAS.len();
@@ -215,7 +216,7 @@ pub(super) fn json<T: serde::Serialize>(value: &T) -> String {
     serde_json::to_string(value).expect("plain maps, lists and strings")
 }
 
-/// When what has gone on for so long began.
+/// The beginning of a period of this length that ends now.
 pub(super) fn began(now: i64, waited: Duration) -> i64 {
     now.saturating_sub(i64::try_from(waited.as_secs()).unwrap_or(i64::MAX))
 }
@@ -224,7 +225,7 @@ pub(super) fn now() -> String {
     rfc3339(time::OffsetDateTime::now_utc())
 }
 
-/// As times are kept and shown: UTC, to the millisecond.
+/// The form of times in the database and in views: UTC, to the millisecond.
 pub(crate) fn rfc3339(time: time::OffsetDateTime) -> String {
     let format = time::macros::format_description!(
         "[year]-[month]-[day]T[hour]:[minute]:[second].[subsecond digits:3]Z"
@@ -232,7 +233,7 @@ pub(crate) fn rfc3339(time: time::OffsetDateTime) -> String {
     time.format(&format).expect("a year of four digits")
 }
 
-/// The time is the clock's for eyes, and the [`SteadyClock`] one.
+/// The times are the wall clock's, for people, and the [`SteadyClock`]'s.
 fn apply(
     db: &Transaction<'_>,
     key: &DataKey,
@@ -244,7 +245,7 @@ fn apply(
         Change::Stack(stack) => put_stack(db, key, stack, now)?,
         Change::StackRemoved { id, traversal, .. } => {
             bury(db, *id)?;
-            // One that came and went in one turn was never put.
+            // A stack that came and went in one turn was never put.
             raise(db, "highest_stack", *id)?;
             raise(db, "highest_traversal", *traversal)?;
             for sql in [
@@ -397,14 +398,15 @@ fn put_stack(db: &Transaction<'_>, key: &DataKey, stack: &StackRecord, now: &str
     Ok(())
 }
 
-/// Ids are never given twice, also when the highest row is gone.
+/// Ids are never reused, even if the highest row is gone.
 fn raise(db: &Transaction<'_>, key: &str, value: u64) -> Result<(), StoreError> {
     db.prepare_cached("UPDATE meta SET value = ?2 WHERE key = ?1 AND CAST(value AS INTEGER) < ?2")?
         .execute(params![key, int(value)])?;
     Ok(())
 }
 
-/// A stack goes. Its events stay until [`GONE_KEPT`] others have gone: those who follow it read how it ended.
+/// Deletes a stack. Its events stay until [`GONE_KEPT`] others were deleted, so that readers learn how it
+/// ended.
 fn bury(db: &Transaction<'_>, id: u64) -> Result<(), StoreError> {
     let mut select = db.prepare_cached("SELECT value FROM meta WHERE key = 'gone'")?;
     let gone: Option<String> = select.query_row([], |row| row.get(0)).optional()?;
@@ -421,7 +423,7 @@ fn bury(db: &Transaction<'_>, id: u64) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// The attributes of a row as they are kept; most have none.
+/// The attributes of a row in stored form; most have none.
 fn sealed_attributes(
     key: &DataKey,
     id: u64,
@@ -449,8 +451,8 @@ fn kept_notes(key: &DataKey, p: &ProgressRecord) -> Result<(Option<String>, Opti
     }
 }
 
-/// The desired state of a row, and the digest of its definition with it: of one with a short secret, the secret could be
-/// found by trying. None while there is neither.
+/// The desired state of a row, with the digest of its definition: the digest could reveal a short secret to
+/// guessing. `None` while there is neither.
 fn sealed_spec(key: &DataKey, r: &ResourceRecord) -> Result<Option<Vec<u8>>, StoreError> {
     if r.spec.is_none() && r.definition == 0 {
         return Ok(None);

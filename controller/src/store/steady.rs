@@ -22,12 +22,12 @@ pub struct Machine {
 /// See the module's head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SteadyClock {
-    /// When the machine booted. None: it does not say how long it is up.
+    /// When the machine booted. `None`: its uptime is unknown.
     booted: Option<i64>,
 }
 
 impl SteadyClock {
-    /// As the database has it for this boot, else by the clock, from now on.
+    /// The clock as the database has it for this boot, or else from the wall clock, from now on.
     pub(super) fn open(db: &Connection) -> Result<Self, rusqlite::Error> {
         let select = "SELECT value FROM meta WHERE key = 'steady'";
         let kept: Option<String> = db.query_row(select, [], |row| row.get(0)).optional()?;
@@ -35,7 +35,7 @@ impl SteadyClock {
         let (steady, text) = Self::of(kept.as_deref(), &machine);
         if kept.as_ref() != Some(&text) {
             let put = "INSERT INTO meta VALUES ('steady', ?1) ON CONFLICT (key) DO UPDATE SET value = excluded.value";
-            // A disk without room holds up no start; the next one writes it.
+            // A full disk must not prevent a start; the next one writes the value.
             if let Err(error) = db.execute(put, params![text]) {
                 tracing::warn!(%error, "cannot write when this machine booted: a clock that is set before the next start counts");
             }

@@ -1,10 +1,10 @@
-//! Large texts of revisions: compressed before they are sealed, so that a hundred revisions of a large stack do not fill
-//! the disk and writing one does not hold a turn up.
+//! Large texts of revisions: compressed before they are sealed, so that a hundred revisions of a large stack
+//! do not fill the disk, and writing one does not delay a turn.
 
-/// From here on a text is compressed.
+/// Texts of this size or more are compressed.
 const PACKED_FROM: usize = 256 * 1024;
-/// The size to which a blob may unfold, which the API never lets in. A damaged size must not ask
-/// for all memory.
+/// The largest unpacked size of a blob, more than the API accepts. A damaged size must not ask for all
+/// memory.
 const UNPACKED_MAX: usize = 1 << 30;
 
 /// The first byte of a packed text: as it is, or LZ4's block format behind its size in four bytes, least first.
@@ -19,7 +19,7 @@ pub(super) fn pack(text: &str) -> Vec<u8> {
     [&[LZ4], &*lz4_flex::block::compress_prepend_size(text.as_bytes())].concat()
 }
 
-/// From [`pack`], or what is wrong with it.
+/// The inverse of [`pack`], or the error.
 pub(super) fn unpack(packed: &[u8]) -> Result<String, String> {
     let bytes = match packed.split_first() {
         Some((&PLAIN, bytes)) => bytes.to_vec(),

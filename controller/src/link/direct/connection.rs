@@ -1,4 +1,4 @@
-//! From a new socket to a session, and after it: handshake, who is it, CONNECT, CONNACK.
+//! A connection from its socket to its session and its end: handshake, identity, CONNECT, CONNACK.
 
 use std::io;
 use std::net::IpAddr;
@@ -33,10 +33,10 @@ use crate::pki::is_bound_to;
 const RECEIVE_MAXIMUM: u16 = 64;
 /// The largest PUBLISH of a node.
 const NODE_MAX: usize = MESSAGE_MAX + PUBLISH_OVERHEAD;
-/// Two answers of a joiner's fit; there is one.
+/// Room for two answers to a joiner; there is only one.
 const JOIN_QUEUE: (usize, usize) = (2, 2 * join::JOIN_MAX);
 
-/// For the handshake while many wait: ten ways there and back across the world.
+/// The handshake's time limit while many wait: ten round trips across the world.
 const HANDSHAKE_PRESSED: Duration = Duration::from_secs(2);
 
 /// Serves one connection to its end.
@@ -59,7 +59,7 @@ struct Guest {
     connected: Connected,
 }
 
-/// To the end of the connection, or until it is a node's that is let in.
+/// Runs to the end of the connection, or until a node is admitted.
 async fn come_in(shared: &Arc<Shared>, socket: Metered, remote: IpAddr, waiting: Waiting) -> Option<Guest> {
     let started = Instant::now();
     let mut tls = match handshake(shared, socket, started, waiting.pressed).await {
@@ -93,8 +93,8 @@ async fn come_in(shared: &Arc<Shared>, socket: Metered, remote: IpAddr, waiting:
     }
 }
 
-/// None: the client took too long. While many wait it has to be quick, but only with what is its turn: whoever waits for
-/// us goes on.
+/// `None`: the client took too long. While many wait the client's own turns must be short; time that it waits
+/// for us does not count.
 async fn handshake(
     shared: &Shared,
     socket: Metered,
@@ -162,7 +162,7 @@ async fn stay(shared: &Arc<Shared>, guest: Guest, remote: IpAddr) {
     finish(shared, stream, remote, Some(node), end).await;
 }
 
-/// A connection that the driver was told of. However it ends, also by a panic, the driver is told of that.
+/// A connection that the driver knows. Dropping it, also by a panic, tells the driver of the end.
 struct Connected {
     shared: Arc<Shared>,
     peer: Arc<Peer>,
@@ -179,7 +179,7 @@ impl Drop for Connected {
     }
 }
 
-/// CONNECT of a node that may come in.
+/// Handles CONNECT of a node that may enter.
 async fn greet_node(
     shared: &Shared,
     stream: &mut Stream,
@@ -273,7 +273,7 @@ async fn first_packet(stream: &mut Stream, until: Instant) -> Result<Connect, En
     timeout_at(until, read).await.unwrap_or(Err(End::Gone))
 }
 
-/// Whether the client takes all that may be sent to it.
+/// Whether the client accepts all packets that may be sent to it.
 fn takes(connect: &Connect, max: usize) -> Result<(), Refusal> {
     if (connect.max_packet_size as usize) < max {
         return Err(Refusal::new(
@@ -365,7 +365,7 @@ fn unix() -> i64 {
     OffsetDateTime::now_utc().unix_timestamp()
 }
 
-/// Opens what a node says and hands it to the driver.
+/// Opens a node's packets and passes them to the driver.
 struct NodeInbox {
     shared: Arc<Shared>,
     peer: Arc<Peer>,

@@ -2,7 +2,7 @@
 //! read from the store and sealed. So the driver's turn holds no bytes, and memory does not grow with the nodes that
 //! fetch: a chunk has its place in memory from before it is read until it is written to its connection.
 //!
-//! A chunk that cannot be sent is dropped: an agent asks again for what does not come.
+//! A chunk that cannot be sent is dropped: an agent asks again for missing chunks.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -22,8 +22,8 @@ pub(super) const CHUNKS_OF_ONE: usize = 2;
 /// Chunks read at a time: the store has one connection for it.
 const READERS: usize = 2;
 
-/// Reads at most [`CHUNK_MAX`](muster_shared::wire::CHUNK_MAX) bytes of a content from an offset; none of one that is
-/// not kept any more. Blocking.
+/// Reads at most [`CHUNK_MAX`](muster_shared::wire::CHUNK_MAX) bytes of a content from an offset; empty for a
+/// content that is no longer kept. Blocking.
 pub type ReadContent = Arc<dyn Fn(ContentDigest, u64) -> Result<Vec<u8>, String> + Send + Sync>;
 
 /// A chunk that the driver granted.
@@ -73,7 +73,7 @@ impl Contents {
     async fn next(&self) -> Grant {
         loop {
             if let Some(grant) = self.lock().next() {
-                // Whoever else waits may have been woken for more than one.
+                // One wake-up may stand for several grants, so wake the next reader.
                 self.more.notify_one();
                 return grant;
             }

@@ -1,11 +1,12 @@
-//! The subset of MQTT 5 that is spoken here, cut out of a stream of bytes.
+//! The supported subset of MQTT 5, cut out of a stream of bytes.
 //!
 //! ```text
 //!   CONNECT  PUBLISH (QoS 0, 1; no retain, no alias)  PUBACK  SUBSCRIBE  PINGREQ  DISCONNECT
 //! ```
 //!
-//! rumqttc's codec reads what is in a packet. Framing, sizes, flags and the choice of packets come before it:
-//! the codec takes a short packet for one that has not wholly arrived, and knows no `DISCONNECT` without a body.
+//! rumqttc's codec reads the content of a packet. Framing, sizes, flags and the kinds of packets are checked
+//! before: the codec takes a short packet for an incomplete one, and does not know `DISCONNECT` without a
+//! body.
 
 use bytes::{Bytes, BytesMut};
 use rumqttc::v5::mqttbytes::v5::{ConnectProperties, Packet, PublishProperties, Subscribe};
@@ -40,7 +41,7 @@ pub struct Connect {
     pub max_packet_size: u32,
 }
 
-/// Cuts the next packet off `input`; `None` if it has not wholly arrived. `max` bounds a PUBLISH.
+/// Cuts the next packet off `input`; `None` if it is not complete. `max` bounds a PUBLISH.
 pub fn next(input: &mut BytesMut, max: usize) -> Result<Option<Frame>, Refusal> {
     let Some(&first) = input.first() else { return Ok(None) };
     let (kind, flags) = (first >> 4, first & 0x0f);
@@ -55,13 +56,13 @@ pub fn next(input: &mut BytesMut, max: usize) -> Result<Option<Frame>, Refusal> 
         return Err(refuse(Reason::PacketTooLarge, format!("packet of {} bytes", header + body)));
     }
     if input.len() < header + body {
-        // Known to be within bounds: one allocation for the rest.
+        // The size is within bounds: one allocation for the rest.
         input.reserve(header + body - input.len());
         return Ok(None);
     }
     let mut packet = input.split_to(header + body);
     if kind == 14 {
-        // Whatever its reason, the client is leaving.
+        // The client leaves, whatever its reason.
         return Ok(Some(Frame::Disconnect));
     }
     accept(Packet::read(&mut packet, None).map_err(|error| malformed(&error))?).map(Some)

@@ -1,6 +1,7 @@
-//! Heartbeats on their way to the driver: they wait for one another, for each would wake it, and nobody waits for them.
+//! Heartbeats on their way to the driver. They are delivered together, since each would wake the driver, and
+//! nothing waits for them.
 //!
-//! In their order all the same: what else a connection says goes behind its heartbeat.
+//! Their order is kept: other messages of a connection follow its heartbeat.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -11,19 +12,20 @@ use muster_shared::model::Up;
 use tokio::sync::Notify;
 use tokio::time::sleep;
 
-/// From the first of them until all that came are handed on.
+/// The time from the first heartbeat until all of them are delivered.
 const HELD: Duration = Duration::from_millis(200);
 
-/// At most one for each connection: the newest.
+/// At most one heartbeat for each connection: the newest.
 #[derive(Debug, Default)]
 pub struct Heartbeats {
     held: Mutex<BTreeMap<u64, (NodeId, Up)>>,
-    /// There is a first one.
+    /// The first heartbeat has arrived.
     begun: Notify,
 }
 
 impl Heartbeats {
-    /// Whether a packet is nothing but a heartbeat, which is held then; else what was held of its connection comes before it.
+    /// Holds a packet that is only a heartbeat, and returns `None`; otherwise puts the connection's held
+    /// heartbeat before the messages.
     pub fn hold(&self, node: &NodeId, connection: u64, mut messages: Vec<Up>) -> Option<Vec<Up>> {
         let mut held = self.lock();
         match messages.pop() {
@@ -51,7 +53,7 @@ impl Heartbeats {
         self.lock().remove(&connection);
     }
 
-    /// Hands them on, again and again; `deliver` says whether it took one.
+    /// Delivers them, again and again; `deliver` returns whether a heartbeat was taken.
     pub async fn run(&self, deliver: impl Fn(&NodeId, u64, &Up) -> bool) {
         loop {
             self.begun.notified().await;
@@ -62,7 +64,8 @@ impl Heartbeats {
         }
     }
 
-    /// Under the lock, so that nothing of a connection comes before its heartbeat. One that is not taken holds up no other.
+    /// Delivers under the lock, so that no message of a connection precedes its heartbeat. One that is not
+    /// taken delays no other.
     fn hand_on(&self, deliver: &impl Fn(&NodeId, u64, &Up) -> bool) -> bool {
         let mut held = self.lock();
         held.retain(|connection, (node, heartbeat)| !deliver(node, *connection, heartbeat));

@@ -43,7 +43,7 @@ impl Inbox for JoinInbox {
 }
 
 async fn answer(shared: &Shared, payload: &[u8]) -> Result<JoinAnswer, String> {
-    // The signing request is looked at first: a bad one must not use a token up.
+    // The signing request is checked first: a bad one must not use a token up.
     match JoinRequest::decode(payload).map_err(|error| error.to_string())? {
         JoinRequest::Join { token_id, secret, name, csr_der, seal_public, agent_version } => {
             let key = shared.pki.prove(&csr_der).map_err(|error| error.to_string())?;

@@ -1,8 +1,8 @@
 //! Admission of clients that are not yet known.
 //!
-//! There are two bounds. Connections that have not yet been let in: [`room`](super::room) says
-//! which of them has to leave for a newcomer. Clients without a certificate: one per address. An
-//! address is an IPv4 address or an IPv6 /64, which is what one host is given.
+//! There are two bounds. Connections that are not admitted yet: [`room`](super::room) chooses the one that
+//! must leave for a newcomer. Clients without a certificate: one per address. An address is an IPv4 address
+//! or an IPv6 /64, as one host gets.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv6Addr};
@@ -16,11 +16,11 @@ use tokio::time::timeout;
 use super::metered::Incoming;
 use super::room::{Arrival, Bounds, Room, Silence};
 
-/// So long a newcomer waits for somebody to be served, before it is looked again at who is silent.
+/// The pause of a newcomer when all guests wait for us, before the silent ones are looked for again.
 const BUSY_PAUSE: Duration = Duration::from_millis(10);
 const BUSY_PAUSES: usize = 100;
 
-/// Where those wait that have not yet been let in.
+/// The place of clients that are not admitted yet.
 #[derive(Debug)]
 pub struct Lobby {
     room: Mutex<Room<Guest>>,
@@ -40,10 +40,10 @@ impl Guest {
     }
 }
 
-/// All places are taken by those that wait for us.
+/// All places are taken by guests that wait for us.
 struct Busy;
 
-/// The right to wait there; dropping it gives it back.
+/// A place in the lobby; dropping it gives it back.
 #[derive(Debug)]
 pub struct Waiting {
     lobby: Arc<Lobby>,
@@ -52,7 +52,7 @@ pub struct Waiting {
     pub pressed: bool,
 }
 
-/// Comes when somebody else needs the place.
+/// Resolves when another client needs the place.
 pub type Leave = oneshot::Receiver<()>;
 
 impl Lobby {
@@ -61,7 +61,7 @@ impl Lobby {
         Arc::new(Self { room, left: Notify::new(), started: Instant::now() })
     }
 
-    /// A place for somebody of this address, unless it has bad luck.
+    /// A place for a client of this address, or a refusal.
     pub async fn arrive(
         self: &Arc<Self>,
         address: IpAddr,
@@ -124,7 +124,7 @@ pub struct Places {
     taken: Mutex<BTreeMap<IpAddr, usize>>,
 }
 
-/// A place that was taken; dropping it gives it back.
+/// A taken place; dropping it gives it back.
 #[derive(Debug)]
 pub struct Place {
     places: Arc<Places>,
@@ -136,7 +136,7 @@ impl Places {
         Arc::new(Self { per_address, taken: Mutex::default() })
     }
 
-    /// A place for this address, unless it has all it may have.
+    /// A place for this address, unless its places are used up.
     pub fn take(self: &Arc<Self>, address: IpAddr) -> Option<Place> {
         let address = host(address);
         let mut taken = self.lock();

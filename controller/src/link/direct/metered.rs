@@ -21,16 +21,16 @@ const HANDSHAKE_MAX: usize = 16 * 1024;
 /// A socket during its handshake, as the lobby looks at it while the client waits there.
 #[derive(Debug)]
 pub struct Incoming {
-    /// None: the socket is closed. Whoever closes it waits for whoever looks at it.
+    /// `None`: the socket is closed. Closing waits for a concurrent look at the socket.
     socket: Mutex<Option<RawFd>>,
     came: Instant,
     read: AtomicUsize,
-    /// Milliseconds after it came, when something was read last.
+    /// The time of the last read, in milliseconds after `came`.
     heard: AtomicU64,
 }
 
 impl Incoming {
-    /// How long the client has been silent although it is its turn; none where its bytes wait to be read.
+    /// How long the client has been silent while we wait for its bytes; `None` if bytes wait to be read.
     pub fn silence(&self) -> Option<Silence> {
         let socket = self.lock();
         let peeked = recv((*socket)?, &mut [0], MsgFlags::MSG_PEEK | MsgFlags::MSG_DONTWAIT);
@@ -60,7 +60,7 @@ impl Incoming {
 pub struct Metered {
     socket: TcpStream,
     incoming: Arc<Incoming>,
-    /// Bytes that may still come; none: no bound.
+    /// Bytes that may still arrive; `None`: no bound.
     left: Option<usize>,
 }
 
@@ -79,7 +79,7 @@ impl Metered {
         &self.incoming
     }
 
-    /// The handshake is over: what comes now has its own bounds.
+    /// The handshake is over: later bytes have their own bounds.
     pub fn let_in(&mut self) {
         self.left = None;
     }

@@ -40,12 +40,12 @@ impl Outbound {
         }
     }
 
-    /// Appends packets. If there is no room the connection is ended: the resync of the next one repairs it.
+    /// Appends packets. Without room the connection is ended: the resync of the next one repairs this.
     pub fn push(&self, packets: Vec<Vec<u8>>) {
         self.append(packets, None);
     }
 
-    /// The same, of a chunk, which keeps its room until it is written.
+    /// The same for a chunk, which keeps its room until it is written.
     pub fn push_chunk(&self, packets: Vec<Vec<u8>>, room: Room) {
         self.append(packets, Some(room));
     }
@@ -88,7 +88,7 @@ impl Outbound {
         self.lock().packets.is_empty()
     }
 
-    /// The order to end, if there is one.
+    /// The order to end the connection, if there is one.
     pub fn ended(&self) -> Option<Refusal> {
         self.lock().end.clone()
     }

@@ -1,9 +1,9 @@
-//! Warnings that an outsider can cause, at most one in a while.
+//! Limits warnings that an outsider can cause.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Enough to see what goes on; a log that fills up hides more.
+/// Enough to see the problem; a flooded log hides more.
 const PAUSE: Duration = Duration::from_secs(1);
 
 /// Lets one warning through per [`PAUSE`] and counts the others.

@@ -1,10 +1,10 @@
-//! Why this side ends a connection, as MQTT says it.
+//! Why this side ends a connection, in MQTT's terms.
 
 use std::borrow::Cow;
 
 use bytes::{BufMut as _, BytesMut};
 
-/// MQTT 5's reason codes, those that are used here.
+/// The reason codes of MQTT 5 that are used here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Reason {
@@ -50,11 +50,11 @@ impl Reason {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
     pub reason: Reason,
-    /// For whoever reads the client's log or ours.
+    /// A text for readers of the client's log or ours.
     pub why: Cow<'static, str>,
 }
 
-/// Bytes of a reason. Its length must fit one byte, with room for the rest of the packet.
+/// The most bytes of a reason. Its length must fit one byte, with room for the rest of the packet.
 const WHY_MAX: usize = 100;
 
 impl Refusal {

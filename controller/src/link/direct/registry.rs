@@ -21,7 +21,7 @@ pub struct Peer {
     pub welcomed: AtomicBool,
 }
 
-/// At most one connection per node, a bounded number in all.
+/// The connections of nodes: at most one per node, a bounded number in all.
 pub struct Registry {
     max: usize,
     peers: Mutex<Peers>,
@@ -39,7 +39,8 @@ impl Registry {
         Self { max, peers: Mutex::default() }
     }
 
-    /// A node comes in, of which `tell` is told before any newer connection; an older connection of it is told to go.
+    /// Admits a node; `tell` runs before any newer connection of the node enters. An older connection of the
+    /// node is told to end.
     pub fn enter(
         &self,
         node: NodeId,
@@ -84,7 +85,7 @@ impl Registry {
         self.lock().by_node.get(node).cloned()
     }
 
-    /// Tells all to go and lets nobody in any more.
+    /// Ends all connections and admits no more.
     pub fn close(&self) {
         let all = {
             let mut peers = self.lock();

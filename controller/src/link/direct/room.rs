@@ -24,23 +24,23 @@ const YOUNG: Duration = Duration::from_millis(500);
 const LOOKED_AT: usize = 4;
 /// An address is known so long after its last good certificate: agents stay connected for days.
 const KNOWN_FOR: Duration = Duration::from_secs(7 * 86_400);
-/// Addresses that are known, 3 times what may be connected; then the oldest is forgotten.
+/// The most known addresses, 3 times the number of connections; the oldest is forgotten.
 const KNOWN_MAX: usize = 65_536;
 
-/// How many may wait.
+/// Bounds of the waiting guests.
 #[derive(Clone, Copy, Debug)]
 pub struct Bounds {
     pub places: usize,
-    /// Of `places`, those for known addresses alone.
+    /// Those of `places` that are reserved for known addresses.
     pub kept: usize,
-    /// Places of one address, which many servers may share.
+    /// The most places of one address, which many servers may share.
     pub per_address: usize,
 }
 
 /// How long a guest has owed us its next bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Silence {
-    /// For so long.
+    /// The duration.
     pub lasts: Duration,
     /// The guest has sent something before.
     pub spoken: bool,
@@ -51,16 +51,16 @@ pub struct Silence {
 pub enum Arrival<K> {
     /// The newcomer is let in under this number, and the guest in `leaves` has to leave.
     In {
-        /// For [`Room::leave`].
+        /// The number for [`Room::leave`].
         id: u64,
-        /// Others want the place: the guest has to be quick.
+        /// Others want the place: the guest must be quick.
         pressed: bool,
         /// The guest that has to leave.
         leaves: Option<K>,
     },
-    /// All guests that could leave wait for us: the newcomer tries again in a moment.
+    /// All guests that could leave wait for us: the newcomer should try again in a moment.
     Busy,
-    /// The newcomer is not let in.
+    /// The newcomer is refused.
     Refused,
 }
 
@@ -79,7 +79,7 @@ pub struct Room<K> {
 
 #[derive(Debug)]
 struct Host<K> {
-    /// By number, so the first has waited longest.
+    /// Guests by number, so the first has waited longest.
     guests: BTreeMap<u64, K>,
     known: bool,
 }
@@ -102,7 +102,7 @@ impl Class {
 }
 
 impl<K> Room<K> {
-    /// An empty one. `seed` is for the lots.
+    /// An empty room. `seed` is for drawing lots.
     pub fn new(bounds: Bounds, seed: u64) -> Self {
         Self {
             bounds,
@@ -115,7 +115,7 @@ impl<K> Room<K> {
         }
     }
 
-    /// A client of this address comes. `silence` of a guest is none where the guest waits for us.
+    /// A client of this address arrives. `silence` of a guest is `None` if the guest waits for us.
     pub fn arrive(
         &mut self,
         now: MonoTime,
@@ -130,7 +130,7 @@ impl<K> Room<K> {
         let crowded = if own >= self.bounds.per_address {
             Some(host)
         } else if waiting >= most {
-            // None, where no places are for its kind.
+            // Empty if the class has no places.
             let Some((_, most)) = self.classes[usize::from(known)].by_size.last() else {
                 return Arrival::Refused;
             };
@@ -184,7 +184,7 @@ impl<K> Room<K> {
         }
     }
 
-    /// How many guests of this class wait, and how many may.
+    /// How many guests of this class wait, and its places.
     fn fill(&self, known: bool) -> (usize, usize) {
         let [unknown, of_known] = &self.classes;
         match known {
@@ -232,7 +232,7 @@ impl<K> Room<K> {
         }
     }
 
-    /// xorshift: nobody gains by knowing it.
+    /// xorshift: predicting it gives no advantage.
     fn lot(&mut self) -> bool {
         self.lots ^= self.lots << 13;
         self.lots ^= self.lots >> 7;

@@ -1,4 +1,4 @@
-//! A connection that was let in: packets in, packets out, and every bound on time.
+//! An admitted connection: packets in, packets out, and every bound on time.
 //!
 //! One task per connection. The task waits only for its own socket, its own queue and its
 //! [`Inbox`]. While the inbox is full it does not read, so that only this client is held up.
@@ -24,19 +24,19 @@ use super::stream::{Stream, Turn};
 const OUTPUT_MAX: usize = 64 * 1024;
 /// Publishes of QoS 1 on their way. More would only wait in the client instead of here.
 const INFLIGHT_MAX: u16 = 32;
-/// A subscription names the one topic there is; clients may say it again.
+/// The most filters of a subscription: there is only one topic, but clients may repeat it.
 const FILTERS_MAX: usize = 8;
 
-/// A deadline that is later by less is noticed when the alarm rings: putting it off for every packet costs more, and to wake
-/// for each alarm in vain more than that.
+/// A deadline is only postponed by at least this much: postponing it for every packet costs more, and so does
+/// waking for outdated alarms.
 const PUT_OFF: Duration = Duration::from_secs(5);
 
 /// A wait of the inbox that must end before the next packet may be read.
 pub type Pending = Pin<Box<dyn Future<Output = Result<(), Refusal>> + Send>>;
 
-/// Where a client's publishes go.
+/// The receiver of a client's publishes.
 pub trait Inbox: Send {
-    /// Takes one. `None`: it is delivered already.
+    /// Takes a publish. Returns `None` if it is delivered already.
     fn receive(&mut self, payload: Bytes) -> Result<Option<Pending>, Refusal>;
 }
 
@@ -46,11 +46,11 @@ pub struct Terms {
     pub up: String,
     /// The only topic the client subscribes to.
     pub down: String,
-    /// No packet for this long ends it; none if the client asked for none.
+    /// A silence of this length ends the connection; `None` if the client asked for no limit.
     pub silence: Duration,
-    /// Time for the client to take its output, piece by piece.
+    /// The time in which a client must read each piece of output.
     pub drain: Duration,
-    /// The end, whatever happens.
+    /// The end of the connection in any case.
     pub until: Option<Instant>,
     /// The client's receive maximum.
     pub receive_maximum: u16,
@@ -142,7 +142,8 @@ impl<I: Inbox> Session<I> {
                 }
                 turn = self.stream.turn(reading) => match turn {
                     Ok(Turn::Read) => self.last_read = Instant::now(),
-                    // Nobody read from the client meanwhile, so its silence does not count.
+                    // This side did not read from the client meanwhile, so the client's silence does not
+                    // count.
                     Ok(Turn::Written) if !reading => self.last_read = Instant::now(),
                     Ok(Turn::Written) => {}
                     Ok(Turn::End) | Err(_) => return Err(End::Gone),
@@ -235,7 +236,8 @@ impl<I: Inbox> Session<I> {
         self.note_time(Instant::now());
     }
 
-    /// Two clocks: one for the output, and one for the queue behind it, which may also wait for PUBACKs.
+    /// Updates two clocks: one for the output, and one for the queue behind it, which may also wait for
+    /// PUBACKs.
     fn note_time(&mut self, now: Instant) {
         match self.outbound.is_empty() {
             true => self.head_since = None,

@@ -1,5 +1,4 @@
-//! One TLS connection with its buffers. Reading and writing may each be cancelled at any point and taken up
-//! again.
+//! One TLS connection with its buffers. A read or a write may be cancelled at any point and resumed.
 
 use std::io;
 use std::time::Duration;
@@ -17,7 +16,7 @@ use super::reason::Refusal;
 
 /// An idle connection keeps this much for reading: many are idle.
 const READ_MIN: usize = 1024;
-/// A larger buffer is given back once it is empty.
+/// A larger buffer is freed once it is empty.
 const KEEP_MAX: usize = 16 * 1024;
 /// How long a client has to take the reason why it is refused. This is a courtesy.
 const FAREWELL: Duration = Duration::from_secs(2);
@@ -28,9 +27,9 @@ pub struct Stream {
     reader: ReadHalf<TlsStream<Metered>>,
     writer: WriteHalf<TlsStream<Metered>>,
     input: BytesMut,
-    /// To be written; see [`Stream::write`].
+    /// Bytes to write; see [`Stream::write`].
     pub output: BytesMut,
-    /// Not yet flushed.
+    /// Bytes were written but not yet flushed.
     written: bool,
     /// Bytes that left `output` so far.
     sent: u64,
@@ -58,7 +57,7 @@ impl Stream {
         self.written || !self.output.is_empty()
     }
 
-    /// Bytes that were given to TLS so far, and with those that wait to be.
+    /// The bytes given to TLS so far, and the same including those that still wait.
     pub fn progress(&self) -> (u64, u64) {
         (self.sent, self.sent + self.output.len() as u64)
     }
@@ -71,7 +70,7 @@ impl Stream {
         }
     }
 
-    /// Appends a PUBLISH; `id` makes it one of QoS 1.
+    /// Appends a PUBLISH; with `id` it has QoS 1.
     pub fn put_publish(&mut self, topic: Bytes, payload: Bytes, id: Option<u16>) {
         let qos = if id.is_some() { QoS::AtLeastOnce } else { QoS::AtMostOnce };
         let publish = Publish { qos, topic, payload, pkid: id.unwrap_or(0), ..Publish::default() };

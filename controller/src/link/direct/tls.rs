@@ -1,5 +1,5 @@
-//! TLS 1.3 with the site's CA on both sides. A client may come without a certificate; what it may do then is
-//! not decided here.
+//! TLS 1.3 with the site's CA on both sides. A client may connect without a certificate; its rights are not
+//! decided here.
 
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -17,7 +17,7 @@ use x509_parser::extensions::GeneralName;
 
 use crate::pki::Pki;
 
-/// The server's side of TLS. `names` are those of the server's certificate besides this host's.
+/// The server's side of TLS. `names` are names for the server's certificate in addition to this host's.
 pub fn acceptor(pki: Arc<Pki>, names: Vec<String>) -> io::Result<TlsAcceptor> {
     let provider = Arc::new(default_provider());
     let mut roots = RootCertStore::empty();
@@ -32,7 +32,7 @@ pub fn acceptor(pki: Arc<Pki>, names: Vec<String>) -> io::Result<TlsAcceptor> {
         .map_err(io::Error::other)?
         .with_client_cert_verifier(verifier)
         .with_cert_resolver(Arc::new(Resolver { pki, names, certificate }));
-    // Resumed, a handshake costs half; the ticket is with the client, so nothing is kept per node.
+    // A resumed handshake costs half; the client keeps the ticket, so the server stores nothing per node.
     config.ticketer = Ticketer::new().map_err(io::Error::other)?;
     config.send_tls13_tickets = 1;
     Ok(TlsAcceptor::from(Arc::new(config)))
@@ -40,7 +40,7 @@ pub fn acceptor(pki: Arc<Pki>, names: Vec<String>) -> io::Result<TlsAcceptor> {
 
 /// Node and serial number of a client's certificate.
 pub struct Named {
-    /// Which node it is.
+    /// The node in the certificate.
     pub node: NodeId,
     pub serial: Vec<u8>,
 }
@@ -63,7 +63,8 @@ fn now() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }
 
-/// Where a handshake failed because one side's certificate is not valid by the other's clock: which, for the operator.
+/// If a handshake failed because one side's certificate is not valid by the other's clock: which side, for
+/// the operator.
 pub fn wrong_clock(error: &io::Error) -> Option<String> {
     let error = error.get_ref()?.downcast_ref::<rustls::Error>()?;
     let ours = utc(now());
@@ -92,7 +93,7 @@ pub fn wrong_clock(error: &io::Error) -> Option<String> {
 /// Steps of a clock back that a certificate outlives: NTP's.
 const CLOCK_STEP: u64 = 60;
 
-/// Gives the server's certificate, and renews it before it expires or when the clock was set back.
+/// Provides the server's certificate, and renews it before it expires or when the clock was set back.
 #[derive(Debug)]
 struct Resolver {
     pki: Arc<Pki>,
@@ -103,7 +104,7 @@ struct Resolver {
 #[derive(Debug)]
 struct Current {
     key: Arc<CertifiedKey>,
-    /// By the clock of then.
+    /// When the certificate was made, by the clock of that time.
     made: u64,
     renew_at: u64,
 }

@@ -1,4 +1,4 @@
-//! Whose turn it is with the driver, and how much it may use. Pure: no clock, no channel.
+//! Decides whose turn it is with the driver, and how much each node may use. Pure: no clock, no channel.
 //!
 //! ```text
 //!   web-1: Connected · 3 messages ─┐
@@ -6,28 +6,29 @@
 //!   web-3: Disconnected ───────────┘
 //! ```
 //!
-//! A node that says much waits for itself alone: what it says is taken a share at a time, once in a turn, and on the
-//! whole no faster than its rate. All is counted in units: one for a message, and one more for each KiB of its packet.
+//! A node with many messages delays only itself: a share of them is taken once in a turn, and in the long run
+//! no faster than its rate. Usage is counted in units: one for a message, and one more for each KiB of its
+//! packet.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
 use muster_shared::{MonoTime, NodeId};
 
-/// A connection that comes costs as much as so many messages: it brings a greeting, which is answered with all that is
-/// outstanding.
+/// A new connection costs as much as this many messages: it brings a greeting, whose answer includes all
+/// outstanding work.
 const CONNECTION: u64 = 64;
-/// Bytes that count as one message more.
+/// This many bytes count as one further message.
 const UNIT_BYTES: u64 = 1024;
-/// With fewer nodes than this nobody looks which of them can be forgotten.
+/// With fewer nodes than this, none is forgotten.
 const FORGET_FROM: usize = 1024;
 
-/// How much is taken, in units.
+/// Bounds of the usage, in units.
 #[derive(Clone, Copy, Debug)]
 pub struct Bounds {
     /// Units of all nodes in one turn.
     pub turn: u64,
-    /// Units of one node in one turn. One message is taken however large it is.
+    /// Units of one node in one turn. A single message is taken whatever its size.
     pub share: u64,
     /// Units of one node per second, in the long run.
     pub rate: u64,
@@ -40,7 +41,7 @@ impl Default for Bounds {
         Self {
             // 8 MiB, or some 20 ms of messages: so long an operator waits for the agents before him.
             turn: 8192,
-            // A packet of 256 KiB, or a millisecond of messages: so long one node keeps the others waiting.
+            // A packet of 256 KiB, or a millisecond of messages: one node delays the others for no longer.
             share: 256,
             // 4 MiB a second: no agent says more in the long run, and contents go the other way.
             rate: 4096,
@@ -50,18 +51,18 @@ impl Default for Bounds {
     }
 }
 
-/// A thing for the driver.
+/// An event for the driver.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Taken<M, K> {
     /// The connection is there.
     Connected(u64),
-    /// The connection said this. The receipt of its packet comes with the packet's last messages.
+    /// Messages of the connection. The receipt of a packet comes with its last messages.
     Heard(u64, Vec<M>, Option<K>),
     Disconnected(u64),
 }
 
-/// The waiting messages of all nodes. `M` is a message, `K` a receipt, which is given back once its
-/// packet was taken whole.
+/// The waiting messages of all nodes. `M` is a message, `K` a receipt, which is returned once its packet was
+/// taken completely.
 #[derive(Debug)]
 pub struct Fair<M, K> {
     bounds: Bounds,
@@ -73,18 +74,18 @@ pub struct Fair<M, K> {
     turn: u64,
     /// Units of this turn.
     used: u64,
-    /// With so many lines, look which can be forgotten.
+    /// With this many lines, some may be forgotten.
     forget_at: usize,
 }
 
 #[derive(Debug)]
 struct Line<M, K> {
     waiting: VecDeque<Item<M, K>>,
-    /// In the round, or resting.
+    /// The node is in the round, or resting.
     queued: bool,
-    /// The turn it was last heard in, and the units it used of it.
+    /// The turn in which the node was last heard, and the units it used of that turn.
     heard: (u64, u64),
-    /// Units it may use at `at`; below nothing it rests.
+    /// The node's units at the time `at`; while negative, the node rests.
     credit: i64,
     at: MonoTime,
 }
@@ -133,8 +134,8 @@ impl<M, K> Fair<M, K> {
         self.push(now, node, Item::Connected(connection));
     }
 
-    /// A connection said this, in a packet of so many bytes. The connection is not read before it
-    /// has its receipt back, so there is one packet for each connection.
+    /// Messages of a connection, in a packet of this size. The connection is not read before its receipt is
+    /// returned, so each connection has only one packet here.
     pub fn heard(
         &mut self,
         now: MonoTime,
@@ -150,8 +151,8 @@ impl<M, K> Fair<M, K> {
         self.push(now, node, Item::Heard(packet));
     }
 
-    /// A connection is gone. Its waiting messages are heard first. A connection that the driver
-    /// never heard of is dropped.
+    /// A connection has ended. Its waiting messages are taken first. A connection that the driver never saw
+    /// is dropped.
     pub fn disconnected(&mut self, now: MonoTime, node: &NodeId, connection: u64) {
         if let Some(line) = self.lines.get_mut(node) {
             let is_untold = |item: &Item<M, K>| matches!(item, Item::Connected(of) if *of == connection);
@@ -174,14 +175,14 @@ impl<M, K> Fair<M, K> {
         !self.round.is_empty()
     }
 
-    /// When the first of those that rest may speak again.
+    /// When the first resting node may continue.
     pub fn ready_at(&self) -> Option<MonoTime> {
         self.resting.first().map(|(at, _)| *at)
     }
 
-    /// All may speak again who have not used up their rate.
+    /// Begins a turn: nodes that have not used up their rate may continue.
     pub fn begin_turn(&mut self, now: MonoTime) {
-        // Whoever was speaking as the last turn ended has had its share of this one.
+        // The node that was heard at the end of the last turn has had its share of the round.
         if let Some(first) = self.round.front()
             && self.lines.get(first).is_some_and(|line| line.heard.0 == self.turn)
         {
@@ -229,7 +230,7 @@ impl<M, K> Fair<M, K> {
         None
     }
 
-    /// Whoever comes first now has had its share: they come one after the other, so all have.
+    /// Whether the next node has had its share: nodes take turns in order, so all have.
     fn all_spoke(&self) -> bool {
         let first = self.round.front().and_then(|node| self.lines.get(node));
         first.is_some_and(|line| line.heard.0 == self.turn && line.heard.1 >= self.bounds.share)
@@ -245,7 +246,7 @@ impl<M, K> Fair<M, K> {
         }
     }
 
-    /// Forgets who says nothing and has all its credit back, now and then.
+    /// Now and then forgets nodes that are silent and have all their credit.
     fn forget(&mut self, now: MonoTime) {
         if self.lines.len() < self.forget_at {
             return;
@@ -262,7 +263,7 @@ impl<M, K> Fair<M, K> {
 impl<M, K> Line<M, K> {
     fn refill(&mut self, now: MonoTime, bounds: &Bounds) {
         let units = now.since(self.at).as_secs_f64() * bounds.rate as f64;
-        // Whole units only: what is left of the time counts at the next look.
+        // Whole units only: the rest of the time counts at the next look.
         if units >= 1.0 {
             let most = signed(bounds.burst);
             self.credit = self.credit.saturating_add(signed(units as u64)).min(most);
@@ -270,7 +271,7 @@ impl<M, K> Line<M, K> {
         }
     }
 
-    /// When it has paid for what it used.
+    /// When the node has paid for its usage.
     fn rests_until(&self, bounds: &Bounds) -> MonoTime {
         self.at + Duration::from_secs_f64((1 + self.credit.unsigned_abs()) as f64 / bounds.rate as f64)
     }
@@ -281,7 +282,7 @@ impl<M, K> Line<M, K> {
         self.credit = self.credit.saturating_sub(signed(units));
     }
 
-    /// The next messages, as many as fit: at least one.
+    /// The next messages, as many as fit, and at least one.
     fn take(&mut self, left: u64) -> Option<(Taken<M, K>, u64)> {
         let Item::Heard(packet) = self.waiting.front_mut()? else {
             return match self.waiting.pop_front()? {

@@ -27,16 +27,16 @@ const ANSWER_MAX: usize = 1 << 30;
 /// Until the answer begins. A watch is answered after 25 s at the latest; the largest template takes a few seconds.
 const ANSWER_TIME: Duration = Duration::from_secs(120);
 
-/// All but RFC 3986's unreserved characters.
+/// All characters but RFC 3986's unreserved ones.
 const SEGMENT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
-/// Talks to one controller.
+/// A connection to one controller.
 pub struct Client {
     socket: PathBuf,
     connection: Option<SendRequest<Full<Bytes>>>,
 }
 
-/// Where a request goes: `/v1`, then these, each escaped.
+/// The path of a request: `/v1`, then these segments, each escaped.
 pub fn path<const N: usize>(segments: [&str; N]) -> String {
     segments.iter().fold("/v1".to_owned(), |path, segment| path + "/" + &escaped(segment))
 }
@@ -47,7 +47,7 @@ pub fn escaped(text: &str) -> String {
 }
 
 impl Client {
-    /// For `--url`; connects with the first request.
+    /// A client for `--url`; connects with the first request.
     pub fn new(url: &str) -> Result<Self, Failure> {
         let socket = match url.split_once("://") {
             Some(("unix", path)) if path.starts_with('/') => PathBuf::from(path),
@@ -72,7 +72,7 @@ impl Client {
         self.send_bytes(method, path, "application/json", body).await
     }
 
-    /// With a text that the controller parses itself.
+    /// Sends a text that the controller parses itself.
     pub async fn send_text(&mut self, method: Method, path: &str, text: Bytes) -> Result<Value, Failure> {
         self.send_bytes(method, path, "text/plain; charset=utf-8", text).await
     }
@@ -123,12 +123,12 @@ async fn connect(socket: &Path) -> Result<SendRequest<Full<Bytes>>, Failure> {
     let (sender, connection) = handshake(TokioIo::new(stream)).await.map_err(|error| {
         Failure::unreachable(format!("cannot reach the controller at {}: {error}", socket.display()))
     })?;
-    // Its errors come out of the requests too.
+    // The connection's errors also appear in its requests.
     tokio::spawn(async move { drop(connection.await) });
     Ok(sender)
 }
 
-/// Why there is no connection, and what to do about it.
+/// Why there is no connection, and the remedy.
 fn no_way(socket: &Path, error: &std::io::Error) -> Failure {
     let socket = socket.display();
     Failure::unreachable(match error.kind() {
@@ -148,7 +148,7 @@ async fn read(
     Ok((status, body.to_bytes()))
 }
 
-/// The document of an answer, or the failure that it tells of.
+/// The document of an answer, or the failure that it reports.
 fn answer(status: StatusCode, body: &[u8]) -> Result<Value, Failure> {
     if status.is_success() {
         if body.is_empty() {

@@ -28,10 +28,10 @@ const STYLE: &str = "text{font-family:sans-serif;font-size:10px;fill:#263238}.t{
 .n{font-size:12px;font-weight:bold}path{fill:none;stroke-width:1.3}.w{stroke-width:2.6}.o{stroke-dasharray:5 3}\
 g:hover>rect{stroke-width:3}";
 
-/// What is drawn.
+/// The content of a picture.
 pub struct Drawing {
     pub title: String,
-    /// How boxes and lines are called, if not all of them are drawn.
+    /// The words for boxes and lines, used if not all of them are drawn.
     pub nouns: [&'static str; 2],
     pub boxes: Vec<Shape>,
     pub lines: Vec<Line>,
@@ -44,7 +44,7 @@ pub struct Shape {
     pub text: Vec<String>,
     pub tooltip: String,
     pub look: Look,
-    /// Where there are too many boxes, those with the lowest number are drawn.
+    /// If there are too many boxes, those with the lowest number are drawn.
     pub urgency: u8,
 }
 
@@ -56,7 +56,7 @@ pub struct Line {
     pub look: Look,
 }
 
-/// How a box or a line looks. Colours are `#rrggbb`; a line has no `fill`.
+/// The appearance of a box or a line. Colours are `#rrggbb`; a line has no `fill`.
 #[derive(Clone, Copy, Default)]
 pub struct Look {
     pub fill: &'static str,
@@ -166,7 +166,7 @@ impl Drawing {
     }
 }
 
-/// How far aside each line runs, where several join the same boxes.
+/// The offset of each line, where several join the same boxes.
 fn beside(ends: &[(usize, usize)]) -> Vec<f64> {
     let pair = |(from, to): &(usize, usize)| (*from.min(to), *from.max(to));
     let mut counts: BTreeMap<(usize, usize), usize> = BTreeMap::new();
@@ -178,7 +178,7 @@ fn beside(ends: &[(usize, usize)]) -> Vec<f64> {
     ends.iter().map(&mut of).collect()
 }
 
-/// From the side of a box, level through the layers between, to the side of the other.
+/// A line from the side of a box, level through the layers between, to the side of the other.
 fn way(from: Point, bends: &[Point], to: Point, aside: f64) -> String {
     let half = if from.0 <= to.0 { BOX.0 / 2.0 } else { -BOX.0 / 2.0 };
     let (mut x, mut y) = (from.0 + half, from.1 + aside);
@@ -238,7 +238,8 @@ fn cut(text: &str, fits: usize) -> String {
     text.chars().take(fits - 1).chain(['…']).collect()
 }
 
-/// As text or attribute of XML; control characters are gone already, the two others that XML forbids go here.
+/// Text for XML content or attributes. Control characters are gone already; the two others that XML forbids
+/// are removed here.
 fn escaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {

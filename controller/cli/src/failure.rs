@@ -1,4 +1,4 @@
-//! How a command ends when it does not end well: an exit code and lines for stderr.
+//! The failure of a command: an exit code and lines for stderr.
 
 use std::io::Write;
 
@@ -19,16 +19,16 @@ pub enum Exit {
     Unreachable = 4,
 }
 
-/// Why a command did not do what was asked.
+/// Why a command failed.
 #[derive(Debug)]
 pub struct Failure {
-    /// What the shell gets.
+    /// The exit code for the shell.
     pub exit: Exit,
     /// One `error:` line each.
     pub lines: Vec<String>,
-    /// It is the controller's state that stands against it: whoever waits may ask again.
+    /// The controller's present state prevents the command: a waiting client may ask again.
     pub passing: bool,
-    /// There is no such thing.
+    /// The requested object does not exist.
     pub missing: bool,
 }
 
@@ -57,7 +57,7 @@ impl Failure {
         Self { exit, lines: vec![message.into()], passing: false, missing: false }
     }
 
-    /// Writes the lines. Nobody is left to tell when stderr is closed.
+    /// Writes the lines. A closed stderr is no error, since nobody reads it.
     pub fn report(&self) {
         let mut stderr = std::io::stderr().lock();
         for line in &self.lines {

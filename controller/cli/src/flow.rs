@@ -147,7 +147,7 @@ pub struct Wait {
 
 const STATES: [&str; 5] = ["PENDING_ADD", "ADDED", "PENDING_REMOVE", "FAILED", "EXPIRED"];
 
-/// What a list for machines has of a rule. Of a group or a meter it has all keys.
+/// The keys of a rule in a list for machines. A group or a meter has all keys.
 const KEYS: [&str; 11] = [
     key!(FlowView.id),
     key!(FlowView.device),
@@ -191,7 +191,7 @@ const OWNERS: [Column<OwnerCounters>; 4] = [
     ("BYTES", |owner| cell(&owner.bytes)),
 ];
 
-/// What is on its way is one column, and all that is wrong another.
+/// Changes under way are one column, and all errors another.
 const DEVICES: [Column<DeviceView>; 9] = [
     ("DEVICE", |device| cell(&device.device)),
     ("NODE", |device| cell(&device.node_state)),
@@ -204,7 +204,7 @@ const DEVICES: [Column<DeviceView>; 9] = [
     ("REASON", |device| word(&reasons(device))),
 ];
 
-/// What comes first of a device alone.
+/// The first keys of a single device.
 const DEVICE: [&str; 5] = [
     key!(DeviceView.device),
     key!(DeviceView.node),
@@ -213,7 +213,7 @@ const DEVICE: [&str; 5] = [
     key!(DeviceView.switch),
 ];
 
-/// What comes first of a rule, a group or a meter alone.
+/// The first keys of a single rule, group or meter.
 const FLOW: [&str; 12] = [
     key!(FlowView.id),
     key!(FlowView.device),
@@ -267,7 +267,7 @@ fn reasons(device: &DeviceView) -> String {
     reasons.filter(|why| !why.is_empty()).collect::<Vec<_>>().join("; ")
 }
 
-/// Where a device is asked for.
+/// The path of a device.
 fn of_device(device: &DeviceName, below: &[&str]) -> String {
     let own = path(["devices", device.node.as_str(), device.bridge.as_str()]);
     below.iter().fold(own, |path, segment| path + "/" + segment)
@@ -291,8 +291,8 @@ async fn list(asked: &List, client: &mut Client, format: Format) -> Result<(), F
     }
 }
 
-/// A list for machines: of rules exactly the keys of the contract, and of those that are not Muster's how the device has
-/// them.
+/// A list for machines: for rules exactly the keys of the contract, and for foreign ones the form on the
+/// device.
 fn told(list: Value) -> Result<Value, Failure> {
     let row = |row: Value| {
         let FlowView { kind, .. } = read(&row)?;
@@ -317,7 +317,7 @@ fn selector(flow: &FlowView) -> String {
     }
 }
 
-/// A treatment in one cell; for a group or a meter its own words.
+/// A treatment in one cell; for a group or a meter its own notation.
 fn treatment(flow: &FlowView) -> String {
     match &flow.entry.treatment {
         Some(Value::Array(steps)) if steps.is_empty() => "drop".to_owned(),

@@ -1,7 +1,7 @@
 //! `muster`, the operators' command line: noun, verb, over the controller's HTTP API.
 //!
-//! Absent on purpose: the engine, the store, the wire. What a controller says is shown as it says it, so that a
-//! command line and a controller of neighbouring versions understand each other.
+//! Absent on purpose: the engine, the store, the wire. A controller's answers are shown unchanged, so that a
+//! command line and a controller of neighbouring versions work together.
 
 mod client;
 mod drawing;

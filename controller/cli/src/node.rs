@@ -163,7 +163,7 @@ const NODES: [Column<NodeView>; 7] = [
     ("DRIFTED", |node| cell(&node.drifted)),
 ];
 
-/// What comes first of a node alone.
+/// The first keys of a single node.
 const FIELDS: [&str; 7] = [
     key!(NodeView.name),
     key!(NodeView.state),
@@ -274,7 +274,7 @@ pub async fn run(verb: NodeVerb, client: &mut Client, format: Format) -> Result<
     }
 }
 
-/// Of a node that holds what a restored store does not know.
+/// A hint about a node that holds resources unknown to a restored store.
 fn held(node: &NodeView) -> Option<String> {
     let name = word(&node.name);
     let wait = if node.held == 1 { "waits" } else { "wait" };
@@ -284,7 +284,7 @@ fn held(node: &NodeView) -> Option<String> {
     })
 }
 
-/// For eyes: of a node of which two agents run, where they are; of one whose disk is full, which.
+/// The state for people: with the addresses if two agents of the node run, and with the disk if one is full.
 fn state(node: &NodeView) -> String {
     match &*node.state {
         "conflict" => format!("conflict: {}", node.conflict.join(", ")),
@@ -356,13 +356,13 @@ fn left_behind(node: &NodeId, removed: &NodeRemoved) -> String {
     }
 }
 
-/// Of very many lost resources only the first are told.
+/// If there are very many lost resources, only the first are listed.
 fn more(told: &[LostView], total: u64) -> String {
     let told = told.len() as u64;
     if total > told { format!("and {} more\n", total - told) } else { String::new() }
 }
 
-/// As it is, once it can be read.
+/// Accepts a valid selector, unchanged.
 fn selector(text: &str) -> Result<String, String> {
     text.parse::<Selector>().map(|_| text.trim().to_owned())
 }

@@ -1,4 +1,4 @@
-//! What goes to stdout: a table for people, one JSON or YAML document for machines.
+//! Output on stdout: a table for people, one JSON or YAML document for machines.
 
 use std::io::{ErrorKind, Write};
 
@@ -50,8 +50,8 @@ impl Output {
     }
 }
 
-/// The JSON key of a field of the API. A field that the type does not have does not compile; a key that is not the
-/// field's name stands behind `as`.
+/// The JSON key of a field of the API. A field that the type lacks does not compile; a key that differs from
+/// the field's name follows `as`.
 macro_rules! key {
     ($type:ident . $field:ident) => {
         key!($type.$field as stringify!($field))
@@ -65,10 +65,10 @@ macro_rules! key {
 }
 pub(crate) use key;
 
-/// A column of a table: heading, and what stands below it for a row.
+/// A column of a table: the heading, and the cell of a row.
 pub type Column<T> = (&'static str, fn(&T) -> String);
 
-/// Prints a document, or what `table` makes of it.
+/// Prints a document, or its text from `table`.
 pub fn document(format: Format, value: &Value, table: impl FnOnce(&Value) -> String) -> Result<(), Failure> {
     match format {
         Format::Table => print(&table(value)),
@@ -77,7 +77,7 @@ pub fn document(format: Format, value: &Value, table: impl FnOnce(&Value) -> Str
     }
 }
 
-/// Prints a document, or what `table` makes of it as the API has it.
+/// Prints a document, or the text that `table` makes of its type in the API.
 pub fn view<T: DeserializeOwned>(
     format: Format,
     answer: &Value,
@@ -89,7 +89,7 @@ pub fn view<T: DeserializeOwned>(
     }
 }
 
-/// Prints a document, or the text of it, which needs keys that this version may not know.
+/// Prints a document, or its text, which needs keys that this version may not know.
 pub fn written(
     format: Format,
     answer: &Value,
@@ -101,7 +101,7 @@ pub fn written(
     }
 }
 
-/// An answer as the API has it. Fields that a controller of another version does not tell are empty.
+/// Parses an answer of the API. Fields that a controller of another version does not send are empty.
 pub fn read<T: DeserializeOwned>(answer: &Value) -> Result<T, Failure> {
     T::deserialize(answer).map_err(|error| {
         Failure::failed(format!("the controller's answer is not that of this version's API: {error}"))
@@ -124,12 +124,12 @@ pub fn table<T>(columns: &[Column<T>], list: &[T]) -> String {
     Rows::default().table(columns, list, true)
 }
 
-/// A document with its keys, as it came; nothing where it is no object.
+/// The keys of a document as received; empty if it is no object.
 pub fn object(document: &Value) -> Map<String, Value> {
     document.as_object().cloned().unwrap_or_default()
 }
 
-/// An object as one line per key, in the order given; what is not named comes last.
+/// An object as one line per key, in the given order; other keys come last.
 pub fn fields(order: &[&str], map: &Map<String, Value>) -> String {
     let rest = map.keys().map(String::as_str).filter(|key| !order.contains(key));
     let keys = order.iter().copied().filter(|key| map.contains_key(*key)).chain(rest);
@@ -146,7 +146,7 @@ pub fn fields(order: &[&str], map: &Map<String, Value>) -> String {
     }))
 }
 
-/// Anything on one line.
+/// Any value on one line.
 pub fn cell(value: &(impl Serialize + ?Sized)) -> String {
     on_one_line(&json!(value))
 }
@@ -189,7 +189,8 @@ pub fn printable(text: &str) -> String {
     })
 }
 
-/// A text of several lines, such as what a script wrote: each line printable, those below the first after `indent`.
+/// A text of several lines, such as a script's output: each line printable, those below the first after
+/// `indent`.
 pub fn lines(text: &str, indent: &str) -> String {
     text.trim_end().lines().map(printable).collect::<Vec<_>>().join(&format!("\n{indent}"))
 }
@@ -199,7 +200,7 @@ pub fn rows(rows: impl Iterator<Item = Vec<String>>) -> String {
     Rows::default().lines(rows)
 }
 
-/// Rows that come in pieces: no column becomes narrower.
+/// Rows that are printed in parts: no column becomes narrower.
 #[derive(Default)]
 pub struct Rows {
     widths: Vec<usize>,

@@ -1,4 +1,5 @@
-//! Long lists, page by page: the controller is asked for a thousand at a time, and each page is printed as it comes.
+//! Long lists, page by page: each request asks for a thousand items, and each page is printed when it
+//! arrives.
 
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
@@ -11,23 +12,23 @@ use crate::yaml;
 /// Items of a page.
 const PAGE: usize = 1000;
 
-/// A list that the controller gives in pages, each of which begins after the item that the one before ended with.
+/// A list in pages, each of which begins after the last item of the page before.
 pub struct Pages<T> {
-    /// With its query, if it has one.
+    /// The path, with its query if there is one.
     path: String,
-    /// What of an item the next page begins after.
+    /// The part of an item that the next request names as the marker.
     marker: fn(&T) -> &str,
     last: Option<String>,
     is_over: bool,
 }
 
 impl<T: DeserializeOwned> Pages<T> {
-    /// Of what is at `path`; items are told apart by `marker`.
+    /// The list at `path`, with the `marker` of an item.
     pub fn of(path: String, marker: fn(&T) -> &str) -> Self {
         Self { path, marker, last: None, is_over: false }
     }
 
-    /// The next page; none after the last.
+    /// The next page; `None` after the last.
     pub async fn next(&mut self, client: &mut Client) -> Result<Option<Vec<Value>>, Failure> {
         if self.is_over {
             return Ok(None);
@@ -62,7 +63,7 @@ impl<T: DeserializeOwned> Pages<T> {
     }
 }
 
-/// A list as it is printed: a table, or one document of all pages.
+/// A list being printed: a table, or one document of all pages.
 pub struct List<'c, T> {
     format: Format,
     columns: &'c [Column<T>],
@@ -99,7 +100,7 @@ impl<'c, T: DeserializeOwned> List<'c, T> {
         }
     }
 
-    /// Nothing more comes.
+    /// Ends the list.
     pub fn end(self) -> Result<(), Failure> {
         match (self.format, self.is_begun) {
             (Format::Table, true) => Ok(()),

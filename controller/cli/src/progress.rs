@@ -1,4 +1,4 @@
-//! How far an operation is: a bar on a terminal, plain lines otherwise. Both go to stderr.
+//! The progress of an operation: a bar on a terminal, plain lines otherwise. Both go to stderr.
 
 use std::io::{IsTerminal, Write as _};
 use std::time::Duration;
@@ -8,9 +8,9 @@ use tokio::time::Instant;
 
 use crate::output::{count, printable};
 
-/// Between two redraws of the bar: the eye sees no more.
+/// The pause between two redraws of the bar: the eye sees no more.
 const REDRAW: Duration = Duration::from_millis(100);
-/// Between two plain lines: a log is to stay readable.
+/// The pause between two plain lines, so that a log stays readable.
 const LINE: Duration = Duration::from_secs(1);
 /// Resources named in a plain line.
 const NAMED: usize = 4;
@@ -24,7 +24,7 @@ pub struct Progress {
     fleet: Fleet,
 }
 
-/// Nodes that came and went since a traversal began, as far as they were told.
+/// Nodes that came and went since a traversal began, as far as reported.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 struct Fleet {
     traversal: u64,
@@ -72,7 +72,7 @@ impl Progress {
         self.shown = text;
     }
 
-    /// A line of its own, above the bar.
+    /// Prints a separate line above the bar.
     pub fn note(&mut self, text: &str) {
         self.clear();
         note(text);
@@ -93,7 +93,7 @@ impl Fleet {
         Self { traversal: view.traversal, joined: view.nodes_joined, left: view.nodes_left }
     }
 
-    /// Why there is more or less to do than before.
+    /// Why the number of remaining resources changed.
     fn change(self, before: Self, view: &StackView) -> Option<String> {
         let before = if before.traversal == self.traversal { before } else { Self::default() };
         let of = |now: u64, then: u64, did: &str| {
@@ -110,12 +110,12 @@ impl Fleet {
     }
 }
 
-/// A line for whoever looks on.
+/// Prints a line for the user.
 pub fn note(text: &str) {
     write(&format!("{}\n", printable(text)));
 }
 
-/// Nobody is left to see progress when stderr is closed.
+/// A closed stderr is no error, since nobody reads it.
 fn write(text: &str) {
     let mut stderr = std::io::stderr().lock();
     let _closed = stderr.write_all(text.as_bytes()).and_then(|()| stderr.flush());
@@ -139,7 +139,7 @@ fn title(view: &StackView) -> String {
     format!("{} {}", printable(&view.name), printable(&view.action))
 }
 
-/// What is being done, such as `motd@web-1 running`.
+/// The resources under way, such as `motd@web-1 running`.
 fn active(view: &StackView) -> impl Iterator<Item = String> {
     view.active.iter().map(|ActiveView { name, node, phase, .. }| {
         let at = if node.is_empty() { String::new() } else { format!("@{}", printable(node)) };

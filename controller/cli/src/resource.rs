@@ -118,7 +118,8 @@ const FIELDS: [&str; 19] = [
     key!(ResourceView.replaced_by),
 ];
 
-/// `node_away 35 s`, `hook pre-update 2 min 5 s`: what a row waits for, and how long it has. Empty: for nothing.
+/// `node_away 35 s`, `hook pre-update 2 min 5 s`: the wait of a row, and its duration. Empty if the row does
+/// not wait.
 pub fn phase_since(phase: &str, hook: Option<&str>, seconds: u64) -> String {
     if phase.is_empty() {
         return String::new();
@@ -196,7 +197,7 @@ pub async fn run(verb: ResourceVerb, client: &mut Client, format: Format) -> Res
 }
 
 impl Signal {
-    /// What is sent; the controller says what is wrong with it.
+    /// The body to send; the controller reports its errors.
     fn body(&self) -> Result<Value, Failure> {
         let (text, of) = match (&self.data, &self.file) {
             (Some(text), _) => (text.clone(), "--data".to_owned()),

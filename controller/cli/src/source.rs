@@ -1,8 +1,8 @@
-//! What an operator gives on the command line to make a stack of: a template, environments, the files these name, and
+//! The source of a stack from the command line: a template, environments, the files these name, and
 //! parameters.
 //!
-//! The controller never reads the operator's disk; all of it is read here and sent along, as it is, each file under its
-//! key (see [`muster_template::library`]).
+//! The controller never reads the operator's disk: this program reads all files and sends them unchanged,
+//! each under its key (see [`muster_template::library`]).
 
 mod place;
 
@@ -19,40 +19,40 @@ use serde_json::Value;
 use crate::failure::Failure;
 use place::Base;
 
-/// All texts of a stack together: the controller's default limit for a request.
+/// The most bytes of all texts of a stack together: the controller's default limit for a request.
 pub const FILES_MAX: usize = 256 << 20;
 
 /// Everything that is sent to make a stack of, parameters apart.
 pub struct Source {
-    /// None where the stack keeps the one it has.
+    /// `None` if the stack keeps its present template.
     pub template: Option<Text>,
-    /// In the order given.
+    /// Environments in the order given.
     pub environments: Vec<Text>,
-    /// What all these name, and what templates among them name in turn, by key.
+    /// All files that these texts name, directly or through templates, by key.
     pub files: BTreeMap<String, String>,
-    /// All environments as one.
+    /// All environments combined.
     pub environment: Environment,
 }
 
 /// A file that the operator names.
 #[derive(Debug)]
 pub struct Text {
-    /// As the operator wrote it, for the places of errors.
+    /// The name as the operator wrote it, for the places of errors.
     pub name: String,
-    /// Its key.
+    /// The key of the text.
     pub key: String,
-    /// What is in it.
+    /// The content.
     pub text: String,
 }
 
-/// What a request has of a source.
+/// The parts of a source in a request.
 pub struct Sent {
     pub template: Option<TemplateFile>,
     pub environments: Vec<stack::EnvironmentFile>,
     pub files: BTreeMap<String, String>,
 }
 
-/// One `-P key=value`.
+/// Parses one `-P key=value`.
 pub fn parameter(text: &str) -> Result<(String, String), String> {
     match text.split_once('=') {
         Some((key, value)) if !key.is_empty() => Ok((key.to_owned(), value.to_owned())),
@@ -60,7 +60,7 @@ pub fn parameter(text: &str) -> Result<(String, String), String> {
     }
 }
 
-/// All `-P`, as the API and the template take them. The last one of a name counts.
+/// All `-P`, in the form of the API and the template. The last one of a name counts.
 pub fn parameters(given: &[(String, String)]) -> BTreeMap<String, Value> {
     given.iter().map(|(key, value)| (key.clone(), Value::from(value.as_str()))).collect()
 }
@@ -102,7 +102,7 @@ impl Source {
         self.template.as_ref().ok_or_else(no_template)
     }
 
-    /// As the API takes it. Files go with the template, or alone where the stack keeps the one it has.
+    /// The form for the API. Files go with the template, or alone if the stack keeps its template.
     pub fn sent(self) -> Sent {
         let Self { template, environments, mut files, environment: _ } = self;
         let environment = |Text { name, key, text }| stack::EnvironmentFile { name, key: Some(key), text };
@@ -116,7 +116,7 @@ impl Source {
     }
 }
 
-/// A command that must have a template got none.
+/// The failure of a command without its required template.
 pub fn no_template() -> Failure {
     Failure::usage("a template must be given")
 }
@@ -127,8 +127,8 @@ impl Text {
     }
 }
 
-/// Reads what a text names: a regular file, or a link to one. The operator names other things himself (`-t /dev/stdin`),
-/// a template that was got from somewhere does not.
+/// Reads a file that a text names: a regular file, or a link to one. Only the operator may name other files
+/// (`-t /dev/stdin`), since a template may come from elsewhere.
 fn regular(path: &Path, limit: usize) -> Result<String, String> {
     let kind = fs::metadata(path).map_err(|error| error.to_string())?.file_type();
     if !kind.is_file() {
@@ -168,10 +168,10 @@ pub fn text_of(path: &Path, limit: usize) -> Result<String, String> {
     text_from(file, limit)
 }
 
-/// As [`text_of`]; what is longer is refused, for the beginning of it may well be valid.
+/// As [`text_of`]; a longer text is refused, since its beginning alone may well be valid.
 pub fn text_from(source: impl Read, limit: usize) -> Result<String, String> {
     let mut text = String::new();
-    // One byte more than allowed tells that there is more.
+    // Reads one byte more than allowed, to detect a longer text.
     let bound = u64::try_from(limit).unwrap_or(u64::MAX).saturating_add(1);
     source.take(bound).read_to_string(&mut text).map_err(|error| match error.kind() {
         std::io::ErrorKind::InvalidData => "it is not UTF-8 text".to_owned(),

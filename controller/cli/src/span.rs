@@ -4,10 +4,10 @@ use std::ops::RangeInclusive;
 
 use clap::builder::TypedValueParser;
 
-/// A year: whoever asks for more has mistyped.
+/// A year: a longer time is a typing error.
 pub const YEAR: u64 = 365 * 86_400;
 
-/// Reads a span into seconds; those out of range are refused.
+/// Parses a time span into seconds; those out of range are refused.
 pub fn within(range: RangeInclusive<u64>) -> impl TypedValueParser<Value = u64> {
     clap::builder::NonEmptyStringValueParser::new().try_map(move |text| match seconds(&text)? {
         span if range.contains(&span) => Ok(span),
@@ -15,7 +15,7 @@ pub fn within(range: RangeInclusive<u64>) -> impl TypedValueParser<Value = u64> 
     })
 }
 
-/// Seconds, of which there is one at least.
+/// Parses a number of seconds, at least one.
 pub fn seconds(text: &str) -> Result<u64, String> {
     let (number, unit) = match text.strip_suffix(['s', 'm', 'h', 'd']) {
         Some(number) => (number, &text[number.len()..]),

@@ -314,7 +314,7 @@ const PROGRESS: &str = key!(StackView.progress);
 const ROLLOUTS: &str = key!(StackView.rollouts);
 const OUTPUTS_KEY: &str = key!(StackView.outputs);
 
-/// What is shown of a stack. The rest is what a watch needs.
+/// The keys shown of a stack. The others are for watches.
 const FIELDS: [&str; 13] = [
     key!(StackView.name),
     key!(StackView.id),

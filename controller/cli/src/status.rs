@@ -14,8 +14,8 @@ pub async fn run(client: &mut Client, format: Format) -> Result<(), Failure> {
     view(format, &client.get(&path(["status"])).await?, shown)
 }
 
-/// Says that nothing can be written, where that is so: what is listed may be older than what is. A controller that
-/// cannot be asked has said so already.
+/// Warns if the controller cannot write: then the list may be outdated. An unreachable controller has been
+/// reported already.
 pub async fn warn_if_read_only(client: &mut Client) {
     if let Ok(status) = client.get(&path(["status"])).await.and_then(|status| read::<StatusView>(&status))
         && let Some(why) = status.read_only

@@ -15,7 +15,7 @@ use crate::drawing::{Drawing, Line, Look, Shape};
 use crate::failure::Failure;
 use crate::output::{Column, Output, cell, count, print, read, table, view, word};
 
-/// Intents whose ways are drawn: as many as there are colours that can be told apart.
+/// The most intents whose paths are drawn: as many as there are distinct colours.
 const DRAWN: usize = COLOURS.len();
 const COLOURS: [&str; 10] = [
     "#1565c0", "#c62828", "#2e7d32", "#ef6c00", "#6a1b9a", "#00838f", "#ad1457", "#9e9d24", "#4e342e",
@@ -101,7 +101,7 @@ fn state(up: bool, away: bool) -> &'static str {
     }
 }
 
-/// Those words of which the flag is set.
+/// The words whose flag is set.
 fn flagged<const N: usize>(words: [(bool, &'static str); N]) -> String {
     let words = words.into_iter().filter(|(is_set, _)| *is_set);
     cell(&words.map(|(_, word)| word).collect::<Vec<_>>())
@@ -119,7 +119,7 @@ fn tables(network: &TopologyView) -> String {
     text
 }
 
-/// What is drawn; no text of it drives a terminal.
+/// The picture's content; none of its texts can control a terminal.
 struct Picture {
     title: String,
     devices: Vec<Device>,
@@ -141,7 +141,7 @@ struct Cable {
     ports: (String, String),
     up: bool,
     both: bool,
-    /// Of each direction.
+    /// Texts for each direction.
     about: Vec<String>,
 }
 
@@ -164,7 +164,7 @@ impl Picture {
         let index: BTreeMap<&str, usize> =
             network.devices.iter().enumerate().map(|(index, device)| (&*device.device, index)).collect();
         let mut cables: Vec<Cable> = Vec::new();
-        // By its ends: which cable, and whether it is that the other way round.
+        // By its ends: the index of the cable, and whether its direction is reversed.
         let mut known: BTreeMap<(&Point, &Point), (usize, bool)> = BTreeMap::new();
         for link in &network.links {
             let ends = (index.get(&*link.from.device), index.get(&*link.to.device));
@@ -252,7 +252,7 @@ fn drawing(picture: &Picture) -> Drawing {
     }
 }
 
-/// Devices in the order in which they are drawn: those with the most links first, then their neighbours.
+/// Devices in the order of drawing: those with the most links first, then their neighbours.
 fn around(picture: &Picture) -> Vec<usize> {
     let count = picture.devices.len();
     let mut next: Vec<BTreeSet<usize>> = vec![BTreeSet::new(); count];

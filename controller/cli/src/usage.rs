@@ -1,4 +1,4 @@
-//! Wrong usage: what clap says of it, with the words of other tools led to ours.
+//! Wrong usage: clap's message, with the words of other tools translated to ours.
 
 use clap::CommandFactory;
 use clap::builder::StyledStr;
@@ -6,7 +6,7 @@ use clap::error::{ContextKind, ContextValue, Error};
 
 use crate::Cli;
 
-/// Verbs as other tools have them, and ours that may be meant. A noun has the first of them that it knows.
+/// Verbs of other tools, and our verbs with that meaning. The first that a noun has is suggested.
 const VERBS: [(&[&str], &[&str]); 9] = [
     (&["remove", "rm", "del", "destroy", "drop"], &["delete", "remove", "purge", "withdraw"]),
     (&["delete"], &["remove", "purge", "withdraw"]),
@@ -19,14 +19,14 @@ const VERBS: [(&[&str], &[&str]); 9] = [
     (&["abort", "stop", "undo", "revert", "drain"], &["cancel", "rollback", "maintenance"]),
 ];
 
-/// Flags that other tools have, and what to do here.
+/// Flags of other tools, and the alternatives here.
 const FLAGS: [(&str, &str); 3] = [
     ("--dry-run", "'muster stack preview' shows what would change"),
     ("--force", "'muster stack cancel' stops an operation, a newer one takes the place of an older one"),
     ("--parameter-defaults", "-e takes an environment with parameter_defaults"),
 ];
 
-/// Says what is wrong, and ends with clap's exit code; `--help` and `--version` come this way, too.
+/// Prints the error, and ends with clap's exit code; `--help` and `--version` also come here.
 pub fn refuse(mut error: Error) -> ! {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     improve(&mut error, &arguments);
@@ -46,11 +46,11 @@ fn improve(error: &mut Error, arguments: &[String]) {
         error.remove(ContextKind::SuggestedArg);
         error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![StyledStr::from(*instead)]));
     }
-    // All that there is stands above it.
+    // The list above it shows all values.
     if text_of_argument(error).is_some_and(|wrong| wrong.starts_with("--output ")) {
         error.remove(ContextKind::SuggestedValue);
     }
-    // What the environment gives looks as if it had to be given.
+    // A flag from the environment would look as if it had to be given.
     if let Some(ContextValue::StyledStr(usage)) = error.get(ContextKind::Usage) {
         let plain = usage.to_string();
         if let Some((before, after)) = plain.split_once(" --url <URL>") {

@@ -12,36 +12,37 @@ use crate::failure::{Exit, Failure};
 use crate::output::{read, word};
 use crate::progress::{Progress, note};
 
-/// How long a controller may be away: a restart with a million resources takes a few seconds.
+/// How long a controller may be unreachable: a restart with a million resources takes a few seconds.
 pub const AWAY_MAX: Duration = Duration::from_secs(30);
-/// Between two tries to reach it again.
+/// The pause between two attempts to reach it again.
 pub const AWAY_PAUSE: Duration = Duration::from_millis(250);
 /// Said once for each time.
 pub const AWAY: &str = "the controller is away; waiting for it";
-/// The stack's own timeout was sent too; its reason, which names what is missing, comes this much later at most.
+/// The stack's own timeout was sent too; its reason, which names the missing resources, comes at most this
+/// much later.
 const REASON_TIME: Duration = Duration::from_secs(3);
-/// A rollback that was asked for begins this much after the failure at most: its revision is loaded first.
+/// A requested rollback begins at most this long after the failure: its revision is loaded first.
 const ROLLBACK_TIME: Duration = Duration::from_secs(10);
 /// Failed resources that are named.
 const NAMED: usize = 20;
 
-/// What is waited for, as the controller answered it.
+/// The operation to wait for, from the controller's answer.
 pub struct Operation {
     /// The stack.
     pub name: String,
-    /// Its id: another stack may get the name.
+    /// The stack's id: another stack may get the name.
     pub id: String,
     /// CREATE, UPDATE, DELETE or ROLLBACK.
     pub action: String,
-    /// The walk that carries it out.
+    /// The traversal that carries it out.
     pub traversal: u64,
-    /// A rollback follows a failure, and is waited for.
+    /// A rollback follows a failure, and is also waited for.
     pub rollback: bool,
-    /// `--timeout`: from when, how long, and whether the stack has the same one.
+    /// `--timeout`: its beginning, its length, and whether the stack has the same one.
     pub limit: Option<Limit>,
 }
 
-/// How long to wait.
+/// A limit of the wait.
 #[derive(Clone, Copy)]
 pub struct Limit {
     /// When the command began.
@@ -52,7 +53,7 @@ pub struct Limit {
     pub of_stack: bool,
 }
 
-/// What a state of the stack means for an operation.
+/// The meaning of a stack's state for an operation.
 #[derive(Debug, PartialEq, Eq)]
 enum Verdict {
     Going,
@@ -77,7 +78,7 @@ pub async fn wait(
         failure.exit = Exit::TimedOut;
     }
     let failures = failures(client, &operation.name).await;
-    // What the resource's line says whole need not be said twice.
+    // The resource's line already has the whole reason.
     if !failures.is_empty()
         && let Some(first) = failure.lines.first_mut()
         && let Some((head, _)) = first.split_once('\n')
@@ -171,7 +172,7 @@ pub async fn get_patiently(client: &mut Client, at: &str) -> Result<Value, Failu
     }
 }
 
-/// Runs to the end, with progress drawn meanwhile; none if the time is up before.
+/// Runs to the end, with progress drawn meanwhile; `None` if the time is up before.
 pub async fn until<T>(
     end: Option<Instant>,
     work: impl Future<Output = T>,
@@ -203,7 +204,7 @@ fn timed_out(operation: &Operation) -> Failure {
     ))
 }
 
-/// One line for each; it is detail, so that it cannot be had is no failure.
+/// One line for each failure; a failed query is no error, since these are details.
 async fn failures(client: &mut Client, stack: &str) -> Vec<String> {
     let Ok(list) = client.get(&path(["stacks", stack, "failures"])).await else { return Vec::new() };
     let Ok(list) = read::<Vec<FailureView>>(&list) else { return Vec::new() };

@@ -83,7 +83,8 @@ fn string(out: &mut String, text: &str) {
     }
 }
 
-/// Whether every YAML reader takes it for this string: begins with a letter, no syntax, no word with a meaning.
+/// Whether every YAML reader takes the text as this string: it begins with a letter, and has no syntax and no
+/// reserved word.
 fn is_plain(text: &str) -> bool {
     const WORDS: [&str; 9] = ["true", "false", "yes", "no", "on", "off", "null", "y", "n"];
     text.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')

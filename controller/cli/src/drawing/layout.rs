@@ -1,5 +1,5 @@
-//! Where boxes and lines of a picture go: layers from left to right, by `rust-sugiyama`. What is not joined is laid out apart,
-//! and the parts are put on shelves, as wide as the widest of them at least.
+//! Places the boxes and lines of a picture: layers from left to right, by `rust-sugiyama`. Unconnected parts
+//! are laid out separately and put on shelves, at least as wide as the widest of them.
 
 use std::collections::VecDeque;
 
@@ -11,7 +11,8 @@ pub const BOX: (f64, f64) = (200.0, 52.0);
 const GAP: f64 = 40.0;
 /// Parts side by side are about as wide as a screen; a wider one has a shelf of its own.
 const SHELF: f64 = 1600.0;
-/// Places kept free for lines that pass through layers; without room lines run straight. Layers times lines can be millions.
+/// The most places kept free for lines that pass through layers; without room lines run straight. Layers
+/// times lines can be millions.
 const BENDS_MAX: usize = 2000;
 
 /// A point in the picture: of a box, its middle.
@@ -22,7 +23,7 @@ pub type Point = (f64, f64);
 pub struct Layout {
     /// The middle of each box.
     pub boxes: Vec<Point>,
-    /// Where each line passes between its ends.
+    /// The points of each line between its ends.
     pub bends: Vec<Vec<Point>>,
     /// Width and height of the whole.
     pub size: (f64, f64),
@@ -31,7 +32,7 @@ pub struct Layout {
 /// Lays `count` boxes out; a line `(from, to)` leads to the right where no cycle is in its way.
 pub fn layout(count: usize, lines: &[(usize, usize)]) -> Layout {
     let layers = layers(count, lines);
-    // Heights are given as widths: the library's layers lie one below the other.
+    // Heights are given as widths, since the library's layers lie one below the other.
     let mut vertices: Vec<(u32, (f64, f64))> = (0..number(count)).map(|n| (n, (BOX.1, BOX.0))).collect();
     let mut edges = Vec::new();
     let mut passed: Vec<Vec<usize>> = Vec::new();
@@ -64,7 +65,7 @@ pub fn layout(count: usize, lines: &[(usize, usize)]) -> Layout {
     Layout { boxes: places[..count].to_vec(), bends, size }
 }
 
-/// Puts parts side by side, those that do not fit any more below.
+/// Puts parts side by side, and starts a new shelf for a part that does not fit.
 fn on_shelves(parts: &[Vec<(usize, Point)>], count: usize) -> (Vec<Point>, (f64, f64)) {
     let mut places = vec![(0.0, 0.0); count];
     let (mut x, mut y, mut height, mut width) = (0.0f64, 0.0f64, 0.0f64, 0.0f64);
@@ -91,7 +92,8 @@ fn number(vertex: usize) -> u32 {
     u32::try_from(vertex).unwrap_or(u32::MAX)
 }
 
-/// The longest way to each node from those that need nothing. A cycle, which no template has, is cut at its first node.
+/// The longest path to each node from those without dependencies. A cycle, which no template has, is cut at
+/// its first node.
 pub fn layers(count: usize, edges: &[(usize, usize)]) -> Vec<usize> {
     let mut needed_by = vec![Vec::new(); count];
     let mut blocked = vec![0usize; count];

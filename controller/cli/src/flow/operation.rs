@@ -25,7 +25,7 @@ const WATCH_S: u64 = 20;
 /// Errors that are named.
 const NAMED: usize = 20;
 
-/// What an operation was asked for with.
+/// The request of an operation.
 #[derive(Clone, Copy)]
 enum FlowRequest<'a> {
     /// A flow file of this name.
@@ -71,7 +71,7 @@ fn with_query(path: String, guard: &Guard, more: &[(&str, &str)]) -> String {
     if query.is_empty() { path } else { format!("{path}?{}", query.join("&")) }
 }
 
-/// Says what has begun, waits for it where asked to, and says how it ended.
+/// Reports the beginning, waits for the end if requested, and reports the end.
 async fn follow(
     verb: &str,
     from: FlowRequest<'_>,
@@ -104,7 +104,7 @@ async fn follow(
     }
 }
 
-/// It takes longer than somebody wants to wait.
+/// The failure when the operation takes longer than the wait.
 fn timed_out(verb: &str, from: FlowRequest<'_>, seconds: u64) -> Failure {
     let mut text = format!(
         "flow {verb} has not ended within {seconds} s; it goes on; what it waits for: 'muster flow devices'"
@@ -115,7 +115,7 @@ fn timed_out(verb: &str, from: FlowRequest<'_>, seconds: u64) -> Failure {
     Failure::timed_out(text)
 }
 
-/// Until it has ended, across a restart of the controller; none if that takes too long.
+/// Waits until the operation has ended, across a restart of the controller; `None` if that takes too long.
 async fn watch(
     verb: &str,
     at: &str,
@@ -157,7 +157,7 @@ async fn watch(
     }
 }
 
-/// As progress is drawn.
+/// The operation in the form that progress draws.
 fn pictured(verb: &str, view: &FlowOperationView) -> StackView {
     let &FlowOperationView { stage, stages, done, total, .. } = view;
     let action = if stages > 1 { format!("{verb}, stage {stage}/{stages}") } else { verb.to_owned() };
@@ -165,7 +165,7 @@ fn pictured(verb: &str, view: &FlowOperationView) -> StackView {
     StackView { name: "flow".to_owned(), action, progress, ..StackView::default() }
 }
 
-/// `FILE:LINE: ` of the rules that these errors name, where they come from a file.
+/// `FILE:LINE: ` of the rules in these errors, if they come from a file.
 fn places(from: FlowRequest<'_>, errors: &[FlowError]) -> Vec<String> {
     let nowhere = vec![String::new(); errors.len()];
     let FlowRequest::File(name, text) = from else { return nowhere };

@@ -21,7 +21,7 @@ use crate::wait::{AWAY, AWAY_MAX, AWAY_PAUSE, until};
 
 /// The controller answers at the latest after so many seconds, also where nothing has changed: so often progress is seen.
 const WATCH_S: u64 = 5;
-/// Intents that are named where they did not come to what was asked for.
+/// The most intents that are named if they missed the requested state.
 const NAMED: usize = 20;
 
 pub async fn submit(asked: Submit, client: &mut Client, format: Format) -> Result<(), Failure> {
@@ -49,10 +49,10 @@ pub async fn purge(keys: &[String], client: &mut Client, format: Format) -> Resu
     document(format, &answer, |_| format!("intent purge COMPLETE{}\n", what(&taken)))
 }
 
-/// What was asked for, and how it is waited for.
+/// The request, and how to wait for it.
 struct Work<'a> {
     verb: &'static str,
-    /// The state that all of them are to come to.
+    /// The state that all intents must reach.
     goal: &'static str,
     since: Instant,
     wait: &'a Wait,
@@ -69,7 +69,7 @@ fn what(taken: &IntentsTaken) -> String {
     format!(": {}", count(taken.keys.len() as u64, "intent"))
 }
 
-/// Says what has begun, waits for it where asked to, and says how it ended.
+/// Reports the beginning, waits for the end if requested, and reports the end.
 async fn follow(work: &Work<'_>, answer: &Value, client: &mut Client, format: Format) -> Result<(), Failure> {
     let taken: IntentsTaken = read(answer)?;
     warn(&taken);
@@ -102,7 +102,8 @@ fn timed_out(work: &Work<'_>) -> Failure {
     ))
 }
 
-/// Until nothing of them is under way, across a restart of the controller; none if that takes too long.
+/// Waits until none of the intents is under way, across a restart of the controller; `None` if that takes too
+/// long.
 async fn watch(
     work: &Work<'_>,
     body: &Value,
@@ -142,7 +143,7 @@ async fn watch(
     }
 }
 
-/// As progress is drawn.
+/// The intents in the form that progress draws.
 fn pictured(verb: &str, view: IntentsWatched) -> StackView {
     let [done, total, failed] = [view.done, view.total, view.failed].map(|number| number as u64);
     let active = view.intents.into_iter().map(|intent| ActiveView {
@@ -159,7 +160,7 @@ fn pictured(verb: &str, view: IntentsWatched) -> StackView {
     }
 }
 
-/// Each that did not come to what was asked for, with the reason.
+/// Each intent that missed the requested state, with the reason.
 pub(super) fn failed(verb: &str, view: &IntentsWatched) -> Failure {
     let IntentsWatched { failed, total, intents, .. } = view;
     let mut failure = Failure::failed(format!("intent {verb} FAILED: {failed} of {total}"));

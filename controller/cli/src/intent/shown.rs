@@ -1,4 +1,4 @@
-//! One intent for people: what it is, its way, its rules, what it holds, how it moved.
+//! One intent for people: its request, its path, its rules, its claims, its moves.
 
 use muster_api::intent::{IntentRule, IntentView, Point, Reroute, Reservation};
 use serde::Deserialize;
@@ -15,7 +15,7 @@ const FROM: &str = "from";
 const TO: &str = "to";
 const LINKS: &str = "links";
 
-/// What stands in lines of its own; the rest comes below.
+/// Keys with lines of their own; the rest comes below.
 const FACTS: [&str; 16] = [
     key!(IntentView.key),
     "type",
@@ -42,7 +42,7 @@ const RULES: [Column<IntentRule>; 4] = [
     ("ERROR", |rule| cell(&rule.error)),
 ];
 
-/// An end of an intent, or a link that it is to take, as intent files have them.
+/// An end of an intent, or a link that its path must use, as in intent files.
 #[derive(Deserialize)]
 #[serde(untagged, deny_unknown_fields)]
 enum End {
@@ -58,7 +58,7 @@ pub fn intent(answer: &Value) -> Result<String, Failure> {
     facts.retain(|name, _| FACTS.contains(&name.as_str()));
     for (name, value) in &mut facts {
         match name.as_str() {
-            // Where an intent has secrets, a mask stands for each of them.
+            // A mask stands for each secret of an intent.
             FROM | TO | LINKS => *value = End::deserialize(&*value).map_or(value.clone(), |end| end.short()),
             RETRY_IN => *value = view.retry_in.map_or(Value::Null, |wait| json!(format!("{wait:.0} s"))),
             WAITS_FOR => {

@@ -28,7 +28,7 @@ const LINKS: [Column<LinkFactsView>; 12] = [
     ("TX", |link| cell(&link.tx)),
 ];
 
-/// Who is at the other end of which link.
+/// The neighbour at the other end of each link.
 const NEIGHBOURS: [Column<(String, NeighbourView)>; 7] = [
     ("LINK", |(link, _)| word(link)),
     ("NEIGHBOUR", |(_, neighbour)| cell(&neighbour.system_name)),
@@ -39,7 +39,7 @@ const NEIGHBOURS: [Column<(String, NeighbourView)>; 7] = [
     ("MANAGEMENT", |(_, neighbour)| cell(&neighbour.management_addresses)),
 ];
 
-/// What comes first of facts, beside those that templates have.
+/// The first keys of facts, in addition to those of templates.
 const FACTS: [&str; 12] = [
     key!(FactsView.name),
     key!(FactsView.told_at),

@@ -1,4 +1,4 @@
-//! `muster node wait`: until so many servers have come.
+//! `muster node wait`: waits until a number of servers have joined.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use crate::failure::Failure;
 use crate::output::{Format, count, document, read};
 use crate::wait::get_patiently;
 
-/// Between two looks: a person hardly notices it, and ten who wait cost the controller little.
+/// The pause between two looks: a person hardly notices it, and ten clients cost the controller little.
 const PAUSE: Duration = Duration::from_millis(500);
 
 /// Nodes by state.
@@ -31,7 +31,7 @@ pub async fn wait(
         let look = get_patiently(client, &at);
         let answer = match end {
             None => look.await?,
-            // What was seen last is told.
+            // After a timeout, the last answer is reported.
             Some(end) => match timeout(end.saturating_duration_since(Instant::now()), look).await {
                 Ok(answer) => answer?,
                 Err(_elapsed) => return Err(too_few(selector, wanted, within, &counts)),

@@ -1,5 +1,5 @@
-//! Keys ↔ places on this host. Keys are relative to the folder of the template; where the stack keeps the template that it
-//! has, nobody here knows that folder, and they are absolute.
+//! Converts between keys and paths on this host. Keys are relative to the folder of the template; if the
+//! stack keeps its present template, that folder is unknown here, and keys are absolute.
 
 use std::path::{Component, Path, PathBuf, absolute};
 
@@ -7,9 +7,9 @@ use muster_template::library::resolve;
 
 use crate::failure::Failure;
 
-/// What keys are relative to.
+/// The folder that keys are relative to.
 pub(super) struct Base {
-    /// As the operator wrote it; none where keys are absolute.
+    /// The folder as the operator wrote it; `None` if keys are absolute.
     folder: Option<PathBuf>,
 }
 
@@ -33,7 +33,7 @@ impl Base {
         Ok(relative(&whole(here)?, &file))
     }
 
-    /// Where the file with this key is, or why it is nowhere.
+    /// The path of the file with this key, or why there is none.
     pub fn path_of(&self, key: &str) -> Result<PathBuf, String> {
         if let Some(path) = key.strip_prefix("file://") {
             return match path.starts_with('/') {
@@ -48,7 +48,7 @@ impl Base {
         }
         let mut path = self.folder.clone().unwrap_or_default();
         for part in Path::new(key).components() {
-            // As text, like the key itself: 'a/../b' is 'b' wherever a link 'a' leads.
+            // Paths are treated as text, like the key itself: 'a/../b' is 'b' even if 'a' is a link.
             match (part, path.components().next_back()) {
                 (Component::ParentDir, Some(Component::Normal(_))) => drop(path.pop()),
                 (Component::ParentDir, Some(Component::CurDir)) => path = PathBuf::from(".."),
@@ -65,7 +65,7 @@ impl Base {
     }
 }
 
-/// From a folder to a file, both absolute and in their shortest form.
+/// The relative path from a folder to a file, both absolute and in their shortest form.
 fn relative(folder: &str, file: &str) -> String {
     let parts = |path: &'_ str| -> Vec<String> {
         path.split('/').filter(|part| !part.is_empty()).map(str::to_owned).collect()

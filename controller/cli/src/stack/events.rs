@@ -34,7 +34,8 @@ pub async fn run(asked: Events, client: &mut Client, format: Format) -> Result<(
     }
 }
 
-/// One line per event: text, or a JSON document. Ends when the stack is gone, or another has its name.
+/// Prints one line per event: text, or a JSON document. Ends when the stack is gone, or another one has its
+/// name.
 async fn follow(name: &str, client: &mut Client, format: Format) -> Result<(), Failure> {
     if format == Format::Yaml {
         return Err(Failure::usage("--follow prints lines: want -o table or -o json"));
@@ -47,7 +48,7 @@ async fn follow(name: &str, client: &mut Client, format: Format) -> Result<(), F
         let view: StackView = match followed {
             None => read(&client.get(&watch).await?)?,
             Some(_) => match get_patiently(client, &watch).await {
-                // A controller that was restarted since does not know of it any more.
+                // A controller that was restarted since does not know the deleted stack.
                 Err(failure) if failure.missing => StackView::default(),
                 other => read(&other?)?,
             },
@@ -85,7 +86,7 @@ fn line(event: &Value, format: Format) -> Result<String, Failure> {
     Ok(format!("{}\n", cells.join("  ")))
 }
 
-/// The next events; by the stack's id also when it has gone meanwhile.
+/// The next events; by the stack's id also after its delete.
 async fn page(name: &str, after: u64, id: Option<&str>, client: &mut Client) -> Result<Vec<Value>, Failure> {
     let at = format!("{}?after={after}", path(["stacks", name, "events"]));
     let answer = match id {

@@ -1,4 +1,4 @@
-//! `stack graph`: what needs what, as a table, a document, Graphviz's language or a drawing.
+//! `stack graph`: the dependencies, as a table, a document, Graphviz's language or a drawing.
 
 use std::collections::HashMap;
 
@@ -14,10 +14,10 @@ use crate::resource::phase_since;
 
 pub mod dot;
 
-/// Names in one cell of the table.
+/// The most names in one cell of the table.
 const NAMED: usize = 8;
 
-/// What is drawn: the controller's answer, with edges as indices.
+/// The graph to draw: the controller's answer, with edges as indices.
 struct Picture {
     title: String,
     nodes: Vec<Node>,
@@ -155,7 +155,7 @@ fn colours(status: &str) -> (&'static str, &'static str) {
     }
 }
 
-/// The graph as it is drawn, what failed or is under way before the rest.
+/// The drawing of the graph: failed resources and those under way take precedence.
 fn drawing(picture: &Picture) -> Drawing {
     let look = |status: &str, is_dashed: bool| {
         let (fill, stroke) = colours(status);
@@ -189,7 +189,7 @@ fn drawing(picture: &Picture) -> Drawing {
     }
 }
 
-/// A line for each row, after those of the rows it needs.
+/// A line for each row, after those of its dependencies.
 fn table(picture: &Picture) -> String {
     let nodes = &picture.nodes;
     let layers = layers(nodes.len(), &picture.edges);

@@ -6,12 +6,12 @@ use muster_api::stack::FailureView;
 
 use crate::output::{lines, printable, word};
 
-/// As a cell of a table.
+/// A cell of a table.
 pub fn yes_or_no(truth: bool) -> String {
     if truth { "yes" } else { "no" }.to_owned()
 }
 
-/// A paragraph for each: what, where, why, and the cause of each attempt that failed.
+/// A paragraph for each failure: what, where, why, and the cause of each failed attempt.
 pub fn failures(list: &Vec<FailureView>) -> String {
     let mut out = String::new();
     let mut line = |text: String| writeln!(out, "{text}").expect("writing to a String does not fail");
@@ -22,7 +22,7 @@ pub fn failures(list: &Vec<FailureView>) -> String {
         let on = if node.is_empty() { String::new() } else { format!(" on {}", printable(node)) };
         line(format!("{} ({}){on}: {} FAILED", word(resource), word(kind), word(action)));
         line(format!("  reason: {}", lines(reason, "    ")));
-        // One that says the same as the reason says nothing more.
+        // A single cause that equals the reason adds nothing.
         if causes.len() > 1 || causes.first().is_some_and(|cause| cause != reason) {
             for (index, cause) in causes.iter().enumerate() {
                 line(format!("  attempt {}: {}", index + 1, lines(cause, "    ")));

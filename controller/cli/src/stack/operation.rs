@@ -32,7 +32,7 @@ pub async fn create(asked: Create, client: &mut Client, format: Format) -> Resul
     follow(&answer, OperationArgs::wait(&asked.how, since), asked.how.rollback, client, format).await
 }
 
-/// What a stack is to become, as an update and its preview send it.
+/// The new source of a stack, as an update and its preview send it.
 pub(super) fn changed(
     template: Option<&Path>,
     given: &EnvironmentArgs,
@@ -83,7 +83,7 @@ pub async fn cancel(name: &str, client: &mut Client, format: Format) -> Result<(
     show(&answer, format)
 }
 
-/// How long to wait for the end, if at all.
+/// Whether to wait for the end, and for how long.
 struct WaitLimit(Option<Option<Limit>>);
 
 impl OperationArgs {
@@ -105,7 +105,7 @@ fn options(how: &OperationArgs) -> Options {
     Options { rollback, require_nodes, delete_first, converge: false, timeout, max_nodes }
 }
 
-/// Says what has begun, waits for it where asked to, and says how it ended.
+/// Reports the beginning, waits for the end if requested, and reports the end.
 async fn follow(
     answer: &Value,
     WaitLimit(patience): WaitLimit,
@@ -120,7 +120,7 @@ async fn follow(
     let Some(limit) = patience else {
         return match format {
             Format::Table => print(&format!("{name}: {action} IN_PROGRESS, revision {revision}\n")),
-            // Of what is being deleted there may be nothing to show any more.
+            // A stack that is being deleted may be gone already.
             Format::Json | Format::Yaml if action == "DELETE" => document(format, answer, |_| String::new()),
             Format::Json | Format::Yaml => show_now(&name, client, format).await,
         };
@@ -145,7 +145,7 @@ async fn follow(
     ended
 }
 
-/// The stack as it is just after an operation has begun.
+/// Shows the stack just after an operation has begun.
 async fn show_now(name: &str, client: &mut Client, format: Format) -> Result<(), Failure> {
     show(&client.get(&path(["stacks", name])).await?, format)
 }

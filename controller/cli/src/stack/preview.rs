@@ -19,7 +19,7 @@ const SHOWN: usize = 120;
 /// Unchanged resources that are named.
 const NAMED: usize = 10;
 
-/// What becomes of a resource, and how it is counted.
+/// The kinds of changes, and the words for their counts.
 const CHANGES: [(&str, &str); 6] = [
     ("create", "to create"),
     ("adopt", "to adopt"),
@@ -74,7 +74,7 @@ fn table(preview: &PreviewView) -> String {
     out
 }
 
-/// All of these changes, also where not all are listed.
+/// The number of all such changes, including those that are not listed.
 fn total(preview: &PreviewView, wanted: impl Fn(&str) -> bool) -> u64 {
     preview.counts.iter().filter(|(change, _)| wanted(change)).map(|(_, count)| count).sum()
 }
@@ -103,7 +103,7 @@ fn paragraph(resource: &PreviewRow) -> String {
     out
 }
 
-/// On one line, texts in quotes.
+/// A value on one line, texts in quotes.
 fn value(value: &Value) -> String {
     if value.is_null() {
         return "(none)".to_owned();

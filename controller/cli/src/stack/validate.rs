@@ -18,7 +18,7 @@ struct ValidateView<'a> {
     file: &'a str,
     valid: bool,
     description: &'a str,
-    /// Resources, with those of nested stacks where all parameters are given.
+    /// The number of resources, including those of nested stacks if all parameters are given.
     resources: usize,
     parameters: Vec<ParameterView<'a>>,
     /// Required parameters without a value.
@@ -45,11 +45,11 @@ pub fn run(asked: &Validate, format: Format) -> Result<(), Failure> {
     let missing = template.missing_parameters(environment, &given);
     let mut count = template.resources.len();
     match template.bind_with(environment, &given) {
-        // What is nested is opened, which takes all values.
+        // Opening nested stacks needs all values.
         Ok(parameters) => {
             let template = Arc::clone(&template);
             let tree = Tree::new(template, Arc::new(parameters), environment, &source.files)?;
-            // What depends on the stack's name is known once there is one.
+            // Parts that depend on the stack's name are unknown before it has one.
             count = match tree.template().asks_for_stack() {
                 true => tree.len(),
                 false => tree.of_stack(StackNames { name: "stack".into(), id: "0".into() })?.len(),

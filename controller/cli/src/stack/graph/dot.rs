@@ -47,13 +47,13 @@ fn attributes(node: &Node) -> String {
     format!("label=\"{label}\", tooltip={}, fillcolor=\"{fill}\", color=\"{line}\"{dashed}", quoted(&tooltip))
 }
 
-/// As a quoted string.
+/// The text as a quoted string.
 pub fn quoted(text: &str) -> String {
     format!("\"{}\"", escaped(text))
 }
 
-/// Inside a quoted string a quote ends it and a backslash begins an escape; everything else stands for itself.
-/// Control characters are gone already.
+/// Escapes quotes and backslashes for a quoted string; every other character stands for itself. Control
+/// characters are gone already.
 fn escaped(text: &str) -> String {
     text.replace('\\', "\\\\").replace('"', "\\\"")
 }

@@ -89,7 +89,7 @@ pub struct Driver {
     locals: Locals,
     /// Jobs that may have a command under way, or a record of a command.
     commands: BTreeSet<ReportKey>,
-    /// Those of `commands` that have ended, kept until their records are durable.
+    /// The members of `commands` that have ended, kept until their records are durable.
     ended: Vec<ReportKey>,
     renewing: bool,
     /// Connect once the renewal is done: the certificate has run out.
@@ -100,7 +100,7 @@ pub struct Driver {
     prove_from: Instant,
     renew_at: Instant,
     inbox: VecDeque<Input>,
-    /// How far the arrived messages were read since jobs could last begin.
+    /// The progress of reading arrived messages since jobs could last begin.
     reading: Reading,
     written: Vec<(WriteId, Result<(), String>)>,
     /// A write was refused for want of room.
@@ -233,9 +233,9 @@ impl Driver {
         Ok(())
     }
 
-    /// Executes the machine's effects and feeds its inputs, up to a bound. Records written on the way become
-    /// durable at the end; the machine hears of this in the next turn. Returns whether there is more to do
-    /// now.
+    /// Executes the machine's effects and feeds its inputs, up to a bound. Records written on the way
+    /// become durable at the end; the machine hears of this in the next turn. Returns whether there is more
+    /// to do now.
     fn turn(&mut self) -> bool {
         self.execute_all();
         for _ in 0..INPUTS_PER_TURN {

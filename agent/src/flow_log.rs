@@ -303,8 +303,8 @@ impl FlowLog {
             let _ = fs::remove_file(&temporary);
         })?;
         (self.file, self.size, self.is_broken, self.is_unnamed) = (Rc::new(file), size, false, true);
-        // The entries have new places now, whatever comes of this. After a power cut, the earlier log is
-        // there.
+        // The entries have new places now, whatever comes of this. After a power cut, the earlier log
+        // is there.
         let _ = self.sync_name();
         Ok(())
     }

@@ -26,13 +26,13 @@ use tokio::task::{AbortHandle, spawn_local};
 use crate::flow_log::FlowLog;
 use device::{Command, DeviceEvent};
 
-/// The most commands that wait for one device: the machine makes one request at a time, and few further
-/// queries.
+/// The most commands that wait for one device: the machine makes one request at a time, and few
+/// further queries.
 const COMMANDS_MAX: usize = 64;
 /// The most events of devices that the driver has not taken: further ones wait in the tasks.
 const SAID_MAX: usize = 16;
 
-/// All flow tables of this node.
+/// The flow tables of this node.
 pub struct Flows {
     directory: PathBuf,
     rundir: PathBuf,

@@ -1,8 +1,8 @@
 //! Network documents that a program on this server (`os-net-config`) hands to the agent that runs here.
 //!
-//! One request and one answer over `<state-dir>/local.sock`, each a length and JSON. Only the agent's own
-//! user and root can use the socket. Absent: the fate of a document, which the machine decides
-//! (`muster_agent_core`).
+//! One request and one answer over `<state-dir>/local.sock`, each a length and JSON. Only the
+//! agent's own user and root can use the socket. Absent: the fate of a document, which the machine
+//! decides (`muster_agent_core`).
 
 use std::collections::BTreeMap;
 use std::io;
@@ -28,8 +28,8 @@ const SOCKET: &str = "local.sock";
 pub const DOCUMENT_MAX: usize = 256 * 1024;
 /// The size of a message, including the mapping, with every character escaped.
 const MESSAGE_MAX: u32 = 1024 * 1024;
-/// The most clients at one time: the machine refuses more than one document, and each client may hold a
-/// message.
+/// The most clients at one time: the machine refuses more than one document, and each client may hold
+/// a message.
 const CLIENTS_MAX: usize = 4;
 /// A client sends its request at once.
 const REQUEST_WITHIN: Duration = Duration::from_secs(10);

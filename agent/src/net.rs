@@ -46,8 +46,8 @@ pub async fn plan(network: &Network, file: &Path, state_dir: &Path) -> anyhow::R
 /// Applies, and keeps the state before in the state directory.
 ///
 /// # Errors
-/// The document is wrong, an obstacle exists, a step failed, or the target of the confirmation was not
-/// reached.
+/// The document is wrong, an obstacle exists, a step failed, or the target of the confirmation was
+/// not reached.
 pub async fn apply(
     network: &Network,
     file: &Path,

@@ -1,5 +1,5 @@
-//! This program called as `os-apply-config`: answers `--key` from the documents of deployments of group
-//! `apply-config`.
+//! This program called as `os-apply-config`: answers `--key` from the documents of deployments of
+//! group `apply-config`.
 //!
 //! The documents are `<state-dir>/apply-config/<resource>.json`, merged in the order of their names;
 //! `--metadata` and `$OS_CONFIG_FILES` name other files. Types and errors are those of os-apply-config's
@@ -118,7 +118,7 @@ fn parse(arguments: Vec<OsString>) -> Result<Options, UsageError> {
     Ok(options)
 }
 
-/// All following values, possibly none.
+/// The following values, possibly none.
 fn files(parser: &mut lexopt::Parser) -> Vec<PathBuf> {
     parser.values().map(|values| values.map(PathBuf::from).collect()).unwrap_or_default()
 }
@@ -220,8 +220,8 @@ fn find<'a>(config: &'a Map<String, Json>, key: &str) -> Option<&'a Json> {
     parts.try_fold(first, |value, part| value.as_object()?.get(part))
 }
 
-/// A value as Python prints it; but maps and lists are JSON, which YAML readers accept like Python's
-/// notation.
+/// A value as Python prints it; but maps and lists are JSON, which YAML readers accept like
+/// Python's notation.
 fn text(value: &Json) -> String {
     match value {
         Json::String(text) => text.clone(),

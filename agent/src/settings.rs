@@ -13,7 +13,7 @@ pub const DEFAULT_FILE: &str = "/etc/muster/agent.toml";
 /// The sections; variables of other sections belong to the controller on the same machine.
 const SECTIONS: [&str; 3] = ["MUSTER_AGENT__", "MUSTER_HOST__", "MUSTER_LOG__"];
 
-/// All settings of the agent.
+/// The settings of the agent.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq)]
 #[serde(default, deny_unknown_fields)]
 pub struct Settings {

@@ -142,8 +142,8 @@ impl StateDir {
             .map_err(|source| StateError::Io { path, source })
     }
 
-    /// The highest epoch seen. An unreadable record counts as none: the agent accepts the controller's epoch
-    /// again.
+    /// The highest epoch seen. An unreadable record counts as none: the agent accepts the controller's
+    /// epoch again.
     ///
     /// # Errors
     /// [`StateError::Io`].

@@ -17,7 +17,7 @@ pub const DEFAULT_FILE: &str = "/etc/muster/controller.toml";
 /// An empty database, and the space that keeps it writable.
 const DATABASE_MIN: u64 = 16 * 1024 * 1024;
 
-/// All settings of the controller.
+/// The settings of the controller.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Settings {

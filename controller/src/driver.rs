@@ -1,5 +1,5 @@
-//! The driver loop: takes waiting inputs, feeds the engine, commits once, and only then sends messages and
-//! answers.
+//! The driver loop: takes waiting inputs, feeds the engine, commits once, and only then sends messages
+//! and answers.
 //!
 //! ```text
 //!   requests, link events, time ──▶ engine ──▶ one transaction ──▶ messages, answers, watchers

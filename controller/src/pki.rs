@@ -253,8 +253,8 @@ pub fn put_back(data_dir: &Path, files: &[(String, Vec<u8>)]) -> Result<(), PkiE
     place(data_dir, &data_dir.join(FOLDER), files)
 }
 
-/// Writes the folder beside its place and moves it there once it can be read: a crash leaves nothing half
-/// made.
+/// Writes the folder beside its place and moves it there once it can be read: a crash leaves nothing
+/// half made.
 fn place(data_dir: &Path, dir: &Path, files: &[(String, Vec<u8>)]) -> Result<(), PkiError> {
     let new = data_dir.join("pki.new");
     let write = || -> io::Result<()> {

@@ -4,8 +4,8 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// Numbers a start of the controller. Every start takes a higher number, so that a deposed controller cannot
-/// command.
+/// Numbers a start of the controller. Every start takes a higher number, so that a deposed controller
+/// cannot command.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Epoch(pub u32);
 
@@ -42,7 +42,7 @@ pub struct Generation {
     pub number: u64,
 }
 
-/// How often a generation was sent to run; a job with a higher attempt runs again.
+/// The number of times that a generation was sent to run; a job with a higher attempt runs again.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Attempt(pub u32);
 
@@ -98,8 +98,8 @@ impl Generations {
         true
     }
 
-    /// Rises above an epoch that this controller does not know. Returns false if no honest agent can know the
-    /// epoch.
+    /// Rises above an epoch that this controller does not know. Returns false if no honest agent can know
+    /// the epoch.
     pub fn rise_over(&mut self, seen: Epoch) -> bool {
         if seen > self.epoch_max {
             return false;

@@ -52,8 +52,8 @@ const RENEW: u8 = 0x81;
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct TokenId(pub [u8; 8]);
 
-/// The secret that proves possession of a token. Never shown; the controller keeps only its
-/// [`digest`](Self::digest).
+/// The secret that proves possession of a token. Never shown; the controller keeps only
+/// its [`digest`](Self::digest).
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TokenSecret(pub [u8; 16]);
 

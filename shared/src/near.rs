@@ -3,8 +3,8 @@
 /// The longest name that can be a misspelt one, in letters.
 const NAME_MAX: usize = 64;
 
-/// The number of insertions, deletions, substitutions and exchanges of neighbouring letters between two
-/// names.
+/// The number of insertions, deletions, substitutions and exchanges of neighbouring letters between
+/// two names.
 pub fn distance(a: &str, b: &str) -> usize {
     strsim::osa_distance(a, b)
 }

@@ -21,8 +21,8 @@ pub type Nonce = [u8; 24];
 pub struct SealPublic(pub [u8; 32]);
 
 impl SealPublic {
-    /// Whether the key can give a secret. A few values, such as zero, give the same result with every secret
-    /// key.
+    /// Whether the key can give a secret. A few values, such as zero, give the same result with every
+    /// secret key.
     pub fn is_sound(&self) -> bool {
         StaticSecret::from([1; 32]).diffie_hellman(&PublicKey::from(self.0)).was_contributory()
     }

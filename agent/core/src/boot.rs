@@ -1,15 +1,15 @@
 //! Decides how the host restores its network when the server starts, before the agent runs: apply every last
 //! good state, then undo changes that were not confirmed.
 //!
-//! Absent: the jobs themselves. The agent ends them when it starts, and restores unconfirmed changes once
-//! more.
+//! Absent: the jobs themselves. The agent ends them when it starts, and restores unconfirmed changes
+//! once more.
 
 use muster_shared::ResourceId;
 use muster_shared::model::{ReportKey, Spec};
 
 use crate::ledger::{Before, Entry, Ledger};
 
-/// One thing to do.
+/// A step of the restore at boot.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AtBoot {
     /// The last good state of a resource.
@@ -27,7 +27,7 @@ pub enum AtBoot {
     },
 }
 
-/// What to do at boot, in this order.
+/// The steps at boot, in order.
 pub fn at_boot(entries: &[Entry]) -> Vec<AtBoot> {
     let ledger = Ledger::new(entries.to_vec());
     // A resource that was taken over belongs to its taker: the taker's state or undo record covers it.

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use muster_shared::MonoTime;
 
-/// The pause between challenges on one connection: an answer takes milliseconds, and each challenge is 16
-/// KiB.
+/// The pause between challenges on one connection: an answer takes milliseconds, and each challenge is
+/// 16 KiB.
 const ASK_EVERY: Duration = Duration::from_secs(3);
 /// The reason recorded when the controller is reachable but does not answer.
 const NO_ANSWER: &str = "the controller was reached, but a challenge of 16 KiB got no answer";
@@ -20,8 +20,8 @@ pub(crate) const STOPPED: &str = "the agent was stopped before the change was co
 pub(crate) struct Challenge {
     pub(crate) deadline: MonoTime,
     bytes: Vec<u8>,
-    /// When to send the challenge (again) on this connection; `None` without a connection made since the
-    /// change.
+    /// When to send the challenge (again) on this connection; `None` without a connection made since
+    /// the change.
     ask: Option<MonoTime>,
     /// The latest observation of the controller since the change.
     seen: Option<String>,

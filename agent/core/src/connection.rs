@@ -23,8 +23,8 @@ use crate::session::{Due, Session};
 /// The pause between attempts to connect while a change waits for confirmation: a fleet's backoff would be
 /// too slow.
 const CONNECT_EVERY: Duration = Duration::from_secs(1);
-/// After a restore, the agent connects without backoff for this long: the operator waits to see the server
-/// again.
+/// After a restore, the agent connects without backoff for this long: the operator waits to see the
+/// server again.
 const HURRY: Duration = Duration::from_secs(60);
 
 /// The connection, and the epoch of the controller obeyed last.

@@ -80,7 +80,7 @@ pub enum Input {
     /// The answer to [`Effect::Check`].
     Checked {
         key: ReportKey,
-        /// How the host's state compares with the desired state, or why the comparison failed.
+        /// The comparison of the host's state with the desired state, or the reason why it failed.
         found: Result<Found, RunError>,
     },
     /// The answer to every [`Effect::Content`] but [`ContentStep::Drop`].
@@ -112,8 +112,8 @@ pub enum Input {
         device: Bridge,
         input: FlowInput,
     },
-    /// Devices whose ports changed, in order of their names. Each entry holds all of the device's present
-    /// ports.
+    /// Devices whose ports changed, in order of their names. Each entry holds all of the device's
+    /// present ports.
     Ports(Vec<DevicePorts>),
     /// A network document given on this server itself; answered by [`Effect::LocalEnded`].
     Local {
@@ -141,7 +141,7 @@ pub enum Hint {
     Neighbours,
 }
 
-/// One resource to look at; the fields are those of [`Effect::Check`].
+/// A resource to look at; the fields are those of [`Effect::Check`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Look {
     pub resource: ResourceId,
@@ -158,7 +158,7 @@ pub struct Looked {
     pub resource: ResourceId,
     /// The generation from [`Look`].
     pub generation: Generation,
-    /// How the host's state compares with the desired state, or why the comparison failed.
+    /// The comparison of the host's state with the desired state, or the reason why it failed.
     pub found: Result<Found, RunError>,
 }
 
@@ -175,7 +175,7 @@ pub enum Found {
     },
 }
 
-/// Why a job was not applied.
+/// The reason why a job was not applied.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RunError {
     pub reason: String,
@@ -252,8 +252,8 @@ pub enum Effect {
         /// The desired state that the job will apply.
         spec: Spec,
         /// Records of the state before Muster: the resource's own, then those of resources from which this
-        /// resource takes over. They take precedence over the present state, and the answer must hold all of
-        /// them.
+        /// resource takes over. They take precedence over the present state, and the answer must hold all
+        /// of them.
         known: Vec<Before>,
         /// The controller has a record of the resource, but the agent's ledger was lost. If the host's state
         /// equals the desired state, Muster made it, and the state before Muster is unknown.
@@ -283,8 +283,8 @@ pub enum Effect {
         job: Box<Job>,
         /// The state before Muster.
         before: Option<Before>,
-        /// Records of resources that own again what this one took over from them: a delete leaves their state
-        /// alone.
+        /// Records of resources that own again what this one took over from them: a delete leaves their
+        /// state alone.
         theirs: Vec<Before>,
     },
     /// Compare what is there with the job's desired state, and change nothing.

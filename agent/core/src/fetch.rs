@@ -9,8 +9,8 @@
 //! ```
 //!
 //! Chunks on disk survive reconnects and restarts. A content that has no room beside the others waits until
-//! their jobs have ended. If the disk itself is full, the attempt ends, and its chunks are kept for the next
-//! attempt.
+//! their jobs have ended. If the disk itself is full, the attempt ends, and its chunks are kept for the
+//! next attempt.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -25,8 +25,8 @@
 //! and `Forget` in order and always answers them. `Apply`, `Compare` and `Repair` come one at a time; the
 //! host answers each within a bounded time, unless cancelled. A log is loaded as [`Loaded`].
 //!
-//! Absent: OpenFlow, nftables, files and wall clocks. The host reports which entries have ended by their
-//! timeouts.
+//! Absent: OpenFlow, nftables, files and wall clocks. The host reports which entries have ended by
+//! their timeouts.
 
 mod batch;
 mod face;
@@ -149,7 +149,7 @@ struct Device {
     told: Option<FlowState>,
 }
 
-/// All flow tables of the node.
+/// The flow tables of the node.
 #[derive(Debug)]
 pub(crate) struct Flows {
     devices: BTreeMap<Bridge, Device>,

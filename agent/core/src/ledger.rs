@@ -255,7 +255,7 @@ impl Ledger {
         self.get(resource)?.current.as_ref()
     }
 
-    /// All entries, by id.
+    /// The entries, by id.
     pub fn iter(&self) -> impl Iterator<Item = &Entry> {
         self.entries.values()
     }

@@ -7,8 +7,8 @@
 //! **Invariants.** A job is in the ledger on disk before it runs, and its outcome is on disk before the
 //! report. The state before Muster is on disk before the first change. One job of a lane runs at a time,
 //! hence one of a resource. A change that can cut the node off is undone unless the agent reached the
-//! controller over a new connection. A generation never follows a newer one. An outcome is sent until it is
-//! acknowledged.
+//! controller over a new connection. A generation never follows a newer one. An outcome is sent until it
+//! is acknowledged.
 //!
 //! Absent on purpose: clocks, files, sockets, randomness without a seed. The driver executes the effects in
 //! their order and answers with inputs.

@@ -48,8 +48,8 @@ const SCAN_MAX: Duration = Duration::from_secs(3600);
 const GREETING_PART: u32 = 120;
 const GREETING_MIN: Duration = Duration::from_millis(500);
 const GREETING_MAX: Duration = Duration::from_secs(30);
-/// The host answers in milliseconds, for many packages in minutes; a host that does not answer is asked
-/// again.
+/// The host answers in milliseconds, for many packages in minutes; a host that does not answer is
+/// asked again.
 const LOOK_WITHIN: Duration = Duration::from_secs(60);
 const LOOK_WITHIN_SLOW: Duration = Duration::from_secs(600);
 /// The pause before a failed look is repeated.
@@ -58,7 +58,7 @@ const LOOK_AGAIN: Duration = Duration::from_secs(10);
 /// A report of a resource: the generation it was compared with, its state, and the reason.
 type ReportedDrift = (Generation, DriftState, String);
 
-/// All lanes, and the reports of their resources.
+/// The lanes, and the reports of their resources.
 #[derive(Debug)]
 pub(crate) struct Watches {
     lanes: [Watch; Lane::ALL.len()],
@@ -70,7 +70,7 @@ pub(crate) struct Watches {
     scan_every: Duration,
 }
 
-/// One lane. See the module's diagram.
+/// A lane. See the module's diagram.
 #[derive(Debug)]
 struct Watch {
     lane: Lane,
@@ -105,7 +105,7 @@ struct Round {
     number: u64,
     since: MonoTime,
     of: Wanted,
-    /// One of our own jobs began meanwhile, so the answer is discarded.
+    /// A job of our own began meanwhile, so the answer is discarded.
     void: bool,
 }
 
@@ -293,8 +293,8 @@ impl Watches {
         }
     }
 
-    /// The controller has a new desired state for the resource: the next look is reported even if nothing
-    /// changed.
+    /// The controller has a new desired state for the resource: the next look is reported even if
+    /// nothing changed.
     pub(crate) fn unsay(&mut self, now: MonoTime, resource: ResourceId, ledger: &Ledger) {
         if self.said.contains_key(&resource) {
             self.say(resource, None);

@@ -91,8 +91,8 @@ impl Documents {
         }
     }
 
-    /// Makes the files that a deployment of group `json-file` names; other files that it had written are
-    /// restored.
+    /// Makes the files that a deployment of group `json-file` names; other files that it had written
+    /// are restored.
     ///
     /// # Errors
     /// [`DocumentError`]; some files may be written, and are restored with the resource.
@@ -126,7 +126,7 @@ impl Documents {
         if all.is_empty() { Ok(()) } else { self.put_back(resource, taken, &all).await }
     }
 
-    /// How the host differs from the state that [`Documents::apply_config`] makes of this.
+    /// The differences between the host and the state that [`Documents::apply_config`] makes of this.
     ///
     /// # Errors
     /// The state cannot be read.
@@ -140,7 +140,7 @@ impl Documents {
         self.differences(&[file]).await
     }
 
-    /// How the host differs from the state that [`Documents::write`] makes of this.
+    /// The differences between the host and the state that [`Documents::write`] makes of this.
     ///
     /// # Errors
     /// The state cannot be read.

@@ -59,7 +59,7 @@ impl Server {
     }
 }
 
-/// All facts but the network's.
+/// The facts except the network's.
 fn system(root: &Path) -> Facts {
     let read = |path: &str| read_to_string(root.join(path)).unwrap_or_default();
     let (stat, os_release) = (read("proc/stat"), read("etc/os-release"));

@@ -228,8 +228,8 @@ async fn reach(
             write_new(directory.create(&temporary)?, wanted).await?;
             directory.rename(&temporary, name(path))?;
         }
-        // Also syncs a file that is already right: it may stem from a run that was killed between rename and
-        // sync.
+        // Also syncs a file that is already right: it may stem from a run that was killed between rename
+        // and sync.
         directory.sync()
     };
     if let Err(source) = written.await {
@@ -259,7 +259,7 @@ async fn write_new(mut handle: Handle, wanted: &Wanted<'_>) -> io::Result<()> {
     handle.sync_all()
 }
 
-/// How the file differs; `None` if it is as wanted.
+/// The difference from the wanted file; `None` if there is none.
 async fn difference(
     directory: &Directory,
     path: &Path,

@@ -39,7 +39,7 @@ pub struct NameState {
     file: FileBefore,
 }
 
-/// Why the host name could not be set or read.
+/// The reason why the host name could not be set or read.
 #[derive(Debug, Error)]
 pub enum NameError {
     /// The name is not valid.
@@ -120,8 +120,8 @@ impl ServerName {
         Ok(NameState { kernel: name.as_bytes().to_vec(), file })
     }
 
-    /// Makes the state and reads it back: first the file, durably, then the kernel. May be repeated at any
-    /// point.
+    /// Makes the state and reads it back: first the file, durably, then the kernel. May be repeated at
+    /// any point.
     ///
     /// # Errors
     /// The state was not fully reached.

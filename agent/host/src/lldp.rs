@@ -1,5 +1,5 @@
-//! The neighbours at the other end of the cables: receives LLDP (IEEE 802.1AB), and sends it on ports of Open
-//! vSwitch.
+//! The neighbours at the other end of the cables: receives LLDP (IEEE 802.1AB), and sends it on ports of
+//! Open vSwitch.
 //!
 //! ```text
 //!   socket of a port ─▶ frame (pure) ─▶ table of the port (pure) ─┬▶ facts of the link

@@ -66,11 +66,11 @@ use resolver::Files;
 use state::{Link, Ovs};
 use verify::is_leasing;
 
-/// How often, and at what intervals, the result is read back before it counts as different: the kernel and
+/// The number of readings of the result, and their interval, before it counts as different: the kernel and
 /// Open vSwitch finish some changes (an MTU, say) a moment after they have confirmed them.
 const READ_BACK_TRIES: u32 = 10;
 const READ_BACK_PAUSE: Duration = Duration::from_millis(200);
-/// How long to wait for a DHCP server's answer: a switch with spanning tree forwards nothing for 30 s.
+/// The time limit of a DHCP server's answer: a switch with spanning tree forwards nothing for 30 s.
 const LEASE_WITHIN: Duration = Duration::from_secs(45);
 
 /// Settings of the agent.
@@ -81,8 +81,8 @@ pub struct HostConfig {
     pub ovs_db: Option<PathBuf>,
     /// The datapath of bridges that are made, such as `netdev`; by default the kernel's.
     pub datapath_type: Option<String>,
-    /// How long Open vSwitch may take to apply a change; by default 30 s, since it is busy for seconds with
-    /// thousands of ports.
+    /// The time that Open vSwitch may take to apply a change; by default 30 s, since it is busy for seconds
+    /// with thousands of ports.
     pub ovs_timeout: Option<Duration>,
     /// The resolver's file; by default `/etc/resolv.conf`.
     pub resolv_conf: Option<PathBuf>,
@@ -99,12 +99,12 @@ pub struct HostConfig {
     pub neighbours: Option<PathBuf>,
     /// The DHCP client; by default the first one found.
     pub dhcp_client: Option<Client>,
-    /// Where to note the DHCP client of each link; by default `/run/muster-dhcp`.
+    /// The directory of notes on each link's DHCP client; by default `/run/muster-dhcp`.
     pub dhcp_notes: Option<PathBuf>,
-    /// Where the DHCP clients' scripts are, on a file system that allows execution; by default
-    /// `/var/lib/muster-agent/dhcp`.
+    /// The directory of the DHCP clients' scripts, on a file system that allows execution; by
+    /// default `/var/lib/muster-agent/dhcp`.
     pub dhcp_scripts: Option<PathBuf>,
-    /// How long a DHCP server may take to answer; by default 45 s.
+    /// The time that a DHCP server may take to answer; by default 45 s.
     pub lease_within: Option<Duration>,
 }
 
@@ -137,7 +137,7 @@ pub struct Applied {
 pub struct PlanText {
     /// A line for each step.
     pub lines: Vec<String>,
-    /// Why applying would be refused, or what could not be restored.
+    /// Reasons why applying would be refused, and parts that could not be restored.
     pub warnings: Vec<String>,
 }
 
@@ -274,7 +274,7 @@ impl Network {
         Ok(Applied { steps, warnings, before })
     }
 
-    /// How the host differs from the document; empty if it does not.
+    /// The differences between the host and the document; empty if there are none.
     pub async fn check(
         &self,
         document: &NetworkDocument,
@@ -290,7 +290,7 @@ impl Network {
         Ok(found)
     }
 
-    /// All links as facts for people, by the kernel's index.
+    /// The facts of the links, for people, by the kernel's index.
     pub async fn link_facts(&self) -> Result<BTreeMap<u32, LinkFacts>, NetError> {
         let mut links = Netlink::open()?.facts().await.map_err(NetError::Observe)?;
         for (index, link) in &mut links {
@@ -336,8 +336,8 @@ impl Network {
         Ok(!plan(&target, &state)?.is_empty())
     }
 
-    /// Makes the network managers leave the document's links alone. Returns whether one of them had to be
-    /// told.
+    /// Makes the network managers leave the document's links alone. Returns whether one of them had to
+    /// be told.
     async fn leave_alone(&self, document: &NetworkDocument, state: &State) -> Result<bool, NetError> {
         let Some(neighbours) = &self.neighbours else { return Ok(false) };
         let index = |name: &str| state.links.get(name).map(|link| link.index);
@@ -424,8 +424,8 @@ impl Network {
         }
     }
 
-    /// Waits until Open vSwitch has finished the requests of a run before a crash: until then links come and
-    /// go.
+    /// Waits until Open vSwitch has finished the requests of a run before a crash: until then links come
+    /// and go.
     async fn settle_ovs(&self) -> Result<(), NetError> {
         match self.connect_ovs().await? {
             Some(mut ovs) => Ok(ovs.sync().await?),

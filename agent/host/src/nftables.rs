@@ -1,22 +1,22 @@
 //! The flow rules of a node's own packet filter: `table inet muster` of nftables, for nodes without Open vSwitch and
 //! beside it.
 //!
-//! Table 0 is the chain `t0`, hooked into `prerouting`: it sees every IPv4 and IPv6 packet that comes in by
-//! an interface, whether for the node or through it, and knows its connection. Table N is the chain `tN`,
-//! reached by `goto_table`. A packet without a matching rule continues as if the table were absent. Rules
-//! that share fields, priority and a plain verdict are elements of a map, so that many of them cost one
-//! lookup.
+//! Table 0 is the chain `t0`, hooked into `prerouting`: it sees every IPv4 and IPv6 packet that comes in
+//! by an interface, whether for the node or through it, and knows its connection. Table N is the chain
+//! `tN`, reached by `goto_table`. A packet without a matching rule continues as if the table were absent.
+//! Rules that share fields, priority and a plain verdict are elements of a map, so that many of them cost
+//! one lookup.
 //!
 //! ```text
 //!   Packed ─▶ translate ─▶ plan ─▶ nft -f - ─▶ nft -j list ─▶ form ─▶ hash ─▶ equal, or told
 //! ```
 //!
-//! A change is one transaction of nft and is read back. The whole table is ours; other tables are neither
-//! read nor changed. Muster runs nft itself, since operators read its text, and the text is stable across
-//! kernels.
+//! A change is one transaction of nft and is read back. The whole table is ours; other tables are
+//! neither read nor changed. Muster runs nft itself, since operators read its text, and the text is
+//! stable across kernels.
 //!
-//! Absent: groups, meters, timeouts, entries that [`translate`] refuses, and packets that the node itself
-//! sends.
+//! Absent: groups, meters, timeouts, entries that [`translate`] refuses, and packets that the node
+//! itself sends.
 
 mod form;
 mod list;
@@ -172,11 +172,11 @@ impl Nftables {
         compare(&picture, desired)
     }
 
-    /// Removes exactly these objects, and returns why some could not be removed. Those stay for the next
-    /// comparison: they must not prevent the repair of our own rules.
+    /// Removes exactly these objects, and returns why some could not be removed. Such objects stay for the
+    /// next comparison, since they must not prevent the repair of our own rules.
     ///
     /// # Errors
-    /// It is unknown whether they were removed.
+    /// The result is unknown.
     pub async fn strip(&mut self, extraneous: &[Extraneous]) -> Result<Option<String>, Lost> {
         let all: String = extraneous.iter().map(|it| &*it.0).collect();
         let Some(bad) = self.transact(&all).await? else { return Ok(None) };
@@ -231,7 +231,7 @@ fn refused(id: Option<FlowId>, reason: &str) -> Outcome {
     Outcome::Refused(Refusal { id, reason: reason.into(), permanent: false })
 }
 
-/// All entries of a change in nft's language, or the first that cannot be expressed.
+/// The entries of a change in nft's language, or the first that cannot be expressed.
 fn read_wishes(ops: &mut dyn Ops) -> Result<Result<Vec<Wish>, Refusal>, Lost> {
     ops.rewind().map_err(Lost::Kept)?;
     let mut wishes = Vec::new();

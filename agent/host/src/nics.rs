@@ -14,8 +14,8 @@ pub struct Mapped {
     pub warnings: Vec<String>,
 }
 
-/// All aliases: those of `mapping` whose link is among `links` (name → MAC address), then `nicN` for the
-/// active cards that it does not name.
+/// The aliases of the server: those of `mapping` whose link is among `links` (name → MAC address), then
+/// `nicN` for the active cards that it does not name.
 ///
 /// # Errors
 /// Two aliases stand for one link, or an alias is the name of another link that is up.

@@ -150,9 +150,9 @@ pub enum Op<'a> {
 
 /// The operations of a change, which are never all in memory.
 ///
-/// They are read once from the beginning, and a second time if there are groups or meters among them: those
-/// are put before the rules that use them and removed after. The order within rules, and within groups, is
-/// kept. An id occurs at most once.
+/// The operations are read once from the beginning, and a second time if there are groups or meters among
+/// them: those are put before the rules that use them and removed after. The order within rules, and within
+/// groups, is kept. An id occurs at most once.
 pub trait Ops {
     /// Starts again from the beginning.
     ///
@@ -182,7 +182,7 @@ pub trait Ops {
 /// The outcome of a change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// All of it is present, as read back.
+    /// Everything is present, as read back.
     Applied(Applied),
     /// Nothing of it was applied.
     Refused(Refusal),
@@ -229,8 +229,8 @@ pub trait Desired {
     /// The index of an id.
     fn find(&self, id: FlowId) -> Option<usize>;
 
-    /// Reads the entry's [`Packed`](muster_shared::model::flow::Packed) bytes into `packed`, replacing its
-    /// content.
+    /// Reads the entry's [`Packed`](muster_shared::model::flow::Packed) bytes into `packed`, replacing
+    /// its content.
     ///
     /// # Errors
     /// The comparison is given up.
@@ -255,11 +255,11 @@ pub struct Compared<E = Extraneous> {
     pub missing: Vec<FlowId>,
     /// Entries with another form, with that form.
     pub altered: Vec<(FlowId, Form)>,
-    /// Entries that cannot be expressed to the switch at present, since a port is missing. In the order of
-    /// ids.
+    /// Entries that cannot be expressed to the switch at present, since a port is missing. In the order
+    /// of ids.
     pub unsayable: Vec<(FlowId, Arc<str>)>,
-    /// Rules with cookies of ours that must not exist: pass them to [`Switch::strip`] before putting
-    /// anything.
+    /// Rules with cookies of ours that must not exist: pass them to [`Switch::strip`] before
+    /// putting anything.
     pub extraneous: Vec<E>,
     /// Further extraneous rules exist: compare again once these are removed.
     pub more_extraneous: bool,
@@ -364,8 +364,8 @@ impl Switch {
         self.change(ops, commit).await
     }
 
-    /// Reads the whole bridge and compares. Memory is proportional to the differences, plus one bit for each
-    /// entry.
+    /// Reads the whole bridge and compares. Memory is proportional to the differences, plus one bit for
+    /// each entry.
     pub async fn compare(&mut self, desired: &dyn Desired) -> Result<Compared, Lost> {
         self.compare_all(desired).await
     }
@@ -376,8 +376,8 @@ impl Switch {
     }
 
     /// The switch's counters: of everything that carries an id of ours, in unordered pages of at most
-    /// [`STATS_PAGE`](muster_shared::model::flow::STATS_PAGE); then of the tables that hold entries or had
-    /// lookups.
+    /// [`STATS_PAGE`](muster_shared::model::flow::STATS_PAGE); then of the tables that hold entries or
+    /// had lookups.
     pub async fn stats(
         &mut self,
         page: &mut dyn FnMut(Vec<FlowCounters>),

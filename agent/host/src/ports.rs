@@ -32,8 +32,8 @@ use crate::net::monitor::{RETRY, RETRY_MAX, appears};
 use crate::net::netlink::{Cable, Cables};
 use crate::net::ovsdb::{Bridges, Interface, Interfaces};
 
-/// The most ports on which LLDP is received and sent for devices: each is a socket, of which a process has a
-/// thousand.
+/// The most ports on which LLDP is received and sent for devices: each is a socket, of which a process has
+/// a thousand.
 pub const LLDP_PORTS_MAX: usize = 256;
 /// The pause after a change of the database, before the next is taken: applying a document makes many.
 const PAUSE: Duration = Duration::from_millis(20);
@@ -80,8 +80,8 @@ struct PendingNews {
 }
 
 impl Ports {
-    /// Needs a tokio runtime with I/O and time. Sources that cannot be watched yet are watched as soon as
-    /// possible.
+    /// Needs a tokio runtime with I/O and time. Sources that cannot be watched yet are watched as soon
+    /// as possible.
     pub fn open(network: &Network, listener: Arc<Listener>, voice: Voice) -> Self {
         let told = Arc::<PendingNews>::default();
         let (tell, interfaces) = watch::channel(Arc::default());
@@ -322,8 +322,8 @@ impl Keeper {
     }
 }
 
-/// The ports with an Ethernet cable by the kernel's index, cards first if there are very many; and their
-/// number.
+/// The ports with an Ethernet cable by the kernel's index, cards first if there are very many; and
+/// their number.
 fn spots<'a>(
     interfaces: &'a Interfaces,
     cable: &impl Fn(&str) -> Option<(u32, &'a Cable)>,
@@ -358,8 +358,8 @@ impl Voice {
     }
 
     fn frame(&self, spot: &Spot, good_for: Duration) -> Vec<u8> {
-        // An id has at most 255 octets; a node's name that is too long for the id is still sent in full
-        // elsewhere.
+        // An id has at most 255 octets; a node's name that is too long for the id is still sent in
+        // full elsewhere.
         let node = self.node.as_str();
         let node_of_id = &node[..node.len().min(254 - spot.bridge.len().min(254))];
         let chassis = format!("{node_of_id}/{}", spot.bridge);

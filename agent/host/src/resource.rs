@@ -23,7 +23,7 @@ use crate::watch::Places;
 pub trait Resource {
     /// The state before Muster, as the ledger keeps it.
     type Before: Serialize + DeserializeOwned;
-    /// Why the resource is not as desired.
+    /// The reason why the resource is not as desired.
     type Fault: Fault;
 
     /// The present state, for [`Resource::restore`]. Changes nothing.
@@ -86,7 +86,7 @@ impl<B> Applied<B> {
     }
 }
 
-/// Why a resource is not as desired.
+/// The reason why a resource is not as desired.
 pub trait Fault: Error + 'static {
     /// A retry cannot help.
     fn is_permanent(&self) -> bool;

@@ -50,8 +50,8 @@ use unit::{Unit, UnitStands};
 
 use crate::systemd::Systemd;
 
-/// How often an interrupted run starts again: a script that takes the server down each time must
-/// not do so for ever.
+/// The most starts of an interrupted run: a script that takes the server down each time must not do so
+/// for ever.
 pub const AGAIN_MAX: u32 = 3;
 /// The pause between two looks for a supervisor that is not there yet, or whose unit is not gone yet. Both
 /// take milliseconds.
@@ -98,8 +98,8 @@ pub enum Next {
     NeverBegan,
 }
 
-/// The next step for a run in this state. `again`: from the task; `starts`: supervisors started for this
-/// order.
+/// The next step for a run in this state. `again`: from the task; `starts`: supervisors started for
+/// this order.
 pub fn next(stands: RunState, again: bool, starts: u32) -> Next {
     match stands {
         RunState::Ended => Next::Take,
@@ -202,8 +202,8 @@ impl Runner {
         Ok(())
     }
 
-    /// Waits until no run of a resource is under way, and forgets its runs, before the caller inspects their
-    /// results.
+    /// Waits until no run of a resource is under way, and forgets its runs, before the caller inspects
+    /// their results.
     ///
     /// # Errors
     /// A run may still be active.
@@ -269,8 +269,8 @@ impl Runner {
             return Ok(unit.start(&self.supervisor, directory.path(), &directory.ordered()?).await?);
         }
         let failed = |source| RunFailed::Start { source };
-        // From now on the run counts as alive: the supervisor's stdin shows it before the supervisor itself
-        // can.
+        // From now on the run counts as alive: the supervisor's stdin shows it before the supervisor
+        // itself can.
         let alive = directory.hold_alive()?;
         let mut command = tokio::process::Command::new(&self.supervisor);
         command.arg("run").arg(directory.path()).current_dir("/").env_clear();

@@ -1,5 +1,5 @@
-//! systemd over D-Bus: starts, stops, watches, enables and makes units, and waits for the end of systemd's
-//! jobs.
+//! systemd over D-Bus: starts, stops, watches, enables and makes units, and waits for the end of
+//! systemd's jobs.
 //!
 //! [`Systemd`] knows only the paths; a [`Bus`] is one connection, opened for a job and closed after it, so
 //! that an idle agent needs neither buffers nor a task.
@@ -84,8 +84,8 @@ pub enum FileVerb {
     Unmask,
 }
 
-/// How a job of systemd ended, in systemd's term: `done`, `failed`, `timeout`, `dependency`, `canceled` and
-/// more.
+/// The result of a job of systemd, in systemd's term: `done`, `failed`, `timeout`, `dependency`, `canceled`
+/// and more.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JobEnd(pub String);
 

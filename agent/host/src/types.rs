@@ -33,7 +33,7 @@ pub struct Tools {
     pub units: Units,
 }
 
-/// How the agent handles a desired state.
+/// The agent's way of handling a desired state.
 #[derive(Clone, Copy)]
 pub enum Way<'a> {
     /// By the trait, as nearly all.

@@ -24,8 +24,8 @@ use crate::host::Host;
 /// A running switch whose tables are not filled within this time forwards packets again: a million rules take
 /// ten seconds.
 const FILL_WITHIN: Duration = Duration::from_secs(30);
-/// The interval of looking whether the switch is up while its tables are to be filled, and of retries after a
-/// failure.
+/// The interval of looking whether the switch is up while its tables are to be filled, and of retries after
+/// a failure.
 const AGAIN: Duration = Duration::from_secs(1);
 /// The interval of looking for the path to the controller, and for a key that others removed …
 const LOOK: Duration = Duration::from_secs(60);
@@ -47,13 +47,13 @@ enum FillState {
 /// The driver's knowledge of devices.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct WatchedDevices {
-    /// All watched devices.
+    /// The watched devices.
     devices: BTreeMap<Bridge, FillState>,
     /// The watched devices with rules.
     with_rules: BTreeSet<Bridge>,
-    /// How often a device was filled.
+    /// The number of times that a device was filled.
     fills: u64,
-    /// How often the network changed.
+    /// The number of changes of the network.
     changes: u64,
 }
 

@@ -9,9 +9,9 @@ use super::Driver;
 /// Turns of the runtime until bytes in the socket reach the driver: one asks the kernel, one lets the link's
 /// task read, one more covers a packet in several pieces.
 const TURNS: usize = 3;
-/// The most inputs handled before jobs begin although more inputs arrive: a controller that never pauses must
-/// not delay them. At most 256 jobs are under way for a node; each arrives, may be withdrawn, and is written
-/// twice.
+/// The most inputs handled before jobs begin although more inputs arrive: a controller that never pauses
+/// must not delay them. At most 256 jobs are under way for a node; each arrives, may be withdrawn, and is
+/// written twice.
 const INPUTS_MAX: usize = 4096;
 
 /// Whether jobs may begin.
@@ -19,7 +19,7 @@ const INPUTS_MAX: usize = 4096;
 pub(super) enum Reading {
     /// The number of inputs handled since jobs could last begin: any of them may have given a job its turn.
     On(usize),
-    /// All inputs were read, and none was handled since.
+    /// Every input was read, and none was handled since.
     CaughtUp,
 }
 

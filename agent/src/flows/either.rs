@@ -1,5 +1,5 @@
-//! The holder of a device's rules: a bridge of Open vSwitch, or the node's own packet filter, behind one
-//! interface.
+//! The holder of a device's rules: a bridge of Open vSwitch, or the node's own packet filter, behind
+//! one interface.
 
 use std::error::Error;
 use std::future::Ready;

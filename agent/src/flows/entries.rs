@@ -62,12 +62,12 @@ impl Reader {
     }
 }
 
-/// How existing entries of others yield to a change.
+/// The way in which existing entries of others yield to a change.
 #[derive(Clone, Copy)]
 pub enum Manner {
     /// Only a rule that equals the new one may be taken over, if at all.
     Batch {
-        /// All of the batch may be present already.
+        /// The whole batch may be present already.
         again: bool,
         /// An equal rule becomes ours.
         take_over: bool,

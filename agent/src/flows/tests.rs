@@ -135,7 +135,7 @@ fn with_flows(test: impl AsyncFnOnce(Flows, UnixListener)) {
     });
 }
 
-/// What comes of work for the switch.
+/// The result of work for the switch.
 async fn said(flows: &mut Flows) -> FlowInput {
     flows.said().await.1
 }

@@ -50,7 +50,7 @@ fn entry(n: u128, kept: Option<ContentDigest>) -> Entry {
     }
 }
 
-/// All that it keeps or makes is in this directory.
+/// A host that keeps everything in this directory.
 pub fn host(dir: &Path) -> Host {
     let files = Files::new(dir.to_owned());
     Host {

@@ -1,5 +1,5 @@
-//! `net apply`: a document given by an operator on this server, kept only if the operator's target is
-//! reached.
+//! `net apply`: a document given by an operator on this server, kept only if the operator's target
+//! is reached.
 //!
 //! The former state is on disk before the first change, in `<state-dir>/net-local`, and is dropped by the
 //! record that keeps the change. The next `net apply` or boot restores a state that it finds there.
@@ -60,7 +60,7 @@ pub struct LocalDocument {
 #[error("{0}")]
 pub struct RestoreFailed(String);
 
-/// How a change is confirmed.
+/// The confirmation of a change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Confirm {
     pub target: Target,
@@ -122,8 +122,8 @@ impl Local {
         }
     }
 
-    /// Whether its document is the newest one given on this server: with an agent, the newest is in the
-    /// ledger.
+    /// Whether its document is the newest one given on this server: with an agent, the newest is in
+    /// the ledger.
     pub fn counts(&self, ledger: &[Entry]) -> bool {
         let applied = handed_over(ledger).and_then(|entry| entry.applied.as_ref());
         applied.is_none_or(|applied| applied.generation.number <= self.after)
@@ -238,8 +238,8 @@ pub async fn apply(
     }
 }
 
-/// Records a document for the next boot, and changes nothing now. Returns whether applying would change
-/// anything.
+/// Records a document for the next boot, and changes nothing now. Returns whether applying would
+/// change anything.
 ///
 /// # Errors
 /// The document cannot be applied at present, or cannot be recorded.

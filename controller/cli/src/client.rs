@@ -27,7 +27,7 @@ const ANSWER_MAX: usize = 1 << 30;
 /// Until the answer begins. A watch is answered after 25 s at the latest; the largest template takes a few seconds.
 const ANSWER_TIME: Duration = Duration::from_secs(120);
 
-/// All characters but RFC 3986's unreserved ones.
+/// Every character but RFC 3986's unreserved ones.
 const SEGMENT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
 /// A connection to one controller.
@@ -128,7 +128,7 @@ async fn connect(socket: &Path) -> Result<SendRequest<Full<Bytes>>, Failure> {
     Ok(sender)
 }
 
-/// Why there is no connection, and the remedy.
+/// The reason why there is no connection, and the remedy.
 fn no_way(socket: &Path, error: &std::io::Error) -> Failure {
     let socket = socket.display();
     Failure::unreachable(match error.kind() {

@@ -9,22 +9,22 @@ use crate::output::lines;
 /// The exit codes of the command line's contract; 0 is `Ok`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exit {
-    /// It was refused, or it failed.
+    /// The request was refused, or it failed.
     Failed = 1,
     /// Wrong usage, or a bad file or template.
     Usage = 2,
-    /// It did not end in the time given.
+    /// The operation did not end in the given time.
     TimedOut = 3,
     /// The controller cannot be reached.
     Unreachable = 4,
 }
 
-/// Why a command failed.
+/// The failure of a command.
 #[derive(Debug)]
 pub struct Failure {
     /// The exit code for the shell.
     pub exit: Exit,
-    /// One `error:` line each.
+    /// The lines for stderr, each with `error:`.
     pub lines: Vec<String>,
     /// The controller's present state prevents the command: a waiting client may ask again.
     pub passing: bool,

@@ -291,8 +291,8 @@ async fn list(asked: &List, client: &mut Client, format: Format) -> Result<(), F
     }
 }
 
-/// A list for machines: for rules exactly the keys of the contract, and for foreign ones the form on the
-/// device.
+/// A list for machines: for rules exactly the keys of the contract, and for foreign ones the form on
+/// the device.
 fn told(list: Value) -> Result<Value, Failure> {
     let row = |row: Value| {
         let FlowView { kind, .. } = read(&row)?;

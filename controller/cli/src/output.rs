@@ -189,8 +189,8 @@ pub fn printable(text: &str) -> String {
     })
 }
 
-/// A text of several lines, such as a script's output: each line printable, those below the first after
-/// `indent`.
+/// A text of several lines, such as a script's output: each line printable, those below the first
+/// after `indent`.
 pub fn lines(text: &str, indent: &str) -> String {
     text.trim_end().lines().map(printable).collect::<Vec<_>>().join(&format!("\n{indent}"))
 }

@@ -1,5 +1,5 @@
-//! Long lists, page by page: each request asks for a thousand items, and each page is printed when it
-//! arrives.
+//! Long lists, page by page: each request asks for a thousand items, and each page is printed when
+//! it arrives.
 
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};

@@ -93,7 +93,7 @@ impl Fleet {
         Self { traversal: view.traversal, joined: view.nodes_joined, left: view.nodes_left }
     }
 
-    /// Why the number of remaining resources changed.
+    /// The reason why the number of remaining resources changed.
     fn change(self, before: Self, view: &StackView) -> Option<String> {
         let before = if before.traversal == self.traversal { before } else { Self::default() };
         let of = |now: u64, then: u64, did: &str| {

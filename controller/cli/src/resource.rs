@@ -128,7 +128,7 @@ pub fn phase_since(phase: &str, hook: Option<&str>, seconds: u64) -> String {
     [Some(printable(phase)), hook, Some(span(seconds))].into_iter().flatten().collect::<Vec<_>>().join(" ")
 }
 
-/// One line for each field, then one for each attempt that failed.
+/// A line for each field, then one for each failed attempt.
 fn shown(answer: &Value) -> Result<String, Failure> {
     let row: ResourceView = read(answer)?;
     let mut shown = object(answer);

@@ -1,5 +1,5 @@
-//! The source of a stack from the command line: a template, environments, the files these name, and
-//! parameters.
+//! The source of a stack from the command line: a template, environments, the files these name,
+//! and parameters.
 //!
 //! The controller never reads the operator's disk: this program reads all files and sends them unchanged,
 //! each under its key (see [`muster_template::library`]).
@@ -28,9 +28,9 @@ pub struct Source {
     pub template: Option<Text>,
     /// Environments in the order given.
     pub environments: Vec<Text>,
-    /// All files that these texts name, directly or through templates, by key.
+    /// The files that these texts name, directly or through templates, by key.
     pub files: BTreeMap<String, String>,
-    /// All environments combined.
+    /// The environments combined.
     pub environment: Environment,
 }
 
@@ -60,7 +60,7 @@ pub fn parameter(text: &str) -> Result<(String, String), String> {
     }
 }
 
-/// All `-P`, in the form of the API and the template. The last one of a name counts.
+/// The values of `-P`, in the form of the API and the template. The last one of a name counts.
 pub fn parameters(given: &[(String, String)]) -> BTreeMap<String, Value> {
     given.iter().map(|(key, value)| (key.clone(), Value::from(value.as_str()))).collect()
 }

@@ -81,7 +81,7 @@ mod tests {
 
     use super::*;
 
-    /// What an operator reads.
+    /// The text that an operator reads.
     fn said(line: &str) -> String {
         let arguments: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
         let all = std::iter::once("muster".to_owned()).chain(arguments.iter().cloned());

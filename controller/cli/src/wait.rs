@@ -12,7 +12,7 @@ use crate::failure::{Exit, Failure};
 use crate::output::{read, word};
 use crate::progress::{Progress, note};
 
-/// How long a controller may be unreachable: a restart with a million resources takes a few seconds.
+/// The time that a controller may be unreachable: a restart with a million resources takes a few seconds.
 pub const AWAY_MAX: Duration = Duration::from_secs(30);
 /// The pause between two attempts to reach it again.
 pub const AWAY_PAUSE: Duration = Duration::from_millis(250);
@@ -204,7 +204,7 @@ fn timed_out(operation: &Operation) -> Failure {
     ))
 }
 
-/// One line for each failure; a failed query is no error, since these are details.
+/// A line for each failure; a failed query is no error, since these are details.
 async fn failures(client: &mut Client, stack: &str) -> Vec<String> {
     let Ok(list) = client.get(&path(["stacks", stack, "failures"])).await else { return Vec::new() };
     let Ok(list) = read::<Vec<FailureView>>(&list) else { return Vec::new() };

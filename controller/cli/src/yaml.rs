@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use serde_json::Value;
 
-/// One document.
+/// Writes a value as a document.
 pub fn document(value: &Value) -> String {
     let mut out = String::new();
     match value {

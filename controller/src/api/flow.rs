@@ -26,8 +26,8 @@ use super::{Api, blocking, query, source};
 const GUARD: u32 = 30;
 /// The longest guard: a node cut off for more than an hour is not protected any more.
 const GUARD_MAX: u32 = 3600;
-/// The longest wait for an answer, even if the operation has not ended: so a client notices a controller that
-/// hangs.
+/// The longest wait for an answer, even if the operation has not ended: so a client notices a controller
+/// that hangs.
 const WAIT_MAX: Duration = Duration::from_secs(25);
 /// The most ids in one request.
 const IDS_MAX: usize = 1_000_000;

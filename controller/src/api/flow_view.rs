@@ -9,7 +9,7 @@ use muster_shared::model::flow::{DeviceName, Entry, ForeignRule};
 use muster_template::MASK;
 use serde_json::{Map, Value, json};
 
-/// One entry; `None` if it belongs to another table than the requested one.
+/// The view of an entry; `None` if it belongs to another table than the requested one.
 pub fn rule_view(
     device: &DeviceName,
     row: &FlowRow,
@@ -86,7 +86,7 @@ fn is_of(entry: &Entry, table: Option<u8>) -> bool {
     table.is_none() || table == of
 }
 
-/// All known data of one entry.
+/// The known data of one entry.
 pub struct Shown<'a> {
     pub device: &'a DeviceName,
     pub row: &'a FlowRow,

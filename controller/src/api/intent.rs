@@ -120,8 +120,8 @@ pub async fn show(State(api): State<Api>, Path(key): Path<String>) -> Result<Jso
 }
 
 /// POST /v1/watch/intents, {"keys": [keys]}: the states, as soon as none of the intents is under way. Failed
-/// are intents that reached another state than the requested one; without a requested one, than INSTALLED and
-/// WITHDRAWN.
+/// are intents that reached another state than the requested one; without a requested one, than INSTALLED
+/// and WITHDRAWN.
 pub async fn watch(
     State(api): State<Api>,
     asked: Result<Query<WatchIntents>, QueryRejection>,
@@ -143,7 +143,7 @@ pub async fn watch(
     Ok(Json(watched.told()))
 }
 
-/// How many of some intents have come to an end, and which ones not in the requested state.
+/// The number of intents that have come to an end, and those not in the requested state.
 #[derive(Default)]
 struct Watched {
     total: usize,

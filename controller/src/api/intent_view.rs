@@ -17,7 +17,7 @@ use serde_json::json;
 /// The most rules of an intent that are shown with states; of more only the ids.
 pub const RULES_JOINED: usize = 1000;
 
-/// All known data of one intent.
+/// The known data of one intent.
 pub struct Shown {
     pub view: manager::IntentView,
     /// The first rules of the intent, as the flow tables have them.

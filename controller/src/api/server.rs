@@ -23,8 +23,8 @@ use crate::driver::DriverHandle;
 use crate::pki::Pki;
 use crate::store::Reader;
 
-/// The most connections at a time: every operator and watch has one; further ones wait in the socket's
-/// backlog.
+/// The most connections at a time: every operator and watch has one; further ones wait in the
+/// socket's backlog.
 const CONNECTIONS_MAX: usize = 512;
 /// The time limit for a request's head, and for an idle connection.
 const HEAD_TIME: Duration = Duration::from_secs(30);
@@ -37,7 +37,7 @@ const MODE: u32 = 0o660;
 /// May use the socket, besides root.
 const GROUP: &str = "muster";
 
-/// Why the socket cannot be opened.
+/// The reason why the socket cannot be opened.
 #[derive(Debug, Error)]
 pub enum SocketError {
     /// Another process listens on the socket.

@@ -40,7 +40,7 @@ enum Talk {
     Again { hello: Hello, until: MonoTime },
 }
 
-/// How the conversation with a node continues after the engine was rebuilt.
+/// The continuation of a conversation with a node after the engine was rebuilt.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Resumed {
     Connected {

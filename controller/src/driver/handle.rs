@@ -39,7 +39,7 @@ pub(super) struct Watcher {
     pub reply: oneshot::Sender<Option<StackView>>,
 }
 
-/// Why the driver does not answer at present.
+/// The reason why the driver does not answer at present.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Busy {
     /// Deciding what follows from the inputs.

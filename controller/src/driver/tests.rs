@@ -16,7 +16,7 @@ use super::*;
 use crate::link::JoinAsk as LinkJoinAsk;
 use crate::store::Sqlite;
 
-/// What happened, in its order.
+/// The events, in order.
 type Log = Arc<Mutex<Vec<String>>>;
 
 /// A real store on a disk that is full when told to be.

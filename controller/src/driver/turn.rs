@@ -24,7 +24,7 @@ const PROBE_FIRST: Duration = Duration::from_secs(1);
 const PROBE_MAX: Duration = Duration::from_secs(15);
 /// Between two tries of a commit for which the database was busy.
 const BUSY_PAUSE: Duration = Duration::from_millis(250);
-/// How long another program may hold the database while requests wait; afterwards the site is read-only.
+/// The time that another program may hold the database while requests wait; afterwards the site is read-only.
 const BUSY_MAX: Duration = Duration::from_secs(30);
 
 /// Results of a turn, for those who wait for them.
@@ -165,8 +165,8 @@ impl<S: Store, O: Outbox> Turns<S, O> {
         }
     }
 
-    /// The time of [`Turns::poll_timeout`] has come. Also called once at the start, to continue the store's
-    /// operations.
+    /// The time of [`Turns::poll_timeout`] has come. Also called once at the start, to continue the
+    /// store's operations.
     pub fn wake(&mut self, now: MonoTime) {
         if self.busy.is_some() {
             return; // the turn's end tries again
@@ -256,15 +256,15 @@ impl<S: Store, O: Outbox> Turns<S, O> {
         is_known
     }
 
-    /// One of a node's connections has ended.
+    /// A connection of a node has ended.
     pub fn disconnected(&mut self, now: MonoTime, node: NodeId, connection: u64) {
         self.conversations.disconnected(&node, connection);
         self.seen.insert(node.clone());
         self.engine.handle(now, Input::Disconnected { node, connection });
     }
 
-    /// Messages of a node. While nothing can be written they are ignored: the node sends them again
-    /// afterwards.
+    /// Messages of a node. While nothing can be written they are ignored: the node sends them
+    /// again afterwards.
     pub fn received(&mut self, now: MonoTime, node: &NodeId, connection: u64, messages: Vec<Up>) {
         let deaf = self.read_only.is_some();
         for message in messages {

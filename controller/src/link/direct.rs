@@ -86,7 +86,7 @@ pub struct Limits {
     pub connections: usize,
     /// Connections at a time that are not let in yet; with more, others have to leave.
     pub handshakes: usize,
-    /// Those of `handshakes` that are reserved for addresses from which a node came lately.
+    /// The part of `handshakes` that is reserved for addresses from which a node came lately.
     pub handshakes_kept: usize,
     /// The most of them from one address. Many nodes may share one.
     pub handshakes_per_address: usize,
@@ -173,8 +173,8 @@ struct Shared {
 }
 
 impl DirectLink {
-    /// Listens, and puts events into `feed`. A client is not read again before the driver has taken its last
-    /// packet.
+    /// Listens, and puts events into `feed`. A client is not read again before the driver has taken its
+    /// last packet.
     ///
     /// # Errors
     /// The address cannot be listened on, or the server's certificate cannot be made.

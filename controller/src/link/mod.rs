@@ -1,8 +1,8 @@
 //! The nodes' connections as the driver loop sees them: events in, messages out.
 //!
 //! MQTT carries messages and is never trusted to keep them: the resync after a node's `Hello` repeats
-//! messages that were lost with a connection. So nothing here is durable, and a packet may be dropped at any
-//! time.
+//! messages that were lost with a connection. So nothing here is durable, and a packet may be dropped at
+//! any time.
 //!
 //! Absent: the meaning of messages, the validity of tokens, the revocation of nodes. The driver decides
 //! these; for revocation it maintains a table of keys. The driver also grants contents to nodes; the link

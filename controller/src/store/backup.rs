@@ -24,7 +24,7 @@ use crate::pki;
 
 /// A key of a site is some hundred bytes.
 const KEY_MAX: i64 = 64 * 1024;
-/// How long another program may hold the database.
+/// The time that another program may hold the database.
 const BUSY_WAIT: Duration = Duration::from_secs(5);
 
 /// Contents of a backup besides the database.

@@ -33,8 +33,8 @@ pub(super) const HIDDEN_DIGESTS: Column = Column { table: "stacks", name: "hidde
 pub(super) const WISH: Column = Column { table: "intents", name: "wish", row: &["number"] };
 pub(super) const ATTRIBUTES: Column = Column { table: "resources", name: "attributes", row: &["id"] };
 pub(super) const SECRET_NOTES: Column = Column { table: "resources", name: "secret_notes", row: &["id"] };
-/// A row's definition digest, then its spec with the version of its encoding, if present; null if there is
-/// neither.
+/// A row's definition digest, then its spec with the version of its encoding, if present; null if there
+/// is neither.
 pub(super) const SPEC: Column = Column { table: "resources", name: "spec", row: &["id"] };
 
 /// Sealed content of a flow entry with something hidden: the entry and the reason of its state, or

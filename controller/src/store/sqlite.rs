@@ -405,8 +405,8 @@ fn raise(db: &Transaction<'_>, key: &str, value: u64) -> Result<(), StoreError> 
     Ok(())
 }
 
-/// Deletes a stack. Its events stay until [`GONE_KEPT`] others were deleted, so that readers learn how it
-/// ended.
+/// Deletes a stack. Its events stay until [`GONE_KEPT`] others were deleted, so that readers learn how
+/// it ended.
 fn bury(db: &Transaction<'_>, id: u64) -> Result<(), StoreError> {
     let mut select = db.prepare_cached("SELECT value FROM meta WHERE key = 'gone'")?;
     let gone: Option<String> = select.query_row([], |row| row.get(0)).optional()?;

@@ -3,8 +3,8 @@
 
 /// Texts of this size or more are compressed.
 const PACKED_FROM: usize = 256 * 1024;
-/// The largest unpacked size of a blob, more than the API accepts. A damaged size must not ask for all
-/// memory.
+/// The largest unpacked size of a blob, more than the API accepts. A damaged size must not ask for
+/// all memory.
 const UNPACKED_MAX: usize = 1 << 30;
 
 /// The first byte of a packed text: as it is, or LZ4's block format behind its size in four bytes, least first.

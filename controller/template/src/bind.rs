@@ -192,7 +192,7 @@ impl Parameters {
         found.ok().map(|i| &self.values[i].value)
     }
 
-    /// All values for an operator's eyes: hidden ones are `"******"`.
+    /// The values for an operator's eyes: hidden ones are `"******"`.
     pub fn masked(&self) -> BTreeMap<String, Value> {
         let shown =
             |bound: &Bound| if bound.hidden { Value::String(MASK.to_owned()) } else { bound.value.clone() };

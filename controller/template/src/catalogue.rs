@@ -23,7 +23,7 @@ impl Function {
     }
 }
 
-/// All functions, by name.
+/// The functions, by name.
 pub fn functions() -> &'static [Function] {
     &TABLE
 }

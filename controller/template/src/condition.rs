@@ -15,8 +15,8 @@ impl Template {
     /// Whether the resource exists: its condition holds, or it has none.
     ///
     /// # Errors
-    /// [`RenderError::Failed`] if the condition is neither true nor false, or unknown before the stack has a
-    /// name.
+    /// [`RenderError::Failed`] if the condition is neither true nor false, or unknown before the stack has
+    /// a name.
     pub fn exists(&self, index: usize, parameters: &Parameters) -> Result<bool, RenderError> {
         self.is_there(index, parameters)
     }

@@ -128,7 +128,7 @@ fn configs(parts: &[ComponentPart]) -> Value {
 }
 
 impl ConfigGroup {
-    /// All accepted names: Heat's own name for a config without a group also means `os-apply-config`.
+    /// The accepted names: Heat's own name for a config without a group also means `os-apply-config`.
     pub(crate) const NAMES: [&str; 6] =
         ["Heat::Ungrouped", "apply-config", "json-file", "os-apply-config", "os-net-config", "script"];
 

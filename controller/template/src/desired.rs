@@ -18,7 +18,7 @@ pub enum Desired {
     Virtual(VirtualResource),
 }
 
-/// All entries of one resource for a device: one (`Muster::FlowRule`) or many (`Muster::FlowTable`).
+/// The entries of one resource for a device: one (`Muster::FlowRule`) or many (`Muster::FlowTable`).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FlowSet {
     pub device: DeviceName,

@@ -17,7 +17,7 @@ pub enum DriftPolicy {
 }
 
 impl DriftPolicy {
-    /// All policies, in the order of listings.
+    /// The policies, in the order of listings.
     pub const ALL: [DriftPolicy; 3] = [DriftPolicy::Correct, DriftPolicy::Report, DriftPolicy::Ignore];
 
     /// The word in templates.

@@ -1,5 +1,5 @@
-//! Environments: values for parameters, mappings of types, and policies for resources by name, apart from the
-//! template.
+//! Environments: values for parameters, mappings of types, and policies for resources by name, apart from
+//! the template.
 //!
 //! Several environments are combined in the order given: of two values for one name the later counts, or a
 //! strategy merges both. Only defaults of parameters that the template lacks are ignored, since one
@@ -23,7 +23,7 @@ use crate::registry::{EntryId, Mapping, Registry};
 use crate::template::Template;
 use strategy::Strategies;
 
-/// All environments of a stack, combined. The default is empty.
+/// The combined environments of a stack. The default is empty.
 #[derive(Clone, Default)]
 pub struct Environment {
     /// Names of the files, for the places of errors.
@@ -58,7 +58,7 @@ struct EnvironmentValue {
     value: Value,
     file: usize,
     at: Place,
-    /// How this value is combined with an earlier one.
+    /// The way in which this value is combined with an earlier one.
     strategy: Strategy,
 }
 

@@ -93,7 +93,7 @@ impl fmt::Display for Error {
 
 impl std::error::Error for Error {}
 
-/// All errors of a template, at most [`Limits::ERRORS`], by place. Displays one per line.
+/// The errors of a template, at most [`Limits::ERRORS`], by place. Displays one per line.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Errors(pub Vec<Error>);

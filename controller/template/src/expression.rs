@@ -114,7 +114,7 @@ pub(crate) enum FacadePart {
     UpdatePolicy,
 }
 
-/// How strict `str_replace` is.
+/// The strictness of `str_replace`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Strictness {
     Lenient,

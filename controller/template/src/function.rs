@@ -85,7 +85,8 @@ pub(crate) fn recognise(reader: &mut Reader<'_>, entries: Vec<Entry>, at: Place)
     call.map_or(ExprKind::Invalid, |call| ExprKind::Call(Box::new(call)))
 }
 
-/// Why a one-key map is not data. A key near to a function's name is a misspelt function; any other is data.
+/// The reason why a one-key map is not data. A key near to a function's name is a misspelt function; any
+/// other is data.
 fn refusal(name: &str) -> Option<String> {
     if let Some((_, instead)) = CFN.iter().find(|(known, _)| *known == name) {
         return Some(format!("the function '{name}' is not supported; {instead}"));

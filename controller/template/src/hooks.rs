@@ -23,7 +23,6 @@ pub enum Hook {
 }
 
 impl Hook {
-    /// All hooks.
     pub const ALL: [Self; 6] = [
         Self::PreCreate,
         Self::PostCreate,
@@ -66,7 +65,6 @@ pub enum Restriction {
 }
 
 impl Restriction {
-    /// All restrictions.
     pub const ALL: [Self; 2] = [Self::Update, Self::Replace];
 
     /// The word that operators use.
@@ -82,7 +80,7 @@ impl Restriction {
     }
 }
 
-/// All policies of one resource. The default has none.
+/// The policies of one resource. The default has none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Policy {
     hooks: u8,

@@ -101,8 +101,8 @@ impl Limits {
     pub const REPEATED: usize = 1_000_000;
     /// The most bytes of a compiled regular expression: a short one could need any amount.
     pub const REGEX: usize = 256 * 1024;
-    /// The most bytes of a pattern with look-around or back references, whose plain parts are compiled one by
-    /// one.
+    /// The most bytes of a pattern with look-around or back references, whose plain parts are compiled one
+    /// by one.
     pub const LOOKING: usize = 256;
     /// The most steps back of such a pattern on a value; each may look at all of the value, so they take
     /// about a tenth of a second.
@@ -125,8 +125,8 @@ impl Limits {
     pub const NESTED: usize = 10;
     /// The most resources of a stack with all nested ones.
     pub const RESOURCES: usize = 2_000_000;
-    /// The most dependencies of all resources: each resource in a nested stack has the dependencies of that
-    /// stack.
+    /// The most dependencies of all resources: each resource in a nested stack has the dependencies of
+    /// that stack.
     pub const NEEDS: usize = 20_000_000;
     /// The most stacks that a value passes through: each is a level of recursion.
     pub const PASSED: usize = 40;

@@ -77,8 +77,8 @@ pub fn parse_in(
     resolve::resolve(name, draft, &TemplateFiles::new("", files), maps)
 }
 
-/// As [`parse_in`], for a template that is one of the files, under `key`: names in it are resolved from
-/// there.
+/// As [`parse_in`], for a template that is one of the files, under `key`: names in it are resolved
+/// from there.
 pub fn parse_file(
     key: &str,
     text: &str,
@@ -107,7 +107,7 @@ pub fn referenced_files(name: &str, text: &str) -> Result<BTreeSet<String>, Erro
     Ok(draft.reader.files.iter().map(|file| file.to_string()).collect())
 }
 
-/// All sections, read but with unresolved names. Errors so far are in the reader.
+/// The sections, read but with unresolved names. Errors so far are in the reader.
 pub(crate) struct Draft<'t> {
     pub reader: Reader<'t>,
     pub version: Box<str>,

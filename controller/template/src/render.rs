@@ -50,8 +50,8 @@ pub trait References {
         let _ = path;
         Ok(self.attribute(index, name).map(|value| (value, 0)))
     }
-    /// `name`, `labels` or a [`crate::fact`] of a node, or the value under a path in it; `None` while it is
-    /// unknown.
+    /// `name`, `labels` or a [`crate::fact`] of a node, or the value under a path in it; `None` while it
+    /// is unknown.
     ///
     /// # Errors
     /// The reason why there is no value.
@@ -314,8 +314,8 @@ impl Scope<'_> {
         Ok(Value::Object(map))
     }
 
-    /// `None` for an `if` without a third item whose condition does not hold: the item or the key is left
-    /// out.
+    /// `None` for an `if` without a third item whose condition does not hold: the item or the key is
+    /// left out.
     fn optional(&self, expr: &Expr) -> Result<Option<Value>, Fault> {
         match &expr.kind {
             ExprKind::Call(call) => match &**call {

@@ -1,5 +1,5 @@
-//! A change's rollout through the members of a `for_each`: `rollout: {batch, pause, max_failures, canary,
-//! away}`.
+//! A change's rollout through the members of a `for_each`: `rollout: {batch, pause, max_failures,
+//! canary, away}`.
 
 use std::time::Duration;
 

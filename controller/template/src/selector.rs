@@ -1,5 +1,5 @@
-//! Selectors of nodes by their labels and facts: `role=web,zone!=b,fact.os.id=debian,fact.memory>=16G`; all terms must
-//! hold.
+//! Selectors of nodes by their labels and facts: `role=web,zone!=b,fact.os.id=debian,fact.memory>=16G`; all
+//! terms must hold.
 //!
 //! A term about a fact holds only if the server has reported its facts: for an unknown fact, neither `=` nor
 //! `!=` is true. A term with `*` in its name holds if it does for one of the items.

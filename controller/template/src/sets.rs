@@ -74,8 +74,8 @@ pub(crate) fn place(
     }
 }
 
-/// `{resource: NAME, scope: all|node}` in `depends_on`: the name's number, and whether the whole set is
-/// needed.
+/// `{resource: NAME, scope: all|node}` in `depends_on`: the name's number, and whether the whole set
+/// is needed.
 pub(crate) fn need(reader: &mut Reader<'_>, item: &Expr) -> Option<(u32, bool)> {
     let ExprKind::Map(entries) = &item.kind else { return None };
     let (mut resource, mut all) = (None, false);

@@ -45,8 +45,8 @@ pub(crate) struct ResourceExtras {
     pub update_policy: Option<Expr>,
     /// The treatment of changes by others; `None`: the type's default.
     pub drift_policy: Option<DriftPolicy>,
-    /// Kept for a possible nested stack, which reads it by `resource_facade`; meaningless for other
-    /// resources.
+    /// Kept for a possible nested stack, which reads it by `resource_facade`; meaningless for
+    /// other resources.
     pub metadata: Option<Expr>,
     /// Present if the resource is made for each of some nodes.
     pub for_each: Option<Box<ForEach>>,
@@ -115,8 +115,8 @@ pub struct Resource {
     pub(crate) parameters: Box<[u32]>,
     /// Indexes of the conditions its properties name; sorted, unique.
     pub(crate) conditions: Box<[u32]>,
-    /// The members of `requires` that `depends_on` names, if there is an `if`: the others come from its
-    /// branches.
+    /// The members of `requires` that `depends_on` names, if there is an `if`: the others come from
+    /// its branches.
     pub(crate) depends_on: Box<[u32]>,
     /// The properties contain an `if`.
     pub(crate) branches: bool,
@@ -188,8 +188,8 @@ impl Template {
         &self.groups
     }
 
-    /// Whether a resource has a condition, or an `if` chooses dependencies: [`Template::pruned`] resolves
-    /// them.
+    /// Whether a resource has a condition, or an `if` chooses dependencies: [`Template::pruned`]
+    /// resolves them.
     pub fn is_conditional(&self) -> bool {
         self.conditional
     }

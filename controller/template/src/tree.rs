@@ -271,8 +271,8 @@ impl Tree {
         }
     }
 
-    /// The wait of a resource after all its dependencies are done: its batch begins some time after the one
-    /// before.
+    /// The wait of a resource after all its dependencies are done: its batch begins some time after the
+    /// one before.
     pub fn pause(&self, index: usize) -> Option<&Pause> {
         let parts = &self.grown.as_ref()?.parts;
         parts.pauses.get(parts.instances[index].pause as usize)
@@ -301,8 +301,8 @@ impl Tree {
         }
     }
 
-    /// Whether its object stays when the resource is deleted: by its own setting, or that of an enclosing
-    /// resource.
+    /// Whether its object stays when the resource is deleted: by its own setting, or that of an
+    /// enclosing resource.
     pub fn retains(&self, index: usize) -> bool {
         match &self.grown {
             None => self.template.retains(index),
@@ -363,7 +363,7 @@ impl Tree {
     /// stands for others has none. `refs` are by place.
     ///
     /// # Errors
-    /// Why there is no value.
+    /// The reason why there is no value.
     pub fn render(&self, index: usize, refs: &dyn References) -> Result<Value, RenderError> {
         match &self.grown {
             None => self.template.render(index, &self.parameters, refs),
@@ -375,7 +375,7 @@ impl Tree {
     /// A single property; `None` if it is not given. `refs` are by place.
     ///
     /// # Errors
-    /// Why there is no value.
+    /// The reason why there is no value.
     pub fn render_property(
         &self,
         index: usize,
@@ -396,7 +396,7 @@ impl Tree {
     /// The value of an output of the root template; `refs` are by place.
     ///
     /// # Errors
-    /// Why there is no value.
+    /// The reason why there is no value.
     pub fn render_output(&self, index: usize, refs: &dyn References) -> Result<Value, RenderError> {
         match &self.grown {
             None => self.template.render_output(index, &self.parameters, refs),

@@ -238,7 +238,6 @@ impl Kind {
         self.info().about
     }
 
-    /// All properties of the type.
     pub fn properties(self) -> &'static [Property] {
         self.info().properties
     }

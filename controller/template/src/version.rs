@@ -60,7 +60,7 @@ impl Version {
         self.row().1
     }
 
-    /// All names that a template may use, in order.
+    /// The names that a template may use, in order.
     pub fn names() -> Vec<&'static str> {
         TABLE.iter().flat_map(|(_, date, code)| std::iter::once(*date).chain(*code)).collect()
     }

@@ -138,7 +138,7 @@ pub enum Output {
     InPort,
     /// As a switch without rules forwards (`NORMAL`).
     Normal,
-    /// All ports but the packet's own (`ALL`).
+    /// Every port but the packet's own (`ALL`).
     All,
     /// As `ALL`, without ports that do not flood (`FLOOD`).
     Flood,

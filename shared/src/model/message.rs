@@ -114,17 +114,17 @@ pub enum Up {
     /// The server's facts: after each [`Welcome`], when they change, and on request. Never acknowledged.
     Facts(Box<Facts>),
     Flow(FlowUp),
-    /// The topology: the present state of devices, each complete. Never acknowledged, sent again on the next
-    /// connection.
+    /// The topology: the present state of devices, each complete. Never acknowledged, sent again on the
+    /// next connection.
     Ports(Vec<DevicePorts>),
     /// The states of the agent's jobs that have not ended: after each [`Welcome`], then every [`JOBS_EVERY`]
     /// while there are any. If there are many, several messages. Never acknowledged. An agent that sends this
     /// enforces the deadlines of its jobs itself: the controller gives up one of them only if the agent does
     /// not mention it.
     Jobs(Vec<JobState>),
-    /// Why the agent's disk has no room for its records; `None` once there is room again. Sent after each
-    /// [`Welcome`] while the disk is full, and on changes. Never acknowledged. Meanwhile the agent accepts
-    /// jobs that free room, as far as possible.
+    /// The reason why the agent's disk has no room for its records; `None` once there is room again. Sent
+    /// after each [`Welcome`] while the disk is full, and on changes. Never acknowledged. Meanwhile the agent
+    /// accepts jobs that free room, as far as possible.
     DiskFull(Option<String>),
     /// The clock of the agent's server: after each [`Hello`], when the clock was set, and every hour. Never
     /// acknowledged; older agents do not send this.
@@ -135,8 +135,8 @@ pub enum Up {
         /// do not send it.
         ahead: i64,
     },
-    /// The answer to [`Down::Describe`]: the requested resources that the ledger has, in order. Never
-    /// acknowledged.
+    /// The answer to [`Down::Describe`]: the requested resources that the ledger has, in order.
+    /// Never acknowledged.
     Described(Vec<Stray>),
 }
 
@@ -166,8 +166,8 @@ pub enum Stage {
     Running,
 }
 
-/// Bytes of a challenge, each way: more than one packet of any MTU, so that a too large MTU for the path
-/// shows.
+/// Bytes of a challenge, each way: more than one packet of any MTU, so that a too large MTU for the
+/// path shows.
 pub const CHALLENGE_BYTES: usize = 16 * 1024;
 
 /// The agent that connects, and what its ledger holds.
@@ -176,12 +176,12 @@ pub struct Hello {
     /// Changes with every boot of the server.
     pub boot_id: u128,
     pub agent_version: String,
-    /// Which messages added since the protocol's version this agent reads, as in
+    /// The number of messages added since the protocol's version that this agent reads, as in
     /// [`READS`](crate::wire::READS): an unknown message would end its connection. 0: an older agent, which
     /// does not say.
     pub reads: u32,
-    /// Random for each start of the agent, so that two agents with one identity differ. `None`: an older
-    /// agent.
+    /// Random for each start of the agent, so that two agents with one identity differ. `None`: an
+    /// older agent.
     pub instance: Option<u128>,
     /// The agent's address. The controller's link adds this; agents do not send it.
     pub address: Option<IpAddr>,

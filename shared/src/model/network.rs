@@ -4,8 +4,8 @@
 //! named twice. Each object keeps its path (`network_config[0].members[1]`) for later errors.
 //!
 //! Absent on purpose: unsupported features. Every object type and option of os-net-config is known by name
-//! (`options.rs`); unsupported ones are refused by that name, never ignored. The host checks whether a link
-//! exists.
+//! (`options.rs`); unsupported ones are refused by that name, never ignored. The host checks whether a
+//! link exists.
 
 mod bond;
 mod check;
@@ -41,18 +41,18 @@ pub use mapping::NicMapping;
 pub use ovs::{OvsPlace, OvsSetting, OvsTable, OvsValue};
 pub use rule::{Rule, RuleAction};
 
-/// The most objects and members of one document. A server has tens; the bound rejects a bad template before
-/// planning.
+/// The most objects and members of one document. A server has tens; the bound rejects a bad template
+/// before planning.
 pub const MAX_OBJECTS: usize = 4_096;
 /// The most addresses of one document.
 pub const MAX_ADDRESSES: usize = 16_384;
-/// The most routes of one document. The kernel allows far more, but a report about them must still be
-/// readable.
+/// The most routes of one document. The kernel allows far more, but a report about them must still
+/// be readable.
 pub const MAX_ROUTES: usize = 65_536;
 /// The most policy rules of one document: the kernel evaluates them one after the other, for every packet.
 pub const MAX_RULES: usize = 4_096;
-/// The most objects of `fallback_config`, as in os-net-config: it is for regaining access, not for a second
-/// network.
+/// The most objects of `fallback_config`, as in os-net-config: it is for regaining access, not for a
+/// second network.
 pub const MAX_FALLBACK: usize = 2;
 /// The most bytes of one document as JSON text: 65,536 routes need about 8 MiB.
 pub const MAX_DOCUMENT_BYTES: usize = 16 * 1024 * 1024;

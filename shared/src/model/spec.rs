@@ -73,7 +73,6 @@ pub enum Lane {
 }
 
 impl Lane {
-    /// All lanes.
     pub const ALL: [Lane; 4] = [Lane::Network, Lane::Service, Lane::Package, Lane::Deployment];
 }
 

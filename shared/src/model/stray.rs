@@ -21,8 +21,8 @@ pub struct Stray {
     /// The type as templates name it.
     #[serde(rename = "type")]
     pub kind: String,
-    /// The name by which an operator finds the object on the server: its path, unit, package or links. May be
-    /// empty.
+    /// The name by which an operator finds the object on the server: its path, unit, package or links. May
+    /// be empty.
     pub name: String,
     /// Whether the agent can delete it by its own ledger, which does not have the script that a deployment
     /// runs on delete.

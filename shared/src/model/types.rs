@@ -1,8 +1,8 @@
 //! Resource types on nodes: each is a file below, and one line of the list here. In the agent, each is a file
 //! of `muster-host` that implements the trait `Resource`.
 //!
-//! Absent: types that the controller itself realises, and the notation of software configs and flow rules in
-//! templates.
+//! Absent: types that the controller itself realises, and the notation of software configs and flow rules
+//! in templates.
 
 #[macro_use]
 mod list;
@@ -116,7 +116,7 @@ pub trait TemplateType: Sized {
     const NAME: &'static str;
     /// A description of one line.
     const ABOUT: &'static str;
-    /// All properties of the type, by name.
+    /// The properties of the type, by name.
     const PROPERTIES: &'static [Property];
     /// The attributes for `get_attr`: name and description.
     const ATTRIBUTES: &'static [(&'static str, &'static str)];
@@ -179,8 +179,8 @@ pub trait DesiredState {
         self.confirm_within().unwrap_or_default()
     }
 
-    /// Whether a running job may be interrupted; other jobs run to their end, since half of one would be
-    /// worse.
+    /// Whether a running job may be interrupted; other jobs run to their end, since half of one would
+    /// be worse.
     fn is_interruptible(&self) -> bool {
         false
     }
@@ -235,8 +235,8 @@ fn at_most(field: &'static str, size: usize, max: usize) -> Result<(), &'static 
     if size <= max { Ok(()) } else { Err(field) }
 }
 
-/// Checks a map from outside. A job must fit its message, so these bounds only keep one field from filling
-/// it.
+/// Checks a map from outside. A job must fit its message, so these bounds only keep one field from
+/// filling it.
 pub(crate) fn map_in_bounds(field: &'static str, map: &BTreeMap<String, String>) -> Result<(), &'static str> {
     const ENTRIES_MAX: usize = 1024;
     const KEY_MAX: usize = 1024;

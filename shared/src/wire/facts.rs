@@ -14,8 +14,8 @@ pub const FACTS_MAX: usize = 64 * 1024;
 const TEXT_MAX: usize = 256;
 /// The most addresses reported of one link: a link with more is the address pool of a router or a cluster.
 const ADDRESSES_MAX: usize = 32;
-/// The most neighbours reported of one link: a cable has two ends, and devices in between may forward a few
-/// more.
+/// The most neighbours reported of one link: a cable has two ends, and devices in between may forward a
+/// few more.
 pub const NEIGHBOURS_MAX: usize = 8;
 /// The most management addresses of a neighbour.
 const MANAGEMENT_MAX: usize = 4;

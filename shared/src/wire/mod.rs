@@ -30,9 +30,9 @@ pub use crate::wire::watch::DRIFT_REASON_MAX;
 /// The version this build writes, and the newest it reads.
 pub const VERSION: u8 = 1;
 
-/// Which messages added since the version this build reads, beyond those that every agent of the version
-/// reads. An agent sends the number in its greeting, and receives only messages that it reads. Each message
-/// of the list is one more.
+/// The number of messages added since the version that this build reads, beyond those that every agent of the
+/// version reads. An agent sends the number in its greeting, and receives only messages that it reads. Each
+/// message of the list is one more.
 ///
 /// 1: `Describe`, `Remove`.
 pub const READS: u32 = 1;
@@ -46,7 +46,7 @@ pub const BODY_MAX: usize = MESSAGE_MAX - 1 - 24 - 16 - 8;
 /// Bytes of content in one [`Down::Chunk`]: half a packet, so that it never crowds out a job.
 pub const CHUNK_MAX: usize = 128 * 1024;
 
-/// Why a packet is refused.
+/// The reason why a packet is refused.
 #[derive(Debug, Error, PartialEq, Eq)]
 pub enum WireError {
     /// The packet exceeds [`MESSAGE_MAX`].

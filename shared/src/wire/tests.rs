@@ -249,7 +249,7 @@ fn reading(reads: u32) -> Up {
     }
 }
 
-/// What an agent reads is no new message: a controller of before takes it for a part of the version.
+/// The `reads` number is no new message: an earlier controller takes it for a part of the version.
 #[test]
 fn a_greeting_of_an_agent_that_reads_more_is_one_that_older_controllers_read() {
     let of = |up: &Up| match v1::Up::from(up) {

@@ -9,13 +9,13 @@ use muster_shared::model::flow::{
     Bridge, EntryState, FlowCounters, FlowId, FlowRefusal, ForeignRule, TableCounters,
 };
 
-/// One entry of a device's table; the log holds its content. 24 bytes, since there are many.
+/// An entry of a device's table; the log holds its content. 24 bytes, since there are many.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TableEntry {
     pub id: FlowId,
     /// The digest of the entry's content.
     pub digest: u64,
-    /// Where the host finds the packed bytes in the log; opaque to this machine.
+    /// The host's place of the packed bytes in the log; opaque to this machine.
     pub at: u32,
     /// The number of packed bytes.
     pub length: u16,
@@ -23,7 +23,7 @@ pub struct TableEntry {
     pub state: EntryState,
 }
 
-/// One operation of a batch.
+/// An operation of a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Op {
     pub id: FlowId,
@@ -53,7 +53,7 @@ pub struct Loaded {
     pub kept: Vec<TableEntry>,
     /// The generation of the newest batch that has ended, or of the order to forget.
     pub decided: Generation,
-    /// Why that batch failed; `None` if it succeeded.
+    /// The reason of that batch's failure; `None` if it succeeded.
     pub refused: Option<FlowRefusal>,
     /// The batch that follows the decided one.
     pub undecided: Option<Undecided>,
@@ -92,7 +92,7 @@ pub enum FlowEffect {
     /// Record durably how the batch ended. The answer: [`FlowInput::Decided`].
     Decide {
         generation: Generation,
-        /// Why the batch failed; `None` if it succeeded.
+        /// The reason of the batch's failure; `None` if it succeeded.
         refused: Option<FlowRefusal>,
     },
     /// Record durably that these ended by themselves. The answer: [`FlowInput::Expired`].
@@ -103,7 +103,7 @@ pub enum FlowEffect {
         kept: Arc<Vec<TableEntry>>,
         /// The newest batch that ended.
         decided: Generation,
-        /// Why the batch failed; `None` if it succeeded.
+        /// The reason of the batch's failure; `None` if it succeeded.
         refused: Option<FlowRefusal>,
     },
     /// Durably rewrite the log so that it says only that the table is forgotten. The answer:
@@ -114,14 +114,14 @@ pub enum FlowEffect {
     },
     /// Remove the rest of a forgotten log; need not be durable, and has no answer.
     Drop,
-    /// Apply these operations to the device, all or none, and read them back. The answer:
-    /// [`FlowInput::Applied`].
+    /// Apply these operations to the device, all or none, and read them back. The
+    /// answer: [`FlowInput::Applied`].
     Apply {
         number: u64,
         /// By id. The host puts meters and groups before the entries that use them, and removes them after.
         ops: Arc<Vec<Op>>,
-        /// Take over entries of others that equal ours; without this, refuse the batch if such an entry
-        /// exists.
+        /// Take over entries of others that equal ours; without this, refuse the batch if such an
+        /// entry exists.
         take_over: bool,
     },
     /// Compare the device with this. The answer: [`FlowInput::Compared`].
@@ -140,8 +140,8 @@ pub enum FlowEffect {
         remove: Vec<Extraneous>,
     },
     /// Stop this [`FlowEffect::Apply`], [`FlowEffect::Compare`] or [`FlowEffect::Repair`], or do not begin
-    /// it. It must end before the next one begins. An answer that was already on its way is recognised by its
-    /// number.
+    /// it. It must end before the next one begins. An answer that was already on its way is recognised by
+    /// its number.
     Cancel {
         /// Number of the work to stop.
         number: u64,
@@ -246,7 +246,7 @@ pub struct Compacted {
     pub log: u64,
 }
 
-/// Why the device holds nothing of a batch.
+/// The reason why the device holds nothing of a batch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NotApplied {
     /// The batch was refused, before it reached the switch or by the switch.
@@ -255,7 +255,7 @@ pub enum NotApplied {
     Gone { reason: String },
 }
 
-/// How a device differs from its table.
+/// The differences between a device and its table.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Compared {
     /// Ids of entries that are absent, in order.

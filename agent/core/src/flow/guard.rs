@@ -1,9 +1,9 @@
 //! A batch on a device that carries the path to the controller. The agent keeps the batch if it reaches the
 //! controller over a new connection; otherwise it undoes the batch.
 //!
-//! The challenge is that of a change of the network (`challenge.rs`), and only one is open at a time. Undoing
-//! a batch needs no record of its own: the table has not changed yet, so it still holds the state before the
-//! batch.
+//! The challenge is that of a change of the network (`challenge.rs`), and only one is open at a time.
+//! Undoing a batch needs no record of its own: the table has not changed yet, so it still holds the state
+//! before the batch.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -56,8 +56,8 @@ impl Flows {
         device.map(|device| device.answer(key.generation, bytes, turn)).is_some()
     }
 
-    /// The agent stops: unconfirmed batches are undone, and batches that have not begun wait for the next
-    /// start.
+    /// The agent stops: unconfirmed batches are undone, and batches that have not begun wait for the
+    /// next start.
     pub(crate) fn stop(&mut self, turn: &mut Turn) {
         if let Some(device) = self.devices.values_mut().find(|device| device.guards()) {
             device.stop(turn);
@@ -233,8 +233,8 @@ impl Device {
             }
         };
         let reason = bounded(format!("{why}; {how}"));
-        // A further try by the agent alone could cut the server off again. No single entry is known to be the
-        // cause.
+        // A further try by the agent alone could cut the server off again. No single entry is known to be
+        // the cause.
         self.decide(Some(FlowRefusal { id: None, reason, permanent }), turn);
         if permanent {
             turn.connection.hurry(turn.now);

@@ -31,8 +31,8 @@ const SCAN: Duration = Duration::from_secs(300);
 const AGAIN_FIRST: Duration = Duration::from_secs(1);
 /// … and no longer than this: a port that is back is used within a minute.
 const AGAIN_MAX: Duration = Duration::from_secs(60);
-/// Ends reported by the switch and not compared yet. Beyond these, the host finds ended entries when it
-/// compares.
+/// Ends reported by the switch and not compared yet. Beyond these, the host finds ended entries when
+/// it compares.
 pub const ENDED_MAX: usize = 64 * 1024;
 
 /// When to compare a device, and what the agent knows of the device beside its table.
@@ -229,8 +229,8 @@ impl Device {
         let now = turn.now;
         let (put, since, more) = match self.work.take() {
             Some(Work::Repairing { put, since, more, stale: false }) => (put, since, more),
-            // That repair was made on the switch before its restart, and says nothing about the present
-            // switch.
+            // That repair was made on the switch before its restart, and says nothing about the
+            // present switch.
             Some(Work::Repairing { stale: true, .. }) => return,
             other => {
                 self.work = other;
@@ -252,8 +252,8 @@ impl Device {
         self.table.set(&right, EntryState::Present);
         self.table.set(&failed, EntryState::Wrong);
         self.undo_unseen &= more;
-        // A comparison shows the repair's effect: at once after the first round, since others changed our
-        // entries.
+        // A comparison shows the repair's effect: at once after the first round, since others changed
+        // our entries.
         let is_again = more || failed.is_empty() && watching.rounds == 0;
         if is_again {
             watching.rounds += u32::from(!more);

@@ -16,7 +16,7 @@ const CRASHED: &str = "the agent ended before the change was confirmed (a crash,
 #[derive(Debug)]
 pub(super) struct Batch {
     pub(super) generation: Generation,
-    /// How long the confirmation may take; `None` if the batch needs none.
+    /// The time limit of the confirmation; `None` if the batch needs none.
     pub(super) confirm: Option<Duration>,
     /// The batch can cut the node off, and is on its way to the log or beyond.
     pub(super) guards: bool,

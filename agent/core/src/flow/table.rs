@@ -206,7 +206,7 @@ mod tests {
     }
 
     proptest! {
-        /// What is changed where it lies and what is merged come to the table that is made of the whole.
+        /// Operations applied in place and operations merged give the same table as the whole list.
         #[test]
         fn a_table_after_operations_is_that_of_its_entries(
             before in proptest::collection::btree_map(0..60u64, (any::<u64>(), any::<bool>()), 0..60),

@@ -1,5 +1,5 @@
-//! Reports the state of all jobs: the controller limits the agent's silence about a job, not the job's
-//! duration.
+//! Reports the state of all jobs: the controller limits the agent's silence about a job, not the
+//! job's duration.
 //!
 //! ```text
 //!   greeting ─▶ all jobs, also none          a job, JOBS_EVERY later ─▶ all jobs ─▶ again, while there are any

@@ -10,11 +10,11 @@
 //!                                              │ back, or fallback ─▶ FAILED; else again from time to time
 //! ```
 //!
-//! **Invariants.** The state of all that a change may touch is on disk, as [`Undo`], before the first step.
-//! The undo record goes in the same write that keeps the change, or once the old state is restored. So a
-//! crash at any point leads to a restore. The agent alone decides: an answer after the deadline, or to
-//! another challenge, changes nothing. Only one guarded change is under way at a time, and none during a
-//! restore.
+//! **Invariants.** The state of all that a change may touch is on disk, as [`Undo`], before the first
+//! step. The undo record goes in the same write that keeps the change, or once the old state is restored.
+//! So a crash at any point leads to a restore. The agent alone decides: an answer after the deadline, or
+//! to another challenge, changes nothing. Only one guarded change is under way at a time, and none during
+//! a restore.
 //!
 //! Absent: the restore (`restore.rs`), the host's reading, and the driver's choice of a connection.
 
@@ -111,12 +111,12 @@ impl Jobs {
         self.host_begins(job, turn);
     }
 
-    /// All that the job needs is on disk, except what the change may touch and, if `captured`, the state
-    /// before Muster.
+    /// Begins the guard of a job. Its other needs are on disk, except the state before Muster if that was
+    /// just `captured`.
     pub(super) fn guard(&mut self, job: &Job, captured: Option<Holding>, turn: &mut Turn) {
         let (key, resource) = (job.key(), job.resource);
-        // The disk may hold an outdated undo record. A restore from it after a crash must not overwrite this
-        // change.
+        // The disk may hold an outdated undo record. A restore from it after a crash must not overwrite
+        // this change.
         if self.ledger.has_refused() {
             self.ledger.write_refused(turn.effects);
             return self.end(key, turn.disk.failed("an older record was refused and is written again"), turn);

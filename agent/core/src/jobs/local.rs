@@ -1,12 +1,12 @@
-//! Network documents given on the server itself: guarded like the controller's, with the outcome reported
-//! locally.
+//! Network documents given on the server itself: guarded like the controller's, with the outcome
+//! reported locally.
 //!
 //! There is at most one such document. Its ledger entry has a resource of its own ([`ResourceId::LOCAL`]), so
 //! that commit-confirm, boot and take-over work as for any other resource. A resource of the controller that
 //! claims the same link takes it over. The reverse is refused, since the controller takes precedence.
 //!
-//! Absent: the controller's view. The document is in no list, digest or report; its drift is logged on the
-//! server.
+//! Absent: the controller's view. The document is in no list, digest or report; its drift is logged on
+//! the server.
 
 use std::time::Duration;
 

@@ -13,7 +13,7 @@ const JOBS_MAX: usize = 100_000;
 /// The most memory of waiting jobs: the agent must stay small whatever the controller sends.
 const JOBS_WEIGHT_MAX: usize = 64 * 1024 * 1024;
 
-/// How a received job relates to the ledger.
+/// The relation of a received job to the ledger.
 #[derive(Debug, PartialEq, Eq)]
 enum JobRelation {
     New,

@@ -13,8 +13,8 @@
 //! A holding names only older holdings, so holdings cannot form a ring.
 //!
 //! A resource takes over all claims of another holding, including those it does not claim itself, and
-//! restores the latter with its own change: an address that moves from a bridge to its port must not be on
-//! both.
+//! restores the latter with its own change: an address that moves from a bridge to its port must not be
+//! on both.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -34,8 +34,8 @@ pub struct Holding {
     pub claims: Vec<Claim>,
     /// When the holding began; higher than in every earlier holding.
     pub since: Order,
-    /// Holdings of other resources that this one took over, directly or through them, with the time each
-    /// began.
+    /// Holdings of other resources that this one took over, directly or through them, with the time
+    /// each began.
     pub over: BTreeMap<ResourceId, Order>,
 }
 
@@ -142,8 +142,8 @@ impl Ledger {
         self.get(resource)?.holding.as_ref().filter(|_| !is_lost)
     }
 
-    /// Whether the end of this resource changes nothing on the host, because another resource owns its
-    /// claims.
+    /// Whether the end of this resource changes nothing on the host, because another resource owns
+    /// its claims.
     pub(crate) fn leaves_alone(&self, resource: ResourceId) -> bool {
         let Some(holding) = self.get(resource).and_then(|entry| entry.holding.as_ref()) else { return true };
         let theirs = self.have_back(resource);

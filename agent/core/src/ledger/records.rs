@@ -163,8 +163,8 @@ impl Ledger {
         self.records.writes.values().any(|writing| writing.accepts(key))
     }
 
-    /// Records the job with its present entry; earlier writes of the job that are still on their way do not
-    /// count.
+    /// Records the job with its present entry; earlier writes of the job that are still on their way do
+    /// not count.
     pub(crate) fn accept_again(&mut self, key: ReportKey, effects: &mut Effects) {
         for writing in self.records.writes.values_mut().filter(|writing| writing.accepts(key)) {
             writing.after = After::Nothing;

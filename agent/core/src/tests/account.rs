@@ -7,7 +7,7 @@ use muster_shared::model::{Action, Content, ContentDigest, Down, Job, JobState, 
 use super::node::{Node, TIMEOUT, again, create, dummy, failed, file, id, job};
 use crate::{ContentStep, Input};
 
-/// What was told of all jobs since the last call.
+/// The reports of all jobs since the last call.
 fn told(bed: &mut Node) -> Vec<Vec<JobState>> {
     let sent = std::mem::take(&mut bed.sent);
     let told = sent.into_iter().filter_map(|up| match up {
@@ -117,7 +117,7 @@ fn a_further_attempt_keeps_what_was_fetched() {
     assert!(steps.iter().all(|(_, step)| *step != ContentStep::Drop), "{steps:?}");
 }
 
-/// Its time begins with its turn, whatever it waited for.
+/// The time of a job begins with its turn, whatever it waited for.
 #[test]
 fn a_job_that_waited_has_all_of_its_time() {
     let mut bed = Node::online();

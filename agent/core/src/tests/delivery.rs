@@ -56,7 +56,7 @@ fn a_job_waits_for_what_has_arrived() {
     }
 }
 
-/// What a second job does while the first one of generation 5, attempt 1, is queued, running or ended.
+/// The effect of a second job while the first one of generation 5, attempt 1, is queued, running or ended.
 #[test]
 fn a_second_job() {
     let first = again(&job(1, 5, Action::Create, dummy("1")), 1);

@@ -16,7 +16,7 @@ fn refuse(bed: &mut Node) {
     bed.fail_one();
 }
 
-/// What was said of the disk since the last call.
+/// The reports about the disk since the last call.
 fn told(bed: &mut Node) -> Vec<Option<String>> {
     let is_told = |up: &mut Up| matches!(up, Up::DiskFull(_));
     let told = bed.sent.extract_if(.., is_told);

@@ -32,7 +32,7 @@ fn asked(bed: &mut Node) -> Vec<(ContentDigest, u64)> {
     fetches.collect()
 }
 
-/// What is to be done with contents, since the last call.
+/// The steps for contents since the last call.
 fn steps(bed: &mut Node) -> Vec<(ContentDigest, ContentStep)> {
     std::mem::take(&mut bed.contents)
 }
@@ -289,7 +289,7 @@ fn what_was_fetched_stays_for_the_next_attempt_alone() {
     assert_eq!(steps(&mut bed), [(digest(1), ContentStep::Drop)], "none follows");
 }
 
-/// What is kept counts: both together are over the limit.
+/// Kept contents count: both together are over the limit.
 #[test]
 fn what_is_kept_makes_room_for_what_is_wanted() {
     let mut bed = Node::online();

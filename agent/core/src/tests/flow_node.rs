@@ -16,7 +16,7 @@ use crate::{
     NotApplied, Op, Repaired, TableEntry, Undecided,
 };
 
-/// What a log is made of.
+/// A record of a log.
 #[derive(Clone, Debug)]
 pub enum Record {
     Batch { generation: Generation, ops: Vec<Op>, guarded: bool },
@@ -33,14 +33,14 @@ pub struct FlowNode {
     /// Id to digest, of rules of ours.
     pub switch: BTreeMap<FlowId, u64>,
     pub is_back: bool,
-    /// It carries the way to the controller.
+    /// The bridge carries the path to the controller.
     pub is_management: bool,
     pub disk_is_full: bool,
     /// Batches with this rule are refused, and it cannot be repaired.
     pub bad: Option<FlowId>,
     /// Missing rules have ended by their timeouts.
     pub timeouts: Vec<FlowId>,
-    /// What the switch makes of a digest.
+    /// The form that the switch makes of a digest.
     pub odd: BTreeMap<u64, u64>,
     pub foreign: u32,
     /// Most of the log is.
@@ -205,7 +205,7 @@ impl FlowNode {
         self.drain();
     }
 
-    /// What was said last of the device.
+    /// The latest report about the device.
     pub fn state(&self) -> FlowState {
         let states = self.bed.sent.iter().rev().find_map(|up| match up {
             Up::Flow(FlowUp::States { states, .. }) => states.first(),

@@ -56,7 +56,7 @@ fn it_is_kept_once_the_controller_answers_over_a_new_connection() {
     assert_eq!((bed.state().decided, bed.state().refused), (generation(2), None));
 }
 
-/// What somebody does to the switch, and what was there.
+/// A change of the switch by others; returns the former value.
 type Change = fn(&mut FlowNode) -> Option<u64>;
 
 #[test]

@@ -23,7 +23,7 @@ enum Step {
         n: u128,
         action: Action,
     },
-    /// One that was delivered before, so many ago.
+    /// Delivers an earlier message again, this many ago.
     DeliverAgain {
         ago: usize,
         attempt: u32,
@@ -125,7 +125,7 @@ struct World {
     changes: BTreeMap<ReportKey, Change>,
     connection: u64,
     is_stopped: bool,
-    /// Something may stay that nobody knows of.
+    /// Unknown objects may stay.
     retains: bool,
 }
 
@@ -294,7 +294,7 @@ impl World {
         self.changes.entry(job.key()).or_insert(change)
     }
 
-    /// One step of the job that runs.
+    /// Executes one step of the running job.
     fn touch(&mut self) -> bool {
         let Some((job, links, _)) = self.target() else { return false };
         self.change(&job);

@@ -25,7 +25,7 @@ enum Step {
     Wait,
 }
 
-/// One generation always has the same content, as with a controller that is right.
+/// A generation always has the same content, as with a correct controller.
 fn wanted(n: u128, number: u64, attempt: u32) -> Job {
     let spec = if n.is_multiple_of(2) { plain(&format!("/{}", n % 4)) } else { dummy(&number.to_string()) };
     let action = match number % 5 {
@@ -53,7 +53,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// What the host has seen; it outlives crashes.
+/// The host's observations; they outlive crashes.
 #[derive(Default)]
 struct Witness {
     /// The newest generation run for a resource.

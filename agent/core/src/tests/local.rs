@@ -28,7 +28,7 @@ fn local_key(number: u64) -> muster_shared::model::ReportKey {
     muster_shared::model::ReportKey { resource: ResourceId::LOCAL, generation, attempt: Attempt(0) }
 }
 
-/// It has changed the network and waits to be confirmed.
+/// A node that has changed the network and waits for the confirmation.
 fn confirming() -> Node {
     let mut bed = Node::online();
     give(&mut bed, 5);

@@ -34,13 +34,13 @@ pub struct Node {
     /// Captures for what is to be of its own making.
     pub own: Vec<ResourceId>,
     pub captures: Vec<(ReportKey, Vec<Before>)>,
-    /// What others had back when a job ran.
+    /// The records that others had back when a job ran.
     pub theirs: Vec<Vec<Before>>,
     pub runs: Vec<(Job, Option<Before>)>,
     /// Answered at once.
     pub guards_are_quick: bool,
     pub guards: Vec<Job>,
-    /// What is to be put back.
+    /// The requested restores.
     pub restores: Vec<(ReportKey, Before)>,
     pub fallbacks: Vec<ReportKey>,
     pub checks: Vec<Job>,
@@ -51,12 +51,12 @@ pub struct Node {
     pub looks_for_room: usize,
     /// Facts asked of the host.
     pub gathers: usize,
-    /// What the host is to tell changes of.
+    /// The resources that the host watches.
     pub watched: BTreeSet<ResourceId>,
     pub sent: Vec<Up>,
     /// Work on flow tables that is not answered.
     pub flows: VecDeque<(Bridge, FlowEffect)>,
-    /// How documents given on the server ended.
+    /// The outcomes of documents given on the server.
     pub locals: Vec<Outcome>,
     pub warnings: Vec<String>,
     pub connects: usize,
@@ -254,7 +254,7 @@ impl Node {
         self.input(Input::Ran { key: job.key(), outcome, before: None, touched: true });
     }
 
-    /// What was asked last to be put back is, or not.
+    /// Answers the latest request to restore.
     pub fn restored(&mut self, result: Result<(), &str>) {
         let (key, _) = self.restores.pop().expect("something is put back");
         self.input(Input::Restored { key, result: result.map_err(str::to_owned) });
@@ -291,7 +291,7 @@ impl Node {
         self.input(Input::Looked { number, looked });
     }
 
-    /// What was there before resource `n`.
+    /// Answers with the state before resource `n`.
     pub fn captured(&mut self, n: u128, before: Result<&str, RunError>) {
         let place = self.captures.iter().position(|(key, _)| key.resource == id(n)).expect("it captures");
         let (key, _) = self.captures.remove(place);

@@ -76,7 +76,7 @@ impl Site {
         }
     }
 
-    /// What stands is checked; the rest fails the controller's check unasked.
+    /// Checks an applied resource; the controller's check fails for others without asking the node.
     fn check(&mut self, n: u128) {
         let stands = |entry: &Entry| entry.resource == id(n) && entry.applied.is_some();
         if self.bed.agent.entries().any(stands) {
@@ -85,7 +85,7 @@ impl Site {
         }
     }
 
-    /// One write, one look, one job.
+    /// Does one write, one look and one job.
     fn work(&mut self, fails: bool) {
         self.bed.write_one();
         if let Some((key, known)) = self.bed.captures.first().cloned() {
@@ -126,7 +126,7 @@ impl Site {
         self
     }
 
-    /// All resources go, in this order, each job sent again until it is done.
+    /// Deletes all resources in this order; each job is sent again until it is done.
     fn end(mut self, order: &[u128]) {
         for &n in order {
             self.delete(n);

@@ -238,7 +238,7 @@ fn a_chain() -> Node {
     bed
 }
 
-/// All go, one of them gives back what was there before Muster.
+/// Deletes all three; one of them restores the state before Muster.
 fn one_gives_back(mut bed: Node, order: [u128; 3]) {
     for (n, number) in order.into_iter().zip(10..) {
         bed.job(&file(n, number, Action::Delete));

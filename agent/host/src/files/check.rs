@@ -7,7 +7,7 @@ use muster_shared::model::{Content, ContentDigest, File};
 
 use super::{Directory, FileError, Files, PERMISSION_BITS, digest, io, open_regular, owners};
 
-/// How a file differs from its desired state.
+/// A difference between a file and its desired state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum FileDifference {
     Missing,
@@ -27,7 +27,8 @@ pub enum FileDifference {
 }
 
 impl Files {
-    /// How the file differs; empty if it is as desired. A fetched content is compared by its digest.
+    /// The differences from the desired file; empty if there are none. A fetched content is compared by
+    /// its digest.
     ///
     /// # Errors
     /// [`FileError`]: the file cannot be read.

@@ -1,5 +1,5 @@
-//! The directory of a file, held open: operations act on this directory, even if its path leads elsewhere
-//! meanwhile.
+//! The directory of a file, held open: operations act on this directory, even if its path leads
+//! elsewhere meanwhile.
 //!
 //! The path is opened name by name from `/`, each name below the previous directory and never through a
 //! symbolic link. `openat` with `O_NOFOLLOW` and a single name equals `openat2` with `RESOLVE_BENEATH |
@@ -40,7 +40,7 @@ pub(super) struct Directory {
     is_shared: bool,
 }
 
-/// How to treat a directory that does not exist.
+/// The treatment of a directory that does not exist.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Missing {
     Refuse,
@@ -244,7 +244,8 @@ fn names(path: &Path) -> Vec<OsString> {
     names.map(|part| part.as_os_str().to_owned()).rev().collect()
 }
 
-/// How users other than root, the agent's user and `owner` could redirect paths below the directory.
+/// The way in which users other than root, the agent's user and `owner` could redirect paths below
+/// the directory.
 fn way_in(stat: &FileStat, owner: Option<u32>) -> Option<WriteHazard> {
     let mode = Mode::from_bits_truncate(stat.st_mode);
     if !is_own(stat.st_uid) && owner != Some(stat.st_uid) {

@@ -56,7 +56,7 @@ pub enum FileError {
     Io { path: PathBuf, action: &'static str, source: io::Error },
 }
 
-/// How users other than root and the file's owner could redirect the agent's writes.
+/// A way in which users other than root and the file's owner could redirect the agent's writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WriteHazard {
     /// The directory belongs to this user.

@@ -1,5 +1,5 @@
-//! A symbolic link at a path, replaced like a file: by one rename, and only where others cannot redirect the
-//! path.
+//! A symbolic link at a path, replaced like a file: by one rename, and only where others cannot redirect
+//! the path.
 
 use std::path::{Path, PathBuf};
 

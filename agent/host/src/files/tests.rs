@@ -154,7 +154,7 @@ fn directory(path: &Path, owner: u32, group: u32, mode: u32) {
     fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
 }
 
-/// What a user does who owns the directory of a file that root corrects.
+/// A user who owns the directory replaces it while root corrects a file in it.
 #[tokio::test]
 async fn a_link_in_place_of_the_directory_leads_nowhere() {
     let folder = Folder::new();

@@ -49,7 +49,7 @@ const IPV6: u8 = 2;
 pub struct Frame {
     pub chassis: Id,
     pub port: Id,
-    /// How many seconds the frame is valid; 0 ends its validity at once.
+    /// Seconds for which the frame is valid; 0 ends its validity at once.
     pub ttl: u16,
     /// A text for people.
     pub port_description: Option<String>,

@@ -15,12 +15,12 @@ use super::locked;
 
 /// The interval between frames of a port. All ports send at the same moments, to save wake-ups.
 pub(super) const INTERVAL: Duration = Duration::from_secs(2);
-/// The interval of the first frames after a port came up, so that a waiting neighbour learns of the port
-/// soon.
+/// The interval of the first frames after a port came up, so that a waiting neighbour learns of the
+/// port soon.
 const QUICK_INTERVAL: Duration = Duration::from_secs(1);
 const QUICK: u8 = 3;
-/// The validity of a frame: two frames may be lost, and a cable that fails silently is noticed within this
-/// time.
+/// The validity of a frame: two frames may be lost, and a cable that fails silently is noticed within
+/// this time.
 pub const TTL: Duration = Duration::from_secs(6);
 /// The validity of the last frame of an agent that ends in order. The switch goes on forwarding meanwhile,
 /// and an agent that is upgraded or restarted is back within this time. A switch that fails while its agent

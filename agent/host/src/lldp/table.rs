@@ -45,7 +45,7 @@ impl Table {
         self.heard.values().map(|(_, until)| *until).min()
     }
 
-    /// All neighbours, by chassis and port.
+    /// The neighbours, by chassis and port.
     pub fn neighbours(&self) -> impl Iterator<Item = &Frame> {
         self.heard.values().map(|(frame, _)| frame)
     }

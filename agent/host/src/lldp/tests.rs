@@ -150,7 +150,7 @@ fn a_neighbour_stays_until_its_time_is_over() {
     assert_eq!(table.neighbours().count(), 1);
 }
 
-/// Who was started anew has others, and is no second neighbour.
+/// A restarted neighbour has other beacons, and is no second neighbour.
 #[test]
 fn beacons_are_those_of_neighbours_that_are_there() {
     let mut table = Table::default();

@@ -103,7 +103,7 @@ const ABSENT: [i32; 3] = [95, 22, 524];
 /// Values of a link without carrier, which cannot be set.
 const UNKNOWN: [(&str, u32); 2] = [("link/speed", u32::MAX), ("link/duplex", 0xff)];
 
-/// All settings that the interface reports.
+/// The settings that the interface reports.
 pub(super) async fn read(link: &str) -> Result<Settings> {
     let mut kernel = Kernel::open().await?;
     let mut settings = Settings::new();

@@ -34,11 +34,11 @@ pub enum Cause {
     Dhcp(#[from] DhcpError),
 }
 
-/// The most Open vSwitch steps in one transaction: about 1 MB of JSON, which the database processes in
-/// milliseconds.
+/// The most Open vSwitch steps in one transaction: about 1 MB of JSON, which the database processes
+/// in milliseconds.
 const MAX_BATCH: usize = 1_000;
 
-/// What to do when a step fails.
+/// The reaction to a failed step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OnFailure {
     Stop,

@@ -347,7 +347,7 @@ fn ifupdown(
     (vec![("etc/network/interfaces.d/muster".into(), text)], unwritten)
 }
 
-/// One stanza for each address; settings of the link itself are in the first, commands in the last.
+/// Writes a stanza for each address; settings of the link itself are in the first, commands in the last.
 fn stanzas(text: &mut String, object: &Object, first: &str) {
     let name = &object.name;
     push(text, format_args!("\nauto {name}\n"));

@@ -50,7 +50,7 @@ pub(crate) const RETRY: Duration = Duration::from_secs(1);
 /// The longest pause, and the interval of looking for a database where its arrival gives no event.
 pub(crate) const RETRY_MAX: Duration = Duration::from_secs(300);
 
-/// What may have changed.
+/// The part of the network that may have changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Change {
     /// Routes, rules, bridges of Open vSwitch.
@@ -81,8 +81,8 @@ impl Bell {
 }
 
 impl Monitor {
-    /// Needs a tokio runtime with I/O and time. Sources that cannot be watched yet are watched as soon as
-    /// possible.
+    /// Needs a tokio runtime with I/O and time. Sources that cannot be watched yet are watched as soon
+    /// as possible.
     pub fn open(network: &Network) -> Self {
         let bell = Arc::new(Bell::default());
         let mut tasks = JoinSet::new();

@@ -132,8 +132,8 @@ impl Netlink {
         self.indexes.clear();
     }
 
-    /// The number of the link through which packets to `peer` leave; `None` without a route, or with several
-    /// links.
+    /// The number of the link through which packets to `peer` leave; `None` without a route, or with
+    /// several links.
     pub async fn link_to(&mut self, peer: IpAddr) -> Result<Option<u32>> {
         let builder = match peer {
             IpAddr::V4(peer) => RouteMessageBuilder::<Ipv4Addr>::new().destination_prefix(peer, 32).build(),

@@ -41,7 +41,7 @@ pub struct NetworkManagers {
     programs: PathBuf,
 }
 
-/// Why a network manager does not release a link.
+/// The reason why a network manager does not release a link.
 #[derive(Debug, Error)]
 pub enum NetworkManagerError {
     /// ifupdown would configure the link at every boot.
@@ -254,7 +254,7 @@ impl NetworkManagers {
     /// next boot on.
     ///
     /// # Errors
-    /// One of the drop-ins is still there.
+    /// A drop-in is still there.
     pub fn forget<'a>(&self, links: impl IntoIterator<Item = &'a str>) -> Result<(), NetworkManagerError> {
         links.into_iter().try_for_each(|link| {
             ManagerKind::ALL.into_iter().try_for_each(|who| self.remove(who, link).map(drop))

@@ -80,7 +80,7 @@ impl Ovsdb {
         Ok(Self { rpc: Rpc::connect(socket).await?, sync_timeout })
     }
 
-    /// All bridges with their ports.
+    /// The bridges with their ports.
     pub async fn bridges(&mut self) -> Result<Ovs> {
         let select = |table: &str, read: &[&str], more: &[&str]| {
             let columns: Vec<&str> = read.iter().chain(more).copied().collect();

@@ -426,7 +426,7 @@ impl Planner<'_> {
         }
     }
 
-    /// One step for each group of a link's settings, since a group is one message to the driver.
+    /// Plans a step for each group of a link's settings, since a group is one message to the driver.
     fn ethtool(&mut self, state: &State) {
         let mut steps: BTreeMap<(&str, &str), BTreeMap<String, u32>> = BTreeMap::new();
         for ((link, key), (value, _)) in &self.target.ethtool {

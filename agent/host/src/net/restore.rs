@@ -16,10 +16,10 @@ use super::target::Target;
 use super::verify::differences;
 use super::{NetError, Network, READ_BACK_PAUSE, READ_BACK_TRIES, extended, mapped};
 
-/// How long Open vSwitch may take to become idle before a restore: a switch that hangs must not keep a server
-/// cut off.
+/// The time that Open vSwitch may take to become idle before a restore: a switch that hangs must not keep a
+/// server cut off.
 const SETTLE_TIMEOUT: Duration = Duration::from_secs(5);
-/// How often a restore plans again: the next round repairs unforeseen side effects of a step.
+/// The most plans of a restore: the next round repairs unforeseen side effects of a step.
 const RESTORE_ROUNDS: u32 = 3;
 
 impl Network {

@@ -18,7 +18,7 @@ use super::state::{Address, Attach, OvsBridge, OvsPort, Route, State, VlanLink};
 
 /// The state of links, taken before a change.
 ///
-/// Its size is bounded by the host's own links and routes. Store it (any serde format) before the first
+/// The size is bounded by the host's own links and routes. Store it (any serde format) before the first
 /// change, or a crash loses it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
@@ -112,8 +112,8 @@ pub enum KindBefore {
     Bond(BondOptions),
     /// A tap device that stays.
     Tap,
-    /// A bridge of Open vSwitch, with those ports that would vanish with it and are recorded nowhere else
-    /// here.
+    /// A bridge of Open vSwitch, with those ports that would vanish with it and are recorded nowhere
+    /// else here.
     OvsBridge(OvsBridge),
     /// An internal port of Open vSwitch.
     OvsInternal,

@@ -1,8 +1,8 @@
 //! The host's state: links, addresses, routes, and the bridges of Open vSwitch.
 //!
-//! Left out on purpose: objects that Muster's changes cannot destroy for good (the kernel's own routes, which
-//! come with their addresses), and objects that others add again (routes of routing daemons, temporary IPv6
-//! addresses).
+//! Left out on purpose: objects that Muster's changes cannot destroy for good (the kernel's own routes,
+//! which come with their addresses), and objects that others add again (routes of routing daemons, temporary
+//! IPv6 addresses).
 
 mod layer3;
 mod ovs;
@@ -142,7 +142,7 @@ impl State {
         self.ovs.as_ref()?.port_of(name)?.1.interfaces.get(name)
     }
 
-    /// Those links, and all links that the kernel removes with them: the ones on top of them.
+    /// The given links, and the links on top of them, which the kernel removes with them.
     pub fn with_what_they_carry<'a>(&'a self, links: impl Iterator<Item = &'a str>) -> BTreeSet<&'a str> {
         let mut carried: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
         for (name, link) in self.links.iter().filter(|(_, link)| GO_ALONG.contains(&link.kind.as_str())) {
@@ -188,8 +188,8 @@ impl State {
         self.links.get(name).map(|master| (name, master))
     }
 
-    /// A link's MAC address. For a bond's member, which uses the bond's, the address that it has outside the
-    /// bond.
+    /// A link's MAC address. For a bond's member, which uses the bond's, the address that it has outside
+    /// the bond.
     pub fn own_mac(&self, link: &str) -> Option<&String> {
         let is_member = self.master(link).is_some_and(|(_, master)| master.kind == "bond");
         let link = self.links.get(link)?;

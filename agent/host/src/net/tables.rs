@@ -16,7 +16,7 @@ const MAX_BYTES: u64 = 256 * 1024;
 const MARK: &str = "# muster";
 const MODE: u32 = 0o644;
 
-/// All names with their numbers; empty if the file is missing or cannot be read.
+/// The names with their numbers; empty if the file is missing or cannot be read.
 pub(super) fn read(path: &Path) -> BTreeMap<String, u32> {
     let content = text(path).unwrap_or_default();
     content.lines().filter_map(entry).map(|(id, name)| (name.to_owned(), id)).collect()

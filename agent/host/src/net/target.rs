@@ -107,8 +107,8 @@ pub struct LinkTarget {
 }
 
 impl LinkTarget {
-    /// Whether the wanted address exists but will expire, and is not one of the `leased` ones that a client
-    /// renews.
+    /// Whether the wanted address exists but will expire, and is not one of the `leased` ones that a
+    /// client renews.
     pub(super) fn runs_out(&self, address: &Address, leased: &BTreeSet<IpAddr>, now: &Link) -> bool {
         let ip = address.net.addr();
         let renewed = leased.contains(&ip) && self.dhcp.as_ref().is_some_and(|told| told.leases(ip));

@@ -12,7 +12,7 @@ use super::snapshot::PortBefore;
 use super::state::{Attach, Link, Route, RouteKey, State};
 use super::target::{Difference, LinkKind, LinkTarget, Origin, Target, Wanted, WantedResolver};
 
-/// How `state` differs from `target`; empty if it does not.
+/// The differences of `state` from `target`; empty if there are none.
 pub fn differences(target: &Target, state: &State) -> Vec<Difference> {
     let beside = target.present().any(|(_, wanted)| wanted.origin == Origin::Beside);
     let routes = state.links.values().flat_map(|link| link.routes.iter());

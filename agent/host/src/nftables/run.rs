@@ -16,13 +16,13 @@ use super::list::{Picture, read};
 use super::{FAMILY, TABLE};
 use crate::openflow::Lost;
 
-/// The paths of distributions. The search path is not used: a user who can write there could run code as
-/// root.
+/// The paths of distributions. The search path is not used: a user who can write there could run code
+/// as root.
 const PROGRAMS: [&str; 4] = ["/usr/sbin/nft", "/sbin/nft", "/usr/bin/nft", "/usr/local/sbin/nft"];
 /// 50,000 rules take two seconds to write and four to list; a loaded node is ten times as slow.
 const TIME_MAX: Duration = Duration::from_secs(120);
-/// The most bytes of a listing: 100,000 rules of 700 bytes, and as much again. It is never in memory as a
-/// whole.
+/// The most bytes of a listing: 100,000 rules of 700 bytes, and as much again. It is never in memory as
+/// a whole.
 const LISTING_MAX: u64 = 160 * 1024 * 1024;
 /// The most bytes of nft's errors that are kept; the first error counts.
 const ERRORS_MAX: usize = 4096;

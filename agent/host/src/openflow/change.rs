@@ -263,8 +263,8 @@ impl Switch {
         change: &Change,
         durable: impl Future<Output = Result<(), String>>,
     ) -> Result<(), Stop> {
-        // All messages of the bundle are answered before this one: a bundle that lacks one must not be
-        // committed.
+        // All messages of the bundle are answered before this one: a bundle that lacks one must not
+        // be committed.
         let closed = self.say_bundle(change.bundle, 2);
         self.bundle_answer(change, closed).await?;
         durable.await.map_err(|reason| refused(None, reason, false))?;

@@ -148,8 +148,8 @@ impl Comparison<'_> {
         });
     }
 
-    /// Compares groups or meters, whose ids follow from their numbers; any that are not desired belong to
-    /// others.
+    /// Compares groups or meters, whose ids follow from their numbers; any that are not desired belong
+    /// to others.
     fn numbered(
         &mut self,
         there: &BTreeMap<u32, Form>,

@@ -20,8 +20,8 @@ use super::{Lost, Timeout};
 pub(super) const OUTPUT_CHUNK: usize = 64 * 1024;
 /// Bytes read at once; the buffer keeps this size while the connection is idle.
 const INPUT_CHUNK: usize = 64 * 1024;
-/// The most bytes read while writing, for a switch that answers only with errors: far more than all possible
-/// errors.
+/// The most bytes read while writing, for a switch that answers only with errors: far more than all
+/// possible errors.
 const INPUT_MAX: usize = 8 * 1024 * 1024;
 /// The longest silence: a switch is busy for seconds with a hundred thousand rules, and one that hangs longer
 /// is gone.
@@ -58,8 +58,8 @@ pub(super) struct Connection {
 #[derive(Debug, Default)]
 pub(super) struct Heard {
     pub removed: VecDeque<(FlowId, Timeout)>,
-    /// Those of `removed` that the flow monitor reported, in its order among all other updates. A separate
-    /// message reports the removal again later, when another rule may already be in the place.
+    /// The entries of `removed` that the flow monitor reported, in its order among all other updates. A
+    /// separate message reports the removal again later, when another rule may already be in the place.
     monitored: BTreeSet<FlowId>,
     /// A change other than of foreign rules.
     pub changed: bool,

@@ -83,8 +83,8 @@ impl Former {
     }
 }
 
-/// The form of a meter, from its flags on. Without a requested burst, the switch chooses one, which does not
-/// count.
+/// The form of a meter, from its flags on. Without a requested burst, the switch chooses one, which does
+/// not count.
 pub(super) fn of_meter(body: &[u8]) -> Form {
     const BURST: u8 = 4;
     const HEAD: usize = 6;

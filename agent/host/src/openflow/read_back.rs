@@ -13,8 +13,8 @@ use super::{Applied, Form, Lost, Switch};
 
 /// The number of rules queried at once, where rules are read one by one.
 const AT_ONCE: usize = 256;
-/// Reading one rule by its cookie takes the switch about this many times as long as reading one among all of
-/// ours.
+/// Reading one rule by its cookie takes the switch about this many times as long as reading one among all
+/// of ours.
 const ALL_IS_CHEAPER: u64 = 8;
 
 impl Switch {

@@ -25,7 +25,7 @@ fn rule() -> Rule {
     Rule { table: 3, priority: 7, selector, treatment, idle_timeout: 30, hard_timeout: 0 }
 }
 
-/// It is kept on disk by agents that are updated.
+/// Agents keep the hash on disk across updates.
 #[test]
 fn the_hash_of_a_form_never_changes() {
     let (mut encoder, mut former) = (Encoder::default(), Former::default());

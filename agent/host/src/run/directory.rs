@@ -142,8 +142,8 @@ impl Directory {
         prepared.map_err(disk("record a run"))
     }
 
-    /// Removes the order first: without it nothing begins, and while `began` exists the run is known to have
-    /// begun.
+    /// Removes the order first: without it nothing begins, and while `began` exists the run is known to
+    /// have begun.
     fn clear(&self) -> io::Result<()> {
         absent_is_fine(fs::remove_file(self.file("order")))?;
         for file in fs::read_dir(&self.path)? {

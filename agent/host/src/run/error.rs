@@ -6,7 +6,7 @@ use thiserror::Error;
 
 use crate::systemd::SystemdError;
 
-/// Why the end of a run is unknown.
+/// The reason why the end of a run is unknown.
 #[derive(Debug, Error)]
 pub enum RunFailed {
     /// The directory cannot be used.

@@ -7,7 +7,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::{Pid, getpid};
 
-/// All living descendants of this process. As the subreaper, it also has those whose parents have ended.
+/// The living descendants of this process. As the subreaper, it also has those whose parents have ended.
 pub(super) fn descendants() -> Vec<Pid> {
     let mut children: BTreeMap<i32, Vec<i32>> = BTreeMap::new();
     for pid in processes() {

@@ -29,8 +29,8 @@ impl Tail {
         self.left_out += excess as u64;
     }
 
-    /// The output as text, within the bound even where one byte became three; the text says how much is
-    /// missing.
+    /// The output as text, within the bound even where one byte became three; the text says how much
+    /// is missing.
     pub(super) fn text(mut self) -> String {
         let text = text(self.kept.make_contiguous());
         if self.left_out == 0 && text.len() <= OUTPUT_MAX {

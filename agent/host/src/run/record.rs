@@ -1,5 +1,5 @@
-//! The records of a run: its order, its beginning, and its end. Each file is written completely or not at
-//! all.
+//! The records of a run: its order, its beginning, and its end. Each file is written completely or not
+//! at all.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -34,7 +34,7 @@ pub(super) struct Order {
     pub(super) timeout: Duration,
 }
 
-/// How a run ended, and its outputs.
+/// The end of a run, and its outputs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ended {
     pub how: RunEnd,
@@ -46,7 +46,7 @@ pub struct Ended {
     pub outputs: BTreeMap<String, Output>,
 }
 
-/// How a run ended.
+/// The way in which a run ended.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum RunEnd {
     /// The command exited by itself.

@@ -31,11 +31,12 @@ use super::record::{self, Ended, Order, Output, RunEnd};
 use super::{RunFailed, family};
 use crate::sys;
 
-/// How long processes may outlive the command before they are ended, such as the `tee` at the end of a pipe.
+/// The time that processes may outlive the command before they are ended, such as the `tee` at the end of
+/// a pipe.
 const LINGER: Duration = Duration::from_secs(1);
 /// The time between SIGTERM and SIGKILL, as the shortest of systemd's own services.
 const GRACE: Duration = Duration::from_secs(10);
-/// How long killed processes may take to vanish: only those that wait for a device take long.
+/// The time that killed processes may take to vanish: only those that wait for a device take long.
 const KILLED: Duration = Duration::from_secs(5);
 /// The pause between two looks at processes that have not ended.
 const LOOK: Duration = Duration::from_millis(20);
@@ -290,8 +291,8 @@ impl Stream {
         }
     }
 
-    /// Reads all that is in the pipe, including data that the reactor has not announced yet, and closes the
-    /// pipe.
+    /// Reads all that is in the pipe, including data that the reactor has not announced yet, and closes
+    /// the pipe.
     fn drain(&mut self) {
         let Some(Ok(fd)) = self.pipe.take().map(pipe::Receiver::into_nonblocking_fd) else { return };
         let (mut pipe, mut piece) = (File::from(fd), [0; PIECE]);

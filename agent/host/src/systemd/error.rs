@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use thiserror::Error;
 
-/// Why a request to systemd failed.
+/// The reason why a request to systemd failed.
 #[derive(Debug, Error)]
 pub enum SystemdError {
     /// The server has another init, or none.

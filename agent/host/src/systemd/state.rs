@@ -8,7 +8,7 @@ use zbus::OwnedVariant;
 /// Properties by name; unknown types are skipped.
 pub(super) type Properties = BTreeMap<String, OwnedVariant>;
 
-/// What a unit does.
+/// The activity of a unit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Active {
     /// The unit runs, or has done its work and stays active.
@@ -56,8 +56,8 @@ pub struct UnitState {
     pub restarts: u32,
     /// For a service: the main process; 0 if there is none.
     pub main_pid: u32,
-    /// For a service's main process: `CLD_EXITED` (1), `CLD_KILLED` (2), `CLD_DUMPED` (3); 0 if it has not
-    /// ended.
+    /// For a service's main process: `CLD_EXITED` (1), `CLD_KILLED` (2), `CLD_DUMPED` (3); 0 if it has
+    /// not ended.
     pub exit_code: i32,
     /// A service's main process: its status, or the signal's number.
     pub exit_status: i32,

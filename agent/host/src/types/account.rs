@@ -1,9 +1,9 @@
 //! `Muster::User` and `Muster::Group`: accounts in the server's own files, by shadow-utils.
 //!
-//! The agent reads `/etc/passwd`, `/etc/group` and `/etc/shadow`, and changes them only through useradd and
-//! the like, which lock them. Secrets go to a command's standard input, never into its arguments. Files in a
-//! user's home are read and written **as that user**: a link there leads nowhere that the user could not
-//! write.
+//! The agent reads `/etc/passwd`, `/etc/group` and `/etc/shadow`, and changes them only through useradd
+//! and the like, which lock them. Secrets go to a command's standard input, never into its arguments.
+//! Files in a user's home are read and written **as that user**: a link there leads nowhere that the user
+//! could not write.
 //!
 //! Each step looks first, so that an interrupted change is simply repeated. Absent: accounts of directories
 //! (LDAP), and files in a home other than the keys.
@@ -38,8 +38,8 @@ pub struct Accounts;
 pub struct UserBefore {
     /// `None` if the user did not exist.
     user: Option<UserState>,
-    /// If the user did not exist: the number of a group of that name, which userdel removes along with the
-    /// user.
+    /// If the user did not exist: the number of a group of that name, which userdel removes along with
+    /// the user.
     group: Option<u32>,
 }
 
@@ -62,8 +62,8 @@ struct UserState {
     keys: Option<Keys>,
 }
 
-/// The content of a user's `authorized_keys`. The user controls the file, so nothing there may fail the whole
-/// resource.
+/// The content of a user's `authorized_keys`. The user controls the file, so nothing there may fail the
+/// whole resource.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(Debug))]
 enum Keys {

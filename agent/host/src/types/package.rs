@@ -63,7 +63,7 @@ pub struct Applied {
     pub mended: bool,
 }
 
-/// All packages of the server, by name and, where there may be several, architecture.
+/// The packages of the server, by name and, where there may be several, architecture.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Listing(BTreeMap<String, Installed>);
 
@@ -408,7 +408,7 @@ impl Manager {
         }
     }
 
-    /// Those differences between `was` and `is` that the orders that `ran` made, without changes of others.
+    /// The differences between `was` and `is` that the orders that `ran` made, without changes of others.
     fn changed_by(self, ran: &[Order], was: &Listing, is: &Listing, name: &str) -> (Listing, Listing) {
         let gives: BTreeMap<&String, &Wanted> = ran.iter().flat_map(|order| &order.gives).collect();
         let are_marked = ran.iter().any(|order| order.is_mark);

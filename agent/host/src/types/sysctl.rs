@@ -41,7 +41,7 @@ pub struct SysctlState {
     file: FileBefore,
 }
 
-/// Why a setting is not as desired.
+/// The reason why a setting is not as desired.
 #[derive(Debug, Error)]
 pub enum SysctlFault {
     /// The kernel has no setting of that name.

@@ -1,8 +1,8 @@
 //! `Muster::Timezone`: the link `/etc/localtime`, which the C library and systemd read, and `/etc/timezone` where a server
 //! has that file, as Debian does.
 //!
-//! The link changes by one rename, and the file after it; if the file cannot be written, the link is
-//! restored.
+//! The link changes by one rename, and the file after it; if the file cannot be written, the link
+//! is restored.
 //!
 //! Absent: the kernel's own zone, the hardware clock, and programs that read the zone at their start and
 //! still use it.
@@ -43,7 +43,7 @@ enum Localtime {
     File(FileBefore),
 }
 
-/// Why a time zone is not as desired.
+/// The reason why a time zone is not as desired.
 #[derive(Debug, Error)]
 pub enum ZoneFault {
     /// The server does not know the zone.

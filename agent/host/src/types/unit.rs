@@ -258,8 +258,8 @@ impl Units {
         self.activate(bus, unit, before, written, touched).await
     }
 
-    /// Writes the unit's files, and restores those that no longer belong to it. Returns whether any file
-    /// differed.
+    /// Writes the unit's files, and restores those that no longer belong to it. Returns whether any
+    /// file differed.
     async fn write(
         &self,
         resource: ResourceId,

@@ -25,12 +25,12 @@ impl Dice {
     }
 }
 
-/// What a file holds, by its number.
+/// The content of a file, by its number.
 #[derive(Clone, Default)]
 struct Held {
     /// As it was last synced.
     durable: Vec<u8>,
-    /// It was written since.
+    /// The file was written since.
     is_dirty: bool,
 }
 
@@ -41,7 +41,7 @@ enum Name {
     Gone(PathBuf),
 }
 
-/// What the disk would have after a power cut.
+/// The disk's content after a power cut.
 struct Disk {
     dice: Dice,
     files: Vec<Held>,
@@ -53,7 +53,7 @@ struct Disk {
 }
 
 impl Disk {
-    /// All that is in the directory is durable.
+    /// A disk on which the whole directory is durable.
     fn of(path: &Path, dice: Dice) -> Self {
         let mut disk = Self {
             dice,
@@ -155,7 +155,7 @@ impl Name {
     }
 }
 
-/// What may be there of one record: the newest that is durable, or what was written over it since.
+/// The possible content of one record: the newest durable one, or any written over it since.
 struct May<T>(Vec<T>);
 
 impl<T: PartialEq + std::fmt::Debug> May<T> {

@@ -138,7 +138,8 @@ mod tests {
         }
     }
 
-    /// All that a picture relies on, for a graph of which each box is joined with up to two earlier ones, and for cycles.
+    /// Checks what pictures rely on, for a graph of which each box is joined with up to two earlier ones, and
+    /// for cycles.
     #[test]
     fn boxes_stand_apart_and_lines_lead_to_the_right() {
         let mesh: Vec<(usize, usize)> = (1..60).flat_map(|to| [(to * 7 % to, to), (to / 2, to)]).collect();

@@ -102,8 +102,8 @@ fn timed_out(work: &Work<'_>) -> Failure {
     ))
 }
 
-/// Waits until none of the intents is under way, across a restart of the controller; `None` if that takes too
-/// long.
+/// Waits until none of the intents is under way, across a restart of the controller; `None` if that takes
+/// too long.
 async fn watch(
     work: &Work<'_>,
     body: &Value,

@@ -104,7 +104,7 @@ resources:
     assert!(sent.files.is_empty());
 }
 
-/// Nobody here knows where the template that the stack has came from.
+/// The origin of the stack's present template is unknown here.
 #[test]
 fn without_a_template_keys_are_absolute() {
     let folder = folder(&[
@@ -244,7 +244,7 @@ fn parameters_split_at_the_first_equals_sign() {
     assert!(parameter("=b").is_err());
 }
 
-/// What operators of TripleO have: each environment with the files it names, each template by itself.
+/// The files of TripleO's operators: each environment with the files it names, each template by itself.
 #[test]
 fn tripleo_is_gathered() {
     let samples =

@@ -34,8 +34,8 @@ pub async fn run(asked: Events, client: &mut Client, format: Format) -> Result<(
     }
 }
 
-/// Prints one line per event: text, or a JSON document. Ends when the stack is gone, or another one has its
-/// name.
+/// Prints one line per event: text, or a JSON document. Ends when the stack is gone, or another one has
+/// its name.
 async fn follow(name: &str, client: &mut Client, format: Format) -> Result<(), Failure> {
     if format == Format::Yaml {
         return Err(Failure::usage("--follow prints lines: want -o table or -o json"));

@@ -15,7 +15,7 @@ fn point(device: &str, port: &str) -> ConnectPoint {
     ConnectPoint { device: device.parse().unwrap(), port: port.into() }
 }
 
-/// One that is installed over a link, and moved once.
+/// An intent that is installed over a link, and moved once.
 fn installed() -> Shown {
     let text = "intents:\n- {key: a, type: point_to_point, from: {device: web-1/br0, port: h}, to: {device: web-2/br0, port: h}, \
                 selector: {eth_type: 0x0800, ipv4_dst: 10.7.7.7}, constraints: [{bandwidth: 5}]}\n";

@@ -42,7 +42,7 @@ intents:
 - {key: c, type: point_to_point, from: {device: web-2/br0, port: h}, to: {device: web-1/br0, port: h}}
 ";
 
-/// Nobody has told of these bridges.
+/// No node has reported these bridges.
 #[tokio::test(flavor = "multi_thread")]
 async fn intents_are_submitted_waited_for_shown_withdrawn_and_purged() {
     let world = World::new().await;

@@ -31,7 +31,7 @@ fn welcome(want_ledger: bool) -> Down {
     Down::Welcome(Welcome { epoch: Epoch(1).into(), want_ledger, heartbeat: Duration::from_secs(10) })
 }
 
-/// Something that happens to a conversation, and what comes of it.
+/// An event of a conversation, and its expected result.
 enum Step {
     Says(Up, bool),
     SaysToDeaf(Up),

@@ -22,7 +22,7 @@ struct At {
     calls: Option<usize>,
     /// A call waits.
     waits: bool,
-    /// What becomes of the one that waits.
+    /// The failure of the waiting commit, if it fails.
     fails: Option<i32>,
 }
 
@@ -32,7 +32,7 @@ impl Gate {
         self.at.lock().unwrap().calls = Some(calls);
     }
 
-    /// Somebody waits at it.
+    /// Waits until the driver waits at the gate.
     fn until_somebody_waits(&self) {
         let at = self.at.lock().unwrap();
         drop(self.moved.wait_while(at, |at| !at.waits).unwrap());
@@ -184,7 +184,7 @@ impl Running {
         tokio::spawn(async move { handle.request(Request::Create { name, source, options }).await })
     }
 
-    /// What is in the database in the end, and what left.
+    /// The final content of the database, and the sent messages.
     async fn ends(self) -> (BTreeSet<String>, Vec<String>) {
         self.handle.stop().await;
         self.thread.join().unwrap();

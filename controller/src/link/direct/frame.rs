@@ -4,9 +4,9 @@
 //!   CONNECT  PUBLISH (QoS 0, 1; no retain, no alias)  PUBACK  SUBSCRIBE  PINGREQ  DISCONNECT
 //! ```
 //!
-//! rumqttc's codec reads the content of a packet. Framing, sizes, flags and the kinds of packets are checked
-//! before: the codec takes a short packet for an incomplete one, and does not know `DISCONNECT` without a
-//! body.
+//! rumqttc's codec reads the content of a packet. Framing, sizes, flags and the kinds of packets are
+//! checked before: the codec takes a short packet for an incomplete one, and does not know `DISCONNECT`
+//! without a body.
 
 use bytes::{Bytes, BytesMut};
 use rumqttc::v5::mqttbytes::v5::{ConnectProperties, Packet, PublishProperties, Subscribe};

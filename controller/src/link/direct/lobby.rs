@@ -40,7 +40,7 @@ impl Guest {
     }
 }
 
-/// All places are taken by guests that wait for us.
+/// The places are all taken by guests that wait for us.
 struct Busy;
 
 /// A place in the lobby; dropping it gives it back.

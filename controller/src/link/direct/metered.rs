@@ -30,7 +30,7 @@ pub struct Incoming {
 }
 
 impl Incoming {
-    /// How long the client has been silent while we wait for its bytes; `None` if bytes wait to be read.
+    /// The time that the client has been silent while we wait for its bytes; `None` if bytes wait to be read.
     pub fn silence(&self) -> Option<Silence> {
         let socket = self.lock();
         let peeked = recv((*socket)?, &mut [0], MsgFlags::MSG_PEEK | MsgFlags::MSG_DONTWAIT);

@@ -31,13 +31,13 @@ const KNOWN_MAX: usize = 65_536;
 #[derive(Clone, Copy, Debug)]
 pub struct Bounds {
     pub places: usize,
-    /// Those of `places` that are reserved for known addresses.
+    /// The part of `places` that is reserved for known addresses.
     pub kept: usize,
     /// The most places of one address, which many servers may share.
     pub per_address: usize,
 }
 
-/// How long a guest has owed us its next bytes.
+/// The time that a guest has owed us its next bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Silence {
     /// The duration.
@@ -58,7 +58,7 @@ pub enum Arrival<K> {
         /// The guest that has to leave.
         leaves: Option<K>,
     },
-    /// All guests that could leave wait for us: the newcomer should try again in a moment.
+    /// Every guest that could leave waits for us: the newcomer should try again in a moment.
     Busy,
     /// The newcomer is refused.
     Refused,
@@ -184,7 +184,7 @@ impl<K> Room<K> {
         }
     }
 
-    /// How many guests of this class wait, and its places.
+    /// The number of waiting guests of this class, and its places.
     fn fill(&self, known: bool) -> (usize, usize) {
         let [unknown, of_known] = &self.classes;
         match known {
@@ -193,7 +193,7 @@ impl<K> Room<K> {
         }
     }
 
-    /// Of an address's longest-waiting guests, the one with the longest silence.
+    /// The guest with the longest silence among an address's longest-waiting ones.
     fn longest(&self, host: IpAddr, silence: impl Fn(&K) -> Option<Silence>) -> Option<(u64, Silence)> {
         let oldest = self.hosts.get(&host)?.guests.iter().take(LOOKED_AT);
         oldest

@@ -142,8 +142,8 @@ impl<I: Inbox> Session<I> {
                 }
                 turn = self.stream.turn(reading) => match turn {
                     Ok(Turn::Read) => self.last_read = Instant::now(),
-                    // This side did not read from the client meanwhile, so the client's silence does not
-                    // count.
+                    // This side did not read from the client meanwhile, so the client's silence does
+                    // not count.
                     Ok(Turn::Written) if !reading => self.last_read = Instant::now(),
                     Ok(Turn::Written) => {}
                     Ok(Turn::End) | Err(_) => return Err(End::Gone),
@@ -236,8 +236,8 @@ impl<I: Inbox> Session<I> {
         self.note_time(Instant::now());
     }
 
-    /// Updates two clocks: one for the output, and one for the queue behind it, which may also wait for
-    /// PUBACKs.
+    /// Updates two clocks: one for the output, and one for the queue behind it, which may also wait
+    /// for PUBACKs.
     fn note_time(&mut self, now: Instant) {
         match self.outbound.is_empty() {
             true => self.head_since = None,

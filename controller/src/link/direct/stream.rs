@@ -18,7 +18,7 @@ use super::reason::Refusal;
 const READ_MIN: usize = 1024;
 /// A larger buffer is freed once it is empty.
 const KEEP_MAX: usize = 16 * 1024;
-/// How long a client has to take the reason why it is refused. This is a courtesy.
+/// The time that a client has to take the reason why it is refused. This is a courtesy.
 const FAREWELL: Duration = Duration::from_secs(2);
 /// Bytes to read and drop meanwhile, so that the kernel does not cut the reason off with a reset.
 const FAREWELL_MAX: usize = 1024 * 1024;

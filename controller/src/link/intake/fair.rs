@@ -6,9 +6,9 @@
 //!   web-3: Disconnected ───────────┘
 //! ```
 //!
-//! A node with many messages delays only itself: a share of them is taken once in a turn, and in the long run
-//! no faster than its rate. Usage is counted in units: one for a message, and one more for each KiB of its
-//! packet.
+//! A node with many messages delays only itself: a share of them is taken once in a turn, and in the long
+//! run no faster than its rate. Usage is counted in units: one for a message, and one more for each KiB of
+//! its packet.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;

@@ -61,7 +61,7 @@ fn with_marker(folder: &Path) -> Vec<String> {
     found
 }
 
-/// What an engine would be built from, and the texts and the content, in clear.
+/// The snapshot for an engine, the texts and the content, in clear.
 fn all(store: &mut Sqlite) -> String {
     let source = store.source(&"app".parse().unwrap(), 1).unwrap().unwrap();
     let content = part(store, ContentDigest([7; 32]), 0, PIECE).unwrap().unwrap();
@@ -179,7 +179,7 @@ fn whatever_a_crash_leaves_of_a_change_of_keys_the_next_start_opens_the_database
     }
 }
 
-/// Who can write the database but has no key cannot put one secret in another's place.
+/// An attacker who can write the database but has no key cannot put one secret in another's place.
 #[test]
 fn what_was_moved_opens_no_more() {
     for sql in [

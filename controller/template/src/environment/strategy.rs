@@ -37,9 +37,9 @@ impl Strategies {
         self.named.get(parameter).map(|(_, at)| *at)
     }
 
-    /// How a parameter's value in an environment with the strategies `own` is combined with earlier ones. As
-    /// in Heat, the strategy of a parameter also holds for all later environments, which must not contradict
-    /// it.
+    /// The strategy that combines a parameter's value in an environment with the strategies `own` with
+    /// earlier ones. As in Heat, the strategy of a parameter also holds for all later environments, which
+    /// must not contradict it.
     pub fn of(&mut self, parameter: &str, own: &Strategies) -> Result<Strategy, String> {
         let said = self.named.get(parameter).map(|(strategy, _)| *strategy);
         match (own.named.get(parameter), said) {

@@ -33,7 +33,7 @@ impl Mention {
     }
 }
 
-/// All files that a template's text names, by place: arguments of `get_file`, and every `type` that is a
+/// The files that a template's text names, by place: arguments of `get_file`, and every `type` that is a
 /// template's file, anywhere in the text, as Heat's client does. `name` is for the places of errors.
 ///
 /// # Errors

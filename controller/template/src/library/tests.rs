@@ -171,7 +171,7 @@ proptest::proptest! {
     }
 }
 
-/// What hurts a parser does not hurt who looks for files.
+/// Texts that are hostile to a parser do not harm the search for files.
 #[test]
 fn hostile_templates_are_refused() {
     let bomb: String = (0..30)

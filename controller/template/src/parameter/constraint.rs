@@ -49,7 +49,7 @@ const RULES: [&str; 6] =
 const SHOWN: usize = 10;
 
 impl Constraint {
-    /// Why the value is not allowed; `None` if it is. A hidden value is not shown.
+    /// The reason why the value is not allowed; `None` if it is. A hidden value is not shown.
     pub fn refusal(&self, value: &Value, hidden: bool) -> Option<String> {
         let wanted = self.rule.wanted(value)?;
         if let Some(description) = &self.description {

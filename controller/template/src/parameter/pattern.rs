@@ -15,7 +15,7 @@ pub(super) enum Pattern {
 
 impl Pattern {
     /// # Errors
-    /// Why the pattern is refused.
+    /// The reason why the pattern is refused.
     pub fn read(pattern: &str) -> Result<Self, String> {
         let anchored = format!(r"\A(?:{pattern})");
         let built =

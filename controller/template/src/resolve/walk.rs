@@ -102,8 +102,8 @@ impl Used {
 }
 
 /// Whether the properties are checked later. As in Heat, the properties of a resource whose condition does
-/// not hold are not checked. The tree, which knows the conditions, opens groups and chains without checking
-/// theirs.
+/// not hold are not checked. The tree, which knows the conditions, opens groups and chains without
+/// checking theirs.
 pub(crate) fn is_checked_later(is_conditional: bool, kind: Kind) -> bool {
     is_conditional && !matches!(kind, Kind::Group | Kind::Chain | Kind::Nested)
 }

@@ -15,7 +15,7 @@ fn refused(text: &str) -> String {
     read(text).expect_err(text)
 }
 
-/// What a file asks for, in words again.
+/// The content of a flow file, as JSON again.
 fn said(file: &FlowFile) -> Value {
     let part = |part: &crate::FlowPart| {
         let entries: Vec<Value> = part

@@ -63,7 +63,7 @@ fn value(value: &str) -> Result<Value, String> {
     value_in("wallaby", value)
 }
 
-/// What is said of a value, after its place.
+/// The error of a value, after its place.
 fn said(value: &str) -> String {
     let error = self::value(value).expect_err(value);
     error.rsplit_once("outputs.o.value").map_or(error.clone(), |(_, rest)| rest.to_owned())

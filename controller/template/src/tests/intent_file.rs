@@ -8,7 +8,7 @@ fn read(text: &str) -> Result<IntentFile, String> {
     IntentFile::parse("intents.yaml", text, IntentLimits::default()).map_err(|errors| errors.to_string())
 }
 
-/// What a file asks for, in words again.
+/// The content of an intent file, as JSON again.
 fn said(file: &IntentFile) -> Value {
     let one = |(key, wish): &(Box<str>, muster_intent::manager::Wish)| {
         let mut map = wish_json(&wish.intent, wish.group.as_deref());

@@ -198,8 +198,8 @@ impl<'a> Expander<'a> {
         Ok(children)
     }
 
-    /// Which resources of a stack exist, by their conditions. A resource whose condition is not
-    /// known yet does not exist.
+    /// Decides by conditions which resources of a stack exist. A resource whose condition is not known yet
+    /// does not exist.
     fn existence(&mut self, scope: u32) -> Step<Vec<bool>> {
         let template = Arc::clone(&self.parts.scopes[scope as usize].template);
         let count = template.resources.len();
@@ -500,8 +500,8 @@ impl<'a> Expander<'a> {
         Ok(())
     }
 
-    /// Checks properties that the parser could not, because the type or the existence of the resource was
-    /// unknown.
+    /// Checks properties that the parser could not, because the type or the existence of the resource
+    /// was unknown.
     fn check_properties(&mut self, index: u32, kind: Kind) -> Step<()> {
         if matches!(self.parts.instances[index as usize].body, Body::Deployed { .. }) {
             return Ok(()); // its group's have been

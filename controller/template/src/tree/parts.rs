@@ -15,7 +15,7 @@ use crate::types::Kind;
 /// The index that stands for none.
 pub(super) const NONE: u32 = u32::MAX;
 
-/// All stacks and their resources.
+/// The stacks and their resources.
 pub(super) struct Parts {
     /// The parameters of the root.
     pub parameters: Arc<Parameters>,
@@ -116,8 +116,8 @@ pub(super) struct Group {
     pub members: Box<[u32]>,
     /// Names that are not given again.
     pub removed: Removed,
-    /// The digest of the inputs of the decision; `None`: they could not be known, and there are no members
-    /// yet.
+    /// The digest of the inputs of the decision; `None`: they could not be known, and there are no
+    /// members yet.
     pub seen: Option<u128>,
     /// The inputs depend on other resources.
     pub late: bool,

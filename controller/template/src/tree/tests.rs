@@ -297,7 +297,7 @@ fn a_path_of_an_attribute_leads_nowhere() {
     crate::parse("t", first, &BTreeMap::new()).unwrap();
 }
 
-/// What Heat called them once is the same type, and an environment may map it.
+/// A former name in Heat is the same type, and an environment may map it.
 #[test]
 fn former_names_of_types() {
     for name in ["OS::Heat::SoftwareDeployments", "OS::Heat::StructuredDeployments"] {

@@ -147,7 +147,7 @@ impl<'a> Context<'a> {
         Ok(found.filter(|value| !value.is_null()))
     }
 
-    /// All given properties.
+    /// The given properties.
     pub fn properties(&self, index: u32) -> Result<Value, RenderError> {
         Ok(match self.property(index, &[])? {
             Some(Value::Object(map)) => {

@@ -237,7 +237,7 @@ fn input_values(
     Ok(values)
 }
 
-/// How a structured deployment inserts inputs into its config.
+/// The way in which a structured deployment inserts inputs into its config.
 struct Structured {
     key: String,
     is_strict: bool,

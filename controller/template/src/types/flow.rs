@@ -198,7 +198,7 @@ fn one(given: &RenderedProperties<'_>, key: Option<&str>) -> Result<FlowSet, Pro
     set(given, vec![packed(&entry)?], None)
 }
 
-/// All rules in `rules`.
+/// The entries of all `rules`.
 fn table(given: &RenderedProperties<'_>) -> Result<FlowSet, PropertyError> {
     let table = given.get("table", |value| part("table", value).map(|()| value.clone()))?;
     let device = given.required(DEVICE, device)?;

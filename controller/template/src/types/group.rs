@@ -1,5 +1,5 @@
-//! `OS::Heat::ResourceGroup` and `OS::Heat::ResourceChain`: properties as written. The tree computes the
-//! members.
+//! `OS::Heat::ResourceGroup` and `OS::Heat::ResourceChain`: properties as written. The tree computes
+//! the members.
 
 use serde_json::Value;
 
@@ -40,7 +40,7 @@ pub(super) const NESTED: TypeInfo =
             "each output, outputs, and resource.NAME or resource.NAME.ATTRIBUTE of what is in it",
         );
 
-/// All members that a `for_each` makes of one resource; no type in templates.
+/// The members that a `for_each` makes of one resource; no type in templates.
 pub(super) const SET: TypeInfo =
     TypeInfo::new("for_each", "one resource for each node that a selector means", &[], Place::Whole)
         .other_attributes("those of its members");

@@ -1,5 +1,5 @@
-//! `Muster::TopologyLink`, `Muster::TopologyHost` and `Muster::Intent`: parts of the network, and required
-//! connectivity.
+//! `Muster::TopologyLink`, `Muster::TopologyHost` and `Muster::Intent`: parts of the network, and
+//! required connectivity.
 //!
 //! The intent file's parser reads points, constraints and whole intents. Here its errors get their
 //! place in the template.

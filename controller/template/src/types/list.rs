@@ -11,7 +11,7 @@ macro_rules! kinds {
         }
 
         impl Kind {
-            /// All types that a template may name, by name.
+            /// The types that a template may name, by name.
             pub const ALL: [Kind; [$(stringify!($kind)),*].len()] = [$(Kind::$kind),*];
 
             fn info(self) -> &'static TypeInfo {

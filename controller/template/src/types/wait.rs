@@ -80,7 +80,7 @@ fn transport(value: &Value) -> Result<(), PropertyError> {
     Err(PropertyError::new(format!("unknown transport '{}'{near}", crate::error::cut(&name))))
 }
 
-/// Why an attribute of Heat is missing here; `None` if Heat does not have it either.
+/// The reason why an attribute of Heat is missing here; `None` if Heat does not have it either.
 pub(crate) fn refused_attribute(kind: Kind, attribute: &str) -> Option<&'static str> {
     match (kind, attribute) {
         (Kind::WaitConditionHandle, "curl_cli" | "signal" | "token") => Some(

@@ -44,8 +44,8 @@ pub(super) fn call(args: &Arguments<'_>) -> Option<Evaluated> {
     })
 }
 
-/// Makes a pattern from a text or a regex; its automaton is bounded in size, and so is its time for each
-/// character.
+/// Makes a pattern from a text or a regex; its automaton is bounded in size, and so is its time for
+/// each character.
 pub(super) fn pattern(value: &Y) -> Result<Regex, String> {
     match value {
         Y::Regex(text) | Y::Text(text) => {

@@ -1,5 +1,5 @@
-//! The operations of a batch, as bytes: made by the controller, sent whole or fetched, kept in the agent's
-//! log.
+//! The operations of a batch, as bytes: made by the controller, sent whole or fetched, kept in the
+//! agent's log.
 //!
 //! ```text
 //!   op  = 0 · id (8, LE) · length (2, LE) · packed entry      the device is to hold it, in place of what has its id

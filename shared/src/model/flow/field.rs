@@ -31,7 +31,7 @@ macro_rules! fields {
         }
 
         impl Field {
-            /// All fields, in order.
+            /// The fields in order.
             pub const ALL: &[Field] = &[$(Field::$variant,)*];
 
             /// The field of this name.

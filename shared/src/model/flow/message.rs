@@ -133,7 +133,7 @@ pub struct FlowState {
     pub device: Bridge,
     /// The generation of the newest batch that has ended; zero before the first.
     pub decided: Generation,
-    /// Why that batch failed, if it did: nothing of it was applied.
+    /// The reason of that batch's failure, if it failed: nothing of it was applied.
     pub refused: Option<FlowRefusal>,
     /// [`Buckets::root`](super::Buckets::root) of the device's entries, as last seen.
     pub root: u64,

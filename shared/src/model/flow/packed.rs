@@ -61,8 +61,8 @@ impl Packed {
             return Err(NotAnEntry);
         }
         let (entry, rest) = postcard::take_from_bytes::<Entry>(bytes).map_err(|_| NotAnEntry)?;
-        // Bytes that would be packed differently, such as a number with leading zeros, are not canonical
-        // either.
+        // Bytes that would be packed differently, such as a number with leading zeros, are not
+        // canonical either.
         let same = rest.is_empty() && entry.is_canonical();
         if same && in_room(&entry).is_ok_and(|again| again == bytes) { Ok(entry) } else { Err(NotAnEntry) }
     }

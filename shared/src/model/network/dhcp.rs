@@ -52,8 +52,8 @@ impl Dhcp {
     }
 }
 
-/// The settings of an object; `inside` is the bridge or bond of which it is a member and which has its
-/// addresses.
+/// The settings of an object; `inside` is the bridge or bond of which it is a member and which has
+/// its addresses.
 pub(super) fn dhcp(path: &str, map: &Map<String, Value>, inside: bool) -> Parsed<Option<Dhcp>> {
     let flag = |option: &str, default: bool| {
         map.get(option).map_or(Ok(default), |value| boolean(&format!("{path}.{option}"), value))

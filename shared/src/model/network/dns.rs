@@ -10,8 +10,8 @@ use super::{NetworkError, Object};
 
 /// glibc's MAXNS: glibc silently ignores further servers.
 pub const MAX_DNS_SERVERS: usize = 3;
-/// The most search domains of one document. Each is queried for each short name, so more than a few are a
-/// mistake.
+/// The most search domains of one document. Each is queried for each short name, so more than a few are
+/// a mistake.
 const MAX_DOMAINS: usize = 32;
 /// The limit of RFC 1035.
 const MAX_DOMAIN_BYTES: usize = 253;

@@ -369,8 +369,8 @@ fn supported_type<'a>(path: &str, map: &'a Map<String, Value>) -> Parsed<&'a str
     Ok(kind)
 }
 
-/// The schema permits `{get_param: …}`, since it also checks templates; here nothing can resolve the
-/// function.
+/// The schema permits `{get_param: …}`, since it also checks templates; here nothing can resolve
+/// the function.
 fn not_a_function(path: &str, value: &Value) -> Parsed<()> {
     let is_join =
         |value: &Value| value.as_object().is_some_and(|map| map.len() == 1 && map.contains_key("list_join"));

@@ -73,7 +73,7 @@ pub(super) fn has_no_link(kind: &str) -> bool {
 }
 
 impl NetworkDocument {
-    /// All 28 object types with their options, as in documents, for listings.
+    /// The 28 object types with their options, as in documents, for listings.
     pub fn types() -> Vec<(&'static str, Vec<&'static str>)> {
         let of = |kind: &'static schema::Type| (kind.name, kind.options().map(|(name, _)| name).collect());
         let mut all: Vec<_> = schema::types().map(of).collect();

@@ -1,5 +1,5 @@
-//! A software deployment of Heat: scripts and documents for a server when a resource is made, changed or
-//! deleted.
+//! A software deployment of Heat: scripts and documents for a server when a resource is made, changed
+//! or deleted.
 //!
 //! The state carries the steps of all actions, and the agent runs the step of its job's action: for
 //! [`Action::Create`] the one with [`DeploymentAction::Create`], and so on. The agent adds

@@ -19,8 +19,8 @@ const FAIL: [&str; 5] = ["true", "false", "create", "update", "delete"];
 /// Nothing real.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Dummy {
-    /// Values kept by the agent; each is an attribute. A changed key that begins with `!` forces a
-    /// replacement.
+    /// Values kept by the agent; each is an attribute. A changed key that begins with `!` forces
+    /// a replacement.
     pub values: BTreeMap<String, String>,
     /// The duration of applying, in milliseconds.
     pub milliseconds: u64,

@@ -19,7 +19,7 @@ pub struct Group {
     pub gid: Option<u32>,
     /// The group is made with a low number; has no effect on an existing group.
     pub system: bool,
-    /// All members except users with this primary group, sorted.
+    /// The members except users with this primary group, sorted.
     pub members: Option<Vec<String>>,
     /// The state that a delete leaves.
     pub on_delete: OnDelete,

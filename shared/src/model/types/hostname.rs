@@ -167,8 +167,8 @@ pub fn check_hostname(name: &str) -> Result<(), HostnameError> {
     Ok(())
 }
 
-/// Parses a host name. A number is refused: YAML reads `010` and `1e3` as numbers, which would change the
-/// name.
+/// Parses a host name. A number is refused: YAML reads `010` and `1e3` as numbers, which would change
+/// the name.
 fn hostname(value: &Value) -> Result<String, PropertyError> {
     let Value::String(name) = value else { return Err(unwanted("a host name", value)) };
     match check_hostname(name) {

@@ -18,8 +18,8 @@ const VALUE_MAX: usize = 1024;
 /// A setting of the kernel, now and at boot.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Sysctl {
-    /// A key of sysctl(8), with dots; `/` stands for a dot within a part
-    /// (`net.ipv4.conf.eth0/100.forwarding`).
+    /// A key of sysctl(8), with dots; `/` stands for a dot within a
+    /// part (`net.ipv4.conf.eth0/100.forwarding`).
     pub key: String,
     /// A single line. Blanks of any length separate its parts.
     pub value: String,

@@ -91,7 +91,7 @@ pub enum UnitError {
         "the name of a drop-in has letters, digits and '-', '_', '.', such as limits.conf, and 250 characters at most"
     )]
     DropInName,
-    /// All texts together are too large.
+    /// The texts together are too large.
     #[error("content and drop-ins together are over the limit of {CONTENT_MAX} bytes")]
     TooLarge,
     #[error("more than {DROP_INS_MAX} drop-ins")]

@@ -24,7 +24,7 @@ pub struct User {
     pub uid: Option<u32>,
     /// The primary group, by name.
     pub group: Option<String>,
-    /// All other groups, sorted.
+    /// The user's other groups, sorted.
     pub groups: Option<Vec<String>>,
     /// Made with the user, unless that is a `system` user.
     pub home: Option<String>,
@@ -35,7 +35,7 @@ pub struct User {
     pub system: bool,
     /// The hash of the password.
     pub password_hash: Option<PasswordHash>,
-    /// All keys that may log in as the user: lines of `.ssh/authorized_keys`.
+    /// The keys that may log in as the user: lines of `.ssh/authorized_keys`.
     pub authorized_keys: Option<Vec<String>>,
     /// Whether password login is disabled.
     pub locked: Option<bool>,

@@ -38,8 +38,8 @@ impl Netlink {
     async fn change_bond(&mut self, name: &str, message: LinkMessageBuilder<LinkBond>) -> Result<()> {
         let mut message = message.build();
         message.header.index = self.index(name).await?;
-        // With the name in the message, the kernel would rename the link, which it refuses for a link that is
-        // up.
+        // With the name in the message, the kernel would rename the link, which it refuses for a link that
+        // is up.
         message.attributes.retain(|attribute| !matches!(attribute, LinkAttribute::IfName(_)));
         within(self.handle.link().change(message).execute()).await
     }

@@ -1,8 +1,8 @@
 //! Reads all objects of one kind from the kernel, message by message: of a list of many thousands, one
 //! datagram is in memory.
 //!
-//! The kernel reports if a list changed while it was read, or did not fit; then the list is read again, a few
-//! times.
+//! The kernel reports if a list changed while it was read, or did not fit; then the list is read again, a
+//! few times.
 
 use std::io::ErrorKind;
 
@@ -17,7 +17,7 @@ use super::{NetlinkError, REQUEST_TIMEOUT, Result};
 const DATAGRAM: usize = 32 * 1024;
 /// The longest of a message: that of a card with hundreds of virtual functions.
 const DATAGRAM_MAX: usize = 1024 * 1024;
-/// How often a list that changed meanwhile is read. Where a routing daemon never rests, the last reading is
+/// The most readings of a list that keeps changing. Where a routing daemon never rests, the last reading is
 /// used; the read-back of the result still sees later changes.
 const TRIES: u32 = 4;
 const ENOBUFS: i32 = 105;

@@ -13,7 +13,7 @@ use super::read::{MAX_LINKS, bounded, link_name};
 use super::{Netlink, Result};
 
 impl Netlink {
-    /// All links by their index, without the facts that only `/sys` has.
+    /// The links by their index, without the facts that only `/sys` has.
     pub async fn facts(&mut self) -> Result<BTreeMap<u32, LinkFacts>> {
         whole(async |dump| {
             let mut links = BTreeMap::new();

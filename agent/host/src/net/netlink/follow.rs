@@ -35,8 +35,8 @@ const PAUSE: Duration = Duration::from_millis(2);
 const ASK_FOR: Duration = Duration::from_millis(1100);
 /// … each time this has passed …
 const ASK_EVERY: Duration = Duration::from_millis(20);
-/// … and at most so many of them, so that the answers fit the kernel's buffer: few servers have as many
-/// cables.
+/// … and at most so many of them, so that the answers fit the kernel's buffer: few servers have as
+/// many cables.
 const ASKED_MAX: usize = 32;
 
 /// A link as its other end matters.
@@ -50,7 +50,7 @@ pub struct Cable {
     pub mac: Option<[u8; 6]>,
 }
 
-/// All links of the namespace in which the socket was opened.
+/// The links of the namespace in which the socket was opened.
 pub struct Cables {
     socket: TokioSocket,
     buffer: Vec<u8>,
@@ -237,8 +237,8 @@ impl Cables {
     }
 }
 
-/// Whether the message is about a link, and not about a port of a bridge, which comes and goes under the same
-/// number.
+/// Whether the message is about a link, and not about a port of a bridge, which comes and goes under the
+/// same number.
 fn is_of_link(message: &LinkMessage) -> bool {
     message.header.interface_family == AddressFamily::Unspec
 }

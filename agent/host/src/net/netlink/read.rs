@@ -21,7 +21,7 @@ pub(super) const MAX_LINKS: usize = 65_536;
 const MAX_ENTRIES: usize = 262_144;
 
 impl Netlink {
-    /// All links with their addresses and configured routes.
+    /// The links with their addresses and configured routes.
     pub async fn links(&mut self) -> Result<BTreeMap<String, Link>> {
         whole(async |dump| {
             let mut names = BTreeMap::new();

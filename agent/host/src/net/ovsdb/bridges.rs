@@ -16,8 +16,8 @@ pub type Interfaces = BTreeMap<Box<str>, Vec<Interface>>;
 pub struct Interface {
     /// The interface's name, which is also the kernel's name for a link of the kernel.
     pub name: Box<str>,
-    /// `internal`, `patch`, a kind of tunnel and so on; empty for a link that exists independently of the
-    /// switch.
+    /// `internal`, `patch`, a kind of tunnel and so on; empty for a link that exists independently of
+    /// the switch.
     pub kind: Box<str>,
     /// The state according to the switch: for interfaces that the kernel does not know.
     pub up: bool,

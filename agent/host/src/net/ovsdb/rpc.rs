@@ -146,8 +146,8 @@ pub(super) struct Scanner {
 }
 
 impl Scanner {
-    /// The length of the first whole object in `bytes`. Between calls, `bytes` may only grow until there is
-    /// one.
+    /// The length of the first whole object in `bytes`. Between calls, `bytes` may only grow until there
+    /// is one.
     pub fn end_of_message(&mut self, bytes: &[u8]) -> Option<usize> {
         for (index, byte) in bytes.iter().enumerate().skip(self.seen) {
             self.seen = index + 1;

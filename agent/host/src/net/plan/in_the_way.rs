@@ -48,8 +48,8 @@ pub(super) fn check_membership(
     Ok(())
 }
 
-/// Whether Muster makes such links and so may delete this one: never hardware, nor a link with another's
-/// mark.
+/// Whether Muster makes such links and so may delete this one: never hardware, nor a link with
+/// another's mark.
 pub(in super::super) fn is_made(name: &str, state: &State) -> bool {
     if let Some(bridge) = state.ovs_bridge(name) {
         return bridge.ours;

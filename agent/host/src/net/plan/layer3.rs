@@ -297,8 +297,8 @@ impl<'a> Routes<'a> {
     }
 }
 
-/// Whether each of the routes belongs to a link that a document decided about, and so is removed or restored
-/// itself.
+/// Whether each of the routes belongs to a link that a document decided about, and so is removed or
+/// restored itself.
 fn goes_with(routes: &[(&str, &Route)], target: &Target) -> bool {
     use super::super::target::Wanted;
     routes.iter().all(|(link, _)| match target.links.get(*link) {

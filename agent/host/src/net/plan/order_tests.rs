@@ -16,7 +16,7 @@ use super::super::target::Target;
 use super::super::verify::differences;
 use super::plan;
 
-/// What the kernel and Open vSwitch make of a step, as far as plans count on it.
+/// The effect of a step on the kernel and Open vSwitch, as far as plans rely on it.
 fn execute(state: &mut State, step: &Step) {
     let mut bridges: std::collections::BTreeMap<String, OvsBridge> =
         state.ovs.take().unwrap_or_default().into();
@@ -162,7 +162,8 @@ fn remove_address(link: &mut Link, address: &super::super::state::Address) {
 
 const MANAGEMENT: &str = "192.0.2.10";
 
-/// Where the management address is, with which prefix length and neighbours, and what else there is.
+/// Documents that vary the place of the management address, its prefix length, its neighbours, and
+/// other objects.
 fn documents() -> impl Strategy<Value = Value> {
     let others =
         proptest::sample::subsequence(vec!["192.0.2.9/24", "192.0.2.11/24", "198.51.100.1/24"], 0..=3);

@@ -152,7 +152,7 @@ pub struct Route {
     pub attributes: Vec<Attribute>,
 }
 
-/// One of several next hops.
+/// A next hop among several.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Hop {
     pub link: String,

@@ -10,7 +10,7 @@ use serde_json::Value;
 /// so that a row that is made again has them. Columns that hold their default are left out.
 pub type Columns = BTreeMap<String, Value>;
 
-/// All bridges by name, and an index from interface to bridge: with thousands of ports, no search is needed.
+/// The bridges by name, and an index from interface to bridge: with thousands of ports, no search is needed.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "BTreeMap<String, OvsBridge>", into = "BTreeMap<String, OvsBridge>")]
 pub struct Ovs {
@@ -43,9 +43,9 @@ pub struct OvsPort {
     pub tag: Option<u16>,
     /// The row carries Muster's mark.
     pub ours: bool,
-    /// One interface with the port's own name; several in a bond.
+    /// An interface with the port's own name; several in a bond.
     pub interfaces: BTreeMap<String, OvsInterface>,
-    /// All other columns that are set.
+    /// The other columns that are set.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub columns: Columns,
 }

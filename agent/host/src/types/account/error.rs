@@ -7,7 +7,7 @@ use thiserror::Error;
 
 use crate::resource::Fault;
 
-/// Why a user or a group is not as desired.
+/// The reason why a user or a group is not as desired.
 #[derive(Debug, Error)]
 pub enum AccountFault {
     /// The account has the number 0.

@@ -10,7 +10,7 @@ use super::{AccountFault, GroupState, Result, UserState};
 /// A server with 100,000 accounts fits in.
 const SIZE_MAX: u64 = 16 * 1024 * 1024;
 
-/// All accounts of the server's own files, read at one time.
+/// The accounts of the server's own files, read at one time.
 pub(super) struct Etc {
     passwd: String,
     group: String,

@@ -13,8 +13,8 @@ use tokio::time::timeout;
 
 use super::{AccountFault, Keys, Result};
 
-/// The paths of distributions. The search path is not used: a user who can write there could run code as
-/// root.
+/// The paths of distributions. The search path is not used: a user who can write there could run code
+/// as root.
 const FOLDERS: [&str; 4] = ["/usr/sbin", "/usr/bin", "/sbin", "/bin"];
 /// The time limit of a command: commands wait for each other's locks for 15 s.
 const TIME_MAX: Duration = Duration::from_secs(60);

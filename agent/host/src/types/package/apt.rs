@@ -224,7 +224,7 @@ pub(super) fn back(was: &Listing, is: &Listing, name: &str) -> Vec<Order> {
     orders
 }
 
-/// All packages at once, removed or in an earlier version.
+/// The order for these packages at once, removed or in an earlier version.
 fn give(options: &[&str], gives: BTreeMap<String, Wanted>) -> Order {
     let verb = ["install", "--allow-downgrades", "--allow-change-held-packages"];
     let words = gives.iter().map(|(key, given)| match given {

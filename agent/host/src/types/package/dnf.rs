@@ -51,9 +51,9 @@ impl Dnf {
     }
 
     /// Completes an interrupted transaction, which leaves the new packages beside those that it was to
-    /// remove. The remaining one is installed once more, since its scripts may not have finished, and then
-    /// the older one is removed. The older one shows the interruption, so it stays while the first step
-    /// fails.
+    /// remove. The remaining one is installed once more, since its scripts may not have finished, and
+    /// then the older one is removed. The older one shows the interruption, so it stays while the first
+    /// step fails.
     pub(super) async fn mend(work: &Work<'_>, was: Listing, goal: &Goal) -> Result<(Listing, bool)> {
         let package = work.package;
         let Some(found) = was.find(package).filter(|found| found.broken.is_some()) else {

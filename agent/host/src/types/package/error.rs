@@ -8,15 +8,15 @@ use super::{Order, dnf};
 use crate::resource::Fault;
 use crate::run::{RunEnd, RunFailed};
 
-/// The most lines of a command's output: enough to see the failure; a reason is shown together with many
-/// others.
+/// The most lines of a command's output: enough to see the failure; a reason is shown together with
+/// many others.
 const LINES: usize = 8;
 /// The most bytes of those lines.
 const TEXT_MAX: usize = 1500;
 /// The most versions listed where the wanted one is not available.
 const OFFERED_SHOWN: usize = 5;
 
-/// Why a package is not as desired.
+/// The reason why a package is not as desired.
 #[derive(Debug, Error)]
 pub enum PackageFault {
     #[error("there is neither apt nor dnf on this server: packages cannot be installed")]

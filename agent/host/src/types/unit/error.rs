@@ -10,7 +10,7 @@ use crate::files::FileError;
 use crate::resource::Fault;
 use crate::systemd::{SystemdError, UnitState, Verb};
 
-/// Why a unit is not as desired.
+/// The reason why a unit is not as desired.
 #[derive(Debug, Error)]
 pub enum UnitFault {
     #[error(transparent)]

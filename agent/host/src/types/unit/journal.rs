@@ -7,8 +7,8 @@ use std::time::Duration;
 use tokio::process::Command;
 use tokio::time::timeout;
 
-/// The paths of distributions. The search path is not used: a user who can write there could run code as
-/// root.
+/// The paths of distributions. The search path is not used: a user who can write there could run code
+/// as root.
 const PROGRAMS: [&str; 2] = ["/usr/bin/journalctl", "/bin/journalctl"];
 /// Enough to see why a program ended; a reason is shown together with many others.
 const LINES: &str = "8";

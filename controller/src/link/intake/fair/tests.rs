@@ -17,7 +17,7 @@ fn say(fair: &mut Fair<u32, &'static str>, name: &str, count: u32) {
     fair.heard(at(0), &node(name), 1, (0..count).collect(), count as usize, Some("taken"));
 }
 
-/// Who is heard in a turn, and with how many messages.
+/// The nodes that are heard in a turn, each with its number of messages.
 fn turn(fair: &mut Fair<u32, &'static str>, now: MonoTime) -> Events {
     fair.begin_turn(now);
     let mut heard = Events::new();

@@ -1,7 +1,7 @@
 use super::environment;
 use crate::{Environment, EnvironmentFile, Mapping};
 
-/// What a type is in a resource: a type, `file KEY`, the error, or `-` for itself.
+/// The mapping of a type in a resource: a type, `file KEY`, the error, or `-` for itself.
 fn mapped(all: &Environment, kind: &str, resource: &str) -> String {
     match all.mapping(kind, resource, &[]) {
         Ok(None) => "-".to_owned(),

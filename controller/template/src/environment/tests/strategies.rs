@@ -14,7 +14,7 @@ parameters:
   flag: {type: boolean, default: false}
 ";
 
-/// What a parameter is with these environments.
+/// The value of a parameter with these environments.
 fn value(texts: &[&str], parameter: &str) -> Result<Value, String> {
     let template = parse("t", TEMPLATE, &BTreeMap::new()).unwrap();
     let bound =

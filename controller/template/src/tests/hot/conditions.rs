@@ -8,7 +8,7 @@ use super::{bound, gives, says, template, value_of};
 use crate::tests::ResourceTable;
 use crate::{RenderError, StackNames, parse};
 
-/// What a condition comes to.
+/// The value of a condition.
 fn holds(condition: &str) -> Result<bool, String> {
     let rest = format!("conditions: {{c: {condition}, yes: true, no: false}}");
     let value = value_of("wallaby", &rest, "{if: [c, 1, 0]}")?;

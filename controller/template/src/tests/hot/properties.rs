@@ -67,7 +67,7 @@ fn any_value() -> impl Strategy<Value = String> {
     })
 }
 
-/// Something like an expression.
+/// Texts that resemble an expression.
 fn yaql_text() -> impl Strategy<Value = String> {
     let part = prop::sample::select(
         &[

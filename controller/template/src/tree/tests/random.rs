@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// What a template is to have; nothing of the expander is used.
+/// The content of a generated template; nothing of the expander is used.
 #[derive(Clone, Debug)]
 enum Nest {
     Leaf,

@@ -351,7 +351,7 @@ fn criterion() -> impl Strategy<Value = Criterion> {
     ]
 }
 
-/// All that hangs on `eth_type` and `ip_proto`, in three families.
+/// Criteria that depend on `eth_type` and `ip_proto`, in three families.
 fn family() -> impl Strategy<Value = Vec<Criterion>> {
     let families: [(u128, Option<u128>, &[Field]); 5] = [
         (0x0800, Some(6), &[Field::IpDscp, Field::Ipv4Src, Field::Ipv4Dst, Field::TcpSrc, Field::TcpFlags]),

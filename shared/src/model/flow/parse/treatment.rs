@@ -11,7 +11,7 @@ use super::{BadEntry, GROUP_MAX, METER_MAX, Read, TABLE_MAX};
 use crate::model::flow::{Action, Ct, Field, INSTRUCTIONS_MAX, Instruction};
 use crate::near::suggestion;
 
-/// All action names but `set_FIELD`.
+/// The action names except `set_FIELD`.
 const WORDS: [&str; 17] = [
     "output",
     "group",

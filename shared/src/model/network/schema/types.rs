@@ -321,7 +321,7 @@ static TYPES: [Type; 27] = [
     alone(of("dcb", &["device", "dscp2prio"], &[("device", Text), ("dscp2prio", Kind::Dscp2prio)]), true),
 ];
 
-/// All types; `remove_net_device`, which has no type, is the 28th.
+/// The types; `remove_net_device`, which has no type, is the 28th.
 pub(in super::super) fn types() -> impl Iterator<Item = &'static Type> {
     TYPES.iter()
 }
@@ -331,7 +331,7 @@ pub(in super::super) fn find(name: &str) -> Option<&'static Type> {
 }
 
 impl Type {
-    /// All options but `type`, the type's own first.
+    /// The options except `type`, the type's own first.
     pub fn options(&self) -> impl Iterator<Item = (&'static str, Kind)> {
         let named = !NAMELESS.contains(&self.name);
         let (less, more) = (self.common != Common::None, self.common == Common::All);

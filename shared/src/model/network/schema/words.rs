@@ -1,5 +1,5 @@
-//! The text formats that the schema gives as regular expressions, parsed by hand to match exactly the same
-//! text.
+//! The text formats that the schema gives as regular expressions, parsed by hand to match exactly the
+//! same text.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -59,7 +59,7 @@ pub(super) fn is_ovs_option(text: &str) -> bool {
         && value.bytes().all(value_byte)
 }
 
-/// One or more `key=value`, with or without blanks between.
+/// Whether the text is one or more `key=value`, with or without blanks between.
 pub(super) fn is_ovs_options(text: &str) -> bool {
     let parts: Vec<&[u8]> = text.as_bytes().split(|byte| *byte == b'=').collect();
     let [first, middle @ .., last] = parts.as_slice() else { return false };

@@ -49,7 +49,8 @@ use reach::renew_in;
 use reading::Reading;
 use runs::Runs;
 
-/// Running jobs get this long when the agent is told to stop; what has not ended runs again after the restart.
+/// The time that running jobs get when the agent is told to stop; a job that has not ended runs again after
+/// the restart.
 const STOP_WITHIN: Duration = Duration::from_secs(3);
 /// The time to restore an unconfirmed change at the end: longer than for other work, since perhaps nobody
 /// starts the agent again, and the server is cut off. systemd waits for 30 s (`TimeoutStopSec`).
@@ -375,7 +376,7 @@ impl Driver {
         }
     }
 
-    /// Makes what was written durable, and says so.
+    /// Makes the written records durable, and tells the machine.
     fn sync(&mut self) {
         if self.written.is_empty() {
             return;
@@ -513,7 +514,7 @@ impl Driver {
         self.inbox.push_back(Input::Ran { key, outcome, before, touched });
     }
 
-    /// Lets running jobs end, for a while, puts back what is not confirmed, and says nothing any more.
+    /// Waits a while for running jobs, undoes unconfirmed changes, and sends nothing any more.
     async fn stop(&mut self) {
         self.connection = None;
         self.inbox.push_back(Input::Stop);

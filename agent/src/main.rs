@@ -123,7 +123,7 @@ fn supervise(directory: &Path) -> ExitCode {
     }
 }
 
-/// The process that was watched over has said why.
+/// The exit status of the watched process, which has already reported its reason.
 #[derive(Debug, thiserror::Error)]
 #[error("exit status {0}")]
 struct Watched(u8);

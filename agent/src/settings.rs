@@ -71,7 +71,7 @@ pub enum LogFormat {
     /// For people.
     #[default]
     Human,
-    /// For machines.
+    /// For programs.
     Json,
 }
 

@@ -1,4 +1,4 @@
-//! What the agent keeps on disk.
+//! The agent's files on disk.
 //!
 //! ```text
 //!   lock              held while an agent runs        epoch            the highest one seen
@@ -56,7 +56,7 @@ const RESERVE: &str = "reserve";
 const RESERVE_BYTES: usize = 1024 * 1024;
 
 impl StateDir {
-    /// Makes what is missing and takes the lock.
+    /// Makes missing directories and takes the lock.
     ///
     /// # Errors
     /// [`StateError`].

@@ -70,7 +70,7 @@ pub struct Limits {
     pub flow_rules: usize,
     /// Seconds between an agent's heartbeats.
     pub heartbeat: u64,
-    /// Seconds without any progress of a stack before an event says so.
+    /// Seconds without any progress of a stack before an event reports it.
     pub quiet: u64,
     /// Revisions kept per stack.
     pub revisions_kept: u32,
@@ -97,7 +97,7 @@ pub enum LogFormat {
     /// For people.
     #[default]
     Human,
-    /// For machines.
+    /// For programs.
     Json,
 }
 

@@ -1,4 +1,4 @@
-//! In debug builds only: signals that break the driver, for tests of what happens then.
+//! Signals that break the driver, in debug builds only, for tests of the consequences.
 
 use std::io;
 

@@ -50,7 +50,7 @@ const NODE_DAYS: i64 = 90;
 const SERVER_DAYS: i64 = 90;
 /// Certificates become valid this much earlier, for nodes whose clocks are behind.
 const CLOCK_SKEW: Duration = Duration::hours(12);
-/// The longest common name that X.509 allows; a longer node name stands in the alternative name alone.
+/// The longest common name that X.509 allows; a longer node name is only in the alternative name.
 const COMMON_NAME_MAX: usize = 64;
 
 /// Errors of the site's keys.

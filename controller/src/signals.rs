@@ -1,4 +1,4 @@
-//! Signals and systemd: says when the controller is ready, keeps the watchdog, ends on SIGTERM.
+//! Signals and systemd: reports readiness, notifies the watchdog, ends on SIGTERM.
 
 use std::time::Duration;
 

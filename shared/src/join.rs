@@ -45,7 +45,7 @@ const ADDRESS_MAX: usize = 253 + 6;
 const DER_MAX: usize = 2048;
 const AGENT_VERSION_MAX: usize = 64;
 const REASON_MAX: usize = 1024;
-/// Stands where messages have their version when a renewal is sealed, so that neither opens as the other.
+/// Replaces the version of messages when a renewal is sealed, so that neither opens as the other.
 const RENEW: u8 = 0x81;
 
 /// Names a token; may be shown.

@@ -1,6 +1,6 @@
 //! Names with `*` in them.
 
-/// Whether `name` is `pattern`, in which `*` stands for any characters.
+/// Whether `name` matches `pattern`, in which `*` stands for any characters.
 pub fn matches(pattern: &str, name: &str) -> bool {
     let mut parts = pattern.split('*');
     let Some(rest) = parts.next().and_then(|first| name.strip_prefix(first)) else { return false };

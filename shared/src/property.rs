@@ -51,7 +51,7 @@ pub enum PropertyType {
 /// Limits of a value beyond its type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Constraint {
-    /// Nothing that can be said shortly.
+    /// No limits that can be described briefly.
     None,
     /// The least and the greatest value.
     Range(u64, u64),

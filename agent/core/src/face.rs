@@ -89,8 +89,8 @@ pub enum Input {
         /// The content's state now, or why the step failed.
         state: Result<ContentState, RunError>,
     },
-    /// The agent must end soon: nothing new begins, and unconfirmed changes are undone. Done when
-    /// [`is_guarding`](crate::Agent::is_guarding) says so.
+    /// The agent must end soon: it begins no new work, and undoes unconfirmed changes. The driver waits until
+    /// [`is_guarding`](crate::Agent::is_guarding) is false.
     Stop,
     /// The network may have changed. Many hints at once have the effect of one.
     Hint(Hint),
@@ -168,7 +168,7 @@ pub enum Found {
     /// The host's state equals the desired state.
     AsDesired,
     Differs {
-        /// Nothing is there at all.
+        /// The host has nothing of the resource.
         missing: bool,
         /// The differences, for the operator; contains no content.
         reason: String,
@@ -188,7 +188,7 @@ pub struct RunError {
 pub enum Retry {
     /// An operator must change the node or the template first.
     Never,
-    /// After a while.
+    /// The job may be retried after a while.
     Later,
     /// A disk of the node has no room for it now.
     WhenRoom,
@@ -279,7 +279,7 @@ pub enum Effect {
     },
     /// Apply the job and read back.
     Run {
-        /// The job; a content that is fetched is there, verified.
+        /// The job; its fetched content is complete and verified.
         job: Box<Job>,
         /// The state before Muster.
         before: Option<Before>,
@@ -287,7 +287,7 @@ pub enum Effect {
         /// state alone.
         theirs: Vec<Before>,
     },
-    /// Compare what is there with the job's desired state, and change nothing.
+    /// Compare the host with the job's desired state, and change nothing.
     Check {
         /// The job. The digest alone names a content that would have to be fetched.
         job: Box<Job>,
@@ -296,14 +296,14 @@ pub enum Effect {
         /// The state before Muster.
         before: Option<Before>,
     },
-    /// Stop this run, check, reading or putting back; it is not answered any more.
+    /// Cancel this run, check, read or restore; it needs no answer any more.
     Cancel(ReportKey),
     /// Work on a content in the state directory.
     Content {
         digest: ContentDigest,
         step: ContentStep,
     },
-    /// Compare what is there with the last good state of these, and change nothing.
+    /// Compare the host with the last good state of these resources, and change nothing.
     Look {
         number: u64,
         looks: Vec<Look>,
@@ -320,7 +320,7 @@ pub enum Effect {
     Gather,
     /// Drop every content but these.
     KeepContents(Vec<ContentDigest>),
-    /// Work on a flow table, as [`FlowEffect`] says.
+    /// Work on a flow table; see [`FlowEffect`].
     Flow {
         device: Bridge,
         effect: FlowEffect,

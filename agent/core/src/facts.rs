@@ -17,12 +17,12 @@ use crate::face::Effect;
 const SETTLE: Duration = Duration::from_millis(50);
 /// The least time between two readings, unless the controller asks: a link that flaps must not fill the line.
 const SPACING: Duration = Duration::from_secs(1);
-/// While links and addresses keep coming and going, as on a host of containers, they are told once in this time when
-/// the burst is used up. A carrier that changes is always told.
+/// While links and addresses keep coming and going, as on a host of containers, facts are reported once in
+/// this time after the burst is used up. A changed carrier is always reported.
 const STORM_SPACING: Duration = Duration::from_secs(15);
-/// Reports that may follow each other at once, times the spacing in a storm.
+/// The number of reports that may follow each other at once, times the spacing in a storm.
 const BURST: Duration = STORM_SPACING.saturating_mul(8);
-/// After a greeting they are told within this: a fleet that reconnects does not speak all at once.
+/// The longest delay of the facts after a greeting, so that a reconnecting fleet does not report all at once.
 const GREETING: Duration = Duration::from_secs(2);
 
 /// The pause before a failed reading is repeated.

@@ -22,7 +22,7 @@ use crate::effects::Effects;
 use crate::face::{ContentState, ContentStep, Effect, Retry, RunError};
 use crate::ledger::Order;
 
-/// Bytes of contents kept at one time for the jobs that are next; they lie on the state directory's disk until their job ends.
+/// The most bytes of contents kept for jobs; they stay on the state directory's disk until their jobs end.
 pub const CONTENTS_MAX: u64 = 1024 * 1024 * 1024;
 
 /// A chunk that is not here by then is asked for again: a slow link moves 128 KiB in less.

@@ -67,7 +67,7 @@ use tell::{FlowReports, Question};
 pub const DEVICES_MAX: usize = 64;
 /// Entries of a device: as many as one switch holds, with 24 MB of index.
 pub const ENTRIES_MAX: usize = 1_000_000;
-/// Bytes of one batch: all entries of a device at once, at 200 bytes each.
+/// The most bytes of one batch: all entries of a device, at 200 bytes each.
 pub const BATCH_BYTES_MAX: u64 = 200 * 1024 * 1024;
 /// Rules removed in one round of comparing; further ones wait for the next round.
 pub const EXTRANEOUS_MAX: usize = 16 * 1024;
@@ -99,7 +99,7 @@ enum Work {
 /// Whether the device answers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Switch {
-    /// The host has not said yet.
+    /// The host has not reported the switch yet.
     Unknown,
     Back {
         /// Since the device appeared, the agent has compared and, where possible, repaired it.
@@ -113,7 +113,7 @@ enum Switch {
 #[derive(Debug)]
 struct Device {
     bridge: Bridge,
-    /// Stands for it where resources are named: contents, challenges.
+    /// The id under which contents and challenges refer to the device.
     resource: ResourceId,
     table: Table,
     decided: Generation,
@@ -281,7 +281,7 @@ impl Flows {
         self.device_of(resource).map(|device| device.settled(failed, turn)).is_some()
     }
 
-    /// After every input: begins what can begin.
+    /// Begins all work that can begin. Called after every input.
     pub(crate) fn advance(&mut self, turn: &mut Turn) {
         turn.may_guard &= !self.guards();
         for device in self.devices.values_mut() {

@@ -100,7 +100,7 @@ pub struct Entry {
     /// The holding of the resource, kept until the resource is gone. If present, the host may have begun to
     /// change it.
     pub holding: Option<Holding>,
-    /// Holdings of others that went with this resource, until their own records say so.
+    /// Holdings of others that are gone with this resource, until their own records say so.
     pub gone: BTreeMap<ResourceId, Order>,
     /// The undo record of a change that is not kept yet, or not restored yet.
     pub undo: Option<Undo>,

@@ -32,7 +32,7 @@ const SPACING: Duration = Duration::from_millis(250);
 /// While hints keep coming, one look in this time once the burst is used up: a routing daemon at work must not keep
 /// this agent at work.
 const STORM_SPACING: Duration = Duration::from_secs(2);
-/// Looks that may follow each other at once, times the spacing in a storm.
+/// The number of looks that may follow each other at once, times the spacing in a storm.
 const BURST: Duration = STORM_SPACING.saturating_mul(8);
 /// The pause after a look, in multiples of its duration: a host with a million routes spends a tenth of a
 /// processor at most.
@@ -409,7 +409,7 @@ impl Watches {
         }
     }
 
-    /// After every input: tells the host what to watch, and drops states that need no further report.
+    /// Tells the host what to watch, and drops states that need no further report. Called after every input.
     pub(crate) fn watch_applied(&mut self, ledger: &mut Ledger, effects: &mut Effects) {
         for resource in ledger.take_changed() {
             let applied = ledger.get(resource).and_then(|entry| entry.applied.as_ref());

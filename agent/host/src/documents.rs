@@ -47,7 +47,7 @@ pub enum DocumentError {
     /// A file cannot be written.
     #[error(transparent)]
     File(#[from] FileError),
-    /// The record of what was there cannot be read or written.
+    /// The record of the former state cannot be read or written.
     #[error("cannot record what was there before on the node's disk: {0}")]
     Disk(#[from] io::Error),
     /// The record of the state before Muster makes no sense.

@@ -56,7 +56,7 @@ struct Wanted<'a> {
     gid: u32,
 }
 
-/// Regular files of this node, and a directory for what was there before.
+/// Regular files of this node, and a directory for their former contents.
 #[derive(Clone, Debug)]
 pub struct Files {
     aside: PathBuf,
@@ -313,7 +313,7 @@ fn remove(directory: &Directory, path: &Path) -> Result<(), FileError> {
     Ok(())
 }
 
-/// Opens a regular file; nothing if nothing is there.
+/// Opens a regular file; `None` if the path does not exist.
 fn open_regular(directory: &Directory, path: &Path) -> Result<Option<(Handle, fs::Metadata)>, FileError> {
     let not_regular = |found| Err(FileError::NotRegular { path: path.to_owned(), found });
     // A device or a pipe must not even be opened: that alone can do something.
@@ -338,7 +338,7 @@ fn name(path: &Path) -> &OsStr {
     path.file_name().unwrap_or(OsStr::new("."))
 }
 
-/// Beside the file, so that a rename is enough; the same for every run of the resource.
+/// A path in the file's directory, so that a rename is enough; the same for every run of the resource.
 fn temporary(path: &Path, resource: ResourceId) -> OsString {
     let suffix = format!(".muster-{resource}");
     let name = path.file_name().map(|name| name.to_string_lossy()).unwrap_or_default();

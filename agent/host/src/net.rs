@@ -299,7 +299,7 @@ impl Network {
         Ok(links)
     }
 
-    /// Executes steps as they are, and neither reads back nor puts back.
+    /// Executes steps unchanged, and neither reads back nor restores.
     pub async fn execute(&self, steps: &[Step]) -> Result<(), NetError> {
         self.execute_through(&mut Netlink::open()?, steps, OnFailure::Stop).await
     }

@@ -311,7 +311,7 @@ impl std::fmt::Debug for Extraneous {
 }
 
 impl Switch {
-    /// Connects to `<rundir>/<bridge>.mgmt`, learns the ports and asks to be told of changes.
+    /// Connects to `<rundir>/<bridge>.mgmt`, reads the ports and subscribes to changes.
     pub async fn connect(rundir: &Path, device: &DeviceName) -> Result<Self, Lost> {
         Self::open(rundir, device).await
     }
@@ -385,7 +385,7 @@ impl Switch {
         self.count(page).await
     }
 
-    /// Rules without a cookie of ours, at most so many; in our words where they can be said in them.
+    /// Rules without a cookie of ours, at most this many; in our notation as far as it can express them.
     pub async fn foreign(&mut self, max: usize) -> Result<Vec<ForeignRule>, Lost> {
         self.read_foreign(max).await
     }

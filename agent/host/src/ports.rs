@@ -191,7 +191,7 @@ impl Keeper {
         }
     }
 
-    /// Until there is no bridge, or the kernel could not tell something.
+    /// Follows changes until there is no bridge, or the kernel lost a message.
     async fn follow(&mut self, interfaces: &mut watch::Receiver<Arc<Interfaces>>, cables: &mut Cables) {
         let listener = Arc::clone(&self.listener);
         loop {

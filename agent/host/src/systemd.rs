@@ -76,7 +76,7 @@ pub enum Verb {
 /// A change of a unit's file or links.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FileVerb {
-    /// Links as `[Install]` says.
+    /// Makes the links of the `[Install]` section.
     Enable,
     Disable,
     /// Links it to `/dev/null`.
@@ -338,10 +338,10 @@ impl UnitsWatch {
 }
 
 impl UnitWatch {
-    /// Returns at the next change; an error is the end of the conversation.
+    /// Returns at the next change; an error ends the connection.
     ///
     /// # Errors
-    /// Nothing more will be told.
+    /// No more changes will be reported.
     pub async fn changed(&mut self) -> Result<()> {
         let doing = "tell of changes of a unit";
         match self.0.next().await {

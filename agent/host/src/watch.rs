@@ -36,7 +36,8 @@ const UNITS_MAX: usize = 256;
 const UNITS_QUEUED: usize = 1024;
 /// Bytes of events read at once.
 const BUFFER: usize = 4096;
-/// After events, before the next are read; doubled while they keep coming, as in a directory where others write logs.
+/// The pause after events, before the next are read; doubled while events keep coming, as in a directory
+/// with logs.
 const PAUSE: Duration = Duration::from_millis(20);
 const PAUSE_MAX: Duration = Duration::from_millis(500);
 /// A change of many units reports them one after the other.
@@ -48,7 +49,7 @@ const RETRY_MAX: Duration = Duration::from_secs(300);
 /// The places of a resource's state.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Places {
-    /// Files, whether they are there or not.
+    /// Files, existing or not.
     pub files: Vec<PathBuf>,
     /// A unit of systemd.
     pub unit: Option<String>,
@@ -328,7 +329,7 @@ fn events(mut bytes: &[u8]) -> impl Iterator<Item = Event<'_>> {
     })
 }
 
-/// Says which unit has changed, for ever.
+/// Sends the names of units that change, for ever.
 async fn follow(systemd: Systemd, units: Vec<String>, said: mpsc::Sender<String>) {
     sleep(UNITS_SETTLE).await;
     let mut retry = RETRY;

@@ -156,7 +156,7 @@ struct Keeper {
     /// Since when the switch is up and not filled.
     up_since: Option<Instant>,
     said: Option<Hold>,
-    /// Nothing of ours is in the database, which was there to be asked.
+    /// The database was reachable, and holds no key of ours.
     is_free: bool,
 }
 

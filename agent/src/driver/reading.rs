@@ -1,5 +1,5 @@
-//! Reads what has arrived from the controller before a job begins: its withdrawal may have arrived as well, where the
-//! server or its disk stood still for a while.
+//! Reads all that has arrived from the controller before a job begins: the job's withdrawal may have arrived
+//! too, after the server or its disk stalled.
 
 use muster_agent_core::Input;
 use tokio::task::yield_now;

@@ -23,9 +23,10 @@ use super::either::{self, Switch, chain};
 use super::entries::{Change, Manner, Table};
 use crate::flow_log::wall_clock;
 
-/// Between attempts to reach a switch that was there a moment ago: its restart takes about a second …
+/// The pause between attempts to reach a switch that was there a moment ago: its restart takes about a
+/// second …
 const AGAIN_SOON: Duration = Duration::from_millis(100);
-/// … so many times, then this long between them; also where it was there and could not be compared.
+/// … this many times; afterwards the pause is this long, also for a switch that could not be compared.
 const SOON_TRIES: u32 = 100;
 const AGAIN: Duration = Duration::from_secs(2);
 /// The most entries that the switch refuses one by one in a repair; the rest waits for the next one.
@@ -122,7 +123,7 @@ impl SwitchObservation {
     }
 }
 
-/// Until it is aborted.
+/// Runs until it is aborted.
 pub async fn watch(
     name: DeviceName,
     rundir: PathBuf,
@@ -158,7 +159,7 @@ pub async fn watch(
     }
 }
 
-/// Answers one question, over a connection of its own.
+/// Answers one question, over a separate connection.
 pub async fn ask_once(
     name: DeviceName,
     rundir: PathBuf,

@@ -68,7 +68,7 @@ impl Host {
         }
     }
 
-    /// The resource was applied as this, or nothing of it is there any more.
+    /// Records that the resource was applied in this state, or that nothing of it exists any more.
     pub fn applied(&self, resource: ResourceId, spec: Option<&Spec>) {
         let file = spec.and_then(|spec| if let Spec::File(file) = spec { Some(file) } else { None });
         self.owners.set(&self.tools.files, resource, file);

@@ -55,7 +55,7 @@ pub struct LocalDocument {
     pub mapping: BTreeMap<String, String>,
 }
 
-/// A change has failed, and neither what was there before nor the document's fallback is in force.
+/// A change failed, and neither the former state nor the document's fallback is in force.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct RestoreFailed(String);

@@ -24,7 +24,8 @@ use crate::failure::{Exit, Failure};
 /// The largest answer taken: a million resources are listed in about half of it.
 const ANSWER_MAX: usize = 1 << 30;
 
-/// Until the answer begins. A watch is answered after 25 s at the latest; the largest template takes a few seconds.
+/// The time limit until the answer begins. A watch is answered within 25 s; the largest template takes a
+/// few seconds.
 const ANSWER_TIME: Duration = Duration::from_secs(120);
 
 /// Every character but RFC 3986's unreserved ones.

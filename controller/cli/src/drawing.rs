@@ -19,7 +19,7 @@ const HEAD: f64 = 56.0;
 const ENTRY: f64 = 18.0;
 /// Narrower, the legend would be cut off.
 const WIDTH_MIN: f64 = 720.0;
-/// Between two lines beside each other.
+/// The distance between two adjacent lines.
 const STEP: f64 = 5.0;
 /// Characters that fit a box, in the large and the small size, and the legend.
 const FITS: [usize; 3] = [27, 33, 80];
@@ -122,7 +122,7 @@ impl Drawing {
         out
     }
 
-    /// Leaves out what is too much, and says so.
+    /// Leaves out excess boxes and lines, and returns a note about it.
     fn cut_down(&mut self) -> Option<String> {
         let (all, [boxes, lines]) = (self.boxes.len(), self.nouns);
         let mut chosen: Vec<usize> = (0..all).collect();
@@ -230,7 +230,7 @@ fn whole(count: usize) -> f64 {
     f64::from(u32::try_from(count).unwrap_or(u32::MAX))
 }
 
-/// At most so many characters.
+/// Cuts the text to this many characters.
 fn cut(text: &str, fits: usize) -> String {
     if text.chars().count() <= fits {
         return text.to_owned();

@@ -33,7 +33,7 @@ struct Fleet {
 }
 
 impl Progress {
-    /// On a terminal or not, as stderr is.
+    /// Draws a bar if stderr is a terminal.
     pub fn new() -> Self {
         Self {
             terminal: std::io::stderr().is_terminal(),
@@ -44,7 +44,7 @@ impl Progress {
         }
     }
 
-    /// Shows a state of the stack, at once or when [`Progress::due`] says.
+    /// Shows a state of the stack, immediately or when [`Progress::due`] allows it.
     pub fn show(&mut self, view: &StackView) {
         let fleet = Fleet::of(view);
         if let Some(change) = fleet.change(self.fleet, view) {

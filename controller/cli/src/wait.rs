@@ -16,7 +16,7 @@ use crate::progress::{Progress, note};
 pub const AWAY_MAX: Duration = Duration::from_secs(30);
 /// The pause between two attempts to reach it again.
 pub const AWAY_PAUSE: Duration = Duration::from_millis(250);
-/// Said once for each time.
+/// Printed once per interruption.
 pub const AWAY: &str = "the controller is away; waiting for it";
 /// The stack's own timeout was sent too; its reason, which names the missing resources, comes at most this
 /// much later.

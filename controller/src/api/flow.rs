@@ -1,4 +1,5 @@
-//! Flow tables: operations on them, and what is in them. Files are parsed and entries printed beside the driver.
+//! Flow tables: operations on them, and their content. Files are parsed and entries printed outside
+//! the driver.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Intents and the network they are for. Files are parsed beside the driver.
+//! Intents and their network. Files are parsed outside the driver.
 
 use std::collections::BTreeSet;
 use std::time::Duration;

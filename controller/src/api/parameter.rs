@@ -1,5 +1,5 @@
-//! Parameters that an update does not give. Without `existing` they return to their defaults, and
-//! the operator is told.
+//! Parameters that an update does not give. Without `existing` they return to their defaults, and the
+//! operator sees a note.
 
 use std::fmt::Write as _;
 

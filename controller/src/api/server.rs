@@ -34,7 +34,7 @@ const STOP_TIME: Duration = Duration::from_secs(1);
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// The mode: owner and group read and write.
 const MODE: u32 = 0o660;
-/// May use the socket, besides root.
+/// The group that may use the socket, in addition to root.
 const GROUP: &str = "muster";
 
 /// The reason why the socket cannot be opened.

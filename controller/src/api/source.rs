@@ -108,7 +108,7 @@ pub async fn json<T: DeserializeOwned>(api: &Api, body: Body) -> Result<T, ApiEr
     parse_json(&read(api, body).await?)
 }
 
-/// For a create: name, source, options.
+/// Reads the body of a create: name, source, options.
 pub async fn create(held: Held) -> Result<(StackName, Source, Options), ApiError> {
     blocking(move || {
         let CreateStack { name, template, environments, mut files, parameters, options } = parse_json(&held)?;

@@ -1,4 +1,4 @@
-//! Stacks: operations, and what is known of them.
+//! Stacks: operations on them, and their views.
 
 use axum::Json;
 use axum::body::Body;

@@ -15,7 +15,7 @@ use std::time::Duration;
 use muster_shared::model::{Down, Hello, Up};
 use muster_shared::{MonoTime, NodeId};
 
-/// A node that was greeted once more says its ledger within this, or its connection is ended.
+/// The time in which a node that was greeted again must send its ledger, or its connection is ended.
 const LEDGER_WITHIN: Duration = Duration::from_secs(60);
 
 /// The connected nodes.
@@ -30,7 +30,7 @@ struct Node {
 
 #[derive(Debug)]
 enum Talk {
-    /// The node said nothing yet.
+    /// The node has sent nothing yet.
     New,
     /// The engine has yet to hear this greeting.
     Unheard(Hello),
@@ -47,13 +47,13 @@ pub(super) enum Resumed {
         node: NodeId,
         connection: u64,
     },
-    /// The node is connected, and said this.
+    /// The node is connected, and sent this greeting.
     Greeted {
         node: NodeId,
         connection: u64,
         hello: Hello,
     },
-    /// Pages of two conversations cannot be told apart: the connection must end.
+    /// Pages of two conversations cannot be distinguished: the connection must end.
     Ended {
         node: NodeId,
     },

@@ -77,7 +77,7 @@ impl DriverHandle {
         self.look(move |it| look(it.site)).await
     }
 
-    /// The same, with how the driver stands.
+    /// The same, with the driver's state.
     ///
     /// # Errors
     /// [`Refusal::Unavailable`] as above.

@@ -27,7 +27,7 @@ const BUSY_PAUSE: Duration = Duration::from_millis(250);
 /// The time that another program may hold the database while requests wait; afterwards the site is read-only.
 const BUSY_MAX: Duration = Duration::from_secs(30);
 
-/// Results of a turn, for those who wait for them.
+/// Results of a turn, for the waiting requests.
 #[derive(Debug, Default)]
 pub struct TurnResults {
     /// Answers by the ids that [`Turns::request`] gave.
@@ -214,7 +214,7 @@ impl<S: Store, O: Outbox> Turns<S, O> {
         }
     }
 
-    /// Builds the engine again from what is durable.
+    /// Rebuilds the engine from the durable state.
     pub(super) fn reload(&mut self, now: MonoTime) -> Result<(), StoreError> {
         self.stale = true;
         let snapshot = self.store.load()?;

@@ -60,9 +60,9 @@ use crate::pki::Pki;
 /// Connections that wait in the kernel to be accepted, as in a storm of reconnects. Linux cuts this
 /// to `net.core.somaxconn`.
 const BACKLOG: u32 = 4096;
-/// After this a stopping link no longer waits for clients to hear why.
+/// The time after which a stopping link no longer waits for clients to read the reason.
 const STOP: Duration = Duration::from_secs(2);
-/// Clients that are being told why, at a time. With more of them, the rest find out by themselves.
+/// The most clients that receive a reason at a time. Further ones are disconnected without a reason.
 const FAREWELLS: usize = 1024;
 /// The pause after the system ran out of file descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
@@ -72,7 +72,7 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 pub struct DirectConfig {
     /// The address; port 0 takes any.
     pub listen: SocketAddr,
-    /// Names and numbers for the server's certificate, besides this host's own.
+    /// Names and addresses for the server's certificate, in addition to this host's own.
     pub names: Vec<String>,
     pub limits: Limits,
     /// Keys of the nodes that may connect; the driver keeps them.
@@ -165,7 +165,7 @@ struct Shared {
     contents: Contents,
     keys: Keys,
     joiners: Arc<Places>,
-    /// Connections that are over and are still told why.
+    /// Permits for connections that are over and still receive the reason.
     farewells: Semaphore,
     refusals: Quiet,
     /// Limits warnings about clocks that differ.
@@ -310,8 +310,7 @@ impl Shared {
     }
 }
 
-/// Reads the packets in `bytes` and says how many there are. Public for the fuzz targets: everything a client
-/// sends passes here.
+/// Counts the packets in `bytes`. Public for the fuzz targets: everything a client sends passes here.
 pub fn count_packets(bytes: &[u8]) -> usize {
     let mut input = BytesMut::from(bytes);
     std::iter::from_fn(|| frame::next(&mut input, wire::MESSAGE_MAX + frame::PUBLISH_OVERHEAD).ok().flatten())

@@ -52,7 +52,7 @@ struct Waiting {
     questions: VecDeque<LinkEvent>,
     /// Questions that may still be taken in this turn.
     questions_left: usize,
-    /// Feeds are there; the driver is there.
+    /// Whether there are feeds, and whether there is a driver.
     open: (bool, bool),
 }
 
@@ -93,14 +93,15 @@ impl Feed {
         self.put(|waiting, now| waiting.nodes.connected(now, node, connection));
     }
 
-    /// A node said this, in a packet of so many bytes. Its connection says nothing more until the receipt is there.
+    /// Messages of a node, in a packet of this size. Its connection must send nothing more before the
+    /// receipt arrives.
     pub fn received(&self, node: &NodeId, connection: u64, messages: Vec<Up>, bytes: usize) -> Receipt {
         let (taken, receipt) = oneshot::channel();
         self.put(|waiting, now| waiting.nodes.heard(now, node, connection, messages, bytes, Some(taken)));
         receipt
     }
 
-    /// A node said this and nothing of its connection waits: else false, and it is not taken.
+    /// A message of a node, taken only if nothing of its connection waits; returns false otherwise.
     pub fn received_alone(&self, node: &NodeId, connection: u64, message: &Up) -> bool {
         let mut alone = true;
         self.put(|waiting, now| {

@@ -36,10 +36,10 @@ pub enum LinkEvent {
         /// Number of the connection: higher is newer, never 0.
         connection: u64,
     },
-    /// A node said something; the seal fits and every bound holds.
+    /// A node sent messages; the seal is valid and every bound holds.
     Received {
         node: NodeId,
-        /// On which of its connections.
+        /// The node's connection that sent them.
         connection: u64,
         messages: Vec<Up>,
     },

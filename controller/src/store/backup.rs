@@ -27,7 +27,7 @@ const KEY_MAX: i64 = 64 * 1024;
 /// The time that another program may hold the database.
 const BUSY_WAIT: Duration = Duration::from_secs(5);
 
-/// Contents of a backup besides the database.
+/// Contents of a backup in addition to the database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum With {
     /// The site's keys, sealed.

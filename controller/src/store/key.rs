@@ -27,13 +27,13 @@ use zeroize::Zeroizing;
 /// The key's default path within the data directory.
 pub const KEY_FILE: &str = "secrets.key";
 
-/// A key file is a line of 64 digits; what is much longer is another file.
+/// The most bytes of a key file, which is a line of 64 digits; a much longer file is another one.
 const FILE_MAX: u64 = 4096;
 const NONCE: usize = 24;
 const TAG: usize = 16;
 /// Nonces fetched from the system at a time: a call for each would cost as much as a seal.
 const NONCES: usize = 64;
-/// Before each sealed value.
+/// The first byte of each sealed value.
 const FORMAT: u8 = 1;
 
 /// The reason why the data key cannot be used.
@@ -49,7 +49,7 @@ pub enum KeyError {
         path: PathBuf,
         id: KeyId,
     },
-    /// Another key than the database was sealed with.
+    /// The key differs from the one that sealed the database.
     #[error("{path} is the key {found}, but the database is sealed with {wanted}: put that one there")]
     Wrong {
         path: PathBuf,
@@ -65,7 +65,7 @@ pub enum KeyError {
     /// The file does not hold 64 hexadecimal digits.
     #[error("{path} is no key: want one line of 64 hexadecimal digits; put it back from where it is kept")]
     Damaged { path: PathBuf },
-    /// The disk says no.
+    /// An error of the disk.
     #[error("{path} cannot be read or written: {source}")]
     Io { path: PathBuf, source: io::Error },
     /// The system gives no random bytes.
@@ -98,7 +98,7 @@ impl std::str::FromStr for KeyId {
     }
 }
 
-/// The sealed value is not this key's, was altered, or stood in another place.
+/// The sealed value belongs to another key, was altered, or was in another place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct NotOurs;
 

@@ -37,7 +37,7 @@ use thiserror::Error;
 /// The reason why the store could not do it.
 #[derive(Debug, Error)]
 pub enum StoreError {
-    /// SQLite said no; its message says whether the disk is full.
+    /// An error of SQLite; its message tells if the disk is full.
     #[error("the database cannot be used: {0}")]
     Sqlite(#[from] rusqlite::Error),
     /// The database has reached its bound.

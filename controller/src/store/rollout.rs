@@ -1,4 +1,4 @@
-//! Rollouts, their members, and what was rolled out to all of a set.
+//! Rollouts, their members, and the state that was rolled out to a whole set.
 
 use std::collections::BTreeMap;
 

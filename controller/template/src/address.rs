@@ -13,7 +13,7 @@ pub struct Net {
     pub name: Option<String>,
 }
 
-/// `OS::Neutron::Subnet`, with what follows from its range where nothing is said.
+/// `OS::Neutron::Subnet`, with defaults from its range.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Subnet {
     /// The name that ports use.
@@ -21,9 +21,10 @@ pub struct Subnet {
     /// Name or id of its network.
     pub network: String,
     pub cidr: IpNet,
-    /// The first address where nothing is said.
+    /// By default the first address.
     pub gateway: Option<IpAddr>,
-    /// First and last address of each: all but the gateway's where nothing is said. In order, apart from each other.
+    /// First and last address of each pool; by default all addresses but the gateway's. In order,
+    /// without overlaps.
     pub pools: Vec<(IpAddr, IpAddr)>,
     /// Information for programs that configure hosts.
     pub dns_nameservers: Vec<IpAddr>,

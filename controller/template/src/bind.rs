@@ -62,13 +62,13 @@ struct Bound {
 }
 
 impl Template {
-    /// Checks and converts what was given, and adds defaults.
+    /// Checks and converts given values, and adds defaults.
     pub fn bind(&self, given: &BTreeMap<String, Value>) -> Result<Parameters, Errors> {
         self.bind_with(&Environment::default(), given)
     }
 
-    /// The same, with an environment: what is given goes over its parameters, these over its defaults, and these over
-    /// the template's.
+    /// The same with an environment: given values take precedence over its parameters, these over its
+    /// defaults, and these over the template's.
     pub fn bind_with(
         &self,
         environment: &Environment,

@@ -128,7 +128,7 @@ impl Template {
         self.error_below(index, &error.steps, &error.message)
     }
 
-    /// An error about what is written below the properties of a resource.
+    /// An error about a value below the properties of a resource.
     pub(crate) fn error_at(&self, index: usize, way: &[&str], message: &str) -> Error {
         let steps: Vec<Step> = way.iter().map(|step| Step::Key((*step).into())).collect();
         self.error_below(index, &steps, message)

@@ -19,8 +19,10 @@ pub(crate) struct NamesOf<'a> {
 }
 
 impl Resource {
-    /// Equal between two revisions if and only if type, properties, `depends_on`, `deletion_policy`, `drift_policy`, `external_id`, the
-    /// values of the parameters used, what is true of the conditions used and the files used are equal. Whitespace, comments, order of keys and unused parameters do not matter.
+    /// A digest that is equal between two revisions if and only if these are equal: type, properties,
+    /// `depends_on`, `deletion_policy`, `drift_policy`, `external_id`, the values of the used parameters, the
+    /// truth of the used conditions and the used files. Whitespace, comments, order of keys and unused
+    /// parameters do not matter.
     pub fn definition_digest(&self, parameters: &Parameters) -> u128 {
         if self.parameters.is_empty() && self.conditions.is_empty() && !self.facade {
             return self.digest;

@@ -52,7 +52,7 @@ impl<'t> From<(&'t str, &'t str)> for EnvironmentFile<'t> {
     }
 }
 
-/// A value with where it stands.
+/// A value with its place.
 #[derive(Clone)]
 struct EnvironmentValue {
     value: Value,
@@ -152,7 +152,7 @@ impl Environment {
             .map_err(|(entry, message)| Error::new(self.file(entry.file), entry.at, &entry.path, &message))
     }
 
-    /// Whether anything is said of a type, for any resource.
+    /// Whether a type is mapped for any resource.
     pub fn maps(&self, kind: &str) -> bool {
         self.registry.maps(kind)
     }
@@ -229,7 +229,7 @@ impl Environment {
         self.files.get(file).map_or("", |name| name)
     }
 
-    /// An error about the value of a parameter, where it stands.
+    /// An error about the value of a parameter, with its place.
     fn error(&self, section: &str, parameter: &str, given: &EnvironmentValue, message: &str) -> Error {
         let mut path = Path::default();
         path.key(section);

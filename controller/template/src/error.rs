@@ -136,7 +136,7 @@ impl Sink {
         }
     }
 
-    /// Leaves what was said so far unsaid.
+    /// Drops the errors so far.
     pub fn forget(&mut self) {
         self.errors.clear();
     }

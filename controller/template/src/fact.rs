@@ -24,7 +24,7 @@ pub const FACTS: [&str; 11] = [
     "os",
 ];
 
-/// Stands for each item of a list.
+/// Matches each item of a list.
 const EACH: &str = "*";
 
 /// The value under the first part of a name.

@@ -99,7 +99,7 @@ fn refusal(name: &str) -> Option<String> {
         .then(|| format!("unknown function '{}'{near}", cut(name)))
 }
 
-/// The call, or nothing where its arguments are wrong, which has been said then.
+/// The call; `None` if its arguments are wrong, which has been reported.
 fn call(reader: &mut Reader<'_>, name: &str, argument: Expr, at: Place) -> Option<Call> {
     match name {
         "get_param" => reference::get_param(reader, argument, at),

@@ -14,11 +14,11 @@ pub enum Hook {
     PostCreate,
     /// Before the resource is changed in place.
     PreUpdate,
-    /// After it was changed in place.
+    /// After the resource was changed in place.
     PostUpdate,
-    /// Before it is taken away.
+    /// Before the resource is deleted.
     PreDelete,
-    /// After it was taken away.
+    /// After the resource was deleted.
     PostDelete,
 }
 

@@ -1,9 +1,9 @@
 //! HOT templates: parse, validate, bind parameters, render.
 //!
-//! A template is read once, straight from YAML events into expressions ([`parse`]); JSON is YAML. What can be
-//! known to be wrong without values is found there, with file, line, column and path, many errors at once.
-//! [`Template::bind`] checks parameters, [`Template::render`] turns one resource's properties into a value with
-//! the help of [`References`], and [`types::spec`] turns that value into the model's desired state.
+//! A template is read once, straight from YAML events into expressions ([`parse`]); JSON is YAML. Parsing
+//! finds all errors that do not depend on values, many at once, with file, line, column and path.
+//! [`Template::bind`] checks parameters, [`Template::render`] turns one resource's properties into a value
+//! with the help of [`References`], and [`types::spec`] turns that value into the model's desired state.
 //!
 //! Absent on purpose: stacks, rows, files (their contents come with the call), clocks.
 
@@ -89,7 +89,7 @@ impl Limits {
     pub const DEPTH: usize = 64;
     /// Nodes and bytes of text that aliases may copy, in all: a few bytes of YAML can ask for 2^60.
     pub const ALIASED: usize = 1_000_000;
-    /// Errors reported at once: more than anyone corrects before the next try.
+    /// The most errors reported at once: more than anyone corrects before the next try.
     pub const ERRORS: usize = 20;
     /// The most bytes of one resource's rendered properties: nested `str_replace` could make any amount.
     pub const RENDERED: usize = 64 * 1024 * 1024;

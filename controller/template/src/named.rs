@@ -55,7 +55,7 @@ impl<T: Default> Named<T> {
         self.names.keys().map(|name| &**name)
     }
 
-    /// Nothing is said of any resource.
+    /// Whether there are no settings.
     pub fn is_empty(&self) -> bool {
         self.names.is_empty() && self.patterns.is_empty()
     }

@@ -10,7 +10,7 @@ use crate::expression::{Call, Expr, ExprKind};
 use crate::render::{RenderError, Unknown};
 use crate::template::Template;
 
-/// Characters of an external id: it stands in lists and events.
+/// The most characters of an external id, which appears in lists and events.
 const EXTERNAL_ID_MAX: usize = 255;
 
 /// Whether the object stays when the resource is deleted.

@@ -44,12 +44,12 @@ pub enum Mapping {
     File {
         /// The key among the files of the stack.
         key: String,
-        /// The line that says so.
+        /// The line of the mapping.
         entry: EntryId,
     },
 }
 
-/// A line of a registry that has a template stand for a type.
+/// A line of a registry that maps a type to a template.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct EntryId(usize, u32, u32);
 
@@ -150,7 +150,7 @@ impl Registry {
         Ok(first.and_then(|_| chain.pop()).map(Mapping::Type))
     }
 
-    /// Whether anything is said of a type, anywhere.
+    /// Whether the type is mapped anywhere.
     pub fn maps(&self, kind: &str) -> bool {
         let mut found = self.types.find(kind, &[]).is_some();
         self.resources.all(&mut |types: &Types| found |= types.find(kind, &[]).is_some());
@@ -165,7 +165,7 @@ impl Registry {
         found.or_else(|| self.types.find(kind, within))
     }
 
-    /// Each template that a type stands for, with the name of its environment by `file`.
+    /// Each template that a type is mapped to, with the name of its environment by `file`.
     pub fn mentions<'a>(&'a self, file: impl Fn(usize) -> &'a str) -> Vec<Mention> {
         let mut found = Vec::new();
         let mut take = |types: &'a Types| {

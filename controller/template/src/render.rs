@@ -208,7 +208,7 @@ impl Template {
         }
     }
 
-    /// An error about what stands at this place.
+    /// An error about the text at this place.
     pub(crate) fn failed(&self, at: Place, place: &[&str], message: String) -> RenderError {
         let mut path = String::new();
         place.iter().for_each(|key| push_key(&mut path, key));
@@ -236,7 +236,7 @@ impl References for Unknown {
 enum Fault {
     NotYet(u32),
     UnknownNode(Box<str>),
-    /// Said with its place in another template.
+    /// An error with its place in another template.
     Elsewhere(Box<RenderError>),
     Failed(Box<Failure>),
 }

@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-/// Stands for the value of a hidden parameter, as in Heat.
+/// Replaces the value of a hidden parameter, as in Heat.
 pub const MASK: &str = "******";
 
 /// Values looked for: with more of them nothing is shown, rather than everything searched for each.

@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use crate::fact::{self, under};
 
-/// Before the names of facts; no label begins so.
+/// The prefix of facts' names; no label begins with it.
 pub const FACT_PREFIX: &str = "fact.";
 
 /// The required properties of a node.

@@ -289,7 +289,7 @@ impl Kind {
         matches!(self.info().place, Place::Controller(_) | Place::Whole)
     }
 
-    /// Drift is corrected where a template says nothing.
+    /// Whether drift is corrected by default.
     pub(crate) fn is_corrected(self) -> bool {
         self.info().is_corrected
     }

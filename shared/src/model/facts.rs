@@ -31,7 +31,7 @@ pub struct Facts {
     pub links_total: u32,
 }
 
-/// An operating system, by its os-release. Empty where that says nothing.
+/// An operating system, by its os-release. Empty where that has no value.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OsFacts {
     /// `ID`, such as `debian`.
@@ -77,7 +77,7 @@ pub struct LinkFacts {
     pub speed: Option<u32>,
     /// Absent where the link does not report a duplex mode.
     pub full_duplex: Option<bool>,
-    /// In the kernel's order.
+    /// Addresses in the kernel's order.
     pub addresses: Vec<IpNet>,
     /// Neighbours whose LLDP frames came in on this link and are still valid, by chassis and port.
     pub neighbours: Vec<NeighbourFacts>,

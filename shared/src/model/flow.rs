@@ -42,7 +42,7 @@ use crate::NodeId;
 pub const ID_PREFIX: u16 = 0x4d55;
 /// The bits of a cookie that [`ID_PREFIX`] fills.
 pub const ID_MASK: u64 = 0xffff << 48;
-/// The device of a node that stands for its own nftables table.
+/// The device name for a node's own nftables table.
 pub const NFTABLES: &str = "nftables";
 /// A bridge is a network interface: its name has at most so many bytes (`IFNAMSIZ - 1`).
 pub const BRIDGE_MAX: usize = 15;
@@ -147,7 +147,7 @@ pub enum Output {
 /// A step of a treatment.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Instruction {
-    /// At once, in order.
+    /// Actions that apply immediately, in order.
     Do(Action),
     /// `meter`: by its number; first of all instructions.
     Meter(u32),
@@ -242,9 +242,9 @@ pub enum GroupKind {
 /// A bucket of a group.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GroupBucket {
-    /// For [`GroupKind::Select`], from 1; else 0.
+    /// The weight for [`GroupKind::Select`], from 1; otherwise 0.
     pub weight: u16,
-    /// For [`GroupKind::FastFailover`]: the port that must be up.
+    /// The port that must be up, for [`GroupKind::FastFailover`].
     pub watch_port: Option<Port>,
     /// Actions in order.
     pub treatment: Vec<Action>,
@@ -266,7 +266,7 @@ pub struct Meter {
 pub struct Band {
     /// Kilobits or packets per second.
     pub rate: u32,
-    /// Kilobits or packets at once; 0: the switch's own choice.
+    /// Kilobits or packets of a burst; 0: the switch's own choice.
     pub burst: u32,
     /// Raises the drop precedence by this much; `None`: drops.
     pub dscp_remark: Option<u8>,

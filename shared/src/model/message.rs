@@ -53,7 +53,7 @@ pub enum Down {
         /// Never empty, unless the controller does not have the content, or no longer.
         bytes: Vec<u8>,
     },
-    /// The answer to [`Up::Challenge`], with its own bytes.
+    /// The answer to [`Up::Challenge`], with the challenge's bytes.
     Answer {
         /// The job to confirm.
         key: ReportKey,
@@ -97,8 +97,8 @@ pub enum Up {
     },
     /// Still here.
     Heartbeat {
-        /// [`Drift::digest`] of all that was said to differ on this connection and has not been said to be in sync since,
-        /// combined by exclusive or; older agents do not say.
+        /// The digests of all drift reported on this connection and not reported as in sync since
+        /// ([`Drift::digest`]), combined by exclusive or; older agents do not send it.
         drift: Option<u128>,
     },
     /// Over a connection made after a job's change: is the controller there, both ways, with packets of full size?
@@ -234,9 +234,9 @@ pub enum Outcome {
     Withdrawn,
     /// The agent knows a newer generation.
     Superseded { by: Generation },
-    /// The answer to [`Action::Check`] where what is there is not as desired.
+    /// The answer to [`Action::Check`] if the host differs from the desired state.
     Differs {
-        /// Nothing is there at all.
+        /// The host has nothing of the resource.
         missing: bool,
         /// The differences, for the operator; bounded, free of content.
         reason: String,

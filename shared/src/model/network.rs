@@ -286,7 +286,8 @@ impl NetworkDocument {
         all(&self.objects)
     }
 
-    /// The links of the kernel that the document decides about. Aliases stand as written until [`NetworkDocument::with_names`].
+    /// The links of the kernel that the document decides about. Aliases are unresolved
+    /// until [`NetworkDocument::with_names`].
     pub fn link_names(&self) -> impl Iterator<Item = &LinkName> {
         self.all().filter(|object| !object.is_port_only()).map(|object| &object.name)
     }

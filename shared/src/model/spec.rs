@@ -18,7 +18,7 @@ pub enum Action {
     Delete,
     /// Compare the host with the desired state. Neither the host nor the ledger's last state changes.
     Check,
-    /// Forget the resource and leave what is there.
+    /// Forget the resource and leave the host's state.
     Retain,
 }
 

@@ -41,7 +41,7 @@ pub struct PortState {
     pub heard: Vec<Beacon>,
 }
 
-/// Stands for a port on its cable: random to everybody else.
+/// Identifies a port on its cable: looks random to everybody else.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Beacon(pub [u8; 16]);
 

@@ -122,7 +122,7 @@ pub trait TemplateType: Sized {
     const ATTRIBUTES: &'static [(&'static str, &'static str)];
     /// Attributes whose names are in the properties' values, described in one line.
     const OTHER_ATTRIBUTES: &'static str = "";
-    /// Drift is corrected where a template says nothing: that is cheap, and nothing else hangs on the moment.
+    /// Whether drift is corrected by default: only if that is cheap, and nothing else depends on the moment.
     const IS_CORRECTED: bool = false;
 
     /// Desired state from rendered properties.
@@ -204,7 +204,7 @@ pub trait DesiredState {
     /// sends again.
     fn strip(&mut self) {}
 
-    /// About how many bytes of memory it takes, beside a fixed part.
+    /// The approximate memory of the state in bytes, in addition to a fixed part.
     fn weight(&self) -> usize {
         self.key().len()
     }

@@ -39,6 +39,6 @@ pub enum DriftState {
     /// The state is as applied.
     InSync,
     Drifted,
-    /// Nothing of it is there.
+    /// The host has nothing of the resource.
     Missing,
 }

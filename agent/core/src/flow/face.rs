@@ -83,7 +83,7 @@ pub enum FlowEffect {
     /// Append the batch to the device's log, durably. The answer: [`FlowInput::Appended`].
     Append {
         generation: Generation,
-        /// The operations; what is stored is there, verified.
+        /// The operations; a fetched content is complete and verified.
         ops: Content,
         /// The batch must be confirmed if the device carries the path to the controller: then say
         /// so in the log and give a challenge.
@@ -211,7 +211,7 @@ pub enum FlowInput {
     /// A page of the answer to [`FlowEffect::Count`]; a device that does not answer gives one empty page.
     Counted {
         number: u64,
-        /// At most [`STATS_PAGE`](muster_shared::model::flow::STATS_PAGE).
+        /// The entries' counters, at most [`STATS_PAGE`](muster_shared::model::flow::STATS_PAGE).
         entries: Vec<FlowCounters>,
         /// The table counters, given with the last page.
         tables: Vec<TableCounters>,
@@ -221,7 +221,7 @@ pub enum FlowInput {
     /// A page of the answer to [`FlowEffect::Foreign`]; a device that does not answer gives one empty page.
     Foreigners {
         number: u64,
-        /// At most [`FOREIGN_PAGE`](muster_shared::model::flow::FOREIGN_PAGE).
+        /// Foreign rules, at most [`FOREIGN_PAGE`](muster_shared::model::flow::FOREIGN_PAGE).
         rules: Vec<ForeignRule>,
         /// This is the last page.
         last: bool,

@@ -36,7 +36,7 @@ impl Flows {
         self.devices.values_mut().find_map(Device::challenge)
     }
 
-    /// The controller is there, on a connection made since the change.
+    /// The agent has reached the controller on a connection made since the change.
     pub(crate) fn reached(&mut self, now: MonoTime) {
         if let Some(challenge) = self.challenge() {
             challenge.reached(now);
@@ -175,7 +175,7 @@ impl Device {
         self.undo(turn);
     }
 
-    /// Puts back what the table says, once the host is idle.
+    /// Restores the table's entries, once the host is idle.
     pub(super) fn undo(&mut self, turn: &mut Turn) {
         let Some(batch) = &self.batch else { return };
         let Stage::Undoing { ops, at, .. } = &batch.stage else { return };

@@ -1,4 +1,4 @@
-//! Writes to a device's log besides batches: ends by timeout, what the log did not take before, a
+//! Writes to a device's log other than batches: ends by timeout, records that the disk refused before, a
 //! compacted log, and the end of the table.
 
 use muster_shared::Generation;

@@ -44,7 +44,7 @@ pub(super) struct Watching {
     /// Rounds in a row after which the device still differed from the table.
     rounds: u32,
     pub(super) odd: Arc<DivergentForms>,
-    /// The switch said that these ended.
+    /// Entries whose end the switch reported.
     ended: BTreeSet<FlowId>,
     pub(super) foreign: u32,
     /// The reason of the first wrong entry.
@@ -83,7 +83,7 @@ impl Watching {
         });
     }
 
-    /// These are undone: what was said of them before is of something else.
+    /// These operations are undone: earlier reports of ends concerned other entries.
     pub(super) fn undone(&mut self, ops: &[Op]) {
         ops.iter().for_each(|op| {
             self.ended.remove(&op.id);

@@ -94,7 +94,7 @@ impl Stage {
 }
 
 impl Batch {
-    /// After a restart: what may have been applied is applied again, or undone.
+    /// The stage after a restart: a batch that may have been applied is applied again, or undone.
     pub(super) fn recovered(undecided: Undecided, table: &Table) -> Option<Self> {
         let ops = Arc::new(table.resolve(undecided.ops)?);
         let stage = match undecided.guarded {

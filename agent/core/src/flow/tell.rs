@@ -19,7 +19,7 @@ const ASKS_MAX: usize = 16;
 /// Reports that are due, and where answers of the host go.
 #[derive(Debug, Default)]
 pub(super) struct FlowReports {
-    /// Say how all devices stand.
+    /// Report the states of all devices.
     pub(super) all: bool,
     /// No report before this time.
     rest_until: MonoTime,
@@ -95,7 +95,7 @@ impl Device {
 }
 
 impl Flows {
-    /// The controller listens: it is told how all stands.
+    /// The controller listens: reports the states of all devices.
     pub(crate) fn greeted(&mut self) {
         self.telling.all = true;
         self.telling.asks.clear();
@@ -172,7 +172,7 @@ impl Flows {
         }
     }
 
-    /// Compares now; the state is said once nothing is due any more.
+    /// Compares now; the state is reported once no comparison is due.
     fn look(&mut self, bridge: &Bridge, now: MonoTime) {
         match self.devices.get_mut(bridge) {
             Some(device) if device.is_back() => {

@@ -61,7 +61,7 @@ pub(crate) fn tell_ledger(ledger: &Ledger, effects: &mut Effects) {
 }
 
 impl Jobs {
-    /// The job that may run, and the one that follows it.
+    /// The states of the job that may run, and of the one that follows.
     fn states(&self, resource: ResourceId) -> Vec<JobState> {
         let Some(entry) = self.ledger.get(resource).filter(|_| !resource.is_local()) else {
             return Vec::new();

@@ -1,4 +1,4 @@
-//! From an accepted job to its recorded outcome.
+//! Leads a job from its acceptance to its recorded outcome.
 //!
 //! ```text
 //!   Accepting ─Written─▶ Fetching ─▶ Queued ─turn─▶ Capturing ─▶ Recording ─Written─▶ Running ─▶ Ending
@@ -15,7 +15,7 @@ use crate::face::{Effect, RunError};
 use crate::ledger::{Accepted, Before, Entry, Order, stored};
 
 impl Jobs {
-    /// After a restart: what was accepted and has not ended is run again.
+    /// Runs accepted jobs that have not ended again, after a restart.
     pub(crate) fn recover(&mut self, turn: &mut Turn) {
         let ended: Vec<ResourceId> = self.ledger.iter().map(|entry| entry.resource).collect();
         ended.into_iter().for_each(|resource| self.ledger.went(resource, turn.effects));

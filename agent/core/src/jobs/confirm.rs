@@ -233,7 +233,7 @@ impl Jobs {
         }
     }
 
-    /// The controller is there, on a connection made since the change.
+    /// The agent has reached the controller on a connection made since the change.
     pub(crate) fn reached(&mut self, now: MonoTime) {
         if let Some(Guard { stage: Stage::Confirming(confirming), .. }) = &mut self.guard {
             confirming.challenge.reached(now);
@@ -402,7 +402,7 @@ fn window_of(ledger: &Ledger, resource: ResourceId) -> u64 {
     ledger.current(resource).map_or(Duration::ZERO, |accepted| window(&accepted.job)).as_secs()
 }
 
-/// At least a second: a change that may never be confirmed need not be made.
+/// The time for the confirmation, at least a second: a change that cannot be confirmed need not be made.
 fn window(job: &Job) -> Duration {
     job.spec.confirm_within().unwrap_or_default().max(Duration::from_secs(1))
 }

@@ -26,7 +26,7 @@ enum JobRelation {
     Pending,
     /// Known, and ended so.
     Ended(Outcome),
-    /// Same generation, other content.
+    /// The job has the same generation and other content.
     Contradiction,
 }
 

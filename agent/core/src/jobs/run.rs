@@ -9,7 +9,7 @@ use super::{Jobs, Turn};
 use crate::face::Effect;
 use crate::ledger::{Before, Entry};
 
-/// A job that takes longer than this says so, and again from time to time.
+/// A job that takes longer than this reports progress, and again from time to time.
 pub(super) const PROGRESS_FIRST: Duration = Duration::from_secs(1);
 pub(super) const PROGRESS_EVERY: Duration = Duration::from_secs(10);
 

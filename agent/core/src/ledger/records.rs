@@ -144,7 +144,7 @@ impl Ledger {
             || self.ending().any(|ending| ending == key)
     }
 
-    /// Whether an outcome of this generation is not on disk yet, and will be said then.
+    /// Whether an outcome of this generation is being written, and will be reported after.
     pub(crate) fn is_about_to_tell(&self, key: ReportKey) -> bool {
         let last = self.get(key.resource).and_then(|entry| entry.last.as_ref());
         last.is_some_and(|last| last.key.generation == key.generation && self.is_ending(&last.key))

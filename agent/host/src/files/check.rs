@@ -19,7 +19,7 @@ pub enum FileDifference {
         /// The present value.
         is: u32,
     },
-    /// Another user or group.
+    /// The file belongs to another user or group.
     Owner {
         /// The present values.
         is: (u32, u32),

@@ -208,12 +208,12 @@ impl Directory {
         Ok(symlinkat(target, &self.handle, name)?)
     }
 
-    /// Within the directory, in place of what is there.
+    /// Renames within the directory, and replaces an existing entry.
     pub fn rename(&self, from: &OsStr, to: &OsStr) -> io::Result<()> {
         Ok(renameat(&self.handle, from, &self.handle, to)?)
     }
 
-    /// Removes a file, if it is there.
+    /// Removes a file, if it exists.
     pub fn remove(&self, name: &OsStr) -> io::Result<()> {
         match unlinkat(&self.handle, name, UnlinkatFlags::NoRemoveDir) {
             Err(error) if error != Errno::ENOENT => Err(error.into()),

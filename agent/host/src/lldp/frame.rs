@@ -59,7 +59,7 @@ pub struct Frame {
     pub system_description: Option<String>,
     /// The port's own.
     pub vlan: Option<u16>,
-    /// At most four.
+    /// Management addresses, at most four.
     pub management: Vec<IpAddr>,
     /// The beacon of a port of Muster; sent only to the nearest bridge's group, which no bridge forwards.
     pub beacon: Option<Beacon>,

@@ -170,7 +170,7 @@ impl Shared {
     }
 }
 
-/// Since the first call: servers speak each at its own moments.
+/// The time since the first call: each server sends at its own moments.
 fn clock() -> Duration {
     static START: std::sync::OnceLock<Instant> = std::sync::OnceLock::new();
     START.get_or_init(Instant::now).elapsed()

@@ -57,7 +57,7 @@ pub struct ClientSettings {
     pub arguments: Vec<String>,
 }
 
-/// A link of which a client was told.
+/// A link that a client serves.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Lease {
     pub told: ClientSettings,
@@ -75,7 +75,7 @@ pub struct Leases {
     /// The client for new leases.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub client: Option<Client>,
-    /// dhclient is there, which alone has `dhclient_args`.
+    /// dhclient is installed; only dhclient supports `dhclient_args`.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub has_dhclient: bool,
     /// The leases by link.
@@ -83,7 +83,7 @@ pub struct Leases {
     pub links: BTreeMap<String, Lease>,
 }
 
-/// The reason why a client was not told.
+/// The reason why a client could not be started or stopped.
 #[derive(Debug, Error)]
 pub enum DhcpError {
     /// A note of ours.
@@ -301,7 +301,7 @@ fn write(folder: &Path, name: &str, text: &str, mode: u32) -> Result<PathBuf, Dh
     Ok(path)
 }
 
-/// Nothing of what is not there, is no text or too long.
+/// The text of a file; empty if the file is missing, no text, or too long.
 fn read(path: &Path) -> String {
     let fits = fs::metadata(path).is_ok_and(|file| file.len() <= NOTE_MAX);
     fits.then(|| fs::read_to_string(path).ok()).flatten().unwrap_or_default()

@@ -29,7 +29,7 @@ pub enum NetError {
     /// An obstacle prevents the change. Nothing was changed.
     #[error(transparent)]
     Plan(#[from] PlanError),
-    /// A network manager does not leave a link alone. It may have taken its own settings off the link.
+    /// A network manager does not release a link. It may have removed its own settings from the link.
     #[error(transparent)]
     NetworkManager(#[from] NetworkManagerError),
     /// Nothing was changed.

@@ -30,7 +30,7 @@ type File = (String, String);
 /// A document in their words.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Exported {
-    /// Paths below the root, and what is in each.
+    /// Paths below the root, with the content of each file.
     pub files: Vec<(String, String)>,
     /// Settings that are in none of the files.
     pub missing: Vec<NotExportable>,

@@ -39,8 +39,8 @@ const HEAD: usize = 4096;
 /// Messages read in one go, before the rest of the agent has its turn: as many route messages as the kernel's
 /// buffer holds.
 const READ_AT_ONCE: usize = 1024;
-/// After a hint, before the next is read; doubled while they keep coming. The kernel's buffer may run over meanwhile,
-/// which is a hint as good as any.
+/// The pause after a hint, before the next is read; doubled while hints keep coming. If the kernel's buffer
+/// overflows meanwhile, that counts as a hint.
 const PAUSE: Duration = Duration::from_millis(20);
 const PAUSE_MAX: Duration = Duration::from_millis(500);
 /// A socket that was lost is opened again after this.

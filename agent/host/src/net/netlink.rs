@@ -30,7 +30,7 @@ pub(crate) use follow::{Cable, Cables};
 
 use super::state::{Address, Route};
 
-/// The kernel answers at once; a dump of a very large host takes about a second.
+/// The time limit of an answer: the kernel answers at once; a dump of a very large host takes about a second.
 pub(super) const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The lifetimes of a restored IPv6 address that had one, in seconds, preferred and valid: long enough for

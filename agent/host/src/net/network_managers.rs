@@ -133,7 +133,7 @@ impl NetworkManagers {
         }
     }
 
-    /// Links that they have been told of.
+    /// Links with a drop-in of Muster's.
     pub fn told(&self) -> Vec<String> {
         let mut links: Vec<String> = ManagerKind::ALL
             .into_iter()
@@ -278,7 +278,7 @@ impl NetworkManagers {
         if self.is_here(ManagerKind::Networkd) { self.reload(ManagerKind::Networkd).await } else { Ok(()) }
     }
 
-    /// Whether it is told this, and runs.
+    /// Whether the manager runs and has these settings for the link.
     pub(super) fn leases(&self, link: &str, told: &ClientSettings) -> bool {
         let now = fs::read_to_string(self.path(ManagerKind::Networkd, link)).unwrap_or_default();
         self.is_here(ManagerKind::Networkd) && now == leasing(link, told)

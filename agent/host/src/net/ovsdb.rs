@@ -75,7 +75,7 @@ pub struct Ovsdb {
 }
 
 impl Ovsdb {
-    /// Connects to `socket`. The switch has `sync_timeout` to take up what is asked of the database.
+    /// Connects to `socket`. The switch has `sync_timeout` to apply changes of the database.
     pub async fn connect(socket: &Path, sync_timeout: Duration) -> Result<Self> {
         Ok(Self { rpc: Rpc::connect(socket).await?, sync_timeout })
     }
@@ -175,7 +175,7 @@ impl Ovsdb {
         self.transact_all(operations).await.map_err(|(_, error)| error)
     }
 
-    /// The error says which operation failed.
+    /// An error names the failed operation.
     async fn transact_all(
         &mut self,
         operations: Vec<Value>,

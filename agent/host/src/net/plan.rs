@@ -158,7 +158,7 @@ struct Planner<'a> {
 }
 
 impl Planner<'_> {
-    /// Removes what stands in the place of a new link: ours goes, anything else is refused.
+    /// Removes an object in the place of a new link: Muster's is removed, anything else is refused.
     fn make_room(&mut self) -> Result<(), PlanError> {
         let from = self.steps.len();
         for (name, wanted) in self.target.present() {

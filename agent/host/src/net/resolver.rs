@@ -19,7 +19,7 @@ use tokio::time::{Instant, sleep};
 
 /// The resolver's file has a few hundred bytes; a larger one is not accepted.
 const MAX_BYTES: u64 = 64 * 1024;
-/// systemd answers at once, or something is very wrong.
+/// The time limit of a reload: systemd answers at once, or something is very wrong.
 const RELOAD_TIMEOUT: Duration = Duration::from_secs(10);
 /// Between two looks whether `systemctl` is done, which takes about 10 ms.
 const RELOAD_LOOK: Duration = Duration::from_millis(5);

@@ -64,14 +64,14 @@ pub enum Before {
     Present(Box<LinkBefore>),
 }
 
-/// A port of Open vSwitch that was there.
+/// A port of Open vSwitch that existed before.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PortBefore {
     pub bridge: String,
     pub port: OvsPort,
 }
 
-/// A link that was there.
+/// A link that existed before.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct LinkBefore {

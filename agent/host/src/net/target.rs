@@ -22,7 +22,7 @@ use super::state::{
 mod ports;
 mod put_back;
 
-/// A place and what is wrong there.
+/// A place and the problem there.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Difference {
     /// A path such as `network_config[0].addresses[0]`.
@@ -395,7 +395,7 @@ impl Target {
         for setting in &object.ethtool {
             let mut names: Vec<&String> = has.keys().filter(|name| setting.names(name)).collect();
             if names.is_empty() && setting.name.starts_with("link/") {
-                // A speed is not told while there is no carrier.
+                // The kernel reports no speed while there is no carrier.
                 names.push(&setting.name);
             }
             if names.is_empty() {

@@ -16,7 +16,7 @@ use crate::openflow::{Form, Lost};
 /// The most commands to remove objects that are not ours; the next reading finds the rest.
 pub(super) const EXTRA_MAX: usize = 1024;
 
-/// Our table as it stands.
+/// The present state of our table.
 #[derive(Default)]
 pub(super) struct Picture {
     pub exists: bool,

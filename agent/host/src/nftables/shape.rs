@@ -1,4 +1,5 @@
-//! Rules of the same fields, exact values and a plain verdict share a map: its name says which rules belong into it.
+//! Rules with the same fields, exact values and a plain verdict share a map, whose name tells which rules
+//! belong to it.
 
 use std::fmt;
 

@@ -42,7 +42,7 @@ pub(super) struct Element {
     pub form: Form,
 }
 
-/// Stands in a rule's text where its counter goes.
+/// Marks the place of the counter in a rule's text.
 pub(super) const COUNTER: &str = "counter";
 
 /// The matching half.
@@ -52,7 +52,7 @@ struct Matches {
     form: Vec<Value>,
 }
 
-/// Says an entry; why not, in words.
+/// Translates an entry; the error is a reason in words.
 pub(super) fn say(packed: &[u8]) -> Result<TranslatedRule, String> {
     match Packed::read(packed).map_err(|error| error.to_string())? {
         Entry::Rule(rule) => say_rule(&rule),

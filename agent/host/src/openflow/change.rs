@@ -272,7 +272,7 @@ impl Switch {
         self.bundle_answer(change, committed).await
     }
 
-    /// The answer to `xid`, with what was said of the bundle's messages before.
+    /// The answer to `xid`, after the errors of the bundle's messages.
     async fn bundle_answer(&mut self, change: &Change, xid: u32) -> Result<(), Stop> {
         let mut refusal = None;
         loop {

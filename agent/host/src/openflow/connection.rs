@@ -16,7 +16,7 @@ use super::ports::Ports;
 use super::wire::{self, HEAD, Put, Take, VERSION, kind, part};
 use super::{Lost, Timeout};
 
-/// Written at once: some hundred rules, for the switch to work on while more are made.
+/// Bytes written at once: some hundred rules, which the switch processes while more are encoded.
 pub(super) const OUTPUT_CHUNK: usize = 64 * 1024;
 /// Bytes read at once; the buffer keeps this size while the connection is idle.
 const INPUT_CHUNK: usize = 64 * 1024;

@@ -7,7 +7,7 @@ use super::oxm;
 use super::ports::Ports;
 use super::wire::{NICIRA, Take, action, instruction, nicira, port};
 
-/// The rule, if it can be said.
+/// The rule, if our notation can express it.
 pub(super) fn rule(parts: &RuleParts<'_>, ports: &Ports) -> Option<Rule> {
     let mut selector = selector(parts.matched, ports)?;
     selector.sort_unstable_by_key(Criterion::order);

@@ -12,7 +12,7 @@ use super::wire::{GROUP_ANY, NICIRA, Put, SEND_FLOW_REM, action, instruction, ni
 /// Bytes of a group's buckets, or of a rule: its message has to be shorter than 64 KiB.
 const BODY_MAX: usize = 60_000;
 
-/// The reason why an entry cannot be said to this switch now.
+/// The reason why an entry cannot be encoded for this switch at present.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Unsayable {
     pub reason: String,
@@ -260,7 +260,7 @@ fn set(out: &mut Vec<u8>, field: Field, value: u128) {
     out.length(start + 2, start);
 }
 
-/// Some bits of a field: before OpenFlow 1.5 Open vSwitch says that with a load for each run of bits.
+/// Sets some bits of a field: before OpenFlow 1.5, Open vSwitch needs a load for each run of bits.
 fn loads(out: &mut Vec<u8>, field: Field, value: u128, mask: u128) {
     let mut at = 0;
     while mask.checked_shr(at).is_some_and(|rest| rest != 0) {

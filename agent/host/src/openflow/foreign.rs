@@ -1,4 +1,4 @@
-//! Rules that are not ours: said in our words where there are words, else for people to read.
+//! Rules that are not ours: in our notation as far as it can express them, otherwise as text for people.
 
 use std::collections::HashMap;
 use std::fmt::Write as _;

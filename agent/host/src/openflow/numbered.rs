@@ -75,7 +75,7 @@ impl Switch {
         })
     }
 
-    /// Puts the meters, which takes effect at once.
+    /// Puts the meters, which take effect immediately.
     pub(super) async fn put_meters(
         &mut self,
         numbered: &[NumberedOp],

@@ -1,4 +1,4 @@
-//! Fields of packets as OpenFlow's extensible match has them, and Open vSwitch's own beside them.
+//! Fields of packets in OpenFlow's extensible match, including Open vSwitch's own.
 
 use muster_shared::model::flow::Field;
 

@@ -1,4 +1,4 @@
-//! The switch's errors in words: OpenFlow's names for them, for people who look them up.
+//! The switch's errors in words: OpenFlow's names, which people can look up.
 
 /// `OFPBIC_UNSUP_INST` and the like.
 pub(super) fn name(kind: u16, code: u16) -> String {

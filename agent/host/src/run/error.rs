@@ -1,4 +1,4 @@
-//! Why nobody can say how a run ended.
+//! Reasons why the end of a run is unknown.
 
 use std::io;
 
@@ -31,7 +31,7 @@ pub enum RunFailed {
     /// systemd cannot be asked for a unit.
     #[error(transparent)]
     Systemd(#[from] SystemdError),
-    /// The supervisor ended at once.
+    /// The supervisor ended before the run began.
     #[error("what watches over the run ended before it began: its log (journal) says why")]
     NeverBegan,
     /// The run began, and its end was not seen.

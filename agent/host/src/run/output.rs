@@ -63,7 +63,7 @@ pub(super) fn read(path: &Path) -> io::Result<Option<Output>> {
     Ok(Some(if is_whole { Output::Text(text) } else { Output::TooLarge(meta.len()) }))
 }
 
-/// Neither what is no UTF-8 nor a NUL gets further.
+/// Output as text: invalid UTF-8 and NULs are replaced.
 fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).replace('\0', "\u{fffd}")
 }

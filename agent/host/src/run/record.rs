@@ -103,7 +103,7 @@ pub(super) fn reserve(path: &Path, size: u64) -> io::Result<()> {
     }
 }
 
-/// Writes over what was reserved.
+/// Fills the reserved file.
 pub(super) fn fill(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let mut file = OpenOptions::new().write(true).open(path)?;
     file.write_all(bytes)?;

@@ -133,7 +133,7 @@ fn read_output(directory: &Directory, name: &str) -> Option<Output> {
     output::read(&PathBuf::from(path)).ok()?
 }
 
-/// Outputs beyond the bound of all are said to be too large.
+/// Marks outputs beyond the common bound as too large.
 fn within(
     mut room: usize,
     outputs: impl Iterator<Item = (String, Output)>,
@@ -152,7 +152,7 @@ fn within(
     bounded.collect()
 }
 
-/// Records the end; what was secret and is not needed any more goes.
+/// Records the end, and removes secrets that are no longer needed.
 async fn finish(directory: &Directory, ended: &Ended) -> Result<(), RunFailed> {
     let record = || {
         record::fill(&directory.file("ended.new"), &record::encode(ended)?)?;

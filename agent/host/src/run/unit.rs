@@ -13,7 +13,7 @@ use crate::systemd::{Active, Bus, Command, Property, Systemd, SystemdError, Unit
 const START_WITHIN: Duration = Duration::from_secs(90);
 /// Longer than the supervisor needs to end a run and to kill its remaining processes.
 const STOP_WITHIN: Duration = Duration::from_secs(30);
-/// On top of the run's own time: the supervisor ends it long before, or waits for a disk.
+/// Time beyond the run's own: the supervisor ends the run long before, unless it waits for a disk.
 const RUN_BEYOND: Duration = Duration::from_secs(600);
 
 pub(super) struct Unit<'a> {

@@ -34,7 +34,7 @@ pub struct UnitState {
     /// The error in the unit's files, in systemd's words.
     pub load_error: String,
     pub active: Active,
-    /// More exactly, by the unit's kind: `running`, `exited`, `auto-restart`.
+    /// The state in more detail, by the unit's kind: `running`, `exited`, `auto-restart`.
     pub sub: String,
     /// `enabled`, `disabled`, `static`, `masked`; empty if it has no file.
     pub file_state: String,

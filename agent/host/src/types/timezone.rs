@@ -223,7 +223,7 @@ impl<'a> Zone<'a> {
     }
 }
 
-/// `/etc/timezone` with this zone, where the file is there: its mode and owner stay.
+/// `/etc/timezone` with this zone, if the file exists: its mode and owner stay.
 fn named(is: &FileBefore, timezone: &str) -> FileBefore {
     match is {
         FileBefore::Absent => FileBefore::Absent,

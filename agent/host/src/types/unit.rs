@@ -98,7 +98,7 @@ impl Units {
         Self { systemd, files, folder: UNIT_FOLDER.into(), journal: Journal::default() }
     }
 
-    /// For tests: files in another folder, and the journal from another command.
+    /// Uses another folder for files and another command for the journal, for tests.
     pub fn at(self, folder: PathBuf, journal: Vec<String>) -> Self {
         Self { folder, journal: Journal::by(journal), ..self }
     }

@@ -9,7 +9,7 @@ use rust_sugiyama::configure::{Config, RankingType};
 pub const BOX: (f64, f64) = (200.0, 52.0);
 /// Free space between boxes: lines run there.
 const GAP: f64 = 40.0;
-/// Parts side by side are about as wide as a screen; a wider one has a shelf of its own.
+/// The width of a shelf, about that of a screen; a wider part has a shelf to itself.
 const SHELF: f64 = 1600.0;
 /// The most places kept free for lines that pass through layers; without room lines run straight. Layers
 /// times lines can be millions.

@@ -16,7 +16,7 @@ const PAUSE: Duration = Duration::from_millis(500);
 /// Nodes by state.
 type Counts = BTreeMap<String, u64>;
 
-/// Until `wanted` nodes like this are online.
+/// Waits until `wanted` nodes like this are online.
 pub async fn wait(
     selector: &str,
     wanted: u64,

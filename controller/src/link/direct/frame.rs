@@ -68,7 +68,7 @@ pub fn next(input: &mut BytesMut, max: usize) -> Result<Option<Frame>, Refusal> 
     accept(Packet::read(&mut packet, None).map_err(|error| malformed(&error))?).map(Some)
 }
 
-/// The sizes of header and body, once their bytes are there.
+/// The sizes of header and body, once their bytes have arrived.
 fn lengths(input: &[u8]) -> Result<Option<(usize, usize)>, Refusal> {
     let mut length = 0;
     for (i, byte) in input.iter().skip(1).take(4).enumerate() {

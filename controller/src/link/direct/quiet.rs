@@ -11,7 +11,7 @@ const PAUSE: Duration = Duration::from_secs(1);
 pub struct Quiet(Mutex<(Option<Instant>, u64)>);
 
 impl Quiet {
-    /// `Some` if the warning may be told: how many were not, since the last.
+    /// `Some` if the warning may be logged, with the number suppressed since the last one.
     pub fn tell(&self) -> Option<u64> {
         let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if state.0.is_some_and(|last| last.elapsed() < PAUSE) {

@@ -64,7 +64,7 @@ pub enum Arrival<K> {
     Refused,
 }
 
-/// The waiting clients. `K` is how each is told to leave.
+/// The waiting clients. `K` is the way to tell a client to leave.
 #[derive(Debug)]
 pub struct Room<K> {
     bounds: Bounds,

@@ -85,7 +85,7 @@ pub struct Session<I> {
     last_read: Instant,
     /// The byte up to which the client has to take the output, and since when.
     unread: Option<(Instant, u64)>,
-    /// Since when the first packet of the queue is the first.
+    /// Since when the present first packet has been first in the queue.
     head_since: Option<Instant>,
     waiting: Option<(Pending, Option<u16>)>,
     /// Chunks of contents have their room until this byte is written.
@@ -288,7 +288,7 @@ impl<I: Inbox> Session<I> {
     }
 }
 
-/// Waits until what was received is delivered; for ever if nothing is.
+/// Waits until the received packet is delivered; for ever if there is none.
 async fn wait(waiting: &mut Option<(Pending, Option<u16>)>) -> Result<Option<u16>, Refusal> {
     match waiting {
         Some((pending, acknowledge)) => pending.await.map(|()| *acknowledge),

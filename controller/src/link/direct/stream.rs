@@ -43,7 +43,7 @@ impl Stream {
         Self { reader, writer, input: BytesMut::new(), output: BytesMut::new(), written: false, sent: 0, max }
     }
 
-    /// The next packet of what was read.
+    /// The next packet among the read bytes.
     pub fn next(&mut self) -> Result<Option<Frame>, Refusal> {
         let frame = frame::next(&mut self.input, self.max)?;
         if self.input.is_empty() && self.input.capacity() > KEEP_MAX {

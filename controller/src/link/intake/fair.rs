@@ -45,7 +45,7 @@ impl Default for Bounds {
             share: 256,
             // 4 MiB a second: no agent says more in the long run, and contents go the other way.
             rate: 4096,
-            // 64 MiB: a ledger or a table of flows that is told whole.
+            // 64 MiB: a complete ledger or table of flows.
             burst: 65_536,
         }
     }
@@ -129,7 +129,7 @@ impl<M, K> Fair<M, K> {
         }
     }
 
-    /// A connection is there.
+    /// A connection was made.
     pub fn connected(&mut self, now: MonoTime, node: &NodeId, connection: u64) {
         self.push(now, node, Item::Connected(connection));
     }

@@ -9,7 +9,7 @@ use crate::merge::Strategy;
 use crate::parse::entries;
 
 pub(super) const SECTION: &str = "parameter_merge_strategies";
-/// The name that stands for all parameters without a strategy of their own.
+/// The name for all parameters without their own strategy.
 const DEFAULT: &str = "default";
 
 /// Strategies by parameter.

@@ -112,7 +112,7 @@ impl Collector {
         }
     }
 
-    /// Begins a stage of `stages`; the first is there from the start.
+    /// Begins a stage of `stages`; the first one exists from the start.
     pub fn stage(&mut self, errors: &mut Sink, number: usize, at: Place) -> bool {
         if number >= STAGES_MAX {
             errors.push(at, "stages", format!("more than {STAGES_MAX} stages"));
@@ -137,7 +137,7 @@ impl Collector {
         false
     }
 
-    /// Takes an item that stands on this line.
+    /// Takes an item that begins on this line.
     pub fn take(&mut self, value: &Value, spot: Spot, line: u32) -> Result<(), Fault> {
         let entry = Entry::from_json(value)?;
         let kind = match (&entry, spot.section) {

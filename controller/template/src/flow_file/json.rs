@@ -15,7 +15,7 @@ use crate::error::{Place, Sink, cut};
 use crate::expression::Expr;
 use crate::parse::Source;
 
-/// Said already, or reading cannot go on.
+/// The error was reported already, or reading cannot continue.
 const STOPPED: &str = "stopped";
 
 pub(super) fn read(name: &str, text: &str, into: &mut Collector) -> Sink {
@@ -222,7 +222,7 @@ impl<'t> Visitor<'t> for Items<'_, '_, 't> {
     }
 }
 
-/// A key, where possible as it stands in the text.
+/// A key, borrowed from the text where possible.
 struct Key<'t>(Cow<'t, str>);
 
 impl<'de> Deserialize<'de> for Key<'de> {

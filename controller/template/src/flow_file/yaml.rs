@@ -1,5 +1,5 @@
-//! A flow file in YAML, an item at a time. Read fast first, without the places of what is in an item; if anything is
-//! wrong, or not plain, once more from the start with them.
+//! A flow file in YAML, item by item. The first pass is fast and skips places within items; after an error,
+//! or YAML that is not plain, a second pass from the start records them.
 
 use muster_shared::model::flow::Step;
 use saphyr_parser::Event;

@@ -1,4 +1,4 @@
-//! Intents as JSON, in the words they are given in: what is printed reads to the same.
+//! Intents as JSON, in the notation of intent files: printed intents parse to the same intents.
 
 use muster_intent::intent::{Constraints, Intent, Kind, LinkTypes};
 use muster_intent::topology::ConnectPoint;

@@ -17,7 +17,7 @@ use crate::version::Version;
 #[derive(Clone, Debug)]
 pub(crate) struct Constraint {
     rule: Rule,
-    /// Said instead of our own words.
+    /// The template's text, in place of our error.
     description: Option<Box<str>>,
 }
 

@@ -73,7 +73,8 @@ fn is_pythons(pattern: &str) -> bool {
     true
 }
 
-/// The regex crate's message is a drawing over several lines; its last line says it.
+/// The error of the regex crate: its message is a drawing over several lines, of which the last has
+/// the error.
 fn said(error: &regex::Error) -> String {
     let text = error.to_string();
     let last = text.lines().last().unwrap_or_default();

@@ -58,7 +58,7 @@ impl Scope<'_> {
         self.optional(value).map_err(|fault| fault.within(|| Step::Item(chosen + 1)))
     }
 
-    /// Whether a resource is there.
+    /// Whether a resource exists.
     pub(super) fn exists(&self, resource: u32) -> Result<bool, Fault> {
         match self.template.resources[resource as usize].condition() {
             None => Ok(true),

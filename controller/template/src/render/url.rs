@@ -127,7 +127,7 @@ fn query(value: Option<&Value>) -> Result<String, String> {
     Ok(out)
 }
 
-/// Letters, digits, `_.-~` and what is `safe` stay; any other byte is escaped.
+/// Escapes all bytes except letters, digits, `_.-~` and those in `safe`.
 fn quote(text: &str, safe: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for byte in text.bytes() {

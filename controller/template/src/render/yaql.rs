@@ -1,4 +1,4 @@
-//! `yaql`: the expression is read when the template is, where it stands there as text.
+//! `yaql`: an expression that is a literal text is parsed along with the template.
 
 use serde_json::Value;
 

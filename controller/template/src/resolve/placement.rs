@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use crate::error::{Path, Place, Sink, cut};
 use crate::types::Kind;
 
-/// The reason why a fact may not stand there.
+/// The reason why a fact is not allowed there.
 pub(super) const REFUSED: &str = "a fact of a server does not choose a node, or that server could have sent to it what is \
     meant for another: write the node's name, a parameter, or for_each";
 

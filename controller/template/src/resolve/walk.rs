@@ -384,7 +384,7 @@ impl Resolver<'_> {
         }
     }
 
-    /// Whether the function may stand there, in this version; if not, it has been said.
+    /// Whether the function is allowed there, in this version; if not, the error is reported.
     fn may_stand(&mut self, at: Place, call: &Call, position: Position) -> bool {
         let name = call.name();
         let Some(function) = catalogue::find(name) else { return true };

@@ -1,4 +1,4 @@
-//! Templates → a tree: every stack, group and chain opened, until nothing is left that stands for more.
+//! Expands templates to a tree: opens every stack, group and chain, until no resource stands for others.
 
 mod address;
 mod group;

@@ -14,7 +14,7 @@ use crate::desired::{FlowSet, ForeignPolicy};
 use crate::error::{cut, suggestion};
 use crate::render::Step;
 
-/// The property that says where.
+/// The property that names the device.
 pub(super) const DEVICE: &str = "device";
 /// Seconds to reach the controller over a new connection after a change. Unlike after a change of the
 /// network's configuration, no link has to come up first.

@@ -32,8 +32,8 @@ pub(super) const CHAIN: TypeInfo = TypeInfo::new(
      member, and any other name: the list of that of all members",
 );
 
-/// Another template, or what an environment makes of the type: named by the resource. This is its name where only the
-/// kind is known.
+/// A nested template, or an environment's mapping of a type: the resource names it. This is its name where
+/// only the kind is known.
 pub(super) const NESTED: TypeInfo =
     TypeInfo::new("a template", "another template, as a stack in this one", &[], Place::Whole)
         .other_attributes(

@@ -105,7 +105,7 @@ static RANDOM_PROPERTIES: [Property; 5] = [
         .replaces(),
 ];
 
-/// Seconds: thirty days, which also stand for Heat's -1, an endless wait.
+/// Seconds: thirty days, also for Heat's -1, an endless wait.
 const WAIT_MAX: f64 = 30.0 * 86_400.0;
 const ACTIONS: [&str; 3] = ["create", "update", "delete"];
 const AT_ONCE: &str = "must be 0: what is known is given at once";

@@ -27,7 +27,7 @@ const COST_MAX: u64 = 65_535;
 const ANNOTATIONS_MAX: usize = 64;
 /// Bytes of an annotation's name and of its value.
 const ANNOTATION_MAX: usize = 255;
-/// Seconds that a row waits until its intent is installed, where nothing is said.
+/// Seconds that a row waits by default until its intent is installed.
 const TIMEOUT: u32 = 60;
 /// The bound of a wait condition: twelve hours.
 const TIMEOUT_MAX: u64 = 43_200;

@@ -49,7 +49,7 @@ pub(super) enum Node {
 
 #[derive(Debug)]
 pub(super) struct Argument {
-    /// Before `=>`.
+    /// The expression before `=>`.
     pub key: Option<Node>,
     pub value: Node,
 }

@@ -230,7 +230,7 @@ fn index_where(args: &Arguments<'_>) -> Evaluated {
     Ok(Y::Int(-1))
 }
 
-/// `$1` is what was made so far, `$2` the item.
+/// In the expression, `$1` is the result so far, `$2` the item.
 fn reduce(args: &Arguments<'_>) -> Evaluated {
     args.want(2, 3)?;
     let list = args.list(0)?;

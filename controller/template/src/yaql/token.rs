@@ -22,7 +22,7 @@ const SIGNS: [&str; 26] = [
     "/", "=", "<", ">", "!", "&", "|",
 ];
 
-/// Words with where they stand, in characters from 1.
+/// Tokens with their places, in characters from 1.
 pub(super) fn tokens(text: &str) -> Result<Vec<(Token, usize)>, String> {
     let mut found = Vec::new();
     let mut rest = text;

@@ -197,7 +197,7 @@ pub struct TableCounters {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ForeignRule {
     pub cookie: u64,
-    /// The rule, if it can be said in our words.
+    /// The rule, if our notation can express it.
     pub entry: Option<Packed>,
     /// A text for people, for a rule that cannot be expressed.
     pub text: String,

@@ -63,11 +63,11 @@ pub enum Step {
 type Read<T> = Result<T, BadEntry>;
 
 impl Entry {
-    /// A rule, a group (has the key `group`) or a meter (`meter`), as in a flow file. The key `device` is left to the
-    /// caller.
+    /// A rule, a group (has the key `group`) or a meter (`meter`), as in a flow file. The key `device` is
+    /// left to the caller.
     ///
     /// # Errors
-    /// [`BadEntry`] says where and what.
+    /// [`BadEntry`] with path and reason.
     pub fn from_json(value: &Value) -> Result<Self, BadEntry> {
         let Value::Object(map) = value else { return Err(unwanted("a flow rule, which is a map", value)) };
         match map {

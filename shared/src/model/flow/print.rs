@@ -1,4 +1,4 @@
-//! Entries as JSON, in the words they are given in: what is printed parses to the same.
+//! Entries as JSON, in the notation of flow files: printed entries parse to the same entries.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 

@@ -92,7 +92,7 @@ impl BondOptions {
         wanted.values.iter().filter(differs).map(|(number, value)| (*number, *value))
     }
 
-    /// Can it be told only while a bond is made, or has neither members nor traffic?
+    /// Whether the option can be set only while a bond is made, or has neither members nor traffic.
     pub fn is_fixed(number: u16) -> bool {
         // mode, fail_over_mac, lacp_rate, ad_select, ad_actor_sys_prio, ad_user_port_key, tlb_dynamic_lb
         matches!(number, MODE | FAIL_OVER_MAC | 21 | 22 | 24 | 25 | 27)
@@ -191,8 +191,8 @@ fn used(path: &str, options: BondOptions) -> Parsed<BondOptions> {
     Err(NetworkError::invalid(path, problem))
 }
 
-/// A team's JSON, `{"runner": {"name": "activebackup"}}`, or the words of a bond. There are no teams in newer kernels: what
-/// is made is a bond.
+/// Parses a team's JSON, `{"runner": {"name": "activebackup"}}`, or options of a bond. Newer kernels have no
+/// teams, so a bond is made.
 pub(super) fn team(path: &str, value: &Value) -> Parsed<BondOptions> {
     let written = text(path, value)?;
     if !written.trim_start().starts_with('{') {

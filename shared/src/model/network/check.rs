@@ -48,7 +48,7 @@ pub(super) fn settings(
     Ok(settings.map(|(_, setting)| setting).collect())
 }
 
-/// A port's tag is where it belongs, not a setting beside.
+/// Moves a port's tag from the settings to the port.
 pub(super) fn take_tag(object: &mut Object) -> Parsed<()> {
     let is_tag = |setting: &super::OvsSetting| setting.place.column == "tag";
     let Some(at) = object.settings.iter().position(is_tag) else { return Ok(()) };

@@ -19,7 +19,7 @@ const MAX_DOMAIN_BYTES: usize = 253;
 /// A document's settings for the resolver.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Dns {
-    /// At most [`MAX_DNS_SERVERS`], in the document's order.
+    /// Servers in the document's order, at most [`MAX_DNS_SERVERS`].
     pub servers: Vec<IpAddr>,
     /// Search domains, in the document's order.
     pub domains: Vec<String>,

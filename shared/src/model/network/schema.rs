@@ -84,7 +84,7 @@ fn removal(path: &str, value: &Value) -> Checked {
     one_of(&format!("{path}.remove_type"), &REMOVED_TYPES, &map["remove_type"])
 }
 
-/// An object; `fits` are the types its place takes, any where nothing is said.
+/// Checks an object; `fits` are the types that its place allows, any if `None`.
 fn object(path: &str, value: &Value, fits: Option<&[&str]>, depth: usize) -> Checked {
     let map = fields(path, value)?;
     let type_path = format!("{path}.type");

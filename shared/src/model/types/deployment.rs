@@ -38,7 +38,7 @@ pub const DEPLOYMENT_ATTRIBUTE_MAX: usize = 32 * 1024;
 pub const DEPLOYMENT_TIMEOUT_MAX: u32 = 23 * 3600;
 /// `NAME_MAX` of Linux: an output is a file's name, and an input's name is no longer.
 const NAME_MAX: usize = 255;
-/// More than anybody declares; keeps names alone from filling a message.
+/// The most inputs: more than anybody declares, so that names alone cannot fill a message.
 const INPUTS_MAX: usize = 512;
 const OUTPUTS_MAX: usize = 128;
 
@@ -139,7 +139,7 @@ pub enum DeploymentError {
     Timeout,
 }
 
-/// On the wire a config is always in the job, and an interrupted run runs again or does not.
+/// The wire form: a config is always in the job, and an interrupted run either runs again or does not.
 #[derive(Serialize, Deserialize)]
 pub struct Wire {
     name: String,

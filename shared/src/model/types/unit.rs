@@ -28,7 +28,7 @@ const NAME_MAX: usize = 255;
 const FILE_NAME_MAX: usize = 255;
 /// Bytes of a unit's content and drop-ins together: a job with them must fit a message of 256 KiB.
 const CONTENT_MAX: usize = 128 * 1024;
-/// More than anybody writes; keeps names alone from filling a message.
+/// The most drop-ins: more than anybody writes, so that names alone cannot fill a message.
 const DROP_INS_MAX: usize = 64;
 /// The most digests in `restart_on` and `reload_on`: one text each.
 const DIGEST_MAX: usize = 128;
@@ -48,7 +48,7 @@ pub struct Unit {
     pub content: Option<String>,
     /// Files in the unit's own drop-in folder there: name, with `.conf`, to content.
     pub drop_ins: BTreeMap<String, String>,
-    /// Started at boot, or by what its `[Install]` section says.
+    /// Whether the unit starts at boot, or as its `[Install]` section defines.
     pub enabled: Option<bool>,
     /// The desired activity of the unit.
     pub active: Option<UnitActive>,
@@ -81,7 +81,7 @@ pub enum UnitError {
          one of automount, mount, path, service, slice, socket, target, timer"
     )]
     Name,
-    /// A name that stands for many.
+    /// The name is that of a template of units.
     #[error(
         "a template of units, such as getty@.service, is no unit that runs: name one of them, or leave out 'active'"
     )]

@@ -1,5 +1,5 @@
-//! dhcpcd and dhclient as processes of their own: in the foreground, in a transient unit where systemd serves this
-//! network namespace, else in a session of its own. So they outlive the agent.
+//! dhcpcd and dhclient as separate processes: in the foreground, in a transient unit if systemd serves this
+//! network namespace, otherwise in a new session. So they outlive the agent.
 
 use std::ffi::{OsStr, OsString};
 use std::fs;

@@ -60,7 +60,7 @@ fn negotiates(now: &Settings) -> bool {
     now.get(AUTONEG) == Some(&1) && now.keys().any(|name| mode(name).is_some())
 }
 
-/// The speed in Mbit/s, and 1 for full duplex. Nothing for what is no mode, such as `TP` or `Pause`.
+/// The speed in Mbit/s, and 1 for full duplex. `None` for names that are no mode, such as `TP` or `Pause`.
 fn mode(name: &str) -> Option<(u32, u32)> {
     let (speed, rest) = name.strip_prefix(MODES)?.split_once("base")?;
     Some((speed.parse().ok()?, u32::from(!rest.ends_with("/Half"))))

@@ -26,7 +26,7 @@ impl Changes {
         Ok(Self(rpc))
     }
 
-    /// Until the next change; an error when the connection is lost.
+    /// Waits for the next change; an error means that the connection is lost.
     pub async fn next(&mut self) -> Result<()> {
         while self.0.receive().await?["method"] != "update" {}
         Ok(())

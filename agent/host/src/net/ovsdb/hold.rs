@@ -19,7 +19,7 @@ const MARK: &str = "muster-flow-restore";
 pub enum Hold {
     Nobody,
     Ours,
-    /// Another program, which has to remove its hold.
+    /// The hold belongs to another program, which has to remove it.
     Others,
 }
 

@@ -13,7 +13,7 @@ use super::{OvsdbError, Result};
 
 /// An answer: 10,000 ports need about 4 MiB.
 const MAX_MESSAGE: usize = 32 * 1024 * 1024;
-/// The database is local and answers at once.
+/// The time limit of an answer: the database is local and answers at once.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 
 pub(super) struct Rpc {

@@ -259,7 +259,7 @@ impl LinkTarget {
     }
 }
 
-/// The link is there and stays, or it is restored too.
+/// Whether the link exists and stays, or is restored too.
 fn comes_back(name: &str, before: &Snapshot, state: &State) -> bool {
     match before.links.get(name) {
         Some(Before::Absent) => false,

@@ -1,4 +1,4 @@
-//! Commands of shadow-utils, and what is done as a user.
+//! Commands of shadow-utils, and commands that run as a user.
 
 use std::fs;
 use std::io;

@@ -333,7 +333,7 @@ pub(super) fn parse_policy(text: &str) -> (Option<String>, Vec<String>) {
     (candidate.filter(|candidate| versions.contains(candidate)), versions)
 }
 
-/// Packages beside `own` that a simulation removes.
+/// Packages other than `own` that a simulation removes.
 pub(super) fn parse_removed(text: &str, own: &str) -> Vec<String> {
     let removed = text.lines().filter_map(|line| line.strip_prefix("Remv ")?.split_whitespace().next());
     removed.filter(|name| name.split(':').next() != Some(own)).map(str::to_owned).collect()

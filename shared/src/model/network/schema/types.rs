@@ -8,7 +8,7 @@ pub(in super::super) struct Type {
     /// The name in documents.
     pub name: &'static str,
     options: &'static [(&'static str, Kind)],
-    /// Besides `type`.
+    /// Required options other than `type`.
     pub required: &'static [&'static str],
     common: Common,
     /// The schema accepts unknown options for this type.
@@ -19,7 +19,7 @@ pub(in super::super) struct Type {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Common {
     None,
-    /// Without `onboot` and `domain`.
+    /// The common options without `onboot` and `domain`.
     Less,
     All,
 }
@@ -37,7 +37,7 @@ const LESS: [(&str, Kind); 13] = [
     ("rules", Kind::Rules),
     ("use_dhcp", Bool),
     ("use_dhcpv6", Bool),
-    // Of every type but those that have no option in common.
+    // Options of every type except those without common options.
     ("name", Text),
 ];
 const MORE: [(&str, Kind); 2] = [("domain", Kind::Domains), ("onboot", Bool)];

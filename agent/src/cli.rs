@@ -255,7 +255,7 @@ fn verb(given: &mut Arguments) -> Result<Verb, UsageError> {
             Some(document) => Ok(Verb::NetPlan(document)),
         },
         ["flow", "release"] => Ok(Verb::FlowRelease),
-        // Given by the agent itself.
+        // The agent itself gives this argument.
         ["run", directory] => Ok(Verb::Supervise(directory.into())),
         ["flow", ..] => wrong("flow takes release".into()),
         ["net", ..] => wrong("net takes one of apply, boot, export, plan, show".into()),

@@ -52,7 +52,7 @@ impl Contents {
             let mut file =
                 OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(&path)?;
             file.seek(SeekFrom::Start(offset))?;
-            // The last bytes of a disk are for the agent's records.
+            // The last free bytes of a disk are for the agent's records.
             file.write_all(bytes).inspect_err(|_| drop(file.set_len(offset)))
         };
         write().map_err(|error: io::Error| failed(&path, &error))?;

@@ -525,7 +525,7 @@ impl Driver {
                 if self.runs.is_empty() && !self.machine.is_guarding() {
                     break;
                 }
-                // Putting back is tried again after a while.
+                // A failed restore is tried again after a while.
                 let wake = self.machine.poll_timeout().map(|(at, _)| self.start + at.0);
                 let is_guarding = self.machine.is_guarding();
                 let limit = if is_guarding { PUT_BACK_WITHIN } else { STOP_WITHIN };

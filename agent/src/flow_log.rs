@@ -265,7 +265,7 @@ impl FlowLog {
         })();
         if let Err(error) = written {
             self.is_broken = true;
-            // Tried again before the next record, if it does not work now.
+            // A failure here is tried again before the next record.
             let _ = self.cut();
             return Err(error);
         }

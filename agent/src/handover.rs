@@ -125,7 +125,7 @@ async fn listen(listener: UnixListener, tell: mpsc::Sender<PendingRequest>) {
                     drop(place);
                 });
             }
-            // Out of descriptors, say: it passes.
+            // A temporary failure, such as a lack of descriptors.
             Err(_) => sleep(AGAIN).await,
         }
     }

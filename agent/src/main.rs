@@ -138,7 +138,7 @@ fn read_settings(cli: &Cli) -> anyhow::Result<Settings> {
     if let Some(state_dir) = &cli.state_dir {
         settings.agent.state_dir.clone_from(state_dir);
     }
-    // Commands run beside the agent, in other directories than it, and find their records all the same.
+    // Commands run outside the agent, in other directories, and must still find their records.
     let given = &settings.agent.state_dir;
     settings.agent.state_dir = std::path::absolute(given).context("the state directory has no name")?;
     Ok(settings)

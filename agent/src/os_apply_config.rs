@@ -278,7 +278,7 @@ fn is_swift_device(device: &str) -> bool {
     else {
         return false;
     };
-    // The range from '.' to '_', as there.
+    // The range from '.' to '_', as in os-apply-config.
     let is_host = |b: u8| b.is_ascii_alphanumeric() || (b'.'..=b'_').contains(&b) || b == b'-';
     let Some((host, disk)) = rest.split_once(":%PORT%/") else { return false };
     number(region) && number(zone) && !host.is_empty() && host.bytes().all(is_host) && !disk.is_empty()

@@ -242,7 +242,7 @@ impl StateDir {
     pub fn find_room(&self) -> io::Result<()> {
         let new = self.path.join(RESERVE).with_added_extension("new");
         let kept = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&new);
-        // Zeros would take no room on some file systems.
+        // Zeros would take no space on some file systems.
         let kept = kept.and_then(|mut file| {
             file.write_all(&vec![0xa5; RESERVE_BYTES])?;
             file.sync_all()?;

@@ -322,7 +322,7 @@ fn parameters(common_name: &str, days: i64) -> Result<CertificateParams, PkiErro
     if common_name.len() <= COMMON_NAME_MAX {
         params.distinguished_name.push(DnType::CommonName, common_name);
     }
-    // RFC 5280: positive, at most 20 octets, never the same twice.
+    // RFC 5280: positive, at most 20 octets, unique.
     let mut serial = random::<16>()?;
     serial[0] = serial[0] & 0x7f | 0x40;
     params.serial_number = Some(SerialNumber::from_slice(&serial));

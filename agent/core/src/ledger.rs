@@ -163,7 +163,7 @@ impl Entry {
 
     /// Records an outcome.
     pub fn end(&mut self, ended: Ended) {
-        // The controller knows nothing of a local document, and would never confirm it.
+        // The controller does not know a local document, and would never confirm it.
         if !self.resource.is_local() {
             self.unacknowledged.push(Report { key: ended.key, outcome: ended.outcome.clone() });
         }
@@ -345,7 +345,7 @@ impl Ledger {
         }
         let orders = [&entry.current, &entry.next].into_iter().flatten().map(|accepted| accepted.order);
         let held = [entry.holding.as_ref(), entry.undo.as_ref().and_then(|undo| undo.holding.as_ref())];
-        // An order that a record names is never drawn again.
+        // An order that a record names is never reused.
         let since =
             held.into_iter().flatten().map(|holding| holding.since).chain(entry.gone.values().copied());
         let newest = orders.chain(since).chain(entry.last.as_ref().map(|last| last.order)).max();

@@ -194,7 +194,7 @@ impl Documents {
         for path in paths {
             let Some(before) = taken.get(path) else { continue };
             match self.files.restore(resource, &file(path, before, Vec::new()), before).await {
-                // The directory was removed by others: nothing of ours is there.
+                // Others removed the directory, so nothing of ours is left.
                 Err(FileError::NoDirectory { .. }) if *before == FileBefore::Absent => {}
                 restored => restored?,
             }

@@ -262,7 +262,7 @@ impl Network {
                 }
                 break (document, before, target, steps);
             }
-            // Nothing begins while the switch hangs.
+            // No change begins while the switch hangs.
             self.settle_ovs().await?;
             settled = true;
         };

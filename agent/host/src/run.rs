@@ -158,7 +158,7 @@ impl Runner {
                 }
                 Next::NeverBegan => {
                     self.gone(id, &directory).await?;
-                    // Between the two looks it may have been there.
+                    // The supervisor may have run between the two looks.
                     if directory.stands()? == RunState::Ordered {
                         return Err(RunFailed::NeverBegan);
                     }
@@ -227,7 +227,7 @@ impl Runner {
     pub fn forget(&self, id: &RunId) {
         let directory = Directory::new(&self.directory, id);
         if matches!(directory.stands(), Ok(RunState::Ended)) {
-            // Forgotten with the next sweep, else.
+            // If this fails, the next sweep forgets the run.
             let _ = directory.remove();
         }
     }

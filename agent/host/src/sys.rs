@@ -91,7 +91,7 @@ pub fn packet_socket(
         sll_halen: 0,
         sll_addr: [0; 8],
     };
-    // SAFETY: the address is of the size that is given, and lives until the call is over.
+    // SAFETY: the address has the given size, and lives until the call is over.
     let bound = unsafe {
         libc::bind(socket.as_raw_fd(), (&raw const address).cast(), size_of_val(&address) as libc::socklen_t)
     };
@@ -99,7 +99,7 @@ pub fn packet_socket(
 }
 
 fn set<T>(socket: &OwnedFd, level: i32, name: i32, value: &T) -> io::Result<()> {
-    // SAFETY: the value is of the size that is given, and lives until the call is over.
+    // SAFETY: the value has the given size, and lives until the call is over.
     let result = unsafe {
         let value: *const T = value;
         libc::setsockopt(socket.as_raw_fd(), level, name, value.cast(), size_of::<T>() as libc::socklen_t)

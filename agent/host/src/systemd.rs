@@ -268,7 +268,7 @@ impl Bus {
         within: Duration,
     ) -> Result<JobEnd> {
         let until = Instant::now() + within;
-        // Before the job: it may end before the answer is here.
+        // Subscribed before the job begins: it may end before the answer arrives.
         let rule = MatchRule::builder()
             .msg_type(MessageType::Signal)
             .interface(MANAGER)

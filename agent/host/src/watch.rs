@@ -261,7 +261,7 @@ impl Watcher {
                 // A directory that was moved may now serve another purpose.
                 let _ = open.inotify.rm_watch(watch);
             }
-            // Another may have taken its place already.
+            // Another directory may have taken the path already.
             self.watch(&path);
         }
     }

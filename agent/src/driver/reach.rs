@@ -87,7 +87,7 @@ impl Driver {
         let taken = renewed.map_err(anyhow::Error::from).and_then(|identity| {
             self.tls = identity.tls()?;
             self.state.write_identity(&identity)?;
-            // A clock that is wrong by years must not renew again at once.
+            // With a clock that is wrong by years, the agent must not renew again at once.
             self.renew_at = renew_in(&identity).max(Instant::now() + RENEW_AGAIN);
             self.identity = identity;
             Ok(())

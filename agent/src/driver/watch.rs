@@ -25,7 +25,7 @@ impl Driver {
                 let Look { resource, generation, .. } = look;
                 let found = host.look(look).await;
                 looked.push(Looked { resource, generation, found });
-                // Thousands of files are looked at here, and the link has its turn in between.
+                // This looks at thousands of files, so the link gets its turn in between.
                 yield_now().await;
             }
             Done::Looked { number, looked }

@@ -214,7 +214,7 @@ impl Task {
                 command = self.commands.recv() => match command {
                     Some(command) => if let Some(answer) = unanswerable(command, reason) {
                         self.say(answer).await;
-                        // The machine is to hear once more how the switch is.
+                        // The machine needs the state of the switch once more.
                         self.say(FlowInput::Gone { reason: reason.to_owned() }).await;
                     },
                     None => return false,

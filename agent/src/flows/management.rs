@@ -21,7 +21,7 @@ pub fn may_carry(bridge: &Bridge, controllers: &[Address]) -> bool {
     bridge.is_nftables()
         || controllers.iter().any(|address| match address.to_string().parse::<SocketAddr>() {
             Ok(controller) => may_carry_to(bridge, controller),
-            // A name: where it leads is not known without asking.
+            // A name: its address is not known without a query.
             Err(_) => true,
         })
 }

@@ -114,12 +114,12 @@ fn decisive(spec: &Spec) -> Vec<PathBuf> {
     match Way::of(spec) {
         Way::Resource(resource) => resource.decisive(),
         Way::File(file) => {
-            // Names of owners are numbers there.
+            // This file maps owners' names to numbers.
             let users = file.owner.as_ref().map(|_| "/etc/passwd".into());
             let groups = file.group.as_ref().map(|_| "/etc/group".into());
             users.into_iter().chain(groups).chain([PathBuf::from(&file.path)]).collect()
         }
-        // The rest is the kernel's.
+        // The rest of the state is in the kernel.
         Way::Dummy(_) | Way::Network(_) | Way::Hostname(_) | Way::Deployment(_) => Vec::new(),
     }
 }

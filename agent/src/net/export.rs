@@ -144,7 +144,7 @@ fn write(path: &Path, text: &str) -> anyhow::Result<()> {
     if let Some(folder) = path.parent() {
         fs::create_dir_all(folder).with_context(shown)?;
     }
-    // NetworkManager takes no file that others may read.
+    // NetworkManager ignores files that others may read.
     let mode = if path.extension().is_some_and(|suffix| suffix == "nmconnection") { 0o600 } else { 0o644 };
     let mut options = fs::OpenOptions::new();
     let mut file =

@@ -204,7 +204,7 @@ pub async fn apply(
             );
             match local.write(state) {
                 Ok(()) => {
-                    // Newer than what an agent has applied.
+                    // The local document is newer than one that an agent has applied.
                     state.remove_entry(ResourceId::LOCAL);
                     Ok(applied)
                 }

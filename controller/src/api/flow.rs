@@ -207,7 +207,7 @@ pub async fn reconcile(
     tracing::info!(%device, "flow reconcile");
     api.driver.request(Request::ReconcileFlows { device: device.clone(), foreign }).await?;
     if foreign.is_some_and(|policy| policy != ForeignPolicy::Leave) {
-        // Whether they can become ours is known when its agent has named them.
+        // The agent must list them first: only then is it known whether they can become ours.
         api.driver.request(Request::ForeignFlows { device: device.clone() }).await?;
     }
     one(&api, device).await

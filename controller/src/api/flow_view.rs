@@ -52,7 +52,7 @@ pub fn foreign_view(device: &DeviceName, rule: &ForeignRule, table: Option<u8>) 
             let entry = packed.unpack();
             is_of(&entry, table).then(|| (kind(&entry), words_of(entry.to_json())))?
         }
-        // A rule without words of flow files has no known table.
+        // A rule that flow files cannot express has no known table.
         None if table.is_some() => return None,
         None => ("rule", FlowWords { text: Some(json!(rule.text)), ..FlowWords::default() }),
     };

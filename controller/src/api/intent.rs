@@ -159,7 +159,7 @@ impl Watched {
             let ended = site.intents_ended(std::slice::from_ref(key));
             watched.ended += usize::from(ended);
             let Some(intent) = site.intent_summary(key) else {
-                // Nothing of what was purged is left.
+                // A purged intent no longer exists.
                 watched.failed += usize::from(wanted == Some(IntentState::Installed));
                 continue;
             };

@@ -43,7 +43,7 @@ pub fn shown(shown: &Shown) -> IntentView {
     let secret = rows.iter().filter_map(|(_, row)| row.as_ref()).any(|row| row.secret);
     let mut wish = wish_json(&view.intent, view.group.as_deref());
     if secret {
-        // A hidden parameter went into the wish.
+        // The request contains a hidden parameter.
         wish.iter_mut().filter(|(name, _)| *name != "type").for_each(|(_, value)| *value = json!(MASK));
     }
     let entry = |((device, _), (id, row)): (&(DeviceName, _), &(FlowId, Option<FlowRow>))| {

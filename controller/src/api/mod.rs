@@ -132,7 +132,7 @@ fn router(api: Api) -> Router {
         .fold(Router::new(), with)
         .fallback(async || ApiError::not_found("no such path: see GET /v1/version"))
         .method_not_allowed_fallback(async || ApiError::invalid("this path does not take that method"))
-        // Bodies are read in `source`, with bounds of their own.
+        // Bodies are read in `source`, which has its own bounds.
         .layer(DefaultBodyLimit::disable())
         .with_state(api)
 }

@@ -35,10 +35,10 @@ pub async fn watch(
         _ended = stopped.changed() => return Err(ApiError::unavailable("the controller is stopping")),
     };
     match (view, traversal) {
-        // While it goes on, its times are not worth a read.
+        // While the operation is under way, its times are not worth a read.
         (Some(view), _) if view.status == "IN_PROGRESS" => Ok(Json(view)),
         (Some(view), _) => stack::with_times(&api, name, view).await.map(Json),
-        // The asker has a traversal of a stack that is not there any more; the controller was restarted since.
+        // The client knows a traversal of a stack that no longer exists; the controller was restarted since.
         (None, Some(traversal)) => Ok(Json(StackView {
             name: name.to_string(),
             action: "DELETE".into(),

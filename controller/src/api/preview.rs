@@ -34,7 +34,7 @@ pub async fn preview(
         api.driver.query(look).await
     };
     let warnings = asked.warnings.clone();
-    // A large template takes its time to be freed: not here.
+    // Freeing a large template takes time, so another thread does it.
     drop(tokio::task::spawn_blocking(move || drop(asked)));
     let mut view = view??;
     view.warnings.splice(0..0, warnings);

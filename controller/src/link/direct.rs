@@ -295,7 +295,7 @@ impl Shared {
             })
         })?;
         if !random {
-            // A nonce twice would give the key away. Nothing of this is sent.
+            // A repeated nonce would reveal the key. Nothing of this is sent.
             tracing::error!(node = %peer.node, "the system gives no random bytes: nothing is sent");
             return Ok(Vec::new());
         }
@@ -322,11 +322,11 @@ async fn accept(shared: Arc<Shared>, listener: TcpListener, mut stopping: watch:
     let heartbeats = Arc::clone(&shared);
     let handing_on = tokio::spawn(async move { heartbeats.hand_heartbeats_on().await });
     let mut stop = std::pin::pin!(async move {
-        // The last handle dropped is a stop as well.
+        // Dropping the last handle also means a stop.
         let _ = stopping.wait_for(|stop| *stop).await;
     });
     loop {
-        // Ended tasks first, or they pile up behind arrivals.
+        // Reaps ended tasks first, or they pile up behind arrivals.
         while let Some(ended) = tasks.try_join_next() {
             note(ended);
         }
@@ -349,7 +349,7 @@ async fn accept(shared: Arc<Shared>, listener: TcpListener, mut stopping: watch:
             }
         };
         let remote = remote.ip();
-        // Jobs are small and wait for nothing; without it they would wait for acknowledgements.
+        // Jobs are small and urgent; without this option they would wait for acknowledgements.
         if socket.set_nodelay(true).is_err() {
             continue; // it is over already
         }
@@ -366,7 +366,7 @@ async fn accept(shared: Arc<Shared>, listener: TcpListener, mut stopping: watch:
     handing_on.abort();
     shared.registry.close();
     let all = async { while tasks.join_next().await.is_some() {} };
-    // After this, clients that have not been let in or do not respond are cut off.
+    // After this, clients that are not admitted or do not respond are cut off.
     let _ = timeout(STOP, all).await;
 }
 

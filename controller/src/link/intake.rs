@@ -157,7 +157,7 @@ impl Intake {
                 ready_at
             };
             match ready_at {
-                // Either way it looks again.
+                // Either event leads to another look.
                 Some(at) => drop(timeout_at((self.0.started + at.0).into(), arrived).await),
                 None => arrived.await,
             }

@@ -115,7 +115,8 @@ impl Sqlite {
     pub fn rekey(&mut self, file: &KeyFile) -> Result<KeyId, StoreError> {
         let new = DataKey::random()?;
         file.prepare(&new)?;
-        // Should this fail, neither key goes: a commit of which the disk says no may still be found there later.
+        // After a failure both keys stay: a commit that the disk reported as failed may still be found there
+        // later.
         self.seal_anew(&new)?;
         file.adopt()?;
         self.key = new;

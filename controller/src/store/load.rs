@@ -284,7 +284,7 @@ fn resource(row: &Row<'_>, key: &DataKey, now: i64) -> rusqlite::Result<Resource
     let c = &mut columns;
     let spec = |bytes: &[u8]| match bytes.split_first() {
         Some((&SPEC_VERSION, packed)) => PackedSpec::from_bytes(packed).ok_or_else(|| bad("spec", "no spec")),
-        // Before there was anything but what is on nodes.
+        // The form from before there were resources other than those on nodes.
         Some((1, packed)) => {
             PackedSpec::from_bytes(&[&[0], packed].concat()).ok_or_else(|| bad("spec", "no spec"))
         }

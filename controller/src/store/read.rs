@@ -42,7 +42,7 @@ impl Reader {
     }
 
     fn with<T>(&self, read: impl FnOnce(&Connection) -> Result<T, StoreError>) -> Result<T, StoreError> {
-        // A reader that panicked has left nothing half done: statements end with their scope.
+        // A panicked reader has left nothing half done: statements end with their scope.
         read(&self.db.lock().unwrap_or_else(PoisonError::into_inner))
     }
 

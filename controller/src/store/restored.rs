@@ -24,7 +24,7 @@ pub(super) fn load(db: &Connection) -> Result<Option<RestoredRecord>, StoreError
         db.query_row("SELECT value FROM meta WHERE key = 'restored'", [], |row| row.get(0)).optional()?;
     Ok(text.map(|text| match serde_json::from_str(&text) {
         Ok(record) => record,
-        // The time of the restore, or damaged: nothing is decided.
+        // The text is the time of the restore, or damaged: nothing is decided yet.
         Err(_) => RestoredRecord::fresh(),
     }))
 }

@@ -84,7 +84,7 @@ impl<'t> Reader<'t> {
 
     /// Records a feature at this place that needs a version from `since` on.
     pub fn needs(&mut self, at: Place, what: &'static str, since: Version) {
-        // More than that are not shown either.
+        // No more than that are shown anyway.
         if self.version.is_none_or(|version| version < since) && self.features.len() < Limits::ERRORS {
             self.features.push(Feature { at, path: self.path.as_str().into(), what, since });
         }

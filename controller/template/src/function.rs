@@ -56,7 +56,8 @@ pub(crate) fn suggest(name: &str) -> String {
 pub(crate) fn recognise(reader: &mut Reader<'_>, entries: Vec<Entry>, at: Place) -> ExprKind {
     let known = |entry: &Entry| catalogue::find(&entry.key).is_some();
     if entries.len() != 1 {
-        // Heat takes all such maps for data. Brackets that are braces are in TripleO: {get_attr: subnet, cidr}.
+        // Heat treats all such maps as data. TripleO has braces in place of brackets: {get_attr: subnet,
+        // cidr}.
         let is_bare = |entry: &&Entry| matches!(entry.value.kind, ExprKind::Null);
         let is_data = entries.iter().filter(is_bare).count() + 1 == entries.len();
         let function = entries.iter().find(|entry| is_telling(&entry.key) && known(entry));

@@ -26,7 +26,7 @@ pub fn resolve(base: &str, name: &str) -> String {
     let (root, path) = split(name);
     let folder = base_path.rsplit_once('/').map_or("", |(folder, _)| folder);
     match root {
-        // Relative: below the folder of the base.
+        // A relative path is below the folder of the base.
         "" => normal(base_root, folder, path),
         // An absolute path in a template from a URL refers to that URL's host.
         "/" if base_root.contains("://") => normal(base_root, "", path),
@@ -53,7 +53,7 @@ fn normal(root: &str, folder: &str, path: &str) -> String {
         match part {
             "" | "." => {}
             ".." if parts.last().is_some_and(|last| *last != "..") => drop(parts.pop()),
-            // Above a root there is nothing; above the root template's folder there is.
+            // Nothing is above a root, unlike above the root template's folder.
             ".." if !root.is_empty() => {}
             part => parts.push(part),
         }

@@ -294,7 +294,7 @@ impl<'t> Draft<'t> {
                     format!("unknown section '{}'{}", cut(key), suggestion(key, SECTIONS))
                 };
                 self.reader.error(at, message);
-                // Read for the syntax alone; what is in an unknown section means nothing.
+                // Read for the syntax alone: the content of an unknown section has no meaning.
                 self.reader.functions = false;
                 self.reader.expr(1)?;
                 self.reader.functions = true;

@@ -467,7 +467,7 @@ impl Scope<'_> {
             };
             match found {
                 Some(found) => value = found,
-                // Heat puts no index into paths: a list that is too short for its group is a mistake.
+                // Heat replaces no index in paths: a list that is too short for its group is an error.
                 None if key != written => {
                     return Err(Fault::new(part.at, format!("{} has no '{}'", what(), cut(&key))));
                 }

@@ -213,7 +213,7 @@ impl Bounded for v1::Up {
 }
 
 fn welcome_in(epoch: EpochId, want_ledger: bool, heartbeat_s: u32) -> Down {
-    // An agent that never speaks or never rests is of no use.
+    // A heartbeat that is too rare or too frequent is useless.
     let heartbeat = Duration::from_secs(heartbeat_s.clamp(1, 24 * 3600).into());
     Down::Welcome(Welcome { epoch, want_ledger, heartbeat })
 }

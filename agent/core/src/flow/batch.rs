@@ -76,7 +76,7 @@ impl Device {
         match batch.generation.cmp(&self.newest()) {
             // The controller does not know the newer generation if the table was forgotten since.
             std::cmp::Ordering::Less => self.asked |= self.forgotten,
-            // The batch may have come twice, or the controller has not heard how it ended.
+            // The batch may have arrived twice, or the controller missed its outcome.
             std::cmp::Ordering::Equal => self.asked = true,
             std::cmp::Ordering::Greater
                 if self.batch.as_ref().is_some_and(|it| it.stage.has_begun())

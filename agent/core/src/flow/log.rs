@@ -61,7 +61,7 @@ impl Device {
             Ok(compacted) => {
                 self.table.moved(&compacted.at);
                 self.log = Some(compacted.log);
-                // A compacted log says all of it.
+                // A compacted log contains the refused records too.
                 self.owed = None;
                 self.owed_expired.clear();
             }

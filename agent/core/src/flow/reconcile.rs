@@ -108,7 +108,7 @@ impl Device {
     fn may_compare(&self) -> bool {
         let in_force = self.batch.as_ref().is_some_and(|batch| batch.stage.in_force().is_some());
         let is_idle = self.work.is_none() && !in_force;
-        // During a compaction the entries may already lie elsewhere.
+        // During a compaction the entries may already have new places.
         self.is_back() && is_idle && self.log.is_some() && !self.logging && !self.forgotten
     }
 

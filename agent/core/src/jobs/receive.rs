@@ -50,7 +50,7 @@ fn standing(entry: Option<&Entry>, job: &Job) -> JobRelation {
             let ended = last.map(|last| Report { key: last.key, outcome: last.outcome.clone() });
             JobRelation::OlderAttempt(ended)
         }
-        // The controller has not heard the outcome. The agent reports it and does not run the job once more.
+        // The controller missed the outcome. The agent reports it and does not run the job again.
         (std::cmp::Ordering::Greater, Some(Ended { outcome: outcome @ Outcome::Done(_), .. }))
             if matches!(job.spec, Spec::Deployment(_)) =>
         {
@@ -110,7 +110,7 @@ impl Jobs {
             self.runs.insert(resource, Run::new(Phase::Accepting));
             self.ledger.edit(resource, |entry| entry.current.replace(accepted))
         };
-        // Needs no record: should this be lost, the older job's next delivery is answered alike.
+        // Needs no record: if this is lost, the older job's next delivery gets the same answer.
         if let Some(older) = older.map(|older| older.job.key())
             && older.generation != key.generation
         {

@@ -33,7 +33,7 @@ impl Jobs {
                 Some(newest) if newest.generation > key.generation => {
                     Outcome::Superseded { by: newest.generation }
                 }
-                // Nothing of it is here.
+                // The node has nothing of the resource.
                 Some(_) | None => Outcome::Done(Observed::default()),
             };
             return turn.connection.report(Report { key, outcome }, turn.effects);

@@ -146,7 +146,7 @@ impl Frame {
     pub fn write(&self, source: [u8; 6]) -> Vec<u8> {
         let mut out = [&GROUPS[0][..], &source, &ETHERTYPE.to_be_bytes()].concat();
         let mut put = |kind: u8, value: &[u8]| {
-            // Lengths of what a frame can hold are below 2^9.
+            // A frame's parts are shorter than 2^9 bytes.
             let value = &value[..value.len().min(0x1ff)];
             out.extend_from_slice(&(u16::from(kind) << 9 | value.len() as u16).to_be_bytes());
             out.extend_from_slice(value);

@@ -228,7 +228,7 @@ impl Clients {
             (Client::Networkd, None) => {}
             (Client::Dhcpcd | Client::Dhclient, _) => self.end(link, &note).await?,
         }
-        // The note last: with it, all is tried again.
+        // The note goes last: while it exists, everything is tried again.
         for folder in [self.scripts.join(link), self.notes.join(link)] {
             match fs::remove_dir_all(&folder) {
                 Err(error) if error.kind() != ErrorKind::NotFound => {

@@ -321,7 +321,7 @@ fn ifupdown(
             ObjectKind::Vlan { device: Some(device), id } if !above.switched.contains(&name) => {
                 push(&mut first, format_args!("    vlan-raw-device {device}\n    vlan-id {id}\n"));
             }
-            // ifenslave's words.
+            // These are ifenslave's words.
             ObjectKind::LinuxBond { members, options } => {
                 let members: Vec<&str> = members.iter().map(|member| member.name.as_str()).collect();
                 let members = if members.is_empty() { "none".to_owned() } else { members.join(" ") };
@@ -380,7 +380,7 @@ fn stanzas(text: &mut String, object: &Object, first: &str) {
         let family = if rule.v6 { "-6" } else { "-4" };
         let rule = rule.to_string();
         let rule = rule.strip_prefix("-6 ").unwrap_or(&rule);
-        // A rule that is there is refused a second time.
+        // Adding an existing rule again fails.
         push(&mut commands, format_args!("    up ip {family} rule add {rule} || true\n"));
     }
     let addresses: Vec<(&str, String)> = FAMILIES

@@ -21,7 +21,7 @@ pub(super) fn complete(sys: &Path, index: u32, link: &mut LinkFacts) {
         Some("half") => Some(false),
         Some(_) | None => None,
     };
-    // Zero or -1 without a carrier.
+    // The speed is zero or -1 without a carrier.
     link.speed = number("speed").filter(|speed| *speed > 0 && *speed < u32::MAX);
     link.driver = last(&device.join("driver")).unwrap_or_default();
     link.pci = pci(&device);

@@ -266,7 +266,7 @@ impl Netlink {
     /// Removes exactly that route.
     pub async fn remove_route(&mut self, link: &str, route: &Route) -> Result<()> {
         let message = match self.route_message(link, route).await {
-            // The link took it along.
+            // The route vanished with its link.
             Err(NetlinkError::NoLink(_)) => return Ok(()),
             message => message?,
         };

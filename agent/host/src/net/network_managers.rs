@@ -198,7 +198,7 @@ impl NetworkManagers {
             was_told = true;
             if let Err(error) = self.tell(who, &new, links).await {
                 new.iter().for_each(|link| drop(fs::remove_file(self.path(who, link))));
-                // The manager may not take this reload either.
+                // The manager may refuse this reload as well.
                 let _ = self.reload(who).await;
                 return Err(error);
             }
@@ -310,7 +310,7 @@ impl NetworkManagers {
     }
 
     fn is_here(&self, who: ManagerKind) -> bool {
-        // A symbolic link to what is no file.
+        // The path is a symbolic link without an existing target.
         self.root.join(who.runs()).symlink_metadata().is_ok()
     }
 

@@ -227,7 +227,7 @@ impl Planner<'_> {
                 }
                 LinkKind::Bond(options) if !self.state.links.contains_key(name) => {
                     let mut options = options.clone();
-                    // The kernel takes it once the members are there.
+                    // The kernel accepts the option only with its members present.
                     options.primary = None;
                     let mac = wanted.mac.clone();
                     self.steps.push(Step::CreateBond { link, options, mac });
@@ -393,7 +393,7 @@ impl Planner<'_> {
     /// Sets MTU and MAC, lower links first.
     fn sizes(&mut self) {
         let mut links = in_order(self.target);
-        // A bond gives its members its own.
+        // A bond sets the MTU and MAC of its members, so bonds come first.
         links.sort_by_key(|(_, wanted)| !matches!(wanted.kind, LinkKind::Bond(_)));
         for (name, wanted) in links {
             let now = self.state.links.get(name);
@@ -496,7 +496,7 @@ impl Planner<'_> {
         } else if let Some((bridge, port)) = self.state.ovs_port(name) {
             let by_switch = port.is_internal();
             self.steps.push(Step::RemoveOvsPort { bridge: bridge.to_owned(), port: link.clone() });
-            // A bond's link, say, which the switch only lets go.
+            // The switch only releases some links, such as that of a bond.
             if !by_switch && self.state.links.get(name).is_some_and(is_made_link) {
                 self.steps.extend([Step::SyncOvs, Step::DeleteLink { link }]);
             }

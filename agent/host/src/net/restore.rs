@@ -28,7 +28,7 @@ impl Network {
     /// failure is returned.
     pub async fn restore(&self, before: &Snapshot) -> Result<Vec<String>, NetError> {
         let mut warnings = self.put_back(before).await?;
-        // Last, for they may begin with them at once.
+        // The managers come last, since they may act on the links at once.
         warnings.extend(
             self.give_back(before.links.keys().filter(|link| !before.left_alone.contains(*link))).await,
         );
@@ -46,7 +46,7 @@ impl Network {
         loop {
             let ovs = self.bridges().await.unwrap_or_default();
             let mut state = State { ovs, ..self.observe_host(&mut netlink).await? };
-            // A driver that does not answer holds nothing else up.
+            // A driver that does not answer must not block the rest.
             let _ = self.ask_ethtool(&mut state, &NetworkDocument::default(), before).await;
             let target = Target::new(&NetworkDocument::default(), before, &state, None);
             let found = differences(&target, &state);

@@ -374,7 +374,7 @@ fn port(name: &str, state: &State) -> Option<PortBefore> {
 pub(super) fn link(name: &str, state: &State) -> Option<LinkBefore> {
     let bridge = state.ovs_bridge(name);
     let none = super::state::Link::default();
-    // A bridge of Open vSwitch may have no link while the switch is stopped; it is there all the same.
+    // A bridge of Open vSwitch may have no link while the switch is stopped, but it still exists.
     let link = match state.links.get(name) {
         None if bridge.is_none() => return None,
         link => link.unwrap_or(&none),

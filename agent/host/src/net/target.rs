@@ -211,7 +211,7 @@ impl Target {
         target.put_back(before, state);
         target.keep_beside(state);
         if document.dns.is_none() && document.leases() {
-            // The lease says.
+            // The lease determines the resolver.
             target.resolver = None;
         }
         for object in document.all() {
@@ -280,7 +280,7 @@ impl Target {
         let kind = match &object.kind {
             ObjectKind::LinuxBond { options, .. } => LinkKind::Bond(options.clone()),
             ObjectKind::LinuxTap => LinkKind::Tap,
-            // The others are no links and have been added as what they are.
+            // The other objects are no links and were added separately.
             ObjectKind::Interface { .. }
             | ObjectKind::OvsBond { .. }
             | ObjectKind::OvsPatch { .. }
@@ -316,7 +316,7 @@ impl Target {
         };
         let mtu = match kind {
             LinkKind::OvsBridge { .. } | LinkKind::OvsInternal { .. } => mtu_request,
-            // The bond gives it its own.
+            // The bond sets its member's MTU.
             _ if self.is_bond(&attach) => object.mtu,
             _ => object.mtu.or(was.map(|was| was.mtu).filter(|mtu| *mtu != 0)),
         };
@@ -339,7 +339,7 @@ impl Target {
 
     /// The link itself, if it is an 802.1Q link, and the 802.1Q links below it.
     pub(super) fn vlans_under<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a LinkTarget> {
-        // The kernel stacks eight; a document may say that two carry each other.
+        // The kernel stacks eight; in a document two VLANs may carry each other.
         const MOST: usize = 8;
         let of = |name: &str| match self.links.get(name) {
             Some(Wanted::Present(wanted)) => Some(wanted.as_ref()),

@@ -279,7 +279,7 @@ impl Found<'_> {
     }
 
     fn routes(&mut self, name: &str, wanted: &LinkTarget, link: &Link) {
-        // Tens of thousands of routes: look up, never search.
+        // There may be tens of thousands of routes: look up, never search.
         let has: BTreeSet<_> = link.routes.iter().map(way).collect();
         for (index, route) in wanted.routes.iter().enumerate() {
             let others = wanted.origin == Origin::Beside && self.keys.contains(&route.key());

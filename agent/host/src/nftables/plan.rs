@@ -231,7 +231,7 @@ impl Plan<'_> {
         for (id, line) in &self.replaced {
             script.line(Some(*id), line);
         }
-        // A map can go when nothing looks into it.
+        // A map can be removed once no rule looks into it.
         dropped.lines().for_each(|line| script.line(None, line));
         script
     }

@@ -62,7 +62,7 @@ impl Watch {
             match poll_fn(|context| self.socket.poll_recv(context, &mut piece)).await {
                 Ok(()) if self.hear(&piece) => return Ok(()),
                 Ok(()) => {}
-                // More was said than there was room for.
+                // The kernel had no room for all messages.
                 Err(error) if error.raw_os_error() == Some(libc::ENOBUFS) => {
                     self.is_touched = false;
                     return Ok(());

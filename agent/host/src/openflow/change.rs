@@ -208,7 +208,7 @@ impl Switch {
             } else {
                 match places.get(&forms.place) {
                     None => {}
-                    // The entry stays the same, but for its cookie.
+                    // The entry stays the same, apart from its cookie.
                     Some(form) if *form == forms.form.0 && takes_over => {
                         change.taken_over.push(forms.place);
                     }

@@ -113,7 +113,7 @@ impl Comparison<'_> {
                     self.found.altered.push((id, forms.form));
                 }
             }
-            // At another place, or in the place of a group.
+            // The rule is in another place, or has the id of a group.
             _ => self.extraneous(id, flow),
         }
         Ok(())

@@ -58,8 +58,8 @@ fn speaks_ours(body: &[u8], version: u8) -> bool {
 /// Subscribes to changes of ports, ended rules, and changes of rules by others.
 fn ask_to_be_told(connection: &mut Connection) {
     connection.say_as(kind::SET_ASYNC, MONITOR_XID, |out| {
-        // OFPACPT_…: packets in, ports, flows removed, groups and meters that others change; each for slaves, then for
-        // others.
+        // OFPACPT_…: packets in, ports, flows removed, groups and meters that others change; each for slaves,
+        // then for other roles.
         let told =
             [(0u16, 0u32), (1, 0), (2, 0b111), (3, 0b111), (4, 0b11), (5, 0b11), (10, 0b11), (11, 0b11)];
         for (kind, reasons) in told {

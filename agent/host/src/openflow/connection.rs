@@ -317,7 +317,7 @@ impl Heard {
         let timeout = match reason {
             0 => Timeout::Idle,
             1 => Timeout::Hard,
-            // The flow monitor says so too, and not of what we removed.
+            // The flow monitor reports these too, without our own removals.
             _ => return Some(()),
         };
         if FlowId::is_ours(cookie) && !self.monitored.remove(&FlowId(cookie)) {

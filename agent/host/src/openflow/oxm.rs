@@ -129,7 +129,7 @@ pub(super) fn loaded_field(header: u32) -> Option<Field> {
 /// Bytes of a value.
 pub(super) fn bytes(field: Field) -> usize {
     match field {
-        // Two of Open vSwitch's own are wider than what they hold.
+        // Two of Open vSwitch's own fields are wider than their content.
         Field::Ipv6Flabel | Field::MplsLabel => 4,
         _ => field.bits().div_ceil(8) as usize,
     }

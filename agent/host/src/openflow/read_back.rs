@@ -102,7 +102,7 @@ impl ReadBack {
         let mut missing = Vec::new();
         for ((id, _), equal) in self.puts.iter().zip(&self.equal) {
             if *equal {
-                // Another with its cookie is extraneous.
+                // A second rule with the same cookie is extraneous.
                 self.odd.remove(id);
             } else if !self.odd.contains_key(id) {
                 missing.push(*id);

@@ -214,7 +214,7 @@ impl Directory {
 
     /// Held open for as long as the run must count as alive.
     pub(super) fn hold_alive(&self) -> Result<File, RunFailed> {
-        // Reading as well, or opening would wait for a reader.
+        // Opened for reading too, since opening would otherwise wait for a reader.
         OpenOptions::new().read(true).write(true).open(self.file("alive")).map_err(disk("open a run"))
     }
 

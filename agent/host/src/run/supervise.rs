@@ -120,7 +120,7 @@ fn apart() -> io::Result<()> {
     let _ = setsid();
     umask(Mode::from_bits_truncate(0o022));
     set_child_subreaper(true)?;
-    // The agent's own protection from a server without memory is not the command's.
+    // The agent's own protection against the OOM killer must not extend to the command.
     let _ = fs::write("/proc/self/oom_score_adj", "0");
     Ok(())
 }
@@ -264,7 +264,7 @@ impl Child {
                     }
                 }
             };
-            // A stream without end does not hold up the look.
+            // An endless stream does not delay the look.
             let _ = timeout_at(look, read).await;
         }
     }

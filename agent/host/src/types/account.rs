@@ -146,7 +146,7 @@ impl Accounts {
         let is = user_state(user).await?;
         let Some(mut before) = known else { return Ok(before(&Etc::read()?, &user.name, is)) };
         if let (Some(before), Some(is)) = (&mut before.user, is) {
-            // Keys were not ours to see to before.
+            // The keys were not managed before.
             before.keys = before.keys.take().or(is.keys);
         }
         Ok(before)

@@ -69,7 +69,7 @@ impl Fault for ZoneFault {
         match self {
             Self::File(error) => error.is_permanent(),
             Self::TooLarge(_) => true,
-            // A package may bring it.
+            // A package may provide the zone later.
             Self::Missing(_) | Self::Differs(_) => false,
         }
     }

@@ -346,7 +346,7 @@ impl Units {
 
     async fn read(&self, name: &str) -> Result<FileBefore> {
         let path = self.folder.join(name);
-        // A masked unit is a link to nothing, and a drop-in's folder may not be there.
+        // A masked unit is a link to nothing, and a drop-in's folder may not exist.
         let masked = path.read_link().is_ok_and(|to| to == Path::new("/dev/null"));
         if masked || path.parent().is_some_and(|folder| !folder.exists()) {
             return Ok(FileBefore::Absent);

@@ -57,7 +57,7 @@ pub fn layout(count: usize, lines: &[(usize, usize)]) -> Layout {
             .into_iter()
             .map(|(places, _, _)| places.into_iter().map(|(vertex, (y, x))| (vertex, (x, y))).collect())
             .collect();
-    // The library keeps vertices in hash maps, so their order is another each time.
+    // The library keeps vertices in hash maps, so their order differs each time.
     parts.iter_mut().for_each(|part| part.sort_by_key(|(vertex, _)| *vertex));
     parts.sort_by_key(|part| part[0].0);
     let (places, size) = on_shelves(&parts, vertices.len());

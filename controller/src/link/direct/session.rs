@@ -269,7 +269,7 @@ impl<I: Inbox> Session<I> {
     }
 
     fn deadline(&self) -> Instant {
-        // Looked at again after this if nothing else is due.
+        // The next look if nothing else is due.
         let rest = Instant::now() + Duration::from_secs(3600);
         [self.slow_at(), self.silent_at(), self.terms.until].into_iter().flatten().fold(rest, Instant::min)
     }

@@ -113,7 +113,7 @@ impl Stream {
             }
             Ok::<(), io::Error>(())
         };
-        // A reason that cannot be sent is in our own log.
+        // Our own log has the reason if it cannot be sent.
         let _ = timeout(FAREWELL, said).await;
     }
 }

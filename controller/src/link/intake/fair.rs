@@ -39,11 +39,11 @@ pub struct Bounds {
 impl Default for Bounds {
     fn default() -> Self {
         Self {
-            // 8 MiB, or some 20 ms of messages: so long an operator waits for the agents before him.
+            // 8 MiB, or some 20 ms of messages: agents delay an operator for no longer.
             turn: 8192,
             // A packet of 256 KiB, or a millisecond of messages: one node delays the others for no longer.
             share: 256,
-            // 4 MiB a second: no agent says more in the long run, and contents go the other way.
+            // 4 MiB a second: no agent sends more in the long run, and contents go the other way.
             rate: 4096,
             // 64 MiB: a complete ledger or table of flows.
             burst: 65_536,

@@ -250,7 +250,7 @@ fn map_replace(argument: Value) -> Applied {
         }
         let value = match value {
             Value::Array(_) | Value::Object(_) => value,
-            // Keys of a map are text here: what is compared is how the value is written.
+            // Keys of a map are text here, so the value's text is compared.
             other => values.get(&*text_of(other)).filter(|_| !other.is_null()).unwrap_or(other),
         };
         out.insert(new, value.clone());
@@ -292,7 +292,7 @@ fn str_split(argument: Value, most: usize) -> Applied {
     let parts = || text.split(delimiter.as_str());
     let count = parts().count();
     let Some(index) = index else {
-        // A text of commas becomes values much larger than it.
+        // A text with many commas becomes values much larger than the text.
         if count.saturating_mul(size_of::<Value>()) > most.max(text.len()) {
             return Err(Wrong::item(1, format!("it has {count} parts, which is too many")));
         }

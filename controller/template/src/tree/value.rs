@@ -199,7 +199,7 @@ impl<'a> Context<'a> {
         let metadata = match self.instance(stands).body {
             Body::Own { .. } => resource.metadata(),
             Body::Member { .. } => {
-                // The way leads to the definition's properties.
+                // The path leads to the definition's properties.
                 let definition = way.split_last().and_then(|(_, way)| source(template, at, way));
                 definition.and_then(|expr| expr.entry("metadata")).map(|entry| &entry.value)
             }

@@ -143,7 +143,7 @@ fn each<T>(value: &Value, read: impl Fn(&Map<String, Value>) -> Read<T>) -> Read
     let one = |(index, item): (usize, &Value)| {
         map(item).and_then(&read).map_err(|error| error.within(Step::Item(index)))
     };
-    // Null is what is not known yet.
+    // Null stands for an unknown value.
     items.iter().enumerate().filter(|(_, item)| !item.is_null()).map(one).collect()
 }
 

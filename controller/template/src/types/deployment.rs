@@ -144,7 +144,7 @@ static STRUCTURED_GROUP_PROPERTIES: [Property; 10] =
 
 fn servers(value: &Value) -> Read<()> {
     for (name, server) in map(value)? {
-        // Null is what is not known yet.
+        // Null stands for an unknown value.
         if !server.is_null() {
             node(server).map_err(|error| error.within_key(name))?;
         }
@@ -291,7 +291,7 @@ fn steps(
 ) -> Read<Vec<DeploymentStep>> {
     let step = |group: ConfigGroup, actions: &[ConfigAction], config: String| {
         let actions: Vec<DeploymentAction> = actions.iter().filter_map(|action| reaching(*action)).collect();
-        // A component has as many as it likes; the others are `Network`.
+        // A component may have any number of these; the others are `Network`.
         let group = match group {
             ConfigGroup::Script => DeploymentGroup::Script,
             ConfigGroup::JsonFile => DeploymentGroup::JsonFile,
@@ -311,7 +311,7 @@ fn steps(
             vec![step(*group, actions, document(text, *group)?.to_string())]
         }
         ConfigBody::Structured(group, json) => {
-            // A document that asks for the action is another for each.
+            // A document that uses the action differs for each action.
             let apart = structured.is_some() && json.contains(DEPLOY_ACTION);
             let mut steps = Vec::new();
             for actions in actions.chunks(if apart { 1 } else { actions.len().max(1) }) {

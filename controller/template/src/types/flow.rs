@@ -28,7 +28,7 @@ pub(super) const RULE: TypeInfo = TypeInfo::new(
 )
 .attributes(&ENTRY_ATTRIBUTES);
 
-// Their key makes an entry a group or a meter, also where its value is missing.
+// The key makes an entry a group or a meter, even without a value.
 pub(super) const GROUP: TypeInfo = TypeInfo::new(
     "Muster::FlowGroup",
     "a group of treatments on a bridge, which flow rules send packets to",

@@ -96,11 +96,11 @@ fn arithmetic(operator: &str, left: &Y, right: &Y) -> Evaluated {
             "+" => a.checked_add(*b),
             "-" => a.checked_sub(*b),
             "*" => a.checked_mul(*b),
-            // Towards less, as in Python.
+            // Rounds down, as in Python.
             "/" => Some(a.div_euclid(*b) - i128::from(*b < 0 && a.rem_euclid(*b) != 0)),
             _ => Some(modulo(*a, *b)),
         }
-        // Far from the bounds of the next sum, and no value of a template is larger.
+        // Far from overflow in the next sum, and larger than any value of a template.
         .filter(|n| n.unsigned_abs() <= u128::from(u64::MAX))
         .map(Y::Int)
         .ok_or_else(too_large),

@@ -65,7 +65,7 @@ fn word(text: &str) -> usize {
 
 fn number(text: &str) -> Result<(Token, usize), String> {
     let mut length = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
-    // A point before a name is a member's: `1.str()`.
+    // A point before a name accesses a member: `1.str()`.
     if let Some(rest) = text[length..].strip_prefix('.')
         && rest.starts_with(|c: char| c.is_ascii_digit())
     {

@@ -116,7 +116,7 @@ pub(super) fn entry(path: &str, value: &Value, tables: &Tables) -> Parsed<Rule> 
 }
 
 pub(super) fn parse(path: &str, written: &str, tables: &Tables) -> Parsed<Rule> {
-    // The longest rule that makes sense has about 300 bytes.
+    // The longest sensible rule has about 300 bytes.
     if written.len() > 1_024 {
         return Err(NetworkError::invalid(path, "is longer than 1024 bytes"));
     }
@@ -236,7 +236,7 @@ impl Parts<'_> {
             }
             "table" => {
                 let table = RuleAction::Table(table(self.path, &json, self.tables)?);
-                // Beside an action the kernel never looks at the table.
+                // With an action, the kernel never looks at the table.
                 self.action.get_or_insert(table);
             }
             _ => self.priority = Some(number(self.path, &json, 1, u32::MAX)?),

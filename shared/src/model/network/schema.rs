@@ -104,7 +104,7 @@ fn object(path: &str, value: &Value, fits: Option<&[&str]>, depth: usize) -> Che
             None => return Err(unknown_option(&path, kind, option)),
         }
     }
-    // The bound on each of them is looked at first: what is missing from a list too long is beside the point.
+    // The bound on each option is checked first: missing options of a list that is too long do not matter.
     kind.required.iter().find(|option| !map.contains_key(**option)).map_or(Ok(()), |option| {
         let hint = if *option == "members" { "; an empty list is taken" } else { "" };
         let hint = if kind.takes_no_members() { hint } else { "" };

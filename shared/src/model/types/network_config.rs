@@ -220,7 +220,8 @@ fn check_type(value: &Value) -> Result<(), PropertyError> {
         return Ok(());
     }
     let Value::Object(map) = value else { return Err(unwanted("an os-net-config object", value)) };
-    // An object of nothing but its type: the document's parser complains of the type, or of all that is missing.
+    // For an object with only a type, the document's parser has an error about the type, or about missing
+    // options.
     if let Some(kind) = map.get("type").filter(|kind| !kind.is_null())
         && let Err(error) = NetworkDocument::parse(&json!([{ "type": kind }]))
         && (error.path.ends_with(".type") || matches!(error.problem, Problem::Unknown { what: "type", .. }))

@@ -127,7 +127,7 @@ impl Sysctl {
 fn check_key(key: &str) -> Result<(), SysctlError> {
     let allowed = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-' | b':' | b'/');
     let part = |part: &str| {
-        // Dots alone are no name in a path.
+        // Dots alone are not a name in a path.
         !part.is_empty() && part.bytes().all(allowed) && part.bytes().any(|b| b != b'/')
     };
     if key.len() <= KEY_MAX && key.contains('.') && key.split('.').all(part) {

@@ -78,8 +78,8 @@ impl Clients {
             unit.into(),
             description.into(),
         ];
-        // Also before sysinit.target, and to the end of a shutdown. AppArmor's profile of dhclient knows Debian's own
-        // script alone.
+        // The unit runs before sysinit.target, and until the end of a shutdown. AppArmor's profile of
+        // dhclient allows only Debian's own script.
         let properties = [
             "--collect",
             "--service-type=exec",

@@ -29,7 +29,7 @@ pub(super) fn keyfiles(
                 let what = "what an interface of Open vSwitch carries";
                 missing.push(Format::NetworkManager.lacks(object, what));
             }
-            // The switch makes its own interfaces, and brings no other up.
+            // The switch makes its own interfaces, and sets no others up.
             if is_port && matches!(object.kind, ObjectKind::Interface { .. }) {
                 missing.push(Format::NetworkManager.lacks(object, "that a port of Open vSwitch is up"));
             }
@@ -101,7 +101,7 @@ fn keyfile(object: &Object, above: &UpperLinks<'_>, missing: &mut Vec<NotExporta
     if let Some((of, kind)) = port {
         push(&mut text, format_args!("master={of}\nslave-type={kind}\n"));
     }
-    // The MTU of every kind of link is there.
+    // NetworkManager has an MTU for every kind of link.
     if let Some(mtu) = object.mtu {
         push(&mut text, format_args!("\n[ethernet]\nmtu={mtu}\n"));
     }

@@ -75,7 +75,7 @@ impl Cables {
             socket.socket_mut().bind(&SocketAddr::new(0, GROUP))?;
             Ok(socket)
         };
-        // First, so that nothing is missed between.
+        // Opened first, so that no change is missed.
         let socket = open().map_err(NetlinkError::Socket)?;
         let (links, by_name) = (BTreeMap::new(), BTreeMap::new());
         let buffer = Vec::with_capacity(DATAGRAM);

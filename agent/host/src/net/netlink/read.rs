@@ -177,7 +177,7 @@ fn link(message: &LinkMessage) -> ReadLink {
         }
     }
     link.permanent_mac.take_if(|own| link.mac.as_ref() == Some(own));
-    // A number of another namespace says nothing here.
+    // A link number of another namespace means nothing here.
     let parent = parent.filter(|_| !elsewhere);
     ReadLink { link, master, parent, vlan_id, primary }
 }
@@ -202,7 +202,7 @@ fn address(message: &AddressMessage) -> Option<Address> {
         }
     }
     let address = local.or(other)?;
-    // The kernel calls permanent what has no end of its lifetime.
+    // For the kernel, an address without a lifetime is permanent.
     let ends = !header.flags.contains(AddressHeaderFlags::Permanent);
     let given = address.is_ipv6() && ends;
     // For IPv6, this flag marks a temporary address.

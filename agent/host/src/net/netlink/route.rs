@@ -114,7 +114,7 @@ pub(super) fn message(links: &[u32], route: &Route) -> RouteMessage {
     header.scope = route.scope.into();
     header.kind = RouteType::Unicast;
     header.tos = route.tos;
-    // Tables above 255 stand in the attribute alone.
+    // Tables above 255 are only in the attribute.
     header.table = u8::try_from(route.table).unwrap_or(0);
     if route.onlink {
         header.flags = RouteFlags::Onlink;

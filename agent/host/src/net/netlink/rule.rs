@@ -128,7 +128,7 @@ fn message(rule: &Rule, protocol: u8) -> RuleMessage {
     };
     let attributes = &mut message.attributes;
     if let RuleAction::Table(table) = rule.action {
-        // Tables above 255 stand in the attribute alone.
+        // Tables above 255 are only in the attribute.
         header.table = u8::try_from(table).unwrap_or(0);
         attributes.push(RuleAttribute::Table(table));
     }

@@ -227,7 +227,7 @@ impl<'a> Routes<'a> {
         for (&name, &link) in links {
             let in_question = target.links.contains_key(name);
             for route in link.routes.iter().filter(|route| in_question || keys.contains(&route.key())) {
-                // Hardly ever are there two.
+                // Two routes with one key are rare.
                 by_key.entry(route.key()).or_insert_with(|| Vec::with_capacity(1)).push((name, route));
             }
         }

@@ -61,7 +61,7 @@ impl Fault for AccountFault {
     fn is_permanent(&self) -> bool {
         match self {
             Self::Root(_) | Self::NoTool(_) | Self::NoPassword(_) => true,
-            // A group or number that is taken or missing; a lock (10) and the like may go.
+            // A taken or missing group or number is permanent; a lock (10) and the like may pass.
             Self::Tool { tool, status, .. } => {
                 ["useradd", "usermod", "groupadd", "groupmod"].contains(tool) && matches!(status, Some(2..=9))
             }

@@ -71,7 +71,7 @@ impl Apt {
         }
         let words = ["--configure", "-a", "--force-confdef", "--force-confold"];
         let mended = work.run(&order(DPKG, &[], words)).await;
-        // A package that cannot be configured is no hindrance to others.
+        // A package that cannot be configured does not block others.
         if is_interrupted() {
             mended?;
         }
@@ -172,7 +172,7 @@ pub(super) fn refresh() -> Order {
 
 /// The changes that apt would make, by name. An impossible change fails here, with nothing changed.
 async fn simulate(work: &Work<'_>, order: &Order) -> Result<BTreeMap<String, Wanted>> {
-    // Said by us, with names.
+    // We report these ourselves, with names.
     let words = order.arguments.iter().map(String::as_str).filter(|word| *word != "--no-remove");
     // The package's own hold ends with the order; holds of others then fail the order, with nothing changed.
     let words: Vec<&str> = ["-s", "--allow-change-held-packages"].into_iter().chain(words).collect();
@@ -299,7 +299,7 @@ pub(super) fn parse_list(text: &str) -> Listing {
         }
         let is_own = architecture == "all" || native.is_none_or(|native| native == architecture);
         let key = if is_own { name.to_owned() } else { format!("{name}:{architecture}") };
-        // Others' triggers are theirs to end.
+        // Pending triggers of other packages do not count.
         let is_whole =
             matches!(status, "installed" | "triggers-awaited" | "triggers-pending") && eflag == "ok";
         let broken = (!is_whole).then(|| match status {

@@ -65,7 +65,7 @@ impl Units {
     /// Waits until it was up for its time, without being started again meanwhile.
     async fn settle(&self, bus: &Bus, unit: &Unit) -> Result<()> {
         let name = unit.name.as_str();
-        // Before the first look, so that no change is missed.
+        // Watches before the first look, so that no change is missed.
         let mut watch = bus.watch(name).await?;
         let first = bus.state(name).await?;
         let until = Instant::now() + Duration::from_secs(unit.settle.into());

@@ -85,7 +85,7 @@ impl Expander<'_> {
         inside: &Surroundings,
         frame: &Frame<'_>,
     ) -> Step<()> {
-        // The type of a group without members is looked at all the same.
+        // The type of a group without members is checked too.
         let mut current = inside.pause;
         let in_turn = Batches { size: 1, pause: Duration::ZERO };
         let batches = if decided.in_turn { Some(in_turn) } else { batches };

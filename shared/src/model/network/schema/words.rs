@@ -80,6 +80,6 @@ fn is_value_and_key(part: &[u8]) -> bool {
     let values = part.iter().position(|byte| !is_value(*byte)).unwrap_or(part.len());
     let blanks = part[values..].iter().position(|byte| *byte != b' ').unwrap_or(part.len() - values);
     let starts = |at: usize| at >= key_from && part.get(at).is_some_and(u8::is_ascii_alphabetic);
-    // Right behind the value's blanks, or within what could still be the value.
+    // Directly after the value's blanks, or within a part that could still be the value.
     values > 0 && (starts(values + blanks) || (1..values).any(starts))
 }

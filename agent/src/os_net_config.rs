@@ -1,4 +1,5 @@
-//! This program called as `os-net-config`: its options, sections and exit codes over Muster's way to apply a document.
+//! This program called as `os-net-config`: its options, sections and exit codes over Muster's way to apply
+//! a document.
 //!
 //! If an agent runs here, the document goes to it (`handover.rs`) and is kept only if the agent reaches the
 //! controller over a new connection. Otherwise the document is applied as by `muster-agent net apply`.

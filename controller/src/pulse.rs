@@ -16,7 +16,8 @@ const DECIDING_MAX: u32 = 4;
 /// does not repair a disk that hangs, and would lose pending work.
 const WRITING_MAX: u32 = 20;
 
-/// Asks the driver again and again, and tells, several times in a `watchdog`'s time, whether it is well. Never ends.
+/// Asks the driver again and again, and tells, several times in a `watchdog`'s time, whether it is well.
+/// Never ends.
 pub async fn follow(driver: &DriverHandle, watchdog: Duration, tell: impl Fn(bool)) {
     loop {
         let asked = Instant::now();

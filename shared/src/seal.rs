@@ -1,5 +1,5 @@
-//! Sealing between one node and the controller: X25519, then XChaCha20-Poly1305 (the crates
-//! `x25519-dalek` and `chacha20poly1305`; BLAKE3 derives the key from the shared secret and both public keys).
+//! Sealing between one node and the controller: X25519, then XChaCha20-Poly1305 (the crates `x25519-dalek`
+//! and `chacha20poly1305`; BLAKE3 derives the key from the shared secret and both public keys).
 //!
 //! A broker in between can neither read nor forge packets. A node cannot impersonate another, since its key
 //! fits no other seal. An eavesdropper can replay old packets, but this has no effect: every message is

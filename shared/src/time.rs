@@ -1,4 +1,5 @@
-//! Time for the pure machines: a number that only grows, given by the caller. And how a time of day is written.
+//! Time for the pure machines: a number that only grows, given by the caller. And how a time of day
+//! is written.
 
 use std::ops::Add;
 use std::time::Duration;

@@ -1,5 +1,5 @@
-//! The jobs of this node, from their arrival to their reports: a machine that owns the ledger, the lanes, and the change
-//! that may cut the node off.
+//! The jobs of this node, from their arrival to their reports: a machine that owns the ledger, the lanes, and
+//! the change that may cut the node off.
 //!
 //! ```text
 //!   receive, stray, local ─▶ begin ─▶ check, take_over ─▶ confirm ─▶ restore ─▶ end ─▶ run

@@ -29,8 +29,8 @@ use crate::ledger::{Entry, Ledger};
 const SETTLE: Duration = Duration::from_millis(50);
 /// The least time between looks: each command that an operator types is still reported by itself.
 const SPACING: Duration = Duration::from_millis(250);
-/// While hints keep coming, one look in this time once the burst is used up: a routing daemon at work must not keep
-/// this agent at work.
+/// While hints keep coming, one look in this time once the burst is used up: a routing daemon at work must
+/// not keep this agent at work.
 const STORM_SPACING: Duration = Duration::from_secs(2);
 /// The number of looks that may follow each other at once, times the spacing in a storm.
 const BURST: Duration = STORM_SPACING.saturating_mul(8);

@@ -1,5 +1,5 @@
-//! The flow rules of a node's own packet filter: `table inet muster` of nftables, for nodes without Open vSwitch and
-//! beside it.
+//! The flow rules of a node's own packet filter: `table inet muster` of nftables, for nodes without Open
+//! vSwitch and beside it.
 //!
 //! Table 0 is the chain `t0`, hooked into `prerouting`: it sees every IPv4 and IPv6 packet that comes in
 //! by an interface, whether for the node or through it, and knows its connection. Table N is the chain
@@ -42,7 +42,8 @@ use watch::Watch;
 const FAMILY: &str = "inet";
 const TABLE: &str = "muster";
 const HOOK: &str = "prerouting";
-/// After connection tracking (-200) and mangle (-150), so that `ct_state` is known; before addresses are translated (-100).
+/// After connection tracking (-200) and mangle (-150), so that `ct_state` is known; before addresses are
+/// translated (-100).
 const PRIORITY: i32 = -140;
 const CHAIN: &str = "{ type filter hook prerouting priority -140; policy accept; }";
 /// A change is made again if its list was outdated when it reached the kernel. Only by mistake

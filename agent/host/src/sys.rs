@@ -15,8 +15,8 @@ use std::process::Command;
 use nix::sys::prctl::set_pdeathsig;
 use nix::sys::signal::Signal;
 
-/// Pieces from this size on are the kernel's own, returned when they are freed and moved rather than copied when they
-/// grow; and so much may be unused at the heap's end.
+/// Pieces from this size on are the kernel's own, returned when they are freed and moved rather than copied
+/// when they grow; and so much may be unused at the heap's end.
 #[cfg(target_env = "gnu")]
 const LARGE: i32 = 128 * 1024;
 

@@ -1,4 +1,5 @@
-//! Says which resources may have changed: by inotify on the directories of their files, and by systemd's signals.
+//! Says which resources may have changed: by inotify on the directories of their files, and by
+//! systemd's signals.
 //!
 //! A hint only wakes: the receiver looks at the resource. A slow look finds changes that give no hint or
 //! cannot be watched (a missing directory, a process that writes into an open file, a limit of the kernel).
@@ -27,8 +28,8 @@ use tokio::time::{Instant, sleep, sleep_until};
 
 use crate::systemd::{Systemd, SystemdError};
 
-/// Directories watched at a time, each of which takes a kilobyte of the kernel's memory: files of more are found by a slow
-/// look.
+/// Directories watched at a time, each of which takes a kilobyte of the kernel's memory: files of more are
+/// found by a slow look.
 const DIRECTORIES_MAX: usize = 4096;
 /// Units watched at a time: each is a rule of the bus's daemon, which allows a connection some hundred.
 const UNITS_MAX: usize = 256;

@@ -44,7 +44,8 @@ mod tests {
 
     use super::*;
 
-    /// A job that ends in the moment in which its time is over: it has ended, so it cannot be aborted any more.
+    /// A job that ends in the moment in which its time is over: it has ended, so it cannot be aborted
+    /// any more.
     #[tokio::test]
     async fn the_answer_of_a_cancelled_task_is_not_taken_for_that_of_the_next_one() {
         let key = ReportKey {

@@ -98,7 +98,8 @@ impl Peer {
         }
     }
 
-    /// As a switch with these entries, and nothing else; until it is asked something for which `until` is true.
+    /// As a switch with these entries, and nothing else; until it is asked something for which `until`
+    /// is true.
     async fn answer(&mut self, groups: &[u8], until: impl Fn(u8, &[u8]) -> bool) -> Option<Message> {
         loop {
             let (kind, xid, body) = self.receive().await?;

@@ -17,8 +17,8 @@ use muster_shared::{Generation, ResourceId};
 
 use super::Host;
 
-/// Times of file systems have steps of some milliseconds, on old ones of two seconds: what changed so recently may change
-/// again without another time.
+/// Times of file systems have steps of some milliseconds, on old ones of two seconds: what changed so
+/// recently may change again without another time.
 const SETTLED: Duration = Duration::from_secs(3);
 /// Fingerprints of resources' files from when the resources were found as desired.
 #[derive(Debug, Default)]

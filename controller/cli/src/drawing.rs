@@ -1,4 +1,5 @@
-//! A graph as an SVG document that needs nothing else: boxes in colours, lines between them, a legend, tooltips.
+//! A graph as an SVG document that needs nothing else: boxes in colours, lines between them, a
+//! legend, tooltips.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;

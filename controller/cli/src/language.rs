@@ -1,4 +1,5 @@
-//! `muster template …`: what can be written in a template, from the code that reads templates. Needs no controller.
+//! `muster template …`: what can be written in a template, from the code that reads templates. Needs
+//! no controller.
 
 use clap::{Args, Subcommand};
 use muster_template::{Function, Version, functions, suggestion};

@@ -101,8 +101,8 @@ pub enum StackVerb {
     Events(Events),
     /// Show which resource needs which: as a table, JSON, Graphviz's language or a picture
     ///
-    /// Boxes have the colour of their status. The picture draws up to 1,000 resources, those first that failed or
-    /// are under way, and says what it leaves out.
+    /// Boxes have the colour of their status. The picture draws up to 1,000 resources, those first that
+    /// failed or are under way, and says what it leaves out.
     #[command(
         after_help = "Example:\n  muster stack graph web\n  muster stack graph web -o svg > web.svg\n  \
                             muster stack graph web -o dot > web.dot"

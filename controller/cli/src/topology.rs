@@ -1,5 +1,5 @@
-//! `muster topology show`: bridges, the links between them, and the ways of intents, as tables, a document, Graphviz's
-//! language or a drawing.
+//! `muster topology show`: bridges, the links between them, and the ways of intents, as tables, a document,
+//! Graphviz's language or a drawing.
 
 mod dot;
 
@@ -207,7 +207,8 @@ fn about(link: &LinkView) -> String {
     format!("{text}, {}", count(link.intents as u64, "intent"))
 }
 
-/// The network as it is drawn: links lead away from the bridge with the most of them, and the ways of intents run beside them.
+/// The network as it is drawn: links lead away from the bridge with the most of them, and the ways of intents
+/// run beside them.
 fn drawing(picture: &Picture) -> Drawing {
     let order = around(picture);
     let mut place = vec![0; order.len()];

@@ -1,8 +1,8 @@
 //! The HTTP API for operators, on a Unix socket that belongs to root and the group `muster`. `muster_api`
 //! defines the routes and the form of requests and answers; this module serves each route.
 //!
-//! Lists with `limit` and `marker` come in pages as in Heat's API: `marker` is the last item of the page before, by its
-//! name, and of events by its number.
+//! Lists with `limit` and `marker` come in pages as in Heat's API: `marker` is the last item of the page
+//! before, by its name, and of events by its number.
 //!
 //! Templates are parsed here, outside the driver. Absent on purpose: decisions, and the operator's disk: the
 //! files that a template names come with the request.

@@ -59,7 +59,8 @@ impl DriverHandle {
     /// Carries out an operator's wish; answered once it is durable.
     ///
     /// # Errors
-    /// The engine's refusal, or [`Refusal::Unavailable`] when the controller stops, is overloaded or cannot write.
+    /// The engine's refusal, or [`Refusal::Unavailable`] when the controller stops, is overloaded or
+    /// cannot write.
     pub async fn request(&self, request: Request) -> Result<Answer, Refusal> {
         let (reply, answer) = oneshot::channel();
         self.ask(Ask::Request(Box::new(request), reply))?;

@@ -246,7 +246,8 @@ impl KeyFile {
         }
     }
 
-    /// The key of this name, in whichever of the two files it is. Nothing is changed: a change of keys may be under way.
+    /// The key of this name, in whichever of the two files it is. Nothing is changed: a change of keys may be
+    /// under way.
     ///
     /// # Errors
     /// [`KeyError`]

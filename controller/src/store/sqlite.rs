@@ -35,7 +35,8 @@ const CHECKPOINT_PAGES: i64 = 8192;
 /// The WAL is cut back to this after a checkpoint.
 const WAL_MAX: i64 = 64 * 1024 * 1024;
 
-/// A commit waits so long for another program's lock; the driver, which has others to serve, then tries again later.
+/// A commit waits so long for another program's lock; the driver, which has others to serve, then tries
+/// again later.
 const BUSY_WAIT: Duration = Duration::from_secs(1);
 
 /// The most deleted stacks whose events are kept.

@@ -7,7 +7,8 @@ const PACKED_FROM: usize = 256 * 1024;
 /// all memory.
 const UNPACKED_MAX: usize = 1 << 30;
 
-/// The first byte of a packed text: as it is, or LZ4's block format behind its size in four bytes, least first.
+/// The first byte of a packed text: as it is, or LZ4's block format behind its size in four bytes,
+/// least first.
 const PLAIN: u8 = 0;
 const LZ4: u8 = 1;
 

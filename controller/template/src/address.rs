@@ -1,4 +1,5 @@
-//! The site's own address plan: networks, subnets, ports. As Neutron describes them, without what only a cloud has.
+//! The site's own address plan: networks, subnets, ports. As Neutron describes them, without what only a
+//! cloud has.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -103,8 +104,8 @@ impl Subnet {
         }
     }
 
-    /// First and last address that a host may have: without the network's own and the broadcast address, unless there
-    /// are two or fewer.
+    /// First and last address that a host may have: without the network's own and the broadcast address,
+    /// unless there are two or fewer.
     pub fn hosts(&self) -> (IpAddr, IpAddr) {
         let (least, most) = hosts(self.cidr);
         (address(self.cidr, least), address(self.cidr, most))

@@ -1,7 +1,7 @@
 //! Digests of definitions: equal exactly if the definitions are, independent of formatting.
 //!
-//! Every node is written with a tag and its length before it, maps by sorted key, references by name and files by
-//! content, so that no two definitions share an encoding.
+//! Every node is written with a tag and its length before it, maps by sorted key, references by name and
+//! files by content, so that no two definitions share an encoding.
 
 use serde_json::Value;
 

@@ -37,8 +37,8 @@ pub(crate) struct Entry {
     pub value: Expr,
 }
 
-/// A function with its arguments. Until `resolve` has run, `parameter`, `resource`, `file` and `condition` count names in
-/// order of appearance; afterwards they are indexes into the template's sorted lists.
+/// A function with its arguments. Until `resolve` has run, `parameter`, `resource`, `file` and `condition`
+/// count names in order of appearance; afterwards they are indexes into the template's sorted lists.
 #[derive(Clone, Debug)]
 pub(crate) enum Call {
     GetParam {

@@ -42,8 +42,8 @@ pub type FlowStage = Vec<FlowPart>;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FlowPart {
     pub device: DeviceName,
-    /// Meters and groups before the rules that need them, else in the order of the file; no two of a file take the same
-    /// place.
+    /// Meters and groups before the rules that need them, else in the order of the file; no two of a file
+    /// take the same place.
     pub entries: Vec<(FlowId, Packed)>,
 }
 

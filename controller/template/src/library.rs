@@ -20,7 +20,8 @@ pub fn is_template(name: &str) -> bool {
     name.ends_with(".yaml") || name.ends_with(".template")
 }
 
-/// The key of what a template (or environment) with the key `base` calls `name`. The root template's is empty.
+/// The key of what a template (or environment) with the key `base` calls `name`. The root template's
+/// is empty.
 pub fn resolve(base: &str, name: &str) -> String {
     let (base_root, base_path) = split(base);
     let (root, path) = split(name);

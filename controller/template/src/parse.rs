@@ -44,8 +44,8 @@ const RESOURCE_KEYS: [&str; 12] = [
 ];
 const OUTPUT_KEYS: [&str; 3] = ["value", "description", "condition"];
 
-/// Reads and validates a template. `name` is the file's name for errors; `files` has the contents for `get_file`, by
-/// the text written there.
+/// Reads and validates a template. `name` is the file's name for errors; `files` has the contents for
+/// `get_file`, by the text written there.
 pub fn parse(name: &str, text: &str, files: &BTreeMap<String, String>) -> Result<Template, Errors> {
     parse_within(name, text, files, Limits::TEXT)
 }

@@ -113,8 +113,8 @@ pub enum RenderError {
 }
 
 impl Template {
-    /// The properties of a resource, as an object. Properties that render to null are left out: as in Heat they are
-    /// not given.
+    /// The properties of a resource, as an object. Properties that render to null are left out: as in Heat
+    /// they are not given.
     pub fn render(
         &self,
         index: usize,

@@ -1,5 +1,5 @@
-//! Names → indexes, and every check that needs the whole template: unknown names, versions, attributes, properties,
-//! cycles.
+//! Names → indexes, and every check that needs the whole template: unknown names, versions, attributes,
+//! properties, cycles.
 
 pub(crate) mod address;
 pub(crate) mod cycle;

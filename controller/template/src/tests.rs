@@ -1,8 +1,8 @@
 //! Fixtures: each directory of `testdata/` has a `template.yaml` and what comes of it.
 //!
-//! `given.json` (optional) holds `parameters`, `files`, `resources` (name → attributes; its presence makes the resource
-//! ready). `expected.json` holds what binding and rendering give, `errors.txt` the errors of parsing or binding.
-//! `MUSTER_BLESS=1` writes what came out, to be read before it is committed.
+//! `given.json` (optional) holds `parameters`, `files`, `resources` (name → attributes; its presence makes
+//! the resource ready). `expected.json` holds what binding and rendering give, `errors.txt` the errors of
+//! parsing or binding. `MUSTER_BLESS=1` writes what came out, to be read before it is committed.
 
 mod deployment;
 mod flow_file;

@@ -75,7 +75,8 @@ pub struct NotADevice {
     given: String,
 }
 
-/// The id of an entry: [`ID_PREFIX`] and a hash of device, table, priority and selector. Shown as 16 hexadecimal digits.
+/// The id of an entry: [`ID_PREFIX`] and a hash of device, table, priority and selector. Shown as 16
+/// hexadecimal digits.
 #[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct FlowId(pub u64);
 

@@ -101,7 +101,8 @@ pub enum Up {
         /// ([`Drift::digest`]), combined by exclusive or; older agents do not send it.
         drift: Option<u128>,
     },
-    /// Over a connection made after a job's change: is the controller there, both ways, with packets of full size?
+    /// Over a connection made after a job's change: is the controller there, both ways, with packets of
+    /// full size?
     Challenge {
         /// The job to confirm.
         key: ReportKey,

@@ -85,7 +85,8 @@ fn head_weight(facts: &Facts) -> usize {
 
 /// Bytes of a link on the wire, at most.
 fn weight(link: &LinkFacts) -> usize {
-    // Lengths, two MAC addresses, an MTU, flags, speed, duplex, PCI ids, and eight counters of up to ten bytes.
+    // Lengths, two MAC addresses, an MTU, flags, speed, duplex, PCI ids, and eight counters of up to
+    // ten bytes.
     const FIXED: usize = 160;
     let pci = link.pci.as_ref().map_or(0, |pci| pci.address.len());
     let own = link.name.len() + link.kind.len() + link.driver.len() + pci + 18 * link.addresses.len();

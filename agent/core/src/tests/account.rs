@@ -77,7 +77,8 @@ fn a_further_attempt_keeps_its_place() {
     bed.job(&again(&long(2), 1));
     bed.ran(1, Ok(()));
     assert_eq!(bed.runs[0].0.key(), again(&long(2), 1).key(), "not behind the third");
-    // The attempt before has used the turn up: the further one waits behind those that came before it, also if that still runs.
+    // The attempt before has used the turn up: the further one waits behind those that came before it, also
+    // if that still runs.
     for runs_still in [true, false] {
         let mut bed = Node::online();
         for n in 1..=2 {

@@ -1,4 +1,5 @@
-//! A change that can cut the node off: kept only once the controller was reached anew, undone in any other case.
+//! A change that can cut the node off: kept only once the controller was reached anew, undone in any
+//! other case.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

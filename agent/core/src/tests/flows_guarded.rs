@@ -205,7 +205,8 @@ fn an_answer_that_was_on_its_way_at_the_deadline_is_not_that_of_the_undoing() {
     }
 }
 
-/// Whatever a table is forgotten with stays on its switch: nothing that was given up because it may cut the node off does.
+/// Whatever a table is forgotten with stays on its switch: nothing that was given up because it may cut the
+/// node off does.
 #[test]
 fn a_table_is_forgotten_once_its_switch_is_seen_without_what_was_given_up() {
     let mut bed = management(&[(1, 1)]);

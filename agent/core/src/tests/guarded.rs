@@ -1,4 +1,5 @@
-//! Changes of the network in whatever order of answers, refusals, crashes and stops: what is not confirmed is undone.
+//! Changes of the network in whatever order of answers, refusals, crashes and stops: what is not confirmed
+//! is undone.
 //!
 //! Two resources, each with a link of its own and one that both claim, on a host that is a map of links.
 
@@ -108,7 +109,8 @@ fn wanted(n: u128, number: u64, action: Action) -> Job {
 /// A change as the host saw it.
 #[derive(Clone, Debug)]
 struct Change {
-    /// All links as they were before its first touch, or that of the one it follows without that being undone.
+    /// All links as they were before its first touch, or that of the one it follows without that
+    /// being undone.
     was: Links,
     deadline: MonoTime,
     /// The connection that stood when it ended.

@@ -1,4 +1,5 @@
-//! A document that was given on the server: guarded as any, unknown to the controller, refused where it owns the link.
+//! A document that was given on the server: guarded as any, unknown to the controller, refused where it owns
+//! the link.
 
 use std::time::Duration;
 

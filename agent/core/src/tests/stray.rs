@@ -78,7 +78,8 @@ fn a_stray_is_deleted_as_by_a_job_and_what_was_there_before_is_known() {
     assert_eq!(bed.report().outcome, Outcome::Superseded { by: generation(7) });
 }
 
-/// At each write of the removal the agent is killed: it ends all the same, and is reported once it is on disk.
+/// At each write of the removal the agent is killed: it ends all the same, and is reported once it is
+/// on disk.
 #[test]
 fn a_removal_survives_the_agent() {
     for survives in 0..=2 {

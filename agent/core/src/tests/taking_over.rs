@@ -370,7 +370,8 @@ fn links(n: u128, number: u64, action: Action, names: &[&str]) -> Job {
     job(n, number, action, Spec::Network(config))
 }
 
-/// Resource 2 took over two links of resource 1 and wants only one: until it has put the other back, that is its own.
+/// Resource 2 took over two links of resource 1 and wants only one: until it has put the other back, that is
+/// its own.
 #[test]
 fn what_it_took_over_and_does_not_want_is_its_own_until_that_is_put_back() {
     for works in [true, false] {
@@ -402,8 +403,8 @@ fn one_that_gives_up_what_another_took_over_leaves_it_alone() {
     assert!(bed.captures[0].1.is_empty(), "what was there before is known to the other alone");
 }
 
-/// Resource 2 took over a link of resource 1, changed another one besides, and could not be undone: its end gives back the one and
-/// puts back the other, also when a crash comes in between.
+/// Resource 2 took over a link of resource 1, changed another one besides, and could not be undone: its end
+/// gives back the one and puts back the other, also when a crash comes in between.
 #[test]
 fn one_that_never_was_applied_puts_back_what_it_did_not_take_over() {
     for crash in [false, true] {
@@ -446,7 +447,8 @@ fn one_that_never_was_applied_and_has_only_what_it_took_over_leaves_all_of_it() 
     assert_eq!((bed.taker(1), bed.disk[&id(1)].exists()), (None, true));
 }
 
-/// Resource 2 took over from resource 1 and put back what it did not want of it; another one may have that by now.
+/// Resource 2 took over from resource 1 and put back what it did not want of it; another one may have that
+/// by now.
 #[test]
 fn what_was_put_back_of_what_it_took_over_is_not_put_back_again() {
     let mut bed = Node::online();

@@ -566,7 +566,8 @@ mod tests {
         let text = Format::Ifupdown.export(&switched).files.remove(0).1;
         assert!(!text.contains("bridge_ports") && !text.contains("vlan-raw-device"), "{text}");
     }
-    /// Whether it leases, is in the switch, or has what its place forbids: the others are written all the same.
+    /// Whether it leases, is in the switch, or has what its place forbids: the others are written all
+    /// the same.
     #[test]
     fn what_cannot_be_said_is_named_and_the_rest_is_written() {
         let address = |n: u8| json!([{"ip_netmask": format!("192.0.2.{n}/24")}]);

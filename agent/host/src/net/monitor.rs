@@ -1,5 +1,5 @@
-//! Says that something of the network may have changed: by the kernel's multicast groups, by the monitor of Open
-//! vSwitch's database, and by the kernel's host name, which is looked at with the network.
+//! Says that something of the network may have changed: by the kernel's multicast groups, by the monitor of
+//! Open vSwitch's database, and by the kernel's host name, which is looked at with the network.
 //!
 //! A hint only wakes: the receiver looks at the whole state. So hints are joined, never queued; messages lost
 //! by the kernel also count as a hint; and while hints keep coming, they are read ever less often. Nothing is

@@ -1,14 +1,14 @@
 //! The network managers of this server: systemd-networkd, NetworkManager, ifupdown.
 //!
-//! A drop-in for each running manager tells it to leave alone a link that a document names. The agent writes the drop-in
-//! before the first change, and removes it when the link is restored. netplan only writes files for the first two
-//! managers, and ours take precedence over them. ifupdown has no drop-ins: the agent refuses a link that ifupdown brings
-//! up, and names file and line.
+//! A drop-in for each running manager tells it to leave alone a link that a document names. The agent writes
+//! the drop-in before the first change, and removes it when the link is restored. netplan only writes files
+//! for the first two managers, and ours take precedence over them. ifupdown has no drop-ins: the agent
+//! refuses a link that ifupdown brings up, and names file and line.
 //!
 //! A link for which systemd-networkd leases addresses has another drop-in, see `dhcp.rs`.
 //!
-//! Managers configure the links of their own network namespace: an agent in another one has none. Absent: configuration
-//! for the managers themselves, which `export.rs` writes.
+//! Managers configure the links of their own network namespace: an agent in another one has none. Absent:
+//! configuration for the managers themselves, which `export.rs` writes.
 
 use std::collections::BTreeMap;
 use std::fs;

@@ -7,8 +7,8 @@
 //!   ended     how it ended                        work/     the command's directory; outputs are in it
 //! ```
 //!
-//! `order`, `began` and `ended` come by a rename or a link each, so a crash at any point leaves the step before or the
-//! step after. With `ended` there, script and order are gone.
+//! `order`, `began` and `ended` come by a rename or a link each, so a crash at any point leaves the step
+//! before or the step after. With `ended` there, script and order are gone.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;

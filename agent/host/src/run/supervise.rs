@@ -40,7 +40,8 @@ const GRACE: Duration = Duration::from_secs(10);
 const KILLED: Duration = Duration::from_secs(5);
 /// The pause between two looks at processes that have not ended.
 const LOOK: Duration = Duration::from_millis(20);
-/// A disk that refuses the end of a run although its room was taken gets so many tries, this far apart: five minutes.
+/// A disk that refuses the end of a run although its room was taken gets so many tries, this far apart:
+/// five minutes.
 const TRIES: u32 = 150;
 const TRY_EVERY: Duration = Duration::from_secs(2);
 /// The most bytes of all outputs, both streams and the names: the size of the report that carries them.

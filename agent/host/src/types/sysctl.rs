@@ -1,4 +1,5 @@
-//! `Muster::Sysctl`: a setting of the kernel, and the file in `/etc/sysctl.d` that gives it to the kernel at boot.
+//! `Muster::Sysctl`: a setting of the kernel, and the file in `/etc/sysctl.d` that gives it to the kernel
+//! at boot.
 //!
 //! The file changes first, by one rename, and the kernel after it; if the kernel refuses the value, the file
 //! is restored. The file's name sorts after those that others use, `/etc/sysctl.conf` included.

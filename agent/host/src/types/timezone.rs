@@ -1,5 +1,5 @@
-//! `Muster::Timezone`: the link `/etc/localtime`, which the C library and systemd read, and `/etc/timezone` where a server
-//! has that file, as Debian does.
+//! `Muster::Timezone`: the link `/etc/localtime`, which the C library and systemd read, and `/etc/timezone`
+//! where a server has that file, as Debian does.
 //!
 //! The link changes by one rename, and the file after it; if the file cannot be written, the link
 //! is restored.

@@ -1,5 +1,6 @@
-//! The state directory on a disk that refuses any call, and that loses and reorders what was not synced when its server
-//! loses power: what the agent was told to be durable is there afterwards, and nothing else than was written.
+//! The state directory on a disk that refuses any call, and that loses and reorders what was not synced when
+//! its server loses power: what the agent was told to be durable is there afterwards, and nothing else than
+//! was written.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -117,7 +118,8 @@ impl Disk {
         Ok(())
     }
 
-    /// The files of a power cut: any of the changes of names that were not synced, whole files or parts of them.
+    /// The files of a power cut: any of the changes of names that were not synced, whole files or parts
+    /// of them.
     fn cut(&mut self) -> BTreeMap<PathBuf, Vec<u8>> {
         for name in std::mem::take(&mut self.pending) {
             if self.dice.below(2) == 0 {

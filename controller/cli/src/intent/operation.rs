@@ -19,7 +19,8 @@ use crate::progress::Progress;
 use crate::source::named;
 use crate::wait::{AWAY, AWAY_MAX, AWAY_PAUSE, until};
 
-/// The controller answers at the latest after so many seconds, also where nothing has changed: so often progress is seen.
+/// The controller answers at the latest after so many seconds, also where nothing has changed: so often
+/// progress is seen.
 const WATCH_S: u64 = 5;
 /// The most intents that are named if they missed the requested state.
 const NAMED: usize = 20;

@@ -31,7 +31,8 @@ enum Verb {
     /// Go on where it was paused, or stopped when the stack had had its time
     #[command(after_help = "Example:\n  muster stack rollout web resume")]
     Resume(RolloutArgs),
-    /// Begin the next batch now: neither the pause nor what is under way is waited for, and a canary counts as proven
+    /// Begin the next batch now: neither the pause nor what is under way is waited for, and a canary counts
+    /// as proven
     #[command(after_help = "Example:\n  muster stack rollout web promote")]
     Promote(RolloutArgs),
     /// Begin nothing more: the stack is FAILED, and servers that have not begun keep what they have

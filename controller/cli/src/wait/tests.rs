@@ -2,8 +2,8 @@ use serde_json::json;
 
 use super::*;
 
-/// Asked for (`+`: with rollback) | the stack's id, traversal, action, status | what that means. Traversal 3 of stack 7
-/// was asked for.
+/// Asked for (`+`: with rollback) | the stack's id, traversal, action, status | what that means. Traversal 3
+/// of stack 7 was asked for.
 const VERDICTS: &str = "
 UPDATE    | 7 3 UPDATE   IN_PROGRESS | going
 UPDATE    | 7 2 CREATE   COMPLETE    | going

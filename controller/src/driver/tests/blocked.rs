@@ -1,5 +1,5 @@
-//! The whole loop over a store whose calls hang, and fail when they come back: the pulse says what is so, who asked is
-//! answered, what was answered well is durable, and no agent is sent away.
+//! The whole loop over a store whose calls hang, and fail when they come back: the pulse says what is so, who
+//! asked is answered, what was answered well is durable, and no agent is sent away.
 
 use std::collections::BTreeSet;
 use std::sync::Condvar;

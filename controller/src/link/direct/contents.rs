@@ -1,6 +1,7 @@
-//! Contents on their way to nodes. The driver grants each chunk (node, connection, digest, offset); here the chunk is
-//! read from the store and sealed. So the driver's turn holds no bytes, and memory does not grow with the nodes that
-//! fetch: a chunk has its place in memory from before it is read until it is written to its connection.
+//! Contents on their way to nodes. The driver grants each chunk (node, connection, digest, offset); here the
+//! chunk is read from the store and sealed. So the driver's turn holds no bytes, and memory does not grow
+//! with the nodes that fetch: a chunk has its place in memory from before it is read until it is written to
+//! its connection.
 //!
 //! A chunk that cannot be sent is dropped: an agent asks again for missing chunks.
 

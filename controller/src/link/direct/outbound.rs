@@ -93,7 +93,8 @@ impl Outbound {
         self.lock().end.clone()
     }
 
-    /// A panic elsewhere does not damage a queue: every change of it is complete at each point that can panic.
+    /// A panic elsewhere does not damage a queue: every change of it is complete at each point that
+    /// can panic.
     fn lock(&self) -> MutexGuard<'_, Queue> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -17,8 +17,8 @@ use std::time::Duration;
 
 use muster_shared::MonoTime;
 
-/// A guest that has been silent for less than this may just be slow. Two ways to a server at the other end of the world and
-/// back.
+/// A guest that has been silent for less than this may just be slow. Two ways to a server at the other end of
+/// the world and back.
 const YOUNG: Duration = Duration::from_millis(500);
 /// Guests that are looked at for each newcomer: each costs a system call.
 const LOOKED_AT: usize = 4;

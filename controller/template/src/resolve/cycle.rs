@@ -2,7 +2,8 @@
 
 use crate::error::cut;
 
-/// The first cycle in order of names, beginning with its first name. Without recursion: a chain may be 100,000 long.
+/// The first cycle in order of names, beginning with its first name. Without recursion: a chain may be
+/// 100,000 long.
 pub(crate) fn find<'a>(count: usize, needs: impl Fn(usize) -> &'a [u32]) -> Option<Vec<u32>> {
     #[derive(Clone, Copy, PartialEq)]
     enum Mark {

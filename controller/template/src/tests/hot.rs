@@ -1,5 +1,5 @@
-//! HOT as Heat's documentation has it: each feature with values that it gives, and what is said of bad input. The rows of
-//! `docs/hot.md` name these tests.
+//! HOT as Heat's documentation has it: each feature with values that it gives, and what is said of bad input.
+//! The rows of `docs/hot.md` name these tests.
 
 mod bounds;
 mod conditions;

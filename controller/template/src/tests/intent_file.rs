@@ -101,7 +101,8 @@ fn nothing_is_asked_for_by_an_empty_list() {
     }
 }
 
-/// The first line of what is said of a file with this one intent, which begins at 2:3; a change of null takes a key away.
+/// The first line of what is said of a file with this one intent, which begins at 2:3; a change of null takes
+/// a key away.
 fn refused(change: Value) -> String {
     let mut map: Map<String, Value> = json!({
         "key": "k", "type": "point_to_point", "from": {"device": "a/br0", "port": "h"}, "to": {"device": "b/br0", "port": "h"}

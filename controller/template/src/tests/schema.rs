@@ -27,8 +27,8 @@ fn spec(kind: Kind, properties: &Value) -> Result<Desired, PropertyError> {
     spec_within(kind, properties, &Scripts)
 }
 
-/// A valid resource of the type, with nothing that need not be given; and for each property that is neither a range nor a
-/// list of words two more values, which differ from it and from each other.
+/// A valid resource of the type, with nothing that need not be given; and for each property that is neither a
+/// range nor a list of words two more values, which differ from it and from each other.
 fn sample(kind: Kind) -> (Value, Value) {
     let device = json!(["web-2/br0", "web-1/br1"]);
     match kind {

@@ -80,8 +80,8 @@ impl Ops {
     }
 }
 
-/// The operations in these bytes, in order; after an error nothing follows. The entries in them are not looked into:
-/// [`Packed::read`] does that.
+/// The operations in these bytes, in order; after an error nothing follows. The entries in them are not
+/// looked into: [`Packed::read`] does that.
 pub fn read_ops(bytes: &[u8]) -> impl Iterator<Item = Result<OpsRef<'_>, BadOps>> {
     let mut at = 0;
     std::iter::from_fn(move || {

@@ -13,8 +13,8 @@ use super::{
 /// Bytes of a packed entry: a group with all its buckets needs the most.
 pub const ENTRY_MAX: usize = 16 * 1024;
 
-/// An entry in its canonical bytes: postcard of [`Entry`]. A clone is the same bytes: tables, records and versions of an
-/// entry share them.
+/// An entry in its canonical bytes: postcard of [`Entry`]. A clone is the same bytes: tables, records and
+/// versions of an entry share them.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Packed(Arc<[u8]>);
 
@@ -83,8 +83,8 @@ impl Packed {
 }
 
 impl Entry {
-    /// The same for everything that takes the same place on the device: a rule of this table, priority and selector, a
-    /// group or a meter of this number.
+    /// The same for everything that takes the same place on the device: a rule of this table, priority and
+    /// selector, a group or a meter of this number.
     pub fn id(&self, device: &DeviceName) -> FlowId {
         let place = match self {
             Entry::Rule(rule) => in_room(&(0u8, rule.table, rule.priority, &rule.selector)),

@@ -3,7 +3,8 @@
 //! This module checks everything that can be known without the switch: words, bounds, masks, prerequisites,
 //! the order of instructions. Printed entries (`print.rs`) parse to the same entries.
 //!
-//! Absent: files of many entries and their lines (muster-template), whether ports, groups and meters exist (the agent).
+//! Absent: files of many entries and their lines (muster-template), whether ports, groups and meters exist
+//! (the agent).
 
 mod near;
 mod object;

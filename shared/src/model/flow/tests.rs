@@ -14,7 +14,8 @@ fn rule(value: &serde_json::Value) -> Entry {
     Entry::from_json(value).unwrap()
 }
 
-/// Bytes that agents keep on disk and ids that switches hold: a change of either is one that every node would see.
+/// Bytes that agents keep on disk and ids that switches hold: a change of either is one that every node
+/// would see.
 #[test]
 fn golden_bytes_and_ids() {
     let rows = [

@@ -20,8 +20,8 @@ type Checked = Result<(), NetworkError>;
 /// its type.
 const MAX_DEPTH: usize = 8;
 
-/// The kind of an option's value. `…OrParam` of the schema is every kind but [`Kind::PlainText`], [`Kind::Mac`],
-/// [`Kind::VfState`] and lists.
+/// The kind of an option's value. `…OrParam` of the schema is every kind but [`Kind::PlainText`],
+/// [`Kind::Mac`], [`Kind::VfState`] and lists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     Text,
@@ -45,7 +45,8 @@ pub(super) enum Kind {
     Dcb,
     Dscp2prio,
     OneOf(&'static [&'static str]),
-    /// Types that fit, the least and the most of them; with `true` only the first is looked at, as in the schema.
+    /// Types that fit, the least and the most of them; with `true` only the first is looked at, as in
+    /// the schema.
     Members(&'static [&'static str], usize, usize, bool),
 }
 

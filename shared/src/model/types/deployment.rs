@@ -30,7 +30,8 @@ pub const DEPLOY_STATUS_CODE: &str = "deploy_status_code";
 
 /// Bytes of all configs and inputs together: a job with them must fit a message of 256 KiB.
 pub const DEPLOYMENT_MAX: usize = 192 * 1024;
-/// Bytes of all attributes that a run leaves: its report must fit a message of 256 KiB, and the controller keeps them.
+/// Bytes of all attributes that a run leaves: its report must fit a message of 256 KiB, and the controller
+/// keeps them.
 pub const DEPLOYMENT_ATTRIBUTES_MAX: usize = 128 * 1024;
 /// The most bytes of one attribute; a longer text is cut at its beginning, since the end has the error.
 pub const DEPLOYMENT_ATTRIBUTE_MAX: usize = 32 * 1024;

@@ -159,7 +159,8 @@ fn path(value: &Value) -> Result<String, PropertyError> {
     Err(PropertyError::new(format!("the path '{}' {wrong}", cut(path))))
 }
 
-/// Octal text. A number is refused: YAML may have read it as octal or not, and either guess opens a file to someone.
+/// Octal text. A number is refused: YAML may have read it as octal or not, and either guess opens a file
+/// to someone.
 fn mode(value: &Value) -> Result<u32, PropertyError> {
     if let Value::Number(number) = value {
         let message = format!("want octal text in quotes such as \"0644\", got the number {number}");

@@ -128,7 +128,8 @@ impl DesiredState for NetworkConfig {
     }
 }
 
-/// Every object's `name`, members included, and whether there are DNS settings; a `vlan` without a name is `vlan<ID>`, as os-net-config names it.
+/// Every object's `name`, members included, and whether there are DNS settings; a `vlan` without a name is
+/// `vlan<ID>`, as os-net-config names it.
 fn collect_names(value: &Value, names: &mut Vec<String>, has_dns: &mut bool) {
     match value {
         Value::Array(items) => items.iter().for_each(|item| collect_names(item, names, has_dns)),

@@ -60,7 +60,8 @@ impl Netlink {
 )]
 fn set_interface(device: i32, request: &mut Request) -> nix::Result<()> {
     let pointer = std::ptr::from_mut(request) as nix::sys::ioctl::ioctl_param_type;
-    // SAFETY: `device` is open, and the kernel reads and writes no more than `struct ifreq`, which `Request` is.
+    // SAFETY: `device` is open, and the kernel reads and writes no more than `struct ifreq`, which
+    // `Request` is.
     unsafe { ioctl::tunsetiff(device, pointer) }.map(drop)
 }
 

@@ -75,7 +75,8 @@ fn gives_up(wanted: &LinkTarget) -> bool {
     member && wanted.origin == Origin::Document
 }
 
-/// Addresses of other links in the networks of the wanted ones: the kernel would go on sending through those links.
+/// Addresses of other links in the networks of the wanted ones: the kernel would go on sending through
+/// those links.
 fn in_the_way(target: &Target, links: &Links<'_>, later: &mut Vec<Step>) {
     let wanted = target.present().flat_map(|(_, wanted)| &wanted.addresses);
     let networks: BTreeSet<IpNet> = wanted.map(|address| address.net.trunc()).collect();

@@ -1,6 +1,6 @@
-//! Whatever document follows whatever other: executed step by step on a kernel made of paper, the management address
-//! and the default route are there all the time if both documents have them, and the plan reaches its target; undone
-//! after any step, all is as it was.
+//! Whatever document follows whatever other: executed step by step on a kernel made of paper, the management
+//! address and the default route are there all the time if both documents have them, and the plan reaches its
+//! target; undone after any step, all is as it was.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -244,8 +244,8 @@ fn empty() -> NetworkDocument {
     NetworkDocument::default()
 }
 
-/// Executes a plan and says what must hold on the way. The one exception: a name changes its kind, and the kernel has
-/// each name once, so the old one goes first.
+/// Executes a plan and says what must hold on the way. The one exception: a name changes its kind, and the
+/// kernel has each name once, so the old one goes first.
 fn follow(state: &mut State, steps: &[Step]) -> Result<(), TestCaseError> {
     let anew = matches!(steps.first(), Some(Step::DeleteLink { .. } | Step::DeleteOvsBridge { .. }));
     let (mut held, mut had) = (holds(state, MANAGEMENT) && !anew, has_default(state) && !anew);

@@ -1,4 +1,5 @@
-//! Ports of Open vSwitch without a link of the kernel (bonds, tunnels, patches), and single settings in its database.
+//! Ports of Open vSwitch without a link of the kernel (bonds, tunnels, patches), and single settings in
+//! its database.
 //!
 //! Obstacles to a link that is wanted elsewhere are removed first; the rest follows once its interfaces are
 //! free. All steps up to the next wait are one transaction, so that the switch sees no intermediate state.

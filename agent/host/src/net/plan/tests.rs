@@ -68,7 +68,8 @@ fn each_case_gives_its_steps() {
 fn a_plan_is_empty_where_nothing_differs() {
     for (name, case) in cases().iter().filter(|(_, case)| case.error.is_none()) {
         let found = differences(&target(case), &case.state);
-        // A document's links lose what it does not list, which comparing with "desired ⊆ observed" does not see.
+        // A document's links lose what it does not list, which comparing with "desired ⊆ observed" does
+        // not see.
         if case.steps.is_empty() {
             assert_eq!(found, [], "{name}");
         } else if !case.steps.iter().all(|step| step.starts_with("remove")) {

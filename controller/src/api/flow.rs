@@ -132,7 +132,7 @@ pub async fn show(
     Path((node, bridge, id)): Path<(String, String, String)>,
 ) -> Result<Json<ExplainedFlow>, ApiError> {
     let (device, id) = (device_name(&(node, bridge))?, flow_id(&id)?);
-    // Checks the database first: a rule that does not exist needs no query to a device.
+    // Looks in the engine first: a rule that does not exist needs no query to a device.
     let look = |device: DeviceName| {
         api.driver.query(move |site| {
             site.flows()

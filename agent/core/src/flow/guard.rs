@@ -102,7 +102,7 @@ impl Device {
         }
     }
 
-    /// The answer to that.
+    /// Handles the comparison that follows the controller's answer.
     pub(super) fn confirmed(&mut self, result: Result<Compared, String>, turn: &mut Turn) {
         let Some(Stage::Confirming { ops, .. }) = self.batch.as_ref().map(|batch| &batch.stage) else {
             return;

@@ -111,8 +111,8 @@ impl Jobs {
         self.host_begins(job, turn);
     }
 
-    /// Begins the guard of a job. Its other needs are on disk, except the state before Muster if that was
-    /// just `captured`.
+    /// Begins the guard of a job. All other records of the job are on disk, except the state before Muster
+    /// if it was just `captured`.
     pub(super) fn guard(&mut self, job: &Job, captured: Option<Holding>, turn: &mut Turn) {
         let (key, resource) = (job.key(), job.resource);
         // The disk may hold an outdated undo record. A restore from it after a crash must not overwrite

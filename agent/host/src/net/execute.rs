@@ -46,8 +46,8 @@ pub enum OnFailure {
     GoOn,
 }
 
-/// Executes `steps` in their order; connects to Open vSwitch only if a step needs it. The first failure
-/// is given.
+/// Executes `steps` in their order; connects to Open vSwitch only if a step needs it. Returns the
+/// first failure.
 pub async fn execute(
     steps: &[Step],
     netlink: &mut Netlink,

@@ -393,7 +393,7 @@ impl Planner<'_> {
     /// Sets MTU and MAC, lower links first.
     fn sizes(&mut self) {
         let mut links = in_order(self.target);
-        // A bond sets the MTU and MAC of its members, so bonds come first.
+        // A bond sets the MTU of its members, so bonds come first.
         links.sort_by_key(|(_, wanted)| !matches!(wanted.kind, LinkKind::Bond(_)));
         for (name, wanted) in links {
             let now = self.state.links.get(name);

@@ -123,7 +123,7 @@ impl Picture {
                 };
                 self.is_bent |= !is_right;
             }
-            // A foreign chain has an effect of its own only through a hook.
+            // Only through a hook can a foreign chain have an effect that our rules do not show.
             None => match object["handle"].as_u64() {
                 Some(handle) => self.extra(format!("delete chain {FAMILY} {TABLE} handle {handle}\n")),
                 None => self.is_bent = true,

@@ -90,7 +90,7 @@ pub(super) struct Resolver<'a> {
 }
 
 impl Used {
-    /// Needs that the template does not say.
+    /// Adds dependencies that the template does not express.
     pub fn needs_too(&mut self, needs: &[u32]) {
         for list in [&mut self.depends_on, &mut self.requires, &mut self.certain] {
             let mut all = [list, needs].concat();

@@ -432,7 +432,7 @@ impl<'a> Expander<'a> {
         frame: &Frame<'_>,
     ) -> Step<()> {
         let Found { what, shown } = found;
-        // An enclosing resource may set the policy, which its own definition does not cover.
+        // An enclosing resource may set the policy, and is not compared along with this one.
         let definition = match inside.drift_policy {
             Some(policy) => digest::of_all([definition, digest::of_bytes(policy.as_str().as_bytes())]),
             None => definition,

@@ -96,8 +96,8 @@ async fn read_routes(
         let RouteNetlinkMessage::NewRoute(message) = message else { return Ok(()) };
         let Some((index, route)) = route::parse(&message, names) else { return Ok(()) };
         let Some(link) = names.get(&index).and_then(|name| links.get_mut(name)) else { return Ok(()) };
-        // The kernel makes such routes with the address. A route in place of one that the kernel does not
-        // make must be restored.
+        // The kernel makes its own routes along with their addresses. A route in place of one, for an address
+        // without such a route, must be restored.
         let stands_in = |address: &Address| address.noprefixroute && address.net.trunc() == route.destination;
         if route.protocol == PROTOCOL_KERNEL && !link.addresses.iter().any(stands_in) {
             return Ok(());

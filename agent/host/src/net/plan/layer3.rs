@@ -87,7 +87,7 @@ fn in_the_way(target: &Target, links: &Links<'_>, later: &mut Vec<Step>) {
     }
 }
 
-/// A link, and what this host has anywhere.
+/// A link, with the addresses of the whole host.
 struct OnLink<'a> {
     name: &'a str,
     wanted: &'a LinkTarget,

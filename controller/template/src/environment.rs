@@ -5,6 +5,7 @@
 //! strategy merges both. Only defaults of parameters that the template lacks are ignored, since one
 //! environment serves many templates.
 
+mod merge;
 mod read;
 mod registry;
 mod strategy;
@@ -13,11 +14,11 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
+use self::merge::{Strategy, merge};
 use crate::Limits;
 use crate::error::{Error, Errors, Path, Place, cut, suggestion};
 use crate::hooks::Policies;
 use crate::library::Mention;
-use crate::merge::{Strategy, merge};
 use crate::parameter::ParameterDef;
 use crate::registry::{EntryId, Mapping, Registry};
 use crate::template::Template;

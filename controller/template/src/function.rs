@@ -1,7 +1,7 @@
 //! The syntax of HOT's functions: a map with one key, the function's name.
 //!
 //! `resolve` checks which functions the template's version has, and which are allowed in conditions: here a
-//! part is read before the whole, and the version may come last.
+//! part is read before the whole, and the version may come last. `render` computes the values.
 
 mod collection;
 mod condition;

@@ -24,7 +24,6 @@ mod flow_file;
 mod function;
 mod intent_file;
 pub mod library;
-mod merge;
 mod named;
 mod ownership;
 mod parameter;

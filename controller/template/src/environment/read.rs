@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 
+use super::merge::Strategy;
 use super::{EnvironmentFile, EnvironmentValue, ParsedEnvironment, registry};
 use crate::Limits;
 use crate::build::{Reader, Stop};
 use crate::error::{Errors, Place, Sink, cut, suggestion_or_all};
 use crate::expression::ExprKind;
-use crate::merge::Strategy;
 use crate::parse::{Source, begin, end, entries, too_large};
 
 const SECTIONS: [&str; 4] =

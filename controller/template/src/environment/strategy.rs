@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
+use super::merge::Strategy;
 use crate::build::{Reader, Stop};
 use crate::error::{Place, cut, suggestion_or_all};
 use crate::expression::{Expr, ExprKind};
-use crate::merge::Strategy;
 use crate::parse::entries;
 
 pub(super) const SECTION: &str = "parameter_merge_strategies";

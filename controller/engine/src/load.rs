@@ -124,12 +124,19 @@ impl Traversals {
         let node = record.node.as_ref().map(|name| self.jobs.graph.nodes.key(name));
         let (observed, retries, physical) =
             (record.progress.observed, record.progress.retry_count, record.physical);
+        let had_spec = record.spec.is_some();
         let row = Row::load(record, node, self.jobs.graph.ctx.now);
+        // A spec that no job has brought to its node is dropped, in the store too: it would count as
+        // one that refers to its content.
+        let drops_spec = had_spec && row.spec.is_none();
         let (node, held, sent, handed_over) = (row.node, row.held, row.is_sent(), row.handed_over);
         let lost = row.is_lost();
         let slot = self.jobs.graph.rows.insert(row);
         self.jobs.observe(slot, observed);
         self.jobs.graph.hear_again(slot);
+        if drops_spec {
+            self.jobs.graph.row_changed(slot, true);
+        }
         if self.jobs.graph.rows[slot].work.as_ref().is_some_and(|work| work.state == WorkState::Backoff) {
             self.jobs.graph.set_due(slot, Some(self.jobs.graph.ctx.now + backoff(retries)));
         }

@@ -543,3 +543,27 @@ fn a_clean_up_that_failed_is_not_tried_again_because_of_nodes() {
         assert!(!names(&bed).iter().any(|name| name.contains("node-1")));
     }
 }
+
+#[test]
+fn a_content_is_there_for_a_job_that_was_never_sent_before_two_restarts() {
+    let large = "x".repeat(100_000);
+    let file = format!(
+        "  f: {{type: Muster::File, depends_on: a, properties: {{node: node-1, path: /f, content: {large}}}}}\n"
+    );
+    let mut bed = fleet(4, 1);
+    bed.disconnect(&node(1));
+    bed.create(of(&[&dummy("a", "1", ""), &file])).unwrap();
+    label(&mut bed, 3, "role=web");
+    bed.idle();
+    assert_eq!(bed.resource("f").phase, "node_away");
+    // The next second would follow this one. The start does: the file waits then, without its job.
+    label(&mut bed, 2, "role=web");
+    assert_eq!(bed.resource("f").phase, "node_away");
+    for _ in 0..2 {
+        bed.restart();
+        assert_eq!(bed.resource("f").phase, "waiting");
+    }
+    bed.connect(&node(2));
+    bed.idle();
+    assert_eq!((bed.resource("f").phase.as_str(), bed.tables.contents.len()), ("node_away", 1));
+}

@@ -1,9 +1,11 @@
-//! Rollouts: what [`machine`] decides, carried out on the rows of a set. What is kept goes by the row that stands for the
-//! set, so that a restart of the controller goes on with the same batch.
+//! Rollouts: the engine carries out the decisions of [`machine`] on the rows of a set. The store
+//! keeps a rollout under the row of its set, so a restart of the controller goes on with the same
+//! batch.
 //!
-//! A rollout that is aborted fails that row: the stack is FAILED, and who waited keeps what it had. A rollback to what
-//! was COMPLETE needs no canary and no pause, and nobody stops it; nor need what was rolled out to the end before, as for a
-//! node that joins later.
+//! An aborted rollout fails the row of its set: the stack is FAILED, and waiting members keep what
+//! they had. A rollback to a COMPLETE revision has no canary and no pause, and failures do not stop
+//! it. A revision that the whole set already had has no canary and no pause either, as for a node
+//! that joins later.
 
 mod machine;
 mod member;
@@ -39,19 +41,20 @@ pub(crate) use self::member::Event;
 pub(crate) use self::site::{Rollouts, node_of};
 
 impl Jobs {
-    /// The rollouts of an operation that begins or goes on.
+    /// Starts the rollouts of an operation that begins or goes on.
     pub(crate) fn begin_rollouts(&mut self, id: u64, tree: &Tree) {
         let rollouts = tree.sets().filter_map(|set| self.rollout_of(id, tree, &set)).collect();
         self.rollouts.begin(id, rollouts);
         self.turn_soon(id);
     }
 
-    /// The node of a member.
+    /// Whether the node of a member is connected and ready.
     fn is_there(&self, name: &str) -> bool {
         self.away_since(name).is_none()
     }
 
-    /// Since when it is away, at most since the start of the controller.
+    /// Since when the node of a member is away, at the earliest since the start of the controller.
+    /// `None`: the node is there.
     pub(crate) fn away_since(&self, name: &str) -> Option<MonoTime> {
         let node = node_of(name).parse().ok().and_then(|node| self.graph.nodes.find(&node));
         let node = node.map(|key| &self.graph.nodes[key]);
@@ -104,7 +107,8 @@ impl Jobs {
         Some((path, rollout))
     }
 
-    /// The operation ends, or is laid out again: nothing of it waits to begin any more. Returns its rollouts.
+    /// The operation ends, or is laid out again: none of its members waits to begin any longer.
+    /// Returns its rollouts.
     pub(crate) fn leave_rollouts(&mut self, id: u64) -> BTreeMap<Arc<str>, Rollout> {
         let Some((rollouts, due)) = self.rollouts.end(id) else { return BTreeMap::new() };
         if let Some(due) = due {
@@ -116,12 +120,12 @@ impl Jobs {
         rollouts
     }
 
-    /// Its turn is yet to come.
+    /// Whether the row is a member that waits to begin.
     pub(crate) fn is_held(&self, row: &Row) -> bool {
         self.rollout_with(row).is_some_and(|rollout| rollout.holds(&row.name))
     }
 
-    /// Whether the turn of such a row may come: its rollout is not aborted.
+    /// Whether the turn of a waiting row may come: its rollout is not aborted.
     pub(crate) fn turn_may_come(&self, row: &Row) -> bool {
         match self.rollout_with(row).map(Rollout::course) {
             Some(Course::Aborted(_)) | None => false,
@@ -129,7 +133,7 @@ impl Jobs {
         }
     }
 
-    /// Of a member whose turn is passed over because its node is away: the set, and the node.
+    /// The set and the node of a member that is passed over because its node is away.
     pub(crate) fn away_member<'r>(&self, row: &'r Row) -> Option<(&'r str, &'r str)> {
         let is_passed_over = self.turn_may_come(row) && self.is_held(row);
         let set = set_of(&row.name).filter(|_| is_passed_over && !self.is_there(&row.name))?;
@@ -140,13 +144,13 @@ impl Jobs {
         self.rollouts.of_member(row.stack, &row.name)
     }
 
-    /// After a restart: whether a member's failure is of this operation.
+    /// After a restart: whether a member failed in this operation. `None`: the row has no rollout.
     pub(crate) fn failed_in_rollout(&self, slot: Slot) -> Option<bool> {
         let row = &self.graph.rows[slot];
         self.rollout_with(row).map(|rollout| rollout.has_failed(&row.name))
     }
 
-    /// A member is ready, or wanted no more.
+    /// A member is ready, or no longer wanted.
     pub(crate) fn turn_ended(&mut self, slot: Slot) {
         self.tell_rollout(slot, Event::EndsWell);
     }
@@ -159,7 +163,7 @@ impl Jobs {
     fn tell_rollout(&mut self, slot: Slot, event: Event) {
         let row = &self.graph.rows[slot];
         let id = row.stack;
-        // An old row goes under the name of the new one.
+        // A row in clean-up may have the name of a current row.
         if row.role == Role::Cleanup || self.rollout_with(row).is_none() {
             return;
         }
@@ -196,7 +200,7 @@ impl Jobs {
         }
     }
 
-    /// What was under way of one that left has ended.
+    /// The job of a member that left the set has ended.
     pub(crate) fn left_ended(&mut self, slot: Slot, how: Ended) {
         let row = &self.graph.rows[slot];
         let id = row.stack;
@@ -205,7 +209,7 @@ impl Jobs {
         }
     }
 
-    /// A row was seen to be another than is wanted.
+    /// A row was seen to differ from its desired state.
     pub(crate) fn turn_disturbed(&mut self, slot: Slot) {
         self.turn_soon(self.graph.rows[slot].stack);
     }
@@ -216,7 +220,7 @@ impl Jobs {
         }
     }
 
-    /// The time has come.
+    /// The timer of a stack's rollouts has run out.
     pub(crate) fn turn_due(&mut self, id: u64, due: MonoTime) {
         if self.rollouts.is_due(id, due) {
             self.graph.ctx.agenda.push_back(Todo::Turn(id));
@@ -229,7 +233,7 @@ impl Jobs {
         Some(forward[at])
     }
 
-    /// What has changed of a stack's rollouts goes to the store.
+    /// Saves the changes of a stack's rollouts.
     pub(crate) fn keep_rollouts(&mut self, id: u64) {
         let mut rollouts = std::mem::take(&mut self.rollouts);
         let row = |path: &str| self.row_named(id, path).map(|slot| self.graph.rows[slot].id);
@@ -238,13 +242,13 @@ impl Jobs {
         changes.into_iter().for_each(|change| self.graph.ctx.change(Change::Rollout(change)));
     }
 
-    /// A row is gone.
+    /// The row is gone: forgets what the store keeps of its rollout.
     pub(crate) fn forget_rollout(&mut self, row: u64) {
         let changes = self.rollouts.forget(row);
         changes.into_iter().for_each(|change| self.graph.ctx.journal.change(Change::Rollout(change)));
     }
 
-    /// All of a set is as the revision wants it.
+    /// Every member of a set is as the revision wants it.
     pub(crate) fn set_is_ready(&mut self, slot: Slot, tree: &Tree) {
         let index = self.graph.rows[slot].index as usize;
         if tree.kind(index) != Kind::Set {
@@ -266,7 +270,7 @@ impl Jobs {
         self.prove(slot, &set);
     }
 
-    /// A set with members is as the revision wants it.
+    /// Notes that a set with members is as the revision wants it.
     fn prove(&mut self, slot: Slot, set: &Set<'_>) {
         let row = &self.graph.rows[slot];
         let Some(stack) = self.graph.stacks.get(&row.stack) else { return };
@@ -278,7 +282,7 @@ impl Jobs {
         }
     }
 
-    /// All of a stack is as the revision wants it, also sets that had nothing to do.
+    /// Every row of a stack is as the revision wants it. Sets that had nothing to do count too.
     pub(crate) fn prove_sets(&mut self, id: u64) {
         let Some(stack) = self.graph.stacks.get(&id) else { return };
         let Some(tree) = stack.walk.as_ref().map(|walk| Arc::clone(&walk.tree)) else { return };
@@ -290,13 +294,14 @@ impl Jobs {
         }
     }
 
-    /// The rows of sets whose rollout was aborted. They have failed.
+    /// The rows of sets whose rollout was aborted. These rows have failed.
     pub(crate) fn aborted_sets(&self, id: u64) -> Vec<Slot> {
         let aborted = self.rollouts.of_stack(id).filter(|(_, rollout)| rollout.is_aborted());
         aborted.filter_map(|(path, _)| self.row_named(id, path)).collect()
     }
 
-    /// The stack has had its time: no further batch begins. Who waits for its node alone goes on when that is back.
+    /// The stack has timed out: no further batch begins. A rollout that waits only for nodes that
+    /// are away goes on when they return. Returns a text for the stack's reason.
     pub(crate) fn rollouts_time_out(&mut self, id: u64) -> String {
         let yet: BTreeMap<Arc<str>, usize> = self
             .rollouts
@@ -320,7 +325,7 @@ impl Jobs {
         )
     }
 
-    /// Members whose turn is yet to come, also those that wait for what they need.
+    /// Number of members that have not begun. Members that wait for other resources count too.
     fn yet_to_begin(&self, id: u64, path: &str, rollout: &Rollout) -> usize {
         let Some(stack) = self.graph.stacks.get(&id) else { return 0 };
         let Some(set) = stack.walk.as_ref().and_then(|walk| walk.tree.sets().find(|set| set.name() == path))
@@ -334,7 +339,7 @@ impl Jobs {
         rows.filter(yet).count()
     }
 
-    /// A revision does not go over one that an operator has paused.
+    /// Refuses a new revision while an operator has paused a rollout.
     pub(crate) fn no_paused_rollout(&self, id: u64) -> Result<(), Refusal> {
         let stack = &self.graph.stacks[&id];
         if stack.walk.is_none() || stack.cancelled {

@@ -1,5 +1,5 @@
-//! One rollout: in which order the members of a set begin, and what stops that. Pure: the caller says what time it is,
-//! what happens to members and how they are.
+//! One rollout: the order in which the members of a set begin, and the reasons to stop. Pure: the
+//! caller supplies the time, the events and the health of members.
 //!
 //! ```text
 //!   Going: a batch begins ─▶ all of it ended ─▶ pause ─▶ the next     the first is the canary's, if there is one
@@ -8,9 +8,10 @@
 //!   Paused    abort, too many failed, a canary failed or was disturbed ─▶ Aborted
 //! ```
 //!
-//! So at most `batch` members are under way on top of those that failed, of which there are at most `max_failures` when
-//! a batch begins: no more than both together ever get a revision that fails everywhere. Members that left the set while
-//! under way are counted with those that failed, as long as nothing tells how that ended.
+//! At most `batch` members are under way beside those that failed, and at most `max_failures` have
+//! failed when a batch begins. So a revision that fails everywhere reaches at most `batch` +
+//! `max_failures` members. A member that left the set while under way counts with the failed ones
+//! until the result of its job is known.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -24,12 +25,13 @@ use super::members::{List, Members};
 use super::policy::Policy;
 use super::record::{Counts, Course, MemberRecord, RolloutChange, RolloutRecord};
 
-/// Names in a reason: a line's worth.
+/// Names in a reason: about one line.
 const NAMED: usize = 3;
-/// A batch does not wait any longer for a node that went away after its member had begun: most servers boot in less.
+/// A batch waits this long for a node that went away after its member had begun. Most servers boot
+/// in less.
 const GONE_AFTER: Duration = Duration::from_secs(300);
-/// A member whose node is away for less than that when its place in the order comes has not missed it: agents connect
-/// anew, as to confirm a change of the network, and after a restart of the controller.
+/// A member is missed once its node has been away for this long when its turn comes. Agents
+/// reconnect in less, for example to confirm a network change or after a restart of the controller.
 const AWAY_AFTER: Duration = Duration::from_secs(30);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,40 +39,40 @@ pub(crate) struct Rollout {
     policy: Policy,
     record: RolloutRecord,
     members: Members,
-    /// When the last of the present batch ended, or was found well again.
+    /// When the last member of the present batch ended, or was found well again.
     batch_ended: Option<MonoTime>,
     unsaved: Unsaved,
 }
 
-/// What the store does not have yet.
+/// Changes that the store does not have yet.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Unsaved {
-    /// What the store has of members is of another rollout.
+    /// The members in the store belong to another rollout.
     anew: bool,
-    /// Something beside members.
+    /// The record of the rollout has changed.
     itself: bool,
     members: BTreeSet<Arc<str>>,
 }
 
-/// How a member is doing that has ended.
+/// Health of a member that has ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Health {
     Well,
-    /// Nothing tells, for its node is away.
+    /// Unknown: the node is away.
     Away,
     Disturbed(String),
 }
 
-/// What follows from a look at a rollout.
+/// Decisions from a look at a rollout.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Look {
     /// Members that begin now.
     pub begin: Vec<Arc<str>>,
-    /// They are the canary, or more of it.
+    /// These members belong to the canary.
     pub of_canary: bool,
-    /// Members whose nodes were away when their place in the order came, which now counts as failed.
+    /// Members whose nodes were away when their turn came. They count as failed.
     pub missed: Vec<Arc<str>>,
-    /// The rollout is aborted, for this reason.
+    /// The reason, if the rollout was aborted by this look.
     pub aborted: Option<String>,
 }
 
@@ -81,7 +83,7 @@ impl Rollout {
         Self { unsaved, ..Self::load(policy, record, &BTreeMap::new()) }
     }
 
-    /// A rollout as it was kept. A pause between batches begins anew.
+    /// A rollout from the store. A pause between batches starts over.
     pub fn load(policy: Policy, record: RolloutRecord, loaded: &BTreeMap<Arc<str>, MemberRecord>) -> Self {
         let mut members = Members::default();
         for (name, member) in loaded {
@@ -90,7 +92,7 @@ impl Rollout {
         Self { policy, record, members, batch_ended: None, unsaved: Unsaved::default() }
     }
 
-    /// What the store is to have of the rollout, whose set has this row, and has not.
+    /// The change to persist, if there is one. `row` stands for the set.
     pub fn save(&mut self, row: u64) -> Option<RolloutChange> {
         let Unsaved { anew, itself, members } = std::mem::take(&mut self.unsaved);
         if !itself && members.is_empty() {
@@ -104,14 +106,16 @@ impl Rollout {
         Some(RolloutChange::Kept { row, record: self.record.clone(), members: members.collect(), anew })
     }
 
-    /// The rollout is saved, though nothing may have happened in it yet.
+    /// Marks the rollout to be saved, even if nothing has changed.
     pub fn keep(&mut self) {
         self.unsaved.itself = true;
     }
 
-    /// The operation begins, or goes on with another tree or after a restart. Members that wait are told of anew.
+    /// The operation begins, or goes on with another tree or after a restart. The caller then
+    /// reports again which members wait.
     pub fn lay_out(&mut self, policy: Policy, now: MonoTime, standing: &dyn Fn(&str) -> Standing) {
-        // A percentage of nobody is no canary: it is one as soon as there are members.
+        // A percentage of no members gives no canary. The rollout gets its canary once there are
+        // members.
         let is_untouched = !self.members.has(List::Batch) && !self.members.has(List::Touched);
         self.record.canary |= is_untouched && self.policy.canary == 0 && policy.canary > 0;
         self.policy = policy;
@@ -121,7 +125,7 @@ impl Rollout {
         }
     }
 
-    /// Something has happened to a member. Returns whether that changes its state.
+    /// Applies an event to a member. Returns whether the member's state changes.
     pub fn tell(&mut self, name: &Arc<str>, event: Event) -> bool {
         let before = self.members.get(name);
         let after = before.after(event, Rules { away: self.policy.away, canary: self.record.canary });
@@ -133,17 +137,19 @@ impl Rollout {
         before != after
     }
 
-    /// The node of a member has come or gone. Returns whether something may follow from that.
+    /// The node of a member has connected or gone away. Returns whether a look at the rollout may
+    /// decide something.
     pub fn tell_of_node(&mut self, name: &str, event: Event) -> bool {
-        // A member of the batch may be held anew by what others of it have changed.
+        // Changes by other members may hold a member of the batch again.
         let matters = |member: Member| matches!(member.state, State::Begun { .. }) || member.in_batch;
         self.members
             .name(name)
             .is_some_and(|name| self.tell(&name, event) || matters(self.members.get(&name)))
     }
 
-    /// All members are as they are wanted: members that come later are another rollout's, also if this one was paused or
-    /// aborted. Without members, none has shown that the revision does no harm: what was to stop stays so.
+    /// All members are as wanted. Members that join later begin a new rollout, even if this one was
+    /// paused or aborted. A set without members has proven nothing, so a stopped rollout stays
+    /// stopped.
     pub fn end(&mut self, has_members: bool) {
         if self.is_stopped() && has_members {
             self.record.course = Course::Going;
@@ -161,7 +167,7 @@ impl Rollout {
         &self.record.course
     }
 
-    /// Nothing more begins.
+    /// Whether no further member begins.
     pub fn is_stopped(&self) -> bool {
         matches!(self.record.course, Course::Paused | Course::Aborted(_))
     }
@@ -178,7 +184,7 @@ impl Rollout {
         self.record.returns
     }
 
-    /// The rollout leads to what was COMPLETE.
+    /// Notes that the rollout leads back to a COMPLETE revision.
     pub fn set_returns(&mut self) {
         self.unsaved.itself |= !std::mem::replace(&mut self.record.returns, true);
     }
@@ -187,7 +193,7 @@ impl Rollout {
         self.members.count(List::Begun)
     }
 
-    /// Members under way whose node is away.
+    /// Number of members under way whose node is away.
     pub fn gone(&self) -> usize {
         let is_gone =
             |name: &&Arc<str>| matches!(self.members.get(name).state, State::Begun { gone: Some(_) });
@@ -202,12 +208,12 @@ impl Rollout {
         self.members.get(name).counts == Counts::Failed
     }
 
-    /// Members that wait to begin whose node is away.
+    /// Number of members that wait to begin and whose node is away.
     pub fn absent(&self) -> usize {
         self.members.count(List::Absent) + self.members.count(List::Missed)
     }
 
-    /// Members that wait to begin.
+    /// Number of members that wait to begin.
     pub fn waiting(&self) -> usize {
         self.members.count(List::Held) + self.absent()
     }
@@ -227,7 +233,7 @@ impl Rollout {
         matches!(self.members.get(name).state, State::Begun { .. })
     }
 
-    /// Some member is yet to begin or to end.
+    /// Whether some member has yet to begin or to end.
     pub fn is_open(&self) -> bool {
         self.waiting() > 0 || self.under_way() > 0
     }
@@ -237,7 +243,7 @@ impl Rollout {
         self.record.course = course;
     }
 
-    /// The next batch begins without waiting any longer, and the canary counts as proven.
+    /// Lets the next batch begin without waiting, and counts the canary as proven.
     pub fn promote(&mut self) {
         self.next_batch();
         self.record.well = true;
@@ -252,12 +258,12 @@ impl Rollout {
         (self.batch_ended, self.unsaved.itself) = (None, true);
     }
 
-    /// When to look again, after `now`.
+    /// The next time after `now` at which to look again.
     pub fn due(&self, now: MonoTime) -> Option<MonoTime> {
         if self.record.course != Course::Going {
             return None;
         }
-        // Where being away counts as failed, a member's place in the order comes also while its node is.
+        // With `Away::Fail` the turn of a member comes even while its node is away.
         let counts = self.policy.away == Away::Fail && self.members.has(List::Absent);
         let waits = counts || self.members.has(List::Held);
         let pause = self.batch_ended.filter(|_| waits).map(|ended| ended + self.policy.pause);
@@ -285,7 +291,7 @@ impl Rollout {
         look
     }
 
-    /// Batches wait no longer for members whose nodes are gone for long.
+    /// Passes over members whose nodes have been gone for [`GONE_AFTER`].
     fn pass_over(&mut self, now: MonoTime) {
         while self.record.course == Course::Going
             && self.may_pass_over()
@@ -297,7 +303,7 @@ impl Rollout {
         }
     }
 
-    /// Whether one more member may be left behind whose node is gone.
+    /// Whether the batch may pass over one more member whose node is gone.
     fn may_pass_over(&self) -> bool {
         match self.policy.away {
             Away::Wait => false,
@@ -305,7 +311,7 @@ impl Rollout {
             Away::Skip => {
                 let [lost, begun, open] =
                     [List::Lost, List::Begun, List::Open].map(|list| self.members.count(list));
-                // Members that failed, and those of which nothing tells yet that they did not.
+                // Members that failed, and members that may yet prove to have failed.
                 !self.record.canary && self.failed() + lost + begun - open < self.policy.max_failures
             }
         }
@@ -364,7 +370,7 @@ impl Rollout {
         }
         let is_over = |ended: MonoTime| ended + self.policy.pause <= now;
         if !self.members.has(List::Batch) {
-            // All of the batch may have left meanwhile: the pause after it goes on.
+            // All members of the batch may have left. The pause after that batch goes on.
             if self.record.canary || self.batch_ended.is_none_or(is_over) {
                 self.fill(now, look);
             }
@@ -376,7 +382,7 @@ impl Rollout {
             self.batch_ended = None; // its time begins when it is back
             return;
         }
-        // Others of the canary may have had to wait for what they need.
+        // Some members of the canary may have waited for other resources.
         if self.record.canary && self.members.count(List::Batch) < self.size() {
             self.fill(now, look);
             if !look.begin.is_empty() {
@@ -397,19 +403,20 @@ impl Rollout {
         self.fill(now, look);
     }
 
-    /// Nothing is under way that could show that the revision does not fail everywhere, and no member may begin before
-    /// that is shown.
+    /// Whether the rollout is stuck: no member may begin before one has ended well, and none is
+    /// under way.
     fn is_out_of_room(&self) -> bool {
         let rests = !self.members.has(List::Begun) && !self.members.has(List::Leaving);
         rests && self.room() == 0 && self.members.has(List::Held) && self.first_held_again().is_none()
     }
 
-    /// The first of those that had begun before they left the set, and are back.
+    /// The first waiting member that had begun before it left the set and has returned.
     fn first_held_again(&self) -> Option<&Arc<str>> {
         self.members.names(List::Held).find(|name| self.members.get(name).counts == Counts::Lost)
     }
 
-    /// How many may begin yet: before any has ended well, no more than may get what fails everywhere.
+    /// The number of members that may begin. Until one has ended well, at most `batch` +
+    /// `max_failures` members may have the revision.
     fn room(&self) -> usize {
         match self.record.well {
             true => usize::MAX,
@@ -420,7 +427,7 @@ impl Rollout {
         }
     }
 
-    /// The most members of the present batch.
+    /// Bound on the members of the present batch.
     fn size(&self) -> usize {
         match self.record.canary {
             true => self.policy.canary.min(self.policy.batch).max(1),
@@ -437,7 +444,8 @@ impl Rollout {
         }
     }
 
-    /// The first by name of those whose node is there; without room, of those that have begun before.
+    /// The first waiting member by name whose node is there. Without room: the first that had begun
+    /// before.
     fn next(&mut self, now: MonoTime, look: &mut Look) -> Option<Arc<str>> {
         if self.room() == 0 {
             return self.first_held_again().cloned();

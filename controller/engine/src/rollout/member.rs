@@ -1,4 +1,5 @@
-//! One member of a rollout: where it stands, and what it counts as. [`Member::after`] is all that happens to it.
+//! One member of a rollout: its state, and how it counts towards failures. [`Member::after`] has
+//! every transition.
 //!
 //! ```text
 //!   Idle ── something is to be done ─▶ Held ◀─ its node ─▶ Absent ── its place is passed over ─▶ Missed
@@ -8,38 +9,39 @@
 //!    └─── its job ends ◀──────────────────────────────────────────┘
 //! ```
 //!
-//! A member that failed, or that left the set while under way, may be held again and begin again. What it counts as
-//! stays until that ends: a server that has the revision is never counted out.
+//! A member that failed, or that left the set while under way, may begin again. It counts as before
+//! until the new job ends. So a server that may have the revision always counts.
 
 use muster_shared::MonoTime;
 use muster_template::Away;
 
 use super::record::{Counts, MemberRecord};
 
-/// The state of one member. The default is that of a member with nothing to do.
+/// A member. The default is a member with nothing to do.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Member {
     pub state: State,
     pub counts: Counts,
-    /// The member is of the present batch, also when it has ended.
+    /// The member belongs to the present batch, even after it has ended.
     pub in_batch: bool,
 }
 
-/// Where a member stands.
+/// State of a member.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum State {
-    /// Nothing is to be done, or what was begun has ended.
+    /// The member has nothing to do, or has ended.
     #[default]
     Idle,
     /// The member waits to begin.
     Held,
     /// The member waits to begin, and its node is away.
     Absent { since: MonoTime },
-    /// The same, and members behind it have begun meanwhile. That counts as failed.
+    /// The node is still away, and members behind this one have begun. The member counts as failed.
     Missed,
     /// The member has begun.
     Begun { gone: Option<Gone> },
-    /// The member has left the set while its job is under way: its place in the batch is taken until that ends.
+    /// The member has left the set while its job is under way. It takes its place in the batch
+    /// until the job ends.
     Leaving,
 }
 
@@ -47,63 +49,63 @@ pub(crate) enum State {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Gone {
     pub since: MonoTime,
-    /// The batch waits for the member no longer.
+    /// The batch no longer waits for the member.
     pub passed_over: bool,
 }
 
-/// What happens to a member.
+/// An event of a member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Event {
     /// The rollout begins, or goes on with another tree or after a restart.
     LaidOut(Standing, MonoTime),
-    /// Something is to be done. The time is that since when the node is away, if it is.
+    /// The member has something to do. The time: since when its node is away.
     Wanted(Option<MonoTime>),
-    /// What is to be done is under way already. The time is now, if the node is away.
+    /// The member's job is already under way. The time: now, if its node is away.
     UnderWay(Option<MonoTime>),
     Begins,
-    /// The member is as the revision wants it, or is wanted no longer.
+    /// The member is as the revision wants it, or is no longer wanted.
     EndsWell,
     Fails,
     NodeGone(MonoTime),
     NodeBack,
     /// A member behind it begins first.
     Misses,
-    /// The node is gone for so long that the batch waits for it no longer.
+    /// The node has been gone for so long that the batch no longer waits for it.
     PassedOver,
     /// The member leaves the set.
     Leaves,
-    /// The job of a member that has left has ended.
+    /// The job of a member that left the set has ended.
     JobEnds(Ended),
     /// The next batch begins, without waiting for jobs of members that have left.
     NextBatch,
 }
 
-/// What is known of a member when its rollout is laid out.
+/// Facts about a member when its rollout is laid out.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Standing {
     pub is_member: bool,
     pub is_ready: bool,
-    /// A job is under way, also of one that has left the set.
+    /// A job is under way, even if the member has left the set.
     pub works: bool,
     pub is_there: bool,
 }
 
-/// How the job of a member that left has ended.
+/// Result of the job of a member that left the set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ended {
     Well,
     Failed,
-    /// The job was interrupted: what it has done is anyone's guess.
+    /// The job was interrupted, so its result is unknown.
     Untold,
     /// The job never began.
     Unbegun,
 }
 
-/// The part of a rollout's course that a member's state depends on.
+/// The settings of a rollout that a member's transitions depend on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Rules {
     pub away: Away,
-    /// The present batch is the canary's.
+    /// The present batch is the canary.
     pub canary: bool,
 }
 
@@ -128,14 +130,14 @@ impl Member {
             }
             (_, Event::Begins) => begun(None),
             (_, Event::EndsWell) => ended(Counts::Nothing, in_batch),
-            // A failure before a member has begun is no matter of the rollout.
+            // The rollout ignores failures of members that have not begun.
             (Idle | Held | Absent { .. } | Missed | Leaving, Event::Fails) if !in_batch => now(Idle),
             (_, Event::Fails) => ended(Counts::Failed, in_batch),
             (Begun { gone: None }, Event::NodeGone(time) | Event::UnderWay(Some(time))) => {
                 now(Begun { gone: Some(Gone::new(time)) })
             }
             (Held, Event::NodeGone(time)) => waiting(Some(time)),
-            // A member that counts as failed for being gone has not failed yet.
+            // The member counted as failed because its node was gone. Its job has not failed yet.
             (Begun { gone: Some(_) }, Event::NodeBack) => {
                 Self { state: Begun { gone: None }, counts: Counts::Nothing, in_batch }
             }
@@ -147,7 +149,8 @@ impl Member {
                 in_batch: in_batch && rules.canary,
             },
             (Begun { .. }, Event::Leaves) => now(Leaving),
-            // Another member takes the place; and a canary's also to prove what nobody sees of one that left.
+            // Another member takes the place. In a canary it also does when the result of the left
+            // one proves nothing.
             (Leaving, Event::JobEnds(Ended::Unbegun)) => ended(Counts::Nothing, false),
             (Leaving, Event::JobEnds(Ended::Well)) => ended(Counts::Nothing, in_batch && !rules.canary),
             (Leaving, Event::JobEnds(Ended::Untold)) => ended(counts.lost(), in_batch && !rules.canary),
@@ -164,7 +167,8 @@ impl Member {
         }
     }
 
-    /// Members that wait are told of anew. A member that had begun, or left while under way, goes on where it is.
+    /// The state of the member when its rollout is laid out. A member that had begun, or that left
+    /// while under way, goes on. The caller reports again which members wait.
     fn laid_out(self, standing: Standing, now: MonoTime) -> Self {
         let Self { state, counts, in_batch } = self;
         let Standing { is_member, is_ready, works, is_there } = standing;
@@ -189,18 +193,18 @@ impl Member {
         }
     }
 
-    /// The member has begun, and how that ended is not known.
+    /// Whether the member has begun and its result is unknown.
     fn is_open(self) -> bool {
         matches!(self.state, State::Begun { .. } | State::Leaving) || self.counts == Counts::Lost
     }
 
-    /// The member has, or may have, what the rollout brings.
+    /// Whether the member has, or may have, the revision.
     pub fn is_touched(self) -> bool {
         self.is_open() || self.counts == Counts::Failed
     }
 
-    /// What is kept over a restart of the controller, if anything. Members that wait, and nodes that are away, are told of
-    /// anew.
+    /// The record to persist, if there is anything to keep. After a restart the caller reports
+    /// again which members wait and which nodes are away.
     pub fn record(self) -> Option<MemberRecord> {
         let Self { state, counts, in_batch } = self;
         let (begun, leaving) = (matches!(state, State::Begun { .. }), state == State::Leaving);
@@ -226,7 +230,7 @@ impl Gone {
 }
 
 impl Counts {
-    /// What a member counts as that begins: how it ends will be seen.
+    /// How a member counts when it begins: its result will be known.
     fn again(self) -> Self {
         match self {
             Counts::Nothing | Counts::Lost => Counts::Nothing,

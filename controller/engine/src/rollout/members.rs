@@ -1,4 +1,4 @@
-//! The members of a rollout by name, and lists of them by what the rollout asks for.
+//! The members of a rollout by name, and lists of members by state.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -8,7 +8,8 @@ use muster_shared::MonoTime;
 use super::member::{Gone, Member, State};
 use super::record::Counts;
 
-/// **Invariant.** A member is on those lists that [`Member::lists`] says: [`Members::set`] alone writes both.
+/// **Invariant.** A member is on the lists that [`Member::lists`] returns: [`Members::set`] alone
+/// writes both.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Members {
     /// Members whose state is not the default.
@@ -16,7 +17,7 @@ pub(crate) struct Members {
     lists: [BTreeSet<(MonoTime, Arc<str>)>; List::COUNT],
 }
 
-/// A list is in the order of names, but for `Awaited`, which is in the order of time.
+/// A list of members, sorted by name. `Awaited` is sorted by time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum List {
     Held,
@@ -29,9 +30,9 @@ pub(crate) enum List {
     Batch,
     Failed,
     Lost,
-    /// Members that have, or may have, what the rollout brings.
+    /// Members that have, or may have, the revision.
     Touched,
-    /// Members that have begun and that their batch waits for, though their node is away.
+    /// Members that have begun and whose node is away, while their batch waits for them.
     Awaited,
 }
 
@@ -89,7 +90,7 @@ impl Members {
         self.by_name.iter().map(|(name, member)| (name, *member))
     }
 
-    /// The name as it is held, of a member whose state is not the default.
+    /// The shared copy of a member's name. `None`: the member has the default state.
     pub fn name(&self, name: &str) -> Option<Arc<str>> {
         self.by_name.get_key_value(name).map(|(name, _)| Arc::clone(name))
     }
@@ -106,12 +107,12 @@ impl Members {
         self.lists[list as usize].iter().map(|(_, name)| name)
     }
 
-    /// Since when the node is away of that member which the batch waits for the longest.
+    /// The member whose node has been away longest while its batch waits, and since when.
     pub fn first_awaited(&self) -> Option<(MonoTime, &Arc<str>)> {
         self.lists[List::Awaited as usize].first().map(|(since, name)| (*since, name))
     }
 
-    /// Since when the nodes are away of members that wait to begin, in the order of names.
+    /// Members that wait to begin while their nodes are away, by name, and since when.
     pub fn absent(&self) -> impl Iterator<Item = (&Arc<str>, MonoTime)> {
         self.names(List::Absent).filter_map(|name| match self.by_name.get(name)?.state {
             State::Absent { since } => Some((name, since)),

@@ -1,10 +1,10 @@
-//! What a rollout is told to do.
+//! The policy of a rollout.
 
 use std::time::Duration;
 
 use muster_template::{Away, Rollout};
 
-/// A rollout as it is with so many members.
+/// The policy of a rollout for a given number of members.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Policy {
     pub batch: usize,
@@ -25,12 +25,13 @@ impl Policy {
         }
     }
 
-    /// Of what has proven itself: nobody need go first, and nobody is waited for.
+    /// The policy for a proven revision: no canary and no pause.
     pub fn proven(self) -> Self {
         Self { pause: Duration::ZERO, canary: 0, ..self }
     }
 
-    /// Back to what was right: whoever fails or is away holds nobody up.
+    /// The policy for a return to a COMPLETE revision: members that fail or are away do not stop
+    /// it.
     pub fn back(self, members: usize) -> Self {
         Self { max_failures: members, away: Away::Skip, ..self.proven() }
     }

@@ -1,98 +1,100 @@
-//! What the store keeps of rollouts: tables `rollouts`, `rollout_members` and `proven_sets`, by the row that stands for
-//! the set.
+//! Rollouts in the store: tables `rollouts`, `rollout_members` and `proven_sets`. The key is the
+//! row that stands for the set.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// What there is of rollouts in the store.
+/// All rollouts in the store.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RolloutSnapshot {
-    /// By row, each with those of its members of which something is to be kept.
+    /// Rollouts by row, each with the members that have a record.
     pub rollouts: BTreeMap<u64, (RolloutRecord, BTreeMap<Arc<str>, MemberRecord>)>,
-    /// By row, what was rolled out to all members.
+    /// By row: the revision that all members have.
     pub proven: BTreeMap<u64, Proven>,
 }
 
-/// One change of what the store keeps of rollouts.
+/// A change to the rollouts in the store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RolloutChange {
     /// The rollout of a set goes on.
     Kept {
         /// The row that stands for the set.
         row: u64,
-        /// The rollout itself.
+        /// The rollout without its members.
         record: RolloutRecord,
-        /// Members that have changed; none: nothing is to be kept of it any more.
+        /// Members that have changed. `None`: the member's record is deleted.
         members: Vec<(Arc<str>, Option<MemberRecord>)>,
-        /// What was kept of other members before is of another rollout, and goes.
+        /// The stored members belong to another rollout and are deleted first.
         anew: bool,
     },
     /// The rollout of a set is over.
     Over(u64),
-    /// What was rolled out to all members of a set; none: nothing any more.
+    /// The revision that all members of a set have. `None`: there is none any longer.
     Proven(u64, Option<Proven>),
 }
 
-/// A rollout, but for its members.
+/// A rollout without its members.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RolloutRecord {
-    /// The rollout is of this traversal, and means nothing to another one.
+    /// The traversal of the rollout. Another traversal ignores the record.
     pub traversal: u64,
     /// Whether members begin.
     pub course: Course,
-    /// The present batch is the canary's, which is yet to prove itself.
+    /// The present batch is the canary, which has yet to prove itself.
     pub canary: bool,
-    /// Some member has ended well: the revision does not fail everywhere.
+    /// A member has ended well, so the revision does not fail everywhere.
     pub well: bool,
-    /// In a rollback: whether it leads to what was COMPLETE.
+    /// In a rollback: whether the rollout leads back to a COMPLETE revision.
     pub returns: bool,
 }
 
 /// Whether members begin.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Course {
-    /// They do.
+    /// Members begin.
     #[default]
     Going,
     /// An operator has paused the rollout.
     Paused,
-    /// The stack has had its time.
+    /// The stack has timed out.
     TimedOut,
-    /// Nothing more begins in this operation, for this reason.
+    /// No further member begins in this operation, for this reason.
     Aborted(String),
 }
 
-/// One member.
+/// A member in the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemberRecord {
     /// The member has begun, and has not ended.
     pub begun: bool,
     /// The member has left the set since it began.
     pub leaving: bool,
-    /// What the member counts as.
+    /// How the member counts.
     pub counts: Counts,
-    /// The member is of the present batch.
+    /// The member belongs to the present batch.
     pub in_batch: bool,
 }
 
-/// What a member counts as, beside those that are under way.
+/// How a member counts, apart from being under way.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Counts {
-    /// As nothing.
+    /// The member does not count.
     #[default]
     Nothing,
-    /// The member left while under way, and nothing will tell how that ended. It counts as failed once another has.
+    /// The member left while under way, and its result will stay unknown. It counts as failed once
+    /// another member has failed.
     Lost,
-    /// As failed.
+    /// The member counts as failed.
     Failed,
 }
 
-/// What comes from other resources may be another in another revision, though the set says the same.
+/// The proof that all members of a set have a revision. The same set in another revision may get
+/// other values from other resources, so both fields count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Proven {
     /// The revision.
     pub revision: u32,
-    /// Digest of what the set says.
+    /// Digest of the set's source in the template.
     pub source: u128,
 }
 
@@ -121,7 +123,7 @@ impl RolloutSnapshot {
 }
 
 impl Course {
-    /// As operators see it.
+    /// The name that operators see.
     pub fn as_str(&self) -> &'static str {
         match self {
             Course::Going => "going",
@@ -131,7 +133,7 @@ impl Course {
         }
     }
 
-    /// Why the rollout was aborted; empty if it was not.
+    /// The reason for the abort; empty if the rollout was not aborted.
     pub fn reason(&self) -> &str {
         match self {
             Course::Aborted(reason) => reason,
@@ -139,7 +141,7 @@ impl Course {
         }
     }
 
-    /// From [`Course::as_str`] and [`Course::reason`].
+    /// The course with this name and reason. `None`: the name is unknown.
     pub fn read(name: &str, reason: String) -> Option<Self> {
         let all = [Self::Going, Self::Paused, Self::TimedOut, Self::Aborted(reason)];
         all.into_iter().find(|course| course.as_str() == name)
@@ -147,7 +149,7 @@ impl Course {
 }
 
 impl Counts {
-    /// As it is kept.
+    /// The name in the store.
     pub fn as_str(self) -> &'static str {
         match self {
             Counts::Nothing => "nothing",
@@ -156,7 +158,7 @@ impl Counts {
         }
     }
 
-    /// From [`Counts::as_str`].
+    /// The value with this name in the store.
     pub fn from_name(name: &str) -> Option<Self> {
         [Self::Nothing, Self::Lost, Self::Failed].into_iter().find(|counts| counts.as_str() == name)
     }

@@ -1,4 +1,4 @@
-//! The rollouts of the site: those of each stack's operation, by the path of their set.
+//! The rollouts of the site: for each stack's operation, by the path of the set.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,7 +12,8 @@ use super::record::{MemberRecord, Proven, RolloutChange, RolloutRecord, RolloutS
 /// Rollouts of one stack, by the path of their set.
 type BySet = BTreeMap<Arc<str>, Rollout>;
 
-/// **Invariant.** A stack in `by_stack` has a rollout; `kept` is what the store has when all changes are committed.
+/// **Invariant.** A stack in `by_stack` has a rollout; `kept` is what the store has once all
+/// changes are committed.
 #[derive(Default)]
 pub(crate) struct Rollouts {
     by_stack: BTreeMap<u64, OfStack>,
@@ -23,17 +24,17 @@ pub(crate) struct Rollouts {
 #[derive(Default)]
 pub(crate) struct OfStack {
     by_set: BTreeMap<Arc<str>, Rollout>,
-    /// They are looked at when all else of the input in hand is done.
+    /// A look at these rollouts is queued. It follows once the rest of the input is done.
     is_woken: bool,
-    /// When they are looked at for the time's sake.
+    /// Time of the next look.
     due: Option<MonoTime>,
 }
 
-/// What follows from a look at all rollouts of a stack.
+/// Decisions from a look at all rollouts of a stack.
 #[derive(Default)]
 pub(crate) struct Looks {
     pub of_sets: Vec<(Arc<str>, Look)>,
-    /// The timer that ends, and the one that begins.
+    /// The timer to clear, and the timer to set.
     pub timers: (Option<MonoTime>, Option<MonoTime>),
 }
 
@@ -63,7 +64,7 @@ impl Rollouts {
         self.get(stack, set_of(member)?)
     }
 
-    /// These are the rollouts of a stack from now on.
+    /// Replaces the rollouts of a stack.
     pub fn begin(&mut self, stack: u64, rollouts: BySet) {
         match rollouts.is_empty() {
             true => drop(self.by_stack.remove(&stack)),
@@ -71,19 +72,20 @@ impl Rollouts {
         }
     }
 
-    /// The stack's operation ends, or is laid out again: then its rollouts come back with [`Rollouts::begin`]. Also
-    /// returns the timer that ends.
+    /// The stack's operation ends, or is laid out again: [`Rollouts::begin`] then adds its rollouts
+    /// again. Also returns the timer to clear.
     pub fn end(&mut self, stack: u64) -> Option<(BySet, Option<MonoTime>)> {
         self.by_stack.remove(&stack).map(|of| (of.by_set, of.due))
     }
 
-    /// Something has happened to a member. Returns whether that changes its state.
+    /// Applies an event to a member. Returns whether the member's state changes.
     pub fn tell(&mut self, stack: u64, member: &Arc<str>, event: Event) -> bool {
         let rollout = set_of(member).and_then(|set| self.get_mut(stack, set));
         rollout.is_some_and(|rollout| rollout.tell(member, event))
     }
 
-    /// A node has come or gone. Returns the members of which something may follow, by stack.
+    /// A node has connected or gone away. Returns the members for which a look may decide
+    /// something, by stack.
     pub fn tell_of_node(&mut self, node: &NodeId, event: Event) -> Vec<(u64, String)> {
         let sets =
             self.by_stack.iter_mut().flat_map(|(stack, of)| of.by_set.iter_mut().map(|of| (*stack, of)));
@@ -94,19 +96,19 @@ impl Rollouts {
         told.collect()
     }
 
-    /// Returns whether a look at a stack's rollouts is to be queued.
+    /// Asks for a look at a stack's rollouts. Returns whether the caller must queue it.
     pub fn wake(&mut self, stack: u64) -> bool {
         self.by_stack.get_mut(&stack).is_some_and(|of| !std::mem::replace(&mut of.is_woken, true))
     }
 
-    /// The time has come that a look asked for. Returns whether the look is to be queued.
+    /// The timer of a look has run out. Returns whether the caller must queue a look.
     pub fn is_due(&mut self, stack: u64, due: MonoTime) -> bool {
         let of = self.by_stack.get_mut(&stack);
         let is_due = of.is_some_and(|of| of.due.take_if(|it| *it == due).is_some());
         is_due && self.wake(stack)
     }
 
-    /// Decides which members begin now. A stack that does not go on is only noted as looked at.
+    /// Decides which members begin now. Nothing begins in a stack that does not go on.
     pub fn look(
         &mut self,
         stack: u64,
@@ -129,7 +131,7 @@ impl Rollouts {
         self.kept = kept;
     }
 
-    /// What was kept of the rollout of a row in a traversal.
+    /// The stored rollout of a row, if it belongs to the traversal.
     pub fn kept(
         &self,
         row: u64,
@@ -139,7 +141,7 @@ impl Rollouts {
         (record.traversal == traversal).then_some((record, members))
     }
 
-    /// What the store is to have of a stack's rollouts, whose sets have these rows, and has not.
+    /// The changes of a stack's rollouts to persist. `row` finds the row of a set by its path.
     pub fn save(&mut self, stack: u64, row: &dyn Fn(&str) -> Option<u64>) -> Vec<RolloutChange> {
         let of = self.by_stack.get_mut(&stack).into_iter().flat_map(|of| &mut of.by_set);
         let changes = of.filter_map(|(set, rollout)| rollout.save(row(set)?));
@@ -148,7 +150,7 @@ impl Rollouts {
         changes
     }
 
-    /// The rollout of a row is over: nothing of it is kept any more.
+    /// The rollout of a row is over: the store forgets it.
     pub fn over(&mut self, row: u64) -> Option<RolloutChange> {
         self.kept.rollouts.remove(&row).map(|_| RolloutChange::Over(row))
     }
@@ -157,25 +159,25 @@ impl Rollouts {
         self.kept.proven.get(&row) == Some(&proven)
     }
 
-    /// All members of the set of a row have this.
+    /// Notes that all members of the row's set have this revision. Returns the change to persist.
     pub fn prove(&mut self, row: u64, proven: Proven) -> Option<RolloutChange> {
         let is_new = self.kept.proven.insert(row, proven) != Some(proven);
         is_new.then_some(RolloutChange::Proven(row, Some(proven)))
     }
 
-    /// The row is gone.
+    /// The row is gone: the store forgets its rollout and its proof.
     pub fn forget(&mut self, row: u64) -> impl Iterator<Item = RolloutChange> {
         let proven = self.kept.proven.remove(&row).map(|_| RolloutChange::Proven(row, None));
         self.over(row).into_iter().chain(proven)
     }
 }
 
-/// The set of a member, as its name says: `a[web-1]` is of the set `a`.
+/// The set in a member's name: `a[web-1]` belongs to the set `a`.
 pub(crate) fn set_of(name: &str) -> Option<&str> {
     name.strip_suffix(']')?.rsplit_once('[').map(|(set, _)| set)
 }
 
-/// The node of a member, as its name says; empty for what is no member.
+/// The node in a member's name; empty for a row that is not a member.
 pub(crate) fn node_of(name: &str) -> &str {
     name.strip_suffix(']').and_then(|name| name.rsplit_once('[')).map_or("", |(_, node)| node)
 }

@@ -1,4 +1,4 @@
-//! What operators want of rollouts, and what becomes of them when their stack has had its time.
+//! Actions of operators on rollouts, and rollouts of a stack that has timed out.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::request::Refusal;
 use crate::stack::Stack;
 
 impl Rollouts {
-    /// The rollouts of a stack that an action is for. `goes_on`: the stack's operation does.
+    /// The sets whose rollouts an action applies to. `goes_on`: the stack's operation goes on.
     pub fn meant(
         &self,
         stack: &Stack,
@@ -71,8 +71,8 @@ impl Rollout {
         }
     }
 
-    /// The stack has had its time while so many members were yet to begin. Returns whether those begin no more. A rollout
-    /// of which all these wait for their nodes alone goes on when they are back.
+    /// The stack has timed out while `yet` members had not begun. Returns whether those members no
+    /// longer begin. A rollout goes on if all of them only wait for their nodes.
     pub fn time_out(&mut self, yet: usize) -> bool {
         match self.course() {
             Course::Going if yet == 0 || (self.waiting(), self.absent()) == (yet, yet) => {

@@ -26,7 +26,8 @@ impl View<'_> {
 }
 
 impl Rollout {
-    /// The rollout of so many members, of which so many are as the revision wants them; without its name.
+    /// A view of the rollout without its name: `total` members, of which `done` are as the revision
+    /// wants them.
     fn view(&self, total: usize, done: usize, now: MonoTime) -> RolloutView {
         let state = self.course().as_str();
         let next_in = self.due(now).filter(|_| self.under_way() == 0).map(|due| due.since(now).as_secs());

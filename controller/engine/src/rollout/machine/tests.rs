@@ -1,4 +1,4 @@
-//! Rollouts by table and at random: which members begin when, and what stops that.
+//! Rollouts by table and at random: which members begin when, and when a rollout stops.
 
 use std::collections::BTreeSet;
 
@@ -36,8 +36,8 @@ fn numbers(names: &[Arc<str>]) -> String {
     names.iter().map(|name| name[3..name.len() - 1].to_owned()).collect::<Vec<_>>().join(" ")
 }
 
-/// What the store makes of a rollout, which is also told what the engine tells after a restart: who waits, and whose node
-/// is away.
+/// A rollout loaded from the store after a save, told as by the engine after a restart: which
+/// members wait, and which nodes are away.
 fn reloaded(rollout: &mut Rollout, store: &mut RolloutSnapshot) -> Option<Rollout> {
     rollout.save(1).into_iter().for_each(|change| store.apply(change));
     let (record, members) = store.rollouts.get(&1)?;
@@ -69,10 +69,11 @@ fn course(rollout: &Rollout) -> String {
     }
 }
 
-/// What it is called, its policy, what happens and who begins then, how it stands at the end.
+/// Name, policy, steps with the members that begin then, and the state at the end.
 type Row = (&'static str, Policy, &'static [(&'static str, &'static str)], &'static str);
 
-/// A line a step: `r1` is ready, `f1` failed, `p` promotes, `+5` is five seconds later; then who begins.
+/// One step a line, then the members that begin: `r1` is ready, `f1` failed, `p` promotes, `+5` is
+/// five seconds later.
 #[test]
 fn who_begins_when() {
     let table: [Row; 9] = [
@@ -125,7 +126,7 @@ fn who_begins_when() {
                 }
             }
             assert_eq!(look(&mut rollout, now), *begins, "{what}: {words}");
-            // Asked again, nobody else begins.
+            // A second look begins no further member.
             assert_eq!(look(&mut rollout, now), "", "{what}: {words}");
         }
         let state = course(&rollout);
@@ -151,7 +152,7 @@ fn a_canary_is_to_be_undisturbed_for_its_time() {
         (look(&mut away, 9), look(&mut away, 18), look(&mut away, 19)),
         ("".into(), "".into(), "1 2".into())
     );
-    // Of the batches after it nobody asks.
+    // Later batches do not ask for the health of members.
     away.says(1, Event::EndsWell);
     away.says(2, Event::EndsWell);
     assert_eq!(away.look(at(99), &|_| Health::Disturbed("drifted".into())).begin, []);
@@ -173,7 +174,7 @@ fn those_whose_node_is_away() {
         assert_eq!(look(&mut rollout, 30), then, "{policy_of:?}");
         assert_eq!(rollout.failed(), usize::from(policy_of == Away::Fail), "{policy_of:?}");
         assert_eq!(format!("{:?}", rollout.course()), ends);
-        // It is back: its turn comes, and it counts as failed no more.
+        // The node is back: the member's turn comes, and it no longer counts as failed.
         (1..4).for_each(|n| rollout.says(n, Event::EndsWell));
         rollout.tell_of_node(&name(0), Event::NodeBack);
         let begins = if policy_of == Away::Wait { "" } else { "0" };
@@ -181,7 +182,7 @@ fn those_whose_node_is_away() {
     }
     let mut all = Rollout::new(Policy { away: Away::Fail, ..policy(2, 1, 0, 0) }, 1);
     (0..4).for_each(|n| all.says(n, Event::Wanted(Some(at(5)))));
-    // An instant is no absence.
+    // A node that is away for an instant is not missed.
     assert_eq!((look(&mut all, 34), all.failed(), all.due(at(34))), (String::new(), 0, Some(at(35))));
     assert_eq!(look(&mut all, 35), "");
     assert!(
@@ -201,19 +202,19 @@ fn who_is_held_anew_in_its_batch_comes_and_goes_as_any_other() {
             rollout.says(0, Event::Wanted(away));
             rollout
         };
-        // Its node was away when it was held, and is back before the next batch.
+        // The node was away when the member was held, and is back before the next batch.
         let mut back = again(Some(at(0)));
         assert!(back.tell_of_node(&name(0), Event::NodeBack), "{policy_of:?}");
         assert_eq!((back.waiting(), back.absent()), (2, 0), "{policy_of:?}");
         back.says(1, Event::EndsWell);
         assert_eq!((look(&mut back, 1).as_str(), look(&mut back, 61).as_str()), ("", "0 2"), "{policy_of:?}");
-        // Or it goes before that.
+        // The node goes away before the next batch.
         let mut gone = again(None);
         assert!(gone.tell_of_node(&name(0), Event::NodeGone(at(1))), "{policy_of:?}");
         gone.says(1, Event::EndsWell);
         assert_eq!((look(&mut gone, 1).as_str(), look(&mut gone, 61).as_str()), ("", "2"), "{policy_of:?}");
         assert_eq!((gone.waiting(), gone.absent(), gone.failed()), (1, 1, counts), "{policy_of:?}");
-        // Having missed its turn, it is back.
+        // The node is back after its member missed its turn.
         assert!(gone.tell_of_node(&name(0), Event::NodeBack), "{policy_of:?}");
         assert_eq!((gone.waiting(), gone.absent(), gone.failed()), (1, 0, 0), "{policy_of:?}");
     }
@@ -235,7 +236,7 @@ fn what_is_kept_goes_on_with_the_same_batch() {
     assert!(matches!(again.course(), Course::Aborted(_)));
 }
 
-/// Laid out again without these, of which some are still at work.
+/// The rollout laid out again without these members. `at_work`: their jobs are still under way.
 fn without(rollout: &Rollout, gone: &'static [usize], at_work: bool) -> Rollout {
     let mut rollout = rollout.clone();
     let is_gone = |asked: &str| gone.iter().any(|n| *name(*n) == *asked);
@@ -255,7 +256,7 @@ fn without(rollout: &Rollout, gone: &'static [usize], at_work: bool) -> Rollout 
 
 #[test]
 fn who_leaves_is_counted_with_those_that_fail() {
-    // Alone it is no failure: its turn is another's.
+    // A single member that leaves is no failure. Another member takes its turn.
     let mut rollout = fresh(policy(2, 1, 0, 0), 5);
     assert_eq!(look(&mut rollout, 0), "0 1");
     let mut rollout = without(&rollout, &[0], false);
@@ -327,13 +328,13 @@ fn who_left_and_is_back_has_its_turn_anew() {
     assert_eq!(look(&mut rollout, 0), "0 1");
     let mut rollout = without(&rollout, &[0], false);
     assert_eq!(look(&mut rollout, 1), "2");
-    // Three have it, and two of them are the canary.
+    // Three members have the revision, and two of them are the canary.
     let mut rollout = without(&rollout, &[], false);
     assert_eq!(look(&mut rollout, 2), "");
     rollout.says(1, Event::EndsWell);
     rollout.says(2, Event::EndsWell);
     assert_eq!((look(&mut rollout, 3), look(&mut rollout, 13)), (String::new(), "0 3 4".into()));
-    // Where no other one may begin, it may: it is no further server.
+    // A member that has the revision may begin where no other may: it adds no further server.
     let mut rollout = fresh(policy(1, 0, 0, 0), 5);
     assert_eq!(look(&mut rollout, 0), "0");
     let mut rollout = without(&rollout, &[0], true);
@@ -346,7 +347,8 @@ fn who_left_and_is_back_has_its_turn_anew() {
     assert!(matches!(rollout.course(), Course::Aborted(said) if said == why), "{:?}", rollout.course());
 }
 
-/// A revision that fails everywhere, of which nobody hears: whoever begins is removed before its job has ended.
+/// A revision that fails everywhere, with no result known: each member is removed before its job
+/// ends.
 #[test]
 fn no_more_than_may_begin_while_nobody_has_ended_well() {
     let mut rollout = fresh(policy(2, 1, 0, 0), 5);
@@ -385,11 +387,12 @@ fn a_node_that_is_gone_for_long_is_passed_over_as_the_policy_says() {
         assert_eq!(look(&mut rollout, 310), then, "{away:?} {max_failures} {canary}");
         let state = course(&rollout);
         assert_eq!(state, end, "{away:?} {max_failures} {canary}");
-        // Back, it has not failed yet.
+        // The node is back: the member has not failed yet.
         rollout.tell_of_node(&name(0), Event::NodeBack);
         assert_eq!((rollout.failed(), rollout.gone(), rollout.has_begun("a[n0]")), (0, 0, true), "{away:?}");
     }
-    // Of two that are gone one may be: the other one is waited for, or an operator waits no more.
+    // One of two members that are gone may be passed over. The batch waits for the other, or an
+    // operator promotes.
     let mut rollout = begun(Away::Skip, 1, 0);
     assert_eq!(look(&mut rollout, 310), "2 3");
     rollout.tell_of_node(&name(2), Event::NodeGone(at(400)));
@@ -401,7 +404,7 @@ fn a_node_that_is_gone_for_long_is_passed_over_as_the_policy_says() {
 
 #[test]
 fn a_canary_of_several_is_all_of_them() {
-    // Members come by one by one, as what they need is ready.
+    // Members become ready to begin one by one.
     let mut rollout = Rollout::new(policy(3, 0, 2, 10), 1);
     rollout.says(0, Event::Wanted(None));
     assert_eq!(look(&mut rollout, 0), "0");
@@ -414,7 +417,7 @@ fn a_canary_of_several_is_all_of_them() {
     assert_eq!(look(&mut rollout, 6), "");
     assert_eq!(look(&mut rollout, 15), "");
     assert_eq!(look(&mut rollout, 16), "2");
-    // With no pause as well.
+    // The same holds without a pause.
     let mut rollout = Rollout::new(policy(3, 3, 2, 0), 1);
     rollout.says(0, Event::Wanted(None));
     assert_eq!(look(&mut rollout, 0), "0");
@@ -437,8 +440,8 @@ fn a_canary_is_at_least_one() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 500, ..ProptestConfig::default() })]
 
-    /// However they come, go and are kept: a revision that fails everywhere gets to no more than a batch on top of those
-    /// that may fail, and one that does not gets to all of them.
+    /// In any order of events and restarts: a revision that fails everywhere reaches at most a
+    /// batch on top of `max_failures` members, and one that fails nowhere reaches all members.
     #[test]
     fn what_hurts_is_stopped_and_what_does_not_reaches_all(
         batch in 1usize..5, max_failures in 0usize..4, canary in 0usize..4, pause in 0u64..3, members in 1usize..20,
@@ -479,7 +482,7 @@ proptest! {
             prop_assert!(begin.iter().all(|name| touched.insert(name.clone())), "twice");
             under_way.extend(begin);
             prop_assert!(under_way.len() <= batch, "{} under way", under_way.len());
-            // A pause begins anew with a restart; all else is as it was.
+            // A restart starts the pause over. The rest of the state stays.
             if let Some(mut again) = reloaded(&mut rollout, &mut store) {
                 again.batch_ended = rollout.batch_ended;
                 prop_assert_eq!(&again, &rollout);

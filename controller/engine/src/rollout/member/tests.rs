@@ -1,4 +1,4 @@
-//! What becomes of a member: a row for each event, a column for each state.
+//! Transitions of a member: a row for each event, a column for each state.
 
 use std::time::Duration;
 
@@ -11,8 +11,8 @@ fn at(seconds: u64) -> MonoTime {
     MonoTime::default() + Duration::from_secs(seconds)
 }
 
-/// `held`, with `-` if it counts as lost, `!` if as failed, `*` if it is of the present batch. `gone` has begun, and
-/// `passed` is passed over; `absent'` and `gone'` are so since now.
+/// `held` and so on, with `-` for a lost member, `!` for a failed one, `*` for one in the present
+/// batch. `gone` has begun, and `passed` is passed over; `absent'` and `gone'` are away since now.
 fn read(text: &str) -> Member {
     let word = text.trim_end_matches(['-', '!', '*', '\'']);
     let since = at(if text.contains('\'') { NOW } else { BEFORE });
@@ -41,7 +41,8 @@ fn standing(text: &str) -> Standing {
     Standing { is_member: has('m'), is_ready: has('r'), works: has('w'), is_there: !has('a') }
 }
 
-/// Events by their names in a table. `laid-mwa`: laid out, as a member with work whose node is away; `r` is ready.
+/// Events by their names in a table. `laid-mwa`: laid out, as a member with work whose node is
+/// away; `r` is ready.
 fn event(name: &str) -> Event {
     match name {
         "wanted" => Event::Wanted(None),
@@ -68,8 +69,8 @@ fn event(name: &str) -> Event {
     }
 }
 
-/// Columns are states, rows are what they become: `.` is unchanged, and `+` proves that the revision does not fail
-/// everywhere.
+/// Columns are states, rows the states after an event: `.` is unchanged, and `+` proves that the
+/// revision does not fail everywhere.
 fn check(rules: Rules, table: &str) {
     let mut lines = table.lines().map(str::split_whitespace).filter(|words| words.clone().count() > 0);
     let states: Vec<&str> = lines.next().unwrap().collect();

@@ -16,7 +16,7 @@ pub const CALM: Duration = Duration::from_secs(3600);
 /// Interval between two corrections: none before the first, this before the second, doubled each
 /// time. With the bound above a fight ends within [`SPACING_TOTAL`] and the time of its jobs.
 const SPACING: Duration = Duration::from_secs(1);
-/// All spacings together.
+/// The sum of all intervals.
 pub const SPACING_TOTAL: Duration = Duration::from_secs(1 + 2 + 4 + 8);
 
 /// Corrections and rebuilds of a resource, as long as they count.
@@ -39,7 +39,7 @@ pub(crate) struct Strikes {
     pub count: u32,
     /// When the last one started, or when the controller started.
     since: MonoTime,
-    /// How long before the start of the controller the last one started.
+    /// Time from the last one to the start of the controller. Zero if it started later.
     earlier: Duration,
     /// Time between the first and the last.
     pub lasted: Duration,

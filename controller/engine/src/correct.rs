@@ -44,7 +44,7 @@ impl Row {
         }
     }
 
-    /// How many corrections the breaker counts, for operators.
+    /// The number of corrections that the breaker counts, for operators.
     pub fn corrections(&self) -> u32 {
         self.details().breaker.map_or(0, |breaker| breaker.corrected.count)
     }

@@ -27,7 +27,7 @@ use crate::todo::Todo;
 use crate::traversals::Traversals;
 use crate::walk::{Adjacency, KeptWalk, Walk};
 
-/// Why a traversal is derived, which says what jobs go on that are out.
+/// The reason to derive a traversal. It decides which jobs already sent go on.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Occasion {
     /// An operation begins.
@@ -40,9 +40,9 @@ pub(crate) enum Occasion {
     TakenUp,
 }
 
-/// What goes on when a traversal is derived again within its operation.
+/// State that goes on when a traversal is derived again within its operation.
 pub(crate) struct Kept {
-    /// Rows that have failed, and are not tried again.
+    /// Rows that have failed. They are not tried again.
     failed: BTreeSet<Slot>,
     rollouts: BTreeMap<Arc<str>, Rollout>,
     /// `None`: no walk was in memory.

@@ -25,7 +25,7 @@ use crate::stack::Stack;
 use crate::todo::Todo;
 use crate::traversals::Traversals;
 
-/// How often one operation may be laid out again. Each time is for a value that became known, and a
+/// Bound on the times that one operation is laid out again. Each time is for a value that became known, and a
 /// template has few of those.
 const ANEW_MAX: u32 = 1000;
 

@@ -55,7 +55,7 @@ pub(crate) struct MembershipUpdates {
     due: Option<MonoTime>,
     /// The stack follows them once the present operation has ended.
     later: bool,
-    /// How often nodes have left, each time within a minute of the time before.
+    /// The number of times that nodes have left, each within a minute of the one before.
     leaves: u32,
 }
 

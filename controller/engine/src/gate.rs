@@ -20,7 +20,7 @@ use crate::row::{Role, Row, Slot};
 use crate::stack::Stack;
 use crate::traversals::Traversals;
 
-/// What a row without a job waits for.
+/// Reason why a row without a job waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Wait {
     /// An operator clears the hook.
@@ -29,7 +29,7 @@ pub(crate) enum Wait {
     Signals,
     /// Time passes, or its batch begins.
     Time,
-    /// Its turn in the rollout comes.
+    /// The turn of the row in its rollout comes.
     Turn,
     /// Rows that it needs are ready, or a stage before its own is over.
     Needs,
@@ -39,9 +39,9 @@ pub(crate) enum Wait {
     Node,
 }
 
-/// Why a step does not begin.
+/// The reason why a step does not begin.
 pub(crate) enum Held {
-    /// It waits, and is visited again.
+    /// The step waits, and is visited again.
     Waits,
     /// The row fails for this reason.
     Fails(String),
@@ -49,7 +49,7 @@ pub(crate) enum Held {
     Refused(String),
 }
 
-/// Why a job is not sent to a node that gets others.
+/// The reason why a job is not sent to a node that gets others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum JobWait {
     /// The node's disk is full.
@@ -112,8 +112,8 @@ impl Graph {
         Ok(())
     }
 
-    /// Whether a node is sent jobs: its ledger is not newer than they are, as that of a node of a
-    /// restored site may be, it is there, out of maintenance, and has not as many as it may have.
+    /// Whether the node may get a job: the node is connected, is not in maintenance and has room in
+    /// flight, and its ledger is not awaited after a restore.
     pub(crate) fn may_send(&self, node: NodeKey) -> bool {
         let at = &self.nodes[node];
         !self.restored.awaits_ledger(&at.name)
@@ -122,7 +122,8 @@ impl Graph {
             && at.sent.len() < self.ctx.limits.in_flight_per_node
     }
 
-    /// What keeps the row's job from a node that gets others. A lost row has no stack.
+    /// The reason why the row's job is not sent to a node that gets others. A lost row has no
+    /// stack.
     pub(crate) fn holds_job(&self, row: &Row) -> Option<JobWait> {
         let stack = self.stacks.get(&row.stack);
         match () {
@@ -136,7 +137,7 @@ impl Graph {
 }
 
 impl Traversals {
-    /// What a row without a job waits for. `None`: there is nothing to do for it now.
+    /// The reason why a row without a job waits. `None`: there is nothing to do for it now.
     pub(crate) fn wait(&self, row: &Row) -> Option<Wait> {
         let graph = &self.jobs.graph;
         let is_still = graph.stacks.get(&row.stack).is_some_and(Stack::is_still);

@@ -28,7 +28,7 @@ pub(crate) struct Journal {
     rows: VecDeque<Slot>,
     stacks: BTreeSet<u64>,
     changes: VecDeque<Change>,
-    /// How many of `changes` are removals of stacks.
+    /// The number of stack removals in `changes`.
     removals: usize,
     effects: VecDeque<Effect>,
 }

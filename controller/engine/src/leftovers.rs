@@ -13,8 +13,8 @@ impl View<'_> {
         self.graph.rows.visits.take() + self.graph.nodes.visits.take()
     }
 
-    /// What the engine holds, with counts. A test that has deleted everything asks for it, to see
-    /// that memory does not grow with what was there once. State held by mistake has a name here.
+    /// Counts of the things that the engine holds. A test that has deleted everything checks them,
+    /// to see that memory does not grow with deleted things. State held by mistake has a name here.
     pub fn leftovers(&self) -> Vec<(&'static str, usize)> {
         let of_nodes = |count: fn(&Node) -> usize| self.graph.nodes.iter().map(|(_, node)| count(node)).sum();
         // A place stays in line after its job was withdrawn.

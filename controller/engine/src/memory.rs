@@ -17,7 +17,7 @@ use crate::record::{
 use crate::restored::RestoredRecord;
 use crate::{EnvironmentText, Snapshot, Source, SourceText};
 
-/// All that is durable.
+/// The durable state.
 #[derive(Clone, Default)]
 pub struct Tables {
     /// By id.

@@ -47,7 +47,7 @@ pub(crate) struct Node {
     pub is_elsewhere: bool,
     /// The agent has listed all its jobs on this connection, and owns their deadlines.
     pub tells_jobs: bool,
-    /// How much of the wire format the agent reads on this connection:
+    /// The part of the wire format that the agent reads on this connection:
     /// [`READS`](muster_shared::wire::READS).
     pub reads: u32,
     /// Descriptions asked for on this connection that have not come.
@@ -56,7 +56,7 @@ pub(crate) struct Node {
     pub sent: BTreeSet<Slot>,
     /// Rows that wait for the node to connect, or for room.
     pub queue: VecDeque<Slot>,
-    /// Why the agent has no room to record jobs. `None`: it has room.
+    /// The reason why the agent has no room to record jobs. `None`: it has room.
     pub disk_full: Option<Box<str>>,
     /// Seconds by which the node's clock is ahead of the controller's, if that is more than a little.
     pub clock_off: Option<i64>,
@@ -147,7 +147,7 @@ pub(crate) struct Nodes {
     nodes: Vec<Node>,
     /// Free places: nothing refers to their names.
     vacant: Vec<NodeKey>,
-    /// How many names there were when [`Self::give_back`] last ran.
+    /// The number of names when [`Self::give_back`] last ran.
     looked_through: usize,
     by_name: BTreeMap<NodeId, NodeKey>,
     /// Nodes that have joined and may have jobs, by name.
@@ -234,12 +234,12 @@ impl Nodes {
         self.find(name).is_some_and(|key| self[key].joined.is_some())
     }
 
-    /// All nodes, by name.
+    /// The nodes, by name.
     pub fn iter(&self) -> impl Iterator<Item = (NodeKey, &Node)> {
         self.by_name.values().map(|key| (*key, &self[*key]))
     }
 
-    /// All nodes with a name after this one, by name.
+    /// The nodes with a name after this one, by name.
     pub fn iter_after(&self, name: Option<&NodeId>) -> impl Iterator<Item = (NodeKey, &Node)> {
         let from = name.map_or(Bound::Unbounded, Bound::Excluded);
         self.by_name.range::<NodeId, _>((from, Bound::Unbounded)).map(|(_, key)| (*key, &self[*key]))
@@ -305,7 +305,7 @@ impl Nodes {
         node.is_some_and(|node| node.joined.is_none() && !node.lost.is_empty())
     }
 
-    /// Why nothing happens on a node that has not joined, for operators.
+    /// The reason why nothing happens on a node that has not joined, for operators.
     pub fn never_joined(&self, name: &NodeId) -> String {
         match self.nearest(name.as_str()) {
             _ if self.was_removed(name) => format!("node {name} was removed and is waited for"),

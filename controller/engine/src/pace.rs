@@ -46,7 +46,7 @@ mod tests {
         MonoTime::default() + Duration::from_millis(milliseconds)
     }
 
-    /// How many of those who ask each 10 ms join in ten seconds.
+    /// The number of nodes that join in ten seconds, if one asks each 10 ms.
     fn joined(rate: &str) -> usize {
         let (rate, mut pace) = (rate.parse().unwrap(), Pace::default());
         (0..1000).filter(|step| pace.take(rate, at(step * 10)).is_ok()).count()
@@ -66,7 +66,7 @@ mod tests {
         let told: Vec<u64> = (0..3).map(|_| pace.take(rate, at(0)).unwrap_err().as_millis() as u64).collect();
         assert_eq!(told, [1000, 2000, 3000]);
         assert!(told.iter().all(|after| pace.take(rate, at(*after)).is_ok()));
-        // Very many are not told to come back in a year.
+        // Even very many nodes must not be told to come back in a year.
         let far = (0..10_000).map(|_| pace.take(rate, at(3000)).unwrap_err()).max().unwrap();
         assert_eq!(far, LATER_MAX);
         let (hourly, mut pace) = ("1/h".parse().unwrap(), Pace::default());

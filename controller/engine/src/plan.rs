@@ -188,9 +188,9 @@ pub(crate) fn is_usable(row: &Row) -> bool {
     !row.is_past()
 }
 
-/// How well a row fits. Weights are as in Heat's `_get_best_existing_rsrc_db_id`, with more for a
-/// row that is as `wanted` already: if an update has begun to replace a thing, reverting it keeps
-/// the thing.
+/// A measure of how well a row fits. Weights are as in Heat's `_get_best_existing_rsrc_db_id`, with
+/// more for a row that is as `wanted` already: if an update has begun to replace a thing, reverting
+/// it keeps the thing.
 fn score(ground: &PlanInput<'_>, row: &Row, wanted: Option<u128>) -> i32 {
     let stood_in =
         |revision: u32| row.revision <= revision && row.dropped.is_none_or(|dropped| revision < dropped);

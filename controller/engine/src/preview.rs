@@ -63,9 +63,9 @@ struct Preview<'a> {
 }
 
 impl View<'_> {
-    /// What an update of a stack would do, or its creation if there is none. `old` has the
-    /// parameters of the current revision, to mask their hidden values. Without `old`, old values
-    /// are not shown if the revision has hidden ones.
+    /// The changes that an update of a stack would make, or its creation if there is none. `old`
+    /// has the parameters of the current revision, to mask their hidden values. Without `old`, old
+    /// values are not shown if the revision has hidden ones.
     ///
     /// # Errors
     /// The reason for which the update would be refused.

@@ -78,7 +78,7 @@ impl Phase {
 }
 
 impl Wait {
-    /// What operators see of a wait.
+    /// A wait as operators see it.
     fn phase(self) -> Phase {
         match self {
             Wait::Hook(_) => Phase::Hook,
@@ -115,8 +115,8 @@ impl Traversals {
         self.phase(row).or_else(|| waits().then_some(Phase::Maintenance))
     }
 
-    /// How long the row has been in its phase. A row that waits for others has done so since the
-    /// stage of the traversal began.
+    /// The time that the row has been in its phase. A row that waits for others has done so since
+    /// the stage of the traversal began.
     pub(crate) fn phase_time(&self, row: &Row) -> Duration {
         let walk = self.jobs.graph.stacks.get(&row.stack).and_then(|stack| stack.walk.as_ref());
         let since = match (&row.work, self.phase(row)) {

@@ -24,7 +24,7 @@ pub use crate::rollout::record::{
     Counts, Course, MemberRecord, Proven, RolloutChange, RolloutRecord, RolloutSnapshot,
 };
 
-/// One change of the durable state. All changes of a turn are committed together.
+/// A change of the durable state. All changes of a turn are committed together.
 #[derive(Clone, Debug)]
 pub enum Change {
     /// Inserts or replaces.
@@ -219,7 +219,7 @@ pub struct ProgressRecord {
     pub attributes: BTreeMap<String, String>,
     /// Notes of the engine about the row.
     pub notes: Option<Notes>,
-    /// How the thing compared with its desired state when it was last observed.
+    /// The last observation of the thing, compared with its desired state.
     pub observed: Observation,
     /// An operator marked the thing unhealthy, so it is replaced.
     pub unhealthy: bool,
@@ -228,9 +228,9 @@ pub struct ProgressRecord {
     /// A bit for each hook cleared in this traversal, in the order of [`Hook::ALL`]. Two more bits
     /// say that a job has ended and its post-create or post-update hook is due.
     pub hooks_cleared: u8,
-    /// Why each attempt of the present job failed.
+    /// The reason for each failed attempt of the present job.
     pub causes: Vec<Box<str>>,
-    /// How long the row has waited for signals or for time to pass, if it does. Counts up to the
+    /// The time that the row has waited for signals or for time to pass. Counts up to the
     /// time of writing; a start goes on from there.
     pub waited: Option<Duration>,
     /// Corrections of late, if the breaker counts any.
@@ -252,7 +252,7 @@ pub struct Corrections {
     pub made_again: Option<Rebuilds>,
 }
 
-/// How often a thing was made again because its agent had lost it. Times as for [`Corrections`].
+/// Rebuilds of a thing that its agent had lost. Times as for [`Corrections`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rebuilds {
     /// Number of rebuilds since the last calm.
@@ -263,7 +263,7 @@ pub struct Rebuilds {
     pub lasted: Duration,
 }
 
-/// How a thing compared with its desired state when it was last observed.
+/// The last observation of a thing, compared with its desired state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Observation {
     /// The agent has not looked, or a job is under way.
@@ -318,7 +318,7 @@ pub struct NodeRecord {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TokenRecord {
     pub token: NewToken,
-    /// How many more nodes may join.
+    /// The number of nodes that may still join.
     pub uses_left: u32,
 }
 

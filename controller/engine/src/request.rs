@@ -285,7 +285,7 @@ pub struct NewToken {
     pub secret_hash: [u8; 32],
     /// Seconds since 1970.
     pub expires: u64,
-    /// How many nodes may join with the token.
+    /// The number of nodes that may join with the token.
     pub uses: u32,
     /// A name, or a pattern with `*`. `None`: any name.
     pub name: Option<String>,
@@ -333,7 +333,7 @@ pub enum Answer {
         id: String,
         /// The signal replaced an earlier one.
         again: bool,
-        /// How many signals the handle has.
+        /// The number of signals that the handle has.
         signals: usize,
     },
     /// The node is durable: its certificate may be issued.
@@ -365,12 +365,12 @@ pub enum Answer {
         node: NodeId,
         /// Lost rows of the node, by stack and name; the first of very many.
         lost: Vec<LostView>,
-        /// How many lost rows there are.
+        /// The number of lost rows.
         lost_total: u64,
     },
 }
 
-/// Why a request was refused. Nothing has changed.
+/// The reason why a request was refused. Nothing has changed.
 #[derive(Clone, Debug, Error, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Refusal {
     #[error("{0}")]

@@ -28,7 +28,7 @@ use serde::{Deserialize, Serialize};
 /// when others are decided.
 const LISTED_MAX: usize = 10_000;
 
-/// How a held thing differs from the store.
+/// The difference between a held thing and the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Divergence {
@@ -199,7 +199,7 @@ impl Restored {
         self.awaits_ledger(node) || self.record.on && self.record.nodes.get(node).is_some_and(has_held)
     }
 
-    /// All tables of the node were compared.
+    /// Notes that all tables of the node were compared.
     pub fn tables_told(&mut self, node: &NodeId) {
         self.told(node, |awaited| awaited.tables = false);
     }

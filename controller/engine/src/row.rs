@@ -86,7 +86,7 @@ pub(crate) struct Columns {
     pub role: Role,
     /// Index of the resource in the stack's template.
     pub index: u32,
-    /// How many rows that this one waits for have not ended.
+    /// The number of needed rows that have not ended.
     pub blocked: u32,
     /// The present operation gives the row a job even if it is unchanged.
     pub converges: bool,
@@ -119,7 +119,7 @@ pub(crate) struct Work {
     pub previous: Option<PriorState>,
 }
 
-/// Where a job is.
+/// State of a job that has not ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum WorkState {
     /// The node is away, or has never joined.

@@ -7,7 +7,7 @@ use muster_shared::ResourceId;
 
 use crate::row::{Row, Slot};
 
-/// All rows, by slot.
+/// The rows of the site, by slot.
 #[derive(Debug, Default)]
 pub(crate) struct Rows {
     slots: Vec<Option<Box<Row>>>,
@@ -71,7 +71,7 @@ impl Rows {
         self.by_id.len()
     }
 
-    /// All rows, by number in the store.
+    /// The rows of the site, by number in the store.
     pub fn slots(&self) -> impl Iterator<Item = Slot> {
         self.by_id.values().copied()
     }

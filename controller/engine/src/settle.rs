@@ -196,7 +196,7 @@ impl Graph {
     }
 }
 
-/// How long an action takes.
+/// The time that an action of a virtual resource takes.
 fn time_of(desired: &Desired, action: Action) -> Duration {
     let times = desired
         .virtual_resource()

@@ -43,7 +43,7 @@ pub(crate) struct Stack {
     pub hidden: Hidden,
     pub events: u64,
     pub failures: Vec<FailureView>,
-    /// How many of `failures` belong to the operation before this rollback.
+    /// The number of `failures` that belong to the operation before this rollback.
     pub failures_before: usize,
     pub progress_check: ProgressCheck,
     /// Policies for resources in the environments of the current revision.
@@ -80,7 +80,6 @@ pub(crate) struct Stack {
 }
 
 impl Stack {
-    /// How far the traversal is.
     pub fn progress(&self) -> ProgressView {
         let count = |number: usize| u64::try_from(number).unwrap_or(u64::MAX);
         match &self.walk {

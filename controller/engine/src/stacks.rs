@@ -12,8 +12,8 @@ use crate::revision::Pending;
 use crate::stack::Stack;
 use crate::{Answer, Refusal};
 
-/// All stacks. **Invariant.** A name stands for one stack, which exists. A new stack gets its name
-/// once its first operation is accepted.
+/// The stacks of the site. **Invariant.** A name stands for one stack, which exists. A new stack
+/// gets its name once its first operation is accepted.
 #[derive(Default)]
 pub(crate) struct Stacks {
     by_id: BTreeMap<u64, Stack>,
@@ -109,12 +109,12 @@ impl Stacks {
         self.pending_of(stack).next().is_some()
     }
 
-    /// Why a row of the stack cannot be read.
+    /// The reason why a row of the stack cannot be read.
     pub fn damage(&self, stack: u64) -> Option<&str> {
         self.damaged.get(&stack).map(String::as_str)
     }
 
-    /// Why a row of some stack cannot be read.
+    /// The reason why a row of some stack cannot be read.
     pub fn any_damage(&self) -> Option<&str> {
         self.damaged.values().next().map(String::as_str)
     }

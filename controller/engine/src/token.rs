@@ -19,7 +19,7 @@ type TokenId = [u8; 8];
 #[derive(Debug, Default)]
 pub(crate) struct Tokens {
     open: BTreeMap<TokenId, TokenRecord>,
-    /// How fast nodes joined with each used token that has a rate.
+    /// The pace of joins with each used token that has a rate.
     paces: BTreeMap<TokenId, Pace>,
 }
 

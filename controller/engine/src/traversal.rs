@@ -138,7 +138,7 @@ impl Traversals {
         walk.tree.outputs().iter().enumerate().map(render).collect()
     }
 
-    /// Why no row can go on: `3 resources failed: a: …; b: …; c: …`.
+    /// The reason why no row can go on: `3 resources failed: a: …; b: …; c: …`.
     pub(crate) fn why_stuck(&self, id: u64) -> String {
         let Some(stack) = self.jobs.graph.stacks.get(&id) else { return String::new() };
         let rows = stack.forward.iter().chain(&stack.extras).map(|slot| &self.jobs.graph.rows[*slot]);

@@ -48,7 +48,7 @@ impl Unsettled {
         &self.owed
     }
 
-    /// All of these rows. A row may occur twice.
+    /// The rows of all three sets. A row may occur twice.
     pub fn all(&self) -> impl Iterator<Item = Slot> {
         self.drifted.iter().chain(&self.counted).chain(&self.owed).copied()
     }

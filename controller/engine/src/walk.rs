@@ -27,7 +27,7 @@ pub(crate) struct Walk {
     pub batches: BTreeMap<Arc<str>, MonoTime>,
     /// Nodes that began or ceased to match the stack's selectors since the operation started.
     pub fleet: FleetChange,
-    /// How often the tree was expanded because a value became known.
+    /// The number of times that the tree was expanded because a value became known.
     pub anew: u32,
     /// Nodes of the graph to visit, by index in the tree.
     visits: Vec<u32>,
@@ -44,7 +44,7 @@ pub(crate) struct Walk {
     ended: bool,
 }
 
-/// How many nodes began to match selectors, and how many ceased to.
+/// The number of nodes that began to match selectors, and of those that ceased to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct FleetChange {
     pub joined: usize,
@@ -61,7 +61,7 @@ pub(crate) enum Stage {
     Check,
 }
 
-/// What of a walk goes on when it is derived again within its operation.
+/// State of a walk that goes on when it is derived again within its operation.
 pub(crate) struct KeptWalk {
     pub timeout: Option<MonoTime>,
     since: MonoTime,
@@ -108,7 +108,7 @@ impl Walk {
         Self { stage: Stage::Check, asked, ..walk }
     }
 
-    /// What goes on in the next walk of the same operation. `extras`: rows that are to be cleaned up.
+    /// State for the next walk of the same operation. `extras`: rows that are to be cleaned up.
     pub fn kept(&self, extras: usize) -> KeptWalk {
         KeptWalk {
             timeout: self.timeout,
@@ -163,8 +163,8 @@ impl Walk {
         self.failed
     }
 
-    /// How many nodes of the graph have ended, and of how many. `extras`: rows that are to be
-    /// cleaned up.
+    /// The number of nodes of the graph that have ended, and the number of all nodes. `extras`:
+    /// rows that are to be cleaned up.
     pub fn done_of(&self, extras: usize) -> (usize, usize) {
         let left = match self.stage {
             Stage::Check => self.asked.len(),

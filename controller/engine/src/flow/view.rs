@@ -38,7 +38,7 @@ impl View<'_> {
 }
 
 impl FlowViews<'_> {
-    /// All devices, by name.
+    /// The devices, by name.
     pub fn devices(&self) -> Vec<DeviceView> {
         self.flows.device_views()
     }

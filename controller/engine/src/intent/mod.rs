@@ -32,7 +32,7 @@ use crate::timer::TimerKey;
 
 pub use request::IntentSummary;
 
-/// All intents, and the network as agents report it.
+/// The intents of the site, and the network as agents report it.
 #[derive(Debug, Default)]
 pub(crate) struct Intents {
     pub manager: Manager,

@@ -117,12 +117,12 @@ impl View<'_> {
         }
     }
 
-    /// All intents, by key.
+    /// The intents of the site, by key.
     pub fn intents(&self) -> Vec<IntentSummary> {
         self.intents.manager.list().filter_map(|no| self.summary_of(no)).collect()
     }
 
-    /// One intent as in [`Self::intents`].
+    /// An intent as in [`Self::intents`].
     pub fn intent_summary(&self, key: &str) -> Option<IntentSummary> {
         self.summary_of(self.intents.manager.find(key)?)
     }
@@ -147,7 +147,7 @@ impl View<'_> {
         self.owner_text(row.map_or(muster_flow::Owner::OPERATOR, muster_flow::Owner))
     }
 
-    /// One intent with all details.
+    /// An intent with all details.
     ///
     /// # Errors
     /// No intent has that key.

@@ -373,7 +373,7 @@ mod tests {
         Generation { epoch: Epoch(1), number }
     }
 
-    /// What a job may change, but for its numbers.
+    /// The parts of a row that a job may change, without its numbers.
     fn state(row: &Row) -> String {
         format!(
             "{:?}",

@@ -43,7 +43,7 @@ pub struct TokenView {
     pub id: String,
     /// Seconds since 1970.
     pub expires: u64,
-    /// How many more nodes may join.
+    /// The number of nodes that may still join.
     pub uses_left: u32,
     /// The name or pattern that a node must have.
     pub name: Option<String>,

@@ -27,7 +27,7 @@ impl View<'_> {
         counts
     }
 
-    /// One stack, with outputs, parameters and active resources.
+    /// A stack, with outputs, parameters and active resources.
     pub fn stack_view(&self, name: &StackName) -> Option<StackView> {
         let stack = self.graph.stacks.named(name)?;
         let mut view = self.short_view(stack);
@@ -51,7 +51,7 @@ impl View<'_> {
         Some(view)
     }
 
-    /// All stacks, without outputs and parameters.
+    /// The stacks, without outputs and parameters.
     pub fn stack_views(&self) -> Vec<StackView> {
         self.graph.stacks.after(None).map(|stack| self.short_view(stack)).collect()
     }

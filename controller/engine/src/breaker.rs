@@ -122,7 +122,7 @@ impl Strikes {
         if ago >= spacing { Turn::Now } else { Turn::At(after(spacing)) }
     }
 
-    /// Counts one more. `calm` is how many still count after a calm.
+    /// Counts one more. `calm`: the count that remains after a calm.
     pub fn strike(&mut self, now: MonoTime, calm: u32) {
         let ago = self.ago(now);
         if ago >= CALM {
@@ -143,7 +143,7 @@ mod tests {
         MonoTime(Duration::from_secs(seconds))
     }
 
-    /// Struck at once whenever it may be, from `from` on, with somebody who changes it at once again.
+    /// Strikes as soon as the breaker allows, from `from` on: each correction is undone at once.
     fn struck(breaker: &mut Breaker, from: MonoTime) -> (Vec<u64>, MonoTime) {
         let (mut times, mut now) = (Vec::new(), from);
         loop {
@@ -192,7 +192,7 @@ mod tests {
         let mut breaker = Breaker::new(at(0));
         let (_, due) = struck(&mut breaker, at(0));
         let kept = breaker.record(at(1000));
-        // The clock of a controller begins anew.
+        // The clock starts over with the controller.
         let loaded = Breaker::load(&kept, at(5));
         assert_eq!(loaded.turn(at(5)), Turn::Never(at(5) + due.since(at(1000))));
         assert_eq!(loaded.record(at(5)), kept);

@@ -163,7 +163,7 @@ impl Jobs {
         }
     }
 
-    /// Takes back the questions about rows that need a thing which is to be made anew: such a row
+    /// Withdraws the questions about rows that need a thing which will be made again. Such a row
     /// fails the check, whatever its node answers.
     pub(crate) fn take_back_vain_questions(&mut self, id: u64) {
         self.take_back_all(id);

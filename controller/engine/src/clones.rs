@@ -131,7 +131,7 @@ mod tests {
     fn instances_that_greet_in_turn() {
         use Verdict::{Conflict, NewConflict, One, OneAgain};
         let gone = GONE_AFTER.as_secs();
-        // When, in seconds, who greets, and what that says.
+        // The time in seconds, the instance that greets, and the verdict.
         type Greeting = (u64, u128, Verdict);
         let rows: [(&str, &[Greeting]); 6] = [
             ("comes again", &[(0, 1, One), (5, 1, One)]),

@@ -1,5 +1,5 @@
 //! Correction removes drift with a job of the same desired state. The breaker ends a fight with
-//! somebody who undoes the correction again and again.
+//! someone who undoes the correction again and again.
 //!
 //! ```text
 //!            drift, at once the first time ─▶ a job ─▶ in sync ─ calm for long ─▶ forgotten

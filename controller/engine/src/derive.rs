@@ -6,9 +6,8 @@
 //!   restart, removed node ────────────────┴─▶ derive ─▶ Walk ─▶ visits
 //! ```
 //!
-//! A row that is not ready is visited, and waits for those of its needs that are not ready. Jobs
-//! that do not fit any longer are taken back. What goes on within the operation ([`Kept`]) is its
-//! time, its batches and rollouts, and what has failed.
+//! A row that is not ready is visited, and waits for its unready needs. Jobs that no longer fit are
+//! withdrawn. The operation's time, batches, rollouts and failures ([`Kept`]) go on.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -168,7 +167,7 @@ impl Traversals {
         }
     }
 
-    /// Takes back jobs of rows whose turn is yet to come, and of dropped rows. A visit takes back
+    /// Withdraws jobs of dropped rows, and of rows whose turn has not come. A visit withdraws
     /// others that do not fit.
     fn take_back_unfit(&mut self, id: u64, occasion: Occasion) {
         let rows = &self.jobs.graph.rows;

@@ -25,8 +25,8 @@ use crate::stack::Stack;
 use crate::todo::Todo;
 use crate::traversals::Traversals;
 
-/// Bound on the times that one operation is laid out again. Each time is for a value that became known, and a
-/// template has few of those.
+/// Bound on the times that one operation is laid out again. Each time a value became known, and a
+/// template has few such values.
 const ANEW_MAX: u32 = 1000;
 
 impl Row {

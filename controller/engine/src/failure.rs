@@ -8,7 +8,7 @@ use crate::record::{Status, action_str};
 use crate::row::Slot;
 use crate::view::FailureView;
 
-/// Failures kept of one operation. Nobody would read more one by one.
+/// Failures kept of one operation. More would not be read one by one.
 const FAILURES_MAX: usize = 1000;
 
 impl Graph {

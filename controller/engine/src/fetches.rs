@@ -131,7 +131,8 @@ mod tests {
         std::iter::from_fn(|| fetches.next(now)).map(|(node, _)| node).collect()
     }
 
-    /// As many as have a place; the others in the order in which they asked.
+    /// Nodes 0 to [`SERVED_MAX`] - 1 are served, and `more` nodes wait in the order in which they
+    /// asked.
     fn full(more: usize) -> Fetches<usize> {
         let mut fetches = Fetches::default();
         for node in 0..SERVED_MAX + more {
@@ -184,7 +185,8 @@ mod tests {
         assert_eq!(served(&mut fetches, at(60)), [3], "it goes on where it was");
     }
 
-    /// 10,000 nodes with 4.4 MB each at 100 pieces of all per second: each piece leaves once, the first are done early.
+    /// 10,000 nodes fetch 4.4 MB each, at 100 pieces a second for all: each piece leaves once, and
+    /// the first nodes are done early.
     #[test]
     fn a_large_site_ends_one_after_the_other() {
         let (nodes, pieces, per_second) = (10_000_usize, 34_u64, 1_000);

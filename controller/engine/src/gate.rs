@@ -1,12 +1,13 @@
-//! Gates: what holds back a step of a row, and then its job. Each gate is one list, and the first
-//! entry that holds counts.
+//! Gates hold back a step of a row, and then its job. Each gate is one list, and the first entry
+//! that holds counts.
 //!
 //! ```text
 //!   decided ──▶ its turn? ──▶ may it begin? ──▶ job ──▶ may it be sent? ──▶ agent
 //! ```
 //!
-//! Whoever ends a wait keeps it: the rollout its members, the node its line, the row its hook. Here
-//! is only what they are asked, and in which order ([`Traversals::wait`] reads it for operators).
+//! The part that ends a wait also keeps it: a rollout its members, a node its line, a row its hook.
+//! This file only asks these parts, in a fixed order. [`Traversals::wait`] reads the same order for
+//! operators.
 
 use muster_shared::model::{Action, Claim};
 use muster_template::{Hook, Restriction, Tree};

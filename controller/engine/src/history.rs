@@ -195,7 +195,8 @@ mod tests {
             starts.add(Epoch(number), bits);
         }
         let rows = [
-            // theirs, for a node that comes first, for one that was welcomed before
+            // The node's epoch, its origin at the first Hello, and its origin once the node was
+            // welcomed.
             (id(0, None), Ours, Ours),
             (id(2, Some(9)), Ours, Ours),
             (id(3, Some(7)), Ours, Ours),
@@ -214,7 +215,7 @@ mod tests {
             assert_eq!(history.standing(theirs, false), first, "{theirs:?}");
             assert_eq!(history.standing(theirs, true), again, "{theirs:?}, welcomed before");
         }
-        // A store of a version that recorded no starts.
+        // A store from a version that recorded no starts.
         let history = History::new(Epoch(5), 1, Starts::default());
         assert_eq!(history.standing(id(4, Some(9)), false), Ours);
     }

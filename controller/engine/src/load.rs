@@ -294,7 +294,7 @@ impl Traversals {
     pub(crate) fn resume(&mut self, id: u64, source: Source) {
         let Source { tree, .. } = source;
         let Some(stack) = self.jobs.graph.stacks.get(&id) else { return };
-        // What looks at what is there may have become known just before the controller ended.
+        // The tree may depend on a value that became known just before the controller ended.
         let fits = tree.names() == stack.names || tree.looks_at_what_is_there();
         if !fits && stack.action != StackAction::Check {
             let unfit = "the store's rows do not fit its revision: update or delete the stack";

@@ -1,4 +1,4 @@
-//! The machine as a whole: tables of operations, and random graphs, interruptions and restarts.
+//! The whole engine: tables of operations, and random graphs, interruptions and restarts.
 
 mod accounts;
 mod addresses;

@@ -50,7 +50,7 @@ impl FlowViews<'_> {
         Ok(self.flows.device_view(&self.site, name)?)
     }
 
-    /// The entries of a device, all or only those with one standing.
+    /// The entries of a device: all of them, or `only` those with one standing.
     ///
     /// # Errors
     /// There is no such device.

@@ -1,6 +1,6 @@
 use super::*;
 
-/// So much is listed of one node.
+/// Bound on the listed things of one node.
 const ON_NODE: usize = 1_000;
 
 fn node(name: &str) -> NodeId {

@@ -431,7 +431,8 @@ mod tests {
     fn a_withdrawn_check_leaves_what_was_known() {
         use Observation::{Drifted, InSync, Missing, Unknown};
         let rows = [
-            // Before the check, and told by the agent meanwhile: how the row stands.
+            // Observation before the check and now, status of the row, and the result of
+            // `end_check`.
             (Unknown, Unknown, Status::Complete, None),
             (InSync, InSync, Status::Complete, None),
             (Drifted, Drifted, Status::Failed, None),

@@ -1,4 +1,4 @@
-//! A machine, a store in memory, and nodes that run jobs when told to.
+//! A test bed: an engine, a store in memory, and nodes that run jobs when the test says so.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::{Deref, DerefMut};
@@ -17,12 +17,12 @@ use crate::view::{ResourceView, StackView};
 use crate::{Answer, Config, Effect, Engine, Input, JoinAsk, Limits, NewToken, Options, Refusal, Request};
 use crate::{EnvironmentText, Hook, Source, SourceText};
 
-/// The store, and what became durable in its order.
+/// The store, and texts of its events in their order.
 #[derive(Clone, Default)]
 pub struct Tables {
     kept: memory::Tables,
     pub events: Vec<String>,
-    /// Of all events.
+    /// Reasons of all events.
     pub reasons: Vec<String>,
     pub writes: usize,
 }
@@ -58,15 +58,15 @@ pub struct Bed {
     pub hosts: BTreeMap<NodeId, Host>,
     pub now: MonoTime,
     pub epoch: u32,
-    /// Jobs that ran, in their order: action and resource name.
+    /// Action and resource name of each job that ran, in order.
     pub ran: Vec<String>,
-    /// The controller dies after its next commits: nothing it sends arrives.
+    /// The controller dies after its next commits. Nothing that it sends arrives.
     pub dying: bool,
-    /// Revisions are read slowly: not before [`Bed::read`].
+    /// Revisions are not read before [`Bed::read`].
     pub slow: bool,
     unread: Vec<Input>,
     pub answers: BTreeMap<u64, Result<Answer, Refusal>>,
-    /// To whom pieces of contents went.
+    /// The node that got each piece of a content.
     pub chunks: Vec<NodeId>,
     pub warnings: Vec<String>,
     pub limits: Limits,
@@ -86,8 +86,8 @@ pub fn parse(text: SourceText) -> Source {
     Source::parse(text).unwrap_or_else(|errors| panic!("{errors}"))
 }
 
-/// A template of dummies from `name: values | needs` lines; values as `key=value`, needs as names. With `here` before
-/// the values it is a value of the controller's own.
+/// A template of dummies from `name: values | needs` lines; values as `key=value`, needs as names.
+/// `here` before the values makes the resource a virtual one.
 pub fn template(lines: &str) -> Source {
     let mut text = String::from("heat_template_version: 2018-08-31\nresources:\n");
     for line in lines.lines().map(str::trim).filter(|line| !line.is_empty()) {
@@ -168,7 +168,7 @@ pub fn flows(lines: &str) -> Source {
     parse(SourceText { name: "t".into(), template: text, ..SourceText::default() })
 }
 
-/// With what an environment says of resources: `name: {hooks: …}, …`
+/// The same source with this `resources` part of an environment: `name: {hooks: …}, …`
 pub fn under(source: Source, resources: &str) -> Source {
     let text = format!("resource_registry: {{resources: {{{resources}}}}}");
     let environments = vec![EnvironmentText { name: "e".into(), key: None, text }];
@@ -213,13 +213,13 @@ impl Bed {
         self.join_as(name, None, 0);
     }
 
-    /// With new keys, and a token for that name.
+    /// Joins with new keys and a token for that name.
     pub fn rejoin(&mut self, name: &NodeId) {
         let key = u8::try_from(self.next_connection % 250).unwrap() + 1;
         self.join_as(name, Some(name.to_string()), key);
     }
 
-    /// With the keys it has, and a token for that name, or for any.
+    /// Joins with the node's present keys, and a token for that name or for any.
     pub fn try_join(&mut self, name: &NodeId, bound: Option<&str>) -> Result<Answer, Refusal> {
         self.token(bound, 1);
         self.ask(Request::Join(ask_to_join(name, 0)))
@@ -255,12 +255,12 @@ impl Bed {
         self.hosts.entry(name.clone()).or_default();
     }
 
-    /// The link lets in whom the machine knows.
+    /// Connects a node if it has joined, as the link does.
     pub fn connect(&mut self, name: &NodeId) {
         self.connect_as(name, Epoch(0).into(), None);
     }
 
-    /// The same, of an agent that has obeyed this epoch.
+    /// Connects a node whose agent has obeyed this epoch.
     pub fn connect_as(&mut self, name: &NodeId, epoch: EpochId, instance: Option<u128>) {
         if self.engine.view().node_seal(name).is_none() {
             return;
@@ -279,7 +279,7 @@ impl Bed {
         self.receive(name, Up::Hello(hello));
     }
 
-    /// A new connection whose agent has not said how its tables stand.
+    /// Opens a connection whose agent has not reported its tables.
     pub fn greet_without_tables(&mut self, name: &NodeId) {
         self.greet(
             name,
@@ -295,7 +295,7 @@ impl Bed {
         );
     }
 
-    /// A new connection that begins with this.
+    /// Opens a connection that begins with this Hello.
     pub fn greet(&mut self, name: &NodeId, hello: Hello) {
         self.disconnect(name);
         self.next_connection += 1;
@@ -311,7 +311,7 @@ impl Bed {
         }
     }
 
-    /// The controller is killed and started again: what was not persisted is gone.
+    /// Kills the controller and starts it again. State that was not persisted is gone.
     pub fn restart(&mut self) {
         self.epoch += 1;
         self.dying = false;
@@ -323,14 +323,14 @@ impl Bed {
         self.input(Input::Timeout);
     }
 
-    /// The revisions that were asked for are read.
+    /// Reads the revisions that the engine asked for.
     pub fn read(&mut self) {
         for read in std::mem::take(&mut self.unread) {
             self.input(read);
         }
     }
 
-    /// Asks, and the answer may come later.
+    /// Sends a request. The answer may come later.
     pub fn put(&mut self, request: Request) -> u64 {
         self.next_id += 1;
         let id = self.next_id;
@@ -376,14 +376,14 @@ impl Bed {
         self.ask(Request::Cancel { name: stack() })
     }
 
-    /// The removed node's lost resources, by name.
+    /// Removes a node. Returns its lost resources, by name.
     pub fn remove(&mut self, name: &NodeId) -> Vec<String> {
         let answer = self.ask(Request::RemoveNode { node: name.clone() }).unwrap();
         let Answer::NodeRemoved { lost, .. } = answer else { panic!("removed") };
         lost.into_iter().map(|lost| lost.resource).collect()
     }
 
-    /// What is listed as lost on a node.
+    /// Resources listed as lost on a node.
     pub fn lost(&self, name: &NodeId) -> Vec<String> {
         let views = self.engine.view().node_views().into_iter().filter(|view| view.name == name.as_str());
         views.flat_map(|view| view.lost).map(|lost| format!("{} {}", lost.resource, lost.reason)).collect()
@@ -401,7 +401,7 @@ impl Bed {
         self.ask(Request::ClearHook { stack: stack(), resource: resource.into(), hook })
     }
 
-    /// Clears all that waits now; whether anything did.
+    /// Clears all hooks that rows wait at. Returns whether there were any.
     pub fn clear_all(&mut self) -> bool {
         let waiting: Vec<ResourceView> =
             self.resources().into_iter().filter(|row| row.phase == "hook").collect();
@@ -409,7 +409,7 @@ impl Bed {
             let hook = Hook::ALL
                 .into_iter()
                 .find(|hook| row.status_reason.starts_with(&format!("waits at hook {}:", hook.as_str())));
-            // Two rows of a name are cleared together.
+            // One request clears both rows of a name.
             let _ = self.clear(&row.name, hook.unwrap());
         }
         !waiting.is_empty()
@@ -475,7 +475,7 @@ impl Bed {
     /// Lets the host's job at `at` run to its end and report.
     pub fn run_at(&mut self, name: &NodeId, at: usize) -> bool {
         let Some(job) = self.hosts.get_mut(name).and_then(|host| host.queue.remove(at)) else { return false };
-        // An agent's jobs of one kind follow one another.
+        // An agent runs jobs of one kind one after the other.
         let claims = job.spec.claims();
         let before = |earlier: &Job| {
             earlier.resource == job.resource
@@ -498,20 +498,20 @@ impl Bed {
         self.receive(name, Up::Report(report));
     }
 
-    /// The host's first job begins, and ends when told to.
+    /// Begins the host's first job. The test ends it.
     pub fn begin(&mut self, name: &NodeId) {
         let host = self.hosts.get_mut(name).unwrap();
         let job = host.queue.pop_front().expect("a job waits");
         host.running.push(job);
     }
 
-    /// The job that began first ends.
+    /// Ends the job that began first.
     pub fn end(&mut self, name: &NodeId) {
         let job = self.hosts.get_mut(name).unwrap().running.remove(0);
         self.finish(name, job);
     }
 
-    /// The host's first job fails; `permanent`: trying again cannot help.
+    /// Fails the host's first job. `permanent`: a retry cannot help.
     pub fn fail_next(&mut self, name: &NodeId, permanent: bool) {
         let Some(job) = self.hosts.get_mut(name).and_then(|host| host.queue.pop_front()) else { return };
         let outcome = Outcome::Failed { reason: "refused".into(), permanent };
@@ -520,7 +520,8 @@ impl Bed {
         self.receive(name, Up::Report(report));
     }
 
-    /// Runs jobs, those sent first first, and lets backoffs pass, until nothing is left.
+    /// Runs jobs in the order in which they were sent, and lets backoffs pass, until nothing is
+    /// left.
     pub fn idle(&mut self) {
         for _ in 0..100_000 {
             let busy =
@@ -561,7 +562,7 @@ impl Bed {
         found.remove(0)
     }
 
-    /// Path and content of every file of node-0.
+    /// Path and content of every file on node-0.
     pub fn disk(&self) -> Vec<String> {
         let files = &self.hosts[&node(0)].files;
         files
@@ -573,7 +574,7 @@ impl Bed {
             .collect()
     }
 
-    /// Name and values of everything that exists.
+    /// Name and values of every thing that exists.
     pub fn reality(&self) -> Vec<(String, BTreeMap<String, String>)> {
         let mut all: Vec<_> = self
             .hosts

@@ -1,10 +1,11 @@
-//! What an input costs on a large site: rows and nodes that are looked at, at most so many for each that is touched, which
-//! is a change, a message, or an answer, and for the depth of an index. So nothing that one node says, and nothing that
-//! is asked of one, is paid for with the whole site.
+//! The cost of an input on a large site. An input may look at a bounded number of rows and nodes
+//! for each one that it touches (a change, a message, an answer), and for the depth of an index. So
+//! no report of a node, and no request about one, costs as much as the whole site.
 //!
-//! Exempt by design, for they are about a whole stack, set or site: a stack's operations, the end of a traversal, a stack
-//! that goes on without the rows of a node that was removed, a stack that follows the nodes its selectors mean (`Fit`, once a second at most), lists, and a name that is not found, to which
-//! the most alike is looked for. Stacks are not counted: a node with other labels asks each stack for its selectors.
+//! Exempt by design, because they concern a whole stack, set or site: operations on a stack, the
+//! end of a traversal, a stack that goes on without a removed node, a stack that follows its nodes
+//! (`Fit`, at most once a second), lists, and the search for a similar name. Stacks are not
+//! counted: new labels of a node ask each stack for its selectors.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -16,7 +17,7 @@ use muster_shared::{Epoch, MonoTime, NodeId};
 use super::bed::{ask_to_join, config, node, options, stack, template};
 use crate::{Effect, Engine, Input, Limits, NewToken, Request, Source};
 
-/// Visits for each thing touched, and for each level of an index.
+/// Bound on visits for each thing touched, and for each level of an index.
 const EACH: usize = 10;
 const NODES: usize = 2000;
 
@@ -26,12 +27,12 @@ struct Site {
     connection: u64,
     connections: BTreeMap<NodeId, u64>,
     jobs: BTreeMap<NodeId, Vec<Job>>,
-    /// What cost too much.
+    /// Inputs that cost too much.
     dear: Vec<String>,
 }
 
 impl Site {
-    /// Two rows on each node.
+    /// A site with two rows on each node.
     fn new() -> Self {
         let mut site = Self {
             engine: Engine::new(config(1, Limits::default())),
@@ -57,7 +58,7 @@ impl Site {
         site
     }
 
-    /// How many it touched.
+    /// Handles an input. Returns the number of effects.
     fn input(&mut self, input: Input) -> usize {
         self.engine.handle(self.now, input);
         let mut touched = 0;
@@ -107,7 +108,7 @@ impl Site {
         self.costs(what, Input::Received { node: node(index), connection, message });
     }
 
-    /// A new connection; its agent has another ledger than it had, or is another one.
+    /// Opens a connection. The agent has another ledger than before, or is another instance.
     fn comes(&mut self, index: usize, instance: Option<u128>) {
         self.connection += 1;
         self.connections.insert(node(index), self.connection);
@@ -144,7 +145,7 @@ impl Site {
     }
 }
 
-/// Two rows on each node that is in it.
+/// A template with two rows on each node that `is_in` chooses.
 fn source(value: usize, is_in: impl Fn(usize) -> bool) -> Source {
     template(&rows(value, is_in))
 }
@@ -154,7 +155,7 @@ fn rows(value: usize, is_in: impl Fn(usize) -> bool) -> String {
     rows.map(|at| format!("a{at}: x={value} node=node-{at}\n b{at}: x={value} node=node-{at}\n")).collect()
 }
 
-/// Each hundredth node has rows of a small stack, all others those of a large one.
+/// Whether the node has rows of the large stack. Every hundredth node has rows of a small one.
 fn is_in_large(at: usize) -> bool {
     !at.is_multiple_of(100)
 }
@@ -188,7 +189,7 @@ fn no_input_of_one_node_costs_a_look_at_the_site() {
     site.is_cheap();
 }
 
-/// The rows are yet to be made: a removal makes nothing anew.
+/// No row is made yet, so a removal makes nothing again.
 #[test]
 fn a_node_that_has_nothing_is_removed_for_the_price_of_its_rows() {
     let mut site = Site::new();
@@ -221,7 +222,7 @@ fn a_report_costs_what_follows_from_it() {
         .into_iter()
         .flat_map(|(name, jobs)| jobs.into_iter().map(move |job| (name.clone(), job)))
         .collect();
-    // The last one ends the traversal.
+    // The last report ends the traversal, so it is exempt.
     for (name, job) in &jobs[1..] {
         site.reports(name, job);
     }

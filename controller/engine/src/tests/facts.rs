@@ -1,4 +1,4 @@
-//! What servers tell of themselves: in selectors, and in templates by `get_node`.
+//! Facts of servers: in selectors, and in templates by `get_node`.
 
 use muster_shared::model::{Facts, LinkFacts, OsFacts, Up};
 
@@ -117,7 +117,7 @@ fn of(resources: &str) -> Source {
     parse(SourceText { name: "t".into(), template, ..SourceText::default() })
 }
 
-/// `asks` has something of node-1, which is away after the controller's restart.
+/// `asks` uses a fact of node-1, which is away after the controller's restart.
 #[test]
 fn an_update_waits_for_facts_only_where_something_changes() {
     let dummy = |name: &str, values: &str| {
@@ -170,7 +170,7 @@ fn an_update_waits_for_facts_only_where_something_changes() {
                 continue;
             }
             if half_way {
-                // What changed before that is not known any more.
+                // The restarted controller no longer knows the change.
                 bed.restart();
                 bed.connect(&node(0));
                 bed.idle();
@@ -181,7 +181,7 @@ fn an_update_waits_for_facts_only_where_something_changes() {
                 (&*row.phase, &*row.status_reason),
                 ("facts", "waits for node node-1 to tell what it is")
             );
-            // The same once more: what has changed and was not heard of is not forgotten.
+            // The same update again: the unreported change is not forgotten.
             bed.update(of(&after)).unwrap();
             bed.idle();
             assert_eq!(bed.status(), "UPDATE_IN_PROGRESS", "{title}");
@@ -222,7 +222,7 @@ fn who_asks_a_node_that_nobody_has_is_warned() {
     assert!(refused.contains("give the whole name"), "{refused}");
 }
 
-/// Each server joins and tells what it is, while all are waited for under their short names.
+/// Each server joins and sends its facts, while rows wait for all of them under their short names.
 #[test]
 fn who_comes_wakes_those_alone_who_wait_for_him() {
     let visits = |count: usize| {

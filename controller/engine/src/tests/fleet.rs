@@ -1,4 +1,4 @@
-//! Resources for each node: made, followed as nodes come and go, and taken away.
+//! Resources for each node: made, changed as nodes come and go, and removed.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use super::facts::facts;
 use super::trees::source;
 use crate::{Answer, Options, Refusal, Request, Source};
 
-/// `key=value`, or `key` for one to go.
+/// Sets a label with `key=value`, or removes it with `key`.
 fn label(bed: &mut Bed, index: usize, label: &str) {
     let (key, value) =
         label.split_once('=').map_or((label, None), |(key, value)| (key, Some(value.to_owned())));
@@ -20,7 +20,7 @@ fn label(bed: &mut Bed, index: usize, label: &str) {
     bed.ask(Request::LabelNode { node: node(index), labels }).unwrap();
 }
 
-/// With so many nodes, of which the first few are labelled.
+/// A site with this many nodes. The first `web` nodes have the label.
 fn fleet(nodes: usize, web: usize) -> Bed {
     let mut bed = Bed::new(nodes);
     (0..web).for_each(|index| label(&mut bed, index, "role=web"));
@@ -50,7 +50,7 @@ fn ran(bed: &mut Bed) -> Vec<String> {
     std::mem::take(&mut bed.ran)
 }
 
-/// The next second.
+/// Lets a second pass.
 fn later(bed: &mut Bed) {
     bed.pass(Duration::from_secs(1));
 }
@@ -72,23 +72,24 @@ fn a_fleet_gets_one_each_and_is_followed() {
     assert_eq!(names(&bed), ["a[node-0]", "a[node-1]", "b[node-0]", "b[node-1]", "end"]);
     assert_eq!(bed.view().unwrap().outputs[0].value, json!({"node-0": "node-0", "node-1": "node-1"}));
     assert_eq!(bed.resource("b[node-1]").requires, ["a[node-1]"]);
-    // One that is meant from now on gets its branch, and what asks for all of them hears of it.
+    // A node that matches from now on gets its members, and a resource that refers to the whole set
+    // is updated.
     later(&mut bed);
     label(&mut bed, 2, "role=web");
     assert_eq!(ran(&mut bed), ["Create a[node-2]", "Create b[node-2]", "Update end"]);
     assert_eq!(bed.status(), "UPDATE_COMPLETE");
     assert_eq!(bed.view().unwrap().revision, 1, "nobody gave another one");
     assert_eq!(bed.resource("b[node-2]").node, "node-2");
-    // One that is not any more has nothing of it left, and nobody else is touched.
+    // A node that no longer matches loses its members, and no other node is touched.
     later(&mut bed);
     label(&mut bed, 0, "role");
     assert_eq!(ran(&mut bed), ["Update end", "Delete b[node-0]", "Delete a[node-0]"]);
     assert_eq!(names(&bed), ["a[node-1]", "a[node-2]", "b[node-1]", "b[node-2]", "end"]);
-    // A label that no selector asks for is nobody's business.
+    // A label that no selector asks for changes nothing.
     later(&mut bed);
     label(&mut bed, 1, "zone=b");
     assert_eq!((ran(&mut bed), bed.status().as_str()), (vec![], "UPDATE_COMPLETE"));
-    // One that is removed goes; what is left there is listed as lost, and not made anew.
+    // A removed node loses its members. Things left on it are listed as lost, and not made again.
     later(&mut bed);
     assert_eq!(bed.remove(&node(1)).len(), 2);
     assert_eq!(ran(&mut bed), ["Update end"]);
@@ -112,14 +113,14 @@ fn those_who_come_while_it_runs_restart_nobody() {
     let before = generation(&bed, "a[node-0]");
     label(&mut bed, 2, "role=web");
     assert_eq!(bed.resource("a[node-0]").phase, "queued", "it was not asked back");
-    // The next ones of the same second are followed together.
+    // The next changes of the same second are followed together.
     label(&mut bed, 3, "role=web");
     assert_eq!(names(&bed).len(), 6);
     later(&mut bed);
     assert_eq!(names(&bed).len(), 8);
     bed.end(&node(0));
     assert_eq!(generation(&bed, "a[node-0]"), before);
-    // One that leaves while its job runs is cleaned up after it.
+    // A member that leaves while its job runs is cleaned up after the job.
     label(&mut bed, 1, "role=db");
     bed.end(&node(1));
     later(&mut bed);
@@ -170,7 +171,7 @@ fn a_revision_changes_members_in_place() {
     assert_eq!(ran(&mut bed), ["Update a[node-0]", "Update a[node-1]", "Update a[node-2]"]);
     assert_eq!(bed.resources().into_iter().map(|row| row.physical_id).collect::<Vec<_>>(), ids);
     bed.check().unwrap();
-    // Who comes during a check gets its branch afterwards.
+    // A node that joins during a check gets its members afterwards.
     bed.join(&node(3));
     bed.connect(&node(3));
     later(&mut bed);
@@ -201,7 +202,7 @@ fn the_fleet_is_followed_over_a_restart() {
         later(&mut bed);
         label(&mut bed, 2, "role=web");
         dies(&mut bed, 1);
-        // Not yet followed: that is in the same second.
+        // The stack does not follow yet: this is still the same second.
         label(&mut bed, 3, "role=web");
         label(&mut bed, 0, "role");
         dies(&mut bed, 2);
@@ -235,7 +236,7 @@ fn who_is_away_or_cut_off_waits_and_hinders_nobody() {
     bed.connect(&node(0));
     assert_eq!(ran(&mut bed), ["Create a[node-0]", "Create b[node-0]"]);
     assert_eq!(bed.status(), "CREATE_COMPLETE");
-    // Who is cut off keeps what it has, and gets nothing new.
+    // A revoked node keeps its members, and gets no new ones.
     bed.ask(Request::RevokeNode { node: node(0) }).unwrap();
     bed.ask(Request::RevokeNode { node: node(2) }).unwrap();
     later(&mut bed);
@@ -278,7 +279,7 @@ fn what_nobody_wants_by_mistake() {
     later(&mut bed);
     label(&mut bed, 1, "role=lost");
     assert_eq!(ran(&mut bed), ["Create a[node-1]"]);
-    // Two that fight over one thing of a node: the first one has it.
+    // Two sets claim one file of a node: the first one has it.
     let file = |name: &str| {
         of(&[&format!(
             "  {name}: {{type: Muster::File, for_each: {{nodes: role=web}}, properties: {{path: /etc/motd, content: hi}}}}\n"
@@ -295,7 +296,7 @@ fn what_nobody_wants_by_mistake() {
     );
 }
 
-/// `fails`: a resource of node-0 fails for good, and all else is done.
+/// A stack of which all is done. `fails`: one resource of node-0 has failed for good.
 fn all_but_one(fails: bool) -> Bed {
     let mut bed = fleet(4, 2);
     bed.create(pair("1")).unwrap();
@@ -325,7 +326,7 @@ fn a_check_ends_no_failure_and_corrects_no_drift() {
         (ran, bed.status())
     };
     for restarts in [false, true] {
-        // What has failed or was cancelled is not begun again by a node.
+        // A node that joins does not start a failed or cancelled operation again.
         let mut bed = all_but_one(true);
         assert_eq!(label_after_check(&mut bed, restarts), (vec![], "CHECK_FAILED".into()));
         bed.update(pair("1")).unwrap();
@@ -336,7 +337,7 @@ fn a_check_ends_no_failure_and_corrects_no_drift() {
         bed.cancel().unwrap();
         bed.idle();
         assert_eq!(label_after_check(&mut bed, restarts), (vec![], "CHECK_FAILED".into()));
-        // What drifted is left for an operation that somebody asks for, the newcomer is not.
+        // Drift is left for an operation of an operator; the new node gets its members.
         let mut bed = all_but_one(false);
         change(&mut bed, "a[node-0]", false);
         let came = vec!["Create a[node-2]".into(), "Create b[node-2]".into()];
@@ -349,12 +350,12 @@ fn a_check_ends_no_failure_and_corrects_no_drift() {
 
 #[test]
 fn what_has_failed_is_not_tried_again_because_of_nodes() {
-    // A node that comes is followed when the stack is COMPLETE after all.
+    // The stack follows a new node once it is COMPLETE after all.
     let mut bed = all_but_one(true);
     label(&mut bed, 2, "role=web");
     later(&mut bed);
     assert_eq!((ran(&mut bed).len(), bed.status().as_str()), (0, "CREATE_FAILED"));
-    // One that is removed takes its own with it.
+    // A removed node takes its members with it.
     bed.remove(&node(1));
     later(&mut bed);
     assert_eq!((ran(&mut bed).len(), bed.status().as_str()), (0, "CREATE_FAILED"));
@@ -366,7 +367,7 @@ fn what_has_failed_is_not_tried_again_because_of_nodes() {
     bed.update(pair("1")).unwrap();
     bed.idle();
     assert_eq!((bed.status().as_str(), names(&bed).len()), ("UPDATE_COMPLETE", 4));
-    // Nor after a restart in the middle, with somebody who came just before it.
+    // The same holds after a restart in the middle, with a node that joined just before it.
     let mut bed = fleet(4, 2);
     bed.disconnect(&node(1));
     bed.create(pair("1")).unwrap();
@@ -391,7 +392,8 @@ fn a_barrier_holds_for_those_who_come_late() {
     bed.run_at(&node(1), 0);
     bed.disconnect(&node(1));
     bed.run_at(&node(0), 0);
-    // b[node-0] is with its agent; b[node-1] waits for its node, and from now on for a[node-2] too.
+    // b[node-0] is with its agent; b[node-1] waits for its node, and from now on also for
+    // a[node-2].
     bed.disconnect(&node(2));
     label(&mut bed, 2, "role=web");
     bed.connect(&node(1));
@@ -436,7 +438,7 @@ fn nobody_waits_for_what_other_nodes_tell() {
     bed.restart();
     (1..4).for_each(|index| bed.connect(&node(index)));
     later(&mut bed);
-    // node-0 is away, and nothing is known of it any more; nothing of it is to be done.
+    // node-0 is away and forgotten. No job for it is left.
     label(&mut bed, 1, "role");
     bed.idle();
     assert_eq!((bed.status().as_str(), names(&bed).len()), ("UPDATE_COMPLETE", 2));
@@ -472,7 +474,7 @@ fn a_label_that_flaps_is_followed_ever_more_seldom() {
     bed.idle();
     let begun = |bed: &Bed| bed.tables.stacks[&1].traversal;
     let before = begun(&bed);
-    // Ten minutes long it has the label for one second of two.
+    // For ten minutes the node has the label every other second.
     let mut times = Vec::new();
     for second in 0..600 {
         label(&mut bed, 1, if second % 2 == 0 { "role" } else { "role=web" });
@@ -483,7 +485,8 @@ fn a_label_that_flaps_is_followed_ever_more_seldom() {
         }
     }
     assert!((5..40).contains(&(begun(&bed) - before)), "{times:?}");
-    // Who joins meanwhile waits a minute at most; once it is quiet, nobody waits.
+    // A node that joins in the meantime waits for a minute at most. Once labels are stable, no node
+    // waits.
     label(&mut bed, 2, "role=web");
     bed.pass(Duration::from_secs(60));
     bed.idle();
@@ -492,7 +495,7 @@ fn a_label_that_flaps_is_followed_ever_more_seldom() {
     label(&mut bed, 2, "role");
     bed.idle();
     assert!(!names(&bed).contains(&"b[node-2]".into()));
-    // Those who come are no flapping.
+    // Nodes that join are no flapping.
     let mut bed = fleet(30, 1);
     bed.create(pair("1")).unwrap();
     bed.idle();
@@ -515,7 +518,7 @@ fn a_clean_up_that_failed_is_not_tried_again_because_of_nodes() {
         bed.ask(Request::Update { name: stack(), source: pair("2"), options }).unwrap();
         label(&mut bed, 1, "role");
         later(&mut bed);
-        // It cannot go.
+        // The member's removal fails.
         for _ in 0..20 {
             if bed.hosts[&node(1)].queue.front().is_some_and(|job| job.action == Action::Delete) {
                 break;
@@ -536,7 +539,7 @@ fn a_clean_up_that_failed_is_not_tried_again_because_of_nodes() {
             ran(&mut bed).into_iter().partition(|ran| ran.contains("node-1"));
         assert_eq!((again, others.len()), (vec![], 4), "{delete_first}");
         assert_eq!(bed.status(), "UPDATE_FAILED", "{delete_first}");
-        // Who asks for it gets another try.
+        // An update tries again.
         bed.update(pair("2")).unwrap();
         bed.idle();
         assert_eq!(bed.status(), "UPDATE_COMPLETE", "{delete_first}");

@@ -1,4 +1,4 @@
-//! A node and its agent, which runs jobs when told to.
+//! A node and its agent, which runs jobs when the test says so.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -10,31 +10,31 @@ use muster_shared::{Attempt, ResourceId};
 
 use super::flow_host::FlowHost;
 
-/// A node and its agent.
 #[derive(Default)]
 pub struct Host {
     pub connection: Option<u64>,
-    /// The agent reads nothing that was appended.
+    /// The agent reads only the oldest version of the wire format.
     pub is_old: bool,
-    /// How often it was asked what it holds, and for its ledger.
+    /// The number of requests to describe strays, and for the ledger.
     pub described: usize,
     pub ledgers: usize,
-    /// Gone by the time it is asked.
+    /// A thing that is gone before the agent is asked to describe it.
     pub forgets: Option<ResourceId>,
     pub queue: VecDeque<Job>,
     /// Jobs that have begun.
     pub running: Vec<Job>,
     pub things: BTreeMap<ResourceId, (Spec, LedgerEntry)>,
     pub foreign: Vec<Spec>,
-    /// Paths: which resource wrote the file last, and what is in it.
+    /// By path: the resource that wrote the file last, and its content.
     pub files: BTreeMap<String, (ResourceId, Content)>,
-    /// Outcomes of the newest job of each resource, to be said again.
+    /// The outcome of the newest job of each resource, to be reported again.
     pub outcomes: BTreeMap<ResourceId, Report>,
     pub asked_for_facts: usize,
     pub flows: FlowHost,
 }
 
-/// What a run tells: each output with the config in it, but `hostname` as it is, and how it ended. Nothing where nothing runs.
+/// Attributes that a run reports: each output with the config in it, `hostname` as it is, and the
+/// exit code. Empty if nothing runs.
 fn told(job: &Job) -> Observed {
     let Spec::Deployment(deployment) = &job.spec else { return Observed::default() };
     let Some(step) = deployment.step(job.action) else { return Observed::default() };
@@ -133,7 +133,7 @@ impl Host {
         }
     }
 
-    /// A thing that nobody made here is there if it has the desired state, kept under no id.
+    /// Compares a thing with the desired state. A foreign thing has no entry in the ledger.
     fn check(&self, job: &Job) -> Outcome {
         let is_there = match &job.spec {
             Spec::File(file) => self.files.get(&file.path).map(|(_, content)| *content == file.content),

@@ -1,4 +1,4 @@
-//! Nobody becomes somebody else: names that could mean two servers.
+//! No server is taken for another: names that could mean two servers.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,8 @@ fn name(text: &str) -> NodeId {
     text.parse().unwrap()
 }
 
-/// Whether `joins` may join beside `there` with a token for any name, and have a token for itself; the refusals' words.
+/// Whether `joins` may join beside `there` with a token for any name, and get a token for its own
+/// name; and the text of the refusal.
 #[test]
 fn a_short_name_and_its_full_name_are_not_two_nodes() {
     for (there, joins, refused) in [
@@ -50,7 +51,7 @@ fn a_short_name_and_its_full_name_are_not_two_nodes() {
             }
         }
         assert_eq!(bed.tables.nodes.contains_key(&name(joins)), refused.is_none() || there == joins);
-        // The operator's word frees the name.
+        // The removal by the operator frees the name.
         if refused.is_some() {
             bed.remove(&name(there));
             bed.try_join(&name(joins), None).unwrap();
@@ -58,7 +59,7 @@ fn a_short_name_and_its_full_name_are_not_two_nodes() {
     }
 }
 
-/// A stack with a server of this name, and a dummy on it.
+/// A stack with a deployed server of this name, and a dummy on it.
 fn on_server(server: &str, value: u32) -> Source {
     let template = format!(
         "heat_template_version: 2018-08-31\nresources:\n  s: {{type: OS::Heat::DeployedServer, properties: {{name: {server}}}}}\n  \
@@ -72,7 +73,8 @@ fn arrives(bed: &mut Bed, node: &str) {
     bed.connect(&name(node));
 }
 
-/// Where a server that is called web-7 was bound, and who comes and goes afterwards: its things are where they were.
+/// The node to which server web-7 was bound, and a node that comes and goes afterwards: the things
+/// stay on the first node.
 #[test]
 fn a_server_stays_the_node_that_its_name_first_meant() {
     for (bound, other, waits) in [
@@ -98,7 +100,8 @@ fn a_server_stays_the_node_that_its_name_first_meant() {
             arrives(&mut bed, bound);
             bed.idle();
             assert_eq!((&*bed.status(), &*bed.resource("d").node), ("CREATE_COMPLETE", bound));
-            // Also when that node is gone, another has come that could be meant, and the resource is made anew.
+            // The same holds when that node is gone, another one matches, and the resource is made
+            // again.
             bed.unhealthy("s").unwrap();
             bed.remove(&name(bound));
             bed.idle();
@@ -112,7 +115,7 @@ fn a_server_stays_the_node_that_its_name_first_meant() {
             bed.idle();
             assert_eq!((&*bed.status(), &*bed.resource("d").node), ("UPDATE_IN_PROGRESS", bound));
             assert!(bed.hosts[&name(other)].things.is_empty(), "{other} was sent what is for {bound}");
-            // The template's word, where it is another one.
+            // A new name in the template binds the server again.
             if other == "web-7" {
                 continue;
             }
@@ -123,7 +126,7 @@ fn a_server_stays_the_node_that_its_name_first_meant() {
     }
 }
 
-/// A database of before knows a server's name and not whether it was found.
+/// A database of an older version has a server's name, and not whether its node was found.
 #[test]
 fn servers_of_before_are_bound_when_the_controller_starts() {
     use muster_template::{Desired, VirtualResource};

@@ -1,4 +1,4 @@
-//! Labels, revoking, and nodes that are gone for ever and come back.
+//! Labels, revocation, and nodes that are removed and join again.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -40,7 +40,7 @@ fn a_clock_that_is_off_is_named() {
     let mut bed = Bed::new(1);
     bed.create(template("a: x=1")).unwrap();
     bed.idle();
-    // How far it is ahead, what is shown then, and what is told of it.
+    // Seconds that the clock is ahead, the number shown, and the event.
     for (ahead, shown, told) in [
         (300, None, None),
         (7500, Some(7500), Some("its clock is 2 h 5 min ahead of the controller's clock: set the one")),
@@ -258,7 +258,8 @@ fn what_may_be_anywhere_gets_another_node() {
     assert_eq!(bed.tables.rows.len(), 3 + lost.len());
 }
 
-/// Where a removal finds the jobs of node-0: what is lost, and what the stack comes to once the node is back.
+/// For each state of the jobs of node-0 at its removal: the lost resources, and the result of the
+/// stack once the node is back.
 #[test]
 fn a_removal_at_any_point_of_a_job() {
     type Prepare = fn(&mut Bed);
@@ -476,7 +477,7 @@ fn the_events_of_a_stack_say_what_was_left_behind_and_what_became_of_it() {
 
 #[test]
 fn what_waits_at_a_hook_on_a_removed_node_or_needs_what_was_there() {
-    // Where b, which needs a, waits on node-1, or a itself; and what goes on when a's node is removed.
+    // `b`, which needs `a`, or `a` itself waits at a hook on node-1. The node of `a` is removed.
     for hooks in ["b: {hooks: pre-create}", "b: {hooks: post-create}", "a: {hooks: post-create}"] {
         for restart in [false, true] {
             let mut bed = Bed::new(2);
@@ -533,7 +534,7 @@ fn a_token_with_a_rate_has_them_join_one_after_the_other() {
         other => panic!("{other:?}"),
     };
     join(&mut bed, 0).unwrap();
-    // Whoever asks next waits for its turn; that uses nothing up, nor does an answer that was lost.
+    // The next node waits for its turn. Neither a wait nor a lost answer uses up the token.
     assert_eq!((later(join(&mut bed, 1)), later(join(&mut bed, 2))), (1, 2));
     join(&mut bed, 0).unwrap();
     assert_eq!(bed.tables.tokens[&[1; 8]].uses_left, 4);
@@ -541,12 +542,12 @@ fn a_token_with_a_rate_has_them_join_one_after_the_other() {
     bed.pass(Duration::from_secs(1));
     join(&mut bed, 1).unwrap();
     assert!(later(join(&mut bed, 2)) > 0);
-    // With a restart it begins anew, at the same rate.
+    // After a restart the pace starts over, at the same rate.
     bed.restart();
     join(&mut bed, 2).unwrap();
     assert!(later(join(&mut bed, 3)) > 0);
     assert_eq!(bed.engine.view().token_views()[0].rate.unwrap().to_string(), "1/s");
-    // What is refused for good is so at once.
+    // A join that can never succeed is refused at once.
     bed.pass(Duration::from_secs(1));
     bed.token_at([1; 8], Some("web-*"), 5, Some("1/s"));
     assert!(matches!(join(&mut bed, 3), Err(Refusal::Conflict(_))));
@@ -576,8 +577,8 @@ fn a_second_greeting_ends_the_connection_and_nothing_more_of_it_counts() {
     assert_eq!(bed.status(), "CREATE_COMPLETE");
 }
 
-/// The link takes the number of a connection and tells of it in two steps, so two connections of one node may be told in
-/// the wrong order.
+/// The link numbers a connection and reports it in two steps. So it may report two connections of
+/// one node in the wrong order.
 #[test]
 fn the_newest_connection_counts_in_whatever_order_they_are_told() {
     let mut bed = Bed::new(1);
@@ -604,7 +605,7 @@ fn the_newest_connection_counts_in_whatever_order_they_are_told() {
     assert_eq!(bed.status(), "CREATE_COMPLETE", "jobs go to the newer connection");
     bed.input(said(50, Up::Heartbeat { drift: None }));
     assert!(bed.hosts[&name].connection.is_some(), "an older one is ended by the link");
-    // A connection that nobody told of: its agent would wait for ever.
+    // The engine was not told of this connection. Its agent would wait for ever.
     bed.input(said(61, Up::Heartbeat { drift: None }));
     assert!(bed.hosts[&name].connection.is_none(), "it is closed");
 }
@@ -654,7 +655,7 @@ fn names_that_nothing_refers_to_give_their_places_back() {
     assert_eq!((bed.status().as_str(), bed.reality().len()), ("UPDATE_COMPLETE", 1));
 }
 
-/// So many rows on another node as well.
+/// A site with this many rows on another node as well.
 fn site_of(others: usize) -> Bed {
     let mut bed = Bed::new(2);
     let rows: Vec<String> = (0..others).map(|at| format!("o{at:04}: x=1 node=node-1\n")).collect();
@@ -677,7 +678,7 @@ fn a_ledger_is_compared_with_the_rows_of_its_node_alone() {
             2,
             "its whole ledger was asked for, and what it lost is made again"
         );
-        // Of each of its two rows, and of the job that makes it again.
+        // Visits of the node's two rows, and of the job that makes a row again.
         assert!(
             bed.engine.traversals.jobs.graph.ctx.visits <= 6,
             "{} visits beside {others} rows",

@@ -1,4 +1,5 @@
-//! Changes that go through a fleet in batches: stopped when it hurts, steered by operators, over restarts.
+//! Rollouts of changes in batches: stopped by failures, steered by operators, and taken up after
+//! restarts.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -19,7 +20,7 @@ fn of(value: &str, fails: bool, rollout: &str) -> Source {
     source(&root, &[])
 }
 
-/// A fleet of so many that has the first revision.
+/// A fleet of this many nodes that has the first revision.
 fn fleet(nodes: usize, rollout: &str) -> Bed {
     let mut bed = Bed::new(nodes);
     (0..nodes).for_each(|index| web(&mut bed, index));
@@ -65,7 +66,7 @@ fn a_change_goes_through_in_batches_canary_first() {
     assert_eq!(ran(&mut bed), Vec::<String>::new());
     bed.pass(Duration::from_secs(1));
     assert_eq!(ran(&mut bed), ["Update a[node-1]", "Update a[node-2]"]);
-    // A restart begins the pause anew, and nobody who is done.
+    // A restart starts the pause over. Members that are done do not begin again.
     bed.pass(Duration::from_secs(5));
     bed.restart();
     (0..6).for_each(|index| bed.connect(&node(index)));
@@ -78,7 +79,7 @@ fn a_change_goes_through_in_batches_canary_first() {
     assert_eq!(ran(&mut bed), ["Update a[node-5]"]);
     assert_eq!(bed.status(), "UPDATE_COMPLETE");
     assert!(bed.view().unwrap().rollouts.is_empty());
-    // Who joins gets what has proven itself at once.
+    // A node that joins later gets a proven revision at once.
     bed.join(&node(6));
     bed.connect(&node(6));
     web(&mut bed, 6);
@@ -86,7 +87,7 @@ fn a_change_goes_through_in_batches_canary_first() {
         (ran(&mut bed), bed.status().as_str()),
         (vec!["Create a[node-6]".to_owned()], "UPDATE_COMPLETE")
     );
-    // A rollback is to what was right: without canary and pauses, but in batches.
+    // A rollback to a COMPLETE revision has no canary and no pauses, but batches.
     bed.rollback(Some(1)).unwrap();
     assert_eq!((shown(&bed).stage.as_str(), shown(&bed).in_flight), ("batch", 2));
     assert_eq!((ran(&mut bed).len(), bed.status().as_str()), (7, "ROLLBACK_COMPLETE"));
@@ -118,7 +119,7 @@ fn a_canary_that_fails_stops_it_and_nobody_else_is_touched() {
         assert_eq!(bed.resource("a[node-3]").phase, "");
         let error = steer(&mut bed, RolloutAction::Resume).unwrap_err();
         assert!(error.contains("was aborted") || error.contains("no rollout"), "{error}");
-        // It is put right and goes through.
+        // A corrected revision goes through.
         bed.ran.clear();
         bed.update(of("3", false, policy)).unwrap();
         for _ in 0..4 {
@@ -156,7 +157,7 @@ fn more_failures_than_are_borne_stop_it() {
     assert_eq!((bed.status().as_str(), at_second(&bed).len()), ("UPDATE_FAILED", 0));
     let touched: std::collections::BTreeSet<&String> = bed.ran.iter().collect();
     assert!(touched.len() <= 3, "{touched:?}");
-    // With --rollback who was touched is put back.
+    // With --rollback, members that got the revision get the one before.
     let mut bed = fleet(8, "{batch: 2}");
     let options = crate::Options { rollback: true, ..options() };
     bed.ask(Request::Update { name: stack(), source: of("2", true, "{batch: 2}"), options }).unwrap();
@@ -199,7 +200,7 @@ fn operators_have_a_say() {
         );
         assert!(steer(&mut bed, RolloutAction::Pause).unwrap_err().contains("is paused"));
         assert!(steer(&mut bed, RolloutAction::Promote).unwrap_err().contains("is paused"));
-        // Another revision does not go over it; a rollback may.
+        // A paused rollout refuses another revision, but not a rollback.
         let Err(Refusal::Conflict(why)) = bed.update(of("3", false, policy)) else { panic!("taken") };
         assert!(why.contains("is paused at revision 2: resume or abort it first"), "{why}");
         steer(&mut bed, RolloutAction::Resume).unwrap();
@@ -248,7 +249,7 @@ fn who_is_away_is_passed_over_and_begins_when_back() {
     assert_eq!((shown(&bed).waiting, shown(&bed).away, bed.status().as_str()), (1, 1, "UPDATE_IN_PROGRESS"));
     let before = bed.view().unwrap();
     assert_eq!((before.progress.total - before.progress.done, before.nodes_joined), (2, 0), "member and set");
-    // One that joins meanwhile has its turn like all others.
+    // A node that joins in the meantime gets its turn like all others.
     bed.join(&node(4));
     bed.connect(&node(4));
     bed.pass(Duration::from_secs(1));
@@ -266,7 +267,7 @@ fn who_is_away_is_passed_over_and_begins_when_back() {
     );
 }
 
-/// `v` of each comes from another resource: what the set itself says stays the same.
+/// `v` of each member comes from another resource. The text of the set stays the same.
 fn of_another(value: u8, rollout: &str) -> Source {
     let root = format!(
         "resources:\n  c: {{type: Muster::Dummy, properties: {{node: node-0, values: {{v: {value}}}}}}}\n  a: {{type: Muster::Dummy, for_each: {{nodes: role=web}}, rollout: {rollout}, properties: {{values: {{v: {{get_attr: [c, v]}}}}}}}}\n"
@@ -338,7 +339,7 @@ fn a_restart_is_no_failure_of_those_who_are_yet_to_connect() {
         bed.pass(Duration::from_secs(5));
     }
     assert_eq!(bed.status(), "UPDATE_COMPLETE");
-    // Who is away after that time counts.
+    // A node that is still away after that time counts as failed.
     bed.update(of("3", false, "{batch: 1, away: fail}")).unwrap();
     bed.restart();
     bed.pass(Duration::from_secs(60));
@@ -382,7 +383,7 @@ fn who_failed_and_leaves_is_not_forgotten() {
     assert_eq!((touched.len(), bed.status().as_str()), (2, "UPDATE_FAILED"), "{touched:?}");
 }
 
-/// `a` of each node, and with a rollout `b`, which needs it.
+/// `a` for each node, and `b` with a rollout, which needs `a`.
 fn paired(value: u8, rollout: &str) -> Source {
     let root = format!(
         "resources:\n  a: {{type: Muster::Dummy, for_each: {{nodes: role=web}}, properties: {{values: {{v: {value}}}}}}}\n  b: {{type: Muster::Dummy, for_each: {{nodes: role=web}}, depends_on: a, rollout: {rollout}, properties: {{values: {{v: {value}}}}}}}\n"
@@ -409,7 +410,7 @@ fn a_set_whose_turn_had_not_come_stops_as_well_when_the_time_is_over() {
         let reason = bed.view().unwrap().status_reason;
         assert!(reason.contains("rollouts stopped: b (3 yet to begin)"), "{reason}");
         again(&mut bed, 3, restarts);
-        // What was under way ends; nothing of the rollout begins.
+        // Jobs under way end; no member of the rollout begins.
         assert_eq!(ran(&mut bed), ["Create a[node-0]", "Create a[node-1]", "Create a[node-2]"]);
         assert_eq!((shown(&bed).state.as_str(), shown(&bed).waiting), ("timed_out", 3), "{restarts}");
         steer(&mut bed, RolloutAction::Resume).unwrap();
@@ -434,7 +435,8 @@ fn a_rollback_is_careful_with_what_never_was_right() {
         again(&mut bed, 4, restarts);
         assert_eq!((shown(&bed).stage.as_str(), shown(&bed).max_failures), ("canary", 0), "{restarts}");
         assert_eq!(ran(&mut bed).len(), 1);
-        // To what was: nobody goes first, and one broken server stops nothing.
+        // The rollback to the COMPLETE revision has no canary, and one broken server does not stop
+        // it.
         bed.rollback(Some(1)).unwrap();
         again(&mut bed, 4, restarts);
         assert_eq!((shown(&bed).stage.as_str(), shown(&bed).in_flight), ("batch", 1), "{restarts}");
@@ -492,7 +494,7 @@ fn who_is_back_after_it_was_aborted_is_not_waited_for() {
     bed.update(of("2")).unwrap();
     bed.run_at(&node(0), 0);
     assert_eq!((shown(&bed).state.as_str(), bed.status().as_str()), ("aborted", "UPDATE_IN_PROGRESS"));
-    // Another resource is under way yet.
+    // Another resource is still under way.
     bed.connect(&node(1));
     bed.idle();
     assert_eq!(
@@ -525,7 +527,7 @@ fn who_comes_after_all_were_ready_is_no_part_of_what_was_aborted() {
     }
 }
 
-/// Jobs of the operation before that have not left were of that one's batch.
+/// Unsent jobs of the operation before belonged to a batch of that operation.
 #[test]
 fn an_update_begins_with_a_canary_though_jobs_wait_for_their_nodes() {
     let mut bed = fleet(3, "{batch: 3}");
@@ -540,7 +542,7 @@ fn an_update_begins_with_a_canary_though_jobs_wait_for_their_nodes() {
     assert_eq!((at_second(&bed).len(), bed.status().as_str()), (3, "UPDATE_COMPLETE"));
 }
 
-/// None of them has shown that the revision does no harm.
+/// No member has shown that the revision does no harm.
 #[test]
 fn what_was_stopped_stays_so_when_its_members_have_left() {
     let of = |value: &str| {
@@ -621,7 +623,7 @@ fn those_who_leave_are_no_way_round_the_bound() {
         bed.ask(Request::LabelNode { node: node(at), labels }).unwrap();
         bed.pass(Duration::from_secs(1));
     };
-    // What had begun and is interrupted may have done harm.
+    // A job that had begun and was interrupted may have done harm.
     for restarts in [false, true] {
         let mut bed = fleet(4, "{batch: 4}");
         bed.update(of("2", true, "{batch: 1}")).unwrap();
@@ -633,7 +635,7 @@ fn those_who_leave_are_no_way_round_the_bound() {
         assert_eq!((updates(&mut bed), bed.status().as_str()), (0, "UPDATE_FAILED"), "{restarts}");
         assert_eq!(shown(&bed).reason, "1 left while under way, and nobody has ended well yet");
     }
-    // What had not begun has not.
+    // A job that had not begun has done no harm.
     let mut bed = fleet(4, "{batch: 4}");
     bed.update(of("2", false, "{batch: 1}")).unwrap();
     leave(&mut bed, 0);

@@ -1,4 +1,4 @@
-//! Nested stacks, groups and chains as one graph: made, changed, interrupted and taken away.
+//! Nested stacks, groups and chains as one graph: made, changed, interrupted and removed.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -66,7 +66,7 @@ fn a_group_of_nested_stacks_lives_and_goes() {
     let kinds: Vec<String> = bed.resources().into_iter().map(|row| row.kind).collect();
     assert_eq!(kinds[1..4], ["OS::Heat::ResourceGroup", "server.yaml", "OS::Heat::Value"]);
     assert_eq!(bed.resource("g/0").requires, ["first", "g/0/disk", "g/0/host"]);
-    // Cost follows change.
+    // The cost of an update follows from the change.
     bed.ran.clear();
     bed.update(group("3", "")).unwrap();
     bed.idle();
@@ -226,7 +226,7 @@ fn batches_go_one_after_the_other_and_stop_where_one_fails() {
     assert!(bed.ran.iter().all(|job| job == "Update g/0" || job == "Update g/1"), "{:?}", bed.ran);
 }
 
-/// Four in batches of two with half a minute between, each a nested stack of two.
+/// A group of four nested stacks of two, in batches of two with a pause of 30.5 s.
 fn paused(v: u32, more: &str) -> Source {
     let root = format!(
         "resources: {{g: {{type: OS::Heat::ResourceGroup, update_policy: {{rolling_update: {{max_batch_size: 2, pause_time: 30.5}}, \
@@ -247,7 +247,7 @@ fn ran(bed: &mut Bed) -> String {
         .collect()
 }
 
-/// The first member's node is away until the stack has had its time.
+/// The first member's node is away until the stack has timed out.
 #[test]
 fn no_further_batch_begins_when_the_time_is_over() {
     let member =
@@ -270,7 +270,7 @@ fn no_further_batch_begins_when_the_time_is_over() {
     let cases: [(Kind<'_>, &str, &str, &str); 3] = [
         (&group, "", "UPDATE_FAILED", "Update g/0"),
         (&group, ", pause_time: 5", "UPDATE_FAILED", "Update g/0"),
-        // No batches: the branch of a node that returns is finished.
+        // Without batches, the branch of a node that returns is finished.
         (&chain, "", "UPDATE_COMPLETE", "Update g/0 Update g/1"),
     ];
     for (kind, policy, status, ran) in cases {
@@ -305,7 +305,7 @@ fn no_further_batch_begins_when_the_time_is_over() {
                 assert_eq!(bed.view().unwrap().status_reason, timed_out);
                 assert_eq!((&*bed.resource("g/1").phase, &*bed.resource("g/2").phase), ("", ""));
             }
-            // The next operation goes on from there.
+            // The next operation goes on from that state.
             bed.update(of(2)).unwrap();
             bed.idle();
             bed.pass(Duration::from_secs(10));
@@ -376,7 +376,7 @@ fn a_batch_begins_some_time_after_the_one_before() {
         let waits = bed.tables.rows.values().filter(|row| row.progress.waited.is_some()).count();
         assert_eq!(waits, if status == "UPDATE_IN_PROGRESS" { 2 } else { 0 }, "{what}");
     }
-    // Where nothing of a batch is touched, nobody waits; nor does what comes beside the group.
+    // If a batch changes nothing, no member waits. Resources beside the group do not wait either.
     bed.update(paused(1, ", z: {type: Muster::Dummy, depends_on: g, properties: {node: node-0}}")).unwrap();
     bed.idle();
     assert_eq!(
@@ -384,7 +384,7 @@ fn a_batch_begins_some_time_after_the_one_before() {
         (&["Create z".to_owned()][..], "UPDATE_COMPLETE")
     );
     bed.ran.clear();
-    // One that has failed before waits as well, also over a restart.
+    // A member that failed before waits as well, also over a restart.
     bed.update(paused(2, "")).unwrap();
     bed.idle();
     bed.pass(seconds(31));
@@ -401,7 +401,7 @@ fn a_batch_begins_some_time_after_the_one_before() {
     assert_eq!((ran(&mut bed), bed.status()), wanted);
 }
 
-/// A restart, when what waits has for so many seconds.
+/// A restart after the rows have waited for this many seconds.
 fn again(bed: &mut Bed, waited: u64) {
     for row in bed.tables.rows.values_mut() {
         row.progress.waited = row.progress.waited.map(|_| Duration::from_secs(waited));
@@ -439,7 +439,7 @@ fn removed_members_never_come_back() {
         bed.restart();
         bed.connect(&node(0));
     }
-    // Also of a group that is made anew.
+    // The same holds for a group that is made again.
     bed.update(with(2, "[{resource_list: ['0']}]")).unwrap();
     bed.idle();
     bed.unhealthy("g").unwrap();
@@ -450,7 +450,7 @@ fn removed_members_never_come_back() {
     }
     bed.update(with(2, "u[]")).unwrap();
     bed.idle();
-    // By what refers to it.
+    // A member can be removed by its physical id.
     let id = bed.resource("g/0").physical_id;
     bed.update(with(2, &format!("[{{resource_list: ['{id}']}}]"))).unwrap();
     bed.idle();
@@ -468,8 +468,8 @@ fn what_is_removed_by_reference_stays_so_while_that_is_said() {
         );
         source(&root, &[])
     };
-    // As the operation goes on after a restart, and as it is laid out anew for a count that becomes known, there may be
-    // nothing any more that the reference is of.
+    // When the operation goes on after a restart, or is laid out again for a count that became
+    // known, the member that the reference means may be gone.
     for (count, restarts) in [(2, false), (2, true), (3, false), (3, true)] {
         let mut bed = Bed::new(1);
         bed.create(with(2, "", 0)).unwrap();
@@ -506,7 +506,7 @@ fn what_is_removed_by_reference_is_found_also_on_its_way_out() {
     bed.create(group(2, "")).unwrap();
     bed.idle();
     let listed = format!("'{}'", bed.resource("g/0").physical_id);
-    // The group is of another type now; its members wait for their server to be deleted.
+    // The group has another type now. Its members wait for their server to be deleted.
     bed.disconnect(&node(0));
     bed.update(single).unwrap();
     bed.idle();
@@ -604,7 +604,7 @@ fn a_condition_inside_that_is_known_later() {
     assert!(is_clean(&bed));
 }
 
-/// The count comes from a resource that another one of another type takes the place of under its name.
+/// The count comes from a resource that is replaced by one of another type with the same name.
 #[test]
 fn a_count_is_not_taken_from_what_goes() {
     let with = |first: &str, count: &str| {

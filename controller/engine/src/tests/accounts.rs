@@ -1,4 +1,4 @@
-//! The machine's own accounts, counted again from the rows.
+//! The engine's counts, compared with a new count from the rows.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,12 +11,12 @@ use crate::timer::TimerKey;
 use crate::view::View;
 
 impl View<'_> {
-    /// When the next job is due: a backoff is over, or an answer.
+    /// The time when the next job is due: its backoff ends, or its answer is late.
     pub fn next_job(&self) -> Option<muster_shared::MonoTime> {
         self.graph.ctx.timers.next_job()
     }
 
-    /// Panics where a count is not what the rows say.
+    /// Panics if a count differs from the rows.
     pub fn audit(&self) {
         let rows: BTreeMap<Slot, &Row> =
             self.graph.rows.slots().map(|slot| (slot, &self.graph.rows[slot])).collect();

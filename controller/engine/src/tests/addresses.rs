@@ -1,4 +1,4 @@
-//! The site's address plan by way of stacks.
+//! The site's address plan, as stacks use it.
 
 use serde_json::{Value, json};
 
@@ -11,7 +11,8 @@ fn source(resources: &str, outputs: &str) -> Source {
     parse(SourceText { name: "t".into(), template, ..SourceText::default() })
 }
 
-/// The subnet's and the port's names come before the network's: what needs what is told by the types.
+/// The subnet's and the port's names sort before the network's. Their types alone say which one
+/// needs which.
 const NET: &str = "z: {type: OS::Neutron::Net, properties: {name: ctlplane}}, \
      m: {type: OS::Neutron::Subnet, properties: {name: sub, network: ctlplane, cidr: 10.0.0.0/24, \
          allocation_pools: [{start: 10.0.0.10, end: 10.0.0.12}], dns_nameservers: [10.0.0.2]}}";
@@ -133,7 +134,7 @@ fn a_network_that_goes_after_all_no_longer_holds_its_operation_up() {
     let first = stack().to_string();
     assert!(status(&bed, &first).contains("2 resources failed: d: refused; m: "), "{}", status(&bed, &first));
     bed.ask(Request::Delete { name: "other".parse().unwrap() }).unwrap();
-    // What holds up the first stage is lost, so the stage is looked at again.
+    // The row that holds up the first stage is lost, so the stage is looked at again.
     bed.ask(Request::RemoveNode { node: node(1) }).unwrap();
     bed.idle();
     assert_eq!(status(&bed, &first), "UPDATE_COMPLETE: ");
@@ -217,7 +218,7 @@ resources:
     assert!(reason(&bed).ends_with("(known: ******)"), "{}", reason(&bed));
 }
 
-/// Another stack's network and subnet have hidden names, in a part of which the value stands.
+/// Another stack's network and subnet have names with a hidden value as a part.
 #[test]
 fn what_another_stack_hides_of_a_network_is_masked_where_a_port_tells_it() {
     let made = |name: &str, hidden: bool| {
@@ -262,13 +263,13 @@ resources:
         format!("{outputs:?} {preview:?} {rows:?} {:?}", bed.tables.reasons)
     };
     let mut bed = Bed::new(1);
-    // As long as it is no secret it is told.
+    // The name is shown while it is no secret.
     assert_eq!(create(&mut bed, "nets", made("s3cret1", false)), "CREATE_COMPLETE: ");
     let id =
         bed.engine.view().resource_views(&"nets".parse().unwrap(), false).unwrap()[0].physical_id.clone();
     assert_eq!(create(&mut bed, "asks", asking(&id, "")), "CREATE_COMPLETE: ");
     assert_eq!(output(&bed, "asks", "part"), "s3cret1");
-    // From now on it is one, of the stack that has the port too.
+    // From now on the name is a secret, also in the port's stack.
     update(&mut bed, "nets", made("s3cret1", true));
     let hidden = seen(&bed, &id);
     assert!(!hidden.contains("s3cret1") && hidden.contains("******"), "{hidden}");
@@ -280,13 +281,13 @@ resources:
         update(&mut bed, "asks", asking(&id, &format!("z{round}")));
         let hidden = seen(&bed, &id);
         assert!(!hidden.contains("net-s3cret1") && !hidden.contains("s3cret1"), "{hidden}");
-        // The server gets it all the same.
+        // The server gets the name all the same.
         assert_eq!(bed.reality()[0].1["a"], "net-s3cret1");
-        // Neither stack's values are known then.
+        // After a restart the values of neither stack are known.
         bed.restart();
         bed.connect(&node(0));
     }
-    // Another name is another secret; what the port said before stays one.
+    // A new name is a new secret. Texts that the port showed before stay secret.
     update(&mut bed, "nets", made("an0ther", true));
     assert!(!seen(&bed, &id).contains("s3cret1"), "{}", seen(&bed, &id));
     update(&mut bed, "asks", asking(&id, "end"));
@@ -295,7 +296,7 @@ resources:
     assert!(!hidden.contains("an0ther") && !hidden.contains("s3cret1"), "{hidden}");
 }
 
-/// A network has another hidden name in a revision that its row does not have yet.
+/// The new revision gives a network another hidden name, which its row does not have yet.
 #[test]
 fn what_a_network_hid_before_is_masked_after_a_restart_too() {
     let made = |name: &str| {

@@ -1,4 +1,5 @@
-//! An operation that is cancelled: what had begun ends, nothing else begins, and the next operation goes on from there.
+//! Cancelled operations: jobs that had begun end, no other job begins, and the next operation goes
+//! on from there.
 
 use std::time::Duration;
 
@@ -103,7 +104,7 @@ fn a_newer_operation_interrupts_as_well() {
     assert_eq!(bed.reality().len(), 1);
 }
 
-/// Of each resource, what was told of its jobs.
+/// Events of a resource with their reasons.
 fn told(bed: &Bed, resource: &str) -> Vec<String> {
     let all = bed.tables.events.iter().zip(&bed.tables.reasons);
     let of_it = all.filter(|(event, _)| event.starts_with(&format!("{resource} ")));

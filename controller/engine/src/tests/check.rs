@@ -1,4 +1,4 @@
-//! What is there is compared with the current revision, and nothing is changed by that.
+//! Checks compare things with the current revision, and change nothing.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ fn made(source: &str, nodes: usize) -> Bed {
     bed
 }
 
-/// Somebody changes the thing of a resource on its node, or takes it away.
+/// Changes the thing of a resource on its node, or removes it, behind the agent's back.
 pub fn change(bed: &mut Bed, resource: &str, away: bool) {
     let id = bed.tables.rows.values().find(|row| &*row.name == resource).unwrap().physical;
     for host in bed.hosts.values_mut() {
@@ -32,7 +32,7 @@ pub fn change(bed: &mut Bed, resource: &str, away: bool) {
     }
 }
 
-/// Somebody undoes what [`change`] did.
+/// Undoes [`change`].
 fn put_right(bed: &mut Bed, resource: &str) {
     let row = bed.tables.rows.values().find(|row| &*row.name == resource).unwrap();
     let (id, wanted) = (row.physical, row.spec.as_ref().unwrap().unpack().spec().cloned().unwrap());
@@ -43,7 +43,7 @@ fn put_right(bed: &mut Bed, resource: &str) {
     }
 }
 
-/// How many resources of each node are known to differ.
+/// The number of drifted resources on each node.
 fn drifted(bed: &Bed) -> Vec<u64> {
     bed.engine.view().node_views().iter().map(|view| view.drifted).collect()
 }

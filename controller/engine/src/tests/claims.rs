@@ -1,4 +1,4 @@
-//! Who owns which path, through renames, swaps, failures and restarts.
+//! Owners of paths, through renames, swaps, failures and restarts.
 
 use super::bed::{Bed, files, node, options, stack};
 use crate::{Refusal, Request};
@@ -68,7 +68,7 @@ fn a_restart_sends_no_job_of_a_row_that_gave_its_path_away() {
     bed.create(files("a: /x one")).unwrap();
     bed.idle();
     bed.update(files("a: /x two")).unwrap();
-    // Sent, and lost on its way; then another resource takes the path.
+    // The job was sent and lost on its way. Then another resource takes the path.
     bed.hosts.get_mut(&node(0)).unwrap().queue.clear();
     bed.disconnect(&node(0));
     bed.update(files("b: /x three")).unwrap();
@@ -87,7 +87,7 @@ fn contents_are_kept_as_long_as_they_are_needed_and_no_longer() {
     bed.create(files(&big("a"))).unwrap();
     bed.idle();
     assert_eq!(bed.tables.contents.len(), 1);
-    // A job that fails for good, one that is taken back, one that ends well.
+    // One job fails for good, one is withdrawn, one succeeds.
     bed.update(files(&big("b"))).unwrap();
     bed.fail_next(&node(0), true);
     assert_eq!(bed.status(), "UPDATE_FAILED");

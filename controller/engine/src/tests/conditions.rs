@@ -35,7 +35,7 @@ fn source(prod: bool) -> Source {
     })
 }
 
-/// `name value` of each thing that is there.
+/// Name and values of each thing that exists.
 fn there(bed: &Bed) -> Vec<String> {
     let shown = |(name, values): (_, BTreeMap<String, String>)| format!("{name} {values:?}");
     bed.reality().into_iter().map(shown).collect()
@@ -129,7 +129,7 @@ fn an_immutable_parameter_keeps_its_value() {
         (bed.status().as_str(), there(&bed)),
         ("UPDATE_COMPLETE", vec![r#"a {"p": "one"}"#.to_owned()])
     );
-    // Nor can what is hidden, or was, also after a restart.
+    // Nor can a value that is hidden, or was hidden, also after a restart.
     bed.update(source("one", true)).unwrap();
     bed.idle();
     bed.restart();

@@ -1,4 +1,5 @@
-//! What becomes of drift: who is corrected, when, and when no more; nodes in maintenance; updates that look at everything.
+//! Corrections of drift: which rows are corrected, when, and when corrections stop; nodes in
+//! maintenance; updates that look at everything.
 
 mod members;
 
@@ -13,7 +14,7 @@ use crate::{CALM, CORRECTIONS_MAX, Hook, Limits, Options, Request, Source, Sourc
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// Dummies on node-0, each with a policy, or none where it says `-`; then properties besides.
+/// Dummies on node-0, each with a drift policy (`-`: none), then with further properties.
 fn policies(rows: &[(&str, &str)]) -> Source {
     let mut text = "heat_template_version: 2018-08-31\nresources:\n".to_owned();
     for (name, policy) in rows {
@@ -57,7 +58,8 @@ fn converge(bed: &mut Bed, source: Source) {
     bed.ask(Request::Update { name: stack(), source, options }).unwrap();
 }
 
-/// The drift of `a` corrected, and somebody who changes it at once again, until nobody corrects it. When each began.
+/// Corrects the drift of `a`, which is undone at once, until corrections stop. Returns the start of
+/// each.
 fn fought(bed: &mut Bed) -> Vec<u64> {
     let (begun, mut times) = (bed.now, Vec::new());
     for _ in 0..100 {
@@ -269,8 +271,8 @@ fn what_cannot_be_corrected_is_failed_and_tried_again_after_a_long_calm() {
     }
 }
 
-/// A member for each node that is `role=web`, `b` behind all of `a`, and a resource that fails unless it is `well`.
-/// One and the same correction: a fight is not counted twice, and a script that the agent runs still is not begun anew.
+/// The retry belongs to the same correction: the breaker does not count twice, and a script that
+/// still runs is not started again.
 #[test]
 fn a_correction_that_is_tried_again_stays_the_same_over_a_restart() {
     for full in [false, true] {
@@ -450,7 +452,7 @@ fn converge_applies_once_what_then_waits_at_its_hook() {
     let mut bed = Bed::new(1);
     bed.create(source(1)).unwrap();
     bed.idle();
-    // Of the operation before, it waits there already: it is applied all the same.
+    // A job of the operation before already waits there. The row is applied all the same.
     bed.update(source(2)).unwrap();
     bed.idle();
     bed.ran.clear();
@@ -507,7 +509,7 @@ fn heartbeats_stretch_with_the_fleet() {
     }
 }
 
-/// A check that is asked for keeps what the agent says of itself meanwhile, for the time after it.
+/// A check that an operator asked for keeps the agent's reports until it has ended.
 #[test]
 fn what_drifts_while_a_check_waits_for_its_turn_is_corrected_when_that_is_cancelled() {
     let limits = Limits { in_flight_per_node: 1, ..Limits::default() };
@@ -526,7 +528,8 @@ fn what_drifts_while_a_check_waits_for_its_turn_is_corrected_when_that_is_cancel
     assert_eq!((row.status.as_str(), row.observed.as_str()), ("COMPLETE", "in_sync"));
 }
 
-/// The node of what it needs was removed while it waited for its next try, in a stack that no operation goes over.
+/// The node of a needed row was removed while the correction waited for its next attempt, in a
+/// stack without an operation.
 #[test]
 fn a_correction_is_not_tried_again_while_what_it_needs_is_to_be_made_anew() {
     let text = "heat_template_version: 2018-08-31\nresources:\n  a: {type: Muster::Dummy, properties: {node: node-1}}\n  \

@@ -1,4 +1,4 @@
-//! Operations, removals and restarts that cross each other's way.
+//! Operations, removals and restarts that overlap.
 
 use muster_shared::model::{Outcome, Report, Spec, Up};
 
@@ -13,7 +13,7 @@ fn made(lines: &str, nodes: usize) -> Bed {
     bed
 }
 
-/// Somebody changes a dummy by hand.
+/// Changes a dummy behind its agent's back.
 fn change(bed: &mut Bed, name: &str) {
     let id = bed.tables.rows.values().find(|row| &*row.name == name).unwrap().physical;
     for host in bed.hosts.values_mut() {

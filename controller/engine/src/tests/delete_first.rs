@@ -23,14 +23,15 @@ fn what_nobody_needs_goes_before_anything_new() {
         (OLD, OLD, ""),
         // b's thing needs a until it is changed.
         (OLD, "b: x=2\n d: x=1", "Delete c, Update b, Create d, Delete a"),
-        // What is needed by what has to stay, stays with it.
+        // A thing stays if a thing that has to stay needs it.
         ("a: x=1\n b: x=1 | a\n c: x=1 | b", "c: x=2\n d: x=1", "Update c, Create d, Delete b, Delete a"),
         // A replacement's old thing goes before the new one is made.
         ("a: !x=1", "a: !x=2", "Delete a, Create a"),
         ("a: x=1\n b: !x=1 | a", "a: x=1\n b: !x=2 | a\n c: x=1 | b", "Delete b, Create b, Create c"),
-        // Not while another thing needs it, which can only let go of it once there is the new one.
+        // The old thing stays while another thing needs it. That one can change only once the new
+        // thing exists.
         ("a: !x=1\n b: y=@a.!x", "a: !x=2\n b: y=@a.!x", "Create a, Update b, Delete a"),
-        // One that goes needs it no more.
+        // A dropped thing no longer needs it.
         ("a: !x=1\n b: x=1 | a", "a: !x=2", "Delete b, Delete a, Create a"),
         // A chain of replacements: each but the last is needed.
         ("a: !x=1\n b: !x=@a.!x", "a: !x=2\n b: !x=@a.!x", "Create a, Delete b, Create b, Delete a"),
@@ -48,7 +49,7 @@ fn what_nobody_needs_goes_before_anything_new() {
             assert_eq!(bed.status(), "UPDATE_COMPLETE", "{old} -> {new}");
             let mut wanted: Vec<&str> = ran.split(", ").filter(|ran| !ran.is_empty()).collect();
             if restarts {
-                // What nobody needs any more by then goes first.
+                // Things that no other thing needs by then go first.
                 bed.ran.sort();
                 wanted.sort_unstable();
             }

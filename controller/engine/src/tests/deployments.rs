@@ -1,4 +1,4 @@
-//! Software deployments: what runs when, with which config, and what of it others see.
+//! Software deployments: when which config runs, and which results other resources see.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use crate::{Source, SourceText};
 
 const SERVER: &str = "s: {type: OS::Heat::DeployedServer, properties: {name: node-0}}";
 
-/// A config and what is deployed of it.
+/// A config and a deployment of it.
 fn deployed(config: &str, more: &str) -> Source {
     let root = format!(
         "resources:\n  {SERVER}\n  \
@@ -23,7 +23,7 @@ fn deployed(config: &str, more: &str) -> Source {
     source(&root, &[])
 }
 
-/// What is on node-0 of the resource of this name.
+/// The deployment on its node, by the name of its resource.
 fn there(bed: &Bed, name: &str) -> Deployment {
     let row = bed.tables.rows.values().find(|row| &*row.name == name).unwrap();
     let host = bed.hosts.values().find(|host| host.things.contains_key(&row.physical)).unwrap();
@@ -58,7 +58,7 @@ fn a_changed_config_or_input_runs_again_and_a_changed_server_replaces() {
     let id = bed.view().unwrap().id;
     assert_eq!(made.inputs["deploy_stack_id"], format!("{}/{id}", stack()));
     assert_eq!((&*made.inputs["deploy_server_id"], &*made.inputs["deploy_resource_name"]), ("node-0", "d"));
-    // What the run told; what it did not is null.
+    // Outputs that the run reported. Others are null.
     let told = outputs(&bed);
     assert_eq!(
         (&told["result"], &told["code"], &told["err"]),
@@ -176,7 +176,7 @@ fn a_group_grows_and_shrinks_and_its_attributes_are_maps() {
     bed.update(group("{b: node-1}")).unwrap();
     bed.idle();
     assert_eq!(bed.ran, ["Delete g/a"]);
-    // Servers of a group, by their names there.
+    // Servers of a group, by their names in the group.
     bed.ran.clear();
     bed.update(group("{get_attr: [n, refs_map]}")).unwrap();
     bed.idle();
@@ -189,7 +189,7 @@ fn a_group_grows_and_shrinks_and_its_attributes_are_maps() {
     assert_eq!(bed.status(), "gone");
 }
 
-/// As TripleO has it: the config is in a template that stands for it by `OS::stack_id`.
+/// The config is in a nested template and is referred to by `OS::stack_id`, as in TripleO.
 #[test]
 fn a_config_comes_through_nested_stacks() {
     let net = |text: &str| {
@@ -216,7 +216,7 @@ fn a_config_comes_through_nested_stacks() {
     bed.create(with("192.0.2.1/24", "run")).unwrap();
     bed.idle();
     assert_eq!(bed.status(), "CREATE_COMPLETE", "{:?}", bed.tables.reasons);
-    // As Heat writes JSON into texts: keys sorted.
+    // Keys are sorted, as in Heat's texts of JSON.
     let wanted = "run {\"network_config\": [{\"addresses\": [{\"ip_netmask\": \"192.0.2.1/24\"}], \"name\": \"nic1\", \
                   \"type\": \"interface\"}]}";
     assert_eq!(script(&there(&bed, "role/NetworkDeployment")), wanted);
@@ -300,7 +300,7 @@ fn a_failed_run_shows_its_stderr_without_secrets_and_runs_again() {
     assert_eq!(bed.status(), "CREATE_FAILED");
     let reason = bed.resource("d").status_reason;
     assert!(reason.contains("it ended with 3:\nno such user ******"), "{reason}");
-    // The same once more: it failed, so it runs again.
+    // The same update again: the deployment failed, so it runs again.
     bed.update(with("s3cret-one")).unwrap();
     bed.idle();
     assert_eq!((bed.status().as_str(), &bed.ran), ("UPDATE_COMPLETE", &vec!["Create d".to_owned()]));
@@ -327,7 +327,7 @@ fn what_failed_at_its_creation_is_created_again() {
     bed.fail_next(&node(0), true);
     bed.idle();
     assert_eq!(bed.status(), "CREATE_FAILED");
-    // Its agent says that it knows of it.
+    // The agent reports that it holds the deployment.
     bed.disconnect(&node(0));
     bed.connect(&node(0));
     bed.ran.clear();

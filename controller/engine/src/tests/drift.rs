@@ -1,4 +1,4 @@
-//! What agents see besides their jobs: the state that follows, the events, and the facts.
+//! Drift that agents report outside of jobs: the resulting state, the events, and the facts.
 
 use std::time::Duration;
 
@@ -30,7 +30,7 @@ fn from_text(text: &str) -> Bed {
     bed
 }
 
-/// What node-0 says of resource `name`.
+/// node-0 reports drift of resource `name`.
 pub fn says(bed: &mut Bed, name: &str, state: DriftState, reason: &str) {
     let row = bed.tables.rows.values().find(|row| &*row.name == name).unwrap();
     let generation = row.progress.held.expect("its agent holds it");
@@ -43,7 +43,7 @@ fn says_of(bed: &mut Bed, name: &str, generation: Generation, state: DriftState,
     bed.receive(&node(0), Up::Drift(vec![drift]));
 }
 
-/// Reasons of events since the last call, those that have one.
+/// Non-empty reasons of events since the last call.
 fn told(bed: &mut Bed) -> Vec<String> {
     std::mem::take(&mut bed.tables.reasons).into_iter().filter(|reason| !reason.is_empty()).collect()
 }

@@ -1,4 +1,4 @@
-//! What `stack failures` has to tell.
+//! Failures that `stack failures` shows.
 
 use muster_shared::model::{Observed, Outcome, Report, Up};
 
@@ -112,7 +112,8 @@ fn what_failed_before_and_has_not_begun_again_is_not_told_again() {
     assert_eq!(bed.view().unwrap().status_reason, "a: refused");
 }
 
-/// An agent says the end of a job until it is acknowledged: the resource may have failed of something else by then.
+/// An agent repeats the outcome of a job until it is acknowledged. The resource may have failed for
+/// another reason by then.
 #[test]
 fn an_end_that_is_said_again_mends_nothing() {
     for (why, restarts) in

@@ -1,4 +1,4 @@
-//! Contents go to so many nodes at a time.
+//! A bounded number of nodes fetch contents at a time.
 
 use std::time::Duration;
 
@@ -72,7 +72,7 @@ fn silence_makes_room() {
     assert_eq!(took(&mut bed), [SERVED_MAX]);
 }
 
-/// Of an older agent the controller counts the time, and each piece gives it more.
+/// The controller keeps the deadline for an older agent, and each piece extends it.
 #[test]
 fn pieces_are_progress() {
     let mut bed = files(1);
@@ -85,7 +85,8 @@ fn pieces_are_progress() {
     assert_eq!(bed.resource("f0").phase, "backoff");
 }
 
-/// A node that has no room for a content leaves its place to the others, and comes again as long as the operation lasts.
+/// A node without room for a content gives up its place, and asks again as long as the operation
+/// lasts.
 #[test]
 fn no_room_for_a_content_is_a_wait() {
     let mut bed = files(1);

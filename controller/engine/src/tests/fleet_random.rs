@@ -16,12 +16,12 @@ const LABELS: [&str; 2] = ["role", "zone"];
 
 #[derive(Clone, Debug)]
 enum Step {
-    /// A node has the label, or has it no more.
+    /// Sets or removes the label of a node.
     Label(usize, usize, bool),
     Update(u8, usize, bool),
     Run(usize),
     Fail(usize),
-    /// Somebody changes one of those that a node has.
+    /// Changes one of a node's things behind its agent's back.
     Drift(usize, usize),
     Away(usize),
     Back(usize),
@@ -91,7 +91,7 @@ fn wanted(labels: &[BTreeSet<usize>], value: u8, label: usize) -> Things {
     wanted
 }
 
-/// What there is, with nothing where a value is nothing.
+/// Things by name, without empty values.
 fn reality(bed: &Bed) -> Things {
     bed.reality()
         .into_iter()
@@ -105,8 +105,8 @@ fn reality(bed: &Bed) -> Things {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 100, ..ProptestConfig::default() })]
 
-    /// When all has come to rest and somebody asks for it once more, each node that is meant has its own, nobody else has
-    /// anything, and nothing is left to do.
+    /// After the steps and one more operation, each matching node has its members, no other node
+    /// has any, and no job is left.
     #[test]
     fn each_node_that_is_meant_has_its_own(steps in steps()) {
         let mut bed = Bed::new(NODES);
@@ -158,7 +158,7 @@ proptest! {
                 let status = bed.status();
                 prop_assert!(status.ends_with("_COMPLETE"), "{status}: {:?}", bed.view().map(|view| view.status_reason));
             }
-            // Also where nobody has asked since the last label.
+            // This also holds without an operation after the last label.
             if bed.status().ends_with("_COMPLETE") {
                 prop_assert_eq!(reality(&bed), wanted(&labels, value, label), "{}", round);
             }

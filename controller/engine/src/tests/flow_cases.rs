@@ -1,5 +1,6 @@
-//! ONOS's cases of flow rules, rebuilt: `FlowRuleManagerTest` and `ECFlowRuleStoreTest`, each test here named after the one
-//! there; then what ONOS never tested. Where ONOS expects something else, the comment says what and why.
+//! ONOS's cases of flow rules, rebuilt: each test is named after its model in `FlowRuleManagerTest`
+//! or `ECFlowRuleStoreTest`. Cases that ONOS never tested follow. Where ONOS expects something
+//! else, a comment says what and why.
 
 use std::time::Duration;
 
@@ -40,7 +41,7 @@ mod flow_rule_manager {
         };
         bed.apply_rules(&device(0), &[rule(1, 1), rule(2, 1)]);
         assert_eq!(bed.standings(&device(0)), "ADDED 2");
-        // The device says again what it has: nothing comes of it.
+        // The device reports its rules again: nothing follows.
         bed.say(&device(0));
         assert_eq!((bed.standings(&device(0)).as_str(), bed.hosts[&node(0)].flows.ran), ("ADDED 2", 1));
     }
@@ -72,7 +73,7 @@ mod flow_rule_manager {
         assert_eq!(bed.standings(&d), "ADDED 1, PENDING_REMOVE 2");
         bed.remove_rules(&d, &[id(&d, 1), id(&d, 2)]);
         assert_eq!(bed.standings(&d), "ADDED 1, PENDING_REMOVE 2", "twice is as once");
-        // Had the first been refused, the second would still be to be done.
+        // If the first removal had been refused, the second would still be pending.
         bed.decide(0);
         bed.decide(0);
         assert_eq!(bed.standings(&d), "ADDED 1");
@@ -82,11 +83,11 @@ mod flow_rule_manager {
     fn flow_removed() {
         let (mut bed, d) = (Bed::new(1), device(0));
         three(&mut bed);
-        // A rule that is to stay and was taken away by somebody is put there again.
+        // A wanted rule that was removed on the device is added again.
         lose(&mut bed, 1);
         bed.say(&d);
         assert_eq!((standing(&bed, 1), bed.on_device(&d).len()), ("ADDED", 3));
-        // One that is on its way off, and is gone already, is removed once.
+        // A rule that is being removed, and is gone already, is removed once.
         bed.hold(0, true);
         bed.remove_rules(&d, &[id(&d, 2)]);
         lose(&mut bed, 2);
@@ -96,7 +97,8 @@ mod flow_rule_manager {
         assert_eq!((standing(&bed, 2), bed.on_device(&d).len()), ("none", 2));
     }
 
-    /// There the third rule is asked for again with each poll, and stays ADDED in the store meanwhile (a defect).
+    /// In ONOS each poll asks for the third rule again, and the store keeps it as ADDED meanwhile
+    /// (a defect).
     #[test]
     fn flow_metrics_ask_for_what_is_missing() {
         let (mut bed, d) = (Bed::new(1), device(0));
@@ -134,7 +136,7 @@ mod flow_rule_manager {
         assert_eq!((bed.ended(operation).as_str(), bed.standings(&d).as_str()), ("COMPLETE", "ADDED 2"));
     }
 
-    /// Applications there are owners here: those of a stack go with it, and no others.
+    /// ONOS's applications are owners here. The rules of a stack go with it, and no others.
     #[test]
     fn remove_by_app_id() {
         let (mut bed, d) = (Bed::new(1), device(0));
@@ -144,7 +146,8 @@ mod flow_rule_manager {
         assert_eq!(bed.on_device(&d), [id(&d, 1)]);
     }
 
-    /// There a fallback polls devices whose driver cannot say. Here every agent says its digest with its heartbeat.
+    /// In ONOS a fallback polls devices whose driver cannot report. Here every agent sends a digest
+    /// with its heartbeat.
     #[test]
     fn fallback_basics_flow_removed_extra_flow_and_poll() {
         let (mut bed, d) = (Bed::new(1), device(0));
@@ -187,7 +190,7 @@ mod ec_flow_rule_store {
         assert_eq!((stats.tables.len(), stats.owners[0].packets, stats.owners[0].bytes), (1, 2, 100));
         let row = bed.engine.view().flows().rows(&d, None).unwrap().sorted().rows.remove(0);
         assert_eq!(row.counters.map(|it| (it.packets, it.duration)), Some((2, 7)));
-        // Asked at once again: not read from the device so soon.
+        // A second request at once does not read the device again.
         bed.ask(Request::FlowStats { device: d.clone() }).unwrap();
         assert_eq!(bed.hosts[&node(0)].flows.asked.len(), 1);
         bed.pass(Duration::from_secs(2));
@@ -234,7 +237,8 @@ mod ec_flow_rule_store {
         assert_eq!(bed.engine.view().flows().devices().len(), 1);
     }
 
-    /// Of one owner on one device: rules of other owners and other devices stay.
+    /// Purges the rules of one owner on one device. Rules of other owners and on other devices
+    /// stay.
     #[test]
     fn purge_flow_of_a_device_and_an_app() {
         let mut bed = Bed::new(2);
@@ -252,7 +256,7 @@ mod ec_flow_rule_store {
 mod never_tested_there {
     use super::*;
 
-    /// Nothing is purged because a device or its node is away: its table waits for it.
+    /// Nothing is purged when a device or its node is away: the table waits for it.
     #[test]
     fn purge_on_disconnection_never() {
         let (mut bed, d) = (Bed::new(1), device(0));
@@ -314,7 +318,7 @@ mod never_tested_there {
             host.flows.devices.get_mut(&device(0).bridge).unwrap().foreign =
                 numbers.iter().map(|n| stranger(*n)).collect();
         };
-        // The device would not have it; when it would, asking again helps.
+        // The device refuses the rule. Once it accepts the rule, a new request succeeds.
         strangers(&mut bed, &[5]);
         bed.bad(&d, 5, true);
         bed.ask(import()).unwrap();
@@ -326,7 +330,7 @@ mod never_tested_there {
         bed.hosts.get_mut(&node(0)).unwrap().flows.bad.clear();
         bed.ask(import()).unwrap();
         assert_eq!((said(&bed).as_str(), bed.standings(&d).as_str()), ("", "ADDED 2"));
-        // Refused before it begins.
+        // The request is refused before it starts.
         bed.hold(0, true);
         for n in 100..1124 {
             bed.apply_rules(&d, &[rule(n, 1)]);
@@ -361,7 +365,8 @@ mod never_tested_there {
         assert!(warnings.is_empty(), "{warnings:?}");
     }
 
-    /// What ended by its hard timeout stays gone, over restarts of either side, until it is asked for again.
+    /// A rule that ended by its hard timeout stays gone, over restarts of either side, until a new
+    /// request.
     #[test]
     fn hard_timeout_is_final() {
         let (mut bed, d) = (Bed::new(1), device(0));
@@ -374,7 +379,7 @@ mod never_tested_there {
         bed.restart();
         bed.connect(&node(0));
         assert_eq!((standing(&bed, 1), bed.hosts[&node(0)].flows.ran), ("EXPIRED", 1));
-        // An agent that forgot even that does not bring it back.
+        // An agent that forgot the expiry does not add the rule again.
         bed.disconnect(&node(0));
         bed.hosts.get_mut(&node(0)).unwrap().flows.devices.clear();
         bed.connect(&node(0));
@@ -383,7 +388,7 @@ mod never_tested_there {
         assert_eq!((standing(&bed, 1), bed.on_device(&d).len()), ("ADDED", 3));
     }
 
-    /// There the next stage begins even if this one failed.
+    /// In ONOS the next stage begins even if this one failed.
     #[test]
     fn stages_with_failure() {
         let mut bed = Bed::new(2);
@@ -403,7 +408,7 @@ mod never_tested_there {
         assert!(bed.on_device(&device(1)).is_empty(), "all or nothing on each device");
     }
 
-    /// Batches of one device keep their order: there a stripe key has to be given for that.
+    /// Batches of one device keep their order. ONOS needs a stripe key for that.
     #[test]
     fn contradicting_updates_end_as_the_last_one_says() {
         let (mut bed, d) = (Bed::new(1), device(0));

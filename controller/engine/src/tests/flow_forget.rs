@@ -1,4 +1,4 @@
-//! Tables that are forgotten: what is on the device stays, whatever is lost on the way.
+//! Forgotten tables: rules on the device stay, whichever messages are lost.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ fn forget(bed: &mut Bed, device: &DeviceName) {
     bed.ask(Request::PurgeFlows { device: device.clone(), forget: true, confirm_timeout: None }).unwrap();
 }
 
-/// As if the agent had not been told.
+/// Gives the agent its table back, as if the message to forget had been lost.
 fn still_has(bed: &mut Bed, device: &DeviceName, table: FlowDevice) {
     bed.hosts.get_mut(&device.node).unwrap().flows.devices.insert(device.bridge.clone(), table);
 }
@@ -73,7 +73,7 @@ fn an_order_to_forget_that_is_lost_with_its_connection_is_said_again() {
     assert_eq!((bed.hosts[&node(0)].flows.ran, bed.engine.view().flows().devices().len()), (1, 0));
 }
 
-/// The disk was full: it has the table still, and says so with every heartbeat.
+/// The agent's disk was full: the agent still has the table, and reports it with every heartbeat.
 #[test]
 fn an_agent_that_could_not_forget_is_told_again() {
     let (mut bed, d) = (Bed::new(1), device(0));
@@ -108,7 +108,7 @@ fn a_number_that_is_free_again_is_not_removed_with_the_device_that_had_it() {
     let (mut bed, a, b) = (Bed::new(2), device(0), device(1));
     bed.apply_rules(&a, &[rule(1, 1)]);
     let ops = vec![put(&b, &rule(5, 1))];
-    // One turn takes several requests before its changes are asked for.
+    // One turn takes several requests before the driver asks for its changes.
     for (id, request) in [
         (901, Request::PurgeFlows { device: a.clone(), forget: true, confirm_timeout: None }),
         (

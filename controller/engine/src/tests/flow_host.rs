@@ -1,4 +1,5 @@
-//! The flow tables of a node and its agent: devices that take batches, or refuse them, lose rules and have others.
+//! The flow tables of a node and its agent: devices that run or refuse batches, lose rules and have
+//! foreign ones.
 
 use std::collections::BTreeMap;
 
@@ -17,25 +18,25 @@ pub struct FlowDevice {
     pub foreign: Vec<ForeignRule>,
 }
 
-/// All devices of a node.
+/// The devices of a node.
 #[derive(Default)]
 pub struct FlowHost {
     pub devices: BTreeMap<Bridge, FlowDevice>,
-    /// Batches wait until they are let run.
+    /// Batches wait until the test runs them.
     pub held: bool,
     pub waiting: Vec<FlowBatch>,
     /// Entries that no device takes, with the reason.
     pub bad: BTreeMap<FlowId, (String, bool)>,
-    /// Whatever is asked is refused for good, and no entry is to blame.
+    /// Every batch is refused for good, and no entry is to blame.
     pub down: bool,
-    /// What batches are refused with that name no entry, while there are more of them than this many entries.
+    /// With more than this many entries, a refusal names no entry.
     pub blame_none_above: Option<usize>,
-    /// Batches that came to their end, and those refused.
+    /// Numbers of batches that have ended, and of those refused.
     pub ran: usize,
     pub refusals: usize,
-    /// What entries become once sums were told, before anything else is.
+    /// New states of entries, set right after sums were reported.
     pub meanwhile: Vec<(FlowId, EntryState)>,
-    /// Questions that were asked.
+    /// Questions from the controller.
     pub asked: Vec<FlowAsk>,
     fetched: BTreeMap<ContentDigest, Vec<u8>>,
 }
@@ -83,7 +84,7 @@ impl FlowHost {
         }
     }
 
-    /// Whatever waits is decided.
+    /// Runs all waiting batches.
     pub fn run(&mut self) -> Vec<Up> {
         let batches = std::mem::take(&mut self.waiting);
         batches.into_iter().map(|batch| self.decide(batch)).collect()

@@ -1,5 +1,6 @@
-//! Stacks and operators that change flow tables at random, devices that lose, alter, invent and refuse rules, agents that
-//! come and go, controllers that are killed: once that has ended tables equal devices, and nothing waits.
+//! Stacks and operators change flow tables at random; devices lose, alter, invent and refuse rules;
+//! agents come and go; controllers are killed. Once that has ended, tables equal devices and
+//! nothing waits.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -13,12 +14,12 @@ use super::flow_tables::{device, id, put, rule};
 use super::random::Dice;
 use crate::{Answer, Request, Source};
 
-/// More for a long run: `PROPTEST_CASES=20000 cargo test -p muster-engine`.
+/// Number of cases. A long run sets more: `PROPTEST_CASES=20000 cargo test -p muster-engine`.
 fn cases() -> u32 {
     std::env::var("PROPTEST_CASES").ok().and_then(|n| n.parse().ok()).unwrap_or(200)
 }
 
-/// Rules 1 to 9 are stacks', 10 to 19 operators', most of the time.
+/// A random template and its rules. Rules 1 to 9 mostly belong to stacks, 10 to 19 to operators.
 fn template_of(dice: &mut Dice) -> (Source, Vec<(usize, u16, u16)>) {
     let (mut lines, mut wanted, mut before) = (String::new(), Vec::new(), Vec::new());
     let mut numbers: Vec<u16> = (1..10).filter(|_| dice.roll(2) == 0).collect();
@@ -70,7 +71,7 @@ fn operators_wish(dice: &mut Dice) -> Vec<Vec<FlowWrite>> {
     wish
 }
 
-/// Something is done to a device behind its agent's back.
+/// Changes a device behind its agent's back.
 fn meddle(bed: &mut Bed, dice: &mut Dice) {
     let d = device(dice.roll(2));
     let n = 1 + u16::try_from(dice.roll(20)).unwrap();
@@ -107,7 +108,7 @@ fn step(bed: &mut Bed, dice: &mut Dice, open: &mut Vec<u64>) {
         10 => bed.disconnect(&node(index)),
         11 => {
             bed.disconnect(&node(index));
-            // An agent forgets what it had not begun.
+            // An agent forgets batches that it had not begun.
             bed.hosts.get_mut(&node(index)).unwrap().flows.waiting.clear();
             bed.connect(&node(index));
         }
@@ -174,7 +175,7 @@ fn run(seed: u64) {
     let status = bed.status();
     assert!(!status.ends_with("IN_PROGRESS"), "{status}: {:?}", bed.resources());
     let (source, wanted) = template_of(&mut dice);
-    // An operator may have what the stack wants.
+    // The update is refused if an operator has a rule that the stack wants.
     if bed.update(source).is_ok() {
         calm(&mut bed);
         if bed.status() == "UPDATE_COMPLETE" {

@@ -1,4 +1,4 @@
-//! Batches that are refused: who is to blame, what goes on all the same, and what goes on guarded.
+//! Refused batches: which rule is to blame, what goes on all the same, and what goes on guarded.
 
 use std::time::Duration;
 
@@ -33,7 +33,7 @@ fn refusals(bed: &Bed) -> usize {
     bed.hosts[&node(0)].flows.refusals
 }
 
-/// The agent has a table no more.
+/// The agent has lost its tables.
 fn wipe(bed: &mut Bed) {
     bed.disconnect(&node(0));
     bed.hosts.get_mut(&node(0)).unwrap().flows.devices.clear();
@@ -47,7 +47,7 @@ fn hundred(bed: &mut Bed, d: &DeviceName) {
 
 #[test]
 fn a_guard_outlives_the_controller() {
-    // The batch is with its agent; or it has never left.
+    // The batch is with its agent, or was never sent.
     for away in [false, true] {
         let mut bed = Bed::new(1);
         if away {
@@ -61,7 +61,8 @@ fn a_guard_outlives_the_controller() {
     }
 }
 
-/// What an older write asked for is sent again where a newer one is refused, and nobody waits for the older one any more.
+/// The request of an older write is sent again if a newer one is refused. No operation waits for
+/// the older one any longer.
 #[test]
 fn a_guard_of_a_write_that_was_written_over_outlives_the_controller() {
     let (mut bed, d) = (Bed::new(1), device(0));
@@ -102,7 +103,7 @@ fn what_waits_unguarded_is_guarded_when_it_is_asked_for_so() {
     assert_eq!(guards(&bed), [Some(60)]);
 }
 
-/// The way to the controller may lead over the rule that goes.
+/// The connection to the controller may depend on the removed rule.
 #[test]
 fn removals_are_guarded_whoever_wants_them() {
     let (mut bed, d) = (Bed::new(1), device(0));
@@ -111,7 +112,7 @@ fn removals_are_guarded_whoever_wants_them() {
     bed.ask(Request::DeleteFlows { device: d.clone(), ids: vec![id(&d, 1)], confirm_timeout: None }).unwrap();
     assert_eq!(guards(&bed), [Some(30)], "an operator without a guard");
     bed.decide(0);
-    // Somebody else put a rule there within our cookies.
+    // A foreign rule has one of our cookies.
     let stray = (Packed::new(&rule(7, 1)).unwrap(), EntryState::Present);
     let host = bed.hosts.get_mut(&node(0)).unwrap();
     host.flows.devices.get_mut(&d.bridge).unwrap().entries.insert(id(&d, 7), stray);
@@ -192,7 +193,7 @@ fn one_write_of_many_that_is_refused_without_a_name_is_refused_twice() {
     bed.bad(&d, 100, true);
     let operations: Vec<u64> = (1..=100).map(|n| bed.apply_rules(&d, &[rule(n, 1)])).collect();
     bed.connect(&node(0));
-    // A guarded one cuts its node off each time.
+    // A guarded batch cuts its node off each time.
     assert_eq!(refusals(&bed), 2);
     let failed = operations.iter().filter(|operation| bed.ended(**operation) != "COMPLETE");
     assert_eq!(failed.collect::<Vec<_>>(), [&operations[99]]);
@@ -205,7 +206,7 @@ fn one_write_of_many_that_is_refused_without_a_name_is_refused_twice() {
     assert_eq!(bed.hosts[&node(0)].flows.ran, batches + 1, "later writes are merged again");
 }
 
-/// Such as a guarded one that cut its node off.
+/// A guarded batch that cut its node off is refused this way.
 #[test]
 fn a_refusal_that_names_none_tells_which_rules_it_may_be() {
     let (mut bed, d) = (Bed::new(1), device(0));
@@ -294,7 +295,7 @@ fn counters_of_tables_are_no_more_than_there_are_tables() {
     use muster_shared::model::flow::{FlowUp, TableCounters};
     let (mut bed, d) = (Bed::new(1), device(0));
     bed.apply_rules(&d, &[rule(1, 1)]);
-    // The agent says what it likes before it says that this was all.
+    // The agent sends far too many counters before the last part.
     bed.hosts.get_mut(&node(0)).unwrap().flows.devices.clear();
     bed.input(crate::Input::Request { id: 77, request: Box::new(Request::FlowStats { device: d.clone() }) });
     let told = |last| {

@@ -1,4 +1,5 @@
-//! Flow rules as resources: one graph with everything else, and one table with what operators ask.
+//! Flow rules as resources: they share one graph with all other resources, and one table with rules
+//! of operators.
 
 use muster_flow::FlowStanding;
 use muster_shared::model::flow::EntryState;
@@ -49,7 +50,7 @@ fn a_rule_may_go_over_from_one_resource_to_another() {
     assert!(added(&bed, &[2, 3]));
 }
 
-/// The write of the one that takes a rule over is out when the one that had it goes.
+/// The new owner's write is out when the former owner of the rule goes.
 #[test]
 fn nothing_comes_back_to_a_resource_that_is_gone() {
     for (fails, restarts) in [(true, false), (true, true), (false, false), (false, true)] {
@@ -78,7 +79,7 @@ fn nothing_comes_back_to_a_resource_that_is_gone() {
     }
 }
 
-/// As above, but the one that had the rule stays: it is COMPLETE only when it is decided whose the rule is.
+/// As above, but the former owner stays. It is COMPLETE only once the rule's owner is decided.
 #[test]
 fn an_update_that_gives_a_rule_away_waits_for_who_takes_it() {
     for fails in [true, false] {
@@ -104,7 +105,7 @@ fn an_update_that_gives_a_rule_away_waits_for_who_takes_it() {
     }
 }
 
-/// What took the rule over is taken back before any agent has it.
+/// The new owner's write is withdrawn before an agent has it.
 #[test]
 fn who_waits_for_a_write_that_is_taken_back_goes_on() {
     let (mut bed, d) = (Bed::new(1), device(0));
@@ -143,7 +144,7 @@ resources:
     assert!(told.contains("no port") && !told.contains("hush"), "{told}");
 }
 
-/// Two of one name would be the same sample twice to who measures.
+/// Metrics would have the same sample twice if two owners had one name.
 #[test]
 fn a_resource_and_the_one_that_replaces_it_are_one_owner_to_people() {
     let (mut bed, d) = (Bed::new(1), device(0));
@@ -198,7 +199,7 @@ fn two_owners_of_one_rule_are_refused_naming_both() {
     assert_eq!(bed.standings(&d), "ADDED 2");
 }
 
-/// Whether its agent knows of that or has forgotten it.
+/// The rule stays the operator's whether its agent knows of the expiry or has forgotten it.
 #[test]
 fn a_rule_that_has_expired_is_its_operators_still() {
     let (mut bed, d) = (Bed::new(1), device(0));
@@ -274,7 +275,7 @@ fn a_newer_update_takes_back_what_no_agent_has_and_waits_for_what_one_has() {
     let (mut bed, d) = (Bed::new(1), device(0));
     bed.hold(0, true);
     bed.create(flows("a: node-0/br0 1\n b: node-0/br0 2")).unwrap();
-    // One of the two is out, the other waits for it.
+    // One of the two writes is out, and the other waits for it.
     assert_eq!(bed.standings(&d), "PENDING_ADD 2");
     bed.update(flows("a: node-0/br0 1=4\n b: node-0/br0 3")).unwrap();
     for _ in 0..6 {
@@ -436,13 +437,13 @@ resources:
     assert_eq!((bed.status(), secret(&bed)), ("CREATE_COMPLETE".into(), vec![true, false]));
     bed.restart();
     assert_eq!(secret(&bed), [true, false], "its values are not known any more");
-    // What is there is still the hidden one.
+    // The rule on the device still has the hidden value.
     bed.update(source("10.1.3.0/24", false)).unwrap();
     assert_eq!(secret(&bed), [true, false]);
     bed.connect(&node(0));
     bed.idle();
     assert_eq!((bed.status(), secret(&bed)), ("UPDATE_COMPLETE".into(), vec![false, false]));
-    // The same value, which is a secret from now on.
+    // The value stays the same, and is a secret from now on.
     bed.update(source("10.1.3.0/24", true)).unwrap();
     bed.idle();
     assert_eq!((bed.status(), secret(&bed)), ("UPDATE_COMPLETE".into(), vec![true, false]));
@@ -453,7 +454,7 @@ resources:
     assert_eq!(secret(&bed), [true]);
     let rows = bed.engine.view().flows().rows(&device(0), None).unwrap();
     assert_eq!(rows.owners.values().collect::<Vec<_>>(), ["the operator"]);
-    // An operator who says the same makes it known.
+    // An operator who writes the same rule makes it public.
     let (ran, id) = (bed.hosts[&node(0)].flows.ran, rows.rows[0].id);
     let entry = rows.rows[0].packed.unpack();
     bed.connect(&node(0));
@@ -462,7 +463,7 @@ resources:
     assert_eq!(bed.hosts[&node(0)].flows.ran, ran, "nothing changes on the device");
 }
 
-/// An entry whose write is not decided was something else before.
+/// An entry whose write is not decided was another rule before.
 #[test]
 fn what_a_rule_was_before_is_hidden_with_it() {
     let source = |port: &str, hidden: bool| {
@@ -496,7 +497,7 @@ resources:
     bed.connect(&node(0));
     bed.idle();
     assert_eq!((bed.status(), hidden(&bed)), ("UPDATE_COMPLETE".into(), (true, vec![])));
-    // What fails is again what it was: hidden.
+    // A failed entry is hidden again, as it was before.
     let id = bed.engine.view().flows().rows(&device(0), None).unwrap().rows[0].id;
     bed.hosts.get_mut(&node(0)).unwrap().flows.bad.insert(id, ("no".into(), true));
     bed.update(source("eth9", false)).unwrap();
@@ -504,7 +505,8 @@ resources:
     assert_eq!((bed.status(), hidden(&bed)), ("UPDATE_FAILED".into(), (true, vec![])));
 }
 
-/// The reason has the hidden text as it became in the rule, and in a notation that nobody can foresee.
+/// The reason has the hidden text in the form of the rule, and in a notation that cannot be
+/// foreseen.
 #[test]
 fn why_a_rule_with_something_hidden_was_refused_shows_no_value_of_it() {
     let template = "heat_template_version: 2018-08-31

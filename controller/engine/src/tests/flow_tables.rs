@@ -1,4 +1,4 @@
-//! Flow tables: what operators ask, what devices answer, and what is lost in between.
+//! Flow tables: requests of operators, answers of devices, and messages lost in between.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ pub fn device(index: usize) -> DeviceName {
     DeviceName { node: node(index), bridge: "br0".parse().unwrap() }
 }
 
-/// Sends what goes to 10.0.n/24 to a table.
+/// A rule that sends packets for 10.0.n/24 to a table.
 pub fn rule(n: u16, table: u8) -> Entry {
     let value = |field, value: u128, mask| Criterion::Field { field, value, mask };
     Entry::Rule(Rule {
@@ -80,7 +80,7 @@ impl Bed {
         [view.state.as_str()].into_iter().chain(errors).collect::<Vec<_>>().join(": ")
     }
 
-    /// Count by state: `ADDED 2, FAILED 1`
+    /// Number of entries by state: `ADDED 2, FAILED 1`
     pub fn standings(&self, device: &DeviceName) -> String {
         let rows = self.engine.view().flows().rows(device, None).unwrap().sorted().rows;
         let mut counts = std::collections::BTreeMap::new();
@@ -100,7 +100,7 @@ impl Bed {
         self.hosts.get_mut(&node(index)).unwrap().flows.held = held;
     }
 
-    /// Batches that wait at a node are decided.
+    /// Runs the batches that wait at a node.
     pub fn decide(&mut self, index: usize) {
         for up in self.hosts.get_mut(&node(index)).unwrap().flows.run() {
             self.receive(&node(index), up);
@@ -112,13 +112,13 @@ impl Bed {
         host.flows.bad.insert(id(device, n), ("no such port".into(), permanent));
     }
 
-    /// The agent says how a device is.
+    /// The agent reports the state of a device.
     pub fn say(&mut self, device: &DeviceName) {
         let state = self.hosts[&device.node].flows.state(&device.bridge);
         self.receive(&device.node, state);
     }
 
-    /// What the device holds, as rules' tables by their number.
+    /// Ids of the entries on a device.
     pub fn on_device(&self, device: &DeviceName) -> Vec<FlowId> {
         let known = self.hosts[&device.node].flows.devices.get(&device.bridge);
         known.map(|known| known.entries.keys().copied().collect()).unwrap_or_default()
@@ -293,7 +293,7 @@ fn what_a_newer_write_has_changed_is_not_added_while_it_is_narrowed_down() {
     for _ in 0..8 {
         bed.decide(0);
     }
-    // Nobody can say which of the two it is.
+    // The refusal does not say which of the two is to blame.
     assert!(
         [older, newer].iter().all(|it| bed.ended(*it).starts_with("FAILED: no such port; which of these"))
     );
@@ -357,7 +357,7 @@ fn what_is_refused_for_the_fault_of_another_says_so() {
     }
 }
 
-/// By the time it begins, what was free may be another's.
+/// A rule that was free may have another owner by the time its stage begins.
 #[test]
 fn a_stage_that_cannot_begin_says_on_which_device() {
     let (mut bed, d) = (Bed::new(1), device(0));
@@ -459,7 +459,7 @@ fn what_the_device_lost_or_altered_is_sent_again_and_what_is_nobodys_is_removed(
     assert_eq!((view.reconciliations, view.repaired), (1, 3));
 }
 
-/// An entry is well again while it is asked about, and another one has ended meanwhile.
+/// An entry recovers while the controller asks about it, and another one has ended meanwhile.
 #[test]
 fn what_changes_while_it_is_compared_is_compared_again() {
     let (mut bed, d) = (Bed::new(1), device(0));

@@ -1,5 +1,5 @@
-//! Nodes that have obeyed what this store does not know (a store that was restored, a second controller), and nodes that
-//! two agents speak for.
+//! Nodes that obeyed an epoch that this store does not know (a restored store, a second
+//! controller), and nodes for which two agents speak.
 
 use std::time::Duration;
 
@@ -47,7 +47,8 @@ fn an_epoch_that_another_history_had_is_not_used() {
     assert!(bed.warnings[0].contains("the store is older"), "{:?}", bed.warnings);
 }
 
-/// The store was set back and started twice since: its epoch is above what the node has obeyed, and no start of it had those bits.
+/// The store was set back and started twice since. Its epoch is above the one that the node obeyed,
+/// and none of its starts had that epoch's bits.
 #[test]
 fn a_lost_epoch_is_known_below_this_one() {
     for is_recorded in [false, true] {
@@ -59,7 +60,7 @@ fn a_lost_epoch_is_known_below_this_one() {
             bed.engine.traversals.jobs.graph.ctx.history.add_start(lost.number, 5);
             bed.engine.traversals.jobs.graph.ctx.history.add_start(this, 1);
         }
-        // The first one tells; the other one says nothing new.
+        // The first node shows that the store is older; the second one adds nothing.
         bed.connect_as(&node(0), lost, Some(1));
         bed.connect_as(&node(1), lost, Some(2));
         let found = bed.warnings.iter().filter(|warning| warning.contains("the store is older")).count();
@@ -80,7 +81,7 @@ fn a_snapshot_of_the_same_start_is_found_out() {
     let snapshot = bed.tables.clone();
     bed.update(template("a: x=2\nb: x=1")).unwrap();
     bed.idle();
-    // No controller has begun in between, and there is no mark.
+    // No controller started in between, and the snapshot has no mark.
     bed.tables = snapshot;
     bed.ran.clear();
     bed.restart();
@@ -97,7 +98,7 @@ fn a_snapshot_of_the_same_start_is_found_out() {
     assert!(!bed.engine.view().site_view().restored, "its tables are compared as well");
 }
 
-/// The row waits to go, and its server goes back in time meanwhile.
+/// The row waits for its removal, and its server goes back in time meanwhile.
 #[test]
 fn what_was_taken_away_and_is_back_is_taken_away_again() {
     let mut bed = Bed::new(1);
@@ -133,7 +134,7 @@ fn a_node_that_obeyed_another_controller_is_not_commanded() {
     assert!(bed.tables.reasons.iter().any(|reason| reason.contains("Two controllers")));
     bed.update(template("a: x=2")).unwrap();
     assert!(bed.hosts[&node(0)].queue.is_empty());
-    // One of the two was stopped, and this one started again: it is the one that is to stay.
+    // One of the two agents was stopped, and the other one, which is to stay, was restarted.
     let last = other(&bed, 1);
     bed.restart();
     bed.connect_as(&node(0), last, Some(1));
@@ -157,7 +158,7 @@ fn neither_of_two_agents_with_one_identity_gets_anything() {
         assert!(bed.hosts[&node(0)].queue.is_empty());
     }
     assert_eq!(bed.warnings.len(), 1, "said once");
-    // The first one is gone.
+    // The first agent is gone.
     bed.pass(GONE_AFTER / 2);
     comes(&mut bed, 2);
     bed.pass(GONE_AFTER / 2);
@@ -217,7 +218,7 @@ fn what_a_ledger_loses_again_and_again_is_left() {
     assert_eq!(bed.ran.len(), CORRECTIONS_MAX as usize + 2, "an operator saw to it");
 }
 
-/// A server that was replaced has nothing of what somebody fought over on the one before.
+/// A replaced server has no part in the fight on the server before it.
 #[test]
 fn a_fight_keeps_nothing_from_a_ledger_that_was_lost() {
     let policy = "resources:\n  a: {type: Muster::Dummy, drift_policy: correct, properties: {node: node-0, values: {x: 1}}}\n";
@@ -246,7 +247,7 @@ fn a_fight_keeps_nothing_from_a_ledger_that_was_lost() {
     }
 }
 
-/// A snapshot without a mark: of its first node, one rule was changed since, and one added.
+/// A snapshot without a mark. Since then one rule of node-0 was changed, and one was added.
 fn of_older_rules() -> Bed {
     let mut bed = Bed::new(2);
     bed.apply_rules(&device(0), &[rule(1, 0)]);
@@ -259,7 +260,7 @@ fn of_older_rules() -> Bed {
     bed
 }
 
-/// The other node tells that the store is older, and then the first one comes with all that it has.
+/// node-1 shows that the store is older. Then node-0 connects with all its things.
 fn first_comes_after_it_is_known(bed: &mut Bed) {
     let ahead = other(bed, 2);
     bed.connect_as(&node(1), ahead, Some(7));
@@ -287,7 +288,7 @@ fn what_was_to_be_put_right_before_it_is_known_does_not_go_any_more() {
     bed.idle();
     let flows = &mut bed.hosts.get_mut(&node(0)).unwrap().flows;
     assert_eq!(flows.waiting.len(), 1, "nobody knows yet");
-    // The batch never came.
+    // The batch never arrived.
     (flows.held, flows.waiting) = (false, Vec::new());
     bed.disconnect(&node(0));
     first_comes_after_it_is_known(&mut bed);

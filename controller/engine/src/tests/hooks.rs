@@ -3,7 +3,7 @@ use std::time::Duration;
 use super::bed::{Bed, node, options, stack, template, under};
 use crate::{Hook, Options, Refusal, Request};
 
-/// What waits: name and hook, as an operator sees it.
+/// Rows that wait: name and hook, as an operator sees them.
 fn waiting(bed: &Bed) -> Vec<String> {
     let rows = bed.resources().into_iter().filter(|row| row.phase == "hook");
     rows.map(|row| {
@@ -22,7 +22,8 @@ fn told(bed: &Bed, text: &str) -> usize {
 #[test]
 fn a_resource_waits_at_each_hook_until_it_is_cleared() {
     const OLD: &str = "a: x=1\n b: x=1 | a";
-    // What is done to a stack of OLD, with b waited for or not; what ran before the hook was cleared, and after.
+    // The hook, the update of a stack of OLD, and the jobs that ran before and after the hook was
+    // cleared.
     for (hook, new, before, after) in [
         (
             Hook::PreCreate,
@@ -128,11 +129,13 @@ fn a_newer_operation_begins_with_all_hooks_set() {
     assert_eq!(bed.status(), "UPDATE_COMPLETE", "a was made long ago: nothing waits after it");
 }
 
-/// What an operator holds back now must not go because it was on its way to a node that is away.
+/// A job that an operator holds back now must not run because it was queued for a node that is
+/// away.
 #[test]
 fn a_job_that_has_not_left_waits_at_the_hooks_of_a_newer_operation() {
     const HOOKS: &str = "a: {hooks: [pre-create, pre-update]}";
-    // Before the first operation, between the two, and what is decided of the resource then.
+    // Whether the thing exists, the hooks of the first operation, the hook cleared in between, and
+    // the hook at which the row then waits.
     for (made, first, cleared, hook) in [
         (false, "a: {hooks: pre-create}", Some(Hook::PreCreate), Hook::PreCreate),
         (false, "", None, Hook::PreCreate),
@@ -328,7 +331,7 @@ fn a_node_that_goes_away_changes_nothing_of_what_waits() {
     bed.idle();
     bed.disconnect(&node(0));
     assert_eq!(waiting(&bed), ["a post-create"]);
-    // It comes back without what it had.
+    // The node returns without its things.
     *bed.hosts.get_mut(&node(0)).unwrap() = super::host::Host::default();
     bed.connect(&node(0));
     assert_eq!(waiting(&bed), ["a post-create"]);

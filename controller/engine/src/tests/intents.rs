@@ -1,4 +1,5 @@
-//! Intents over flow tables: one owner for each rule, nothing left behind, and what agents say of the network.
+//! Intents over flow tables: each rule has one owner, no rule is left behind, and agents report the
+//! network.
 
 mod stacks;
 
@@ -17,14 +18,15 @@ use super::bed::{Bed, node};
 use super::flow_tables::device;
 use crate::{Answer, Refusal, Request};
 
-/// The beacon of a port of a node towards another.
+/// The beacon of a node's port towards another node.
 fn beacon(of: usize, towards: usize) -> Beacon {
     let mut bytes = [0; 16];
     bytes[..2].copy_from_slice(&[u8::try_from(of).unwrap(), u8::try_from(towards).unwrap()]);
     Beacon(bytes)
 }
 
-/// A ring of nodes, each with a bridge with a port `h` and one to each neighbour, over which LLDP is heard.
+/// A ring of nodes. Each has a bridge with a port `h` and one port to each neighbour, over which it
+/// hears LLDP.
 struct Ring {
     bed: Bed,
     size: usize,
@@ -106,7 +108,7 @@ impl Ring {
         view.paths.iter().map(names).collect::<Vec<_>>().join(", ")
     }
 
-    /// On each device are the intents' rules and nothing else.
+    /// Whether each device has the intents' rules and no others.
     fn equal(&self) -> bool {
         (0..self.size).all(|index| {
             let keys = self.bed.engine.view().intents();
@@ -176,7 +178,7 @@ fn over_a_restart_it_stands_and_no_rule_is_written_again() {
     ring.cut(1, 2);
     assert_eq!((ring.state("one"), ring.path("one").as_str()), (State::Installed, "0 4 3 2"));
     assert!(ring.equal());
-    // Not one number twice.
+    // No number is given twice.
     ring.withdraw("one").unwrap();
     ring.bed.ask(Request::PurgeIntents { keys: vec!["one".into()] }).unwrap();
     ring.restart();
@@ -249,7 +251,7 @@ fn a_rule_has_one_owner() {
     ring.submit("one", 0, 1).unwrap();
     let (at, packed) = ring.bed.engine.view().intent("one").unwrap().rules.into_iter().next().unwrap();
     let entry = packed.unpack();
-    // An operator does not get it, and does not take it away.
+    // An operator can neither take the rule over nor remove it.
     let write = super::flow_tables::write(&at, std::slice::from_ref(&entry));
     let refusal = ring.bed.apply(vec![vec![write]]).unwrap_err().to_string();
     assert!(refusal.contains("belongs to intent one: one rule has one owner"), "{refusal}");
@@ -257,7 +259,7 @@ fn a_rule_has_one_owner() {
         Request::DeleteFlows { device: at.clone(), ids: vec![entry.id(&at)], confirm_timeout: None };
     let refusal = ring.bed.ask(request).unwrap_err().to_string();
     assert!(refusal.contains("belongs to intent one: withdraw the intent"), "{refusal}");
-    // Another intent waits until it is free, and says for whom.
+    // Another intent waits until the rule is free, and names the owner.
     ring.submit("two", 0, 2).unwrap();
     assert_eq!(ring.state("two"), State::Corrupt);
     let reason = ring.bed.engine.view().intent("two").unwrap().reason.unwrap();
@@ -277,7 +279,8 @@ fn what_an_intent_takes_back_is_its_own_until_it_is_gone() {
     ring.bed.disconnect(&node(0));
     ring.withdraw("one").unwrap();
     assert_eq!(ring.state("one"), State::Withdrawing);
-    // Its bridge may keep the rule yet: it would have nobody who knows of it, were it another's by now.
+    // The bridge may still have the rule. With another owner by now, no part of the controller
+    // would know of it.
     ring.submit("two", 0, 2).unwrap();
     let reason = ring.bed.engine.view().intent("two").unwrap().reason.unwrap();
     assert!(reason.contains("belongs to intent one"), "{reason}");
@@ -346,7 +349,7 @@ fn a_beacon_that_nobody_says_is_no_link_and_two_are_a_hub() {
     assert_eq!(links(&ring), 7);
     ring.tell(0);
     assert_eq!(links(&ring), 8);
-    // Nobody takes another's.
+    // No node takes another node's beacon.
     let mut thief = ring.ports(2);
     thief.ports[2].beacon = Some(beacon(1, 0));
     ring.bed.receive(&node(2), Up::Ports(vec![thief]));
@@ -354,7 +357,7 @@ fn a_beacon_that_nobody_says_is_no_link_and_two_are_a_hub() {
     let told = ring.bed.engine.view().topology().links;
     assert!(told.iter().all(|link| &*link.from.port != "h"), "{told:?}");
     ring.tell(2);
-    // Before the port that says it is known.
+    // A beacon may be heard before the port that sends it is known.
     ring.bed.disconnect(&node(1));
     ring.bed.connect(&node(1));
     ring.tell(1);
@@ -366,7 +369,7 @@ fn a_cable_that_dies_silently_is_gone_round() {
     let mut ring = Ring::new(4);
     ring.submit("one", 0, 1).unwrap();
     assert_eq!(ring.path("one"), "0 1");
-    // The carrier is there; nothing is heard.
+    // The carrier is up, but no LLDP is heard.
     ring.bed.pass(Duration::from_secs(6));
     let mut silent = ring.ports(1);
     silent.ports[0].heard.clear();
@@ -391,7 +394,7 @@ fn an_agent_that_is_started_again_moves_nothing() {
     ring.bed.receive(&node(1), Up::Ports(vec![ports]));
     let links = |ring: &Ring| ring.bed.engine.view().topology().links.iter().filter(|link| link.up).count();
     assert_eq!((links(&ring), ran(&ring)), (8, before));
-    // Both are heard, then the new one alone.
+    // Both beacons are heard, then the new one alone.
     for heard in [vec![beacon(1, 0), other(1, 0)], vec![other(1, 0)]] {
         let mut ports = ring.ports(0);
         ports.ports[1].heard = heard;
@@ -418,7 +421,7 @@ fn all_of_a_request_is_taken_or_nothing() {
     assert!(standing.to_string().contains("is INSTALLED: withdraw it first"), "{standing}");
 }
 
-/// As many as one request may have: some stand, most wait for a way.
+/// As many intents as one request may have: some are installed, most wait for a path.
 #[test]
 fn a_hundred_thousand_are_withdrawn_at_once() {
     const STANDING: u128 = 2000;
@@ -462,7 +465,7 @@ fn an_agent_that_has_just_begun_to_listen_is_given_time() {
     ring.bed.pass(Duration::from_secs(9));
     assert_eq!(ring.path("one"), "0 1");
     assert_eq!(ring.bed.engine.view().topology().links.iter().filter(|link| link.up).count(), 8);
-    // One that goes on hearing nothing has a dead cable.
+    // A port that still hears nothing has a dead cable.
     ring.bed.disconnect(&node(1));
     ring.bed.connect(&node(1));
     let mut deaf = ring.ports(1);
@@ -512,7 +515,7 @@ fn a_server_that_is_removed_is_no_more_in_the_network() {
                 .all(|link| !link.up || (link.from.device != device(1) && link.to.device != device(1)))
         );
         assert!(!ring.bed.tables.intents.devices.contains_key(&device(1)));
-        // Its rule there is a server's that nobody has any more.
+        // The intent's rule is on the removed server.
         ring.withdraw("one").unwrap();
         assert_eq!(ring.state("one"), State::Withdrawing);
         ring.bed.ask(Request::PurgeFlows { device: device(1), forget: true, confirm_timeout: None }).unwrap();
@@ -534,11 +537,11 @@ fn rules_for_a_bridge_that_is_not_there_say_which_are() {
     assert_eq!(apply(&mut ring, 0, "br9"), ["node-0 has no bridge br9 (it has br0): the rules wait for it"]);
     assert_eq!(apply(&mut ring, 0, "br0"), [""; 0]);
     assert_eq!(apply(&mut ring, 0, "nftables"), [""; 0]);
-    // One that has not told of its bridges since it greeted may have it.
+    // A node that has not reported its bridges since its Hello may have the bridge.
     ring.bed.disconnect(&node(0));
     ring.bed.connect(&node(0));
     assert_eq!(apply(&mut ring, 0, "br8"), [""; 0]);
-    // Of a server without bridges its agent tells nothing.
+    // The agent of a server without bridges reports none.
     ring.bed.join(&node(9));
     ring.bed.connect(&node(9));
     assert_eq!(apply(&mut ring, 9, "br0"), [""; 0], "it has just greeted");

@@ -53,7 +53,8 @@ fn an_agent_that_does_not_answer_is_asked_again_and_then_given_up() {
     assert!(bed.view().unwrap().status_reason.contains("no answer"));
 }
 
-/// One and the same job: what an agent says late of the last try is heard, and a script that it has run is not begun anew.
+/// A retry belongs to the same job: a late report of the last attempt counts, and a script that ran
+/// is not started again.
 #[test]
 fn what_is_tried_again_stays_the_same_job_over_a_restart() {
     let ends = ["it fails", "there is no room", "nothing is heard", "it is said late"];
@@ -151,7 +152,7 @@ fn work_in_flight_is_bounded_per_node() {
     assert_eq!((bed.status().as_str(), bed.reality().len()), ("CREATE_COMPLETE", 600));
 }
 
-/// A try that failed may have done something before it did: it is not as if there had been no job.
+/// A failed attempt may have changed something, so it is not as if there had been no job.
 #[test]
 fn a_further_try_that_is_taken_back_leaves_something_to_clean_up() {
     for away in [false, true] {
@@ -172,7 +173,8 @@ fn a_further_try_that_is_taken_back_leaves_something_to_clean_up() {
     }
 }
 
-/// What was in line for one node and failed on another is tried again there, and cleaned up, whatever the first one does.
+/// A job that waited for one node and failed on another is retried and cleaned up there, whatever
+/// happens to the first node.
 #[test]
 fn a_place_that_was_left_in_line_is_nobodys() {
     for connects in [true, false] {
@@ -201,7 +203,7 @@ fn a_place_that_was_left_in_line_is_nobodys() {
     }
 }
 
-/// The store went back, and counts attempts anew of a job that its agent has made more of.
+/// The store was set back and counts fewer attempts of a job than its agent has made.
 #[test]
 fn an_answer_of_a_later_attempt_counts() {
     let failed = || Outcome::Failed { reason: "told to fail".into(), permanent: false };

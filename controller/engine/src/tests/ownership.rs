@@ -1,11 +1,12 @@
-//! Things that stay when their resource goes, things that others made, and things that an operator does not trust.
+//! Things that stay when their resource is deleted, things that others made, and things that an
+//! operator marked unhealthy.
 
 use muster_shared::model::{Dummy, Spec};
 
 use super::bed::{Bed, node, parse};
 use crate::{Refusal, Source, SourceText};
 
-/// `name: keys of the resource; values; needs` lines of dummies.
+/// A template of dummies from `name: keys of the resource; values; needs` lines.
 fn template(lines: &str) -> Source {
     let mut text = String::from(
         "heat_template_version: 2018-08-31\nparameters: {id: {type: string, default: vm-1}}\nresources:\n",
@@ -244,7 +245,7 @@ fn what_its_owner_would_take_away_is_not_adopted() {
             ("UPDATE_COMPLETE", &["Check b", "Retain a"].map(String::from)[..])
         );
         assert_eq!(bed.disk(), ["/a hello"]);
-        // And back: who makes it takes it over from who only looked at it.
+        // The other way round: a row that makes the file takes it over from a row that adopted it.
         bed.ran.clear();
         bed.update(file("c", "/a", "")).unwrap();
         bed.idle();

@@ -10,7 +10,7 @@ fn preview(bed: &Bed, source: &Source) -> PreviewView {
     bed.engine.view().preview(&stack(), source, None, &options()).unwrap()
 }
 
-/// `a create, b update [values.x 1 2]`
+/// A preview as a text: `a create, b update [values.x 1 2]`
 fn shown(view: &PreviewView) -> String {
     let rows = view.resources.iter().map(|row| {
         let properties: Vec<String> = row
@@ -53,7 +53,7 @@ fn each_change_with_what_differs() {
             assert!(row.properties.iter().all(|property| property.new.is_null() && !property.unknown));
             row.properties.clear();
         }
-        // Where any node will do, none is known before.
+        // A resource that may be on any node has no known node before.
         let wanted = wanted.replace("node null null, ", "");
         assert_eq!(shown(&view), wanted, "{new}");
         assert_eq!(view.counts.values().sum::<u64>() as usize, view.resources.len());
@@ -166,7 +166,7 @@ resources:
         let view = bed.engine.view().preview(&stack(), &template(""), tree, &options()).unwrap();
         assert!(!serde_json::to_string(&view).unwrap().contains("hunter"));
     }
-    // One whose row is not of the current revision: what was hidden in it is not known.
+    // The row is not of the current revision, so its hidden values are not known.
     bed.disconnect(&node(0));
     bed.update(new.clone()).unwrap();
     let view = bed.engine.view().preview(&stack(), &source("hunter4"), Some(&new.tree), &options()).unwrap();
@@ -192,7 +192,7 @@ fn adopted_and_retained() {
     );
 }
 
-/// What an update did with each resource, from the jobs that ran.
+/// The change of each resource in an update, from the jobs that ran.
 fn done(bed: &Bed, source: &Source) -> BTreeMap<String, String> {
     let ran = |what: &str, name: &str| bed.ran.iter().any(|ran| *ran == format!("{what} {name}"));
     let mut names: Vec<String> =
@@ -211,7 +211,7 @@ fn done(bed: &Bed, source: &Source) -> BTreeMap<String, String> {
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// What the preview says is what the update then does, also of a stack whose last operation failed.
+    /// An update does what its preview shows, also in a stack whose last operation failed.
     #[test]
     fn an_update_does_what_its_preview_says(seed: u64) {
         let mut dice = super::random::Dice(seed);
@@ -232,7 +232,7 @@ proptest! {
                 bed.idle();
                 prop_assert!(bed.status() == "UPDATE_COMPLETE", "{} {:?}", bed.status(), bed.view());
                 prop_assert_eq!(&said, &done(&bed, &next), "{:?}", bed.ran);
-                // Each value that was said to differ, known or not, does, and no other.
+                // Each value that the preview shows as changed has changed, and no other.
                 let after: BTreeMap<String, Value> =
                     bed.reality().into_iter().map(|(name, values)| (name, json!(values))).collect();
                 for row in view.resources.iter().filter(|row| row.change == "update" || row.change == "replace") {

@@ -1,4 +1,4 @@
-//! Who waits for what, since when, and what is said when nothing moves.
+//! Which row waits for what and since when, and the events about no progress.
 
 use std::time::Duration;
 
@@ -135,7 +135,7 @@ fn pages_are_the_whole_list_however_long_they_are() {
     let rows = |value: u32| (10..30).map(|at| format!("r{at}: !x={value}\n")).collect::<String>();
     bed.create(template(&rows(1))).unwrap();
     bed.idle();
-    // Each row has one that takes its place, and all of these are still there.
+    // Each row has a replacement, and all old rows still exist.
     bed.update(template(&rows(2))).unwrap();
     for all in [false, true] {
         let which = RowFilter { all, status: None };
@@ -152,7 +152,7 @@ fn pages_are_the_whole_list_however_long_they_are() {
                     .view()
                     .resource_page(&super::bed::stack(), &which, after.as_deref(), most)
                     .unwrap();
-                // Rows of one name are never parted.
+                // A page never splits rows of one name.
                 assert!(page.len() <= most + 1, "{} rows", page.len());
                 if page.is_empty() {
                     break;

@@ -1,4 +1,5 @@
-//! Random graphs, changed at any moment, with nodes that come and go and controllers that are killed.
+//! Random graphs that are changed at any moment, with nodes that come and go and controllers that
+//! are killed.
 
 use std::collections::BTreeSet;
 
@@ -7,7 +8,7 @@ use proptest::prelude::*;
 use super::bed::{Bed, files, node, options, parse, stack, template, under};
 use crate::{Hook, Limits, Options, Request, Source, SourceText};
 
-/// More for a long run: `PROPTEST_CASES=20000 cargo test -p muster-engine`.
+/// Number of cases. A long run sets more: `PROPTEST_CASES=20000 cargo test -p muster-engine`.
 fn cases() -> u32 {
     std::env::var("PROPTEST_CASES").ok().and_then(|n| n.parse().ok()).unwrap_or(300)
 }
@@ -21,7 +22,8 @@ impl Dice {
     }
 }
 
-/// Up to ten resources; each needs some of those before it in a random order of names. Those that nodes see come back.
+/// Up to ten resources. Each needs some of those before it, in a random order of names. Returns
+/// those on nodes.
 fn graph(dice: &mut Dice) -> (Source, Vec<(String, Vec<String>)>) {
     let mut names: Vec<String> = ('a'..='j').map(String::from).collect();
     for i in (1..names.len()).rev() {
@@ -34,7 +36,7 @@ fn graph(dice: &mut Dice) -> (Source, Vec<(String, Vec<String>)>) {
         let needs: Vec<String> = names[..at].iter().filter(|_| dice.roll(3) == 0).cloned().collect();
         let forced = if dice.roll(3) == 0 { "!" } else { "" };
         let value = dice.roll(3);
-        // One in four is of the controller itself: no node ever sees it.
+        // One in four is a virtual resource, which no node ever sees.
         let is_here = dice.roll(4) == 0;
         let what = match is_here {
             true => format!("here {forced}v={value}"),
@@ -95,7 +97,7 @@ fn settle(bed: &mut Bed) {
         bed.end(&host);
     }
     bed.idle();
-    // What could not be cleaned up is tried again when the node comes again.
+    // A failed clean-up is tried again when its node connects.
     for host in bed.hosts.keys().cloned().collect::<Vec<_>>() {
         if !bed.lost(&host).is_empty() {
             bed.disconnect(&host);
@@ -108,7 +110,7 @@ fn settle(bed: &mut Bed) {
     }
 }
 
-/// What an environment may say of some of the files.
+/// Random policies of an environment for some of the files.
 fn policies(dice: &mut Dice) -> String {
     let mut rules = String::new();
     for name in ["a", "b", "c", "'*'"] {
@@ -122,7 +124,7 @@ fn policies(dice: &mut Dice) -> String {
     rules
 }
 
-/// Connects, after joining again where that is needed.
+/// Connects a node, which joins again first if necessary.
 fn bring_back(bed: &mut Bed, host: &muster_shared::NodeId) {
     if ["none", "lost", "revoked"].contains(&&*bed.node_state(host)) {
         bed.rejoin(host);
@@ -130,7 +132,7 @@ fn bring_back(bed: &mut Bed, host: &muster_shared::NodeId) {
     bed.connect(host);
 }
 
-/// An operator takes a node out of the site, or back in.
+/// An operator revokes or removes a node, or brings it back.
 fn operate(bed: &mut Bed, dice: &mut Dice, host: &muster_shared::NodeId) {
     match dice.roll(3) {
         0 => drop(bed.ask(Request::RevokeNode { node: host.clone() })),
@@ -149,10 +151,11 @@ fn begin_or_end(bed: &mut Bed, host: &muster_shared::NodeId, begin: bool) {
 }
 
 proptest! {
-    // A seed that fails is printed, and goes into what_once_failed(): no file of its own.
+    // A failing seed is printed, and is added to what_once_failed(). There is no file of seeds.
     #![proptest_config(ProptestConfig { cases: cases(), failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Undisturbed: each after all it needs, every one reached, deleted in reverse, nothing left.
+    /// Without disturbance: each resource is made after its needs, every one is reached, all are
+    /// deleted in reverse order, and nothing is left.
     #[test]
     fn order_is_kept(seed: u64) {
         let mut dice = Dice(seed);
@@ -182,21 +185,23 @@ proptest! {
         prop_assert!(bed.reality().is_empty() && bed.tables.rows.is_empty());
     }
 
-    /// Disturbed at any moment: in the end reality is the last revision, no thing is forgotten or doubled.
+    /// With disturbance at any moment: in the end things are as in the last revision, and none is
+    /// forgotten or doubled.
     #[test]
     fn whatever_happens_reality_is_the_last_revision(seed: u64) {
         graphs_come_and_go(seed)?;
     }
 
-    /// Nested stacks and groups whose size follows from others, disturbed at any moment: in the end reality is the last
-    /// revision, and all of it goes.
+    /// Nested stacks and groups whose size follows from others, with disturbance at any moment: in
+    /// the end things are as in the last revision, and all of them can be deleted.
     #[test]
     fn whatever_happens_a_tree_is_the_last_revision(seed: u64) {
         trees_come_and_go(seed)?;
     }
 
-    /// Files that swap, hand over and leave their paths, jobs that fail, nodes that lose all they had, stacks
-    /// deleted and made anew: in the end the disk is what the last revision says, and nothing is kept for nobody.
+    /// Files that swap, hand over and leave their paths, jobs that fail, nodes that lose all their
+    /// things, stacks that are deleted and made again: in the end the disk is as in the last
+    /// revision, and nothing unowned is left.
     #[test]
     fn whatever_happens_the_disk_is_the_last_revision(seed: u64) {
         files_come_and_go(seed, disturb_in_any_way)?;
@@ -241,7 +246,7 @@ fn graphs_come_and_go(seed: u64) -> Result<(), TestCaseError> {
                 bed.hosts.get_mut(&host).unwrap().queue.clear();
             }
             5 => {
-                // The controller dies between its commit and what should have followed.
+                // The controller dies after its commit and before its effects.
                 bed.dying = true;
                 if let Some(host) = pick(&mut bed, &mut dice) {
                     bed.run_at(&host, 0);
@@ -291,7 +296,8 @@ fn graphs_come_and_go(seed: u64) -> Result<(), TestCaseError> {
     Ok(())
 }
 
-/// Nested stacks, chains and groups, some with a count that is known only when another is made; what nodes are to have.
+/// Nested stacks, chains and groups, and the things that nodes must have. Some counts are known
+/// only once another resource is made.
 fn nest(dice: &mut Dice) -> (Source, Vec<String>) {
     let inner = dice.roll(3);
     let server = format!(
@@ -474,7 +480,7 @@ fn files_come_and_go(seed: u64, disturb: fn(&mut Bed, &mut Dice)) -> Result<(), 
     Ok(())
 }
 
-/// Up to six files on some of seven paths, and what the disk is to be then.
+/// Up to six files on some of seven paths, and the resulting disk.
 fn paths(dice: &mut Dice) -> (Source, Vec<String>) {
     let mut free: Vec<usize> = (1..8).collect();
     let (mut lines, mut wanted) = (String::new(), Vec::new());
@@ -484,7 +490,7 @@ fn paths(dice: &mut Dice) -> (Source, Vec<String>) {
             continue;
         }
         let path = free.remove(dice.roll(free.len()));
-        // One in three is too large for a job.
+        // One in three contents is too large for a job.
         let content = ["x", "y", "z"][dice.roll(3)].repeat(if dice.roll(3) == 0 { 70_000 } else { 1 });
         let needs: Vec<&str> = earlier.iter().filter(|_| dice.roll(3) == 0).copied().collect();
         lines.push_str(&format!("{name}: /{path} {content} | {}\n", needs.join(" ")));
@@ -518,7 +524,7 @@ fn disturb_in_any_way(bed: &mut Bed, dice: &mut Dice) {
     }
 }
 
-/// Rolls as it did when seeds were found with it.
+/// Rolls the dice as when the seeds above were found, so they stay valid.
 fn disturb(bed: &mut Bed, dice: &mut Dice) {
     let host = node(0);
     match dice.roll(20) {

@@ -1,7 +1,8 @@
-//! What was saved makes the same machine: an engine that is loaded from its tables knows what the one that runs knows.
+//! An engine that is loaded from its tables has the same state as the running one.
 //!
-//! Looked at in each state that the random tests reach, as if the controller ended there. What is not stored does not matter:
-//! connections, times, how far a clean-up is, and which rows count as failed in the operation under way.
+//! The random tests compare both in each state that they reach, as if the controller ended there.
+//! State that is not stored does not count: connections, times, the progress of a clean-up, and
+//! which rows have failed in the present operation.
 
 use std::collections::BTreeMap;
 
@@ -12,11 +13,11 @@ use crate::row::{Role, Row, Slot, WorkState};
 use crate::stack::Stack;
 use crate::view::View;
 
-/// What is known, by what it is known of.
+/// Texts of the engine's state, by subject.
 type EngineState = BTreeMap<String, String>;
 
 impl Bed {
-    /// Panics where an engine that is loaded now would not know what this one does.
+    /// Panics if an engine that is loaded now would have another state.
     pub fn is_loaded_as_it_is(&self) {
         let mut loaded = Engine::load(config(self.epoch + 1, self.limits), self.tables.snapshot(), self.now);
         loaded.handle(self.now, Input::Timeout);
@@ -36,15 +37,16 @@ impl View<'_> {
         let mut known = EngineState::new();
         for stack in self.graph.stacks.values() {
             let id = stack.id;
-            // Events have numbers of their own; a job that is decided on again has another one.
+            // The number of the last event may differ: a job that is decided on again writes
+            // another event.
             known.insert(format!("stack {id}"), format!("{:?}", StackRecord { events: 0, ..stack.record() }));
             known.insert(format!("forward of {id}"), self.rows_of(stack.forward.iter()));
             known.insert(format!("extras of {id}"), self.rows_of(stack.extras.iter()));
-            // What has failed has ended, wherever it was.
+            // A failed operation has ended, however far it was.
             let walk = stack.walk.as_ref().filter(|_| stack.status == Status::InProgress);
             known.insert(format!("left of {id}"), format!("{:?}", walk.map(crate::walk::Walk::forward_left)));
         }
-        // A check that is taken up asks all of its rows again.
+        // A check that is taken up asks about all rows again.
         let checks = |stack: &Stack| stack.action == StackAction::Check && stack.status == Status::InProgress;
         let rows = self.graph.rows.slots().map(|slot| &self.graph.rows[slot]);
         for row in rows.filter(|row| !self.graph.stacks.get(&row.stack).is_some_and(checks)) {
@@ -64,7 +66,7 @@ impl View<'_> {
 
 fn shown(row: &Row) -> [(&'static str, String); 14] {
     let role = match row.role {
-        // What a traversal has done needs nothing more of it.
+        // A ready row needs nothing more from its traversal.
         Role::Forward if row.ready => Role::Steady,
         role => role,
     };
@@ -86,11 +88,11 @@ fn shown(row: &Row) -> [(&'static str, String); 14] {
     ]
 }
 
-/// Where a job is, whether its node is there or not.
+/// State of a job, whether or not its node is connected.
 fn place(state: WorkState) -> &'static str {
     match state {
         WorkState::NodeAway | WorkState::Queued => "waits",
-        // One that was taken back is taken back again once its node is there.
+        // A withdrawn job is withdrawn again once its node is connected.
         WorkState::Sent | WorkState::Running | WorkState::Settling | WorkState::Withdrawing => "is out",
         WorkState::Backoff => "is tried again",
     }

@@ -1,4 +1,5 @@
-//! What a controller that is started again, or an agent that lost or changed its ledger, must not forget.
+//! State that must outlive a restart of the controller, or an agent that lost or changed its
+//! ledger.
 
 use muster_shared::model::{Hello, LedgerEntry, Observed, Outcome, Report, Up};
 use muster_shared::{Epoch, Generation};

@@ -1,4 +1,5 @@
-//! A store that is older than what agents know: nothing vanishes, nothing runs again, all of it is listed.
+//! A store that is older than its nodes: nothing vanishes, nothing runs again, and all differences
+//! are listed.
 
 use muster_shared::model::DriftState;
 use muster_shared::model::flow::Packed;
@@ -10,7 +11,7 @@ use super::flow_tables::{device, id, rule};
 use crate::restored::RestoredRecord;
 use crate::{HeldView, Limits, Request, SourceText, Verdict};
 
-/// A site whose store is as it was before `since`, with agents that have done it.
+/// A site with a store from before `since`, and agents from after it.
 fn restored(before: &str, since: impl FnOnce(&mut Bed)) -> Bed {
     restored_with(Limits::default(), before, since)
 }
@@ -73,7 +74,7 @@ fn what_the_backup_does_not_know_stays_and_is_listed() {
     assert_eq!((site.restored, site.waiting.restore), (true, 3));
     assert!(bed.tables.reasons.iter().any(|reason| reason.contains("older than node")));
     assert!(bed.warnings.iter().any(|warning| warning.contains("muster restore list")));
-    // The list is durable, and a node that comes again changes nothing.
+    // The list is durable, and a node that connects again changes nothing.
     bed.restart();
     assert_eq!(states(&bed).len(), 3);
     bed.connect(&node(0));
@@ -119,7 +120,7 @@ pub fn set_back(bed: &mut Bed, backup: Tables) {
     bed.idle();
 }
 
-/// The restored store has it as never sent, so a delete would have nothing to take away.
+/// In the restored store the job was never sent, so a delete would have nothing to remove.
 #[test]
 fn what_was_adopted_goes_by_a_job_also_where_its_own_never_left() {
     let mut bed = Bed::new(1);
@@ -137,7 +138,8 @@ fn what_was_adopted_goes_by_a_job_also_where_its_own_never_left() {
     assert_eq!((bed.ran.as_slice(), bed.disk().len()), (&["Delete a".to_owned()][..], 0));
 }
 
-/// The number of a job that never left says nothing of what the node has, also when it has failed for that.
+/// The generation of a job that was never sent says nothing about the node, even if the job failed
+/// because of that.
 #[test]
 fn what_a_node_has_of_a_row_that_never_left_is_listed_each_time() {
     let mut bed = Bed::new(1);
@@ -152,13 +154,14 @@ fn what_a_node_has_of_a_row_that_never_left_is_listed_each_time() {
     bed.connect(&node(0));
     bed.idle();
     assert_eq!(states(&bed), ["a newer"]);
-    // So it goes with its resource.
+    // So the thing is removed with its resource.
     bed.update(files("b: /b")).unwrap();
     bed.idle();
     assert_eq!(bed.disk(), ["/b hello"]);
 }
 
-/// The update is from before its node greeted, which has the thing, as turns out while the row waits for its turn to go.
+/// The update started before its node connected. The node has the thing, as its ledger shows while
+/// the row waits for clean-up.
 #[test]
 fn what_a_node_turns_out_to_have_goes_by_a_job_for_a_wish_of_before() {
     let mut bed = Bed::new(2);
@@ -182,7 +185,7 @@ fn what_a_node_turns_out_to_have_goes_by_a_job_for_a_wish_of_before() {
     assert!(states(&bed).is_empty(), "{:?}", states(&bed));
 }
 
-/// The row's first job was taken back before the backup, and its desired state with it.
+/// The row's first job was withdrawn before the backup, and its desired state with it.
 #[test]
 fn what_had_no_desired_state_in_the_backup_goes_by_its_nodes_ledger() {
     let mut bed = Bed::new(1);
@@ -201,7 +204,8 @@ fn what_had_no_desired_state_in_the_backup_goes_by_its_nodes_ledger() {
     assert!(bed.reality().is_empty() && bed.view().is_none(), "{:?}", bed.reality());
 }
 
-/// The agent cannot be told what to leave, so it is told nothing: the stack goes, and the thing stays.
+/// Without a desired state the agent cannot be told to leave the thing. The stack is deleted, and
+/// the thing stays.
 #[test]
 fn what_is_retained_without_a_desired_state_stays_and_does_not_hold_its_stack_up() {
     let retained = || {
@@ -223,14 +227,14 @@ fn what_is_retained_without_a_desired_state_stays_and_does_not_hold_its_stack_up
     bed.idle();
     assert_eq!((bed.reality().len(), bed.view().is_none()), (1, true));
     assert!(states(&bed).is_empty(), "{:?}", states(&bed));
-    // Nor is it listed when its node greets again, or the controller starts anew.
+    // The thing is not listed either when its node connects again or the controller restarts.
     bed.restart();
     bed.connect(&node(0));
     bed.idle();
     assert!(states(&bed).is_empty() && bed.reality().len() == 1, "{:?}", states(&bed));
 }
 
-/// The operation goes on where nodes have nothing newer, and stops where they have.
+/// The operation goes on where nodes have nothing newer, and stops where they do.
 #[test]
 fn an_operation_of_before_the_backup_leaves_what_is_newer() {
     for wished in [false, true] {
@@ -278,7 +282,7 @@ fn one_node_is_decided_without_the_others() {
     assert!(bed.reality().is_empty() && !bed.engine.view().site_view().restored);
 }
 
-/// The store that goes on has it as revoked, and waits for another node.
+/// In the restored store the node is revoked.
 #[test]
 fn a_node_that_joins_again_keeps_what_it_made_since_the_backup() {
     let mut bed = Bed::new(2);
@@ -328,7 +332,8 @@ fn an_update_decides_what_it_names() {
     assert!(!bed.engine.view().site_view().restored);
 }
 
-/// A unit of the store is restarted for what it names, and so brought to the state of the store: that decides about it.
+/// A restart of the unit for a resource that it names would apply the store's state, and so decide
+/// about the unit.
 #[test]
 fn a_held_unit_is_not_restarted_for_what_it_names() {
     let unit = |enabled| {
@@ -350,14 +355,14 @@ fn a_held_unit_is_not_restarted_for_what_it_names() {
     says(&mut bed, "conf", DriftState::Drifted, "its content is another");
     bed.idle();
     assert_eq!((bed.ran.as_slice(), states(&bed).len()), (&["Update conf".to_owned()][..], 1));
-    // Once it is decided, the unit is as the store says, restarted.
+    // After the decision the unit is as in the store, and is restarted.
     decide(&mut bed, Verdict::Remove, None).unwrap();
     bed.idle();
     assert!(bed.ran.len() >= 2 && bed.ran[1..].iter().all(|ran| ran == "Update web"), "{:?}", bed.ran);
     assert_eq!(bed.resource("web").observed, "in_sync");
 }
 
-/// A table with a rule that was changed, and one that was added, since the backup.
+/// A site with a table in which one rule was changed since the backup, and one was added.
 fn with_newer_rules() -> Bed {
     let mut bed = Bed::new(1);
     bed.apply_rules(&device(0), &[rule(1, 0)]);
@@ -401,7 +406,7 @@ fn rules_that_the_backup_does_not_know_stay_on_their_device() {
     }
 }
 
-/// What was listed, and written since, is not left as it is when the rest is adopted.
+/// A rule that was listed and then written is not left as it is when the rest is adopted.
 #[test]
 fn a_rule_that_was_written_since_is_not_left_when_it_is_lost() {
     let mut bed = with_newer_rules();
@@ -426,7 +431,7 @@ fn a_rule_that_was_written_since_is_not_left_when_it_is_lost() {
     assert_eq!(rules(&bed), [(1, 5), (2, 5)], "written after it was left");
 }
 
-/// The disk of a restored site goes back again, and its table was decided before that.
+/// The disk of a restored site goes back again, after its table was decided.
 #[test]
 fn a_table_that_was_decided_is_held_when_the_store_goes_back_again() {
     let mut bed = Bed::new(2);
@@ -455,7 +460,8 @@ fn a_table_that_was_decided_is_held_when_the_store_goes_back_again() {
     assert_eq!(held(&bed)[0].id, "node-0/br0");
 }
 
-/// Nothing of a removed node waits: whoever comes under its name gets the table of that name.
+/// No decision waits for a removed node: a server that joins under its name gets the table of that
+/// name.
 #[test]
 fn a_table_that_waited_is_put_right_when_its_node_was_removed() {
     let mut bed = with_newer_rules();

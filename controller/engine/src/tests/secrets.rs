@@ -1,4 +1,4 @@
-//! What hidden parameters hold is in nothing that operators see, whatever agents say.
+//! Values of hidden parameters are in nothing that operators see, whatever agents report.
 
 use muster_shared::model::{Down, DriftState, Outcome, Report, Up};
 
@@ -19,7 +19,7 @@ fn with(secret: &str) -> Source {
     parse(SourceText { name: "t".into(), template: TEXT.into(), parameters, ..SourceText::default() })
 }
 
-/// The job that came first fails, as its agent says.
+/// The agent reports that its first job failed.
 fn fails(bed: &mut Bed, reason: &str) {
     let host = bed.hosts.get_mut(&node(0)).unwrap();
     let job = if host.running.is_empty() { host.queue.pop_front().unwrap() } else { host.running.remove(0) };
@@ -69,7 +69,7 @@ fn after_a_restart_nothing_is_said_of_it_until_its_values_are_known_again() {
     says(&mut bed, "a", DriftState::Drifted, "there is no first-s3cret");
     let text = seen(&mut bed);
     assert!(text.contains("there is no ******") && !text.contains("s3cret"), "{text}");
-    // What an operation is in the middle of is read again.
+    // A restart in the middle of an operation reads its revision again.
     bed.update(with("second-s3cret")).unwrap();
     bed.restart();
     bed.connect(&node(0));
@@ -78,7 +78,7 @@ fn after_a_restart_nothing_is_said_of_it_until_its_values_are_known_again() {
     assert!(text.contains("cannot write '******'") && !text.contains("s3cret"), "{text}");
 }
 
-/// The digest alone is no key to it.
+/// Knowing the digest does not give a node the content.
 #[test]
 fn a_large_content_goes_only_to_the_node_whose_job_names_it() {
     let mut bed = Bed::new(2);

@@ -1,4 +1,4 @@
-//! Units that are restarted for what they depend on.
+//! Units that are restarted for resources that they depend on.
 
 use std::time::Duration;
 
@@ -63,14 +63,14 @@ fn ran(bed: &mut Bed) -> Vec<String> {
     std::mem::take(&mut bed.ran)
 }
 
-/// What a preview says that an update would do.
+/// Changes that a preview shows.
 fn changes(bed: &Bed, source: &Source) -> Vec<String> {
     let view = bed.engine.view().preview(&stack(), source, None, &options()).unwrap();
     let changed = view.resources.into_iter().filter(|row| row.change != "unchanged");
     changed.map(|row| format!("{} {}", row.name, row.change)).collect()
 }
 
-/// Somebody changes it on the server, in a later hour than the last time.
+/// The thing drifts on its server, an hour after the last time.
 fn drifts(bed: &mut Bed, name: &str) {
     bed.pass(Duration::from_secs(3600));
     bed.idle();
@@ -104,7 +104,7 @@ fn what_is_put_right_restarts_the_units_that_a_change_of_it_would_restart() {
         if units == reports {
             continue;
         }
-        // It is no change that an update would find.
+        // An update finds no change.
         assert!(changes(&bed, &template("a", "a", units)).is_empty(), "{units}");
         bed.update(template("a", "a", units)).unwrap();
         assert!(ran(&mut bed).is_empty(), "{units}");
@@ -139,10 +139,11 @@ fn each(more: &str) -> Source {
     parse(SourceText { name: "t".into(), template: text, ..SourceText::default() })
 }
 
-/// Without and with a look at all units when a node comes.
+/// The unit's needs: its own file, or the files of all nodes. With the latter, a new node visits
+/// all units.
 const BARRIERS: [&str; 2] = ["", ", depends_on: {resource: f, scope: all}"];
 
-/// With two members, of which that of node-0 has just been put right.
+/// A stack with two members. Drift of the one on node-0 has just been corrected.
 fn put_right(more: &str) -> Bed {
     let mut bed = Bed::new(3);
     (0..2).for_each(|index| web(&mut bed, index));
@@ -168,13 +169,14 @@ fn a_unit_is_restarted_for_what_was_put_right_on_its_own_node() {
 fn a_restart_that_failed_is_not_tried_again_because_of_nodes() {
     for more in BARRIERS {
         for (meanwhile, restarted) in [(false, false), (false, true), (true, false), (true, true)] {
-            // A job that waits for others is taken back by a controller that is started, and is the operation's then.
+            // A restarted controller withdraws a job that waits for others. The job then belongs to
+            // the operation.
             if meanwhile && restarted && !more.is_empty() {
                 continue;
             }
             let mut bed = put_right(more);
             bed.run_at(&node(0), 0);
-            // The node comes before the restart has ended, or after it.
+            // The node joins before the unit restart has ended, or after it.
             if meanwhile {
                 web(&mut bed, 2);
             }
@@ -192,7 +194,7 @@ fn a_restart_that_failed_is_not_tried_again_because_of_nodes() {
             assert_eq!(bed.status(), "UPDATE_COMPLETE", "{more} {meanwhile} {restarted}");
             let unit = bed.resource("u[node-0]");
             assert_eq!((unit.status.as_str(), unit.status_reason.as_str()), ("FAILED", "refused"));
-            // Nor because of what is put right later.
+            // A later correction does not restart it either.
             drifts(&mut bed, "f[node-0]");
             assert_eq!(ran(&mut bed), ["Update f[node-0]"]);
             bed.ask(Request::LabelNode { node: node(2), labels: [("role".to_owned(), None)].into() })

@@ -1,4 +1,5 @@
-//! Wait conditions and their handles: signals, their bounds, the time that is waited, and operations meanwhile.
+//! Wait conditions and their handles: signals and their bounds, timeouts, and operations during a
+//! wait.
 
 use std::time::Duration;
 
@@ -8,7 +9,7 @@ use super::bed::{Bed, options, parse, stack, under};
 use crate::notes::Notes;
 use crate::{Answer, Hook, Options, Refusal, Request, Signal, Source, SourceText};
 
-/// A handle, a condition with these properties, and something that needs what the signals brought.
+/// A handle, a condition with these properties, and a resource that needs the data of the signals.
 fn waiting(properties: &str) -> Source {
     with("", properties)
 }
@@ -85,7 +86,7 @@ fn the_same_id_takes_the_place_of_the_first() {
         signal(&mut bed, json!({"id": 7, "data": data})).unwrap();
     }
     assert_eq!(bed.resource("w").phase, "signals", "one signal");
-    // As Heat counts: the second has the id 2 whatever the first told.
+    // Heat counts the same way: the second signal has the id 2, whatever id the first gave.
     let counted = Ok(Answer::Signalled { id: "2".into(), again: false, signals: 2 });
     assert_eq!(signal(&mut bed, json!({})), counted);
     assert_eq!(output(&bed), r#"{"2": null, "7": "b"}"#);
@@ -96,7 +97,7 @@ fn the_same_id_takes_the_place_of_the_first() {
         "text or number is one"
     );
     assert_eq!(bed.status(), "CREATE_COMPLETE");
-    // The attribute is what the handle has now.
+    // The attribute has the present signals of the handle.
     bed.update(with(
         "u: {type: OS::Heat::Value, properties: {value: {get_attr: [w, data]}}}",
         "timeout: 60, count: 2",
@@ -116,7 +117,7 @@ fn a_failure_fails_the_condition_with_its_reason() {
     signal(&mut bed, json!({"status": "FAILURE", "reason": "no room", "id": "x"})).unwrap();
     assert_eq!((bed.status(), reason(&bed, "w")), ("CREATE_FAILED".into(), "no room".into()));
     assert_eq!(bed.view().unwrap().status_reason, "w: no room");
-    // It is put right by the same id, and the next operation looks again.
+    // A signal with the same id replaces the failed one, and the next operation looks again.
     signal(&mut bed, json!({"id": "x"})).unwrap();
     signal(&mut bed, json!({})).unwrap();
     assert_eq!(bed.status(), "CREATE_FAILED", "what has failed has failed");
@@ -135,7 +136,7 @@ fn its_time_ends() {
     bed.pass(Duration::from_millis(1));
     let why = "timed out after 60 s: 2 of 3 signals received - one;two";
     assert_eq!((bed.status(), reason(&bed, "w")), ("CREATE_FAILED".into(), why.into()));
-    // Again, with those that came: the time begins anew.
+    // The next operation keeps the signals that came, and its time starts over.
     bed.update(waiting("timeout: 60, count: 3")).unwrap();
     bed.pass(Duration::from_secs(59));
     assert_eq!(bed.status(), "UPDATE_IN_PROGRESS");
@@ -143,7 +144,7 @@ fn its_time_ends() {
     assert_eq!(bed.status(), "UPDATE_COMPLETE");
 }
 
-/// The stack's own time is over first: a signal that comes later completes it, as a job that ends late does.
+/// The stack times out first. A later signal completes it, as a late job does.
 #[test]
 fn a_stack_that_timed_out_is_completed_by_a_late_signal() {
     let mut bed = Bed::new(0);
@@ -162,7 +163,7 @@ fn a_restart_neither_begins_the_time_anew_nor_forgets_signals() {
     bed.create(waiting("timeout: 600, count: 2")).unwrap();
     bed.pass(Duration::from_secs(100));
     signal(&mut bed, json!({"data": "kept"})).unwrap();
-    // The store adds the time that no controller ran.
+    // The store adds the time during which no controller ran.
     for away in [100, 200] {
         for row in bed.tables.rows.values_mut() {
             row.progress.waited = row.progress.waited.map(|_| Duration::from_secs(away));
@@ -189,7 +190,7 @@ fn a_restart_neither_begins_the_time_anew_nor_forgets_signals() {
     );
 }
 
-/// The time ended while no controller ran: who could not send is given a moment.
+/// The time ended while no controller ran. Senders that could not reach it get a moment.
 #[test]
 fn after_a_long_absence_it_waits_a_moment_still() {
     let mut bed = Bed::new(0);
@@ -224,22 +225,22 @@ fn an_update_while_it_waits_goes_on_or_begins_anew() {
     let mut bed = Bed::new(0);
     bed.create(waiting("timeout: 60, count: 2")).unwrap();
     bed.pass(Duration::from_secs(40));
-    // The same: it goes on.
+    // The condition is unchanged: the wait goes on.
     let more = "x: {type: OS::Heat::Value, properties: {value: 1}}";
     bed.update(with(more, "timeout: 60, count: 2")).unwrap();
     assert_eq!(bed.resource("w").phase_seconds, 40);
     let id = bed.resource("w").physical_id;
-    // Another count: in place, and the time begins anew.
+    // A new count changes the condition in place, and the time starts over.
     bed.update(with(more, "timeout: 60, count: 3")).unwrap();
     let row = bed.resource("w");
     assert_eq!((&*row.physical_id, row.phase_seconds, &*row.phase), (&*id, 0, "signals"));
     signal(&mut bed, json!({})).unwrap();
-    // Another time: another thing takes its place.
+    // A new timeout replaces the condition.
     bed.update(with(more, "timeout: 50, count: 3")).unwrap();
     let row = bed.resource("w");
     assert!(row.physical_id != id && row.phase == "signals");
     assert!(row.status_reason.starts_with("1 of 3"), "signals stay with the handle: {}", row.status_reason);
-    // Not wanted any more.
+    // The condition is no longer wanted.
     bed.update(parse(SourceText {
         name: "t".into(),
         template: "heat_template_version: 2018-08-31\nresources: {x: {type: OS::Heat::Value, properties: {value: 1}}}\n".into(),
@@ -305,7 +306,7 @@ fn a_failed_update_is_rolled_back() {
     assert_eq!(bed.status(), "UPDATE_IN_PROGRESS");
     bed.pass(Duration::from_secs(60));
     assert_eq!(bed.status(), "ROLLBACK_COMPLETE", "one signal is there");
-    // What failed is what is taken back.
+    // The failed update is rolled back.
     let update = || Request::Update {
         name: stack(),
         source: waiting("timeout: 60, count: 2"),
@@ -322,7 +323,7 @@ fn a_failed_update_is_rolled_back() {
     }
     bed.rollback(Some(1)).unwrap();
     assert_eq!(bed.status(), "ROLLBACK_COMPLETE");
-    // By hand, while it waits.
+    // An operator rolls back during the wait.
     bed.ask(Request::Update { name: stack(), source: waiting("timeout: 60, count: 3"), options }).unwrap();
     assert_eq!(bed.status(), "UPDATE_IN_PROGRESS");
     bed.rollback(None).unwrap();
@@ -423,7 +424,7 @@ fn a_handle_that_is_none_fails_the_condition() {
     assert!(reason(&bed, "w").contains("'handle' must be {get_resource: NAME}"), "{}", reason(&bed, "w"));
 }
 
-/// In a nested stack: signalled by its path, and the endpoint says where.
+/// A handle in a nested stack is signalled by its path, and the endpoint shows that path.
 #[test]
 fn a_handle_in_a_group_is_signalled_by_its_path() {
     let nested = "heat_template_version: 2018-08-31
@@ -471,7 +472,7 @@ fn an_unhealthy_condition_is_made_again() {
     assert_ne!(bed.resource("w").physical_id, id);
 }
 
-/// What signals say is for eyes: without what hidden parameters hold.
+/// Reasons in signals are for people, so values of hidden parameters are masked.
 #[test]
 fn reasons_are_masked() {
     let template = "heat_template_version: 2018-08-31

@@ -1,4 +1,4 @@
-//! Whose time it is: a job that waits on its server is not lost.
+//! Silent agents: a job that waits on its server is not lost.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use crate::tests::bed::options;
 
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// A bed with two jobs at its node, neither begun.
+/// A bed with two jobs at its node. Neither has begun.
 fn two_jobs() -> (Bed, Job, Job) {
     let mut bed = Bed::new(1);
     bed.create(template("a: x=1\n b: x=1")).unwrap();
@@ -58,7 +58,8 @@ fn a_job_of_which_its_agent_does_not_speak_is_lost() {
     bed.pass(Duration::from_secs(30));
     assert_eq!(phases(&bed), ["running", "backoff"]);
     assert_eq!(bed.resource("b").status_reason, "no answer from the agent in time");
-    // Said of an attempt that was given up: the job is with its agent, whatever it is called there.
+    // The agent reports an attempt that was given up. The job is with the agent, in whichever
+    // attempt.
     bed.pass(MINUTE);
     tells(&mut bed, &[(&a, Stage::Running), (&b, Stage::Running)]);
     assert_eq!(phases(&bed), ["running", "running"]);
@@ -98,7 +99,7 @@ fn what_has_arrived_counts_before_what_is_due() {
     assert_ne!(a.resource, b.resource);
 }
 
-/// An answer that was given up on comes before the next attempt leaves: it does not run once more.
+/// A late answer arrives before the next attempt is sent, so the job does not run again.
 #[test]
 fn done_counts_while_the_next_attempt_waits() {
     let (mut bed, ..) = two_jobs();

@@ -148,7 +148,8 @@ fn a_rollback_to_nothing_is_named_where_anything_was_good() {
     bed.rollback(None).unwrap();
     bed.idle();
     assert_eq!((bed.status().as_str(), bed.reality().len()), ("ROLLBACK_COMPLETE", 1));
-    // By itself only where nothing ever was: not after an update that fails.
+    // An automatic rollback to nothing happens only if nothing existed before, so not after an
+    // update that fails.
     let options = Options { rollback: true, ..options() };
     let source = template("a: fail=update x=2");
     bed.ask(Request::Update { name: stack(), source, options }).unwrap();

@@ -1,4 +1,4 @@
-//! Things that the store has no row of: what is said of them, and that an operator's word takes them away.
+//! Things without a row in the store: their descriptions, and their removal by an operator.
 
 use muster_shared::Generation;
 use muster_shared::model::{Drift, DriftState, LedgerEntry, Up};
@@ -8,7 +8,7 @@ use super::restored::{decide, held, set_back, states};
 use crate::restored::RestoredRecord;
 use crate::{Request, Verdict};
 
-/// A restored store beside a node that made the file `/b` since.
+/// A restored store, and a node that has made the file `/b` since.
 fn with_stray() -> Bed {
     with_strays("a: /a", "a: /a\nb: /b")
 }
@@ -39,7 +39,7 @@ fn a_stray_is_listed_by_what_its_agent_says_it_is() {
     let view = held(&bed).remove(0);
     assert_eq!((view.state.as_str(), view.kind.as_deref()), ("unknown", Some("Muster::File")));
     assert_eq!((view.thing.as_deref(), held_by_node(&bed)), (Some("/b"), 1));
-    // It is known while the node is away, and after a restart.
+    // The description is known while the node is away, and after a restart.
     bed.restart();
     assert_eq!(held(&bed).remove(0).thing.as_deref(), Some("/b"));
     assert_eq!(bed.hosts[&node(0)].described, 1, "it is asked once");
@@ -60,14 +60,14 @@ fn a_removed_stray_is_deleted_by_its_agents_ledger() {
     assert!(!bed.engine.view().site_view().restored && bed.lost(&node(0)).is_empty());
     assert_eq!((bed.tables.rows.len(), held_by_node(&bed)), (1, 0));
     assert!(bed.warnings.iter().any(|warning| warning.contains("/b on node node-0")));
-    // Both know the same again: nobody asks.
+    // Store and node agree again, so the controller does not ask.
     bed.disconnect(&node(0));
     bed.connect(&node(0));
     bed.idle();
     assert_eq!(bed.hosts[&node(0)].ledgers, 1);
 }
 
-/// A server joins after the backup, or its disk goes back: the controller sees no restore.
+/// A server joined after the backup, or its disk was set back: the controller sees no restore.
 #[test]
 fn a_stray_is_listed_and_removed_where_the_site_is_not_restored() {
     let mut bed = Bed::new(1);
@@ -93,7 +93,7 @@ fn a_stray_is_listed_and_removed_where_the_site_is_not_restored() {
     assert_eq!(bed.tables.restored, None, "nothing is kept of it");
 }
 
-/// A resource whose row cannot be read is no stray, but the controller cannot tell it from one.
+/// The controller cannot tell a resource with an unreadable row from a stray.
 #[test]
 fn nothing_is_removed_while_a_row_is_damaged() {
     let mut bed = Bed::new(1);
@@ -113,7 +113,8 @@ fn nothing_is_removed_while_a_row_is_damaged() {
     assert_eq!(bed.disk().len(), 2);
 }
 
-/// Heartbeats say a digest of all that differs: of strays too, or the agent would look at everything with each of them.
+/// Heartbeats have a digest of all drift, including that of strays. Otherwise the controller would
+/// ask for all drift after each heartbeat.
 #[test]
 fn a_stray_that_drifts_is_heard_of_once() {
     for adopted in [false, true] {
@@ -139,9 +140,9 @@ fn a_stray_that_drifts_is_heard_of_once() {
             bed.hosts[&node(0)].asked_for_facts - asked
         };
         assert_eq!(beat(&mut bed, digest), 0, "adopted: {adopted}");
-        // It is gone, and nobody has said so: once it is asked.
+        // The thing is gone, and the agent has not reported that: the controller asks once.
         assert_eq!((beat(&mut bed, 0), beat(&mut bed, 0)), (1, 0), "adopted: {adopted}");
-        // What the ledger does not have any more is left to nobody.
+        // A thing that the ledger no longer has is no longer left.
         bed.hosts.get_mut(&node(0)).unwrap().things.remove(&resource);
         bed.disconnect(&node(0));
         bed.connect(&node(0));
@@ -150,7 +151,8 @@ fn a_stray_that_drifts_is_heard_of_once() {
     }
 }
 
-/// The word of the operator is durable: the controller ends, or the node is away, at any point of the removal.
+/// The operator's decision is durable: the controller ends, or the node is away, at any point of
+/// the removal.
 #[test]
 fn a_removal_survives_the_controller_and_waits_for_its_node() {
     for is_away in [false, true] {
@@ -200,7 +202,7 @@ fn what_was_made_last_is_removed_first() {
     assert_eq!(bed.ran, ["Delete /c", "Delete /b", "Delete /d"]);
 }
 
-/// An agent of before says nothing of its strays, and is asked nothing that it does not read.
+/// An older agent does not describe its strays, and gets no message that it does not read.
 #[test]
 fn a_stray_of_an_older_agent_is_known_by_its_id_alone() {
     let mut bed = Bed::new(1);
@@ -217,13 +219,13 @@ fn a_stray_of_an_older_agent_is_known_by_its_id_alone() {
     let refused = decide(&mut bed, Verdict::Remove, None).unwrap_err().to_string();
     assert!(refused.contains("too old") && refused.contains("upgrade"), "{refused}");
     assert_eq!((states(&bed).len(), bed.ran.len()), (1, 0), "all or nothing");
-    // Its successor says it.
+    // A newer agent describes the stray.
     bed.hosts.get_mut(&node(0)).unwrap().is_old = false;
     bed.disconnect(&node(0));
     bed.connect(&node(0));
     bed.idle();
     let id = id_of(&bed, "/b");
-    // An older one comes before the removal has left.
+    // An older agent connects before the removal was sent.
     bed.disconnect(&node(0));
     bed.ask(Request::Restored { verdict: Verdict::Remove, ids: id, node: None }).unwrap();
     bed.hosts.get_mut(&node(0)).unwrap().is_old = true;
@@ -241,7 +243,7 @@ fn a_stray_of_an_older_agent_is_known_by_its_id_alone() {
 fn a_stray_that_is_gone_before_its_agent_is_asked_is_not_listed() {
     let mut bed = with_stray();
     bed.disconnect(&node(0));
-    // What is known of it is known of that generation alone.
+    // The description belongs to that generation alone.
     let host = bed.hosts.get_mut(&node(0)).unwrap();
     let (id, (spec, entry)) = host.things.iter().next_back().map(|(id, it)| (*id, it.clone())).unwrap();
     let newer = LedgerEntry {
@@ -256,7 +258,7 @@ fn a_stray_that_is_gone_before_its_agent_is_asked_is_not_listed() {
     assert!(states(&bed).is_empty() && !bed.engine.view().site_view().restored, "{:?}", states(&bed));
 }
 
-/// A job of before the restore ends after its node's ledger was told.
+/// A job from before the restore ends after its node sent its ledger.
 #[test]
 fn a_thing_that_is_made_after_the_ledger_was_told_is_listed() {
     let mut bed = Bed::new(2);
@@ -277,7 +279,7 @@ fn a_thing_that_is_made_after_the_ledger_was_told_is_listed() {
     assert!(states(&bed).is_empty(), "what is adopted is not listed again");
 }
 
-/// The thing was made on another node since, by a row that is yet to be sent in the backup.
+/// The thing was made on another node since, by a row whose job was never sent in the backup.
 #[test]
 fn a_row_that_was_never_sent_does_not_share_its_id_with_a_stray() {
     let mut bed = Bed::new(2);
@@ -296,8 +298,7 @@ fn a_row_that_was_never_sent_does_not_share_its_id_with_a_stray() {
     assert_eq!((bed.reality().len(), bed.status().as_str()), (1, "CREATE_COMPLETE"));
 }
 
-/// An agent that lies says that it holds what is another node's.
-/// An update made it a thing of another type before its node said what it has.
+/// An update gave the row another type before its node reported the thing.
 #[test]
 fn a_row_of_another_type_is_not_taken_for_what_was_made_under_its_id() {
     let mut bed = Bed::new(1);
@@ -335,7 +336,7 @@ fn a_stray_with_the_id_of_another_nodes_resource_touches_nothing() {
     let refused = decide(&mut bed, Verdict::Remove, None).unwrap_err().to_string();
     assert!(refused.contains("elsewhere"), "{refused}");
     assert_eq!((bed.ran.len(), bed.tables.rows.len()), (0, 2));
-    // An update of that resource says nothing of what the other node has.
+    // An update of that resource says nothing about the thing on the other node.
     bed.update(template("x: node=node-0 v=2\ny: node=node-1 v=1")).unwrap();
     bed.idle();
     assert_eq!(states(&bed), [" unknown"]);

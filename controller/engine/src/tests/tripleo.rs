@@ -1,4 +1,5 @@
-//! Templates as TripleO has them, from their files: ours under `examples`, and its own samples where they are.
+//! TripleO's templates from their files: our own under `examples`, and TripleO's samples where they
+//! exist.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -16,13 +17,15 @@ fn examples() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/tripleo")
 }
 
-/// Beside the repository, or where `MUSTER_SAMPLES` says; not part of it.
+/// The folder of the samples: beside the repository, or the one in `MUSTER_SAMPLES`. The samples
+/// are not part of the repository.
 fn samples() -> PathBuf {
     let beside = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/samples");
     std::env::var_os("MUSTER_SAMPLES").map_or(beside, PathBuf::from).join("tripleo")
 }
 
-/// What the command line would send of a template's text in a folder, with environments relative to it.
+/// The source that the command line would send for a template in a folder, with environments
+/// relative to it.
 fn read(folder: &Path, template: String, environments: &[(&str, &str)], parameters: Value) -> Source {
     let environments: Vec<EnvironmentText> = environments
         .iter()
@@ -42,7 +45,7 @@ fn read(folder: &Path, template: String, environments: &[(&str, &str)], paramete
     });
     let environment = Environment::parse(files).unwrap();
     let fetch = |key: &str| {
-        // Its own is not among the samples; ours stands in.
+        // TripleO's script is not among the samples, so ours is used.
         let script = "network/scripts/run-os-net-config.sh";
         let path = if key.ends_with(script) { examples().join(script) } else { folder.join(key) };
         std::fs::read_to_string(&path).map_err(|error| format!("{}: {error}", path.display()))
@@ -107,7 +110,7 @@ fn the_example_deploys_to_its_servers() {
     );
 }
 
-/// As they are, with what their documentation gives them.
+/// The samples are used unchanged, with the parameters from their documentation.
 #[test]
 fn samples_are_validated_previewed_and_made() {
     let folder = samples();
@@ -153,7 +156,7 @@ fn samples_are_validated_previewed_and_made() {
     for (name, kind) in
         [("net-config-static.yaml", "interface"), ("net-config-static-bridge.yaml", "ovs_bridge")]
     {
-        // As it is, and below a template that deploys it.
+        // The sample alone, and below a template that deploys it.
         let alone = json!({"ControlPlaneDefaultRoute": "192.0.2.1", "EC2MetadataIp": "192.0.2.1"});
         let text = std::fs::read_to_string(folder.join(name)).unwrap();
         let source = read(&folder, text, &[], alone);

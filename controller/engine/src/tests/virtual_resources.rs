@@ -165,7 +165,7 @@ fn a_test_resource_takes_its_time() {
     assert_eq!(state(&bed), "CREATE_IN_PROGRESS IN_PROGRESS pause");
     bed.pass(Duration::from_millis(1));
     assert_eq!(state(&bed), "CREATE_COMPLETE COMPLETE ");
-    // Neither forgotten by a restart nor begun anew.
+    // A restart neither forgets the wait nor starts it over.
     let later = test("value: b, wait_secs: 2.5, action_wait_secs: {update: 40, delete: '5'}, fail: true");
     bed.update(later).unwrap();
     bed.pass(seconds(30));
@@ -182,7 +182,7 @@ fn a_test_resource_takes_its_time() {
     bed.pass(seconds(1));
     assert_eq!(state(&bed), "UPDATE_FAILED FAILED ");
     assert_eq!(bed.resource("v").status_reason, "told to fail");
-    // Another update while it waits begins anew.
+    // Another update during the wait starts it over.
     for value in ["c", "d"] {
         bed.update(test(&format!("value: {value}, action_wait_secs: {{update: 9, delete: 5}}"))).unwrap();
         bed.pass(seconds(8));
@@ -198,7 +198,7 @@ fn a_test_resource_takes_its_time() {
     bed.pass(Duration::from_millis(1));
     assert_eq!(state(&bed), "gone ");
     assert!(bed.tables.rows.is_empty() && bed.engine.poll_timeout().is_none());
-    // -1: as long as the stack has.
+    // With -1 the wait lasts until the stack times out.
     bed.create(test("wait_secs: -1")).unwrap();
     bed.pass(seconds(99_999));
     assert_eq!(bed.status(), "CREATE_IN_PROGRESS");
@@ -287,7 +287,7 @@ fn a_server_is_found_by_its_short_name() {
     assert_eq!(bed.resource("d").node, "web-1.example.org");
     let made = bed.resource("s").physical_id;
 
-    // Who it is stays, also when another is called so.
+    // The server stays bound to its node, also when another node has the same short name.
     bed.join(&"web-1.example.net".parse().unwrap());
     bed.restart();
     bed.connect(&"web-1.example.org".parse().unwrap());
@@ -327,7 +327,7 @@ fn a_short_name_is_somebodys_once_he_joins() {
         if restarts {
             bed.restart();
         }
-        // One that is called otherwise is not meant.
+        // A node with another name does not match.
         bed.join(&"web-10.example.org".parse().unwrap());
         assert_eq!(bed.resource("d").node, "web-1");
         let name = "web-1.example.org".parse().unwrap();
@@ -337,7 +337,7 @@ fn a_short_name_is_somebodys_once_he_joins() {
         bed.idle();
         assert_eq!((bed.status(), output(&bed, "s")), ("CREATE_COMPLETE".into(), "web-1.example.org".into()));
         assert!(bed.tables.reasons.iter().any(|told| told == "s: the server web-1 is web-1.example.org"));
-        // Nothing is made again for it.
+        // The binding to the node makes nothing again.
         bed.ran.clear();
         bed.update(text(2)).unwrap();
         bed.idle();

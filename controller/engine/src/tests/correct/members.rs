@@ -46,7 +46,8 @@ fn what_could_not_be_corrected_is_not_tried_again_because_of_nodes() {
         let stood = bed.status().split_once('_').unwrap().1.to_owned();
         drifts(&mut bed, name);
         bed.fail_next(&node(0), true);
-        // One is not meant any more; where the operation has failed, it stays until that has ended well.
+        // A node no longer matches. If the operation has failed, its member stays until an
+        // operation succeeds.
         label(&mut bed, 1, None);
         bed.idle();
         bed.pass(SECOND * 60);
@@ -65,7 +66,7 @@ fn what_could_not_be_corrected_is_not_tried_again_because_of_nodes() {
         bed.idle();
         assert_eq!(ran(&mut bed), [format!("Update {name}")], "in its own time");
         assert_eq!((bed.resource(name).status.as_str(), bed.resource(name).corrections), ("COMPLETE", 1));
-        // An operator who asks for it does not wait.
+        // An operation of an operator does not wait.
         drifts(&mut bed, name);
         bed.fail_next(&node(0), true);
         bed.rollback(Some(1)).unwrap();
@@ -208,7 +209,7 @@ fn what_a_check_counted_as_failed_is_not_counted_by_what_follows() {
 
 #[test]
 fn nobody_outside_of_a_selector_is_corrected() {
-    // A stack that had failed when it was checked follows the nodes no more.
+    // A stack that had failed before its check no longer follows the nodes.
     let mut bed = members(false);
     bed.check().unwrap();
     bed.idle();
@@ -248,7 +249,7 @@ fn what_a_server_outside_of_a_selector_has_lost_is_not_made_again() {
     assert!(ran(&mut bed).is_empty());
     let row = bed.resource("a[node-0]");
     assert_eq!((row.status.as_str(), row.status_reason.contains("has lost it")), ("FAILED", true));
-    // Whoever asks for an operation has it as the labels are then.
+    // An operation uses the labels as they are then.
     label(&mut bed, 0, Some("web"));
     bed.update(of_members()).unwrap();
     bed.idle();

@@ -35,7 +35,7 @@ fn a_stack_has_links_and_an_intent_and_takes_them_away() {
     assert!(refusal.contains("belongs to resource way of stack s: update the stack"), "{refusal}");
     let refusal = ring.submit("a-to-b", 0, 2).unwrap_err().to_string();
     assert!(refusal.contains("belongs to resource way"), "{refusal}");
-    // In place; the intent goes where it is better now.
+    // The link changes in place, and the intent takes the better path.
     let physical = ring.bed.resource("ab").physical_id;
     let text = link("ab", 0, 1, 5) + &intent("way", "a-to-b", 0, 1, "ab");
     ring.bed.update(template(&text)).unwrap();
@@ -43,7 +43,7 @@ fn a_stack_has_links_and_an_intent_and_takes_them_away() {
     assert_eq!(ring.bed.resource("ab").physical_id, physical);
     ring.restart();
     assert_eq!((ring.state("a-to-b"), ring.path("a-to-b").as_str()), (State::Installed, "0 3 2 1"));
-    // Another key is another intent; another name the same one.
+    // A new key makes a new intent; a new name keeps the intent.
     let text = link("ab", 0, 1, 5) + &intent("road", "a-to-b", 0, 1, "ab");
     ring.bed.update(template(&text)).unwrap();
     assert_eq!((ring.bed.status().as_str(), ring.state("a-to-b")), ("UPDATE_COMPLETE", State::Installed));
@@ -74,7 +74,7 @@ fn an_intent_that_cannot_be_fails_its_stack_in_time_and_says_why() {
     ring.bed.pass(Duration::from_secs(2));
     ring.bed.update(template(&intent("way", "a-to-b", 0, 1, ""))).unwrap();
     assert_eq!(ring.bed.status(), "UPDATE_COMPLETE");
-    // A key is one intent's.
+    // A key belongs to one intent.
     ring.submit("mine", 2, 3).unwrap();
     let text = intent("way", "a-to-b", 0, 1, "") + &intent("other", "mine", 1, 0, "");
     ring.bed.update(template(&text)).unwrap();
@@ -83,7 +83,7 @@ fn an_intent_that_cannot_be_fails_its_stack_in_time_and_says_why() {
     assert!(reason.contains("intent 'mine' belongs to the operator"), "{reason}");
 }
 
-/// They are shown in lists and pictures.
+/// Links and intents are shown in lists and pictures.
 #[test]
 fn nothing_hidden_goes_into_a_link_or_an_intent() {
     let mut ring = Ring::new(4);
@@ -165,7 +165,7 @@ fn hosts_of_a_stack_meet_wherever_they_move() {
     let text = host(1, 0) + &host(2, 1) + &meeting("host_1, host_2");
     ring.bed.create(template(&text)).unwrap();
     assert_eq!((ring.bed.status().as_str(), ring.path("meet").as_str()), ("CREATE_COMPLETE", "0 1, 1 0"));
-    // In place: the host moved.
+    // The host moved, and its resource changes in place.
     let physical = ring.bed.resource("host_2").physical_id;
     let text = host(1, 0) + &host(2, 3) + &meeting("host_1, host_2");
     ring.bed.update(template(&text)).unwrap();
@@ -176,20 +176,20 @@ fn hosts_of_a_stack_meet_wherever_they_move() {
     assert_eq!((ring.state("meet"), ring.path("meet").as_str()), (State::Installed, "0 3, 3 0"));
     ring.cut(0, 3);
     assert_eq!((ring.state("meet"), ring.path("meet").as_str()), (State::Installed, "0 1 2 3, 3 2 1 0"));
-    // A host is declared by one resource.
+    // Only one resource can declare a host.
     let other: muster_shared::StackName = "other".parse().unwrap();
     let source = template(&host(1, 2));
     ring.bed.ask(Request::Create { name: other.clone(), source, options: options() }).unwrap();
     let views = ring.bed.engine.view().resource_views(&other, false).unwrap();
     let reason = &views[0].status_reason;
     assert!(reason.contains("host 52:54:00:00:00:01 is declared by resource host_1 of stack s"), "{reason}");
-    // Nobody says any more where one of them is.
+    // No resource declares one of the hosts any longer.
     ring.bed.update(template(&(host(1, 0) + &meeting("host_1")))).unwrap();
     let view = ring.bed.engine.view().intent("meet").unwrap();
     assert_eq!((view.state, ring.rules()), (State::Failed, 0), "{:?}", view.reason);
 }
 
-/// What a node says of its links: the bridge's own port, and a neighbour at `h`.
+/// Facts of a node's links: the bridge's own port, and a neighbour at `h`.
 fn facts(bridge: u8, neighbour: Option<u8>) -> Up {
     let own = LinkFacts {
         name: "br0".into(),
@@ -217,7 +217,7 @@ fn what_a_node_knows_of_hosts_without_looking_is_taken() {
         ring.bed.receive(&node(index), Up::Ports(vec![ports]));
     };
     ring.bed.create(template(&meeting(""))).unwrap();
-    // The facts come before the ports, and after them.
+    // The facts arrive before the ports, and after them.
     ring.bed.receive(&node(0), facts(1, None));
     with_own(&mut ring, 0);
     with_own(&mut ring, 2);
@@ -241,19 +241,19 @@ fn what_a_node_knows_of_hosts_without_looking_is_taken() {
             "52:54:00:00:00:07 node-2/br0 port br0"
         ]
     );
-    // A controller that has just started moves nothing while nobody has told.
+    // A controller that has just started moves nothing until agents have reported.
     ring.bed.restart();
     assert_eq!((ring.state("meet"), ring.path("meet").as_str()), (State::Installed, "0 1 2, 2 1 0"));
     (0..4).for_each(|index| {
         ring.bed.connect(&node(index));
         if index % 2 == 0 { with_own(&mut ring, index) } else { ring.tell(index) }
     });
-    // The neighbour is not heard any more.
+    // The neighbour is no longer heard.
     ring.bed.receive(&node(2), facts(7, None));
     assert_eq!((ring.state("meet"), ring.rules()), (State::Failed, 0));
 }
 
-/// A MAC address is nobody's when two nodes say that it is theirs, and operators see which two.
+/// A MAC address that two nodes claim belongs to neither, and operators see both nodes.
 #[test]
 fn a_mac_address_that_two_nodes_claim_is_a_conflict() {
     let mut ring = Ring::new(4);
@@ -271,7 +271,7 @@ fn a_mac_address_that_two_nodes_claim_is_a_conflict() {
     ring.bed.idle();
     assert_eq!(ring.bed.status(), "CREATE_COMPLETE");
     let path = ring.path("meet");
-    // node-2 says that the host is at its own port.
+    // node-2 reports the host at its own port.
     tell(&mut ring, 2, 0x12, Some(2));
     assert_eq!(ring.path("meet"), path, "nothing is led to the one that says so last");
     let told =
@@ -311,7 +311,7 @@ fn a_declared_cable_that_died_silently_is_dead_after_a_restart() {
     assert_eq!(dead(&ring), 2);
     ring.submit("two", 1, 0).unwrap();
     assert_eq!(ring.path("two"), "1 2 3 0");
-    // It is heard again.
+    // All neighbours are heard again.
     (0..4).for_each(|index| {
         ring.bed.connect(&node(index));
         ring.tell(index);

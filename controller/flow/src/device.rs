@@ -110,7 +110,7 @@ pub(crate) struct Device {
     pub repairs: u32,
     pub undone: Undone,
     pub foreign: ForeignPolicy,
-    /// Why the last import failed.
+    /// The reason why the last import failed.
     pub import_error: Option<String>,
     pub asks: Asks,
     pub tally: Tally,
@@ -126,7 +126,7 @@ pub struct Limits {
     pub operations_kept: usize,
 }
 
-/// All devices and operations.
+/// The devices and operations of the site.
 #[derive(Debug)]
 pub struct Flows {
     pub(crate) limits: Limits,

@@ -18,7 +18,7 @@ pub struct Job {
     pub attempt: u32,
 }
 
-/// Why a write failed.
+/// The reason why a write failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
     /// The entry at fault, if it is known.

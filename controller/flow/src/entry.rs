@@ -70,7 +70,7 @@ pub enum FlowStanding {
 }
 
 impl FlowStanding {
-    /// All standings in the order that operators see.
+    /// The standings in the order that operators see.
     pub const ALL: [Self; 5] =
         [Self::PendingAdd, Self::Added, Self::PendingRemove, Self::Failed, Self::Expired];
 
@@ -240,7 +240,7 @@ impl Kept {
         self.past.is_none() && !self.removing && self.mark == FlowMark::None
     }
 
-    /// Order within a batch: a meter is put before a group, a group before rules.
+    /// The order within a batch: a meter is put before a group, a group before rules.
     pub fn rank(&self) -> u8 {
         match (self.packed.bytes().first(), self.removing) {
             (Some(2), false) => 0,

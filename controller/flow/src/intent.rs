@@ -94,7 +94,7 @@ impl Flows {
         Ok(Some(key))
     }
 
-    /// Why a rule cannot be this owner's.
+    /// The reason why a rule cannot have this owner.
     fn why_not(
         &self,
         site: &dyn Site,
@@ -123,7 +123,7 @@ impl Flows {
             .then(|| format!("rule {id} has by chance the id of another: give the intent another priority"))
     }
 
-    /// Why a device or the site has no room for `new` more entries.
+    /// The reason why a device or the site has no room for `new` more entries.
     fn no_room(&self, key: DeviceKey, new: usize) -> Option<String> {
         let known = self.get(key).map_or(0, |device| device.table.len());
         if known + new > DEVICE_ENTRIES_MAX {

@@ -19,7 +19,7 @@ use crate::site::{Refused, Site, Turn};
 
 /// Bound on open operations. Each keeps its further stages.
 const RUNNING_MAX: usize = 10_000;
-/// Errors kept of one operation. Nobody would read more one by one.
+/// Errors kept of one operation. More would not be read one by one.
 const ERRORS_MAX: usize = 100;
 /// Stages of one operation.
 const STAGES_MAX: usize = 1000;
@@ -45,7 +45,7 @@ pub enum FlowOp {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FlowWrite {
     pub device: DeviceName,
-    /// In any order, best by id. No two have the same id.
+    /// Operations in any order, best by id. No two have the same id.
     pub ops: Vec<FlowOp>,
 }
 
@@ -87,7 +87,7 @@ impl FlowAction {
 pub enum OperationStatus {
     /// A stage is under way.
     InProgress,
-    /// All stages are done.
+    /// Every stage is done.
     Complete,
     /// A part failed. Later stages were not started.
     Failed,

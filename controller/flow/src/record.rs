@@ -25,8 +25,8 @@ pub enum FlowChange {
         /// Removed entries. None of them is among `entries`.
         gone: Vec<FlowId>,
     },
-    /// All writes up to `serial` have ended. Removed entries are gone. Versions before these writes
-    /// are no longer needed.
+    /// Writes up to `serial` have ended. Removed entries are gone. Versions before these writes are
+    /// no longer needed.
     Settled {
         device: u32,
         /// The newest of these writes.
@@ -60,7 +60,7 @@ pub struct FlowDeviceRecord {
     pub bridge: Bridge,
     /// Serial of the newest write.
     pub serial: u64,
-    /// All writes up to this one have ended.
+    /// Writes up to this one have ended.
     pub settled: u64,
     /// The batch that the agent may have, and the newest write in it.
     pub sent: Option<(Generation, u64)>,

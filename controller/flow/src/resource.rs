@@ -148,8 +148,8 @@ impl Flows {
         Ok(ops)
     }
 
-    /// Why a resource cannot have these entries: an operator or an intent owns one. Claims keep
-    /// resources apart.
+    /// The reason why a resource cannot have these entries: an operator or an intent owns one.
+    /// Claims keep resources apart.
     pub fn conflict(&self, site: &dyn Site, set: &FlowSet, ids: &[FlowId], asker: &str) -> Option<Refused> {
         let device = self.get(self.find(&set.device)?)?;
         ids.iter().zip(&set.entries).find_map(|(id, packed)| {

@@ -8,7 +8,7 @@ use thiserror::Error;
 
 use crate::entry::Owner;
 
-/// Why a request was refused. Nothing has changed.
+/// The reason why a request was refused. Nothing has changed.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum Refused {
     /// There is no such device, rule or node.
@@ -56,10 +56,10 @@ pub trait Site {
     /// The text for operators about an unknown node.
     fn unknown(&self, node: &NodeId) -> Option<String>;
 
-    /// Why nothing happens on a node that is away or has never joined.
+    /// The reason why nothing happens on a node that is away or has never joined.
     fn why_waited_for(&self, node: &NodeId) -> String;
 
-    /// Why nothing happens on a device whose node is connected and has no such bridge.
+    /// The reason why nothing happens on a device whose node is connected and has no such bridge.
     fn lacks_bridge(&self, device: &DeviceName) -> Option<String>;
 
     /// Whether the site is restored: its store is older than what agents have.

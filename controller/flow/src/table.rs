@@ -42,7 +42,7 @@ pub(crate) struct Table {
     /// Ids on the device that no table has. A comparison finds them, and finds them again if they
     /// are forgotten here.
     strays: Vec<FlowId>,
-    /// Why entries are FAILED or wrong.
+    /// Reasons why entries are FAILED or wrong.
     reasons: BTreeMap<FlowId, Arc<str>>,
     marked: [usize; FlowMark::COUNT],
     /// Number of groups and meters, which are sent before the rules that use them.
@@ -100,7 +100,7 @@ impl Table {
         self.versions
     }
 
-    /// All owners with the number of their entries.
+    /// Owners with the number of their entries.
     pub fn owners(&self) -> impl Iterator<Item = (Owner, usize)> {
         let operators =
             Some((Owner::OPERATOR, self.len() - self.owned.len())).filter(|(_, count)| *count > 0);
@@ -395,8 +395,8 @@ impl Table {
         }
     }
 
-    /// All writes up to `serial` are on the device. `ids` are the entries of the batch that are
-    /// more than ADDED: removals, changes, repairs.
+    /// The device has all writes up to `serial`. `ids` are the entries of the batch that are more
+    /// than ADDED: removals, changes, repairs.
     pub fn settle(&mut self, serial: u64, ids: &[FlowId]) {
         self.settled = self.settled.max(serial);
         for id in ids {

@@ -1,4 +1,4 @@
-//! The machine alone: a site that is told what to say, an agent whose answers are given, and what comes of that.
+//! The machine alone: the tests set what the site and the agent answer, and look at the effects.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -18,7 +18,7 @@ use crate::{
     ResourceWrite, Site, Turn, Want,
 };
 
-/// What the rest of the site says.
+/// Answers of the rest of the site.
 #[derive(Default)]
 struct Told {
     claimed: Option<FlowId>,
@@ -84,10 +84,10 @@ struct Bed {
     site: Told,
     now: MonoTime,
     generations: Generations,
-    /// What a store would have.
+    /// The records that a store would have.
     store: FlowSnapshot,
     told: Vec<Effect>,
-    /// Connections of the agent so far.
+    /// Number of the agent's connections so far.
     connections: u64,
 }
 
@@ -116,7 +116,7 @@ impl Bed {
         result
     }
 
-    /// The agent greets over a new connection, and has no tables.
+    /// The agent sends a Hello over a new connection, and has no tables.
     fn greets(&mut self) {
         self.connections += 1;
         self.flows.greeted(&node(), self.connections);
@@ -136,7 +136,7 @@ impl Bed {
         })
     }
 
-    /// The agent says how the batch that was sent last ended.
+    /// The agent reports the outcome of the batch that was sent last.
     fn decides(&mut self, root: u64, refused: Option<FlowRefusal>) {
         let state = FlowState {
             device: device().bridge,
@@ -317,7 +317,7 @@ fn what_was_saved_goes_on_where_it_was() {
     assert_eq!(again.store.operations[&operation].0.status, OperationStatus::Complete);
 }
 
-/// How agents refuse a change that cut their server off.
+/// The refusal of a change that cut its server off.
 fn undone() -> FlowRefusal {
     FlowRefusal { id: None, reason: "the controller was not reached anew".into(), permanent: true }
 }
@@ -352,12 +352,13 @@ fn a_write_that_nobody_waits_for_any_more_fails_as_others_do() {
     }
 }
 
-/// A server that rule 1 cuts off: its agent undoes each batch with that, and answers for what it has.
+/// A server that rule 1 cuts off. Its agent undoes each batch that changes the rule, and answers
+/// questions about its table.
 #[derive(Default)]
 struct CutOffByOne {
     table: BTreeMap<FlowId, u64>,
     heard: usize,
-    /// When batches were undone.
+    /// The times when batches were undone.
     undone: Vec<MonoTime>,
 }
 
@@ -368,7 +369,7 @@ impl CutOffByOne {
         sums
     }
 
-    /// Takes what was sent until nothing is, and answers it.
+    /// Handles sent messages and answers them, until none is left.
     fn answers(&mut self, bed: &mut Bed) {
         while let Some(effect) = bed.told.get(self.heard).cloned() {
             self.heard += 1;
@@ -407,7 +408,7 @@ impl CutOffByOne {
         }
     }
 
-    /// True: the batch cut the server off, and nothing of it is left.
+    /// Applies a batch. Returns true if the batch cut the server off; then none of it is kept.
     fn applies(&mut self, batch: &FlowBatch) -> bool {
         let Content::Inline(bytes) = &batch.ops else { panic!("it is small") };
         let ops: Vec<OpsRef<'_>> = read_ops(bytes).collect::<Result<_, _>>().unwrap();
@@ -444,7 +445,7 @@ fn what_cuts_its_server_off_when_it_is_put_right_is_tried_ever_less_often() {
     agent.answers(&mut bed);
     let mut other = 10;
     while agent.undone.len() < 12 {
-        // Meanwhile writes go.
+        // Writes go on in the meantime.
         other += 1;
         bed.applies(other).unwrap();
         agent.answers(&mut bed);
@@ -459,7 +460,7 @@ fn what_cuts_its_server_off_when_it_is_put_right_is_tried_ever_less_often() {
     // The first two batches are the search for the rule to blame.
     assert!(pauses.is_sorted() && pauses[1] >= Duration::from_secs(60), "{pauses:?}");
     assert!(pauses.last().is_some_and(|last| *last >= Duration::from_secs(3600)), "{pauses:?}");
-    // An operator who asks for a comparison need not wait.
+    // A comparison that an operator asks for tries at once.
     let tries = agent.undone.len();
     bed.call(|flows, turn| flows.reconcile(turn, &device(), None)).unwrap();
     agent.answers(&mut bed);
@@ -480,7 +481,7 @@ fn an_entry_that_cannot_be_taken_off_stays_failed() {
     bed.applies(1).unwrap();
     bed.decides(0, Some(undone()));
     let failed = bed.sent();
-    // The agent has the entry all the same, and undoes its removal.
+    // The agent has the entry all the same, and undoes the removal.
     let agent = CutOffByOne { table: [(id(1), rule(1).digest())].into(), ..CutOffByOne::default() };
     let (mut heard, root) = (bed.told.len(), agent.sums().root());
     bed.decides(root, None);

@@ -1,10 +1,10 @@
 //! Repairs of one device that its agent undoes, because they cut the server off or for another
 //! lasting reason.
 //!
-//! The refusal names no entry, so batches of repairs become smaller until one entry is left: that one is to blame, and is
-//! held. All other repairs go on. When nothing else is to be repaired, one held entry is tried again at a time, after a
-//! pause that doubles with each try that the agent undoes. An entry that no table has, and that is to be taken off the
-//! device, is a repair like any other.
+//! The refusal names no entry. So batches of repairs become smaller until one entry is left. That
+//! entry is to blame, and is held. All other repairs go on. When no other repair is left, one held
+//! entry is tried again at a time. The pause before that doubles with each try that the agent
+//! undoes. The removal of a stray (an entry that no table has) is a repair like any other.
 
 use std::collections::BTreeSet;
 use std::ops::Bound;
@@ -13,36 +13,36 @@ use std::time::Duration;
 use muster_shared::MonoTime;
 use muster_shared::model::flow::FlowId;
 
-/// Pauses between tries of held entries: the first, doubled each time, up to the longest. Each try may cut the server off
-/// for as long as the guard of the agent waits.
+/// Pauses between tries of held entries: the first, doubled each time, up to the longest. Each try
+/// may cut the server off for as long as the agent's guard waits.
 const PAUSE_FIRST: Duration = Duration::from_secs(60);
 const PAUSE_MAX: Duration = Duration::from_secs(3600);
 
 /// Pauses in the search for an entry to blame: the first, doubled each time, up to the longest.
 const SEARCH_FIRST: Duration = Duration::from_secs(1);
 const SEARCH_MAX: Duration = Duration::from_secs(60);
-/// Batches of a search, one undone after the other, after which the longest pause is that of held entries. Halving a
-/// million entries takes 20.
+/// Batches of a search undone in a row, after which the pauses may grow to those of held entries.
+/// Halving a million entries takes 20.
 const SEARCH_STEPS: u32 = 24;
 
 #[derive(Debug, Default)]
 pub(crate) struct Undone {
     held: BTreeSet<FlowId>,
-    /// Tries of held entries that were undone since one was well.
+    /// Undone tries of held entries since one succeeded.
     tries: u32,
-    /// Batches of the search that were undone since one was applied.
+    /// Undone batches of the search since one was applied.
     steps: u32,
     /// The held entry that was tried last.
     last: Option<FlowId>,
-    /// When a held entry may be tried again. None: none is held.
+    /// When a held entry may be tried again. `None`: no entry is held.
     next: Option<MonoTime>,
-    /// The held entry whose time has come let other repairs go first, once.
+    /// A held entry was due and let other repairs go first. It does so once.
     gave_way: bool,
 }
 
 impl Undone {
-    /// The agent undid these repairs. Returns whether the one entry is held from now on, and after which pause the other
-    /// repairs go on.
+    /// The agent undid these repairs. Returns whether their single entry is held now, and the pause
+    /// before other repairs go on.
     pub fn undo(&mut self, now: MonoTime, repairs: &[FlowId]) -> (bool, Duration) {
         let [entry] = *repairs else {
             self.steps = self.steps.saturating_add(1);
@@ -78,13 +78,14 @@ impl Undone {
         was_held
     }
 
-    /// Nothing is held, so a comparison need not ask.
+    /// Whether no entry is held. Then a comparison need not call [`Self::release`].
     pub fn is_idle(&self) -> bool {
         self.held.is_empty()
     }
 
-    /// A comparison found these repairs. Returns those that go now: all that are not held, or one that is. A held entry
-    /// lets others go first once, for some of them may be found again each time.
+    /// A comparison found these repairs. Returns those that go now: all that are not held, or a
+    /// single held one. A due entry lets others go first once, because a comparison may find some
+    /// of them each time.
     pub fn release(&mut self, now: MonoTime, found: &BTreeSet<FlowId>) -> BTreeSet<FlowId> {
         self.held.retain(|id| found.contains(id));
         if self.held.is_empty() {
@@ -108,7 +109,7 @@ impl Undone {
         self.held.range((after, Bound::Unbounded)).next().or_else(|| self.held.first()).copied()
     }
 
-    /// When the next held entry is tried.
+    /// The time to try the next held entry.
     pub fn next(&self) -> Option<MonoTime> {
         self.next
     }
@@ -123,7 +124,7 @@ impl Undone {
     }
 }
 
-/// The pause after so many tries.
+/// The pause after `tries` tries.
 fn doubled(first: Duration, tries: u32, most: Duration) -> Duration {
     first.saturating_mul(1 << tries.saturating_sub(1).min(20)).min(most)
 }

@@ -26,7 +26,7 @@ pub struct FlowRow {
     pub serial: u64,
     /// Counters as last reported.
     pub counters: Option<FlowCounters>,
-    /// Why the entry is not as desired.
+    /// The reason why the entry is not as desired.
     pub error: Option<String>,
     /// Hidden values went into the entry, so its content is not shown.
     pub secret: bool,
@@ -82,7 +82,7 @@ impl Device {
         let pending = marked(FlowMark::Wrong) + marked(FlowMark::Again);
         let added = (self.table.len() as u64).saturating_sub(failed + expired + pending);
         let mut counts = [pending, added, 0, failed, expired];
-        // For entries with open writes the mark does not say all.
+        // For entries with open writes the mark is not enough.
         let mut open = self.table.waiting().to_vec();
         open.extend(self.in_flight.iter().flat_map(|flight| &flight.ids));
         open.sort_unstable();
@@ -102,7 +102,7 @@ impl Device {
 }
 
 impl Flows {
-    /// All devices, by name.
+    /// The devices, by name.
     pub fn device_views(&self) -> Vec<DeviceView> {
         let mut views: Vec<DeviceView> = self.iter().map(|(_, device)| self.device_view_of(device)).collect();
         views.sort_by(|a, b| a.device.cmp(&b.device));
@@ -152,7 +152,7 @@ impl Flows {
         }
     }
 
-    /// The entries of a device, all or only those with one standing.
+    /// The entries of a device: all of them, or `only` those with one standing.
     ///
     /// # Errors
     /// There is no such device.

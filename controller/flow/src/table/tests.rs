@@ -13,7 +13,7 @@ fn what_is_taken_back_and_wanted_again_is_sent_once() {
         for _ in 0..2 {
             let serial = table.begin();
             table.put(id, packed.clone(), digest, (Owner::OPERATOR, false), serial);
-            // Nothing of it has left: another batch is out.
+            // No part of the write was sent: another batch is out.
             table.fail(serial, &[id], reason);
             let serial = table.begin();
             table.remove(id, serial);

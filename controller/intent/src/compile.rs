@@ -46,7 +46,7 @@ pub fn claimed(at: &[ConnectPoint]) -> String {
     at.join(" and ")
 }
 
-/// Why an intent cannot be compiled now.
+/// The reason why an intent cannot be compiled now.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum CompileError {
     /// The intent is wrong in any network.
@@ -94,7 +94,7 @@ pub enum CompileError {
         /// Closed links, at least one of which every path would need.
         closed: Closed,
     },
-    /// All paths are slower than allowed.
+    /// Every path is slower than allowed.
     #[error("the fastest path from {from} to {to} takes {fastest} ns, and {wanted} ns are allowed")]
     TooSlow {
         /// The first device.

@@ -17,7 +17,8 @@ pub const LINKS_MAX: usize = 4096;
 /// Waypoints of a path.
 pub const WAYPOINTS_MAX: usize = 16;
 
-/// A request for connectivity, as far as it concerns the network. Who asked and when is not part of it.
+/// A request for connectivity, as far as it concerns the network. The requester and the time are
+/// not part of it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Intent {
     pub kind: Kind,
@@ -35,32 +36,32 @@ pub struct Intent {
 pub enum Kind {
     /// From one port to another.
     PointToPoint {
-        /// Where packets come in.
+        /// The port where packets come in.
         from: ConnectPoint,
-        /// Where they go out.
+        /// The port where packets go out.
         to: ConnectPoint,
     },
     /// From one port to each of several.
     SinglePointToMultiPoint {
-        /// Where packets come in.
+        /// The port where packets come in.
         from: ConnectPoint,
-        /// Where each of them goes out.
+        /// Ports where a copy of each packet goes out.
         to: Vec<ConnectPoint>,
     },
     /// From several ports to one.
     MultiPointToSinglePoint {
-        /// Where packets come in.
+        /// Ports where packets come in.
         from: Vec<ConnectPoint>,
-        /// Where they go out.
+        /// The port where packets go out.
         to: ConnectPoint,
     },
     /// Over these links and no others.
     LinkCollection {
         /// Each link with its ends, in its direction.
         links: Vec<(ConnectPoint, ConnectPoint)>,
-        /// Where packets come in.
+        /// Ports where packets come in.
         from: Vec<ConnectPoint>,
-        /// Where they go out.
+        /// Ports where packets go out.
         to: Vec<ConnectPoint>,
     },
     /// Between two hosts, both ways, wherever they are.
@@ -103,7 +104,7 @@ pub enum LinkTypes {
     Without(BTreeSet<Box<str>>),
 }
 
-/// Why an intent is wrong in any network.
+/// The reason why an intent is wrong in any network.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum BadIntent {
     /// The selector has a port.

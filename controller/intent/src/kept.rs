@@ -1,4 +1,5 @@
-//! Intents as bytes. There may be hundreds of thousands; one is unpacked when it is looked at.
+//! Intents as bytes, because there may be hundreds of thousands. An intent is unpacked when it is
+//! looked at.
 
 use std::sync::Arc;
 

@@ -26,7 +26,7 @@ pub enum State {
     InstallReq,
     /// Rules are being put on their devices.
     Installing,
-    /// All rules are on their devices.
+    /// Every rule is on its device.
     Installed,
     /// Installed on one path, and moving to another.
     Reallocating,

@@ -1,4 +1,4 @@
-//! A network of the tests, and a packet that walks through it.
+//! A network for tests, and packets that walk through it.
 
 mod compile;
 mod hosts;
@@ -19,14 +19,14 @@ use crate::intent::{Constraints, Intent, Kind};
 use crate::stages::Step;
 use crate::topology::{ConnectPoint, DeviceNo, LinkNo, LinkTraits, Topology};
 
-/// `s1:h` is the port `h` of the device `s1/br0`.
+/// The point of a text: `s1:h` is the port `h` of the device `s1/br0`.
 fn at(text: &str) -> ConnectPoint {
     let (device, port) = text.split_once(':').expect("DEVICE:PORT");
     ConnectPoint { device: format!("{device}/br0").parse().expect("a device"), port: port.into() }
 }
 
-/// Cables, each `A-B` with a cost or without (`A-B=3`): the ports are named after the other side. Every device has the
-/// ports `h1` and `h2` besides.
+/// A network of cables, each `A-B` with or without a cost (`A-B=3`). A port has the name of the
+/// device at the other end. Each device also has the ports `h1` and `h2`.
 fn network(cables: &str) -> Topology {
     let mut topology = Topology::default();
     for cable in cables.split_whitespace() {
@@ -84,20 +84,21 @@ fn from_to(from: &str, to: &str, constraints: Constraints) -> Intent {
     }
 }
 
-/// What there is in a fake data plane.
+/// The entries of a fake data plane.
 #[derive(Clone, Default)]
 struct Plane(Vec<(DeviceNo, Entry)>);
 
-/// What became of a packet.
+/// The end of a packet.
 #[derive(Debug, PartialEq, Eq)]
 enum Fate {
-    /// It went out at these points, each once; the first port of the way is in none of them.
+    /// The packet went out at these points, once at each. The port where it came in is not among
+    /// them.
     Out(BTreeSet<String>),
-    /// No rule was for it on this device.
+    /// No rule of this device matched the packet.
     Lost(String),
-    /// It came to a port a second time.
+    /// The packet came to a port a second time.
     Round,
-    /// It went out twice at one port.
+    /// The packet went out twice at this port.
     Twice(String),
 }
 
@@ -120,15 +121,15 @@ impl Plane {
         }
     }
 
-    /// Walks a packet of IPv4 that comes in at a point.
+    /// Walks an IPv4 packet that comes in at a point.
     fn walk(&self, topology: &Topology, from: &ConnectPoint) -> Fate {
         self.walk_to(topology, from, 0)
     }
 
-    /// Walks a packet for an address.
+    /// Walks a packet for this address.
     fn walk_to(&self, topology: &Topology, from: &ConnectPoint, address: u128) -> Fate {
         let (mut outs, mut twice) = (BTreeSet::new(), None);
-        // A packet at a port, with its VLAN tags, and where it has been.
+        // A packet at a port, with its VLAN tags and the ports that it has passed.
         let mut left = vec![(from.clone(), Vec::<u128>::new(), Vec::new())];
         while let Some((point, tags, mut way)) = left.pop() {
             if way.contains(&(point.clone(), tags.clone())) {
@@ -201,7 +202,7 @@ impl Plane {
         Some(actions)
     }
 
-    /// Of a group of fast failover: the first whose port carries.
+    /// The first bucket of a fast failover group whose port is up.
     fn bucket(&self, topology: &Topology, device: DeviceNo, number: u32) -> Option<Vec<Action>> {
         let group = self.0.iter().find_map(|(at, entry)| match entry {
             Entry::Group(group) if *at == device && group.number == number => Some(group),

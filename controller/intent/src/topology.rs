@@ -92,7 +92,7 @@ pub enum Change {
     Host(HostId),
 }
 
-/// Why the topology refuses a statement.
+/// The reason why the topology refuses a statement.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum TopologyError {
     /// There are more than [`DEVICES_MAX`].

@@ -22,7 +22,7 @@ pub enum Hope {
     Device(DeviceName),
     /// This port, once it is up or free.
     Point(ConnectPoint),
-    /// One of these links, or a link that is not known yet.
+    /// Any of these links, or a link that is not known yet.
     Links(Arc<[LinkNo]>),
     /// Any new or changed link or port.
     Network,

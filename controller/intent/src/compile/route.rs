@@ -52,8 +52,8 @@ impl Compiler<'_> {
         self.fast_enough(wanted, fastest.unwrap_or(cheapest), from, to)
     }
 
-    /// A path there and one back: over the same cables if a path is open both ways, else
-    /// independent ones.
+    /// A path in each direction: over the same cables if a path is open both ways, else independent
+    /// ones.
     pub(super) fn two_ways(
         &mut self,
         wanted: &Constraints,
@@ -184,8 +184,8 @@ impl Compiler<'_> {
         Gate { topology: self.topology, ledger: self.ledger, wanted, holder }
     }
 
-    /// Why there is no path: the first constraint without which, and without those before it, there
-    /// is one.
+    /// The reason why there is no path: the first constraint without which, and without those
+    /// before it, there is a path.
     fn no_path(
         &mut self,
         wanted: &Constraints,

@@ -26,7 +26,7 @@ pub(super) struct Stand {
     pub number: u64,
     /// The intent that it was compiled from.
     pub of: KeptIntent,
-    /// All its rules were on the devices at some time.
+    /// Whether the devices had every rule of the path at some time.
     pub proven: bool,
     pub paths: Box<[Path]>,
     /// Shared with the tracker.
@@ -67,7 +67,7 @@ pub struct IntentRecord {
     pub errors: u32,
     /// The reason for the state.
     pub reason: Option<Box<str>>,
-    /// The paths that it has or moves to.
+    /// The paths that the intent has or moves to.
     pub paths: Vec<PathRecord>,
     /// Links outside of paths, as of a link collection.
     pub links: PathRecord,
@@ -117,12 +117,12 @@ impl Stand {
             && self.of == *intent
     }
 
-    /// The changes that may make it whole.
+    /// The changes that may make the path whole.
     pub fn hope(&self) -> Hope {
         if self.missing.is_empty() { Hope::None } else { Hope::Anything }
     }
 
-    /// Whether packets pass over all its links and ports.
+    /// Whether packets pass over all links and ports of the path.
     pub fn stands(&self, topology: &Topology) -> bool {
         self.links.iter().all(|link| topology.passes(*link))
             && self.points.iter().all(|port| topology.is_up(*port))

@@ -21,7 +21,7 @@ pub struct Wish {
     pub group: Option<Box<str>>,
 }
 
-/// Why a request was refused. Nothing has changed.
+/// The reason why a request was refused. Nothing has changed.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum IntentRefused {
     /// The intent is wrong in any network.

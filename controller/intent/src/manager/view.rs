@@ -30,7 +30,7 @@ pub struct IntentView {
     pub reason: Option<Box<str>>,
     /// The devices of each path, in order.
     pub paths: Vec<Vec<DeviceName>>,
-    /// All links with their ends.
+    /// The links with their ends.
     pub links: Vec<(ConnectPoint, ConnectPoint)>,
     /// The rules that the flow table was told to hold for it.
     pub rules: Vec<(DeviceName, Packed)>,
@@ -119,7 +119,7 @@ impl Manager {
         self.tracker.all_between(host)
     }
 
-    /// All intents, by key.
+    /// The intents, by key.
     pub fn list(&self) -> impl Iterator<Item = IntentNo> {
         self.by_key.values().copied()
     }

@@ -18,7 +18,7 @@ use crate::stages::{Identity, Step, identity, stages, takes_packets_of};
 use crate::topology::{DeviceNo, Topology};
 use crate::track::Hope;
 
-/// How long a stage that changes rules is awaited before the path may change. Until then packets
+/// The time to wait for a stage that changes rules before the path may change. Until then packets
 /// may take old and new rules.
 const CHANGING: Duration = Duration::from_secs(2);
 
@@ -105,8 +105,8 @@ impl Held {
         });
         let out: Vec<Step> = unwanted.map(|(device, entry)| Step::Remove(device, entry)).collect();
         if !out.is_empty() {
-            // They go in the last stage of removals, which the intent does not wait for while it is
-            // installed.
+            // These rules go in the last stage of removals. An installed intent does not wait for
+            // that stage.
             let goes = |stage: &Vec<Step>| stage.iter().all(|step| matches!(step, Step::Remove(..)));
             match stages.last_mut().filter(|stage| goes(stage)) {
                 Some(last) => last.extend(out),

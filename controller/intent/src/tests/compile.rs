@@ -20,7 +20,7 @@ fn out(points: &[&str]) -> Fate {
     Fate::Out(points.iter().map(|point| (*point).to_owned()).collect())
 }
 
-/// The first path, and where a packet from `from` comes out.
+/// The first path, and the end of a packet from `from`.
 fn way(topology: &Topology, intent: &Intent) -> Result<(String, Fate), String> {
     let made = compile(topology, intent).map_err(|error| error.to_string())?;
     let fate = Plane(made.entries.clone()).walk(topology, &intent.kind.ingress()[0]);
@@ -55,7 +55,7 @@ fn on_one_device_there_are_no_links() {
     }
 }
 
-/// A square with a diagonal; the upper way is the cheaper one.
+/// A square with a diagonal. The upper path is the cheaper one.
 fn square() -> Topology {
     let mut topology = network("a-b b-d a-c=2 c-d=2 b-c");
     for (from, to, latency, bandwidth, kind) in [
@@ -138,7 +138,7 @@ fn what_others_have_reserved_is_not_there() {
     ledger.give_back(&share);
     let made = compile_beside(&topology, &ledger, &intent).expect("a path");
     assert_eq!(shown(&topology, &made.paths[0]), "a b d");
-    // What the intent itself has is there for it.
+    // The intent can use the bandwidth that it already has.
     let share = Share { key: "key".into(), number: 1 };
     ledger.take(&topology, share, Holder::Intent("key".into()), &links, Some(100), None);
     let made = compile_beside(&topology, &ledger, &intent).expect("a path");
@@ -258,7 +258,7 @@ fn what_cannot_be_an_end_is_refused_by_name() {
         let found = compile(&topology, &from_to(from, to, Constraints::default()));
         assert_eq!(found.unwrap_err().to_string(), wanted, "{from} {to}");
     }
-    // Also where the link is down: hosts are elsewhere.
+    // The same holds while the link is down: hosts are at other ports.
     topology.set_port(&at("b:a"), false).expect("a port");
     let found = compile(&topology, &from_to("a:b", "a:h1", Constraints::default()));
     assert!(matches!(found, Err(CompileError::Inner { .. })), "{found:?}");
@@ -324,7 +324,7 @@ fn what_takes_any_frame_keeps_lldp_back() {
     assert_eq!(keepers(vec![field(Field::EthType, 0x800)], false), 0);
     assert_eq!(keepers(vec![field(Field::EthDst, 5)], false), 0);
     assert_eq!(keepers(vec![field(Field::VlanVid, 0x1005)], false), 0);
-    // Between the ends packets have a tag, and LLDP has none.
+    // Packets have a tag between the ends, and LLDP frames have none.
     assert_eq!(keepers(vec![], true), 1);
     let highest =
         Intent { selector: vec![], priority: 65535, ..from_to("a:h1", "c:h1", Constraints::default()) };

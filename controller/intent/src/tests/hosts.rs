@@ -1,4 +1,5 @@
-//! Between hosts: both ways, wherever they are. The first cases are those of ONOS's HostToHostIntentCompilerTest.
+//! Intents between hosts: both directions, wherever the hosts are. The first cases are those of
+//! ONOS's HostToHostIntentCompilerTest.
 
 use std::time::Duration;
 
@@ -48,7 +49,7 @@ fn eight_hops_there_and_back() {
     let plane = Plane(made.entries.clone());
     assert_eq!(plane.walk(&topology, &at("s1:h1")), Fate::Out(["s8:h2".to_owned()].into()));
     assert_eq!(plane.walk(&topology, &at("s8:h2")), Fate::Out(["s1:h1".to_owned()].into()));
-    // What is not of both hosts does not go by its rules, in either direction.
+    // Packets of other hosts do not match the rules, in either direction.
     let fields = |from: &str| -> Vec<(Field, u128)> {
         let rule = made.entries.iter().find_map(|(_, entry)| match entry {
             Entry::Rule(rule) if rule.selector.contains(&Criterion::InPort(at(from).of_rule())) => Some(rule),
@@ -105,7 +106,7 @@ fn on_one_device_and_behind_one_port() {
     }
     let made = compiled(&topology, &between(1, 2, Constraints::default())).expect("both ways");
     assert_eq!((made.links.len(), made.entries.len()), (0, 2));
-    // They hear each other without us.
+    // Hosts behind one port reach each other without rules.
     let made = compiled(&topology, &between(1, 3, Constraints::default())).expect("nothing to do");
     assert!(made.entries.is_empty());
 }
@@ -124,10 +125,10 @@ fn both_ways_take_the_same_cables_where_they_can() {
     }
     let intent = between(1, 2, wide);
     assert_eq!(ways(&topology, &intent).expect("two"), ["a b d", "d b a"]);
-    // Back from b there is no room: both go over c.
+    // The link back from b has no room: both directions go over c.
     traits(&mut topology, "b", "a", |traits| traits.bandwidth = Some(9));
     assert_eq!(ways(&topology, &intent).expect("two"), ["a c d", "d c a"]);
-    // Over no cable both ways: each by itself.
+    // No cable has room both ways: each direction has its own path.
     traits(&mut topology, "c", "a", |traits| traits.bandwidth = Some(9));
     traits(&mut topology, "a", "d", |traits| traits.bandwidth = Some(9));
     assert_eq!(ways(&topology, &intent).expect("two"), ["a b d", "d a"]);
@@ -170,7 +171,8 @@ fn a_host_that_comes_moves_and_goes_is_followed() {
     assert_eq!(states(&site, "k").0, State::Installed);
     meet(&site, "a:h1", "c:h1");
 
-    // To another device; then declared elsewhere, which counts more than what is seen.
+    // The host moves to another device. Then it is declared elsewhere, and the declaration counts
+    // more than the observation.
     let d = at("d:h1").device;
     site.manager.observe_hosts(&[d.clone()].into(), seen("d:h2"));
     site.settle();
@@ -185,14 +187,14 @@ fn a_host_that_comes_moves_and_goes_is_followed() {
     let found: Vec<_> = view.hosts.iter().map(|it| (it.id, it.declared, it.observed, it.intents)).collect();
     assert_eq!(found, [(host(1), true, false, 1), (host(2), true, true, 1)]);
     assert_eq!(site.plane.0.len(), 4, "nothing is left where it was");
-    // Whose port leads to another device is that one's.
+    // A host seen at a port with a link belongs to the device at the other end.
     site.manager.declare_host(host(2), None).expect("no host");
     site.manager.observe_hosts(&[d].into(), seen("d:a"));
     site.settle();
     let (state, reason) = states(&site, "k");
     assert_eq!((state, site.plane.0.len()), (State::Failed, 0), "{reason}");
 
-    // It is not looked for any more once it was withdrawn.
+    // A withdrawn intent no longer waits for its host.
     site.manager.withdraw("k").expect("it is there");
     site.settle();
     site.manager.declare_host(host(2), located(&at("b:h2"))).expect("a host");
@@ -200,7 +202,7 @@ fn a_host_that_comes_moves_and_goes_is_followed() {
     assert_eq!((states(&site, "k").0, site.plane.0.len()), (State::Withdrawn, 0));
 }
 
-/// Two nodes say that a host is with them: nobody is led to the one that said so last.
+/// Two nodes claim a host: packets do not go to the one that claimed it last.
 #[test]
 fn a_host_that_two_nodes_claim_is_with_neither() {
     let mut site = Site::new("a-b b-c c-d d-a");
@@ -215,7 +217,7 @@ fn a_host_that_two_nodes_claim_is_with_neither() {
     site.submit("before", between(1, 2, Constraints::default())).expect("taken");
     site.settle();
     seen(&mut site, "d:h2", true);
-    // What is installed stays, who asks now is told of both.
+    // An installed intent stays. A new one gets an error with both places.
     assert_eq!(states(&site, "before").0, State::Installed);
     meet(&site, "a:h1", "c:h1");
     site.manager.declare_host(host(3), located(&at("b:h1"))).expect("a host");
@@ -228,18 +230,18 @@ fn a_host_that_two_nodes_claim_is_with_neither() {
     }
     let claimed: Vec<_> = site.manager.view_topology().hosts.into_iter().map(|host| host.claimed).collect();
     assert_eq!(claimed, [vec![], vec![at("c:h1"), at("d:h2")], vec![]]);
-    // One of the two lets go.
+    // One of the two nodes no longer claims the host.
     seen(&mut site, "d:h2", false);
     assert_eq!([states(&site, "before").0, states(&site, "after").0], [State::Installed; 2]);
     site.manager.withdraw("after").expect("it is there");
     site.settle();
     meet(&site, "a:h1", "c:h1");
-    // The operator's word counts more than both.
+    // The operator's declaration counts more than both.
     seen(&mut site, "d:h2", true);
     site.manager.declare_host(host(2), located(&at("b:h2"))).expect("a host");
     site.settle();
     meet(&site, "a:h1", "b:h2");
-    // A node that is away does not hold on to what is elsewhere now.
+    // The claim of a node that is away does not count if another node sees the host.
     site.manager.declare_host(host(2), None).expect("no host");
     site.manager.set_away(&at("c:h1").device, true).expect("it is there");
     site.settle();
@@ -259,12 +261,12 @@ fn over_a_restart_hosts_are_where_they_were_until_somebody_tells() {
     let before = site.plane.clone().0;
     site.restart();
     assert_eq!((states(&site, "k").0, site.plane.0.len()), (State::Installed, before.len()));
-    // Its path fails before anybody has told of hosts.
+    // The path fails before a node has reported hosts.
     site.cable("a", "b", false);
     site.settle();
     assert_eq!(states(&site, "k").0, State::Installed);
     meet(&site, "a:h1", "b:h1");
-    // The node tells that it is there no more.
+    // The node reports that the host is gone.
     site.manager.observe_hosts(&[at("b:h1").device].into(), Vec::new());
     site.wait(Duration::from_secs(1));
     assert_eq!((states(&site, "k").0, site.plane.0.len()), (State::Failed, 0));

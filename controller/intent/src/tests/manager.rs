@@ -1,4 +1,4 @@
-//! What the manager makes of requests, of devices that refuse, and of a network that changes. The cases are those of
+//! The manager with requests, refusing devices and a changing network. The cases are those of
 //! ONOS's tests of its intent manager, clean-up, installer and tracker (`docs/intents.md`).
 
 mod changes;

@@ -1,4 +1,5 @@
-//! Random sites: whatever happens in whatever order, packets of what is installed arrive and none goes round.
+//! Random sites: with any events in any order, packets of installed intents arrive, and none goes
+//! in a circle.
 
 use std::time::Duration;
 
@@ -25,7 +26,7 @@ enum Happens {
         wide: bool,
         above: u16,
     },
-    /// As it was, but round another device.
+    /// The same request with another device as the obstacle.
     Again(usize, usize),
     Withdraw(usize),
     Cable(usize, bool),
@@ -70,7 +71,7 @@ fn device(number: usize) -> muster_shared::model::flow::DeviceName {
     at(&format!("n{number}:h1")).device
 }
 
-/// What holds in every moment.
+/// Checks what must hold at every moment.
 fn holds(site: &Site) {
     for (key, from, outs, address) in intents(site) {
         let fate = site.plane.walk_to(site.manager.topology(), &at(&from), address);
@@ -102,8 +103,8 @@ fn holds(site: &Site) {
     }
 }
 
-/// Those whose packets arrive where they are wanted, of those that stand or move. To one place: of several, one may be left out
-/// for a moment where two ways to it change.
+/// Installed or moving intents whose packets arrive. Intents to several points are left out: a
+/// packet may miss one of them for a moment while two paths to it change.
 fn arriving(site: &Site) -> BTreeSet<String> {
     let arrives = |(key, from, outs, address): (String, String, BTreeSet<String>, u128)| {
         let no = site.manager.find(&key)?;
@@ -115,7 +116,7 @@ fn arriving(site: &Site) -> BTreeSet<String> {
     intents(site).into_iter().filter_map(arrives).collect()
 }
 
-/// A write: nobody's packets are lost by that.
+/// Does one write. No packets must be lost by it.
 fn step(site: &mut Site, at: usize) {
     let before = arriving(site);
     site.step(at);
@@ -127,7 +128,7 @@ fn step(site: &mut Site, at: usize) {
     }
 }
 
-/// Key, from, where to, address of those that are to be installed.
+/// Key, ingress, egress and address of the requested intents.
 fn intents(site: &Site) -> Vec<(String, String, BTreeSet<String>, u128)> {
     let view = |no| site.manager.view(site.now, no).expect("it is there");
     let text = |point: &ConnectPoint| format!("{}:{}", point.device.node, point.port);
@@ -157,7 +158,7 @@ fn happen(site: &mut Site, cables: &[(usize, usize)], what: Happens) {
                 &format!("n{to}:h2"),
                 Constraints { obstacles, vlan, bandwidth, ..Constraints::default() },
             );
-            // To two places, where the third is another.
+            // The intent has two egress points if the third device is another one.
             if also != from && also != to {
                 intent.constraints.vlan = false;
                 let to = [to, also].map(|to| at(&format!("n{to}:h2"))).to_vec();
@@ -180,7 +181,7 @@ fn happen(site: &mut Site, cables: &[(usize, usize)], what: Happens) {
             site.take();
         }
         Happens::Withdraw(key) => {
-            // One that nobody asked for is refused.
+            // The withdrawal of an unknown intent is refused.
             let _refused = site.manager.withdraw(&format!("key-{key}"));
             site.take();
         }
@@ -228,7 +229,7 @@ proptest! {
         for what in story {
             happen(&mut site, &cables, what);
         }
-        // All is well again: what was asked for last is so.
+        // All devices are well again: the last request of each intent is complete.
         site.refusing.clear();
         site.undoing.clear();
         site.silent.clear();
@@ -255,7 +256,7 @@ proptest! {
             }
         }
         prop_assert_eq!(placed, site.plane.0.len());
-        // Whoever failed would fail again: nothing that could have healed it went by.
+        // A failed intent would fail again: no change that could heal it was missed.
         for no in site.manager.list().filter(|no| site.manager.state(*no).is_some_and(|it| it.0 == State::Failed)) {
             let view = site.manager.view(site.now, no).expect("it is there");
             let (topology, ledger, mut trees) = (site.manager.topology(), site.manager.ledger(), Trees::default());
@@ -263,7 +264,7 @@ proptest! {
             let made = compiler.compile(&view.intent, &view.key, &Holder::Intent((*view.key).into()), 1);
             prop_assert!(made.is_err(), "{:?} {:?}", view, site.states);
         }
-        // Nor does a table list for ever what a bridge refused once.
+        // No table lists an entry for ever because a bridge refused it once.
         prop_assert!(site.failed.is_empty(), "{:?}", site.failed);
     }
 }

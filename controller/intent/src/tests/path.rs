@@ -49,7 +49,7 @@ fn the_next_cheapest_come_in_order() {
 
 #[test]
 fn two_paths_share_nothing_also_where_the_cheapest_one_stands_in_the_way() {
-    // The trap: the cheapest path a b c d leaves no second one, two others do.
+    // The trap: the cheapest path a b c d leaves no second one, but two other paths are disjoint.
     let topology = network("a-b b-c c-d a-c=5 b-d=5");
     let (a, d) = (device(&topology, "a"), device(&topology, "d"));
     let cost = |link| Some(u64::from(topology.cost(link)));
@@ -77,7 +77,7 @@ fn what_is_in_the_way_is_found_from_either_end() {
         let closed = found.expect_err("no path").expect("not too many");
         assert_eq!(closed.iter().copied().collect::<BTreeSet<_>>(), shut);
     }
-    // No cable leads there at all: any that is new may.
+    // No cable leads to the end at all, so any new one may help.
     let mut trees = Trees::default();
     assert_eq!(trees.cheapest(&topology, from, device(&topology, "c")), None);
     assert_eq!(trees.closed(&topology, from), Some([].into()));

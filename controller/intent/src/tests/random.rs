@@ -1,4 +1,4 @@
-//! Random networks: packets arrive, in every moment of a move from one path to another.
+//! Random networks: packets arrive at every moment of a move from one path to another.
 
 use proptest::prelude::*;
 
@@ -10,7 +10,7 @@ use crate::stages::stages;
 
 const DEVICES: usize = 9;
 
-/// Cables between nine devices with costs, connected by a line.
+/// Cables with costs between nine devices, which a line connects.
 fn cables() -> impl Strategy<Value = String> {
     let more = prop::collection::btree_map((0..DEVICES, 0..DEVICES), 1..6_u32, 0..12);
     more.prop_map(|more| {
@@ -65,7 +65,7 @@ proptest! {
                     None => writes.push((device, vec![step])),
                 }
             }
-            // Devices of one stage are done in any order, each at once.
+            // Devices of one stage apply their steps in any order, each device at once.
             while !writes.is_empty() {
                 let next = order.next().map_or(0, |index| index.index(writes.len()));
                 writes.remove(next).1.iter().for_each(|step| plane.apply(step));
@@ -83,7 +83,8 @@ proptest! {
         let [from, to] = [0, DEVICES - 1].map(|number| topology.device(&at(&format!("n{number}:h1")).device).unwrap());
         let cost = |link| Some(u64::from(topology.cost(link)));
         let sum = |path: &[LinkNo]| path.iter().map(|link| (u64::from(topology.cost(*link)) << 20) + 1).sum::<u64>();
-        // By trying: each path that is without one cable of the cheapest, with the cheapest of what it leaves.
+        // The expected pair by trial: each path without one cable of the cheapest, with the
+        // cheapest path that this leaves.
         let without = |used: &[LinkNo]| {
             let open = |link| {
                 let is_used = used.contains(&link) || topology.back(link).is_some_and(|back| used.contains(&back));
@@ -136,7 +137,7 @@ proptest! {
                 prop_assert_eq!(weighs(&found), weighs(&blind));
             }
             (Err(Some(closed)), None) => {
-                // Without these there is none in any case.
+                // Without these links there is no path in any case.
                 let without = |link: LinkNo| (!closed.contains(&link)).then_some(1);
                 prop_assert_eq!(cheapest(&topology, from, to, &without), None);
                 prop_assert!(closed.iter().all(|link| shut.contains(link)));

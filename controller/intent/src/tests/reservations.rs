@@ -45,7 +45,7 @@ fn a_resource_group_takes_as_its_largest_intent() {
     assert_eq!(ledger.taken(links[0]), 60);
     ledger.give_back(&share("y", 1));
     assert_eq!(ledger.taken(links[0]), 40);
-    // From a holder of its own to the group: what it held goes.
+    // The share moves from its own holder to the group. Its former reservation is given back.
     ledger.take(&topology, share("w", 1), intent("w"), &links, Some(10), None);
     ledger.take(&topology, share("w", 1), group, &links, Some(10), None);
     assert_eq!(ledger.taken(links[0]), 40);

@@ -1,4 +1,4 @@
-//! A manager with a network of devices, which do what they are told when a test lets them.
+//! A manager with a network of devices, which do writes when the test lets them.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -13,24 +13,25 @@ use crate::manager::{
 };
 use crate::phase::State;
 
-/// A site whose devices do what they are told, when they are told to.
+/// A site whose devices do writes when the test lets them.
 #[derive(Default)]
 pub(super) struct Site {
     pub manager: Manager,
     pub now: MonoTime,
     pub plane: Plane,
     pub waiting: VecDeque<(Token, IntentNo, DeviceName, Vec<Op>)>,
-    /// Devices that refuse whatever they are told, but for what is taken away.
+    /// Devices that refuse puts and accept removals.
     pub refusing: BTreeSet<DeviceName>,
-    /// Devices that undo whatever they are told, also what is taken away.
+    /// Devices that refuse puts and removals.
     pub undoing: BTreeSet<DeviceName>,
-    /// A start leaves cables that are down unknown.
+    /// After a restart, cables that are down are unknown.
     pub forgets: bool,
-    /// Devices that say nothing.
+    /// Devices that do not answer.
     pub silent: BTreeSet<DeviceName>,
     pub saved: BTreeMap<IntentNo, IntentRecord>,
     pub owners: BTreeMap<(DeviceName, FlowId), (IntentNo, Packed)>,
-    /// What was refused where nothing was: the table has it as FAILED until somebody takes it out or puts it again.
+    /// Refused entries that replaced none. The table has them as FAILED until a write removes or
+    /// puts them.
     pub failed: BTreeMap<(DeviceName, FlowId), (IntentNo, Packed)>,
     next: u64,
     pub states: Vec<(String, State)>,
@@ -61,7 +62,7 @@ impl Site {
         self.manager.submit(key, IntentNo(self.next), Wish { intent: Arc::new(intent), group: None })
     }
 
-    /// Takes effects, and does none of the writes.
+    /// Takes all effects, and does none of the writes.
     pub fn take(&mut self) {
         self.manager.run(self.now);
         while let Some(effect) = self.manager.poll_effect() {
@@ -81,7 +82,8 @@ impl Site {
         }
     }
 
-    /// Does one write, the `at`th that can be done; false if there is none. Writes of one device are done in order.
+    /// Does the `at`th write that can be done. Returns false if there is none. Writes of one device
+    /// are done in order.
     pub fn step(&mut self, at: usize) -> bool {
         let mut seen = BTreeSet::new();
         let mut ready = Vec::new();
@@ -93,7 +95,7 @@ impl Site {
         let Some(at) = (!ready.is_empty()).then(|| ready[at % ready.len()]) else { return false };
         let Some((token, intent, device, ops)) = self.waiting.remove(at) else { return false };
         let puts = ops.iter().any(|op| matches!(op, Op::Put(_)));
-        // A rule has one owner.
+        // A put of another intent's rule is refused, because a rule has one owner.
         let is_others = |op: &Op| {
             let Op::Put(packed) = op else { return false };
             let owner = self.owners.get(&(device.clone(), packed.unpack().id(&device)));
@@ -151,7 +153,7 @@ impl Site {
         }
     }
 
-    /// Until nothing more is written.
+    /// Does writes until none is left.
     pub fn settle(&mut self) {
         self.take();
         while self.step(0) {}
@@ -184,7 +186,7 @@ impl Site {
         self.manager.tell_device(self.now, &point.device, true, &ports);
     }
 
-    /// Both ends of a cable.
+    /// Sets both ends of a cable.
     pub fn cable(&mut self, one: &str, other: &str, up: bool) {
         self.port(&format!("{one}:{other}"), up);
         self.port(&format!("{other}:{one}"), up);
@@ -210,7 +212,7 @@ impl Site {
         self.states.iter().filter(|(of, _)| of == key).map(|(_, state)| *state).collect()
     }
 
-    /// As if the controller had been started anew: what was saved, and what is on the devices, is what is known.
+    /// Restarts the manager from the saved records and the entries on devices.
     pub fn restart(&mut self) {
         let old = std::mem::take(&mut self.manager);
         let topology = old.topology();
@@ -222,13 +224,13 @@ impl Site {
                 .collect();
             self.manager.tell_device(self.now, topology.device_name(device), true, &ports);
         }
-        // A cable that only LLDP told of, and that is down, is not known.
+        // A cable that is down and was only discovered is unknown.
         for link in topology.known_links().filter(|link| !self.forgets || topology.passes(*link)) {
             let (from, to) = topology.ends(link);
             let (from, to) = (topology.point(from), topology.point(to));
             self.manager.declare(&from, &to, topology.traits(link)).expect("a link");
         }
-        // What was on its way is in the flow table, and goes on from there.
+        // Open writes are in the flow table, and go on from there.
         let waiting = std::mem::take(&mut self.waiting);
         let ids = |(_, _, device, ops): &(Token, IntentNo, DeviceName, Vec<Op>)| {
             let id = |op: &Op| (device.clone(), op.packed().unpack().id(device));
@@ -248,7 +250,7 @@ impl Site {
             self.manager.load(record, placed, failed);
         }
         for (_, no, device, mut ops) in waiting {
-            // What is there already is no write of the table's.
+            // The table makes no write for an entry that is there already.
             let is_open = |op: &Op| {
                 let id = op.packed().unpack().id(&device);
                 let (owners, failed) = (&self.owners, &self.failed);
@@ -279,7 +281,7 @@ impl Site {
 type Place = (DeviceName, FlowId);
 type Owned = BTreeMap<Place, (IntentNo, Packed)>;
 
-/// What the table says: what is decided, and what waits to be.
+/// The answer of the flow table about an entry of an intent, with open writes.
 fn lies(
     owners: &Owned,
     failed: &Owned,

@@ -51,14 +51,17 @@ fn a_rule_that_takes_packets_of_one_that_goes_comes_as_that_goes() {
     };
     let sizes =
         |old: &[_], new: &[_]| stages(&topology, old, &[], new).iter().map(Vec::len).collect::<Vec<_>>();
-    // Each bridge changes both rules in one write: none may be INSTALLED while the higher one is still there.
+    // Each bridge changes both rules in one write: the intent must not be INSTALLED while the rule
+    // of higher priority is still there.
     assert_eq!(sizes(&of(101, false), &of(100, false)), [6]);
     assert_eq!(sizes(&of(100, false), &of(101, false)), [6]);
-    // What has a tag and what has none are not the same packets: the new way is laid before the first bridge changes.
+    // Tagged and untagged packets are different packets: the new path is laid before the first
+    // bridge changes.
     assert_eq!(sizes(&of(100, false), &of(100, true)), [2, 1, 2]);
 }
 
-/// By hand, from the first bridge over others to the last: no compiler would take such ways.
+/// The entries of a path laid by hand, from the first bridge over others to the last. No compiler
+/// would take such paths.
 fn lay(topology: &Topology, from: &str, over: &str, to: &str) -> Vec<(DeviceNo, Entry)> {
     let bridge = |point: &str| point.split(':').next().unwrap_or_default().to_owned();
     let bridges: Vec<String> =
@@ -74,7 +77,8 @@ fn lay(topology: &Topology, from: &str, over: &str, to: &str) -> Vec<(DeviceNo, 
 
 #[test]
 fn changes_that_could_lead_round_go_from_the_last_device_back() {
-    // There: a b … c d; here the same links the other way about: a rule of b and one of d, changed alone, go round.
+    // The old path is a b c d, and the new one c d a b. If a rule of b or d changed alone, packets
+    // would go in a circle.
     let topology = network("a-b b-c c-d d-a s-a s-c b-t d-t");
     let old = lay(&topology, "s:h1", "a b c d", "t:h1");
     let new = lay(&topology, "s:h1", "c d a b", "t:h1");
@@ -90,7 +94,7 @@ fn changes_that_could_lead_round_go_from_the_last_device_back() {
     }
 }
 
-/// Devices of one stage answer in any order.
+/// Checks that no packet goes in a circle, with the devices of a stage in either order.
 fn none_goes_round(topology: &Topology, old: &[(DeviceNo, Entry)], stages: &[Vec<Step>]) {
     for is_reversed in [false, true] {
         let mut plane = Plane(old.to_vec());
@@ -106,7 +110,7 @@ fn none_goes_round(topology: &Topology, old: &[(DeviceNo, Entry)], stages: &[Vec
     }
 }
 
-/// The controller has restarted, and the agents that know of the cable between b and c are away.
+/// The controller has restarted, and the agents that know the cable between b and c are away.
 #[test]
 fn a_cable_that_no_agent_has_told_of_counts() {
     let whole = network("a-b b-c c-d d-a s-a s-c b-t d-t");
@@ -146,7 +150,7 @@ fn a_rule_left_behind_goes_before_the_one_below_it_counts() {
         entries(&topology, &Intent { priority, ..from_to("a:h1", to, Constraints::default()) })
     };
     let (old, new) = (made("a:h2", 101), made("b:h1", 100));
-    // What was wanted is there, and what was before it, which takes its packets.
+    // Both the wanted rules and the former ones are there, and the former ones take the packets.
     let both: Vec<(DeviceNo, Entry)> = old.iter().chain(&new).cloned().collect();
     let stages = stages(&topology, &both, &[], &new);
     let [stage] = &stages[..] else { panic!("{stages:?}") };
@@ -162,7 +166,8 @@ fn what_is_new_waits_where_packets_come_already() {
     let topology = network("a-b b-c c-d d-e e-a");
     let old = lay(&topology, "d:h1", "c b a", "e:h2");
     let new = lay(&topology, "a:h1", "e d", "c:h1");
-    // Halfway: packets come in at a and go on from e to d, which has nothing for them yet. c would send them back to a.
+    // The move is halfway: packets from a go over e to d, which has no rule for them yet. c would
+    // send them back to a.
     let node = |(device, _): &(DeviceNo, Entry)| topology.device_name(*device).node.to_string();
     let before = old.iter().filter(|it| node(it) != "e");
     let first = new.iter().filter(|it| ["a", "e"].contains(&node(it).as_str()));
@@ -190,7 +195,8 @@ fn a_group_changes_after_what_it_leads_to_is_there() {
     let obstacle_links = [(at("b:t"), at("t:b"))].into();
     let obstacles = [at("c:h1").device].into();
     let new = safe(Constraints { obstacle_links, obstacles, ..Constraints::default() });
-    // Writes that are on their way could have packets go round elsewhere: then changes come one after the other.
+    // Open writes could send packets in a circle elsewhere. Then the changes go one after the
+    // other.
     let loops = ["x:y", "y:x"].map(|point| {
         let (device, port) = (topology.device(&at(point).device).expect("a device"), at(point).of_rule());
         let back = Instruction::Do(Action::Output(Output::Port(port.clone())));

@@ -9,8 +9,8 @@ fn points(topology: &Topology, of: &[&str]) -> Vec<PortNo> {
     of.iter().map(|text| topology.port(&at(text)).expect("a port")).collect()
 }
 
-/// One that stands on `a b c`, one that cannot be, and those that hope: for anything, for what there is of a device, for
-/// a port, for the link from `c` to `d`, for anything but what others give back.
+/// Intent 1 is installed on `a b c`. Intent 2 cannot be healed. Intents 3 to 7 hope for anything,
+/// for a device, for a port, for the link from `c` to `d`, and for any change of the network.
 fn tracked() -> (Topology, Tracker<u32>) {
     let topology = network("a-b b-c c-d");
     let links = vec![link(&topology, "a", "b"), link(&topology, "b", "c")];
@@ -100,7 +100,7 @@ fn what_comes_back_before_anybody_looked_is_no_change() {
     topology.set_port(&at("a:b"), true).expect("a port");
     topology.set_port(&at("a:b"), false).expect("a port");
     assert_eq!(topology.take_changes(), BTreeSet::new());
-    // A cable that carries nothing though both ports are up.
+    // The cable is dead, though both ports are up.
     topology.set_port(&at("a:b"), true).expect("a port");
     topology.take_changes();
     topology.hear(&at("a:b"), &at("b:a")).expect("a link");
@@ -120,7 +120,7 @@ fn a_port_has_one_cable() {
         "a/br0 port b has a link with b/br0 port a already, and a port has one cable"
     );
     assert!(topology.declare(&at("a:x"), &at("a:y"), LinkTraits::default()).is_err());
-    // Pulled out there and put in elsewhere.
+    // The cable is moved to another port.
     for (from, to) in [("a", "b"), ("b", "a")] {
         topology.retract(link(&topology, from, to));
     }

@@ -1,4 +1,4 @@
-//! A network that changes, and ways that do.
+//! Changes of the network, and of paths.
 
 use std::time::Duration;
 
@@ -27,7 +27,8 @@ fn a_link_that_fails_moves_those_that_go_over_it_and_no_others() {
     assert_eq!(view.history.len(), 1);
     assert!(view.history[0].why.contains("a/br0 port b"), "{}", view.history[0].why);
     assert!(view.history[0].before[0].iter().any(|device| device.node.as_str() == "b"));
-    // No way at all: nothing is left; a way again: it is there again, by itself.
+    // Without a path no rule is left. Once there is a path again, the intent is installed by
+    // itself.
     site.cable("d", "a", false);
     site.settle();
     assert_eq!(site.state("one"), Some(State::Failed));
@@ -54,7 +55,7 @@ fn a_flapping_cable_is_waited_for_ever_longer() {
     assert!(moves(&site) <= 2, "{}", moves(&site));
     assert_eq!(site.path("one"), "a d c b");
     site.wait(Duration::from_secs(40));
-    // Who stands well stays, until something else happens.
+    // An installed intent stays on its path until something else happens.
     assert_eq!((site.state("one"), site.path("one")), (Some(State::Installed), "a d c b".into()));
     site.cable("c", "d", false);
     site.settle();
@@ -90,12 +91,12 @@ fn a_node_that_says_nothing_holds_no_move_up() {
     assert_eq!(site.state("one"), Some(State::Reallocating));
     let no = site.manager.find("one").expect("it is there");
     assert_eq!(site.manager.waits_for(no).len(), 1);
-    // New ways keep off it once it is known to be away.
+    // New paths avoid a device once its node is known to be away.
     site.manager.set_away(&at("c:h1").device, true).expect("a device");
     site.cable("c", "z", false);
     site.settle();
     assert_eq!((site.state("one"), site.path("one")), (Some(State::Installed), "a d z".into()));
-    // Gone is what is gone everywhere.
+    // An intent is withdrawn only once every device has removed its rules.
     site.manager.withdraw("one").expect("taken");
     site.settle();
     assert_eq!(site.state("one"), Some(State::Withdrawing));
@@ -118,7 +119,7 @@ fn a_link_that_is_taken_back_is_left_and_who_names_it_is_told() {
         priority,
         ..simple()
     };
-    // One stands on it, one names it, one is on its way to it.
+    // One intent uses the link, one names it, one is moving to it.
     site.submit("way", simple()).expect("taken");
     site.submit("named", named(100)).expect("taken");
     site.settle();
@@ -141,7 +142,7 @@ fn a_link_that_is_taken_back_is_left_and_who_names_it_is_told() {
     let fate = site.plane.walk_to(site.manager.topology(), &at("d:h1"), 7);
     assert_eq!(fate, Fate::Out(["b:h2".to_owned()].into()));
     assert_eq!(site.plane.0.len(), 4 + 3, "{:?}", site.plane.0);
-    // It is said to be there again: with a bandwidth, which before nobody had said of any.
+    // The link is declared again, now with a bandwidth. No link had one before.
     let wide = from_to("a:h2", "b:h1", Constraints { bandwidth: Some(1), ..Constraints::default() });
     site.submit("wide", wide).expect("taken");
     site.settle();
@@ -169,7 +170,7 @@ fn an_end_that_turns_out_to_lead_to_another_bridge_is_none() {
     site.submit("two", two).expect("taken");
     site.settle();
     assert_eq!((site.state("one"), site.state("two")), (Some(State::Installed), Some(State::Installed)));
-    // Somebody says that there is a cable between the two hosts' ports.
+    // An operator declares a cable between the two hosts' ports.
     let traits = LinkTraits::default();
     site.manager.declare(&at("a:h1"), &at("b:h1"), traits).expect("a link");
     site.settle();
@@ -201,12 +202,12 @@ fn what_may_still_lie_on_a_device_counts_when_the_way_is_changed_halfway() {
     site.submit("one", lay(&["a-d", "e-b"], &["b", "c", "e"])).expect("taken");
     site.settle();
     assert_eq!(site.path("one"), "a b, a b c, a b c d e");
-    // c is to send to d no more, and does not answer.
+    // c must no longer send to d, and does not answer.
     site.silent.insert(at("c:h1").device);
     site.submit("one", lay(&["e-b", "c-d"], &["b", "c", "e"])).expect("taken");
     site.wait(Duration::from_secs(3));
     assert_eq!(site.path("one"), "a b, a b c, a d e");
-    // From d over e to b, and on to c, and from there to d as before: that would go round.
+    // Packets from d would go over e and b to c, and from there to d as before: in a circle.
     site.submit("one", lay(&["a-b", "c-d"], &["b", "c", "e", "f"])).expect("taken");
     site.take();
     let holds = |site: &Site| {
@@ -232,7 +233,7 @@ fn an_old_rule_that_takes_its_packets_is_waited_for_also_after_a_restart() {
     site.silent.insert(at("a:h1").device);
     site.submit("one", to("c:h1", 100)).expect("taken");
     site.settle();
-    // The lower one is there already, by whatever came before; the higher one is still to go.
+    // The rule of lower priority is there already. The higher one must still be removed.
     let (_, no, device, ops) = site.waiting.front().cloned().expect("a write to a");
     let put: Vec<Op> = ops.into_iter().filter(|op| matches!(op, Op::Put(_))).collect();
     assert_eq!(put.len(), 1);
@@ -259,7 +260,7 @@ fn a_way_that_is_still_on_its_way_off_is_laid_again_before_packets_go_there() {
     };
     site.submit("one", round("c")).expect("taken");
     site.settle();
-    // b and z have still to take their rules off; the intent stands.
+    // b and z must still remove their rules. The intent is installed all the same.
     site.silent = ["b:h1", "z:h1"].map(|point| at(point).device).into();
     site.submit("one", round("b")).expect("taken");
     site.settle();

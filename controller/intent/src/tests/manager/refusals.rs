@@ -1,4 +1,4 @@
-//! Devices that refuse what they are told.
+//! Devices that refuse writes.
 
 use std::time::Duration;
 
@@ -40,14 +40,14 @@ fn a_move_that_fails_goes_back_to_where_it_stood() {
     while site.step(0) {
         arrives(&site, "a:h1", "c:h1");
     }
-    // What stands there is not what was asked for last.
+    // The installed rules are not those of the last request.
     assert_eq!((site.state("one"), site.path("one")), (Some(State::Corrupt), "a b c".into()));
     assert_eq!(site.reason("one"), "it could not be moved: d/br0: no room");
     assert_eq!(site.plane.0.len(), 3);
     site.refusing.clear();
     site.wait(Duration::from_secs(2));
     assert_eq!((site.state("one"), site.path("one")), (Some(State::Installed), "a d c".into()));
-    // A better way that cannot be had.
+    // A better path cannot be installed.
     site.submit("one", from_to("a:h1", "c:h1", Constraints::default())).expect("taken");
     site.settle();
     assert_eq!(site.path("one"), "a b c");
@@ -71,7 +71,7 @@ fn what_a_device_refused_is_taken_out_of_its_table_however_often_the_way_changes
     assert!(site.step(0));
     assert_eq!(site.failed.len(), 1);
     site.silent.clear();
-    // Both times before anything of the new way is done.
+    // The path changes twice, each time before a write of the new path is done.
     for next in ["b", "d"] {
         site.cable("a", next, false);
         site.take();
@@ -87,7 +87,7 @@ fn what_a_refused_write_leaves_is_what_its_table_says_whatever_came_after_it() {
     site.submit("one", simple()).expect("taken");
     site.settle();
     site.silent = [at("a:h1").device].into();
-    // Off, on, and off again: `a` has done none of it.
+    // The intent is withdrawn, submitted and withdrawn again. `a` has done none of the writes.
     site.manager.withdraw("one").expect("taken");
     site.settle();
     site.submit("one", simple()).expect("taken");
@@ -98,7 +98,7 @@ fn what_a_refused_write_leaves_is_what_its_table_says_whatever_came_after_it() {
     site.written(token, Err("it is busy".into()));
     site.take();
     assert_eq!(site.waiting.len(), 2);
-    // The rule is on its way off by the last of these writes: it has to be put there once more.
+    // The last of these writes removes the rule, so it must be put again.
     site.submit("one", simple()).expect("taken");
     site.silent.clear();
     site.wait(Duration::from_secs(10));

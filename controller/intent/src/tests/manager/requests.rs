@@ -1,4 +1,4 @@
-//! What is asked for, that it goes, and that it outlives a restart.
+//! Requests: submit, withdraw and purge, also over a restart.
 
 use std::time::Duration;
 
@@ -85,14 +85,14 @@ fn what_cannot_be_compiled_is_failed_with_why_and_never_waits() {
         (site.state("two"), site.reason("two")),
         (Some(State::Failed), "there is no device x/br0".into())
     );
-    // What is installed goes where the newer wish cannot be.
+    // The installed rules are removed if the newer request cannot be installed.
     site.submit("three", simple()).expect("taken");
     site.settle();
     site.submit("three", from_to("a:h1", "b:a", Constraints::default())).expect("taken");
     site.settle();
     assert_eq!(site.state("three"), Some(State::Failed));
     assert!(site.plane.0.is_empty());
-    // What failed can be forgotten; what stands cannot.
+    // A failed intent can be purged, an installed one cannot.
     site.manager.purge("one").expect("taken");
     site.submit("four", simple()).expect("taken");
     site.settle();

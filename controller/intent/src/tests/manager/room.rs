@@ -1,4 +1,4 @@
-//! What of a link can be had once: bandwidth and labels.
+//! Resources of a link: bandwidth and labels.
 
 use std::time::Duration;
 
@@ -36,7 +36,8 @@ fn bandwidth_is_held_once_and_what_one_gives_back_another_takes() {
     assert!(site.manager.ledger().is_empty());
 }
 
-/// The way was down when more was asked for, and a bridge is yet to let go of the rules: what it holds is what it held.
+/// The link was down when more bandwidth was requested, and a bridge has not removed the rules yet.
+/// The intent keeps the reservation that it had.
 #[test]
 fn bandwidth_that_was_asked_for_before_a_start_is_held() {
     for restarts in [false, true] {
@@ -81,7 +82,7 @@ fn what_was_held_on_a_way_that_is_left_is_given_back_also_where_a_bridge_is_away
     site.submit("one", wide("a:h1", "z:h1")).expect("taken");
     site.settle();
     assert_eq!(site.path("one"), "a b z");
-    // b says nothing any more, and its rule stays there for now.
+    // b no longer answers, and its rule stays there for now.
     site.silent.insert(at("b:h1").device);
     site.cable("a", "b", false);
     site.settle();
@@ -108,7 +109,7 @@ fn what_was_held_on_a_way_that_was_given_up_halfway_is_given_back_too() {
     let wide = Constraints { bandwidth: Some(60), ..Constraints::default() };
     site.submit("one", from_to("a:h1", "z:h1", wide)).expect("taken");
     site.settle();
-    // c is on the new way, and gone before it answers.
+    // c is on the new path, and goes away before it answers.
     site.silent.insert(at("c:h1").device);
     site.cable("a", "b", false);
     site.settle();
@@ -144,7 +145,7 @@ fn a_label_is_its_intents_as_long_as_a_rule_has_it() {
         };
         site.submit("one", vlan("c:h1", 1, 200)).expect("taken");
         site.settle();
-        // It moves, and `b` neither does as it is told nor says so, or does not let go of its rule.
+        // The intent moves, and `b` does not answer, or does not remove its rule.
         site.silent = [at("b:h1").device].into();
         site.cable("a", "b", false);
         site.settle();
@@ -217,7 +218,7 @@ fn a_label_is_not_free_as_long_as_a_rule_puts_it_on() {
         let mut site = Site::new("a-b b-c d-b");
         site.submit("one", encapsulated("a:h1", "c:h1")).expect("taken");
         site.settle();
-        // It begins elsewhere, and a does not let go of its rule.
+        // The intent now starts at another device, and a does not remove its rule.
         site.undoing.insert(at("a:h1").device);
         site.submit("one", encapsulated("d:h1", "c:h1")).expect("taken");
         site.settle();

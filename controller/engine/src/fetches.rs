@@ -131,8 +131,7 @@ mod tests {
         std::iter::from_fn(|| fetches.next(now)).map(|(node, _)| node).collect()
     }
 
-    /// Nodes 0 to [`SERVED_MAX`] - 1 are served, and `more` nodes wait in the order in which they
-    /// asked.
+    /// Nodes 0 to [`SERVED_MAX`] - 1 are served, and `more` nodes wait in the order in which they asked.
     fn full(more: usize) -> Fetches<usize> {
         let mut fetches = Fetches::default();
         for node in 0..SERVED_MAX + more {

@@ -123,8 +123,7 @@ impl Graph {
             && at.sent.len() < self.ctx.limits.in_flight_per_node
     }
 
-    /// The reason why the row's job is not sent to a node that gets others. A lost row has no
-    /// stack.
+    /// The reason why the row's job is not sent to a node that gets others. A lost row has no stack.
     pub(crate) fn holds_job(&self, row: &Row) -> Option<JobWait> {
         let stack = self.stacks.get(&row.stack);
         match () {

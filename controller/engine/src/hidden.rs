@@ -1,5 +1,5 @@
-//! Masks the values of hidden parameters in what agents report. These are the present values, and
-//! those from when an unfinished job was sent.
+//! Masks the values of hidden parameters in reports of agents: the present values, and those from
+//! when an unfinished job was sent.
 //!
 //! A value is known from the operation that first has it until the stack is COMPLETE with other
 //! values. A restart forgets the values of a COMPLETE stack, because its revision is not read

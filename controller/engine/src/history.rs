@@ -1,4 +1,5 @@
-//! Whose epochs a node has obeyed: this engine's, a later one of the same site, or another controller's.
+//! The origin of the epochs that a node has obeyed: this engine, a later start of the same site, or
+//! another controller.
 //!
 //! ```text
 //!   epoch of the node                       and it was        result
@@ -195,8 +196,7 @@ mod tests {
             starts.add(Epoch(number), bits);
         }
         let rows = [
-            // The node's epoch, its origin at the first Hello, and its origin once the node was
-            // welcomed.
+            // The node's epoch, its origin at the first Hello, and its origin once the node was welcomed.
             (id(0, None), Ours, Ours),
             (id(2, Some(9)), Ours, Ours),
             (id(3, Some(7)), Ours, Ours),

@@ -1,5 +1,5 @@
-//! What each resource in progress does or waits for, and since when. An event tells the operator
-//! when a stack has made no progress for a while.
+//! The activity of each resource in progress, or its wait, and since when. An event tells the
+//! operator when a stack has made no progress for a while.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -220,7 +220,7 @@ impl Traversals {
         }
     }
 
-    /// The nodes that hold up a stack, each with why it does.
+    /// The nodes that hold up a stack, each with its reason.
     pub(crate) fn missing_nodes(&self, stack: &Stack) -> Vec<String> {
         let rows = stack.forward.iter().chain(&stack.extras).map(|slot| &self.jobs.graph.rows[*slot]);
         let missing: BTreeSet<String> = rows.filter_map(|row| self.missing_node(row)).collect();

@@ -1,5 +1,5 @@
-//! Held things: what agents have and a restored store does not know. They are compared, listed, and
-//! decided by operators.
+//! Held things: things that agents have and a restored store does not know. The engine compares
+//! and lists them, and operators decide about them.
 //!
 //! A thing is compared by generation. An agent keeps the generation that it applied last, and a row
 //! the one that its agent is known to hold. A generation applied after the backup is higher.
@@ -24,8 +24,9 @@ use crate::traversals::Traversals;
 pub(crate) const HELD: &str = "changed since the backup: it waits for 'muster restore'";
 
 impl Engine {
-    /// Begins the restored state, because the store is older than a node. All nodes that are away
-    /// or that tell it must report. A welcomed node must report what it has not yet.
+    /// Begins the restored state, because the store is older than a node. Every node that is away,
+    /// or that shows this, must report. A welcomed node must report only what it has not reported
+    /// yet.
     pub(crate) fn begin_restored(&mut self, teller: Option<NodeKey>) {
         let awaited = |(key, node): (NodeKey, &Node)| {
             let is_to_tell = !node.ready || teller == Some(key);
@@ -200,7 +201,8 @@ impl Row {
         self.applied || self.held.is_some() || self.is_sent() || self.was_tried() || self.is_lost()
     }
 
-    /// How the row differs from what its node reports. `None`: it does not, or jobs explain the difference.
+    /// The difference between the row and the report of its node. `None`: there is none, or jobs
+    /// explain it.
     pub fn unlike(&self, theirs: Option<muster_shared::Generation>) -> Option<Divergence> {
         if self.is_lost() {
             return None;

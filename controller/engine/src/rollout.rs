@@ -1,6 +1,5 @@
 //! Rollouts: the engine carries out the decisions of [`machine`] on the rows of a set. The store
-//! keeps a rollout under the row of its set, so a restart of the controller goes on with the same
-//! batch.
+//! keeps a rollout under the row of its set, so a restart of the controller goes on with the same batch.
 //!
 //! An aborted rollout fails the row of its set: the stack is FAILED, and waiting members keep what
 //! they had. A rollback to a COMPLETE revision has no canary and no pause, and failures do not stop

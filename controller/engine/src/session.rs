@@ -1,4 +1,4 @@
-//! Connections of agents: what `Hello` says and what it is answered, and the messages after that.
+//! Connections of agents: `Hello` and its answer, and the messages after that.
 
 use std::collections::BTreeMap;
 
@@ -89,7 +89,8 @@ impl Engine {
 }
 
 impl Traversals {
-    /// Answers a Hello: sends what the agent has to know, and queues what it may have.
+    /// Answers a Hello with the messages that the agent needs, and queues the jobs that it may
+    /// have.
     fn welcome(&mut self, key: NodeKey, hello: Hello) {
         let node = &mut self.jobs.graph.nodes[key];
         (node.was_welcomed, node.is_elsewhere) = (true, false);

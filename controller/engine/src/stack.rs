@@ -1,4 +1,4 @@
-//! A stack: what is wanted, the rows that have it, and the operation under way.
+//! A stack: its revision, the rows of that revision, and the operation under way.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Join tokens: who may join with which of them, how often and how fast.
+//! Join tokens: which server may join with which token, how often and how fast.
 
 use std::collections::BTreeMap;
 

@@ -272,8 +272,7 @@ impl Flows {
         let Some(device) = self.get_mut(key) else { return };
         let repairs = repairs_of(&device.table, flight);
         let (is_held, pause) = device.undone.undo(now, &repairs);
-        // The search for an entry to blame goes on among these entries, even if others are written
-        // meanwhile.
+        // The search for an entry to blame goes on among these entries, even if others are written meanwhile.
         flight.strays.iter().filter(|_| !is_held).for_each(|id| device.table.stray(*id));
         // An entry to remove may be FAILED in the table, and stays so.
         for id in repairs.iter().filter(|_| is_held) {

@@ -1,7 +1,6 @@
 //! Entries that operators remove from a device: by id, all of them, or the table alone.
 //!
-//! Absent on purpose: purging because a device or a node is away. A device that returns is compared
-//! then.
+//! Absent on purpose: purging because a device or a node is away. A device that returns is compared then.
 
 use std::collections::BTreeSet;
 

@@ -91,8 +91,7 @@ struct Plane(Vec<(DeviceNo, Entry)>);
 /// The end of a packet.
 #[derive(Debug, PartialEq, Eq)]
 enum Fate {
-    /// The packet went out at these points, once at each. The port where it came in is not among
-    /// them.
+    /// The packet went out at these points, once at each. The port where it came in is not among them.
     Out(BTreeSet<String>),
     /// No rule of this device matched the packet.
     Lost(String),

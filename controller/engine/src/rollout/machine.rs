@@ -114,8 +114,7 @@ impl Rollout {
     /// The operation begins, or goes on with another tree or after a restart. The caller then
     /// reports again which members wait.
     pub fn lay_out(&mut self, policy: Policy, now: MonoTime, standing: &dyn Fn(&str) -> Standing) {
-        // A percentage of no members gives no canary. The rollout gets its canary once there are
-        // members.
+        // A percentage of no members gives no canary. The rollout gets its canary once there are members.
         let is_untouched = !self.members.has(List::Batch) && !self.members.has(List::Touched);
         self.record.canary |= is_untouched && self.policy.canary == 0 && policy.canary > 0;
         self.policy = policy;
@@ -147,9 +146,9 @@ impl Rollout {
             .is_some_and(|name| self.tell(&name, event) || matters(self.members.get(&name)))
     }
 
-    /// All members are as wanted. Members that join later begin a new rollout, even if this one was
-    /// paused or aborted. A set without members has proven nothing, so a stopped rollout stays
-    /// stopped.
+    /// Ends the rollout: its members are as wanted. Members that join later begin a new one, even
+    /// if this one was paused or aborted. A set without members has proven nothing, so a stopped
+    /// rollout stays stopped.
     pub fn end(&mut self, has_members: bool) {
         if self.is_stopped() && has_members {
             self.record.course = Course::Going;
@@ -444,8 +443,7 @@ impl Rollout {
         }
     }
 
-    /// The first waiting member by name whose node is there. Without room: the first that had begun
-    /// before.
+    /// The first waiting member by name whose node is there. Without room: the first that had begun before.
     fn next(&mut self, now: MonoTime, look: &mut Look) -> Option<Arc<str>> {
         if self.room() == 0 {
             return self.first_held_again().cloned();

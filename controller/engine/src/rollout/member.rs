@@ -230,7 +230,7 @@ impl Gone {
 }
 
 impl Counts {
-    /// How a member counts when it begins: its result will be known.
+    /// The count of a member that begins: its result will be known.
     fn again(self) -> Self {
         match self {
             Counts::Nothing | Counts::Lost => Counts::Nothing,

@@ -30,8 +30,7 @@ impl Policy {
         Self { pause: Duration::ZERO, canary: 0, ..self }
     }
 
-    /// The policy for a return to a COMPLETE revision: members that fail or are away do not stop
-    /// it.
+    /// The policy for a return to a COMPLETE revision: members that fail or are away do not stop it.
     pub fn back(self, members: usize) -> Self {
         Self { max_failures: members, away: Away::Skip, ..self.proven() }
     }

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// All rollouts in the store.
+/// The rollouts in the store.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RolloutSnapshot {
     /// Rollouts by row, each with the members that have a record.
@@ -69,13 +69,13 @@ pub struct MemberRecord {
     pub begun: bool,
     /// The member has left the set since it began.
     pub leaving: bool,
-    /// How the member counts.
+    /// The count of the member.
     pub counts: Counts,
     /// The member belongs to the present batch.
     pub in_batch: bool,
 }
 
-/// How a member counts, apart from being under way.
+/// The count of a member, apart from being under way.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Counts {
     /// The member does not count.

@@ -1,5 +1,5 @@
-//! What a job changes in its row, from the decision to the outcome, and what a virtual resource
-//! changes without a job.
+//! Changes of a row by its job, from the decision to the outcome, and changes of a virtual resource
+//! without a job.
 
 use std::collections::BTreeMap;
 
@@ -431,8 +431,7 @@ mod tests {
     fn a_withdrawn_check_leaves_what_was_known() {
         use Observation::{Drifted, InSync, Missing, Unknown};
         let rows = [
-            // Observation before the check and now, status of the row, and the result of
-            // `end_check`.
+            // Observation before the check and now, status of the row, and the result of `end_check`.
             (Unknown, Unknown, Status::Complete, None),
             (InSync, InSync, Status::Complete, None),
             (Drifted, Drifted, Status::Failed, None),

@@ -520,8 +520,7 @@ impl Bed {
         self.receive(name, Up::Report(report));
     }
 
-    /// Runs jobs in the order in which they were sent, and lets backoffs pass, until nothing is
-    /// left.
+    /// Runs jobs in the order in which they were sent, and lets backoffs pass, until nothing is left.
     pub fn idle(&mut self) {
         for _ in 0..100_000 {
             let busy =

@@ -58,8 +58,7 @@ fn converge(bed: &mut Bed, source: Source) {
     bed.ask(Request::Update { name: stack(), source, options }).unwrap();
 }
 
-/// Corrects the drift of `a`, which is undone at once, until corrections stop. Returns the start of
-/// each.
+/// Corrects the drift of `a`, which is undone at once, until corrections stop. Returns the start of each.
 fn fought(bed: &mut Bed) -> Vec<u64> {
     let (begun, mut times) = (bed.now, Vec::new());
     for _ in 0..100 {

@@ -85,8 +85,7 @@ fn pieces_are_progress() {
     assert_eq!(bed.resource("f0").phase, "backoff");
 }
 
-/// A node without room for a content gives up its place, and asks again as long as the operation
-/// lasts.
+/// A node without room for a content gives up its place, and asks again as long as the operation lasts.
 #[test]
 fn no_room_for_a_content_is_a_wait() {
     let mut bed = files(1);

@@ -392,8 +392,7 @@ fn a_barrier_holds_for_those_who_come_late() {
     bed.run_at(&node(1), 0);
     bed.disconnect(&node(1));
     bed.run_at(&node(0), 0);
-    // b[node-0] is with its agent; b[node-1] waits for its node, and from now on also for
-    // a[node-2].
+    // b[node-0] is with its agent; b[node-1] waits for its node, and from now on also for a[node-2].
     bed.disconnect(&node(2));
     label(&mut bed, 2, "role=web");
     bed.connect(&node(1));
@@ -485,8 +484,7 @@ fn a_label_that_flaps_is_followed_ever_more_seldom() {
         }
     }
     assert!((5..40).contains(&(begun(&bed) - before)), "{times:?}");
-    // A node that joins in the meantime waits for a minute at most. Once labels are stable, no node
-    // waits.
+    // A node that joins in the meantime waits for a minute at most. Once labels are stable, no node waits.
     label(&mut bed, 2, "role=web");
     bed.pass(Duration::from_secs(60));
     bed.idle();

@@ -237,8 +237,7 @@ mod ec_flow_rule_store {
         assert_eq!(bed.engine.view().flows().devices().len(), 1);
     }
 
-    /// Purges the rules of one owner on one device. Rules of other owners and on other devices
-    /// stay.
+    /// Purges the rules of one owner on one device. Rules of other owners and on other devices stay.
     #[test]
     fn purge_flow_of_a_device_and_an_app() {
         let mut bed = Bed::new(2);
@@ -365,8 +364,7 @@ mod never_tested_there {
         assert!(warnings.is_empty(), "{warnings:?}");
     }
 
-    /// A rule that ended by its hard timeout stays gone, over restarts of either side, until a new
-    /// request.
+    /// A rule that ended by its hard timeout stays gone, over restarts of either side, until a new request.
     #[test]
     fn hard_timeout_is_final() {
         let (mut bed, d) = (Bed::new(1), device(0));

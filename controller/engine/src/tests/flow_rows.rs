@@ -505,8 +505,7 @@ resources:
     assert_eq!((bed.status(), hidden(&bed)), ("UPDATE_FAILED".into(), (true, vec![])));
 }
 
-/// The reason has the hidden text in the form of the rule, and in a notation that cannot be
-/// foreseen.
+/// The reason has the hidden text in the form of the rule, and in a notation that cannot be foreseen.
 #[test]
 fn why_a_rule_with_something_hidden_was_refused_shows_no_value_of_it() {
     let template = "heat_template_version: 2018-08-31

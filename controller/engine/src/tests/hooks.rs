@@ -22,8 +22,7 @@ fn told(bed: &Bed, text: &str) -> usize {
 #[test]
 fn a_resource_waits_at_each_hook_until_it_is_cleared() {
     const OLD: &str = "a: x=1\n b: x=1 | a";
-    // The hook, the update of a stack of OLD, and the jobs that ran before and after the hook was
-    // cleared.
+    // The hook, the update of a stack of OLD, and the jobs that ran before and after the hook was cleared.
     for (hook, new, before, after) in [
         (
             Hook::PreCreate,
@@ -129,8 +128,7 @@ fn a_newer_operation_begins_with_all_hooks_set() {
     assert_eq!(bed.status(), "UPDATE_COMPLETE", "a was made long ago: nothing waits after it");
 }
 
-/// A job that an operator holds back now must not run because it was queued for a node that is
-/// away.
+/// A job that an operator holds back now must not run because it was queued for a node that is away.
 #[test]
 fn a_job_that_has_not_left_waits_at_the_hooks_of_a_newer_operation() {
     const HOOKS: &str = "a: {hooks: [pre-create, pre-update]}";

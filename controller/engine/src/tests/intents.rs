@@ -1,5 +1,4 @@
-//! Intents over flow tables: each rule has one owner, no rule is left behind, and agents report the
-//! network.
+//! Intents over flow tables: each rule has one owner, no rule is left behind, and agents report the network.
 
 mod stacks;
 

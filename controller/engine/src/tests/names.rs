@@ -100,8 +100,7 @@ fn a_server_stays_the_node_that_its_name_first_meant() {
             arrives(&mut bed, bound);
             bed.idle();
             assert_eq!((&*bed.status(), &*bed.resource("d").node), ("CREATE_COMPLETE", bound));
-            // The same holds when that node is gone, another one matches, and the resource is made
-            // again.
+            // The same holds when that node is gone, another one matches, and the resource is made again.
             bed.unhealthy("s").unwrap();
             bed.remove(&name(bound));
             bed.idle();

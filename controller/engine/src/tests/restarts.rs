@@ -1,5 +1,4 @@
-//! State that must outlive a restart of the controller, or an agent that lost or changed its
-//! ledger.
+//! State that must outlive a restart of the controller, or an agent that lost or changed its ledger.
 
 use muster_shared::model::{Hello, LedgerEntry, Observed, Outcome, Report, Up};
 use muster_shared::{Epoch, Generation};

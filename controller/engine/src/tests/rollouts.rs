@@ -1,5 +1,4 @@
-//! Rollouts of changes in batches: stopped by failures, steered by operators, and taken up after
-//! restarts.
+//! Rollouts of changes in batches: stopped by failures, steered by operators, and taken up after restarts.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -435,8 +434,7 @@ fn a_rollback_is_careful_with_what_never_was_right() {
         again(&mut bed, 4, restarts);
         assert_eq!((shown(&bed).stage.as_str(), shown(&bed).max_failures), ("canary", 0), "{restarts}");
         assert_eq!(ran(&mut bed).len(), 1);
-        // The rollback to the COMPLETE revision has no canary, and one broken server does not stop
-        // it.
+        // The rollback to the COMPLETE revision has no canary, and one broken server does not stop it.
         bed.rollback(Some(1)).unwrap();
         again(&mut bed, 4, restarts);
         assert_eq!((shown(&bed).stage.as_str(), shown(&bed).in_flight), ("batch", 1), "{restarts}");

@@ -1,5 +1,4 @@
-//! Wait conditions and their handles: signals and their bounds, timeouts, and operations during a
-//! wait.
+//! Wait conditions and their handles: signals and their bounds, timeouts, and operations during a wait.
 
 use std::time::Duration;
 

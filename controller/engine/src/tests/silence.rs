@@ -58,8 +58,7 @@ fn a_job_of_which_its_agent_does_not_speak_is_lost() {
     bed.pass(Duration::from_secs(30));
     assert_eq!(phases(&bed), ["running", "backoff"]);
     assert_eq!(bed.resource("b").status_reason, "no answer from the agent in time");
-    // The agent reports an attempt that was given up. The job is with the agent, in whichever
-    // attempt.
+    // The agent reports an attempt that was given up. The job is with the agent, in whichever attempt.
     bed.pass(MINUTE);
     tells(&mut bed, &[(&a, Stage::Running), (&b, Stage::Running)]);
     assert_eq!(phases(&bed), ["running", "running"]);

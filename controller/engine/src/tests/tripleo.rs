@@ -1,5 +1,4 @@
-//! TripleO's templates from their files: our own under `examples`, and TripleO's samples where they
-//! exist.
+//! TripleO's templates from their files: our own under `examples`, and TripleO's samples where they exist.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

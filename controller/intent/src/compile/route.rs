@@ -52,8 +52,7 @@ impl Compiler<'_> {
         self.fast_enough(wanted, fastest.unwrap_or(cheapest), from, to)
     }
 
-    /// A path in each direction: over the same cables if a path is open both ways, else independent
-    /// ones.
+    /// A path in each direction: over the same cables if a path is open both ways, else independent ones.
     pub(super) fn two_ways(
         &mut self,
         wanted: &Constraints,

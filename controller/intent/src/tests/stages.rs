@@ -195,8 +195,7 @@ fn a_group_changes_after_what_it_leads_to_is_there() {
     let obstacle_links = [(at("b:t"), at("t:b"))].into();
     let obstacles = [at("c:h1").device].into();
     let new = safe(Constraints { obstacle_links, obstacles, ..Constraints::default() });
-    // Open writes could send packets in a circle elsewhere. Then the changes go one after the
-    // other.
+    // Open writes could send packets in a circle elsewhere. Then the changes go one after the other.
     let loops = ["x:y", "y:x"].map(|point| {
         let (device, port) = (topology.device(&at(point).device).expect("a device"), at(point).of_rule());
         let back = Instruction::Do(Action::Output(Output::Port(port.clone())));

@@ -72,8 +72,8 @@ fn course(rollout: &Rollout) -> String {
 /// Name, policy, steps with the members that begin then, and the state at the end.
 type Row = (&'static str, Policy, &'static [(&'static str, &'static str)], &'static str);
 
-/// One step a line, then the members that begin: `r1` is ready, `f1` failed, `p` promotes, `+5` is
-/// five seconds later.
+/// A step, then the members that begin: `r1` is ready, `f1` failed, `p` promotes, `+5` is five
+/// seconds later.
 #[test]
 fn who_begins_when() {
     let table: [Row; 9] = [
@@ -347,8 +347,7 @@ fn who_left_and_is_back_has_its_turn_anew() {
     assert!(matches!(rollout.course(), Course::Aborted(said) if said == why), "{:?}", rollout.course());
 }
 
-/// A revision that fails everywhere, with no result known: each member is removed before its job
-/// ends.
+/// A revision that fails everywhere, with no result known: each member is removed before its job ends.
 #[test]
 fn no_more_than_may_begin_while_nobody_has_ended_well() {
     let mut rollout = fresh(policy(2, 1, 0, 0), 5);

@@ -27,8 +27,7 @@ fn a_link_that_fails_moves_those_that_go_over_it_and_no_others() {
     assert_eq!(view.history.len(), 1);
     assert!(view.history[0].why.contains("a/br0 port b"), "{}", view.history[0].why);
     assert!(view.history[0].before[0].iter().any(|device| device.node.as_str() == "b"));
-    // Without a path no rule is left. Once there is a path again, the intent is installed by
-    // itself.
+    // Without a path no rule is left. Once there is a path again, the intent is installed by itself.
     site.cable("d", "a", false);
     site.settle();
     assert_eq!(site.state("one"), Some(State::Failed));

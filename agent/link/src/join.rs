@@ -1,4 +1,4 @@
-//! Joining a site with a token, and renewing the node's certificate.
+//! Joining a site with a token, and renewing the node's certificate. `identity.rs` says when that is due.
 
 use std::net::IpAddr;
 use std::sync::Arc;

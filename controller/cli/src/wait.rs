@@ -1,4 +1,5 @@
 //! `--wait`: watches a stack until an operation has ended, across restarts of the controller.
+//! `progress.rs` draws what is shown meanwhile.
 
 use std::future::pending;
 use std::time::Duration;

@@ -1,5 +1,6 @@
 //! Failures of a stack's operation with all their causes. They are kept until the next operation
 //! starts. An automatic rollback leaves them in place.
+//! When a job is tried again: see `retry.rs`.
 
 use muster_shared::model::Action;
 

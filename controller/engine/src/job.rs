@@ -1,19 +1,19 @@
-//! Jobs: queue, send, withdraw, retry.
+//! Jobs: queue, send, withdraw. For their attempts see `retry.rs`.
 
 use std::sync::Arc;
 use std::time::Duration;
 
+use muster_shared::Attempt;
 use muster_shared::model::{Action, Down, JOB_TIMEOUT, Job};
-use muster_shared::{Attempt, MonoTime};
 use muster_template::Desired;
 
 use crate::cause::Cause;
 use crate::gate::JobWait;
 use crate::jobs::Jobs;
 use crate::node::{NODES_MAX, NodeKey};
-use crate::record::{Observation, PackedSpec, Status};
+use crate::record::{Observation, PackedSpec};
 use crate::rollout::Ended;
-use crate::row::{Role, Row, Slot, WorkState};
+use crate::row::{Slot, WorkState};
 use crate::silence::ANSWER_GRACE;
 use crate::todo::Todo;
 use crate::token::TOKENS_MAX;
@@ -64,15 +64,6 @@ impl Default for Limits {
             nodes_max: NODES_MAX,
         }
     }
-}
-
-/// The delay between retries doubles from the first to the longest.
-pub(crate) const BACKOFF_FIRST: Duration = Duration::from_secs(1);
-pub(crate) const BACKOFF_MAX: Duration = Duration::from_secs(60);
-
-/// The delay before retry number `retries`, counted from 1.
-pub(crate) fn backoff(retries: u32) -> Duration {
-    BACKOFF_FIRST.saturating_mul(1 << retries.saturating_sub(1).min(16)).min(BACKOFF_MAX)
 }
 
 /// A job to queue.
@@ -286,93 +277,6 @@ impl Jobs {
         if !row.is_going() {
             self.release_previous(previous);
         }
-        self.graph.row_changed(slot, false);
-    }
-
-    /// Whether a resource that the row needs is not ready. Without an operation in progress
-    /// `blocked` is not kept, so the needs are read. Their node may have been removed in the meantime.
-    fn is_blocked(&self, row: &Row) -> bool {
-        let is_unready = |needed: &Row| !needed.ready && needed.role != Role::Cleanup;
-        let needs_one = || row.requires.iter().filter_map(|slot| self.graph.rows.get(*slot)).any(is_unready);
-        let acts = matches!(row.action, Some(Action::Create | Action::Update));
-        let is_counted = self.graph.stacks.get(&row.stack).is_some_and(|it| it.status == Status::InProgress);
-        !row.is_going() && (row.blocked > 0 || !is_counted && acts && needs_one())
-    }
-
-    /// The timer of a job: a backoff is over, or an agent has not answered in time.
-    pub(crate) fn work_due(&mut self, slot: Slot, due: MonoTime) {
-        let is_blocked = self.graph.rows.get(slot).is_some_and(|row| self.is_blocked(row));
-        let Some(row) = self.graph.rows.get_mut(slot) else { return };
-        let Some(state) = row.work_is_due(due) else { return };
-        match state {
-            // A need became unready while the job was out, or while the controller was down.
-            WorkState::Backoff if is_blocked => {
-                let action = row.action;
-                self.graph.tell_ended(
-                    slot,
-                    action,
-                    "before it was tried again",
-                    "what it needs is not ready",
-                );
-                self.abandon_work(slot);
-            }
-            WorkState::Backoff => {
-                row.next_attempt();
-                let Some(node) = row.node else { return };
-                let state =
-                    if self.graph.nodes[node].ready { WorkState::Queued } else { WorkState::NodeAway };
-                self.graph.set_work(slot, state);
-                self.graph.row_changed(slot, false);
-                self.line_up(slot, node);
-            }
-            WorkState::Withdrawing => {
-                if let Some(node) = row.node {
-                    self.transmit(slot, node);
-                }
-            }
-            WorkState::Sent | WorkState::Running | WorkState::Settling => {
-                self.attempt_failed(slot, "no answer from the agent in time", false);
-            }
-            WorkState::NodeAway | WorkState::Queued => {}
-        }
-    }
-
-    pub(crate) fn attempt_failed(&mut self, slot: Slot, reason: &str, permanent: bool) {
-        let limit = self.graph.ctx.limits.retries;
-        self.graph.add_cause(slot, reason);
-        let row = &mut self.graph.rows[slot];
-        row.set_reason(reason);
-        if permanent || row.retry_count >= limit {
-            if row.action == Some(Action::Check) && row.observed == Observation::InSync {
-                self.observe(slot, Observation::Unknown);
-            }
-            self.abandon_work(slot);
-            return match self.graph.rows[slot].cause.is_drift() {
-                true => self.graph.failed_after_drift(slot),
-                false => self.fail_row(slot, reason.to_owned()),
-            };
-        }
-        let delay = backoff(row.count_retry());
-        self.graph.tell_of_attempt(slot, reason, delay.as_secs());
-        self.try_again(slot, delay);
-    }
-
-    /// Schedules the next attempt of a job after `delay`.
-    pub(crate) fn try_again(&mut self, slot: Slot, delay: Duration) {
-        let (stack, node) = (self.graph.rows[slot].stack, self.graph.rows[slot].node);
-        if let Some(node) = node
-            && self.graph.nodes[node].sent.remove(&slot)
-        {
-            if self.graph.nodes[node].ready
-                && let Some(stack) = self.graph.stacks.get_mut(&stack)
-            {
-                stack.in_flight -= 1;
-            }
-            self.graph.ctx.agenda.push_back(Todo::Pump(node));
-            self.graph.ctx.agenda.push_back(Todo::PumpStack(stack));
-        }
-        self.graph.set_work(slot, WorkState::Backoff);
-        self.graph.set_due(slot, Some(self.graph.ctx.now + delay));
         self.graph.row_changed(slot, false);
     }
 

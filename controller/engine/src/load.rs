@@ -10,13 +10,13 @@ use muster_template::{Policies, names_digest};
 
 use crate::content::stored_content;
 use crate::engine::{Config, Engine};
-use crate::job::backoff;
 use crate::record::{
     Change, NodeRecord, PackedSpec, ResourceRecord, RolloutSnapshot, StackAction, StackRecord, Status,
     TokenRecord,
 };
 use crate::request::{Refusal, Request, Source};
 use crate::restored::{Restored, RestoredRecord};
+use crate::retry::backoff;
 use crate::row::{Row, Slot, WorkState};
 use crate::stack::Stack;
 use crate::todo::Todo;

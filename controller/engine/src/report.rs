@@ -4,7 +4,6 @@ use muster_shared::Generation;
 use muster_shared::model::{Action, Down, LedgerEntry, Observed, Report};
 
 use crate::cause::Cause;
-use crate::job::{BACKOFF_FIRST, BACKOFF_MAX};
 use crate::jobs::Jobs;
 use crate::node::NodeKey;
 use crate::record::PackedSpec;
@@ -140,19 +139,6 @@ impl Jobs {
             Role::Cleanup | Role::Forward => self.graph.ctx.agenda.push_back(Todo::Visit(slot)),
             Role::Steady => {}
         }
-    }
-
-    /// The attempt failed because the node's disk has no room. Such an attempt does not count as a retry.
-    pub(crate) fn found_no_room(&mut self, slot: Slot, reason: &str) {
-        let row = &mut self.graph.rows[slot];
-        let delay = BACKOFF_FIRST.saturating_mul(1 << row.attempt.min(16)).min(BACKOFF_MAX);
-        let is_told = row.reason.as_deref() == Some(reason);
-        row.set_reason(reason);
-        if !is_told {
-            self.graph.add_cause(slot, reason);
-            self.graph.tell_of_attempt(slot, reason, delay.as_secs());
-        }
-        self.try_again(slot, delay);
     }
 
     /// The agent of a row cannot be told what to do. A stray to be removed waits for a newer agent.

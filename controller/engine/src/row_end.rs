@@ -1,4 +1,5 @@
-//! The end of a forward row in a traversal: ready, or failed for good. Rows that go: see `cleanup.rs`.
+//! The end of a forward row in a traversal: ready, or failed for good. Rows that go: see `cleanup.rs`;
+//! whether a thing that goes is left in place: `ownership.rs`.
 
 use std::sync::Arc;
 

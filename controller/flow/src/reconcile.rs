@@ -1,6 +1,6 @@
 //! Reconciliation. If nothing is in flight and the agent's digest differs from ours, the buckets
 //! that differ are compared, and a batch corrects them. Expired entries are believed and recorded.
-//! Wrong ones are shown with their reason.
+//! Wrong ones are shown with their reason. The agent compares its table with the device itself.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

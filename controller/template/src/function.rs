@@ -9,9 +9,9 @@ mod reference;
 mod text;
 
 use crate::build::Reader;
-use crate::catalogue;
 use crate::error::{Place, cut, suggestion};
 use crate::expression::{Call, Entry, Expr, ExprKind, Plain};
+use crate::function_list;
 
 pub(crate) use condition::condition;
 
@@ -48,13 +48,13 @@ fn is_telling(name: &str) -> bool {
 pub(crate) fn suggest(name: &str) -> String {
     suggestion(
         name,
-        catalogue::functions().iter().map(|function| function.name).filter(|name| is_telling(name)),
+        function_list::functions().iter().map(|function| function.name).filter(|name| is_telling(name)),
     )
 }
 
 /// Interprets a map that was read: as data, or as a call.
 pub(crate) fn recognise(reader: &mut Reader<'_>, entries: Vec<Entry>, at: Place) -> ExprKind {
-    let known = |entry: &Entry| catalogue::find(&entry.key).is_some();
+    let known = |entry: &Entry| function_list::find(&entry.key).is_some();
     if entries.len() != 1 {
         // Heat treats all such maps as data. TripleO has braces in place of brackets: {get_attr: subnet,
         // cidr}.

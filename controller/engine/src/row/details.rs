@@ -7,7 +7,7 @@ use muster_shared::{MonoTime, StackName};
 use muster_template::{DriftPolicy, Hook};
 
 use crate::breaker::Breaker;
-use crate::drift::DriftEvent;
+use crate::drift_report::DriftEvent;
 use crate::notes::Notes;
 use crate::pause::Pause;
 use crate::row::Row;

@@ -7,10 +7,10 @@ use muster_shared::model::Spec;
 use super::placement::{self, Placement};
 use super::{Table, finish_conditions, needs, order};
 use crate::build::Names;
-use crate::catalogue;
 use crate::check;
 use crate::error::{Path, Place, Sink, cut, suggestion, suggestion_or_all};
 use crate::expression::{Call, Expr, ExprKind, Part};
+use crate::function_list;
 use crate::library::TemplateFiles;
 use crate::parse::{DraftCondition, DraftResource};
 use crate::template::{Condition, Output};
@@ -387,13 +387,13 @@ impl Resolver<'_> {
     /// Whether the function is allowed there, in this version; if not, the error is reported.
     fn may_stand(&mut self, at: Place, call: &Call, position: Position) -> bool {
         let name = call.name();
-        let Some(function) = catalogue::find(name) else { return true };
+        let Some(function) = function_list::find(name) else { return true };
         let since = match position {
             Position::Value => function.since,
             Position::Compared | Position::Condition => function.in_conditions,
         };
         let Some(since) = since else {
-            let known = catalogue::functions().iter().filter(|known| known.in_conditions.is_some());
+            let known = function_list::functions().iter().filter(|known| known.in_conditions.is_some());
             let known: Vec<&str> = known.map(|known| known.name).collect();
             let message = format!("a condition cannot use '{name}'; it may use {}", known.join(", "));
             self.errors.push(at, self.path.as_str(), message);

@@ -232,7 +232,8 @@ impl Traversals {
             let why = stack.without_hidden(tree, &errors.to_string());
             // Its counts do not fit the rows any longer.
             self.jobs.leave_walk(id);
-            self.abandon(id, &format!("its revision does not fit what is there: {why}; update the stack"));
+            self.jobs
+                .abandon(id, &format!("its revision does not fit what is there: {why}; update the stack"));
         }
     }
 

@@ -240,7 +240,7 @@ impl Traversals {
         let source = source.and_then(|source| source.of_stack(&stack.name, &stack.id.to_string()).ok());
         match source {
             Some(source) => self.resume(id, source),
-            None => self.abandon(id, "its revision cannot be read: update or delete the stack"),
+            None => self.jobs.abandon(id, "its revision cannot be read: update or delete the stack"),
         }
         self.jobs.graph.ctx.agenda.push_back(Todo::RollBack(id));
     }
@@ -276,20 +276,6 @@ impl Traversals {
         damage.map_or(Ok(()), |reason| Err(Refusal::Conflict(reason.to_owned())))
     }
 
-    /// Fails a stack whose traversal cannot be taken up, so that it is not IN_PROGRESS for ever.
-    pub(crate) fn abandon(&mut self, id: u64, reason: &str) {
-        self.jobs.end_checks(id);
-        let Some(stack) =
-            self.jobs.graph.stacks.get_mut(&id).filter(|stack| stack.status == Status::InProgress)
-        else {
-            return;
-        };
-        stack.status = Status::Failed;
-        stack.reason = reason.into();
-        stack.rollback = false;
-        self.jobs.graph.stack_changed(id);
-    }
-
     /// Takes up a traversal where the store left it.
     pub(crate) fn resume(&mut self, id: u64, source: Source) {
         let Source { tree, .. } = source;
@@ -298,7 +284,7 @@ impl Traversals {
         let fits = tree.names() == stack.names || tree.looks_at_what_is_there();
         if !fits && stack.action != StackAction::Check {
             let unfit = "the store's rows do not fit its revision: update or delete the stack";
-            return self.abandon(id, unfit);
+            return self.jobs.abandon(id, unfit);
         }
         self.take_up(id, &tree);
     }

@@ -354,7 +354,8 @@ impl Traversals {
         match source {
             Ok(source) => self.resume(id, source),
             Err(why) => {
-                self.abandon(id, &format!("its revision cannot be read: {why}; update or delete the stack"));
+                self.jobs
+                    .abandon(id, &format!("its revision cannot be read: {why}; update or delete the stack"));
             }
         }
     }

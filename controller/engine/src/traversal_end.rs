@@ -34,4 +34,17 @@ impl Jobs {
         self.graph.ctx.agenda.push_back(Todo::RollBack(id));
         self.correct_all(|row| row.stack == id);
     }
+
+    /// Fails a stack whose traversal cannot be taken up, so that it is not IN_PROGRESS for ever.
+    pub(crate) fn abandon(&mut self, id: u64, reason: &str) {
+        self.end_checks(id);
+        let Some(stack) = self.graph.stacks.get_mut(&id).filter(|stack| stack.status == Status::InProgress)
+        else {
+            return;
+        };
+        stack.status = Status::Failed;
+        stack.reason = reason.into();
+        stack.rollback = false;
+        self.graph.stack_changed(id);
+    }
 }

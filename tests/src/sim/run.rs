@@ -102,9 +102,10 @@ impl World {
         self.is_as_it_should_be("after the last update", true);
         self.drift_is_over("after the last update", &reported, &converged);
         let reported = self.reported();
-        self.everybody_changes();
+        let changed = self.everybody_changes();
         self.settles("after the last change");
         self.is_as_it_should_be("after the last change", true);
+        let reported = self.of_stacks(&reported, &changed);
         self.drift_is_over("after the last change", &reported, &BTreeSet::new());
         self.a_cable_is_missing();
         self.everybody_deletes();
@@ -322,18 +323,20 @@ impl World {
         }
     }
 
-    /// A thing changes, and what needs it follows.
-    fn everybody_changes(&mut self) {
+    /// A thing changes in each stack that has one to change, and what needs it follows. Returns those stacks.
+    fn everybody_changes(&mut self) -> BTreeSet<StackName> {
+        let mut changed = BTreeSet::new();
         for n in 0..self.options.stacks {
             let Some(plan) = self.operators.maker.change(n) else { continue };
             let name = stack_name(n);
             let how = How { timeout: self.load.settles_within(SETTLED_WITHIN) + QUIET, ..How::default() };
             match self.applies(&name, Rc::new(plan), how, false) {
-                _ if self.violation().is_some() => return,
-                Some(Ok(_)) => {}
+                _ if self.violation().is_some() => return changed,
+                Some(Ok(_)) => drop(changed.insert(name)),
                 other => self.violate(format!("a change of {name} was not taken: {other:?}")),
             }
         }
+        changed
     }
 
     fn everybody_deletes(&mut self) {

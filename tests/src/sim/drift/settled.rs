@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use muster_agent_core::Found;
 use muster_engine::record::{ResourceRecord, StackAction, Status};
-use muster_shared::ResourceId;
+use muster_shared::{ResourceId, StackName};
 use muster_template::{DriftPolicy, Kind};
 
 use super::super::machine::Machine;
@@ -106,6 +106,19 @@ impl World {
         let shared = self.shared.borrow();
         let rows = self.watched(&shared);
         rows.filter(|it| it.differs && it.is_said_to_differ()).map(|it| it.row.physical).collect()
+    }
+
+    /// Those of the things that belong to one of the stacks.
+    pub(crate) fn of_stacks(
+        &self,
+        things: &BTreeSet<ResourceId>,
+        stacks: &BTreeSet<StackName>,
+    ) -> BTreeSet<ResourceId> {
+        let shared = self.shared.borrow();
+        let tables = &shared.tables;
+        let is_of = |stack: &u64| tables.stacks.get(stack).is_some_and(|stack| stacks.contains(&stack.name));
+        let rows = tables.rows.values().filter(|row| is_of(&row.stack));
+        rows.map(|row| row.physical).filter(|thing| things.contains(thing)).collect()
     }
 
     /// After an update of all stacks, with those that had been `reported` before it and the stacks that were `converged`: what

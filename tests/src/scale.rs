@@ -159,7 +159,7 @@ struct Site {
     started: Instant,
     jobs: usize,
     discards: Vec<std::thread::JoinHandle<()>>,
-    /// What the engine has taken in this turn.
+    /// The time that the engine has taken in this turn.
     deciding: Duration,
     longest_decision: Duration,
     longest_turn: Duration,

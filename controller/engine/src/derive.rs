@@ -76,7 +76,7 @@ impl Traversals {
         let is_loaded = kept.walk.is_none() && occasion != Occasion::Begun;
         let visits = self.give_roles(id, &tree, occasion, is_loaded);
         self.enter_walk(id, Arc::clone(&tree), visits, needed_by, kept.walk);
-        // What the networks of a revision hid before is known only while that revision is in memory.
+        // Earlier hidden names of networks are known only while their revision is in memory.
         if !is_loaded {
             self.hide_plan_of(id);
         }
@@ -225,12 +225,13 @@ impl Traversals {
     }
 
     /// Takes up an operation whose rows have changed without a plan: the controller restarted, or
-    /// things went with their node. The stack fails if the tree cannot be expanded with the values that are known now.
+    /// things went with their node. The stack fails if the tree cannot be expanded with the values
+    /// that are known now.
     pub(crate) fn take_up(&mut self, id: u64, tree: &Arc<Tree>) {
         if let Err(errors) = self.take_up_grown(id, tree) {
             let Some(stack) = self.jobs.graph.stacks.get(&id) else { return };
             let why = stack.without_hidden(tree, &errors.to_string());
-            // Its counts do not fit the rows any longer.
+            // The counts of the walk no longer fit the rows.
             self.jobs.leave_walk(id);
             self.jobs
                 .abandon(id, &format!("its revision does not fit what is there: {why}; update the stack"));

@@ -125,14 +125,12 @@ impl Graph {
 
     /// The reason why the row's job is not sent to a node that gets others. A lost row has no stack.
     pub(crate) fn holds_job(&self, row: &Row) -> Option<JobWait> {
-        let stack = self.stacks.get(&row.stack);
-        match () {
-            () if self.waits_for_disk(row) => Some(JobWait::Disk),
-            () if stack.is_some_and(|it| it.in_flight >= self.ctx.limits.in_flight_per_stack) => {
-                Some(JobWait::Stack)
-            }
-            () => None,
+        if self.waits_for_disk(row) {
+            return Some(JobWait::Disk);
         }
+        let most = self.ctx.limits.in_flight_per_stack;
+        let is_full = self.stacks.get(&row.stack).is_some_and(|stack| stack.in_flight >= most);
+        is_full.then_some(JobWait::Stack)
     }
 }
 

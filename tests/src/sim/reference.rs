@@ -258,7 +258,7 @@ impl Reference {
                     && is.action == StackAction::Update
                     && history.revision == is.revision =>
                 {
-                    // What the stack waited for may have been on it: then it was COMPLETE for a moment.
+                    // The stack may have waited for rows on that node alone: then it was COMPLETE for a moment.
                     if was_complete && !history.is_complete && !was_checked {
                         history.complete.insert(0, is.revision);
                     }

@@ -108,7 +108,7 @@ impl World {
         rows.filter(|it| it.differs && it.is_said_to_differ()).map(|it| it.row.physical).collect()
     }
 
-    /// Those of the things that belong to one of the stacks.
+    /// The things among `things` that belong to one of the stacks.
     pub(crate) fn of_stacks(
         &self,
         things: &BTreeSet<ResourceId>,

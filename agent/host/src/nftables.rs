@@ -22,8 +22,8 @@ mod form;
 mod list;
 mod plan;
 mod run;
-mod shape;
 mod translate;
+mod verdict_map;
 mod watch;
 
 use std::collections::BTreeMap;

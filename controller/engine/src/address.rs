@@ -5,7 +5,7 @@
 //! is removed. No two ports have the same address. Absent: rows and stacks. The caller knows which
 //! row each id belongs to.
 
-mod free;
+mod free_ranges;
 mod hidden;
 mod row;
 mod subnet;

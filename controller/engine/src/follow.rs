@@ -38,7 +38,7 @@ use crate::todo::Todo;
 const FIT_EVERY: Duration = Duration::from_secs(1);
 /// The longest interval, for a stack that nodes leave again and again.
 const FIT_SELDOM: Duration = Duration::from_secs(60);
-/// So many nodes may leave within a minute of one another before the interval grows.
+/// So many nodes may leave within two minutes of one another before the interval grows.
 const LEAVES_FREE: u32 = 3;
 
 /// A `for_each` of a stack.
@@ -55,7 +55,7 @@ pub(crate) struct MembershipUpdates {
     due: Option<MonoTime>,
     /// The stack follows them once the present operation has ended.
     later: bool,
-    /// The number of times that nodes have left, each within a minute of the one before.
+    /// The number of times that nodes have left, each within two minutes of the one before.
     leaves: u32,
 }
 

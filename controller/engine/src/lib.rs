@@ -64,7 +64,6 @@ mod node;
 pub mod notes;
 mod observation;
 mod operation;
-mod pace;
 mod pause;
 mod placed;
 mod plan;

@@ -1,12 +1,14 @@
 //! Join tokens: which server may join with which token, how often and how fast.
 
+mod pace;
+
 use std::collections::BTreeMap;
 
 use muster_shared::pattern::matches_host;
 use muster_shared::{MonoTime, NodeId};
 
+use self::pace::Pace;
 use crate::node_request::{LABELS_MAX, check_label};
-use crate::pace::Pace;
 use crate::record::{Change, TokenRecord};
 use crate::request::{JoinAsk, NewToken, Refusal};
 

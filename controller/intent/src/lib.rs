@@ -13,6 +13,7 @@
 #![cfg_attr(not(test), warn(clippy::wildcard_enum_match_arm))]
 
 pub mod compile;
+mod damping;
 pub mod host;
 pub mod intent;
 mod kept;

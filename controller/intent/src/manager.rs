@@ -35,6 +35,7 @@ pub use request::{IntentRefused, KEY_MAX, Wish};
 pub use view::{HostView, IntentView, LinkView, PortView, ReservationView, TopologyView};
 
 use crate::compile::Gate;
+use crate::damping::Damping;
 use crate::intent::Intent;
 use crate::kept::KeptIntent;
 use crate::path_search::Trees;
@@ -43,7 +44,6 @@ use crate::reservations::{Holder, Ledger, Share};
 use crate::topology::{DeviceNo, LinkNo, PortNo, Topology};
 use crate::track::{Concerned, Hope, Tracker};
 use load::Stand;
-use network::Damping;
 use place::{Open, Placed, labelled};
 use work::Work;
 

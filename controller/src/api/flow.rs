@@ -21,15 +21,12 @@ use tokio::time::timeout;
 
 use super::error::ApiError;
 use super::flow_view::{Shown, explained, foreign_view, rule_view};
-use super::{Api, blocking, query, source};
+use super::{Api, WAIT_MAX, blocking, query, source};
 
 /// Seconds until a change that could cut a node off is undone, if neither file nor flag gives them.
 const GUARD: u32 = 30;
 /// The longest guard: a node cut off for more than an hour is not protected any more.
 const GUARD_MAX: u32 = 3600;
-/// The longest wait for an answer, even if the operation has not ended: so a client notices a controller
-/// that hangs.
-const WAIT_MAX: Duration = Duration::from_secs(25);
 /// The most ids in one request.
 const IDS_MAX: usize = 1_000_000;
 

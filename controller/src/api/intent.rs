@@ -17,11 +17,8 @@ use tokio::time::timeout;
 
 use super::error::ApiError;
 use super::intent_view::{RULES_JOINED, Shown, shown, summary, topology_view};
-use super::{Api, blocking, query, source};
+use super::{Api, WAIT_MAX, blocking, query, source};
 
-/// The longest wait for an answer, even if something is still under way: so a client notices a controller
-/// that hangs.
-const WAIT_MAX: Duration = Duration::from_secs(25);
 /// The most keys in one request: as many as one file may have.
 const KEYS_MAX: usize = 100_000;
 /// The most intents of a watch that are named, beside the counts.

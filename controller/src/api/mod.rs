@@ -15,18 +15,19 @@ mod intent_view;
 mod metrics;
 mod node;
 mod parameter;
-mod poll;
 mod preview;
 mod resource;
 mod restore;
 mod server;
 mod source;
 mod stack;
+mod stack_watch;
 mod status;
 mod token;
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{DefaultBodyLimit, Query};
@@ -49,6 +50,9 @@ pub use server::{ApiHandle, SocketError, serve};
 
 /// The most items of a list that one query asks of the driver: a long list would delay its other work.
 const PAGE: usize = 1000;
+/// The longest wait for an answer, even if nothing has changed: so a client notices a controller that
+/// hangs.
+const WAIT_MAX: Duration = Duration::from_secs(25);
 /// Requests with a body that are parsed at a time; others wait. Each may need several times the
 /// body's bound in memory. The received bytes of all bodies together are bounded alike: a slow body
 /// holds only the bytes it has sent, and no place here.
@@ -160,7 +164,7 @@ fn serving(operation: Operation, method: MethodFilter) -> MethodRouter<Api> {
         Operation::SteerRollout => on(method, stack::rollout),
         Operation::PreviewStack => on(method, preview::preview),
         Operation::CheckStack => on(method, stack::check),
-        Operation::WatchStack => on(method, poll::watch),
+        Operation::WatchStack => on(method, stack_watch::watch),
         Operation::ShowTemplate => on(method, stack::template),
         Operation::ShowOutputs => on(method, stack::outputs),
         Operation::ShowGraph => on(method, stack::graph),

@@ -9,7 +9,7 @@ use serde::de::{DeserializeSeed, Deserializer, Error as _, IgnoredAny, MapAccess
 use serde_json::{Value, json};
 
 use super::form::hash;
-use super::shape::MapName;
+use super::verdict_map::MapName;
 use super::{FAMILY, HOOK, PRIORITY, TABLE};
 use crate::openflow::{Form, Lost};
 

@@ -11,13 +11,10 @@ use muster_shared::model::flow::FlowId;
 use super::list::{
     ChainRule, Found, Location, Picture, Place, comment, delete_rule, place_of_map, place_of_rule,
 };
-use super::shape::MapName;
 use super::translate::{COUNTER, Element, TranslatedRule};
+use super::verdict_map::{MapName, SHARED};
 use super::{CHAIN, FAMILY, TABLE, chain};
 use crate::openflow::Form;
-
-/// A change with this many rules of one shape makes a map of them: fewer are easier to read as rules.
-const SHARED: usize = 16;
 
 /// An operation of a change.
 pub(super) struct Wish {

@@ -10,7 +10,7 @@ use muster_shared::model::flow::{
 use serde_json::{Value, json};
 
 use super::form::hash;
-use super::shape::{self, Shape};
+use super::verdict_map::{self, Shape};
 use crate::openflow::Form;
 
 /// Bits of `ct_state` in OpenFlow, and what nftables has for them.
@@ -76,7 +76,7 @@ pub(super) fn say_rule(rule: &Rule) -> Result<TranslatedRule, String> {
     text.push_str(&verdict.0);
     form.push(verdict.1.clone());
     let element = match before.is_empty() {
-        true => shape::of(rule).map(|(shape, key, given)| Element {
+        true => verdict_map::of(rule).map(|(shape, key, given)| Element {
             shape,
             key,
             form: hash(&json!([given, verdict.1])),

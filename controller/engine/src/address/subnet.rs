@@ -7,20 +7,20 @@ use ipnet::IpNet;
 use muster_shared::ResourceId;
 use muster_template::Subnet as Wanted;
 
-use super::free::Free;
+use super::free_ranges::FreeRanges;
 
 #[derive(Clone, Debug)]
 pub(crate) struct Subnet {
     wanted: Wanted,
     network: ResourceId,
-    free: Free,
+    free: FreeRanges,
     /// Ports of each used address: one, or also the one that replaces it.
     used: BTreeMap<u128, Vec<ResourceId>>,
 }
 
 impl Subnet {
     pub(super) fn new(network: ResourceId, wanted: &Wanted) -> Self {
-        let mut free = Free::default();
+        let mut free = FreeRanges::default();
         wanted.pools.iter().for_each(|(first, last)| free.give(number(*first), number(*last)));
         Self { wanted: wanted.clone(), network, free, used: BTreeMap::new() }
     }

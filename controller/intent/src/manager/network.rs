@@ -1,9 +1,8 @@
-//! The network as agents and operators report it. A port that goes down counts at once. A port that
-//! comes back waits before it counts, longer each time that it fails again soon.
+//! The network as agents and operators report it. A port that goes down counts at once; one that
+//! comes back waits for a while (`damping.rs`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::time::Duration;
 
 use muster_shared::MonoTime;
 use muster_shared::model::flow::DeviceName;
@@ -11,13 +10,6 @@ use muster_shared::model::flow::DeviceName;
 use super::Manager;
 use crate::host::{Host, HostId};
 use crate::topology::{Change, ConnectPoint, LinkNo, LinkTraits, PortNo, Topology, TopologyError};
-
-/// The first wait for a port that came back.
-const HOLD_FIRST: Duration = Duration::from_millis(500);
-/// The longest wait.
-const HOLD_MAX: Duration = Duration::from_secs(32);
-/// A port that stayed up for this long starts again with the first wait.
-const CALM: Duration = Duration::from_secs(60);
 
 /// A port as an agent reports it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,59 +20,6 @@ pub struct SettledPort {
     pub up: bool,
     /// The port whose LLDP is heard there.
     pub heard: Option<ConnectPoint>,
-}
-
-/// Ports that went down lately.
-#[derive(Debug, Default)]
-pub(super) struct Damping {
-    ports: BTreeMap<PortNo, Fall>,
-    due: BTreeSet<(MonoTime, PortNo)>,
-}
-
-#[derive(Debug)]
-struct Fall {
-    at: MonoTime,
-    times: u32,
-    /// The port is up, and will count as up at this time.
-    rises: Option<MonoTime>,
-}
-
-impl Damping {
-    pub fn next_due(&self) -> Option<MonoTime> {
-        self.due.first().map(|(due, _)| *due)
-    }
-
-    /// Whether the port is up but does not count as up yet.
-    pub fn is_rising(&self, port: PortNo) -> bool {
-        self.ports.get(&port).is_some_and(|fall| fall.rises.is_some())
-    }
-
-    fn falls(&mut self, now: MonoTime, port: PortNo, was_up: bool) {
-        let fall = self.ports.entry(port).or_insert(Fall { at: now, times: 0, rises: None });
-        let rising = fall.rises.take();
-        if let Some(rises) = rising {
-            self.due.remove(&(rises, port));
-        }
-        if was_up || rising.is_some() {
-            fall.times = if now.since(fall.at) < CALM { fall.times.saturating_add(1) } else { 1 };
-            fall.at = now;
-        }
-    }
-
-    /// Whether the port counts as up at once.
-    fn rises(&mut self, now: MonoTime, port: PortNo) -> bool {
-        let Some(fall) = self.ports.get_mut(&port) else { return true };
-        if now.since(fall.at) >= CALM {
-            self.ports.remove(&port);
-            return true;
-        }
-        if fall.rises.is_none() {
-            let hold = HOLD_FIRST.saturating_mul(1 << fall.times.saturating_sub(1).min(16)).min(HOLD_MAX);
-            fall.rises = Some(now + hold);
-            self.due.insert((now + hold, port));
-        }
-        false
-    }
 }
 
 impl Manager {
@@ -129,9 +68,7 @@ impl Manager {
 
     fn lower(&mut self, now: MonoTime, port: PortNo) {
         let was_up = self.topology.is_port_up(port);
-        if was_up || self.damping.ports.contains_key(&port) {
-            self.damping.falls(now, port, was_up);
-        }
+        self.damping.falls(now, port, was_up);
         self.topology.lower(port);
     }
 
@@ -165,11 +102,7 @@ impl Manager {
 
     /// Raises ports that came back and stayed up.
     pub(super) fn raise_ports(&mut self, now: MonoTime) {
-        while let Some((due, port)) = self.damping.due.first().copied().filter(|(due, _)| *due <= now) {
-            self.damping.due.remove(&(due, port));
-            if let Some(fall) = self.damping.ports.get_mut(&port) {
-                fall.rises = None;
-            }
+        while let Some(port) = self.damping.next_risen(now) {
             self.topology.raise(port);
         }
     }

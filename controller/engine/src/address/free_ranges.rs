@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 /// Ranges of numbers, first to last. No two ranges touch.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Free(BTreeMap<u128, u128>);
+pub(super) struct FreeRanges(BTreeMap<u128, u128>);
 
-impl Free {
+impl FreeRanges {
     /// The least free number.
     pub fn first(&self) -> Option<u128> {
         self.0.first_key_value().map(|(first, _)| *first)
@@ -57,7 +57,7 @@ mod tests {
     proptest! {
         #[test]
         fn it_is_a_set(steps in prop::collection::vec((0u128..40, 0u128..6, any::<bool>()), 0..80)) {
-            let (mut free, mut set) = (Free::default(), BTreeSet::new());
+            let (mut free, mut set) = (FreeRanges::default(), BTreeSet::new());
             for (first, more, gives) in steps {
                 if gives {
                     free.give(first, first + more);
@@ -77,7 +77,7 @@ mod tests {
 
     #[test]
     fn the_last_number_there_is() {
-        let mut free = Free::default();
+        let mut free = FreeRanges::default();
         free.give(u128::MAX, u128::MAX);
         free.give(u128::MAX - 1, u128::MAX - 1);
         free.take(u128::MAX);

@@ -8,6 +8,9 @@ use serde_json::{Value, json};
 
 use super::translate::{ether, ip4, ip6, may_be_quoted};
 
+/// A change with this many rules of one shape makes a map of them: fewer are easier to read as rules.
+pub(super) const SHARED: usize = 16;
+
 /// The possible parts of a key, in their order within a key: 64 bytes together, the kernel's limit.
 const KEYS: [Key; 8] = [
     Key { fields: &[], words: "iifname", kind: "ifname" },

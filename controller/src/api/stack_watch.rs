@@ -1,7 +1,5 @@
 //! Long polls: a stack's view as soon as it differs from the known one.
 
-use std::time::Duration;
-
 use axum::Json;
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{Path, Query, State};
@@ -10,10 +8,7 @@ use muster_api::stack::StackView;
 use tokio::time::timeout;
 
 use super::error::ApiError;
-use super::{Api, query, stack, stack_name};
-
-/// The longest wait for an answer, even if nothing has changed: so a client notices a controller that hangs.
-const WATCH_TIME: Duration = Duration::from_secs(25);
+use super::{Api, WAIT_MAX, query, stack, stack_name};
 
 /// GET /v1/stacks/{stack}/watch. After a delete: DELETE COMPLETE, for a client that has seen the stack.
 pub async fn watch(
@@ -23,7 +18,7 @@ pub async fn watch(
 ) -> Result<Json<StackView>, ApiError> {
     let (name, Watch { seq, traversal }) = (stack_name(name)?, query(known)?);
     let mut stopped = api.stopped.clone();
-    let changed = timeout(WATCH_TIME, api.driver.watch(name.clone(), traversal, seq));
+    let changed = timeout(WAIT_MAX, api.driver.watch(name.clone(), traversal, seq));
     let view = tokio::select! {
         changed = changed => match changed {
             Ok(view) => view?,

@@ -34,6 +34,15 @@ pub(crate) struct Planned {
     pub warnings: Vec<String>,
 }
 
+/// Nodes of a stack that cannot get a job yet.
+pub(crate) struct AbsentNodes {
+    /// They have never joined, or were removed.
+    absent: BTreeSet<NodeId>,
+    /// The template's names for absent nodes that one of its servers is bound to.
+    bound: BTreeMap<NodeId, NodeId>,
+    revoked: BTreeSet<NodeId>,
+}
+
 impl View<'_> {
     /// Plans an operation on a stack, and checks what can be known now.
     pub(crate) fn planned(
@@ -72,8 +81,8 @@ impl View<'_> {
         let plan = plan(&ground, &tree);
         let shown = |text: String| stack.without_hidden(&tree, &text);
         let checked = self.check(stack.id, &plan, &tree, options);
-        let mut warnings: Vec<String> =
-            checked.map_err(|refusal| refusal.map(shown))?.into_iter().map(shown).collect();
+        let absent = checked.map_err(|refusal| refusal.map(shown))?;
+        let mut warnings: Vec<String> = self.warnings(&absent).into_iter().map(shown).collect();
         if target.is_none() {
             let said = self.graph.check_sets(&tree, options).map_err(|refusal| refusal.map(shown))?;
             warnings.extend(said.into_iter().map(shown));
@@ -100,14 +109,15 @@ impl View<'_> {
         unknown.into_iter().take(WARNINGS_MAX).map(said).collect()
     }
 
-    /// Checks what can be known before a job runs: property values, claims, nodes.
+    /// Checks what can be known before a job runs: property values, claims, nodes. Returns the nodes
+    /// that the stack will wait for.
     pub(crate) fn check(
         &self,
         stack: u64,
         plan: &Plan,
         tree: &Tree,
         options: &Options,
-    ) -> Result<Vec<String>, Refusal> {
+    ) -> Result<AbsentNodes, Refusal> {
         self.jobs.check_ownership(plan, tree)?;
         let dropped: BTreeSet<Slot> = plan.dropped.iter().copied().collect();
         let mut claims: BTreeMap<(NodeId, Claim), usize> = BTreeMap::new();
@@ -207,6 +217,12 @@ impl View<'_> {
         if !self.graph.has_room_for_nodes(unknown) {
             return Err(Refusal::Conflict("too many nodes are named that have never joined".into()));
         }
+        Ok(AbsentNodes { absent, bound, revoked })
+    }
+
+    /// Warnings for nodes that the stack will wait for. Each is compared with the names of all nodes.
+    fn warnings(&self, nodes: &AbsentNodes) -> Vec<String> {
+        let AbsentNodes { absent, bound, revoked } = nodes;
         let mut warnings: Vec<String> =
             absent.iter().take(WARNINGS_MAX).map(|name| self.awaited(name, bound.get(name))).collect();
         if absent.len() > WARNINGS_MAX {
@@ -217,7 +233,7 @@ impl View<'_> {
         if revoked.len() > WARNINGS_MAX {
             warnings.push(format!("{} more nodes are revoked", revoked.len() - WARNINGS_MAX));
         }
-        Ok(warnings)
+        warnings
     }
 
     /// Nodes whose facts a resource asks for and that have not joined, as far as their names are

@@ -63,7 +63,7 @@ impl Engine {
         let tree = self.graph().grown(stack, &walk.tree, follows).map_err(|errors| errors.to_string())?;
         let plan = self.traversals.plan_again(stack, &tree);
         let checked = self.view().check(id, &plan, &tree, &Options::default());
-        checked.map_err(|refusal| refusal.to_string())?;
+        let _absent = checked.map_err(|refusal| refusal.to_string())?;
         let count = tree.len();
         self.traversals.lay_out_again(id, plan, tree, Occasion::Expanded);
         if let Some(walk) = self.graph_mut().stacks.get_mut(&id).and_then(|stack| stack.walk.as_mut()) {

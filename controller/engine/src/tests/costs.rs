@@ -131,13 +131,17 @@ impl Site {
     }
 
     fn reports(&mut self, name: &NodeId, job: &Job) {
-        let report = Report { key: job.key(), outcome: Outcome::Done(Observed::default()) };
-        let input = Input::Received {
+        let input = self.report(name, job, Observed::default());
+        self.costs("a report", input);
+    }
+
+    fn report(&self, name: &NodeId, job: &Job, observed: Observed) -> Input {
+        let report = Report { key: job.key(), outcome: Outcome::Done(observed) };
+        Input::Received {
             node: name.clone(),
             connection: self.connections[name],
             message: Up::Report(report),
-        };
-        self.costs("a report", input);
+        }
     }
 
     fn is_cheap(&self) {
@@ -227,4 +231,28 @@ fn a_report_costs_what_follows_from_it() {
         site.reports(name, job);
     }
     site.is_cheap();
+}
+
+#[test]
+fn a_count_that_becomes_known_costs_no_search_for_a_similar_node() {
+    let mut site = Site::new();
+    let root = "resources:
+  n: {type: Muster::Dummy, properties: {node: node-0, values: {count: 2}}}
+  g:
+    type: OS::Heat::ResourceGroup
+    properties:
+      count: {get_attr: [n, count]}
+      resource_def: {type: Muster::Dummy, properties: {node: nodes-0, values: {v: '%index%'}}}";
+    let (name, source) = ("late".parse().unwrap(), super::trees::source(root, &[]));
+    site.request(Request::Create { name, source, options: options() });
+    let jobs = site.jobs.remove(&node(0)).unwrap();
+    let count = Observed { attributes: BTreeMap::from([("count".into(), "2".into())]) };
+    let report = site.report(&node(0), jobs.last().unwrap(), count);
+    site.engine.view().take_visits();
+    site.input(report);
+    let visits = site.engine.view().take_visits();
+    let rows = site.engine.view().resource_views(&"late".parse().unwrap(), true).unwrap();
+    assert!(rows.iter().any(|row| row.name == "g/1"), "two members");
+    // The stack is planned again, which looks at its rows; the site's nodes are many more.
+    assert!(visits < NODES / 4, "{visits} visits");
 }

@@ -11,7 +11,7 @@ use muster_shared::{Generation, NodeId};
 use muster_template::Kind;
 
 use super::fleet;
-use super::plan::{HIDDEN, split};
+use super::plan::{HIDDEN, Plan, split};
 use super::store::{Leaving, Shared, Suspect, Tables, brief};
 
 /// What has happened in the present turn of the controller, before the tables became what they are.
@@ -56,6 +56,12 @@ impl SoFar {
     /// of no row that stands for a set: one that became ready and waits for who came is ready if its members were.
     fn was_ready(&self, row: &ResourceRecord) -> bool {
         self.laid_out.contains(&row.stack) && (row.kind == Kind::Set || self.were_ready.contains(&row.id))
+    }
+
+    /// Nothing was to be done for this row: it was ready as soon as what it needs was, without a word to operators, and
+    /// then the stack was laid out again.
+    fn may_rest(&self, row: &ResourceRecord) -> bool {
+        self.laid_out.contains(&row.stack) && row.progress.status == Some(Status::Complete)
     }
 }
 
@@ -275,9 +281,16 @@ fn too_early(shared: &Shared, row: &ResourceRecord) -> Option<String> {
     let stack = tables.stacks.get(&row.stack)?;
     let text = tables.revisions.get(&(stack.id, stack.revision))?;
     let plan = shared.plans.get(&text.name)?;
-    let Some(needs) = plan.needs_of(&row.name) else {
+    if plan.needs_of(&row.name).is_none() {
         return Some(format!("{} is not in {}", row.name, plan.name));
-    };
+    }
+    let missing = missing_need(shared, plan, row)?;
+    Some(format!("{} needs {missing}, which is not ready ({})", row.name, plan.name))
+}
+
+/// A resource that the row needs and that was not ready when its job went out.
+fn missing_need(shared: &Shared, plan: &Plan, row: &ResourceRecord) -> Option<String> {
+    let tables = &shared.tables;
     let ready = |need: &String| {
         let inside = [format!("{need}/"), format!("{need}[")];
         let is_it = |other: &&ResourceRecord| {
@@ -287,12 +300,15 @@ fn too_early(shared: &Shared, row: &ResourceRecord) -> Option<String> {
         };
         // A group, a nested stack and what is there for each node are ready when all that is in them is. Where there is
         // none on a node, nobody waits for it there.
-        let is_ready = |other: &ResourceRecord| other.progress.observed_ready || shared.turn.was_ready(other);
+        let is_ready = |other: &ResourceRecord| {
+            other.progress.observed_ready
+                || shared.turn.was_ready(other)
+                || shared.turn.may_rest(other) && missing_need(shared, plan, other).is_none()
+        };
         let mut rows = tables.rows.values().filter(is_it).map(is_ready);
         rows.next().unwrap_or(split(need).1.is_some()) && rows.all(|ready| ready)
     };
-    let missing = needs.iter().find(|need| !ready(need))?;
-    Some(format!("{} needs {missing}, which is not ready ({})", row.name, plan.name))
+    plan.needs_of(&row.name)?.into_iter().find(|need| !ready(need))
 }
 
 /// Clean-up comes last, and only when nothing needs the row any more.

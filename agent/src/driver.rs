@@ -10,36 +10,33 @@ mod local;
 mod ports;
 mod reach;
 mod reading;
+mod records;
 mod runs;
+mod stop;
+mod tasks;
 mod watch;
 
 use std::collections::{BTreeSet, VecDeque};
 use std::future::pending;
-use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
 
-use muster_agent_core::{
-    Agent, Before, Config, ContentState, ContentStep, Effect, Entry, FlowInput, Found, Hint, Input, Looked,
-    Retry, RunError, WriteId,
-};
+use muster_agent_core::{Agent, Config, ContentStep, Effect, FlowInput, Hint, Input, WriteId};
 use muster_agent_link::connection::{Connection, LinkEvent};
-use muster_agent_link::join::EnrolError;
 use muster_agent_link::{Identity, tls};
 use muster_host::net::{Change, Monitor};
 use muster_host::systemd::Systemd;
 use muster_host::watch::Watcher;
 use muster_shared::MonoTime;
 use muster_shared::model::flow::Bridge;
-use muster_shared::model::{CHALLENGE_BYTES, ContentDigest, Facts, Job, ReportKey, Spec, Up};
+use muster_shared::model::{ContentDigest, ReportKey, Up};
 use rustls::ClientConfig;
-use tokio::task::{Id, JoinSet, yield_now};
+use tokio::task::{JoinSet, yield_now};
 use tokio::time::{Instant, sleep_until};
 
 use crate::contents::Contents;
 use crate::flows::Flows;
-use crate::host::{Host, NotRun, Ran, lacks_room, tried_again};
+use crate::host::Host;
 use crate::signals::{Signal, Signals};
 use crate::state_dir::StateDir;
 use clock::Clock;
@@ -48,29 +45,11 @@ use local::Locals;
 use reach::renew_in;
 use reading::Reading;
 use runs::Runs;
+use tasks::Done;
 
-/// The time that running jobs get when the agent is told to stop; a job that has not ended runs again after
-/// the restart.
-const STOP_WITHIN: Duration = Duration::from_secs(3);
-/// The time to restore an unconfirmed change at the end: longer than for other work, since perhaps nobody
-/// starts the agent again, and the server is cut off. systemd waits for 30 s (`TimeoutStopSec`).
-const PUT_BACK_WITHIN: Duration = Duration::from_secs(25);
 /// Inputs handled in one turn: a packet may hold thousands of jobs, each a write of some milliseconds on a
 /// slow disk, and the connection must not time out meanwhile.
 const INPUTS_PER_TURN: usize = 32;
-
-/// The result of a task of the driver.
-enum Done {
-    Captured { key: ReportKey, before: Result<Before, RunError> },
-    Guarded { key: ReportKey, undo: Result<Before, RunError> },
-    Ran { key: ReportKey, ran: Result<Ran, NotRun> },
-    Restored { key: ReportKey, result: Result<(), String> },
-    Checked { key: ReportKey, found: Result<Found, RunError> },
-    Verified { digest: ContentDigest, state: Result<ContentState, RunError> },
-    Looked { number: u64, looked: Vec<Looked> },
-    Gathered(Result<Box<Facts>, String>),
-    Renewed(Box<Result<Identity, EnrolError>>),
-}
 
 /// The agent of this server.
 pub struct Driver {
@@ -285,70 +264,19 @@ impl Driver {
                     self.send(up);
                 }
             }
-            Effect::Write { write, entry } => {
-                self.ended.extend(self.commands.iter().filter(|key| has_ended(&entry, **key)));
-                let mut result = self.state.write_entry(&entry);
-                if removes(&entry) && self.makes_room(&result) {
-                    result = self.state.write_entry(&entry);
-                }
-                self.written(write, result);
-            }
+            Effect::Write { write, entry } => self.write_entry(write, &entry),
             Effect::Remove(resource) => self.state.remove_entry(resource),
-            Effect::WriteEpoch { write, epoch } => {
-                let mut result = self.state.write_epoch(epoch);
-                if self.makes_room(&result) {
-                    result = self.state.write_epoch(epoch);
-                }
-                self.written(write, result);
-            }
-            Effect::Capture { key, spec, known, own } => {
-                let host = Arc::clone(&self.host);
-                let known = self.known_locally(key, known);
-                let task = async move {
-                    let before = match known {
-                        Ok(known) => host.capture(key.resource, &spec, known, own).await,
-                        Err(error) => Err(error),
-                    };
-                    Done::Captured { key, before }
-                };
-                self.runs.begin(key, self.tasks.spawn_local(task));
-            }
-            Effect::Guard { job, before, theirs } => {
-                let (key, host) = (job.key(), Arc::clone(&self.host));
-                let guard =
-                    async move { Done::Guarded { key, undo: host.guard(&job, before, &theirs).await } };
-                self.runs.begin(key, self.tasks.spawn_local(guard));
-            }
+            Effect::WriteEpoch { write, epoch } => self.write_epoch(write, epoch),
+            Effect::Capture { key, spec, known, own } => self.capture(key, spec, known, own),
+            Effect::Guard { job, before, theirs } => self.guard(job, before, theirs),
             Effect::Run { job, before, theirs } => self.begin(*job, before, theirs),
-            Effect::Restore { key, undo } => {
-                tracing::warn!(resource = %key.resource, generation = %key.generation, "putting back");
-                let host = Arc::clone(&self.host);
-                let restore = async move { Done::Restored { key, result: host.restore(&undo).await } };
-                self.runs.begin(key, self.tasks.spawn_local(restore));
-            }
-            Effect::Fallback { key, spec } => {
-                let host = Arc::clone(&self.host);
-                let fallback = async move { Done::Restored { key, result: host.fallback(&spec).await } };
-                self.runs.begin(key, self.tasks.spawn_local(fallback));
-            }
-            Effect::Check { job, applied, before } => {
-                let (key, host) = (job.key(), Arc::clone(&self.host));
-                tracing::info!(resource = %job.resource, generation = %job.generation, "check");
-                let check = async move {
-                    Done::Checked {
-                        key,
-                        found: host.check(job.resource, &job.spec, applied.as_ref(), before).await,
-                    }
-                };
-                self.runs.begin(key, self.tasks.spawn_local(check));
-            }
+            Effect::Restore { key, undo } => self.restore(key, undo),
+            Effect::Fallback { key, spec } => self.fallback(key, spec),
+            Effect::Check { job, applied, before } => self.check(job, applied, before),
             Effect::Look { number, looks } => self.look(number, looks),
             Effect::Watch { resource, spec } => self.watch(resource, spec.as_deref()),
             Effect::Gather => self.gather(),
-            Effect::FindRoom => {
-                let found = self.state.find_room().map_err(|error| self.full(&error));
-                self.inbox.push_back(Input::Room(found));
-            }
+            Effect::FindRoom => self.find_room(),
             Effect::Cancel(key) => {
                 self.runs.cancel(key);
                 // The job's command goes on by itself.
@@ -376,70 +304,6 @@ impl Driver {
         }
     }
 
-    /// Makes the written records durable, and tells the machine.
-    fn sync(&mut self) {
-        if self.written.is_empty() {
-            return;
-        }
-        let synced = self.state.sync_ledger().map_err(|error| self.refused(&error));
-        if let Some(reason) = self.no_room.take() {
-            self.inbox.push_back(Input::Room(Err(reason)));
-        }
-        for key in self.ended.drain(..) {
-            let is_written = self.written.iter().all(|(_, result)| result.is_ok());
-            if synced.is_ok() && is_written && self.commands.remove(&key) {
-                self.host.forget_run(key);
-            }
-        }
-        for (write, result) in self.written.drain(..) {
-            self.inbox.push_back(match result.and(synced.clone()) {
-                Ok(()) => Input::Written(write),
-                Err(reason) => Input::WriteFailed { write, reason },
-            });
-        }
-    }
-
-    fn written(&mut self, write: WriteId, result: io::Result<()>) {
-        let result = result.map_err(|error| self.refused(&error));
-        self.written.push((write, result));
-    }
-
-    fn refused(&mut self, error: &io::Error) -> String {
-        if lacks_room(error) {
-            self.no_room = Some(self.full(error));
-        }
-        error.to_string()
-    }
-
-    fn full(&self, error: &io::Error) -> String {
-        format!("{}: {error}", self.state.path().display())
-    }
-
-    /// Whether a write that was refused for want of room can be repeated, now that the reserve was given up
-    /// for it.
-    fn makes_room(&mut self, result: &io::Result<()>) -> bool {
-        let Some(error) = result.as_ref().err().filter(|error| lacks_room(*error)) else { return false };
-        self.no_room = Some(self.full(error));
-        self.state.spend_reserve()
-    }
-
-    fn begin(&mut self, job: Job, before: Option<Before>, theirs: Vec<Before>) {
-        let key = job.key();
-        tracing::info!(
-            resource = %job.resource, generation = %job.generation, attempt = job.attempt.0,
-            action = ?job.action, "job"
-        );
-        if matches!(job.spec, Spec::Deployment(_)) {
-            self.commands.insert(key);
-        }
-        let host = Arc::clone(&self.host);
-        let run = self.tasks.spawn_local(async move {
-            let ran = host.run(&job, before, theirs).await;
-            Done::Ran { key, ran }
-        });
-        self.runs.begin(key, run);
-    }
-
     fn content(&mut self, digest: ContentDigest, step: ContentStep) {
         let state = match step {
             ContentStep::Find => self.contents.find(digest),
@@ -454,146 +318,6 @@ impl Driver {
         };
         self.inbox.push_back(Input::Content { digest, state });
     }
-
-    fn done(&mut self, task: Id, done: Done) {
-        muster_host::sys::give_back_memory();
-        match done {
-            Done::Captured { key, before } => {
-                if self.runs.ended(key, task) {
-                    self.inbox.push_back(Input::Captured { key, before });
-                }
-            }
-            Done::Guarded { key, undo } => {
-                if self.runs.ended(key, task) {
-                    let (undo, challenge) = match challenge() {
-                        Ok(challenge) => (undo, challenge),
-                        Err(error) => (Err(error), Vec::new()),
-                    };
-                    self.inbox.push_back(Input::Guarded { key, undo, challenge });
-                }
-            }
-            Done::Restored { key, result } => {
-                if self.runs.ended(key, task) {
-                    self.locals.restored(key, &result);
-                    self.inbox.push_back(Input::Restored { key, result });
-                }
-            }
-            Done::Ran { key, ran } => {
-                if self.runs.ended(key, task) {
-                    self.ran(key, ran);
-                }
-            }
-            Done::Checked { key, found } => {
-                if self.runs.ended(key, task) {
-                    self.inbox.push_back(Input::Checked { key, found });
-                }
-            }
-            Done::Verified { digest, state } => self.inbox.push_back(Input::Content { digest, state }),
-            Done::Looked { number, looked } => self.inbox.push_back(Input::Looked { number, looked }),
-            Done::Gathered(facts) => self.inbox.push_back(Input::Gathered(facts)),
-            Done::Renewed(renewed) => self.renewed(*renewed),
-        }
-    }
-
-    fn ran(&mut self, key: ReportKey, ran: Result<Ran, NotRun>) {
-        let (outcome, before, touched) = match ran {
-            Ok(ran) => (Ok(ran.observed), ran.before, ran.touched),
-            Err(NotRun { error, touched }) => {
-                let reason = if self.commands.contains(&key) {
-                    // The following lines were written by a command, and may be secret.
-                    error.reason.lines().next().unwrap_or_default()
-                } else {
-                    &error.reason
-                };
-                let why = crate::log::unquoted(reason);
-                tracing::warn!(resource = %key.resource, generation = %key.generation, "{why}");
-                (Err(error), None, touched)
-            }
-        };
-        self.locals.ran(key, touched);
-        self.inbox.push_back(Input::Ran { key, outcome, before, touched });
-    }
-
-    /// Waits a while for running jobs, undoes unconfirmed changes, and sends nothing any more.
-    async fn stop(&mut self) {
-        self.connection = None;
-        self.inbox.push_back(Input::Stop);
-        let begun = Instant::now();
-        let end = async {
-            loop {
-                self.turn_to_the_end();
-                if self.runs.is_empty() && !self.machine.is_guarding() {
-                    break;
-                }
-                // A failed restore is tried again after a while.
-                let wake = self.machine.poll_timeout().map(|(at, _)| self.start + at.0);
-                let is_guarding = self.machine.is_guarding();
-                let limit = if is_guarding { PUT_BACK_WITHIN } else { STOP_WITHIN };
-                tokio::select! {
-                    Some(done) = self.tasks.join_next_with_id() => {
-                        if let Ok((task, done)) = done {
-                            self.done(task, done);
-                        }
-                    }
-                    (device, input) = self.flows.said() => self.flow_said(device, input),
-                    () = sleep_to(wake), if is_guarding => self.inbox.push_back(Input::Timeout),
-                    () = sleep_until(begun + limit) => return false,
-                }
-            }
-            true
-        };
-        if !end.await {
-            tracing::warn!("a job did not end in time: it runs again, or is put back, when the agent starts");
-        }
-        self.sync();
-    }
-
-    /// Like [`Driver::turn`], without the controller.
-    fn turn_to_the_end(&mut self) {
-        loop {
-            while let Some(input) = self.inbox.pop_front() {
-                self.machine.handle(MonoTime(self.start.elapsed()), input);
-            }
-            while let Some(effect) = self.machine.poll_effect() {
-                // Writes and work under way still matter; nothing new may begin.
-                match effect {
-                    Effect::Write { .. }
-                    | Effect::Cancel(_)
-                    | Effect::Flow { .. }
-                    | Effect::LocalEnded(_)
-                    | Effect::Restore { .. }
-                    | Effect::Fallback { .. } => {
-                        self.execute(effect);
-                    }
-                    _ => {}
-                }
-            }
-            self.sync();
-            if self.inbox.is_empty() {
-                break;
-            }
-        }
-    }
-}
-
-fn challenge() -> Result<Vec<u8>, RunError> {
-    let random = tls::random::<CHALLENGE_BYTES>();
-    let failed =
-        |error: rustls::Error| RunError { reason: format!("no random bytes: {error}"), retry: Retry::Later };
-    random.map(|bytes| bytes.to_vec()).map_err(failed)
-}
-
-/// Whether the entry's purpose frees room: a removal, from its acceptance to its end.
-fn removes(entry: &Entry) -> bool {
-    let mut jobs = [&entry.current, &entry.next].into_iter().flatten();
-    !entry.exists() || jobs.any(|accepted| accepted.job.action.removes())
-}
-
-/// The entry has the job's final outcome, so the end of its run is no longer needed.
-fn has_ended(entry: &Entry, key: ReportKey) -> bool {
-    let jobs = [&entry.current, &entry.next].into_iter().flatten().map(|accepted| accepted.job.key());
-    let mut open = jobs.chain(tried_again(entry));
-    entry.resource == key.resource && !open.any(|other| other.generation == key.generation)
 }
 
 async fn next_event(connection: &mut Option<Connection>) -> Option<LinkEvent> {

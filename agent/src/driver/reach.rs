@@ -10,7 +10,8 @@ use muster_agent_link::join::{self, EnrolError};
 use muster_shared::time::utc;
 use tokio::time::Instant;
 
-use super::{Done, Driver};
+use super::Driver;
+use super::tasks::Done;
 
 /// The wall clock may be set while we wait for a certificate's time, so it is looked at this often.
 const CLOCK_CHECK: Duration = Duration::from_secs(3600);

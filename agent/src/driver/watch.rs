@@ -7,7 +7,8 @@ use muster_shared::ResourceId;
 use muster_shared::model::Spec;
 use tokio::task::yield_now;
 
-use super::{Done, Driver};
+use super::Driver;
+use super::tasks::Done;
 
 impl Driver {
     /// Begins or ends the watch of this resource.

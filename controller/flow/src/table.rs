@@ -10,7 +10,14 @@
 //! open writes keeps its former versions as far back as writes are open. The sums are those of the
 //! wanted table. They equal the agent's once all writes have ended.
 //!
+//! This file puts and removes entries and queues them. `open_writes` ends writes, `repair` takes what a
+//! comparison found on the device, `records` saves and loads.
+//!
 //! Absent: batches and nodes, operations, conflicts between owners.
+
+mod open_writes;
+mod records;
+mod repair;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::BuildHasherDefault;
@@ -20,14 +27,9 @@ use indexmap::IndexMap;
 use indexmap::map::Entry as Place;
 use muster_shared::model::flow::{Buckets, EntryState, FlowId, Packed};
 
-use crate::entry::{
-    FlowStanding, IdHash, Kept, Owner, Past, Written, push_past, queue, record, save, unlink,
-};
-use crate::record::{FlowEntryRecord, FlowMark, FlowPast};
-
-/// Bound on strays removed at a time. The next comparison finds the others. A lying agent may
-/// invent as many as it likes, for 256 devices.
-pub(crate) const STRAYS_MAX: usize = 50_000;
+pub(crate) use self::repair::STRAYS_MAX;
+use crate::entry::{FlowStanding, IdHash, Kept, Owner, Written, push_past, queue, save};
+use crate::record::FlowMark;
 
 /// The entries of one device.
 #[derive(Debug, Default)]
@@ -123,35 +125,8 @@ impl Table {
         &self.waiting
     }
 
-    /// The device has this id of ours, and no table does.
-    pub fn stray(&mut self, id: FlowId) {
-        if self.strays.len() < STRAYS_MAX {
-            self.strays.push(id);
-        }
-    }
-
-    pub fn has_strays(&self) -> bool {
-        !self.strays.is_empty()
-    }
-
-    /// Takes at most so many of the strays to remove from the device.
-    pub fn take_strays(&mut self, most: usize) -> Vec<FlowId> {
-        let entries = &self.entries;
-        self.strays.retain(|id| entries.get(id).is_none_or(|kept| kept.seen().is_none() && !kept.removing));
-        self.strays.sort_unstable();
-        self.strays.dedup();
-        let rest = self.strays.split_off(most.min(self.strays.len()));
-        std::mem::replace(&mut self.strays, rest)
-    }
-
     pub fn owned(&self, owner: Owner) -> impl Iterator<Item = FlowId> + '_ {
         self.owned.range((owner, FlowId(0))..=(owner, FlowId(u64::MAX))).map(|(_, id)| *id)
-    }
-
-    /// The newest open write of another owner that took over an entry from this one. `sent` is in flight.
-    pub fn taken_from(&self, owner: Owner, sent: &[FlowId]) -> Option<u64> {
-        let kept = sent.iter().chain(&self.waiting).filter_map(|id| self.entries.get(id));
-        kept.filter(|kept| kept.is_taken_from(owner, self.settled)).map(|kept| kept.serial).max()
     }
 
     pub fn standing(&self, kept: &Kept) -> FlowStanding {
@@ -293,29 +268,6 @@ impl Table {
         }
     }
 
-    /// Sends an entry again that the device lost or changed. If a repair failed before, its reason stays.
-    pub fn again(&mut self, id: FlowId, reason: &Arc<str>) {
-        let was_wrong = self.entries.get(&id).is_some_and(|kept| kept.mark == FlowMark::Wrong);
-        let known = self.reasons.get(&id).filter(|_| was_wrong);
-        let reason = known.unwrap_or(reason).clone();
-        self.see(id, FlowMark::Again, Some(reason));
-        self.queue(id);
-    }
-
-    /// Records how the device holds an entry without open writes.
-    pub fn see(&mut self, id: FlowId, mark: FlowMark, reason: Option<Arc<str>>) {
-        let Some(kept) = self.entries.get(&id) else { return };
-        let (old, digest) = (kept.seen(), kept.digest);
-        self.mark(id, mark, reason);
-        let new = self.entries[&id].seen();
-        if old != new {
-            for seen in [old, new].into_iter().flatten() {
-                self.sums.toggle(id, digest, seen);
-            }
-        }
-        self.save(id);
-    }
-
     /// Whether the device must hold the entry, or remember that it expired.
     pub fn wants(&self, id: FlowId) -> bool {
         self.entries.get(&id).is_some_and(|kept| kept.seen().is_some())
@@ -358,33 +310,6 @@ impl Table {
         taken
     }
 
-    /// Number of entries sent again because the device lost or changed them.
-    pub fn repairs_among(&self, ids: &[FlowId]) -> usize {
-        if self.marked(FlowMark::Again) == 0 {
-            return 0;
-        }
-        self.repairs(ids).count()
-    }
-
-    pub fn repairs<'t>(&'t self, ids: &'t [FlowId]) -> impl Iterator<Item = FlowId> + 't {
-        let is_repair = |id: &FlowId| self.get(*id).is_some_and(|kept| kept.mark == FlowMark::Again);
-        ids.iter().copied().filter(is_repair)
-    }
-
-    /// Drops all repairs: the device stays as it is. Returns false if no entry of the table needed one.
-    pub fn leave_repairs(&mut self) -> bool {
-        self.strays.clear();
-        let is_repair = |(_, kept): &(FlowId, &Kept)| kept.mark == FlowMark::Again;
-        let repairs: Vec<FlowId> = match self.marked(FlowMark::Again) {
-            0 => Vec::new(),
-            _ => self.iter().filter(is_repair).map(|(id, _)| id).collect(),
-        };
-        for id in &repairs {
-            self.see(*id, FlowMark::None, None);
-        }
-        !repairs.is_empty()
-    }
-
     /// Queues the entries of a batch again that was not applied.
     pub fn wait_again(&mut self, ids: &[FlowId]) {
         for id in ids {
@@ -393,186 +318,6 @@ impl Table {
                 self.queue_only(*id);
             }
         }
-    }
-
-    /// The device has all writes up to `serial`. `ids` are the entries of the batch that are more
-    /// than ADDED: removals, changes, repairs.
-    pub fn settle(&mut self, serial: u64, ids: &[FlowId]) {
-        self.settled = self.settled.max(serial);
-        for id in ids {
-            let Some(kept) = self.entries.get_mut(id) else { continue };
-            if kept.serial > serial {
-                continue; // a newer write is still open
-            }
-            self.versions -= kept.versions();
-            kept.past = None;
-            if kept.removing {
-                self.drop_entry(*id);
-            } else if kept.mark == FlowMark::Again {
-                self.mark(*id, FlowMark::None, None);
-                self.save(*id);
-            }
-        }
-    }
-
-    /// The write has failed. Changed entries are as before. New ones are FAILED for this reason, or
-    /// gone if there is none.
-    pub fn fail(&mut self, serial: u64, ids: &[FlowId], reason: Option<&Arc<str>>) {
-        for id in ids {
-            let Some(kept) = self.entries.get_mut(id) else { continue };
-            self.versions -= kept.versions();
-            if kept.serial != serial {
-                let is_changed = unlink(&mut kept.past, serial);
-                self.versions += kept.versions();
-                if is_changed {
-                    self.save(*id);
-                }
-                continue;
-            }
-            let (old_seen, old_digest, old_owner) = (kept.seen(), kept.digest, kept.owner);
-            // A version whose removal has ended since counts as absent.
-            let settled = self.settled;
-            let mark = match kept.past.take().filter(|past| !past.removing || past.serial > settled) {
-                // Nothing is left of a removed entry.
-                None if reason.is_none() || kept.removing => {
-                    self.drop_entry(*id);
-                    self.unsaved.push(*id);
-                    continue;
-                }
-                None => FlowMark::Failed,
-                Some(past) => {
-                    (kept.packed, kept.digest, kept.serial) = (past.packed, past.digest, past.serial);
-                    (kept.owner, kept.removing, kept.past) = (past.owner, past.removing, past.before);
-                    kept.hidden = past.hidden;
-                    self.versions += kept.versions();
-                    past.mark
-                }
-            };
-            let (owner, is_open) = (kept.owner, kept.serial > self.settled || mark == FlowMark::Again);
-            self.mark(*id, mark, reason.filter(|_| mark == FlowMark::Failed).cloned());
-            self.owned_by(*id, old_owner, owner);
-            let kept = &self.entries[id];
-            let (new_seen, new_digest) = (kept.seen(), kept.digest);
-            for (seen, digest) in [(old_seen, old_digest), (new_seen, new_digest)] {
-                if let Some(seen) = seen {
-                    self.sums.toggle(*id, digest, seen);
-                }
-            }
-            if is_open && mark != FlowMark::Failed {
-                self.queue_only(*id);
-            }
-            self.save(*id);
-        }
-    }
-
-    /// The first serial from `upto` on that can be sent without a newer write. Of an entry that a
-    /// newer write changed, only the newest version can be sent.
-    pub fn closed(&self, mut upto: u64) -> u64 {
-        loop {
-            let waiting = self.waiting.iter().filter_map(|id| self.entries.get(id));
-            let changed = waiting.filter(|kept| kept.serial > upto && kept.changed_since(self.settled, upto));
-            match changed.map(|kept| kept.serial).max() {
-                Some(newer) => upto = newer,
-                None => return upto,
-            }
-        }
-    }
-
-    /// The newest write up to `upto` that touched this entry.
-    pub fn write_of(&self, id: FlowId, upto: u64) -> Option<u64> {
-        let kept = self.entries.get(&id)?;
-        if kept.serial <= upto {
-            return Some(kept.serial);
-        }
-        let mut past = kept.past.as_deref();
-        while let Some(it) = past {
-            if it.serial <= upto {
-                return Some(it.serial);
-            }
-            past = it.before.as_deref();
-        }
-        None
-    }
-
-    /// Open writes up to `upto` that changed these entries.
-    pub fn undecided<'t>(&'t self, ids: &'t [FlowId], upto: u64) -> impl Iterator<Item = u64> + 't {
-        let kept = ids.iter().filter_map(|id| self.entries.get(id));
-        let kept = kept.filter(|kept| kept.mark != FlowMark::Failed);
-        let writes = kept.flat_map(|kept| kept.open_writes(self.settled)).map(|write| write.serial);
-        writes.filter(move |serial| *serial <= upto)
-    }
-
-    /// The entries among these that this write changed, by id.
-    pub fn of_write(&self, serial: u64, ids: &[FlowId]) -> Vec<FlowId> {
-        let is_of = |kept: &Kept| kept.serial == serial || kept.changed_since(serial - 1, serial);
-        let mut found: Vec<FlowId> =
-            ids.iter().copied().filter(|id| self.get(*id).is_some_and(is_of)).collect();
-        found.sort_unstable();
-        found.dedup();
-        found
-    }
-
-    /// The next records to save, at most `most`, and the ids of removed entries.
-    pub fn next_unsaved(&mut self, most: usize) -> (Vec<FlowEntryRecord>, Vec<FlowId>) {
-        let (mut records, mut gone) = (Vec::new(), Vec::new());
-        for _ in 0..most {
-            let Some(id) = self.unsaved.pop() else { break };
-            match self.entries.get_mut(&id) {
-                None => gone.push(id),
-                Some(kept) if kept.unsaved => {
-                    kept.unsaved = false;
-                    records.push(record(id, kept, self.reasons.get(&id)));
-                }
-                Some(_) => {} // removed and put again since
-            }
-        }
-        (records, gone)
-    }
-
-    pub fn is_unsaved(&self) -> bool {
-        !self.unsaved.is_empty()
-    }
-
-    /// Loads an entry from the store.
-    pub fn load(&mut self, record: FlowEntryRecord) {
-        let mut past = None;
-        for older in record.past.into_iter().rev() {
-            let FlowPast { packed, serial, owner, removing, mark, hidden } = older;
-            let digest = packed.digest();
-            past =
-                Some(Box::new(Past { packed, digest, serial, before: past, owner, removing, mark, hidden }));
-        }
-        let FlowEntryRecord { id, packed, serial, owner, removing, mark, hidden, reason, .. } = record;
-        let digest = packed.digest();
-        let kept = Kept {
-            packed,
-            digest,
-            serial,
-            past,
-            owner,
-            removing,
-            mark,
-            hidden,
-            queued: false,
-            unsaved: false,
-        };
-        if let Some(seen) = kept.seen() {
-            self.sums.toggle(id, digest, seen);
-        }
-        self.marked[mark as usize] += 1;
-        self.specials += usize::from(kept.is_special());
-        self.versions += kept.versions();
-        if !owner.is_operator() {
-            self.owned.insert((owner, id));
-        }
-        self.reasons.extend(reason.map(|reason| (id, reason)));
-        self.entries.insert(id, kept);
-        self.wait_again(&[id]);
-    }
-
-    /// Sets the serials, before any entry is loaded.
-    pub fn load_numbers(&mut self, serial: u64, settled: u64) {
-        (self.serial, self.settled) = (serial, settled);
     }
 
     /// The caller must persist the removal.

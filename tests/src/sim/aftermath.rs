@@ -9,7 +9,8 @@ use muster_shared::model::{Action, Claim, Job, OnDelete, Spec};
 use muster_shared::{NodeId, ResourceId, StackName};
 
 use super::machine::Machine;
-use super::store::{Noted, brief};
+use super::shared::Noted;
+use super::store::brief;
 use super::world::World;
 
 impl World {

@@ -10,7 +10,8 @@ use muster_flow::OperationStatus;
 
 use super::Options;
 use super::dice::Dice;
-use super::store::{Shared, Tables};
+use super::shared::Shared;
+use super::store::Tables;
 
 /// A run in so many.
 const IN: u64 = 4;

@@ -15,8 +15,9 @@ use super::crowd::Asking;
 use super::fault::Kind;
 use super::invariant::SoFar;
 use super::large::Turn;
+use super::outbox::{Leaving, SimOutbox};
 use super::reference::Asked;
-use super::store::{Leaving, SimOutbox, SimStore};
+use super::store::SimStore;
 use super::world::{Event, World};
 
 /// Inputs in one turn, as in the real driver.

@@ -10,7 +10,8 @@ use muster_shared::model::{Action, Job};
 use muster_shared::{MonoTime, NodeId};
 
 use super::plan::{ROLE, member, role, split};
-use super::store::{Shared, Tables};
+use super::shared::Shared;
+use super::store::Tables;
 use super::world::{Event, World};
 
 /// As many as selectors ask for.

@@ -11,8 +11,10 @@ use muster_shared::{Generation, NodeId};
 use muster_template::Kind;
 
 use super::fleet;
+use super::outbox::Leaving;
 use super::plan::{HIDDEN, Plan, split};
-use super::store::{Leaving, Shared, Suspect, Tables, brief};
+use super::shared::{Shared, Suspect};
+use super::store::{Tables, brief};
 
 /// What has happened in the present turn of the controller, before the tables became what they are.
 #[derive(Default)]

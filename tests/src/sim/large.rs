@@ -6,7 +6,7 @@
 
 use super::Options;
 use super::dice::Dice;
-use super::store::Noted;
+use super::shared::Noted;
 use super::world::World;
 
 /// A run in so many.

@@ -9,7 +9,7 @@ use muster_shared::NodeId;
 use muster_shared::model::Job;
 
 use super::machine::Machine;
-use super::store::Shared;
+use super::shared::Shared;
 use super::world::{Event, World};
 
 /// Until somebody asks again for what could not be asked for.

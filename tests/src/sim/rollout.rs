@@ -12,7 +12,8 @@ use muster_shared::{Generation, MonoTime, ResourceId, StackName};
 
 use super::operator::stack_name;
 use super::plan::{Plan, Rollout, Share, What, member, split};
-use super::store::{Shared, Tables};
+use super::shared::Shared;
+use super::store::Tables;
 use super::world::World;
 
 /// What an agent said counts from then; it is durable a little later.

@@ -61,7 +61,7 @@ pub fn run(options: Options, left_out: BTreeSet<u64>, out: Option<Box<dyn std::i
         match shared.try_borrow_mut() {
             Ok(mut shared) => shared.violate(what),
             Err(_) => {
-                world.shared = Rc::new(RefCell::new(super::store::Shared {
+                world.shared = Rc::new(RefCell::new(super::shared::Shared {
                     violation: Some(what),
                     ..Default::default()
                 }))

@@ -12,7 +12,8 @@ use serde_json::json;
 
 use super::operator::stack_name;
 use super::plan::HANDLE;
-use super::store::{Shared, Tables, brief};
+use super::shared::Shared;
+use super::store::{Tables, brief};
 use super::world::{Event, World};
 
 /// What is known of signals and of those that wait for them.

@@ -30,7 +30,7 @@ use super::operator::Operators;
 use super::reference::Reference;
 use super::script::RunKey;
 use super::served::Unserved;
-use super::store::Shared;
+use super::shared::Shared;
 use super::work::Work;
 
 /// What happens at a time.

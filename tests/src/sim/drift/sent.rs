@@ -9,7 +9,8 @@ use muster_shared::model::{Action, Job};
 use muster_shared::{MonoTime, ResourceId};
 use muster_template::DriftPolicy;
 
-use super::super::store::{Shared, brief};
+use super::super::shared::Shared;
+use super::super::store::brief;
 
 /// As operators are told: so often within so long.
 const AT_MOST: usize = 5;

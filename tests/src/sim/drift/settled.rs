@@ -10,7 +10,8 @@ use muster_template::{DriftPolicy, Kind};
 
 use super::super::machine::Machine;
 use super::super::plan::{Plan, split};
-use super::super::store::{Shared, brief};
+use super::super::shared::Shared;
+use super::super::store::brief;
 use super::super::world::World;
 use super::Thing;
 

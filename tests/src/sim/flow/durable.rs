@@ -4,7 +4,7 @@ use muster_flow::OperationStatus;
 use muster_flow::record::{FlowChange, FlowEntryRecord, FlowMark};
 use muster_shared::model::flow::{DeviceName, FlowId};
 
-use super::super::store::{Noted, Shared};
+use super::super::shared::{Noted, Shared};
 use super::check::knows;
 
 /// An entry in a word or two.

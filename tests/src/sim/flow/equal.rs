@@ -7,7 +7,8 @@ use muster_flow::record::{FlowEntryRecord, FlowMark};
 use muster_shared::model::flow::{DeviceName, FlowId};
 
 use super::super::machine::Machine;
-use super::super::store::{Shared, Tables};
+use super::super::shared::Shared;
+use super::super::store::Tables;
 use super::check::number_of;
 use super::entries::device;
 use super::model::{Left, Wanted};

@@ -20,7 +20,8 @@ use super::super::aftermath::is_kept;
 use super::super::drift::Thing;
 use super::super::flow::{FOR_GOOD, Left, number_of};
 use super::super::machine::Machine;
-use super::super::store::{Shared, Tables, brief};
+use super::super::shared::Shared;
+use super::super::store::{Tables, brief};
 use super::super::world::World;
 
 /// So long after a server is connected, what it has is listed: its ledger has come by then, also where messages take seconds.

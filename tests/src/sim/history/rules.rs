@@ -8,7 +8,7 @@ use muster_shared::model::Content;
 use muster_shared::model::flow::{DeviceName, FlowBatch, FlowId, OpsRef, read_ops};
 
 use super::super::flow::number_of;
-use super::super::store::Shared;
+use super::super::shared::Shared;
 use super::super::world::World;
 
 /// Rules that nobody has decided about, by device.

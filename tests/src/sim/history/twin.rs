@@ -20,7 +20,8 @@ use muster_shared::{Generation, MonoTime, NodeId, ResourceId};
 
 use super::super::dice::Dice;
 use super::super::fault::Kind;
-use super::super::store::{SimOutbox, SimStore};
+use super::super::outbox::SimOutbox;
+use super::super::store::SimStore;
 use super::super::world::{Event, World};
 use super::held::Jobs;
 use super::{Copy, Step};

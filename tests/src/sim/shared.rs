@@ -1,0 +1,156 @@
+//! What the controller, the nodes and the checks of a simulated site have in common. It survives the controller.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
+
+use muster_engine::Limits;
+use muster_engine::record::{EventRecord, PackedSpec, ProgressRecord, ResourceRecord, StackRecord};
+use muster_intent::manager::IntentRecord;
+use muster_shared::model::ReportKey;
+use muster_shared::model::flow::DeviceName;
+use muster_shared::seal::SealPublic;
+use muster_shared::{Generation, MonoTime, NodeId, ResourceId};
+
+use super::beside::Beside;
+use super::clocks::Clocks;
+use super::count::Counts;
+use super::drift::Sent;
+use super::fleet::Fleet;
+use super::flow::Model;
+use super::history::Rules;
+use super::invariant::SoFar;
+use super::network::Wishes;
+use super::outbox::Leaving;
+use super::plan::Plan;
+use super::rollout::Rollouts;
+use super::signal::Signals;
+use super::store::Tables;
+
+/// The controller's surroundings. It survives the controller.
+#[derive(Default)]
+pub struct Shared {
+    pub tables: Tables,
+    /// The same in the real database.
+    pub beside: Option<Beside>,
+    /// Of its machine.
+    pub clocks: Clocks,
+    /// How often the controller read it where clocks are set.
+    pub starts: u64,
+    /// The controller ends after so many effects.
+    pub fuse: Option<u32>,
+    /// It has ended: nothing it does counts any more.
+    pub blown: bool,
+    /// Nothing can be written.
+    pub full: bool,
+    /// Nor read.
+    pub broken: bool,
+    /// Another program holds it.
+    pub held: bool,
+    /// The next commit is wrong in itself.
+    pub mistaken: bool,
+    /// What left in this turn.
+    pub leaving: Vec<Leaving>,
+    /// What became durable in this turn.
+    pub noted: Vec<Noted>,
+    /// Changes committed so far.
+    pub changes: u64,
+    /// How often all of it was read.
+    pub loads: u64,
+    /// The first thing that must not be.
+    pub violation: Option<String>,
+    /// How often what happened.
+    pub counts: Counts,
+    /// What operators sent, by the name of the source.
+    pub plans: BTreeMap<String, Rc<Plan>>,
+    /// The key at the other end of each connection.
+    pub keys: BTreeMap<u64, SealPublic>,
+    /// Jobs that left at least once.
+    pub sent: BTreeSet<(ResourceId, Generation)>,
+    /// Their attempts.
+    pub tried: BTreeSet<ReportKey>,
+    /// Jobs that must not be out unless they are taken back in the same turn.
+    pub suspects: Vec<Suspect>,
+    /// What has happened in this turn.
+    pub turn: SoFar,
+    /// The traversal in which each job that may be out began.
+    pub began: BTreeMap<(ResourceId, Generation), u64>,
+    /// What operators asked of flow tables.
+    pub flows: Model,
+    /// What operators asked of intents.
+    pub wishes: Wishes,
+    /// What counts as done of each deployment.
+    pub settled: BTreeMap<ResourceId, PackedSpec>,
+    /// The present moment.
+    pub now: MonoTime,
+    /// Signals, and who waits for them.
+    pub signals: Signals,
+    /// What is for each node.
+    pub fleet: Fleet,
+    /// Changes that go through it in batches.
+    pub rollouts: Rollouts,
+    /// What was refused of the address plan in this commit.
+    pub refused: Vec<ProgressRecord>,
+    /// Corrections, and what is said of them.
+    pub fights: Sent,
+    /// Nodes that were in maintenance before this turn.
+    pub maintained: BTreeSet<NodeId>,
+    /// Attempts that a node may have.
+    pub may_have: BTreeSet<ReportKey>,
+    /// Flow rules that a store which went back does not know.
+    pub rules_undecided: Rules,
+    /// Tables that are to become what the store says.
+    pub tables_freed: BTreeSet<DeviceName>,
+    /// What the site is to keep to, where that is looked at.
+    pub limits: Option<Limits>,
+    /// Jobs that may be with one node at a time.
+    pub in_flight_per_node: usize,
+}
+
+impl Shared {
+    /// The next effect happens, unless the controller has ended by then.
+    pub fn step(&mut self) -> bool {
+        if let Some(left) = &mut self.fuse {
+            if *left == 0 {
+                self.blown = true;
+            } else {
+                *left -= 1;
+            }
+        }
+        !self.blown
+    }
+
+    /// Keeps the first one.
+    pub fn violate(&mut self, what: String) {
+        self.violation.get_or_insert(what);
+    }
+}
+
+/// What became durable and others have to know of.
+pub enum Noted {
+    /// An intent as it is now.
+    Intent(Box<IntentRecord>),
+    /// A stack changed.
+    Stack { was: Option<Box<StackRecord>>, is: Box<StackRecord> },
+    /// Operators are told of something.
+    Event(EventRecord),
+    /// A stack is gone.
+    StackGone(StackRecord),
+    /// A row is gone.
+    RowGone(Box<ResourceRecord>),
+    /// A deployment is COMPLETE.
+    Deployed(Box<ResourceRecord>),
+    /// A flow table is gone.
+    TableGone(DeviceName),
+    /// What an entry was, or was to be, is not known any more: a change of it was refused.
+    VersionGone(DeviceName),
+}
+
+/// A job that must not be out.
+pub struct Suspect {
+    pub resource: ResourceId,
+    /// Which of its jobs.
+    pub generation: Generation,
+    pub wrong: String,
+    /// Unless this node is greeted after it, in the same turn.
+    pub unless_greeted: Option<NodeId>,
+}

@@ -1,0 +1,136 @@
+//! What the database holds: the engine's own tables in memory, and what a database has besides them.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::{Deref, DerefMut};
+use std::time::Duration;
+
+use muster_engine::memory;
+use muster_engine::record::ResourceRecord;
+use muster_shared::model::Claim;
+use muster_shared::{MonoTime, NodeId, ResourceId, StackName};
+
+/// What the database holds.
+#[derive(Clone, Default)]
+pub struct Tables {
+    kept: memory::Tables,
+    /// Name to id.
+    pub names: BTreeMap<StackName, u64>,
+    /// Physical id to row.
+    pub physical: BTreeMap<ResourceId, u64>,
+    pub(super) last_event: BTreeMap<u64, u64>,
+    /// Since when a row waits.
+    pub(super) waits_since: BTreeMap<u64, Duration>,
+    /// The same, and when it was corrected last, by the time that the database counts by.
+    pub(super) began: BTreeMap<u64, [Option<i64>; 2]>,
+    pub(super) steady: Option<i64>,
+    /// Of the newest start.
+    pub epoch: u32,
+    pub(super) starts: muster_engine::Starts,
+    /// The bits of all starts, as the simulator has them.
+    pub bits: BTreeSet<u64>,
+    /// Rows that own what they claim.
+    pub claims: BTreeMap<(NodeId, Claim), BTreeSet<u64>>,
+}
+
+impl Deref for Tables {
+    type Target = memory::Tables;
+    fn deref(&self) -> &memory::Tables {
+        &self.kept
+    }
+}
+
+impl DerefMut for Tables {
+    fn deref_mut(&mut self) -> &mut memory::Tables {
+        &mut self.kept
+    }
+}
+
+impl Tables {
+    /// What is there although all stacks, rules and intents are gone.
+    pub fn are_left(&self) -> Option<String> {
+        let left = [
+            ("names", self.names.len()),
+            ("revisions", self.revisions.len()),
+            ("physical ids", self.physical.len()),
+            ("rows that wait", self.waits_since.len()),
+        ];
+        let (what, count) = left.into_iter().find(|(_, count)| *count > 0)?;
+        Some(format!("{count} {what} are left in the tables"))
+    }
+
+    /// Since when it waits by the clock.
+    pub(super) fn waits(&mut self, row: &ResourceRecord, now: MonoTime) {
+        match row.progress.waited {
+            Some(waited) => drop(self.waits_since.insert(row.id, now.0.saturating_sub(waited))),
+            None => drop(self.waits_since.remove(&row.id)),
+        }
+        if let Some(steady) = self.steady {
+            let began =
+                |ago: Duration| steady.saturating_sub(i64::try_from(ago.as_secs()).unwrap_or(i64::MAX));
+            let corrected = row.progress.corrections.map(|corrections| corrections.ago);
+            self.began.insert(row.id, [row.progress.waited.map(began), corrected.map(began)]);
+        }
+    }
+
+    /// Makes a row what a start loads: how long it has waited is counted by the clock.
+    pub(super) fn load(&self, row: &mut ResourceRecord, now: MonoTime) {
+        let since = self.waits_since.get(&row.id);
+        row.progress.waited = row.progress.waited.and(since).map(|since| now.0.saturating_sub(*since));
+        if let (Some(steady), Some([waits, corrected])) = (self.steady, self.began.get(&row.id)) {
+            let ago =
+                |began: &i64| Duration::from_secs(u64::try_from(steady.saturating_sub(*began)).unwrap_or(0));
+            row.progress.waited = row.progress.waited.and(waits.as_ref().map(ago));
+            if let (Some(corrections), Some(began)) = (&mut row.progress.corrections, corrected) {
+                corrections.ago = ago(began);
+            }
+        }
+    }
+
+    pub(super) fn disclaim(&mut self, id: u64, touched: &mut BTreeSet<(NodeId, Claim)>) {
+        let Some(row) = self.rows.get(&id) else { return };
+        for key in owned(row) {
+            if let Some(owners) = self.claims.get_mut(&key) {
+                owners.remove(&id);
+                if owners.is_empty() {
+                    self.claims.remove(&key);
+                }
+            }
+            touched.insert(key);
+        }
+    }
+
+    pub(super) fn claim(&mut self, row: &ResourceRecord, touched: &mut BTreeSet<(NodeId, Claim)>) {
+        for key in owned(row) {
+            self.claims.entry(key.clone()).or_default().insert(row.id);
+            touched.insert(key);
+        }
+    }
+}
+
+/// A row in a line.
+pub fn brief(row: &ResourceRecord) -> String {
+    let progress = &row.progress;
+    let dropped = if row.dropped.is_some() { " dropped" } else { "" };
+    format!(
+        "row {} {} on {:?}{dropped} {} {:?} applied {} sent {} handed over {} hook {:?}",
+        row.id,
+        row.name,
+        row.node,
+        muster_engine::record::action_str(progress.action),
+        progress.status,
+        progress.applied,
+        progress.in_flight,
+        row.handed_over,
+        progress.hook
+    )
+}
+
+/// What a row owns.
+fn owned(row: &ResourceRecord) -> Vec<(NodeId, Claim)> {
+    let (Some(node), Some(spec)) = (&row.node, &row.spec) else { return Vec::new() };
+    // What never left owns nothing after a restart.
+    if row.handed_over || row.is_lost() || row.external_id.is_some() || !row.progress.applied {
+        return Vec::new();
+    }
+    spec.unpack().claims().into_iter().map(|claim| (node.clone(), claim)).collect()
+}

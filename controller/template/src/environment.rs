@@ -7,7 +7,7 @@
 
 mod merge;
 mod read;
-mod registry;
+mod resource_registry;
 mod strategy;
 
 use std::collections::BTreeMap;
@@ -19,8 +19,8 @@ use crate::Limits;
 use crate::error::{Error, Errors, Path, Place, cut, suggestion};
 use crate::hooks::Policies;
 use crate::library::Mention;
+use crate::mapping::{EntryId, Mapping, Mappings};
 use crate::parameter::ParameterDef;
-use crate::registry::{EntryId, Mapping, Registry};
 use crate::template::Template;
 use strategy::Strategies;
 
@@ -33,7 +33,7 @@ pub struct Environment {
     defaults: BTreeMap<Box<str>, Vec<EnvironmentValue>>,
     strategies: Strategies,
     policies: Policies,
-    registry: Registry,
+    mappings: Mappings,
 }
 
 /// An environment's text.
@@ -70,7 +70,7 @@ struct ParsedEnvironment {
     defaults: BTreeMap<Box<str>, EnvironmentValue>,
     strategies: Strategies,
     policies: Policies,
-    registry: Registry,
+    mappings: Mappings,
 }
 
 impl Environment {
@@ -103,7 +103,7 @@ impl Environment {
 
     /// Combines an environment with all before it. The errors are strategies that contradict each other.
     fn take(&mut self, later: ParsedEnvironment) -> Vec<Error> {
-        let ParsedEnvironment { parameters, defaults, strategies, policies, registry } = later;
+        let ParsedEnvironment { parameters, defaults, strategies, policies, mappings } = later;
         let mut errors = Vec::new();
         for (found, all) in [(parameters, &mut self.parameters), (defaults, &mut self.defaults)] {
             for (name, mut given) in found {
@@ -125,7 +125,7 @@ impl Environment {
             }
         }
         self.policies.take(policies);
-        self.registry.take(registry);
+        self.mappings.take(mappings);
         if self.policies.count_patterns() > Limits::PATTERNS {
             let message = format!("at most {} patterns are taken", Limits::PATTERNS);
             let name = self.files.last().map_or("", |name| &**name);
@@ -148,19 +148,19 @@ impl Environment {
     /// # Errors
     /// Types that are mapped to each other.
     pub fn mapping(&self, kind: &str, resource: &str, within: &[EntryId]) -> Result<Option<Mapping>, Error> {
-        self.registry
+        self.mappings
             .mapping(kind, resource, within)
             .map_err(|(entry, message)| Error::new(self.file(entry.file), entry.at, &entry.path, &message))
     }
 
     /// Whether a type is mapped for any resource.
     pub fn maps(&self, kind: &str) -> bool {
-        self.registry.maps(kind)
+        self.mappings.maps(kind)
     }
 
     /// Each template that a type is mapped to: its key, and the place of the mapping.
     pub fn mentions(&self) -> impl Iterator<Item = Mention> + '_ {
-        self.registry.mentions(|file| self.file(file)).into_iter()
+        self.mappings.mentions(|file| self.file(file)).into_iter()
     }
 
     /// Checks that each template that a type is mapped to was given.

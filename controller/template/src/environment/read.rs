@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::merge::Strategy;
-use super::{EnvironmentFile, EnvironmentValue, ParsedEnvironment, registry};
+use super::{EnvironmentFile, EnvironmentValue, ParsedEnvironment, resource_registry};
 use crate::Limits;
 use crate::build::{Reader, Stop};
 use crate::error::{Errors, Place, Sink, cut, suggestion_or_all};
@@ -54,7 +54,7 @@ fn document(
             "parameters" => values(reader, &mut one.parameters, file)?,
             "parameter_defaults" => values(reader, &mut one.defaults, file)?,
             "parameter_merge_strategies" => one.strategies.read(reader)?,
-            "resource_registry" => registry::read(reader, one, own_key, file)?,
+            "resource_registry" => resource_registry::read(reader, one, own_key, file)?,
             _ => other(reader, &key, at)?,
         }
         reader.path.leave(before);

@@ -21,7 +21,7 @@ use crate::check::{self, Unwritten};
 use crate::digest::{self, names_digest};
 use crate::drift_policy::DriftPolicy;
 use crate::error::{Error, Errors, Path, Sink};
-use crate::registry::EntryId;
+use crate::mapping::EntryId;
 use crate::render::{References, RenderError};
 use crate::resolve::address::{Named, Networks};
 use crate::resolve::{cycle, is_checked_later, report_cycle};

@@ -1,4 +1,4 @@
-//! The section `resource_registry` of one environment.
+//! The section `resource_registry` of one environment: mappings of types, and policies for resources.
 
 use crate::Limits;
 use crate::build::{Reader, Stop};
@@ -6,9 +6,9 @@ use crate::error::{cut, suggestion, suggestion_or_all};
 use crate::expression::{Entry, Expr, ExprKind};
 use crate::hooks::{Hook, Restriction, Rule};
 use crate::library::{is_template, resolve};
+use crate::mapping::{self, Target, Types};
 use crate::named::Named;
 use crate::parse::entries;
-use crate::registry::{self, Target, Types};
 
 use super::ParsedEnvironment;
 
@@ -34,12 +34,12 @@ pub(super) fn read(
             ("base_url", _) => {}
             ("resources", ExprKind::Map(resources)) => {
                 for resource in resources {
-                    section.resource(resource, &mut one.policies.0, &mut one.registry.resources, &base);
+                    section.resource(resource, &mut one.policies.0, &mut one.mappings.resources, &base);
                 }
             }
             ("resources", ExprKind::Null) => {}
             ("resources", _) => section.want(&line.value, "a map of resources"),
-            _ => section.kind(line, &mut one.registry.types, &base, &WORDS),
+            _ => section.kind(line, &mut one.mappings.types, &base, &WORDS),
         }
         section.reader.path.leave(before);
     }
@@ -148,7 +148,7 @@ impl Section<'_, '_> {
             return self.reader.error(line.value.at, message);
         }
         let path = self.reader.path.as_str().into();
-        types.insert(&line.key, Some(registry::Entry { to, file: self.file, at: line.value.at, path }));
+        types.insert(&line.key, Some(mapping::Entry { to, file: self.file, at: line.value.at, path }));
     }
 
     /// Reads a word or a list of words as a set of bits.

@@ -9,7 +9,7 @@ use crate::named::Named;
 
 /// The environments' mappings of types.
 #[derive(Clone, Default)]
-pub(crate) struct Registry {
+pub(crate) struct Mappings {
     pub types: Types,
     pub resources: Named<Types>,
 }
@@ -18,7 +18,7 @@ pub(crate) struct Registry {
 #[derive(Clone, Default)]
 pub(crate) struct Types(BTreeMap<Box<str>, Option<Entry>>);
 
-/// A line of a registry.
+/// A line of a `resource_registry`.
 #[derive(Clone)]
 pub(crate) struct Entry {
     pub to: Target,
@@ -49,7 +49,7 @@ pub enum Mapping {
     },
 }
 
-/// A line of a registry that maps a type to a template.
+/// A line of a `resource_registry` that maps a type to a template.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct EntryId(usize, u32, u32);
 
@@ -110,7 +110,7 @@ impl Types {
     }
 }
 
-impl Registry {
+impl Mappings {
     pub fn take(&mut self, later: Self) {
         self.types.take(later.types);
         self.resources.take(later.resources, &|mine: &mut Types, theirs| mine.take(theirs));

@@ -165,7 +165,7 @@ impl View<'_> {
             }
             let node = muster_template::node(&properties).map_err(invalid)?;
             let Some(node) = node else { continue };
-            let adopts = tree.is_adopted(index);
+            let is_external = tree.is_external(index);
             if !self.graph.nodes.is_joined(&node) {
                 absent.insert(node.clone());
             } else if !self.graph.nodes.find(&node).is_some_and(|key| self.graph.nodes.is_welcome(key)) {
@@ -186,8 +186,8 @@ impl View<'_> {
                 }
                 let owner = self.graph.nodes.find(&node).and_then(|key| self.jobs.claims.owner(key, &claim));
                 let owner = owner.filter(|owner| plan.chosen[index] != Some(*owner));
-                if let Some(owner) = owner.filter(|owner| self.jobs.takes_it_away(adopts, *owner)) {
-                    return Err(self.jobs.adopted_from_its_maker(&claim, &node, owner, tree.name(index)));
+                if let Some(owner) = owner.filter(|owner| self.jobs.takes_it_away(is_external, *owner)) {
+                    return Err(self.jobs.external_but_ours(&claim, &node, owner, tree.name(index)));
                 }
                 if let Some(owner) = owner.filter(|owner| !dropped.contains(owner)) {
                     let owner = &self.graph.rows[owner];

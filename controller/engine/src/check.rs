@@ -175,7 +175,7 @@ impl Jobs {
         }
     }
 
-    /// The thing is as desired. The row was asked in a check, or adopts the thing.
+    /// The thing is as desired. The row was asked in a check, or is external.
     pub(crate) fn found_in_sync(&mut self, slot: Slot) {
         let previous = self.end_work(slot).and_then(|work| work.previous);
         let row = &mut self.graph.rows[slot];
@@ -198,7 +198,7 @@ impl Jobs {
         }
     }
 
-    /// The thing is not as desired. A row that adopts it retries, because others may yet make it so.
+    /// The thing is not as desired. An external row retries, because others may yet make it so.
     pub(crate) fn found_different(&mut self, slot: Slot, missing: bool, reason: &str) {
         let reason = format!("not as desired: {reason}");
         self.observe(slot, if missing { Observation::Missing } else { Observation::Drifted });

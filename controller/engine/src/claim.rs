@@ -89,9 +89,9 @@ impl Jobs {
                 let node = &self.graph.nodes[node].name;
                 return Err(self.graph.claimed(claim, node, other, &row.name).to_string());
             }
-            if self.takes_it_away(row.is_adopted(), owner) {
+            if self.takes_it_away(row.is_external(), owner) {
                 let node = &self.graph.nodes[node].name;
-                return Err(self.adopted_from_its_maker(claim, node, owner, &row.name).to_string());
+                return Err(self.external_but_ours(claim, node, owner, &row.name).to_string());
             }
         }
         for claim in claims {

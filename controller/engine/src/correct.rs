@@ -10,7 +10,7 @@
 //! ```
 //!
 //! An operation of the stack goes first, and its jobs are not corrections. A node in maintenance
-//! gets no correction. Only rows that stand are corrected. A resource that failed, is adopted or is
+//! gets no correction. Only rows that stand are corrected. A resource that failed, is external or is
 //! restricted is only reported.
 //!
 //! A correction, and the unit restart that follows it, is a background job (`cause.rs`), also while
@@ -36,9 +36,9 @@ impl Row {
     /// The policy for drift of this row.
     pub fn drift_policy(&self) -> DriftPolicy {
         match self.details().drift_policy {
-            // Muster never changes an adopted thing.
+            // Muster never changes what others own.
             Some(DriftPolicy::Ignore) => DriftPolicy::Ignore,
-            _ if self.is_adopted() => DriftPolicy::Report,
+            _ if self.is_external() => DriftPolicy::Report,
             Some(policy) => policy,
             None => DriftPolicy::of_kind(self.kind),
         }

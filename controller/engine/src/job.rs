@@ -219,7 +219,7 @@ impl Jobs {
         }
         let row = &self.graph.rows[slot];
         let (Some(work), Some(node)) = (&row.work, row.node) else { return };
-        if row.action == Some(Action::Check) && !row.is_adopted() {
+        if row.action == Some(Action::Check) && !row.is_external() {
             return self.end_check(slot);
         }
         match work.state {

@@ -151,9 +151,9 @@ impl Traversals {
         self.jobs.claims.keep(slot, &[]);
         let row = &self.jobs.graph.rows[slot];
         let (stack, dropped) = (row.stack, row.dropped.is_some());
-        // An adopted row is not applied: others made its thing.
+        // An external row is not applied: others made its thing.
         if !row.applied {
-            let stands = row.is_adopted() && !dropped;
+            let stands = row.is_external() && !dropped;
             self.off_the_node(slot);
             if stands {
                 let row = &mut self.jobs.graph.rows[slot];

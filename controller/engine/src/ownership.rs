@@ -1,7 +1,7 @@
 //! Ownership of a thing: whether it stays when its resource is removed, and whether others made it.
 //!
-//! A row with an external id stands for an adopted thing. It is compared and never made, changed or
-//! removed, so the row is never `applied`.
+//! A row with an external id stands for a thing that others made. The thing is compared and never
+//! made, changed or removed, so the row is never `applied`.
 
 use muster_shared::NodeId;
 use muster_shared::model::{Action, Claim};
@@ -16,7 +16,7 @@ use crate::row::{Ownership, Row, Slot};
 
 impl Row {
     /// Whether the row stands for a thing that others made.
-    pub fn is_adopted(&self) -> bool {
+    pub fn is_external(&self) -> bool {
         self.details().external_id.is_some()
     }
 
@@ -27,7 +27,7 @@ impl Row {
 
     /// Whether clean-up leaves the thing in place.
     fn leaves_its_thing(&self) -> bool {
-        self.retain || self.is_adopted()
+        self.retain || self.is_external()
     }
 
     /// The id that operators and other resources see.
@@ -72,13 +72,13 @@ impl Jobs {
         Ok(())
     }
 
-    /// Whether the owner's clean-up would remove a thing that another row adopts.
-    pub(crate) fn takes_it_away(&self, adopts: bool, owner: Slot) -> bool {
-        adopts && !self.graph.rows[owner].leaves_its_thing()
+    /// Whether the owner's clean-up would remove a thing that an external row stands for.
+    pub(crate) fn takes_it_away(&self, is_external: bool, owner: Slot) -> bool {
+        is_external && !self.graph.rows[owner].leaves_its_thing()
     }
 
     /// The refusal for [`Self::takes_it_away`].
-    pub(crate) fn adopted_from_its_maker(
+    pub(crate) fn external_but_ours(
         &self,
         claim: &Claim,
         node: &NodeId,
@@ -87,8 +87,8 @@ impl Jobs {
     ) -> Refusal {
         let owner = &self.graph.rows[owner];
         Refusal::Conflict(format!(
-            "resource {asker} adopts {claim} on {node}, which resource {} made and would take away: give {} the \
-             deletion_policy retain first",
+            "resource {asker} has an external_id, but its {claim} on {node} is what resource {} made and would take \
+             away: give {} the deletion_policy retain first",
             owner.name, owner.name
         ))
     }

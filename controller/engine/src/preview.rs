@@ -175,6 +175,7 @@ impl Preview<'_> {
                 let gone = row.is_some_and(Row::is_past);
                 ("replace", !gone && policy.restricts(Restriction::Replace))
             }
+            // An external resource, whose thing is only compared.
             Needed::Apply(Action::Check) => ("adopt", false),
             Needed::Apply(Action::Update) => ("update", policy.restricts(Restriction::Update)),
             Needed::Apply(Action::Create | Action::Delete | Action::Retain) => ("create", false),
@@ -320,7 +321,7 @@ impl Preview<'_> {
         budget: &mut usize,
     ) -> Vec<PropertyView> {
         let mut before = Map::new();
-        if let Some(row) = row.filter(|row| row.applied || row.is_adopted()) {
+        if let Some(row) = row.filter(|row| row.applied || row.is_external()) {
             before = row.spec.as_ref().map(|spec| spec.unpack().properties()).unwrap_or_default();
             if let Some(node) = row.node.filter(|_| !before.is_empty()) {
                 before.insert("node".into(), Value::from(self.view.graph.nodes[node].name.as_str()));

@@ -175,7 +175,7 @@ pub struct ResourceRecord {
     pub retain: bool,
     /// The drift policy of the template. `None`: the default of the type.
     pub drift_policy: Option<DriftPolicy>,
-    /// Id of an adopted thing, which others made.
+    /// Id of a thing that others made.
     pub external_id: Option<Box<str>>,
     /// The former stack of a lost row. A lost row has `stack` 0. A stray never had a stack.
     pub lost_from: Option<StackName>,

@@ -78,7 +78,7 @@ impl Jobs {
     /// id. That thing then has no row, and a job for another type cannot remove it.
     pub(crate) fn be_of_type(&mut self, slot: Slot, kind: Kind) {
         let row = &self.graph.rows[slot];
-        let is_fresh = row.work.is_none() && !row.has_left() && !row.is_adopted();
+        let is_fresh = row.work.is_none() && !row.has_left() && !row.is_external();
         if row.kind != kind && is_fresh && !self.awaits_verdict(slot) {
             self.graph.rows[slot].set_kind(kind);
             self.is_another_thing(slot);

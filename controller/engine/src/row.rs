@@ -269,10 +269,10 @@ impl Row {
         self.action.is_some_and(Action::removes)
     }
 
-    /// Whether a check asks about the row, which stays as it was. A row that adopts a thing asks
-    /// too, until it is ready.
+    /// Whether a check asks about the row, which stays as it was. An external row asks too,
+    /// until it is ready.
     pub fn is_asked(&self) -> bool {
-        self.action == Some(Action::Check) && self.work.is_some() && (self.ready || !self.is_adopted())
+        self.action == Some(Action::Check) && self.work.is_some() && (self.ready || !self.is_external())
     }
 
     pub fn is_sent(&self) -> bool {

@@ -45,7 +45,7 @@ impl Jobs {
         }
     }
 
-    /// Restarts a unit, unless something goes first. As with corrections, adopted, restricted and
+    /// Restarts a unit, unless something goes first. As with corrections, external, restricted and
     /// unselected rows are left alone.
     pub(crate) fn restart_owed(&mut self, slot: Slot) {
         let Some(row) = self.graph.rows.get(slot) else { return };

@@ -262,7 +262,7 @@ impl Traversals {
             needed = Needed::Nothing;
         }
         if needed == Needed::Nothing && self.jobs.is_to_converge(slot, kind, &packed) {
-            needed = Needed::Apply(if self.jobs.graph.rows[slot].is_adopted() {
+            needed = Needed::Apply(if self.jobs.graph.rows[slot].is_external() {
                 Action::Check
             } else {
                 Action::Update

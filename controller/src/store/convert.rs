@@ -118,7 +118,7 @@ impl Sqlite {
         // After a failure both keys stay: a commit that the disk reported as failed may still be found there
         // later.
         self.seal_anew(&new)?;
-        file.adopt()?;
+        file.use_next()?;
         self.key = new;
         self.scrub()?;
         Ok(self.key.id())

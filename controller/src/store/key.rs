@@ -226,7 +226,7 @@ impl KeyFile {
         let (path, next) = (&self.0, self.next());
         if let Some(wanted) = sealed_with {
             if matches!(read(&next), Ok(Some(key)) if key.id() == wanted) {
-                self.adopt()?;
+                self.use_next()?;
             } else if next.exists() && matches!(read(path), Ok(Some(key)) if key.id() == wanted) {
                 self.abandon()?;
             }
@@ -240,7 +240,7 @@ impl KeyFile {
             (None, None) => {
                 let key = DataKey::random()?;
                 self.prepare(&key)?;
-                self.adopt()?;
+                self.use_next()?;
                 Ok(key)
             }
         }
@@ -287,9 +287,9 @@ impl KeyFile {
     ///
     /// # Errors
     /// [`KeyError::Io`]
-    pub fn adopt(&self) -> Result<(), KeyError> {
-        let adopt = || fs::rename(self.next(), &self.0).and_then(|()| self.sync_folder());
-        adopt().map_err(|source| KeyError::Io { path: self.0.clone(), source })
+    pub fn use_next(&self) -> Result<(), KeyError> {
+        let rename = || fs::rename(self.next(), &self.0).and_then(|()| self.sync_folder());
+        rename().map_err(|source| KeyError::Io { path: self.0.clone(), source })
     }
 
     /// The key that was to follow does not.

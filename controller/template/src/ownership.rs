@@ -71,7 +71,7 @@ impl Template {
     }
 
     /// Whether the resource stands for an object that others made.
-    pub fn is_adopted(&self, index: usize) -> bool {
+    pub fn is_external(&self, index: usize) -> bool {
         self.resources[index].external_id().is_some()
     }
 

@@ -319,10 +319,10 @@ impl Tree {
     }
 
     /// Whether the resource stands for an object that others made.
-    pub fn is_adopted(&self, index: usize) -> bool {
+    pub fn is_external(&self, index: usize) -> bool {
         match self.own(index) {
-            None => self.grown.is_none() && self.template.is_adopted(index),
-            Some((template, resource, _)) => template.is_adopted(resource),
+            None => self.grown.is_none() && self.template.is_external(index),
+            Some((template, resource, _)) => template.is_external(resource),
         }
     }
 
@@ -351,7 +351,7 @@ impl Tree {
     pub fn external_id(&self, index: usize) -> Result<Option<String>, RenderError> {
         match (&self.grown, self.own(index)) {
             (None, _) => self.template.external_id(index, &self.parameters),
-            (Some(grown), Some((template, resource, scope))) if template.is_adopted(resource) => {
+            (Some(grown), Some((template, resource, scope))) if template.is_external(resource) => {
                 let context = Context::new(&grown.parts, &Unknown);
                 template.external_id_with(resource, &context.within(scope))
             }

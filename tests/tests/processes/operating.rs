@@ -1,5 +1,5 @@
-//! What an operator does with a stack that stands: looks whether it still does, keeps a thing, adopts one, and stops
-//! what takes too long.
+//! What an operator does with a stack that stands: looks whether it still does, keeps a thing, compares what others
+//! own, and stops what takes too long.
 
 use std::fs;
 
@@ -66,7 +66,7 @@ fn a_check_finds_what_others_changed_and_an_update_mends_it() {
 }
 
 #[test]
-fn what_is_retained_or_adopted_outlives_the_stack() {
+fn what_is_retained_or_external_outlives_the_stack() {
     let mut site = Site::start();
     let web1 = site.join("web-1");
     fs::write(web1.file("mine"), "hello").unwrap();

@@ -115,7 +115,7 @@ pub async fn supervise(directory: &Path) -> Result<(), RunFailed> {
     finish(&directory, &Ended { how, stdout, stderr, outputs: within(room, outputs) }).await
 }
 
-/// Starts a session of its own, and adopts orphaned descendants.
+/// Starts a session of its own, and becomes the parent of orphaned descendants.
 fn apart() -> io::Result<()> {
     // A service of systemd leads its session already.
     let _ = setsid();

@@ -29,7 +29,7 @@ impl Row {
 
     /// Whether the row is COMPLETE with this kind and definition, and nothing has changed it since.
     pub fn stays(&self, kind: Kind, definition: u128) -> bool {
-        (self.applied || self.is_adopted())
+        (self.applied || self.is_external())
             && self.spec.is_some()
             && self.status == Some(Status::Complete)
             && self.is_left_alone()
@@ -52,7 +52,7 @@ impl Row {
         if self.is_beyond_use() {
             return Needed::Replace;
         }
-        if self.applied || (self.is_adopted() && self.spec.is_some()) {
+        if self.applied || (self.is_external() && self.spec.is_some()) {
             let differs = self.kind != kind
                 || self.node != node
                 || self.spec.as_ref().is_none_or(|old| old.unpack().needs_replacement(spec));
@@ -71,7 +71,7 @@ impl Row {
             && self.action == Some(Action::Create)
             && self.status != Some(Status::Complete);
         Needed::Apply(match self {
-            row if row.is_adopted() => Action::Check,
+            row if row.is_external() => Action::Check,
             _ if is_made && !is_unfinished => Action::Update,
             _ => Action::Create,
         })
@@ -152,7 +152,7 @@ mod tests {
             ),
             ("it was taken away", |row| row.0.action = Some(Action::Delete), dummy("1", "1"), Replace),
             (
-                "it is adopted, and was not asked about",
+                "it is external, and was not asked about",
                 |row| {
                     row.details_mut().external_id = Some("x".into());
                     (row.0.applied, row.0.held, row.0.status) = (false, None, None);

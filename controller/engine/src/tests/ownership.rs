@@ -141,13 +141,13 @@ fn what_was_taken_out_and_retained_is_made_anew_when_it_comes_back() {
 fn what_others_made_is_compared_and_never_touched() {
     let mut bed = Bed::new(1);
     bed.hosts.get_mut(&node(0)).unwrap().foreign.push(spec("1"));
-    let adopts = |x: &str| {
+    let external = |x: &str| {
         template(
             &format!("a: \"external_id: {{get_param: id}}\"; x: {x}\n b: ; of: {{get_resource: a}}; a")
                 .replace('"', ""),
         )
     };
-    bed.create(adopts("1")).unwrap();
+    bed.create(external("1")).unwrap();
     bed.idle();
     assert_eq!(
         (bed.status().as_str(), bed.ran.as_slice()),
@@ -157,7 +157,7 @@ fn what_others_made_is_compared_and_never_touched() {
     assert_eq!((a.physical_id.as_str(), a.observed.as_str()), ("vm-1", "in_sync"));
     assert_eq!(bed.reality(), [("b".to_owned(), [("of".to_owned(), "vm-1".to_owned())].into())]);
     bed.ran.clear();
-    bed.update(adopts("1")).unwrap();
+    bed.update(external("1")).unwrap();
     assert_eq!((bed.status().as_str(), bed.ran.len()), ("UPDATE_COMPLETE", 0));
     bed.check().unwrap();
     bed.idle();
@@ -167,7 +167,7 @@ fn what_others_made_is_compared_and_never_touched() {
     );
 
     bed.ran.clear();
-    bed.update(adopts("2")).unwrap();
+    bed.update(external("2")).unwrap();
     bed.idle();
     assert_eq!(bed.status(), "UPDATE_FAILED", "it is not brought there");
     assert!(bed.resource("a").status_reason.contains("not as desired"));
@@ -175,12 +175,12 @@ fn what_others_made_is_compared_and_never_touched() {
     bed.hosts.get_mut(&node(0)).unwrap().foreign.push(spec("2"));
     bed.restart();
     bed.connect(&node(0));
-    bed.update(adopts("2")).unwrap();
+    bed.update(external("2")).unwrap();
     bed.idle();
     assert_eq!(bed.status(), "UPDATE_COMPLETE", "others did");
     bed.ran.clear();
     bed.unhealthy("a").unwrap();
-    bed.update(adopts("2")).unwrap();
+    bed.update(external("2")).unwrap();
     bed.idle();
     assert_eq!(
         (bed.ran.as_slice(), bed.resource("a").physical_id.as_str()),
@@ -228,15 +228,15 @@ fn a_wrong_external_id_can_be_corrected() {
 }
 
 #[test]
-fn what_its_owner_would_take_away_is_not_adopted() {
-    for (policy, adopted) in [("", false), ("deletion_policy: retain, ", true)] {
+fn what_its_owner_would_take_away_is_not_external() {
+    for (policy, is_retained) in [("", false), ("deletion_policy: retain, ", true)] {
         let mut bed = Bed::new(1);
         bed.create(file("a", "/a", policy)).unwrap();
         bed.idle();
         bed.ran.clear();
         let update = bed.update(file("b", "/a", "external_id: it, "));
-        if !adopted {
-            assert!(refused(update).contains("which resource a made and would take away"));
+        if !is_retained {
+            assert!(refused(update).contains("is what resource a made and would take away"));
             continue;
         }
         bed.idle();
@@ -245,7 +245,7 @@ fn what_its_owner_would_take_away_is_not_adopted() {
             ("UPDATE_COMPLETE", &["Check b", "Retain a"].map(String::from)[..])
         );
         assert_eq!(bed.disk(), ["/a hello"]);
-        // The other way round: a row that makes the file takes it over from a row that adopted it.
+        // The other way round: a row that makes the file takes it over from an external row.
         bed.ran.clear();
         bed.update(file("c", "/a", "")).unwrap();
         bed.idle();
@@ -260,7 +260,7 @@ fn what_its_owner_would_take_away_is_not_adopted() {
 }
 
 #[test]
-fn an_adoption_is_cancelled_as_any_job() {
+fn the_check_of_an_external_row_is_cancelled_as_any_job() {
     for restarts in [false, true] {
         let mut bed = Bed::new(1);
         bed.create(template("a: external_id: it; x: 1")).unwrap();

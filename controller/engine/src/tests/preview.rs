@@ -174,7 +174,7 @@ resources:
 }
 
 #[test]
-fn adopted_and_retained() {
+fn external_and_retained() {
     let text = |properties: &str| {
         let text = format!(
             "heat_template_version: 2018-08-31\nresources:\n  a: {{type: Muster::File, {properties}, properties: {{node: node-0, path: /a, content: x}}}}\n"

@@ -161,7 +161,7 @@ pub(super) fn status_of(row: &Row) -> &'static str {
 }
 
 fn observed(row: &Row) -> &'static str {
-    let is_there = row.applied || row.is_adopted();
+    let is_there = row.applied || row.is_external();
     match (row.observed, row.status) {
         (Observation::Drifted | Observation::Missing, _) => row.observed.as_str(),
         (Observation::Unknown | Observation::InSync, _) if !is_there => "missing",

@@ -166,7 +166,7 @@ fn whatever_a_crash_leaves_of_a_change_of_keys_the_next_start_opens_the_database
             store.seal_anew(&new).unwrap();
         }
         if steps >= 3 {
-            file.adopt().unwrap();
+            file.use_next().unwrap();
         }
         drop(store);
         let mut store = open_in(folder.path()).unwrap();

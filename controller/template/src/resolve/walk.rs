@@ -209,14 +209,14 @@ impl Resolver<'_> {
     fn for_each(&mut self, resource: &mut DraftResource, uses: &mut Uses) {
         let (kind, type_at) = (resource.kind, resource.type_at);
         let Some(beside) = &mut resource.beside else { return };
-        let is_adopted = beside.external_id.is_some();
+        let is_external = beside.external_id.is_some();
         let Some(for_each) = &mut beside.for_each else { return };
         let before = self.path.key("for_each");
         if let Some(kind) = kind.filter(|kind| kind.node_property().is_none()) {
             let message = format!("{} is not for one node: no for_each makes it", shown(kind));
             self.errors.push(type_at, self.path.as_str(), message);
         }
-        if is_adopted {
+        if is_external {
             let message = "one external_id is not the id of many things: leave out external_id or for_each";
             self.errors.push(for_each.at, self.path.as_str(), message);
         }

@@ -354,7 +354,7 @@ fn definitions_change_with_what_they_are_made_of() {
 }
 
 #[test]
-fn what_is_retained_or_adopted() {
+fn what_is_retained_or_external() {
     let nested = "parameters: {id: {type: string}}\nresources: {a: {type: Muster::Dummy, external_id: {get_param: id}}, b: {type: Muster::Dummy}}";
     let tree = grown(
         "resources: {n: {type: n.yaml, deletion_policy: retain, properties: {id: there}}, m: {type: n.yaml, properties: {id: x}}}",
@@ -364,7 +364,7 @@ fn what_is_retained_or_adopted() {
     .unwrap();
     let at = |name: &str| tree.index_of(name).unwrap();
     assert_eq!(tree.external_id(at("n/a")).unwrap().as_deref(), Some("there"));
-    assert!(tree.is_adopted(at("n/a")) && !tree.is_adopted(at("n/b")) && !tree.is_adopted(at("n")));
+    assert!(tree.is_external(at("n/a")) && !tree.is_external(at("n/b")) && !tree.is_external(at("n")));
     assert!(tree.retains(at("n/b")) && tree.retains(at("n")) && !tree.retains(at("m/b")));
 }
 

@@ -22,10 +22,10 @@ impl Plan {
     /// What becomes of what others do to the resource of this path.
     pub fn drift_policy(&self, path: &str, kind: Kind) -> DriftPolicy {
         let outermost = path.split(['/', '[']).next().unwrap_or(path);
-        let is_adopted = self.resources.get(path).is_some_and(|resource| resource.external.is_some());
+        let is_external = self.resources.get(path).is_some_and(|resource| resource.external.is_some());
         match self.policies.get(outermost).copied() {
             Some(DriftPolicy::Ignore) => DriftPolicy::Ignore,
-            _ if is_adopted => DriftPolicy::Report,
+            _ if is_external => DriftPolicy::Report,
             Some(policy) => policy,
             None => DriftPolicy::of_kind(kind),
         }

@@ -33,8 +33,8 @@ fn turned(packed: &Packed) -> Packed {
 /// A file that is on every server.
 pub const FOUND: (&str, &str, u32) = ("/etc/found", "found", 0o600);
 
-/// Each stack adopts it on a node of its own, if there are so many.
-fn adopted(stack: usize) -> Resource {
+/// It is an external resource of each stack, on a node of its own, if there are so many.
+fn external(stack: usize) -> Resource {
     let (path, content, mode) = FOUND;
     Resource {
         node: Some(format!("node-{stack}")),
@@ -216,10 +216,10 @@ impl Maker {
         if let Some(count) = self.load.crowd() {
             plan.resources.insert(MANY.into(), Resource::of(What::Group(many(count, &self.nodes[0]))));
         }
-        let adopted = adopted(stack);
-        let is_there = adopted.node.as_ref().is_some_and(|node| self.nodes.contains(node));
+        let external = external(stack);
+        let is_there = external.node.as_ref().is_some_and(|node| self.nodes.contains(node));
         if self.dice.one_in(6) && is_there {
-            plan.resources.insert("x".to_owned(), adopted);
+            plan.resources.insert("x".to_owned(), external);
         }
         if !self.fabric.devices.is_empty() {
             self.intents(stack, mood, &mut plan);

@@ -45,9 +45,15 @@ impl Shared {
                     self.noted.push(Noted::TableGone(name));
                 }
             }
-            FlowChange::Device(_)
-            | FlowChange::Forgotten(_)
-            | FlowChange::ForgottenHeard { .. }
+            FlowChange::Device(record) => {
+                let name = DeviceName { node: record.node.clone(), bridge: record.bridge.clone() };
+                self.flows.forgotten.remove(&name);
+            }
+            FlowChange::Forgotten(record) => {
+                let name = DeviceName { node: record.node.clone(), bridge: record.bridge.clone() };
+                self.flows.forgotten.insert(name);
+            }
+            FlowChange::ForgottenHeard { .. }
             | FlowChange::Settled { .. }
             | FlowChange::Stages { .. }
             | FlowChange::OperationRemoved(_)

@@ -1,7 +1,7 @@
 //! What flow tables must hold in the end, as operators asked for it: operations as data, in the order in which their
 //! stages began on a device, and how each is known to have ended. The last one of an entry that went well says what it is.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use muster_flow::OperationStatus;
 use muster_flow::record::{FlowOperationRecord, FlowSnapshot};
@@ -43,6 +43,8 @@ pub struct Model {
     taken: BTreeMap<(DeviceName, FlowId), Vec<u64>>,
     /// What operators have said is to stay on a device as it is, whatever the table says.
     pub left: BTreeMap<DeviceName, Left>,
+    /// Tables that operators let the controller forget: their rules stay there until another table is made.
+    pub forgotten: BTreeSet<DeviceName>,
 }
 
 /// What is known of an entry.

@@ -139,6 +139,9 @@ impl World {
             let Some(plane) = self.machines[at].host.switch.planes.get(name.bridge.as_str()) else {
                 continue;
             };
+            if shared.flows.forgotten.contains(name) {
+                continue;
+            }
             let number = super::super::flow::number_of(flows, &name.node, &name.bridge);
             let ours = plane.held.iter().filter(|(_, held)| FlowId::is_ours(held.cookie));
             let entry = |id: &FlowId| number.and_then(|number| flows.entries.get(&(number, *id)));

@@ -23,6 +23,10 @@ impl Shared {
             FlowChange::Entries { device, entries, gone } => {
                 self.versions_are_dropped(*device, entries, gone);
                 gone.iter().for_each(|id| self.entry_is_dropped(*device, *id));
+                if let Some(record) = self.tables.flows.devices.get(device).filter(|_| !entries.is_empty()) {
+                    let name = DeviceName { node: record.node.clone(), bridge: record.bridge.clone() };
+                    self.flows.forgotten.remove(&name);
+                }
                 for entry in entries {
                     self.entry_goes(*device, entry);
                 }
@@ -45,15 +49,12 @@ impl Shared {
                     self.noted.push(Noted::TableGone(name));
                 }
             }
-            FlowChange::Device(record) => {
-                let name = DeviceName { node: record.node.clone(), bridge: record.bridge.clone() };
-                self.flows.forgotten.remove(&name);
-            }
             FlowChange::Forgotten(record) => {
                 let name = DeviceName { node: record.node.clone(), bridge: record.bridge.clone() };
                 self.flows.forgotten.insert(name);
             }
-            FlowChange::ForgottenHeard { .. }
+            FlowChange::Device(_)
+            | FlowChange::ForgottenHeard { .. }
             | FlowChange::Settled { .. }
             | FlowChange::Stages { .. }
             | FlowChange::OperationRemoved(_)

@@ -43,7 +43,7 @@ pub struct Model {
     taken: BTreeMap<(DeviceName, FlowId), Vec<u64>>,
     /// What operators have said is to stay on a device as it is, whatever the table says.
     pub left: BTreeMap<DeviceName, Left>,
-    /// Tables that operators let the controller forget: their rules stay there until another table is made.
+    /// Tables that operators let the controller forget: their rules stay there until something is written to them again.
     pub forgotten: BTreeSet<DeviceName>,
 }
 

@@ -241,9 +241,12 @@ impl World {
         let resource = self.operators.dice.pick(&names).clone();
         let request = Request::Unhealthy { stack: name.clone(), resource: resource.clone() };
         let answer = self.tries("unhealthy", request);
-        if matches!(answer, Some(Ok(_))) {
-            let shared = self.shared.borrow();
-            self.reference.marks(name, &resource, &shared.tables);
+        let shared = self.shared.borrow();
+        match answer {
+            Some(Ok(_)) => self.reference.marks(name, &resource, &shared.tables),
+            // The controller ended: its answer is lost, and the mark may be durable.
+            None => self.reference.may_mark(name, &resource),
+            Some(Err(_)) => {}
         }
     }
 

@@ -330,9 +330,14 @@ impl Reference {
         let Some(history) = self.stacks.get(stack) else { return };
         if let Ok(physical) = physical(history.id, resource, tables) {
             self.marked.insert((stack.clone(), resource.to_owned()), (physical, history.revision));
-            if let Some(history) = self.stacks.get_mut(stack) {
-                history.kept.marks(resource);
-            }
+            self.may_mark(stack, resource);
+        }
+    }
+
+    /// The same, but nobody knows whether that became durable.
+    pub fn may_mark(&mut self, stack: &StackName, resource: &str) {
+        if let Some(history) = self.stacks.get_mut(stack) {
+            history.kept.marks(resource);
         }
     }
 

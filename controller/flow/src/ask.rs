@@ -12,8 +12,8 @@ use muster_template::ForeignPolicy;
 
 use crate::device::{DEVICE_ENTRIES_MAX, DeviceKey, Flows};
 use crate::effect::Effect;
-use crate::entry::Owner;
 use crate::operation::{FlowAction, FlowOp, FlowWrite};
+use crate::owner::Owner;
 use crate::reconcile::ANSWER_WITHIN;
 use crate::record::FlowMark;
 use crate::site::{Refused, Turn};

@@ -4,7 +4,7 @@ use muster_intent::manager::Token;
 use muster_shared::model::flow::{DeviceName, FlowDown, FlowId};
 use muster_shared::{Generation, NodeId};
 
-use crate::entry::Owner;
+use crate::owner::Owner;
 use crate::restored_difference::TableDifference;
 
 /// A job of a resource whose outcome is that of a write.

@@ -3,37 +3,10 @@
 use std::hash::Hasher;
 use std::sync::Arc;
 
-use muster_intent::manager::IntentNo;
 use muster_shared::model::flow::{EntryState, FlowId, Packed};
 
+use crate::owner::Owner;
 use crate::record::{FlowEntryRecord, FlowMark, FlowPast};
-
-/// The owner of an entry: the row of a resource, an intent, or 0 for operators.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Owner(pub u64);
-
-impl Owner {
-    /// Entries of `muster flow apply`, imported ones, and those that a resource left to operators.
-    pub const OPERATOR: Owner = Owner(0);
-
-    /// The numbers of intents start above those of rows.
-    const INTENTS: u64 = 1 << 62;
-
-    pub fn intent(no: IntentNo) -> Owner {
-        Owner(Self::INTENTS | no.0)
-    }
-
-    /// The intent, if the owner is one.
-    pub fn as_intent(self) -> Option<IntentNo> {
-        let is_one = self.0 & Self::INTENTS != 0 && !self.is_operator();
-        is_one.then_some(IntentNo(self.0 & !Self::INTENTS))
-    }
-
-    /// Whether operators own the entry.
-    pub fn is_operator(self) -> bool {
-        self == Self::OPERATOR
-    }
-}
 
 /// A hasher that uses the id itself, which is a hash already.
 #[derive(Default)]

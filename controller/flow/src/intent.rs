@@ -6,8 +6,8 @@ use muster_intent::manager::{IntentNo, Lies, Op, Token};
 use muster_shared::model::flow::{DeviceName, FlowId, Packed};
 
 use crate::device::{DEVICE_ENTRIES_MAX, DeviceKey, ENTRIES_MAX, Flows, Target};
-use crate::entry::Owner;
 use crate::operation::FlowOp;
+use crate::owner::{Asker, Owner, OwnerCheck};
 use crate::record::FlowMark;
 use crate::site::Site;
 
@@ -63,13 +63,13 @@ impl Flows {
     ) -> Result<Option<DeviceKey>, String> {
         let owner = Owner::intent(intent);
         let key = self.device(device).map_err(|refused| refused.to_string())?;
-        let has_claims = site.has_claims(&device.node);
+        let check = OwnerCheck::new(site, device);
         let mut flow_ops = Vec::with_capacity(ops.len());
         for op in ops {
             let id = op.packed().unpack().id(device);
             match op {
                 Op::Put(packed) => {
-                    if let Some(why) = self.why_not(site, key, id, packed, owner, has_claims) {
+                    if let Some(why) = self.why_not(&check, key, id, packed, intent) {
                         return Err(why);
                     }
                     flow_ops.push(FlowOp::Put { id, digest: packed.digest(), packed: packed.clone() });
@@ -94,27 +94,19 @@ impl Flows {
         Ok(Some(key))
     }
 
-    /// The reason why a rule cannot have this owner.
+    /// The reason why an intent cannot have a rule.
     fn why_not(
         &self,
-        site: &dyn Site,
+        check: &OwnerCheck<'_>,
         key: DeviceKey,
         id: FlowId,
         packed: &Packed,
-        owner: Owner,
-        has_claims: bool,
+        intent: IntentNo,
     ) -> Option<String> {
-        let device = self.get(key)?;
-        let kept = device.table.get(id);
-        // An entry that an intent removes may come back if its bridge keeps it.
-        let held = kept.filter(|kept| !kept.removing || kept.owner.as_intent().is_some());
-        let held = held.map(|kept| kept.owner).filter(|held| *held != owner);
-        let claimant = || has_claims.then(|| site.claimant(&device.name, id))?;
-        if let Some(other) = held.or_else(claimant) {
-            return Some(format!(
-                "rule {id} belongs to {}: one rule has one owner; give the intent another priority or selector",
-                site.describe(other)
-            ));
+        let kept = self.get(key)?.table.get(id);
+        let refusal = check.refusal(id, kept, Asker::Intent(intent));
+        if refusal.is_some() {
+            return refusal;
         }
         let collides = kept.is_some_and(|kept| {
             kept.packed != *packed && !kept.packed.unpack().has_place_of(&packed.unpack())

@@ -12,7 +12,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::device::{DEVICE_ENTRIES_MAX, DeviceKey, ENTRIES_MAX, Flows, OPEN_MAX, Target};
 use crate::effect::Failure;
-use crate::entry::{Kept, Owner, Written};
+use crate::entry::{Kept, Written};
+use crate::owner::{Asker, Owner, OwnerCheck};
 use crate::record::{FlowChange, FlowOperationRecord, FlowPartRecord};
 use crate::session::Peer;
 use crate::site::{Refused, Site, Turn};
@@ -280,17 +281,19 @@ impl Flows {
                 write.device, write.device
             )));
         }
-        let has_claims = site.has_claims(&write.device.node);
+        let check = OwnerCheck::new(site, &write.device);
         let (mut new, mut versions) = (0, 0);
         for op in &write.ops {
             let (FlowOp::Put { id, .. } | FlowOp::Remove(id)) = op;
             let kept = device.and_then(|device| device.table.get(*id));
             new += usize::from(kept.is_none() && matches!(op, FlowOp::Put { .. }));
             versions += usize::from(kept.is_some_and(Kept::has_past) && action != FlowAction::Purge);
-            let owner = kept.map(|kept| kept.owner).filter(|owner| !owner.is_operator());
-            let claimant = || has_claims.then(|| site.claimant(&write.device, *id))?;
-            if let Some(owner) = owner.or_else(claimant) {
-                return Err(owned_by_another(site, &write.device, *id, owner, op));
+            let asker = match op {
+                FlowOp::Put { .. } => Asker::OperatorPuts,
+                FlowOp::Remove(_) => Asker::OperatorRemoves,
+            };
+            if let Some(why) = check.refusal(*id, kept, asker) {
+                return Err(Refused::Conflict(why));
             }
             if let (Some(kept), FlowOp::Put { packed, digest, .. }) = (kept, op)
                 && kept.digest != *digest
@@ -468,30 +471,6 @@ impl Flows {
     pub fn has_ended(&self, operation: u64) -> bool {
         self.operations.get(&operation).is_none_or(|it| it.status != OperationStatus::InProgress)
     }
-}
-
-fn owned_by_another(site: &dyn Site, device: &DeviceName, id: FlowId, owner: Owner, op: &FlowOp) -> Refused {
-    let whose = site.describe(owner);
-    let todo = match op {
-        _ if site.is_lost(owner) => {
-            return Refused::Conflict(format!(
-                "rule {id} on {device} belongs to {whose}, which cleans it up when it is back; if it never is: \
-                 'muster flow purge --forget {device}'"
-            ));
-        }
-        FlowOp::Put { .. } if owner.as_intent().is_some() => {
-            "one rule has one owner; give the rule or the intent another priority"
-        }
-        FlowOp::Remove(_) if owner.as_intent().is_some() => "withdraw the intent",
-        FlowOp::Put { .. } => "one rule has one owner; take it out of the template, or out of the file",
-        FlowOp::Remove(_) => "take it out of the stack's template and update the stack",
-    };
-    Refused::Conflict(match op {
-        FlowOp::Put { .. } => {
-            format!("the operator asks for rule {id} on {device}, which belongs to {whose}: {todo}")
-        }
-        FlowOp::Remove(_) => format!("rule {id} on {device} belongs to {whose}: {todo}"),
-    })
 }
 
 pub(crate) fn collision(id: FlowId, device: &DeviceName) -> String {

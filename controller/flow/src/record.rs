@@ -8,8 +8,8 @@ use muster_shared::model::flow::{Bridge, FlowId, Packed};
 use muster_shared::{Generation, NodeId};
 use muster_template::ForeignPolicy;
 
-use crate::entry::Owner;
 use crate::operation::{FlowAction, FlowStages, OperationStatus};
+use crate::owner::Owner;
 
 /// A durable change.
 #[derive(Clone, Debug)]

@@ -8,9 +8,9 @@ use muster_template::{FlowSet, ForeignPolicy};
 
 use crate::device::{DeviceKey, Flows, Target};
 use crate::effect::Job;
-use crate::entry::{FlowStanding, Owner};
+use crate::entry::FlowStanding;
 use crate::operation::{FlowOp, collision};
-use crate::record::FlowMark;
+use crate::owner::{Asker, Owner, OwnerCheck};
 use crate::site::{Refused, Site, Turn};
 
 /// The wanted state of a resource's entries.
@@ -149,27 +149,13 @@ impl Flows {
     }
 
     /// The reason why a resource cannot have these entries: an operator or an intent owns one.
-    /// Claims keep resources apart.
     pub fn conflict(&self, site: &dyn Site, set: &FlowSet, ids: &[FlowId], asker: &str) -> Option<Refused> {
         let device = self.get(self.find(&set.device)?)?;
+        let check = OwnerCheck::new(site, &set.device);
         ids.iter().zip(&set.entries).find_map(|(id, packed)| {
             let kept = device.table.get(*id)?;
-            // An entry that an intent removes may come back if its bridge keeps it.
-            let goes = kept.removing && kept.owner.as_intent().is_none();
-            // An expired entry is held too, whether its agent knows that or not.
-            let is_free = goes || kept.mark == FlowMark::Failed;
-            let is_held = !is_free && (kept.owner.is_operator() || kept.owner.as_intent().is_some());
-            if is_held {
-                let (device, whose) = (&set.device, site.describe(kept.owner));
-                let todo = match kept.owner.as_intent() {
-                    Some(_) if kept.removing => "wait until the bridge has let go of it".to_owned(),
-                    Some(_) => "withdraw the intent".to_owned(),
-                    None => format!("'muster flow delete {device} {id}'"),
-                };
-                return Some(Refused::Conflict(format!(
-                    "resource {asker} asks for rule {id} on {device}, which belongs to {whose}: one rule has one \
-                     owner; take it out of the template, or {todo}"
-                )));
+            if let Some(why) = check.refusal(*id, Some(kept), Asker::Resource(asker)) {
+                return Some(Refused::Conflict(why));
             }
             let collides = kept.packed != *packed && !kept.packed.unpack().has_place_of(&packed.unpack());
             collides.then(|| Refused::Conflict(collision(*id, &set.device)))

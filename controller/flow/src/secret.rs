@@ -10,7 +10,8 @@ use muster_template::{MASK, Secrets};
 use serde_json::Value;
 
 use crate::device::Flows;
-use crate::entry::{Kept, Owner};
+use crate::entry::Kept;
+use crate::owner::Owner;
 use crate::table::Table;
 
 /// Entries whose values are searched for in a report about all of them. With more entries nothing

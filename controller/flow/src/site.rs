@@ -6,7 +6,7 @@ use muster_shared::model::flow::{DeviceName, FlowId};
 use muster_shared::{Generations, MonoTime, NodeId};
 use thiserror::Error;
 
-use crate::entry::Owner;
+use crate::owner::Owner;
 
 /// The reason why a request was refused. Nothing has changed.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]

@@ -28,7 +28,8 @@ use indexmap::map::Entry as Place;
 use muster_shared::model::flow::{Buckets, EntryState, FlowId, Packed};
 
 pub(crate) use self::repair::STRAYS_MAX;
-use crate::entry::{FlowStanding, IdHash, Kept, Owner, Written, push_past, queue, save};
+use crate::entry::{FlowStanding, IdHash, Kept, Written, push_past, queue, save};
+use crate::owner::Owner;
 use crate::record::FlowMark;
 
 /// The entries of one device.

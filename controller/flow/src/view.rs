@@ -10,7 +10,8 @@ use muster_shared::model::flow::{
 };
 
 use crate::device::{Device, DeviceKey, Flows};
-use crate::entry::{FlowStanding, Kept, Owner};
+use crate::entry::{FlowStanding, Kept};
+use crate::owner::Owner;
 use crate::record::FlowMark;
 use crate::session::Peer;
 use crate::site::{Refused, Site};

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use muster_shared::model::flow::FlowId;
 
 use super::Table;
-use crate::entry::{Kept, Owner, unlink};
+use crate::entry::{Kept, unlink};
+use crate::owner::Owner;
 use crate::record::FlowMark;
 
 impl Table {

@@ -14,7 +14,8 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use self::merge::{Strategy, merge};
+use self::merge::merge;
+use self::strategy::{Strategies, Strategy};
 use crate::Limits;
 use crate::error::{Error, Errors, Path, Place, cut, suggestion};
 use crate::hooks::Policies;
@@ -22,7 +23,6 @@ use crate::library::Mention;
 use crate::mapping::{EntryId, Mapping, Mappings};
 use crate::parameter::ParameterDef;
 use crate::template::Template;
-use strategy::Strategies;
 
 /// The combined environments of a stack. The default is empty.
 #[derive(Clone, Default)]

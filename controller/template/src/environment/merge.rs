@@ -6,34 +6,10 @@
 
 use serde_json::{Map, Value};
 
+use super::strategy::Strategy;
 use crate::error::{cut, push_key};
 use crate::expression::describe;
 use crate::parameter::ParameterType;
-
-/// The treatment of a value from an earlier environment.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Strategy {
-    #[default]
-    Overwrite,
-    Merge,
-    DeepMerge,
-}
-
-impl Strategy {
-    pub const ALL: [Self; 3] = [Self::Overwrite, Self::Merge, Self::DeepMerge];
-
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Overwrite => "overwrite",
-            Self::Merge => "merge",
-            Self::DeepMerge => "deep_merge",
-        }
-    }
-
-    pub fn from_name(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|strategy| strategy.as_str() == name)
-    }
-}
 
 /// The value of a parameter after a later environment gave `new`. Both are of its type.
 pub(crate) fn merge(

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::merge::Strategy;
+use super::strategy::Strategy;
 use super::{EnvironmentFile, EnvironmentValue, ParsedEnvironment, resource_registry};
 use crate::Limits;
 use crate::build::{Reader, Stop};

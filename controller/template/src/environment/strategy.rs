@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use super::merge::Strategy;
 use crate::build::{Reader, Stop};
 use crate::error::{Place, cut, suggestion_or_all};
 use crate::expression::{Expr, ExprKind};
@@ -11,6 +10,31 @@ use crate::parse::entries;
 pub(super) const SECTION: &str = "parameter_merge_strategies";
 /// The name for all parameters without their own strategy.
 const DEFAULT: &str = "default";
+
+/// The treatment of a value from an earlier environment.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Strategy {
+    #[default]
+    Overwrite,
+    Merge,
+    DeepMerge,
+}
+
+impl Strategy {
+    pub const ALL: [Self; 3] = [Self::Overwrite, Self::Merge, Self::DeepMerge];
+
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Overwrite => "overwrite",
+            Self::Merge => "merge",
+            Self::DeepMerge => "deep_merge",
+        }
+    }
+
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|strategy| strategy.as_str() == name)
+    }
+}
 
 /// Strategies by parameter.
 #[derive(Clone, Debug, Default)]
@@ -75,3 +99,6 @@ fn strategy(reader: &mut Reader<'_>, body: &Expr) -> Option<Strategy> {
     }
     found
 }
+
+#[cfg(test)]
+mod tests;

@@ -14,10 +14,3 @@ fn what_is_empty_gives_way() {
         }
     }
 }
-
-#[test]
-fn strategies_have_their_names() {
-    for strategy in Strategy::ALL {
-        assert_eq!(Strategy::from_name(strategy.as_str()), Some(strategy));
-    }
-}

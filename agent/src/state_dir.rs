@@ -5,7 +5,7 @@
 //!   identity          keys and certificates (0600)    ledger/<id>      one record per resource
 //!   before/<digest>   large files that were there     fetch/<digest>   contents on their way
 //!   reserve           room for records of removals
-//!   net-local         what 'net apply' has to put back  local.sock       where documents are handed over
+//!   net-local         what 'net apply' restores       local.sock       where documents are handed over
 //!   flows/<bridge>    the log of a flow table         runs/<id>        a command that runs, or has ended
 //!   apply-config/, json-files/                        what deployments left: see the host's documents
 //!   corrupt/          records that could not be read, for whoever wants to know why

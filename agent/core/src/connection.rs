@@ -3,8 +3,8 @@
 //! ```text
 //!   Welcome ─▶ epoch lower, or of another history ─▶ refused, closed
 //!      ├─────▶ epoch known ─▶ obeyed
-//!      └─────▶ epoch higher ─▶ on its way to disk ─Written─▶ obeyed
-//!                                                 └─no room─▶ heard, and given no job
+//!      └─────▶ epoch higher ─▶ on its way to disk ─┬─Written─▶ obeyed
+//!                                                  └─no room─▶ heard, and given no job
 //! ```
 //!
 //! Absent: when to connect (`session.rs`).

@@ -2,8 +2,8 @@
 //!
 //! ```text
 //!   batch:  Fetching ─▶ Ready ─switch, guard─▶ Appending ─on disk─▶ Logged ─host idle─▶ Applying ──┬─▶ Deciding ─on disk─▶ told
-//!              │ no content  │ no switch          │ refused            ▲ crash           │ refused │      ▲
-//!              ▼             ▼                    ▼                    │                 ▼         ▼      │
+//!              │ no content │ no switch           │ refused            ▲ crash           │ refused │      ▲
+//!              ▼            ▼                     ▼                    │                 ▼         ▼      │
 //!           refused       refused              refused              restart           refused  Confirming ┤ answered
 //!                                                                                                  │ late │
 //!                                                                                                  ▼      │

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   greeting ─▶ every device          Ports ─▶ differs from what was told ─┬─ something ended: at once ─▶ Up::Ports
-//!                                                                         └─ something came: a moment later ─▶
+//!                                                                          └─ something came: a moment later ─▶
 //! ```
 //!
 //! **Invariants.** `told` is the report on this connection; each report covers a whole device. The loss of a

@@ -3,8 +3,8 @@
 //! ```text
 //!             a new instance              an instance that was replaced is back
 //!   One ◀───────────────────┐   One ────────────────────────────────────────────▶ Conflict
-//!    └──────────────────────┘    ▲                                                   │
-//!                                └── all others silent for GONE_AFTER, or joined again ┘
+//!    └──────────────────────┘    ▲                                                    │
+//!                                └─ all others silent for GONE_AFTER, or joined again ┘
 //! ```
 //!
 //! An agent draws its instance at each start. A restarted agent has a new one, so an instance that

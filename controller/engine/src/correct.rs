@@ -2,11 +2,11 @@
 //! someone who undoes the correction again and again.
 //!
 //! ```text
-//!            drift, at once the first time ─▶ a job ─▶ in sync ─ calm for long ─▶ forgotten
-//!  Closed ◀──────────────────────────────────────┘        │ drift again: a little later each time
-//!    ▲  │ corrected too often                             │
-//!    │  └──────▶ Open: the drift stays ────── calm for long: one more try ──┘
-//!    └──────────── an update, a rollback
+//!   Closed ─ drift: at once the first time, then a little later each time ─▶ a job ─▶ in sync, Closed
+//!    ▲  │                                                                      ▲         └─ calm for long ─▶ forgotten
+//!    │  └─ corrected too often ─▶ Open: the drift stays                        │
+//!    │                             │  └─────── calm for long: one more try ────┘
+//!    └── an update, a rollback ────┘
 //! ```
 //!
 //! An operation of the stack goes first, and its jobs are not corrections. A node in maintenance

@@ -3,7 +3,7 @@
 //!
 //! ```text
 //!   (First ▶) Forward ── all ready ──▶ Cleanup ── all gone ──▶ COMPLETE (or, for DELETE, no stack)
-//!                └──────── nothing can go on ────┴──────────▶ FAILED, or rolled back
+//!                └── nothing can go on ────┴─────────────▶ FAILED, or rolled back
 //! ```
 
 use serde_json::Value;

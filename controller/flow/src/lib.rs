@@ -1,9 +1,9 @@
 //! Flow tables: one for each device, equal here and on the device.
 //!
 //! ```text
-//!   operators ── stages ──▶ Operation ─┐                  ┌─ one batch in flight per device ─▶ agent
+//!   operators ── stages ──▶ Operation ─┐                   ┌─ one batch in flight per device ─▶ agent
 //!   resources ── "exactly these" ──────┼─▶ Table (writes) ─┤
-//!   intents ── puts and removals ──────┤                  └─ settle / fail ◀─ its next State
+//!   intents ── puts and removals ──────┤                   └─ settle / fail ◀─ its next State
 //!   agent ── State, Entries ───────────┘
 //! ```
 //!

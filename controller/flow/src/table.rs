@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   write n: puts and removals ──▶ waiting ──▶ in a batch ──┬─ settle(n): ADDED, or gone
-//!                                                            └─ fail(n): FAILED, or again what it was
+//!                                                           └─ fail(n): FAILED, or again what it was
 //! ```
 //!
 //! Every write has a number, its serial. A write is open until it has ended. All writes up to

@@ -1,9 +1,9 @@
 //! Intents from the request to the devices, and their moves when the network changes.
 //!
 //! ```text
-//!   submit, withdraw, purge ─┐                                    ┌─▶ Effect::Write ─▶ flow table ─▶ written()
+//!   submit, withdraw, purge ─┐                                        ┌─▶ Effect::Write ─▶ flow table ─▶ written()
 //!   ports, links, LLDP ──────┼─▶ intents concerned ─▶ compile, stages ┤
-//!   timers ──────────────────┘                                    └─▶ Effect::Save
+//!   timers ──────────────────┘                                        └─▶ Effect::Save
 //! ```
 //!
 //! Requests and changes only mark intents. [`Manager::run`] looks at each marked intent once, so

@@ -1,8 +1,7 @@
 //! Stages from the installed to the wanted rules, such that packets are neither lost nor sent in circles.
 //!
 //! ```text
-//!   1. new rules that get no packets yet      2. changed rules, from the last device back      3.
-//! old rules
+//!   1. put new rules that get no packets yet ─▶ 2. change rules, from the last device back ─▶ 3. remove old rules
 //! ```
 //!
 //! If an old and a new rule of a port take the same packets, as with another priority, they change

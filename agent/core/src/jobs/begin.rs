@@ -3,7 +3,7 @@
 //! ```text
 //!   Accepting ─Written─▶ Fetching ─▶ Queued ─turn─▶ Capturing ─▶ Recording ─Written─▶ Running ─▶ Ending
 //!        └──────────────────────────────▲ (both are left out where they are not needed) ▲
-//!                                       └────────────── after a restart                └ delete
+//!                                       └────────────── after a restart                 └ delete
 //! ```
 
 use muster_shared::model::{Action, Claim, Lane, Observed, Outcome, Progress, ReportKey, Up};

@@ -4,6 +4,7 @@
 //!  list ─▶ as wanted? ─▶ wait for the lock ─▶ list, mend ─▶ what is to be had, refresh lists ─▶ would others go? ─▶ change ─▶ list
 //!                                                                     what fails puts back what its own orders changed │
 //! ```
+//!
 //! Each change is a separate run ([`Runner`]), which outlives the agent: the agent waits for a run that it
 //! finds under way, and then looks at everything again. Reading uses bounded commands. There is no shell and
 //! no question, and no file of an administrator is overwritten.

@@ -4,6 +4,7 @@
 //!  observe ─▶ unmask ─▶ files ─▶ daemon-reload ─▶ enable | disable ─▶ stop | mask ─▶ start | restart | reload ─▶ settle
 //!                                      │ what fails from here on puts back what was observed
 //! ```
+//!
 //! Each step looks first and does nothing if the state is already right, so that an interrupted change is
 //! simply repeated. A unit is restarted if its files or dependencies differ from those of its last start; the
 //! agent keeps these beside the state before Muster ([`UnitBefore`]), because systemd does not know them.

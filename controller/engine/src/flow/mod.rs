@@ -2,9 +2,9 @@
 //! carries out its effects.
 //!
 //! ```text
-//!   operators, agents, rows, intents, time ──▶ with_flows(call) ──▶ Flows ──▶ effects ──▶ sends, answers, ends of jobs
-//!                                                  │ Turn: time, generations, the site ▲
-//!                                                  └─────────────────────────────────────┘
+//!   operators, agents, rows, intents, time ─▶ with_flows(call) ─ Turn: time, generations, the site ─▶ Flows
+//!                                                                                                       │
+//!                                       sends, answers, ends of jobs ◀──────── effects ◀────────────────┘
 //! ```
 
 mod site;

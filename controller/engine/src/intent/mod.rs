@@ -2,8 +2,9 @@
 //! Operators and resources submit intents.
 //!
 //! ```text
-//!   operators, rows ─▶ Manager ─▶ writes ─▶ flow tables ─▶ agents
-//!   agents: ports, beacons ─▶ topology ─┘        └─ ended ─▶ Manager
+//!   operators, rows ────────────────────┬─▶ Manager ─▶ writes ─▶ flow tables ─▶ agents
+//!   agents: ports, beacons ─▶ topology ─┘      ▲                      │
+//!                                              └──────── ended ───────┘
 //! ```
 //!
 //! **Invariants.** A rule of an intent is owned by that intent from its first write until it is off

@@ -10,10 +10,10 @@ use muster_shared::model::flow::{Bridge, DeviceName, FlowBatch, FlowDown, FlowId
 use muster_shared::{Generation, MonoTime, NodeId};
 use muster_template::ForeignPolicy;
 
-use crate::ask::Asks;
 use crate::effect::{Effect, Job};
 use crate::entry::FlowStanding;
 use crate::operation::Operation;
+use crate::question::Questions;
 use crate::reconcile::Comparing;
 use crate::record::{FlowChange, FlowDeviceRecord};
 use crate::session::Peer;
@@ -112,7 +112,7 @@ pub(crate) struct Device {
     pub foreign: ForeignPolicy,
     /// The reason why the last import failed.
     pub import_error: Option<String>,
-    pub asks: Asks,
+    pub questions: Questions,
     pub tally: Tally,
     unsaved: bool,
 }
@@ -245,7 +245,7 @@ impl Flows {
             undone: Undone::default(),
             foreign: ForeignPolicy::default(),
             import_error: None,
-            asks: Asks::default(),
+            questions: Questions::default(),
             tally: Tally::default(),
             unsaved: false,
         }));

@@ -21,7 +21,6 @@
 
 #![cfg_attr(not(test), warn(clippy::wildcard_enum_match_arm))]
 
-mod ask;
 mod audit;
 mod batch;
 mod device;
@@ -33,6 +32,7 @@ mod load;
 mod operation;
 mod owner;
 mod purge;
+mod question;
 mod reconcile;
 pub mod record;
 mod resource;
@@ -44,7 +44,6 @@ mod table;
 mod undone;
 mod view;
 
-pub use ask::Asked;
 pub use device::{DeviceKey, Flows, Limits};
 pub use effect::{Effect, Failure, Job};
 pub use entry::FlowStanding;
@@ -52,6 +51,7 @@ pub use intent::IntentWrites;
 pub use muster_api::flow::{DeviceView, FlowError, FlowOperationView, OwnerCounters};
 pub use operation::{Begun, FlowAction, FlowOp, FlowStages, FlowWrite, OperationStatus};
 pub use owner::Owner;
+pub use question::Asked;
 pub use resource::{Differs, ResourceWrite, Want};
 pub use restored_difference::TableDifference;
 pub use site::{Refused, Site, Turn};

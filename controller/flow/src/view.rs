@@ -172,7 +172,7 @@ impl Flows {
         Ok(FlowRows {
             owners: owner_texts(site, owners.into_iter()),
             rows,
-            foreign: device.asks.strangers.clone(),
+            foreign: device.questions.strangers.clone(),
             device: self.device_view_of(device),
             number: key.0,
         })
@@ -239,7 +239,7 @@ impl Flows {
         for (owner, rules) in device.table.owners() {
             sums.entry(owner).or_default().rules = rules as u64;
         }
-        let counted = device.asks.counted.as_ref();
+        let counted = device.questions.counted.as_ref();
         for (owner, (packets, bytes)) in counted.into_iter().flat_map(|counted| &counted.owners) {
             // An owner without entries here is left out.
             if let Some(sum) = sums.get_mut(owner) {
@@ -292,7 +292,7 @@ fn flow_row(device: &Device, id: FlowId, kept: &Kept) -> FlowRow {
         standing: device.table.standing(kept),
         owner: kept.owner,
         serial: kept.serial,
-        counters: device.asks.counted.as_ref().and_then(|counted| counted.of(id)).copied(),
+        counters: device.questions.counted.as_ref().and_then(|counted| counted.of(id)).copied(),
         error: device.table.reason(id).map(str::to_owned),
         secret: kept.hidden,
     }

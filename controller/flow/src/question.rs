@@ -1,5 +1,5 @@
-//! Questions to agents for operators: counters, and rules of others. Requests for the same share an
-//! answer, and a large device is asked less often.
+//! Questions to agents for operators: counters, and rules of others, which the device's policy may import.
+//! Requests for the same share an answer, and a large device is asked less often.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -33,9 +33,9 @@ const SAMPLED_MAX: usize = 64;
 
 /// Questions to a device, and the last answers.
 #[derive(Debug, Default)]
-pub(crate) struct Asks {
-    stats: Option<Asking<Counted>>,
-    foreign: Option<Asking<Vec<ForeignRule>>>,
+pub(crate) struct Questions {
+    stats: Option<Question<Counted>>,
+    foreign: Option<Question<Vec<ForeignRule>>>,
     pub counted: Option<Box<Counted>>,
     /// Rules of others as last reported.
     pub strangers: Vec<ForeignRule>,
@@ -43,7 +43,7 @@ pub(crate) struct Asks {
 
 /// A question, and the requests that wait for its answer.
 #[derive(Debug)]
-struct Asking<T> {
+struct Question<T> {
     number: u64,
     until: MonoTime,
     requests: Vec<u64>,
@@ -97,7 +97,7 @@ impl Flows {
     pub fn sample(&mut self, now: MonoTime) {
         let read = |counted: &Counted| counted.at;
         let mut devices: Vec<_> =
-            self.iter().map(|(key, device)| (device.asks.counted.as_deref().map(read), key)).collect();
+            self.iter().map(|(key, device)| (device.questions.counted.as_deref().map(read), key)).collect();
         devices.sort_unstable();
         let mut asked = 0;
         for (_, key) in devices {
@@ -115,12 +115,12 @@ impl Flows {
         let is_there = device.heard;
         let thousands = u32::try_from(device.table.len() / 1000).unwrap_or(u32::MAX);
         let every = STATS_EVERY + STATS_PER_THOUSAND.saturating_mul(thousands);
-        let is_new = device.asks.counted.as_ref().is_some_and(|counted| counted.at + every > now);
-        if let Some(asking) = &mut device.asks.stats {
-            if asking.requests.len() >= WAITING_MAX {
+        let is_new = device.questions.counted.as_ref().is_some_and(|counted| counted.at + every > now);
+        if let Some(question) = &mut device.questions.stats {
+            if question.requests.len() >= WAITING_MAX {
                 return false;
             }
-            asking.requests.extend(request);
+            question.requests.extend(request);
             return true;
         }
         if !is_there || is_new {
@@ -128,7 +128,7 @@ impl Flows {
         }
         let until = now + ANSWER_WITHIN;
         let requests = request.into_iter().collect();
-        device.asks.stats = Some(Asking { number, until, requests, told: Counted::default() });
+        device.questions.stats = Some(Question { number, until, requests, told: Counted::default() });
         let DeviceName { node, bridge } = device.name.clone();
         self.set_timer(until, key);
         self.send(node, FlowDown::Ask { device: bridge, number, ask: FlowAsk::Stats });
@@ -153,16 +153,17 @@ impl Flows {
         let number = self.next_question();
         let Some(device) = self.get_mut(key) else { return false };
         let is_there = device.heard;
-        if let Some(asking) = device.asks.foreign.as_mut().filter(|it| it.requests.len() < WAITING_MAX) {
-            asking.requests.extend(request);
+        if let Some(question) = device.questions.foreign.as_mut().filter(|it| it.requests.len() < WAITING_MAX)
+        {
+            question.requests.extend(request);
             return true;
         }
-        if !is_there || device.asks.foreign.is_some() {
+        if !is_there || device.questions.foreign.is_some() {
             return false;
         }
         let until = now + ANSWER_WITHIN;
         let requests = request.into_iter().collect();
-        device.asks.foreign = Some(Asking { number, until, requests, told: Vec::new() });
+        device.questions.foreign = Some(Question { number, until, requests, told: Vec::new() });
         let DeviceName { node, bridge } = device.name.clone();
         self.set_timer(until, key);
         self.send(node, FlowDown::Ask { device: bridge, number, ask: FlowAsk::Foreign });
@@ -179,17 +180,17 @@ impl Flows {
         last: bool,
     ) {
         let Some(device) = self.get_mut(key) else { return };
-        let Some(asking) = device.asks.stats.as_mut().filter(|asking| asking.number == number) else {
+        let Some(question) = device.questions.stats.as_mut().filter(|it| it.number == number) else {
             return;
         };
-        let room = DEVICE_ENTRIES_MAX.saturating_sub(asking.told.entries.len());
-        asking.told.entries.extend(entries.into_iter().take(room));
-        let room = TABLES_MAX.saturating_sub(asking.told.tables.len());
-        asking.told.tables.extend(tables.into_iter().take(room));
+        let room = DEVICE_ENTRIES_MAX.saturating_sub(question.told.entries.len());
+        question.told.entries.extend(entries.into_iter().take(room));
+        let room = TABLES_MAX.saturating_sub(question.told.tables.len());
+        question.told.tables.extend(tables.into_iter().take(room));
         if !last {
             return;
         }
-        let Some(Asking { mut told, requests, .. }) = device.asks.stats.take() else { return };
+        let Some(Question { mut told, requests, .. }) = device.questions.stats.take() else { return };
         told.at = now;
         told.entries.sort_by_key(|counters| counters.id);
         told.tables.sort_by_key(|counters| counters.table);
@@ -199,7 +200,7 @@ impl Flows {
             let (packets, bytes) = told.owners.entry(kept.owner).or_default();
             (*packets, *bytes) = (packets.wrapping_add(counters.packets), bytes.wrapping_add(counters.bytes));
         }
-        device.asks.counted = Some(Box::new(told));
+        device.questions.counted = Some(Box::new(told));
         for request in requests {
             self.effect(Effect::Answer(request));
         }
@@ -214,16 +215,16 @@ impl Flows {
         last: bool,
     ) {
         let Some(device) = self.get_mut(key) else { return };
-        let Some(asking) = device.asks.foreign.as_mut().filter(|asking| asking.number == number) else {
+        let Some(question) = device.questions.foreign.as_mut().filter(|it| it.number == number) else {
             return;
         };
-        let room = FOREIGN_MAX.saturating_sub(asking.told.len());
-        asking.told.extend(rules.into_iter().take(room));
+        let room = FOREIGN_MAX.saturating_sub(question.told.len());
+        question.told.extend(rules.into_iter().take(room));
         if !last {
             return;
         }
-        let Some(Asking { told, requests, .. }) = device.asks.foreign.take() else { return };
-        device.asks.strangers = told;
+        let Some(Question { told, requests, .. }) = device.questions.foreign.take() else { return };
+        device.questions.strangers = told;
         let imports = device.foreign == ForeignPolicy::Import;
         for request in requests {
             self.effect(Effect::Answer(request));
@@ -239,7 +240,7 @@ impl Flows {
         let Some(device) = self.get_mut(key) else { return };
         let name = device.name.clone();
         let mut ops = BTreeMap::new();
-        for packed in device.asks.strangers.iter().filter_map(|rule| rule.entry.as_ref()) {
+        for packed in device.questions.strangers.iter().filter_map(|rule| rule.entry.as_ref()) {
             let id = packed.unpack().id(&name);
             // An entry that was refused before is tried again.
             if device.table.get(id).is_none_or(|kept| kept.mark == FlowMark::Failed && !kept.removing) {
@@ -308,12 +309,9 @@ impl Flows {
     /// Answers requests whose question was not answered in time.
     pub(crate) fn questions_due(&mut self, now: MonoTime, key: DeviceKey) {
         let Some(device) = self.get_mut(key) else { return };
-        let mut requests = Vec::new();
-        requests
-            .extend(device.asks.stats.take_if(|asking| asking.until <= now).map(|asking| asking.requests));
-        requests
-            .extend(device.asks.foreign.take_if(|asking| asking.until <= now).map(|asking| asking.requests));
-        for request in requests.into_iter().flatten() {
+        let stats = device.questions.stats.take_if(|it| it.until <= now).map(|it| it.requests);
+        let foreign = device.questions.foreign.take_if(|it| it.until <= now).map(|it| it.requests);
+        for request in stats.into_iter().chain(foreign).flatten() {
             self.effect(Effect::Answer(request));
         }
     }
@@ -321,8 +319,8 @@ impl Flows {
     /// Answers all requests with what is known, because the agent will not answer.
     pub(crate) fn end_questions(&mut self, key: DeviceKey) {
         let Some(device) = self.get_mut(key) else { return };
-        let stats = device.asks.stats.take().map(|asking| asking.requests);
-        let foreign = device.asks.foreign.take().map(|asking| asking.requests);
+        let stats = device.questions.stats.take().map(|it| it.requests);
+        let foreign = device.questions.foreign.take().map(|it| it.requests);
         for request in stats.into_iter().chain(foreign).flatten() {
             self.effect(Effect::Answer(request));
         }

@@ -21,7 +21,7 @@
 
 #![cfg_attr(not(test), warn(clippy::wildcard_enum_match_arm))]
 
-mod audit;
+mod assert_counts;
 mod batch;
 mod device;
 mod effect;

@@ -112,7 +112,7 @@ impl Bed {
             self.store.apply(change);
         }
         self.told.extend(std::iter::from_fn(|| self.flows.poll_effect()));
-        self.flows.audit();
+        self.flows.assert_counts();
         result
     }
 

@@ -1,4 +1,4 @@
-//! Recounts counts and sums from the entries.
+//! An assertion for tests: the counts and sums of each table are those of its entries.
 
 use muster_shared::model::flow::{Buckets, EntryState};
 
@@ -6,8 +6,9 @@ use crate::device::Flows;
 use crate::record::FlowMark;
 
 impl Flows {
-    /// For tests. Panics if a table's counts or sums differ from its entries.
-    pub fn audit(&self) {
+    /// For tests. Panics if a table's counts or sums differ from its entries, or if something waits for
+    /// nothing.
+    pub fn assert_counts(&self) {
         let mut all = 0;
         for (_, device) in self.iter() {
             let name = &device.name;

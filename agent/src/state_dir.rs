@@ -12,7 +12,8 @@
 //! ```
 //!
 //! The directory belongs to the agent's user alone. A record that cannot be read is moved aside: the
-//! controller finds out by the ledger's digest and sends the job again.
+//! controller finds out by the ledger's digest and sends the job again. What a full disk leads to is in
+//! `agent/core/src/disk_full.rs`.
 
 use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{self, Write as _};

@@ -8,7 +8,7 @@ use muster_shared::wire::READS;
 use muster_shared::{EpochId, MonoTime};
 
 use crate::connection::Connection;
-use crate::disk::Disk;
+use crate::disk_full::Disk;
 use crate::effects::Effects;
 use crate::face::{Config, Effect, Hint, Input, WriteId};
 use crate::facts::FactsSchedule;

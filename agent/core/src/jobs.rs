@@ -25,7 +25,7 @@ use muster_shared::model::{Lane, Report};
 use muster_shared::{MonoTime, ResourceId};
 
 use crate::connection::Connection;
-use crate::disk::Disk;
+use crate::disk_full::Disk;
 use crate::effects::Effects;
 use crate::face::WriteId;
 use crate::fetch::Fetch;

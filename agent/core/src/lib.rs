@@ -21,7 +21,7 @@ mod backoff;
 mod boot;
 mod challenge;
 mod connection;
-mod disk;
+mod disk_full;
 mod effects;
 mod face;
 mod facts;

@@ -5,7 +5,7 @@ mod boot;
 mod check;
 mod confirm;
 mod delivery;
-mod disk;
+mod disk_full;
 mod fetching;
 mod flow_node;
 mod flows;

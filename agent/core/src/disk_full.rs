@@ -1,4 +1,4 @@
-//! Room for what the agent records.
+//! Room for what the agent records, and what happens once its disk is full.
 //!
 //! ```text
 //!   Room ─refused─▶ Full ─time─▶ FindRoom ─Ok─▶ Room
@@ -9,6 +9,9 @@
 //! A node whose disk is full stays connected and reports this. Until the node reports room again, the
 //! controller sends only jobs that free room. If the disk refused even the controller's epoch, the agent
 //! accepts no job.
+//!
+//! Absent: the room itself. `agent/src/state_dir.rs` looks for it, and holds a reserve for the records of
+//! removals. The choice of jobs is the controller's (`controller/engine/src/disk_full.rs`).
 
 use std::time::Duration;
 

@@ -1,8 +1,12 @@
-//! Full disks of nodes.
+//! Nodes whose disk is full.
 //!
 //! An agent without room to record jobs reports that. It then gets only jobs that remove something,
 //! until it reports room again. A job that finds no room for what it writes is retried at growing
 //! intervals as long as its operation lasts. It does not fail.
+//!
+//! Absent: the agent's part (`agent/core/src/disk_full.rs`), and batches of flow rules. A batch that
+//! a full disk refuses is sent again later, and in the end with fewer writes
+//! (`controller/flow/src/batch.rs`).
 
 use muster_shared::wire::REASON_MAX;
 

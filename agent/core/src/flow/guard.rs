@@ -224,7 +224,7 @@ impl Device {
         let Some(batch) = &self.batch else { return };
         let Stage::Undoing { ops, why, is_final, .. } = &batch.stage else { return };
         // An entry of the batch that ended by a timeout is not the entry that the table has in its place.
-        self.watching.undone(ops);
+        self.watching.undone(ops, self.undo_unseen);
         let (permanent, is_asked) = (*is_final, batch.confirm.is_some());
         let how = match failed {
             None => "what was there before has been put back".to_owned(),

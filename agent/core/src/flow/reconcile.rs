@@ -46,6 +46,9 @@ pub(super) struct Watching {
     pub(super) odd: Arc<DivergentForms>,
     /// Entries whose end the switch reported.
     ended: BTreeSet<FlowId>,
+    /// Entries of a batch that was undone unseen. The switch may still hold them, and their ends are
+    /// not those of the entries that the table has in their places.
+    undone: BTreeSet<FlowId>,
     pub(super) foreign: u32,
     /// The reason of the first wrong entry.
     pub(super) reason: String,
@@ -59,7 +62,8 @@ impl Watching {
     /// The device may have changed, and the entries `ended` have ended.
     pub(super) fn hint(&mut self, now: MonoTime, ended: Vec<FlowId>) {
         let room = ENDED_MAX.saturating_sub(self.ended.len());
-        self.ended.extend(ended.into_iter().take(room));
+        let undone = &self.undone;
+        self.ended.extend(ended.into_iter().filter(|id| !undone.contains(id)).take(room));
         let at = self.rest_until.max(now + SETTLE);
         self.due = Some(self.due.map_or(at, |due| due.min(at)));
     }
@@ -83,11 +87,13 @@ impl Watching {
         });
     }
 
-    /// These operations are undone: earlier reports of ends concerned other entries.
-    pub(super) fn undone(&mut self, ops: &[Op]) {
+    /// These operations are undone: earlier reports of ends concerned other entries. `unseen`: nobody
+    /// has seen that the switch holds nothing of them, so later reports may, too.
+    pub(super) fn undone(&mut self, ops: &[Op], unseen: bool) {
         ops.iter().for_each(|op| {
             self.ended.remove(&op.id);
         });
+        self.undone.extend(ops.iter().map(|op| op.id).filter(|_| unseen));
     }
 
     fn odd(&mut self, odd: DivergentForms) {
@@ -212,8 +218,14 @@ impl Device {
         self.watching.rounds = 0;
         self.watching.reason.clear();
         self.say_if_looking();
-        self.undo_unseen = false;
+        self.undo_is_seen();
         self.filled(turn);
+    }
+
+    /// The device holds nothing of a batch that was undone.
+    fn undo_is_seen(&mut self) {
+        self.undo_unseen = false;
+        self.watching.undone.clear();
     }
 
     /// The device holds all entries that it can hold.
@@ -251,7 +263,6 @@ impl Device {
         let right: Vec<FlowId> = put.into_iter().filter(|id| failed.binary_search(id).is_err()).collect();
         self.table.set(&right, EntryState::Present);
         self.table.set(&failed, EntryState::Wrong);
-        self.undo_unseen &= more;
         // A comparison shows the repair's effect: at once after the first round, since others changed
         // our entries.
         let is_again = more || failed.is_empty() && watching.rounds == 0;
@@ -264,6 +275,9 @@ impl Device {
         watching.rest_until = watching.rest_until.max(now + (now.since(since) * REST).min(REST_MAX));
         if !is_again {
             self.say_if_looking();
+        }
+        if !more {
+            self.undo_is_seen();
         }
         self.filled(turn);
     }

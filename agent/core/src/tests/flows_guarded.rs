@@ -276,6 +276,31 @@ fn what_ends_by_a_timeout_before_it_is_undone_is_not_what_was_there_before() {
 }
 
 #[test]
+fn what_ends_by_a_timeout_after_it_was_given_up_is_not_what_was_there_before() {
+    let mut bed = management(&[(1, 1)]);
+    bed.is_slow = true;
+    bed.guarded(2, ops(&[(1, 2)], &[]));
+    let [FlowEffect::Apply { number, .. }] = bed.held[..] else { panic!("{:?}", bed.held) };
+    (bed.held, bed.is_slow) = (Vec::new(), false);
+    // The batch is on the switch, which does not answer then.
+    bed.switch.extend(table(&[(1, 2)]));
+    bed.is_back = false;
+    let gone = NotApplied::Gone { reason: "it does not answer".into() };
+    bed.input(FlowInput::Applied { number, result: Err(gone) });
+    bed.switch.remove(&flow(1));
+    bed.input(FlowInput::Ended { ids: vec![flow(1)] });
+    bed.back();
+    bed.settle();
+    assert_eq!(bed.switch, table(&[(1, 1)]));
+    assert_eq!(bed.state().root, root(&[(1, 1)], EntryState::Present));
+    // From then on an end is one of what is there.
+    bed.switch.remove(&flow(1));
+    bed.input(FlowInput::Ended { ids: vec![flow(1)] });
+    bed.settle();
+    assert_eq!(bed.switch, table(&[]), "it is not put again");
+}
+
+#[test]
 fn a_stop_undoes_it() {
     for in_force in [true, false] {
         let mut bed = management(&[(1, 1)]);

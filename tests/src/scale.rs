@@ -281,7 +281,10 @@ impl Site {
                     }
                 }
             }
-            if reports.is_empty() {
+            let now = MonoTime(self.started.elapsed());
+            if self.engine.poll_timeout().is_some_and(|(due, _)| due <= now) {
+                self.input(Input::Timeout);
+            } else if reports.is_empty() {
                 return Ok(());
             }
             for (node, message) in reports {

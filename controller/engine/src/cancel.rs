@@ -48,6 +48,7 @@ impl Jobs {
     fn stop(&mut self, id: u64) {
         let Some(stack) = self.graph.stacks.get_mut(&id) else { return };
         (stack.cancelled, stack.timed_out) = (true, false);
+        self.leave_entering(id);
         self.end_checks(id);
         let Some(stack) = self.graph.stacks.get_mut(&id) else { return };
         stack.status = Status::Failed;

@@ -37,7 +37,7 @@ impl Jobs {
         });
         self.stay_unclean(id);
         extras.retain(|slot| !self.graph.rows[*slot].failed);
-        self.graph.ctx.agenda.extend(extras.into_iter().map(Todo::Visit));
+        self.graph.visit_all(id, extras.into());
         self.graph.ctx.agenda.push_back(Todo::CheckEnd(id));
     }
 

@@ -6,6 +6,7 @@ use std::collections::VecDeque;
 use muster_shared::MonoTime;
 
 use crate::engine::Config;
+use crate::entering::Slices;
 use crate::history::History;
 use crate::ids::Ids;
 use crate::job::Limits;
@@ -25,6 +26,8 @@ pub(crate) struct Context {
     pub timers: Timers,
     /// Todos that follow from the present input.
     pub agenda: VecDeque<Todo>,
+    /// Stacks that enter their rows.
+    pub slices: Slices,
     /// Changes to persist and effects to carry out.
     pub journal: Journal,
     /// Counts visits, so that tests find costs that grow with a square.
@@ -44,6 +47,7 @@ impl Context {
             began: MonoTime::default(),
             timers: Timers::default(),
             agenda: VecDeque::new(),
+            slices: Slices::default(),
             journal,
             #[cfg(test)]
             visits: 0,

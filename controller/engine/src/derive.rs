@@ -37,6 +37,8 @@ pub(crate) enum Occasion {
     Fitted,
     /// The controller restarted, or a node was removed with what was on it.
     TakenUp,
+    /// The controller restarted before all rows of the operation were entered.
+    BegunAgain,
 }
 
 /// State that goes on when a traversal is derived again within its operation.
@@ -185,7 +187,7 @@ impl Traversals {
             let may = match occasion {
                 Occasion::Begun | Occasion::Expanded => false,
                 Occasion::Fitted => true,
-                Occasion::TakenUp => cleans,
+                Occasion::TakenUp | Occasion::BegunAgain => cleans,
             };
             may && row.is_going()
         };

@@ -124,6 +124,7 @@ impl Jobs {
         let rows = &self.graph.rows;
         let is_free = |slot: &Slot| rows[*slot].blocked == 0 && !rows[*slot].failed;
         let free = visits.iter().map(|index| stack.forward[*index as usize]).filter(is_free);
-        self.graph.ctx.agenda.extend(free.map(Todo::Visit));
+        let free = free.collect();
+        self.graph.visit_all(id, free);
     }
 }

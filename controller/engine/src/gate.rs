@@ -38,6 +38,8 @@ pub(crate) enum Wait {
     Facts,
     /// A node joins that could have it.
     Node,
+    /// The stack enters its rows: it is visited in a later turn.
+    Entry,
 }
 
 /// The reason why a step does not begin.
@@ -129,8 +131,8 @@ impl Graph {
             return Some(JobWait::Disk);
         }
         let most = self.ctx.limits.in_flight_per_stack;
-        let is_full = self.stacks.get(&row.stack).is_some_and(|stack| stack.in_flight >= most);
-        is_full.then_some(JobWait::Stack)
+        let is_full = |stack: &Stack| stack.in_flight >= most || stack.holds_jobs();
+        self.stacks.get(&row.stack).is_some_and(is_full).then_some(JobWait::Stack)
     }
 }
 
@@ -151,6 +153,7 @@ impl Traversals {
             None if row.blocked > 0 || graph.waits_for_first(row) => Some(Wait::Needs),
             None if row.status == Some(Status::Failed) => None,
             None if self.asks(row).is_some() => Some(Wait::Facts),
+            None if graph.is_entering(row.stack) => Some(Wait::Entry),
             None => Some(Wait::Node),
         }
     }

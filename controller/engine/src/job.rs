@@ -29,6 +29,9 @@ pub struct Limits {
     pub job_timeout: Duration,
     /// Retries before a resource is FAILED.
     pub retries: u32,
+    /// Rows that an operation visits and writes in one turn. All nodes wait for a turn and its
+    /// commit, so a larger operation enters its rows in slices.
+    pub rows_per_turn: usize,
     /// Interval at which agents send a heartbeat.
     pub heartbeat: Duration,
     /// An event reports that a stack has made no progress for this long.
@@ -54,6 +57,7 @@ impl Default for Limits {
             in_flight_per_stack: 20_000,
             job_timeout: JOB_TIMEOUT,
             retries: 3,
+            rows_per_turn: 10_000,
             heartbeat: Duration::from_secs(60),
             quiet: Duration::from_secs(60),
             revisions_kept: 100,
@@ -140,7 +144,7 @@ impl Jobs {
 
     pub(crate) fn pump_stack(&mut self, id: u64) {
         let Some(stack) = self.graph.stacks.get_mut(&id) else { return };
-        if stack.in_flight >= self.graph.ctx.limits.in_flight_per_stack {
+        if stack.in_flight >= self.graph.ctx.limits.in_flight_per_stack || stack.holds_jobs() {
             return;
         }
         let Some(slot) = stack.queue.pop_front() else { return };

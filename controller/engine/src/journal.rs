@@ -15,7 +15,7 @@ use crate::graph::Graph;
 use crate::node::{NodeKey, Nodes};
 use crate::record::Change;
 use crate::request::{Answer, Refusal};
-use crate::row::Slot;
+use crate::row::{Dirty, Slot};
 use crate::rows::Rows;
 use crate::stacks::Stacks;
 use crate::timer::TimerKey;
@@ -80,9 +80,20 @@ impl Journal {
             self.rows.push_back(slot);
         }
         let dirty = row.dirty_mut();
-        dirty.progress |= full.is_some();
-        dirty.full |= full == Some(true);
-        dirty.edges |= edges;
+        // The store does not have what was left, so all of the row is written.
+        let all = std::mem::take(&mut dirty.is_left);
+        dirty.progress |= all || full.is_some();
+        dirty.full |= all || full == Some(true);
+        dirty.edges |= all || edges;
+    }
+
+    /// Leaves a row that was marked last to a later turn. Returns false if it is written in this one.
+    pub fn leave(&mut self, rows: &mut Rows, slot: Slot) -> bool {
+        let is_left = self.rows.pop_back_if(|last| *last == slot).is_some();
+        if is_left {
+            *rows[slot].dirty_mut() = Dirty { is_left, ..Dirty::default() };
+        }
+        is_left
     }
 
     /// The next change of a marked stack or row. It is made only now, so that a hundred thousand of

@@ -26,8 +26,12 @@ impl Traversals {
         let (forward, settled) = self.lay_out_forward(id, plan, before, tree);
         for slot in &plan.dropped {
             let row = &mut self.jobs.graph.rows[*slot];
+            let may_wait = !row.dirty.any();
             row.drop_since(revision, before.anew);
             self.jobs.graph.row_changed(*slot, true);
+            if may_wait {
+                self.jobs.graph.write_later(*slot);
+            }
         }
         let Some(stack) = self.jobs.graph.stacks.get_mut(&id) else { return };
         stack.parameters = tree.masked_parameters();
@@ -59,6 +63,8 @@ impl Traversals {
                 forward.push(*slot);
                 continue;
             }
+            // A change of this turn may be acknowledged at its end.
+            let may_wait = slot.is_none_or(|slot| !self.jobs.graph.rows[slot].dirty.any());
             let slot = slot.unwrap_or_else(|| {
                 new.push(index);
                 self.new_row(id, tree, index)
@@ -84,6 +90,9 @@ impl Traversals {
             }
             self.jobs.graph.row_changed(slot, revived);
             self.jobs.own(slot, tree, index);
+            if may_wait {
+                self.jobs.graph.write_later(slot);
+            }
             if !anew && self.jobs.graph.is_before_batch(slot) {
                 self.jobs.graph.end_pause(slot);
             }
@@ -92,7 +101,9 @@ impl Traversals {
             let requires: Box<[Slot]> = tree.requires(index).iter().map(|r| forward[*r as usize]).collect();
             if !requires.is_empty() {
                 self.jobs.graph.rows[forward[index]].set_requires(requires);
-                self.jobs.graph.edges_changed(forward[index]);
+                if !self.jobs.graph.rows[forward[index]].dirty.is_left {
+                    self.jobs.graph.edges_changed(forward[index]);
+                }
             }
         }
         (forward, settled)

@@ -37,6 +37,7 @@ impl View<'_> {
             ("restarts that are owed", self.jobs.unsettled.owed().len()),
             ("timers", self.graph.ctx.timers.len()),
             ("steps that follow", self.graph.ctx.agenda.len()),
+            ("stacks that enter their rows", self.graph.ctx.slices.len()),
             ("jobs on nodes", of_nodes(|node| node.sent.len())),
             ("rows in lines of nodes", self.graph.nodes.iter().map(in_line).sum()),
             ("looks that are put off on nodes", of_nodes(|node| node.put_off.len())),

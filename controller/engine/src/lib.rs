@@ -34,6 +34,7 @@ mod derive;
 mod disk_full;
 mod drift_report;
 mod engine;
+mod entering;
 mod event;
 mod expand;
 mod facts;

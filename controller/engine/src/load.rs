@@ -238,7 +238,9 @@ impl Traversals {
         let stack = &self.jobs.graph.stacks[&id];
         // The source was valid when the request was accepted.
         let source = source.and_then(|source| source.of_stack(&stack.name, &stack.id.to_string()).ok());
+        let goes_on = record.entering && stack.status == Status::InProgress;
         match source {
+            Some(source) if goes_on => self.enter_again(id, source),
             Some(source) => self.resume(id, source),
             None => self.jobs.abandon(id, "its revision cannot be read: update or delete the stack"),
         }

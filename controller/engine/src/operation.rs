@@ -185,7 +185,15 @@ impl Engine {
         let stack = &self.graph().stacks[&id];
         let ended = stack.status == Status::Complete;
         let steady = plan.same_rows && ended && stack.walk.is_none();
+        // A start would have to know which revision a rollback returns to, and how far a first
+        // stage is.
+        let enters = target.action != StackAction::Rollback
+            && !target.options.delete_first
+            && self.graph().is_large(&plan);
         self.traversals.jobs.enter(id, number, &target);
+        if enters {
+            self.graph_mut().begin_entering(id);
+        }
         self.traversals.jobs.forget_breakers(id);
         if target.action != StackAction::Delete
             && let Some(stack) = self.graph_mut().stacks.get_mut(&id)

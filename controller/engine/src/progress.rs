@@ -88,6 +88,7 @@ impl Wait {
             Wait::Needs => Phase::Waiting,
             Wait::Facts => Phase::Facts,
             Wait::Node => Phase::NodeAway,
+            Wait::Entry => Phase::Queued,
         }
     }
 }

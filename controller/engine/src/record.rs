@@ -113,6 +113,8 @@ pub struct StackRecord {
     pub delete_first: bool,
     /// The operation gives every resource a job.
     pub converge: bool,
+    /// Not all rows of the operation are in the store as it wants them. A start begins it again.
+    pub entering: bool,
     /// The operation was cancelled. A start does not take it up.
     pub cancelled: bool,
     /// The operation has timed out.

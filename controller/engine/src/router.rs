@@ -25,6 +25,9 @@ impl Engine {
             Input::RevisionLoaded { load, source } => self.revision_loaded(load, source),
             Input::Timeout => {}
         }
+        if fires {
+            self.traversals.jobs.enter_slice();
+        }
         self.run_agenda();
         if fires {
             self.run_timers();
@@ -79,7 +82,11 @@ impl Engine {
             .or_else(|| {
                 self.graph_mut().restored.changed().map(|record| Change::Restored(record.map(Box::new)))
             });
-        change.map(Effect::Persist).or_else(|| self.graph_mut().ctx.journal.next_effect())
+        let effect = change.map(Effect::Persist).or_else(|| self.graph_mut().ctx.journal.next_effect());
+        if effect.is_none() {
+            self.graph_mut().ctx.slices.all_taken();
+        }
+        effect
     }
 
     /// When to call [`Engine::handle`] with [`Input::Timeout`], and why.
@@ -87,7 +94,9 @@ impl Engine {
         let flows = self.flows.next_due().map(|due| (due, "a device is due"));
         let ports = self.intents.ports.next_due().map(|due| (due, "an agent has listened for long enough"));
         let fetches = self.traversals.jobs.fetches.timeout().map(|due| (due, "another node may fetch"));
-        self.graph().ctx.timers.next().into_iter().chain(flows).chain(ports).chain(fetches).min()
+        let ctx = &self.graph().ctx;
+        let slice = ctx.slices.has_next().then_some((ctx.now, "a stack enters its rows"));
+        ctx.timers.next().into_iter().chain(flows).chain(ports).chain(fetches).chain(slice).min()
     }
 
     fn run_agenda(&mut self) {

@@ -156,6 +156,8 @@ pub(crate) struct Dirty {
     pub full: bool,
     pub progress: bool,
     pub edges: bool,
+    /// The writing of the whole row is left to a later turn.
+    pub is_left: bool,
 }
 
 impl WorkState {

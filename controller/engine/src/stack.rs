@@ -7,6 +7,7 @@ use indexmap::IndexSet;
 use muster_shared::{Generation, StackName};
 use muster_template::Policies;
 
+use crate::entering::Entering;
 use crate::follow::{MembershipUpdates, NodeSet};
 use crate::hidden::Hidden;
 use crate::progress_check::ProgressCheck;
@@ -69,6 +70,8 @@ pub(crate) struct Stack {
     /// Rows that wait for signals, or for time to pass.
     pub waiting: BTreeSet<Slot>,
     pub walk: Option<Walk>,
+    /// Rows of a large operation that are not entered yet.
+    pub entering: Option<Box<Entering>>,
     /// The `for_each` sets, which say for which nodes the stack has members.
     pub sets: Vec<NodeSet>,
     /// When the stack adds and drops members.
@@ -135,6 +138,7 @@ impl Stack {
             working: BTreeSet::new(),
             waiting: BTreeSet::new(),
             walk: None,
+            entering: None,
             sets: Vec::new(),
             membership: MembershipUpdates::default(),
             put_right: BTreeMap::new(),
@@ -169,6 +173,7 @@ impl Stack {
             rollback: self.rollback,
             delete_first: self.delete_first,
             converge: self.converge,
+            entering: self.entering.as_ref().is_some_and(|entering| entering.begins),
             cancelled: self.cancelled,
             timed_out: self.timed_out,
             complete: self.complete.clone(),

@@ -14,6 +14,7 @@ mod delete_first;
 mod deployments;
 mod disk_full;
 mod drift;
+mod entering;
 mod facts;
 mod failures;
 mod fetching;

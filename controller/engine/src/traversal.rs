@@ -21,9 +21,8 @@ const TOLD: usize = 3;
 
 impl Traversals {
     pub(crate) fn check_end(&mut self, id: u64) {
-        let Some(stack) = self.jobs.graph.stacks.get_mut(&id).filter(|stack| !stack.cancelled) else {
-            return;
-        };
+        let goes_on = |stack: &&mut Stack| !stack.cancelled && !stack.waits_for_visits();
+        let Some(stack) = self.jobs.graph.stacks.get_mut(&id).filter(goes_on) else { return };
         let Some(walk) = &mut stack.walk else { return };
         let rests = stack.working.is_empty() && stack.waiting.is_empty() && walk.at_hooks.is_empty();
         match walk.stage {

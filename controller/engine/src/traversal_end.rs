@@ -10,6 +10,7 @@ impl Jobs {
     /// Ends the traversal of a stack in memory: its timers, open questions and rollouts go.
     pub(crate) fn leave_walk(&mut self, id: u64) {
         self.graph.watch_no_more(id);
+        self.leave_entering(id);
         self.end_checks(id);
         self.leave_rollouts(id);
         let Some(stack) = self.graph.stacks.get_mut(&id) else { return };
@@ -25,6 +26,9 @@ impl Jobs {
     /// Sets the stack FAILED. A rollback follows where the operator asked for one.
     pub(crate) fn end_failed(&mut self, id: u64, reason: String) {
         self.graph.watch_no_more(id);
+        if self.graph.is_entering(id) {
+            self.end_entering(id);
+        }
         self.end_checks(id);
         let Some(stack) = self.graph.stacks.get_mut(&id) else { return };
         stack.status = Status::Failed;

@@ -23,6 +23,9 @@ impl Jobs {
     pub(crate) fn turn(&mut self, id: u64) {
         let Some(stack) = self.graph.stacks.get(&id) else { return };
         let is_forward = stack.walk.as_ref().is_some_and(|walk| walk.stage == Stage::Forward);
+        if stack.entering.is_some() {
+            return; // the end of that looks
+        }
         let goes_on = is_forward && !stack.is_still();
         let mut rollouts = std::mem::take(&mut self.rollouts);
         let looks = rollouts.look(id, goes_on, self.graph.ctx.now, &|name| self.health(id, name));

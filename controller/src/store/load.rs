@@ -192,6 +192,7 @@ fn stack(row: &Row<'_>, key: &DataKey) -> rusqlite::Result<StackRecord> {
         rollback: row.get("rollback")?,
         delete_first: row.get("delete_first")?,
         converge: row.get("converge")?,
+        entering: row.get("entering")?,
         cancelled: row.get("cancelled")?,
         timed_out: row.get("timed_out")?,
         complete: json(row, "complete")?,

@@ -28,7 +28,8 @@ CREATE TABLE stacks (
     failures       TEXT NOT NULL,     -- JSON: what failed in the last operation
     hidden_digests TEXT NOT NULL,     -- sealed JSON: digests of hidden parameters that may not change, by parameter
     converge       INTEGER NOT NULL,  -- 1: every resource gets a job in the operation
-    timed_out      INTEGER NOT NULL   -- 1: the operation had its time
+    timed_out      INTEGER NOT NULL,  -- 1: the operation had its time
+    entering       INTEGER NOT NULL   -- 1: a start begins the operation again, because not all of its rows are here
 );
 
 CREATE TABLE revisions (

@@ -20,6 +20,8 @@ use super::reference::Asked;
 use super::store::SimStore;
 use super::world::{Event, World};
 
+/// Turns in which stacks enter their rows: more are a loop.
+const SLICES_MAX: usize = 1000;
 /// Inputs in one turn, as in the real driver.
 const TURN_MAX: usize = 8192;
 /// Timers that come due at one moment: more are a loop.
@@ -375,10 +377,14 @@ impl World {
     /// Does what is due and takes what waits.
     pub fn controller_catches_up(&mut self) {
         self.controller_turn();
-        // Built again after a mistake, it has more to say at once.
-        let now = self.controller_now();
-        let due = self.controller.turns.as_ref().and_then(Turns::poll_timeout);
-        if due.is_some_and(|due| due <= now) {
+        // Built again after a mistake, it has more to say at once; and a stack may enter its rows.
+        let most = if self.has_slices() { SLICES_MAX } else { 1 };
+        for _ in 0..most {
+            let now = self.controller_now();
+            let due = self.controller.turns.as_ref().and_then(Turns::poll_timeout);
+            if due.is_none_or(|due| due > now) {
+                return;
+            }
             self.controller_wakes_now();
             self.controller_turn();
         }

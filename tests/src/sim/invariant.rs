@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use muster_engine::Hook;
-use muster_engine::record::{Change, EventRecord, ResourceRecord, StackAction, Status};
+use muster_engine::record::{Change, EventRecord, ResourceRecord, StackAction, StackRecord, Status};
 use muster_shared::model::flow::{DeviceName, FlowDown};
 use muster_shared::model::{Action, Claim, Down, Job, ReportKey};
 use muster_shared::{Generation, NodeId};
@@ -13,7 +13,7 @@ use muster_template::Kind;
 use super::fleet;
 use super::outbox::Leaving;
 use super::plan::{HIDDEN, Plan, split};
-use super::shared::{Shared, Suspect};
+use super::shared::{Noted, Shared, Suspect};
 use super::store::{Tables, brief};
 
 /// What has happened in the present turn of the controller, before the tables became what they are.
@@ -138,6 +138,9 @@ pub fn leaves(shared: &mut Shared, node: &NodeId, connection: u64, message: &Dow
             if wrong.is_some() || !first || !job.action.applies() {
                 return wrong;
             }
+            if enters(shared, job) {
+                return Some(format!("{resource} is sent to {node}, whose stack enters its rows"));
+            }
             if let Some(wrong) = fleet::begins(shared, node, job) {
                 shared.suspects.push(Suspect { resource, generation, wrong, unless_greeted: None });
             }
@@ -163,6 +166,21 @@ pub fn leaves(shared: &mut Shared, node: &NodeId, connection: u64, message: &Dow
             None
         }
     }
+}
+
+/// The stack of the job has entered rows since before this turn, and still does.
+fn enters(shared: &Shared, job: &Job) -> bool {
+    let tables = &shared.tables;
+    let row = tables.physical.get(&job.resource).and_then(|id| tables.rows.get(id));
+    let Some(stack) = row.and_then(|row| tables.stacks.get(&row.stack)) else { return false };
+    let began = shared.noted.iter().any(|noted| match noted {
+        Noted::Stack { was, is } => {
+            is.id == stack.id
+                && !was.as_ref().is_some_and(|was| was.entering && was.traversal == stack.traversal)
+        }
+        _ => false,
+    });
+    stack.entering && !began
 }
 
 /// A job is durable as it is sent.
@@ -327,7 +345,9 @@ fn still_needed(shared: &Shared, row: &ResourceRecord) -> Option<String> {
     if let Some(by) = needed_by.find_map(|(by, _)| is_there(by)) {
         return Some(format!("{} is still needed by {}", row.name, by.name));
     }
-    let stack = tables.stacks.get(&row.stack).filter(|stack| !stack.delete_first)?;
+    // A delete wants none of the rows that it has not entered yet.
+    let is_delete = |stack: &StackRecord| stack.entering && stack.action == StackAction::Delete;
+    let stack = tables.stacks.get(&row.stack).filter(|stack| !stack.delete_first && !is_delete(stack))?;
     if shared.fleet.is_leaving(row.id, stack.traversal) {
         return None;
     }

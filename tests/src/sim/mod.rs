@@ -101,6 +101,8 @@ pub struct Parts {
     pub clocks: bool,
     /// One site of a hundred has servers by the thousand.
     pub large: bool,
+    /// Turns of some controllers have few rows, so that large operations enter theirs in slices.
+    pub slices: bool,
 }
 
 /// By its name.
@@ -122,6 +124,8 @@ pub enum Part {
     Clocks,
     /// Servers by the thousand, in one run of a hundred
     Large,
+    /// Turns with few rows, in one run of five: large operations enter theirs in slices
+    Slices,
 }
 
 impl Parts {
@@ -135,6 +139,7 @@ impl Parts {
         load: false,
         clocks: false,
         large: false,
+        slices: false,
     };
 
     /// All that need not be asked for.
@@ -145,6 +150,7 @@ impl Parts {
         load: true,
         clocks: true,
         large: true,
+        slices: true,
         ..Self::NONE
     };
 
@@ -160,6 +166,7 @@ impl Parts {
             load: has(Part::Load),
             clocks: has(Part::Clocks),
             large: has(Part::Large),
+            slices: has(Part::Slices),
         }
     }
 
@@ -176,6 +183,7 @@ impl Parts {
             ("load", self.load),
             ("clocks", self.clocks),
             ("large", self.large),
+            ("slices", self.slices),
         ];
         let left_out: Vec<&str> =
             left_out.iter().filter(|(_, is_there)| !is_there).map(|(name, _)| *name).collect();

@@ -440,6 +440,8 @@ const CLOCKS: [&str; 2] = ["token counts", "token has expired"];
 
 const BOUNDS: [&str; 2] = ["bounds as many COMPLETE revisions as are kept", "large turn is counted"];
 
+const SLICES: [&str; 2] = ["slices operation enters", "slices operation begins again"];
+
 /// What should have happened and never did.
 pub fn missing(counts: &Counts, parts: Parts) -> Vec<String> {
     // Some are asked for.
@@ -463,6 +465,7 @@ pub fn missing(counts: &Counts, parts: Parts) -> Vec<String> {
     let loads = LOADS.iter().map(|what| format!("load {what}"));
     let clocks = CLOCKS.iter().map(|what| format!("clocks {what}"));
     let bounds = BOUNDS.iter().map(|what| (*what).to_owned());
+    let slices = SLICES.iter().map(|what| (*what).to_owned());
     let agents = AGENTS.iter().map(|what| (*what).to_owned());
     faults
         .chain(stacks)
@@ -474,6 +477,7 @@ pub fn missing(counts: &Counts, parts: Parts) -> Vec<String> {
         .chain(loads)
         .chain(clocks)
         .chain(bounds)
+        .chain(slices)
         .chain(flows)
         .chain(flow_operators)
         .chain(trees)

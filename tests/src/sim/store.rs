@@ -114,6 +114,9 @@ impl Store for SimStore {
                 shared.tried.insert(key);
                 shared.may_have.insert(key);
             }
+            if shared.tables.stacks.values().any(|stack| stack.entering) {
+                shared.counts.add("slices operation begins again");
+            }
             shared.fights_are_loaded();
             shared.tables.steady = shared.clocks.steady(shared.now);
             shared.starts += u64::from(shared.clocks.is_on);

@@ -207,7 +207,21 @@ pub struct World {
     site: SealSecret,
 }
 
+/// So few in one run of five that much comes between the slices of a stack that enters its rows.
+fn rows_per_turn(options: &Options) -> usize {
+    let mut dice = Dice::new(options.seed, "rows of a turn");
+    match options.parts.slices && dice.one_in(5) {
+        true => *dice.pick(&[1, 2, 3, 5]),
+        false => Limits::default().rows_per_turn,
+    }
+}
+
 impl World {
+    /// Whether operations of a few rows enter them in slices.
+    pub fn has_slices(&self) -> bool {
+        rows_per_turn(&self.options) < Limits::default().rows_per_turn
+    }
+
     /// Before anything has happened.
     pub fn new(mut options: Options, left_out: BTreeSet<u64>) -> Self {
         let seed = options.seed;
@@ -218,6 +232,7 @@ impl World {
             in_flight_per_node: *setup.pick(&[1, 2, 4, 256, 256]),
             in_flight_per_stack: *setup.pick(&[1, 3, 20_000, 20_000]),
             revisions_kept: *setup.pick(&[3, 3, 100]),
+            rows_per_turn: rows_per_turn(&options),
             ..Limits::default()
         };
         let load = Load::of(&options);

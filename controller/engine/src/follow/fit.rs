@@ -18,6 +18,9 @@ impl Traversals {
         if stack.action == StackAction::Delete {
             return;
         }
+        if stack.entering.is_some() {
+            return stack.membership.set_owed(true); // followed once all rows are in
+        }
         let is_under_way = stack.status == Status::InProgress;
         let leave = self.jobs.graph.stacks.get(&id).is_some_and(|stack| self.jobs.graph.somebody_left(stack));
         if let Some(stack) = self.jobs.graph.stacks.get_mut(&id) {

@@ -64,6 +64,8 @@ pub struct Bed {
     pub dying: bool,
     /// Revisions are not read before [`Bed::read`].
     pub slow: bool,
+    /// A stack that enters its rows waits for the next timeout.
+    pub lazy: bool,
     unread: Vec<Input>,
     pub answers: BTreeMap<u64, Result<Answer, Refusal>>,
     /// The node that got each piece of a content.
@@ -194,6 +196,7 @@ impl Bed {
             ran: Vec::new(),
             dying: false,
             slow: false,
+            lazy: false,
             unread: Vec::new(),
             chunks: Vec::new(),
             warnings: Vec::new(),
@@ -467,8 +470,13 @@ impl Bed {
                 self.engine.handle(self.now, Input::Disconnected { node, connection });
             }
             self.engine.view().audit();
-            let Some((node, connection, message)) = replies.pop_front() else { return };
-            self.engine.handle(self.now, Input::Received { node, connection, message });
+            match replies.pop_front() {
+                Some((node, connection, message)) => {
+                    self.engine.handle(self.now, Input::Received { node, connection, message });
+                }
+                None if self.enters() && !self.lazy => self.engine.handle(self.now, Input::Timeout),
+                None => return,
+            }
         }
     }
 
@@ -527,6 +535,8 @@ impl Bed {
                 self.hosts.iter().find(|(_, host)| host.connection.is_some() && !host.queue.is_empty());
             if let Some(name) = busy.map(|(name, _)| name.clone()) {
                 self.run_at(&name, 0);
+            } else if self.enters() {
+                self.input(Input::Timeout);
             } else if let Some(due) = self.engine.view().next_job() {
                 self.now = self.now.max(due);
                 self.input(Input::Timeout);
@@ -535,6 +545,11 @@ impl Bed {
             }
         }
         panic!("never idle");
+    }
+
+    /// Whether a stack enters its rows.
+    pub fn enters(&self) -> bool {
+        self.engine.graph().ctx.slices.has_next()
     }
 
     pub fn pass(&mut self, time: Duration) {

@@ -33,6 +33,9 @@ impl Shared {
                 if from != to {
                     self.counts.add(format!("stack {from} -> {to}"));
                 }
+                if stack.entering {
+                    self.counts.add("slices operation enters");
+                }
                 self.noted.push(Noted::Stack { was: was.map(Box::new), is: stack });
                 doubled.into_iter().for_each(|doubled| self.violate(doubled));
             }

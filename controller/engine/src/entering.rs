@@ -1,0 +1,230 @@
+//! A large operation enters its rows in slices. All nodes wait for a turn of the engine and for its
+//! commit; a stack of a million rows must not make that long.
+//!
+//! ```text
+//!   begun ─▶ entering: each turn visits and writes a slice of rows; no job of the stack is sent
+//!              ├── all rows are in ─▶ the operation goes on as any other
+//!              ├── it is cancelled, replaced or laid out again ─▶ the rest is written in one turn
+//!              └── the controller ends ─▶ the next start begins the operation again
+//! ```
+//!
+//! Other visits of many rows come in slices as well: after a restart, in a larger tree, and of a
+//! clean-up. A row is as it was until its visit, so a start finds those again.
+//!
+//! **Invariant.** A row that the store does not have, or has as of an earlier operation, has no job
+//! at a node but its removal. So nothing is lost when the operation begins again.
+
+use std::collections::VecDeque;
+
+use crate::derive::{Kept, Occasion};
+use crate::graph::Graph;
+use crate::jobs::Jobs;
+use crate::layout::LayoutContext;
+use crate::plan::{Plan, PlanInput, plan};
+use crate::record::StackAction;
+use crate::request::Source;
+use crate::row::Slot;
+use crate::stack::Stack;
+use crate::todo::Todo;
+use crate::traversals::Traversals;
+use crate::walk::Stage;
+
+/// Rows of an operation that are not entered yet.
+pub(crate) struct Entering {
+    /// Rows to visit.
+    visits: VecDeque<Slot>,
+    /// Rows to write, unless something has happened to them since.
+    unwritten: VecDeque<Slot>,
+    /// The operation begins. A start begins it again, because the store does not have all of it.
+    pub begins: bool,
+}
+
+/// Stacks that enter their rows. Each in turn has a slice.
+#[derive(Debug, Default)]
+pub(crate) struct Slices {
+    stacks: VecDeque<u64>,
+    /// The slice before is with the driver, so the next one has a commit of its own.
+    is_due: bool,
+}
+
+impl Slices {
+    /// The stack has slices from now on.
+    pub fn begin(&mut self, id: u64) {
+        self.stacks.push_back(id);
+    }
+
+    /// The stack has none any more.
+    fn end(&mut self, id: u64) {
+        self.stacks.retain(|other| *other != id);
+    }
+
+    pub fn len(&self) -> usize {
+        self.stacks.len()
+    }
+
+    /// Whether a stack has a slice to come.
+    pub fn has_next(&self) -> bool {
+        !self.stacks.is_empty()
+    }
+
+    /// The driver has taken all changes so far.
+    pub fn all_taken(&mut self) {
+        self.is_due = true;
+    }
+
+    /// Takes the stack whose turn it is.
+    fn next(&mut self) -> Option<u64> {
+        if !std::mem::take(&mut self.is_due) {
+            return None;
+        }
+        self.stacks.pop_front()
+    }
+}
+
+impl Stack {
+    /// Whether no job of the stack is sent yet: not all rows of its operation are in the store. A
+    /// delete begins again with the removals that are out.
+    pub fn holds_jobs(&self) -> bool {
+        self.entering.as_ref().is_some_and(|entering| entering.begins) && self.action != StackAction::Delete
+    }
+
+    /// Whether a decision about the whole traversal has to wait for visits to come.
+    pub fn waits_for_visits(&self) -> bool {
+        let cleans_next = self.walk.as_ref().is_some_and(|walk| walk.stage == Stage::Forward)
+            && self.action == StackAction::Delete;
+        self.entering.is_some() && !cleans_next
+    }
+}
+
+impl Plan {
+    /// Rows that an operation with this plan has to visit or write.
+    fn size(&self) -> usize {
+        self.dropped.len() + self.dirty.iter().filter(|dirty| **dirty).count()
+    }
+}
+
+impl Graph {
+    /// Whether an operation with this plan is too large for one turn.
+    pub(crate) fn is_large(&self, plan: &Plan) -> bool {
+        plan.size() > self.ctx.limits.rows_per_turn
+    }
+
+    /// Whether rows of the stack are still to be entered.
+    pub(crate) fn is_entering(&self, id: u64) -> bool {
+        self.stacks.get(&id).is_some_and(|stack| stack.entering.is_some())
+    }
+
+    /// Begins to enter the rows of an operation.
+    pub(crate) fn begin_entering(&mut self, id: u64) {
+        self.enter(id, Entering { visits: VecDeque::new(), unwritten: VecDeque::new(), begins: true });
+    }
+
+    /// Visits rows of the stack: in this turn, or in slices if they are too many.
+    pub(crate) fn visit_all(&mut self, id: u64, rows: VecDeque<Slot>) {
+        let Some(stack) = self.stacks.get_mut(&id) else { return };
+        match &mut stack.entering {
+            Some(entering) => entering.visits = rows,
+            None if rows.len() > self.ctx.limits.rows_per_turn => {
+                self.enter(id, Entering { visits: rows, unwritten: VecDeque::new(), begins: false });
+            }
+            None => self.ctx.agenda.extend(rows.into_iter().map(Todo::Visit)),
+        }
+    }
+
+    fn enter(&mut self, id: u64, entering: Entering) {
+        let Some(stack) = self.stacks.get_mut(&id) else { return };
+        if stack.entering.replace(Box::new(entering)).is_none() {
+            self.ctx.slices.begin(id);
+        }
+    }
+
+    /// Leaves the writing of a row to a later slice, if the operation alone has marked it.
+    pub(crate) fn write_later(&mut self, slot: Slot) {
+        let id = self.rows[slot].stack;
+        let Some(entering) = self.stacks.get_mut(&id).and_then(|stack| stack.entering.as_mut()) else {
+            return;
+        };
+        if self.ctx.journal.leave(&mut self.rows, slot) {
+            entering.unwritten.push_back(slot);
+        }
+    }
+
+    fn write_now(&mut self, slot: Slot) {
+        if self.rows.get(slot).is_some_and(|row| row.dirty.is_left) {
+            self.ctx.journal.row(&mut self.rows, slot, Some(true), true);
+        }
+    }
+}
+
+impl Jobs {
+    /// Visits and writes the next rows of the stack whose turn it is.
+    pub(crate) fn enter_slice(&mut self) {
+        let Some(id) = self.graph.ctx.slices.next() else { return };
+        let most = self.graph.ctx.limits.rows_per_turn.max(1);
+        let entering = self.graph.stacks.get_mut(&id).and_then(|stack| stack.entering.as_mut());
+        let Some(entering) = entering else { return };
+        let visits: Vec<Slot> = entering.visits.drain(..most.min(entering.visits.len())).collect();
+        let rest = (most - visits.len()).min(entering.unwritten.len());
+        let unwritten: Vec<Slot> = entering.unwritten.drain(..rest).collect();
+        let is_last = entering.visits.is_empty() && entering.unwritten.is_empty();
+        self.graph.ctx.agenda.extend(visits.into_iter().map(Todo::Visit));
+        unwritten.into_iter().for_each(|slot| self.graph.write_now(slot));
+        match is_last {
+            true => self.end_entering(id),
+            false => self.graph.ctx.slices.begin(id),
+        }
+    }
+
+    /// The operation goes on as any other: the rest is visited and written in this turn.
+    pub(crate) fn end_entering(&mut self, id: u64) {
+        let visits = self.leave_entering(id);
+        self.graph.ctx.agenda.extend(visits.into_iter().map(Todo::Visit));
+        self.graph.ctx.agenda.extend([Todo::Turn(id), Todo::CheckEnd(id)]);
+        self.graph.fit_if_owed(id);
+    }
+
+    /// Writes the rest in this turn. Returns the rows that were not visited.
+    pub(crate) fn leave_entering(&mut self, id: u64) -> VecDeque<Slot> {
+        let entering = self.graph.stacks.get_mut(&id).and_then(|stack| stack.entering.take());
+        let Some(entering) = entering else { return VecDeque::new() };
+        self.graph.ctx.slices.end(id);
+        entering.unwritten.into_iter().for_each(|slot| self.graph.write_now(slot));
+        self.graph.stack_changed(id);
+        self.graph.ctx.agenda.push_back(Todo::PumpStack(id));
+        entering.visits
+    }
+}
+
+impl Traversals {
+    /// After a restart: begins an operation again whose rows were not all entered.
+    pub(crate) fn enter_again(&mut self, id: u64, source: Source) {
+        let Some(stack) = self.jobs.graph.stacks.get(&id) else { return };
+        let tree = match self.jobs.graph.grown(stack, &source.tree, true) {
+            Ok(tree) => tree,
+            Err(errors) => {
+                let why = stack.without_hidden(&source.tree, &errors.to_string());
+                let why = format!("its revision does not fit what is there: {why}; update the stack");
+                return self.jobs.abandon(id, &why);
+            }
+        };
+        let ground = PlanInput {
+            hides: stack.hidden.hides_of_others(),
+            converges: stack.converge,
+            rows: &self.jobs.graph.rows,
+            forward: &stack.forward,
+            settled: &stack.settled,
+            names: stack.names,
+            extras: &stack.extras,
+            previous: stack.revision,
+            target: None,
+            again: false,
+        };
+        let plan = plan(&ground, &tree);
+        if self.jobs.graph.is_large(&plan) {
+            self.jobs.graph.begin_entering(id);
+        }
+        self.jobs.graph.stack_changed(id);
+        self.lay_out(id, &plan, LayoutContext { steady: false, anew: false, ended: false }, &tree);
+        self.derive(id, tree, Some(plan.needed_by), Occasion::BegunAgain, Kept::nothing());
+    }
+}

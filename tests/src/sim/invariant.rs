@@ -352,7 +352,7 @@ fn still_needed(shared: &Shared, row: &ResourceRecord) -> Option<String> {
         return None;
     }
     let mut rows = tables.rows.values().filter(|other| other.stack == stack.id && other.dropped.is_none());
-    let unready = rows.find(|other| !other.progress.observed_ready)?;
+    let unready = rows.find(|other| !other.progress.observed_ready && !shared.turn.was_ready(other))?;
     Some(format!("{} is not ready yet, and clean-up comes last", unready.name))
 }
 

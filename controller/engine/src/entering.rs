@@ -21,8 +21,8 @@ use crate::graph::Graph;
 use crate::jobs::Jobs;
 use crate::layout::LayoutContext;
 use crate::plan::{Plan, PlanInput, plan};
-use crate::record::StackAction;
-use crate::request::Source;
+use crate::record::{StackAction, Status};
+use crate::request::{Request, Source};
 use crate::row::Slot;
 use crate::stack::Stack;
 use crate::todo::Todo;
@@ -82,10 +82,11 @@ impl Slices {
 }
 
 impl Stack {
-    /// Whether no job of the stack is sent yet: not all rows of its operation are in the store. A
-    /// delete begins again with the removals that are out.
+    /// Whether no job of the stack is sent yet: not all rows are in the store, and a row that was not
+    /// visited may have a job of the operation before. Removals are those of this operation.
     pub fn holds_jobs(&self) -> bool {
-        self.entering.as_ref().is_some_and(|entering| entering.begins) && self.action != StackAction::Delete
+        let cleans = self.walk.as_ref().is_some_and(|walk| walk.stage == Stage::Cleanup);
+        self.entering.is_some() && !cleans && self.action != StackAction::Delete
     }
 
     /// Whether a decision about the whole traversal has to wait for visits to come.
@@ -125,7 +126,12 @@ impl Graph {
         match &mut stack.entering {
             Some(entering) => entering.visits = rows,
             None if rows.len() > self.ctx.limits.rows_per_turn => {
-                self.enter(id, Entering { visits: rows, unwritten: VecDeque::new(), begins: false });
+                // A start takes a failure of the operation before for one of this operation, so these
+                // are tried at once.
+                let has_failed = |slot: &Slot| self.rows[*slot].status == Some(Status::Failed);
+                let (failed, visits) = rows.into_iter().partition::<VecDeque<_>, _>(has_failed);
+                self.ctx.agenda.extend(failed.into_iter().map(Todo::Visit));
+                self.enter(id, Entering { visits, unwritten: VecDeque::new(), begins: false });
             }
             None => self.ctx.agenda.extend(rows.into_iter().map(Todo::Visit)),
         }
@@ -196,6 +202,18 @@ impl Jobs {
 }
 
 impl Traversals {
+    /// An operator is answered about a row or a rollout of the stack: a start that begins the
+    /// operation again would forget it, so all rows are entered in this turn.
+    pub(crate) fn enter_at_once(&mut self, request: &Request) {
+        let (Request::ClearHook { stack: name, .. } | Request::Rollout { name, .. }) = request else {
+            return;
+        };
+        let id = self.jobs.graph.stacks.id_of(name);
+        if let Some(id) = id.filter(|id| self.jobs.graph.is_entering(*id)) {
+            self.jobs.end_entering(id);
+        }
+    }
+
     /// After a restart: begins an operation again whose rows were not all entered.
     pub(crate) fn enter_again(&mut self, id: u64, source: Source) {
         let Some(stack) = self.jobs.graph.stacks.get(&id) else { return };

@@ -142,6 +142,7 @@ impl Engine {
         if let Err(refusal) = self.traversals.is_whole(&request) {
             return self.graph_mut().answer(id, Err(refusal));
         }
+        self.traversals.enter_at_once(&request);
         let answer = match request {
             Request::Create { name, source, options } => self.create(name, source, options),
             Request::Update { name, source, options } => self.update(&name, source, options),

@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use muster_shared::MonoTime;
 use muster_shared::model::{Observed, Outcome, Report, Up};
 
-use super::bed::{Bed, config, node, options, template};
+use super::bed::{Bed, config, node, options, stack, template};
 use super::trees::source;
-use crate::{Engine, Input, Limits, Request};
+use crate::{Engine, Input, Limits, Request, RolloutAction};
 
 /// A stack of `count` resources on one node.
 fn rows(count: usize, values: &str) -> String {
@@ -175,6 +175,66 @@ fn no_job_of_the_operation_before_begins_while_another_enters() {
     let mut made = made.to_vec();
     made.sort_unstable();
     assert_eq!(ran, made);
+}
+
+#[test]
+fn a_large_rollback_sends_no_job_of_the_operation_before() {
+    let limits = Limits { rows_per_turn: 1, in_flight_per_node: 1, ..Limits::default() };
+    let mut bed = Bed::with(1, limits);
+    bed.lazy = true;
+    bed.create(template(&rows(4, "x=1"))).unwrap();
+    bed.idle();
+    bed.update(template(&rows(4, "x=2"))).unwrap();
+    enter(&mut bed);
+    bed.rollback(Some(1)).unwrap();
+    assert!(bed.enters());
+    bed.run_at(&node(0), 0);
+    assert_eq!(sent(&bed), 0, "the next job would be one of the update");
+    bed.idle();
+    assert_eq!(bed.status(), "ROLLBACK_COMPLETE");
+    let updates: Vec<&String> = bed.ran.iter().filter(|job| job.starts_with("Update")).collect();
+    assert_eq!(updates, ["Update r000", "Update r000"]);
+}
+
+#[test]
+fn what_failed_before_a_large_rollback_is_tried_whenever_the_controller_ends() {
+    for slices in 0..3 {
+        let mut bed = slow_bed(1);
+        bed.create(template(&rows(3, "x=1"))).unwrap();
+        bed.idle();
+        bed.update(template(&rows(3, "x=2"))).unwrap();
+        enter(&mut bed);
+        (0..3).for_each(|_| bed.fail_next(&node(0), true));
+        bed.idle();
+        assert_eq!(bed.status(), "UPDATE_FAILED");
+        bed.rollback(Some(1)).unwrap();
+        (0..slices).for_each(|_| slice(&mut bed));
+        bed.restart();
+        bed.connect(&node(0));
+        bed.idle();
+        assert_eq!(bed.status(), "ROLLBACK_COMPLETE", "{slices} slices");
+    }
+}
+
+#[test]
+fn an_answer_about_a_rollout_ends_the_slices() {
+    let mut bed = slow_bed(1);
+    let root = "resources:
+  m: {type: Muster::Dummy, for_each: {nodes: role=web}, rollout: {batch: 1}, properties: {values: {x: 1}}}
+  a: {type: Muster::Dummy, properties: {node: node-0, values: {x: 1}}}
+  b: {type: Muster::Dummy, properties: {node: node-0, values: {x: 1}}}
+";
+    let labels = BTreeMap::from([("role".to_owned(), Some("web".to_owned()))]);
+    bed.ask(Request::LabelNode { node: node(0), labels }).unwrap();
+    bed.create(source(root, &[])).unwrap();
+    assert!(bed.enters());
+    let (action, resource) = (RolloutAction::Pause, Some("m".into()));
+    bed.ask(Request::Rollout { name: stack(), action, resource }).unwrap();
+    assert!(!bed.enters() && bed.tables.rows.len() == 4);
+    bed.restart();
+    bed.connect(&node(0));
+    bed.idle();
+    assert!(!bed.ran.iter().any(|job| job.contains("m[")), "it is paused still: {:?}", bed.ran);
 }
 
 #[test]

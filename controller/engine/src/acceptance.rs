@@ -66,18 +66,8 @@ impl View<'_> {
                 "the parameter '{name}' is immutable: its value cannot change while the stack is there"
             )));
         }
-        let ground = PlanInput {
-            hides: stack.hidden.hides_of_others(),
-            converges: options.converge,
-            rows: &self.graph.rows,
-            forward: &stack.forward,
-            settled: &stack.settled,
-            names: stack.names,
-            extras: &stack.extras,
-            previous: stack.revision,
-            target,
-            again: false,
-        };
+        let of = PlanInput::of(stack, &self.graph.rows);
+        let ground = PlanInput { converges: options.converge, target, ..of };
         let plan = plan(&ground, &tree);
         let shown = |text: String| stack.without_hidden(&tree, &text);
         let checked = self.check(stack.id, &plan, &tree, options);

@@ -225,19 +225,7 @@ impl Traversals {
                 return self.jobs.abandon(id, &why);
             }
         };
-        let ground = PlanInput {
-            hides: stack.hidden.hides_of_others(),
-            converges: stack.converge,
-            rows: &self.jobs.graph.rows,
-            forward: &stack.forward,
-            settled: &stack.settled,
-            names: stack.names,
-            extras: &stack.extras,
-            previous: stack.revision,
-            target: None,
-            again: false,
-        };
-        let plan = plan(&ground, &tree);
+        let plan = plan(&PlanInput::of(stack, &self.jobs.graph.rows), &tree);
         if self.jobs.graph.is_large(&plan) {
             self.jobs.graph.begin_entering(id);
         }

@@ -101,18 +101,8 @@ impl Traversals {
     }
 
     pub(crate) fn plan_again(&self, stack: &Stack, tree: &Tree) -> Plan {
-        let ground = PlanInput {
-            hides: stack.hidden.hides_of_others(),
-            converges: false,
-            rows: &self.jobs.graph.rows,
-            forward: &stack.forward,
-            settled: &stack.settled,
-            names: stack.names,
-            extras: &stack.extras,
-            previous: stack.revision,
-            target: None,
-            again: true,
-        };
+        let of = PlanInput::of(stack, &self.jobs.graph.rows);
+        let ground = PlanInput { converges: false, again: true, ..of };
         plan(&ground, tree)
     }
 }

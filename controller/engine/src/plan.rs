@@ -10,6 +10,7 @@ use muster_template::{Kind, Tree};
 use crate::record::Status;
 use crate::row::{Row, Slot};
 use crate::rows::Rows;
+use crate::stack::Stack;
 use crate::walk::Adjacency;
 
 /// The input of a plan.
@@ -32,6 +33,24 @@ pub(crate) struct PlanInput<'a> {
     pub hides: bool,
     /// Every resource is visited, changed or not.
     pub converges: bool,
+}
+
+impl<'a> PlanInput<'a> {
+    /// The input for an operation that begins on a stack as it is.
+    pub fn of(stack: &'a Stack, rows: &'a Rows) -> Self {
+        Self {
+            rows,
+            forward: &stack.forward,
+            settled: &stack.settled,
+            names: stack.names,
+            extras: &stack.extras,
+            previous: stack.revision,
+            target: None,
+            again: false,
+            hides: stack.hidden.hides_of_others(),
+            converges: stack.converge,
+        }
+    }
 }
 
 /// The work of a traversal.

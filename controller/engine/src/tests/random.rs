@@ -456,6 +456,7 @@ fn what_once_failed() {
     for seed in [11_718_325_506_864_118_528, 17_284_550_278_682_662_899] {
         graphs_come_and_go(seed, MANY).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
     }
+    graphs_come_and_go(13_051_320_172_870_652_071, 3).expect("jobs that were never sent, after a restart");
 }
 
 fn files_come_and_go(seed: u64, disturb: fn(&mut Bed, &mut Dice)) -> Result<(), TestCaseError> {

@@ -32,13 +32,13 @@ pub struct Shared {
     pub tables: Tables,
     /// The same in the real database.
     pub beside: Option<Beside>,
-    /// Of its machine.
+    /// Clocks of the controller's machine.
     pub clocks: Clocks,
     /// How often the controller read it where clocks are set.
     pub starts: u64,
     /// The controller ends after so many effects.
     pub fuse: Option<u32>,
-    /// It has ended: nothing it does counts any more.
+    /// The controller has ended: nothing that it does counts any more.
     pub blown: bool,
     /// Nothing can be written.
     pub full: bool,
@@ -48,9 +48,9 @@ pub struct Shared {
     pub held: bool,
     /// The next commit is wrong in itself.
     pub mistaken: bool,
-    /// What left in this turn.
+    /// Messages and answers that left in this turn.
     pub leaving: Vec<Leaving>,
-    /// What became durable in this turn.
+    /// Changes that became durable in this turn.
     pub noted: Vec<Noted>,
     /// Changes committed so far.
     pub changes: u64,
@@ -60,7 +60,7 @@ pub struct Shared {
     pub violation: Option<String>,
     /// How often what happened.
     pub counts: Counts,
-    /// What operators sent, by the name of the source.
+    /// Plans that operators sent, by the name of the source.
     pub plans: BTreeMap<String, Rc<Plan>>,
     /// The key at the other end of each connection.
     pub keys: BTreeMap<u64, SealPublic>,
@@ -70,7 +70,7 @@ pub struct Shared {
     pub tried: BTreeSet<ReportKey>,
     /// Jobs that must not be out unless they are taken back in the same turn.
     pub suspects: Vec<Suspect>,
-    /// What has happened in this turn.
+    /// Events of this turn so far.
     pub turn: SoFar,
     /// The traversal in which each job that may be out began.
     pub began: BTreeMap<(ResourceId, Generation), u64>,

@@ -33,7 +33,7 @@ fn turned(packed: &Packed) -> Packed {
 /// A file that is on every server.
 pub const FOUND: (&str, &str, u32) = ("/etc/found", "found", 0o600);
 
-/// It is an external resource of each stack, on a node of its own, if there are so many.
+/// The external resource of a stack, on a node that no other stack has one on if there are enough nodes.
 fn external(stack: usize) -> Resource {
     let (path, content, mode) = FOUND;
     Resource {

@@ -62,8 +62,10 @@ impl Watching {
     /// The device may have changed, and the entries `ended` have ended.
     pub(super) fn hint(&mut self, now: MonoTime, ended: Vec<FlowId>) {
         let room = ENDED_MAX.saturating_sub(self.ended.len());
+        // Beyond the bound no end is believed: what is missing is put again.
         let undone = &self.undone;
-        self.ended.extend(ended.into_iter().filter(|id| !undone.contains(id)).take(room));
+        let is_believed = |id: &FlowId| undone.len() < ENDED_MAX && !undone.contains(id);
+        self.ended.extend(ended.into_iter().filter(is_believed).take(room));
         let at = self.rest_until.max(now + SETTLE);
         self.due = Some(self.due.map_or(at, |due| due.min(at)));
     }
@@ -93,7 +95,8 @@ impl Watching {
         ops.iter().for_each(|op| {
             self.ended.remove(&op.id);
         });
-        self.undone.extend(ops.iter().map(|op| op.id).filter(|_| unseen));
+        let room = ENDED_MAX.saturating_sub(self.undone.len());
+        self.undone.extend(ops.iter().map(|op| op.id).filter(|_| unseen).take(room));
     }
 
     fn odd(&mut self, odd: DivergentForms) {

@@ -157,7 +157,7 @@ impl Graph {
 
     fn write_now(&mut self, slot: Slot) {
         if self.rows.get(slot).is_some_and(|row| row.dirty.is_left) {
-            self.ctx.journal.row(&mut self.rows, slot, Some(true), true);
+            self.ctx.journal.row(&mut self.rows, slot, None, false);
         }
     }
 }

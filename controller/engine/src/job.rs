@@ -130,6 +130,10 @@ impl Jobs {
             if !self.waits_in_line(slot, node) {
                 continue;
             }
+            if let Some(why) = self.graph.too_old_for(&self.graph.rows[slot], node) {
+                self.attempt_failed(slot, &why, true);
+                continue;
+            }
             match self.graph.holds_job(&self.graph.rows[slot]) {
                 None => self.send_job(slot, node),
                 Some(JobWait::Disk) => self.graph.nodes[node].no_room.push_back(slot),
@@ -193,6 +197,10 @@ impl Jobs {
             _ if work.state == WorkState::Withdrawing => {
                 Down::Withdraw { resource: row.physical, generation: row.generation }
             }
+            // An agent took back its place that is older than the one that was sent the job.
+            Some(_) if self.graph.too_old_for(row, node).is_some() => {
+                return self.graph.ctx.agenda.push_back(Todo::Unsendable(slot));
+            }
             Some(spec) => Down::Job(Job {
                 resource: row.physical,
                 generation: row.generation,
@@ -205,7 +213,7 @@ impl Jobs {
         };
         let due = match &message {
             Down::Job(job) => self.graph.silent_at(node, job.timeout),
-            Down::Remove(_) if !self.graph.removes_strays(node) => {
+            Down::Remove(_) if !self.graph.nodes[node].reads_strays() => {
                 return self.graph.ctx.agenda.push_back(Todo::Unsendable(slot));
             }
             Down::Remove(_) => self.graph.silent_at(node, self.graph.ctx.limits.job_timeout),

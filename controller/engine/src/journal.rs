@@ -15,10 +15,13 @@ use crate::graph::Graph;
 use crate::node::{NodeKey, Nodes};
 use crate::record::Change;
 use crate::request::{Answer, Refusal};
-use crate::row::{Dirty, Slot};
+use crate::row::Slot;
 use crate::rows::Rows;
 use crate::stacks::Stacks;
 use crate::timer::TimerKey;
+
+/// Room kept in each queue. A turn with a hundred thousand changes leaves no room for as many behind.
+const KEPT: usize = 1024;
 
 /// Changes and effects of the inputs so far.
 #[derive(Debug)]
@@ -76,22 +79,22 @@ impl Journal {
     /// Marks parts of a row to be written: all of it (`full`) or its progress, and its edges.
     pub fn row(&mut self, rows: &mut Rows, slot: Slot, full: Option<bool>, edges: bool) {
         let row = &mut rows[slot];
-        if !row.dirty.any() {
+        if !row.dirty.is_queued() {
             self.rows.push_back(slot);
         }
         let dirty = row.dirty_mut();
-        // The store does not have what was left, so all of the row is written.
-        let all = std::mem::take(&mut dirty.is_left);
-        dirty.progress |= all || full.is_some();
-        dirty.full |= all || full == Some(true);
-        dirty.edges |= all || edges;
+        // The store does not have what was left either.
+        dirty.is_left = false;
+        dirty.progress |= full.is_some();
+        dirty.full |= full == Some(true);
+        dirty.edges |= edges;
     }
 
     /// Leaves a row that was marked last to a later turn. Returns false if it is written in this one.
     pub fn leave(&mut self, rows: &mut Rows, slot: Slot) -> bool {
         let is_left = self.rows.pop_back_if(|last| *last == slot).is_some();
         if is_left {
-            *rows[slot].dirty_mut() = Dirty { is_left, ..Dirty::default() };
+            rows[slot].dirty_mut().is_left = true;
         }
         is_left
     }
@@ -161,7 +164,13 @@ impl Journal {
 
     /// The next effect. The caller asks once there are no more changes.
     pub fn next_effect(&mut self) -> Option<Effect> {
-        self.effects.pop_front()
+        let effect = self.effects.pop_front();
+        if effect.is_none() {
+            self.changes.shrink_to(KEPT);
+            self.effects.shrink_to(KEPT);
+            self.rows.shrink_to(KEPT);
+        }
+        effect
     }
 }
 

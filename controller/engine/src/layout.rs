@@ -26,7 +26,7 @@ impl Traversals {
         let (forward, settled) = self.lay_out_forward(id, plan, before, tree);
         for slot in &plan.dropped {
             let row = &mut self.jobs.graph.rows[*slot];
-            let may_wait = !row.dirty.any();
+            let may_wait = !row.dirty.is_queued();
             row.drop_since(revision, before.anew);
             self.jobs.graph.row_changed(*slot, true);
             if may_wait {
@@ -64,7 +64,7 @@ impl Traversals {
                 continue;
             }
             // A change of this turn may be acknowledged at its end.
-            let may_wait = slot.is_none_or(|slot| !self.jobs.graph.rows[slot].dirty.any());
+            let may_wait = slot.is_none_or(|slot| !self.jobs.graph.rows[slot].dirty.is_queued());
             let slot = slot.unwrap_or_else(|| {
                 new.push(index);
                 self.new_row(id, tree, index)
@@ -100,9 +100,11 @@ impl Traversals {
         for index in new {
             let requires: Box<[Slot]> = tree.requires(index).iter().map(|r| forward[*r as usize]).collect();
             if !requires.is_empty() {
-                self.jobs.graph.rows[forward[index]].set_requires(requires);
-                if !self.jobs.graph.rows[forward[index]].dirty.is_left {
-                    self.jobs.graph.edges_changed(forward[index]);
+                let row = &mut self.jobs.graph.rows[forward[index]];
+                row.set_requires(requires);
+                match row.dirty.is_left {
+                    true => row.dirty_mut().edges = true,
+                    false => self.jobs.graph.edges_changed(forward[index]),
                 }
             }
         }

@@ -65,6 +65,7 @@ pub mod memory;
 mod node;
 pub mod notes;
 mod observation;
+mod older_agent;
 mod operation;
 mod pause;
 mod placed;

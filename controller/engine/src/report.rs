@@ -141,16 +141,21 @@ impl Jobs {
         }
     }
 
-    /// The agent of a row cannot be told what to do. A stray to be removed waits for a newer agent.
+    /// The agent of a row cannot be told what to do. A stray to be removed waits for a newer agent,
+    /// and a job of a type that its agent does not know fails.
     /// A row that leaves its thing is complete without a job if the backup of a restored store does
     /// not know its spec. The thing then stays in the agent's ledger like one that was adopted.
     pub(crate) fn unsendable(&mut self, slot: Slot) {
-        let Some(row) = self.graph.rows.get(slot).filter(|row| row.is_sent() && row.spec.is_none()) else {
-            return;
-        };
+        let Some(row) = self.graph.rows.get(slot).filter(|row| row.is_sent()) else { return };
         let (thing, Some(node)) = (row.physical, row.node) else { return };
+        if row.spec.is_some() {
+            if let Some(why) = self.graph.too_old_for(row, node) {
+                self.attempt_failed(slot, &why, true);
+            }
+            return;
+        }
         if row.action == Some(Action::Delete) {
-            if !self.graph.removes_strays(node) {
+            if !self.graph.nodes[node].reads_strays() {
                 let why = "its agent is too old to remove what the store does not know: upgrade the agent";
                 self.attempt_failed(slot, why, true);
             }

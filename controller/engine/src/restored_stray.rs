@@ -25,10 +25,6 @@ use crate::restored::HeldThing;
 use crate::row::Row;
 use crate::todo::Todo;
 
-/// Agents that read at least this describe and remove strays:
-/// [`READS`](muster_shared::wire::READS).
-const READS_STRAYS: u32 = 1;
-
 impl Row {
     /// Whether the row is a stray to be removed. Only its agent knows its desired state.
     pub fn is_stray(&self) -> bool {
@@ -40,7 +36,7 @@ impl Graph {
     /// Asks the agent to describe its strays: some now, the next ones after the answer.
     pub(crate) fn ask_strays(&mut self, key: NodeKey) {
         let node = &self.nodes[key];
-        if !node.ready || node.reads < READS_STRAYS || !node.asked_strays.is_empty() {
+        if !node.ready || !node.reads_strays() || !node.asked_strays.is_empty() {
             return;
         }
         let asked = self.restored.undescribed(&node.name, DESCRIBED_MAX);
@@ -50,12 +46,6 @@ impl Graph {
         let message = Down::Describe(asked.iter().copied().collect());
         self.nodes[key].asked_strays = asked;
         self.send(key, message);
-    }
-
-    /// Whether the node is connected and its agent is too old to describe strays.
-    pub(crate) fn tells_no_strays(&self, node: &NodeId) -> bool {
-        let node = self.nodes.find(node).map(|key| &self.nodes[key]);
-        node.is_some_and(|node| node.ready && node.reads < READS_STRAYS)
     }
 
     /// Stores descriptions of strays. The agent no longer holds a stray that it was asked about and
@@ -79,7 +69,7 @@ impl Graph {
     /// A job that the store does not know has ended. The agent's ledger may be from before its end.
     pub(crate) fn stray_reported(&mut self, key: NodeKey, report: &Report) {
         let node = &self.nodes[key];
-        let is_told = node.reads >= READS_STRAYS && !self.restored.awaits_ledger(&node.name);
+        let is_told = node.reads_strays() && !self.restored.awaits_ledger(&node.name);
         if !self.restored.is_on() || !is_told || !matches!(report.outcome, Outcome::Done(_)) {
             return;
         }
@@ -162,11 +152,6 @@ impl Graph {
             node.lost.open.insert(slot);
             self.ctx.agenda.push_back(Todo::Visit(slot));
         }
-    }
-
-    /// Whether the agent of a node can be told to remove a stray.
-    pub(crate) fn removes_strays(&self, node: NodeKey) -> bool {
-        self.nodes[node].reads >= READS_STRAYS
     }
 
     /// Reports a stray in the log, because no stack has events for it.

@@ -156,7 +156,7 @@ pub(crate) struct Dirty {
     pub full: bool,
     pub progress: bool,
     pub edges: bool,
-    /// The writing of the whole row is left to a later turn.
+    /// Their writing is left to a later turn.
     pub is_left: bool,
 }
 
@@ -182,8 +182,9 @@ impl WorkState {
 }
 
 impl Dirty {
-    pub fn any(self) -> bool {
-        self.full || self.progress || self.edges
+    /// Whether something of the row is written in this turn.
+    pub fn is_queued(self) -> bool {
+        !self.is_left && (self.full || self.progress || self.edges)
     }
 }
 

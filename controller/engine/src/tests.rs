@@ -34,6 +34,7 @@ mod intents;
 mod jobs;
 mod names;
 mod nodes;
+mod older_agents;
 mod ownership;
 mod preview;
 mod progress;

@@ -150,6 +150,8 @@ pub struct Flows {
 
 /// Entries in one change, enough that the cost of the change does not count.
 const ENTRIES_PER_CHANGE: usize = 512;
+/// Room kept for effects. A turn with a hundred thousand of them leaves no room for as many behind.
+const EFFECTS_KEPT: usize = 1024;
 
 impl Flows {
     /// A site without devices.
@@ -370,7 +372,11 @@ impl Flows {
 
     /// The next effect.
     pub fn poll_effect(&mut self) -> Option<Effect> {
-        self.effects.pop_front()
+        let effect = self.effects.pop_front();
+        if effect.is_none() {
+            self.effects.shrink_to(EFFECTS_KEPT);
+        }
+        effect
     }
 
     /// The next change to persist. Changes of devices and entries are made only now, so that a

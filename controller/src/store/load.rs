@@ -344,7 +344,7 @@ fn resource(row: &Row<'_>, key: &DataKey, now: i64) -> rusqlite::Result<Resource
             causes: c.json()?,
             waited: c.next::<Option<i64>>()?.map(|began| since(now, began)),
             corrections: c.parsed(|text| corrections::read(text, now))?,
-            cause: c.required(Cause::from_name)?,
+            cause: c.parsed(Cause::from_name)?.unwrap_or(Cause::Traversal),
             notes: c.notes(key, &place)?,
         },
         drift_policy: c.parsed(DriftPolicy::from_name)?,

@@ -83,7 +83,7 @@ CREATE TABLE resources (
     waits_since    INTEGER,           -- seconds since 1970; null: the row waits neither for signals nor for time
     drift_policy   TEXT,              -- correct, report or ignore; null: as the type says
     corrections    TEXT,              -- JSON: how many, the last (Unix seconds), seconds from the first to that, given up
-    cause          TEXT NOT NULL,     -- why the resource has its job; after a failure, why it had its last one
+    cause          TEXT,              -- why the resource has its job; after a failure, why it had its last one; null: an operation
     notes          TEXT,              -- JSON, what the engine remembers: selector, removed, unit, hides_flows
     secret_notes   BLOB               -- sealed JSON, likewise: hides, signals
 );

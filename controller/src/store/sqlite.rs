@@ -5,6 +5,7 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 use std::time::Duration;
 
+use muster_engine::cause::Cause;
 use muster_engine::record::{
     Change, EventRecord, PackedSpec, ProgressRecord, ResourceRecord, RevisionRecord, StackRecord, action_str,
     type_text,
@@ -440,6 +441,11 @@ fn sealed_attributes(
     })
 }
 
+/// The cause of a row in stored form. Most jobs are an operation's, and a row of those is not longer for it.
+fn kept_cause(cause: Cause) -> Option<&'static str> {
+    (cause != Cause::Traversal).then(|| cause.as_str())
+}
+
 /// The notes of a row, in clear or sealed.
 fn kept_notes(key: &DataKey, p: &ProgressRecord) -> Result<(Option<String>, Option<Vec<u8>>), StoreError> {
     let Some(notes) = &p.notes else { return Ok((None, None)) };
@@ -521,7 +527,7 @@ fn put_resource(
         p.waited.map(|waited| began(steady, waited)),
         r.drift_policy.map(DriftPolicy::as_str),
         p.corrections.as_ref().map(|it| corrections::written(it, steady)),
-        p.cause.as_str(),
+        kept_cause(p.cause),
         notes,
         secret_notes,
     ])?;
@@ -565,7 +571,7 @@ fn put_progress(
         (!p.causes.is_empty()).then(|| json(&p.causes)),
         p.waited.map(|waited| began(steady, waited)),
         p.corrections.as_ref().map(|it| corrections::written(it, steady)),
-        p.cause.as_str(),
+        kept_cause(p.cause),
         notes,
         secret_notes,
     ])?;

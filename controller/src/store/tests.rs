@@ -148,6 +148,7 @@ fn causes_and_notes_are_kept_readable_or_sealed() {
         row(1, Cause::UnitRestart, Some(Notes::Unit(unit))),
         row(2, Cause::Traversal, Some(Notes::Hides(vec![json!("s3cret")]))),
         row(3, Cause::LostCleanup, None),
+        row(4, Cause::Traversal, None),
     ];
     let mut changes = rows.iter().cloned().map(|row| Change::Resource(Box::new(row)));
     Sqlite::open(&database, &key).unwrap().commit(&mut changes, &[]).unwrap();
@@ -163,11 +164,13 @@ fn causes_and_notes_are_kept_readable_or_sealed() {
     let mut select =
         db.prepare("SELECT cause, notes, secret_notes IS NULL FROM resources ORDER BY id").unwrap();
     let seen = select.query_map([], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?))).unwrap();
-    let seen: Vec<(String, Option<String>, bool)> = seen.collect::<Result<_, _>>().unwrap();
+    let seen: Vec<(Option<String>, Option<String>, bool)> = seen.collect::<Result<_, _>>().unwrap();
     let wanted = [
-        ("unit_restart", Some("\"hides_flows\""), true),
-        ("rebuild", None, false),
-        ("lost_cleanup", None, true),
+        (Some("unit_restart"), Some("\"hides_flows\""), true),
+        (Some("rebuild"), None, false),
+        (Some("lost_cleanup"), None, true),
+        (None, None, true),
     ];
-    assert_eq!(seen, wanted.map(|(cause, notes, clear)| (cause.to_owned(), notes.map(str::to_owned), clear)));
+    let owned = |text: Option<&str>| text.map(str::to_owned);
+    assert_eq!(seen, wanted.map(|(cause, notes, clear)| (owned(cause), owned(notes), clear)));
 }

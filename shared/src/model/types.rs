@@ -50,7 +50,8 @@ pub use unit::{UNIT_FOLDER, Unit, UnitActive, UnitError};
 pub use user::User;
 
 // The types in the order of their introduction: a job, a ledger and a store identify a type by its position,
-// so a new type comes last. The type after `as` is the wire form, if it differs from the serde form.
+// so a new type comes last. The type after `as` is the wire form, if it differs from the serde form. The number
+// after `since` is what an agent must read to know the type, as in `wire::READS`.
 resource_types! {
     Dummy(Dummy),
     File(File),
@@ -62,7 +63,7 @@ resource_types! {
     Package(Package),
     User(User),
     Group(Group),
-    Timezone(Timezone),
+    Timezone(Timezone) since 2,
 }
 
 /// Kinds of claimed objects, in the order of their introduction, like the types.

@@ -30,12 +30,22 @@ pub use crate::wire::watch::DRIFT_REASON_MAX;
 /// The version this build writes, and the newest it reads.
 pub const VERSION: u8 = 1;
 
-/// The number of messages added since the version that this build reads, beyond those that every agent of the
-/// version reads. An agent sends the number in its greeting, and receives only messages that it reads. Each
-/// message of the list is one more.
+/// The number of additions to the version that this build reads, beyond what every agent of the version
+/// reads. An agent sends the number in its greeting, and receives only messages and resource types that it
+/// reads. Each addition is one more:
 ///
 /// 1: `Describe`, `Remove`.
-pub const READS: u32 = 1;
+/// 2: `Muster::Timezone`.
+pub const READS: u32 = 2;
+
+/// The first version of the agent that reads each of the additions.
+const READ_SINCE: [&str; READS as usize] = ["0.1.0", "0.2.0"];
+
+/// The first version of the agent that reads this number of additions.
+pub fn agent_that_reads(additions: u32) -> &'static str {
+    let at = usize::try_from(additions).unwrap_or(usize::MAX).saturating_sub(1);
+    READ_SINCE.get(at).copied().unwrap_or(READ_SINCE[READ_SINCE.len() - 1])
+}
 
 /// The largest packet: as much as MQTT carries in one publish without delaying others behind it.
 pub const MESSAGE_MAX: usize = 256 * 1024;

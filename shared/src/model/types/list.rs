@@ -1,7 +1,7 @@
 //! The code derived from the list of types: `Spec`, its wire form, and the operations on a state of any type.
 
 macro_rules! resource_types {
-    ($($name:ident($type:ty $(as $wire:ty)?)),* $(,)?) => {
+    ($($name:ident($type:ty $(as $wire:ty)?) $(since $reads:literal)?),* $(,)?) => {
         /// Desired state by resource type.
         #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
         #[expect(missing_docs, reason = "each type says it itself")]
@@ -51,6 +51,16 @@ macro_rules! resource_types {
             }
         }
 
+        impl Spec {
+            /// How much an agent must read to be given a state of this type, as in
+            /// [`READS`](crate::wire::READS).
+            pub fn reads(&self) -> u32 {
+                match self {
+                    $(Spec::$name(_) => resource_types!(@since $($reads)?),)*
+                }
+            }
+        }
+
         impl Deref for Spec {
             type Target = dyn DesiredState;
 
@@ -69,6 +79,8 @@ macro_rules! resource_types {
             }
         }
     };
+    (@since) => { 0 };
+    (@since $reads:literal) => { $reads };
     (@wire $type:ty) => { $type };
     (@wire $type:ty as $wire:ty) => { $wire };
 }

@@ -16,6 +16,7 @@ use muster_engine::{
 use muster_shared::join::TokenSecret;
 use muster_shared::model::{Hello, Up};
 use muster_shared::seal::SealPublic;
+use muster_shared::wire::READS;
 use muster_shared::{Epoch, MonoTime, NodeId, StackName};
 use serde::Serialize;
 
@@ -218,7 +219,7 @@ impl Site {
                 instance: None,
                 address: None,
                 agent_version: "sim".into(),
-                reads: 0,
+                reads: READS,
                 epoch: Epoch(0).into(),
                 ledger: 0,
             };

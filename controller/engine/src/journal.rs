@@ -20,8 +20,9 @@ use crate::rows::Rows;
 use crate::stacks::Stacks;
 use crate::timer::TimerKey;
 
-/// Room kept in each queue. A turn with a hundred thousand changes leaves no room for as many behind.
-const KEPT: usize = 1024;
+/// Room kept in each queue: for a slice of a large operation. A turn with a hundred thousand changes
+/// leaves no room for as many behind.
+const KEPT: usize = 16 * 1024;
 
 /// Changes and effects of the inputs so far.
 #[derive(Debug)]

@@ -73,16 +73,22 @@ impl Engine {
     /// The next effect. Removals of stacks come first, because a new stack may have the name of a
     /// removed one. Then come changes of stacks and rows, each once.
     pub fn poll_effect(&mut self) -> Option<Effect> {
-        let change = self
-            .graph_mut()
-            .first_change()
-            .or_else(|| self.flows.poll_change().map(Change::Flow))
-            .or_else(|| self.next_intent_change())
-            .or_else(|| self.graph_mut().ctx.journal.next_change())
-            .or_else(|| {
-                self.graph_mut().restored.changed().map(|record| Change::Restored(record.map(Box::new)))
-            });
-        let effect = change.map(Effect::Persist).or_else(|| self.graph_mut().ctx.journal.next_effect());
+        if let Some(change) = self.graph_mut().first_change() {
+            return Some(Effect::Persist(change));
+        }
+        if let Some(change) = self.flows.poll_change() {
+            return Some(Effect::Persist(Change::Flow(change)));
+        }
+        if let Some(change) = self.next_intent_change() {
+            return Some(Effect::Persist(change));
+        }
+        if let Some(change) = self.graph_mut().ctx.journal.next_change() {
+            return Some(Effect::Persist(change));
+        }
+        if let Some(record) = self.graph_mut().restored.changed() {
+            return Some(Effect::Persist(Change::Restored(record.map(Box::new))));
+        }
+        let effect = self.graph_mut().ctx.journal.next_effect();
         if effect.is_none() {
             self.graph_mut().ctx.slices.all_taken();
         }

@@ -36,6 +36,9 @@ pub const VERSION: u8 = 1;
 ///
 /// 1: `Describe`, `Remove`.
 /// 2: `Muster::Timezone`.
+///
+/// What agents say has had no addition: a controller reads an agent of the version after its own. The first
+/// addition comes with one to `Welcome`, which says how much the controller reads.
 pub const READS: u32 = 2;
 
 /// The first version of the agent that reads each of the additions.

@@ -9,7 +9,9 @@ use clap::{Parser, Subcommand};
 use muster_controller::config::{LogFormat, Settings};
 use muster_controller::driver::{self, Driver, DriverInbox};
 use muster_controller::link::intake::{self, Feed, Intake};
-use muster_controller::link::{DirectConfig, DirectLink, Keys, LinkHandle, ReadContent, direct};
+use muster_controller::link::{
+    DirectConfig, DirectLink, Keys, LinkHandle, ReadContent, RefusedPackets, direct,
+};
 use muster_controller::pki::Pki;
 use muster_controller::random::random;
 use muster_controller::store::{KeyFile, Reader, Sqlite, backup};
@@ -209,8 +211,8 @@ fn run(settings: Settings, config_file: Option<PathBuf>) -> anyhow::Result<()> {
     let (handle, inbox) = driver::channel();
     let served = runtime.block_on(async {
         let (feed, from_link) = intake::channel(intake::fair::Bounds::default());
-        let keys = Keys::default();
-        let link = listen(&settings, &pki, feed, keys.clone()).await?;
+        let (keys, refused) = (Keys::default(), RefusedPackets::default());
+        let link = listen(&settings, &pki, feed, (keys.clone(), refused.clone())).await?;
         link.handle().serve_contents(&contents(&settings, &store)?);
         let (driver, driver_ended) = spawn_driver(&settings, store, (link.handle(), keys), inbox, from_link)?;
         let config = api::ApiConfig {
@@ -221,6 +223,7 @@ fn run(settings: Settings, config_file: Option<PathBuf>) -> anyhow::Result<()> {
             body_max: settings.limits.api_body,
             template_max: settings.limits.template,
             flow_rules_max: settings.limits.flow_rules,
+            refused,
         };
         let mut api = api::serve(config, handle.clone(), reader, Arc::clone(&pki)).await?;
         tracing::info!(site = %pki.site(), listen = %link.local_addr(), api = %settings.controller.api_socket.display(),
@@ -264,13 +267,19 @@ fn contents(settings: &Settings, store: &Sqlite) -> anyhow::Result<ReadContent> 
     }))
 }
 
-async fn listen(settings: &Settings, pki: &Arc<Pki>, feed: Feed, keys: Keys) -> anyhow::Result<DirectLink> {
+async fn listen(
+    settings: &Settings,
+    pki: &Arc<Pki>,
+    feed: Feed,
+    (keys, refused): (Keys, RefusedPackets),
+) -> anyhow::Result<DirectLink> {
     let host =
         |address: &String| address.rsplit_once(':').map_or(address.as_str(), |(host, _)| host).to_owned();
     let config = DirectConfig {
         listen: settings.controller.listen,
         names: settings.controller.addresses.iter().map(host).collect(),
         keys,
+        refused,
         limits: direct::Limits { connections: settings.limits.connections, ..direct::Limits::default() },
     };
     DirectLink::start(config, Arc::clone(pki), feed)

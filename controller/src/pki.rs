@@ -20,14 +20,12 @@ use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
 use muster_shared::model::ContentDigest;
-use muster_shared::seal::{Nonce, Seal, SealPublic, SealSecret};
+use muster_shared::seal::{Seal, SealPublic, SealSecret};
 use muster_shared::{NodeId, SiteId, join};
 use rcgen::{
     BasicConstraints, CertificateParams, CertificateSigningRequestParams, DistinguishedName, DnType,
     ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, KeyUsagePurpose, PublicKey, SanType, SerialNumber,
 };
-use rustls::crypto::SecureRandom;
-use rustls::crypto::ring::default_provider;
 use rustls_pki_types::pem::PemObject as _;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 use thiserror::Error;
@@ -117,7 +115,6 @@ pub struct Pki {
     ca: Issuer<'static, KeyPair>,
     ca_der: CertificateDer<'static>,
     seal: SealSecret,
-    random: &'static dyn SecureRandom,
 }
 
 impl Pki {
@@ -155,17 +152,7 @@ impl Pki {
 
     /// The seal between the controller and a node.
     pub fn seal(&self, node: &NodeId, theirs: &SealPublic) -> Seal {
-        Seal::new(&self.seal, theirs, self.site.clone(), node.clone())
-    }
-
-    /// A fresh random nonce.
-    ///
-    /// # Errors
-    /// [`PkiError::Random`]
-    pub fn nonce(&self) -> Result<Nonce, PkiError> {
-        let mut nonce = Nonce::default();
-        self.random.fill(&mut nonce).map_err(|_| NoRandom)?;
-        Ok(nonce)
+        Seal::new(&self.seal, theirs, &self.site, node)
     }
 
     /// Checks a signing request's signature and takes its key; all else in it is ignored.
@@ -310,7 +297,7 @@ fn load(dir: &Path) -> Result<Pki, PkiError> {
         }
     }
     let ca = Issuer::from_ca_cert_der(&ca_der, key).map_err(|error| damaged(&path, error.to_string()))?;
-    Ok(Pki { site, ca, ca_der, seal: SealSecret::from_bytes(seal), random: default_provider().secure_random })
+    Ok(Pki { site, ca, ca_der, seal: SealSecret::from_bytes(seal) })
 }
 
 fn parameters(common_name: &str, days: i64) -> Result<CertificateParams, PkiError> {

@@ -23,7 +23,7 @@ use data_encoding::BASE64URL_NOPAD;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use crate::seal::{Direction, Nonce, Seal, SealPublic};
+use crate::seal::{Nonce, Seal, SealPublic};
 use crate::{NodeId, SiteId};
 
 /// The version this build writes and reads.
@@ -45,8 +45,6 @@ const ADDRESS_MAX: usize = 253 + 6;
 const DER_MAX: usize = 2048;
 const AGENT_VERSION_MAX: usize = 64;
 const REASON_MAX: usize = 1024;
-/// Replaces the version of messages when a renewal is sealed, so that neither opens as the other.
-const RENEW: u8 = 0x81;
 
 /// Names a token; may be shown.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -186,7 +184,7 @@ pub fn fingerprint(ca_der: &[u8]) -> [u8; 32] {
 /// [`JoinError::Bounds`] for a request larger than any this protocol has.
 pub fn renewal(seal: &Seal, node: NodeId, nonce: Nonce, csr_der: &[u8]) -> Result<JoinRequest, JoinError> {
     at_most("signing request", csr_der.len(), DER_MAX)?;
-    let sealed = seal.seal(RENEW, Direction::Up, &nonce, csr_der).map_err(|_| JoinError::Seal)?;
+    let sealed = seal.seal(&nonce, csr_der).map_err(|_| JoinError::Seal)?;
     Ok(JoinRequest::Renew { node, packet: [&nonce[..], &sealed].concat() })
 }
 
@@ -196,7 +194,7 @@ pub fn renewal(seal: &Seal, node: NodeId, nonce: Nonce, csr_der: &[u8]) -> Resul
 /// [`JoinError::Seal`] if another key sealed the packet.
 pub fn open_renewal(seal: &Seal, packet: &[u8]) -> Result<Vec<u8>, JoinError> {
     let (nonce, sealed) = packet.split_first_chunk().ok_or(JoinError::Malformed)?;
-    seal.open(RENEW, Direction::Up, nonce, sealed).map_err(|_| JoinError::Seal)
+    seal.open(nonce, sealed).map_err(|_| JoinError::Seal)
 }
 
 impl JoinRequest {

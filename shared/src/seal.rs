@@ -1,9 +1,26 @@
-//! Sealing between one node and the controller: X25519, then XChaCha20-Poly1305 (the crates `x25519-dalek`
-//! and `chacha20poly1305`; BLAKE3 derives the key from the shared secret and both public keys).
+//! Sealing between one node and the controller, so that nothing in between can read or forge a packet, nor send
+//! it again.
 //!
-//! A broker in between can neither read nor forge packets. A node cannot impersonate another, since its key
-//! fits no other seal. An eavesdropper can replay old packets, but this has no effect: every message is
-//! idempotent by (resource, generation, attempt).
+//! Both sides have a long-lived X25519 key. Each connection begins with a greeting ([`Greeting`]), in which both
+//! give a fresh one. All four agreements between these keys make the key of the [`Session`]; it is forgotten with
+//! the connection. So what was captured cannot be opened later, even with both long-lived keys.
+//! `docs/decisions/0020-sessions-of-the-seal.md` compares that with Noise.
+//!
+//! ```text
+//!   greeting  = version · 1 · fresh key (32) · proof (32)          agent → controller
+//!   answer    = version · 2 · fresh key (32) · proof (32)          controller → agent
+//!   packet    = version · 3 · number (8) · received (8) · sealed body
+//! ```
+//!
+//! The ciphers are those of the crates `x25519-dalek` and `chacha20poly1305`; BLAKE3 derives keys and proofs.
+//!
+//! Absent: randomness, which comes with the call; what a body says (`wire`).
+
+mod controller;
+mod greeting;
+mod session;
+
+use std::sync::Arc;
 
 use chacha20poly1305::aead::AeadInPlace as _;
 use chacha20poly1305::{KeyInit as _, XChaCha20Poly1305};
@@ -11,9 +28,23 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 use x25519_dalek::{PublicKey, StaticSecret};
 
+pub use self::controller::{ControllerEnd, Opened};
+pub use self::greeting::Greeting;
+pub use self::session::{Body, Session};
 use crate::{NodeId, SiteId};
 
-/// Fresh and random for every packet.
+/// The version of packets that this build writes and reads.
+///
+/// Version 1 sealed every packet with the long-lived keys. No build reads it any more.
+pub const VERSION: u8 = 2;
+
+/// The largest packet: as much as MQTT carries in one publish without delaying others behind it.
+pub const PACKET_MAX: usize = 256 * 1024;
+
+/// 32 bytes of the system's randomness, for the fresh key of one greeting or answer.
+pub type Random = [u8; 32];
+
+/// Random, for one renewal.
 pub type Nonce = [u8; 24];
 
 /// A public X25519 key.
@@ -28,18 +59,32 @@ impl SealPublic {
     }
 }
 
-/// A secret X25519 key: 32 random bytes. Never shown.
-pub struct SealSecret(StaticSecret);
+/// A long-lived secret X25519 key: 32 random bytes. Never shown. Clones share it.
+#[derive(Clone)]
+pub struct SealSecret(Arc<Pair>);
+
+/// A secret key and its public key, which takes as long to compute as an agreement.
+struct Pair {
+    secret: StaticSecret,
+    public: PublicKey,
+}
+
+impl Pair {
+    fn new(bytes: [u8; 32]) -> Self {
+        let secret = StaticSecret::from(bytes);
+        Self { public: PublicKey::from(&secret), secret }
+    }
+}
 
 impl SealSecret {
     /// Makes a secret from 32 bytes of the system's randomness, or from stored ones.
     pub fn from_bytes(bytes: [u8; 32]) -> Self {
-        Self(StaticSecret::from(bytes))
+        Self(Arc::new(Pair::new(bytes)))
     }
 
     /// The key the other side needs.
     pub fn public(&self) -> SealPublic {
-        SealPublic(PublicKey::from(&self.0).to_bytes())
+        SealPublic(self.0.public.to_bytes())
     }
 }
 
@@ -49,127 +94,134 @@ impl std::fmt::Debug for SealSecret {
     }
 }
 
-/// The direction of a packet. A packet never opens as one of the other direction.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Direction {
-    /// From controller to node.
-    Down,
-    /// From node to controller.
-    Up,
-}
-
-/// The packet is not from the holder of the other key, or was altered.
+/// The bytes are not from the holder of the other key, or were altered.
 #[derive(Debug, Error, PartialEq, Eq)]
 #[error("not from the expected sender, or altered")]
 pub struct SealError;
 
-/// The shared key of a node and the controller.
+/// The reason why a packet is not taken.
+#[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
+pub enum PacketError {
+    /// A version this build does not speak.
+    #[error("protocol version {0} is not spoken here (known: {VERSION}): upgrade the older side")]
+    Version(u8),
+    /// It is no packet, or exceeds [`PACKET_MAX`].
+    #[error("malformed packet")]
+    Malformed,
+    /// It was sealed by somebody else, for somebody else or in another session; or it was altered.
+    #[error("the seal does not fit")]
+    Seal,
+    /// The session has had a packet of that number, or a later one. Or this greeting was answered already.
+    #[error("the packet was sent before, or came out of order")]
+    Repeated,
+    /// Nobody has greeted yet.
+    #[error("the packet came before the greeting")]
+    NotGreeted,
+    /// Packets before this one did not arrive.
+    #[error("{0} packets were lost on the way")]
+    Lost(u64),
+    /// The system has no random bytes.
+    #[error("the system gives no random bytes")]
+    NoRandom,
+}
+
+impl PacketError {
+    /// Whether the session is over. Otherwise it is as it was before the packet.
+    pub fn ends_session(self) -> bool {
+        match self {
+            Self::Lost(_) => true,
+            Self::Version(_)
+            | Self::Malformed
+            | Self::Seal
+            | Self::Repeated
+            | Self::NotGreeted
+            | Self::NoRandom => false,
+        }
+    }
+
+    /// Every [`Self::label`].
+    pub const LABELS: [&str; 7] =
+        ["version", "malformed", "seal", "repeated", "not-greeted", "lost", "no-random"];
+
+    /// One word for statistics.
+    pub fn label(self) -> &'static str {
+        match self {
+            Self::Version(_) => "version",
+            Self::Malformed => "malformed",
+            Self::Seal => "seal",
+            Self::Repeated => "repeated",
+            Self::NotGreeted => "not-greeted",
+            Self::Lost(_) => "lost",
+            Self::NoRandom => "no-random",
+        }
+    }
+}
+
+/// The long-lived keys of a node and the controller. They seal renewals of certificates, and begin sessions.
 pub struct Seal {
+    mine: SealSecret,
+    theirs: PublicKey,
     /// `None` if the key would be public knowledge: then nothing is sealed or opened.
-    key: Option<XChaCha20Poly1305>,
-    site: SiteId,
-    node: NodeId,
+    keys: Option<Keys>,
+}
+
+/// Derived from the agreement of the long-lived keys, for one node of one site.
+struct Keys {
+    /// Seals renewals.
+    renewals: XChaCha20Poly1305,
+    /// Proves greetings.
+    greetings: [u8; 32],
+    /// A part of each session's key.
+    sessions: [u8; 32],
 }
 
 impl Seal {
-    /// The seal between `mine` and `theirs`, for this node of this site. Both sides compute the same key.
-    pub fn new(mine: &SealSecret, theirs: &SealPublic, site: SiteId, node: NodeId) -> Self {
+    /// The seal between `mine` and `theirs`, for this node of this site. Both sides compute the same keys.
+    pub fn new(mine: &SealSecret, theirs: &SealPublic, site: &SiteId, node: &NodeId) -> Self {
         let mut publics = [mine.public().0, theirs.0];
         publics.sort_unstable();
-        let shared = mine.0.diffie_hellman(&PublicKey::from(theirs.0));
-        let mut hasher = blake3::Hasher::new_derive_key("muster 2026 node and controller seal");
-        hasher.update(shared.as_bytes()).update(&publics[0]).update(&publics[1]);
-        let key = XChaCha20Poly1305::new(hasher.finalize().as_bytes().into());
-        let key = shared.was_contributory().then_some(key);
-        Self { key, site, node }
+        let theirs = PublicKey::from(theirs.0);
+        let agreed = mine.0.secret.diffie_hellman(&theirs);
+        let keys = agreed.was_contributory().then(|| {
+            let derive = |purpose| {
+                let mut hasher = blake3::Hasher::new_derive_key(purpose);
+                hasher.update(agreed.as_bytes()).update(&publics[0]).update(&publics[1]);
+                // Neither name has a slash.
+                hasher.update(format!("{site}/{node}").as_bytes());
+                *hasher.finalize().as_bytes()
+            };
+            Keys {
+                renewals: XChaCha20Poly1305::new(&derive("muster 2026 seal of renewals").into()),
+                greetings: derive("muster 2026 proof of greetings"),
+                sessions: derive("muster 2026 sessions"),
+            }
+        });
+        Self { mine: mine.clone(), theirs, keys }
     }
 
     /// Encrypts `body`. The same nonce must never be used twice.
     ///
     /// # Errors
     /// Only for a body beyond the cipher's 256 GiB, or an unsound key ([`SealPublic::is_sound`]).
-    pub fn seal(
-        &self,
-        version: u8,
-        way: Direction,
-        nonce: &Nonce,
-        body: &[u8],
-    ) -> Result<Vec<u8>, SealError> {
+    pub fn seal(&self, nonce: &Nonce, body: &[u8]) -> Result<Vec<u8>, SealError> {
         let mut buffer = Vec::with_capacity(body.len() + 16);
         buffer.extend_from_slice(body);
-        let key = self.key.as_ref().ok_or(SealError)?;
-        key.encrypt_in_place(nonce.into(), &self.context(version, way), &mut buffer)
-            .map_err(|_| SealError)?;
+        let cipher = &self.keys.as_ref().ok_or(SealError)?.renewals;
+        cipher.encrypt_in_place(nonce.into(), &[], &mut buffer).map_err(|_| SealError)?;
         Ok(buffer)
     }
 
     /// Decrypts and authenticates.
     ///
     /// # Errors
-    /// [`SealError`] if sender, site, node, direction, version or any byte differs.
-    pub fn open(
-        &self,
-        version: u8,
-        way: Direction,
-        nonce: &Nonce,
-        sealed: &[u8],
-    ) -> Result<Vec<u8>, SealError> {
+    /// [`SealError`] if sender, site, node or any byte differs.
+    pub fn open(&self, nonce: &Nonce, sealed: &[u8]) -> Result<Vec<u8>, SealError> {
         let mut buffer = sealed.to_vec();
-        let key = self.key.as_ref().ok_or(SealError)?;
-        key.decrypt_in_place(nonce.into(), &self.context(version, way), &mut buffer)
-            .map_err(|_| SealError)?;
+        let cipher = &self.keys.as_ref().ok_or(SealError)?.renewals;
+        cipher.decrypt_in_place(nonce.into(), &[], &mut buffer).map_err(|_| SealError)?;
         Ok(buffer)
-    }
-
-    fn context(&self, version: u8, way: Direction) -> Vec<u8> {
-        let way = match way {
-            Direction::Down => "down",
-            Direction::Up => "up",
-        };
-        format!("muster/{version}/{}/{}/{way}", self.site, self.node).into_bytes()
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn pair(node: &str) -> (Seal, Seal) {
-        let (a, b) = (SealSecret::from_bytes([1; 32]), SealSecret::from_bytes([2; 32]));
-        let seal = |mine, theirs: SealPublic| {
-            Seal::new(mine, &theirs, "lab".parse().unwrap(), node.parse().unwrap())
-        };
-        (seal(&a, b.public()), seal(&b, a.public()))
-    }
-
-    #[test]
-    fn opens_only_what_the_other_side_sealed_this_way() {
-        let (controller, agent) = pair("web-1");
-        let (_, other) = pair("web-2");
-        let nonce = [7; 24];
-        let sealed = controller.seal(1, Direction::Down, &nonce, b"job").unwrap();
-        assert_eq!(agent.open(1, Direction::Down, &nonce, &sealed).unwrap(), b"job");
-        assert!(agent.open(1, Direction::Up, &nonce, &sealed).is_err());
-        assert!(agent.open(2, Direction::Down, &nonce, &sealed).is_err());
-        assert!(agent.open(1, Direction::Down, &[8; 24], &sealed).is_err());
-        assert!(other.open(1, Direction::Down, &nonce, &sealed).is_err());
-        for i in 0..sealed.len() {
-            let mut altered = sealed.clone();
-            altered[i] ^= 1;
-            assert!(agent.open(1, Direction::Down, &nonce, &altered).is_err(), "byte {i}");
-        }
-    }
-
-    #[test]
-    fn a_key_of_which_nothing_secret_comes_seals_and_opens_nothing() {
-        let mut one = [0; 32];
-        one[0] = 1;
-        for theirs in [SealPublic([0; 32]), SealPublic(one)] {
-            assert!(!theirs.is_sound(), "{theirs:?}");
-            let mine = SealSecret::from_bytes([1; 32]);
-            let seal = Seal::new(&mine, &theirs, "lab".parse().unwrap(), "web-1".parse().unwrap());
-            assert_eq!(seal.seal(1, Direction::Down, &[7; 24], b"job"), Err(SealError));
-        }
-        assert!(SealSecret::from_bytes([2; 32]).public().is_sound());
-    }
-}
+mod tests;

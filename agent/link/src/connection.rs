@@ -1,4 +1,4 @@
-//! One connection to the controller at a time: MQTT 5 over TLS 1.3, packets sealed.
+//! One connection to the controller at a time: MQTT 5 over TLS 1.3, packets sealed in a session of their own.
 //!
 //! rumqttc's event loop lives as long as one connection: what it would carry over to the next one is not
 //! wanted, for the machine says everything again that is not acknowledged. Polling and publishing are two
@@ -11,12 +11,12 @@
 //! Absent: reconnecting and its backoff, which the machine decides.
 
 use std::net::{IpAddr, SocketAddr};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use muster_shared::join::Address;
 use muster_shared::model::{Down, Up};
-use muster_shared::seal::{Nonce, Seal};
+use muster_shared::seal::{PacketError, Seal, Session};
 use muster_shared::{topic, wire};
 use rumqttc::v5::mqttbytes::QoS;
 use rumqttc::v5::mqttbytes::v5::{ConnectReturnCode, Packet, SubscribeReasonCode};
@@ -55,6 +55,11 @@ const OUTBOX_MAX: usize = 128 * 1024;
 const BATCH_MAX: usize = 4096;
 /// Packets from the controller that wait for the machine; more wait in the socket.
 const INBOX_MAX: usize = 16;
+/// For the controller's answer to the greeting, which waits for none of its work.
+const ANSWER_WITHIN: Duration = Duration::from_secs(10);
+/// Packets that are read while the answer is waited for. Over the direct link the first one is the answer; each of
+/// another's making costs three agreements of keys.
+const ANSWERS_MAX: usize = 8;
 
 /// The reason why there is no connection.
 #[derive(Debug, Error)]
@@ -87,9 +92,15 @@ pub enum LinkError {
     /// The controller says no.
     #[error("the controller refuses: {0}")]
     Refused(&'static str),
-    /// Bytes that are not the controller's.
-    #[error("a message that is not the controller's: {0}")]
+    /// Sealed by the controller, and not understood.
+    #[error("the controller's message is not understood: {0}")]
     Wire(#[from] wire::WireError),
+    /// The seal's session did not begin, or is over.
+    #[error("the seal of the connection: {0}")]
+    Seal(#[from] PacketError),
+    /// It lets us in, and does not answer our greeting.
+    #[error("the controller does not answer the greeting of this node")]
+    NoAnswer,
     /// The system has no random bytes.
     #[error("no random bytes: {0}")]
     Random(#[from] rustls::Error),
@@ -142,6 +153,12 @@ pub enum LinkEvent {
     },
     /// From the controller.
     Received(Vec<Down>),
+    /// A packet was not taken, and the connection goes on. Told of the 1st, 2nd, 4th, 8th and so on.
+    Refused {
+        error: PacketError,
+        /// On this connection so far.
+        count: u64,
+    },
     /// It is gone; the last event.
     Disconnected(LinkError),
 }
@@ -198,28 +215,70 @@ async fn converse(
     messages: mpsc::Receiver<Up>,
 ) -> Result<(), LinkError> {
     let (mut mqtt, remote) = greet(peer).await?;
+    let session = Mutex::new(begin(&mut mqtt, peer, seal).await?);
     if tell.send(LinkEvent::Connected { remote }).await.is_err() {
         return Ok(());
     }
     let client = mqtt.client.clone();
     let polling = async {
+        let mut refused = 0u64;
         loop {
             let payload = mqtt.payload().await?;
-            if tell.send(LinkEvent::Received(wire::unpack(seal, &payload)?)).await.is_err() {
+            let opened = lock(&session).open(&payload);
+            let event = match opened {
+                Ok(body) => LinkEvent::Received(wire::read_body(&body)?),
+                Err(error) if error.ends_session() => return Err(error.into()),
+                Err(error) => {
+                    refused += 1;
+                    if !refused.is_power_of_two() {
+                        continue;
+                    }
+                    LinkEvent::Refused { error, count: refused }
+                }
+            };
+            if tell.send(event).await.is_err() {
                 return Ok(());
             }
         }
     };
     tokio::select! {
         ended = polling => ended,
-        ended = publish(peer, seal, messages, client) => ended,
+        ended = publish(peer, &session, messages, client) => ended,
     }
+}
+
+/// Begins a session of the seal over a new connection.
+///
+/// # Errors
+/// The connection is gone, or the controller does not prove to be the one that this node has joined.
+pub async fn begin(mqtt: &mut Mqtt, peer: &Peer, seal: &Seal) -> Result<Session, LinkError> {
+    let greeting = seal.greet(tls::random()?)?;
+    if !mqtt.publish(&peer.up, greeting.packet().to_vec()) {
+        return Err(LinkError::Closed);
+    }
+    let answered = async {
+        let mut last = LinkError::NoAnswer;
+        for _ in 0..ANSWERS_MAX {
+            match greeting.accept(seal, &mqtt.payload().await?) {
+                Ok(session) => return Ok(session),
+                Err(error @ PacketError::Version(_)) => return Err(error.into()),
+                Err(error) => last = error.into(),
+            }
+        }
+        Err(last)
+    };
+    timeout(ANSWER_WITHIN, answered).await.unwrap_or(Err(LinkError::NoAnswer))
+}
+
+/// A session is whole at every point that can panic.
+fn lock(session: &Mutex<Session>) -> MutexGuard<'_, Session> {
+    session.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Packs what waits into as few packets as possible. Where nothing waits for too long it says that we are here.
 async fn publish(
     peer: &Peer,
-    seal: &Seal,
+    session: &Mutex<Session>,
     mut messages: mpsc::Receiver<Up>,
     client: AsyncClient,
 ) -> Result<(), LinkError> {
@@ -231,25 +290,13 @@ async fn publish(
             Ok(_) => {}
             Err(_) => batch.push(Up::Heartbeat { drift: None }),
         }
-        for packet in pack(seal, &batch)? {
+        for body in wire::pack(&batch)? {
+            let packet = lock(session).seal(body);
             if client.publish(&peer.up, QoS::AtLeastOnce, false, packet).await.is_err() {
                 return Ok(());
             }
         }
     }
-}
-
-fn pack(seal: &Seal, batch: &[Up]) -> Result<Vec<Vec<u8>>, LinkError> {
-    let mut random = Ok(());
-    let packets = wire::pack(seal, batch, || {
-        tls::random().unwrap_or_else(|error| {
-            random = Err(error);
-            Nonce::default()
-        })
-    })?;
-    // A nonce used twice would give the key away: nothing is sent.
-    random?;
-    Ok(packets)
 }
 
 /// An MQTT connection, subscribed.

@@ -36,7 +36,7 @@ impl Identity {
     /// Between this node and its controller.
     pub fn seal(&self) -> Seal {
         let secret = SealSecret::from_bytes(self.seal_secret);
-        Seal::new(&secret, &self.controller_seal, self.site.clone(), self.node.clone())
+        Seal::new(&secret, &self.controller_seal, &self.site, &self.node)
     }
 
     /// As this node, towards its controller.

@@ -30,6 +30,11 @@ impl Driver {
             Some(LinkEvent::Received(messages)) => {
                 self.inbox.extend(messages.into_iter().map(Input::Received));
             }
+            Some(LinkEvent::Refused { error, count }) => {
+                tracing::warn!(
+                    "a packet from the controller is refused ({count} on this connection): {error}"
+                );
+            }
             Some(LinkEvent::Disconnected(error)) => {
                 // The certificate is valid by our clock, but not by the controller's; or one of the clocks
                 // was set meanwhile.

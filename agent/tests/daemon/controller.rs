@@ -8,10 +8,11 @@ use std::sync::{Arc, Mutex};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use bytes::BytesMut;
+use muster_shared::NodeId;
 use muster_shared::join::{
     JoinAnswer, JoinRequest, JoinToken, TokenId, TokenSecret, fingerprint, open_renewal,
 };
-use muster_shared::seal::{Seal, SealPublic, SealSecret};
+use muster_shared::seal::{ControllerEnd, Opened, Seal, SealPublic, SealSecret};
 use rcgen::{BasicConstraints, CertificateParams, CertificateSigningRequestParams, IsCa, Issuer, KeyPair};
 use rumqttc::v5::mqttbytes::v5::{
     ConnAck, ConnectReturnCode, Packet, PingResp, PubAck, Publish, SubAck, SubscribeReasonCode,
@@ -126,6 +127,7 @@ impl Site {
         let mut stream = StreamOwned::new(ServerConnection::new(Arc::clone(&self.tls)).unwrap(), stream);
         let mut received = BytesMut::new();
         let mut answer_to = String::new();
+        let mut end = None;
         while let Ok(packet) = receive(&mut stream, &mut received) {
             let answers = match packet {
                 Packet::Connect(..) => {
@@ -150,6 +152,14 @@ impl Site {
                             answer,
                             None,
                         )));
+                    } else {
+                        let end = end.get_or_insert_with(|| ControllerEnd::new(self.seal_of(&answer_to)));
+                        // What the node says after that is not listened to.
+                        if let Ok(Opened::Greeting { answer }) = end.open(&publish.payload, || Some([9; 32]))
+                        {
+                            let answer = Publish::new(&answer_to, QoS::AtMostOnce, answer, None);
+                            answers.push(Packet::Publish(answer));
+                        }
                     }
                     answers
                 }
@@ -166,6 +176,17 @@ impl Site {
         }
     }
 
+    fn seal(&self, node: &NodeId) -> Seal {
+        let public = self.nodes.lock().unwrap()[node.as_str()];
+        Seal::new(&SealSecret::from_bytes(self.seal), &public, &"lab".parse().unwrap(), node)
+    }
+
+    /// Of the node with this topic.
+    fn seal_of(&self, down: &str) -> Seal {
+        let name = down.strip_prefix("muster/v1/lab/").and_then(|rest| rest.strip_suffix("/down"));
+        self.seal(&name.unwrap().parse().unwrap())
+    }
+
     fn answer(&self, request: &[u8]) -> JoinAnswer {
         match JoinRequest::decode(request).unwrap() {
             JoinRequest::Join { name, csr_der, seal_public, .. } => {
@@ -173,16 +194,13 @@ impl Site {
                 self.grant(name, &csr_der, Seen::Joined)
             }
             JoinRequest::Renew { node, packet } => {
-                let public = self.nodes.lock().unwrap()[node.as_str()];
-                let site = "lab".parse().unwrap();
-                let seal = Seal::new(&SealSecret::from_bytes(self.seal), &public, site, node.clone());
-                let csr_der = open_renewal(&seal, &packet).unwrap();
+                let csr_der = open_renewal(&self.seal(&node), &packet).unwrap();
                 self.grant(node, &csr_der, Seen::Renewed)
             }
         }
     }
 
-    fn grant(&self, node: muster_shared::NodeId, csr_der: &[u8], seen: fn(Vec<u8>) -> Seen) -> JoinAnswer {
+    fn grant(&self, node: NodeId, csr_der: &[u8], seen: fn(Vec<u8>) -> Seen) -> JoinAnswer {
         let key = CertificateSigningRequestParams::from_der(&csr_der.into()).unwrap().public_key;
         let params = CertificateParams::new(vec![node.to_string()]).unwrap();
         let certificate_der = params.signed_by(&key, &self.ca).unwrap().der().to_vec();

@@ -25,6 +25,7 @@ pub async fn metrics(State(api): State<Api>) -> Result<Response, ApiError> {
         (site.node_counts(), site.stack_counts(), site.flows().metrics(OWNERS_MAX))
     };
     let (nodes, stacks, devices) = api.driver.query(look).await?;
+    let refused = api.config.refused.counts();
     let text = blocking(move || {
         let mut page = Page::default();
         page.family("muster_nodes", "gauge", "Nodes that have joined.");
@@ -34,6 +35,10 @@ pub async fn metrics(State(api): State<Api>) -> Result<Response, ApiError> {
         page.family("muster_stacks", "gauge", "Stacks.");
         for ((action, status), count) in stacks {
             page.sample("muster_stacks", &[("action", action), ("status", status)], count);
+        }
+        page.family("muster_refused_packets_total", "counter", "Packets of agents that were not taken.");
+        for (reason, count) in refused {
+            page.sample("muster_refused_packets_total", &[("reason", reason)], count);
         }
         flows(&mut page, &devices);
         Ok(page.0)

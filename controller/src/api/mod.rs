@@ -43,6 +43,7 @@ use time::OffsetDateTime;
 use tokio::sync::{Semaphore, watch};
 
 use crate::driver::DriverHandle;
+use crate::link::RefusedPackets;
 use crate::pki::Pki;
 use crate::store::{Reader, StoreError};
 use error::ApiError;
@@ -58,7 +59,7 @@ const WAIT_MAX: Duration = Duration::from_secs(25);
 /// holds only the bytes it has sent, and no place here.
 const BODIES_MAX: usize = 4;
 
-/// The address of the API, and its bounds.
+/// The address of the API, its bounds, and what it shows besides the engine's state.
 #[derive(Clone, Debug)]
 pub struct ApiConfig {
     /// The name of this controller.
@@ -74,6 +75,8 @@ pub struct ApiConfig {
     pub template_max: usize,
     /// Rules, groups and meters of a flow file.
     pub flow_rules_max: usize,
+    /// Packets of agents that the link did not take.
+    pub refused: RefusedPackets,
 }
 
 /// Shared by all requests.

@@ -56,6 +56,7 @@ struct World {
     pki: Arc<Pki>,
     api: ApiHandle,
     events: crate::link::intake::Feed,
+    refused: RefusedPackets,
 }
 
 impl World {
@@ -79,10 +80,11 @@ impl World {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
             runtime.block_on(engine.run(inbox, from_link));
         });
-        let config = config_in(&folder);
+        let refused = RefusedPackets::default();
+        let config = ApiConfig { refused: refused.clone(), ..config_in(&folder) };
         let reader = Reader::open(&database, &key).unwrap();
         let api = serve(config, driver.clone(), reader, Arc::clone(&pki)).await.unwrap();
-        Self { folder, key, driver, pki, api, events }
+        Self { folder, key, driver, pki, api, events, refused }
     }
 
     fn reader(&self) -> Reader {
@@ -139,6 +141,7 @@ fn config_in(folder: &TempDir) -> ApiConfig {
         body_max: 64 * 1024,
         template_max: 16 * 1024,
         flow_rules_max: 100,
+        refused: RefusedPackets::default(),
     }
 }
 

@@ -19,6 +19,7 @@ mod heartbeats;
 mod joining;
 mod lobby;
 mod metered;
+mod node;
 mod outbound;
 mod quiet;
 mod reason;
@@ -37,8 +38,7 @@ use std::time::Duration;
 use bytes::BytesMut;
 use muster_shared::NodeId;
 use muster_shared::model::Down;
-use muster_shared::seal::Nonce;
-use muster_shared::wire::{self, WireError};
+use muster_shared::wire;
 use tokio::net::{TcpListener, TcpSocket};
 use tokio::sync::{Semaphore, watch};
 use tokio::task::{JoinError, JoinSet};
@@ -52,10 +52,11 @@ use self::lobby::{Lobby, Places};
 use self::metered::Metered;
 use self::quiet::Quiet;
 use self::reason::{Reason, Refusal};
-use self::registry::{Peer, Registry};
-use super::Keys;
+use self::registry::Registry;
 use super::intake::Feed;
+use super::{Keys, RefusedPackets};
 use crate::pki::Pki;
+use crate::random::random;
 
 /// Connections that wait in the kernel to be accepted, as in a storm of reconnects. Linux cuts this
 /// to `net.core.somaxconn`.
@@ -77,6 +78,8 @@ pub struct DirectConfig {
     pub limits: Limits,
     /// Keys of the nodes that may connect; the driver keeps them.
     pub keys: Keys,
+    /// Counts packets that are not taken.
+    pub refused: RefusedPackets,
 }
 
 /// Bounds on what clients may take.
@@ -164,6 +167,7 @@ struct Shared {
     lobby: Arc<Lobby>,
     contents: Contents,
     keys: Keys,
+    refused: RefusedPackets,
     joiners: Arc<Places>,
     /// Permits for connections that are over and still receive the reason.
     farewells: Semaphore,
@@ -184,8 +188,7 @@ impl DirectLink {
         socket.bind(config.listen)?;
         let listener = socket.listen(BACKLOG)?;
         let local_addr = listener.local_addr()?;
-        let nonce = pki.nonce().map_err(io::Error::other)?;
-        let seed = nonce.iter().fold(0u64, |seed, byte| seed << 5 ^ u64::from(*byte));
+        let seed = u64::from_ne_bytes(random().map_err(io::Error::other)?);
         let shared = Arc::new(Shared {
             acceptor: tls::acceptor(Arc::clone(&pki), config.names)?,
             registry: Registry::new(config.limits.connections),
@@ -193,6 +196,7 @@ impl DirectLink {
             lobby: Lobby::new(config.limits.lobby(), seed),
             contents: Contents::default(),
             keys: config.keys,
+            refused: config.refused,
             joiners: Places::new(1),
             farewells: Semaphore::new(FAREWELLS),
             refusals: Quiet::default(),
@@ -223,17 +227,17 @@ impl DirectLink {
 }
 
 impl LinkHandle {
-    /// Packs, seals and queues messages for a node. Never waits. If that is no longer the node's connection,
-    /// the messages are dropped: the resync of the next connection repairs this. If too much output waits
-    /// already, the connection is closed.
+    /// Packs and queues messages for a node; its connection seals them. Never waits. If that is no longer the
+    /// node's connection, the messages are dropped: the resync of the next connection repairs this. If too much
+    /// output waits already, the connection is closed.
     pub fn send(&self, node: &NodeId, connection: u64, messages: &[Down]) {
         let Some(peer) = self.shared.registry.get(node) else { return };
         if peer.connection != connection || messages.is_empty() {
             return;
         }
-        match self.shared.pack(&peer, messages) {
-            Ok(packets) => {
-                peer.outbound.push(packets);
+        match wire::pack(messages) {
+            Ok(bodies) => {
+                peer.outbound.push(bodies);
                 if messages.iter().any(|message| matches!(message, Down::Welcome(_))) {
                     peer.welcomed.store(true, Ordering::Release);
                 }
@@ -286,22 +290,6 @@ impl std::fmt::Debug for LinkHandle {
 }
 
 impl Shared {
-    fn pack(&self, peer: &Peer, messages: &[Down]) -> Result<Vec<Vec<u8>>, WireError> {
-        let mut random = true;
-        let packets = wire::pack(&peer.seal, messages, || {
-            self.pki.nonce().unwrap_or_else(|_| {
-                random = false;
-                Nonce::default()
-            })
-        })?;
-        if !random {
-            // A repeated nonce would reveal the key. Nothing of this is sent.
-            tracing::error!(node = %peer.node, "the system gives no random bytes: nothing is sent");
-            return Ok(Vec::new());
-        }
-        Ok(packets)
-    }
-
     /// Never ends.
     async fn hand_heartbeats_on(&self) {
         self.heartbeats

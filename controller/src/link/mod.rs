@@ -11,9 +11,11 @@
 pub mod direct;
 pub mod intake;
 mod keys;
+mod refused;
 
 pub use direct::{DirectConfig, DirectLink, Grant, Limits, LinkHandle, ReadContent};
 pub use keys::Keys;
+pub use refused::RefusedPackets;
 
 use std::time::Duration;
 

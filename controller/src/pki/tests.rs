@@ -1,6 +1,7 @@
 use std::os::unix::fs::PermissionsExt as _;
 
 use rustls::RootCertStore;
+use rustls::crypto::ring::default_provider;
 use rustls_pki_types::UnixTime;
 use tempfile::TempDir;
 

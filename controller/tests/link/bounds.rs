@@ -4,6 +4,7 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use muster_controller::link::Limits;
+use muster_shared::topic;
 use rumqttc::v5::mqttbytes::QoS;
 use rumqttc::v5::mqttbytes::v5::{ConnectReturnCode, Packet};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -22,13 +23,14 @@ async fn a_thousand_nodes_at_once() {
     let mut tasks = JoinSet::new();
     for (i, node) in nodes.into_iter().enumerate() {
         let (tls, to) = (world.tls(node.identity()), world.address());
-        let topic = muster_shared::topic::down(world.site(), &node.id);
+        let (down_topic, up_topic) = (topic::down(world.site(), &node.id), topic::up(world.site(), &node.id));
         tasks.spawn(async move {
             // Three addresses, so that each has a place for all.
             let mut raw = Raw::to(to, tls, localhost(1 + i as u8 % 3)).await;
             assert_eq!(raw.connect(node.id.as_str()).await, ConnectReturnCode::Success);
-            raw.subscribe(&topic, QoS::AtLeastOnce).await;
+            raw.subscribe(&down_topic, QoS::AtLeastOnce).await;
             assert!(matches!(raw.next().await, Some(Packet::SubAck(_))));
+            raw.begin(&up_topic, &node).await;
             let Some(Packet::Publish(publish)) = raw.next().await else { panic!("a publish") };
             (raw, node.open(&publish.payload))
         });

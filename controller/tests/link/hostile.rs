@@ -93,6 +93,11 @@ async fn every_other_packet_ends_the_connection_with_its_reason() {
     many.filters = vec![many.filters[0].clone(); 9];
     let unsubscribe = Unsubscribe { pkid: 1, filters: vec![own_down.clone()], properties: None };
     let neighbours = topic::down(&site, &neighbour.node.id);
+    // Taken once, from the neighbour.
+    let packet = neighbour.node.pack(&[up(9)]);
+    neighbour.raw.publish(&topic::up(&site, &neighbour.node.id), packet.clone()).await;
+    let said = Seen::Received(neighbour.node.id.clone(), neighbour.connection, vec![up(9)]);
+    assert_eq!(world.driver.next().await, said);
     for (what, bytes, reason) in [
         ("foreign subscription", written(&subscribe(&neighbours, QoS::AtMostOnce)), 0x87),
         ("own up", written(&subscribe(&own_up, QoS::AtMostOnce)), 0x87),
@@ -110,7 +115,7 @@ async fn every_other_packet_ends_the_connection_with_its_reason() {
         ("no topic", written(&publish("", QoS::AtMostOnce, vec![1])), 0x87),
         ("unsealed", written(&publish(&own_up, QoS::AtMostOnce, vec![1; 100])), 0x99),
         ("empty", written(&publish(&own_up, QoS::AtLeastOnce, Vec::new())), 0x99),
-        ("the neighbour's", written(&publish(&own_up, QoS::AtMostOnce, neighbour.node.pack(&[up(9)]))), 0x99),
+        ("the neighbour's", written(&publish(&own_up, QoS::AtMostOnce, packet)), 0x99),
         ("QoS 2", written(&publish(&own_up, QoS::ExactlyOnce, vec![1])), 0x9B),
         ("retained", written(&Packet::Publish(retained)), 0x9A),
         ("alias", written(&Packet::Publish(aliased)), 0x94),

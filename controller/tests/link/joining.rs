@@ -1,5 +1,6 @@
 //! Clients without a certificate.
 
+use std::sync::Mutex;
 use std::time::Duration;
 
 use muster_controller::link::{JoinAsk, JoinGrant, Limits};
@@ -11,7 +12,7 @@ use rumqttc::v5::mqttbytes::QoS;
 use rumqttc::v5::mqttbytes::v5::{ConnectReturnCode, Packet};
 
 use crate::raw::{Raw, localhost};
-use crate::world::{Node, Seen, World, nonce, request};
+use crate::world::{Node, Seen, World, random, request};
 
 const NONCE: &str = "0123456789abcdef";
 
@@ -89,8 +90,9 @@ async fn works(world: &mut World, id: NodeId, answer: JoinAnswer, key: KeyPair, 
     assert_eq!((&site, &node), (world.site(), &id));
     let (_, parsed) = x509_parser::parse_x509_certificate(&certificate_der).unwrap();
     assert_eq!(parsed.validity().not_after.timestamp(), not_after as i64);
-    let seal = Seal::new(&seal, &controller_seal, site, id.clone());
-    let node = Node { id, secret: [0; 32], certificate: certificate_der, key, seal };
+    let seal = Seal::new(&seal, &controller_seal, &site, &id);
+    let session = Mutex::default();
+    let node = Node { id, secret: [0; 32], certificate: certificate_der, key, seal, session };
     let mut raw = Raw::node(world, &node, QoS::AtLeastOnce).await;
     let connection = world.driver.connected(&node.id).await;
     let packet = node.pack(&[crate::world::up(1)]);
@@ -168,7 +170,7 @@ async fn a_node_renews_with_proof_of_its_key_alone() {
     let mut world = World::start().await;
     let (node, other) = (world.node("web-1"), world.node("web-2"));
     let renew = |by: &Node, of: &Node, csr: &[u8]| {
-        join::renewal(&by.seal, of.id.clone(), nonce(), csr).unwrap().encode()
+        join::renewal(&by.seal, of.id.clone(), random(), csr).unwrap().encode()
     };
     let (key, csr) = request();
     for (payload, good) in [
@@ -217,7 +219,7 @@ async fn without_a_certificate_only_the_own_join_topics() {
         [topic::up(&site, &node.id), topic::join_request(&site, "another0"), topic::join_answer(&site, NONCE)]
     {
         let mut raw = joiner(&world, 1).await;
-        raw.publish(&topic, node.pack(&[crate::world::up(1)])).await;
+        raw.publish(&topic, node.seal.greet(random()).unwrap().packet().to_vec()).await;
         assert_eq!(raw.disconnected().await, Some(0x87), "{topic}");
     }
     for id in ["web-1", "short", "UPPERCASE1", "a/b/c/d/e/f", &"x".repeat(33)] {

@@ -7,7 +7,7 @@ use muster_controller::pki::Pki;
 use muster_shared::model::{
     Action, Content, ContentDigest, Down, File, Job, OnDelete, Outcome, Report, Spec, Up,
 };
-use muster_shared::seal::SealPublic;
+use muster_shared::seal::{PacketError, SealPublic};
 use muster_shared::{Attempt, Epoch, Generation, ResourceId, topic};
 use rumqttc::v5::mqttbytes::QoS;
 use rumqttc::v5::mqttbytes::v5::{ConnectProperties, ConnectReturnCode, Packet};
@@ -17,7 +17,7 @@ use rustls::ClientConfig;
 use tokio::sync::mpsc;
 
 use crate::raw::{Raw, localhost};
-use crate::world::{Node, PATIENCE, Seen, World, down, request, up};
+use crate::world::{Node, PATIENCE, Seen, World, down, random, request, up};
 
 /// rumqttc's client, polled.
 struct Client {
@@ -58,6 +58,12 @@ impl Client {
         assert!(matches!(client.next().await, Ok(Packet::ConnAck(_))));
         client.client.subscribe(topic::down(world.site(), &node.id), QoS::AtLeastOnce).await.unwrap();
         assert!(matches!(client.next().await, Ok(Packet::SubAck(_))));
+        let up = topic::up(world.site(), &node.id);
+        let greeting = node.seal.greet(random()).unwrap();
+        client.client.publish(&up, QoS::AtLeastOnce, false, greeting.packet().to_vec()).await.unwrap();
+        let session = greeting.accept(&node.seal, &client.payload().await).unwrap();
+        *node.session.lock().unwrap() = Some(session);
+        client.client.publish(&up, QoS::AtLeastOnce, false, node.pack_nothing()).await.unwrap();
         client
     }
 
@@ -113,9 +119,12 @@ async fn no_payload_shows_what_it_carries() {
     assert_eq!(world.driver.next().await, Seen::Received(node.id.clone(), connection, vec![report]));
     // Nor can another node of the site read it, should it get hold of it.
     let other = world.node("web-2");
+    let _raw = Raw::node(&world, &other, QoS::AtMostOnce).await;
     world.handle.send(&node.id, connection, &[Down::Job(job)]);
     let payload = client.payload().await;
-    assert!(muster_shared::wire::unpack::<Down>(&other.seal, &payload).is_err());
+    let mut session = other.session.lock().unwrap().take().unwrap();
+    // Its number is that of a later packet, so it is not refused for that alone.
+    assert_eq!(session.open(&payload), Err(PacketError::Seal));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -292,6 +301,7 @@ async fn what_is_sent_before_the_subscription_waits_for_it() {
     assert!(matches!(raw.next().await, Some(Packet::PingResp(_))));
     raw.subscribe(&topic::down(world.site(), &node.id), QoS::ExactlyOnce).await;
     assert!(matches!(raw.next().await, Some(Packet::SubAck(_))));
+    raw.begin(&topic::up(world.site(), &node.id), &node).await;
     let Some(Packet::Publish(publish)) = raw.next().await else { panic!() };
     assert_eq!((publish.qos, node.open(&publish.payload)), (QoS::AtLeastOnce, vec![down(1)]));
 }
@@ -307,6 +317,7 @@ async fn publishes_on_their_way_are_at_most_the_clients_receive_maximum() {
     let connection = world.driver.connected(&node.id).await;
     raw.subscribe(&topic::down(world.site(), &node.id), QoS::AtLeastOnce).await;
     assert!(matches!(raw.next().await, Some(Packet::SubAck(_))));
+    raw.begin(&topic::up(world.site(), &node.id), &node).await;
     for number in 0..10 {
         world.handle.send(&node.id, connection, &[down(number)]);
     }
@@ -367,4 +378,99 @@ async fn a_stopped_link_says_so_and_listens_no_more() {
     assert_eq!(socket.map_err(|error| error.kind()).err(), Some(std::io::ErrorKind::ConnectionRefused));
     // Once more is no harm.
     world.handle.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_packet_that_is_sent_again_is_refused_and_counted() {
+    let mut world = World::start().await;
+    let node = world.node("web-1");
+    let mut raw = Raw::node(&world, &node, QoS::AtMostOnce).await;
+    let connection = world.driver.connected(&node.id).await;
+    let topic = topic::up(world.site(), &node.id);
+    let (first, second) = (node.pack(&[up(1)]), node.pack(&[up(2)]));
+    let mut altered = second.clone();
+    *altered.last_mut().unwrap() ^= 1;
+    for packet in [&first, &first, &altered, &second, &first] {
+        raw.publish(&topic, packet.clone()).await;
+    }
+    raw.publish(&topic, node.pack(&[up(3)])).await;
+    for number in 1..=3 {
+        assert_eq!(world.driver.next().await, Seen::Received(node.id.clone(), connection, vec![up(number)]));
+    }
+    let counts = world.refused.counts();
+    assert_eq!((counts["repeated"], counts["seal"], counts.values().sum()), (2, 1, 3));
+    // Both ways it goes on.
+    world.handle.send(&node.id, connection, &[down(1)]);
+    let Some(Packet::Publish(publish)) = raw.next().await else { panic!() };
+    assert_eq!(node.open(&publish.payload), [down(1)]);
+    // Nothing is in between, so whoever goes on like that is no agent.
+    for _ in 0..64 {
+        raw.publish(&topic, first.clone()).await;
+    }
+    assert_eq!(raw.disconnected().await, Some(0x99));
+    assert_eq!(world.driver.next().await, Seen::Disconnected(node.id.clone(), connection));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_connection_with_a_gap_is_over() {
+    let mut world = World::start().await;
+    let node = world.node("web-1");
+    let mut raw = Raw::node(&world, &node, QoS::AtMostOnce).await;
+    let connection = world.driver.connected(&node.id).await;
+    drop(node.pack(&[up(1)]));
+    raw.publish(&topic::up(world.site(), &node.id), node.pack(&[up(2)])).await;
+    assert_eq!(raw.disconnected().await, Some(0x99));
+    assert_eq!(world.driver.next().await, Seen::Disconnected(node.id.clone(), connection));
+    assert_eq!(world.refused.counts()["lost"], 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_connection_begins_with_a_greeting_and_has_one() {
+    let mut world = World::start().await;
+    let (node, other) = (world.node("web-1"), world.node("web-2"));
+    let (up_topic, down_topic) = (topic::up(world.site(), &node.id), topic::down(world.site(), &node.id));
+    let _raw = Raw::node(&world, &node, QoS::AtMostOnce).await;
+    let sealed = node.pack(&[up(1)]);
+    let theirs = other.seal.greet(random()).unwrap();
+    // Another node's greeting; a packet of an earlier connection; one of version 1.
+    for packet in [theirs.packet().to_vec(), sealed, [&[1][..], &[7; 60]].concat()] {
+        let mut raw = Raw::new(&world, world.tls(node.identity()), localhost(1)).await;
+        assert_eq!(raw.connect("web-1").await, ConnectReturnCode::Success);
+        raw.subscribe(&down_topic, QoS::AtMostOnce).await;
+        assert!(matches!(raw.next().await, Some(Packet::SubAck(_))));
+        raw.publish(&up_topic, packet).await;
+        assert_eq!(raw.disconnected().await, Some(0x99));
+    }
+    let counts = world.refused.counts();
+    assert_eq!((counts["seal"], counts["not-greeted"], counts["version"]), (1, 1, 1));
+    // A second one is refused as what was sent before, and the session goes on.
+    let mut raw = Raw::node(&world, &node, QoS::AtMostOnce).await;
+    let again = node.seal.greet(random()).unwrap();
+    raw.publish(&up_topic, again.packet().to_vec()).await;
+    raw.publish(&up_topic, node.pack(&[up(5)])).await;
+    let received = loop {
+        if let Seen::Received(_, _, messages) = world.driver.next().await {
+            break messages;
+        }
+    };
+    assert_eq!((received, world.refused.counts()["repeated"]), (vec![up(5)], 1));
+}
+
+/// What is sent before the node has a session waits, and nothing of it leaves unsealed.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_sent_before_the_session_waits_for_it() {
+    let mut world = World::start().await;
+    let node = world.node("web-1");
+    let mut raw = Raw::new(&world, world.tls(node.identity()), localhost(1)).await;
+    assert_eq!(raw.connect("web-1").await, ConnectReturnCode::Success);
+    let connection = world.driver.connected(&node.id).await;
+    raw.subscribe(&topic::down(world.site(), &node.id), QoS::AtMostOnce).await;
+    assert!(matches!(raw.next().await, Some(Packet::SubAck(_))));
+    world.handle.send(&node.id, connection, &[down(1)]);
+    raw.send(&Packet::PingReq(rumqttc::v5::mqttbytes::v5::PingReq)).await;
+    assert!(matches!(raw.next().await, Some(Packet::PingResp(_))), "nothing comes before that");
+    // The next packet is the answer, and the one after it what waited.
+    raw.begin(&topic::up(world.site(), &node.id), &node).await;
+    let Some(Packet::Publish(publish)) = raw.next().await else { panic!() };
+    assert_eq!(node.open(&publish.payload), [down(1)]);
 }

@@ -4,9 +4,10 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
+use muster_shared::topic;
 use rumqttc::v5::mqttbytes::QoS;
 use rumqttc::v5::mqttbytes::v5::{
-    Connect, ConnectProperties, ConnectReturnCode, Filter, Packet, Publish, Subscribe,
+    Connect, ConnectProperties, ConnectReturnCode, Filter, Packet, PubAck, Publish, Subscribe,
 };
 use rustls::ClientConfig;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -15,7 +16,7 @@ use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
-use crate::world::{Node, PATIENCE, World};
+use crate::world::{Node, PATIENCE, World, random};
 
 pub struct Raw {
     pub stream: TlsStream<TcpStream>,
@@ -49,13 +50,27 @@ impl Raw {
         Some(Self { stream, input: BytesMut::new() })
     }
 
-    /// A node, connected and subscribed.
+    /// A node, connected, subscribed, and with a session.
     pub async fn node(world: &World, node: &Node, qos: QoS) -> Self {
         let mut raw = Self::new(world, world.tls(node.identity()), localhost(1)).await;
         assert_eq!(raw.connect(node.id.as_str()).await, ConnectReturnCode::Success);
-        raw.subscribe(&muster_shared::topic::down(world.site(), &node.id), qos).await;
+        raw.subscribe(&topic::down(world.site(), &node.id), qos).await;
         assert!(matches!(raw.next().await, Some(Packet::SubAck(_))));
+        raw.begin(&topic::up(world.site(), &node.id), node).await;
         raw
+    }
+
+    /// Begins a session of the node, which is subscribed.
+    pub async fn begin(&mut self, up: &str, node: &Node) {
+        let greeting = node.seal.greet(random()).unwrap();
+        self.publish(up, greeting.packet().to_vec()).await;
+        let Some(Packet::Publish(answer)) = self.next().await else { panic!("an answer") };
+        if answer.qos == QoS::AtLeastOnce {
+            self.send(&Packet::PubAck(PubAck::new(answer.pkid, None))).await;
+        }
+        let session = greeting.accept(&node.seal, &answer.payload).unwrap();
+        *node.session.lock().unwrap() = Some(session);
+        self.publish(up, node.pack_nothing()).await;
     }
 
     /// CONNECT; what comes back.

@@ -8,10 +8,11 @@ use muster_controller::link::intake::fair::Bounds;
 use muster_controller::link::intake::{self, Intake};
 use muster_controller::link::{
     DirectConfig, DirectLink, JoinAsk, JoinGrant, Keys, Limits, LinkEvent, LinkHandle, NotJoined,
+    RefusedPackets,
 };
 use muster_controller::pki::Pki;
 use muster_shared::model::{Down, Progress, ReportKey, Up};
-use muster_shared::seal::{Seal, SealSecret};
+use muster_shared::seal::{Body, Seal, SealSecret, Session};
 use muster_shared::{Attempt, Epoch, Generation, NodeId, ResourceId, SiteId, wire};
 use rcgen::{CertificateParams, KeyPair};
 use rustls::crypto::ring::default_provider;
@@ -30,6 +31,7 @@ pub struct World {
     pub link: DirectLink,
     pub handle: LinkHandle,
     pub driver: Driver,
+    pub refused: RefusedPackets,
     dir: TempDir,
 }
 
@@ -55,6 +57,8 @@ pub struct Node {
     pub certificate: Vec<u8>,
     pub key: KeyPair,
     pub seal: Seal,
+    /// Of its newest connection.
+    pub session: Mutex<Option<Session>>,
 }
 
 impl World {
@@ -68,10 +72,12 @@ impl World {
         let (feed, inbox) = intake::channel(Bounds::default());
         let keys = Keys::default();
         let listen = "127.0.0.1:0".parse().unwrap();
-        let config = DirectConfig { listen, names: Vec::new(), limits, keys: keys.clone() };
+        let refused = RefusedPackets::default();
+        let (keys_too, counts) = (keys.clone(), refused.clone());
+        let config = DirectConfig { listen, names: Vec::new(), limits, keys: keys_too, refused: counts };
         let link = DirectLink::start(config, Arc::clone(&pki), feed).await.unwrap();
         let handle = link.handle();
-        Self { pki, link, handle, driver: Driver::start(inbox, keys), dir }
+        Self { pki, link, handle, driver: Driver::start(inbox, keys), refused, dir }
     }
 
     pub fn site(&self) -> &SiteId {
@@ -89,15 +95,14 @@ impl World {
     /// A node that has joined already.
     pub fn node(&self, name: &str) -> Node {
         let id: NodeId = name.parse().unwrap();
-        let mut secret = [0; 32];
-        default_provider().secure_random.fill(&mut secret).unwrap();
+        let secret = random();
         let seal_secret = SealSecret::from_bytes(secret);
         self.driver.keys.set(id.clone(), Some(seal_secret.public()));
-        let seal = Seal::new(&seal_secret, &self.pki.seal_public(), self.site().clone(), id.clone());
+        let seal = Seal::new(&seal_secret, &self.pki.seal_public(), self.site(), &id);
         let (key, csr) = request();
         let proven = self.pki.prove(&csr).unwrap();
         let certificate = self.pki.issue(&id, &proven, &seal_secret.public()).unwrap().der;
-        Node { id, secret, certificate, key, seal }
+        Node { id, secret, certificate, key, seal, session: Mutex::default() }
     }
 
     /// TLS as a client of this site, with or without a certificate.
@@ -125,19 +130,32 @@ impl Node {
         Some((&self.certificate, &self.key))
     }
 
+    /// The next packet of its session; packets are sent in this order.
     pub fn pack(&self, messages: &[Up]) -> Vec<u8> {
-        wire::pack(&self.seal, messages, nonce).unwrap().remove(0)
+        self.pack_body(wire::pack(messages).unwrap().remove(0))
+    }
+
+    /// The next packet, which says nothing. After it the controller may send something.
+    pub fn pack_nothing(&self) -> Vec<u8> {
+        let mut none = Body::with_room_for(1);
+        none.extend(&[0]);
+        self.pack_body(none)
+    }
+
+    fn pack_body(&self, body: Body) -> Vec<u8> {
+        self.session.lock().unwrap().as_mut().expect("a session").seal(body)
     }
 
     pub fn open(&self, packet: &[u8]) -> Vec<Down> {
-        wire::unpack(&self.seal, packet).unwrap()
+        let body = self.session.lock().unwrap().as_mut().expect("a session").open(packet).unwrap();
+        wire::read_body(&body).unwrap()
     }
 }
 
-pub fn nonce() -> [u8; 24] {
-    let mut nonce = [0; 24];
-    default_provider().secure_random.fill(&mut nonce).unwrap();
-    nonce
+pub fn random<const N: usize>() -> [u8; N] {
+    let mut bytes = [0; N];
+    default_provider().secure_random.fill(&mut bytes).unwrap();
+    bytes
 }
 
 /// A key and a signing request that asks for what it will not get.

@@ -168,8 +168,9 @@ fn bounds_hold() {
 fn only_the_node_itself_can_renew() {
     let (controller, node, other) =
         (SealSecret::from_bytes([1; 32]), SealSecret::from_bytes([2; 32]), SealSecret::from_bytes([3; 32]));
-    let seal =
-        |mine, theirs: SealPublic| Seal::new(mine, &theirs, "lab".parse().unwrap(), "web-1".parse().unwrap());
+    let seal = |mine, theirs: SealPublic| {
+        Seal::new(mine, &theirs, &"lab".parse().unwrap(), &"web-1".parse().unwrap())
+    };
     let here = seal(&controller, node.public());
     let packet = |seal: &Seal| match renewal(seal, "web-1".parse().unwrap(), [9; 24], b"csr").unwrap() {
         JoinRequest::Renew { packet, .. } => packet,
@@ -179,9 +180,9 @@ fn only_the_node_itself_can_renew() {
     assert_eq!(open_renewal(&here, &good), Ok(b"csr".to_vec()));
     assert_eq!(open_renewal(&here, &packet(&seal(&other, controller.public()))), Err(JoinError::Seal));
     assert_eq!(open_renewal(&here, &good[..20]), Err(JoinError::Malformed));
-    // What is sealed as a message is no renewal, whatever its version.
-    let message = seal(&node, controller.public()).seal(1, Direction::Up, &[9; 24], b"csr").unwrap();
-    assert_eq!(open_renewal(&here, &[&[9; 24][..], &message].concat()), Err(JoinError::Seal));
+    // A greeting is proved with the same long-lived keys, and is no renewal.
+    let greeting = seal(&node, controller.public()).greet([9; 32]).unwrap();
+    assert_eq!(open_renewal(&here, greeting.packet()), Err(JoinError::Seal));
 }
 
 #[test]

@@ -1,13 +1,11 @@
-//! Bytes on the link: postcard inside a sealed, versioned envelope.
+//! Messages as bytes: postcard, in bodies that [`seal`](crate::seal) makes packets of.
 //!
 //! ```text
-//!   packet  = version (1 byte) · nonce (24 bytes) · sealed body      at most MESSAGE_MAX bytes
 //!   body    = postcard(Vec<v1::Down>) or postcard(Vec<v1::Up>)
 //! ```
 //!
-//! The nonce and everything in the body are authenticated; version, site, node and direction are
-//! authenticated with them. Each field has a bound, checked when a body is read; a packet that breaks one
-//! is refused whole. Golden byte vectors in the tests pin version 1.
+//! Each field has a bound, checked when a body is read; a body that breaks one is refused whole. Golden byte
+//! vectors in the tests pin the messages of version 1 and the packets of version 2.
 
 mod convert;
 mod facts;
@@ -21,18 +19,15 @@ mod watch;
 use thiserror::Error;
 
 use crate::model::{Down, Up};
-use crate::seal::{Direction, Nonce, Seal, SealError};
+use crate::seal::{self, Body};
 use crate::wire::convert::Bounded as _;
 pub use crate::wire::convert::{DRIFTS_MAX, REASON_MAX};
 pub use crate::wire::facts::{FACTS_MAX, NEIGHBOURS_MAX, fit_facts};
 pub use crate::wire::watch::DRIFT_REASON_MAX;
 
-/// The version this build writes, and the newest it reads.
-pub const VERSION: u8 = 1;
-
-/// The number of additions to the version that this build reads, beyond what every agent of the version
-/// reads. An agent sends the number in its greeting, and receives only messages and resource types that it
-/// reads. Each addition is one more:
+/// The number of additions to version 1 of the messages that this build reads, beyond what every agent of that
+/// version reads. An agent sends the number in its greeting, and receives only messages and resource types that
+/// it reads. Each addition is one more:
 ///
 /// 1: `Describe`, `Remove`.
 /// 2: `Muster::Timezone`.
@@ -50,30 +45,24 @@ pub fn agent_that_reads(additions: u32) -> &'static str {
     READ_SINCE.get(at).copied().unwrap_or(READ_SINCE[READ_SINCE.len() - 1])
 }
 
-/// The largest packet: as much as MQTT carries in one publish without delaying others behind it.
-pub const MESSAGE_MAX: usize = 256 * 1024;
+/// The largest packet.
+pub const MESSAGE_MAX: usize = seal::PACKET_MAX;
 
-/// Room for messages in one packet: the rest after version, nonce, tag and the list's own length.
-pub const BODY_MAX: usize = MESSAGE_MAX - 1 - 24 - 16 - 8;
+/// Room for messages in one packet: the rest after the list's own length.
+pub const BODY_MAX: usize = Body::MAX - 8;
 
 /// Bytes of content in one [`Down::Chunk`]: half a packet, so that it never crowds out a job.
 pub const CHUNK_MAX: usize = 128 * 1024;
 
-/// The reason why a packet is refused.
+/// The reason why messages cannot be written or read.
 #[derive(Debug, Error, PartialEq, Eq)]
 pub enum WireError {
-    /// The packet exceeds [`MESSAGE_MAX`].
-    #[error("message of {size} bytes is over the limit of {MESSAGE_MAX}")]
+    /// The message fits no packet.
+    #[error("message of {size} bytes is over the limit of {BODY_MAX}")]
     TooLarge {
         /// The number of bytes.
         size: usize,
     },
-    /// A version this build does not speak.
-    #[error("protocol version {0} is not spoken here (newest known: {VERSION}): upgrade this side")]
-    Version(u8),
-    /// The packet was not sealed with this node's key for this direction, or was altered on the way.
-    #[error("the seal does not fit")]
-    Seal(#[from] SealError),
     /// The body is not postcard of the version's types.
     #[error("malformed message")]
     Malformed,
@@ -84,8 +73,6 @@ pub enum WireError {
 
 /// Messages of one direction.
 pub trait Message: Sized {
-    /// The direction of the messages.
-    const DIRECTION: Direction;
     #[doc(hidden)]
     type V1: serde::Serialize
         + serde::de::DeserializeOwned
@@ -94,71 +81,43 @@ pub trait Message: Sized {
 }
 
 impl Message for Down {
-    const DIRECTION: Direction = Direction::Down;
     type V1 = v1::Down;
 }
 
 impl Message for Up {
-    const DIRECTION: Direction = Direction::Up;
     type V1 = v1::Up;
 }
 
-/// Packs messages into as few packets as their sizes allow, in order. `nonce` gives a fresh random value
-/// for each packet.
+/// Packs messages into the bodies of as few packets as their sizes allow, in order.
 ///
 /// # Errors
 /// [`WireError::TooLarge`] names a single message that fits no packet; nothing is packed then.
-pub fn pack<M: Message>(
-    seal: &Seal,
-    messages: &[M],
-    mut nonce: impl FnMut() -> Nonce,
-) -> Result<Vec<Vec<u8>>, WireError> {
-    let mut bodies: Vec<(usize, Vec<u8>)> = Vec::new();
+pub fn pack<M: Message>(messages: &[M]) -> Result<Vec<Body>, WireError> {
+    let mut lists: Vec<(usize, Vec<u8>)> = Vec::new();
     for message in messages {
         let bytes = postcard::to_stdvec(&M::V1::from(message)).map_err(|_| WireError::Malformed)?;
         if bytes.len() > BODY_MAX {
             return Err(WireError::TooLarge { size: bytes.len() });
         }
-        match bodies.last_mut() {
-            Some((count, body)) if body.len() + bytes.len() <= BODY_MAX && *count < convert::MESSAGES_MAX => {
+        match lists.last_mut() {
+            Some((count, list)) if list.len() + bytes.len() <= BODY_MAX && *count < convert::MESSAGES_MAX => {
                 *count += 1;
-                body.extend_from_slice(&bytes);
+                list.extend_from_slice(&bytes);
             }
-            _ => bodies.push((1, bytes)),
+            _ => lists.push((1, bytes)),
         }
     }
-    bodies
+    lists
         .into_iter()
-        .map(|(count, messages)| {
+        .map(|(count, list)| {
             // postcard writes a list as its length, followed by its items.
-            let mut body = postcard::to_stdvec(&count).map_err(|_| WireError::Malformed)?;
-            body.extend_from_slice(&messages);
-            let nonce = nonce();
-            let sealed = seal.seal(VERSION, M::DIRECTION, &nonce, &body)?;
-            let mut packet = Vec::with_capacity(1 + nonce.len() + sealed.len());
-            packet.push(VERSION);
-            packet.extend_from_slice(&nonce);
-            packet.extend_from_slice(&sealed);
-            Ok(packet)
+            let count = postcard::to_stdvec(&count).map_err(|_| WireError::Malformed)?;
+            let mut body = Body::with_room_for(count.len() + list.len());
+            body.extend(&count);
+            body.extend(&list);
+            Ok(body)
         })
         .collect()
-}
-
-/// Opens a packet and checks every bound.
-///
-/// # Errors
-/// [`WireError`]; nothing of the packet is used then.
-pub fn unpack<M: Message>(seal: &Seal, packet: &[u8]) -> Result<Vec<M>, WireError> {
-    if packet.len() > MESSAGE_MAX {
-        return Err(WireError::TooLarge { size: packet.len() });
-    }
-    let (&version, rest) = packet.split_first().ok_or(WireError::Malformed)?;
-    if version != VERSION {
-        return Err(WireError::Version(version));
-    }
-    let (nonce, sealed) = rest.split_first_chunk().ok_or(WireError::Malformed)?;
-    let body = seal.open(version, M::DIRECTION, nonce, sealed)?;
-    read_body(&body)
 }
 
 /// Reads an opened body. Public for the fuzz targets: everything behind the seal passes here.

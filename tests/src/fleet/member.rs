@@ -152,6 +152,8 @@ impl Member {
                 }
                 self.inbox.extend(messages.into_iter().map(Input::Received));
             }
+            // Nothing is in between that could send a packet twice.
+            Some(LinkEvent::Refused { error, .. }) => self.disconnected(error.to_string()),
             Some(LinkEvent::Disconnected(error)) => {
                 self.figures.lost(&error);
                 self.disconnected(error.to_string());

@@ -1,15 +1,17 @@
-//! Connections between agents and controller: every message passes the real wire format. What is on its way when one
-//! breaks is lost, either side may notice late, and only what goes one way over one connection keeps its order.
+//! Connections between agents and controller: every message passes the real wire format, and the real seal (`sealed`).
+//! What is on its way when one breaks is lost, either side may notice late, and only what goes one way over one connection keeps its order.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use muster_agent_core::Input;
 use muster_shared::model::{Down, Up};
+use muster_shared::seal::Body;
 use muster_shared::{MonoTime, NodeId, wire};
 
 use super::controller::Inlet;
 use super::fault::Kind;
+use super::sealed::{Ends, Kept, Packet};
 use super::world::{Event, World};
 
 /// The way a message goes.
@@ -43,13 +45,14 @@ pub struct Line {
     pub since: MonoTime,
     /// Nothing gets through any more.
     pub broken: bool,
+    pub ends: Ends,
     down: Pipe,
     up: Pipe,
 }
 
 #[derive(Default)]
 struct Pipe {
-    packets: VecDeque<Vec<u8>>,
+    packets: VecDeque<Packet>,
     last: MonoTime,
     /// A line that is slow has room for the next byte.
     free: MonoTime,
@@ -62,6 +65,8 @@ pub struct Bus {
     pub lines: BTreeMap<u64, Line>,
     /// The one that each node has, as the controller sees it.
     pub registered: BTreeMap<NodeId, u64>,
+    /// What may be sent again.
+    pub kept: Kept,
     next: u64,
 }
 
@@ -124,7 +129,8 @@ impl World {
         let number = self.bus.next;
         let (down, up) = (Pipe::default(), Pipe::default());
         let (since, run) = (self.now, self.controller.run);
-        let line = Line { node: node.clone(), machine: at, life, run, since, broken: false, down, up };
+        let (ends, greeting) = self.new_ends(at);
+        let line = Line { node: node.clone(), machine: at, life, run, since, broken: false, ends, down, up };
         self.bus.lines.insert(number, line);
         self.bus.registered.insert(node.clone(), number);
         self.shared.borrow_mut().keys.insert(number, self.machines[at].key);
@@ -148,47 +154,69 @@ impl World {
         if let Some(process) = &mut self.machines[at].process {
             process.line = Some(number);
         }
-        self.agent_receives(at, Input::Connected);
+        self.greets(number, greeting);
     }
 
     /// What an agent says.
     pub fn post_up(&mut self, line: u64, messages: &[Up]) {
-        let Some(machine) = self.bus.lines.get(&line).map(|line| line.machine) else { return };
-        let seal = std::rc::Rc::clone(&self.machines[machine].seal);
         // What is told of ports has no number: MQTT says nothing twice over one connection with something else in between.
         let in_order = messages.iter().any(|message| matches!(message, Up::Ports(_)));
-        self.post(line, Way::Up, wire::pack(&seal, messages, || [0; 24]), in_order);
+        self.post(line, Way::Up, wire::pack(messages), in_order);
     }
 
     /// What the controller says.
     pub fn post_down(&mut self, line: u64, messages: &[Down]) {
-        let Some(machine) = self.bus.lines.get(&line).map(|line| line.machine) else { return };
-        let seal = std::rc::Rc::clone(&self.machines[machine].seal);
-        self.post(line, Way::Down, wire::pack(&seal, messages, || [0; 24]), false);
+        self.post(line, Way::Down, wire::pack(messages), false);
     }
 
-    fn post(&mut self, line: u64, way: Way, packed: Result<Vec<Vec<u8>>, wire::WireError>, in_order: bool) {
+    fn post(&mut self, line: u64, way: Way, packed: Result<Vec<Body>, wire::WireError>, in_order: bool) {
         match packed {
-            Ok(packets) => {
-                packets.into_iter().for_each(|packet| self.post_packet(line, way, packet, in_order))
-            }
+            Ok(bodies) => bodies.into_iter().for_each(|body| self.post_body(line, way, body, in_order)),
             Err(error) => self.violate(format!("a message cannot travel: {error}")),
         }
     }
 
-    /// A packet on its way. `in_order`: where it comes twice, nothing comes in between.
-    pub fn post_packet(&mut self, number: u64, way: Way, packet: Vec<u8>, in_order: bool) {
+    /// Messages on their way, perhaps said twice. `in_order`: with nothing in between.
+    pub fn post_body(&mut self, number: u64, way: Way, body: Body, in_order: bool) {
+        let Some(line) = self.bus.lines.get(&number).filter(|line| !line.broken) else { return };
+        let whom = format!("{way:?} {}", line.node);
+        if self.faults.strikes(self.now, Kind::MessageTwice, &whom) {
+            if in_order {
+                self.seals(number, way, body.clone());
+            } else {
+                let after = self.dice.net.millis(10, 5000);
+                self.later(after, Event::Again(number, way, body.clone()));
+            }
+        }
+        self.seals(number, way, body);
+    }
+
+    fn seals(&mut self, number: u64, way: Way, body: Body) {
+        let Some(line) = self.bus.lines.get_mut(&number) else { return };
+        match line.ends.seal(way, body) {
+            Some(packet) => self.post_packet(number, way, packet, false),
+            None => {
+                let node = line.node.clone();
+                self.violate(format!("{way:?} {node}: something is said before the greeting"));
+            }
+        }
+    }
+
+    /// A packet on its way. `is_again`: it was on its way before.
+    pub fn post_packet(&mut self, number: u64, way: Way, bytes: Vec<u8>, is_again: bool) {
         let Some(line) = self.bus.lines.get(&number).filter(|line| !line.broken) else { return };
         let whom = format!("{way:?} {}", line.node);
         let mut takes = self.dice.net.millis(0, 5);
         if self.faults.strikes(self.now, Kind::MessageDelayed, &whom) {
             takes += self.dice.net.millis(100, 15_000);
         }
-        let twice = self.faults.strikes(self.now, Kind::MessageTwice, &whom);
-        if twice && !in_order {
-            let after = self.dice.net.millis(10, 5000);
-            self.later(after, Event::Again(number, way, packet.clone()));
-        }
+        let (bytes, is_swapped) = match is_again {
+            true => (bytes, false),
+            false => match self.passes_a_broker(number, way, bytes) {
+                Some(passing) => (passing.bytes, passing.is_swapped),
+                None => return,
+            },
+        };
         let out_at = if way == Way::Down { self.controller.busy_until.max(self.now) } else { self.now };
         let Some(line) = self.bus.lines.get_mut(&number) else { return };
         let bandwidth = self.machines[line.machine].bandwidth;
@@ -196,17 +224,19 @@ impl World {
         let mut due = out_at + takes;
         if let Some(bandwidth) = bandwidth {
             pipe.free = pipe.free.max(out_at)
-                + Duration::from_secs(packet.len() as u64) / u32::try_from(bandwidth).unwrap_or(u32::MAX);
+                + Duration::from_secs(bytes.len() as u64) / u32::try_from(bandwidth).unwrap_or(u32::MAX);
             due = pipe.free + takes;
         }
         pipe.last = pipe.last.max(due);
         let due = pipe.last;
-        if twice && in_order {
-            pipe.packets.push_back(packet.clone());
-            self.at(due, Event::Deliver(number, way));
+        let waiting = pipe.packets.len();
+        let packet = Packet { bytes, is_again };
+        if is_swapped && waiting > 0 {
+            pipe.packets.insert(waiting - 1, packet);
+            line.ends.is_disturbed = true;
+        } else {
+            pipe.packets.push_back(packet);
         }
-        let Some(line) = self.bus.lines.get_mut(&number) else { return };
-        line.pipe(way).packets.push_back(packet);
         self.at(due, Event::Deliver(number, way));
     }
 
@@ -222,6 +252,7 @@ impl World {
         let Some(packet) = line.pipe(way).packets.pop_front() else { return };
         let machine_at = &self.machines[machine];
         if line.broken || machine_at.host.is_cut() && !machine_at.line_goes_on {
+            line.ends.is_disturbed = true;
             return;
         }
         let (node, life) = (line.node.clone(), line.life);
@@ -235,16 +266,16 @@ impl World {
         if !is_there {
             return;
         }
-        let seal = std::rc::Rc::clone(&self.machines[machine].seal);
+        let Some(body) = self.opens(number, way, &packet) else { return };
         match way {
-            Way::Up => match wire::unpack::<Up>(&seal, &packet) {
+            Way::Up => match wire::read_body::<Up>(&body) {
                 Ok(mut messages) => {
                     self.reads_clocks(machine, &mut messages);
                     self.tell_controller(Inlet::Received { node, connection: number, messages });
                 }
                 Err(error) => self.violate(format!("what {node} says cannot be read: {error}")),
             },
-            Way::Down => match wire::unpack::<Down>(&seal, &packet) {
+            Way::Down => match wire::read_body::<Down>(&body) {
                 Ok(messages) => {
                     for message in messages {
                         self.note(|_| format!("{node} hears {}", told(&message)));

@@ -23,8 +23,14 @@ pub enum Level {
 pub enum Kind {
     /// A message takes seconds.
     MessageDelayed,
-    /// A message comes twice.
+    /// A message is said twice.
     MessageTwice,
+    /// A packet is sent again, by whoever has kept it.
+    PacketAgain,
+    /// A packet is lost, and its connection goes on.
+    PacketLost,
+    /// A packet comes before the one that was sent before it.
+    PacketsSwapped,
     /// A connection ends, and what was on its way is lost.
     ConnectionBreaks,
     /// The same, and a side notices late.
@@ -135,9 +141,12 @@ pub enum Kind {
 
 impl Kind {
     /// All of them.
-    pub const ALL: [Self; 55] = [
+    pub const ALL: [Self; 58] = [
         Self::MessageDelayed,
         Self::MessageTwice,
+        Self::PacketAgain,
+        Self::PacketLost,
+        Self::PacketsSwapped,
         Self::ConnectionBreaks,
         Self::ConnectionSilent,
         Self::ConnectionOvertaken,
@@ -213,7 +222,8 @@ impl Kind {
     /// Thousandths, each time it could happen, under heavy faults. Those that chaos brings have none.
     fn rate(self) -> u64 {
         match self {
-            Kind::MessageDelayed | Kind::MessageTwice => 30,
+            Kind::MessageDelayed | Kind::MessageTwice | Kind::PacketAgain => 30,
+            Kind::PacketLost | Kind::PacketsSwapped => 3,
             Kind::ConnectionOvertaken => 100,
             Kind::ConnectFails => 200,
             Kind::EndsWhileCut => 250,

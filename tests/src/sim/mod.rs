@@ -49,6 +49,7 @@ mod required;
 mod rollout;
 mod run;
 mod script;
+mod sealed;
 mod served;
 mod shared;
 mod shrink;

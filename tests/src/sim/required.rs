@@ -440,6 +440,15 @@ const CLOCKS: [&str; 2] = ["token counts", "token has expired"];
 
 const BOUNDS: [&str; 2] = ["bounds as many COMPLETE revisions as are kept", "large turn is counted"];
 
+const SEALS: [&str; 6] = [
+    "refused repeated",
+    "refused seal",
+    "a greeting of before is answered",
+    "the controller finds a gap",
+    "the agent finds a gap",
+    "a packet is missed, and none came after it",
+];
+
 const SLICES: [&str; 2] = ["slices operation enters", "slices operation begins again"];
 
 /// What should have happened and never did.
@@ -465,6 +474,7 @@ pub fn missing(counts: &Counts, parts: Parts) -> Vec<String> {
     let loads = LOADS.iter().map(|what| format!("load {what}"));
     let clocks = CLOCKS.iter().map(|what| format!("clocks {what}"));
     let bounds = BOUNDS.iter().map(|what| (*what).to_owned());
+    let seals = SEALS.iter().map(|what| format!("seal {what}"));
     let slices = SLICES.iter().map(|what| (*what).to_owned());
     let agents = AGENTS.iter().map(|what| (*what).to_owned());
     faults
@@ -478,6 +488,7 @@ pub fn missing(counts: &Counts, parts: Parts) -> Vec<String> {
         .chain(clocks)
         .chain(bounds)
         .chain(slices)
+        .chain(seals)
         .chain(flows)
         .chain(flow_operators)
         .chain(trees)

@@ -8,8 +8,8 @@ use std::time::Duration;
 use muster_engine::Limits;
 use muster_shared::model::ReportKey;
 use muster_shared::model::flow::{Bridge, FlowId};
-use muster_shared::seal::{Seal, SealSecret};
-use muster_shared::{MonoTime, NodeId, ResourceId};
+use muster_shared::seal::{Body, Seal, SealPublic, SealSecret};
+use muster_shared::{MonoTime, NodeId, ResourceId, SiteId};
 
 use super::Options;
 use super::beside::Beside;
@@ -29,6 +29,7 @@ use super::network::Network;
 use super::operator::Operators;
 use super::reference::Reference;
 use super::script::RunKey;
+use super::sealed::Ends;
 use super::served::Unserved;
 use super::shared::Shared;
 use super::work::Work;
@@ -62,8 +63,12 @@ pub enum Event {
     TellController(u64, Inlet),
     /// A packet arrives.
     Deliver(u64, Way),
+    /// Messages are said once more.
+    Again(u64, Way, Body),
     /// A packet is sent once more.
-    Again(u64, Way, Vec<u8>),
+    PacketAgain(u64, Way, Vec<u8>),
+    /// Is the greeting of a connection answered by now?
+    AnswerIsLate(u64),
     /// A connection's end is noticed.
     Notices(u64, End),
     /// An operator does something.
@@ -150,6 +155,8 @@ pub struct Streams {
     pub chaos: Dice,
     /// Delays of switches and logs, and what befalls them.
     pub flows: Dice,
+    /// Fresh keys of connections.
+    pub keys: Dice,
 }
 
 /// Where a run's steps go.
@@ -216,6 +223,11 @@ fn rows_per_turn(options: &Options) -> usize {
     }
 }
 
+/// The site's name.
+fn site() -> SiteId {
+    "sim".parse().expect("a name of letters")
+}
+
 impl World {
     /// Whether operations of a few rows enter them in slices.
     pub fn has_slices(&self) -> bool {
@@ -262,6 +274,7 @@ impl World {
                 controller: dice("controller"),
                 chaos: dice("chaos"),
                 flows: dice("flows"),
+                keys: dice("keys"),
             },
             shared: Rc::new(RefCell::new(shared)),
             controller: Controller::new(limits),
@@ -304,10 +317,16 @@ impl World {
     }
 
     /// Fresh keys of a server.
-    pub fn new_key(&self, node: &NodeId, dice: &mut Dice) -> (muster_shared::seal::SealPublic, Rc<Seal>) {
+    pub fn new_key(&self, node: &NodeId, dice: &mut Dice) -> (SealPublic, Rc<Seal>) {
         let secret = SealSecret::from_bytes(dice.bytes());
-        let site = "sim".parse().expect("a name of letters");
-        (secret.public(), Rc::new(Seal::new(&secret, &self.site.public(), site, node.clone())))
+        (secret.public(), Rc::new(Seal::new(&secret, &self.site.public(), &site(), node)))
+    }
+
+    /// Both ends of a new connection of a server, and its greeting.
+    pub fn new_ends(&mut self, at: usize) -> (Ends, Vec<u8>) {
+        let machine = &self.machines[at];
+        let controller = Seal::new(&self.site, &machine.key, &site(), &machine.name);
+        Ends::new(Rc::clone(&machine.seal), controller, self.dice.keys.bytes())
     }
 
     /// Happens after this time.
@@ -376,7 +395,9 @@ impl World {
             Event::TellController(run, inlet) if run == self.controller.run => self.tell_controller(inlet),
             Event::TellController(..) => {}
             Event::Deliver(line, way) => self.deliver(line, way),
-            Event::Again(line, way, packet) => self.post_packet(line, way, packet, false),
+            Event::Again(line, way, body) => self.post_body(line, way, body, false),
+            Event::PacketAgain(line, way, packet) => self.post_packet(line, way, packet, true),
+            Event::AnswerIsLate(line) => self.answer_is_late(line),
             Event::Notices(line, end) => self.notices(line, end),
             Event::Operator => self.operator_acts(),
             Event::CrowdAsks => self.one_of_a_crowd_asks(),

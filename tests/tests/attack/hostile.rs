@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 
-use muster_agent_link::connection::{Mqtt, Peer, greet};
+use muster_agent_link::connection::{Mqtt, Peer, begin, greet};
 use muster_agent_link::{Identity, join};
 use muster_shared::model::Up;
 use muster_shared::wire;
@@ -82,19 +82,18 @@ async fn flood(
     stop: &AtomicBool,
     told: &Told,
 ) -> bool {
-    let seal = identity.seal();
-    let mut number = 0u128;
-    let mut nonce = || {
-        number += 1;
-        let mut nonce = [0; 24];
-        nonce[..16].copy_from_slice(&(number ^ std::process::id() as u128).to_le_bytes());
-        nonce
-    };
-    let packets = wire::pack(&seal, messages, &mut nonce).unwrap();
+    let Ok(mut session) = begin(&mut mqtt, peer, &identity.seal()).await else { return false };
+    let bodies = wire::pack(messages).unwrap();
+    let mut bodies = bodies.iter().cycle().cloned();
+    // A packet that was sealed must leave before the next one.
+    let mut waiting = None;
     while !stop.load(Ordering::Relaxed) {
-        let publishing = packets.iter().all(|packet| mqtt.publish(&peer.up, packet.clone()));
-        if publishing {
-            told.packets.fetch_add(packets.len() as u64, Ordering::Relaxed);
+        while let Some(packet) = waiting.take().or_else(|| bodies.next().map(|body| session.seal(body))) {
+            if !mqtt.publish(&peer.up, packet.clone()) {
+                waiting = Some(packet);
+                break;
+            }
+            told.packets.fetch_add(1, Ordering::Relaxed);
         }
         // Drives what was published, and reads what comes; a moment without anything goes on as well.
         let moment = std::time::Duration::from_millis(1);

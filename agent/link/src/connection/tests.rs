@@ -6,10 +6,11 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 
 use bytes::BytesMut;
 use muster_shared::NodeId;
-use muster_shared::seal::SealSecret;
+use muster_shared::model::ContentDigest;
+use muster_shared::seal::{ControllerEnd, Opened, SealSecret};
 use rcgen::{CertificateParams, KeyPair, date_time_ymd};
 use rumqttc::v5::mqttbytes::Error;
-use rumqttc::v5::mqttbytes::v5::{ConnAck, PingResp, PubAck, SubAck};
+use rumqttc::v5::mqttbytes::v5::{ConnAck, PingResp, PubAck, Publish, SubAck};
 use rustls::crypto::ring::default_provider;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{ServerConfig, ServerConnection, StreamOwned};
@@ -29,6 +30,21 @@ enum Seen {
     Ping,
 }
 
+/// What the controller does besides.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Does {
+    /// It is well.
+    Nothing,
+    /// It answers nothing but the greetings.
+    Dies,
+    /// It answers the greeting of the node with what is no answer to it.
+    Babbles,
+    /// It sends each packet twice.
+    Repeats,
+    /// It keeps every second packet back.
+    Loses,
+}
+
 struct Controller {
     address: Address,
     ca_der: CertificateDer<'static>,
@@ -36,13 +52,13 @@ struct Controller {
 }
 
 impl Controller {
-    /// For one connection; it answers nothing but the greeting if it `dies` then.
-    fn start(dies: bool) -> Self {
-        Self::certified(dies, 1975..4096)
+    /// For one connection.
+    fn start(does: Does) -> Self {
+        Self::certified(does, 1975..4096)
     }
 
     /// With a certificate that is valid from one year to another.
-    fn certified(dies: bool, years: std::ops::Range<i32>) -> Self {
+    fn certified(does: Does, years: std::ops::Range<i32>) -> Self {
         let key = KeyPair::generate().unwrap();
         let mut params = CertificateParams::new(vec!["localhost".to_owned()]).unwrap();
         params.not_before = date_time_ymd(years.start, 1, 1);
@@ -62,7 +78,7 @@ impl Controller {
         std::thread::spawn(move || {
             let (stream, _) = listener.accept().unwrap();
             let connection = ServerConnection::new(Arc::new(config)).unwrap();
-            serve(StreamOwned::new(connection, stream), dies, &tell);
+            serve(StreamOwned::new(connection, stream), does, &tell);
         });
         Self { address, ca_der, seen }
     }
@@ -86,28 +102,43 @@ impl Controller {
 
 fn serve(
     mut stream: StreamOwned<ServerConnection, TcpStream>,
-    dies: bool,
+    does: Does,
     tell: &mpsc::UnboundedSender<Seen>,
 ) {
     let (mut received, mut piece) = (BytesMut::new(), [0; 4096]);
+    let mut end = ControllerEnd::new(seal(2, 1));
+    let is_well = does != Does::Dies;
     loop {
-        let (seen, answer) = match Packet::read(&mut received, None) {
+        let (seen, answers) = match Packet::read(&mut received, None) {
             Ok(Packet::Connect(connect, ..)) => {
                 let code = ConnectReturnCode::Success;
                 let answer = ConnAck { session_present: false, code, properties: None };
-                (Some(Seen::KeepAlive(connect.keep_alive)), Some(Packet::ConnAck(answer)))
+                (Some(Seen::KeepAlive(connect.keep_alive)), vec![Packet::ConnAck(answer)])
             }
             Ok(Packet::Subscribe(subscribe)) => {
                 let return_codes = vec![SubscribeReasonCode::Success(QoS::AtLeastOnce)];
                 let answer = SubAck { pkid: subscribe.pkid, return_codes, properties: None };
-                (None, Some(Packet::SubAck(answer)))
+                (None, vec![Packet::SubAck(answer)])
             }
             Ok(Packet::Publish(publish)) => {
-                let messages = wire::unpack(&seal(2, 1), &publish.payload).unwrap();
-                let answer = Packet::PubAck(PubAck::new(publish.pkid, None));
-                (Some(Seen::Said(messages)), (!dies).then_some(answer))
+                let acknowledge = Packet::PubAck(PubAck::new(publish.pkid, None));
+                match end.open(&publish.payload, || Some([9; 32])).unwrap() {
+                    Opened::Greeting { answer } => {
+                        let answers =
+                            if does == Does::Babbles { vec![vec![2, 2]; 100] } else { vec![answer] };
+                        (None, [vec![acknowledge], publishes(answers)].concat())
+                    }
+                    Opened::Packet { body, .. } => {
+                        let messages: Vec<Up> = wire::read_body(&body).unwrap();
+                        let mut answers = vec![acknowledge];
+                        answers.extend(publishes(says(&mut end, does, &messages)));
+                        (Some(Seen::Said(messages)), if is_well { answers } else { Vec::new() })
+                    }
+                }
             }
-            Ok(Packet::PingReq(_)) => (Some(Seen::Ping), (!dies).then_some(Packet::PingResp(PingResp))),
+            Ok(Packet::PingReq(_)) => {
+                (Some(Seen::Ping), is_well.then_some(Packet::PingResp(PingResp)).into_iter().collect())
+            }
             Ok(packet) => panic!("{packet:?}"),
             Err(Error::InsufficientBytes(_)) => match stream.read(&mut piece) {
                 Ok(0) | Err(_) => return,
@@ -118,11 +149,12 @@ fn serve(
             },
             Err(error) => panic!("{error}"),
         };
-        if let Some(answer) = answer {
-            let mut bytes = BytesMut::new();
+        let mut bytes = BytesMut::new();
+        for answer in answers {
             answer.write(&mut bytes, None).unwrap();
-            let _ = stream.write_all(&bytes).and_then(|()| stream.flush());
         }
+        // It may have gone.
+        let _ = stream.write_all(&bytes).and_then(|()| stream.flush());
         // Who hears of it knows that the answer is on its way.
         if let Some(seen) = seen {
             let _ = tell.send(seen);
@@ -130,10 +162,30 @@ fn serve(
     }
 }
 
+fn publishes(payloads: Vec<Vec<u8>>) -> Vec<Packet> {
+    let publish = |payload| Packet::Publish(Publish::new("down", QoS::AtMostOnce, payload, None));
+    payloads.into_iter().map(publish).collect()
+}
+
+/// What it has to say to a fetch: two chunks, in a packet each.
+fn says(end: &mut ControllerEnd, does: Does, messages: &[Up]) -> Vec<Vec<u8>> {
+    let [Up::Fetch { digest, offset }] = messages else { return Vec::new() };
+    let chunk = |bytes| Down::Chunk { digest: *digest, offset: *offset, bytes };
+    let packets = [chunk(vec![1]), chunk(vec![2])].map(|chunk| {
+        let body = wire::pack(&[chunk]).unwrap().remove(0);
+        end.seal(body).unwrap()
+    });
+    match does {
+        Does::Repeats => packets.into_iter().flat_map(|packet| [packet.clone(), packet]).collect(),
+        Does::Loses => packets[1..].to_vec(),
+        Does::Nothing | Does::Dies | Does::Babbles => packets.to_vec(),
+    }
+}
+
 /// Of the node 1 and the controller 2, as the first of them has it.
 fn seal(ours: u8, theirs: u8) -> Seal {
     let public = SealSecret::from_bytes([theirs; 32]).public();
-    Seal::new(&SealSecret::from_bytes([ours; 32]), &public, "lab".parse().unwrap(), node())
+    Seal::new(&SealSecret::from_bytes([ours; 32]), &public, &"lab".parse().unwrap(), &node())
 }
 
 fn node() -> NodeId {
@@ -149,10 +201,10 @@ struct Session {
 
 impl Session {
     /// A connection that was just greeted.
-    async fn greeted(dies: bool) -> Self {
+    async fn greeted(does: Does) -> Self {
         let (_clock, stopped): (_, Receiver<()>) = channel();
         spawn_blocking(move || stopped.recv());
-        let mut controller = Controller::start(dies);
+        let mut controller = Controller::start(does);
         let mut connection = Connection::open(controller.peer(), Arc::new(seal(1, 2)));
         assert!(matches!(connection.events.recv().await, Some(LinkEvent::Connected { .. })));
         assert_eq!(controller.next().await, Seen::KeepAlive(61));
@@ -176,7 +228,7 @@ fn heartbeat(number: u128) -> Up {
 
 #[tokio::test(start_paused = true)]
 async fn where_heartbeats_go_out_nothing_else_does() {
-    let mut session = Session::greeted(false).await;
+    let mut session = Session::greeted(Does::Nothing).await;
     for number in 1..=20 {
         session.pass(SECOND * 60).await;
         assert!(session.connection.send(heartbeat(number)));
@@ -188,7 +240,7 @@ async fn where_heartbeats_go_out_nothing_else_does() {
 /// A fleet's heartbeats can be ten minutes apart; its controller hears of everybody all the same.
 #[tokio::test(start_paused = true)]
 async fn who_has_nothing_to_say_says_that() {
-    let mut session = Session::greeted(false).await;
+    let mut session = Session::greeted(Does::Nothing).await;
     for _ in 0..20 {
         session.pass(KEEP_ALIVE).await;
         assert_eq!(session.controller.next().await, Seen::Said(vec![Up::Heartbeat { drift: None }]));
@@ -199,7 +251,7 @@ async fn who_has_nothing_to_say_says_that() {
 #[tokio::test(start_paused = true)]
 async fn a_controller_that_answers_nothing_is_gone_after_two_minutes() {
     for heartbeats in [true, false] {
-        let mut session = Session::greeted(true).await;
+        let mut session = Session::greeted(Does::Dies).await;
         session.pass(SECOND * 60).await;
         if heartbeats {
             assert!(session.connection.send(heartbeat(1)));
@@ -218,10 +270,60 @@ async fn a_wrong_clock_is_named_with_both_times() {
         (2999..3000, "the controller's certificate begins 2999-01-01 00:00 UTC"),
         (1999..2000, "the controller's certificate ended 2000-01-01 00:00 UTC"),
     ] {
-        let controller = Controller::certified(false, years);
+        let controller = Controller::certified(Does::Nothing, years);
         let error = greet(&controller.peer()).await.err().unwrap();
         let said = error.to_string();
         assert!(said.contains("this server's clock says 20") && said.contains(says), "{said}");
         assert!(!error.is_expired() && !error.is_not_let_in(), "another certificate of ours does not help");
     }
+}
+
+fn fetch() -> Up {
+    Up::Fetch { digest: ContentDigest([7; 32]), offset: 0 }
+}
+
+/// What the connection tells, in short: a chunk, or how many packets were refused.
+async fn told(session: &mut Session) -> Result<u8, u64> {
+    match session.connection.events.recv().await {
+        Some(LinkEvent::Received(messages)) => match &messages[..] {
+            [Down::Chunk { bytes, .. }] => Ok(bytes[0]),
+            other => panic!("{other:?}"),
+        },
+        Some(LinkEvent::Refused { error: PacketError::Repeated, count }) => Err(count),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_packet_that_comes_twice_is_taken_once() {
+    let mut session = Session::greeted(Does::Repeats).await;
+    // The third is refused as well, in silence.
+    for wanted in [&[Ok(1), Err(1), Ok(2), Err(2)][..], &[Ok(1), Ok(2), Err(4)]] {
+        assert!(session.connection.send(fetch()));
+        for wanted in wanted {
+            assert_eq!(told(&mut session).await, *wanted);
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_packet_that_is_lost_ends_the_connection() {
+    let mut session = Session::greeted(Does::Loses).await;
+    assert!(session.connection.send(fetch()));
+    let event = session.connection.events.recv().await;
+    assert!(
+        matches!(event, Some(LinkEvent::Disconnected(LinkError::Seal(PacketError::Lost(1))))),
+        "{event:?}"
+    );
+}
+
+#[tokio::test]
+async fn what_is_no_answer_to_the_greeting_is_not_waited_for_in_vain() {
+    let controller = Controller::start(Does::Babbles);
+    let mut connection = Connection::open(controller.peer(), Arc::new(seal(1, 2)));
+    let event = connection.events.recv().await;
+    assert!(
+        matches!(event, Some(LinkEvent::Disconnected(LinkError::Seal(PacketError::Malformed)))),
+        "{event:?}"
+    );
 }

@@ -1,5 +1,7 @@
 //! Flow tables over HTTP, with nodes that never come.
 
+use muster_shared::seal::PacketError;
+
 use super::*;
 
 const FILE: &str = "\
@@ -108,12 +110,16 @@ async fn metrics_are_told() {
     let world = World::new().await;
     world.join("web-1").await;
     world.apply("", FILE).await;
+    (0..3).for_each(|_| world.refused.count(PacketError::Repeated));
     let text = raw(&world.socket(), "GET /metrics").await;
     for line in [
         "content-type: text/plain; version=0.0.4; charset=utf-8",
         "# TYPE muster_flow_rules gauge",
         "muster_flow_rules{device=\"web-1/br0\",state=\"PENDING_ADD\"} 2",
         "muster_nodes{state=\"offline\"} 1",
+        "# TYPE muster_refused_packets_total counter",
+        "muster_refused_packets_total{reason=\"repeated\"} 3",
+        "muster_refused_packets_total{reason=\"seal\"} 0",
         "muster_flow_batches_total{device=\"web-1/br0\"} 0",
     ] {
         assert!(

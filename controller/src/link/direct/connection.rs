@@ -3,15 +3,12 @@
 use std::io;
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use bytes::Bytes;
-use muster_shared::model::{Down, Up};
-use muster_shared::wire::{self, MESSAGE_MAX};
+use muster_shared::seal::ControllerEnd;
+use muster_shared::wire::MESSAGE_MAX;
 use muster_shared::{NodeId, join, topic};
 use rumqttc::v5::mqttbytes::v5::{ConnAck, ConnAckProperties, ConnectReturnCode, Packet};
-use time::OffsetDateTime;
 use tokio::time::{Instant, timeout_at};
 use tokio_rustls::server::TlsStream;
 
@@ -20,10 +17,11 @@ use super::frame::{Connect, Frame, PUBLISH_OVERHEAD};
 use super::joining::JoinInbox;
 use super::lobby::{Leave, Waiting};
 use super::metered::Metered;
+use super::node::NodeInbox;
 use super::outbound::Outbound;
 use super::reason::{Reason, Refusal};
 use super::registry::Peer;
-use super::session::{End, Inbox, Pending, Session, Terms};
+use super::session::{End, Session, Terms};
 use super::stream::{Stream, Turn};
 use super::tls::{Named, node_of, wrong_clock};
 use crate::pki::is_bound_to;
@@ -57,6 +55,7 @@ struct Guest {
     connect: Connect,
     stream: Stream,
     connected: Connected,
+    end: ControllerEnd,
 }
 
 /// Runs to the end of the connection, or until a node is admitted.
@@ -126,10 +125,10 @@ async fn node_comes(
 ) -> Option<Guest> {
     let mut stream = Stream::new(tls, NODE_MAX);
     match greet_node(shared, &mut stream, &node, &serial, NODE_MAX).await {
-        Ok((connect, peer)) => {
+        Ok((connect, peer, end)) => {
             let connected = Connected { shared: Arc::clone(shared), peer, remote };
             shared.lobby.good(remote);
-            Some(Guest { connect, stream, connected })
+            Some(Guest { connect, stream, connected, end })
         }
         Err(End::Gone) => None,
         Err(End::Refused(refusal)) => {
@@ -141,7 +140,7 @@ async fn node_comes(
 
 /// A node's session.
 async fn stay(shared: &Arc<Shared>, guest: Guest, remote: IpAddr) {
-    let Guest { connect, mut stream, connected } = guest;
+    let Guest { connect, mut stream, connected, end } = guest;
     let peer = Arc::clone(&connected.peer);
     let node = &peer.node;
     tracing::debug!(%node, %remote, connection = peer.connection, "connected");
@@ -154,7 +153,7 @@ async fn stay(shared: &Arc<Shared>, guest: Guest, remote: IpAddr) {
         until: None,
         receive_maximum: connect.receive_maximum,
     };
-    let inbox = NodeInbox { shared: Arc::clone(shared), peer: Arc::clone(&peer), remote };
+    let inbox = NodeInbox::new(Arc::clone(shared), Arc::clone(&peer), remote, end);
     // Boxed: a session is most of a connection's size, and the connection keeps room for it from
     // the start.
     let (end, stream) = Box::pin(Session::new(stream, Arc::clone(&peer.outbound), inbox, terms).run()).await;
@@ -186,7 +185,7 @@ async fn greet_node(
     node: &NodeId,
     serial: &[u8],
     max: usize,
-) -> Result<(Connect, Arc<Peer>), End> {
+) -> Result<(Connect, Arc<Peer>, ControllerEnd), End> {
     let connect = first_packet(stream, Instant::now() + shared.limits.connect).await?;
     if connect.client_id != node.as_str() {
         return Err(Refusal::new(
@@ -204,10 +203,10 @@ async fn greet_node(
         );
     }
     let outbound = Arc::new(Outbound::new(shared.limits.queue_packets, shared.limits.queue_bytes));
-    let seal = shared.pki.seal(node, &key);
+    let end = ControllerEnd::new(shared.pki.seal(node, &key));
     let tell = |peer: &Peer| shared.feed.connected(&peer.node, peer.connection);
-    let peer = shared.registry.enter(node.clone(), seal, outbound, tell)?;
-    Ok((connect, peer))
+    let peer = shared.registry.enter(node.clone(), outbound, tell)?;
+    Ok((connect, peer, end))
 }
 
 async fn serve_joiner(shared: Arc<Shared>, tls: TlsStream<Metered>, remote: IpAddr, started: Instant) {
@@ -349,94 +348,5 @@ fn log(shared: &Shared, remote: IpAddr, node: Option<&NodeId>, refusal: &Refusal
         tracing::info!(node, %remote, ?reason, %why, "connection ended");
     } else if let Some(missed) = shared.refusals.tell() {
         tracing::warn!(node, %remote, ?reason, %why, missed, "connection refused or ended");
-    }
-}
-
-/// Adds what no agent can say: its address, and its clock against ours.
-fn seen(message: &mut Up, remote: IpAddr, now: i64) {
-    match message {
-        Up::Hello(hello) => hello.address = Some(remote),
-        Up::Clock { unix, ahead } => *ahead = i64::try_from(*unix).unwrap_or(i64::MAX).saturating_sub(now),
-        _ => {}
-    }
-}
-
-fn unix() -> i64 {
-    OffsetDateTime::now_utc().unix_timestamp()
-}
-
-/// Opens a node's packets and passes them to the driver.
-struct NodeInbox {
-    shared: Arc<Shared>,
-    peer: Arc<Peer>,
-    remote: IpAddr,
-}
-
-impl Inbox for NodeInbox {
-    fn receive(&mut self, payload: Bytes) -> Result<Option<Pending>, Refusal> {
-        let mut messages = wire::unpack::<Up>(&self.peer.seal, &payload)
-            .map_err(|error| Refusal::new(Reason::PayloadFormatInvalid, error.to_string()))?;
-        messages.iter_mut().for_each(|message| seen(message, self.remote, unix()));
-        let messages = self.answer_challenges(messages);
-        if messages.is_empty() {
-            return Ok(None);
-        }
-        let Peer { node, connection, .. } = &*self.peer;
-        let Some(messages) = self.shared.heartbeats.hold(node, *connection, messages) else {
-            return Ok(None);
-        };
-        if messages.is_empty() {
-            return Ok(None);
-        }
-        let taken = self.shared.feed.received(node, *connection, messages, payload.len());
-        Ok(Some(Box::pin(async move {
-            taken.await.map_err(|_| Refusal::new(Reason::ServerShuttingDown, "the controller stops"))
-        })))
-    }
-}
-
-impl NodeInbox {
-    /// Answers challenges at once, without the driver, because the agent undoes the change after a
-    /// deadline. The agent alone decides what the answer means: that it has reached the controller
-    /// it obeys. So only a welcomed connection is answered. Returns the other messages, which are
-    /// for the driver.
-    fn answer_challenges(&self, messages: Vec<Up>) -> Vec<Up> {
-        let (mut answers, mut left) = (Vec::new(), Vec::with_capacity(messages.len()));
-        for message in messages {
-            match message {
-                Up::Challenge { key, bytes } => answers.push(Down::Answer { key, bytes }),
-                other => left.push(other),
-            }
-        }
-        if !answers.is_empty() && self.peer.welcomed.load(Ordering::Acquire) {
-            match self.shared.pack(&self.peer, &answers) {
-                Ok(packets) => self.peer.outbound.push(packets),
-                Err(error) => {
-                    tracing::error!(node = %self.peer.node, %error, "a challenge cannot be answered")
-                }
-            }
-        }
-        left
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_link_compares_clocks() {
-        let now = 1_732_369_352;
-        for (unix, wanted) in [
-            (now, 0),
-            (now + 7500, 7500),
-            (now - 60, -60),
-            (0, -1_732_369_352),
-            (u64::MAX, i64::MAX - 1_732_369_352),
-        ] {
-            let mut message = Up::Clock { unix, ahead: 5 };
-            seen(&mut message, IpAddr::from([10, 0, 0, 1]), 1_732_369_352);
-            assert_eq!(message, Up::Clock { unix, ahead: wanted });
-        }
     }
 }

@@ -1,5 +1,5 @@
 //! Contents on their way to nodes. The driver grants each chunk (node, connection, digest, offset); here the
-//! chunk is read from the store and sealed. So the driver's turn holds no bytes, and memory does not grow
+//! chunk is read from the store. So the driver's turn holds no bytes, and memory does not grow
 //! with the nodes that fetch: a chunk has its place in memory from before it is read until it is written to
 //! its connection.
 //!
@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use muster_shared::NodeId;
 use muster_shared::model::{ContentDigest, Down};
+use muster_shared::wire;
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 
 use super::Shared;
@@ -109,7 +110,7 @@ impl Shared {
         }
     }
 
-    async fn serve_chunk(self: &Arc<Self>, grant: Grant, read: ReadContent) {
+    async fn serve_chunk(&self, grant: Grant, read: ReadContent) {
         let room = Arc::clone(&self.contents.room).acquire_owned().await.expect("it is never closed");
         // Looked up only now: the node may have reconnected while there was no room.
         let Some(peer) = self.registry.get(&grant.node) else { return };
@@ -117,22 +118,21 @@ impl Shared {
             return;
         }
         let Ok(of_one) = Arc::clone(&peer.outbound.chunks).try_acquire_owned() else { return };
-        let shared = Arc::clone(self);
         let serve = move || match read(grant.digest, grant.offset) {
-            Ok(bytes) => shared.send_chunk(&peer, &grant, bytes, (room, of_one)),
+            Ok(bytes) => send_chunk(&peer, &grant, bytes, (room, of_one)),
             Err(error) => tracing::warn!(node = %grant.node, %error, "a content cannot be read"),
         };
         if let Err(error) = tokio::task::spawn_blocking(serve).await {
             tracing::error!(%error, "a content cannot be served");
         }
     }
+}
 
-    fn send_chunk(&self, peer: &Peer, grant: &Grant, bytes: Vec<u8>, room: Room) {
-        let chunk = Down::Chunk { digest: grant.digest, offset: grant.offset, bytes };
-        match self.pack(peer, &[chunk]) {
-            Ok(packets) => peer.outbound.push_chunk(packets, room),
-            Err(error) => tracing::error!(node = %peer.node, %error, "a chunk cannot be sent"),
-        }
+fn send_chunk(peer: &Peer, grant: &Grant, bytes: Vec<u8>, room: Room) {
+    let chunk = Down::Chunk { digest: grant.digest, offset: grant.offset, bytes };
+    match wire::pack(&[chunk]) {
+        Ok(bodies) => peer.outbound.push_chunk(bodies, room),
+        Err(error) => tracing::error!(node = %peer.node, %error, "a chunk cannot be sent"),
     }
 }
 

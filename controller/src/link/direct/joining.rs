@@ -10,6 +10,7 @@ use tokio::sync::oneshot;
 use tokio::time::timeout;
 
 use super::Shared;
+use super::contents::Room;
 use super::outbound::Outbound;
 use super::reason::{Reason, Refusal};
 use super::session::{Inbox, Pending};
@@ -19,11 +20,13 @@ use crate::pki::ProvenKey;
 /// Takes one request and answers it.
 pub struct JoinInbox {
     pub shared: Arc<Shared>,
-    pub outbound: Arc<Outbound>,
+    pub outbound: Arc<Outbound<Vec<u8>>>,
     pub asked: bool,
 }
 
 impl Inbox for JoinInbox {
+    type Queued = Vec<u8>;
+
     fn receive(&mut self, payload: Bytes) -> Result<Option<Pending>, Refusal> {
         if std::mem::replace(&mut self.asked, true) {
             return Err(Refusal::new(Reason::QuotaExceeded, "one request per connection"));
@@ -39,6 +42,10 @@ impl Inbox for JoinInbox {
             outbound.push(vec![answer.encode()]);
             Ok(())
         })))
+    }
+
+    fn next(&mut self, queue: &Outbound<Vec<u8>>) -> Option<(Bytes, Option<Room>)> {
+        queue.pop().map(|(answer, room)| (answer.into(), room))
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use muster_shared::NodeId;
-use muster_shared::seal::Seal;
+use muster_shared::seal::Body;
 
 use super::outbound::Outbound;
 use super::reason::{Reason, Refusal};
@@ -15,8 +15,8 @@ pub struct Peer {
     pub node: NodeId,
     /// Higher is newer.
     pub connection: u64,
-    pub seal: Seal,
-    pub outbound: Arc<Outbound>,
+    /// Sealed by the connection as they leave.
+    pub outbound: Arc<Outbound<Body>>,
     /// The controller has welcomed it.
     pub welcomed: AtomicBool,
 }
@@ -44,8 +44,7 @@ impl Registry {
     pub fn enter(
         &self,
         node: NodeId,
-        seal: Seal,
-        outbound: Arc<Outbound>,
+        outbound: Arc<Outbound<Body>>,
         tell: impl FnOnce(&Peer),
     ) -> Result<Arc<Peer>, Refusal> {
         let mut peers = self.lock();
@@ -59,7 +58,6 @@ impl Registry {
         let peer = Arc::new(Peer {
             node: node.clone(),
             connection: peers.last,
-            seal,
             outbound,
             welcomed: AtomicBool::new(false),
         });

@@ -16,7 +16,7 @@ use tokio::time::{Instant, sleep_until};
 
 use super::contents::Room;
 use super::frame::Frame;
-use super::outbound::Outbound;
+use super::outbound::{Outbound, PacketLen};
 use super::reason::{Reason, Refusal};
 use super::stream::{Stream, Turn};
 
@@ -34,10 +34,16 @@ const PUT_OFF: Duration = Duration::from_secs(5);
 /// A wait of the inbox that must end before the next packet may be read.
 pub type Pending = Pin<Box<dyn Future<Output = Result<(), Refusal>> + Send>>;
 
-/// The receiver of a client's publishes.
+/// What publishes carry, both ways.
 pub trait Inbox: Send {
+    /// What waits to be sent.
+    type Queued: PacketLen;
+
     /// Takes a publish. Returns `None` if it is delivered already.
     fn receive(&mut self, payload: Bytes) -> Result<Option<Pending>, Refusal>;
+
+    /// The next publish to the client; it leaves before any other that is asked for.
+    fn next(&mut self, queue: &Outbound<Self::Queued>) -> Option<(Bytes, Option<Room>)>;
 }
 
 /// Bounds of a session.
@@ -71,9 +77,9 @@ impl From<Refusal> for End {
     }
 }
 
-pub struct Session<I> {
+pub struct Session<I: Inbox> {
     stream: Stream,
-    outbound: Arc<Outbound>,
+    outbound: Arc<Outbound<I::Queued>>,
     inbox: I,
     terms: Terms,
     down: Bytes,
@@ -93,7 +99,7 @@ pub struct Session<I> {
 }
 
 impl<I: Inbox> Session<I> {
-    pub fn new(stream: Stream, outbound: Arc<Outbound>, inbox: I, terms: Terms) -> Self {
+    pub fn new(stream: Stream, outbound: Arc<Outbound<I::Queued>>, inbox: I, terms: Terms) -> Self {
         Self {
             down: Bytes::copy_from_slice(terms.down.as_bytes()),
             window: terms.receive_maximum.min(INFLIGHT_MAX).into(),
@@ -224,7 +230,7 @@ impl<I: Inbox> Session<I> {
             if qos != QoS::AtMostOnce && free >= self.window {
                 break;
             }
-            let Some((payload, room)) = self.outbound.pop() else { break };
+            let Some((payload, room)) = self.inbox.next(&self.outbound) else { break };
             self.head_since = None;
             let id = (qos != QoS::AtMostOnce).then(|| {
                 self.inflight |= 1 << free;
@@ -288,7 +294,7 @@ impl<I: Inbox> Session<I> {
     }
 }
 
-/// Waits until the received packet is delivered; for ever if there is none.
+/// PacketLen until the received packet is delivered; for ever if there is none.
 async fn wait(waiting: &mut Option<(Pending, Option<u16>)>) -> Result<Option<u16>, Refusal> {
     match waiting {
         Some((pending, acknowledge)) => pending.await.map(|()| *acknowledge),

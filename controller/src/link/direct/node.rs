@@ -1,0 +1,181 @@
+//! A node's connection: its packets are opened and its messages passed on, and what is for it is sealed.
+//!
+//! Sealing is done here, as packets leave: so their numbers are in the order in which they leave, and the
+//! driver's thread does not wait for it.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use bytes::Bytes;
+use muster_shared::model::{Down, Up};
+use muster_shared::seal::{Body, ControllerEnd, Opened, PacketError};
+use muster_shared::wire;
+use time::OffsetDateTime;
+
+use super::Shared;
+use super::contents::Room;
+use super::outbound::Outbound;
+use super::reason::{Reason, Refusal};
+use super::registry::Peer;
+use super::session::{Inbox, Pending};
+use crate::random::random;
+
+/// Packets of a session that may be refused before the connection ends. Nothing is in between that could send them
+/// twice: whoever sends many is not an agent, and each costs as much as a good one.
+const REFUSED_MAX: u32 = 64;
+
+/// Opens a node's packets and passes them to the driver; seals what leaves for the node.
+pub struct NodeInbox {
+    shared: Arc<Shared>,
+    peer: Arc<Peer>,
+    remote: IpAddr,
+    end: ControllerEnd,
+    answer: Answer,
+    /// Packets refused since the session began.
+    refused: u32,
+}
+
+/// The answer to the greeting of the connection.
+enum Answer {
+    /// Nobody has greeted yet.
+    None,
+    /// To be sent.
+    Ready(Bytes),
+    Sent,
+}
+
+impl Inbox for NodeInbox {
+    type Queued = Body;
+
+    fn receive(&mut self, payload: Bytes) -> Result<Option<Pending>, Refusal> {
+        match self.open(&payload) {
+            Ok(Opened::Greeting { answer }) => {
+                self.answer = Answer::Ready(answer.into());
+                Ok(None)
+            }
+            Ok(Opened::Packet { body, .. }) => self.deliver(&body, payload.len()),
+            Err(error) => self.refuse(error).map(|()| None),
+        }
+    }
+
+    fn next(&mut self, queue: &Outbound<Body>) -> Option<(Bytes, Option<Room>)> {
+        if let Answer::Ready(answer) = &mut self.answer {
+            let answer = std::mem::take(answer);
+            self.answer = Answer::Sent;
+            return Some((answer, None));
+        }
+        if !self.end.is_open() {
+            return None;
+        }
+        let (body, room) = queue.pop()?;
+        Some((self.end.seal(body)?.into(), room))
+    }
+}
+
+impl NodeInbox {
+    pub fn new(shared: Arc<Shared>, peer: Arc<Peer>, remote: IpAddr, end: ControllerEnd) -> Self {
+        Self { shared, peer, remote, end, answer: Answer::None, refused: 0 }
+    }
+
+    /// A connection has one greeting: each costs three agreements of keys.
+    fn open(&mut self, payload: &[u8]) -> Result<Opened, PacketError> {
+        if ControllerEnd::is_greeting(payload) && !matches!(self.answer, Answer::None) {
+            return Err(PacketError::Repeated);
+        }
+        self.end.open(payload, || random().ok())
+    }
+
+    /// Counts a packet that is not taken. Before the node has a session the reason ends the connection: its agent
+    /// is of another version, or is not the node's.
+    fn refuse(&mut self, error: PacketError) -> Result<(), Refusal> {
+        self.shared.refused.count(error);
+        self.refused += 1;
+        if !self.end.is_open() || self.refused > REFUSED_MAX {
+            return Err(Refusal::new(Reason::PayloadFormatInvalid, error.to_string()));
+        }
+        if let Some(missed) = self.shared.refusals.tell() {
+            let (node, remote) = (&self.peer.node, self.remote);
+            tracing::warn!(%node, %remote, %error, missed, "packet refused");
+        }
+        Ok(())
+    }
+
+    fn deliver(&mut self, body: &[u8], bytes: usize) -> Result<Option<Pending>, Refusal> {
+        let mut messages = wire::read_body::<Up>(body)
+            .map_err(|error| Refusal::new(Reason::PayloadFormatInvalid, error.to_string()))?;
+        messages.iter_mut().for_each(|message| seen(message, self.remote, unix()));
+        let messages = self.answer_challenges(messages);
+        if messages.is_empty() {
+            return Ok(None);
+        }
+        let Peer { node, connection, .. } = &*self.peer;
+        let Some(messages) = self.shared.heartbeats.hold(node, *connection, messages) else {
+            return Ok(None);
+        };
+        if messages.is_empty() {
+            return Ok(None);
+        }
+        let taken = self.shared.feed.received(node, *connection, messages, bytes);
+        Ok(Some(Box::pin(async move {
+            taken.await.map_err(|_| Refusal::new(Reason::ServerShuttingDown, "the controller stops"))
+        })))
+    }
+
+    /// Answers challenges at once, without the driver, because the agent undoes the change after a
+    /// deadline. The agent alone decides what the answer means: that it has reached the controller
+    /// it obeys. So only a welcomed connection is answered. Returns the other messages, which are
+    /// for the driver.
+    fn answer_challenges(&self, messages: Vec<Up>) -> Vec<Up> {
+        let (mut answers, mut left) = (Vec::new(), Vec::with_capacity(messages.len()));
+        for message in messages {
+            match message {
+                Up::Challenge { key, bytes } => answers.push(Down::Answer { key, bytes }),
+                other => left.push(other),
+            }
+        }
+        if !answers.is_empty() && self.peer.welcomed.load(Ordering::Acquire) {
+            match wire::pack(&answers) {
+                Ok(bodies) => self.peer.outbound.push(bodies),
+                Err(error) => {
+                    tracing::error!(node = %self.peer.node, %error, "a challenge cannot be answered")
+                }
+            }
+        }
+        left
+    }
+}
+
+/// Adds what no agent can say: its address, and its clock against ours.
+fn seen(message: &mut Up, remote: IpAddr, now: i64) {
+    match message {
+        Up::Hello(hello) => hello.address = Some(remote),
+        Up::Clock { unix, ahead } => *ahead = i64::try_from(*unix).unwrap_or(i64::MAX).saturating_sub(now),
+        _ => {}
+    }
+}
+
+fn unix() -> i64 {
+    OffsetDateTime::now_utc().unix_timestamp()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_link_compares_clocks() {
+        let now = 1_732_369_352;
+        for (unix, wanted) in [
+            (now, 0),
+            (now + 7500, 7500),
+            (now - 60, -60),
+            (0, -1_732_369_352),
+            (u64::MAX, i64::MAX - 1_732_369_352),
+        ] {
+            let mut message = Up::Clock { unix, ahead: 5 };
+            seen(&mut message, IpAddr::from([10, 0, 0, 1]), 1_732_369_352);
+            assert_eq!(message, Up::Clock { unix, ahead: wanted });
+        }
+    }
+}

@@ -14,7 +14,7 @@ use muster_controller::link::{
 };
 use muster_controller::pki::Pki;
 use muster_controller::random::random;
-use muster_controller::store::{KeyFile, Reader, Sqlite, backup};
+use muster_controller::store::{Database, KeyFile, Reader, backup};
 use muster_controller::{api, signals};
 use muster_shared::wire::CHUNK_MAX;
 use tokio::sync::oneshot;
@@ -173,7 +173,7 @@ fn rekey(settings: &Settings) -> anyhow::Result<()> {
     anyhow::ensure!(database.exists(), "there is no database at {}", database.display());
     let _lock = muster_controller::data_dir::open(&settings.controller.data_dir)
         .context("stop the controller first")?;
-    let mut store = Sqlite::open(&database, &key_file).context("the database cannot be opened")?;
+    let mut store = Database::sqlite(&database, &key_file).context("the database cannot be opened")?;
     let old = store.key().id();
     let new = store.rekey(&KeyFile::at(&key_file))?;
     muster_controller::data_dir::give_to_owner(&settings.controller.data_dir)?;
@@ -201,12 +201,13 @@ fn run(settings: Settings, config_file: Option<PathBuf>) -> anyhow::Result<()> {
     let log = log(&settings)?;
     let data_dir = &settings.controller.data_dir;
     let _lock = muster_controller::data_dir::open(data_dir)?;
-    let store = Sqlite::open(&settings.database(), &settings.key_file())
+    let store = Database::sqlite(&settings.database(), &settings.key_file())
         .and_then(|store| store.within(settings.bounds()));
     let mut store = store.context("the database cannot be opened")?;
     store.settle(data_dir)?;
     let pki = Arc::new(Pki::open(data_dir).context("the site's keys cannot be read or made")?);
-    let reader = Reader::open(&settings.database(), &store.key()).context("the database cannot be opened")?;
+    let reader =
+        Reader::sqlite(&settings.database(), &store.key()).context("the database cannot be opened")?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let (handle, inbox) = driver::channel();
     let served = runtime.block_on(async {
@@ -259,8 +260,9 @@ fn run(settings: Settings, config_file: Option<PathBuf>) -> anyhow::Result<()> {
 }
 
 /// Reads contents for nodes over a separate connection: neither the driver nor the API waits for it.
-fn contents(settings: &Settings, store: &Sqlite) -> anyhow::Result<ReadContent> {
-    let reader = Reader::open(&settings.database(), &store.key()).context("the database cannot be opened")?;
+fn contents(settings: &Settings, store: &Database) -> anyhow::Result<ReadContent> {
+    let reader =
+        Reader::sqlite(&settings.database(), &store.key()).context("the database cannot be opened")?;
     Ok(Arc::new(move |digest, offset| {
         let read = reader.content(digest, offset, CHUNK_MAX);
         read.map(Option::unwrap_or_default).map_err(|error| error.to_string())
@@ -309,7 +311,7 @@ fn addresses(settings: &Settings, port: u16) -> Vec<String> {
 /// a panic.
 fn spawn_driver(
     settings: &Settings,
-    store: Sqlite,
+    store: Database,
     (link, keys): (LinkHandle, Keys),
     inbox: DriverInbox,
     from_link: Intake,

@@ -9,7 +9,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail, ensure};
-use muster_controller::store::{Sqlite, Store as _};
+use muster_controller::store::{Database, Store as _};
 use muster_engine::{
     Config, Effect, Engine, Input, JoinAsk, Limits, NewToken, Options, Request, Source, SourceText,
 };
@@ -155,7 +155,7 @@ fn parse(shape: Shape, resources: usize, changed: Option<usize>) -> anyhow::Resu
 /// Engine, store and nodes.
 struct Site {
     engine: Engine,
-    store: Sqlite,
+    store: Database,
     nodes: BTreeMap<NodeId, SimNode>,
     started: Instant,
     jobs: usize,
@@ -168,7 +168,7 @@ struct Site {
 
 impl Site {
     fn new(dir: &Path, nodes: usize) -> anyhow::Result<Self> {
-        let mut store = Sqlite::open(&dir.join("muster.db"), &dir.join("secrets.key"))?;
+        let mut store = Database::sqlite(&dir.join("muster.db"), &dir.join("secrets.key"))?;
         let engine = Engine::new(config(store.next_epoch()?));
         let mut site = Self {
             engine,

@@ -14,7 +14,7 @@ use tokio::net::UnixStream;
 
 use super::*;
 use crate::driver::{self, Driver, Outbox};
-use crate::store::Sqlite;
+use crate::store::Database;
 
 mod files;
 mod flows;
@@ -63,7 +63,7 @@ impl World {
     async fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let database = folder.path().join("muster.db");
-        let store = Sqlite::open(&database, &folder.path().join("secrets.key")).unwrap();
+        let store = Database::sqlite(&database, &folder.path().join("secrets.key")).unwrap();
         let key = store.key();
         let pki = Arc::new(Pki::open(folder.path()).unwrap());
         let (driver, inbox) = driver::channel();
@@ -82,13 +82,13 @@ impl World {
         });
         let refused = RefusedPackets::default();
         let config = ApiConfig { refused: refused.clone(), ..config_in(&folder) };
-        let reader = Reader::open(&database, &key).unwrap();
+        let reader = Reader::sqlite(&database, &key).unwrap();
         let api = serve(config, driver.clone(), reader, Arc::clone(&pki)).await.unwrap();
         Self { folder, key, driver, pki, api, events, refused }
     }
 
     fn reader(&self) -> Reader {
-        Reader::open(&self.folder.path().join("muster.db"), &self.key).unwrap()
+        Reader::sqlite(&self.folder.path().join("muster.db"), &self.key).unwrap()
     }
 
     fn socket(&self) -> PathBuf {

@@ -14,14 +14,14 @@ use rusqlite::ffi;
 
 use super::*;
 use crate::link::JoinAsk as LinkJoinAsk;
-use crate::store::Sqlite;
+use crate::store::Database;
 
 /// The events, in order.
 type Log = Arc<Mutex<Vec<String>>>;
 
 /// A real store on a disk that is full when told to be.
 struct Disk {
-    sqlite: Sqlite,
+    sqlite: Database,
     broken: Arc<Mutex<Broken>>,
     log: Log,
 }
@@ -137,7 +137,8 @@ impl Bench {
 
     fn at(dir: tempfile::TempDir) -> Self {
         let (log, sent, broken) = (Log::default(), Arc::default(), Arc::default());
-        let sqlite = Sqlite::open(&dir.path().join("muster.db"), &dir.path().join("secrets.key")).unwrap();
+        let sqlite =
+            Database::sqlite(&dir.path().join("muster.db"), &dir.path().join("secrets.key")).unwrap();
         let disk = Disk { sqlite, broken: Arc::clone(&broken), log: Arc::clone(&log) };
         let wire = Wire { log: Arc::clone(&log), sent: Arc::clone(&sent) };
         let config = |epoch| Config {
@@ -605,7 +606,7 @@ fn a_removed_node_is_sent_away_once_that_is_durable_and_what_it_had_is_known_aft
 fn a_clock_that_is_set_ends_no_wait() {
     const YEAR: i64 = 365 * 86_400;
     let dir = tempfile::tempdir().unwrap();
-    drop(Sqlite::open(&dir.path().join("muster.db"), &dir.path().join("secrets.key")).unwrap());
+    drop(Database::sqlite(&dir.path().join("muster.db"), &dir.path().join("secrets.key")).unwrap());
     let db = rusqlite::Connection::open(dir.path().join("muster.db")).unwrap();
     let select = "SELECT value FROM meta WHERE key = 'steady'";
     let kept: String = db.query_row(select, [], |row| row.get(0)).unwrap();

@@ -14,12 +14,14 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use rusqlite::{Connection, OpenFlags, OptionalExtension as _, Transaction, params};
+use rusqlite::{Connection, OpenFlags};
 
 use super::convert::{note_scrub, sealed_with};
+use super::database::now;
 use super::key::{DataKey, KeyFile};
-use super::sqlite::{now, version};
-use super::{Sqlite, StoreError};
+use super::schema::version;
+use super::sql::{Db, values};
+use super::{Database, StoreError, meta};
 use crate::pki;
 
 /// A key of a site is some hundred bytes.
@@ -58,13 +60,14 @@ pub fn backup(place: &Place, to: &Path, with: With) -> Result<(), StoreError> {
     db.busy_timeout(BUSY_WAIT)?;
     let made = new_file(to);
     made.map_err(|error| failed(format!("cannot write {}: {error}", to.display())))?;
-    let copied = copy(&db, to).and_then(|mut target| {
-        let transaction = target.transaction()?;
-        if with == With::Keys {
-            seal_keys(&transaction, place)?;
-        }
-        transaction.execute("INSERT OR REPLACE INTO meta VALUES ('backup', ?1)", [now()])?;
-        transaction.commit()?;
+    let copied = copy(&db, to).and_then(|target| {
+        let target = Db::Sqlite(target);
+        target.transaction(|| {
+            if with == With::Keys {
+                seal_keys(&target, place)?;
+            }
+            meta::put(&target, "backup", &now())
+        })?;
         sync(to)
     });
     copied.inspect_err(|_| drop(fs::remove_file(to)))
@@ -89,26 +92,28 @@ pub fn restore(from: &Path, place: &Place) -> Result<(), StoreError> {
 
 fn restore_as(from: &Path, new: &Path, place: &Place) -> Result<(), StoreError> {
     let wrong = |why: &str| failed(format!("{}: {why}", from.display()));
-    let db = Connection::open_with_flags(from, OpenFlags::SQLITE_OPEN_READ_ONLY)?;
-    let made =
-        made(&db).map_err(|error| wrong(&format!("not a backup of a controller's database ({error})")))?;
+    let source = Db::read_sqlite(from)?;
+    let made = made(&source)
+        .map_err(|error| wrong(&format!("not a backup of a controller's database ({error})")))?;
     made.ok_or_else(|| wrong("not a backup: make one with 'muster-controller backup'"))?;
+    let Db::Sqlite(db) = &source;
     let whole: String = db.query_row("PRAGMA quick_check(1)", [], |row| row.get(0))?;
     if whole != "ok" {
         return Err(wrong(&format!("damaged ({whole}): take another backup")));
     }
     new_file(new).map_err(|error| failed(format!("cannot write {}: {error}", new.display())))?;
-    drop(copy(&db, new)?);
-    let mut store = Sqlite::open(new, &place.key_file)?;
+    drop(copy(db, new)?);
+    let mut store = Database::sqlite(new, &place.key_file)?;
     store.settle(&place.data_dir)?;
     // Writes everything to the one file that is moved.
-    store.db.pragma_update(None, "journal_mode", "DELETE")?;
+    let Db::Sqlite(db) = store.db();
+    db.pragma_update(None, "journal_mode", "DELETE")?;
     drop(store);
     let placed = sync(new).and_then(|()| move_to(new, &place.database));
     placed.map_err(|error| failed(format!("cannot make {}: {error}", place.database.display())))
 }
 
-impl Sqlite {
+impl Database {
     /// Call this before a site is opened. A restored backup puts its keys into the data directory,
     /// and forgets that it is a backup. A fleet whose keys are missing gets no new ones, because it
     /// would refuse them for good.
@@ -135,35 +140,34 @@ impl Sqlite {
         if keys.is_none() && made(&self.db)?.is_none() {
             return Ok(());
         }
-        let transaction = self.db.transaction()?;
-        transaction.execute_batch(
-            "DROP TABLE IF EXISTS site_keys; DROP TABLE IF EXISTS keys; DELETE FROM meta WHERE key = 'backup';",
-        )?;
-        transaction.execute("INSERT OR REPLACE INTO meta VALUES ('restored', ?1)", [now()])?;
-        note_scrub(&transaction)?;
-        transaction.commit()?;
+        self.db.transaction(|| {
+            self.db.batch("DROP TABLE IF EXISTS site_keys; DROP TABLE IF EXISTS keys;")?;
+            meta::remove(&self.db, "backup")?;
+            meta::put(&self.db, "restored", &now())?;
+            note_scrub(&self.db)
+        })?;
         self.scrub()
     }
 
     fn has_nodes(&self) -> Result<bool, StoreError> {
-        Ok(self.db.query_row("SELECT EXISTS (SELECT 1 FROM nodes)", [], |row| row.get(0))?)
+        self.db.only("SELECT EXISTS (SELECT 1 FROM nodes)", values![], |row| row.get(0))
     }
 }
 
 /// When the backup was made; `None`: the database of a controller, or no database of ours.
-fn made(db: &Connection) -> Result<Option<String>, StoreError> {
+fn made(db: &Db) -> Result<Option<String>, StoreError> {
     version(db)?;
-    let made: Option<String> =
-        db.query_row("SELECT value FROM meta WHERE key = 'backup'", [], |row| row.get(0)).optional()?;
-    match made {
+    match meta::text(db, "backup")? {
         None if has_table(db, "keys")? => Ok(Some("before backups said it".into())),
         made => Ok(made),
     }
 }
 
-fn has_table(db: &Connection, name: &str) -> Result<bool, StoreError> {
-    let sql = "SELECT EXISTS (SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = ?1)";
-    Ok(db.query_row(sql, [name], |row| row.get(0))?)
+fn has_table(db: &Db, name: &str) -> Result<bool, StoreError> {
+    let sql = match db {
+        Db::Sqlite(_) => "SELECT EXISTS (SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = ?1)",
+    };
+    db.only(sql, values![name], |row| row.get(0))
 }
 
 fn copy(db: &Connection, to: &Path) -> Result<Connection, StoreError> {
@@ -174,16 +178,16 @@ fn copy(db: &Connection, to: &Path) -> Result<Connection, StoreError> {
     Ok(target)
 }
 
-fn seal_keys(copy: &Transaction<'_>, place: &Place) -> Result<(), StoreError> {
+fn seal_keys(copy: &Db, place: &Place) -> Result<(), StoreError> {
     let unsealed = || failed("the database does not say which key it is sealed with".into());
     let key = KeyFile::at(&place.key_file).find(sealed_with(copy)?.ok_or_else(unsealed)?)?;
-    copy.execute_batch("CREATE TABLE site_keys (file TEXT PRIMARY KEY, bytes BLOB NOT NULL)")?;
+    copy.batch("CREATE TABLE site_keys (file TEXT PRIMARY KEY, bytes BLOB NOT NULL)")?;
     for name in pki::FILES {
         let path = place.data_dir.join(pki::FOLDER).join(name);
         let bytes = fs::read(&path)
             .map_err(|error| failed(format!("the site's key {} cannot be read: {error}", path.display())))?;
         let sealed = key.seal(&key_place(name), &bytes)?;
-        copy.execute("INSERT INTO site_keys VALUES (?1, ?2)", params![name, sealed])?;
+        copy.execute("INSERT INTO site_keys VALUES (?1, ?2)", values![name, sealed])?;
     }
     Ok(())
 }
@@ -193,7 +197,7 @@ fn key_place(name: &str) -> Vec<u8> {
 }
 
 /// `None`: the backup has no keys. Backups from before keys were sealed have them in clear.
-fn site_keys(db: &Connection, key: &DataKey) -> Result<Option<SiteKeys>, StoreError> {
+fn site_keys(db: &Db, key: &DataKey) -> Result<Option<SiteKeys>, StoreError> {
     let sealed = has_table(db, "site_keys")?;
     if !sealed && !has_table(db, "keys")? {
         return Ok(None);
@@ -201,9 +205,8 @@ fn site_keys(db: &Connection, key: &DataKey) -> Result<Option<SiteKeys>, StoreEr
     let damaged = || failed("the keys in the backup are damaged: take another backup".into());
     let table = if sealed { "site_keys" } else { "keys" };
     let select = format!("SELECT bytes FROM {table} WHERE file = ?1 AND length(bytes) <= {KEY_MAX}");
-    let mut select = db.prepare(&select)?;
     let read = |name: &&str| {
-        let bytes: Option<Vec<u8>> = select.query_row([name], |row| row.get(0)).optional()?;
+        let bytes: Option<Vec<u8>> = db.first(&select, values![name], |row| row.get(0))?;
         let bytes = bytes.ok_or_else(damaged)?;
         let bytes = if sealed { key.open(&key_place(name), &bytes).map_err(|_| damaged())? } else { bytes };
         Ok(((*name).to_owned(), bytes))

@@ -1,7 +1,8 @@
 //! Bounds of the database's size.
 
-use super::sqlite::int;
-use super::{Sqlite, StoreError};
+use super::database::int;
+use super::sql::Db;
+use super::{Database, StoreError};
 
 /// Free pages below which nothing is written: a commit may need that many, and after a probe that found a
 /// single page the controller would fail again at once.
@@ -34,23 +35,23 @@ impl Bounds {
     }
 }
 
-impl Sqlite {
+impl Database {
     /// The same database within these bounds.
     ///
     /// # Errors
     /// [`StoreError`]
     pub fn within(mut self, bounds: Bounds) -> Result<Self, StoreError> {
-        let pages = match bounds.bytes {
-            0 => u64::from(u32::MAX) - 1, // SQLite's own
-            bytes => (bytes / self.pragma("page_size")?.max(1)).max(1),
-        };
-        // A database that is already larger does not grow.
-        self.db().pragma_update_and_check(
-            None,
-            "max_page_count",
-            i64::try_from(pages).unwrap_or(i64::MAX),
-            |_| Ok(()),
-        )?;
+        match self.db() {
+            Db::Sqlite(db) => {
+                let pages = match bounds.bytes {
+                    0 => u64::from(u32::MAX) - 1, // SQLite's own
+                    bytes => (bytes / pragma(db, "page_size")?.max(1)).max(1),
+                };
+                // A database that is already larger does not grow.
+                let pages = i64::try_from(pages).unwrap_or(i64::MAX);
+                db.pragma_update_and_check(None, "max_page_count", pages, |_| Ok(()))?;
+            }
+        }
         self.bounds = bounds;
         Ok(self)
     }
@@ -61,9 +62,13 @@ impl Sqlite {
         if self.bounds.bytes == 0 {
             return Ok(());
         }
-        let left = self.pragma("max_page_count")?.saturating_sub(self.pragma("page_count")?);
-        if left + self.pragma("freelist_count")? < SPARE_PAGES {
-            return Err(StoreError::Full { bytes: self.bounds.bytes });
+        match self.db() {
+            Db::Sqlite(db) => {
+                let left = pragma(db, "max_page_count")?.saturating_sub(pragma(db, "page_count")?);
+                if left + pragma(db, "freelist_count")? < SPARE_PAGES {
+                    return Err(StoreError::Full { bytes: self.bounds.bytes });
+                }
+            }
         }
         Ok(())
     }
@@ -74,15 +79,19 @@ impl Sqlite {
         if bytes == 0 {
             return Ok(());
         }
-        self.db().execute("INSERT OR REPLACE INTO meta VALUES ('room', zeroblob(?1))", [int(bytes)])?;
-        self.db().execute("DELETE FROM meta WHERE key = 'room'", [])?;
+        match self.db() {
+            Db::Sqlite(db) => {
+                db.execute("INSERT OR REPLACE INTO meta VALUES ('room', zeroblob(?1))", [int(bytes)])?;
+                db.execute("DELETE FROM meta WHERE key = 'room'", [])?;
+            }
+        }
         Ok(())
     }
+}
 
-    fn pragma(&self, name: &str) -> Result<u64, StoreError> {
-        let value: i64 = self.db().pragma_query_value(None, name, |row| row.get(0))?;
-        Ok(value.unsigned_abs())
-    }
+fn pragma(db: &rusqlite::Connection, name: &str) -> Result<u64, StoreError> {
+    let value: i64 = db.pragma_query_value(None, name, |row| row.get(0))?;
+    Ok(value.unsigned_abs())
 }
 
 #[cfg(test)]
@@ -91,18 +100,19 @@ mod tests {
     use muster_shared::model::ContentDigest;
 
     use super::*;
+    use crate::store::sql::values;
     use crate::store::{Failure, Store as _};
 
-    fn store(bounds: Bounds) -> (tempfile::TempDir, Sqlite) {
+    fn store(bounds: Bounds) -> (tempfile::TempDir, Database) {
         let dir = tempfile::tempdir().unwrap();
-        let store = Sqlite::open(&dir.path().join("muster.db"), &dir.path().join("secrets.key"))
+        let store = Database::sqlite(&dir.path().join("muster.db"), &dir.path().join("secrets.key"))
             .unwrap()
             .within(bounds)
             .unwrap();
         (dir, store)
     }
 
-    fn content(store: &mut Sqlite, number: u32) -> Result<(), StoreError> {
+    fn content(store: &mut Database, number: u32) -> Result<(), StoreError> {
         let bytes = vec![7; 1 << 20];
         let digest = ContentDigest::of(&number.to_le_bytes());
         store.commit(&mut std::iter::once(Change::Content { digest, bytes: bytes.into() }), &[])
@@ -123,10 +133,8 @@ mod tests {
         assert!(error.to_string().contains("limits.database_bytes"), "{error}");
         assert!(matches!(store.probe(), Err(StoreError::Full { .. })), "not writable and full again at once");
         let gone = ContentDigest::of(&0u32.to_le_bytes());
-        store
-            .db()
-            .execute("DELETE FROM content_pieces WHERE name = ?1", [store.key().name(&gone.0)])
-            .unwrap();
+        let sql = "DELETE FROM content_pieces WHERE name = ?1";
+        store.db().execute(sql, values![store.key().name(&gone.0)]).unwrap();
         store.probe().unwrap();
         content(&mut store, 0).unwrap();
     }
@@ -145,7 +153,7 @@ mod tests {
         assert!(error.to_string().contains("content"), "there is room, but not for this: {error}");
         store.has_room().unwrap();
         assert_eq!(store.probe().unwrap_err().failure(), Failure::Full, "writable, and full again at once");
-        store.db().execute("DELETE FROM content_pieces", []).unwrap();
+        store.db().execute("DELETE FROM content_pieces", values![]).unwrap();
         store.probe().unwrap();
         store.commit(&mut large(), &[]).unwrap();
     }
@@ -159,7 +167,8 @@ mod tests {
         };
         store.commit(&mut (1..=99).map(event), &[]).unwrap();
         let kept = "SELECT min(number), max(number) FROM events";
-        let kept: (i64, i64) = store.db().query_row(kept, [], |row| Ok((row.get(0)?, row.get(1)?))).unwrap();
+        let kept: (i64, i64) =
+            store.db().only(kept, values![], |row| Ok((row.get(0)?, row.get(1)?))).unwrap();
         assert_eq!(kept, (79, 99));
     }
 }

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use muster_engine::record::{Corrections, Rebuilds};
 
+use super::database::{began, json};
 use super::load::since;
-use super::sqlite::{began, json};
 
 type Corrected = (u32, i64, u64, bool);
 type CorrectedAndRebuilt = (u32, i64, u64, bool, (u32, i64, u64));

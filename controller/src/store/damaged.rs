@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use rusqlite::Row;
+use super::sql::{Damage, Row};
 
 /// The remedy for a stack with a damaged row.
 const ADVICE: &str = "restore a backup, or delete the stack: what that row made on its server stays there";
@@ -21,10 +21,10 @@ pub(super) struct DamagedRows {
 
 impl DamagedRows {
     /// A row of `stacks` is damaged.
-    pub(super) fn stack(&mut self, row: &Row<'_>, error: &rusqlite::Error) {
+    pub(super) fn stack(&mut self, row: &Row<'_>, error: &Damage) {
         self.is_any = true;
-        let name = row.get::<_, String>("name").unwrap_or_else(|_| "?".to_owned());
-        let id = row.get::<_, i64>("id").ok().and_then(|id| u64::try_from(id).ok());
+        let name = row.get::<String>("name").unwrap_or_else(|_| "?".to_owned());
+        let id = row.get::<u64>("id").ok();
         self.stacks.extend(id);
         tracing::error!(
             stack = name,
@@ -34,10 +34,10 @@ impl DamagedRows {
     }
 
     /// A row of `resources` is damaged.
-    pub(super) fn resource(&mut self, row: &Row<'_>, error: &rusqlite::Error) {
+    pub(super) fn resource(&mut self, row: &Row<'_>, error: &Damage) {
         self.is_any = true;
-        let name = row.get::<_, String>("name").unwrap_or_else(|_| "?".to_owned());
-        let Some(stack) = row.get::<_, i64>("stack_id").ok().and_then(|id| u64::try_from(id).ok()) else {
+        let name = row.get::<String>("name").unwrap_or_else(|_| "?".to_owned());
+        let Some(stack) = row.get::<u64>("stack_id").ok() else {
             return tracing::error!(resource = name, "a resource's row cannot be read: {error}");
         };
         if self.stacks.contains(&stack) {

@@ -22,7 +22,7 @@ impl StoreError {
     pub fn failure(&self) -> Failure {
         match self {
             Self::Full { .. } => Failure::Full,
-            Self::Key(_) | Self::Format(_) => Failure::Broken,
+            Self::Key(_) | Self::Format(_) | Self::Damaged(_) => Failure::Broken,
             Self::Change { source, .. } => source.failure(),
             Self::Sqlite(error) => error.sqlite_error_code().map_or(Failure::Mistake, of_code),
         }

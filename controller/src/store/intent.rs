@@ -8,13 +8,13 @@ use muster_intent::phase::{Request, State};
 use muster_intent::record::{IntentChange, IntentSnapshot};
 use muster_intent::topology::ConnectPoint;
 use muster_shared::model::flow::DeviceName;
-use rusqlite::{Connection, OptionalExtension as _, Row, Transaction, params};
 use serde::{Deserialize, Serialize};
 
-use super::StoreError;
+use super::database::int;
 use super::key::DataKey;
 use super::sealed::{SealedText, WISH, open_text};
-use super::sqlite::int;
+use super::sql::{Db, Row, upsert, values};
+use super::{StoreError, meta};
 
 /// The intent as requested.
 #[derive(Serialize, Deserialize)]
@@ -47,31 +47,30 @@ fn text(value: &impl Serialize) -> Result<String, StoreError> {
     serde_json::to_string(value).map_err(|error| StoreError::Format(error.to_string()))
 }
 
-pub(super) fn apply(
-    db: &Transaction<'_>,
-    key: &DataKey,
-    change: &IntentChange,
-    now: &str,
-) -> Result<(), StoreError> {
+pub(super) fn apply(db: &Db, key: &DataKey, change: &IntentChange, now: &str) -> Result<(), StoreError> {
     match change {
         IntentChange::Intent(record, owner) => put(db, key, record, *owner, now)?,
         IntentChange::Removed(no) => {
-            db.prepare_cached("DELETE FROM intents WHERE number = ?1")?.execute([int(no.0)])?;
+            db.execute("DELETE FROM intents WHERE number = ?1", values![int(no.0)])?;
         }
         IntentChange::Device { device, up, ports } => {
-            db.prepare_cached("INSERT OR REPLACE INTO topology_devices VALUES (?1, ?2, ?3, ?4, ?5)")?
-                .execute(params![device.node.as_str(), device.bridge.as_str(), up, text(ports)?, now])?;
+            db.execute(
+                upsert!("topology_devices", ["node", "bridge"], ["up", "ports", "changed_at"]),
+                values![device.node.as_str(), device.bridge.as_str(), up, text(ports)?, now],
+            )?;
         }
         IntentChange::DeviceRemoved(device) => {
-            db.prepare_cached("DELETE FROM topology_devices WHERE node = ?1 AND bridge = ?2")?
-                .execute([device.node.as_str(), device.bridge.as_str()])?;
+            db.execute(
+                "DELETE FROM topology_devices WHERE node = ?1 AND bridge = ?2",
+                values![device.node.as_str(), device.bridge.as_str()],
+            )?;
         }
     }
     Ok(())
 }
 
 fn put(
-    db: &Transaction<'_>,
+    db: &Db,
     key: &DataKey,
     record: &IntentRecord,
     owner: Option<u64>,
@@ -88,43 +87,52 @@ fn put(
         ends: record.ends.clone(),
         history: record.history.clone(),
     })?;
-    db.prepare_cached(
-        "INSERT OR REPLACE INTO intents VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)",
-    )?
-    .execute(params![
-        number,
-        record.key,
-        SealedText::new(key, WISH, &[number], &wish)?,
-        record.request.as_str(),
-        record.state.as_str(),
-        int(record.version),
-        record.errors,
-        record.reason,
-        stands,
-        owner.map(int),
-        now,
-    ])?;
-    db.prepare_cached(
-        "INSERT INTO meta VALUES ('highest_intent', ?1) ON CONFLICT (key) DO UPDATE SET
-             value = max(CAST(value AS INTEGER), ?1)",
-    )?
-    .execute([number])?;
-    Ok(())
+    db.execute(
+        upsert!(
+            "intents",
+            ["number"],
+            [
+                "key",
+                "wish",
+                "request",
+                "state",
+                "version",
+                "errors",
+                "reason",
+                "stands",
+                "owner",
+                "changed_at"
+            ]
+        ),
+        values![
+            number,
+            record.key,
+            SealedText::new(key, WISH, &[number], &wish)?,
+            record.request.as_str(),
+            record.state.as_str(),
+            int(record.version),
+            record.errors,
+            record.reason,
+            stands,
+            owner.map(int),
+            now,
+        ],
+    )?;
+    meta::raise(db, "highest_intent", number)
 }
 
-pub(super) fn load(db: &Connection, key: &DataKey) -> Result<IntentSnapshot, StoreError> {
+pub(super) fn load(db: &Db, key: &DataKey) -> Result<IntentSnapshot, StoreError> {
     let mut snapshot = IntentSnapshot::default();
-    let mut select = db.prepare(
+    db.each(
         "SELECT number, key, wish, request, state, version, errors, reason, stands, owner FROM intents",
+        values![],
+        |row| {
+            let (record, owner) = read(row, key)?;
+            snapshot.intents.insert(record.no, (record, owner));
+            Ok(())
+        },
     )?;
-    let mut rows = select.query([])?;
-    while let Some(row) = rows.next()? {
-        let (record, owner) = read(row, key)?;
-        snapshot.intents.insert(record.no, (record, owner));
-    }
-    let mut select = db.prepare("SELECT node, bridge, up, ports FROM topology_devices")?;
-    let mut rows = select.query([])?;
-    while let Some(row) = rows.next()? {
+    db.each("SELECT node, bridge, up, ports FROM topology_devices", values![], |row| {
         let (node, bridge, ports): (String, String, String) = (row.get(0)?, row.get(1)?, row.get(3)?);
         let name = format!("{node}/{bridge}");
         let device: DeviceName =
@@ -132,10 +140,9 @@ pub(super) fn load(db: &Connection, key: &DataKey) -> Result<IntentSnapshot, Sto
         let ports = serde_json::from_str(&ports)
             .map_err(|error| StoreError::Format(format!("ports of {name}: {error}")))?;
         snapshot.devices.insert(device, (row.get(2)?, ports));
-    }
-    let highest = "SELECT CAST(value AS INTEGER) FROM meta WHERE key = 'highest_intent'";
-    let highest: Option<i64> = db.query_row(highest, [], |row| row.get(0)).optional()?;
-    snapshot.highest = highest.map_or(0, i64::cast_unsigned);
+        Ok(())
+    })?;
+    snapshot.highest = meta::number(db, "highest_intent")?.unwrap_or(0);
     Ok(snapshot)
 }
 
@@ -144,7 +151,7 @@ fn read(row: &Row<'_>, data_key: &DataKey) -> Result<(IntentRecord, Option<u64>)
     let wrong = |what: &str, why: &dyn std::fmt::Display| {
         StoreError::Format(format!("{what} of intent {number}: {why}"))
     };
-    let wish = open_text(data_key, WISH, &[number], row.get_ref(2)?)?;
+    let wish = open_text(data_key, WISH, &[number], row.value(2)?)?;
     let Wish { intent, group } = serde_json::from_str(&wish).map_err(|error| wrong("wish", &error))?;
     let (request, state): (String, String) = (row.get(3)?, row.get(4)?);
     let stands: String = row.get(8)?;
@@ -156,7 +163,7 @@ fn read(row: &Row<'_>, data_key: &DataKey) -> Result<(IntentRecord, Option<u64>)
         group,
         request: Request::from_name(&request).ok_or_else(|| wrong("request", &request))?,
         state: State::from_name(&state).ok_or_else(|| wrong("state", &state))?,
-        version: row.get::<_, i64>(5)?.cast_unsigned(),
+        version: row.get(5)?,
         errors: row.get(6)?,
         reason: row.get(7)?,
         paths: stands.paths,
@@ -167,7 +174,7 @@ fn read(row: &Row<'_>, data_key: &DataKey) -> Result<(IntentRecord, Option<u64>)
         ends: stands.ends,
         history: stands.history,
     };
-    Ok((record, row.get::<_, Option<i64>>(9)?.map(i64::cast_unsigned)))
+    Ok((record, row.get(9)?))
 }
 
 #[cfg(test)]
@@ -180,7 +187,7 @@ mod tests {
     use muster_intent::manager::PortRecord;
     use muster_shared::model::flow::{Criterion, Field};
 
-    use super::super::{Sqlite, Store as _};
+    use super::super::{Database, Store as _};
     use super::*;
 
     fn at(text: &str, port: &str) -> ConnectPoint {
@@ -227,7 +234,7 @@ mod tests {
     fn what_was_written_is_loaded_and_what_was_asked_for_is_not_for_eyes() {
         let dir = tempfile::tempdir().expect("a directory");
         let (path, key) = (dir.path().join("muster.db"), dir.path().join("key"));
-        let mut store = Sqlite::open(&path, &key).expect("a store");
+        let mut store = Database::sqlite(&path, &key).expect("a store");
         let device = || at("a/br0", "h").device;
         let ports = vec![
             PortRecord { name: "b".into(), up: true, heard: Some(at("b/br0", "a")), missed: None },
@@ -244,7 +251,7 @@ mod tests {
         ];
         store.commit(&mut changes.into_iter().map(Change::Intent), &[]).expect("written");
         drop(store);
-        let store = Sqlite::open(&path, &key).expect("the store");
+        let store = Database::sqlite(&path, &key).expect("the store");
         let found = load(store.db(), &store.key()).expect("loaded");
         assert_eq!(found.highest, 3);
         let wanted =

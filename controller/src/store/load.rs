@@ -3,6 +3,16 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use super::convert::digest_of;
+use super::damaged::DamagedRows;
+use super::database::int;
+use super::key::DataKey;
+use super::sealed::{
+    ATTRIBUTES, Column, ENVIRONMENTS, HIDDEN_DIGESTS, OUTPUTS, SECRET_NOTES, SPEC, open, open_text,
+};
+use super::sql::{Damage, Db, FromValue, Row, ValueRef, values};
+use super::write::SPEC_VERSION;
+use super::{Database, Store as _, StoreError, corrections, meta};
 use muster_engine::cause::Cause;
 use muster_engine::notes::Notes;
 use muster_engine::record::{
@@ -14,84 +24,63 @@ use muster_shared::model::ContentDigest;
 use muster_shared::seal::SealPublic;
 use muster_shared::{Epoch, Generation, ResourceId};
 use muster_template::{DriftPolicy, Environment, Policies};
-use rusqlite::types::{FromSql, Type, ValueRef};
-use rusqlite::{Connection, Row};
 
-use super::convert::digest_of;
-use super::damaged::DamagedRows;
-use super::key::DataKey;
-use super::sealed::{
-    ATTRIBUTES, Column, ENVIRONMENTS, HIDDEN_DIGESTS, OUTPUTS, SECRET_NOTES, SPEC, open, open_text,
-};
-use super::sqlite::{SPEC_VERSION, Sqlite, int};
-use super::{Store as _, StoreError, corrections};
-
-pub(super) fn load(store: &mut Sqlite) -> Result<Snapshot, StoreError> {
+pub(super) fn load(store: &mut Database) -> Result<Snapshot, StoreError> {
     let mut snapshot = Snapshot::default();
     let (key, now) = (store.key(), store.steady.now());
     let mut stacks = Vec::new();
     let mut damaged = DamagedRows::default();
-    {
-        let db = store.db();
-        let mut select = db.prepare(
-            // A stack's own record may be older than its last event.
-            "SELECT *, (SELECT coalesce(max(number), 0) FROM events WHERE stack_id = stacks.id) AS last_event
-             FROM stacks ORDER BY id",
-        )?;
-        let mut rows = select.query([])?;
-        while let Some(row) = rows.next()? {
+    let db = store.db();
+    // A stack's own record may be older than its last event.
+    db.each(
+        "SELECT *, (SELECT coalesce(max(number), 0) FROM events WHERE stack_id = stacks.id) AS last_event
+         FROM stacks ORDER BY id",
+        values![],
+        |row| {
             match stack(row, &key) {
                 Ok(stack) => stacks.push(stack),
                 Err(error) => damaged.stack(row, &error),
             }
+            Ok(())
+        },
+    )?;
+    db.each(RESOURCES, values![], |row| {
+        match resource(row, &key, now) {
+            Ok(resource) if damaged.stacks.contains(&resource.stack) => {}
+            Ok(resource) => snapshot.resources.push(resource),
+            Err(error) => damaged.resource(row, &error),
         }
-        let mut select = db.prepare(RESOURCES)?;
-        let mut rows = select.query([])?;
-        while let Some(row) = rows.next()? {
-            match resource(row, &key, now) {
-                Ok(resource) if damaged.stacks.contains(&resource.stack) => {}
-                Ok(resource) => snapshot.resources.push(resource),
-                Err(error) => damaged.resource(row, &error),
-            }
+        Ok(())
+    })?;
+    snapshot.edges = db.all(
+        "SELECT needed_by, resource_id FROM graph ORDER BY needed_by, resource_id",
+        values![],
+        |row| Ok((row.get(0)?, row.get(1)?)),
+    )?;
+    snapshot.nodes = db.all("SELECT * FROM nodes ORDER BY name", values![], node)?;
+    db.each("SELECT * FROM tokens ORDER BY id", values![], |row| {
+        match token(row) {
+            Ok(token) => snapshot.tokens.push(token),
+            Err(error) => tracing::error!("a join token cannot be read and is not valid: {error}"),
         }
-        let mut select = db.prepare("SELECT needed_by, resource_id FROM graph")?;
-        for edge in select.query_map([], |row| Ok((unsigned(row, 0)?, unsigned(row, 1)?)))? {
-            snapshot.edges.push(edge?);
-        }
-        let mut select = db.prepare("SELECT * FROM nodes")?;
-        for node in select.query_map([], node)? {
-            snapshot.nodes.push(node?);
-        }
-        let mut select = db.prepare("SELECT * FROM tokens")?;
-        let mut rows = select.query([])?;
-        while let Some(row) = rows.next()? {
-            match token(row) {
-                Ok(token) => snapshot.tokens.push(token),
-                Err(error) => tracing::error!("a join token cannot be read and is not valid: {error}"),
-            }
-        }
-        let mut select = db.prepare("SELECT name, digest FROM contents")?;
-        for content in select.query_map([], |row| Ok((row.get(0)?, row.get::<_, Vec<u8>>(1)?)))? {
-            let (name, sealed) = content?;
-            snapshot.contents.push(ContentDigest(digest_of(&key, &name, &sealed)?));
-        }
-        // The engine removes contents that no row names, and it does not see the rows that are left out.
-        if damaged.is_any {
-            snapshot.contents.clear();
-        }
-        snapshot.damaged = damaged.damaged;
-        let meta = |key: &str| {
-            db.query_row("SELECT CAST(value AS INTEGER) FROM meta WHERE key = ?1", [key], |row| {
-                unsigned(row, 0)
-            })
-        };
-        let rows = db.query_row(
-            "SELECT coalesce(max(seq), 0) FROM sqlite_sequence WHERE name = 'resources'",
-            [],
-            |row| unsigned(row, 0),
-        )?;
-        snapshot.highest = (rows, meta("highest_stack")?, meta("highest_traversal")?);
+        Ok(())
+    })?;
+    db.each("SELECT name, digest FROM contents", values![], |row| {
+        let (name, sealed): (_, Vec<u8>) = (row.get(0)?, row.get(1)?);
+        snapshot.contents.push(ContentDigest(digest_of(&key, &name, &sealed)?));
+        Ok(())
+    })?;
+    snapshot.contents.sort_unstable_by_key(|digest| digest.0);
+    // The engine removes contents that no row names, and it does not see the rows that are left out.
+    if damaged.is_any {
+        snapshot.contents.clear();
     }
+    snapshot.damaged = damaged.damaged;
+    let highest = |key: &str| {
+        let found = meta::number(db, key)?;
+        found.ok_or_else(|| StoreError::Format(format!("meta.{key} is missing")))
+    };
+    snapshot.highest = (highest_row(db)?, highest("highest_stack")?, highest("highest_traversal")?);
     snapshot.restored = super::restored::load(store.db())?;
     snapshot.rollouts = super::rollout::load(store.db())?;
     snapshot.policies = policies(store.db(), &key)?;
@@ -108,9 +97,17 @@ pub(super) fn load(store: &mut Sqlite) -> Result<Snapshot, StoreError> {
     Ok(snapshot)
 }
 
+/// The highest id that a row of `resources` ever had.
+fn highest_row(db: &Db) -> Result<u64, StoreError> {
+    let sql = match db {
+        Db::Sqlite(_) => "SELECT coalesce(max(seq), 0) FROM sqlite_sequence WHERE name = 'resources'",
+    };
+    db.only(sql, values![], |row| row.get(0))
+}
+
 /// The source of the revision that a stack moves to. A source that is damaged, or that this version refuses,
 /// blocks its own stack, not the site.
-fn source(store: &mut Sqlite, stack: &StackRecord) -> Result<Option<Source>, StoreError> {
+fn source(store: &mut Database, stack: &StackRecord) -> Result<Option<Source>, StoreError> {
     let text = match store.source(&stack.name, stack.revision) {
         Ok(text) => text,
         Err(error) if is_damage(&error) => {
@@ -124,23 +121,23 @@ fn source(store: &mut Sqlite, stack: &StackRecord) -> Result<Option<Source>, Sto
 }
 
 fn is_damage(error: &StoreError) -> bool {
-    matches!(error, StoreError::Format(_) | StoreError::Sqlite(rusqlite::Error::FromSqlConversionFailure(..)))
+    matches!(error, StoreError::Format(_) | StoreError::Damaged(_))
 }
 
 /// The policies of resources in the current revisions' environments.
-fn policies(db: &Connection, key: &DataKey) -> Result<BTreeMap<u64, Policies>, StoreError> {
-    let mut select = db.prepare(
+fn policies(db: &Db, key: &DataKey) -> Result<BTreeMap<u64, Policies>, StoreError> {
+    let texts: Vec<(u64, Vec<EnvironmentText>)> = db.all(
         "SELECT stack_id, number, environments FROM revisions JOIN stacks ON id = stack_id AND revision = number
          WHERE environments <> '[]'",
+        values![],
+        |row| {
+            let text = open_text(key, ENVIRONMENTS, &[row.get(0)?, row.get(1)?], row.value(2)?)?;
+            let texts = serde_json::from_str(&text).map_err(|e| Damage::of_column("environments", e))?;
+            Ok((row.get(0)?, texts))
+        },
     )?;
-    let texts = select.query_map([], |row| {
-        let text = open_text(key, ENVIRONMENTS, &[row.get(0)?, row.get(1)?], row.get_ref(2)?)?;
-        let texts: Vec<EnvironmentText> = serde_json::from_str(&text).map_err(|e| bad("environments", e))?;
-        Ok((unsigned(row, 0)?, texts))
-    })?;
     let mut found = BTreeMap::new();
-    for text in texts {
-        let (stack, texts) = text?;
+    for (stack, texts) in texts {
         match Environment::parse(texts.iter().map(EnvironmentText::file)) {
             Ok(environment) => drop(found.insert(stack, environment.policies().clone())),
             // Environments that this version refuses block their own stack, not the site.
@@ -150,45 +147,28 @@ fn policies(db: &Connection, key: &DataKey) -> Result<BTreeMap<u64, Policies>, S
     Ok(found)
 }
 
-pub(super) fn bad(column: &str, message: impl std::fmt::Display) -> rusqlite::Error {
-    let error = std::io::Error::other(format!("column {column}: {message}"));
-    rusqlite::Error::FromSqlConversionFailure(0, Type::Text, Box::new(error))
-}
-
-fn unsigned(row: &Row<'_>, column: usize) -> rusqlite::Result<u64> {
-    u64::try_from(row.get::<_, i64>(column)?).map_err(|e| bad("number", e))
-}
-
-pub(super) fn number(row: &Row<'_>, column: &str) -> rusqlite::Result<u64> {
-    u64::try_from(row.get::<_, i64>(column)?).map_err(|e| bad(column, e))
-}
-
-pub(super) fn parsed<T>(
-    row: &Row<'_>,
-    column: &str,
-    parse: impl Fn(&str) -> Option<T>,
-) -> rusqlite::Result<T> {
+pub(super) fn parsed<T>(row: &Row<'_>, column: &str, parse: impl Fn(&str) -> Option<T>) -> Result<T, Damage> {
     let text: String = row.get(column)?;
-    parse(&text).ok_or_else(|| bad(column, format!("unknown value '{text}'")))
+    parse(&text).ok_or_else(|| Damage::of_column(column, format_args!("unknown value '{text}'")))
 }
 
-fn json<T: serde::de::DeserializeOwned>(row: &Row<'_>, column: &str) -> rusqlite::Result<T> {
+fn json<T: serde::de::DeserializeOwned>(row: &Row<'_>, column: &str) -> Result<T, Damage> {
     let text: String = row.get(column)?;
-    serde_json::from_str(&text).map_err(|e| bad(column, e))
+    serde_json::from_str(&text).map_err(|e| Damage::of_column(column, e))
 }
 
-fn stack(row: &Row<'_>, key: &DataKey) -> rusqlite::Result<StackRecord> {
+fn stack(row: &Row<'_>, key: &DataKey) -> Result<StackRecord, Damage> {
     let place = [row.get("id")?];
-    let sealed = |column: Column| open_text(key, column, &place, row.get_ref(column.name)?);
+    let sealed = |column: Column| open_text(key, column, &place, row.value(column.name)?);
     Ok(StackRecord {
-        id: number(row, "id")?,
+        id: row.get("id")?,
         name: parsed(row, "name", |text| text.parse().ok())?,
         action: parsed(row, "action", StackAction::from_name)?,
         status: parsed(row, "status", Status::from_name)?,
         reason: row.get("status_reason")?,
         revision: row.get("revision")?,
-        traversal: number(row, "traversal")?,
-        timeout_s: number(row, "timeout_s")?,
+        traversal: row.get("traversal")?,
+        timeout_s: row.get("timeout_s")?,
         rollback: row.get("rollback")?,
         delete_first: row.get("delete_first")?,
         converge: row.get("converge")?,
@@ -196,11 +176,11 @@ fn stack(row: &Row<'_>, key: &DataKey) -> rusqlite::Result<StackRecord> {
         cancelled: row.get("cancelled")?,
         timed_out: row.get("timed_out")?,
         complete: json(row, "complete")?,
-        outputs: serde_json::from_str(&sealed(OUTPUTS)?).map_err(|e| bad("outputs", e))?,
+        outputs: serde_json::from_str(&sealed(OUTPUTS)?).map_err(|e| Damage::of_column("outputs", e))?,
         parameters: json(row, "parameters")?,
         hidden_digests: serde_json::from_str(&sealed(HIDDEN_DIGESTS)?)
-            .map_err(|e| bad("hidden_digests", e))?,
-        events: number(row, "events")?.max(number(row, "last_event")?),
+            .map_err(|e| Damage::of_column("hidden_digests", e))?,
+        events: row.get::<u64>("events")?.max(row.get("last_event")?),
         failures: json(row, "failures")?,
     })
 }
@@ -211,66 +191,58 @@ struct Columns<'r> {
     at: usize,
 }
 
-impl Columns<'_> {
-    fn next<T: FromSql>(&mut self) -> rusqlite::Result<T> {
+impl<'r> Columns<'r> {
+    fn next<T: FromValue>(&mut self) -> Result<T, Damage> {
         self.at += 1;
         self.row.get(self.at - 1)
     }
 
-    fn number(&mut self) -> rusqlite::Result<u64> {
-        u64::try_from(self.next::<i64>()?).map_err(|e| bad(self.name(), e))
-    }
-
-    fn optional(&mut self) -> rusqlite::Result<Option<u64>> {
-        self.next::<Option<i64>>()?.map(u64::try_from).transpose().map_err(|e| bad(self.name(), e))
-    }
-
     /// A text that `parse` must accept.
-    fn parsed<T>(&mut self, parse: impl Fn(&str) -> Option<T>) -> rusqlite::Result<Option<T>> {
+    fn parsed<T>(&mut self, parse: impl Fn(&str) -> Option<T>) -> Result<Option<T>, Damage> {
         self.at += 1;
-        let Some(text) = self.row.get_ref(self.at - 1)?.as_str_or_null()? else { return Ok(None) };
-        let unknown = || bad(self.name(), format!("unknown value '{text}'"));
-        parse(text).map(Some).ok_or_else(unknown)
+        let Some(text) = self.row.text(self.at - 1)? else { return Ok(None) };
+        parse(text).map(Some).ok_or_else(|| self.bad(format_args!("unknown value '{text}'")))
     }
 
-    fn required<T>(&mut self, parse: impl Fn(&str) -> Option<T>) -> rusqlite::Result<T> {
-        self.parsed(parse)?.ok_or_else(|| bad(self.name(), "it is null"))
+    fn required<T>(&mut self, parse: impl Fn(&str) -> Option<T>) -> Result<T, Damage> {
+        self.parsed(parse)?.ok_or_else(|| self.bad("it is null"))
     }
 
-    fn json<T: serde::de::DeserializeOwned + Default>(&mut self) -> rusqlite::Result<T> {
+    fn json<T: serde::de::DeserializeOwned + Default>(&mut self) -> Result<T, Damage> {
         let value = self.parsed(|text| serde_json::from_str(text).ok())?;
         Ok(value.unwrap_or_default())
     }
 
-    fn bytes(&mut self) -> rusqlite::Result<Option<&[u8]>> {
+    fn bytes(&mut self) -> Result<Option<&'r [u8]>, Damage> {
         self.at += 1;
-        Ok(self.row.get_ref(self.at - 1)?.as_blob_or_null()?)
+        self.row.bytes(self.at - 1)
     }
 
-    fn attributes(&mut self, key: &DataKey, place: &[i64]) -> rusqlite::Result<BTreeMap<String, String>> {
+    fn attributes(&mut self, key: &DataKey, place: &[i64]) -> Result<BTreeMap<String, String>, Damage> {
         self.at += 1;
-        match self.row.get_ref(self.at - 1)? {
+        match self.row.value(self.at - 1)? {
             ValueRef::Null => Ok(BTreeMap::new()),
-            sealed => serde_json::from_str(&open_text(key, ATTRIBUTES, place, sealed)?)
-                .map_err(|e| bad(self.name(), e)),
+            sealed => {
+                serde_json::from_str(&open_text(key, ATTRIBUTES, place, sealed)?).map_err(|e| self.bad(e))
+            }
         }
     }
 
     /// Reads the column in clear, or the sealed one after it.
-    fn notes(&mut self, key: &DataKey, place: &[i64]) -> rusqlite::Result<Option<Notes>> {
+    fn notes(&mut self, key: &DataKey, place: &[i64]) -> Result<Option<Notes>, Damage> {
         let clear: Option<String> = self.next()?;
         self.at += 1;
-        let text = match (clear, self.row.get_ref(self.at - 1)?) {
+        let text = match (clear, self.row.value(self.at - 1)?) {
             (Some(text), _) => text,
             (None, ValueRef::Null) => return Ok(None),
             (None, sealed) => open_text(key, SECRET_NOTES, place, sealed)?,
         };
-        serde_json::from_str(&text).map(Some).map_err(|e| bad(self.name(), e))
+        serde_json::from_str(&text).map(Some).map_err(|e| self.bad(e))
     }
 
-    /// Name of the column that was read last.
-    fn name(&self) -> &str {
-        self.row.as_ref().column_name(self.at - 1).unwrap_or("?")
+    /// The column that was read last is damaged.
+    fn bad(&self, why: impl std::fmt::Display) -> Damage {
+        Damage::of_column(self.row.name(self.at - 1), why)
     }
 }
 
@@ -280,32 +252,34 @@ const RESOURCES: &str = "SELECT id, spec, physical_id, stack_id, name, type, nod
     held_epoch, held_number, epoch, number, attempt, in_flight, retry_count, observed_ready, attributes, observed,
     unhealthy, hook, hooks_cleared, causes, waits_since, corrections, cause, notes, secret_notes, drift_policy FROM resources ORDER BY id";
 
-fn resource(row: &Row<'_>, key: &DataKey, now: i64) -> rusqlite::Result<ResourceRecord> {
+fn resource(row: &Row<'_>, key: &DataKey, now: i64) -> Result<ResourceRecord, Damage> {
     let mut columns = Columns { row, at: 0 };
     let c = &mut columns;
     let spec = |bytes: &[u8]| match bytes.split_first() {
-        Some((&SPEC_VERSION, packed)) => PackedSpec::from_bytes(packed).ok_or_else(|| bad("spec", "no spec")),
-        // The form from before there were resources other than those on nodes.
-        Some((1, packed)) => {
-            PackedSpec::from_bytes(&[&[0], packed].concat()).ok_or_else(|| bad("spec", "no spec"))
+        Some((&SPEC_VERSION, packed)) => {
+            PackedSpec::from_bytes(packed).ok_or_else(|| Damage::of_column("spec", "no spec"))
         }
-        _ => Err(bad("spec", "unknown version")),
+        // The form from before there were resources other than those on nodes.
+        Some((1, packed)) => PackedSpec::from_bytes(&[&[0], packed].concat())
+            .ok_or_else(|| Damage::of_column("spec", "no spec")),
+        _ => Err(Damage::of_column("spec", "unknown version")),
     };
     let generation = |epoch: Option<u32>, number: Option<u64>| {
         epoch.zip(number).map(|(epoch, number)| Generation { epoch: Epoch(epoch), number })
     };
-    let id = c.number()?;
+    let id = c.next()?;
     let place = [int(id)];
     let plain = match c.bytes()? {
         Some(sealed) => open(key, SPEC, &place, sealed)?,
         None => vec![0; size_of::<u128>()],
     };
-    let (definition, packed) = plain.split_first_chunk().ok_or_else(|| bad("spec", "too short"))?;
+    let (definition, packed) =
+        plain.split_first_chunk().ok_or_else(|| Damage::of_column("spec", "too short"))?;
     let type_name;
     Ok(ResourceRecord {
         id,
         physical: ResourceId(c.required(|text| uuid::Uuid::parse_str(text).ok())?),
-        stack: c.number()?,
+        stack: c.next()?,
         name: c.required(|text| Some(text.into()))?,
         kind: {
             let kind;
@@ -319,8 +293,8 @@ fn resource(row: &Row<'_>, key: &DataKey, now: i64) -> rusqlite::Result<Resource
         definition: u128::from_le_bytes(*definition),
         spec: (!packed.is_empty()).then(|| spec(packed)).transpose()?,
         handed_over: c.next()?,
-        replaces: c.optional()?,
-        replaced_by: c.optional()?,
+        replaces: c.next()?,
+        replaced_by: c.next()?,
         retain: c.next()?,
         external_id: c.parsed(|text| Some(text.into()))?,
         lost_from: c.parsed(|text| text.parse().ok())?,
@@ -330,8 +304,8 @@ fn resource(row: &Row<'_>, key: &DataKey, now: i64) -> rusqlite::Result<Resource
             status: c.parsed(Status::from_name)?,
             reason: c.parsed(|text| Some(text.into()))?,
             applied: c.next()?,
-            held: generation(c.next()?, c.optional()?),
-            generation: Generation { epoch: Epoch(c.next()?), number: c.number()? },
+            held: generation(c.next()?, c.next()?),
+            generation: Generation { epoch: Epoch(c.next()?), number: c.next()? },
             attempt: c.next()?,
             in_flight: c.next()?,
             retry_count: c.next()?,
@@ -356,7 +330,7 @@ pub(super) fn since(now: i64, began: i64) -> Duration {
     Duration::from_secs(u64::try_from(now.saturating_sub(began)).unwrap_or(0))
 }
 
-fn node(row: &Row<'_>) -> rusqlite::Result<NodeRecord> {
+fn node(row: &Row<'_>) -> Result<NodeRecord, Damage> {
     Ok(NodeRecord {
         name: parsed(row, "name", |text| text.parse().ok())?,
         labels: json(row, "labels")?,
@@ -368,19 +342,16 @@ fn node(row: &Row<'_>) -> rusqlite::Result<NodeRecord> {
     })
 }
 
-fn token(row: &Row<'_>) -> rusqlite::Result<TokenRecord> {
+fn token(row: &Row<'_>) -> Result<TokenRecord, Damage> {
     Ok(TokenRecord {
         token: NewToken {
             id: parsed(row, "id", |text| u64::from_str_radix(text, 16).ok())?.to_be_bytes(),
             secret_hash: row.get("secret_hash")?,
-            expires: number(row, "expires")?,
+            expires: row.get("expires")?,
             uses: row.get("uses")?,
             name: row.get("name")?,
             labels: json(row, "labels")?,
-            rate: row
-                .get::<_, Option<String>>("rate")?
-                .map(|_| parsed(row, "rate", |text| text.parse().ok()))
-                .transpose()?,
+            rate: row.text("rate")?.map(|_| parsed(row, "rate", |text| text.parse().ok())).transpose()?,
         },
         uses_left: row.get("uses_left")?,
     })

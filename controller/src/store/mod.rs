@@ -7,26 +7,31 @@ mod bounds;
 mod convert;
 mod corrections;
 mod damaged;
+mod database;
 mod failure;
 mod flow;
 mod intent;
 mod key;
 mod load;
+mod meta;
 mod name;
 mod read;
 mod restored;
 mod rollout;
+mod schema;
 mod sealed;
-mod sqlite;
+mod sql;
 mod steady;
 mod text;
+mod write;
 
 pub use bounds::Bounds;
+pub use database::Database;
+pub(crate) use database::rfc3339;
 pub use failure::Failure;
 pub use key::{DataKey, KEY_FILE, KeyError, KeyFile, KeyId};
 pub use read::{Reader, Times};
-pub use sqlite::Sqlite;
-pub(crate) use sqlite::rfc3339;
+pub use sql::Damage;
 pub use steady::{Machine, SteadyClock};
 
 use muster_engine::record::Change;
@@ -53,6 +58,9 @@ pub enum StoreError {
     /// The data key cannot be used.
     #[error(transparent)]
     Key(#[from] KeyError),
+    /// A row cannot be read.
+    #[error("the database is damaged: {0}")]
+    Damaged(#[from] Damage),
     /// The file is not ours, or newer than this controller.
     #[error("{0}")]
     Format(String),

@@ -4,22 +4,22 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use super::StoreError;
+use super::convert::read_content;
+use super::database::int;
+use super::key::DataKey;
+use super::sealed::{Column, ENVIRONMENTS, FILES, PARAMETERS, TEMPLATE, open_text};
+use super::sql::{Damage, Db, values};
 use muster_api::stack::{EventRow, RevisionRow};
 use muster_engine::SourceText;
 use muster_shared::StackName;
 use muster_shared::model::ContentDigest;
 use muster_shared::model::flow::FlowId;
-use rusqlite::{Connection, OpenFlags, OptionalExtension as _, params};
-
-use super::StoreError;
-use super::convert::read_content;
-use super::key::DataKey;
-use super::sealed::{Column, ENVIRONMENTS, FILES, PARAMETERS, TEMPLATE, open_text};
 
 /// Reads the database; clones share one connection. Blocking.
 #[derive(Clone)]
 pub struct Reader {
-    db: Arc<Mutex<Connection>>,
+    db: Arc<Mutex<Db>>,
     key: DataKey,
 }
 
@@ -35,13 +35,12 @@ impl Reader {
     ///
     /// # Errors
     /// [`StoreError`] if it is not there.
-    pub fn open(path: &Path, key: &DataKey) -> Result<Self, StoreError> {
-        let db = Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_ONLY)?;
-        db.busy_timeout(std::time::Duration::from_secs(5))?;
+    pub fn sqlite(path: &Path, key: &DataKey) -> Result<Self, StoreError> {
+        let db = Db::read_sqlite(path)?;
         Ok(Self { db: Arc::new(Mutex::new(db)), key: key.clone() })
     }
 
-    fn with<T>(&self, read: impl FnOnce(&Connection) -> Result<T, StoreError>) -> Result<T, StoreError> {
+    fn with<T>(&self, read: impl FnOnce(&Db) -> Result<T, StoreError>) -> Result<T, StoreError> {
         // A panicked reader has left nothing half done: statements end with their scope.
         read(&self.db.lock().unwrap_or_else(PoisonError::into_inner))
     }
@@ -86,12 +85,13 @@ impl Reader {
         self.with(|db| {
             let (id, settled) = (id.0.cast_signed(), settled.map(u64::cast_signed));
             // If the end of a write is no longer kept, the time of the write is used.
-            let mut select = db.prepare_cached(
-                "SELECT max(changed_at, coalesce((SELECT at FROM flow_settled WHERE device = ?1 AND serial >= ?3 AND
-                     (SELECT min(serial) FROM flow_settled WHERE device = ?1) <= ?3 ORDER BY serial LIMIT 1), ''))
-                 FROM flow_entries WHERE device = ?1 AND id = ?2",
-            )?;
-            Ok(select.query_row(params![device, id, settled], |row| row.get(0)).optional()?)
+            let sql = "SELECT changed_at, (SELECT at FROM flow_settled WHERE device = ?1 AND serial >= ?3 AND
+                     (SELECT min(serial) FROM flow_settled WHERE device = ?1) <= ?3 ORDER BY serial LIMIT 1)
+                 FROM flow_entries WHERE device = ?1 AND id = ?2";
+            db.first(sql, values![device, id, settled], |row| {
+                let (changed, ended): (String, Option<String>) = (row.get(0)?, row.get(1)?);
+                Ok(ended.map_or(changed.clone(), |ended| changed.max(ended)))
+            })
         })
     }
 
@@ -101,22 +101,22 @@ impl Reader {
     /// [`StoreError`]
     pub fn revisions(&self, stack: &StackName) -> Result<Vec<RevisionRow>, StoreError> {
         self.with(|db| {
-            let mut select = db.prepare_cached(
-                "SELECT r.number, r.created_at, r.source_name, r.made_by, r.number = s.revision AS current,
-                     EXISTS (SELECT 1 FROM json_each(s.complete) WHERE value = r.number) AS complete
-                 FROM stacks s JOIN revisions r ON r.stack_id = s.id WHERE s.name = ?1 ORDER BY r.number",
-            )?;
-            let rows = select.query_map([stack.as_str()], |row| {
+            let sql = "SELECT r.number, r.created_at, r.source_name, r.made_by, r.number = s.revision AS current, s.complete
+                 FROM stacks s JOIN revisions r ON r.stack_id = s.id WHERE s.name = ?1 ORDER BY r.number";
+            db.all(sql, values![stack.as_str()], |row| {
+                let number = row.get("number")?;
+                let complete: String = row.get("complete")?;
+                let complete: Vec<u32> =
+                    serde_json::from_str(&complete).map_err(|e| Damage::of_column("complete", e))?;
                 Ok(RevisionRow {
-                    number: row.get("number")?,
+                    number,
                     created_at: row.get("created_at")?,
-                    complete: row.get("complete")?,
+                    complete: complete.contains(&number),
                     current: row.get("current")?,
                     source_name: row.get("source_name")?,
                     made_by: row.get("made_by")?,
                 })
-            })?;
-            Ok(rows.collect::<Result<_, _>>()?)
+            })
         })
     }
 
@@ -126,15 +126,12 @@ impl Reader {
     /// [`StoreError`]
     pub fn events(&self, stack: u64, after: u64, limit: usize) -> Result<Vec<EventRow>, StoreError> {
         self.with(|db| {
-            let mut select = db.prepare_cached(
-                "SELECT number, time, resource, physical_id, action, status, reason FROM events
-                 WHERE stack_id = ?1 AND number > ?2 ORDER BY number LIMIT ?3",
-            )?;
+            let sql = "SELECT number, time, resource, physical_id, action, status, reason FROM events
+                 WHERE stack_id = ?1 AND number > ?2 ORDER BY number LIMIT ?3";
             let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-            let (stack, after) = (super::sqlite::int(stack), super::sqlite::int(after));
-            let rows = select.query_map(params![stack, after, limit], |row| {
+            db.all(sql, values![int(stack), int(after), limit], |row| {
                 Ok(EventRow {
-                    number: row.get::<_, i64>(0)?.unsigned_abs(),
+                    number: row.get(0)?,
                     time: row.get(1)?,
                     resource: row.get(2)?,
                     physical_id: row.get(3)?,
@@ -142,8 +139,7 @@ impl Reader {
                     status: row.get(5)?,
                     reason: row.get(6)?,
                 })
-            })?;
-            Ok(rows.collect::<Result<_, _>>()?)
+            })
         })
     }
 
@@ -153,9 +149,7 @@ impl Reader {
     /// [`StoreError`]
     pub fn stack_id(&self, stack: &StackName) -> Result<Option<u64>, StoreError> {
         self.with(|db| {
-            let mut select = db.prepare_cached("SELECT id FROM stacks WHERE name = ?1")?;
-            let id = select.query_row([stack.as_str()], |row| row.get::<_, i64>(0)).optional()?;
-            Ok(id.map(i64::unsigned_abs))
+            db.first("SELECT id FROM stacks WHERE name = ?1", values![stack.as_str()], |row| row.get(0))
         })
     }
 
@@ -165,11 +159,10 @@ impl Reader {
     /// [`StoreError`]
     pub fn times(&self, stack: &StackName) -> Result<Option<Times>, StoreError> {
         self.with(|db| {
-            let mut select =
-                db.prepare_cached("SELECT created_at, updated_at FROM stacks WHERE name = ?1")?;
-            let times =
-                |row: &rusqlite::Row<'_>| Ok(Times { created_at: row.get(0)?, updated_at: row.get(1)? });
-            Ok(select.query_row([stack.as_str()], times).optional()?)
+            let sql = "SELECT created_at, updated_at FROM stacks WHERE name = ?1";
+            db.first(sql, values![stack.as_str()], |row| {
+                Ok(Times { created_at: row.get(0)?, updated_at: row.get(1)? })
+            })
         })
     }
 
@@ -179,38 +172,33 @@ impl Reader {
     /// [`StoreError`]
     pub fn last_seen(&self) -> Result<BTreeMap<String, String>, StoreError> {
         self.with(|db| {
-            let mut select =
-                db.prepare_cached("SELECT name, last_seen FROM nodes WHERE last_seen IS NOT NULL")?;
-            Ok(select.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?.collect::<Result<_, _>>()?)
+            let sql = "SELECT name, last_seen FROM nodes WHERE last_seen IS NOT NULL";
+            Ok(db.all(sql, values![], |row| Ok((row.get(0)?, row.get(1)?)))?.into_iter().collect())
         })
     }
 }
 
 pub(super) fn source(
-    db: &Connection,
+    db: &Db,
     key: &DataKey,
     stack: &StackName,
     revision: Option<u32>,
 ) -> Result<Option<(u32, SourceText)>, StoreError> {
-    let mut select = db.prepare_cached(
-        "SELECT stack_id, number, source_name, template, files, parameters, environments FROM revisions
+    let sql = "SELECT stack_id, number, source_name, template, files, parameters, environments FROM revisions
          WHERE stack_id = (SELECT id FROM stacks WHERE name = ?1) AND (?2 IS NULL OR number = ?2)
-         ORDER BY number DESC LIMIT 1",
-    )?;
-    let found = select
-        .query_row(params![stack.as_str(), revision], |row| {
-            let place = [row.get(0)?, row.get(1)?];
-            let text = |at: usize, column: Column| open_text(key, column, &place, row.get_ref(at)?);
-            Ok((
-                row.get::<_, u32>(1)?,
-                row.get(2)?,
-                text(3, TEMPLATE)?,
-                text(4, FILES)?,
-                text(5, PARAMETERS)?,
-                text(6, ENVIRONMENTS)?,
-            ))
-        })
-        .optional()?;
+         ORDER BY number DESC LIMIT 1";
+    let found = db.first(sql, values![stack.as_str(), revision], |row| {
+        let place = [row.get(0)?, row.get(1)?];
+        let text = |at: usize, column: Column| open_text(key, column, &place, row.value(at)?);
+        Ok((
+            row.get::<u32>(1)?,
+            row.get(2)?,
+            text(3, TEMPLATE)?,
+            text(4, FILES)?,
+            text(5, PARAMETERS)?,
+            text(6, ENVIRONMENTS)?,
+        ))
+    })?;
     let Some((number, name, template, files, parameters, environments)) = found else { return Ok(None) };
     let bad =
         |e: serde_json::Error| StoreError::Format(format!("revision {number} of {stack} is damaged: {e}"));

@@ -3,26 +3,23 @@
 //! everything is decided.
 
 use muster_engine::restored::RestoredRecord;
-use rusqlite::{Connection, OptionalExtension as _, Transaction};
 
-use super::StoreError;
+use super::sql::Db;
+use super::{StoreError, meta};
 
-pub(super) fn put(db: &Transaction<'_>, record: Option<&RestoredRecord>) -> Result<(), StoreError> {
+pub(super) fn put(db: &Db, record: Option<&RestoredRecord>) -> Result<(), StoreError> {
     match record {
-        None => db.execute("DELETE FROM meta WHERE key = 'restored'", [])?,
+        None => meta::remove(db, "restored"),
         Some(record) => {
             let text =
                 serde_json::to_string(record).map_err(|error| StoreError::Format(error.to_string()))?;
-            db.execute("INSERT OR REPLACE INTO meta VALUES ('restored', ?1)", [text])?
+            meta::put(db, "restored", &text)
         }
-    };
-    Ok(())
+    }
 }
 
-pub(super) fn load(db: &Connection) -> Result<Option<RestoredRecord>, StoreError> {
-    let text: Option<String> =
-        db.query_row("SELECT value FROM meta WHERE key = 'restored'", [], |row| row.get(0)).optional()?;
-    Ok(text.map(|text| match serde_json::from_str(&text) {
+pub(super) fn load(db: &Db) -> Result<Option<RestoredRecord>, StoreError> {
+    Ok(meta::text(db, "restored")?.map(|text| match serde_json::from_str(&text) {
         Ok(record) => record,
         // The text is the time of the restore, or damaged: nothing is decided yet.
         Err(_) => RestoredRecord::fresh(),

@@ -2,65 +2,63 @@
 
 use std::collections::BTreeMap;
 
+use super::StoreError;
+use super::database::int;
+use super::load::parsed;
+use super::sql::{Damage, Db, Row, upsert, values};
 use muster_engine::record::{
     Counts, Course, MemberRecord, Proven, RolloutChange, RolloutRecord, RolloutSnapshot,
 };
-use rusqlite::{Connection, Row, Transaction, params};
 
-use super::StoreError;
-use super::load::{bad, number, parsed};
-use super::sqlite::int;
-
-pub(super) fn apply(db: &Transaction<'_>, change: &RolloutChange) -> Result<(), StoreError> {
+pub(super) fn apply(db: &Db, change: &RolloutChange) -> Result<(), StoreError> {
     match change {
         RolloutChange::Kept { row, record, members, anew } => {
             if *anew {
-                db.prepare_cached("DELETE FROM rollout_members WHERE row_id = ?1")?.execute([int(*row)])?;
+                db.execute("DELETE FROM rollout_members WHERE row_id = ?1", values![int(*row)])?;
             }
             let RolloutRecord { traversal, course, canary, well, returns } = record;
-            db.prepare_cached("INSERT OR REPLACE INTO rollouts VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)")?
-                .execute(params![
-                    int(*row),
-                    int(*traversal),
-                    course.as_str(),
-                    course.reason(),
-                    canary,
-                    well,
-                    returns
-                ])?;
-            let mut put =
-                db.prepare_cached("INSERT OR REPLACE INTO rollout_members VALUES (?1, ?2, ?3, ?4, ?5, ?6)")?;
-            let mut remove =
-                db.prepare_cached("DELETE FROM rollout_members WHERE row_id = ?1 AND member = ?2")?;
+            db.execute(
+                upsert!(
+                    "rollouts",
+                    ["row_id"],
+                    ["traversal", "state", "reason", "canary", "well", "returns"]
+                ),
+                values![int(*row), int(*traversal), course.as_str(), course.reason(), canary, well, returns],
+            )?;
+            let mut put = db.prepare(upsert!(
+                "rollout_members",
+                ["row_id", "member"],
+                ["begun", "leaving", "counts", "in_batch"]
+            ))?;
+            let mut remove = db.prepare("DELETE FROM rollout_members WHERE row_id = ?1 AND member = ?2")?;
             for (name, member) in members {
                 match member {
-                    None => remove.execute(params![int(*row), name])?,
+                    None => remove.execute(values![int(*row), name])?,
                     Some(MemberRecord { begun, leaving, counts, in_batch }) => {
-                        put.execute(params![int(*row), name, begun, leaving, counts.as_str(), in_batch])?
+                        put.execute(values![int(*row), name, begun, leaving, counts.as_str(), in_batch])?
                     }
                 };
             }
         }
         RolloutChange::Over(row) => {
-            db.prepare_cached("DELETE FROM rollouts WHERE row_id = ?1")?.execute([int(*row)])?;
-            db.prepare_cached("DELETE FROM rollout_members WHERE row_id = ?1")?.execute([int(*row)])?;
+            db.execute("DELETE FROM rollouts WHERE row_id = ?1", values![int(*row)])?;
+            db.execute("DELETE FROM rollout_members WHERE row_id = ?1", values![int(*row)])?;
         }
         RolloutChange::Proven(row, Some(Proven { revision, source })) => {
-            db.prepare_cached("INSERT OR REPLACE INTO proven_sets VALUES (?1, ?2, ?3)")?.execute(params![
-                int(*row),
-                revision,
-                source.to_be_bytes()
-            ])?;
+            db.execute(
+                upsert!("proven_sets", ["row_id"], ["revision", "source"]),
+                values![int(*row), revision, source.to_be_bytes()],
+            )?;
         }
         RolloutChange::Proven(row, None) => {
-            db.prepare_cached("DELETE FROM proven_sets WHERE row_id = ?1")?.execute([int(*row)])?;
+            db.execute("DELETE FROM proven_sets WHERE row_id = ?1", values![int(*row)])?;
         }
     }
     Ok(())
 }
 
 /// A record that cannot be read is left out: its rollout begins again.
-pub(super) fn load(db: &Connection) -> Result<RolloutSnapshot, StoreError> {
+pub(super) fn load(db: &Db) -> Result<RolloutSnapshot, StoreError> {
     let mut snapshot = RolloutSnapshot::default();
     each(db, "SELECT * FROM rollouts", |row| {
         let (id, record) = rollout(row)?;
@@ -74,7 +72,7 @@ pub(super) fn load(db: &Connection) -> Result<RolloutSnapshot, StoreError> {
             counts: parsed(row, "counts", Counts::from_name)?,
             in_batch: row.get("in_batch")?,
         };
-        if let Some((_, members)) = snapshot.rollouts.get_mut(&number(row, "row_id")?) {
+        if let Some((_, members)) = snapshot.rollouts.get_mut(&row.get("row_id")?) {
             members.insert(row.get("member")?, member);
         }
         Ok(())
@@ -82,45 +80,43 @@ pub(super) fn load(db: &Connection) -> Result<RolloutSnapshot, StoreError> {
     each(db, "SELECT * FROM proven_sets", |row| {
         let proven =
             Proven { revision: row.get("revision")?, source: u128::from_be_bytes(row.get("source")?) };
-        snapshot.proven.insert(number(row, "row_id")?, proven);
+        snapshot.proven.insert(row.get("row_id")?, proven);
         Ok(())
     })?;
     Ok(snapshot)
 }
 
 fn each(
-    db: &Connection,
+    db: &Db,
     select: &str,
-    mut read: impl FnMut(&Row<'_>) -> rusqlite::Result<()>,
+    mut read: impl FnMut(&Row<'_>) -> Result<(), Damage>,
 ) -> Result<(), StoreError> {
-    let mut select = db.prepare(select)?;
-    let mut rows = select.query([])?;
-    while let Some(row) = rows.next()? {
+    db.each(select, values![], |row| {
         if let Err(error) = read(row) {
             tracing::error!("a record of a rollout cannot be read: {error}");
         }
-    }
-    Ok(())
+        Ok(())
+    })
 }
 
-fn rollout(row: &Row<'_>) -> rusqlite::Result<(u64, RolloutRecord)> {
+fn rollout(row: &Row<'_>) -> Result<(u64, RolloutRecord), Damage> {
     let (state, reason): (String, String) = (row.get("state")?, row.get("reason")?);
     let course = Course::read(&state, reason);
     let record = RolloutRecord {
-        traversal: number(row, "traversal")?,
-        course: course.ok_or_else(|| bad("state", format!("unknown value '{state}'")))?,
+        traversal: row.get("traversal")?,
+        course: course.ok_or_else(|| Damage::of_column("state", format_args!("unknown value '{state}'")))?,
         canary: row.get("canary")?,
         well: row.get("well")?,
         returns: row.get("returns")?,
     };
-    Ok((number(row, "row_id")?, record))
+    Ok((row.get("row_id")?, record))
 }
 
 #[cfg(test)]
 mod tests {
     use muster_engine::record::Change;
 
-    use super::super::{Sqlite, Store as _};
+    use super::super::{Database, Store as _};
     use super::*;
 
     #[test]
@@ -151,13 +147,13 @@ mod tests {
         ];
         let mut wanted = RolloutSnapshot::default();
         changes.iter().for_each(|change| wanted.apply(change.clone()));
-        let mut store = Sqlite::open(&database, &key).unwrap();
+        let mut store = Database::sqlite(&database, &key).unwrap();
         store.commit(&mut changes.into_iter().map(Change::Rollout), &[]).unwrap();
         assert_eq!(load(store.db()).unwrap(), wanted);
         assert_eq!((wanted.rollouts.len(), wanted.proven.len()), (2, 1));
         // A damaged record costs only itself.
-        store.db().execute("UPDATE rollouts SET state = 'x' WHERE row_id = 2", []).unwrap();
+        store.db().execute("UPDATE rollouts SET state = 'x' WHERE row_id = 2", values![]).unwrap();
         wanted.rollouts.remove(&2);
-        assert_eq!(Sqlite::open(&database, &key).unwrap().load().unwrap().rollouts, wanted);
+        assert_eq!(Database::sqlite(&database, &key).unwrap().load().unwrap().rollouts, wanted);
     }
 }

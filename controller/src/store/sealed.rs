@@ -3,10 +3,11 @@
 //!
 //! An empty list or map is not sealed, since it reveals nothing, and reads can skip it.
 
-use rusqlite::types::{ToSql, ToSqlOutput, Type, Value, ValueRef};
+use std::borrow::Cow;
 
 use super::StoreError;
 use super::key::{DataKey, KeyError};
+use super::sql::{Damage, Db, ToValue, Value, ValueRef, values};
 use super::text::{pack, unpack};
 
 /// The most bytes of a content in one row: as many as an agent requests at a time.
@@ -88,11 +89,11 @@ impl<'t> SealedText<'t> {
     }
 }
 
-impl ToSql for SealedText<'_> {
-    fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
+impl ToValue for SealedText<'_> {
+    fn to_value(&self) -> Value<'_> {
         match self {
-            Self::Plain(text) => text.to_sql(),
-            Self::Sealed(bytes) => bytes.to_sql(),
+            Self::Plain(text) => Value::Text(Cow::Borrowed(text)),
+            Self::Sealed(bytes) => Value::Blob(Cow::Borrowed(bytes)),
         }
     }
 }
@@ -103,24 +104,20 @@ pub(super) fn open_text(
     column: Column,
     row: &[i64],
     value: ValueRef<'_>,
-) -> rusqlite::Result<String> {
+) -> Result<String, Damage> {
     match value {
         ValueRef::Blob(sealed) => {
             let plain = open(key, column, row, sealed)?;
             unpack(&plain).map_err(|why| damaged(column, row, &why))
         }
-        ValueRef::Text(text) => match std::str::from_utf8(text) {
-            Ok(text) if is_empty(text) => Ok(text.to_owned()),
-            _ => Err(damaged(column, row, "it is not sealed")),
-        },
-        ValueRef::Null | ValueRef::Integer(_) | ValueRef::Real(_) => {
-            Err(damaged(column, row, "it is neither text nor sealed"))
-        }
+        ValueRef::Text(text) if is_empty(text) => Ok(text.to_owned()),
+        ValueRef::Text(_) => Err(damaged(column, row, "it is not sealed")),
+        ValueRef::Null | ValueRef::Integer(_) => Err(damaged(column, row, "it is neither text nor sealed")),
     }
 }
 
 /// A sealed value.
-pub(super) fn open(key: &DataKey, column: Column, row: &[i64], sealed: &[u8]) -> rusqlite::Result<Vec<u8>> {
+pub(super) fn open(key: &DataKey, column: Column, row: &[i64], sealed: &[u8]) -> Result<Vec<u8>, Damage> {
     key.open(&column.place(row), sealed)
         .map_err(|_| damaged(column, row, "it was altered, or put there from elsewhere"))
 }
@@ -129,41 +126,36 @@ fn is_empty(text: &str) -> bool {
     matches!(text, "[]" | "{}")
 }
 
-fn damaged(column: Column, row: &[i64], why: &str) -> rusqlite::Error {
+fn damaged(column: Column, row: &[i64], why: &str) -> Damage {
     let row: Vec<String> = row.iter().map(i64::to_string).collect();
-    let text = format!("{}.{} of row {} is damaged: {why}", column.table, column.name, row.join("/"));
-    rusqlite::Error::FromSqlConversionFailure(0, Type::Blob, Box::new(std::io::Error::other(text)))
-}
-
-/// The identities of a table's rows, so that rows can be changed during the iteration.
-pub(super) fn rows(db: &rusqlite::Connection, column: Column) -> Result<Vec<Vec<i64>>, StoreError> {
-    let Column { table, name, row } = column;
-    let sql = format!("SELECT {} FROM {table} WHERE {name} IS NOT NULL", row.join(", "));
-    let mut select = db.prepare(&sql)?;
-    let rows = select.query_map([], |found| (0..row.len()).map(|at| found.get(at)).collect())?;
-    Ok(rows.collect::<Result<_, _>>()?)
+    Damage::new(format!("{}.{} of row {} is damaged: {why}", column.table, column.name, row.join("/")))
 }
 
 /// Puts what `change` makes of each value of a column in its place.
 pub(super) fn change(
-    db: &rusqlite::Connection,
+    db: &Db,
     column: Column,
-    mut change: impl FnMut(&[i64], Value) -> Result<Value, StoreError>,
+    mut change: impl FnMut(&[i64], Value<'_>) -> Result<Value<'static>, StoreError>,
 ) -> Result<(), StoreError> {
     let Column { table, name, row } = column;
-    let of_row: Vec<String> =
-        row.iter().enumerate().map(|(at, key)| format!("{key} = ?{}", at + 2)).collect();
-    let of_row = of_row.join(" AND ");
-    // `?1` is the value, even for a row without one.
-    let mut select = db.prepare(&format!("SELECT {name} FROM {table} WHERE ?1 IS NULL AND {of_row}"))?;
-    let mut update = db.prepare(&format!("UPDATE {table} SET {name} = ?1 WHERE {of_row}"))?;
-    for row in rows(db, column)? {
-        let with = |value: Value| {
-            let numbers = row.iter().map(|number| Value::Integer(*number));
-            rusqlite::params_from_iter(std::iter::once(value).chain(numbers).collect::<Vec<_>>())
-        };
-        let old: Value = select.query_row(with(Value::Null), |found| found.get(0))?;
-        update.execute(with(change(&row, old)?))?;
+    let identity = row.join(", ");
+    // The identities first, so that the rows can be changed during the iteration.
+    let rows: Vec<Vec<i64>> =
+        db.all(&format!("SELECT {identity} FROM {table} WHERE {name} IS NOT NULL"), values![], |found| {
+            (0..row.len()).map(|at| found.get(at)).collect()
+        })?;
+    let of_row = |first: usize| {
+        let keys = row.iter().enumerate().map(|(at, key)| format!("{key} = ?{}", at + first));
+        keys.collect::<Vec<_>>().join(" AND ")
+    };
+    let select = format!("SELECT {name} FROM {table} WHERE {}", of_row(1));
+    let mut update = db.prepare(&format!("UPDATE {table} SET {name} = ?1 WHERE {}", of_row(2)))?;
+    for row in rows {
+        let numbers: Vec<Value<'_>> = row.iter().map(|number| Value::Integer(*number)).collect();
+        let old = db.only(&select, &numbers, |found| Ok(found.value(0)?.owned()))?;
+        let mut values = vec![change(&row, old)?];
+        values.extend(numbers);
+        update.execute(&values)?;
     }
     Ok(())
 }

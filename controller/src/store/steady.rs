@@ -6,8 +6,10 @@
 
 use std::fs;
 
-use rusqlite::{Connection, OptionalExtension as _, params};
 use time::OffsetDateTime;
+
+use super::sql::Db;
+use super::{StoreError, meta};
 
 /// The machine's clocks.
 pub struct Machine {
@@ -28,15 +30,13 @@ pub struct SteadyClock {
 
 impl SteadyClock {
     /// The clock as the database has it for this boot, or else from the wall clock, from now on.
-    pub(super) fn open(db: &Connection) -> Result<Self, rusqlite::Error> {
-        let select = "SELECT value FROM meta WHERE key = 'steady'";
-        let kept: Option<String> = db.query_row(select, [], |row| row.get(0)).optional()?;
+    pub(super) fn open(db: &Db) -> Result<Self, StoreError> {
+        let kept = meta::text(db, "steady")?;
         let Some(machine) = Machine::now() else { return Ok(Self { booted: None }) };
         let (steady, text) = Self::of(kept.as_deref(), &machine);
         if kept.as_ref() != Some(&text) {
-            let put = "INSERT INTO meta VALUES ('steady', ?1) ON CONFLICT (key) DO UPDATE SET value = excluded.value";
             // A full disk must not prevent a start; the next one writes the value.
-            if let Err(error) = db.execute(put, params![text]) {
+            if let Err(error) = db.transaction(|| meta::put(db, "steady", &text)) {
                 tracing::warn!(%error, "cannot write when this machine booted: a clock that is set before the next start counts");
             }
         }
@@ -106,20 +106,21 @@ mod tests {
 
     #[test]
     fn what_is_kept_counts_for_this_boot_alone() {
-        let db = Connection::open_in_memory().unwrap();
-        db.execute_batch("CREATE TABLE meta (key TEXT PRIMARY KEY, value)").unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let db = Db::sqlite(&folder.path().join("db")).unwrap();
+        db.batch("CREATE TABLE meta (key TEXT PRIMARY KEY, value)").unwrap();
         let near = |steady: SteadyClock| (steady.now() - clock()).abs() <= 2;
         let first = SteadyClock::open(&db).unwrap();
         assert!(near(first));
         assert_eq!(SteadyClock::open(&db).unwrap(), first);
         // The clock was set back by a year since.
-        let text: String = db.query_row("SELECT value FROM meta", [], |row| row.get(0)).unwrap();
+        let text = meta::text(&db, "steady").unwrap().unwrap();
         let (boot, booted) = text.split_once(' ').unwrap();
         let ahead = booted.parse::<i64>().unwrap() + 365 * 86_400;
-        db.execute("UPDATE meta SET value = ?1", params![format!("{boot} {ahead}")]).unwrap();
+        meta::put(&db, "steady", &format!("{boot} {ahead}")).unwrap();
         let steady = SteadyClock::open(&db).unwrap();
         assert!((steady.now() - clock() - 365 * 86_400).abs() <= 2);
-        db.execute("UPDATE meta SET value = ?1", params![format!("other {ahead}")]).unwrap();
+        meta::put(&db, "steady", &format!("other {ahead}")).unwrap();
         assert!(near(SteadyClock::open(&db).unwrap()), "another boot");
     }
 }

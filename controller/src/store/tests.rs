@@ -8,7 +8,7 @@ use muster_shared::{Epoch, Generation, ResourceId};
 use muster_template::Kind;
 use serde_json::json;
 
-use super::{Failure, Sqlite, Store as _};
+use super::{Database, Failure, Store as _};
 
 #[test]
 fn a_token_is_kept_with_all_it_allows() {
@@ -28,14 +28,14 @@ fn a_token_is_kept_with_all_it_allows() {
     };
     let tokens = [token(1, None, None), token(2, Some("web-*"), Some("30/m"))];
     let mut changes = tokens.iter().cloned().map(|token| Change::Token(Box::new(token)));
-    Sqlite::open(&database, &key).unwrap().commit(&mut changes, &[]).unwrap();
-    assert_eq!(Sqlite::open(&database, &key).unwrap().load().unwrap().tokens, tokens);
+    Database::sqlite(&database, &key).unwrap().commit(&mut changes, &[]).unwrap();
+    assert_eq!(Database::sqlite(&database, &key).unwrap().load().unwrap().tokens, tokens);
 }
 
 #[test]
 fn a_change_that_is_refused_is_named_without_its_content() {
     let folder = tempfile::tempdir().unwrap();
-    let mut store = Sqlite::open(&folder.path().join("muster.db"), &folder.path().join("key")).unwrap();
+    let mut store = Database::sqlite(&folder.path().join("muster.db"), &folder.path().join("key")).unwrap();
     let event = |reason: &str| {
         let (action, status, reason) = ("CREATE", "COMPLETE", reason.into());
         Change::Event(EventRecord { stack: 1, number: 4, resource: None, action, status, reason })
@@ -53,7 +53,7 @@ fn a_change_that_is_refused_is_named_without_its_content() {
 fn a_busy_database_takes_nothing_of_a_commit() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("muster.db");
-    let mut store = Sqlite::open(&path, &folder.path().join("key")).unwrap();
+    let mut store = Database::sqlite(&path, &folder.path().join("key")).unwrap();
     let other = rusqlite::Connection::open(&path).unwrap();
     other.execute_batch("BEGIN IMMEDIATE").unwrap();
     let mut changes = std::iter::once(Change::TokenRemoved([1; 8]));
@@ -68,8 +68,8 @@ fn a_stack_that_came_and_went_in_one_commit_keeps_its_ids() {
     let folder = tempfile::tempdir().unwrap();
     let (database, key) = (folder.path().join("muster.db"), folder.path().join("key"));
     let removed = Change::StackRemoved { id: 5, name: "web".parse().unwrap(), traversal: 9 };
-    Sqlite::open(&database, &key).unwrap().commit(&mut std::iter::once(removed), &[]).unwrap();
-    let (_, stack, traversal) = Sqlite::open(&database, &key).unwrap().load().unwrap().highest;
+    Database::sqlite(&database, &key).unwrap().commit(&mut std::iter::once(removed), &[]).unwrap();
+    let (_, stack, traversal) = Database::sqlite(&database, &key).unwrap().load().unwrap().highest;
     assert_eq!((stack, traversal), (5, 9));
 }
 
@@ -78,7 +78,7 @@ fn starts_are_recorded_with_their_bits() {
     let folder = tempfile::tempdir().unwrap();
     let (database, key) = (folder.path().join("muster.db"), folder.path().join("key"));
     let start = |bits| {
-        let mut store = Sqlite::open(&database, &key).unwrap();
+        let mut store = Database::sqlite(&database, &key).unwrap();
         let epoch = store.next_epoch().unwrap();
         (epoch, store.record_start(epoch, bits).unwrap())
     };
@@ -151,14 +151,14 @@ fn causes_and_notes_are_kept_readable_or_sealed() {
         row(4, Cause::Traversal, None),
     ];
     let mut changes = rows.iter().cloned().map(|row| Change::Resource(Box::new(row)));
-    Sqlite::open(&database, &key).unwrap().commit(&mut changes, &[]).unwrap();
-    assert_eq!(Sqlite::open(&database, &key).unwrap().load().unwrap().resources, rows);
+    Database::sqlite(&database, &key).unwrap().commit(&mut changes, &[]).unwrap();
+    assert_eq!(Database::sqlite(&database, &key).unwrap().load().unwrap().resources, rows);
 
     rows[0].progress.notes = Some(Notes::HidesFlows);
     rows[1].progress = ProgressRecord { cause: Cause::Rebuild, ..rows[1].progress.clone() };
     let mut changes = rows.iter().map(|row| Change::Progress(Box::new(row.progress.clone())));
-    Sqlite::open(&database, &key).unwrap().commit(&mut changes, &[]).unwrap();
-    assert_eq!(Sqlite::open(&database, &key).unwrap().load().unwrap().resources, rows);
+    Database::sqlite(&database, &key).unwrap().commit(&mut changes, &[]).unwrap();
+    assert_eq!(Database::sqlite(&database, &key).unwrap().load().unwrap().resources, rows);
 
     let db = rusqlite::Connection::open(&database).unwrap();
     let mut select =

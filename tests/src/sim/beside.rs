@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::time::Duration;
 
-use muster_controller::store::{Sqlite, Store as _, StoreError};
+use muster_controller::store::{Database, Store as _, StoreError};
 use muster_engine::Snapshot;
 use muster_engine::record::{Change, ResourceRecord};
 use tempfile::TempDir;
@@ -32,7 +32,7 @@ const ROWS: [u64; 4] = [1, 3, 10, 100];
 
 /// The database.
 pub struct Beside {
-    store: Sqlite,
+    store: Database,
     injector: Injector,
     dice: Dice,
     _folder: TempDir,
@@ -52,7 +52,7 @@ impl Beside {
         seed.is_multiple_of(EACH).then(|| {
             let folder = tempfile::tempdir().expect("a folder for temporary files");
             let path = folder.path().join("muster.db");
-            let store = Sqlite::open(&path, &folder.path().join("key")).expect("a new database");
+            let store = Database::sqlite(&path, &folder.path().join("key")).expect("a new database");
             let injector = Injector::new(&path).expect("triggers of our own");
             Self { store, injector, dice: Dice::new(seed, "beside"), _folder: folder }
         })

@@ -63,7 +63,7 @@ impl Gate {
 
 /// A real store behind a gate.
 struct Gated {
-    sqlite: Sqlite,
+    sqlite: Database,
     gate: Arc<Gate>,
 }
 
@@ -115,7 +115,8 @@ impl Running {
     async fn start() -> Self {
         let dir = tempfile::tempdir().unwrap();
         let (log, gate) = (Log::default(), Arc::<Gate>::default());
-        let sqlite = Sqlite::open(&dir.path().join("muster.db"), &dir.path().join("secrets.key")).unwrap();
+        let sqlite =
+            Database::sqlite(&dir.path().join("muster.db"), &dir.path().join("secrets.key")).unwrap();
         let store = Gated { sqlite, gate: Arc::clone(&gate) };
         let wire = Wire { log: Arc::clone(&log), sent: Arc::default() };
         let config = |epoch| Config {
@@ -189,7 +190,8 @@ impl Running {
         self.handle.stop().await;
         self.thread.join().unwrap();
         let mut sqlite =
-            Sqlite::open(&self.dir.path().join("muster.db"), &self.dir.path().join("secrets.key")).unwrap();
+            Database::sqlite(&self.dir.path().join("muster.db"), &self.dir.path().join("secrets.key"))
+                .unwrap();
         let stacks = sqlite.load().unwrap().stacks.into_iter().map(|(stack, _)| stack.name.to_string());
         (stacks.collect(), std::mem::take(&mut self.log.lock().unwrap()))
     }

@@ -11,7 +11,7 @@ use tempfile::TempDir;
 
 use super::{Place, With, backup, restore};
 use crate::pki::{self, Pki};
-use crate::store::{Sqlite, Store as _};
+use crate::store::{Database, Store as _};
 
 struct Disk(TempDir);
 
@@ -25,9 +25,9 @@ impl Disk {
         Place { database: data_dir.join("muster.db"), key_file: data_dir.join("secrets.key"), data_dir }
     }
 
-    fn open(&self) -> Sqlite {
+    fn open(&self) -> Database {
         let place = self.place();
-        let mut store = Sqlite::open(&place.database, &place.key_file).unwrap();
+        let mut store = Database::sqlite(&place.database, &place.key_file).unwrap();
         store.settle(&place.data_dir).unwrap();
         store
     }
@@ -127,7 +127,7 @@ fn a_backup_that_is_put_in_place_by_hand_gives_its_keys_back() {
     let (other_site, _) = other.site(With::Keys);
     fs::copy(&file, other.place().database).unwrap();
     fs::copy(old.place().key_file, other.place().key_file).unwrap();
-    let mut store = Sqlite::open(&other.place().database, &other.place().key_file).unwrap();
+    let mut store = Database::sqlite(&other.place().database, &other.place().key_file).unwrap();
     let error = store.settle(&other.place().data_dir).unwrap_err().to_string();
     assert!(error.contains("is not the one in"), "{error}");
     assert_eq!(Pki::open(other.0.path()).unwrap().site().to_string(), other_site);
@@ -217,7 +217,7 @@ fn a_fleet_whose_keys_are_gone_is_given_no_others() {
     let disk = Disk::new();
     disk.site(With::Keys);
     fs::remove_dir_all(disk.0.path().join("pki")).unwrap();
-    let mut store = Sqlite::open(&disk.place().database, &disk.place().key_file).unwrap();
+    let mut store = Database::sqlite(&disk.place().database, &disk.place().key_file).unwrap();
     let error = store.settle(&disk.place().data_dir).unwrap_err().to_string();
     assert!(
         error.contains("the fleet trusts them") && error.contains("muster-controller restore"),

@@ -12,7 +12,7 @@ const STACK: &str = include_str!("../testdata/stack.sql");
 const MARKER: &[u8] = b"marker-";
 
 fn part(
-    store: &Sqlite,
+    store: &Database,
     digest: ContentDigest,
     offset: u64,
     length: usize,
@@ -23,28 +23,28 @@ fn part(
 /// A database with a sealed stack and a sealed content.
 fn sealed(folder: &Path) {
     let mut store = open_in(folder).unwrap();
-    let db = store.db.transaction().unwrap();
-    db.execute_batch(STACK).unwrap();
-    for column in TEXTS {
-        change(&db, column, |row, value| {
-            let Value::Text(text) = value else { panic!("{value:?}") };
-            sealed_text(&store.key, column, row, &text)
-        })
-        .unwrap();
-    }
-    change(&db, SPEC, |row, value| {
-        let Value::Blob(spec) = value else { panic!("{value:?}") };
-        Ok(Value::Blob(store.key.seal(&SPEC.place(row), &spec)?))
-    })
-    .unwrap();
-    put_content(&db, &store.key, &[7; 32], b"marker-in-content").unwrap();
-    note_scrub(&db).unwrap();
-    db.commit().unwrap();
+    let db = &store.db;
+    let seal = || {
+        db.batch(STACK)?;
+        for column in TEXTS {
+            change(db, column, |row, value| {
+                let Value::Text(text) = value else { panic!("{value:?}") };
+                sealed_text(&store.key, column, row, &text)
+            })?;
+        }
+        change(db, SPEC, |row, value| {
+            let Value::Blob(spec) = value else { panic!("{value:?}") };
+            Ok(Value::Blob(store.key.seal(&SPEC.place(row), &spec)?.into()))
+        })?;
+        put_content(db, &store.key, &[7; 32], b"marker-in-content")?;
+        note_scrub(db)
+    };
+    db.transaction(seal).unwrap();
     store.scrub().unwrap();
 }
 
-fn open_in(folder: &Path) -> Result<Sqlite, StoreError> {
-    Sqlite::open(&folder.join("muster.db"), &folder.join(KEY_FILE))
+fn open_in(folder: &Path) -> Result<Database, StoreError> {
+    Database::sqlite(&folder.join("muster.db"), &folder.join(KEY_FILE))
 }
 
 /// The files in which the marker can be read.
@@ -62,7 +62,7 @@ fn with_marker(folder: &Path) -> Vec<String> {
 }
 
 /// The snapshot for an engine, the texts and the content, in clear.
-fn all(store: &mut Sqlite) -> String {
+fn all(store: &mut Database) -> String {
     let source = store.source(&"app".parse().unwrap(), 1).unwrap().unwrap();
     let content = part(store, ContentDigest([7; 32]), 0, PIECE).unwrap().unwrap();
     let snapshot = store.load().unwrap();
@@ -136,7 +136,7 @@ fn a_new_key_opens_everything_and_the_old_one_nothing() {
     let mut store = open_in(folder.path()).unwrap();
     assert_eq!((store.key().id(), all(&mut store)), (id, found.clone()));
     let read =
-        |store: &mut Sqlite, offset: usize, length| part(store, digest, offset as u64, length).unwrap();
+        |store: &mut Database, offset: usize, length| part(store, digest, offset as u64, length).unwrap();
     for (offset, length) in [(0, PIECE), (PIECE - 1, 1), (PIECE, PIECE), (PIECE * 2 + 1, 9), (PIECE + 7, 3)] {
         let upto = (offset + length).min(long.len()).min((offset / PIECE + 1) * PIECE);
         assert_eq!(read(&mut store, offset, length).as_deref(), Some(&long[offset..upto]), "{offset}");
@@ -194,7 +194,7 @@ fn what_was_moved_opens_no_more() {
         let folder = tempfile::tempdir().unwrap();
         sealed(folder.path());
         let mut store = open_in(folder.path()).unwrap();
-        store.db.execute_batch(sql).unwrap();
+        store.db.batch(sql).unwrap();
         let whole = (2, 1);
         match store.load() {
             Err(error) => assert!(error.to_string().contains("damaged"), "{sql}: {error}"),
@@ -208,8 +208,8 @@ fn what_was_moved_opens_no_more() {
     let folder = tempfile::tempdir().unwrap();
     sealed(folder.path());
     let mut store = open_in(folder.path()).unwrap();
-    store.db.execute_batch("UPDATE revisions SET template = parameters").unwrap();
+    store.db.batch("UPDATE revisions SET template = parameters").unwrap();
     assert!(store.source(&"app".parse().unwrap(), 1).is_err());
-    store.db.execute_batch("UPDATE content_pieces SET bytes = (SELECT digest FROM contents)").unwrap();
+    store.db.batch("UPDATE content_pieces SET bytes = (SELECT digest FROM contents)").unwrap();
     assert!(part(&store, ContentDigest([7; 32]), 0, 9).is_err());
 }

@@ -15,11 +15,11 @@ use muster_shared::seal::SealPublic;
 use muster_shared::{MonoTime, NodeId};
 
 use super::*;
-use crate::store::{Sqlite, Store as _};
+use crate::store::{Database, Store as _};
 
 struct Both {
     engine: Engine,
-    store: Sqlite,
+    store: Database,
     meant: FlowSnapshot,
     /// The newest batch, that is to be decided.
     batch: Option<(Generation, Vec<FlowId>)>,
@@ -39,7 +39,7 @@ fn config(epoch: Epoch) -> Config {
 }
 
 impl Both {
-    fn new(store: Sqlite) -> Self {
+    fn new(store: Database) -> Self {
         let engine = Engine::new(config(Epoch(1)));
         let mut both = Self { engine, store, meant: FlowSnapshot::default(), batch: None, next: 0 };
         let secret = TokenSecret([1; 16]);
@@ -167,7 +167,7 @@ fn remove(n: u8) -> FlowOp {
 fn the_database_holds_what_the_engine_means_it_to() {
     let folder = tempfile::tempdir().unwrap();
     let mut both = Both::new(
-        Sqlite::open(&folder.path().join("muster.db"), &folder.path().join("secrets.key")).unwrap(),
+        Database::sqlite(&folder.path().join("muster.db"), &folder.path().join("secrets.key")).unwrap(),
     );
     let mut dice = 1u64;
     let mut roll = |sides: u64| {
@@ -211,7 +211,7 @@ fn the_database_holds_what_the_engine_means_it_to() {
         confirm_timeout: None,
     });
     both.decide(None);
-    let text: String = both.store.db().query_row(readable, [], |row| row.get(0)).unwrap();
+    let text: String = both.store.db().only(readable, values![], |row| row.get(0)).unwrap();
     let FlowOp::Put { id, .. } = put(0, 9) else { panic!("a put") };
     assert_eq!(
         text,
@@ -292,19 +292,18 @@ fn readable_in(folder: &std::path::Path) -> Vec<String> {
     found
 }
 
-fn open_store(folder: &std::path::Path) -> Sqlite {
-    Sqlite::open(&folder.join("muster.db"), &folder.join("secrets.key")).unwrap()
+fn open_store(folder: &std::path::Path) -> Database {
+    Database::sqlite(&folder.join("muster.db"), &folder.join("secrets.key")).unwrap()
 }
 
-fn loaded(store: &mut Sqlite) -> Vec<FlowEntryRecord> {
+fn loaded(store: &mut Database) -> Vec<FlowEntryRecord> {
     store.load().unwrap().flows.entries.into_values().collect()
 }
 
-fn seen(store: &Sqlite) -> Vec<String> {
+fn seen(store: &Database) -> Vec<String> {
     let sql = "SELECT coalesce(priority, '-') || ' ' || coalesce(selector, '-') || ' ' || treatment || ' ' || state || ' '
         || coalesce(error, '-') || ' ' || owner FROM flow_rules ORDER BY id";
-    let mut select = store.db().prepare(sql).unwrap();
-    select.query_map([], |row| row.get(0)).unwrap().collect::<Result<_, _>>().unwrap()
+    store.db().all(sql, values![], |row| row.get(0)).unwrap()
 }
 
 #[test]
@@ -340,11 +339,11 @@ fn an_entry_that_hides_something_can_be_read_with_the_key_alone() {
         "UPDATE flow_entries SET sealed = (SELECT sealed FROM flow_entries WHERE priority IS NULL AND owner = 1) WHERE owner = 0",
         "UPDATE flow_past SET sealed = (SELECT sealed FROM flow_entries WHERE owner = 1) WHERE sealed IS NOT NULL",
     ] {
-        store.db().execute_batch("SAVEPOINT moved").unwrap();
-        store.db().execute_batch(sql).unwrap();
+        store.db().batch("SAVEPOINT moved").unwrap();
+        store.db().batch(sql).unwrap();
         let error = store.load().err().unwrap_or_else(|| panic!("{sql}")).to_string();
         assert!(error.contains("damaged"), "{sql}: {error}");
-        store.db().execute_batch("ROLLBACK TO moved; RELEASE moved").unwrap();
+        store.db().batch("ROLLBACK TO moved; RELEASE moved").unwrap();
     }
 }
 

@@ -1,0 +1,193 @@
+//! The SQL that the store's statements are written in: once, for each database that can hold a site.
+//!
+//! ```text
+//!   statements (write, flow, intent, rollout, load, read, convert)
+//!        │  Db, Statement, Value in, Row out
+//!        └── sqlite     rusqlite; each statement runs when it is given
+//! ```
+//!
+//! Statements use what the databases share: `?1` for a value, `INSERT … ON CONFLICT … DO UPDATE` ([`upsert!`]),
+//! integers instead of booleans, `CAST(… AS BIGINT)`. A statement that must differ stands beside its other form.
+//!
+//! Absent: what the tables mean.
+
+mod row;
+mod sqlite;
+mod value;
+
+use std::path::Path;
+
+use super::StoreError;
+pub use row::Damage;
+pub(super) use row::Row;
+pub(super) use value::{FromValue, ToValue, Value, ValueRef};
+
+/// Values for the placeholders of a statement, from anything that is a [`ToValue`].
+macro_rules! values {
+    ($($value:expr),* $(,)?) => {
+        &[$($crate::store::sql::ToValue::to_value(&$value)),*]
+    };
+}
+pub(super) use values;
+
+/// A statement that writes a whole row, in place of the one with the same key. Values: the key's columns, then
+/// the others.
+macro_rules! upsert {
+    ($table:literal, [$key:literal $(, $keys:literal)*], [$first:literal $(, $column:literal)*]) => {
+        concat!(
+            "INSERT INTO ", $table, " (", $key, $(", ", $keys,)* ", ", $first, $(", ", $column,)*
+            ") VALUES (", upsert!(@mark $key), $(", ", upsert!(@mark $keys),)* ", ", upsert!(@mark $first),
+            $(", ", upsert!(@mark $column),)*
+            ") ON CONFLICT (", $key, $(", ", $keys,)* ") DO UPDATE SET ", $first, " = excluded.", $first,
+            $(", ", $column, " = excluded.", $column,)*
+        )
+    };
+    (@mark $column:literal) => { "?" };
+}
+pub(super) use upsert;
+
+/// A connection to the database.
+pub(super) enum Db {
+    Sqlite(rusqlite::Connection),
+}
+
+/// A statement, ready to run several times.
+pub(super) enum Statement<'d> {
+    Sqlite(rusqlite::CachedStatement<'d>),
+}
+
+impl Db {
+    /// Opens or makes a database in a file.
+    pub fn sqlite(path: &Path) -> Result<Self, StoreError> {
+        Ok(Self::Sqlite(sqlite::open(path)?))
+    }
+
+    /// Opens an existing database in a file for reading.
+    pub fn read_sqlite(path: &Path) -> Result<Self, StoreError> {
+        Ok(Self::Sqlite(sqlite::read(path)?))
+    }
+
+    /// Prepares a statement. The text is the key under which it is kept.
+    pub fn prepare(&self, sql: &str) -> Result<Statement<'_>, StoreError> {
+        match self {
+            Self::Sqlite(db) => Ok(Statement::Sqlite(db.prepare_cached(sql)?)),
+        }
+    }
+
+    /// Runs a statement without results.
+    pub fn execute(&self, sql: &str, values: &[Value<'_>]) -> Result<(), StoreError> {
+        self.prepare(sql)?.execute(values)
+    }
+
+    /// Passes each row of the result to `each`, which must not use the connection.
+    pub fn each(
+        &self,
+        sql: &str,
+        values: &[Value<'_>],
+        mut each: impl FnMut(&Row<'_>) -> Result<(), StoreError>,
+    ) -> Result<(), StoreError> {
+        self.prepare(sql)?.each(values, &mut |row| each(row).map(|()| true))
+    }
+
+    /// All rows of the result.
+    pub fn all<T>(
+        &self,
+        sql: &str,
+        values: &[Value<'_>],
+        mut read: impl FnMut(&Row<'_>) -> Result<T, Damage>,
+    ) -> Result<Vec<T>, StoreError> {
+        let mut found = Vec::new();
+        self.each(sql, values, |row| {
+            found.push(read(row)?);
+            Ok(())
+        })?;
+        Ok(found)
+    }
+
+    /// The first row of the result, if there is one.
+    pub fn first<T>(
+        &self,
+        sql: &str,
+        values: &[Value<'_>],
+        read: impl FnMut(&Row<'_>) -> Result<T, Damage>,
+    ) -> Result<Option<T>, StoreError> {
+        self.prepare(sql)?.first(values, read)
+    }
+
+    /// The one row of a result that always has one.
+    pub fn only<T>(
+        &self,
+        sql: &str,
+        values: &[Value<'_>],
+        read: impl FnMut(&Row<'_>) -> Result<T, Damage>,
+    ) -> Result<T, StoreError> {
+        self.first(sql, values, read)?.ok_or_else(|| StoreError::Format(format!("no row found by {sql}")))
+    }
+
+    /// Runs statements that have no values.
+    pub fn batch(&self, sql: &str) -> Result<(), StoreError> {
+        match self {
+            Self::Sqlite(db) => Ok(db.execute_batch(sql)?),
+        }
+    }
+
+    /// Makes all that `work` writes durable together, or nothing of it. An error before `work` begins leaves
+    /// everything as it was.
+    pub fn transaction<T>(&self, work: impl FnOnce() -> Result<T, StoreError>) -> Result<T, StoreError> {
+        match self {
+            Self::Sqlite(db) => {
+                // It takes the lock at once: a transaction that finds the database busy does so first of all.
+                let transaction =
+                    rusqlite::Transaction::new_unchecked(db, rusqlite::TransactionBehavior::Immediate)?;
+                let done = work()?;
+                transaction.commit()?;
+                Ok(done)
+            }
+        }
+    }
+}
+
+impl Statement<'_> {
+    /// Runs it without results.
+    pub fn execute(&mut self, values: &[Value<'_>]) -> Result<(), StoreError> {
+        match self {
+            Self::Sqlite(statement) => {
+                statement.execute(rusqlite::params_from_iter(values))?;
+                Ok(())
+            }
+        }
+    }
+
+    /// The first row of the result, if there is one.
+    pub fn first<T>(
+        &mut self,
+        values: &[Value<'_>],
+        mut read: impl FnMut(&Row<'_>) -> Result<T, Damage>,
+    ) -> Result<Option<T>, StoreError> {
+        let mut found = None;
+        self.each(values, &mut |row| {
+            found = Some(read(row)?);
+            Ok(false)
+        })?;
+        Ok(found)
+    }
+
+    /// Passes rows to `each` for as long as that returns true.
+    fn each(
+        &mut self,
+        values: &[Value<'_>],
+        each: &mut dyn FnMut(&Row<'_>) -> Result<bool, StoreError>,
+    ) -> Result<(), StoreError> {
+        match self {
+            Self::Sqlite(statement) => {
+                let mut rows = statement.query(rusqlite::params_from_iter(values))?;
+                while let Some(row) = rows.next()? {
+                    if !each(&Row::Sqlite(row))? {
+                        break;
+                    }
+                }
+                Ok(())
+            }
+        }
+    }
+}

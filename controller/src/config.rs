@@ -9,7 +9,7 @@ use anyhow::Context as _;
 use muster_template::FlowLimits;
 use serde::Deserialize;
 
-use crate::store::{Bounds, KEY_FILE};
+use crate::store::{Bounds, KEY_FILE, Location};
 
 /// The path of the file without a flag; the file may be absent there.
 pub const DEFAULT_FILE: &str = "/etc/muster/controller.toml";
@@ -46,6 +46,9 @@ pub struct Controller {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct StoreSettings {
+    /// The database; empty: `muster.db` in the data directory.
+    #[serde(deserialize_with = "location")]
+    pub url: Option<Location>,
     /// The key that secrets in the database are sealed with; empty: `secrets.key` in the data directory.
     pub key_file: PathBuf,
 }
@@ -193,8 +196,10 @@ impl Settings {
         Ok(())
     }
 
-    pub fn database(&self) -> PathBuf {
-        self.controller.data_dir.join("muster.db")
+    /// The database.
+    pub fn database(&self) -> Location {
+        let default = || Location::Sqlite(self.controller.data_dir.join("muster.db"));
+        self.store.url.clone().unwrap_or_else(default)
     }
 
     /// The file with the key that seals secrets in the database.
@@ -222,6 +227,14 @@ impl Settings {
             ..muster_engine::Limits::default()
         }
     }
+}
+
+fn location<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<Location>, D::Error> {
+    let url = String::deserialize(deserializer)?;
+    if url.is_empty() {
+        return Ok(None);
+    }
+    url.parse().map(Some).map_err(serde::de::Error::custom)
 }
 
 fn socket_address<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<SocketAddr, D::Error> {
@@ -258,6 +271,20 @@ mod tests {
         assert_eq!(read(toml, &[]).unwrap().key_file(), Path::new("/srv/muster/secrets.key"));
         let elsewhere = [("MUSTER_STORE__KEY_FILE", "/run/credentials/key")];
         assert_eq!(read(toml, &elsewhere).unwrap().key_file(), Path::new("/run/credentials/key"));
+    }
+
+    #[test]
+    fn the_store_is_a_file_in_the_data_directory_or_elsewhere() {
+        let toml = "[controller]\ndata_dir = \"/srv/muster\"\n";
+        assert_eq!(read(toml, &[]).unwrap().database().to_string(), "sqlite:/srv/muster/muster.db");
+        assert!(read(&format!("{toml}[store]\nurl = \"\"\n"), &[]).unwrap().store.url.is_none());
+        let elsewhere = [("MUSTER_STORE__URL", "postgres://muster:s3cret@db1,db2/site?sslmode=require")];
+        let settings = read(toml, &elsewhere).unwrap();
+        assert_eq!(settings.database().to_string(), "postgres://muster@db1,db2/site");
+        assert!(!format!("{settings:?}").contains("s3cret"));
+        let wrong = [("MUSTER_STORE__URL", "postgres://muster:s3cret@db1/site?sslmode=maybe")];
+        let error = format!("{:#}", read(toml, &wrong).unwrap_err());
+        assert!(error.contains("sslmode must be") && !error.contains("s3cret"), "{error}");
     }
 
     #[test]

@@ -14,7 +14,7 @@ use muster_controller::link::{
 };
 use muster_controller::pki::Pki;
 use muster_controller::random::random;
-use muster_controller::store::{Database, KeyFile, Reader, backup};
+use muster_controller::store::{self, Database, KeyFile, Location, Reader, backup};
 use muster_controller::{api, signals};
 use muster_shared::wire::CHUNK_MAX;
 use tokio::sync::oneshot;
@@ -42,6 +42,9 @@ struct Cli {
     /// Directory of database and keys [default: /var/lib/muster]
     #[arg(long, global = true, value_name = "DIR")]
     data_dir: Option<PathBuf>,
+    /// Database of the site: sqlite:PATH or postgres://USER@HOST/DATABASE [default: muster.db in the data directory]
+    #[arg(long, global = true, value_name = "URL")]
+    store: Option<String>,
     /// Key that seals the secrets in the database [default: secrets.key in the data directory]
     #[arg(long, global = true, value_name = "FILE")]
     key_file: Option<PathBuf>,
@@ -85,6 +88,25 @@ enum Verb {
                             The new key replaces the old one. Earlier backups need the old key: keep it as long as \
                             you keep them.")]
     Rekey,
+    /// Work on the database as a whole
+    #[command(subcommand)]
+    Store(StoreVerb),
+}
+
+#[derive(Subcommand)]
+enum StoreVerb {
+    /// Copy a site from one database to another, empty one; stop the controller first
+    #[command(after_help = "Example: muster-controller store copy --from sqlite:/var/lib/muster/muster.db \
+                            --to postgres://muster@db1/muster\n\n\
+                            Secrets stay sealed with the same key. Afterwards set store.url to the new database.")]
+    Copy {
+        /// Database that has the site
+        #[arg(long, value_name = "URL")]
+        from: String,
+        /// Database that is empty, or a file that does not exist
+        #[arg(long, value_name = "URL")]
+        to: String,
+    },
 }
 
 fn main() -> ExitCode {
@@ -104,6 +126,7 @@ fn main() -> ExitCode {
         Some(Verb::Backup { file, without_keys }) => back_up(&settings, &file, without_keys),
         Some(Verb::Restore { file }) => restore(&settings, &file),
         Some(Verb::Rekey) => rekey(&settings),
+        Some(Verb::Store(StoreVerb::Copy { from, to })) => copy(&settings, &from, &to),
         None => run(settings, cli.config),
     };
     match done {
@@ -124,6 +147,9 @@ fn settings(cli: &Cli) -> anyhow::Result<Settings> {
     if let Some(key_file) = &cli.key_file {
         settings.store.key_file.clone_from(key_file);
     }
+    if let Some(url) = &cli.store {
+        settings.store.url = Some(location("--store", url)?);
+    }
     let controller = &mut settings.controller;
     if let Some(listen) = cli.listen {
         controller.listen = listen;
@@ -134,16 +160,27 @@ fn settings(cli: &Cli) -> anyhow::Result<Settings> {
     Ok(settings)
 }
 
-fn place(settings: &Settings) -> backup::Place {
-    backup::Place {
-        data_dir: settings.controller.data_dir.clone(),
-        database: settings.database(),
-        key_file: settings.key_file(),
-    }
+/// The URL itself is not repeated: it may hold a password.
+fn location(what: &str, url: &str) -> anyhow::Result<Location> {
+    url.parse().with_context(|| format!("{what} is wrong"))
+}
+
+/// Where a backup comes from and goes to: a file of SQLite. A server has its own tools for that.
+fn place(settings: &Settings) -> anyhow::Result<backup::Place> {
+    let database = match settings.database() {
+        Location::Sqlite(path) => path,
+        Location::Postgres(server) => anyhow::bail!(
+            "the database is {server}: back it up with pg_dump and restore it with pg_restore; secrets.key and the \
+             directory pki of {} belong to it (see docs/postgresql.md)",
+            settings.controller.data_dir.display()
+        ),
+    };
+    let data_dir = settings.controller.data_dir.clone();
+    Ok(backup::Place { data_dir, database, key_file: settings.key_file() })
 }
 
 fn back_up(settings: &Settings, file: &Path, without_keys: bool) -> anyhow::Result<()> {
-    let place = place(settings);
+    let place = place(settings)?;
     anyhow::ensure!(place.database.exists(), "there is no database at {}", place.database.display());
     let with = if without_keys { backup::With::NoKeys } else { backup::With::Keys };
     backup::backup(&place, file, with)?;
@@ -153,7 +190,7 @@ fn back_up(settings: &Settings, file: &Path, without_keys: bool) -> anyhow::Resu
 }
 
 fn restore(settings: &Settings, file: &Path) -> anyhow::Result<()> {
-    let place = place(settings);
+    let place = place(settings)?;
     anyhow::ensure!(file.is_file(), "there is no file {}", file.display());
     let _lock = muster_controller::data_dir::open(&place.data_dir).context("stop the controller first")?;
     anyhow::ensure!(
@@ -170,14 +207,30 @@ fn restore(settings: &Settings, file: &Path) -> anyhow::Result<()> {
 
 fn rekey(settings: &Settings) -> anyhow::Result<()> {
     let (database, key_file) = (settings.database(), settings.key_file());
-    anyhow::ensure!(database.exists(), "there is no database at {}", database.display());
+    if let Location::Sqlite(path) = &database {
+        anyhow::ensure!(path.exists(), "there is no database at {}", path.display());
+    }
     let _lock = muster_controller::data_dir::open(&settings.controller.data_dir)
         .context("stop the controller first")?;
-    let mut store = Database::sqlite(&database, &key_file).context("the database cannot be opened")?;
+    let mut store = Database::open(&database, &key_file).context("the database cannot be opened")?;
     let old = store.key().id();
     let new = store.rekey(&KeyFile::at(&key_file))?;
     muster_controller::data_dir::give_to_owner(&settings.controller.data_dir)?;
     println!("{}: {new}, was {old}", key_file.display());
+    Ok(())
+}
+
+fn copy(settings: &Settings, from: &str, to: &str) -> anyhow::Result<()> {
+    let (from, to) = (location("--from", from)?, location("--to", to)?);
+    let data_dir = &settings.controller.data_dir;
+    let _lock = muster_controller::data_dir::open(data_dir).context("stop the controller first")?;
+    let copied = store::copy(&from, &to).context("nothing is copied")?;
+    muster_controller::data_dir::give_to_owner(data_dir)?;
+    println!("{to}: {} tables, {} rows", copied.tables, copied.rows);
+    eprintln!(
+        "set store.url to it, and start the controller with the same {}",
+        settings.key_file().display()
+    );
     Ok(())
 }
 
@@ -201,13 +254,12 @@ fn run(settings: Settings, config_file: Option<PathBuf>) -> anyhow::Result<()> {
     let log = log(&settings)?;
     let data_dir = &settings.controller.data_dir;
     let _lock = muster_controller::data_dir::open(data_dir)?;
-    let store = Database::sqlite(&settings.database(), &settings.key_file())
+    let store = Database::open(&settings.database(), &settings.key_file())
         .and_then(|store| store.within(settings.bounds()));
     let mut store = store.context("the database cannot be opened")?;
     store.settle(data_dir)?;
     let pki = Arc::new(Pki::open(data_dir).context("the site's keys cannot be read or made")?);
-    let reader =
-        Reader::sqlite(&settings.database(), &store.key()).context("the database cannot be opened")?;
+    let reader = Reader::open(&settings.database(), &store.key()).context("the database cannot be opened")?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let (handle, inbox) = driver::channel();
     let served = runtime.block_on(async {
@@ -218,7 +270,7 @@ fn run(settings: Settings, config_file: Option<PathBuf>) -> anyhow::Result<()> {
         let (driver, driver_ended) = spawn_driver(&settings, store, (link.handle(), keys), inbox, from_link)?;
         let config = api::ApiConfig {
             name: host_name(),
-            store: format!("sqlite:{}", settings.database().display()),
+            store: settings.database().to_string(),
             socket: settings.controller.api_socket.clone(),
             addresses: addresses(&settings, link.local_addr().port()),
             body_max: settings.limits.api_body,
@@ -261,8 +313,7 @@ fn run(settings: Settings, config_file: Option<PathBuf>) -> anyhow::Result<()> {
 
 /// Reads contents for nodes over a separate connection: neither the driver nor the API waits for it.
 fn contents(settings: &Settings, store: &Database) -> anyhow::Result<ReadContent> {
-    let reader =
-        Reader::sqlite(&settings.database(), &store.key()).context("the database cannot be opened")?;
+    let reader = Reader::open(&settings.database(), &store.key()).context("the database cannot be opened")?;
     Ok(Arc::new(move |digest, offset| {
         let read = reader.content(digest, offset, CHUNK_MAX);
         read.map(Option::unwrap_or_default).map_err(|error| error.to_string())

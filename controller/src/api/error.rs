@@ -7,7 +7,7 @@ use muster_api::error::{self, Class, Refused};
 use muster_engine::Refusal;
 use muster_template::{Error, Errors};
 
-use crate::store::StoreError;
+use crate::store::{Failure, StoreError};
 
 /// The answer to a request that failed.
 #[derive(Debug)]
@@ -63,7 +63,10 @@ impl From<Errors> for ApiError {
 impl From<StoreError> for ApiError {
     fn from(error: StoreError) -> Self {
         tracing::error!(%error, "a read for the API failed");
-        Self::internal(error.to_string())
+        match error.failure() {
+            Failure::Busy => Self::unavailable(error.to_string()),
+            Failure::Full | Failure::Broken | Failure::Mistake => Self::internal(error.to_string()),
+        }
     }
 }
 

@@ -14,7 +14,7 @@ use tokio::net::UnixStream;
 
 use super::*;
 use crate::driver::{self, Driver, Outbox};
-use crate::store::Database;
+use crate::store::{Database, Location};
 
 mod files;
 mod flows;
@@ -82,13 +82,13 @@ impl World {
         });
         let refused = RefusedPackets::default();
         let config = ApiConfig { refused: refused.clone(), ..config_in(&folder) };
-        let reader = Reader::sqlite(&database, &key).unwrap();
+        let reader = Reader::open(&Location::Sqlite(database.clone()), &key).unwrap();
         let api = serve(config, driver.clone(), reader, Arc::clone(&pki)).await.unwrap();
         Self { folder, key, driver, pki, api, events, refused }
     }
 
     fn reader(&self) -> Reader {
-        Reader::sqlite(&self.folder.path().join("muster.db"), &self.key).unwrap()
+        Reader::open(&Location::Sqlite(self.folder.path().join("muster.db")), &self.key).unwrap()
     }
 
     fn socket(&self) -> PathBuf {

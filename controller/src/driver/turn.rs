@@ -408,6 +408,9 @@ impl<S: Store, O: Outbox> Turns<S, O> {
 /// For operators: the error and its remedy.
 fn why(error: &StoreError) -> String {
     let advice = match (error.failure(), error) {
+        (Failure::Busy | Failure::Broken, _) if error.is_of_server() => {
+            "look after the database server and the way to it; the controller goes on when it can write again"
+        }
         (Failure::Full, StoreError::Full { .. }) => "raise that and restart it",
         (Failure::Full, _) => "free space on its disk",
         (Failure::Busy, _) => "another program holds the database: end it",

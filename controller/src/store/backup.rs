@@ -19,7 +19,7 @@ use rusqlite::{Connection, OpenFlags};
 use super::convert::{note_scrub, sealed_with};
 use super::database::now;
 use super::key::{DataKey, KeyFile};
-use super::schema::version;
+use super::schema::{has_table, version};
 use super::sql::{Db, values};
 use super::{Database, StoreError, meta};
 use crate::pki;
@@ -96,7 +96,7 @@ fn restore_as(from: &Path, new: &Path, place: &Place) -> Result<(), StoreError> 
     let made = made(&source)
         .map_err(|error| wrong(&format!("not a backup of a controller's database ({error})")))?;
     made.ok_or_else(|| wrong("not a backup: make one with 'muster-controller backup'"))?;
-    let Db::Sqlite(db) = &source;
+    let Db::Sqlite(db) = &source else { return Err(wrong("not a file of SQLite")) };
     let whole: String = db.query_row("PRAGMA quick_check(1)", [], |row| row.get(0))?;
     if whole != "ok" {
         return Err(wrong(&format!("damaged ({whole}): take another backup")));
@@ -106,11 +106,15 @@ fn restore_as(from: &Path, new: &Path, place: &Place) -> Result<(), StoreError> 
     let mut store = Database::sqlite(new, &place.key_file)?;
     store.settle(&place.data_dir)?;
     // Writes everything to the one file that is moved.
-    let Db::Sqlite(db) = store.db();
-    db.pragma_update(None, "journal_mode", "DELETE")?;
+    store.db().batch("PRAGMA journal_mode = DELETE")?;
     drop(store);
-    let placed = sync(new).and_then(|()| move_to(new, &place.database));
-    placed.map_err(|error| failed(format!("cannot make {}: {error}", place.database.display())))
+    self::place(new, &place.database)
+}
+
+/// Moves a finished database to its place, durably.
+pub(super) fn place(new: &Path, path: &Path) -> Result<(), StoreError> {
+    let placed = sync(new).and_then(|()| move_to(new, path));
+    placed.map_err(|error| failed(format!("cannot make {}: {error}", path.display())))
 }
 
 impl Database {
@@ -161,13 +165,6 @@ fn made(db: &Db) -> Result<Option<String>, StoreError> {
         None if has_table(db, "keys")? => Ok(Some("before backups said it".into())),
         made => Ok(made),
     }
-}
-
-fn has_table(db: &Db, name: &str) -> Result<bool, StoreError> {
-    let sql = match db {
-        Db::Sqlite(_) => "SELECT EXISTS (SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = ?1)",
-    };
-    db.only(sql, values![name], |row| row.get(0))
 }
 
 fn copy(db: &Connection, to: &Path) -> Result<Connection, StoreError> {

@@ -51,6 +51,14 @@ impl Database {
                 let pages = i64::try_from(pages).unwrap_or(i64::MAX);
                 db.pragma_update_and_check(None, "max_page_count", pages, |_| Ok(()))?;
             }
+            Db::Postgres(_) if bounds.bytes != 0 => {
+                return Err(StoreError::Format(
+                    "limits.database_bytes bounds SQLite's file: set it to 0, and bound a PostgreSQL database by its \
+                     tablespace or disk"
+                        .to_owned(),
+                ));
+            }
+            Db::Postgres(_) => {}
         }
         self.bounds = bounds;
         Ok(self)
@@ -69,6 +77,7 @@ impl Database {
                     return Err(StoreError::Full { bytes: self.bounds.bytes });
                 }
             }
+            Db::Postgres(_) => {}
         }
         Ok(())
     }
@@ -84,6 +93,8 @@ impl Database {
                 db.execute("INSERT OR REPLACE INTO meta VALUES ('room', zeroblob(?1))", [int(bytes)])?;
                 db.execute("DELETE FROM meta WHERE key = 'room'", [])?;
             }
+            // A server's disk has other users: what is free now says little of the next moment.
+            Db::Postgres(_) => {}
         }
         Ok(())
     }
@@ -101,6 +112,7 @@ mod tests {
 
     use super::*;
     use crate::store::sql::values;
+    use crate::store::testing::{Place, each};
     use crate::store::{Failure, Store as _};
 
     fn store(bounds: Bounds) -> (tempfile::TempDir, Database) {
@@ -159,16 +171,26 @@ mod tests {
     }
 
     #[test]
+    fn a_server_has_no_bound_of_bytes() {
+        let place = Place::postgres();
+        let bounds = Bounds { bytes: 1 << 30, ..Bounds::default() };
+        let error = place.open().within(bounds).err().unwrap().to_string();
+        assert!(error.contains("limits.database_bytes"), "{error}");
+    }
+
+    #[test]
     fn only_the_newest_events_are_kept() {
-        let (_dir, mut store) = store(Bounds { events: 20, bytes: 0 });
-        let event = |number| {
-            let (action, status, reason) = ("CREATE", "COMPLETE", "".into());
-            Change::Event(EventRecord { stack: 1, number, resource: None, action, status, reason })
-        };
-        store.commit(&mut (1..=99).map(event), &[]).unwrap();
-        let kept = "SELECT min(number), max(number) FROM events";
-        let kept: (i64, i64) =
-            store.db().only(kept, values![], |row| Ok((row.get(0)?, row.get(1)?))).unwrap();
-        assert_eq!(kept, (79, 99));
+        each(|place| {
+            let mut store = place.open().within(Bounds { events: 20, bytes: 0 }).unwrap();
+            let event = |number| {
+                let (action, status, reason) = ("CREATE", "COMPLETE", "".into());
+                Change::Event(EventRecord { stack: 1, number, resource: None, action, status, reason })
+            };
+            store.commit(&mut (1..=99).map(event), &[]).unwrap();
+            let kept = "SELECT min(number), max(number) FROM events";
+            let kept: (i64, i64) =
+                store.db().only(kept, values![], |row| Ok((row.get(0)?, row.get(1)?))).unwrap();
+            assert_eq!(kept, (79, 99));
+        });
     }
 }

@@ -152,6 +152,7 @@ impl Database {
             return Ok(());
         }
         match &self.db {
+            Db::Postgres(link) => link.rewrite()?,
             // First the log, since it holds values that must vanish.
             Db::Sqlite(db) => {
                 db.execute_batch("PRAGMA wal_checkpoint(TRUNCATE); VACUUM; PRAGMA wal_checkpoint(TRUNCATE);")?

@@ -1,4 +1,4 @@
-//! The store in an SQL database: SQLite for one machine.
+//! The store in an SQL database: SQLite for one machine, PostgreSQL beyond that.
 
 use std::path::Path;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use super::key::{DataKey, KeyFile};
 use super::sql::{Db, values};
 use super::steady::SteadyClock;
 use super::write::apply;
-use super::{Bounds, Failure, Store, StoreError, meta, name, schema};
+use super::{Bounds, Failure, Location, Store, StoreError, meta, name, schema};
 
 /// The store in an SQL database.
 pub struct Database {
@@ -25,14 +25,24 @@ pub struct Database {
 }
 
 impl Database {
-    /// Opens or makes the database in the file `path`, with the data key at `key_file`, which is made if nothing
-    /// is sealed yet.
+    /// [`Database::open`] of the file `path`.
     ///
     /// # Errors
-    /// [`StoreError`] if the database cannot be opened or is of a newer version, or if the key is missing,
-    /// wrong, or readable by others.
+    /// [`StoreError`]
     pub fn sqlite(path: &Path, key_file: &Path) -> Result<Self, StoreError> {
-        let db = Db::sqlite(path)?;
+        Self::open(&Location::Sqlite(path.to_owned()), key_file)
+    }
+
+    /// Opens or makes the database, with the data key at `key_file`, which is made if nothing is sealed yet.
+    ///
+    /// # Errors
+    /// [`StoreError`] if the database cannot be opened or is of a newer version, if another controller writes
+    /// to it, or if the key is missing, wrong, or readable by others.
+    pub fn open(at: &Location, key_file: &Path) -> Result<Self, StoreError> {
+        let db = match at {
+            Location::Sqlite(path) => Db::sqlite(path)?,
+            Location::Postgres(server) => Db::postgres(server)?,
+        };
         let version = schema::version(&db)?;
         let sealed_with = if version == 0 { None } else { sealed_with(&db)? };
         if version > 0 && sealed_with.is_none() {
@@ -62,18 +72,24 @@ impl Database {
         let mut bytes = 0;
         // A database that is busy takes nothing of the changes: the transaction begins before the first of them.
         let written = self.db.transaction(|| {
-            let mut written = Ok(());
+            let (mut written, mut highest_row) = (Ok(()), None);
             // Also what comes after a failure is weighed: room is wanted for all of it.
             for change in changes {
                 bytes += name::weight(&change);
+                if let Change::Resource(row) = &change {
+                    highest_row = highest_row.max(Some(row.id));
+                }
                 if written.is_ok() {
-                    written =
-                        apply(&self.db, &self.key, &change, (&now, steady), &bounds).map_err(|source| {
-                            StoreError::Change { change: name::name(&change), source: Box::new(source) }
-                        });
+                    self.db.name(|| name::name(&change));
+                    written = apply(&self.db, &self.key, &change, (&now, steady), &bounds)
+                        .map_err(|source| source.of(|| name::name(&change)));
                 }
             }
             written?;
+            self.db.name(|| "the times of nodes".to_owned());
+            if let Some(id) = highest_row {
+                schema::raise_highest_row(&self.db, id)?;
+            }
             let mut update = self.db.prepare("UPDATE nodes SET last_seen = ?2 WHERE name = ?1")?;
             for node in seen {
                 update.execute(values![node.as_str(), now])?;

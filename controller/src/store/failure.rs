@@ -18,12 +18,22 @@ pub enum Failure {
 }
 
 impl StoreError {
+    /// It is of a database server, or of the way to it.
+    pub fn is_of_server(&self) -> bool {
+        match self {
+            Self::Postgres(_) => true,
+            Self::Change { source, .. } => source.is_of_server(),
+            Self::Sqlite(_) | Self::Full { .. } | Self::Key(_) | Self::Damaged(_) | Self::Format(_) => false,
+        }
+    }
+
     /// The kind of this error.
     pub fn failure(&self) -> Failure {
         match self {
             Self::Full { .. } => Failure::Full,
             Self::Key(_) | Self::Format(_) | Self::Damaged(_) => Failure::Broken,
             Self::Change { source, .. } => source.failure(),
+            Self::Postgres(error) => error.failure(),
             Self::Sqlite(error) => error.sqlite_error_code().map_or(Failure::Mistake, of_code),
         }
     }

@@ -187,7 +187,8 @@ mod tests {
     use muster_intent::manager::PortRecord;
     use muster_shared::model::flow::{Criterion, Field};
 
-    use super::super::{Database, Store as _};
+    use super::super::Store as _;
+    use super::super::testing::each;
     use super::*;
 
     fn at(text: &str, port: &str) -> ConnectPoint {
@@ -232,35 +233,37 @@ mod tests {
 
     #[test]
     fn what_was_written_is_loaded_and_what_was_asked_for_is_not_for_eyes() {
-        let dir = tempfile::tempdir().expect("a directory");
-        let (path, key) = (dir.path().join("muster.db"), dir.path().join("key"));
-        let mut store = Database::sqlite(&path, &key).expect("a store");
-        let device = || at("a/br0", "h").device;
-        let ports = vec![
-            PortRecord { name: "b".into(), up: true, heard: Some(at("b/br0", "a")), missed: None },
-            PortRecord { name: "h".into(), up: false, heard: None, missed: Some(at("c/br0", "a")) },
-        ];
-        let changes = [
-            IntentChange::Intent(Box::new(record(1, 54321)), None),
-            IntentChange::Intent(Box::new(record(2, u128::MAX - 1)), Some(77)),
-            IntentChange::Intent(Box::new(record(3, 1)), None),
-            IntentChange::Removed(IntentNo(3)),
-            IntentChange::Device { device: device(), up: true, ports: ports.clone() },
-            IntentChange::Device { device: at("b/br0", "h").device, up: false, ports: Vec::new() },
-            IntentChange::DeviceRemoved(at("b/br0", "h").device),
-        ];
-        store.commit(&mut changes.into_iter().map(Change::Intent), &[]).expect("written");
-        drop(store);
-        let store = Database::sqlite(&path, &key).expect("the store");
-        let found = load(store.db(), &store.key()).expect("loaded");
-        assert_eq!(found.highest, 3);
-        let wanted =
-            [(IntentNo(1), (record(1, 54321), None)), (IntentNo(2), (record(2, u128::MAX - 1), Some(77)))];
-        assert_eq!(found.intents, wanted.into());
-        assert_eq!(found.devices, [(device(), (true, ports))].into());
-        for file in ["muster.db", "muster.db-wal"] {
-            let bytes = std::fs::read(dir.path().join(file)).unwrap_or_default();
-            assert!(!bytes.windows(5).any(|window| window == b"54321"), "{file}");
-        }
+        each(|place| {
+            let mut store = place.open();
+            let device = || at("a/br0", "h").device;
+            let ports = vec![
+                PortRecord { name: "b".into(), up: true, heard: Some(at("b/br0", "a")), missed: None },
+                PortRecord { name: "h".into(), up: false, heard: None, missed: Some(at("c/br0", "a")) },
+            ];
+            let changes = [
+                IntentChange::Intent(Box::new(record(1, 54321)), None),
+                IntentChange::Intent(Box::new(record(2, u128::MAX - 1)), Some(77)),
+                IntentChange::Intent(Box::new(record(3, 1)), None),
+                IntentChange::Removed(IntentNo(3)),
+                IntentChange::Device { device: device(), up: true, ports: ports.clone() },
+                IntentChange::Device { device: at("b/br0", "h").device, up: false, ports: Vec::new() },
+                IntentChange::DeviceRemoved(at("b/br0", "h").device),
+            ];
+            store.commit(&mut changes.into_iter().map(Change::Intent), &[]).expect("written");
+            drop(store);
+            let store = place.open();
+            let found = load(store.db(), &store.key()).expect("loaded");
+            assert_eq!(found.highest, 3);
+            let wanted = [
+                (IntentNo(1), (record(1, 54321), None)),
+                (IntentNo(2), (record(2, u128::MAX - 1), Some(77))),
+            ];
+            assert_eq!(found.intents, wanted.into());
+            assert_eq!(found.devices, [(device(), (true, ports))].into());
+            for file in ["muster.db", "muster.db-wal"] {
+                let bytes = std::fs::read(place.folder().join(file)).unwrap_or_default();
+                assert!(!bytes.windows(5).any(|window| window == b"54321"), "{file}");
+            }
+        });
     }
 }

@@ -12,7 +12,7 @@ use super::sealed::{
 };
 use super::sql::{Damage, Db, FromValue, Row, ValueRef, values};
 use super::write::SPEC_VERSION;
-use super::{Database, Store as _, StoreError, corrections, meta};
+use super::{Database, Store as _, StoreError, corrections, meta, schema};
 use muster_engine::cause::Cause;
 use muster_engine::notes::Notes;
 use muster_engine::record::{
@@ -80,7 +80,7 @@ pub(super) fn load(store: &mut Database) -> Result<Snapshot, StoreError> {
         let found = meta::number(db, key)?;
         found.ok_or_else(|| StoreError::Format(format!("meta.{key} is missing")))
     };
-    snapshot.highest = (highest_row(db)?, highest("highest_stack")?, highest("highest_traversal")?);
+    snapshot.highest = (schema::highest_row(db)?, highest("highest_stack")?, highest("highest_traversal")?);
     snapshot.restored = super::restored::load(store.db())?;
     snapshot.rollouts = super::rollout::load(store.db())?;
     snapshot.policies = policies(store.db(), &key)?;
@@ -95,14 +95,6 @@ pub(super) fn load(store: &mut Database) -> Result<Snapshot, StoreError> {
         snapshot.stacks.push((record, source));
     }
     Ok(snapshot)
-}
-
-/// The highest id that a row of `resources` ever had.
-fn highest_row(db: &Db) -> Result<u64, StoreError> {
-    let sql = match db {
-        Db::Sqlite(_) => "SELECT coalesce(max(seq), 0) FROM sqlite_sequence WHERE name = 'resources'",
-    };
-    db.only(sql, values![], |row| row.get(0))
 }
 
 /// The source of the revision that a stack moves to. A source that is damaged, or that this version refuses,

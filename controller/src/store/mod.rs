@@ -5,6 +5,7 @@
 pub mod backup;
 mod bounds;
 mod convert;
+mod copy;
 mod corrections;
 mod damaged;
 mod database;
@@ -13,6 +14,7 @@ mod flow;
 mod intent;
 mod key;
 mod load;
+mod location;
 mod meta;
 mod name;
 mod read;
@@ -26,12 +28,14 @@ mod text;
 mod write;
 
 pub use bounds::Bounds;
+pub use copy::{Copied, copy};
 pub use database::Database;
 pub(crate) use database::rfc3339;
 pub use failure::Failure;
 pub use key::{DataKey, KEY_FILE, KeyError, KeyFile, KeyId};
+pub use location::Location;
 pub use read::{Reader, Times};
-pub use sql::Damage;
+pub use sql::{Damage, PostgresError};
 pub use steady::{Machine, SteadyClock};
 
 use muster_engine::record::Change;
@@ -45,6 +49,9 @@ pub enum StoreError {
     /// An error of SQLite; its message tells if the disk is full.
     #[error("the database cannot be used: {0}")]
     Sqlite(#[from] rusqlite::Error),
+    /// An error of PostgreSQL, or of the way to it.
+    #[error(transparent)]
+    Postgres(#[from] PostgresError),
     /// The database has reached its bound.
     #[error("the database has reached its bound of {bytes} bytes, limits.database_bytes")]
     Full { bytes: u64 },
@@ -64,6 +71,16 @@ pub enum StoreError {
     /// The file is not ours, or newer than this controller.
     #[error("{0}")]
     Format(String),
+}
+
+impl StoreError {
+    /// Names the change that could not be written, unless it is named already.
+    fn of(self, change: impl FnOnce() -> String) -> Self {
+        match self {
+            named @ Self::Change { .. } => named,
+            error => Self::Change { change: change(), source: Box::new(error) },
+        }
+    }
 }
 
 /// A durable store. The simulator has one with failures.
@@ -111,5 +128,7 @@ pub trait Store {
     fn source(&mut self, stack: &StackName, revision: u32) -> Result<Option<SourceText>, StoreError>;
 }
 
+#[cfg(test)]
+pub(crate) mod testing;
 #[cfg(test)]
 mod tests;

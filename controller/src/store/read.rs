@@ -1,15 +1,14 @@
 //! Reads state that the engine does not keep in memory, on a separate connection, so that nothing else waits.
 
 use std::collections::BTreeMap;
-use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::StoreError;
 use super::convert::read_content;
 use super::database::int;
 use super::key::DataKey;
 use super::sealed::{Column, ENVIRONMENTS, FILES, PARAMETERS, TEMPLATE, open_text};
 use super::sql::{Damage, Db, values};
+use super::{Location, StoreError};
 use muster_api::stack::{EventRow, RevisionRow};
 use muster_engine::SourceText;
 use muster_shared::StackName;
@@ -35,8 +34,11 @@ impl Reader {
     ///
     /// # Errors
     /// [`StoreError`] if it is not there.
-    pub fn sqlite(path: &Path, key: &DataKey) -> Result<Self, StoreError> {
-        let db = Db::read_sqlite(path)?;
+    pub fn open(at: &Location, key: &DataKey) -> Result<Self, StoreError> {
+        let db = match at {
+            Location::Sqlite(path) => Db::read_sqlite(path)?,
+            Location::Postgres(server) => Db::read_postgres(server)?,
+        };
         Ok(Self { db: Arc::new(Mutex::new(db)), key: key.clone() })
     }
 
@@ -185,7 +187,7 @@ pub(super) fn source(
     revision: Option<u32>,
 ) -> Result<Option<(u32, SourceText)>, StoreError> {
     let sql = "SELECT stack_id, number, source_name, template, files, parameters, environments FROM revisions
-         WHERE stack_id = (SELECT id FROM stacks WHERE name = ?1) AND (?2 IS NULL OR number = ?2)
+         WHERE stack_id = (SELECT id FROM stacks WHERE name = ?1) AND number = coalesce(?2, number)
          ORDER BY number DESC LIMIT 1";
     let found = db.first(sql, values![stack.as_str(), revision], |row| {
         let place = [row.get(0)?, row.get(1)?];

@@ -116,44 +116,45 @@ fn rollout(row: &Row<'_>) -> Result<(u64, RolloutRecord), Damage> {
 mod tests {
     use muster_engine::record::Change;
 
-    use super::super::{Database, Store as _};
+    use super::super::Store as _;
+    use super::super::testing::each;
     use super::*;
 
     #[test]
     fn what_is_written_is_read_again() {
-        let folder = tempfile::tempdir().unwrap();
-        let (database, key) = (folder.path().join("muster.db"), folder.path().join("key"));
-        let member =
-            |begun, leaving, counts, in_batch| Some(MemberRecord { begun, leaving, counts, in_batch });
-        let kept = |row, course, members: &[(&str, Option<MemberRecord>)], anew| {
-            let record = RolloutRecord { traversal: 7, course, canary: true, well: false, returns: true };
-            let members = members.iter().map(|(name, member)| ((*name).into(), *member)).collect();
-            RolloutChange::Kept { row, record, members, anew }
-        };
-        let (begun, left) =
-            (member(true, false, Counts::Failed, true), member(false, true, Counts::Nothing, false));
-        let lost = member(false, false, Counts::Lost, false);
-        let proven = |source| Some(Proven { revision: 3, source });
-        let changes = [
-            kept(1, Course::Going, &[("a[x]", begun), ("a[y]", left)], true),
-            kept(1, Course::Aborted("why".into()), &[("a[y]", None), ("a[z]", lost)], false),
-            kept(2, Course::Paused, &[("b[x]", begun)], true),
-            kept(2, Course::TimedOut, &[("b[y]", lost)], true),
-            kept(3, Course::Going, &[("c[x]", begun)], true),
-            RolloutChange::Over(3),
-            RolloutChange::Proven(1, proven(u128::MAX - 1)),
-            RolloutChange::Proven(2, proven(5)),
-            RolloutChange::Proven(2, None),
-        ];
-        let mut wanted = RolloutSnapshot::default();
-        changes.iter().for_each(|change| wanted.apply(change.clone()));
-        let mut store = Database::sqlite(&database, &key).unwrap();
-        store.commit(&mut changes.into_iter().map(Change::Rollout), &[]).unwrap();
-        assert_eq!(load(store.db()).unwrap(), wanted);
-        assert_eq!((wanted.rollouts.len(), wanted.proven.len()), (2, 1));
-        // A damaged record costs only itself.
-        store.db().execute("UPDATE rollouts SET state = 'x' WHERE row_id = 2", values![]).unwrap();
-        wanted.rollouts.remove(&2);
-        assert_eq!(Database::sqlite(&database, &key).unwrap().load().unwrap().rollouts, wanted);
+        each(|place| {
+            let member =
+                |begun, leaving, counts, in_batch| Some(MemberRecord { begun, leaving, counts, in_batch });
+            let kept = |row, course, members: &[(&str, Option<MemberRecord>)], anew| {
+                let record = RolloutRecord { traversal: 7, course, canary: true, well: false, returns: true };
+                let members = members.iter().map(|(name, member)| ((*name).into(), *member)).collect();
+                RolloutChange::Kept { row, record, members, anew }
+            };
+            let (begun, left) =
+                (member(true, false, Counts::Failed, true), member(false, true, Counts::Nothing, false));
+            let lost = member(false, false, Counts::Lost, false);
+            let proven = |source| Some(Proven { revision: 3, source });
+            let changes = [
+                kept(1, Course::Going, &[("a[x]", begun), ("a[y]", left)], true),
+                kept(1, Course::Aborted("why".into()), &[("a[y]", None), ("a[z]", lost)], false),
+                kept(2, Course::Paused, &[("b[x]", begun)], true),
+                kept(2, Course::TimedOut, &[("b[y]", lost)], true),
+                kept(3, Course::Going, &[("c[x]", begun)], true),
+                RolloutChange::Over(3),
+                RolloutChange::Proven(1, proven(u128::MAX - 1)),
+                RolloutChange::Proven(2, proven(5)),
+                RolloutChange::Proven(2, None),
+            ];
+            let mut wanted = RolloutSnapshot::default();
+            changes.iter().for_each(|change| wanted.apply(change.clone()));
+            let mut store = place.open();
+            store.commit(&mut changes.into_iter().map(Change::Rollout), &[]).unwrap();
+            assert_eq!(load(store.db()).unwrap(), wanted);
+            assert_eq!((wanted.rollouts.len(), wanted.proven.len()), (2, 1));
+            // A damaged record costs only itself.
+            place.run("UPDATE rollouts SET state = 'x' WHERE row_id = 2");
+            wanted.rollouts.remove(&2);
+            assert_eq!(store.load().unwrap().rollouts, wanted);
+        });
     }
 }

@@ -106,6 +106,9 @@ pub(super) fn open_text(
     value: ValueRef<'_>,
 ) -> Result<String, Damage> {
     match value {
+        // PostgreSQL has one type in a column: there an empty list or map is bytes, too.
+        ValueRef::Blob(b"[]") => Ok("[]".to_owned()),
+        ValueRef::Blob(b"{}") => Ok("{}".to_owned()),
         ValueRef::Blob(sealed) => {
             let plain = open(key, column, row, sealed)?;
             unpack(&plain).map_err(|why| damaged(column, row, &why))

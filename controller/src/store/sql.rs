@@ -3,7 +3,8 @@
 //! ```text
 //!   statements (write, flow, intent, rollout, load, read, convert)
 //!        │  Db, Statement, Value in, Row out
-//!        └── sqlite     rusqlite; each statement runs when it is given
+//!        ├── sqlite     rusqlite; each statement runs when it is given
+//!        └── postgres   tokio-postgres; writes are sent at once and answered later, together
 //! ```
 //!
 //! Statements use what the databases share: `?1` for a value, `INSERT … ON CONFLICT … DO UPDATE` ([`upsert!`]),
@@ -11,6 +12,7 @@
 //!
 //! Absent: what the tables mean.
 
+mod postgres;
 mod row;
 mod sqlite;
 mod value;
@@ -18,6 +20,8 @@ mod value;
 use std::path::Path;
 
 use super::StoreError;
+use postgres::{Link, Prepared, Role};
+pub use postgres::{PostgresError, Server};
 pub use row::Damage;
 pub(super) use row::Row;
 pub(super) use value::{FromValue, ToValue, Value, ValueRef};
@@ -49,11 +53,13 @@ pub(super) use upsert;
 /// A connection to the database.
 pub(super) enum Db {
     Sqlite(rusqlite::Connection),
+    Postgres(Box<Link>),
 }
 
 /// A statement, ready to run several times.
 pub(super) enum Statement<'d> {
     Sqlite(rusqlite::CachedStatement<'d>),
+    Postgres(Prepared<'d>),
 }
 
 impl Db {
@@ -67,10 +73,28 @@ impl Db {
         Ok(Self::Sqlite(sqlite::read(path)?))
     }
 
+    /// Opens a database on a server for writing. Nobody else writes to it meanwhile.
+    pub fn postgres(server: &Server) -> Result<Self, StoreError> {
+        Ok(Self::Postgres(Box::new(Link::open(server, Role::Writer)?)))
+    }
+
+    /// Opens a database on a server for reading.
+    pub fn read_postgres(server: &Server) -> Result<Self, StoreError> {
+        Ok(Self::Postgres(Box::new(Link::open(server, Role::Reader)?)))
+    }
+
+    /// What is written next belongs to this change: PostgreSQL answers later, and its error shall name it.
+    pub fn name(&self, change: impl FnOnce() -> String) {
+        if let Self::Postgres(link) = self {
+            link.name(change());
+        }
+    }
+
     /// Prepares a statement. The text is the key under which it is kept.
     pub fn prepare(&self, sql: &str) -> Result<Statement<'_>, StoreError> {
         match self {
             Self::Sqlite(db) => Ok(Statement::Sqlite(db.prepare_cached(sql)?)),
+            Self::Postgres(link) => Ok(Statement::Postgres(link.prepare(sql)?)),
         }
     }
 
@@ -128,6 +152,7 @@ impl Db {
     pub fn batch(&self, sql: &str) -> Result<(), StoreError> {
         match self {
             Self::Sqlite(db) => Ok(db.execute_batch(sql)?),
+            Self::Postgres(link) => link.batch(sql),
         }
     }
 
@@ -143,18 +168,20 @@ impl Db {
                 transaction.commit()?;
                 Ok(done)
             }
+            Self::Postgres(link) => link.transaction(work),
         }
     }
 }
 
 impl Statement<'_> {
-    /// Runs it without results.
+    /// Runs it without results. PostgreSQL tells of an error later, at the end of the transaction at the latest.
     pub fn execute(&mut self, values: &[Value<'_>]) -> Result<(), StoreError> {
         match self {
             Self::Sqlite(statement) => {
                 statement.execute(rusqlite::params_from_iter(values))?;
                 Ok(())
             }
+            Self::Postgres(statement) => statement.execute(values),
         }
     }
 
@@ -188,6 +215,7 @@ impl Statement<'_> {
                 }
                 Ok(())
             }
+            Self::Postgres(statement) => statement.each(values, each),
         }
     }
 }

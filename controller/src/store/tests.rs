@@ -8,45 +8,47 @@ use muster_shared::{Epoch, Generation, ResourceId};
 use muster_template::Kind;
 use serde_json::json;
 
+use super::testing::each;
 use super::{Database, Failure, Store as _};
 
 #[test]
 fn a_token_is_kept_with_all_it_allows() {
-    let folder = tempfile::tempdir().unwrap();
-    let (database, key) = (folder.path().join("muster.db"), folder.path().join("key"));
-    let token = |id: u8, name: Option<&str>, rate: Option<&str>| TokenRecord {
-        token: NewToken {
-            id: [id; 8],
-            secret_hash: [id; 32],
-            expires: 7,
-            uses: 3,
-            name: name.map(str::to_owned),
-            labels: [("role".to_owned(), "web".to_owned())].into(),
-            rate: rate.map(|rate| rate.parse().unwrap()),
-        },
-        uses_left: 2,
-    };
-    let tokens = [token(1, None, None), token(2, Some("web-*"), Some("30/m"))];
-    let mut changes = tokens.iter().cloned().map(|token| Change::Token(Box::new(token)));
-    Database::sqlite(&database, &key).unwrap().commit(&mut changes, &[]).unwrap();
-    assert_eq!(Database::sqlite(&database, &key).unwrap().load().unwrap().tokens, tokens);
+    each(|place| {
+        let token = |id: u8, name: Option<&str>, rate: Option<&str>| TokenRecord {
+            token: NewToken {
+                id: [id; 8],
+                secret_hash: [id; 32],
+                expires: 7,
+                uses: 3,
+                name: name.map(str::to_owned),
+                labels: [("role".to_owned(), "web".to_owned())].into(),
+                rate: rate.map(|rate| rate.parse().unwrap()),
+            },
+            uses_left: 2,
+        };
+        let tokens = [token(1, None, None), token(2, Some("web-*"), Some("30/m"))];
+        let mut changes = tokens.iter().cloned().map(|token| Change::Token(Box::new(token)));
+        place.open().commit(&mut changes, &[]).unwrap();
+        assert_eq!(place.load().tokens, tokens);
+    });
 }
 
 #[test]
 fn a_change_that_is_refused_is_named_without_its_content() {
-    let folder = tempfile::tempdir().unwrap();
-    let mut store = Database::sqlite(&folder.path().join("muster.db"), &folder.path().join("key")).unwrap();
-    let event = |reason: &str| {
-        let (action, status, reason) = ("CREATE", "COMPLETE", reason.into());
-        Change::Event(EventRecord { stack: 1, number: 4, resource: None, action, status, reason })
-    };
-    let mut twice = [event("harmless"), event("s3cret")].into_iter();
-    let error = store.commit(&mut twice, &[]).unwrap_err();
-    assert_eq!(error.failure(), Failure::Mistake);
-    let told = error.to_string();
-    assert!(told.starts_with("event 4 of stack 1 cannot be written:"), "{told}");
-    assert!(told.contains("UNIQUE") && !told.contains("s3cret"), "{told}");
-    store.commit(&mut std::iter::once(event("alone")), &[]).unwrap();
+    each(|place| {
+        let mut store = place.open();
+        let event = |reason: &str| {
+            let (action, status, reason) = ("CREATE", "COMPLETE", reason.into());
+            Change::Event(EventRecord { stack: 1, number: 4, resource: None, action, status, reason })
+        };
+        let mut twice = [event("harmless"), event("s3cret")].into_iter();
+        let error = store.commit(&mut twice, &[]).unwrap_err();
+        assert_eq!(error.failure(), Failure::Mistake);
+        let told = error.to_string();
+        assert!(told.starts_with("event 4 of stack 1 cannot be written:"), "{told}");
+        assert!(told.to_lowercase().contains("unique") && !told.contains("s3cret"), "{told}");
+        store.commit(&mut std::iter::once(event("alone")), &[]).unwrap();
+    });
 }
 
 #[test]
@@ -65,28 +67,28 @@ fn a_busy_database_takes_nothing_of_a_commit() {
 
 #[test]
 fn a_stack_that_came_and_went_in_one_commit_keeps_its_ids() {
-    let folder = tempfile::tempdir().unwrap();
-    let (database, key) = (folder.path().join("muster.db"), folder.path().join("key"));
-    let removed = Change::StackRemoved { id: 5, name: "web".parse().unwrap(), traversal: 9 };
-    Database::sqlite(&database, &key).unwrap().commit(&mut std::iter::once(removed), &[]).unwrap();
-    let (_, stack, traversal) = Database::sqlite(&database, &key).unwrap().load().unwrap().highest;
-    assert_eq!((stack, traversal), (5, 9));
+    each(|place| {
+        let removed = Change::StackRemoved { id: 5, name: "web".parse().unwrap(), traversal: 9 };
+        place.open().commit(&mut std::iter::once(removed), &[]).unwrap();
+        let (_, stack, traversal) = place.load().highest;
+        assert_eq!((stack, traversal), (5, 9));
+    });
 }
 
 #[test]
 fn starts_are_recorded_with_their_bits() {
-    let folder = tempfile::tempdir().unwrap();
-    let (database, key) = (folder.path().join("muster.db"), folder.path().join("key"));
-    let start = |bits| {
-        let mut store = Database::sqlite(&database, &key).unwrap();
-        let epoch = store.next_epoch().unwrap();
-        (epoch, store.record_start(epoch, bits).unwrap())
-    };
-    let ((first, _), (second, starts)) = (start(7), start(u64::MAX));
-    let mut expected = Starts::default();
-    expected.add(first, 7);
-    expected.add(second, u64::MAX);
-    assert_eq!(starts, expected);
+    each(|place| {
+        let start = |bits| {
+            let mut store = place.open();
+            let epoch = store.next_epoch().unwrap();
+            (epoch, store.record_start(epoch, bits).unwrap())
+        };
+        let ((first, _), (second, starts)) = (start(7), start(u64::MAX));
+        let mut expected = Starts::default();
+        expected.add(first, 7);
+        expected.add(second, u64::MAX);
+        assert_eq!(starts, expected);
+    });
 }
 
 /// A lost row, which the store keeps without a stack.
@@ -136,41 +138,37 @@ fn row(id: u64, cause: Cause, notes: Option<Notes>) -> ResourceRecord {
     }
 }
 
-/// `sqlite3` shows why a job runs and what a row remembers, but for what may be secret.
+/// `sqlite3` and `psql` show why a job runs and what a row remembers, but for what may be secret.
 #[test]
 fn causes_and_notes_are_kept_readable_or_sealed() {
-    let folder = tempfile::tempdir().unwrap();
-    let (database, key) = (folder.path().join("muster.db"), folder.path().join("key"));
-    let mark = Some(Generation { epoch: Epoch(3), number: 7 });
-    let restart = Trigger { names: vec!["conf".to_owned()], mark };
-    let unit = UnitNotes { restart, reload: Trigger::default() };
-    let mut rows = vec![
-        row(1, Cause::UnitRestart, Some(Notes::Unit(unit))),
-        row(2, Cause::Traversal, Some(Notes::Hides(vec![json!("s3cret")]))),
-        row(3, Cause::LostCleanup, None),
-        row(4, Cause::Traversal, None),
-    ];
-    let mut changes = rows.iter().cloned().map(|row| Change::Resource(Box::new(row)));
-    Database::sqlite(&database, &key).unwrap().commit(&mut changes, &[]).unwrap();
-    assert_eq!(Database::sqlite(&database, &key).unwrap().load().unwrap().resources, rows);
+    each(|place| {
+        let mark = Some(Generation { epoch: Epoch(3), number: 7 });
+        let restart = Trigger { names: vec!["conf".to_owned()], mark };
+        let unit = UnitNotes { restart, reload: Trigger::default() };
+        let mut rows = vec![
+            row(1, Cause::UnitRestart, Some(Notes::Unit(unit))),
+            row(2, Cause::Traversal, Some(Notes::Hides(vec![json!("s3cret")]))),
+            row(3, Cause::LostCleanup, None),
+            row(4, Cause::Traversal, None),
+        ];
+        let mut changes = rows.iter().cloned().map(|row| Change::Resource(Box::new(row)));
+        place.open().commit(&mut changes, &[]).unwrap();
+        assert_eq!(place.load().resources, rows);
 
-    rows[0].progress.notes = Some(Notes::HidesFlows);
-    rows[1].progress = ProgressRecord { cause: Cause::Rebuild, ..rows[1].progress.clone() };
-    let mut changes = rows.iter().map(|row| Change::Progress(Box::new(row.progress.clone())));
-    Database::sqlite(&database, &key).unwrap().commit(&mut changes, &[]).unwrap();
-    assert_eq!(Database::sqlite(&database, &key).unwrap().load().unwrap().resources, rows);
+        rows[0].progress.notes = Some(Notes::HidesFlows);
+        rows[1].progress = ProgressRecord { cause: Cause::Rebuild, ..rows[1].progress.clone() };
+        let mut changes = rows.iter().map(|row| Change::Progress(Box::new(row.progress.clone())));
+        place.open().commit(&mut changes, &[]).unwrap();
+        assert_eq!(place.load().resources, rows);
 
-    let db = rusqlite::Connection::open(&database).unwrap();
-    let mut select =
-        db.prepare("SELECT cause, notes, secret_notes IS NULL FROM resources ORDER BY id").unwrap();
-    let seen = select.query_map([], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?))).unwrap();
-    let seen: Vec<(Option<String>, Option<String>, bool)> = seen.collect::<Result<_, _>>().unwrap();
-    let wanted = [
-        (Some("unit_restart"), Some("\"hides_flows\""), true),
-        (Some("rebuild"), None, false),
-        (Some("lost_cleanup"), None, true),
-        (None, None, true),
-    ];
-    let owned = |text: Option<&str>| text.map(str::to_owned);
-    assert_eq!(seen, wanted.map(|(cause, notes, clear)| (owned(cause), owned(notes), clear)));
+        let seen = place.run("SELECT cause, notes, secret_notes IS NULL AS clear FROM resources ORDER BY id");
+        let flags = if place.server.is_some() { ["t", "f"] } else { ["1", "0"] };
+        let wanted = [
+            format!("unit_restart|\"hides_flows\"|{}", flags[0]),
+            format!("rebuild||{}", flags[1]),
+            format!("lost_cleanup||{}", flags[0]),
+            format!("||{}", flags[0]),
+        ];
+        assert_eq!(seen.lines().collect::<Vec<_>>(), wanted);
+    });
 }

@@ -9,11 +9,13 @@
 #![allow(clippy::unwrap_used, reason = "only tests are made of this; what fails here fails the test")]
 
 mod namespace;
+mod postgres;
 mod process;
 mod server;
 mod switch;
 
 pub use namespace::{Namespace, OwnName};
+pub use postgres::Postgres;
 pub use process::{Daemon, PATIENCE, Ran, Running, command, eventually, look};
 pub use server::{Server, SystemdServer, Vm};
 pub use switch::Switch;

@@ -5,6 +5,7 @@ use muster_shared::model::ContentDigest;
 
 use super::*;
 use crate::store::sealed::SPEC;
+use crate::store::testing::{Place, each};
 use crate::store::{KEY_FILE, Store as _};
 
 const STACK: &str = include_str!("../testdata/stack.sql");
@@ -41,6 +42,17 @@ fn sealed(folder: &Path) {
     };
     db.transaction(seal).unwrap();
     store.scrub().unwrap();
+}
+
+/// The same in a place of either kind.
+fn sealed_in(place: &Place) {
+    if place.server.is_none() {
+        return sealed(place.folder());
+    }
+    let origin = Place::sqlite();
+    sealed(origin.folder());
+    std::fs::copy(origin.key_file(), place.key_file()).unwrap();
+    crate::store::copy(&origin.location(), &place.location()).unwrap();
 }
 
 fn open_in(folder: &Path) -> Result<Database, StoreError> {
@@ -117,65 +129,69 @@ fn without_its_key_a_sealed_database_is_refused_and_stays_as_it_is() {
 
 #[test]
 fn a_new_key_opens_everything_and_the_old_one_nothing() {
-    let folder = tempfile::tempdir().unwrap();
-    sealed(folder.path());
-    let file = KeyFile::at(&folder.path().join(KEY_FILE));
-    let mut store = open_in(folder.path()).unwrap();
-    let long: Vec<u8> = (0..PIECE * 2 + 5).map(|at| (at / PIECE) as u8 + 1).collect();
-    let digest = ContentDigest::of(&long);
-    let content = Change::Content { digest, bytes: long.clone().into() };
-    let (mut stack, _) = store.load().unwrap().stacks.remove(0);
-    stack.hidden_digests = [("password".into(), "marker-digest-of-password".into())].into();
-    store.commit(&mut [content, Change::Stack(Box::new(stack))].into_iter(), &[]).unwrap();
-    assert_eq!(with_marker(folder.path()), Vec::<String>::new());
-    let (found, old) = (all(&mut store), store.key());
-    assert!(found.contains("marker-digest-of-password"));
-    let id = store.rekey(&file).unwrap();
-    assert_eq!((store.key().id(), all(&mut store)), (id, found.clone()));
-    drop(store);
-    let mut store = open_in(folder.path()).unwrap();
-    assert_eq!((store.key().id(), all(&mut store)), (id, found.clone()));
-    let read =
-        |store: &mut Database, offset: usize, length| part(store, digest, offset as u64, length).unwrap();
-    for (offset, length) in [(0, PIECE), (PIECE - 1, 1), (PIECE, PIECE), (PIECE * 2 + 1, 9), (PIECE + 7, 3)] {
-        let upto = (offset + length).min(long.len()).min((offset / PIECE + 1) * PIECE);
-        assert_eq!(read(&mut store, offset, length).as_deref(), Some(&long[offset..upto]), "{offset}");
-    }
-    assert_eq!(read(&mut store, long.len(), 9), Some(Vec::new()));
-    assert_eq!(read(&mut store, PIECE * 9, 9), Some(Vec::new()));
-    assert_eq!(part(&store, ContentDigest([1; 32]), 0, 9).unwrap(), None);
-    store.commit(&mut std::iter::once(Change::ContentRemoved(digest)), &[]).unwrap();
-    assert_eq!(read(&mut store, 0, 9), None);
-    store.key = old;
-    assert!(store.load().is_err() && store.source(&"app".parse().unwrap(), 1).is_err());
+    each(|place| {
+        sealed_in(place);
+        let file = KeyFile::at(&place.key_file());
+        let mut store = place.open();
+        let long: Vec<u8> = (0..PIECE * 2 + 5).map(|at| (at / PIECE) as u8 + 1).collect();
+        let digest = ContentDigest::of(&long);
+        let content = Change::Content { digest, bytes: long.clone().into() };
+        let (mut stack, _) = store.load().unwrap().stacks.remove(0);
+        stack.hidden_digests = [("password".into(), "marker-digest-of-password".into())].into();
+        store.commit(&mut [content, Change::Stack(Box::new(stack))].into_iter(), &[]).unwrap();
+        assert_eq!(with_marker(place.folder()), Vec::<String>::new());
+        let (found, old) = (all(&mut store), store.key());
+        assert!(found.contains("marker-digest-of-password"));
+        let id = store.rekey(&file).unwrap();
+        assert_eq!((store.key().id(), all(&mut store)), (id, found.clone()));
+        drop(store);
+        let mut store = place.open();
+        assert_eq!((store.key().id(), all(&mut store)), (id, found.clone()));
+        let read =
+            |store: &mut Database, offset: usize, length| part(store, digest, offset as u64, length).unwrap();
+        for (offset, length) in
+            [(0, PIECE), (PIECE - 1, 1), (PIECE, PIECE), (PIECE * 2 + 1, 9), (PIECE + 7, 3)]
+        {
+            let upto = (offset + length).min(long.len()).min((offset / PIECE + 1) * PIECE);
+            assert_eq!(read(&mut store, offset, length).as_deref(), Some(&long[offset..upto]), "{offset}");
+        }
+        assert_eq!(read(&mut store, long.len(), 9), Some(Vec::new()));
+        assert_eq!(read(&mut store, PIECE * 9, 9), Some(Vec::new()));
+        assert_eq!(part(&store, ContentDigest([1; 32]), 0, 9).unwrap(), None);
+        store.commit(&mut std::iter::once(Change::ContentRemoved(digest)), &[]).unwrap();
+        assert_eq!(read(&mut store, 0, 9), None);
+        store.key = old;
+        assert!(store.load().is_err() && store.source(&"app".parse().unwrap(), 1).is_err());
+    });
 }
 
 /// Cut short after each of its steps.
 #[test]
 fn whatever_a_crash_leaves_of_a_change_of_keys_the_next_start_opens_the_database() {
     for steps in 0..=3 {
-        let folder = tempfile::tempdir().unwrap();
-        sealed(folder.path());
-        let file = KeyFile::at(&folder.path().join(KEY_FILE));
-        let mut store = open_in(folder.path()).unwrap();
-        let (found, old, new) = (all(&mut store), store.key().id(), DataKey::random().unwrap());
-        if steps >= 1 {
-            file.prepare(&new).unwrap();
-        }
-        if steps >= 2 {
-            store.seal_anew(&new).unwrap();
-        }
-        if steps >= 3 {
-            file.use_next().unwrap();
-        }
-        drop(store);
-        let mut store = open_in(folder.path()).unwrap();
-        assert_eq!(store.key().id(), if steps >= 2 { new.id() } else { old }, "{steps}");
-        assert_eq!(all(&mut store), found);
-        let is_new = |entry: std::io::Result<std::fs::DirEntry>| {
-            entry.unwrap().file_name().to_string_lossy().contains("new")
-        };
-        assert!(!std::fs::read_dir(folder.path()).unwrap().any(is_new), "{steps}");
+        each(|place| {
+            sealed_in(place);
+            let file = KeyFile::at(&place.key_file());
+            let mut store = place.open();
+            let (found, old, new) = (all(&mut store), store.key().id(), DataKey::random().unwrap());
+            if steps >= 1 {
+                file.prepare(&new).unwrap();
+            }
+            if steps >= 2 {
+                store.seal_anew(&new).unwrap();
+            }
+            if steps >= 3 {
+                file.use_next().unwrap();
+            }
+            drop(store);
+            let mut store = place.open();
+            assert_eq!(store.key().id(), if steps >= 2 { new.id() } else { old }, "{steps}");
+            assert_eq!(all(&mut store), found);
+            let is_new = |entry: std::io::Result<std::fs::DirEntry>| {
+                entry.unwrap().file_name().to_string_lossy().contains("new")
+            };
+            assert!(!std::fs::read_dir(place.folder()).unwrap().any(is_new), "{steps}");
+        });
     }
 }
 

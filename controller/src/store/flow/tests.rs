@@ -1,4 +1,4 @@
-//! What SQLite holds is what the engine's changes mean, after every step of random operations.
+//! What the database holds is what the engine's changes mean, after every step of random operations.
 
 use std::collections::BTreeMap;
 
@@ -15,6 +15,8 @@ use muster_shared::seal::SealPublic;
 use muster_shared::{MonoTime, NodeId};
 
 use super::*;
+use crate::store::sql::values;
+use crate::store::testing::{Place, each};
 use crate::store::{Database, Store as _};
 
 struct Both {
@@ -165,62 +167,61 @@ fn remove(n: u8) -> FlowOp {
 
 #[test]
 fn the_database_holds_what_the_engine_means_it_to() {
-    let folder = tempfile::tempdir().unwrap();
-    let mut both = Both::new(
-        Database::sqlite(&folder.path().join("muster.db"), &folder.path().join("secrets.key")).unwrap(),
-    );
-    let mut dice = 1u64;
-    let mut roll = |sides: u64| {
-        dice = dice.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (dice >> 33) % sides
-    };
-    for _ in 0..600 {
-        match roll(8) {
-            0..=3 => {
-                let mut stages = Vec::new();
-                for _ in 0..=roll(2) {
-                    let mut ops = BTreeMap::new();
-                    for _ in 0..=roll(4) {
-                        let n = u8::try_from(roll(6)).unwrap();
-                        let queue = u32::try_from(roll(3)).unwrap();
-                        ops.insert(n, if roll(3) == 0 { remove(n) } else { put(n, queue) });
+    each(|place| {
+        let mut both = Both::new(place.open());
+        let mut dice = 1u64;
+        let mut roll = |sides: u64| {
+            dice = dice.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (dice >> 33) % sides
+        };
+        for _ in 0..600 {
+            match roll(8) {
+                0..=3 => {
+                    let mut stages = Vec::new();
+                    for _ in 0..=roll(2) {
+                        let mut ops = BTreeMap::new();
+                        for _ in 0..=roll(4) {
+                            let n = u8::try_from(roll(6)).unwrap();
+                            let queue = u32::try_from(roll(3)).unwrap();
+                            ops.insert(n, if roll(3) == 0 { remove(n) } else { put(n, queue) });
+                        }
+                        stages.push(vec![FlowWrite { device: device(), ops: ops.into_values().collect() }]);
                     }
-                    stages.push(vec![FlowWrite { device: device(), ops: ops.into_values().collect() }]);
+                    both.ask(Request::ApplyFlows { stages, confirm_timeout: Some(30) });
                 }
-                both.ask(Request::ApplyFlows { stages, confirm_timeout: Some(30) });
+                4 | 5 => both.decide(None),
+                6 => both.decide(usize::try_from(roll(9)).ok()),
+                _ if roll(4) == 0 => {
+                    let epoch = both.store.next_epoch().unwrap();
+                    let snapshot = both.store.load().unwrap();
+                    both.engine = Engine::load(config(epoch), snapshot, MonoTime::default());
+                    both.batch = None;
+                    both.connect();
+                }
+                _ => {}
             }
-            4 | 5 => both.decide(None),
-            6 => both.decide(usize::try_from(roll(9)).ok()),
-            _ if roll(4) == 0 => {
-                let epoch = both.store.next_epoch().unwrap();
-                let snapshot = both.store.load().unwrap();
-                both.engine = Engine::load(config(epoch), snapshot, MonoTime::default());
-                both.batch = None;
-                both.connect();
-            }
-            _ => {}
         }
-    }
-    let readable = "SELECT device || ' ' || id || ' ' || priority || ' ' || selector || ' ' || treatment || ' ' || state || ' ' || owner
+        let readable = "SELECT device || ' ' || id || ' ' || priority || ' ' || selector || ' ' || treatment || ' ' || state || ' ' || owner
          FROM flow_rules ORDER BY priority LIMIT 1";
-    while both.batch.is_some() {
+        while both.batch.is_some() {
+            both.decide(None);
+        }
+        both.ask(Request::ApplyFlows {
+            stages: vec![vec![FlowWrite { device: device(), ops: vec![put(0, 9)] }]],
+            confirm_timeout: None,
+        });
         both.decide(None);
-    }
-    both.ask(Request::ApplyFlows {
-        stages: vec![vec![FlowWrite { device: device(), ops: vec![put(0, 9)] }]],
-        confirm_timeout: None,
+        let text: String = both.store.db().only(readable, values![], |row| row.get(0)).unwrap();
+        let FlowOp::Put { id, .. } = put(0, 9) else { panic!("a put") };
+        assert_eq!(
+            text,
+            format!(
+                "web-1/br0 {id} 0 {{\"eth_type\":2048}} [{{\"set_queue\":9}},{{\"output\":\"NORMAL\"}}] ADDED operator"
+            )
+        );
+        both.ask(Request::PurgeFlows { device: device(), forget: true, confirm_timeout: None });
+        assert!(both.meant.devices.is_empty() && both.meant.entries.is_empty());
     });
-    both.decide(None);
-    let text: String = both.store.db().only(readable, values![], |row| row.get(0)).unwrap();
-    let FlowOp::Put { id, .. } = put(0, 9) else { panic!("a put") };
-    assert_eq!(
-        text,
-        format!(
-            "web-1/br0 {id} 0 {{\"eth_type\":2048}} [{{\"set_queue\":9}},{{\"output\":\"NORMAL\"}}] ADDED operator"
-        )
-    );
-    both.ask(Request::PurgeFlows { device: device(), forget: true, confirm_timeout: None });
-    assert!(both.meant.devices.is_empty() && both.meant.entries.is_empty());
 }
 
 /// In each text of hidden entries, as bytes and as words.
@@ -292,75 +293,75 @@ fn readable_in(folder: &std::path::Path) -> Vec<String> {
     found
 }
 
-fn open_store(folder: &std::path::Path) -> Database {
-    Database::sqlite(&folder.join("muster.db"), &folder.join("secrets.key")).unwrap()
-}
-
 fn loaded(store: &mut Database) -> Vec<FlowEntryRecord> {
     store.load().unwrap().flows.entries.into_values().collect()
 }
 
 fn seen(store: &Database) -> Vec<String> {
-    let sql = "SELECT coalesce(priority, '-') || ' ' || coalesce(selector, '-') || ' ' || treatment || ' ' || state || ' '
+    let sql = "SELECT coalesce(CAST(priority AS TEXT), '-') || ' ' || coalesce(selector, '-') || ' ' || treatment || ' ' || state || ' '
         || coalesce(error, '-') || ' ' || owner FROM flow_rules ORDER BY id";
     store.db().all(sql, values![], |row| row.get(0)).unwrap()
 }
 
 #[test]
 fn an_entry_that_hides_something_can_be_read_with_the_key_alone() {
-    let folder = tempfile::tempdir().unwrap();
-    let mut store = open_store(folder.path());
-    let hidden = [record(8, true, &[(2, true), (3, true)]), record(9, true, &[])];
-    store.commit(&mut [device_record(), entries(&hidden)].into_iter(), &[]).unwrap();
-    assert_eq!(readable_in(folder.path()), Vec::<String>::new());
-    assert_eq!(loaded(&mut store), hidden);
-    assert_eq!(
-        seen(&store),
-        ["- ****** ****** FAILED ****** operator", "- ****** ****** FAILED ****** resource 1"]
-    );
-    // What hides nothing is for everybody, also beside it.
-    let mixed = [record(8, true, &[(2, true), (3, false)]), record(10, false, &[(4, true)])];
-    store.commit(&mut std::iter::once(entries(&mixed)), &[]).unwrap();
-    let all = [mixed[0].clone(), hidden[1].clone(), mixed[1].clone()];
-    assert_eq!(loaded(&mut store), all);
-    assert_eq!(seen(&store)[2], "10 {} [{\"output\":\"mark-port-10\"}] FAILED no port mark-port-10 operator");
-    drop(store);
-    let mut store = open_store(folder.path());
-    assert_eq!(loaded(&mut store), all);
-    // A new key opens all of it, and the old one nothing.
-    let old = store.key();
-    store.rekey(&crate::store::KeyFile::at(&folder.path().join("secrets.key"))).unwrap();
-    assert_eq!(loaded(&mut store), all);
-    let new = std::mem::replace(&mut store.key, old);
-    assert!(store.load().is_err());
-    store.key = new;
-    // Nor does one that was moved.
-    for sql in [
-        "UPDATE flow_entries SET sealed = (SELECT sealed FROM flow_entries WHERE priority IS NULL AND owner = 1) WHERE owner = 0",
-        "UPDATE flow_past SET sealed = (SELECT sealed FROM flow_entries WHERE owner = 1) WHERE sealed IS NOT NULL",
-    ] {
-        store.db().batch("SAVEPOINT moved").unwrap();
-        store.db().batch(sql).unwrap();
-        let error = store.load().err().unwrap_or_else(|| panic!("{sql}")).to_string();
-        assert!(error.contains("damaged"), "{sql}: {error}");
-        store.db().batch("ROLLBACK TO moved; RELEASE moved").unwrap();
-    }
+    each(|place| {
+        let mut store = place.open();
+        let hidden = [record(8, true, &[(2, true), (3, true)]), record(9, true, &[])];
+        store.commit(&mut [device_record(), entries(&hidden)].into_iter(), &[]).unwrap();
+        assert_eq!(readable_in(place.folder()), Vec::<String>::new());
+        assert_eq!(loaded(&mut store), hidden);
+        assert_eq!(
+            seen(&store),
+            ["- ****** ****** FAILED ****** operator", "- ****** ****** FAILED ****** resource 1"]
+        );
+        // What hides nothing is for everybody, also beside it.
+        let mixed = [record(8, true, &[(2, true), (3, false)]), record(10, false, &[(4, true)])];
+        store.commit(&mut std::iter::once(entries(&mixed)), &[]).unwrap();
+        let all = [mixed[0].clone(), hidden[1].clone(), mixed[1].clone()];
+        assert_eq!(loaded(&mut store), all);
+        assert_eq!(
+            seen(&store)[2],
+            "10 {} [{\"output\":\"mark-port-10\"}] FAILED no port mark-port-10 operator"
+        );
+        drop(store);
+        let mut store = place.open();
+        assert_eq!(loaded(&mut store), all);
+        // A new key opens all of it, and the old one nothing.
+        let old = store.key();
+        store.rekey(&crate::store::KeyFile::at(&place.key_file())).unwrap();
+        assert_eq!(loaded(&mut store), all);
+        let new = std::mem::replace(&mut store.key, old);
+        assert!(store.load().is_err());
+        store.key = new;
+        // Nor does one that was moved.
+        for sql in [
+            "UPDATE flow_entries SET sealed = (SELECT sealed FROM flow_entries WHERE priority IS NULL AND owner = 1) WHERE owner = 0",
+            "UPDATE flow_past SET sealed = (SELECT sealed FROM flow_entries WHERE owner = 1) WHERE sealed IS NOT NULL",
+        ] {
+            store.db().batch("BEGIN").unwrap();
+            store.db().batch(sql).unwrap();
+            let error = store.load().err().unwrap_or_else(|| panic!("{sql}")).to_string();
+            assert!(error.contains("damaged"), "{sql}: {error}");
+            store.db().batch("ROLLBACK").unwrap();
+        }
+    });
 }
 
 /// The parameter was not hidden before.
 #[test]
 fn what_becomes_hidden_is_sealed_and_at_the_next_start_nothing_is_left_of_it_in_clear() {
-    let folder = tempfile::tempdir().unwrap();
-    let mut store = open_store(folder.path());
+    let place = Place::sqlite();
+    let mut store = place.open();
     let shown = record(8, false, &[(2, false)]);
     store.commit(&mut [device_record(), entries(std::slice::from_ref(&shown))].into_iter(), &[]).unwrap();
-    assert_ne!(readable_in(folder.path()), Vec::<String>::new());
+    assert_ne!(readable_in(place.folder()), Vec::<String>::new());
     assert_eq!(loaded(&mut store), [shown]);
     let hidden = [record(8, true, &[(2, true)])];
     store.commit(&mut std::iter::once(entries(&hidden)), &[]).unwrap();
     assert_eq!(seen(&store), ["- ****** ****** FAILED ****** operator"]);
     drop(store);
-    let mut store = open_store(folder.path());
-    assert_eq!(readable_in(folder.path()), Vec::<String>::new());
+    let mut store = place.open();
+    assert_eq!(readable_in(place.folder()), Vec::<String>::new());
     assert_eq!(loaded(&mut store), hidden);
 }

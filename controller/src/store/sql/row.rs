@@ -23,22 +23,33 @@ impl Damage {
 /// A row of a result.
 pub(in crate::store) enum Row<'r> {
     Sqlite(&'r rusqlite::Row<'r>),
+    Postgres(&'r tokio_postgres::Row),
 }
 
 /// Names a column of a row: its number or its name.
 pub(in crate::store) trait ColumnName: Copy + std::fmt::Display {
     fn of_sqlite<'r>(self, row: &'r rusqlite::Row<'_>) -> rusqlite::Result<SqliteRef<'r>>;
+
+    fn of_postgres(self, row: &tokio_postgres::Row) -> Result<ValueRef<'_>, tokio_postgres::Error>;
 }
 
 impl ColumnName for usize {
     fn of_sqlite<'r>(self, row: &'r rusqlite::Row<'_>) -> rusqlite::Result<SqliteRef<'r>> {
         row.get_ref(self)
     }
+
+    fn of_postgres(self, row: &tokio_postgres::Row) -> Result<ValueRef<'_>, tokio_postgres::Error> {
+        row.try_get(self)
+    }
 }
 
 impl ColumnName for &str {
     fn of_sqlite<'r>(self, row: &'r rusqlite::Row<'_>) -> rusqlite::Result<SqliteRef<'r>> {
         row.get_ref(self)
+    }
+
+    fn of_postgres(self, row: &tokio_postgres::Row) -> Result<ValueRef<'_>, tokio_postgres::Error> {
+        row.try_get(self)
     }
 }
 
@@ -57,6 +68,9 @@ impl<'r> Row<'r> {
                 Ok(SqliteRef::Real(_)) => Err(Damage::of_column(&self.called(column), "it is a fraction")),
                 Err(error) => Err(Damage::of_column(&self.called(column), error)),
             },
+            Self::Postgres(row) => {
+                column.of_postgres(row).map_err(|error| Damage::of_column(&self.called(column), error))
+            }
         }
     }
 
@@ -92,6 +106,7 @@ impl<'r> Row<'r> {
     pub fn name(&self, at: usize) -> &str {
         match self {
             Self::Sqlite(row) => row.as_ref().column_name(at).unwrap_or("?"),
+            Self::Postgres(row) => row.columns().get(at).map_or("?", tokio_postgres::Column::name),
         }
     }
 

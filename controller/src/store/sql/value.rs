@@ -14,7 +14,7 @@ pub(in crate::store) enum Value<'v> {
     Blob(Cow<'v, [u8]>),
 }
 
-/// A value of a row.
+/// A value of a row. Not shown either.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(in crate::store) enum ValueRef<'r> {
     Null,
@@ -24,6 +24,12 @@ pub(in crate::store) enum ValueRef<'r> {
 }
 
 impl std::fmt::Debug for Value<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.borrowed().fmt(f)
+    }
+}
+
+impl std::fmt::Debug for ValueRef<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
             Self::Null => "null",

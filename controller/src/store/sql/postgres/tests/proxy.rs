@@ -1,0 +1,92 @@
+//! A socket before a server's own that loses a commit, or the answer to one.
+
+use std::io::{Read as _, Write as _};
+use std::net::Shutdown;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+use std::thread;
+
+use tempfile::TempDir;
+
+/// What happens at the next commit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Trick {
+    /// The server has it, and its answer does not arrive.
+    LoseAnswer,
+    /// The server never sees it.
+    LoseCommit,
+}
+
+/// The proxy; its threads end with the connections.
+pub(super) struct Proxy {
+    folder: TempDir,
+    trick: Arc<Mutex<Option<Trick>>>,
+}
+
+/// As a simple query ends.
+const COMMIT: &[u8] = b"COMMIT\0";
+
+impl Proxy {
+    pub fn start(server: &Path) -> Self {
+        let folder = TempDir::new().unwrap();
+        let listener = UnixListener::bind(folder.path().join(".s.PGSQL.5432")).unwrap();
+        let (server, trick) = (server.join(".s.PGSQL.5432"), Arc::default());
+        let proxy = Self { folder, trick: Arc::clone(&trick) };
+        thread::spawn(move || {
+            for client in listener.incoming() {
+                let Ok(client) = client else { return };
+                serve(client, &server, &trick);
+            }
+        });
+        proxy
+    }
+
+    pub fn url(&self, database: &str) -> String {
+        let folder = self.folder.path().display().to_string().replace('/', "%2F");
+        format!("postgres://muster@{folder}/{database}")
+    }
+
+    pub fn play(&self, trick: Trick) {
+        *self.trick.lock().unwrap() = Some(trick);
+    }
+
+    pub fn played(&self) -> bool {
+        self.trick.lock().unwrap().is_none()
+    }
+}
+
+fn serve(mut client: UnixStream, server: &PathBuf, trick: &Arc<Mutex<Option<Trick>>>) {
+    let mut server = UnixStream::connect(server).unwrap();
+    let (mut from_server, mut to_client) = (server.try_clone().unwrap(), client.try_clone().unwrap());
+    let lost = Arc::new(Mutex::new(false));
+    let is_lost = Arc::clone(&lost);
+    thread::spawn(move || {
+        let mut bytes = [0; 8192];
+        while let Ok(count @ 1..) = from_server.read(&mut bytes) {
+            // What the server says after the commit is lost, and with it the connection.
+            let mut is_lost = is_lost.lock().unwrap();
+            if *is_lost || to_client.write_all(&bytes[..count]).is_err() {
+                *is_lost = true;
+                break;
+            }
+        }
+        drop(to_client.shutdown(Shutdown::Both));
+    });
+    let trick = Arc::clone(trick);
+    thread::spawn(move || {
+        let mut bytes = [0; 8192];
+        while let Ok(count @ 1..) = client.read(&mut bytes) {
+            let is_commit = bytes[..count].windows(COMMIT.len()).any(|window| window == COMMIT);
+            match is_commit.then(|| trick.lock().unwrap().take()).flatten() {
+                Some(Trick::LoseCommit) => break,
+                Some(Trick::LoseAnswer) => *lost.lock().unwrap() = true,
+                None => {}
+            }
+            if server.write_all(&bytes[..count]).is_err() {
+                break;
+            }
+        }
+        drop(server.shutdown(Shutdown::Both));
+    });
+}

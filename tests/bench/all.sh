@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Speed and size, one line of JSON for each measurement; nothing passes or fails by it. `make bench` builds, then runs this.
-# Usage: tests/bench/all.sh [scale|templates|agent|update|watch|sim|network|memory|flows|intents|ring|topology|fleet]…     all of them by default
+# Usage: tests/bench/all.sh [scale|templates|agent|update|watch|sim|network|memory|flows|intents|ring|topology|fleet|postgres]…     all of them by default
 #
 # fsync_s, the median of a small write and fsync on the same disk, stands beside what depends on it.
 set -euo pipefail
@@ -9,15 +9,15 @@ unset "${!MUSTER_@}"
 target=$(readlink -f -- "${CARGO_TARGET_DIR:-target}")
 release=$target/release agent=$target/dist/muster-agent
 dir=$(mktemp -d "${TMPDIR:-/tmp}/muster-bench.XXXXXX")
-controller_pid='' agent_pid=''
+controller_pid='' agent_pid='' postgres_pid='' postgres=''
 
 finish() {
   local pid
-  for pid in $agent_pid $controller_pid; do
+  for pid in $agent_pid $controller_pid $postgres_pid; do
     kill "$pid" 2>/dev/null || :
     wait "$pid" 2>/dev/null || :
   done
-  rm -rf -- "$dir"
+  rm -rf -- "$dir" ${postgres:+"$postgres"}
 }
 trap finish EXIT
 trap 'exit 130' INT
@@ -62,6 +62,26 @@ bench_scale() {
   done
   for shape in chain fanin layers; do
     "$release/muster-sim" scale --shape "$shape" --resources 10000 --dir "$dir"
+  done
+}
+
+# The same in a PostgreSQL server of its own on the same disk, and once more in SQLite beside it.
+bench_postgres() {
+  local programs resources
+  programs=$(printf '%s\n' /usr/lib/postgresql/*/bin | sort -V | tail -1)
+  as_postgres() { setpriv --reuid postgres --regid postgres --clear-groups -- "$@"; }
+  postgres=$(mktemp -d "${TMPDIR:-/tmp}/muster-postgres.XXXXXX")
+  chown postgres "$postgres"
+  as_postgres "$programs/initdb" --auth=trust --username=muster --encoding=UTF8 --locale=C -D "$postgres/data" >"$dir/initdb.log"
+  as_postgres "$programs/postgres" -D "$postgres/data" -c listen_addresses= -c unix_socket_directories="$postgres" \
+    >"$dir/postgres.log" 2>&1 &
+  postgres_pid=$!
+  eventually 'PostgreSQL answers' "$programs/pg_isready" -h "$postgres"
+  for resources in 1000 100000; do
+    "$programs/createdb" -h "$postgres" -U muster "bench$resources"
+    "$release/muster-sim" scale --shape wide --resources "$resources" --dir "$dir" \
+      --store "postgres://muster@${postgres//\//%2F}/bench$resources"
+    "$release/muster-sim" scale --shape wide --resources "$resources" --dir "$dir"
   done
 }
 
@@ -160,10 +180,10 @@ bench_topology() {
 # 10,000 agents in one process.
 bench_fleet() { mkdir "$dir/fleet" && tests/bench/fleet.sh "$release" "$dir/fleet"; }
 
-[ $# -gt 0 ] || set -- scale templates agent update watch sim network memory flows intents ring topology fleet
+[ $# -gt 0 ] || set -- scale templates agent update watch sim network memory flows intents ring topology fleet postgres
 for bench in "$@"; do
   case $bench in
-    scale | templates | agent | update | watch | sim | network | memory | flows | intents | ring | topology | fleet) "bench_$bench" ;;
+    scale | templates | agent | update | watch | sim | network | memory | flows | intents | ring | topology | fleet | postgres) "bench_$bench" ;;
     *) sed -n '2,5s/^# //p' "$0" >&2; exit 2 ;;
   esac
 done

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use anyhow::Context as _;
 use clap::{Args, Parser, Subcommand};
 use muster_tests::scale::Shape;
 use muster_tests::scenario::command;
@@ -59,6 +60,9 @@ enum Verb {
         /// Where the database is put for the time of the run [default: the system's temporary directory]
         #[arg(long)]
         dir: Option<PathBuf>,
+        /// An empty database: sqlite:PATH or postgres://USER@HOST/DATABASE [default: a new file under --dir]
+        #[arg(long, value_name = "URL")]
+        store: Option<String>,
     },
     /// Intents over a large network whose cables fail and heal; prints its figures as JSON
     #[command(after_help = "Example: muster-sim topology --shape fat-tree --devices 10000 --intents 1000")]
@@ -132,9 +136,10 @@ fn main() -> ExitCode {
             0 => ExitCode::SUCCESS,
             _ => ExitCode::FAILURE,
         },
-        Verb::Scale { shape, resources, nodes, dir } => {
+        Verb::Scale { shape, resources, nodes, dir, store } => {
             let dir = dir.unwrap_or_else(std::env::temp_dir);
-            prints(muster_tests::scale::run(shape, resources, nodes, &dir))
+            let store = store.map(|url| url.parse().context("--store is wrong")).transpose();
+            prints(store.and_then(|store| muster_tests::scale::run(shape, resources, nodes, &dir, store)))
         }
         Verb::Topology { shape, devices, intents, faults, seed } => {
             let (devices, intents, faults) = (devices as usize, intents as usize, faults as usize);

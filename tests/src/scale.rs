@@ -9,7 +9,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail, ensure};
-use muster_controller::store::{Database, Store as _};
+use muster_controller::store::{Database, Location, Store as _};
 use muster_engine::{
     Config, Effect, Engine, Input, JoinAsk, Limits, NewToken, Options, Request, Source, SourceText,
 };
@@ -39,6 +39,8 @@ pub enum Shape {
 /// What was measured; seconds and bytes.
 #[derive(Clone, Debug, Serialize)]
 pub struct Figures {
+    /// `sqlite` or `postgres`
+    store: &'static str,
     shape: Shape,
     resources: usize,
     nodes: usize,
@@ -60,11 +62,17 @@ pub struct Figures {
 const LAYERS: usize = 10;
 const NO_OPS: [&str; 2] = ["value", "changed"];
 
-/// Runs one stack of `resources` through its life in a database under `dir`.
+/// Runs one stack of `resources` through its life, in an empty database: by default a new one under `dir`.
 ///
 /// # Errors
-/// The engine did not do what it should, or the disk could not be used.
-pub fn run(shape: Shape, resources: usize, nodes: usize, dir: &Path) -> anyhow::Result<Figures> {
+/// The engine did not do what it should, or the database could not be used.
+pub fn run(
+    shape: Shape,
+    resources: usize,
+    nodes: usize,
+    dir: &Path,
+    store: Option<Location>,
+) -> anyhow::Result<Figures> {
     ensure!(resources > 0 && nodes > 0, "at least one resource and one node");
     let dir = tempfile::tempdir_in(dir).context("cannot make a directory")?;
     let fsync_s = fsync(dir.path())?;
@@ -72,7 +80,12 @@ pub fn run(shape: Shape, resources: usize, nodes: usize, dir: &Path) -> anyhow::
     let unchanged = parse(shape, resources, None)?;
     let changed = parse(shape, resources, Some(resources / 2))?;
     let before = rss()?;
-    let mut site = Site::new(dir.path(), nodes)?;
+    let store = store.unwrap_or_else(|| Location::Sqlite(dir.path().join("muster.db")));
+    let kind = match store {
+        Location::Sqlite(_) => "sqlite",
+        Location::Postgres(_) => "postgres",
+    };
+    let mut site = Site::new(&store, dir.path(), nodes)?;
     let name: StackName = "scale".parse()?;
     let options = Options { timeout: Duration::from_secs(86_400), ..Options::default() };
     let create = |site: &mut Site| {
@@ -99,6 +112,7 @@ pub fn run(shape: Shape, resources: usize, nodes: usize, dir: &Path) -> anyhow::
         Ok(())
     })?;
     Ok(Figures {
+        store: kind,
         shape,
         resources,
         nodes,
@@ -167,8 +181,8 @@ struct Site {
 }
 
 impl Site {
-    fn new(dir: &Path, nodes: usize) -> anyhow::Result<Self> {
-        let mut store = Database::sqlite(&dir.join("muster.db"), &dir.join("secrets.key"))?;
+    fn new(store: &Location, dir: &Path, nodes: usize) -> anyhow::Result<Self> {
+        let mut store = Database::open(store, &dir.join("secrets.key"))?;
         let engine = Engine::new(config(store.next_epoch()?));
         let mut site = Self {
             engine,

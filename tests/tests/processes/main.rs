@@ -27,6 +27,7 @@ mod lossy;
 mod main_path;
 mod network;
 mod operating;
+mod postgres;
 mod restore;
 mod rollout;
 mod secrets;

@@ -1,0 +1,167 @@
+//! A site in a PostgreSQL database: a controller that starts, works through a restart of its server, is copied
+//! to another database, and says what is wrong.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::process::Command;
+
+use muster_testbed::{Postgres, Ran, Running, eventually};
+use muster_tests::site::{Site, binary};
+
+const TEMPLATE: &str = "heat_template_version: 2021-04-16
+parameters:
+  text: {type: string}
+resources:
+  motd:
+    type: Muster::File
+    properties: {node: web-1, path: PATH, content: {get_param: text}}
+";
+
+const DOCUMENT: &str = include_str!("../../../docs/postgresql.md");
+
+/// Runs the block of `docs/postgresql.md` that begins with "```sh NAME", with the places of this site and its server.
+/// systemd is not asked: the test itself stops and starts the controller where the document does.
+fn documented(name: &str, site: &Site, server: &Postgres) {
+    let (_, rest) = DOCUMENT.split_once(&format!("```sh {name}\n")).unwrap();
+    let data = site.database().parent().unwrap().display().to_string();
+    let controller =
+        format!("{} --config /dev/null --data-dir {data} ", binary("muster-controller").display());
+    let script = rest.split_once("```").unwrap().0;
+    let script = script
+        .replace("muster-controller ", &controller)
+        .replace("postgres://muster@db1.example.org/muster", &server.url("site"))
+        .replace("/var/lib/muster", &data)
+        .replace("/media/key/", &site.path().display().to_string())
+        .replace("muster.dump", &site.path().join("dump").display().to_string());
+    let lines: Vec<&str> = script.lines().filter(|line| !line.starts_with("systemctl ")).collect();
+    server.sh(&lines.join("\n"));
+}
+
+/// `muster-controller` with these arguments and nothing of the environment.
+fn controller(arguments: &[&str]) -> Ran {
+    let mut command = Command::new(binary("muster-controller"));
+    command.args(["--config", "/dev/null"]).args(arguments);
+    Running::start(command).finish()
+}
+
+fn server() -> Postgres {
+    let server = Postgres::start();
+    server.create("site");
+    server
+}
+
+#[test]
+fn a_site_works_through_a_restart_of_its_database() {
+    let mut server = server();
+    let url = server.url("site");
+    let mut site = Site::with_variables(&[("MUSTER_STORE__URL", OsStr::new(&url))]);
+    let web = site.join("web-1");
+    let file = web.root.join("motd");
+    let template = site.file(&TEMPLATE.replace("PATH", &file.display().to_string()));
+    site.ok(&["stack", "create", "web", "-t", &template, "-P", "text=one", "--wait"]);
+    assert_eq!(fs::read_to_string(&file).unwrap(), "one");
+    let seen = "SELECT r.name || ' ' || r.status || ' of ' || s.name FROM resources r JOIN stacks s ON s.id = r.stack_id";
+    assert_eq!(server.psql("site", seen), "motd COMPLETE of web");
+
+    // The update waits, and is carried out when the database is there again.
+    server.kill();
+    let update = site.spawn(&["stack", "update", "web", "-t", &template, "-P", "text=two", "--wait"]);
+    eventually("the controller waits for its database", || {
+        site.controller.log().contains("a commit waits").then_some(())
+    });
+    server.restart();
+    update.finish().expect(0);
+    assert_eq!(fs::read_to_string(&file).unwrap(), "two");
+
+    // So is a controller that is killed.
+    site.kill();
+    site.restart();
+    site.until_node("web-1", "online");
+    site.ok(&["stack", "update", "web", "-t", &template, "-P", "text=three", "--wait"]);
+    assert_eq!(fs::read_to_string(&file).unwrap(), "three");
+    let events = site.ok(&["stack", "events", "web"]);
+    assert!(events.contains("motd"), "{events}");
+}
+
+#[test]
+fn a_site_moves_to_another_database_and_back() {
+    let server = server();
+    let mut site = Site::start();
+    let web = site.join("web-1");
+    let file = web.root.join("motd");
+    let template = site.file(&TEMPLATE.replace("PATH", &file.display().to_string()));
+    site.ok(&["stack", "create", "web", "-t", &template, "-P", "text=one", "--wait"]);
+    let (old, new) = (format!("sqlite:{}", site.database().display()), server.url("site"));
+    let data = site.database().parent().unwrap().display().to_string();
+    let copy = |from: &str, to: &str| {
+        controller(&["--data-dir", &data, "store", "copy", "--from", from, "--to", to])
+    };
+    copy(&old, &new).refused(1, &["another controller uses"]);
+    site.kill();
+    documented("move", &site, &server);
+    copy(&old, &new).refused(1, &["is not empty"]);
+
+    let config = site.path().join("controller.toml");
+    fs::write(&config, format!("[store]\nurl = \"{new}\"\n")).unwrap();
+    fs::rename(site.database(), site.path().join("old.db")).unwrap();
+    site.restart();
+    site.until_node("web-1", "online");
+    site.ok(&["stack", "update", "web", "-t", &template, "-P", "text=two", "--wait"]);
+    assert_eq!(fs::read_to_string(&file).unwrap(), "two");
+
+    // A dump, which the site goes on from in another database, as a restored one.
+    documented("backup", &site, &server);
+    assert!(site.path().join("pki").is_dir() && site.path().join("secrets.key").is_file());
+    site.ok(&["stack", "update", "web", "-t", &template, "-P", "text=newer than the dump", "--wait"]);
+    site.kill();
+    server.create("again");
+    let dump = site.path().join("dump").display().to_string();
+    server.sh(&format!("pg_restore --dbname=again {dump}"));
+    let (_, sql) = DOCUMENT.split_once("```sql\n").unwrap();
+    server.psql("again", sql.split_once("```").unwrap().0);
+    fs::write(&config, format!("[store]\nurl = \"{}\"\n", server.url("again"))).unwrap();
+    site.restart();
+    site.until_node("web-1", "online");
+    let status = site.json(&["status"]);
+    assert!(status["store"].as_str().unwrap().ends_with("/again"), "{status}");
+    assert_eq!(status["restored"], true, "{status}");
+    assert_eq!(fs::read_to_string(&file).unwrap(), "newer than the dump");
+    site.ok(&["stack", "update", "web", "-t", &template, "-P", "text=two", "--wait"]);
+
+    site.kill();
+    copy(&new, &old).expect(0);
+    fs::write(&config, "").unwrap();
+    site.restart();
+    site.until_node("web-1", "online");
+    site.ok(&["stack", "update", "web", "-t", &template, "-P", "text=three", "--wait"]);
+    assert_eq!(fs::read_to_string(&file).unwrap(), "three");
+}
+
+#[test]
+fn what_is_wrong_with_the_database_is_said_without_its_password() {
+    let server = server();
+    let dir = tempfile::TempDir::new().unwrap();
+    let data = dir.path().join("data").display().to_string();
+    let refused = |url: &str, verb: &[&str], status: i32, wanted: &[&str]| {
+        let mut arguments = vec!["--data-dir", &data, "--store", url];
+        arguments.extend(verb);
+        let told = controller(&arguments).refused(status, wanted);
+        assert!(!told.stderr.contains("s3cret") && !told.stdout.contains("s3cret"), "{}", told.stderr);
+    };
+    refused("mysql://m:s3cret@db/site", &[], 2, &["--store is wrong", "want sqlite:PATH or postgres://"]);
+    refused("postgres://m:s3cret@db/site?sslmode=maybe", &[], 2, &["sslmode must be"]);
+    let away = "postgres://m:s3cret@127.0.0.1:1/site";
+    refused(
+        away,
+        &[],
+        1,
+        &["the database cannot be opened", "no connection to postgres://m@127.0.0.1:1/site"],
+    );
+    refused(away, &["backup", "/tmp/backup"], 1, &["pg_dump", "docs/postgresql.md"]);
+    refused(away, &["restore", "/tmp/backup"], 1, &["pg_restore"]);
+    refused(&server.url("nowhere"), &[], 1, &["\"nowhere\" does not exist", "createdb"]);
+    let url = server.url("site");
+    let _site = Site::with_variables(&[("MUSTER_STORE__URL", OsStr::new(&url))]);
+    refused(&url, &[], 1, &["is used by muster-controller", "one controller at a time"]);
+    refused(&url, &["rekey"], 1, &["is used by muster-controller"]);
+}

@@ -24,6 +24,7 @@ const SHELL: &[&str] = &[
     "rumqttc",
     "rustls",
     "rusqlite",
+    "tokio-postgres",
     "axum",
     "hyper",
     "nix",
@@ -56,17 +57,27 @@ const TABLE: &[Rule] = &[
     Rule {
         name: "muster-host",
         may: &["muster-shared"],
-        never: &["rumqttc", "rustls", "rusqlite", "axum", "hyper", "saphyr-parser", "clap", "config"],
+        never: &[
+            "rumqttc",
+            "rustls",
+            "rusqlite",
+            "tokio-postgres",
+            "axum",
+            "hyper",
+            "saphyr-parser",
+            "clap",
+            "config",
+        ],
     },
     Rule {
         name: "muster-agent-link",
         may: &["muster-shared"],
-        never: &["rusqlite", "axum", "hyper", "clap", "config", "rtnetlink", "zbus"],
+        never: &["rusqlite", "tokio-postgres", "axum", "hyper", "clap", "config", "rtnetlink", "zbus"],
     },
     Rule {
         name: "muster-agent",
         may: &["muster-shared", "muster-agent-core", "muster-agent-link", "muster-host"],
-        never: &["rusqlite", "axum", "hyper"],
+        never: &["rusqlite", "tokio-postgres", "axum", "hyper"],
     },
     Rule {
         name: "muster-controller",
@@ -83,9 +94,13 @@ const TABLE: &[Rule] = &[
     Rule {
         name: "muster-cli",
         may: &["muster-shared", "muster-template", "muster-api"],
-        never: &["rumqttc", "rusqlite", "axum", "rtnetlink", "zbus"],
+        never: &["rumqttc", "rusqlite", "tokio-postgres", "axum", "rtnetlink", "zbus"],
     },
-    Rule { name: "muster-testbed", may: &[], never: &["tokio", "rumqttc", "rusqlite", "axum"] },
+    Rule {
+        name: "muster-testbed",
+        may: &[],
+        never: &["tokio", "rumqttc", "rusqlite", "tokio-postgres", "axum"],
+    },
     Rule {
         name: "muster-tests",
         may: &[

@@ -24,8 +24,9 @@ const DOCUMENT: &str = include_str!("../../../docs/postgresql.md");
 fn documented(name: &str, site: &Site, server: &Postgres) {
     let (_, rest) = DOCUMENT.split_once(&format!("```sh {name}\n")).unwrap();
     let data = site.database().parent().unwrap().display().to_string();
+    let config = site.path().join("controller.toml").display().to_string();
     let controller =
-        format!("{} --config /dev/null --data-dir {data} ", binary("muster-controller").display());
+        format!("{} --config {config} --data-dir {data} ", binary("muster-controller").display());
     let script = rest.split_once("```").unwrap().0;
     let script = script
         .replace("muster-controller ", &controller)
@@ -37,10 +38,11 @@ fn documented(name: &str, site: &Site, server: &Postgres) {
     server.sh(&lines.join("\n"));
 }
 
-/// `muster-controller` with these arguments and nothing of the environment.
+/// `muster-controller` with these arguments, and settings that say nothing.
 fn controller(arguments: &[&str]) -> Ran {
+    let config = tempfile::Builder::new().suffix(".toml").tempfile().unwrap();
     let mut command = Command::new(binary("muster-controller"));
-    command.args(["--config", "/dev/null"]).args(arguments);
+    command.arg("--config").arg(config.path()).args(arguments);
     Running::start(command).finish()
 }
 

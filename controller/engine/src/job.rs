@@ -130,8 +130,8 @@ impl Jobs {
             if !self.waits_in_line(slot, node) {
                 continue;
             }
-            if let Some(why) = self.graph.too_old_for(&self.graph.rows[slot], node) {
-                self.attempt_failed(slot, &why, true);
+            if self.graph.too_old_for(&self.graph.rows[slot], node).is_some() {
+                self.graph.ctx.agenda.push_back(Todo::Unsendable(slot));
                 continue;
             }
             match self.graph.holds_job(&self.graph.rows[slot]) {

@@ -9,7 +9,7 @@ use crate::node::NodeKey;
 use crate::record::PackedSpec;
 use crate::rollout::Ended;
 use crate::row::heard::Heard;
-use crate::row::{Role, Slot};
+use crate::row::{Role, Row, Slot, WorkState};
 use crate::todo::Todo;
 
 /// Above any number of attempts of an honest controller: a larger one in a report is a lie.
@@ -146,7 +146,9 @@ impl Jobs {
     /// A row that leaves its thing is complete without a job if the backup of a restored store does
     /// not know its spec. The thing then stays in the agent's ledger like one that was adopted.
     pub(crate) fn unsendable(&mut self, slot: Slot) {
-        let Some(row) = self.graph.rows.get(slot).filter(|row| row.is_sent()) else { return };
+        let is_queued = |row: &Row| row.work.as_ref().is_some_and(|work| work.state == WorkState::Queued);
+        let row = self.graph.rows.get(slot).filter(|row| row.is_sent() || is_queued(row));
+        let Some(row) = row else { return };
         let (thing, Some(node)) = (row.physical, row.node) else { return };
         if row.spec.is_some() {
             if let Some(why) = self.graph.too_old_for(row, node) {

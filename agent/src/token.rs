@@ -13,7 +13,7 @@ use crate::WrongInput;
 pub const CREDENTIAL: &str = "muster.token";
 
 /// The most bytes of a token's line; a token with the longest site and addresses is shorter.
-const LINE_MAX: u64 = 8 * 1024;
+const LINE_MAX: u64 = 16 * 1024;
 
 /// The source of the token, which is the first line of each.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -70,7 +70,7 @@ mod tests {
 
     #[test]
     fn a_token_is_the_first_line() {
-        let long = format!("{}\n", "a".repeat(9000));
+        let long = format!("{}\n", "a".repeat(2 * LINE_MAX as usize));
         for (text, wanted) in [
             (&b"T"[..], Ok("T")),
             (b"T\nmore", Ok("T\n")),
@@ -80,7 +80,7 @@ mod tests {
                 b"\xff\n",
                 Err("cannot read the join token from standard input: stream did not contain valid UTF-8"),
             ),
-            (long.as_bytes(), Ok(&long[..8192])),
+            (long.as_bytes(), Ok(&long[..LINE_MAX as usize])),
         ] {
             let line = first_line(Ok(text), "standard input").map_err(|error| error.to_string());
             assert_eq!(line.as_deref().map_err(String::as_str), wanted);

@@ -1,5 +1,7 @@
 //! Settings: flag over environment (`MUSTER_<SECTION>__<KEY>`) over file.
 
+mod link;
+
 use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -9,6 +11,7 @@ use anyhow::Context as _;
 use muster_template::FlowLimits;
 use serde::Deserialize;
 
+pub use self::link::{Brokers, Link, Way};
 use crate::store::{Bounds, KEY_FILE, Location};
 
 /// The path of the file without a flag; the file may be absent there.
@@ -23,6 +26,7 @@ const DATABASE_MIN: u64 = 16 * 1024 * 1024;
 pub struct Settings {
     /// Directory, addresses and socket.
     pub controller: Controller,
+    pub link: Link,
     pub store: StoreSettings,
     pub limits: Limits,
     pub log: Log,
@@ -177,6 +181,7 @@ impl Settings {
     }
 
     fn check(&self) -> anyhow::Result<()> {
+        self.link.way()?;
         anyhow::ensure!(self.limits.connections > 0, "limits.connections must be at least 1");
         anyhow::ensure!(self.limits.in_flight_per_node > 0, "limits.in_flight_per_node must be at least 1");
         anyhow::ensure!(self.limits.in_flight_per_stack > 0, "limits.in_flight_per_stack must be at least 1");
@@ -300,6 +305,7 @@ mod tests {
             ("[controller]\nlisten = \"nowhere\"\n", "listen"),
             ("[controller]\nlisten = \"nowhere\"\n", "'nowhere': want ADDRESS:PORT, such as 0.0.0.0:8883"),
             ("[controller]\nlisten = \"nowhere\"\n", "controller.toml: the configuration is wrong: "),
+            ("[link]\nurl = \"mq\"\n", "link.url: 'mq'"),
             ("[log]\nformat = \"xml\"\n", "xml"),
             ("[limits\n", "controller.toml"),
         ] {

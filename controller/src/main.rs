@@ -6,18 +6,20 @@ use std::sync::Arc;
 
 use anyhow::Context as _;
 use clap::{Parser, Subcommand};
-use muster_controller::config::{LogFormat, Settings};
+use muster_controller::config::{Brokers, LogFormat, Settings};
 use muster_controller::driver::{self, Driver, DriverInbox};
 use muster_controller::link::intake::{self, Feed, Intake};
 use muster_controller::link::{
-    DirectConfig, DirectLink, Keys, LinkHandle, ReadContent, RefusedPackets, direct,
+    BrokerConfig, BrokerLink, DirectConfig, DirectLink, Health, Keys, LinkHandle, ReadContent,
+    RefusedPackets, direct,
 };
 use muster_controller::pki::Pki;
 use muster_controller::random::random;
 use muster_controller::store::{self, Database, KeyFile, Location, Reader, backup};
 use muster_controller::{api, signals};
+use muster_shared::join::BrokerAccess;
 use muster_shared::wire::CHUNK_MAX;
-use tokio::sync::oneshot;
+use tokio::sync::{oneshot, watch};
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::reload;
@@ -51,6 +53,9 @@ struct Cli {
     /// Address for agents [default: 0.0.0.0:8883]
     #[arg(long, value_name = "ADDR:PORT")]
     listen: Option<std::net::SocketAddr>,
+    /// Way between agents and controller: 'direct', or mqtts://HOST:PORT of MQTT 5 brokers [default: direct]
+    #[arg(long, value_name = "URL[,URL]")]
+    link: Option<String>,
     /// Socket for operators [default: /run/muster/api.sock]
     #[arg(long, value_name = "PATH")]
     api_socket: Option<PathBuf>,
@@ -119,6 +124,10 @@ fn main() -> ExitCode {
         }
     };
     if cli.check_config {
+        if let Err(error) = settings.link.brokers() {
+            eprintln!("error: {error:#}");
+            return ExitCode::from(2);
+        }
         println!("the configuration is valid");
         return ExitCode::SUCCESS;
     }
@@ -156,6 +165,10 @@ fn settings(cli: &Cli) -> anyhow::Result<Settings> {
     }
     if let Some(api_socket) = &cli.api_socket {
         controller.api_socket.clone_from(api_socket);
+    }
+    if let Some(link) = &cli.link {
+        settings.link.url.clone_from(link);
+        settings.link.way()?;
     }
     Ok(settings)
 }
@@ -265,22 +278,25 @@ fn run(settings: Settings, config_file: Option<PathBuf>) -> anyhow::Result<()> {
     let served = runtime.block_on(async {
         let (feed, from_link) = intake::channel(intake::fair::Bounds::default());
         let (keys, refused) = (Keys::default(), RefusedPackets::default());
-        let link = listen(&settings, &pki, feed, (keys.clone(), refused.clone())).await?;
-        link.handle().serve_contents(&contents(&settings, &store)?);
-        let (driver, driver_ended) = spawn_driver(&settings, store, (link.handle(), keys), inbox, from_link)?;
+        let link = start_link(&settings, &pki, feed, (keys.clone(), refused.clone())).await?;
+        link.handle.serve_contents(&contents(&settings, &store)?);
+        let ways = (link.handle.clone(), keys);
+        let (driver, driver_ended) = spawn_driver(&settings, store, ways, inbox, from_link)?;
         let config = api::ApiConfig {
             name: host_name(),
             store: settings.database().to_string(),
             socket: settings.controller.api_socket.clone(),
-            addresses: addresses(&settings, link.local_addr().port()),
+            addresses: link.addresses,
+            broker: link.broker,
+            link: settings.link.url.clone(),
+            health: link.health,
             body_max: settings.limits.api_body,
             template_max: settings.limits.template,
             flow_rules_max: settings.limits.flow_rules,
             refused,
         };
         let mut api = api::serve(config, handle.clone(), reader, Arc::clone(&pki)).await?;
-        tracing::info!(site = %pki.site(), listen = %link.local_addr(), api = %settings.controller.api_socket.display(),
-            "ready");
+        tracing::info!(site = %pki.site(), link = link.shown, api = %settings.controller.api_socket.display(), "ready");
         let reload = || match Settings::read(config_file.as_deref(), std::env::vars()) {
             Ok(fresh) => match EnvFilter::try_new(&fresh.log.level) {
                 Ok(filter) => drop(log.reload(filter)), // fails only if the subscriber is gone
@@ -288,20 +304,20 @@ fn run(settings: Settings, config_file: Option<PathBuf>) -> anyhow::Result<()> {
             },
             Err(error) => tracing::error!("the settings are left as they were: {error:#}"),
         };
-        let endpoint = link.handle();
+        let endpoint = link.handle.clone();
         // Without one of the three the others would seem well and do nothing: whoever started this starts it again.
         let ended = tokio::select! {
             told = signals::run(&handle, reload) => { told?; None }
             _ = driver_ended => Some("driver"),
             () = api.ended() => Some("API"),
-            () = endpoint.ended() => Some("agents' endpoint"),
+            () = endpoint.ended() => Some("agents' link"),
         };
         if let Some(part) = ended {
             anyhow::bail!("the {part} ended, and so does the controller: the log says why; please report it");
         }
         tracing::info!("stopping");
         api.stop().await;
-        link.handle().shutdown().await;
+        link.handle.shutdown().await;
         handle.stop().await;
         drop(tokio::task::spawn_blocking(move || driver.join()).await);
         anyhow::Ok(())
@@ -318,6 +334,67 @@ fn contents(settings: &Settings, store: &Database) -> anyhow::Result<ReadContent
         let read = reader.content(digest, offset, CHUNK_MAX);
         read.map(Option::unwrap_or_default).map_err(|error| error.to_string())
     }))
+}
+
+/// The link, as the rest of the program needs it.
+struct StartedLink {
+    handle: LinkHandle,
+    health: watch::Receiver<Health>,
+    /// The addresses in join tokens, and the rest of the way if there are brokers.
+    addresses: Vec<String>,
+    broker: Option<BrokerAccess>,
+    /// For the log.
+    shown: String,
+}
+
+async fn start_link(
+    settings: &Settings,
+    pki: &Arc<Pki>,
+    feed: Feed,
+    keys: (Keys, RefusedPackets),
+) -> anyhow::Result<StartedLink> {
+    match settings.link.brokers()? {
+        Some(brokers) => Ok(through_brokers(settings, pki, feed, keys, brokers)),
+        None => {
+            let link = listen(settings, pki, feed, keys).await?;
+            let shown = format!("listening on {}", link.local_addr());
+            let (_, health) = watch::channel(Health::Connected(shown.clone()));
+            let addresses = addresses(settings, link.local_addr().port());
+            Ok(StartedLink { handle: link.handle(), health, addresses, broker: None, shown })
+        }
+    }
+}
+
+fn through_brokers(
+    settings: &Settings,
+    pki: &Arc<Pki>,
+    feed: Feed,
+    (keys, refused): (Keys, RefusedPackets),
+    brokers: Brokers,
+) -> StartedLink {
+    let Brokers { addresses, join_addresses, ca_fingerprint, credentials, join_credentials } = brokers;
+    let config = BrokerConfig {
+        brokers: addresses.clone(),
+        ca_fingerprint,
+        credentials,
+        connections: settings.limits.connections,
+        keys,
+        refused,
+    };
+    let link = BrokerLink::start(config, Arc::clone(pki), feed);
+    let controller_seal = pki.seal_public();
+    StartedLink {
+        handle: link.handle(),
+        health: link.health(),
+        addresses: addresses.iter().map(ToString::to_string).collect(),
+        broker: Some(BrokerAccess {
+            join_addresses,
+            ca_fingerprint,
+            credentials: join_credentials,
+            controller_seal,
+        }),
+        shown: settings.link.url.clone(),
+    }
 }
 
 async fn listen(

@@ -19,6 +19,7 @@ use std::net::IpAddr;
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
+use muster_shared::join::{JoinError, relayed};
 use muster_shared::model::ContentDigest;
 use muster_shared::seal::{Seal, SealPublic, SealSecret};
 use muster_shared::{NodeId, SiteId, join};
@@ -109,6 +110,16 @@ pub struct ServerCertificate {
     pub renew_at: u64,
 }
 
+/// What the controller is to a broker.
+pub struct ClientIdentity {
+    /// The certificate's common name. No node has such a name.
+    pub name: String,
+    /// DER.
+    pub certificate: Vec<u8>,
+    /// PKCS#8, never written anywhere.
+    pub key: Vec<u8>,
+}
+
 /// The site's keys, opened.
 pub struct Pki {
     site: SiteId,
@@ -181,6 +192,32 @@ impl Pki {
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
         let not_after = unix(params.not_after);
         Ok(Issued { der: params.signed_by(&key.0, &self.ca)?.der().to_vec(), not_after })
+    }
+
+    /// Opens a joiner's request that came over a broker, from the topic with this nonce.
+    ///
+    /// # Errors
+    /// [`JoinError`]: it was not made for this controller and this topic.
+    pub fn open_join(&self, nonce: &str, payload: &[u8]) -> Result<relayed::Request, JoinError> {
+        relayed::Request::open(&self.seal, &self.site, nonce, payload)
+    }
+
+    /// The controller's name at a broker, where its permissions hang on.
+    pub fn client_name(&self) -> String {
+        format!("controller@{}", self.site)
+    }
+
+    /// A certificate for the controller as the client of a broker.
+    ///
+    /// # Errors
+    /// [`PkiError`]
+    pub fn client(&self) -> Result<ClientIdentity, PkiError> {
+        let (key, name) = (KeyPair::generate()?, self.client_name());
+        let mut params = parameters(&name, SERVER_DAYS)?;
+        params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
+        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
+        let certificate = params.signed_by(&key, &self.ca)?.der().to_vec();
+        Ok(ClientIdentity { name, certificate, key: key.serialize_der() })
     }
 
     /// A certificate for the server itself, for this host's name, `localhost` and `names` (host names and

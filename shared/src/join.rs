@@ -2,6 +2,7 @@
 //!
 //! ```text
 //!   token    = "muster1-" base64url( postcard(JoinToken) · checksum (4 bytes) )
+//!            | "muster2-" base64url( postcard(JoinToken) · postcard(BrokerAccess) · checksum (4 bytes) )
 //!   request  = version (1 byte) · postcard(JoinRequest)      on topic::join_request
 //!   answer   = version (1 byte) · postcard(JoinAnswer)       on topic::join_answer
 //! ```
@@ -10,9 +11,14 @@
 //! last: the joiner takes that CA as its only root if its [`fingerprint`] is the token's, and verifies the
 //! server against it for the usage *server authentication* (nodes' certificates lack it); names are not
 //! compared. So only the controller ever receives the secret. Nothing here is sealed except
-//! [`JoinRequest::Renew`], so no join message may pass through a broker.
+//! [`JoinRequest::Renew`].
+//!
+//! Where a broker is in between ([`JoinToken::broker`]), request and answer are sealed as well: [`relayed`].
 //!
 //! Absent: whether a token is valid, used up or expired. The controller's engine decides this.
+
+mod broker;
+pub mod relayed;
 
 use std::fmt;
 use std::net::Ipv6Addr;
@@ -23,6 +29,7 @@ use data_encoding::BASE64URL_NOPAD;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
+pub use self::broker::{BrokerAccess, Credentials};
 use crate::seal::{Nonce, Seal, SealPublic};
 use crate::{NodeId, SiteId};
 
@@ -36,8 +43,10 @@ pub const ADDRESSES_MAX: usize = 8;
 pub const NONCE_MAX: usize = 32;
 
 /// A token's text with the longest site and addresses is shorter.
-const TEXT_MAX: usize = 4096;
+const TEXT_MAX: usize = 8192;
 const PREFIX: &str = "muster1-";
+/// Of tokens for agents that reach their controller through brokers. An older agent does not know them.
+const BROKER_PREFIX: &str = "muster2-";
 const CHECKSUM: usize = 4;
 /// A host name and a port.
 const ADDRESS_MAX: usize = 253 + 6;
@@ -68,7 +77,8 @@ pub struct Address {
 pub struct JoinToken {
     /// The site to join.
     pub site: SiteId,
-    /// The controller's addresses, to be tried in this order; at most [`ADDRESSES_MAX`].
+    /// The addresses of the controller, or of the brokers for nodes, to be tried in this order; at most
+    /// [`ADDRESSES_MAX`].
     pub addresses: Vec<Address>,
     /// [`fingerprint`] of the site's CA certificate.
     pub ca_fingerprint: [u8; 32],
@@ -77,6 +87,9 @@ pub struct JoinToken {
     pub secret: TokenSecret,
     /// Seconds since 1970 (UTC); refused from then on.
     pub expires: u64,
+    /// The way through brokers; `None`: agents connect to the controller itself.
+    #[serde(skip)]
+    pub broker: Option<BrokerAccess>,
 }
 
 /// The reason why a text is no token.
@@ -290,9 +303,15 @@ impl fmt::Display for JoinToken {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut written = self.clone();
         written.addresses.truncate(ADDRESSES_MAX);
-        let mut bytes = postcard::to_stdvec(&written).expect("a token's types have no map of unknown length");
+        const PLAIN: &str = "a token's types have no map of unknown length";
+        let mut bytes = postcard::to_stdvec(&written).expect(PLAIN);
+        let mut prefix = PREFIX;
+        if let Some(broker) = &written.broker {
+            prefix = BROKER_PREFIX;
+            bytes.extend_from_slice(&postcard::to_stdvec(broker).expect(PLAIN));
+        }
         bytes.extend_from_slice(&checksum(&bytes));
-        write!(f, "{PREFIX}{}", BASE64URL_NOPAD.encode(&bytes))
+        write!(f, "{prefix}{}", BASE64URL_NOPAD.encode(&bytes))
     }
 }
 
@@ -300,7 +319,12 @@ impl FromStr for JoinToken {
     type Err = TokenError;
 
     fn from_str(text: &str) -> Result<Self, TokenError> {
-        let text = text.trim_ascii().strip_prefix(PREFIX).ok_or(TokenError::Prefix)?;
+        let text = text.trim_ascii();
+        let (text, has_broker) = match (text.strip_prefix(PREFIX), text.strip_prefix(BROKER_PREFIX)) {
+            (Some(text), _) => (text, false),
+            (None, Some(text)) => (text, true),
+            (None, None) => return Err(TokenError::Prefix),
+        };
         if text.len() > TEXT_MAX {
             return Err(TokenError::Damaged);
         }
@@ -309,7 +333,13 @@ impl FromStr for JoinToken {
         if *sum != checksum(body) {
             return Err(TokenError::Damaged);
         }
-        let token: JoinToken = whole(body).ok_or(TokenError::Contents)?;
+        let (mut token, rest): (JoinToken, _) =
+            postcard::take_from_bytes(body).map_err(|_| TokenError::Contents)?;
+        token.broker = match (has_broker, rest) {
+            (true, rest) => Some(whole(rest).filter(BrokerAccess::is_bounded).ok_or(TokenError::Contents)?),
+            (false, []) => None,
+            (false, _) => return Err(TokenError::Contents),
+        };
         if !(1..=ADDRESSES_MAX).contains(&token.addresses.len()) {
             return Err(TokenError::Contents);
         }

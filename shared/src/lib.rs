@@ -14,6 +14,7 @@ pub mod pattern;
 pub mod property;
 pub mod rate;
 pub mod seal;
+pub mod segment;
 pub mod time;
 pub mod topic;
 pub mod wire;

@@ -22,16 +22,79 @@ pub fn join_answer(site: &SiteId, nonce: &str) -> String {
     format!("muster/v1/{site}/join/{nonce}/answer")
 }
 
+/// Over a broker: what the controller tells all nodes at once.
+pub fn notices(site: &SiteId) -> String {
+    format!("muster/v1/{site}/controller")
+}
+
+/// The filter of every node's [`up`].
+pub fn all_up(site: &SiteId) -> String {
+    format!("muster/v1/{site}/+/up")
+}
+
+/// The filter of every [`join_request`].
+pub fn all_join_requests(site: &SiteId) -> String {
+    format!("muster/v1/{site}/join/+/request")
+}
+
+/// What a topic that the controller subscribes to over a broker is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ToController<'a> {
+    /// A node's [`up`].
+    Up(NodeId),
+    /// A [`join_request`] with this nonce.
+    JoinRequest(&'a str),
+}
+
+/// Reads a topic of this site; `None` for any other.
+pub fn to_controller<'a>(site: &SiteId, topic: &'a str) -> Option<ToController<'a>> {
+    let rest = topic.strip_prefix("muster/v1/")?.strip_prefix(site.as_str())?.strip_prefix('/')?;
+    match rest.split('/').collect::<Vec<_>>()[..] {
+        [node, "up"] => node.parse().ok().map(ToController::Up),
+        ["join", nonce, "request"] => Some(ToController::JoinRequest(nonce)),
+        _ => None,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn site() -> SiteId {
+        "lab".parse().expect("site")
+    }
+
     #[test]
     fn topics_are_as_documented() {
-        let (site, node) = ("lab".parse().expect("site"), "web-1.example.org".parse().expect("node"));
+        let (site, node) = (site(), "web-1.example.org".parse().expect("node"));
         assert_eq!(down(&site, &node), "muster/v1/lab/web-1.example.org/down");
         assert_eq!(up(&site, &node), "muster/v1/lab/web-1.example.org/up");
         assert_eq!(join_request(&site, "0af3"), "muster/v1/lab/join/0af3/request");
         assert_eq!(join_answer(&site, "0af3"), "muster/v1/lab/join/0af3/answer");
+        assert_eq!(notices(&site), "muster/v1/lab/controller");
+        assert_eq!(all_up(&site), "muster/v1/lab/+/up");
+        assert_eq!(all_join_requests(&site), "muster/v1/lab/join/+/request");
+    }
+
+    #[test]
+    fn the_controller_reads_topics_of_its_site_only() {
+        let node: NodeId = "web-1.example.org".parse().expect("node");
+        let join: NodeId = "join".parse().expect("node");
+        for (topic, wanted) in [
+            ("muster/v1/lab/web-1.example.org/up", Some(ToController::Up(node))),
+            ("muster/v1/lab/join/up", Some(ToController::Up(join))),
+            ("muster/v1/lab/join/0af3/request", Some(ToController::JoinRequest("0af3"))),
+            ("muster/v1/lab/web-1/down", None),
+            ("muster/v1/lab/join/0af3/answer", None),
+            ("muster/v1/lab2/web-1/up", None),
+            ("muster/v1/la/web-1/up", None),
+            ("muster/v1/lab/Web_1/up", None),
+            ("muster/v1/lab/web-1/up/more", None),
+            ("muster/v1/lab//up", None),
+            ("muster/v1/lab", None),
+            ("", None),
+        ] {
+            assert_eq!(to_controller(&site(), topic), wanted, "{topic}");
+        }
     }
 }

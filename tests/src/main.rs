@@ -87,7 +87,7 @@ enum Verb {
     #[command(
         after_help = "Example: muster-sim fleet --agents 1000 --connect mqtts://127.0.0.1:8883 --token \"$(muster node token --uses 1000 --name 'fleet-*')\" --jobs 1000"
     )]
-    Fleet(fleet::Wish),
+    Fleet(Box<fleet::Wish>),
 }
 
 #[derive(Args)]

@@ -40,6 +40,11 @@ const SHELL: &[&str] = &[
 
 const TABLE: &[Rule] = &[
     Rule { name: "muster-shared", may: &[], never: SHELL },
+    Rule {
+        name: "muster-broker",
+        may: &["muster-shared"],
+        never: &["rusqlite", "axum", "hyper", "clap", "config", "rtnetlink", "zbus", "rcgen", "time"],
+    },
     Rule { name: "muster-template", may: &["muster-shared", "muster-intent"], never: SHELL },
     Rule { name: "muster-api", may: &["muster-shared"], never: SHELL },
     Rule {
@@ -71,7 +76,7 @@ const TABLE: &[Rule] = &[
     },
     Rule {
         name: "muster-agent-link",
-        may: &["muster-shared"],
+        may: &["muster-shared", "muster-broker"],
         never: &["rusqlite", "tokio-postgres", "axum", "hyper", "clap", "config", "rtnetlink", "zbus"],
     },
     Rule {
@@ -83,6 +88,7 @@ const TABLE: &[Rule] = &[
         name: "muster-controller",
         may: &[
             "muster-shared",
+            "muster-broker",
             "muster-intent",
             "muster-template",
             "muster-engine",
@@ -105,6 +111,7 @@ const TABLE: &[Rule] = &[
         name: "muster-tests",
         may: &[
             "muster-shared",
+            "muster-broker",
             "muster-template",
             "muster-testbed",
             "muster-engine",

@@ -1,4 +1,5 @@
-//! One connection to the controller at a time: MQTT 5 over TLS 1.3, packets sealed in a session of their own.
+//! One connection to the controller at a time: MQTT 5 over TLS 1.3, packets sealed in a session of their own. `broker.rs`
+//! has what is different where a broker is in between.
 //!
 //! rumqttc's event loop lives as long as one connection: what it would carry over to the next one is not
 //! wanted, for the machine says everything again that is not acknowledged. Polling and publishing are two
@@ -10,13 +11,15 @@
 //!
 //! Absent: reconnecting and its backoff, which the machine decides.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use muster_broker::BrokerError;
 use muster_shared::join::Address;
 use muster_shared::model::{Down, Up};
 use muster_shared::seal::{PacketError, Seal, Session};
+use muster_shared::segment::ResetReason;
 use muster_shared::{topic, wire};
 use rumqttc::v5::mqttbytes::QoS;
 use rumqttc::v5::mqttbytes::v5::{ConnectReturnCode, Packet, SubscribeReasonCode};
@@ -29,6 +32,7 @@ use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout, timeout_at};
 
+use crate::broker::{self, Line, ThroughBroker, Way};
 use crate::clock::wrong_clock;
 use crate::identity::Identity;
 use crate::tls;
@@ -37,16 +41,16 @@ use crate::tls;
 const CONNECT_WITHIN: Duration = Duration::from_secs(10);
 /// What the controller is told: after one and a half of it without a packet it takes this server for gone. A second longer than
 /// heartbeats are apart by default, so that nothing else is said where those go out.
-const KEEP_ALIVE: Duration = Duration::from_secs(61);
+pub(crate) const KEEP_ALIVE: Duration = Duration::from_secs(61);
 /// After so long without a packet the controller is gone: an answer to what was said last is missing for a minute then.
-const SILENCE_MAX: Duration = Duration::from_secs(120);
+pub(crate) const SILENCE_MAX: Duration = Duration::from_secs(120);
 /// rumqttc pings each time this has passed, whatever else is sent, and announces it cut to 16 bits: so this is announced as
 /// [`KEEP_ALIVE`], and pings are 18 hours apart.
 const PING_EVERY: Duration = Duration::from_secs(KEEP_ALIVE.as_secs() + (1 << 16));
 /// Publishes on their way; rumqttc keeps a slot for each.
-const INFLIGHT_MAX: u16 = 16;
+pub(crate) const INFLIGHT_MAX: u16 = 16;
 /// rumqttc's own queue: packets of 256 KiB, so that few of them wait in memory.
-const REQUESTS_MAX: usize = 4;
+pub(crate) const REQUESTS_MAX: usize = 4;
 /// Room for MQTT's own bytes around one of our packets.
 const PACKET_MAX: u32 = wire::MESSAGE_MAX as u32 + 64 * 1024;
 /// Messages to the controller that wait: every report of a full ledger (100,000 jobs), and some.
@@ -92,6 +96,12 @@ pub enum LinkError {
     /// The controller says no.
     #[error("the controller refuses: {0}")]
     Refused(&'static str),
+    /// The controller behind a broker ended it, or it could not go on.
+    #[error("connection lost: {}", .0.text())]
+    Reset(ResetReason),
+    /// Of the brokers in between, none can be used.
+    #[error(transparent)]
+    Broker(Box<BrokerError>),
     /// Sealed by the controller, and not understood.
     #[error("the controller's message is not understood: {0}")]
     Wire(#[from] wire::WireError),
@@ -114,6 +124,7 @@ impl LinkError {
     pub fn is_expired(&self) -> bool {
         match self {
             LinkError::Unreachable { expired, .. } => *expired,
+            LinkError::Broker(error) => error.is_expired(),
             // The alert comes as an I/O error from within TLS; its text is all that is left of it.
             LinkError::Lost(source) => format!("{source:?}").contains("CertificateExpired"),
             _ => false,
@@ -148,8 +159,8 @@ impl LinkError {
 #[derive(Debug)]
 pub enum LinkEvent {
     Connected {
-        /// The controller's number.
-        remote: IpAddr,
+        /// The controller's number, or the broker.
+        remote: String,
     },
     /// From the controller.
     Received(Vec<Down>),
@@ -168,8 +179,9 @@ pub struct Peer {
     pub down: String,
     pub up: String,
     pub tls: Arc<ClientConfig>,
-    /// Addresses in their order.
+    /// Addresses in their order: the controller's, or those of brokers.
     pub addresses: Vec<Address>,
+    pub broker: Option<ThroughBroker>,
 }
 
 /// A connection; dropping it closes it.
@@ -215,11 +227,14 @@ async fn converse(
     messages: mpsc::Receiver<Up>,
 ) -> Result<(), LinkError> {
     let (mut mqtt, remote) = greet(peer).await?;
-    let session = Mutex::new(begin(&mut mqtt, peer, seal).await?);
+    let publisher = mqtt.publisher(peer);
+    let session = tokio::select! {
+        begun = begin(&mut mqtt, peer, seal) => Mutex::new(begun?),
+        () = publisher.acknowledge() => return Ok(()),
+    };
     if tell.send(LinkEvent::Connected { remote }).await.is_err() {
         return Ok(());
     }
-    let client = mqtt.client.clone();
     let polling = async {
         let mut refused = 0u64;
         loop {
@@ -243,7 +258,8 @@ async fn converse(
     };
     tokio::select! {
         ended = polling => ended,
-        ended = publish(peer, &session, messages, client) => ended,
+        ended = publish(&session, messages, &publisher) => ended,
+        () = publisher.acknowledge() => Ok(()),
     }
 }
 
@@ -277,10 +293,9 @@ fn lock(session: &Mutex<Session>) -> MutexGuard<'_, Session> {
 
 /// Packs what waits into as few packets as possible. Where nothing waits for too long it says that we are here.
 async fn publish(
-    peer: &Peer,
     session: &Mutex<Session>,
     mut messages: mpsc::Receiver<Up>,
-    client: AsyncClient,
+    publisher: &Publisher,
 ) -> Result<(), LinkError> {
     let mut batch = Vec::new();
     loop {
@@ -292,9 +307,35 @@ async fn publish(
         }
         for body in wire::pack(&batch)? {
             let packet = lock(session).seal(body);
-            if client.publish(&peer.up, QoS::AtLeastOnce, false, packet).await.is_err() {
+            if !publisher.publish(packet).await {
                 return Ok(());
             }
+        }
+    }
+}
+
+/// Sends packets, one after the other.
+enum Publisher {
+    Direct { client: AsyncClient, up: String },
+    Broker(Line),
+}
+
+impl Publisher {
+    /// False if the connection is over.
+    async fn publish(&self, packet: Vec<u8>) -> bool {
+        match self {
+            Publisher::Direct { client, up } => {
+                client.publish(up, QoS::AtLeastOnce, false, packet).await.is_ok()
+            }
+            Publisher::Broker(line) => line.publish(&packet).await,
+        }
+    }
+
+    /// Until the connection is over; MQTT acknowledges by itself where it reaches to the controller.
+    async fn acknowledge(&self) {
+        match self {
+            Publisher::Direct { .. } => std::future::pending().await,
+            Publisher::Broker(line) => drop(line.acknowledge().await),
         }
     }
 }
@@ -302,9 +343,16 @@ async fn publish(
 /// An MQTT connection, subscribed.
 pub struct Mqtt {
     client: AsyncClient,
-    events: EventLoop,
-    /// When the last packet came.
-    heard: Instant,
+    events: Events,
+}
+
+enum Events {
+    Direct {
+        events: Box<EventLoop>,
+        /// When the last packet came.
+        heard: Instant,
+    },
+    Broker(Way),
 }
 
 impl Mqtt {
@@ -313,12 +361,16 @@ impl Mqtt {
     /// # Errors
     /// The connection is gone.
     pub async fn payload(&mut self) -> Result<Vec<u8>, LinkError> {
+        let (events, heard) = match &mut self.events {
+            Events::Direct { events, heard } => (events, heard),
+            Events::Broker(way) => return way.payload().await,
+        };
         loop {
             // What is cut off by it is not taken up again: the connection is over.
-            let event = timeout_at(self.heard + SILENCE_MAX, self.events.poll()).await;
+            let event = timeout_at(*heard + SILENCE_MAX, events.poll()).await;
             match event.map_err(|_| LinkError::Silent)? {
                 Ok(Event::Incoming(packet)) => {
-                    self.heard = Instant::now();
+                    *heard = Instant::now();
                     if let Packet::Publish(publish) = packet {
                         return Ok(publish.payload.to_vec());
                     }
@@ -329,9 +381,25 @@ impl Mqtt {
         }
     }
 
+    fn publisher(&self, peer: &Peer) -> Publisher {
+        let line = match &self.events {
+            Events::Direct { .. } => None,
+            Events::Broker(way) => way.line(),
+        };
+        match line {
+            Some(line) => Publisher::Broker(line),
+            None => Publisher::Direct { client: self.client.clone(), up: peer.up.clone() },
+        }
+    }
+
     /// Publishes one packet; it goes out while [`Mqtt::payload`] is awaited.
     pub fn publish(&self, topic: &str, payload: Vec<u8>) -> bool {
-        self.client.try_publish(topic, QoS::AtLeastOnce, false, payload).is_ok()
+        match &self.events {
+            Events::Broker(way) if let Some(line) = way.line() => line.publish_at_once(&payload),
+            Events::Broker(_) | Events::Direct { .. } => {
+                self.client.try_publish(topic, QoS::AtLeastOnce, false, payload).is_ok()
+            }
+        }
     }
 }
 
@@ -339,7 +407,12 @@ impl Mqtt {
 ///
 /// # Errors
 /// None works: why the last one does not.
-pub async fn greet(peer: &Peer) -> Result<(Mqtt, IpAddr), LinkError> {
+pub async fn greet(peer: &Peer) -> Result<(Mqtt, String), LinkError> {
+    if let Some(through) = &peer.broker {
+        let (client, way) = broker::greet(peer, through).await?;
+        let address = way.address();
+        return Ok((Mqtt { client, events: Events::Broker(way) }, address));
+    }
     let mut last = LinkError::Closed;
     for address in &peer.addresses {
         let numbers = match resolve(address).await {
@@ -351,7 +424,7 @@ pub async fn greet(peer: &Peer) -> Result<(Mqtt, IpAddr), LinkError> {
         };
         for number in numbers {
             match timeout(CONNECT_WITHIN, greet_one(peer, number)).await {
-                Ok(Ok(mqtt)) => return Ok((mqtt, number.ip())),
+                Ok(Ok(mqtt)) => return Ok((mqtt, number.ip().to_string())),
                 Ok(Err(error)) if error.is_not_let_in() => last = LinkError::NotLetIn(number.to_string()),
                 Ok(Err(error)) => {
                     let (expired, busy) = (error.is_expired(), error.is_busy());
@@ -402,12 +475,11 @@ async fn greet_one(peer: &Peer, number: SocketAddr) -> Result<Mqtt, LinkError> {
     let mut network = NetworkOptions::new();
     network.set_tcp_nodelay(true);
     options.set_network_options(network);
-    let (client, events) = AsyncClient::new(options, REQUESTS_MAX);
-    let mut mqtt = Mqtt { client, events, heard: Instant::now() };
+    let (client, mut events) = AsyncClient::new(options, REQUESTS_MAX);
     loop {
-        match mqtt.events.poll().await.map_err(|error| LinkError::Lost(Box::new(error)))? {
+        match events.poll().await.map_err(|error| LinkError::Lost(Box::new(error)))? {
             Event::Incoming(Packet::ConnAck(ack)) if ack.code == ConnectReturnCode::Success => {
-                if mqtt.client.try_subscribe(&peer.down, QoS::AtLeastOnce).is_err() {
+                if client.try_subscribe(&peer.down, QoS::AtLeastOnce).is_err() {
                     return Err(LinkError::Closed);
                 }
             }
@@ -416,8 +488,8 @@ async fn greet_one(peer: &Peer, number: SocketAddr) -> Result<Mqtt, LinkError> {
                 if !ack.return_codes.iter().all(granted) {
                     return Err(LinkError::Refused("this node may not subscribe its own topic"));
                 }
-                mqtt.heard = Instant::now();
-                return Ok(mqtt);
+                let events = Events::Direct { events: Box::new(events), heard: Instant::now() };
+                return Ok(Mqtt { client, events });
             }
             Event::Incoming(_) | Event::Outgoing(_) => {}
         }
@@ -433,6 +505,7 @@ impl Peer {
             up: topic::up(&identity.site, &identity.node),
             tls,
             addresses: identity.addresses.clone(),
+            broker: identity.broker.as_ref().map(|access| ThroughBroker::node(access, &identity.site)),
         }
     }
 }

@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use muster_shared::join::{self, Address, JoinToken};
+use muster_shared::join::{self, Address, BrokerAccess, JoinToken};
 use muster_shared::seal::{Seal, SealPublic, SealSecret};
 use muster_shared::{NodeId, SiteId};
 use rustls::ClientConfig;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::tls::{self, Root};
 
@@ -15,7 +15,7 @@ use crate::tls::{self, Root};
 pub struct Identity {
     pub site: SiteId,
     pub node: NodeId,
-    /// Where the controller is reached, to be tried in this order.
+    /// Where the controller is reached, or the brokers are, to be tried in this order.
     pub addresses: Vec<Address>,
     /// The only root.
     pub ca_der: Vec<u8>,
@@ -30,6 +30,14 @@ pub struct Identity {
     pub issued: u64,
     /// Seconds since 1970: when it runs out.
     pub not_after: u64,
+    /// The way through brokers; `None`: `addresses` are the controller's own.
+    #[serde(deserialize_with = "or_none")]
+    pub broker: Option<BrokerAccess>,
+}
+
+/// A record from before there were brokers ends here. What else could be wrong with it, its checksum has found.
+fn or_none<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<BrokerAccess>, D::Error> {
+    Ok(Option::deserialize(deserializer).unwrap_or_default())
 }
 
 impl Identity {
@@ -39,11 +47,15 @@ impl Identity {
         Seal::new(&secret, &self.controller_seal, &self.site, &self.node)
     }
 
-    /// As this node, towards its controller.
+    /// As this node, towards its controller or the brokers.
     ///
     /// # Errors
     /// The certificate and key do not fit each other.
     pub fn tls(&self) -> Result<Arc<ClientConfig>, rustls::Error> {
+        if let Some(broker) = &self.broker {
+            let own = Some((&self.certificate_der[..], &self.key_der[..]));
+            return Ok(Arc::new(muster_broker::client_config(broker.ca_fingerprint, own)?));
+        }
         let root = Root::Certificate(self.ca_der.clone());
         Ok(Arc::new(tls::client(root, Some((&self.certificate_der, &self.key_der)))?))
     }

@@ -4,7 +4,8 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use muster_shared::join::{self, Address, JoinAnswer, JoinError, JoinRequest, JoinToken};
+use muster_shared::join::relayed::Joiner;
+use muster_shared::join::{self, Address, BrokerAccess, JoinAnswer, JoinError, JoinRequest, JoinToken};
 use muster_shared::seal::SealSecret;
 use muster_shared::time::utc;
 use muster_shared::{NodeId, SiteId, topic};
@@ -13,12 +14,15 @@ use thiserror::Error;
 use tokio::net::lookup_host;
 use tokio::time::{Instant, sleep, timeout};
 
+use crate::broker::ThroughBroker;
 use crate::connection::{LinkError, Mqtt, Peer, greet};
 use crate::identity::Identity;
 use crate::tls::{self, Root};
 
 /// For the controller's answer: it asks its own store.
 const ANSWER_WITHIN: Duration = Duration::from_secs(15);
+/// A broker may lose the request or the answer, so it is asked so often in that time.
+const ASKS: u32 = 3;
 /// Servers behind one address join one after the other; each takes a fraction of a second, a broken one 10 s.
 const TURN_WITHIN: Duration = Duration::from_secs(60);
 /// Before a server asks again that was told to, at least, and how much later it may be.
@@ -95,9 +99,14 @@ pub async fn join(
         seal_public: SealSecret::from_bytes(seal_secret).public(),
         agent_version: env!("CARGO_PKG_VERSION").to_owned(),
     };
-    let root = Root::Fingerprint(token.ca_fingerprint);
+    let site = Site {
+        id: &token.site,
+        addresses: &token.addresses,
+        root: Root::Fingerprint(token.ca_fingerprint),
+        broker: token.broker.as_ref(),
+    };
     let granted = loop {
-        match ask_for(&token.site, &token.addresses, root.clone(), &ask).await {
+        match site.ask_for(&ask).await {
             Err(EnrolError::Later { reason, after }) if now() + after.as_secs() < token.expires => {
                 let [early] = tls::random()?;
                 // Those who were told the same time do not come at the same time.
@@ -111,6 +120,7 @@ pub async fn join(
     if granted.node != name
         || granted.site != token.site
         || join::fingerprint(&granted.ca_der) != token.ca_fingerprint
+        || token.broker.as_ref().is_some_and(|broker| broker.controller_seal != granted.controller_seal)
     {
         return Err(EnrolError::WrongAnswer);
     }
@@ -125,6 +135,7 @@ pub async fn join(
         controller_seal: granted.controller_seal,
         issued: now(),
         not_after: granted.not_after,
+        broker: token.broker.clone(),
     })
 }
 
@@ -135,8 +146,13 @@ pub async fn join(
 pub async fn renew(identity: Identity) -> Result<Identity, EnrolError> {
     let (key, csr_der) = request()?;
     let ask = join::renewal(&identity.seal(), identity.node.clone(), tls::random()?, &csr_der)?;
-    let root = Root::Certificate(identity.ca_der.clone());
-    let granted = ask_for(&identity.site, &identity.addresses, root, &ask).await?;
+    let site = Site {
+        id: &identity.site,
+        addresses: &identity.addresses,
+        root: Root::Certificate(identity.ca_der.clone()),
+        broker: identity.broker.as_ref(),
+    };
+    let granted = site.ask_for(&ask).await?;
     if granted.node != identity.node || granted.site != identity.site {
         return Err(EnrolError::WrongAnswer);
     }
@@ -171,8 +187,13 @@ pub async fn check(token: &JoinToken, name: &NodeId) -> (Vec<String>, Result<(),
 
 async fn reach(token: &JoinToken) -> Result<(), EnrolError> {
     check_expiry(token)?;
-    let tls = tls::client(Root::Fingerprint(token.ca_fingerprint), None)?;
-    greet_in_turn(&joiner(&token.site, &token.addresses, tls)?).await?;
+    let site = Site {
+        id: &token.site,
+        addresses: &token.addresses,
+        root: Root::Fingerprint(token.ca_fingerprint),
+        broker: token.broker.as_ref(),
+    };
+    greet_in_turn(&site.joiner()?).await?;
     Ok(())
 }
 
@@ -198,27 +219,85 @@ struct Granted {
     not_after: u64,
 }
 
-async fn ask_for(
-    site: &SiteId,
-    addresses: &[Address],
+/// Where to ask.
+struct Site<'a> {
+    id: &'a SiteId,
+    addresses: &'a [Address],
     root: Root,
-    ask: &JoinRequest,
-) -> Result<Granted, EnrolError> {
-    let peer = joiner(site, addresses, tls::client(root, None)?)?;
-    let mut mqtt = greet_in_turn(&peer).await?;
-    if !mqtt.publish(&peer.up, ask.encode()) {
-        return Err(LinkError::Closed.into());
-    }
-    let answer = timeout(ANSWER_WITHIN, mqtt.payload()).await.map_err(|_| EnrolError::Silent)??;
-    match JoinAnswer::decode(&answer)? {
-        JoinAnswer::Granted { certificate_der, ca_der, controller_seal, site, node, not_after } => {
-            Ok(Granted { certificate_der, ca_der, controller_seal, site, node, not_after })
+    broker: Option<&'a BrokerAccess>,
+}
+
+impl Site<'_> {
+    async fn ask_for(&self, ask: &JoinRequest) -> Result<Granted, EnrolError> {
+        let peer = self.joiner()?;
+        let mut mqtt = greet_in_turn(&peer).await?;
+        let answer = match self.broker {
+            None => {
+                let answer = exchange(&mut mqtt, &peer, ask.encode(), 1, |payload| Some(payload.to_vec()));
+                JoinAnswer::decode(&answer.await?)?
+            }
+            Some(broker) => {
+                let joiner = Joiner::new(self.id, &peer.id, &broker.controller_seal, tls::random()?)?;
+                let request = joiner.request(ask, tls::random()?)?;
+                // Anybody may publish there, so what is not the controller's is not looked at.
+                exchange(&mut mqtt, &peer, request, ASKS, |payload| joiner.answer(payload).ok()).await?
+            }
+        };
+        match answer {
+            JoinAnswer::Granted { certificate_der, ca_der, controller_seal, site, node, not_after } => {
+                Ok(Granted { certificate_der, ca_der, controller_seal, site, node, not_after })
+            }
+            JoinAnswer::Refused { reason } => Err(EnrolError::Refused(reason)),
+            JoinAnswer::Later { reason, after } => {
+                Err(EnrolError::Later { reason, after: Duration::from_millis(after.into()) })
+            }
         }
-        JoinAnswer::Refused { reason } => Err(EnrolError::Refused(reason)),
-        JoinAnswer::Later { reason, after } => {
-            Err(EnrolError::Later { reason, after: Duration::from_millis(after.into()) })
+    }
+
+    /// A client without a certificate.
+    fn joiner(&self) -> Result<Peer, EnrolError> {
+        let nonce = format!("{:032x}", u128::from_le_bytes(tls::random()?));
+        let (tls, addresses) = match self.broker {
+            None => (tls::client(self.root.clone(), None)?, self.addresses),
+            Some(broker) => {
+                (muster_broker::client_config(broker.ca_fingerprint, None)?, &broker.join_addresses[..])
+            }
+        };
+        Ok(Peer {
+            down: topic::join_answer(self.id, &nonce),
+            up: topic::join_request(self.id, &nonce),
+            id: nonce,
+            tls: Arc::new(tls),
+            addresses: addresses.to_vec(),
+            broker: self.broker.map(ThroughBroker::joiner),
+        })
+    }
+}
+
+/// Sends a request, so often, until something comes that is an answer.
+async fn exchange<T>(
+    mqtt: &mut Mqtt,
+    peer: &Peer,
+    request: Vec<u8>,
+    asks: u32,
+    read: impl Fn(&[u8]) -> Option<T>,
+) -> Result<T, EnrolError> {
+    for _ in 0..asks {
+        if !mqtt.publish(&peer.up, request.clone()) {
+            return Err(LinkError::Closed.into());
+        }
+        let answer = async {
+            loop {
+                if let Some(answer) = read(&mqtt.payload().await?) {
+                    return Ok(answer);
+                }
+            }
+        };
+        if let Ok(answer) = timeout(ANSWER_WITHIN / asks, answer).await {
+            return answer;
         }
     }
+    Err(EnrolError::Silent)
 }
 
 /// Waits while other servers behind the same address are joining.
@@ -231,15 +310,4 @@ async fn greet_in_turn(peer: &Peer) -> Result<Mqtt, LinkError> {
             Err(error) => return Err(error),
         }
     }
-}
-
-fn joiner(site: &SiteId, addresses: &[Address], tls: rustls::ClientConfig) -> Result<Peer, EnrolError> {
-    let nonce = format!("{:032x}", u128::from_le_bytes(tls::random()?));
-    Ok(Peer {
-        down: topic::join_answer(site, &nonce),
-        up: topic::join_request(site, &nonce),
-        id: nonce,
-        tls: Arc::new(tls),
-        addresses: addresses.to_vec(),
-    })
 }

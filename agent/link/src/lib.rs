@@ -2,6 +2,7 @@
 //!
 //! Absent: when to connect, and what is said; the machine (`muster-agent-core`) decides that. Nothing is written to disk here.
 
+mod broker;
 mod clock;
 pub mod connection;
 mod identity;

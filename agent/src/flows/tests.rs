@@ -43,6 +43,7 @@ fn identity() -> Identity {
         controller_seal: SealPublic([0; 32]),
         issued: 0,
         not_after: 0,
+        broker: None,
     }
 }
 

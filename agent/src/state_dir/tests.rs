@@ -39,6 +39,7 @@ fn identity() -> Identity {
         controller_seal: SealPublic([5; 32]),
         issued: 6,
         not_after: 7,
+        broker: None,
     }
 }
 
@@ -185,6 +186,7 @@ fn who_joins_again_is_told_from_who_joins_another_site() {
         id: muster_shared::join::TokenId([0; 8]),
         secret: muster_shared::join::TokenSecret([0; 16]),
         expires: 0,
+        broker: None,
     };
     let old = identity();
     assert!(old.is_of(&token(&[1]), &old.node));

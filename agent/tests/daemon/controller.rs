@@ -91,6 +91,7 @@ impl Controller {
             id: TokenId([1; 8]),
             secret: TokenSecret([2; 16]),
             expires: now() + 3600,
+            broker: None,
         }
         .to_string()
     }

@@ -130,8 +130,10 @@ pub struct StatusView {
     pub restored: bool,
     /// Where the database is.
     pub store: String,
-    /// How agents are reached.
+    /// How agents are reached: `direct`, or brokers.
     pub link: String,
+    /// Why agents cannot be reached; none while all is well.
+    pub link_problem: Option<String>,
     /// Why nothing can be written; none while all is well.
     pub read_only: Option<String>,
     /// The site's controllers.

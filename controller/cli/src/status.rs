@@ -44,6 +44,9 @@ fn shown(status: &StatusView) -> String {
     }
     line("store", word(&status.store));
     line("link", word(&status.link));
+    if let Some(why) = &status.link_problem {
+        line("NO LINK", printable(why));
+    }
     let agents = &status.agents;
     let others = [
         (agents.offline, "offline"),
@@ -89,6 +92,8 @@ mod tests {
             json!([{"name": "c1", "role": "active"}, {"name": "c2", "role": "standby", "behind_s": 4}]);
         status["read_only"] = json!("no room\u{1b}");
         status["restored"] = json!(true);
+        status["link"] = json!("mqtts://mq:8883");
+        status["link_problem"] = json!("cannot reach the broker at mq:8883: no answer");
         status["agents"] =
             json!({"online": 0, "offline": 2, "maintenance": 1, "conflict": 1, "disk_full": 3});
         status["waiting"] = json!({"restore": 1, "hooks": 2, "approvals": 0});
@@ -100,7 +105,8 @@ mod tests {
              READ-ONLY   no room\\u{1b}\n\
              RESTORED    the store is older than what agents hold: 'muster restore list'\n\
              store       sqlite:/var/lib/muster/muster.db\n\
-             link        direct\n\
+             link        mqtts://mq:8883\n\
+             NO LINK     cannot reach the broker at mq:8883: no answer\n\
              agents      0 online, 2 offline, 1 in maintenance, 1 in conflict, 3 with a full disk\n\
              for you     1 unknown thing, 2 hooks\n"
         );

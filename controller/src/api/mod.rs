@@ -38,12 +38,13 @@ use muster_api::route::{Method, Operation, ROUTES, Route};
 use muster_api::site::Version;
 use muster_engine::View;
 use muster_shared::StackName;
+use muster_shared::join::BrokerAccess;
 use serde_json::Value;
 use time::OffsetDateTime;
 use tokio::sync::{Semaphore, watch};
 
 use crate::driver::DriverHandle;
-use crate::link::RefusedPackets;
+use crate::link::{Health, RefusedPackets};
 use crate::pki::Pki;
 use crate::store::{Reader, StoreError};
 use error::ApiError;
@@ -69,6 +70,12 @@ pub struct ApiConfig {
     pub socket: PathBuf,
     /// The addresses in join tokens: `host:port`.
     pub addresses: Vec<String>,
+    /// The way through brokers, in join tokens.
+    pub broker: Option<BrokerAccess>,
+    /// How agents are reached: `link.url`.
+    pub link: String,
+    /// Whether they can be reached.
+    pub health: watch::Receiver<Health>,
     /// Bytes of a request.
     pub body_max: usize,
     /// Bytes of a template.

@@ -15,6 +15,7 @@ pub async fn status(State(api): State<Api>) -> Result<Json<StatusView>, ApiError
     let look = |look: &Look<'_>| (look.site.site_view(), look.read_only.map(str::to_owned));
     let (SiteView { epoch, restored, agents, waiting }, read_only) = api.driver.look(look).await?;
     let role = Role::Active;
+    let link_problem = api.config.health.borrow().problem();
     Ok(Json(StatusView {
         site: api.pki.site().to_string(),
         role,
@@ -22,7 +23,8 @@ pub async fn status(State(api): State<Api>) -> Result<Json<StatusView>, ApiError
         epoch,
         restored,
         store: api.config.store.clone(),
-        link: "direct".to_owned(),
+        link: api.config.link.clone(),
+        link_problem,
         read_only,
         controllers: vec![ControllerView { name: api.config.name.clone(), role, behind_s: 0 }],
         agents,

@@ -42,6 +42,7 @@ pub async fn create(
         id: TokenId(id),
         secret: TokenSecret(secret),
         expires,
+        broker: api.config.broker.clone(),
     };
     let secret_hash = token.secret.digest();
     let request = NewToken { id, secret_hash, expires, uses, name, labels, rate };

@@ -13,17 +13,10 @@
 //! Absent: topics of others, retained messages, sessions, wills, delivery guarantees.
 
 mod connection;
-mod contents;
 mod frame;
-mod heartbeats;
 mod joining;
 mod lobby;
 mod metered;
-mod node;
-mod outbound;
-mod quiet;
-mod reason;
-mod registry;
 mod room;
 mod session;
 mod stream;
@@ -32,12 +25,9 @@ mod tls;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use bytes::BytesMut;
-use muster_shared::NodeId;
-use muster_shared::model::Down;
 use muster_shared::wire;
 use tokio::net::{TcpListener, TcpSocket};
 use tokio::sync::{Semaphore, watch};
@@ -45,16 +35,12 @@ use tokio::task::{JoinError, JoinSet};
 use tokio::time::{sleep, timeout};
 use tokio_rustls::TlsAcceptor;
 
-use self::contents::Contents;
-pub use self::contents::{Grant, ReadContent};
-use self::heartbeats::Heartbeats;
 use self::lobby::{Lobby, Places};
 use self::metered::Metered;
-use self::quiet::Quiet;
-use self::reason::{Reason, Refusal};
-use self::registry::Registry;
 use super::intake::Feed;
-use super::{Keys, RefusedPackets};
+use super::nodes::Nodes;
+use super::quiet::Quiet;
+use super::{Keys, LinkHandle, RefusedPackets};
 use crate::pki::Pki;
 use crate::random::random;
 
@@ -148,30 +134,15 @@ pub struct DirectLink {
     local_addr: SocketAddr,
 }
 
-/// Sends to nodes and closes their connections.
-#[derive(Clone)]
-pub struct LinkHandle {
-    shared: Arc<Shared>,
-    stop: Arc<watch::Sender<bool>>,
-    stopped: watch::Receiver<bool>,
-}
-
 /// State that all connections share.
 struct Shared {
-    pki: Arc<Pki>,
-    feed: Feed,
+    nodes: Arc<Nodes>,
     limits: Limits,
     acceptor: TlsAcceptor,
-    registry: Registry,
-    heartbeats: Heartbeats,
     lobby: Arc<Lobby>,
-    contents: Contents,
-    keys: Keys,
-    refused: RefusedPackets,
     joiners: Arc<Places>,
     /// Permits for connections that are over and still receive the reason.
     farewells: Semaphore,
-    refusals: Quiet,
     /// Limits warnings about clocks that differ.
     clocks: Quiet,
 }
@@ -189,21 +160,16 @@ impl DirectLink {
         let listener = socket.listen(BACKLOG)?;
         let local_addr = listener.local_addr()?;
         let seed = u64::from_ne_bytes(random().map_err(io::Error::other)?);
+        let DirectConfig { names, limits, keys, refused, .. } = config;
+        let nodes = Nodes::new(Arc::clone(&pki), feed, (keys, refused), limits.connections, limits.answer);
         let shared = Arc::new(Shared {
-            acceptor: tls::acceptor(Arc::clone(&pki), config.names)?,
-            registry: Registry::new(config.limits.connections),
-            heartbeats: Heartbeats::default(),
-            lobby: Lobby::new(config.limits.lobby(), seed),
-            contents: Contents::default(),
-            keys: config.keys,
-            refused: config.refused,
+            nodes: Arc::new(nodes),
+            acceptor: tls::acceptor(pki, names)?,
+            lobby: Lobby::new(limits.lobby(), seed),
             joiners: Places::new(1),
             farewells: Semaphore::new(FAREWELLS),
-            refusals: Quiet::default(),
             clocks: Quiet::default(),
-            limits: config.limits,
-            pki,
-            feed,
+            limits,
         });
         let (stop, stopping) = watch::channel(false);
         let (done, stopped) = watch::channel(false);
@@ -212,7 +178,7 @@ impl DirectLink {
             accept(accepting, listener, stopping).await;
             done.send_replace(true);
         });
-        let handle = LinkHandle { shared, stop: Arc::new(stop), stopped };
+        let handle = LinkHandle::new(Arc::clone(&shared.nodes), stop, stopped);
         Ok(DirectLink { handle, local_addr })
     }
 
@@ -226,78 +192,6 @@ impl DirectLink {
     }
 }
 
-impl LinkHandle {
-    /// Packs and queues messages for a node; its connection seals them. Never waits. If that is no longer the
-    /// node's connection, the messages are dropped: the resync of the next connection repairs this. If too much
-    /// output waits already, the connection is closed.
-    pub fn send(&self, node: &NodeId, connection: u64, messages: &[Down]) {
-        let Some(peer) = self.shared.registry.get(node) else { return };
-        if peer.connection != connection || messages.is_empty() {
-            return;
-        }
-        match wire::pack(messages) {
-            Ok(bodies) => {
-                peer.outbound.push(bodies);
-                if messages.iter().any(|message| matches!(message, Down::Welcome(_))) {
-                    peer.welcomed.store(true, Ordering::Release);
-                }
-            }
-            // Sends each message separately, so that only those fail that cannot be sent.
-            Err(_) if messages.len() > 1 => {
-                messages
-                    .iter()
-                    .for_each(|message| self.send(node, connection, std::slice::from_ref(message)));
-            }
-            Err(error) => tracing::error!(%node, %error, "a message cannot be sent"),
-        }
-    }
-
-    /// The node is sent this part of a content, once [`LinkHandle::serve_contents`] was called. Never waits.
-    pub fn send_chunk(&self, grant: Grant) {
-        self.shared.contents.grant(grant);
-    }
-
-    /// Serves contents from now on.
-    pub fn serve_contents(&self, read: &ReadContent) {
-        self.shared.serve_contents(read);
-    }
-
-    /// Closes a revoked node's connection, if there is one.
-    pub fn close(&self, node: &NodeId) {
-        if let Some(peer) = self.shared.registry.get(node) {
-            peer.outbound.end(Refusal::new(Reason::AdministrativeAction, "the controller closed it"));
-        }
-    }
-
-    /// Stops listening, closes all connections and waits until they are closed, a few seconds at
-    /// most. This is fastest while the driver still takes events, or has dropped their receiver.
-    pub async fn shutdown(&self) {
-        self.stop.send_replace(true);
-        self.ended().await;
-    }
-
-    /// Waits until no client is admitted any more; before [`LinkHandle::shutdown`] only a bug causes that.
-    pub async fn ended(&self) {
-        // An error means that the task is gone, which is the awaited event.
-        let _ = self.stopped.clone().wait_for(|stopped| *stopped).await;
-    }
-}
-
-impl std::fmt::Debug for LinkHandle {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("LinkHandle")
-    }
-}
-
-impl Shared {
-    /// Never ends.
-    async fn hand_heartbeats_on(&self) {
-        self.heartbeats
-            .run(|node, connection, heartbeat| self.feed.received_alone(node, connection, heartbeat))
-            .await;
-    }
-}
-
 /// Counts the packets in `bytes`. Public for the fuzz targets: everything a client sends passes here.
 pub fn count_packets(bytes: &[u8]) -> usize {
     let mut input = BytesMut::from(bytes);
@@ -307,8 +201,8 @@ pub fn count_packets(bytes: &[u8]) -> usize {
 
 async fn accept(shared: Arc<Shared>, listener: TcpListener, mut stopping: watch::Receiver<bool>) {
     let mut tasks = JoinSet::new();
-    let heartbeats = Arc::clone(&shared);
-    let handing_on = tokio::spawn(async move { heartbeats.hand_heartbeats_on().await });
+    let nodes = Arc::clone(&shared.nodes);
+    let handing_on = tokio::spawn(async move { nodes.hand_heartbeats_on().await });
     let mut stop = std::pin::pin!(async move {
         // Dropping the last handle also means a stop.
         let _ = stopping.wait_for(|stop| *stop).await;
@@ -329,7 +223,7 @@ async fn accept(shared: Arc<Shared>, listener: TcpListener, mut stopping: watch:
         let (socket, remote) = match accepted {
             Ok(accepted) => accepted,
             Err(error) => {
-                if let Some(missed) = shared.refusals.tell() {
+                if let Some(missed) = shared.nodes.refusals.tell() {
                     tracing::warn!(%error, missed, "cannot accept connections");
                 }
                 sleep(ACCEPT_PAUSE).await;
@@ -343,7 +237,7 @@ async fn accept(shared: Arc<Shared>, listener: TcpListener, mut stopping: watch:
         }
         let socket = Metered::new(socket);
         let Some((waiting, leave)) = shared.lobby.arrive(remote, socket.incoming()).await else {
-            if let Some(missed) = shared.refusals.tell() {
+            if let Some(missed) = shared.nodes.refusals.tell() {
                 tracing::warn!(%remote, missed, "too many connections wait to be let in");
             }
             continue;
@@ -352,7 +246,7 @@ async fn accept(shared: Arc<Shared>, listener: TcpListener, mut stopping: watch:
     }
     drop(listener);
     handing_on.abort();
-    shared.registry.close();
+    shared.nodes.registry.close();
     let all = async { while tasks.join_next().await.is_some() {} };
     // After this, clients that are not admitted or do not respond are cut off.
     let _ = timeout(STOP, all).await;

@@ -8,12 +8,26 @@
 //! these; for revocation it maintains a table of keys. The driver also grants contents to nodes; the link
 //! reads and sends them.
 
+pub mod broker;
+mod contents;
 pub mod direct;
+mod handle;
+mod heartbeats;
+mod inbox;
 pub mod intake;
+mod joining;
 mod keys;
+mod nodes;
+mod outbound;
+mod quiet;
+mod reason;
 mod refused;
+mod registry;
 
-pub use direct::{DirectConfig, DirectLink, Grant, Limits, LinkHandle, ReadContent};
+pub use broker::{BrokerConfig, BrokerLink, Health};
+pub use contents::{Grant, ReadContent};
+pub use direct::{DirectConfig, DirectLink, Limits};
+pub use handle::LinkHandle;
 pub use keys::Keys;
 pub use refused::RefusedPackets;
 

@@ -9,7 +9,18 @@ fn token() -> JoinToken {
         id: TokenId([0xab; 8]),
         secret: TokenSecret([0x5e; 16]),
         expires: 1_800_000_000,
+        broker: None,
     }
+}
+
+fn broker_token() -> JoinToken {
+    let broker = BrokerAccess {
+        join_addresses: vec!["mq.example.org:8884".parse().unwrap()],
+        ca_fingerprint: [4; 32],
+        credentials: Some(Credentials { user: "join@muster".into(), password: "pw".into() }),
+        controller_seal: SealPublic([8; 32]),
+    };
+    JoinToken { broker: Some(broker), ..token() }
 }
 
 fn join() -> JoinRequest {
@@ -71,7 +82,9 @@ fn messages_come_back() {
 
 #[test]
 fn a_token_comes_back_and_may_have_space_around_it() {
-    assert_eq!(format!(" {}\n", token()).parse(), Ok(token()));
+    for token in [token(), broker_token()] {
+        assert_eq!(format!(" {token}\n").parse(), Ok(token));
+    }
     let mut long = token();
     long.site = "s".repeat(32).parse().unwrap();
     let host = vec!["a".repeat(62); 4].join(".");
@@ -203,4 +216,19 @@ fn no_bytes_panic() {
         let _ = JoinRequest::decode(&bytes);
         let _ = JoinAnswer::decode(&bytes);
     }
+}
+
+#[test]
+fn a_token_for_brokers_is_no_other_token() {
+    let text = broker_token().to_string();
+    assert!(text.starts_with("muster2-"), "{text}");
+    let other = text.replacen("muster2-", "muster1-", 1);
+    assert_eq!(other.parse::<JoinToken>(), Err(TokenError::Contents));
+    let other = token().to_string().replacen("muster1-", "muster2-", 1);
+    assert_eq!(other.parse::<JoinToken>(), Err(TokenError::Contents));
+    let mut long = broker_token();
+    long.broker.as_mut().unwrap().credentials.as_mut().unwrap().password = "x".repeat(300);
+    assert_eq!(long.to_string().parse::<JoinToken>(), Err(TokenError::Contents));
+    let shown = format!("{:?}", broker_token());
+    assert!(shown.contains("join@muster") && !shown.contains("pw"), "{shown}");
 }

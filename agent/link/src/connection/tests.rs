@@ -92,6 +92,7 @@ impl Controller {
             up: "up".into(),
             tls: Arc::new(tls),
             addresses: vec![self.address.clone()],
+            broker: None,
         }
     }
 

@@ -17,13 +17,13 @@ use super::frame::{Connect, Frame, PUBLISH_OVERHEAD};
 use super::joining::JoinInbox;
 use super::lobby::{Leave, Waiting};
 use super::metered::Metered;
-use super::node::NodeInbox;
-use super::outbound::Outbound;
-use super::reason::{Reason, Refusal};
-use super::registry::Peer;
 use super::session::{End, Session, Terms};
 use super::stream::{Stream, Turn};
 use super::tls::{Named, node_of, wrong_clock};
+use crate::link::inbox::NodeInbox;
+use crate::link::outbound::Outbound;
+use crate::link::reason::{Reason, Refusal};
+use crate::link::registry::Peer;
 use crate::pki::is_bound_to;
 
 /// Publishes that our side takes unacknowledged. Each publish is delivered before the next is read,
@@ -146,14 +146,14 @@ async fn stay(shared: &Arc<Shared>, guest: Guest, remote: IpAddr) {
     tracing::debug!(%node, %remote, connection = peer.connection, "connected");
     let silence = welcome(shared, &mut stream, &connect, NODE_MAX);
     let terms = Terms {
-        up: topic::up(shared.pki.site(), node),
-        down: topic::down(shared.pki.site(), node),
+        up: topic::up(shared.nodes.pki.site(), node),
+        down: topic::down(shared.nodes.pki.site(), node),
         silence,
         drain: shared.limits.drain,
         until: None,
         receive_maximum: connect.receive_maximum,
     };
-    let inbox = NodeInbox::new(Arc::clone(shared), Arc::clone(&peer), remote, end);
+    let inbox = NodeInbox::new(Arc::clone(&shared.nodes), Arc::clone(&peer), Some(remote), end);
     // Boxed: a session is most of a connection's size, and the connection keeps room for it from
     // the start.
     let (end, stream) = Box::pin(Session::new(stream, Arc::clone(&peer.outbound), inbox, terms).run()).await;
@@ -172,9 +172,9 @@ impl Drop for Connected {
     fn drop(&mut self) {
         let Self { shared, peer, remote } = self;
         shared.lobby.good(*remote);
-        shared.registry.leave(peer);
-        shared.heartbeats.forget(peer.connection);
-        shared.feed.disconnected(&peer.node, peer.connection);
+        shared.nodes.registry.leave(peer);
+        shared.nodes.heartbeats.forget(peer.connection);
+        shared.nodes.feed.disconnected(&peer.node, peer.connection);
     }
 }
 
@@ -196,16 +196,16 @@ async fn greet_node(
     }
     takes(&connect, max)?;
     let unknown = Refusal::new(Reason::NotAuthorized, "the node is unknown or revoked");
-    let key = shared.keys.get(node).ok_or(unknown)?;
+    let key = shared.nodes.keys.get(node).ok_or(unknown)?;
     if !is_bound_to(serial, &key) {
         return Err(
             Refusal::new(Reason::NotAuthorized, "another server has joined under that name since").into()
         );
     }
     let outbound = Arc::new(Outbound::new(shared.limits.queue_packets, shared.limits.queue_bytes));
-    let end = ControllerEnd::new(shared.pki.seal(node, &key));
-    let tell = |peer: &Peer| shared.feed.connected(&peer.node, peer.connection);
-    let peer = shared.registry.enter(node.clone(), outbound, tell)?;
+    let end = ControllerEnd::new(shared.nodes.pki.seal(node, &key));
+    let tell = |peer: &Peer| shared.nodes.feed.connected(&peer.node, peer.connection);
+    let peer = shared.nodes.registry.enter(node.clone(), outbound, tell)?;
     Ok((connect, peer, end))
 }
 
@@ -241,15 +241,15 @@ async fn serve_joiner(shared: Arc<Shared>, tls: TlsStream<Metered>, remote: IpAd
     };
     let silence = welcome(&shared, &mut stream, &connect, max);
     let terms = Terms {
-        up: topic::join_request(shared.pki.site(), &connect.client_id),
-        down: topic::join_answer(shared.pki.site(), &connect.client_id),
+        up: topic::join_request(shared.nodes.pki.site(), &connect.client_id),
+        down: topic::join_answer(shared.nodes.pki.site(), &connect.client_id),
         silence,
         drain: shared.limits.join,
         until: Some(until),
         receive_maximum: connect.receive_maximum,
     };
     let outbound = Arc::new(Outbound::new(JOIN_QUEUE.0, JOIN_QUEUE.1));
-    let inbox = JoinInbox { shared: Arc::clone(&shared), outbound: Arc::clone(&outbound), asked: false };
+    let inbox = JoinInbox { nodes: Arc::clone(&shared.nodes), outbound: Arc::clone(&outbound), asked: false };
     let (end, stream) = Box::pin(Session::new(stream, outbound, inbox, terms).run()).await;
     finish(&shared, stream, remote, None, end).await;
 }
@@ -346,7 +346,7 @@ fn log(shared: &Shared, remote: IpAddr, node: Option<&NodeId>, refusal: &Refusal
     let (node, why, reason) = (node.map(NodeId::as_str), &refusal.why, refusal.reason);
     if reason.is_ordinary() {
         tracing::info!(node, %remote, ?reason, %why, "connection ended");
-    } else if let Some(missed) = shared.refusals.tell() {
+    } else if let Some(missed) = shared.nodes.refusals.tell() {
         tracing::warn!(node, %remote, ?reason, %why, missed, "connection refused or ended");
     }
 }

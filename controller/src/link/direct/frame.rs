@@ -12,7 +12,7 @@ use bytes::{Bytes, BytesMut};
 use rumqttc::v5::mqttbytes::v5::{ConnectProperties, Packet, PublishProperties, Subscribe};
 use rumqttc::v5::mqttbytes::{Error, QoS};
 
-use super::reason::{Reason, Refusal};
+use crate::link::reason::{Reason, Refusal};
 
 /// Packets other than PUBLISH: a client id, two topics and a few properties fit; 65,000 properties do not.
 pub const CONTROL_MAX: usize = 4 * 1024;

@@ -5,7 +5,7 @@
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
-use std::pin::{Pin, pin};
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,11 +14,12 @@ use rumqttc::v5::mqttbytes::QoS;
 use rumqttc::v5::mqttbytes::v5::{Packet, PingResp, PubAck, SubAck, SubscribeReasonCode};
 use tokio::time::{Instant, sleep_until};
 
-use super::contents::Room;
 use super::frame::Frame;
-use super::outbound::{Outbound, PacketLen};
-use super::reason::{Reason, Refusal};
 use super::stream::{Stream, Turn};
+use crate::link::contents::Room;
+use crate::link::inbox::{Inbox, Pending};
+use crate::link::outbound::Outbound;
+use crate::link::reason::{Reason, Refusal};
 
 /// Encoded and not yet written; beyond this nothing more is encoded, and nothing read that would be answered.
 const OUTPUT_MAX: usize = 64 * 1024;
@@ -30,21 +31,6 @@ const FILTERS_MAX: usize = 8;
 /// A deadline is only postponed by at least this much: postponing it for every packet costs more, and so does
 /// waking for outdated alarms.
 const PUT_OFF: Duration = Duration::from_secs(5);
-
-/// A wait of the inbox that must end before the next packet may be read.
-pub type Pending = Pin<Box<dyn Future<Output = Result<(), Refusal>> + Send>>;
-
-/// What publishes carry, both ways.
-pub trait Inbox: Send {
-    /// What waits to be sent.
-    type Queued: PacketLen;
-
-    /// Takes a publish. Returns `None` if it is delivered already.
-    fn receive(&mut self, payload: Bytes) -> Result<Option<Pending>, Refusal>;
-
-    /// The next publish to the client; it leaves before any other that is asked for.
-    fn next(&mut self, queue: &Outbound<Self::Queued>) -> Option<(Bytes, Option<Room>)>;
-}
 
 /// Bounds of a session.
 pub struct Terms {
@@ -294,7 +280,7 @@ impl<I: Inbox> Session<I> {
     }
 }
 
-/// PacketLen until the received packet is delivered; for ever if there is none.
+/// Waits until the received packet is delivered; for ever if there is none.
 async fn wait(waiting: &mut Option<(Pending, Option<u16>)>) -> Result<Option<u16>, Refusal> {
     match waiting {
         Some((pending, acknowledge)) => pending.await.map(|()| *acknowledge),

@@ -12,7 +12,7 @@ use tokio_rustls::server::TlsStream;
 
 use super::frame::{self, Frame};
 use super::metered::Metered;
-use super::reason::Refusal;
+use crate::link::reason::Refusal;
 
 /// An idle connection keeps this much for reading: many are idle.
 const READ_MIN: usize = 1024;

@@ -13,7 +13,7 @@ use muster_shared::model::{ContentDigest, Down};
 use muster_shared::wire;
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 
-use super::Shared;
+use super::nodes::Nodes;
 use super::registry::Peer;
 
 /// Chunks in memory at a time: 16 MiB of packets.
@@ -96,15 +96,15 @@ impl Granted {
     }
 }
 
-impl Shared {
+impl Nodes {
     /// Serves contents from now on.
     pub fn serve_contents(self: &Arc<Self>, read: &ReadContent) {
         for _ in 0..READERS {
-            let (shared, read) = (Arc::clone(self), Arc::clone(read));
+            let (nodes, read) = (Arc::clone(self), Arc::clone(read));
             tokio::spawn(async move {
                 loop {
-                    let grant = shared.contents.next().await;
-                    shared.serve_chunk(grant, Arc::clone(&read)).await;
+                    let grant = nodes.contents.next().await;
+                    nodes.serve_chunk(grant, Arc::clone(&read)).await;
                 }
             });
         }

@@ -39,6 +39,11 @@ impl Registry {
         Self { max, peers: Mutex::default() }
     }
 
+    /// Connections at a time.
+    pub fn max(&self) -> usize {
+        self.max
+    }
+
     /// Admits a node; `tell` runs before any newer connection of the node enters. An older connection of the
     /// node is told to end.
     pub fn enter(

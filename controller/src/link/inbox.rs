@@ -1,9 +1,10 @@
-//! A node's connection: its packets are opened and its messages passed on, and what is for it is sealed.
+//! A node's connection, whatever carries it: its packets are opened and its messages passed on, and what is for it is sealed.
 //!
 //! Sealing is done here, as packets leave: so their numbers are in the order in which they leave, and the
 //! driver's thread does not wait for it.
 
 use std::net::IpAddr;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -13,13 +14,27 @@ use muster_shared::seal::{Body, ControllerEnd, Opened, PacketError};
 use muster_shared::wire;
 use time::OffsetDateTime;
 
-use super::Shared;
 use super::contents::Room;
-use super::outbound::Outbound;
+use super::nodes::Nodes;
+use super::outbound::{Outbound, PacketLen};
 use super::reason::{Reason, Refusal};
 use super::registry::Peer;
-use super::session::{Inbox, Pending};
 use crate::random::random;
+
+/// A wait of the inbox that must end before the next packet may be read.
+pub type Pending = Pin<Box<dyn Future<Output = Result<(), Refusal>> + Send>>;
+
+/// What publishes carry, both ways.
+pub trait Inbox: Send {
+    /// What waits to be sent.
+    type Queued: PacketLen;
+
+    /// Takes a publish. Returns `None` if it is delivered already.
+    fn receive(&mut self, payload: Bytes) -> Result<Option<Pending>, Refusal>;
+
+    /// The next publish to the client; it leaves before any other that is asked for.
+    fn next(&mut self, queue: &Outbound<Self::Queued>) -> Option<(Bytes, Option<Room>)>;
+}
 
 /// Packets of a session that may be refused before the connection ends. Nothing is in between that could send them
 /// twice: whoever sends many is not an agent, and each costs as much as a good one.
@@ -27,9 +42,9 @@ const REFUSED_MAX: u32 = 64;
 
 /// Opens a node's packets and passes them to the driver; seals what leaves for the node.
 pub struct NodeInbox {
-    shared: Arc<Shared>,
+    nodes: Arc<Nodes>,
     peer: Arc<Peer>,
-    remote: IpAddr,
+    remote: Option<IpAddr>,
     end: ControllerEnd,
     answer: Answer,
     /// Packets refused since the session began.
@@ -74,8 +89,13 @@ impl Inbox for NodeInbox {
 }
 
 impl NodeInbox {
-    pub fn new(shared: Arc<Shared>, peer: Arc<Peer>, remote: IpAddr, end: ControllerEnd) -> Self {
-        Self { shared, peer, remote, end, answer: Answer::None, refused: 0 }
+    pub(super) fn new(
+        nodes: Arc<Nodes>,
+        peer: Arc<Peer>,
+        remote: Option<IpAddr>,
+        end: ControllerEnd,
+    ) -> Self {
+        Self { nodes, peer, remote, end, answer: Answer::None, refused: 0 }
     }
 
     /// A connection has one greeting: each costs three agreements of keys.
@@ -89,19 +109,20 @@ impl NodeInbox {
     /// Counts a packet that is not taken. Before the node has a session the reason ends the connection: its agent
     /// is of another version, or is not the node's.
     fn refuse(&mut self, error: PacketError) -> Result<(), Refusal> {
-        self.shared.refused.count(error);
+        self.nodes.refused.count(error);
         self.refused += 1;
         if !self.end.is_open() || self.refused > REFUSED_MAX {
             return Err(Refusal::new(Reason::PayloadFormatInvalid, error.to_string()));
         }
-        if let Some(missed) = self.shared.refusals.tell() {
+        if let Some(missed) = self.nodes.refusals.tell() {
             let (node, remote) = (&self.peer.node, self.remote);
-            tracing::warn!(%node, %remote, %error, missed, "packet refused");
+            tracing::warn!(%node, ?remote, %error, missed, "packet refused");
         }
         Ok(())
     }
 
-    fn deliver(&mut self, body: &[u8], bytes: usize) -> Result<Option<Pending>, Refusal> {
+    /// Passes on an opened body.
+    pub(super) fn deliver(&mut self, body: &[u8], bytes: usize) -> Result<Option<Pending>, Refusal> {
         let mut messages = wire::read_body::<Up>(body)
             .map_err(|error| Refusal::new(Reason::PayloadFormatInvalid, error.to_string()))?;
         messages.iter_mut().for_each(|message| seen(message, self.remote, unix()));
@@ -110,13 +131,13 @@ impl NodeInbox {
             return Ok(None);
         }
         let Peer { node, connection, .. } = &*self.peer;
-        let Some(messages) = self.shared.heartbeats.hold(node, *connection, messages) else {
+        let Some(messages) = self.nodes.heartbeats.hold(node, *connection, messages) else {
             return Ok(None);
         };
         if messages.is_empty() {
             return Ok(None);
         }
-        let taken = self.shared.feed.received(node, *connection, messages, bytes);
+        let taken = self.nodes.feed.received(node, *connection, messages, bytes);
         Ok(Some(Box::pin(async move {
             taken.await.map_err(|_| Refusal::new(Reason::ServerShuttingDown, "the controller stops"))
         })))
@@ -147,9 +168,9 @@ impl NodeInbox {
 }
 
 /// Adds what no agent can say: its address, and its clock against ours.
-fn seen(message: &mut Up, remote: IpAddr, now: i64) {
+fn seen(message: &mut Up, remote: Option<IpAddr>, now: i64) {
     match message {
-        Up::Hello(hello) => hello.address = Some(remote),
+        Up::Hello(hello) => hello.address = remote,
         Up::Clock { unix, ahead } => *ahead = i64::try_from(*unix).unwrap_or(i64::MAX).saturating_sub(now),
         _ => {}
     }
@@ -174,7 +195,7 @@ mod tests {
             (u64::MAX, i64::MAX - 1_732_369_352),
         ] {
             let mut message = Up::Clock { unix, ahead: 5 };
-            seen(&mut message, IpAddr::from([10, 0, 0, 1]), 1_732_369_352);
+            seen(&mut message, Some(IpAddr::from([10, 0, 0, 1])), 1_732_369_352);
             assert_eq!(message, Up::Clock { unix, ahead: wanted });
         }
     }

@@ -1,0 +1,89 @@
+//! The driver's end of a link.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use muster_shared::NodeId;
+use muster_shared::model::Down;
+use muster_shared::wire;
+use tokio::sync::watch;
+
+use super::contents::{Grant, ReadContent};
+use super::nodes::Nodes;
+use super::reason::{Reason, Refusal};
+
+/// Sends to nodes and closes their connections.
+#[derive(Clone)]
+pub struct LinkHandle {
+    nodes: Arc<Nodes>,
+    stop: Arc<watch::Sender<bool>>,
+    stopped: watch::Receiver<bool>,
+}
+
+impl LinkHandle {
+    /// Of a link that ends when `stop` says so, and says in `stopped` that it has.
+    pub(super) fn new(nodes: Arc<Nodes>, stop: watch::Sender<bool>, stopped: watch::Receiver<bool>) -> Self {
+        Self { nodes, stop: Arc::new(stop), stopped }
+    }
+
+    /// Packs and queues messages for a node; its connection seals them. Never waits. If that is no longer the node's connection,
+    /// the messages are dropped: the resync of the next connection repairs this. If too much output waits
+    /// already, the connection is closed.
+    pub fn send(&self, node: &NodeId, connection: u64, messages: &[Down]) {
+        let Some(peer) = self.nodes.registry.get(node) else { return };
+        if peer.connection != connection || messages.is_empty() {
+            return;
+        }
+        match wire::pack(messages) {
+            Ok(bodies) => {
+                peer.outbound.push(bodies);
+                if messages.iter().any(|message| matches!(message, Down::Welcome(_))) {
+                    peer.welcomed.store(true, Ordering::Release);
+                }
+            }
+            // Sends each message separately, so that only those fail that cannot be sent.
+            Err(_) if messages.len() > 1 => {
+                messages
+                    .iter()
+                    .for_each(|message| self.send(node, connection, std::slice::from_ref(message)));
+            }
+            Err(error) => tracing::error!(%node, %error, "a message cannot be sent"),
+        }
+    }
+
+    /// The node is sent this part of a content, once [`LinkHandle::serve_contents`] was called. Never waits.
+    pub fn send_chunk(&self, grant: Grant) {
+        self.nodes.contents.grant(grant);
+    }
+
+    /// Serves contents from now on.
+    pub fn serve_contents(&self, read: &ReadContent) {
+        self.nodes.serve_contents(read);
+    }
+
+    /// Closes a revoked node's connection, if there is one.
+    pub fn close(&self, node: &NodeId) {
+        if let Some(peer) = self.nodes.registry.get(node) {
+            peer.outbound.end(Refusal::new(Reason::AdministrativeAction, "the controller closed it"));
+        }
+    }
+
+    /// Admits nobody any more, closes all connections and waits until they are closed, a few seconds at
+    /// most. This is fastest while the driver still takes events, or has dropped their receiver.
+    pub async fn shutdown(&self) {
+        self.stop.send_replace(true);
+        self.ended().await;
+    }
+
+    /// Waits until no client is admitted any more; before [`LinkHandle::shutdown`] only a bug causes that.
+    pub async fn ended(&self) {
+        // An error means that the task is gone, which is the awaited event.
+        let _ = self.stopped.clone().wait_for(|stopped| *stopped).await;
+    }
+}
+
+impl std::fmt::Debug for LinkHandle {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("LinkHandle")
+    }
+}

@@ -1,0 +1,72 @@
+//! What every link shares: the nodes that are connected, and the ways from them to the driver and back.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use muster_shared::NodeId;
+use muster_shared::model::Up;
+use tokio::sync::oneshot;
+use tokio::time::timeout;
+
+use super::contents::Contents;
+use super::heartbeats::Heartbeats;
+use super::intake::Feed;
+use super::quiet::Quiet;
+use super::registry::Registry;
+use super::{Keys, LinkEvent, RefusedPackets};
+use crate::pki::Pki;
+
+/// State that all connections of a link share.
+pub(super) struct Nodes {
+    pub pki: Arc<Pki>,
+    pub feed: Feed,
+    pub registry: Registry,
+    pub heartbeats: Heartbeats,
+    pub contents: Contents,
+    pub keys: Keys,
+    /// Counts packets that are not taken.
+    pub refused: RefusedPackets,
+    /// Limits warnings that clients cause.
+    pub refusals: Quiet,
+    /// The time limit of the driver's answers.
+    answer_within: Duration,
+}
+
+impl Nodes {
+    /// With room for so many connections.
+    pub fn new(
+        pki: Arc<Pki>,
+        feed: Feed,
+        (keys, refused): (Keys, RefusedPackets),
+        connections: usize,
+        answer_within: Duration,
+    ) -> Self {
+        Self {
+            pki,
+            feed,
+            keys,
+            refused,
+            answer_within,
+            registry: Registry::new(connections),
+            heartbeats: Heartbeats::default(),
+            contents: Contents::default(),
+            refusals: Quiet::default(),
+        }
+    }
+
+    /// Never ends.
+    pub async fn hand_heartbeats_on(&self) {
+        self.heartbeats
+            .run(|node: &NodeId, connection, heartbeat: &Up| {
+                self.feed.received_alone(node, connection, heartbeat)
+            })
+            .await;
+    }
+
+    /// Asks the driver; `None` if no answer comes in time.
+    pub async fn ask<T>(&self, event: impl FnOnce(oneshot::Sender<T>) -> LinkEvent) -> Option<T> {
+        let (reply, answer) = oneshot::channel();
+        self.feed.ask(event(reply));
+        timeout(self.answer_within, answer).await.ok()?.ok()
+    }
+}

@@ -32,6 +32,9 @@ FUZZ_SECONDS ?= 10
 # which glibc they need, in a third of the time.
 UNOPTIMISED := CARGO_PROFILE_RELEASE_OPT_LEVEL=0 CARGO_PROFILE_DIST_OPT_LEVEL=0 CARGO_PROFILE_DIST_LTO=off CARGO_PROFILE_DIST_CODEGEN_UNITS=256
 
+# What is run over Mosquitto as well: tests that need no network of their own between agents and controller.
+OVER_BROKERS := main_path:: kill:: gone:: joining:: content:: drop_in:: files:: signals:: withdrawn::
+
 .PHONY: help build agent test lint fuzz demo clean-demo bench mutations soak packages install uninstall
 
 help:
@@ -44,7 +47,7 @@ help:
 	@echo 'make install   what build made, with units and default configuration (DESTDIR, PREFIX, SYSCONFDIR)'
 	@echo 'make bench     speed and size, one line of JSON each'
 	@echo 'make mutations  what a programmer may get wrong, and whether the simulator or a test sees it (long)'
-	@echo 'make soak      fuzz; the kill tests, and servers that are cut off, 20 times each; restarts of a switch, 100; a rollout to 200 agents'
+	@echo 'make soak      fuzz; the kill tests, and servers that are cut off, 20 times each; restarts of a switch, 100; a rollout to 200 agents; tests over Mosquitto'
 	@echo 'make fuzz      fuzz targets, $(FUZZ_SECONDS) seconds each (nightly and cargo-fuzz; without them make test has their corpus)'
 	@echo 'make clean-demo   ends a demo that was kept with DEMO_KEEP=1'
 
@@ -79,7 +82,7 @@ lint:
 	$(CARGO) clippy --locked --workspace --all-targets -j$(JOBS) -- -D warnings
 	$(CARGO) test --locked -j$(JOBS) -p muster-tests --test arrows --test layers
 	shellcheck -x $(SCRIPTS)
-	shellcheck -s sh $(filter-out %/copyright,$(wildcard packaging/scripts/*))
+	shellcheck -s sh examples/mosquitto/certificates.sh $(filter-out %/copyright,$(wildcard packaging/scripts/*))
 ifneq ($(DENY),)
 	$(CARGO) deny --locked check bans licenses sources
 else
@@ -121,6 +124,7 @@ soak: fuzz
 	MUSTER_SOAK=20 $(CARGO) test --locked -j$(JOBS) -p muster-tests --test processes -- --test-threads=4 --nocapture cut_off::by_
 	MUSTER_ROLLOUT_AGENTS=200 $(CARGO) test --locked -j$(JOBS) -p muster-tests --test processes -- --nocapture rollout::
 	MUSTER_SOAK=100 $(CARGO) test --locked -j$(JOBS) -p muster-tests --test processes -- --nocapture flows::restart::
+	MUSTER_TEST_LINK=mosquitto $(CARGO) test --locked -j$(JOBS) -p muster-tests --test processes -- --test-threads=4 $(OVER_BROKERS)
 
 packages:
 	@.ci/packages packages

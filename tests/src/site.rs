@@ -7,9 +7,13 @@
 //! Absent: anything that knows how the controller or the agent work inside.
 #![allow(clippy::unwrap_used, reason = "only tests are made of this; what fails here fails the test")]
 
+mod hostile_broker;
+mod mosquitto;
 mod one_server;
 mod packages;
 
+pub use hostile_broker::{HostileBroker, Misdeeds};
+pub use mosquitto::Mosquitto;
 pub use one_server::OneServer;
 pub use packages::{PACKAGES, Packages};
 
@@ -29,6 +33,8 @@ use tempfile::TempDir;
 pub struct Site {
     /// The running controller.
     pub controller: Daemon,
+    /// What is between it and its agents.
+    pub broker: Option<Mosquitto>,
     /// Where it runs, if not on loopback.
     pub namespace: Option<Namespace>,
     address: String,
@@ -47,6 +53,24 @@ pub struct Agent {
     pub state: PathBuf,
     /// A directory of this node's own for files of a template.
     pub root: PathBuf,
+}
+
+/// How agents reach the controller.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Link {
+    Direct,
+    Mosquitto,
+}
+
+impl Link {
+    /// As `MUSTER_TEST_LINK` says, for all tests that do not care: `direct` or `mosquitto`.
+    fn wanted() -> Self {
+        match std::env::var("MUSTER_TEST_LINK").as_deref() {
+            Err(_) | Ok("direct") => Self::Direct,
+            Ok("mosquitto") => Self::Mosquitto,
+            Ok(other) => panic!("MUSTER_TEST_LINK={other}: want direct or mosquitto"),
+        }
+    }
 }
 
 /// Where an agent is to run and how.
@@ -86,27 +110,63 @@ impl Site {
     pub fn for_virtual_machines() -> Self {
         let dir = TempDir::new().unwrap();
         let data = dir.path().join("data");
-        Self::with(dir, data, None, Some(Vm::HOST), &[])
+        Self::with(dir, data, None, Some(Vm::HOST), &[], Link::Direct)
     }
 
     /// On loopback, with these variables in the controller's environment.
     pub fn with_variables(variables: &[(&str, &OsStr)]) -> Self {
         let dir = TempDir::new().unwrap();
         let data = dir.path().join("data");
-        Self::with(dir, data, None, None, variables)
+        Self::with(dir, data, None, None, variables, Link::wanted())
+    }
+
+    /// On loopback, with a broker between controller and agents that does what it likes.
+    pub fn over_hostile_broker(seed: u64) -> (Self, HostileBroker) {
+        let dir = TempDir::new().unwrap();
+        let plan = mosquitto::Plan::new(dir.path(), None);
+        let broker = HostileBroker::start(plan.port(), plan.dir(), seed);
+        let data = dir.path().join("data");
+        (Self::configured(dir, data, None, None, &[], &plan.one_port().settings()), broker)
+    }
+
+    /// On loopback, with Mosquitto between controller and agents.
+    pub fn over_mosquitto() -> Self {
+        let dir = TempDir::new().unwrap();
+        let data = dir.path().join("data");
+        Self::with(dir, data, None, None, &[], Link::Mosquitto)
     }
 
     fn at(dir: TempDir, data: PathBuf, namespace: Option<Namespace>) -> Self {
-        Self::with(dir, data, namespace, None, &[])
+        Self::with(dir, data, namespace, None, &[], Link::wanted())
     }
 
-    /// Join tokens carry the address that it listens on, or this host with its port.
     fn with(
         dir: TempDir,
         data: PathBuf,
         namespace: Option<Namespace>,
         seen_as: Option<&str>,
         variables: &[(&str, &OsStr)],
+        link: Link,
+    ) -> Self {
+        if link == Link::Direct {
+            return Self::configured(dir, data, namespace, seen_as, variables, "");
+        }
+        let plan = mosquitto::Plan::new(dir.path(), namespace.as_ref());
+        let mut site = Self::configured(dir, data, namespace, seen_as, variables, &plan.settings());
+        site.address = plan.address();
+        // The controller has made its keys by now.
+        site.broker = Some(plan.start(&site.data.join("pki"), site.namespace.as_ref()));
+        site
+    }
+
+    /// Join tokens carry the address that it listens on, or this host with its port, if the settings say nothing else.
+    fn configured(
+        dir: TempDir,
+        data: PathBuf,
+        namespace: Option<Namespace>,
+        seen_as: Option<&str>,
+        variables: &[(&str, &OsStr)],
+        settings: &str,
     ) -> Self {
         let address = match &namespace {
             Some(_) => format!("{}:8883", Namespace::HUB),
@@ -117,7 +177,7 @@ impl Site {
         };
         let socket = dir.path().join("api.sock");
         let config = dir.path().join("controller.toml");
-        fs::write(&config, "").unwrap();
+        fs::write(&config, settings).unwrap();
         let mut command = command(namespace.as_ref(), binary("muster-controller"));
         command.arg("--config").arg(&config).args(["--listen", &address]);
         command.arg("--data-dir").arg(&data).arg("--api-socket").arg(&socket);
@@ -127,7 +187,8 @@ impl Site {
             command.env("MUSTER_CONTROLLER__ADDRESSES", format!("{host}:{port}"));
         }
         let controller = Daemon::start("controller", command, dir.path());
-        let site = Self { controller, namespace, address, socket, data, files: RefCell::new(0), dir };
+        let files = RefCell::new(0);
+        let site = Self { controller, broker: None, namespace, address, socket, data, files, dir };
         site.until_answers();
         site
     }
@@ -157,7 +218,7 @@ impl Site {
         self.data.join("muster.db")
     }
 
-    /// `host:port` for agents.
+    /// `host:port` for agents, which may be a broker's.
     pub fn address(&self) -> &str {
         &self.address
     }

@@ -4,6 +4,7 @@
 
 mod away;
 mod bad_input;
+mod brokers;
 mod content;
 mod cut_off;
 mod deployments;

@@ -1,0 +1,223 @@
+//! Agents and controller over Mosquitto, set up as `examples/mosquitto` has it. `MUSTER_TEST_LINK=mosquitto` runs all the
+//! other tests over it as well.
+
+use std::fs;
+
+use muster_testbed::eventually;
+use muster_tests::site::{Agent, Misdeeds, Place, Site};
+
+const FILES: usize = 40;
+
+/// Files of both nodes, in a chain per node so that messages go to and fro.
+fn template(agents: &[&Agent]) -> String {
+    let mut text =
+        "heat_template_version: 2018-08-31\nparameters: {v: {type: string}}\nresources:\n".to_owned();
+    for agent in agents {
+        for number in 0..FILES {
+            let name = agent.name.replace('.', "_");
+            text += &format!(
+                "  {name}_{number}:\n    type: Muster::File\n    properties: {{node: {}, path: {}, content: {{get_param: v}}}}\n",
+                agent.name,
+                agent.file(&format!("f{number}")).display(),
+            );
+            if number > 0 {
+                text += &format!("    depends_on: {name}_{}\n", number - 1);
+            }
+        }
+    }
+    text
+}
+
+fn all_are(agents: &[&Agent], version: &str) {
+    for agent in agents {
+        for number in 0..FILES {
+            assert_eq!(
+                agent.content(&format!("f{number}")).as_deref(),
+                Some(version),
+                "{} {number}",
+                agent.name
+            );
+        }
+    }
+}
+
+fn until_some(agent: &Agent, version: &str) {
+    let last = format!("f{}", FILES / 4);
+    eventually("some are done", || (agent.content(&last).as_deref() == Some(version)).then_some(()));
+}
+
+#[test]
+fn from_token_to_delete() {
+    let mut site = Site::over_mosquitto();
+    let (mut web1, web2) = (site.join("web-1"), site.join("web-2"));
+    let status = site.json(&["status"]);
+    assert!(status["link"].as_str().unwrap().starts_with("mqtts://127.0.0.1:"), "{status}");
+    assert!(status["link_problem"].is_null(), "{status}");
+    let file = site.file(&template(&[&web1, &web2]));
+    site.ok(&["stack", "create", "web", "-t", &file, "-P", "v=1", "--wait"]);
+    all_are(&[&web1, &web2], "1");
+
+    // Drift is seen and corrected.
+    fs::write(web2.file("f3"), "drifted").unwrap();
+    eventually("the drift is corrected", || (web2.content("f3").as_deref() == Some("1")).then_some(()));
+
+    // The broker goes in the middle of an update, then the controller, then an agent.
+    let update = |version: &str| {
+        site.spawn(&["stack", "update", "web", "--existing", "-P", &format!("v={version}"), "--wait"])
+    };
+    let updating = update("2");
+    until_some(&web1, "2");
+    site.broker.as_mut().unwrap().daemon.kill();
+    for name in ["web-1", "web-2"] {
+        site.until_node(name, "offline");
+    }
+    let status = site.json(&["status"]);
+    let problem = status["link_problem"].as_str().unwrap_or_default();
+    assert!(problem.contains("127.0.0.1:"), "{status}");
+    site.broker.as_mut().unwrap().daemon.restart();
+    updating.finish().expect(0);
+    all_are(&[&web1, &web2], "2");
+
+    let updating = site.spawn(&["stack", "update", "web", "--existing", "-P", "v=3", "--wait"]);
+    until_some(&web1, "3");
+    site.kill();
+    site.restart();
+    updating.finish().expect(0);
+    all_are(&[&web1, &web2], "3");
+
+    let updating = site.spawn(&["stack", "update", "web", "--existing", "-P", "v=4", "--wait"]);
+    until_some(&web1, "4");
+    web1.daemon.kill();
+    site.until_node("web-1", "offline");
+    web1.daemon.restart();
+    updating.finish().expect(0);
+    all_are(&[&web1, &web2], "4");
+
+    site.ok(&["stack", "delete", "web", "--wait"]);
+    assert_eq!((web1.listing(), web2.listing()), (Vec::<String>::new(), Vec::new()));
+}
+
+/// A content of some chunks, and a controller that stops and starts in order.
+#[test]
+fn large_contents_pass_and_an_orderly_stop_is_told() {
+    let mut site = Site::over_mosquitto();
+    let web1 = site.join("web-1");
+    let content = "0123456789abcdef".repeat(128 * 1024);
+    fs::write(site.path().join("large"), &content).unwrap();
+    let file = site.file(&format!(
+        "heat_template_version: 2018-08-31\nresources:\n  large: {{type: Muster::File, properties: {{node: web-1, path: {}, \
+         content: {{get_file: large}}}}}}\n",
+        web1.file("large").display()
+    ));
+    site.ok(&["stack", "create", "s", "-t", &file, "--wait"]);
+    assert!(web1.content("large").as_deref() == Some(&*content));
+    assert!(site.controller.stop().success());
+    eventually("the agent is told", || web1.daemon.log().contains("not connected").then_some(()));
+    site.restart();
+    site.until_node("web-1", "online");
+}
+
+#[test]
+fn what_a_broker_does_not_allow_is_said_with_what_to_set() {
+    let mut site = Site::over_mosquitto();
+    let web1 = site.join("web-1");
+    let problem = |site: &Site, wanted: &str| {
+        eventually(&format!("status says '{wanted}'"), || {
+            let status = site.json(&["status"]);
+            status["link_problem"].as_str().is_some_and(|said| said.contains(wanted)).then_some(())
+        });
+    };
+    let mut broker = site.broker.take().unwrap();
+    broker.change("max_packet_size 263202", "max_packet_size 100000");
+    problem(
+        &site,
+        "takes packets of 100000 bytes at most: let it take 263202 (Mosquitto: max_packet_size 263202)",
+    );
+    eventually("the agent says it", || web1.daemon.log().contains("max_packet_size 263202").then_some(()));
+    broker.change("max_packet_size 100000", "max_packet_size 263202");
+    site.until_node("web-1", "online");
+
+    // The controller may not write any more: its notice to all nodes is refused.
+    broker.permit("topic write muster", "topic deny muster");
+    problem(&site, "does not take a message from this client (NotAuthorized)");
+    broker.permit("topic deny muster", "topic write muster");
+    site.until_node("web-1", "online");
+
+    // Another broker's certificate.
+    broker.change("cafile", "#cafile");
+    problem(&site, "127.0.0.1");
+    broker.change("#cafile", "cafile");
+    site.until_node("web-1", "online");
+}
+
+/// A node reads and writes its own topics only, and a joiner only its own request.
+#[test]
+fn the_broker_keeps_nodes_from_one_another() {
+    let site = Site::over_mosquitto();
+    let (web1, _web2) = (site.join("web-1"), site.join("web-2"));
+    let broker = site.broker.as_ref().unwrap();
+    let id = site.json(&["status"])["site"].as_str().unwrap().to_owned();
+    for (topic, may) in [
+        ("web-1/up", true),
+        ("web-2/up", false),
+        ("web-1/down", false),
+        ("web-2/down", false),
+        ("controller", false),
+        ("join/0123456789abcdef/answer", false),
+    ] {
+        assert_eq!(broker.takes_from(&web1.state, &format!("muster/v1/{id}/{topic}")), may, "{topic}");
+    }
+    let own = "0123456789abcdef";
+    for (topic, may) in [
+        (format!("join/{own}/request"), true),
+        ("join/fedcba9876543210/request".to_owned(), false),
+        (format!("join/{own}/answer"), false),
+        ("web-1/up".to_owned(), false),
+        ("join@muster/down".to_owned(), false),
+        ("controller".to_owned(), false),
+    ] {
+        assert_eq!(broker.takes_from_joiner(own, &format!("muster/v1/{id}/{topic}")), may, "{topic}");
+    }
+    site.until_node("web-1", "online");
+}
+
+/// A broker that loses, repeats, delays, swaps and says again costs time and nothing else.
+#[test]
+fn a_hostile_broker_costs_time_and_reads_nothing() {
+    const SEED: u64 = 7;
+    const SECRET: &str = "nobody-in-between-may-read-this";
+    let (site, broker) = Site::over_hostile_broker(SEED);
+    let (web1, web2) = (site.join("web-1"), site.join("web-2"));
+    let file = site.file(&template(&[&web1, &web2]));
+    broker.set_calm(false);
+    let web3 = site.agent("web-3", site.ok(&["node", "token", "--name", "web-3"]).trim(), Place::default());
+    for (verb, version) in [("create", format!("{SECRET}-1")), ("update", format!("{SECRET}-2"))] {
+        let parameter = format!("v={version}");
+        let running = site.spawn(&["stack", verb, "web", "-t", &file, "-P", &parameter, "--wait"]);
+        // Much was done to it before it may end in peace.
+        until_some(&web1, &version);
+        broker.set_calm(true);
+        running.finish().expect(0);
+        all_are(&[&web1, &web2], &version);
+        broker.set_calm(false);
+    }
+    broker.set_calm(true);
+    for name in ["web-1", "web-2", "web-3"] {
+        site.until_node(name, "online");
+    }
+    drop(web3);
+    let done = broker.done();
+    eprintln!("{done:?}");
+    let Misdeeds { lost, repeated, delayed, said_again, misdelivered, .. } = done;
+    assert!([lost, repeated, delayed, said_again, misdelivered].iter().all(|count| *count > 0), "{done:?}");
+    // One row for each file, made once.
+    for number in 0..FILES {
+        assert_eq!(site.physical_ids("web", &format!("web-1_{number}")).len(), 1, "{number}");
+    }
+    for hidden in [SECRET, web1.root.to_str().unwrap(), "heat_template_version", "Muster::File"] {
+        assert!(!broker.saw(hidden.as_bytes()), "the broker saw '{hidden}'");
+    }
+    assert!(broker.saw(b"/web-1/down"), "it sees topics");
+    site.ok(&["stack", "delete", "web", "--wait"]);
+    assert_eq!(web1.listing(), Vec::<String>::new());
+}

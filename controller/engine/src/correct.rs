@@ -173,9 +173,13 @@ impl Jobs {
         }
         row.set_drift_policy(policy);
         let (is, node) = (row.drift_policy(), row.node);
-        if is == DriftPolicy::Ignore && row.observed.differs() && row.work.is_none() {
-            row.ignore_drift();
-            self.observe(slot, Observation::Unknown);
+        if is == DriftPolicy::Ignore {
+            // A job that never begins would bring back what was said before it.
+            row.prior_ignores_drift();
+            if row.observed.differs() && row.work.is_none() {
+                row.ignore_drift();
+                self.observe(slot, Observation::Unknown);
+            }
         }
         // The agent has reported ignored drift too, so it is asked again.
         if let Some(node) = node.filter(|node| was == DriftPolicy::Ignore && self.graph.nodes[*node].ready) {

@@ -265,6 +265,14 @@ impl Row {
         }
     }
 
+    /// Drift of the prior state is ignored from now on.
+    pub fn prior_ignores_drift(&mut self) {
+        let prior = self.work.as_ref().and_then(|work| work.previous.as_ref());
+        if prior.is_some_and(|prior| prior.observed.differs()) {
+            self.prior_drifts(Observation::Unknown, None);
+        }
+    }
+
     /// The node's thing is newer than the store. The next operation applies the row, even if the
     /// template has not changed.
     pub fn be_outdated(&mut self) {

@@ -303,3 +303,27 @@ fn facts_are_asked_of_the_agent_and_those_known_are_told_if_it_is_silent_or_away
     let unknown = bed.put(Request::Facts { node: "nobody".parse().unwrap() });
     assert!(matches!(&bed.answers[&unknown], Err(Refusal::NotFound(_))));
 }
+
+/// The drift is said while a job waits that comes to nothing, because the next revision ignores drift again.
+#[test]
+fn drift_that_is_ignored_again_does_not_come_back_with_a_job_that_never_began() {
+    let source = |policy: &str, value: u32| {
+        let template = format!(
+            "heat_template_version: 2018-08-31\nresources:\n  \
+             a: {{type: Muster::Dummy, drift_policy: {policy}, properties: {{node: node-0, values: {{x: '{value}'}}}}}}\n"
+        );
+        parse(SourceText { name: "t".into(), template, ..Default::default() })
+    };
+    let mut bed = Bed::new(1);
+    bed.create(source("ignore", 1)).unwrap();
+    bed.idle();
+    bed.ask(Request::Maintenance { node: node(0), on: true }).unwrap();
+    bed.update(source("report", 2)).unwrap();
+    says(&mut bed, "a", DriftState::Drifted, "x is 3");
+    bed.update(source("ignore", 1)).unwrap();
+    bed.idle();
+    assert_eq!(bed.status(), "UPDATE_COMPLETE", "nothing is to be done");
+    let row = bed.resource("a");
+    assert_eq!((row.status.as_str(), &*row.status_reason), ("COMPLETE", ""));
+    assert_ne!(row.observed, "drifted");
+}

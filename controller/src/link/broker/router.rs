@@ -23,6 +23,9 @@ use crate::random::random;
 const WAITING_KIB: usize = 64 * 1024;
 /// Segments that wait for one talk: its window, and acknowledgements.
 const INBOX: usize = 4 * WINDOW as usize;
+/// Talks of one node at a time. A node that greets again and again takes no room from the others; an agent that lost its
+/// broker may have left some behind that wait for their end.
+const OF_ONE_NODE: usize = 4;
 /// Joiners answered at a time; more are dropped, and ask again.
 const JOINERS: usize = 64;
 
@@ -45,6 +48,12 @@ impl Talks {
     fn lock(&self) -> MutexGuard<'_, BTreeMap<(NodeId, ConnectionId), mpsc::Sender<Heard>>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Whether a node has all the talks that it may have.
+fn has_many<T>(talks: &BTreeMap<(NodeId, ConnectionId), T>, node: &NodeId) -> bool {
+    let first = (node.clone(), ConnectionId([0; 16]));
+    talks.range(first..).take_while(|((of, _), _)| of == node).count() >= OF_ONE_NODE
 }
 
 /// A talk's place in the table.
@@ -145,7 +154,7 @@ impl Router {
         let (tell, heard) = mpsc::channel(INBOX);
         // A connection is one of a node only when its first packet has opened. As many may wait for that as there may be.
         let mut talks = self.talks.lock();
-        if talks.len() >= self.nodes.registry.max().saturating_mul(2) {
+        if talks.len() >= self.nodes.registry.max().saturating_mul(2) || has_many(&talks, &key.0) {
             drop(talks);
             return voice.reset_at_once(ResetReason::Busy);
         }
@@ -218,5 +227,24 @@ fn note(ended: Option<Result<(), tokio::task::JoinError>>) {
         && !error.is_cancelled()
     {
         tracing::error!(%error, "a connection's task failed");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_node_that_greets_again_and_again_takes_no_room_from_others() {
+        let node = |name: &str| name.parse::<NodeId>().unwrap();
+        let mut talks = BTreeMap::new();
+        for number in 0..OF_ONE_NODE {
+            assert!(!has_many(&talks, &node("web-1")), "{number}");
+            talks.insert((node("web-1"), ConnectionId([u8::try_from(number).unwrap(); 16])), ());
+        }
+        assert!(has_many(&talks, &node("web-1")));
+        for other in ["web-0", "web-10", "web-2"] {
+            assert!(!has_many(&talks, &node(other)), "{other}");
+        }
     }
 }

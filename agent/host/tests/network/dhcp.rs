@@ -33,13 +33,14 @@ fn leasing(link: &str, more: &Value) -> Value {
     json!([object])
 }
 
-/// Counts the DHCP clients of a server. What a client has begun of itself does not count: until it is another
-/// program, its command is the client's own.
-fn clients(server: &NetworkServer) -> usize {
+/// The DHCP clients of a server. What a client has begun of itself is not one: until it is another program, its
+/// command is the client's own, and its number may be the lower one.
+fn clients(server: &NetworkServer) -> Vec<i32> {
     let processes = server.processes();
     let is_client = |command: &str| command.contains("dhclient -d") || command.contains("dhcpcd");
     let pids: Vec<i32> = processes.iter().filter(|(_, it)| is_client(it)).map(|(pid, _)| *pid).collect();
-    pids.iter().filter(|&&pid| parent(pid).is_some_and(|parent| !pids.contains(&parent))).count()
+    let begun = |pid: i32| parent(pid).is_some_and(|parent| !pids.contains(&parent));
+    pids.iter().copied().filter(|&pid| begun(pid)).collect()
 }
 
 /// The process that began `pid`, unless that has ended since.
@@ -88,8 +89,7 @@ fn what_is_leased_is_there_beside_what_the_document_has_and_goes_with_it() {
             assert!(fs::read_to_string(server.resolv_conf()).unwrap().contains("192.0.2.54"));
 
             // Nobody leases any more, until the agent sees to it.
-            let (pid, _) = server.processes().into_iter().find(|(_, it)| it.contains(link)).unwrap();
-            kill(Pid::from_raw(pid), Signal::SIGTERM).unwrap();
+            kill(Pid::from_raw(clients(&server)[0]), Signal::SIGTERM).unwrap();
             // Until it is over.
             let mut found = Vec::new();
             while found.is_empty() {
@@ -112,7 +112,7 @@ fn what_is_leased_is_there_beside_what_the_document_has_and_goes_with_it() {
             let before = network.apply(&nothing, &no_mapping(), &before).await.unwrap().before;
             let shown = server.ip(&format!("-4 -o address show dev {link}"));
             assert!(shown.contains("203.0.113.10/24") && !shown.contains("192.0.2."), "{shown}");
-            assert_eq!(clients(&server), 0, "{:?}", server.processes());
+            assert!(clients(&server).is_empty(), "{:?}", server.processes());
             network.restore(&before).await.unwrap();
             let mut restored = settled(network.observe().await.unwrap());
             // What a router said of the link is its own.
@@ -180,18 +180,18 @@ fn a_change_that_is_not_kept_gives_the_lease_back() {
         let undo = kept(network.undo(&elsewhere, &no_mapping(), &before).await.unwrap());
         let before = network.snapshot(&elsewhere, &no_mapping(), Some(before)).await.unwrap();
         network.apply(&elsewhere, &no_mapping(), &before).await.unwrap();
-        assert_eq!((clients(&server), server.ip("-4 -o address show dev eth1")), (0, String::new()));
+        assert_eq!((clients(&server), server.ip("-4 -o address show dev eth1")), (Vec::new(), String::new()));
         // Also if nobody leases any more.
         peer.ip("link set p1 down");
         network.restore(&undo).await.unwrap();
-        assert_eq!(clients(&server), 1);
+        assert_eq!(clients(&server).len(), 1);
         let address = leased.split_whitespace().nth(3).unwrap();
         assert!(server.ip("-4 -o address show dev eth1").contains(address), "{leased}");
         assert!(server.ip("route show default").contains("via 192.0.2.1"));
         peer.ip("link set p1 up");
         server.pings("192.0.2.1");
         network.restore(&before).await.unwrap();
-        assert_eq!(clients(&server), 0);
+        assert!(clients(&server).is_empty(), "{:?}", server.processes());
     });
 }
 
@@ -234,7 +234,7 @@ fn where_a_client_could_not_run_its_script_it_is_said() {
         let error = network.apply(&leases, &no_mapping(), &before).await.unwrap_err();
         let chain = format!("{error}: {:?}", std::error::Error::source(&error).map(ToString::to_string));
         assert!(chain.contains("is on a file system mounted noexec"), "{chain}");
-        assert_eq!(clients(&server), 0);
+        assert!(clients(&server).is_empty(), "{:?}", server.processes());
         network.restore(&before).await.unwrap();
     });
 }
@@ -254,7 +254,7 @@ fn without_an_answer_or_a_client_it_is_said() {
                       DHCP server";
         assert_eq!(error, wanted);
         network.restore(&undo).await.unwrap();
-        assert_eq!((settled(network.observe().await.unwrap()), clients(&server)), (at_first, 0));
+        assert_eq!((settled(network.observe().await.unwrap()), clients(&server)), (at_first, Vec::new()));
     });
     // Another namespace than the system's init has no systemd-networkd.
     server.dhcp_client = Some(Client::Networkd);
@@ -265,6 +265,6 @@ fn without_an_answer_or_a_client_it_is_said() {
             error.starts_with("network_config[0].use_dhcp: there is no DHCP client on this host; "),
             "{error}"
         );
-        assert_eq!(clients(&server), 0);
+        assert!(clients(&server).is_empty(), "{:?}", server.processes());
     });
 }

@@ -114,12 +114,14 @@ impl Clients {
             }
         }
         for process in &note.processes {
-            let until = Instant::now() + ANSWER_WITHIN;
-            let mut signal = Signal::SIGTERM;
+            let began = Instant::now();
             while process.lives() {
-                if Instant::now() >= until {
-                    signal = Signal::SIGKILL;
-                }
+                let signal = match began.elapsed() {
+                    waited if waited < ANSWER_WITHIN => Signal::SIGTERM,
+                    waited if waited < 2 * ANSWER_WITHIN => Signal::SIGKILL,
+                    // It waits in the kernel, which ends it later.
+                    _ => return Err(DhcpError::Run { what: format!("{} does not end", process.id) }),
+                };
                 match kill(Pid::from_raw(process.id), signal) {
                     Ok(()) | Err(Errno::ESRCH) => sleep(LOOK).await,
                     Err(errno) => {

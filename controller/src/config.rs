@@ -12,6 +12,7 @@ use muster_template::FlowLimits;
 use serde::Deserialize;
 
 pub use self::link::{Brokers, Link, Way};
+use crate::lease::Terms;
 use crate::store::{Bounds, KEY_FILE, Location};
 
 /// The path of the file without a flag; the file may be absent there.
@@ -19,6 +20,8 @@ pub const DEFAULT_FILE: &str = "/etc/muster/controller.toml";
 
 /// An empty database, and the space that keeps it writable.
 const DATABASE_MIN: u64 = 16 * 1024 * 1024;
+/// The most bytes of a controller's name: a host name.
+const NAME_MAX: usize = 253;
 
 /// The settings of the controller.
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -44,10 +47,12 @@ pub struct Controller {
     /// Addresses that join tokens carry, `host:port`; by default this host's name with the port of `listen`.
     pub addresses: Vec<String>,
     pub api_socket: PathBuf,
+    /// Unique among the site's controllers; by default this host's name.
+    pub name: String,
 }
 
 /// `[store]`
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct StoreSettings {
     /// The database; empty: `muster.db` in the data directory.
@@ -55,6 +60,8 @@ pub struct StoreSettings {
     pub url: Option<Location>,
     /// The key that secrets in the database are sealed with; empty: `secrets.key` in the data directory.
     pub key_file: PathBuf,
+    /// Seconds without a renewal after which a standby takes the site over; in PostgreSQL only.
+    pub lease: u64,
 }
 
 /// `[limits]`
@@ -115,7 +122,14 @@ impl Default for Controller {
             listen: SocketAddr::from(([0, 0, 0, 0], 8883)),
             addresses: Vec::new(),
             api_socket: "/run/muster/api.sock".into(),
+            name: String::new(),
         }
+    }
+}
+
+impl Default for StoreSettings {
+    fn default() -> Self {
+        Self { url: None, key_file: PathBuf::new(), lease: 5 }
     }
 }
 
@@ -189,6 +203,12 @@ impl Settings {
             (1..=86_400).contains(&self.limits.heartbeat),
             "limits.heartbeat must be 1 to 86400 seconds"
         );
+        anyhow::ensure!((2..=60).contains(&self.store.lease), "store.lease must be 2 to 60 seconds");
+        let name = self.name();
+        anyhow::ensure!(
+            !name.is_empty() && name.len() <= NAME_MAX && name.chars().all(|c| c.is_ascii_graphic()),
+            "controller.name must be 1 to {NAME_MAX} characters without spaces"
+        );
         let limits = &self.limits;
         anyhow::ensure!((1..=86_400).contains(&limits.quiet), "limits.quiet must be 1 to 86400 seconds");
         anyhow::ensure!(limits.flow_rules > 0, "limits.flow_rules must be at least 1");
@@ -205,6 +225,29 @@ impl Settings {
     pub fn database(&self) -> Location {
         let default = || Location::Sqlite(self.controller.data_dir.join("muster.db"));
         self.store.url.clone().unwrap_or_else(default)
+    }
+
+    /// This controller's name.
+    pub fn name(&self) -> String {
+        match self.controller.name.as_str() {
+            "" => host_name(),
+            name => name.to_owned(),
+        }
+    }
+
+    /// The times of the site's lease.
+    pub fn lease(&self) -> Terms {
+        Terms { lease: Duration::from_secs(self.store.lease) }
+    }
+
+    /// The addresses of agents' link in join tokens, with this port where the settings name none.
+    pub fn addresses(&self, port: u16) -> Vec<String> {
+        let Controller { addresses, listen, .. } = &self.controller;
+        match addresses.is_empty() {
+            false => addresses.clone(),
+            true if listen.ip().is_unspecified() => vec![format!("{}:{port}", host_name())],
+            true => vec![SocketAddr::new(listen.ip(), port).to_string()],
+        }
     }
 
     /// The file with the key that seals secrets in the database.
@@ -232,6 +275,11 @@ impl Settings {
             ..muster_engine::Limits::default()
         }
     }
+}
+
+fn host_name() -> String {
+    let name = std::fs::read_to_string("/proc/sys/kernel/hostname");
+    name.map_or_else(|_| "localhost".into(), |name| name.trim().to_owned())
 }
 
 fn location<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<Location>, D::Error> {

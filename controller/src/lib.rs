@@ -6,6 +6,7 @@ pub mod data_dir;
 pub mod driver;
 #[cfg(debug_assertions)]
 pub mod faults;
+pub mod lease;
 pub mod link;
 pub mod pki;
 pub mod pulse;

@@ -1,29 +1,14 @@
 //! `muster-controller`: reads its settings, opens store, link and API, and runs the driver loop.
 
+mod run;
+
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::sync::Arc;
 
 use anyhow::Context as _;
 use clap::{Parser, Subcommand};
-use muster_controller::config::{Brokers, LogFormat, Settings};
-use muster_controller::driver::{self, Driver, DriverInbox};
-use muster_controller::link::intake::{self, Feed, Intake};
-use muster_controller::link::{
-    BrokerConfig, BrokerLink, DirectConfig, DirectLink, Health, Keys, LinkHandle, ReadContent,
-    RefusedPackets, direct,
-};
-use muster_controller::pki::Pki;
-use muster_controller::random::random;
-use muster_controller::store::{self, Database, KeyFile, Location, Reader, backup};
-use muster_controller::{api, signals};
-use muster_shared::join::BrokerAccess;
-use muster_shared::wire::CHUNK_MAX;
-use tokio::sync::{oneshot, watch};
-use tracing_subscriber::EnvFilter;
-use tracing_subscriber::layer::SubscriberExt as _;
-use tracing_subscriber::reload;
-use tracing_subscriber::util::SubscriberInitExt as _;
+use muster_controller::config::Settings;
+use muster_controller::store::{self, Database, KeyFile, Location, backup};
 
 /// A large template is freed in millions of pieces; the C library's allocator then takes a second for the next large
 /// piece. See `docs/decisions/0003-allocator.md`.
@@ -59,6 +44,9 @@ struct Cli {
     /// Socket for operators [default: /run/muster/api.sock]
     #[arg(long, value_name = "PATH")]
     api_socket: Option<PathBuf>,
+    /// Name among the site's controllers [default: this host's name]
+    #[arg(long, global = true, value_name = "NAME")]
+    name: Option<String>,
     /// Check the settings, and exit
     #[arg(long)]
     check_config: bool,
@@ -93,6 +81,15 @@ enum Verb {
                             The new key replaces the old one. Earlier backups need the old key: keep it as long as \
                             you keep them.")]
     Rekey,
+    /// Give the site to a standby, which is active from then on
+    #[command(after_help = "Example: muster-controller hand-over --to c2\n\n\
+                            It can be run on any machine with the controller's settings. Prints the name of the \
+                            controller that is active now.")]
+    HandOver {
+        /// Name of the standby [default: the one that looked at the lease last]
+        #[arg(long, value_name = "NAME")]
+        to: Option<String>,
+    },
     /// Work on the database as a whole
     #[command(subcommand)]
     Store(StoreVerb),
@@ -135,8 +132,9 @@ fn main() -> ExitCode {
         Some(Verb::Backup { file, without_keys }) => back_up(&settings, &file, without_keys),
         Some(Verb::Restore { file }) => restore(&settings, &file),
         Some(Verb::Rekey) => rekey(&settings),
+        Some(Verb::HandOver { to }) => run::hand_over(&settings, to.as_deref()),
         Some(Verb::Store(StoreVerb::Copy { from, to })) => copy(&settings, &from, &to),
-        None => run(settings, cli.config),
+        None => run::run(settings, cli.config),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
@@ -160,6 +158,9 @@ fn settings(cli: &Cli) -> anyhow::Result<Settings> {
         settings.store.url = Some(location("--store", url)?);
     }
     let controller = &mut settings.controller;
+    if let Some(name) = &cli.name {
+        controller.name.clone_from(name);
+    }
     if let Some(listen) = cli.listen {
         controller.listen = listen;
     }
@@ -245,222 +246,4 @@ fn copy(settings: &Settings, from: &str, to: &str) -> anyhow::Result<()> {
         settings.key_file().display()
     );
     Ok(())
-}
-
-type LogHandle = reload::Handle<EnvFilter, tracing_subscriber::Registry>;
-
-fn log(settings: &Settings) -> anyhow::Result<LogHandle> {
-    let level = &settings.log.level;
-    let filter = EnvFilter::try_new(level).with_context(|| format!("log.level '{level}' is no filter"))?;
-    let (filter, handle) = reload::Layer::new(filter);
-    let registry = tracing_subscriber::registry().with(filter);
-    let colours = std::io::IsTerminal::is_terminal(&std::io::stderr());
-    let lines = tracing_subscriber::fmt::layer().with_writer(std::io::stderr).with_ansi(colours);
-    match settings.log.format {
-        LogFormat::Human => registry.with(lines).init(),
-        LogFormat::Json => registry.with(lines.json()).init(),
-    }
-    Ok(handle)
-}
-
-fn run(settings: Settings, config_file: Option<PathBuf>) -> anyhow::Result<()> {
-    let log = log(&settings)?;
-    let data_dir = &settings.controller.data_dir;
-    let _lock = muster_controller::data_dir::open(data_dir)?;
-    let store = Database::open(&settings.database(), &settings.key_file())
-        .and_then(|store| store.within(settings.bounds()));
-    let mut store = store.context("the database cannot be opened")?;
-    store.settle(data_dir)?;
-    let pki = Arc::new(Pki::open(data_dir).context("the site's keys cannot be read or made")?);
-    let reader = Reader::open(&settings.database(), &store.key()).context("the database cannot be opened")?;
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-    let (handle, inbox) = driver::channel();
-    let served = runtime.block_on(async {
-        let (feed, from_link) = intake::channel(intake::fair::Bounds::default());
-        let (keys, refused) = (Keys::default(), RefusedPackets::default());
-        let link = start_link(&settings, &pki, feed, (keys.clone(), refused.clone())).await?;
-        link.handle.serve_contents(&contents(&settings, &store)?);
-        let ways = (link.handle.clone(), keys);
-        let (driver, driver_ended) = spawn_driver(&settings, store, ways, inbox, from_link)?;
-        let config = api::ApiConfig {
-            name: host_name(),
-            store: settings.database().to_string(),
-            socket: settings.controller.api_socket.clone(),
-            addresses: link.addresses,
-            broker: link.broker,
-            link: settings.link.url.clone(),
-            health: link.health,
-            body_max: settings.limits.api_body,
-            template_max: settings.limits.template,
-            flow_rules_max: settings.limits.flow_rules,
-            refused,
-        };
-        let mut api = api::serve(config, handle.clone(), reader, Arc::clone(&pki)).await?;
-        tracing::info!(site = %pki.site(), link = link.shown, api = %settings.controller.api_socket.display(), "ready");
-        let reload = || match Settings::read(config_file.as_deref(), std::env::vars()) {
-            Ok(fresh) => match EnvFilter::try_new(&fresh.log.level) {
-                Ok(filter) => drop(log.reload(filter)), // fails only if the subscriber is gone
-                Err(error) => tracing::error!(%error, "log.level is left as it was"),
-            },
-            Err(error) => tracing::error!("the settings are left as they were: {error:#}"),
-        };
-        let endpoint = link.handle.clone();
-        // Without one of the three the others would seem well and do nothing: whoever started this starts it again.
-        let ended = tokio::select! {
-            told = signals::run(&handle, reload) => { told?; None }
-            _ = driver_ended => Some("driver"),
-            () = api.ended() => Some("API"),
-            () = endpoint.ended() => Some("agents' link"),
-        };
-        if let Some(part) = ended {
-            anyhow::bail!("the {part} ended, and so does the controller: the log says why; please report it");
-        }
-        tracing::info!("stopping");
-        api.stop().await;
-        link.handle.shutdown().await;
-        handle.stop().await;
-        drop(tokio::task::spawn_blocking(move || driver.join()).await);
-        anyhow::Ok(())
-    });
-    // Everything still open has had its time.
-    runtime.shutdown_timeout(std::time::Duration::from_millis(500));
-    served
-}
-
-/// Reads contents for nodes over a separate connection: neither the driver nor the API waits for it.
-fn contents(settings: &Settings, store: &Database) -> anyhow::Result<ReadContent> {
-    let reader = Reader::open(&settings.database(), &store.key()).context("the database cannot be opened")?;
-    Ok(Arc::new(move |digest, offset| {
-        let read = reader.content(digest, offset, CHUNK_MAX);
-        read.map(Option::unwrap_or_default).map_err(|error| error.to_string())
-    }))
-}
-
-/// The link, as the rest of the program needs it.
-struct StartedLink {
-    handle: LinkHandle,
-    health: watch::Receiver<Health>,
-    /// The addresses in join tokens, and the rest of the way if there are brokers.
-    addresses: Vec<String>,
-    broker: Option<BrokerAccess>,
-    /// For the log.
-    shown: String,
-}
-
-async fn start_link(
-    settings: &Settings,
-    pki: &Arc<Pki>,
-    feed: Feed,
-    keys: (Keys, RefusedPackets),
-) -> anyhow::Result<StartedLink> {
-    match settings.link.brokers()? {
-        Some(brokers) => Ok(through_brokers(settings, pki, feed, keys, brokers)),
-        None => {
-            let link = listen(settings, pki, feed, keys).await?;
-            let shown = format!("listening on {}", link.local_addr());
-            let (_, health) = watch::channel(Health::Connected(shown.clone()));
-            let addresses = addresses(settings, link.local_addr().port());
-            Ok(StartedLink { handle: link.handle(), health, addresses, broker: None, shown })
-        }
-    }
-}
-
-fn through_brokers(
-    settings: &Settings,
-    pki: &Arc<Pki>,
-    feed: Feed,
-    (keys, refused): (Keys, RefusedPackets),
-    brokers: Brokers,
-) -> StartedLink {
-    let Brokers { addresses, join_addresses, ca_fingerprint, credentials, join_credentials } = brokers;
-    let config = BrokerConfig {
-        brokers: addresses.clone(),
-        ca_fingerprint,
-        credentials,
-        connections: settings.limits.connections,
-        keys,
-        refused,
-    };
-    let link = BrokerLink::start(config, Arc::clone(pki), feed);
-    let controller_seal = pki.seal_public();
-    StartedLink {
-        handle: link.handle(),
-        health: link.health(),
-        addresses: addresses.iter().map(ToString::to_string).collect(),
-        broker: Some(BrokerAccess {
-            join_addresses,
-            ca_fingerprint,
-            credentials: join_credentials,
-            controller_seal,
-        }),
-        shown: settings.link.url.clone(),
-    }
-}
-
-async fn listen(
-    settings: &Settings,
-    pki: &Arc<Pki>,
-    feed: Feed,
-    (keys, refused): (Keys, RefusedPackets),
-) -> anyhow::Result<DirectLink> {
-    let host =
-        |address: &String| address.rsplit_once(':').map_or(address.as_str(), |(host, _)| host).to_owned();
-    let config = DirectConfig {
-        listen: settings.controller.listen,
-        names: settings.controller.addresses.iter().map(host).collect(),
-        keys,
-        refused,
-        limits: direct::Limits { connections: settings.limits.connections, ..direct::Limits::default() },
-    };
-    DirectLink::start(config, Arc::clone(pki), feed)
-        .await
-        .with_context(|| format!("cannot listen on {}", settings.controller.listen))
-}
-
-fn host_name() -> String {
-    let name = std::fs::read_to_string("/proc/sys/kernel/hostname");
-    name.map_or_else(|_| "localhost".into(), |name| name.trim().to_owned())
-}
-
-/// The addresses in join tokens.
-fn addresses(settings: &Settings, port: u16) -> Vec<String> {
-    if !settings.controller.addresses.is_empty() {
-        return settings.controller.addresses.clone();
-    }
-    let listen = settings.controller.listen;
-    if listen.ip().is_unspecified() {
-        vec![format!("{}:{port}", host_name())]
-    } else {
-        vec![std::net::SocketAddr::new(listen.ip(), port).to_string()]
-    }
-}
-
-/// Runs the driver on its own thread, since its commits block. The receiver reports the thread's end, also by
-/// a panic.
-fn spawn_driver(
-    settings: &Settings,
-    store: Database,
-    (link, keys): (LinkHandle, Keys),
-    inbox: DriverInbox,
-    from_link: Intake,
-) -> anyhow::Result<(std::thread::JoinHandle<()>, oneshot::Receiver<()>)> {
-    let limits = settings.engine_limits();
-    let (epoch_bits, seed) = (u64::from_ne_bytes(random()?), random()?);
-    let driver = Driver::new(store, link, move |epoch| muster_engine::Config {
-        epoch,
-        epoch_bits,
-        starts: muster_engine::Starts::default(),
-        seed,
-        limits,
-    })
-    .context("the database cannot be read")?
-    .with_keys(keys);
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
-    let thread = std::thread::Builder::new().name("driver".into());
-    let (running, ended) = oneshot::channel();
-    let thread = thread.spawn(move || {
-        let _running = running;
-        runtime.block_on(driver.run(inbox, from_link));
-    })?;
-    Ok((thread, ended))
 }

@@ -33,6 +33,26 @@ pub async fn run(driver: &DriverHandle, reload: impl Fn()) -> std::io::Result<()
     Ok(())
 }
 
+/// Runs until SIGTERM or SIGINT, as a standby: systemd counts it as ready.
+///
+/// # Errors
+/// Signals cannot be received.
+pub async fn stand_by() -> std::io::Result<()> {
+    let mut term = signal(SignalKind::terminate())?;
+    let mut int = signal(SignalKind::interrupt())?;
+    notify(NotifyState::Ready);
+    let pause = sd_notify::watchdog_enabled().map_or(Duration::from_secs(3600), |timeout| timeout / 2);
+    loop {
+        tokio::select! {
+            _ = term.recv() => break,
+            _ = int.recv() => break,
+            () = tokio::time::sleep(pause) => notify(NotifyState::Watchdog),
+        }
+    }
+    notify(NotifyState::Stopping);
+    Ok(())
+}
+
 /// Never ends.
 async fn keep_watchdog(driver: &DriverHandle) {
     match sd_notify::watchdog_enabled() {

@@ -7,11 +7,13 @@
 //! Absent: anything that knows how the controller or the agent work inside.
 #![allow(clippy::unwrap_used, reason = "only tests are made of this; what fails here fails the test")]
 
+mod controllers;
 mod hostile_broker;
 mod mosquitto;
 mod one_server;
 mod packages;
 
+pub use controllers::Controllers;
 pub use hostile_broker::{HostileBroker, Misdeeds};
 pub use mosquitto::Mosquitto;
 pub use one_server::OneServer;

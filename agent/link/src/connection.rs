@@ -6,7 +6,8 @@
 //! futures, since publishing waits for the other one to make room.
 //!
 //! Neither side takes a silent peer for a living one. Whatever we say is answered, so something is said at least each
-//! [`KEEP_ALIVE`], and who hears nothing for [`SILENCE_MAX`] has no controller. Heartbeats are enough for that, and MQTT's own
+//! [`KEEP_ALIVE`], and who hears nothing for [`SILENCE_MAX`] has no controller. Where there are several controllers, who waits
+//! for an answer looks for another one after [`ANSWER_MAX`]. Heartbeats are enough for that, and MQTT's own
 //! pings, which rumqttc would send beside them, are not needed.
 //!
 //! Absent: reconnecting and its backoff, which the machine decides.
@@ -15,6 +16,8 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use futures_util::StreamExt as _;
+use futures_util::stream::FuturesUnordered;
 use muster_broker::BrokerError;
 use muster_shared::join::Address;
 use muster_shared::model::{Down, Up};
@@ -24,7 +27,7 @@ use muster_shared::{topic, wire};
 use rumqttc::v5::mqttbytes::QoS;
 use rumqttc::v5::mqttbytes::v5::{ConnectReturnCode, Packet, SubscribeReasonCode};
 use rumqttc::v5::{AsyncClient, ConnectionError, Event, EventLoop, MqttOptions};
-use rumqttc::{NetworkOptions, TlsConfiguration, Transport};
+use rumqttc::{NetworkOptions, Outgoing, TlsConfiguration, Transport};
 use rustls::ClientConfig;
 use thiserror::Error;
 use tokio::net::lookup_host;
@@ -59,6 +62,11 @@ const OUTBOX_MAX: usize = 128 * 1024;
 const BATCH_MAX: usize = 4096;
 /// Packets from the controller that wait for the machine; more wait in the socket.
 const INBOX_MAX: usize = 16;
+/// The next address has its turn when the one before has not answered for so long: longer than a controller takes that
+/// has all its agents coming at once.
+const NEXT_AFTER: Duration = Duration::from_secs(3);
+/// Where the site has several controllers: after so long without an answer to a packet, another one is looked for.
+const ANSWER_MAX: Duration = Duration::from_secs(10);
 /// For the controller's answer to the greeting, which waits for none of its work.
 const ANSWER_WITHIN: Duration = Duration::from_secs(10);
 /// Packets that are read while the answer is waited for. Over the direct link the first one is the answer; each of
@@ -88,8 +96,8 @@ pub enum LinkError {
     #[error("cannot resolve {address}: {why}")]
     Unresolved { address: String, why: String },
     /// It says nothing any more.
-    #[error("connection lost: the controller has not answered for {} s", SILENCE_MAX.as_secs())]
-    Silent,
+    #[error("connection lost: the controller has not answered for {} s", after.as_secs())]
+    Silent { after: Duration },
     /// It ended.
     #[error("connection lost: {0}")]
     Lost(Box<ConnectionError>),
@@ -152,6 +160,13 @@ impl LinkError {
             ),
             _ => false,
         }
+    }
+}
+
+impl LinkError {
+    /// Only a controller that is active answers so.
+    fn is_of_active(&self) -> bool {
+        matches!(self, LinkError::NotLetIn(_) | LinkError::Unreachable { busy: true, .. })
     }
 }
 
@@ -351,6 +366,9 @@ enum Events {
         events: Box<EventLoop>,
         /// When the last packet came.
         heard: Instant,
+        /// Since when a packet waits for its answer, if another controller may have to be found.
+        unanswered: Option<Instant>,
+        has_others: bool,
     },
     Broker(Way),
 }
@@ -361,19 +379,26 @@ impl Mqtt {
     /// # Errors
     /// The connection is gone.
     pub async fn payload(&mut self) -> Result<Vec<u8>, LinkError> {
-        let (events, heard) = match &mut self.events {
-            Events::Direct { events, heard } => (events, heard),
+        let (events, heard, unanswered, has_others) = match &mut self.events {
+            Events::Direct { events, heard, unanswered, has_others } => {
+                (events, heard, unanswered, *has_others)
+            }
             Events::Broker(way) => return way.payload().await,
         };
         loop {
             // What is cut off by it is not taken up again: the connection is over.
-            let event = timeout_at(*heard + SILENCE_MAX, events.poll()).await;
-            match event.map_err(|_| LinkError::Silent)? {
+            let silent = *heard + SILENCE_MAX;
+            let until = unanswered.map_or(silent, |since| silent.min(since + ANSWER_MAX));
+            let event = timeout_at(until, events.poll()).await;
+            match event.map_err(|_| LinkError::Silent { after: until.duration_since(*heard) })? {
                 Ok(Event::Incoming(packet)) => {
-                    *heard = Instant::now();
+                    (*heard, *unanswered) = (Instant::now(), None);
                     if let Packet::Publish(publish) = packet {
                         return Ok(publish.payload.to_vec());
                     }
+                }
+                Ok(Event::Outgoing(Outgoing::Publish(_))) if has_others => {
+                    unanswered.get_or_insert_with(Instant::now);
                 }
                 Ok(Event::Outgoing(_)) => {}
                 Err(error) => return Err(LinkError::Lost(Box::new(error))),
@@ -414,38 +439,50 @@ pub async fn greet(peer: &Peer) -> Result<(Mqtt, String), LinkError> {
         return Ok((Mqtt { client, events: Events::Broker(way) }, address));
     }
     let mut last = LinkError::Closed;
-    for address in &peer.addresses {
-        let numbers = match resolve(address).await {
-            Ok(numbers) => numbers,
-            Err(error) => {
-                last = error;
-                continue;
-            }
+    let mut waiting = peer.addresses.iter();
+    let mut trying = FuturesUnordered::new();
+    loop {
+        let next = waiting.next();
+        let is_last = next.is_none();
+        trying.extend(next.map(|address| greet_at(peer, address)));
+        let answer = match is_last {
+            true => trying.next().await,
+            // A controller that hangs does not keep the agent from its standby.
+            false => timeout(NEXT_AFTER, trying.next()).await.unwrap_or(None),
         };
-        for number in numbers {
-            match timeout(CONNECT_WITHIN, greet_one(peer, number)).await {
-                Ok(Ok(mqtt)) => return Ok((mqtt, number.ip().to_string())),
-                Ok(Err(error)) if error.is_not_let_in() => last = LinkError::NotLetIn(number.to_string()),
-                Ok(Err(error)) => {
-                    let (expired, busy) = (error.is_expired(), error.is_busy());
-                    let why = match error {
-                        LinkError::Lost(source) => {
-                            wrong_clock(&*source).unwrap_or_else(|| source.to_string())
-                        }
-                        error => error.to_string(),
-                    };
-                    last = LinkError::Unreachable { address: number.to_string(), why, expired, busy };
-                }
-                Err(_) => {
-                    let why = "no answer".into();
-                    last = LinkError::Unreachable {
-                        address: number.to_string(),
-                        why,
-                        expired: false,
-                        busy: false,
-                    };
-                }
+        match answer {
+            Some(Ok(greeted)) => return Ok(greeted),
+            // What the active controller says counts more than that a standby is none.
+            Some(Err(error)) if !last.is_of_active() => last = error,
+            Some(Err(_)) => {}
+            None if is_last => return Err(last),
+            None => {}
+        }
+    }
+}
+
+/// Tries every number of an address, one after the other.
+async fn greet_at(peer: &Peer, address: &Address) -> Result<(Mqtt, String), LinkError> {
+    let mut last = LinkError::Closed;
+    for number in resolve(address).await? {
+        let unreachable = |why, expired, busy| LinkError::Unreachable {
+            address: number.to_string(),
+            why,
+            expired,
+            busy,
+        };
+        match timeout(CONNECT_WITHIN, greet_one(peer, number)).await {
+            Ok(Ok(mqtt)) => return Ok((mqtt, number.ip().to_string())),
+            Ok(Err(error)) if error.is_not_let_in() => last = LinkError::NotLetIn(number.to_string()),
+            Ok(Err(error)) => {
+                let (expired, busy) = (error.is_expired(), error.is_busy());
+                let why = match error {
+                    LinkError::Lost(source) => wrong_clock(&*source).unwrap_or_else(|| source.to_string()),
+                    error => error.to_string(),
+                };
+                last = unreachable(why, expired, busy);
             }
+            Err(_) => last = unreachable("no answer".into(), false, false),
         }
     }
     Err(last)
@@ -488,7 +525,12 @@ async fn greet_one(peer: &Peer, number: SocketAddr) -> Result<Mqtt, LinkError> {
                 if !ack.return_codes.iter().all(granted) {
                     return Err(LinkError::Refused("this node may not subscribe its own topic"));
                 }
-                let events = Events::Direct { events: Box::new(events), heard: Instant::now() };
+                let events = Events::Direct {
+                    events: Box::new(events),
+                    heard: Instant::now(),
+                    unanswered: None,
+                    has_others: peer.addresses.len() > 1,
+                };
                 return Ok(Mqtt { client, events });
             }
             Event::Incoming(_) | Event::Outgoing(_) => {}

@@ -20,6 +20,7 @@ mod resource;
 mod restore;
 mod server;
 mod source;
+mod standby;
 mod stack;
 mod stack_watch;
 mod status;
@@ -44,11 +45,13 @@ use time::OffsetDateTime;
 use tokio::sync::{Semaphore, watch};
 
 use crate::driver::DriverHandle;
+use crate::lease::Tenure;
 use crate::link::{Health, RefusedPackets};
 use crate::pki::Pki;
 use crate::store::{Reader, StoreError};
 use error::ApiError;
 pub use server::{ApiHandle, SocketError, serve};
+pub use standby::{StandbyConfig, serve_standby};
 
 /// The most items of a list that one query asks of the driver: a long list would delay its other work.
 const PAGE: usize = 1000;
@@ -65,6 +68,8 @@ const BODIES_MAX: usize = 4;
 pub struct ApiConfig {
     /// The name of this controller.
     pub name: String,
+    /// What is known of the site's other controllers.
+    pub tenure: Tenure,
     /// The place of its data, as a URL.
     pub store: String,
     pub socket: PathBuf,

@@ -61,16 +61,24 @@ pub struct ApiHandle {
 ///
 /// # Errors
 /// [`SocketError`]
-pub async fn serve(
+pub fn serve(
     config: ApiConfig,
     driver: DriverHandle,
     reader: Reader,
     pki: Arc<Pki>,
 ) -> Result<ApiHandle, SocketError> {
     let path = config.socket.clone();
+    serve_router(path, |stopped| router(Api::new(config, driver, reader, pki, stopped)))
+}
+
+/// Serves a router, made with what changes when the server stops.
+pub(super) fn serve_router(
+    path: PathBuf,
+    router: impl FnOnce(watch::Receiver<()>) -> Router,
+) -> Result<ApiHandle, SocketError> {
     let listener = bind(&path)?;
     let (running, stopped) = watch::channel(());
-    let router = router(Api::new(config, driver, reader, pki, stopped.clone()));
+    let router = router(stopped.clone());
     let task = tokio::spawn(async move {
         accept(&listener, router, stopped).await;
         // A socket that stays is replaced by the next start.

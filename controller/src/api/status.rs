@@ -7,6 +7,7 @@ use muster_engine::site::SiteView;
 
 use super::Api;
 use super::error::ApiError;
+use super::standby::controllers;
 use crate::driver::Look;
 use crate::store::rfc3339;
 
@@ -15,6 +16,10 @@ pub async fn status(State(api): State<Api>) -> Result<Json<StatusView>, ApiError
     let look = |look: &Look<'_>| (look.site.site_view(), look.read_only.map(str::to_owned));
     let (SiteView { epoch, restored, agents, waiting }, read_only) = api.driver.look(look).await?;
     let role = Role::Active;
+    let mut controllers = controllers(&api.config.tenure);
+    if controllers.is_empty() {
+        controllers.push(ControllerView { name: api.config.name.clone(), role, behind_s: 0 });
+    }
     let link_problem = api.config.health.borrow().problem();
     Ok(Json(StatusView {
         site: api.pki.site().to_string(),
@@ -26,7 +31,7 @@ pub async fn status(State(api): State<Api>) -> Result<Json<StatusView>, ApiError
         link: api.config.link.clone(),
         link_problem,
         read_only,
-        controllers: vec![ControllerView { name: api.config.name.clone(), role, behind_s: 0 }],
+        controllers,
         agents,
         waiting,
     }))

@@ -83,7 +83,7 @@ impl World {
         let refused = RefusedPackets::default();
         let config = ApiConfig { refused: refused.clone(), ..config_in(&folder) };
         let reader = Reader::open(&Location::Sqlite(database.clone()), &key).unwrap();
-        let api = serve(config, driver.clone(), reader, Arc::clone(&pki)).await.unwrap();
+        let api = serve(config, driver.clone(), reader, Arc::clone(&pki)).unwrap();
         Self { folder, key, driver, pki, api, events, refused }
     }
 
@@ -135,6 +135,7 @@ impl World {
 fn config_in(folder: &TempDir) -> ApiConfig {
     ApiConfig {
         name: "c1".to_owned(),
+        tenure: Tenure::for_good(),
         store: "sqlite:/muster.db".to_owned(),
         socket: folder.path().join("api.sock"),
         addresses: vec!["controller.example.org:8883".to_owned()],
@@ -383,14 +384,14 @@ async fn the_socket_is_for_root_and_a_group_and_has_one_owner() {
         let reader = world.reader();
         serve(config, world.driver.clone(), reader, Arc::clone(&world.pki))
     };
-    assert!(matches!(again(config_in(&world.folder)).await, Err(SocketError::InUse(path)) if path == socket));
+    assert!(matches!(again(config_in(&world.folder)), Err(SocketError::InUse(path)) if path == socket));
     let (file, stale) = (world.folder.path().join("file"), world.folder.path().join("stale"));
     std::fs::write(&file, "").unwrap();
     let config = ApiConfig { socket: file.clone(), ..config_in(&world.folder) };
-    assert!(matches!(again(config).await, Err(SocketError::NotASocket(path)) if path == file));
+    assert!(matches!(again(config), Err(SocketError::NotASocket(path)) if path == file));
     drop(std::os::unix::net::UnixListener::bind(&stale).unwrap());
     let config = ApiConfig { socket: stale.clone(), ..config_in(&world.folder) };
-    let second = again(config).await.unwrap();
+    let second = again(config).unwrap();
     assert_eq!(ask(&stale, "GET /v1/version", "").await.0, 200);
     second.stop().await;
     world.stop().await;

@@ -15,7 +15,7 @@ use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
 use super::error::ApiError;
-use super::{Api, source};
+use super::{Api, ApiConfig, source};
 use crate::random::{NoRandom, random};
 
 /// A year: a token that lives longer is a password on a wall.
@@ -37,7 +37,7 @@ pub async fn create(
     let (id, secret) = (random::<8>().map_err(no_random)?, random::<16>().map_err(no_random)?);
     let token = JoinToken {
         site: api.pki.site().clone(),
-        addresses: addresses(&api.config.addresses)?,
+        addresses: addresses(&api.config)?,
         ca_fingerprint: api.pki.fingerprint(),
         id: TokenId(id),
         secret: TokenSecret(secret),
@@ -97,9 +97,13 @@ fn check(ttl: u64, name: Option<&str>) -> Result<(), ApiError> {
     Ok(())
 }
 
-fn addresses(configured: &[String]) -> Result<Vec<Address>, ApiError> {
-    configured
-        .iter()
+/// Where the agent finds a controller of the site: the brokers, or this controller and the standbys.
+fn addresses(config: &ApiConfig) -> Result<Vec<Address>, ApiError> {
+    let all = match config.broker {
+        Some(_) => config.addresses.clone(),
+        None => config.tenure.addresses(&config.addresses),
+    };
+    all.iter()
         .take(ADDRESSES_MAX)
         .map(|address| {
             address.parse().map_err(|error| ApiError::internal(format!("controller.addresses: {error}")))

@@ -31,7 +31,7 @@ use tokio::time::{Instant, sleep, timeout};
 use self::router::Router;
 use super::intake::Feed;
 use super::nodes::Nodes;
-use super::{Keys, LinkHandle, RefusedPackets};
+use super::{Common, LinkHandle};
 use crate::pki::{Pki, PkiError};
 
 /// The broker is asked whether it is there this often, and has half of that again to answer.
@@ -61,10 +61,7 @@ pub struct BrokerConfig {
     pub credentials: Option<Credentials>,
     /// Nodes connected at a time.
     pub connections: usize,
-    /// Keys of the nodes that may connect; the driver keeps them.
-    pub keys: Keys,
-    /// Counts packets that are not taken.
-    pub refused: RefusedPackets,
+    pub common: Common,
 }
 
 /// Whether there is a broker.
@@ -102,7 +99,7 @@ impl BrokerLink {
         let nodes = Nodes::new(
             pki,
             feed,
-            (config.keys.clone(), config.refused.clone()),
+            config.common.clone(),
             config.connections,
             ANSWER_WITHIN,
         );

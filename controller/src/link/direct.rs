@@ -40,7 +40,7 @@ use self::metered::Metered;
 use super::intake::Feed;
 use super::nodes::Nodes;
 use super::quiet::Quiet;
-use super::{Keys, LinkHandle, RefusedPackets};
+use super::{Common, LinkHandle};
 use crate::pki::Pki;
 use crate::random::random;
 
@@ -62,10 +62,7 @@ pub struct DirectConfig {
     /// Names and addresses for the server's certificate, in addition to this host's own.
     pub names: Vec<String>,
     pub limits: Limits,
-    /// Keys of the nodes that may connect; the driver keeps them.
-    pub keys: Keys,
-    /// Counts packets that are not taken.
-    pub refused: RefusedPackets,
+    pub common: Common,
 }
 
 /// Bounds on what clients may take.
@@ -160,8 +157,8 @@ impl DirectLink {
         let listener = socket.listen(BACKLOG)?;
         let local_addr = listener.local_addr()?;
         let seed = u64::from_ne_bytes(random().map_err(io::Error::other)?);
-        let DirectConfig { names, limits, keys, refused, .. } = config;
-        let nodes = Nodes::new(Arc::clone(&pki), feed, (keys, refused), limits.connections, limits.answer);
+        let DirectConfig { names, limits, common, .. } = config;
+        let nodes = Nodes::new(Arc::clone(&pki), feed, common, limits.connections, limits.answer);
         let shared = Arc::new(Shared {
             nodes: Arc::new(nodes),
             acceptor: tls::acceptor(pki, names)?,

@@ -75,6 +75,10 @@ impl Inbox for NodeInbox {
     }
 
     fn next(&mut self, queue: &Outbound<Body>) -> Option<(Bytes, Option<Room>)> {
+        if let Err(refusal) = self.nodes.may_speak() {
+            queue.end(refusal);
+            return None;
+        }
         if let Answer::Ready(answer) = &mut self.answer {
             let answer = std::mem::take(answer);
             self.answer = Answer::Sent;
@@ -109,7 +113,7 @@ impl NodeInbox {
     /// Counts a packet that is not taken. Before the node has a session the reason ends the connection: its agent
     /// is of another version, or is not the node's.
     fn refuse(&mut self, error: PacketError) -> Result<(), Refusal> {
-        self.nodes.refused.count(error);
+        self.nodes.common.refused.count(error);
         self.refused += 1;
         if !self.end.is_open() || self.refused > REFUSED_MAX {
             return Err(Refusal::new(Reason::PayloadFormatInvalid, error.to_string()));

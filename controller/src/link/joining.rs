@@ -39,7 +39,7 @@ async fn granted(nodes: &Nodes, request: &[u8]) -> Result<JoinAnswer, String> {
             // A client that cannot prove the key learns nothing about the node, not even whether it exists.
             let refused =
                 || format!("not proved to be {node}: if it has lost its key, join again with a token");
-            let seal_public = nodes.keys.get(&node).ok_or_else(refused)?;
+            let seal_public = nodes.common.keys.get(&node).ok_or_else(refused)?;
             let seal = nodes.pki.seal(&node, &seal_public);
             let csr_der = join::open_renewal(&seal, &packet).map_err(|_| refused())?;
             let key = nodes.pki.prove(&csr_der).map_err(|error| error.to_string())?;

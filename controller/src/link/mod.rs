@@ -33,11 +33,30 @@ pub use refused::RefusedPackets;
 
 use std::time::Duration;
 
+use crate::lease::Tenure;
 use muster_shared::NodeId;
 use muster_shared::join::{TokenId, TokenSecret};
 use muster_shared::model::Up;
 use muster_shared::seal::SealPublic;
 use tokio::sync::oneshot;
+
+/// What a link has in common with the rest of the controller.
+#[derive(Clone, Debug)]
+pub struct Common {
+    /// Keys of the nodes that may connect; the driver keeps them.
+    pub keys: Keys,
+    /// Counts packets that are not taken.
+    pub refused: RefusedPackets,
+    /// Nothing is sent to a node while this controller does not hold the site's lease.
+    pub tenure: Tenure,
+}
+
+impl Common {
+    /// For a controller with this tenure.
+    pub fn new(tenure: Tenure) -> Self {
+        Self { keys: Keys::default(), refused: RefusedPackets::default(), tenure }
+    }
+}
 
 /// Events of a link for the driver loop.
 ///

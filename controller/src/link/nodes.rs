@@ -13,7 +13,8 @@ use super::heartbeats::Heartbeats;
 use super::intake::Feed;
 use super::quiet::Quiet;
 use super::registry::Registry;
-use super::{Keys, LinkEvent, RefusedPackets};
+use super::reason::{Reason, Refusal};
+use super::{Common, LinkEvent};
 use crate::pki::Pki;
 
 /// State that all connections of a link share.
@@ -23,9 +24,7 @@ pub(super) struct Nodes {
     pub registry: Registry,
     pub heartbeats: Heartbeats,
     pub contents: Contents,
-    pub keys: Keys,
-    /// Counts packets that are not taken.
-    pub refused: RefusedPackets,
+    pub common: Common,
     /// Limits warnings that clients cause.
     pub refusals: Quiet,
     /// The time limit of the driver's answers.
@@ -37,21 +36,35 @@ impl Nodes {
     pub fn new(
         pki: Arc<Pki>,
         feed: Feed,
-        (keys, refused): (Keys, RefusedPackets),
+        common: Common,
         connections: usize,
         answer_within: Duration,
     ) -> Self {
         Self {
             pki,
             feed,
-            keys,
-            refused,
+            common,
             answer_within,
             registry: Registry::new(connections),
             heartbeats: Heartbeats::default(),
             contents: Contents::default(),
             refusals: Quiet::default(),
         }
+    }
+
+    /// Whether this controller may speak for the site.
+    ///
+    /// # Errors
+    /// It may not: the refusal says which one does, as far as that is known.
+    pub fn may_speak(&self) -> Result<(), Refusal> {
+        if self.common.tenure.holds() {
+            return Ok(());
+        }
+        let Some((active, _)) = self.common.tenure.seen().active else {
+            return Err(Refusal::new(Reason::ServerUnavailable, "this controller stands by"));
+        };
+        let why = format!("this controller stands by for {}", active.name);
+        Err(Refusal::elsewhere(why, active.addresses.into_iter().next()))
     }
 
     /// Never ends.

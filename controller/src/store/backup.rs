@@ -49,7 +49,7 @@ pub struct Place {
 }
 
 /// The files of `<data-dir>/pki`.
-type SiteKeys = Vec<(String, Vec<u8>)>;
+pub(super) type SiteKeys = Vec<(String, Vec<u8>)>;
 
 /// Copies the database to a new file; the controller may be running.
 ///
@@ -128,7 +128,13 @@ impl Database {
         let folder = data_dir.join(pki::FOLDER);
         let keys = site_keys(&self.db, &self.key)?;
         match (&keys, folder.exists()) {
-            (Some(keys), true) => same_keys(keys, &folder)?,
+            (Some(keys), true) => same_keys(keys, &folder).map_err(|name| {
+                failed(format!(
+                    "the database is a backup of a site whose {name} is not the one in {}: use the data directory of \
+                     that site, or an empty one",
+                    folder.display()
+                ))
+            })?,
             (Some(keys), false) => {
                 pki::put_back(data_dir, keys).map_err(|error| failed(error.to_string()))?;
             }
@@ -179,17 +185,25 @@ fn seal_keys(copy: &Db, place: &Place) -> Result<(), StoreError> {
     let unsealed = || failed("the database does not say which key it is sealed with".into());
     let key = KeyFile::at(&place.key_file).find(sealed_with(copy)?.ok_or_else(unsealed)?)?;
     copy.batch("CREATE TABLE site_keys (file TEXT PRIMARY KEY, bytes BLOB NOT NULL)")?;
-    for name in pki::FILES {
-        let path = place.data_dir.join(pki::FOLDER).join(name);
-        let bytes = fs::read(&path)
-            .map_err(|error| failed(format!("the site's key {} cannot be read: {error}", path.display())))?;
-        let sealed = key.seal(&key_place(name), &bytes)?;
+    for (name, bytes) in read_keys(&place.data_dir)? {
+        let sealed = key.seal(&key_place(&name), &bytes)?;
         copy.execute("INSERT INTO site_keys VALUES (?1, ?2)", values![name, sealed])?;
     }
     Ok(())
 }
 
-fn key_place(name: &str) -> Vec<u8> {
+/// The files of `<data_dir>/pki`.
+pub(super) fn read_keys(data_dir: &Path) -> Result<SiteKeys, StoreError> {
+    let read = |name: &&str| {
+        let path = data_dir.join(pki::FOLDER).join(name);
+        let bytes = fs::read(&path)
+            .map_err(|error| failed(format!("the site's key {} cannot be read: {error}", path.display())))?;
+        Ok(((*name).to_owned(), bytes))
+    };
+    pki::FILES.iter().map(read).collect()
+}
+
+pub(super) fn key_place(name: &str) -> Vec<u8> {
     [b"site_keys.bytes\0", name.as_bytes()].concat()
 }
 
@@ -211,14 +225,14 @@ fn site_keys(db: &Db, key: &DataKey) -> Result<Option<SiteKeys>, StoreError> {
     pki::FILES.iter().map(read).collect::<Result<SiteKeys, StoreError>>().map(Some)
 }
 
-fn same_keys(keys: &SiteKeys, folder: &Path) -> Result<(), StoreError> {
+/// Whether the folder has these files.
+///
+/// # Errors
+/// The name of one that differs.
+pub(super) fn same_keys<'k>(keys: &'k SiteKeys, folder: &Path) -> Result<(), &'k str> {
     match keys.iter().find(|(name, bytes)| fs::read(folder.join(name)).ok().as_ref() != Some(bytes)) {
         None => Ok(()),
-        Some((name, _)) => Err(failed(format!(
-            "the database is a backup of a site whose {name} is not the one in {}: use the data directory of that site, \
-             or an empty one",
-            folder.display()
-        ))),
+        Some((name, _)) => Err(name),
     }
 }
 

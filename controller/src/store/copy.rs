@@ -20,6 +20,9 @@ pub struct Copied {
 /// Keys of `meta` that PostgreSQL has and SQLite keeps elsewhere.
 const OF_POSTGRES: [&str; 3] = ["schema", "commit", "highest_resource"];
 
+/// Tables of the site's controllers: they begin anew with the copy.
+const OF_CONTROLLERS: [&str; 3] = ["lease", "controllers", "shared_keys"];
+
 /// The columns of each table, in order.
 type Tables = BTreeMap<String, Vec<String>>;
 
@@ -37,7 +40,7 @@ pub fn copy(from: &Location, to: &Location) -> Result<Copied, StoreError> {
     }
     match to {
         Location::Postgres(server) => {
-            let target = Db::postgres(server)?;
+            let target = Db::postgres(server, None)?;
             if !tables(&target)?.is_empty() {
                 return Err(failed(to, "is not empty: name an empty database"));
             }
@@ -73,7 +76,7 @@ fn existing(at: &Location) -> Result<Db, StoreError> {
     let db = match at {
         Location::Sqlite(path) if !path.is_file() => return Err(failed(at, "is not there")),
         Location::Sqlite(path) => Db::sqlite(path)?,
-        Location::Postgres(server) => Db::postgres(server)?,
+        Location::Postgres(server) => Db::postgres(server, None)?,
     };
     if schema::version(&db)? == 0 {
         return Err(failed(at, "has no site"));
@@ -152,7 +155,10 @@ fn tables(db: &Db) -> Result<Tables, StoreError> {
         }
     };
     let mut tables = Tables::new();
-    for (table, column) in db.all(sql, values![], |row| Ok((row.get(0)?, row.get(1)?)))? {
+    for (table, column) in db.all(sql, values![], |row| Ok((row.get::<String>(0)?, row.get(1)?)))? {
+        if OF_CONTROLLERS.contains(&table.as_str()) {
+            continue;
+        }
         let columns: &mut Vec<String> = tables.entry(table).or_default();
         columns.push(column);
     }

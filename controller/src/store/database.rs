@@ -13,11 +13,14 @@ use super::sql::{Db, values};
 use super::steady::SteadyClock;
 use super::write::apply;
 use super::{Bounds, Failure, Location, Store, StoreError, meta, name, schema};
+use crate::lease::Term;
 
 /// The store in an SQL database.
 pub struct Database {
     pub(super) db: Db,
     pub(super) key: DataKey,
+    /// Of the lease, where the site has one.
+    term: Option<Term>,
     pub(super) bounds: Bounds,
     pub(super) steady: SteadyClock,
     /// Bytes of the last commit, if there was no room for it.
@@ -39,9 +42,18 @@ impl Database {
     /// [`StoreError`] if the database cannot be opened or is of a newer version, if another controller writes
     /// to it, or if the key is missing, wrong, or readable by others.
     pub fn open(at: &Location, key_file: &Path) -> Result<Self, StoreError> {
+        Self::open_in(at, key_file, None)
+    }
+
+    /// The same for the holder of the site's lease: nothing is written once the lease is of another term, and the
+    /// next epoch is the term's.
+    ///
+    /// # Errors
+    /// [`StoreError`]
+    pub fn open_in(at: &Location, key_file: &Path, term: Option<Term>) -> Result<Self, StoreError> {
         let db = match at {
             Location::Sqlite(path) => Db::sqlite(path)?,
-            Location::Postgres(server) => Db::postgres(server)?,
+            Location::Postgres(server) => Db::postgres(server, term)?,
         };
         let version = schema::version(&db)?;
         let sealed_with = if version == 0 { None } else { sealed_with(&db)? };
@@ -51,7 +63,7 @@ impl Database {
         let key = KeyFile::at(key_file).open(sealed_with)?;
         schema::migrate(&db, &key, &schema::SCHEMAS, version)?;
         let steady = SteadyClock::open(&db)?;
-        let mut store = Self { db, key, bounds: Bounds::default(), steady, wants: 0 };
+        let mut store = Self { db, key, term, bounds: Bounds::default(), steady, wants: 0 };
         if let Err(error) = store.scrub() {
             tracing::warn!(%error, "what was deleted still lies in the database's file; it is tried again at the next start");
         }
@@ -123,6 +135,10 @@ impl Store for Database {
     }
 
     fn next_epoch(&mut self) -> Result<Epoch, StoreError> {
+        if let Some(Term { epoch, .. }) = self.term {
+            self.db.transaction(|| meta::put(&self.db, "epoch", &epoch.0.to_string()))?;
+            return Ok(epoch);
+        }
         let epoch = self.db.transaction(|| meta::count(&self.db, "epoch"))?;
         Ok(Epoch(u32::try_from(epoch).map_err(|_| StoreError::Format("the epoch is out of range".into()))?))
     }

@@ -20,6 +20,7 @@ mod value;
 use std::path::Path;
 
 use super::StoreError;
+use crate::lease::Term;
 use postgres::{Link, Prepared, Role};
 pub use postgres::{PostgresError, Server};
 pub use row::Damage;
@@ -73,9 +74,15 @@ impl Db {
         Ok(Self::Sqlite(sqlite::read(path)?))
     }
 
-    /// Opens a database on a server for writing. Nobody else writes to it meanwhile.
-    pub fn postgres(server: &Server) -> Result<Self, StoreError> {
-        Ok(Self::Postgres(Box::new(Link::open(server, Role::Writer)?)))
+    /// Opens a database on a server for writing. Nobody else writes to it meanwhile; with a term, only for as long
+    /// as the lease is of that term.
+    pub fn postgres(server: &Server, term: Option<Term>) -> Result<Self, StoreError> {
+        Ok(Self::Postgres(Box::new(Link::open(server, Role::Writer(term))?)))
+    }
+
+    /// Opens a database on a server for its lease: beside a writer, in single statements.
+    pub fn lease(server: &Server) -> Result<Self, StoreError> {
+        Ok(Self::Postgres(Box::new(Link::open(server, Role::Lease)?)))
     }
 
     /// Opens a database on a server for reading.
@@ -146,6 +153,14 @@ impl Db {
         read: impl FnMut(&Row<'_>) -> Result<T, Damage>,
     ) -> Result<T, StoreError> {
         self.first(sql, values, read)?.ok_or_else(|| StoreError::Format(format!("no row found by {sql}")))
+    }
+
+    /// Ends the session on the server that holds the site's lock, if there is one.
+    pub fn end_holder(&self) -> Result<(), StoreError> {
+        match self {
+            Self::Sqlite(_) => Ok(()),
+            Self::Postgres(link) => link.end_holder(),
+        }
     }
 
     /// Runs statements that have no values.

@@ -4,10 +4,11 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use muster_controller::lease::Tenure;
 use muster_controller::link::intake::fair::Bounds;
 use muster_controller::link::intake::{self, Intake};
 use muster_controller::link::{
-    DirectConfig, DirectLink, JoinAsk, JoinGrant, Keys, Limits, LinkEvent, LinkHandle, NotJoined,
+    Common, DirectConfig, DirectLink, JoinAsk, JoinGrant, Keys, Limits, LinkEvent, LinkHandle, NotJoined,
     RefusedPackets,
 };
 use muster_controller::pki::Pki;
@@ -70,11 +71,10 @@ impl World {
         let dir = tempfile::tempdir().unwrap();
         let pki = Arc::new(Pki::open(dir.path()).unwrap());
         let (feed, inbox) = intake::channel(Bounds::default());
-        let keys = Keys::default();
+        let common = Common::new(Tenure::for_good());
+        let (keys, refused) = (common.keys.clone(), common.refused.clone());
         let listen = "127.0.0.1:0".parse().unwrap();
-        let refused = RefusedPackets::default();
-        let (keys_too, counts) = (keys.clone(), refused.clone());
-        let config = DirectConfig { listen, names: Vec::new(), limits, keys: keys_too, refused: counts };
+        let config = DirectConfig { listen, names: Vec::new(), limits, common };
         let link = DirectLink::start(config, Arc::clone(&pki), feed).await.unwrap();
         let handle = link.handle();
         Self { pki, link, handle, driver: Driver::start(inbox, keys), refused, dir }

@@ -13,9 +13,11 @@ mod postgres;
 mod process;
 mod server;
 mod switch;
+mod way;
 
 pub use namespace::{Namespace, OwnName};
 pub use postgres::Postgres;
 pub use process::{Daemon, PATIENCE, Ran, Running, command, eventually, look};
 pub use server::{Server, SystemdServer, Vm};
 pub use switch::Switch;
+pub use way::Way;

@@ -261,7 +261,7 @@ async fn a_controller_that_answers_nothing_is_gone_after_two_minutes() {
         assert!(session.connection.events.try_recv().is_err(), "it may still answer");
         session.pass(SECOND).await;
         let event = session.connection.events.recv().await;
-        assert!(matches!(event, Some(LinkEvent::Disconnected(LinkError::Silent))), "{event:?}");
+        assert!(matches!(event, Some(LinkEvent::Disconnected(LinkError::Silent { .. }))), "{event:?}");
     }
 }
 

@@ -148,7 +148,7 @@ pub(super) async fn run(
     };
     match ended {
         End::Gone => tracing::debug!(%node, "disconnected"),
-        End::Reset(reset, Refusal { reason, why }) => {
+        End::Reset(reset, Refusal { reason, why, .. }) => {
             if reason.is_ordinary() {
                 tracing::info!(%node, ?reason, %why, "connection ended");
             } else if let Some(missed) = nodes.refusals.tell() {
@@ -176,7 +176,7 @@ async fn admit<'a>(
     mut heard: mpsc::Receiver<Heard>,
 ) -> Result<(Connected, Talk<'a>, Begun), End> {
     let unknown = || Refusal::new(Reason::NotAuthorized, "the node is unknown or revoked");
-    let key = nodes.keys.get(node).ok_or_else(unknown)?;
+    let key = nodes.common.keys.get(node).ok_or_else(unknown)?;
     let mut end = ControllerEnd::new(nodes.pki.seal(node, &key));
     let mut window = Window::default();
     let begun = greet(nodes, voice, first, &mut heard, &mut end, &mut window).await?;
@@ -198,7 +198,7 @@ async fn greet(
     window: &mut Window,
 ) -> Result<Begun, End> {
     let refused = |error: PacketError| {
-        nodes.refused.count(error);
+        nodes.common.refused.count(error);
         End::from(Refusal::new(Reason::NotAuthorized, format!("its greeting is not the node's: {error}")))
     };
     let until = Instant::now() + GREETED_WITHIN;

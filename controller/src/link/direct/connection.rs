@@ -195,8 +195,9 @@ async fn greet_node(
         .into());
     }
     takes(&connect, max)?;
+    shared.nodes.may_speak()?;
     let unknown = Refusal::new(Reason::NotAuthorized, "the node is unknown or revoked");
-    let key = shared.nodes.keys.get(node).ok_or(unknown)?;
+    let key = shared.nodes.common.keys.get(node).ok_or(unknown)?;
     if !is_bound_to(serial, &key) {
         return Err(
             Refusal::new(Reason::NotAuthorized, "another server has joined under that name since").into()
@@ -232,6 +233,7 @@ async fn serve_joiner(shared: Arc<Shared>, tls: TlsStream<Metered>, remote: IpAd
             )));
         }
         takes(&connect, max)?;
+        shared.nodes.may_speak()?;
         Ok(connect)
     };
     let connect = match greeted.await {

@@ -14,7 +14,7 @@
 //! `tokio-postgres` runs the connection on a thread of its own. The caller's thread waits for answers by itself
 //! ([`wait`]), so the driver may call from within its runtime. See docs/decisions/0019-postgresql.md.
 //!
-//! Absent: leases. A standby will look for its epoch where [`Link::begin`] says.
+//! Where the site has a lease (`store/lease.rs`), each transaction begins with a look at it, in the same round trip.
 
 mod convert;
 mod error;
@@ -31,9 +31,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::StreamExt as _;
-use tokio_postgres::{Client, Error, Statement};
+use tokio_postgres::{Client, Error, SimpleQueryMessage, Statement};
 
 use super::{Row, Value};
+use crate::lease::Term;
 use crate::store::StoreError;
 use convert::{Param, translated};
 pub use error::PostgresError;
@@ -72,10 +73,16 @@ impl Default for Patience {
 /// What a connection is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Role {
-    /// Holds the site's lock, and writes.
-    Writer,
+    /// Holds the site's lock, and writes: in a site with a lease, for as long as that is of this term.
+    Writer(Option<Term>),
+    /// Reads and writes the lease.
+    Lease,
     /// Reads beside the writer.
     Reader,
+}
+
+fn is_deposed(error: &StoreError) -> bool {
+    matches!(error, StoreError::Postgres(PostgresError::Deposed { .. }))
 }
 
 /// The way to a database, over as many connections as it takes, one at a time.
@@ -198,20 +205,40 @@ impl Link {
         done.inspect_err(|_| self.roll_back())
     }
 
-    /// The server's answer says that the connection works: only then a commit takes its changes. A controller
-    /// with standbys will compare its epoch with the lease's in the same round trip.
+    /// The server's answer says that the connection works, and the lease is ours: only then a commit takes its
+    /// changes.
     fn begin(&self) -> Result<(), StoreError> {
         self.alive()?;
-        if let Err(error) = self.batch("BEGIN") {
+        if let Err(error) = self.begin_now() {
             // The connection was lost without notice, and nothing was taken yet.
-            if self.has_session() {
+            if self.has_session() || is_deposed(&error) {
                 return Err(error);
             }
             self.connect()?;
-            self.batch("BEGIN")?;
+            self.begin_now()?;
         }
         self.state.borrow_mut().in_transaction = true;
         Ok(())
+    }
+
+    fn begin_now(&self) -> Result<(), StoreError> {
+        let Role::Writer(Some(term)) = self.role else { return self.batch("BEGIN") };
+        self.alive()?;
+        self.settle()?;
+        let client = self.client()?;
+        let sql = format!("BEGIN; {}", lock::lease_of(term));
+        let answers = self.wait(client.simple_query(&sql))?;
+        if answers.iter().any(|answer| matches!(answer, SimpleQueryMessage::Row(_))) {
+            return Ok(());
+        }
+        // The session goes, and with it the site's lock, which is another one's now.
+        self.state.borrow_mut().session = None;
+        Err(PostgresError::Deposed { server: self.server.to_string(), epoch: term.epoch.0 }.into())
+    }
+
+    /// Ends the session that holds the site's lock.
+    pub fn end_holder(&self) -> Result<(), StoreError> {
+        lock::end_holder(self)
     }
 
     fn commit(&self) -> Result<(), StoreError> {

@@ -29,6 +29,9 @@ pub enum PostgresError {
     /// Another controller has the database.
     #[error("{server} is used by {by}: one controller at a time may write to it; stop that one first")]
     Taken { server: String, by: String },
+    /// The site has another controller.
+    #[error("{server}: another controller has taken the site over, and this one's epoch {epoch} is over")]
+    Deposed { server: String, epoch: u32 },
     /// The database is not where this controller left it.
     #[error(
         "{server} is at commit {found} and this controller made {made}: another controller wrote to it, or a failover \
@@ -84,7 +87,7 @@ impl PostgresError {
         match self {
             Self::Away { .. } | Self::Lost { .. } | Self::Hangs { .. } | Self::Taken { .. } => Failure::Busy,
             Self::Refused { code, .. } => of_code(code),
-            Self::Moved { .. } | Self::Unfit { .. } | Self::Url(_) | Self::NoThread { .. } => Failure::Broken,
+            Self::Deposed { .. } | Self::Moved { .. } | Self::Unfit { .. } | Self::Url(_) | Self::NoThread { .. } => Failure::Broken,
             Self::Protocol { .. } => Failure::Mistake,
         }
     }

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::wait::{self, Deadline};
 use super::{Link, PostgresError, Role};
+use crate::lease::Term;
 use crate::store::StoreError;
 use crate::store::sql::{Row, Value, values};
 
@@ -23,6 +24,11 @@ const WRITER: &str = "SET lock_timeout = '10s'; SET idle_in_transaction_session_
     SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') = 'off'";
 const READER: &str = "SET default_transaction_read_only = on; SET statement_timeout = '30s'";
 
+/// A renewal waits for a take at most.
+const LEASE: &str = "SET lock_timeout = '2s'; SET statement_timeout = '5s';
+    SET tcp_keepalives_idle = 10; SET tcp_keepalives_interval = 5; SET tcp_keepalives_count = 3;
+    SET client_min_messages = 'error'";
+
 /// A session on the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Backend {
@@ -35,9 +41,10 @@ pub(super) fn settle(link: &Link) -> Result<(), StoreError> {
     is_fit(link)?;
     match link.role {
         Role::Reader => link.batch(READER),
-        Role::Writer => {
+        Role::Lease => link.batch(LEASE),
+        Role::Writer(term) => {
             link.batch(WRITER)?;
-            take(link)?;
+            take(link, term)?;
             find_serial(link)
         }
     }
@@ -70,7 +77,7 @@ fn unfit(number: i64, version: &str, encoding: &str) -> Option<String> {
 
 /// Takes the site's lock. Sessions of this controller that outlived their connections are ended: what such a one
 /// was about to commit is committed or gone from then on.
-fn take(link: &Link) -> Result<(), StoreError> {
+fn take(link: &Link, term: Option<Term>) -> Result<(), StoreError> {
     let sql = "SELECT pid, CAST(extract(epoch FROM backend_start) * 1000000 AS BIGINT) FROM pg_stat_activity
         WHERE pid = pg_backend_pid()";
     let own = only(link, sql, values![], |row| Ok(Backend { pid: row.get(0)?, started: row.get(1)? }))?;
@@ -85,6 +92,11 @@ fn take(link: &Link) -> Result<(), StoreError> {
         }
     }
     link.state.borrow_mut().backends = left.iter().copied().chain([own]).collect();
+    if let Some(term) = term
+        && first(link, &lease_of(term), values![], |row| row.get::<i64>(0))?.is_none()
+    {
+        return Err(PostgresError::Deposed { server: link.server.to_string(), epoch: term.epoch.0 }.into());
+    }
     let deadline = Deadline::after(link.patience.lock);
     while !only(link, "SELECT pg_try_advisory_lock(?1)", values![LOCK], |row| row.get::<bool>(0))? {
         if deadline.is_over() {
@@ -99,6 +111,19 @@ fn take(link: &Link) -> Result<(), StoreError> {
         let _ = wait::until(std::future::pending::<()>(), Deadline::after(LOCK_PAUSE));
     }
     Ok(())
+}
+
+/// Finds a row while the lease is of this term, and keeps it so until the end of the transaction.
+pub(super) fn lease_of(Term { epoch, bits }: Term) -> String {
+    let (epoch, bits) = (epoch.0, bits.cast_signed());
+    format!("SELECT epoch FROM lease WHERE epoch = {epoch} AND bits = {bits} FOR KEY SHARE")
+}
+
+/// Ends the session that holds the lock, and waits until it has.
+pub(super) fn end_holder(link: &Link) -> Result<(), StoreError> {
+    let (pid, _) = holder(link)?;
+    let sql = "SELECT CASE WHEN pg_terminate_backend(pid, 2000) THEN 1 ELSE 0 END FROM pg_stat_activity WHERE pid = ?1";
+    first(link, sql, values![pid], |row| row.get::<i64>(0).map(drop)).map(drop)
 }
 
 /// Who has the lock: the number of the session, and its description.

@@ -84,8 +84,7 @@ impl Server {
         Tls::new(self.check, self.root_certificates.as_deref())
     }
 
-    /// With other bounds than usual.
-    #[cfg(test)]
+    /// With other bounds on waits than usual.
     pub(in crate::store) fn within(mut self, answer: Duration) -> Self {
         self.patience = Patience { connect: answer, answer, lock: answer };
         self

@@ -1,0 +1,81 @@
+//! What a standby answers: who it is, and who is active. For everything else it sends operators there.
+
+use std::path::{Path, PathBuf};
+
+use axum::{Json, Router, routing};
+use muster_api::site::{ControllerView, Role, StatusView};
+use time::OffsetDateTime;
+
+use super::error::ApiError;
+use super::server::{self, ApiHandle, SocketError};
+use super::version;
+use crate::lease::Tenure;
+use crate::store::rfc3339;
+
+/// What a standby shows.
+#[derive(Clone, Debug)]
+pub struct StandbyConfig {
+    /// The name of this controller.
+    pub name: String,
+    /// The place of the site's data, as a URL.
+    pub store: String,
+    /// How agents are reached: `link.url`.
+    pub link: String,
+    /// What is known of the other controllers.
+    pub tenure: Tenure,
+}
+
+/// Opens the socket and answers requests from then on.
+///
+/// # Errors
+/// [`SocketError`]
+pub fn serve_standby(config: StandbyConfig, socket: &Path) -> Result<ApiHandle, SocketError> {
+    let since = OffsetDateTime::now_utc();
+    let shown = config.clone();
+    let status = move || async move { Json(status(&shown, since)) };
+    let elsewhere = move || async move { ApiError::unavailable(active_is(&config)) };
+    let router = Router::new()
+        .route("/v1/status", routing::get(status))
+        .route("/v1/version", routing::get(version))
+        .fallback(elsewhere);
+    server::serve_router(PathBuf::from(socket), |_| router)
+}
+
+fn status(config: &StandbyConfig, since: OffsetDateTime) -> StatusView {
+    StatusView {
+        role: Role::Standby,
+        since: rfc3339(since),
+        epoch: config.tenure.seen().epoch,
+        store: config.store.clone(),
+        link: config.link.clone(),
+        controllers: controllers(&config.tenure),
+        ..StatusView::default()
+    }
+}
+
+/// The site's controllers, the active one first.
+pub(super) fn controllers(tenure: &Tenure) -> Vec<ControllerView> {
+    let seen = tenure.seen();
+    let active = seen.active.map(|(active, _)| ControllerView {
+        name: active.name,
+        role: Role::Active,
+        behind_s: 0,
+    });
+    let standbys = seen.standbys.into_iter().map(|standby| ControllerView {
+        name: standby.member.name,
+        role: Role::Standby,
+        behind_s: standby.behind.as_secs(),
+    });
+    active.into_iter().chain(standbys).collect()
+}
+
+fn active_is(config: &StandbyConfig) -> String {
+    let name = &config.name;
+    match config.tenure.seen().active {
+        Some((active, since)) => format!(
+            "{name} stands by: {} is active since {since}, ask there",
+            active.name
+        ),
+        None => format!("{name} stands by, and no controller is active yet: ask again"),
+    }
+}

@@ -1,0 +1,161 @@
+//! The lease of a site: of its controllers one is active, and the others stand by.
+//!
+//! ```text
+//!   standby ── looks ──▶ free, or not renewed for longer than a lease ── takes it ──▶ active
+//!                                                                              │ renews, five times in a lease
+//!                                     not renewed in time: nothing is sent ◀───┤
+//!                                     another one has it: the program ends ◀───┤
+//!                                     hand-over, stop: freed for the next   ◀──┘
+//! ```
+//!
+//! The lease is a row in the database (`store/lease.rs`). Taking it draws a new epoch; each transaction of the active
+//! controller compares its own with the row's. Nobody compares clocks: the holder counts from before it asked for a
+//! renewal, and a standby from when it saw the last one, each by its own clock, which a stopped process and a
+//! suspended machine cannot hold up. So two controllers never both think that they may send.
+//!
+//! A site in SQLite has one controller, which holds the lease for good.
+
+mod keeper;
+mod machine;
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use muster_shared::{Epoch, MonoTime};
+use nix::time::{ClockId, clock_gettime};
+
+pub use keeper::{Ended, Keeper, Taken};
+pub use machine::{Holder, Standby, Terms, Verdict};
+
+/// One holder's time, from its take to the next one's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Term {
+    /// Higher than that of each holder before.
+    pub epoch: Epoch,
+    /// Drawn at random: two databases that were one may give the same epoch twice.
+    pub bits: u64,
+}
+
+/// A controller as the others know it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Member {
+    /// Unique in the site.
+    pub name: String,
+    /// Where agents reach it, `host:port`.
+    pub addresses: Vec<String>,
+}
+
+/// What the database says of the lease.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Record {
+    pub term: Term,
+    /// Who took it last.
+    pub holder: Member,
+    /// When it did, RFC 3339 UTC.
+    pub since: String,
+    /// Raised by each renewal.
+    pub beat: u64,
+    pub state: LeaseState,
+}
+
+/// Whether the lease is to be had.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum LeaseState {
+    Held,
+    /// It is held, and is to go to this controller.
+    Asked { heir: String },
+    /// It was given up for this controller; for others as well, if that one does not take it.
+    Left { heir: String },
+    Free,
+}
+
+/// A controller that waits, as the active one sees it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StandbyView {
+    pub member: Member,
+    /// Since its last look at the lease.
+    pub behind: Duration,
+}
+
+/// Whether this process may speak for the site, for all who speak: each asks before it does.
+#[derive(Clone, Debug)]
+pub struct Tenure(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    /// Nanoseconds of [`now`], until when it may; 0: it may not.
+    until: AtomicU64,
+    seen: Mutex<Seen>,
+}
+
+/// What the keeper saw last.
+#[derive(Clone, Debug, Default)]
+pub struct Seen {
+    /// The holder, and since when it is that.
+    pub active: Option<(Member, String)>,
+    pub epoch: Epoch,
+    pub standbys: Vec<StandbyView>,
+}
+
+impl Tenure {
+    /// Nobody else can have the lease.
+    pub fn for_good() -> Self {
+        Self::until(u64::MAX)
+    }
+
+    /// Somebody else may have it.
+    pub fn none() -> Self {
+        Self::until(0)
+    }
+
+    fn until(until: u64) -> Self {
+        Self(Arc::new(Shared { until: AtomicU64::new(until), seen: Mutex::default() }))
+    }
+
+    /// Whether this process holds the lease at this moment.
+    pub fn holds(&self) -> bool {
+        match self.0.until.load(Ordering::Acquire) {
+            u64::MAX => true,
+            0 => false,
+            until => now().0 < Duration::from_nanos(until),
+        }
+    }
+
+    /// What is known of the site's other controllers.
+    pub fn seen(&self) -> Seen {
+        self.lock().clone()
+    }
+
+    /// Where agents reach the site's controllers: these addresses, and those of the others.
+    pub fn addresses(&self, own: &[String]) -> Vec<String> {
+        let seen = self.lock();
+        let active = seen.active.iter().map(|(member, _)| member);
+        let others = active.chain(seen.standbys.iter().map(|standby| &standby.member));
+        let mut addresses = own.to_vec();
+        for address in others.flat_map(|member| &member.addresses) {
+            if !addresses.contains(address) {
+                addresses.push(address.clone());
+            }
+        }
+        addresses
+    }
+
+    fn set(&self, until: MonoTime) {
+        self.0.until.store(u64::try_from(until.0.as_nanos()).unwrap_or(u64::MAX - 1), Ordering::Release);
+    }
+
+    fn end(&self) {
+        self.0.until.store(0, Ordering::Release);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Seen> {
+        self.0.seen.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The time since the machine's boot: it goes on while a process is stopped or the machine sleeps.
+fn now() -> MonoTime {
+    let time = clock_gettime(ClockId::CLOCK_BOOTTIME).expect("Linux has this clock");
+    MonoTime(Duration::from(time))
+}

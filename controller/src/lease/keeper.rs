@@ -1,0 +1,203 @@
+//! Waits for the lease, then renews it, on a thread of its own: nothing else of the controller delays that.
+
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::thread;
+use std::time::Duration;
+
+use tokio::sync::oneshot;
+
+use super::{Holder, LeaseState, Member, Record, Seen, Standby, Tenure, Term, Terms, Verdict, now};
+use crate::random::random;
+use crate::store::{LeaseTable, StoreError};
+
+/// How long a stop waits until the lease is given up.
+const LEAVE_MAX: Duration = Duration::from_secs(5);
+
+/// Why the holder is to stop.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Ended {
+    /// Another controller has the lease.
+    Lost,
+    /// An operator wants this controller to have it.
+    HandOver { heir: String },
+}
+
+/// The lease was taken.
+#[derive(Clone, Copy, Debug)]
+pub struct Taken {
+    pub term: Term,
+}
+
+/// The thread. Dropping this leaves the lease to run out.
+#[derive(Debug)]
+pub struct Keeper {
+    orders: mpsc::Sender<Leave>,
+}
+
+/// The order to give the lease up, for an heir or for anyone, and to say when that is done.
+struct Leave {
+    heir: Option<String>,
+    done: mpsc::Sender<()>,
+}
+
+impl Keeper {
+    /// Begins to wait for the lease. The receivers hear when it is taken, and when that is over.
+    ///
+    /// # Errors
+    /// There is no thread for it.
+    pub fn start(
+        table: LeaseTable,
+        me: Member,
+        terms: Terms,
+        tenure: Tenure,
+    ) -> std::io::Result<(Self, oneshot::Receiver<Taken>, oneshot::Receiver<Ended>)> {
+        let (orders, ordered) = mpsc::channel();
+        let (took, taken) = oneshot::channel();
+        let (end, ended) = oneshot::channel();
+        let keeping = Keeping { table, me, terms, tenure, ordered, problem: None };
+        thread::Builder::new().name("lease".into()).spawn(move || keeping.run(took, end))?;
+        Ok((Self { orders }, taken, ended))
+    }
+
+    /// Gives the lease up, or the wait for it. Returns when that is done, or after a while without an answer: then
+    /// the lease runs out.
+    pub fn leave(self, heir: Option<String>) {
+        let (done, is_done) = mpsc::channel();
+        if self.orders.send(Leave { heir, done }).is_ok() {
+            // Also if the thread has ended meanwhile.
+            let _ = is_done.recv_timeout(LEAVE_MAX);
+        }
+    }
+}
+
+struct Keeping {
+    table: LeaseTable,
+    me: Member,
+    terms: Terms,
+    tenure: Tenure,
+    ordered: mpsc::Receiver<Leave>,
+    /// What went wrong last: it is logged once.
+    problem: Option<String>,
+}
+
+impl Keeping {
+    fn run(mut self, took: oneshot::Sender<Taken>, end: oneshot::Sender<Ended>) {
+        let Some((term, holder)) = self.stand_by() else { return };
+        // Nobody listens: the program ends.
+        if took.send(Taken { term }).is_ok() {
+            self.hold(term, holder, end);
+        }
+    }
+
+    /// Waits until the lease is this controller's; `None`: it is to wait no more.
+    fn stand_by(&mut self) -> Option<(Term, Holder)> {
+        let mut standby = Standby::new(&self.me.name, self.terms);
+        loop {
+            match self.try_take(&mut standby) {
+                Ok(Some(taken)) => return Some(taken),
+                Ok(None) => self.problem = None,
+                Err(error) => self.say(&error, "the lease cannot be seen"),
+            }
+            match self.ordered.recv_timeout(self.terms.pace()) {
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => return None,
+                Ok(Leave { done, .. }) => {
+                    if let Err(error) = self.table.forget_me() {
+                        tracing::debug!(%error, "this controller is listed as a standby for a while");
+                    }
+                    let _ = done.send(()); // it may have waited long enough
+                    return None;
+                }
+            }
+        }
+    }
+
+    fn try_take(&mut self, standby: &mut Standby) -> Result<Option<(Term, Holder)>, StoreError> {
+        let asked = now();
+        let record = self.table.look()?;
+        self.show(record.as_ref())?;
+        let verdict = standby.saw(now(), record.as_ref());
+        if verdict == Verdict::Wait {
+            return Ok(None);
+        }
+        // A controller that cannot read the database leaves the lease to one that can.
+        self.table.check()?;
+        let bits = random().map_err(|error| StoreError::Format(error.to_string()))?;
+        if verdict == Verdict::TakeOver {
+            self.table.end_holder()?;
+        }
+        let Some(term) = self.table.take(record.as_ref(), u64::from_ne_bytes(bits))? else { return Ok(None) };
+        let holder = Holder::new(asked, self.terms);
+        self.tenure.set(holder.until());
+        tracing::info!(epoch = term.epoch.0, "this controller has the lease");
+        Ok(Some((term, holder)))
+    }
+
+    fn hold(&mut self, term: Term, mut holder: Holder, end: oneshot::Sender<Ended>) {
+        let mut end = Some(end);
+        // Nobody may listen any more.
+        let mut tell = |ended| drop(end.take().map(|end| end.send(ended)));
+        let mut pause = Duration::ZERO;
+        loop {
+            match self.ordered.recv_timeout(pause) {
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => return,
+                Ok(Leave { heir, done }) => {
+                    self.tenure.end();
+                    if let Err(error) = self.table.leave(term, heir.as_deref()).and(self.table.forget_me()) {
+                        tracing::warn!(%error, "the lease cannot be given up: it runs out");
+                    }
+                    let _ = done.send(()); // it may have waited long enough
+                    return;
+                }
+            }
+            pause = self.terms.pace();
+            let asked = now();
+            match self.table.renew(term) {
+                Ok(Some(record)) => {
+                    holder.renewed(asked);
+                    self.tenure.set(holder.until());
+                    if let LeaseState::Asked { heir } = &record.state {
+                        tell(Ended::HandOver { heir: heir.clone() });
+                    }
+                    match self.show(Some(&record)) {
+                        Ok(()) => self.problem = None,
+                        Err(error) => self.say(&error, "the standbys cannot be seen"),
+                    }
+                }
+                Ok(None) => {
+                    self.tenure.end();
+                    tell(Ended::Lost);
+                    return;
+                }
+                Err(error) => {
+                    pause /= 4;
+                    self.say(&error, "the lease cannot be renewed: without it nothing is sent to agents");
+                }
+            }
+        }
+    }
+
+    /// Notes what is known of the site's controllers.
+    fn show(&self, record: Option<&Record>) -> Result<(), StoreError> {
+        let Some(record) = record else { return Ok(()) };
+        let standbys = self.table.standbys(&record.holder.name)?;
+        let mut seen = self.tenure.lock();
+        let has_changed = seen.active.as_ref().is_none_or(|(active, _)| *active != record.holder);
+        let active = Some((record.holder.clone(), record.since.clone()));
+        *seen = Seen { active, epoch: record.term.epoch, standbys };
+        drop(seen);
+        if has_changed && record.holder.name != self.me.name {
+            tracing::info!(active = record.holder.name, since = record.since, "standing by");
+        }
+        Ok(())
+    }
+
+    fn say(&mut self, error: &StoreError, what: &str) {
+        let text = error.to_string();
+        if self.problem.as_ref() != Some(&text) {
+            tracing::warn!(error = text, "{what}");
+            self.problem = Some(text);
+        }
+    }
+}

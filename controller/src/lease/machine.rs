@@ -1,0 +1,95 @@
+//! When a lease may be taken, and for how long it is held. Pure: times come with each call.
+
+use std::time::Duration;
+
+use muster_shared::MonoTime;
+
+use super::{LeaseState, Record, Term};
+
+/// How long a lease is, and what follows from it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Terms {
+    pub lease: Duration,
+}
+
+impl Terms {
+    /// Between two renewals, and between two looks.
+    pub fn pace(self) -> Duration {
+        self.lease / 5
+    }
+
+    /// How long a standby sees no renewal before it takes the lease. Clocks of two machines run apart by far less
+    /// than a tenth.
+    fn patience(self) -> Duration {
+        self.lease + self.lease / 10
+    }
+}
+
+/// What a standby may do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    Wait,
+    /// The lease is free.
+    Take,
+    /// Its holder has not renewed it: a session of that one may still be there.
+    TakeOver,
+}
+
+/// A controller that waits for the lease.
+#[derive(Clone, Debug)]
+pub struct Standby {
+    name: String,
+    terms: Terms,
+    /// What it saw last, and when it saw that first.
+    last: Option<(Term, u64, LeaseState, MonoTime)>,
+}
+
+impl Standby {
+    pub fn new(name: &str, terms: Terms) -> Self {
+        Self { name: name.to_owned(), terms, last: None }
+    }
+
+    /// A look at the lease was answered at `now`; `None`: nobody ever had it.
+    pub fn saw(&mut self, now: MonoTime, record: Option<&Record>) -> Verdict {
+        let Some(Record { term, beat, state, .. }) = record else { return Verdict::Take };
+        let since = match &self.last {
+            Some((t, b, s, since)) if (t, b, s) == (term, beat, state) => *since,
+            _ => now,
+        };
+        self.last = Some((*term, *beat, state.clone(), since));
+        let is_over = now.since(since) > self.terms.patience();
+        match state {
+            LeaseState::Free => Verdict::Take,
+            LeaseState::Left { heir } if *heir == self.name || is_over => Verdict::Take,
+            LeaseState::Held | LeaseState::Asked { .. } if is_over => Verdict::TakeOver,
+            LeaseState::Held | LeaseState::Asked { .. } | LeaseState::Left { .. } => Verdict::Wait,
+        }
+    }
+}
+
+/// A controller that has taken the lease.
+#[derive(Clone, Copy, Debug)]
+pub struct Holder {
+    terms: Terms,
+    until: MonoTime,
+}
+
+impl Holder {
+    /// The lease was asked for at `asked`, and given.
+    pub fn new(asked: MonoTime, terms: Terms) -> Self {
+        Self { terms, until: asked + terms.lease }
+    }
+
+    /// A renewal was asked for at `asked`, and made.
+    pub fn renewed(&mut self, asked: MonoTime) {
+        self.until = self.until.max(asked + self.terms.lease);
+    }
+
+    /// When it may speak no more.
+    pub fn until(&self) -> MonoTime {
+        self.until
+    }
+}
+
+#[cfg(test)]
+mod tests;

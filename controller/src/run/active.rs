@@ -1,0 +1,149 @@
+//! The active controller: opens store, link and API, and runs the driver loop.
+
+use std::sync::Arc;
+
+use anyhow::Context as _;
+use muster_controller::api;
+use muster_controller::config::Settings;
+use muster_controller::driver::{self, Driver, DriverInbox};
+use muster_controller::lease::{Ended, Term};
+use muster_controller::link::intake::{Feed, Intake};
+use muster_controller::link::{Common, LinkHandle, ReadContent};
+use muster_controller::pki::Pki;
+use muster_controller::random::random;
+use muster_controller::signals;
+use muster_controller::store::{Database, Reader};
+use muster_shared::wire::CHUNK_MAX;
+use tokio::sync::oneshot;
+
+use super::Program;
+use super::links::{self, StartedLink};
+
+/// A controller that may speak for the site.
+pub struct Active<'p> {
+    pub program: &'p Program,
+    pub common: Common,
+    /// Of the site's lease, where there is one.
+    pub term: Option<Term>,
+}
+
+/// Why it served no longer.
+pub enum Served {
+    Stopped,
+    /// Another controller is to have the lease.
+    HandOver { heir: String },
+}
+
+impl Active<'_> {
+    /// Serves until it is told to stop, or `lease_ended`. `link` is there already if it was a standby's.
+    ///
+    /// # Errors
+    /// The site cannot be served, or another controller has it.
+    pub async fn serve(
+        &self,
+        feed: Feed,
+        from_link: Intake,
+        link: Option<StartedLink>,
+        lease_ended: impl Future<Output = Ended>,
+    ) -> anyhow::Result<Served> {
+        let settings = &self.program.settings;
+        let (database, data_dir) = (settings.database(), &settings.controller.data_dir);
+        let store = Database::open_in(&database, &settings.key_file(), self.term)
+            .and_then(|store| store.within(settings.bounds()));
+        let mut store = store.context("the database cannot be opened")?;
+        store.settle(data_dir)?;
+        let pki = Arc::new(Pki::open(data_dir).context("the site's keys cannot be read or made")?);
+        store.share_keys(&database, data_dir).context("the site's keys cannot be shared")?;
+        let reader = Reader::open(&database, &store.key()).context("the database cannot be opened")?;
+        let link = match link {
+            Some(link) => link,
+            None => links::start(settings, &pki, feed, &self.common).await?,
+        };
+        link.handle.serve_contents(&contents(settings, &store)?);
+        let (handle, inbox) = driver::channel();
+        let (driver, driver_ended) = self.spawn_driver(store, link.handle.clone(), inbox, from_link)?;
+        let config = api::ApiConfig {
+            name: settings.name(),
+            tenure: self.common.tenure.clone(),
+            store: database.to_string(),
+            socket: settings.controller.api_socket.clone(),
+            addresses: link.addresses,
+            broker: link.broker,
+            link: settings.link.url.clone(),
+            health: link.health,
+            body_max: settings.limits.api_body,
+            template_max: settings.limits.template,
+            flow_rules_max: settings.limits.flow_rules,
+            refused: self.common.refused.clone(),
+        };
+        let mut api = api::serve(config, handle.clone(), reader, Arc::clone(&pki))?;
+        tracing::info!(site = %pki.site(), link = link.shown, api = %settings.controller.api_socket.display(), "ready");
+        let endpoint = link.handle.clone();
+        // Without one of the three the others would seem well and do nothing: whoever started this starts it again.
+        let mut heir = None;
+        let failed = tokio::select! {
+            told = signals::run(&handle, || self.program.reload()) => { told?; None }
+            _ = driver_ended => Some("driver"),
+            () = api.ended() => Some("API"),
+            () = endpoint.ended() => Some("agents' link"),
+            ended = lease_ended => match ended {
+                Ended::HandOver { heir: to } => { heir = Some(to); None }
+                Ended::Lost => anyhow::bail!(
+                    "another controller has taken the site over: this one ends, and stands by when it is started again"
+                ),
+            },
+        };
+        if let Some(part) = failed {
+            anyhow::bail!("the {part} ended, and so does the controller: the log says why; please report it");
+        }
+        tracing::info!(heir, "stopping");
+        api.stop().await;
+        link.handle.shutdown().await;
+        handle.stop().await;
+        drop(tokio::task::spawn_blocking(move || driver.join()).await);
+        Ok(heir.map_or(Served::Stopped, |heir| Served::HandOver { heir }))
+    }
+
+    /// Runs the driver on its own thread, since its commits block. The receiver reports the thread's end, also by
+    /// a panic.
+    fn spawn_driver(
+        &self,
+        store: Database,
+        link: LinkHandle,
+        inbox: DriverInbox,
+        from_link: Intake,
+    ) -> anyhow::Result<(std::thread::JoinHandle<()>, oneshot::Receiver<()>)> {
+        let limits = self.program.settings.engine_limits();
+        let epoch_bits = match self.term {
+            Some(term) => term.bits,
+            None => u64::from_ne_bytes(random()?),
+        };
+        let seed = random()?;
+        let driver = Driver::new(store, link, move |epoch| muster_engine::Config {
+            epoch,
+            epoch_bits,
+            starts: muster_engine::Starts::default(),
+            seed,
+            limits,
+        })
+        .context("the database cannot be read")?
+        .with_keys(self.common.keys.clone());
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
+        let thread = std::thread::Builder::new().name("driver".into());
+        let (running, ended) = oneshot::channel();
+        let thread = thread.spawn(move || {
+            let _running = running;
+            runtime.block_on(driver.run(inbox, from_link));
+        })?;
+        Ok((thread, ended))
+    }
+}
+
+/// Reads contents for nodes over a separate connection: neither the driver nor the API waits for it.
+fn contents(settings: &Settings, store: &Database) -> anyhow::Result<ReadContent> {
+    let reader = Reader::open(&settings.database(), &store.key()).context("the database cannot be opened")?;
+    Ok(Arc::new(move |digest, offset| {
+        let read = reader.content(digest, offset, CHUNK_MAX);
+        read.map(Option::unwrap_or_default).map_err(|error| error.to_string())
+    }))
+}

@@ -1,0 +1,94 @@
+//! Starts the link to the agents that the settings name.
+
+use std::sync::Arc;
+
+use anyhow::Context as _;
+use muster_controller::config::{Brokers, Settings};
+use muster_controller::link::intake::Feed;
+use muster_controller::link::{
+    BrokerConfig, BrokerLink, Common, DirectConfig, DirectLink, Health, LinkHandle, direct,
+};
+use muster_controller::pki::Pki;
+use muster_shared::join::BrokerAccess;
+use tokio::sync::watch;
+
+/// The link, as the rest of the program needs it.
+pub struct StartedLink {
+    pub handle: LinkHandle,
+    pub health: watch::Receiver<Health>,
+    /// The addresses in join tokens, and the rest of the way if there are brokers.
+    pub addresses: Vec<String>,
+    pub broker: Option<BrokerAccess>,
+    /// For the log.
+    pub shown: String,
+}
+
+/// Starts the link.
+///
+/// # Errors
+/// The settings of brokers are wrong, or the address cannot be listened on. A broker that is away is awaited.
+pub async fn start(
+    settings: &Settings,
+    pki: &Arc<Pki>,
+    feed: Feed,
+    common: &Common,
+) -> anyhow::Result<StartedLink> {
+    match settings.link.brokers()? {
+        Some(brokers) => Ok(through_brokers(settings, pki, feed, common, brokers)),
+        None => listen(settings, pki, feed, common).await,
+    }
+}
+
+fn through_brokers(
+    settings: &Settings,
+    pki: &Arc<Pki>,
+    feed: Feed,
+    common: &Common,
+    brokers: Brokers,
+) -> StartedLink {
+    let Brokers { addresses, join_addresses, ca_fingerprint, credentials, join_credentials } = brokers;
+    let config = BrokerConfig {
+        brokers: addresses.clone(),
+        ca_fingerprint,
+        credentials,
+        connections: settings.limits.connections,
+        common: common.clone(),
+    };
+    let link = BrokerLink::start(config, Arc::clone(pki), feed);
+    let controller_seal = pki.seal_public();
+    StartedLink {
+        handle: link.handle(),
+        health: link.health(),
+        addresses: addresses.iter().map(ToString::to_string).collect(),
+        broker: Some(BrokerAccess {
+            join_addresses,
+            ca_fingerprint,
+            credentials: join_credentials,
+            controller_seal,
+        }),
+        shown: settings.link.url.clone(),
+    }
+}
+
+async fn listen(
+    settings: &Settings,
+    pki: &Arc<Pki>,
+    feed: Feed,
+    common: &Common,
+) -> anyhow::Result<StartedLink> {
+    let host =
+        |address: &String| address.rsplit_once(':').map_or(address.as_str(), |(host, _)| host).to_owned();
+    let config = DirectConfig {
+        listen: settings.controller.listen,
+        names: settings.controller.addresses.iter().map(host).collect(),
+        common: common.clone(),
+        limits: direct::Limits { connections: settings.limits.connections, ..direct::Limits::default() },
+    };
+    let link = DirectLink::start(config, Arc::clone(pki), feed)
+        .await
+        .with_context(|| format!("cannot listen on {}", settings.controller.listen))?;
+    let shown = format!("listening on {}", link.local_addr());
+    let (_, health) = watch::channel(Health::Connected(shown.clone()));
+    let addresses = settings.addresses(link.local_addr().port());
+    Ok(StartedLink { handle: link.handle(), health, addresses, broker: None, shown })
+}

@@ -1,0 +1,108 @@
+//! A controller that waits for the site's lease: it answers operators and agents, and tells them who is active.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use muster_controller::api::{self, StandbyConfig};
+use muster_controller::config::Settings;
+use muster_controller::lease::{Ended, Keeper, Member, Taken, Term};
+use muster_controller::link::Common;
+use muster_controller::link::intake::Feed;
+use muster_controller::pki::{self, Pki};
+use muster_controller::signals;
+use muster_controller::store::{LeaseTable, Server};
+use tokio::sync::oneshot;
+
+use super::links::{self, StartedLink};
+
+/// Between two looks whether the active controller has shared the site's keys.
+const KEYS_EVERY: Duration = Duration::from_secs(1);
+
+/// The lease, taken.
+pub struct Lease {
+    pub keeper: Keeper,
+    pub term: Term,
+    /// Hears why the lease is over.
+    pub ended: oneshot::Receiver<Ended>,
+    /// The link on which it answered agents meanwhile.
+    pub link: Option<StartedLink>,
+}
+
+/// Waits for the lease; `None`: it was told to stop.
+///
+/// # Errors
+/// The database cannot be used, or belongs to another site.
+pub async fn stand_by(
+    settings: &Settings,
+    server: &Server,
+    common: &Common,
+    feed: &Feed,
+) -> anyhow::Result<Option<Lease>> {
+    let terms = settings.lease();
+    let is_direct = settings.link.brokers()?.is_none();
+    let own = || settings.addresses(settings.controller.listen.port());
+    let me = Member { name: settings.name(), addresses: if is_direct { own() } else { Vec::new() } };
+    let bound = terms.lease / 2;
+    let open = || LeaseTable::open(server, me.clone(), bound).context("the database cannot be opened");
+    let keys = open()?;
+    let fetch = || keys.fetch_keys(&settings.key_file(), &settings.controller.data_dir);
+    fetch().context("this controller cannot stand by")?;
+    let (keeper, mut taken, ended) = Keeper::start(open()?, me, terms, common.tenure.clone())?;
+    // Usually the lease of a site without standbys is free: then nobody has to be told to ask elsewhere.
+    if let Ok(taken) = tokio::time::timeout(terms.pace() / 2, &mut taken).await {
+        return lease(keeper, taken, ended, None).map(Some);
+    }
+    let config = StandbyConfig {
+        name: settings.name(),
+        store: server.to_string(),
+        link: settings.link.url.clone(),
+        tenure: common.tenure.clone(),
+    };
+    let mut api = api::serve_standby(config, &settings.controller.api_socket)?;
+    let link = async {
+        // A second client of a broker would only push the first one out.
+        while !is_direct || !has_keys(settings) && !fetch().unwrap_or(false) {
+            tokio::time::sleep(KEYS_EVERY).await;
+        }
+        let pki = Pki::open(&settings.controller.data_dir).context("the site's keys cannot be read")?;
+        links::start(settings, &Arc::new(pki), feed.clone(), common).await
+    };
+    let mut link = std::pin::pin!(link);
+    let mut started = None;
+    let mut stopped = std::pin::pin!(signals::stand_by());
+    loop {
+        tokio::select! {
+            taken = &mut taken => {
+                api.stop().await;
+                fetch().context("this controller cannot serve the site")?;
+                return lease(keeper, taken, ended, started).map(Some);
+            }
+            link = &mut link, if started.is_none() => started = Some(link?),
+            told = &mut stopped => {
+                told?;
+                api.stop().await;
+                if let Some(StartedLink { handle, .. }) = started {
+                    handle.shutdown().await;
+                }
+                drop(tokio::task::spawn_blocking(move || keeper.leave(None)).await);
+                return Ok(None);
+            }
+            () = api.ended() => anyhow::bail!("the API ended, and so does the controller: the log says why; please report it"),
+        }
+    }
+}
+
+fn has_keys(settings: &Settings) -> bool {
+    settings.controller.data_dir.join(pki::FOLDER).exists()
+}
+
+fn lease(
+    keeper: Keeper,
+    taken: Result<Taken, oneshot::error::RecvError>,
+    ended: oneshot::Receiver<Ended>,
+    link: Option<StartedLink>,
+) -> anyhow::Result<Lease> {
+    let Taken { term } = taken.context("the thread of the lease ended: please report it")?;
+    Ok(Lease { keeper, term, ended, link })
+}

@@ -1,0 +1,221 @@
+//! The lease in a PostgreSQL database, and the controllers that look at it: a table each, over a connection of their
+//! own with short bounds.
+//!
+//! The tables are not of the schema that migrations change: controllers of two versions share them while one is
+//! upgraded after the other.
+//!
+//! Taking the lease changes the row's key, and a transaction of the holder keeps that key shared until its commit
+//! (`FOR KEY SHARE`, in `sql/postgres.rs`): so a commit is before the take, or refused. A renewal changes no key, and
+//! waits for nobody.
+
+use std::time::Duration;
+
+use muster_shared::Epoch;
+
+use super::database::{int, json, now};
+use super::sql::{Db, Row, Server, values};
+use super::{StoreError, meta, schema};
+use crate::lease::{LeaseState, Member, Record, StandbyView, Term};
+
+/// A controller that has not looked for this long, in seconds, is forgotten.
+const FORGOTTEN: i64 = 24 * 3600;
+
+const TABLES: &str = "
+    CREATE TABLE IF NOT EXISTS lease (
+        one BIGINT PRIMARY KEY CHECK (one = 1),
+        epoch BIGINT NOT NULL,          -- with bits, the holder's term
+        bits BIGINT NOT NULL,
+        holder TEXT NOT NULL,           -- the controller that took it last
+        addresses TEXT NOT NULL,        -- where agents reach that, JSON
+        since TEXT NOT NULL,
+        beat BIGINT NOT NULL,           -- raised by each renewal
+        state TEXT NOT NULL CHECK (state IN ('held', 'asked', 'left', 'free')),
+        heir TEXT,                      -- for whom it is asked or left
+        UNIQUE (epoch, bits));
+    CREATE TABLE IF NOT EXISTS controllers (
+        name TEXT PRIMARY KEY,
+        addresses TEXT NOT NULL,
+        looked TIMESTAMPTZ NOT NULL)";
+
+const COLUMNS: &str = "epoch, bits, holder, addresses, since, beat, state, heir";
+
+/// The tables, as one controller uses them.
+pub struct LeaseTable {
+    db: Db,
+    me: Member,
+}
+
+impl LeaseTable {
+    /// Connects, with this bound on each wait, and makes the tables if they are not there.
+    ///
+    /// # Errors
+    /// [`StoreError`]
+    pub fn open(server: &Server, me: Member, bound: Duration) -> Result<Self, StoreError> {
+        let table = Self { db: Db::lease(&server.clone().within(bound))?, me };
+        // Two that begin at the same moment may both find nothing: the second finds it then.
+        table.db.batch(TABLES).or_else(|_| table.db.batch(TABLES))?;
+        Ok(table)
+    }
+
+    /// Looks at the lease, and notes that this controller did.
+    ///
+    /// # Errors
+    /// [`StoreError`]
+    pub fn look(&self) -> Result<Option<Record>, StoreError> {
+        let sql = "INSERT INTO controllers (name, addresses, looked) VALUES (?1, ?2, now())
+            ON CONFLICT (name) DO UPDATE SET addresses = excluded.addresses, looked = excluded.looked";
+        self.db.execute(sql, values![self.me.name, json(&self.me.addresses)])?;
+        self.db.first(&format!("SELECT {COLUMNS} FROM lease"), values![], record)
+    }
+
+    /// Takes the lease, if it is still as it was seen. `None`: it is not.
+    ///
+    /// # Errors
+    /// [`StoreError`]. A lease that was taken nevertheless runs out like any other.
+    pub fn take(&self, seen: Option<&Record>, bits: u64) -> Result<Option<Term>, StoreError> {
+        let known = if schema::has_table(&self.db, "meta")? { meta::number(&self.db, "epoch")? } else { None };
+        let last = seen.map_or(0, |record| u64::from(record.term.epoch.0)).max(known.unwrap_or(0));
+        let epoch = u32::try_from(last + 1)
+            .map_err(|_| StoreError::Format("the lease's epoch is out of range".to_owned()))?;
+        let (term, addresses) = (Term { epoch: Epoch(epoch), bits }, json(&self.me.addresses));
+        let (number, signed, since) = (i64::from(epoch), bits.cast_signed(), now());
+        let given: Option<i64> = match seen {
+            None => {
+                let sql = "INSERT INTO lease (one, epoch, bits, holder, addresses, since, beat, state)
+                    VALUES (1, ?1, ?2, ?3, ?4, ?5, 0, 'held') ON CONFLICT DO NOTHING RETURNING epoch";
+                let values = values![number, signed, self.me.name, addresses, since];
+                self.db.first(sql, values, |row| row.get(0))?
+            }
+            Some(seen) => {
+                let sql = "UPDATE lease SET epoch = ?1, bits = ?2, holder = ?3, addresses = ?4, since = ?5, beat = 0,
+                        state = 'held', heir = NULL
+                    WHERE epoch = ?6 AND bits = ?7 AND beat = ?8 AND state = ?9 RETURNING epoch";
+                let (was, beat) = (i64::from(seen.term.epoch.0), int(seen.beat));
+                let (was_bits, state) = (seen.term.bits.cast_signed(), state_text(&seen.state));
+                let values =
+                    values![number, signed, self.me.name, addresses, since, was, was_bits, beat, state];
+                self.db.first(sql, values, |row| row.get(0))?
+            }
+        };
+        Ok(given.map(|_| term))
+    }
+
+    /// Renews the lease. `None`: another controller has it.
+    ///
+    /// # Errors
+    /// [`StoreError`]: whether it was renewed is not known.
+    pub fn renew(&self, term: Term) -> Result<Option<Record>, StoreError> {
+        let sql =
+            format!("UPDATE lease SET beat = beat + 1 WHERE epoch = ?1 AND bits = ?2 RETURNING {COLUMNS}");
+        self.db.first(&sql, values![i64::from(term.epoch.0), term.bits.cast_signed()], record)
+    }
+
+    /// Gives the lease up, for `heir` if there is one.
+    ///
+    /// # Errors
+    /// [`StoreError`]: then it runs out.
+    pub fn leave(&self, term: Term, heir: Option<&str>) -> Result<(), StoreError> {
+        let sql = "UPDATE lease SET state = ?3, heir = ?4, beat = beat + 1 WHERE epoch = ?1 AND bits = ?2
+            RETURNING epoch";
+        let (epoch, bits) = (i64::from(term.epoch.0), term.bits.cast_signed());
+        let state = if heir.is_some() { "left" } else { "free" };
+        self.db.first(sql, values![epoch, bits, state, heir], |row| row.get::<i64>(0)).map(drop)
+    }
+
+    /// Asks the holder to give the lease to `heir`. False: the holder changed meanwhile.
+    ///
+    /// # Errors
+    /// [`StoreError`]
+    pub fn ask(&self, record: &Record, heir: &str) -> Result<bool, StoreError> {
+        let sql = "UPDATE lease SET state = 'asked', heir = ?3 WHERE epoch = ?1 AND bits = ?2 AND state = 'held'
+            RETURNING epoch";
+        let (epoch, bits) = (i64::from(record.term.epoch.0), record.term.bits.cast_signed());
+        Ok(self.db.first(sql, values![epoch, bits, heir], |row| row.get::<i64>(0))?.is_some())
+    }
+
+    pub(super) fn db(&self) -> &Db {
+        &self.db
+    }
+
+    /// Whether this controller knows the database's schema.
+    ///
+    /// # Errors
+    /// [`StoreError::Format`]: a newer controller made it.
+    pub fn check(&self) -> Result<(), StoreError> {
+        schema::version(&self.db).map(drop)
+    }
+
+    /// The lease as anyone may see it, without a note of who looks.
+    ///
+    /// # Errors
+    /// [`StoreError`]
+    pub fn read(&self) -> Result<Option<Record>, StoreError> {
+        self.db.first(&format!("SELECT {COLUMNS} FROM lease"), values![], record)
+    }
+
+    /// The other controllers that looked at the lease lately, the newest look first.
+    ///
+    /// # Errors
+    /// [`StoreError`]
+    pub fn standbys(&self, holder: &str) -> Result<Vec<StandbyView>, StoreError> {
+        let sql = "SELECT name, addresses, CAST(extract(epoch FROM now() - looked) * 1000 AS BIGINT) FROM controllers
+            WHERE name <> ?1 AND looked > now() - make_interval(secs => CAST(?2 AS BIGINT)) ORDER BY looked DESC, name";
+        self.db.all(sql, values![holder, FORGOTTEN], |row| {
+            let behind = u64::try_from(row.get::<i64>(2)?).unwrap_or(0);
+            Ok(StandbyView { member: member(row.get(0)?, row.get(1)?), behind: Duration::from_millis(behind) })
+        })
+    }
+
+    /// A controller that stops is no standby.
+    ///
+    /// # Errors
+    /// [`StoreError`]
+    pub fn forget_me(&self) -> Result<(), StoreError> {
+        let sql = "DELETE FROM controllers WHERE name = ?1 RETURNING name";
+        self.db.first(sql, values![self.me.name], |row| row.get::<String>(0)).map(drop)
+    }
+
+    /// Ends the session that holds the site's lock: its controller no longer has the lease, and may hang in the
+    /// middle of a transaction.
+    ///
+    /// # Errors
+    /// [`StoreError`]
+    pub fn end_holder(&self) -> Result<(), StoreError> {
+        self.db.end_holder()
+    }
+}
+
+fn state_text(state: &LeaseState) -> &'static str {
+    match state {
+        LeaseState::Held => "held",
+        LeaseState::Asked { .. } => "asked",
+        LeaseState::Left { .. } => "left",
+        LeaseState::Free => "free",
+    }
+}
+
+/// Addresses that cannot be read are none.
+fn member(name: String, addresses: String) -> Member {
+    Member { name, addresses: serde_json::from_str(&addresses).unwrap_or_default() }
+}
+
+fn record(row: &Row<'_>) -> Result<Record, super::Damage> {
+    let (state, heir): (String, Option<String>) = (row.get(6)?, row.get(7)?);
+    let heir = heir.unwrap_or_default();
+    Ok(Record {
+        term: Term { epoch: Epoch(row.get(0)?), bits: row.get::<i64>(1)?.cast_unsigned() },
+        holder: member(row.get(2)?, row.get(3)?),
+        since: row.get(4)?,
+        beat: row.get(5)?,
+        state: match state.as_str() {
+            "held" => LeaseState::Held,
+            "asked" => LeaseState::Asked { heir },
+            "left" => LeaseState::Left { heir },
+            // The table's own check lets no other in.
+            _ => LeaseState::Free,
+        },
+    })
+}
+
+#[cfg(test)]
+mod tests;

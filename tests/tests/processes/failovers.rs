@@ -1,0 +1,207 @@
+//! What a failover may cost: time. Stacks are being created when the active controller is killed, stopped or cut off
+//! from the database, or when the database itself fails over. `MUSTER_SOAK=N` repeats each N times.
+//!
+//! Each prints a line of JSON: how long it took from the fault until a successor's first job was done.
+
+use std::fs;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
+
+use muster_testbed::{Postgres, Running, Way, eventually};
+use muster_tests::site::{Agent, Controllers, Site};
+
+/// Stacks that are being created when it happens.
+const STACKS: usize = 12;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fault {
+    /// kill -9 of the active controller.
+    Kill,
+    /// SIGSTOP, and SIGCONT when another one is active.
+    Stop,
+    /// The active controller does not reach the database.
+    CutOff,
+    /// The database's server is killed, and its standby promoted.
+    Database,
+}
+
+#[test]
+fn of_a_controller_that_is_killed() {
+    repeat(Fault::Kill);
+}
+
+#[test]
+fn of_a_controller_that_is_stopped() {
+    repeat(Fault::Stop);
+}
+
+#[test]
+fn of_a_controller_that_is_cut_off_from_the_database() {
+    repeat(Fault::CutOff);
+}
+
+#[test]
+fn of_the_database() {
+    repeat(Fault::Database);
+}
+
+fn repeat(fault: Fault) {
+    let rounds = std::env::var("MUSTER_SOAK").map_or(1, |text| text.parse().unwrap());
+    (0..rounds).for_each(|_| survive(fault));
+}
+
+/// The database: a server, one that follows it, and the way of the first controller.
+struct Database {
+    primary: Postgres,
+    follower: Option<Postgres>,
+    way: Way,
+}
+
+impl Database {
+    fn start(fault: Fault) -> Self {
+        let primary = Postgres::start();
+        primary.create("site");
+        let follower = (fault == Fault::Database).then(|| {
+            let follower = primary.standby("second");
+            primary.set("synchronous_standby_names = 'second'");
+            eventually("the standby is synchronous", || {
+                let state = primary.psql("postgres", "SELECT sync_state FROM pg_stat_replication");
+                (state == "sync").then_some(())
+            });
+            follower
+        });
+        let way = Way::to(&primary.socket_dir());
+        Self { primary, follower, way }
+    }
+
+    /// For the first controller, and for the second.
+    fn urls(&self) -> [String; 2] {
+        let url = |first: &Path| {
+            let follower = self.follower.as_ref().map(Postgres::socket_dir);
+            let hosts: Vec<String> = [Some(first.to_owned()), follower]
+                .into_iter()
+                .flatten()
+                .map(|socket| socket.display().to_string().replace('/', "%2F"))
+                .collect();
+            format!("postgres://muster@{}/site", hosts.join(","))
+        };
+        [url(self.way.socket_dir()), url(&self.primary.socket_dir())]
+    }
+}
+
+fn template(site: &Site, agent: &Agent, name: &str, text: &str) -> String {
+    let path = agent.root.join(name).display().to_string();
+    site.file(&format!(
+        "heat_template_version: 2018-08-31\nresources:\n  \
+         file: {{type: Muster::File, properties: {{node: web-1, path: {path}, content: '{text}'}}}}\n"
+    ))
+}
+
+fn survive(fault: Fault) {
+    let mut database = Database::start(fault);
+    let mut controllers = Controllers::start(&database.urls());
+    let agent = controllers.all[0].join("web-1");
+    let steps: Vec<String> =
+        (0..4).map(|step| template(&controllers.all[0], &agent, "steps", &step.to_string())).collect();
+    controllers.all[0].ok(&["stack", "create", "steps", "-t", &steps[0], "--wait"]);
+    controllers.all[0].ok(&["stack", "update", "steps", "-t", &steps[1], "--wait"]);
+
+    let over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        // An older job than one that was done would set the file back.
+        let watcher = scope.spawn(|| {
+            let mut last = 0;
+            while !over.load(Ordering::Relaxed) {
+                let text = fs::read_to_string(agent.root.join("steps")).unwrap_or_default();
+                if let Ok(step) = text.parse::<u32>() {
+                    assert!(step >= last, "step {step} after step {last}");
+                    last = step;
+                }
+            }
+        });
+        work_through(fault, &mut database, &mut controllers, &agent, &steps);
+        over.store(true, Ordering::Relaxed);
+        watcher.join().unwrap();
+    });
+}
+
+fn work_through(
+    fault: Fault,
+    database: &mut Database,
+    controllers: &mut Controllers,
+    agent: &Agent,
+    steps: &[String],
+) {
+    let names: Vec<String> = (0..STACKS).map(|number| format!("s{number}")).collect();
+    let templates: Vec<String> =
+        names.iter().map(|name| template(&controllers.all[0], agent, name, name)).collect();
+    let create = |(name, template): (&String, &String)| {
+        controllers.all[0].spawn(&["stack", "create", name, "-t", template])
+    };
+    let mut creating: Vec<Running> = names.iter().zip(&templates).map(create).collect();
+    eventually("some are answered", || {
+        (creating.iter_mut().filter_map(|one| one.ended().then_some(())).count() >= STACKS / 4).then_some(())
+    });
+
+    let began = Instant::now();
+    let active = match fault {
+        Fault::Kill => {
+            controllers.all[0].kill();
+            controllers.until_successor()
+        }
+        Fault::Stop => {
+            controllers.all[0].controller.signal("STOP");
+            controllers.until_successor()
+        }
+        Fault::CutOff => {
+            database.way.cut();
+            controllers.until_successor()
+        }
+        Fault::Database => {
+            database.primary.kill();
+            database.follower.as_ref().unwrap().promote();
+            // The one that was active may have kept the lease.
+            controllers.until_active()
+        }
+    };
+    let site = &controllers.all[active];
+    eventually("the successor takes an update", || {
+        (site.muster(&["stack", "update", "steps", "-t", &steps[2]]).status == 0).then_some(())
+    });
+    let done = |step: &str| (fs::read_to_string(agent.root.join("steps")).ok()? == step).then_some(());
+    eventually("the successor's job is done", || done("2"));
+    let took = began.elapsed().as_millis();
+    println!("{{\"failover\":\"{fault:?}\",\"lease_s\":{},\"first_job_ms\":{took}}}", controllers.lease);
+
+    // The first one comes back to itself, and sees what became of it.
+    match fault {
+        Fault::Stop => controllers.all[0].controller.signal("CONT"),
+        Fault::CutOff => database.way.mend(),
+        Fault::Kill | Fault::Database => {}
+    }
+    if matches!(fault, Fault::Stop | Fault::CutOff) {
+        eventually("the first one ends", || controllers.all[0].controller.ended());
+        let log = controllers.all[0].controller.log();
+        assert!(log.contains("another controller has taken the site over"), "{log}");
+    }
+    let answered: Vec<bool> = creating.into_iter().map(|one| one.finish().status == 0).collect();
+    if fault != Fault::Database {
+        controllers.all[0].restart();
+        controllers.all[0].until_role("standby");
+    }
+
+    let site = &controllers.all[active];
+    let list = site.json(&["stack", "list"]);
+    let there = |name: &str| list.as_array().unwrap().iter().any(|stack| stack["name"] == name);
+    for ((name, template), answered) in names.iter().zip(&templates).zip(answered) {
+        assert!(there(name) || !answered, "{name} was answered and is forgotten: {list}");
+        if !there(name) {
+            site.ok(&["stack", "create", name, "-t", template]);
+        }
+        crate::layers::until_complete(site, name);
+        assert_eq!(fs::read_to_string(agent.root.join(name)).unwrap(), *name);
+    }
+    site.ok(&["stack", "update", "steps", "-t", &steps[3], "--wait"]);
+    assert_eq!(done("3"), Some(()));
+}

@@ -1,0 +1,143 @@
+//! A site with several controllers: one is active, and another one takes over when it dies, hangs, is cut off from the
+//! database, or is told to hand over.
+
+use std::fs;
+
+use muster_testbed::{Postgres, eventually};
+use muster_tests::site::{Agent, Controllers, Site};
+
+const TEMPLATE: &str = "heat_template_version: 2021-04-16
+parameters:
+  text: {type: string}
+resources:
+  motd:
+    type: Muster::File
+    properties: {node: web-1, path: PATH, content: {get_param: text}}
+";
+
+/// A server with the site's database; its controllers; an agent, with the file that the stack `web` makes on it.
+struct Bed {
+    server: Postgres,
+    controllers: Controllers,
+    agent: Agent,
+    template: String,
+}
+
+impl Bed {
+    fn start(count: usize) -> Self {
+        let server = Postgres::start();
+        server.create("site");
+        let controllers = Controllers::start(&vec![server.url("site"); count]);
+        let first = &controllers.all[0];
+        let agent = first.join("web-1");
+        let path = agent.root.join("motd").display().to_string();
+        let template = first.file(&TEMPLATE.replace("PATH", &path));
+        let bed = Self { server, controllers, agent, template };
+        bed.apply(0, "create", "one");
+        bed
+    }
+
+    fn url(&self) -> String {
+        self.server.url("site")
+    }
+
+    /// Creates or updates the stack at this controller, which must work.
+    fn apply(&self, at: usize, verb: &str, text: &str) {
+        let parameter = format!("text={text}");
+        let site = &self.controllers.all[at];
+        site.ok(&["stack", verb, "web", "-t", &self.template, "-P", &parameter, "--wait"]);
+        assert_eq!(fs::read_to_string(self.agent.root.join("motd")).unwrap(), text);
+    }
+
+    fn epoch(&self, at: usize) -> u64 {
+        self.controllers.all[at].status().unwrap()["epoch"].as_u64().unwrap()
+    }
+}
+
+fn log_has(site: &Site, text: &str) {
+    eventually(&format!("the log says: {text}"), || site.controller.log().contains(text).then_some(()));
+}
+
+#[test]
+fn a_standby_takes_over_from_a_controller_that_was_killed() {
+    let mut bed = Bed::start(2);
+    let before = bed.epoch(0);
+    let standby = &bed.controllers.all[1];
+    let status = standby.status().unwrap();
+    assert_eq!((&status["role"], &status["controllers"][0]["name"]), (&"standby".into(), &"c1".into()));
+    let asked = standby.muster(&["stack", "list"]);
+    asked.refused(1, &["c2 stands by: c1 is active since", "ask there"]);
+
+    bed.controllers.all[0].kill();
+    bed.controllers.all[1].until_role("active");
+    bed.controllers.all[1].until_node("web-1", "online");
+    assert!(bed.epoch(1) > before);
+    bed.apply(1, "update", "two");
+
+    // What was killed comes back as a standby, and is the next one's heir.
+    bed.controllers.all[0].restart();
+    bed.controllers.all[0].until_role("standby");
+    bed.controllers.all[1].until_controller("c1", "standby");
+    bed.controllers.all[1].kill();
+    bed.controllers.all[0].until_role("active");
+    bed.controllers.all[0].until_node("web-1", "online");
+    bed.apply(0, "update", "three");
+}
+
+#[test]
+fn a_controller_that_hung_finds_another_one_in_its_place_and_ends() {
+    let mut bed = Bed::start(2);
+    bed.controllers.all[0].controller.signal("STOP");
+    bed.controllers.all[1].until_role("active");
+    // The agent hears nothing from the first one, and looks for another.
+    bed.controllers.all[1].until_node("web-1", "online");
+    bed.apply(1, "update", "two");
+    bed.controllers.all[0].controller.signal("CONT");
+    eventually("the first one ends", || bed.controllers.all[0].controller.ended());
+    log_has(&bed.controllers.all[0], "another controller has taken the site over");
+    bed.apply(1, "update", "three");
+}
+
+#[test]
+fn a_site_is_handed_over_and_back_while_agents_work() {
+    let bed = Bed::start(3);
+    let url = bed.url();
+    let first = &bed.controllers.all[0];
+    let handed = first.controller(&url, &["hand-over", "--to", "c2"]).expect(0);
+    assert_eq!(handed.stdout, "c2\n");
+    bed.controllers.all[1].until_role("active");
+    first.until_role("standby");
+    bed.controllers.all[1].until_node("web-1", "online");
+    bed.apply(1, "update", "two");
+    // From any machine with the settings.
+    bed.controllers.all[1].until_controller("c1", "standby");
+    let handed = bed.controllers.all[2].controller(&url, &["hand-over", "--to", "c1"]).expect(0);
+    assert_eq!(handed.stdout, "c1\n");
+    first.until_node("web-1", "online");
+    bed.apply(0, "update", "three");
+
+    let refused = |arguments: &[&str], wanted: &[&str]| first.controller(&url, arguments).refused(1, wanted);
+    refused(&["hand-over", "--to", "c1"], &["c1 is the active one already"]);
+    refused(&["hand-over", "--to", "c9"], &["c9 does not stand by", "c2 looked", "start muster-controller there"]);
+    let file = format!("sqlite:{}", first.path().join("none.db").display());
+    first.controller(&file, &["hand-over"]).refused(1, &["standbys need PostgreSQL"]);
+}
+
+/// Its successor does not wait until the lease runs out.
+#[test]
+fn a_controller_that_stops_in_order_frees_the_site() {
+    let mut bed = Bed::start(2);
+    assert!(bed.controllers.all[0].controller.stop().success());
+    bed.controllers.all[1].until_role("active");
+    log_has(&bed.controllers.all[1], "this controller has the lease");
+    bed.controllers.all[1].until_node("web-1", "online");
+    bed.apply(1, "update", "two");
+    // A standby that stops is listed no more.
+    bed.controllers.add(&bed.server.url("site"));
+    bed.controllers.all[1].until_controller("c3", "standby");
+    assert!(bed.controllers.all[2].controller.stop().success());
+    eventually("c3 is gone", || {
+        let status = bed.controllers.all[1].status()?;
+        status["controllers"].as_array()?.iter().all(|other| other["name"] != "c3").then_some(())
+    });
+}

@@ -28,6 +28,7 @@ use muster_host::net::{Change, Monitor};
 use muster_host::systemd::Systemd;
 use muster_host::watch::Watcher;
 use muster_shared::MonoTime;
+use muster_shared::join::Address;
 use muster_shared::model::flow::Bridge;
 use muster_shared::model::{ContentDigest, ReportKey, Up};
 use rustls::ClientConfig;
@@ -78,6 +79,8 @@ pub struct Driver {
     prove: bool,
     /// The earliest time at which a refused certificate leads to `prove`.
     prove_from: Instant,
+    /// Where the active controller was found, if it is not the first of the identity's.
+    first_address: Option<Address>,
     renew_at: Instant,
     inbox: VecDeque<Input>,
     /// The progress of reading arrived messages since jobs could last begin.
@@ -139,6 +142,7 @@ impl Driver {
             connect_renewed: false,
             prove: false,
             prove_from: Instant::now(),
+            first_address: None,
             renew_at: renew_in(&identity),
             inbox: VecDeque::from([Input::Start]),
             reading: Reading::default(),

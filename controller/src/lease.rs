@@ -122,6 +122,11 @@ impl Tenure {
         }
     }
 
+    /// Whether nobody else can ever have it.
+    pub fn is_for_good(&self) -> bool {
+        self.0.until.load(Ordering::Acquire) == u64::MAX
+    }
+
     /// What is known of the site's other controllers.
     pub fn seen(&self) -> Seen {
         self.lock().clone()

@@ -6,8 +6,9 @@
 //! futures, since publishing waits for the other one to make room.
 //!
 //! Neither side takes a silent peer for a living one. Whatever we say is answered, so something is said at least each
-//! [`KEEP_ALIVE`], and who hears nothing for [`SILENCE_MAX`] has no controller. Where there are several controllers, who waits
-//! for an answer looks for another one after [`ANSWER_MAX`]. Heartbeats are enough for that, and MQTT's own
+//! [`KEEP_ALIVE`], and who hears nothing for [`SILENCE_MAX`] has no controller. Where the site has several, who waits for an
+//! answer asks the others after [`LOOK_AFTER`], and leaves if one of them is active: until then this one may only be
+//! busy. Heartbeats are enough for that, and MQTT's own
 //! pings, which rumqttc would send beside them, are not needed.
 //!
 //! Absent: reconnecting and its backoff, which the machine decides.
@@ -33,7 +34,7 @@ use thiserror::Error;
 use tokio::net::lookup_host;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
-use tokio::time::{Instant, timeout, timeout_at};
+use tokio::time::{Instant, sleep, sleep_until, timeout, timeout_at};
 
 use crate::broker::{self, Line, ThroughBroker, Way};
 use crate::clock::wrong_clock;
@@ -65,8 +66,10 @@ const INBOX_MAX: usize = 16;
 /// The next address has its turn when the one before has not answered for so long: longer than a controller takes that
 /// has all its agents coming at once.
 const NEXT_AFTER: Duration = Duration::from_secs(3);
-/// Where the site has several controllers: after so long without an answer to a packet, another one is looked for.
-const ANSWER_MAX: Duration = Duration::from_secs(10);
+/// After so long without an answer to a packet the site's other controllers are asked whether one of them is active;
+/// again after twice that, and so on.
+const LOOK_AFTER: Duration = Duration::from_secs(3);
+const LOOK_MAX: Duration = Duration::from_secs(60);
 /// For the controller's answer to the greeting, which waits for none of its work.
 const ANSWER_WITHIN: Duration = Duration::from_secs(10);
 /// Packets that are read while the answer is waited for. Over the direct link the first one is the answer; each of
@@ -98,6 +101,9 @@ pub enum LinkError {
     /// It says nothing any more.
     #[error("connection lost: the controller has not answered for {} s", after.as_secs())]
     Silent { after: Duration },
+    /// Another controller is the active one.
+    #[error("connection lost: the controller does not answer, and the one at {0} does")]
+    Elsewhere(Address),
     /// It ended.
     #[error("connection lost: {0}")]
     Lost(Box<ConnectionError>),
@@ -189,6 +195,7 @@ pub enum LinkEvent {
     Disconnected(LinkError),
 }
 
+#[derive(Clone)]
 pub struct Peer {
     pub id: String,
     pub down: String,
@@ -366,9 +373,10 @@ enum Events {
         events: Box<EventLoop>,
         /// When the last packet came.
         heard: Instant,
-        /// Since when a packet waits for its answer, if another controller may have to be found.
+        /// Since when a packet waits for its answer.
         unanswered: Option<Instant>,
-        has_others: bool,
+        /// The site's other controllers.
+        others: Peer,
     },
     Broker(Way),
 }
@@ -379,25 +387,24 @@ impl Mqtt {
     /// # Errors
     /// The connection is gone.
     pub async fn payload(&mut self) -> Result<Vec<u8>, LinkError> {
-        let (events, heard, unanswered, has_others) = match &mut self.events {
-            Events::Direct { events, heard, unanswered, has_others } => {
-                (events, heard, unanswered, *has_others)
-            }
+        let (events, heard, unanswered, others) = match &mut self.events {
+            Events::Direct { events, heard, unanswered, others } => (events, heard, unanswered, others),
             Events::Broker(way) => return way.payload().await,
         };
         loop {
             // What is cut off by it is not taken up again: the connection is over.
-            let silent = *heard + SILENCE_MAX;
-            let until = unanswered.map_or(silent, |since| silent.min(since + ANSWER_MAX));
-            let event = timeout_at(until, events.poll()).await;
-            match event.map_err(|_| LinkError::Silent { after: until.duration_since(*heard) })? {
+            let event = tokio::select! {
+                event = timeout_at(*heard + SILENCE_MAX, events.poll()) => event,
+                address = look_around(others, *unanswered) => return Err(LinkError::Elsewhere(address)),
+            };
+            match event.map_err(|_| LinkError::Silent { after: SILENCE_MAX })? {
                 Ok(Event::Incoming(packet)) => {
                     (*heard, *unanswered) = (Instant::now(), None);
                     if let Packet::Publish(publish) = packet {
                         return Ok(publish.payload.to_vec());
                     }
                 }
-                Ok(Event::Outgoing(Outgoing::Publish(_))) if has_others => {
+                Ok(Event::Outgoing(Outgoing::Publish(_))) => {
                     unanswered.get_or_insert_with(Instant::now);
                 }
                 Ok(Event::Outgoing(_)) => {}
@@ -438,6 +445,28 @@ pub async fn greet(peer: &Peer) -> Result<(Mqtt, String), LinkError> {
         let address = way.address();
         return Ok((Mqtt { client, events: Events::Broker(way) }, address));
     }
+    let (mqtt, _, remote) = greet_any(peer).await?;
+    Ok((mqtt, remote))
+}
+
+/// Waits until another controller than the one that does not answer is found to be active: where.
+async fn look_around(others: &Peer, unanswered: Option<Instant>) -> Address {
+    let Some(since) = unanswered.filter(|_| !others.addresses.is_empty()) else {
+        return std::future::pending().await;
+    };
+    let mut pause = LOOK_AFTER;
+    sleep_until(since + pause).await;
+    loop {
+        if let Ok((_, address, _)) = greet_any(others).await {
+            return address;
+        }
+        pause = (pause * 2).min(LOOK_MAX);
+        sleep(pause).await;
+    }
+}
+
+/// Connects to the first controller that lets this node in: at which address, and which number that has.
+async fn greet_any(peer: &Peer) -> Result<(Mqtt, Address, String), LinkError> {
     let mut last = LinkError::Closed;
     let mut waiting = peer.addresses.iter();
     let mut trying = FuturesUnordered::new();
@@ -462,7 +491,7 @@ pub async fn greet(peer: &Peer) -> Result<(Mqtt, String), LinkError> {
 }
 
 /// Tries every number of an address, one after the other.
-async fn greet_at(peer: &Peer, address: &Address) -> Result<(Mqtt, String), LinkError> {
+async fn greet_at(peer: &Peer, address: &Address) -> Result<(Mqtt, Address, String), LinkError> {
     let mut last = LinkError::Closed;
     for number in resolve(address).await? {
         let unreachable = |why, expired, busy| LinkError::Unreachable {
@@ -471,8 +500,8 @@ async fn greet_at(peer: &Peer, address: &Address) -> Result<(Mqtt, String), Link
             expired,
             busy,
         };
-        match timeout(CONNECT_WITHIN, greet_one(peer, number)).await {
-            Ok(Ok(mqtt)) => return Ok((mqtt, number.ip().to_string())),
+        match timeout(CONNECT_WITHIN, greet_one(peer, address, number)).await {
+            Ok(Ok(mqtt)) => return Ok((mqtt, address.clone(), number.ip().to_string())),
             Ok(Err(error)) if error.is_not_let_in() => last = LinkError::NotLetIn(number.to_string()),
             Ok(Err(error)) => {
                 let (expired, busy) = (error.is_expired(), error.is_busy());
@@ -502,7 +531,7 @@ pub async fn resolve(address: &Address) -> Result<Vec<SocketAddr>, LinkError> {
     }
 }
 
-async fn greet_one(peer: &Peer, number: SocketAddr) -> Result<Mqtt, LinkError> {
+async fn greet_one(peer: &Peer, address: &Address, number: SocketAddr) -> Result<Mqtt, LinkError> {
     let mut options = MqttOptions::new(&peer.id, number.ip().to_string(), number.port());
     options.set_transport(Transport::tls_with_config(TlsConfiguration::Rustls(Arc::clone(&peer.tls))));
     options.set_keep_alive(PING_EVERY);
@@ -529,7 +558,7 @@ async fn greet_one(peer: &Peer, number: SocketAddr) -> Result<Mqtt, LinkError> {
                     events: Box::new(events),
                     heard: Instant::now(),
                     unanswered: None,
-                    has_others: peer.addresses.len() > 1,
+                    others: peer.without(address),
                 };
                 return Ok(Mqtt { client, events });
             }
@@ -539,6 +568,12 @@ async fn greet_one(peer: &Peer, number: SocketAddr) -> Result<Mqtt, LinkError> {
 }
 
 impl Peer {
+    /// The same for the other addresses.
+    fn without(&self, address: &Address) -> Self {
+        let addresses = self.addresses.iter().filter(|other| *other != address).cloned().collect();
+        Self { addresses, ..self.clone() }
+    }
+
     /// A node of its site.
     pub fn node(identity: &Identity, tls: Arc<ClientConfig>) -> Self {
         Self {

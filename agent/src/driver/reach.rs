@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use muster_agent_core::Input;
 use muster_agent_link::Identity;
-use muster_agent_link::connection::{Connection, LinkEvent, Peer};
+use muster_agent_link::connection::{Connection, LinkError, LinkEvent, Peer};
 use muster_agent_link::join::{self, EnrolError};
 use muster_shared::time::utc;
 use tokio::time::Instant;
@@ -42,6 +42,9 @@ impl Driver {
                     self.prove = true;
                     self.prove_from = Instant::now() + PROVE_AGAIN;
                 }
+                if let LinkError::Elsewhere(address) = &error {
+                    self.first_address = Some(address.clone());
+                }
                 self.disconnect(&error.to_string());
             }
             None => self.disconnect("the link's task ended: a bug, please report it"),
@@ -63,7 +66,11 @@ impl Driver {
     }
 
     fn open(&mut self) {
-        let peer = Peer::node(&self.identity, Arc::clone(&self.tls));
+        let mut peer = Peer::node(&self.identity, Arc::clone(&self.tls));
+        // Where the active controller was found last.
+        if let Some(first) = &self.first_address {
+            peer.addresses.sort_by_key(|address| address != first);
+        }
         self.connection = Some(Connection::open(peer, Arc::new(self.identity.seal())));
     }
 

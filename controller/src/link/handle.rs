@@ -2,15 +2,20 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use muster_shared::NodeId;
 use muster_shared::model::Down;
 use muster_shared::wire;
 use tokio::sync::watch;
+use tokio::time::sleep;
 
 use super::contents::{Grant, ReadContent};
 use super::nodes::Nodes;
 use super::reason::{Reason, Refusal};
+
+/// Between two looks whether this controller holds the lease. What is sent looks by itself.
+const TENURE_LOOK: Duration = Duration::from_millis(200);
 
 /// Sends to nodes and closes their connections.
 #[derive(Clone)]
@@ -65,6 +70,23 @@ impl LinkHandle {
     pub fn close(&self, node: &NodeId) {
         if let Some(peer) = self.nodes.registry.get(node) {
             peer.outbound.end(Refusal::new(Reason::AdministrativeAction, "the controller closed it"));
+        }
+    }
+
+    /// Ends all connections whenever this controller no longer holds the site's lease: agents look for the one that
+    /// does. Never ends.
+    pub async fn end_with_tenure(&self) {
+        if self.nodes.common.tenure.is_for_good() {
+            std::future::pending::<()>().await;
+        }
+        let mut held = false;
+        loop {
+            match self.nodes.may_speak() {
+                Ok(()) => held = true,
+                Err(refusal) if std::mem::take(&mut held) => self.nodes.registry.end(&refusal),
+                Err(_) => {}
+            }
+            sleep(TENURE_LOOK).await;
         }
     }
 

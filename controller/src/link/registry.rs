@@ -88,6 +88,12 @@ impl Registry {
         self.lock().by_node.get(node).cloned()
     }
 
+    /// Ends all connections there are.
+    pub fn end(&self, refusal: &Refusal) {
+        let all = self.lock().by_node.clone();
+        all.values().for_each(|peer| peer.outbound.end(refusal.clone()));
+    }
+
     /// Ends all connections and admits no more.
     pub fn close(&self) {
         let all = {

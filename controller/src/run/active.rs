@@ -86,6 +86,7 @@ impl Active<'_> {
             _ = driver_ended => Some("driver"),
             () = api.ended() => Some("API"),
             () = endpoint.ended() => Some("agents' link"),
+            () = endpoint.end_with_tenure() => Some("watch over the lease"),
             ended = lease_ended => match ended {
                 Ended::HandOver { heir: to } => { heir = Some(to); None }
                 Ended::Lost => anyhow::bail!(

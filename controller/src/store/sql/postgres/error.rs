@@ -120,7 +120,7 @@ fn advice(code: &SqlState) -> &'static str {
             "; make it (createdb --encoding=UTF8 --owner=USER NAME), or name another one in store.url"
         }
         &SqlState::INSUFFICIENT_PRIVILEGE => "; make the user the owner of the database",
-        &SqlState::TOO_MANY_CONNECTIONS => "; a controller needs three: raise max_connections",
+        &SqlState::TOO_MANY_CONNECTIONS => "; a controller needs four: raise max_connections",
         _ => "",
     }
 }

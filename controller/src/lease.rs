@@ -64,9 +64,13 @@ pub struct Record {
 pub enum LeaseState {
     Held,
     /// It is held, and is to go to this controller.
-    Asked { heir: String },
+    Asked {
+        heir: String,
+    },
     /// It was given up for this controller; for others as well, if that one does not take it.
-    Left { heir: String },
+    Left {
+        heir: String,
+    },
     Free,
 }
 
@@ -150,7 +154,8 @@ impl Tenure {
         self.0.until.store(u64::try_from(until.0.as_nanos()).unwrap_or(u64::MAX - 1), Ordering::Release);
     }
 
-    fn end(&self) {
+    /// This process speaks no more.
+    pub fn resign(&self) {
         self.0.until.store(0, Ordering::Release);
     }
 

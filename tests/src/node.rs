@@ -60,6 +60,7 @@ impl SimNode {
             | Down::AskDrift
             | Down::Describe(_)
             | Down::Remove(_)
+            | Down::Controllers(_)
             | Down::Flow(_) => None,
         }
     }

@@ -307,6 +307,8 @@ impl Agent {
             Down::AskDrift => self.watches.say_all_again(self.now),
             Down::Flow(flow) => self.on_flows(|flows, turn| flows.down(flow, turn)),
             Down::Describe(resources) => self.on_jobs(|jobs, turn| jobs.describe(&resources, turn)),
+            // The link's own matter.
+            Down::Controllers(_) => {}
             Down::Remove(key) => {
                 self.watches.unsay(self.now, key.resource, &self.jobs.ledger);
                 self.on_jobs(|jobs, turn| jobs.remove(key, turn));

@@ -137,7 +137,11 @@ impl Relay {
         loop {
             // What is cut off by it is not taken up again: the connection is over.
             let received = timeout_at(self.heard + SILENCE_MAX, self.receiver.next()).await;
-            let Received::Message(incoming) = received.map_err(|_| LinkError::Silent { after: SILENCE_MAX })?? else { continue };
+            let Received::Message(incoming) =
+                received.map_err(|_| LinkError::Silent { after: SILENCE_MAX })??
+            else {
+                continue;
+            };
             // A broker may say what it likes: what is not the controller's costs nothing.
             let Ok(segment) = Segment::decode(&incoming.payload) else { continue };
             let is_ours = segment.connection == self.line.0.id && incoming.topic == self.down;

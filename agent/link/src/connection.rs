@@ -494,12 +494,8 @@ async fn greet_any(peer: &Peer) -> Result<(Mqtt, Address, String), LinkError> {
 async fn greet_at(peer: &Peer, address: &Address) -> Result<(Mqtt, Address, String), LinkError> {
     let mut last = LinkError::Closed;
     for number in resolve(address).await? {
-        let unreachable = |why, expired, busy| LinkError::Unreachable {
-            address: number.to_string(),
-            why,
-            expired,
-            busy,
-        };
+        let unreachable =
+            |why, expired, busy| LinkError::Unreachable { address: number.to_string(), why, expired, busy };
         match timeout(CONNECT_WITHIN, greet_one(peer, address, number)).await {
             Ok(Ok(mqtt)) => return Ok((mqtt, address.clone(), number.ip().to_string())),
             Ok(Err(error)) if error.is_not_let_in() => last = LinkError::NotLetIn(number.to_string()),

@@ -20,9 +20,9 @@ mod resource;
 mod restore;
 mod server;
 mod source;
-mod standby;
 mod stack;
 mod stack_watch;
+mod standby;
 mod status;
 mod token;
 

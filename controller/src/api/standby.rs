@@ -56,11 +56,8 @@ fn status(config: &StandbyConfig, since: OffsetDateTime) -> StatusView {
 /// The site's controllers, the active one first.
 pub(super) fn controllers(tenure: &Tenure) -> Vec<ControllerView> {
     let seen = tenure.seen();
-    let active = seen.active.map(|(active, _)| ControllerView {
-        name: active.name,
-        role: Role::Active,
-        behind_s: 0,
-    });
+    let active =
+        seen.active.map(|(active, _)| ControllerView { name: active.name, role: Role::Active, behind_s: 0 });
     let standbys = seen.standbys.into_iter().map(|standby| ControllerView {
         name: standby.member.name,
         role: Role::Standby,
@@ -72,10 +69,9 @@ pub(super) fn controllers(tenure: &Tenure) -> Vec<ControllerView> {
 fn active_is(config: &StandbyConfig) -> String {
     let name = &config.name;
     match config.tenure.seen().active {
-        Some((active, since)) => format!(
-            "{name} stands by: {} is active since {since}, ask there",
-            active.name
-        ),
+        Some((active, since)) => {
+            format!("{name} stands by: {} is active since {since}, ask there", active.name)
+        }
         None => format!("{name} stands by, and no controller is active yet: ask again"),
     }
 }

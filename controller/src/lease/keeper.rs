@@ -143,7 +143,7 @@ impl Keeping {
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => return,
                 Ok(Leave { heir, done }) => {
-                    self.tenure.end();
+                    self.tenure.resign();
                     if let Err(error) = self.table.leave(term, heir.as_deref()).and(self.table.forget_me()) {
                         tracing::warn!(%error, "the lease cannot be given up: it runs out");
                     }
@@ -166,7 +166,7 @@ impl Keeping {
                     }
                 }
                 Ok(None) => {
-                    self.tenure.end();
+                    self.tenure.resign();
                     tell(Ended::Lost);
                     return;
                 }

@@ -96,13 +96,7 @@ pub struct BrokerLink {
 impl BrokerLink {
     /// Begins to connect, and puts events into `feed`. A broker that is away is no error: it is awaited.
     pub fn start(config: BrokerConfig, pki: Arc<Pki>, feed: Feed) -> BrokerLink {
-        let nodes = Nodes::new(
-            pki,
-            feed,
-            config.common.clone(),
-            config.connections,
-            ANSWER_WITHIN,
-        );
+        let nodes = Nodes::new(pki, feed, config.common.clone(), config.connections, ANSWER_WITHIN);
         let nodes = Arc::new(nodes);
         let (stop, stopping) = watch::channel(false);
         let (done, stopped) = watch::channel(false);

@@ -5,14 +5,16 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use muster_shared::NodeId;
+use muster_shared::join::ADDRESSES_MAX;
 use muster_shared::model::Down;
-use muster_shared::wire;
+use muster_shared::wire::{self, READS_CONTROLLERS};
 use tokio::sync::watch;
 use tokio::time::sleep;
 
 use super::contents::{Grant, ReadContent};
 use super::nodes::Nodes;
 use super::reason::{Reason, Refusal};
+use super::registry::Peer;
 
 /// Between two looks whether this controller holds the lease. What is sent looks by itself.
 const TENURE_LOOK: Duration = Duration::from_millis(200);
@@ -44,6 +46,7 @@ impl LinkHandle {
                 peer.outbound.push(bodies);
                 if messages.iter().any(|message| matches!(message, Down::Welcome(_))) {
                     peer.welcomed.store(true, Ordering::Release);
+                    self.tell_of_controllers(&peer);
                 }
             }
             // Sends each message separately, so that only those fail that cannot be sent.
@@ -53,6 +56,22 @@ impl LinkHandle {
                     .for_each(|message| self.send(node, connection, std::slice::from_ref(message)));
             }
             Err(error) => tracing::error!(%node, %error, "a message cannot be sent"),
+        }
+    }
+
+    /// An agent learns of the site's other controllers with its welcome.
+    fn tell_of_controllers(&self, peer: &Peer) {
+        let addresses = self.nodes.common.tenure.addresses(&[]);
+        if addresses.len() < 2 || peer.reads.load(Ordering::Acquire) < READS_CONTROLLERS {
+            return;
+        }
+        let addresses =
+            addresses.iter().filter_map(|address| address.parse().ok()).take(ADDRESSES_MAX).collect();
+        match wire::pack(&[Down::Controllers(addresses)]) {
+            Ok(bodies) => peer.outbound.push(bodies),
+            Err(error) => {
+                tracing::error!(node = %peer.node, %error, "the addresses of controllers cannot be sent")
+            }
         }
     }
 

@@ -130,6 +130,9 @@ impl NodeInbox {
         let mut messages = wire::read_body::<Up>(body)
             .map_err(|error| Refusal::new(Reason::PayloadFormatInvalid, error.to_string()))?;
         messages.iter_mut().for_each(|message| seen(message, self.remote, unix()));
+        if let Some(Up::Hello(hello)) = messages.iter().find(|message| matches!(message, Up::Hello(_))) {
+            self.peer.reads.store(hello.reads, Ordering::Release);
+        }
         let messages = self.answer_challenges(messages);
         if messages.is_empty() {
             return Ok(None);

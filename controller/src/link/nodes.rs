@@ -12,8 +12,8 @@ use super::contents::Contents;
 use super::heartbeats::Heartbeats;
 use super::intake::Feed;
 use super::quiet::Quiet;
-use super::registry::Registry;
 use super::reason::{Reason, Refusal};
+use super::registry::Registry;
 use super::{Common, LinkEvent};
 use crate::pki::Pki;
 

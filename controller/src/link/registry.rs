@@ -1,7 +1,7 @@
 //! The nodes that are connected now.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, AtomicU32};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use muster_shared::NodeId;
@@ -19,6 +19,8 @@ pub struct Peer {
     pub outbound: Arc<Outbound<Body>>,
     /// The controller has welcomed it.
     pub welcomed: AtomicBool,
+    /// [`Hello::reads`](muster_shared::model::Hello::reads) of its greeting.
+    pub reads: AtomicU32,
 }
 
 /// The connections of nodes: at most one per node, a bounded number in all.
@@ -65,6 +67,7 @@ impl Registry {
             connection: peers.last,
             outbound,
             welcomed: AtomicBool::new(false),
+            reads: AtomicU32::new(0),
         });
         let older = peers.by_node.insert(node, Arc::clone(&peer));
         tell(&peer);

@@ -31,7 +31,9 @@ pub struct Active<'p> {
 pub enum Served {
     Stopped,
     /// Another controller is to have the lease.
-    HandOver { heir: String },
+    HandOver {
+        heir: String,
+    },
 }
 
 impl Active<'_> {

@@ -17,16 +17,22 @@ const LOOK: Duration = Duration::from_millis(200);
 /// There is no such standby, or the active controller does not give its lease up.
 pub fn hand_over(settings: &Settings, to: Option<&str>) -> anyhow::Result<()> {
     let Location::Postgres(server) = settings.database() else {
-        bail!("the site's database is a file, which has one controller: standbys need PostgreSQL (docs/standbys.md)");
+        bail!(
+            "the site's database is a file, which has one controller: standbys need PostgreSQL (docs/standbys.md)"
+        );
     };
     let me = Member { name: settings.name(), addresses: Vec::new() };
-    let table = LeaseTable::open(&server, me, settings.lease().lease).context("the database cannot be opened")?;
+    let table =
+        LeaseTable::open(&server, me, settings.lease().lease).context("the database cannot be opened")?;
     let Some(record) = table.read()? else { bail!("no controller has been active yet: start one") };
     let active = &record.holder.name;
     ensure!(record.state != LeaseState::Free, "no controller is active: a standby takes over by itself");
     let standbys = table.standbys(active)?;
     let heir = heir(settings, &record, &standbys, to)?;
-    ensure!(table.ask(&record, heir)?, "{active} is about to stop, or was replaced: see muster status, and ask again");
+    ensure!(
+        table.ask(&record, heir)?,
+        "{active} is about to stop, or was replaced: see muster status, and ask again"
+    );
     let deadline = Instant::now() + DONE_WITHIN;
     loop {
         match table.read()? {

@@ -73,7 +73,8 @@ impl LeaseTable {
     /// # Errors
     /// [`StoreError`]. A lease that was taken nevertheless runs out like any other.
     pub fn take(&self, seen: Option<&Record>, bits: u64) -> Result<Option<Term>, StoreError> {
-        let known = if schema::has_table(&self.db, "meta")? { meta::number(&self.db, "epoch")? } else { None };
+        let known =
+            if schema::has_table(&self.db, "meta")? { meta::number(&self.db, "epoch")? } else { None };
         let last = seen.map_or(0, |record| u64::from(record.term.epoch.0)).max(known.unwrap_or(0));
         let epoch = u32::try_from(last + 1)
             .map_err(|_| StoreError::Format("the lease's epoch is out of range".to_owned()))?;
@@ -127,7 +128,8 @@ impl LeaseTable {
     /// # Errors
     /// [`StoreError`]
     pub fn ask(&self, record: &Record, heir: &str) -> Result<bool, StoreError> {
-        let sql = "UPDATE lease SET state = 'asked', heir = ?3 WHERE epoch = ?1 AND bits = ?2 AND state = 'held'
+        let sql =
+            "UPDATE lease SET state = 'asked', heir = ?3 WHERE epoch = ?1 AND bits = ?2 AND state = 'held'
             RETURNING epoch";
         let (epoch, bits) = (i64::from(record.term.epoch.0), record.term.bits.cast_signed());
         Ok(self.db.first(sql, values![epoch, bits, heir], |row| row.get::<i64>(0))?.is_some())
@@ -162,7 +164,10 @@ impl LeaseTable {
             WHERE name <> ?1 AND looked > now() - make_interval(secs => CAST(?2 AS BIGINT)) ORDER BY looked DESC, name";
         self.db.all(sql, values![holder, FORGOTTEN], |row| {
             let behind = u64::try_from(row.get::<i64>(2)?).unwrap_or(0);
-            Ok(StandbyView { member: member(row.get(0)?, row.get(1)?), behind: Duration::from_millis(behind) })
+            Ok(StandbyView {
+                member: member(row.get(0)?, row.get(1)?),
+                behind: Duration::from_millis(behind),
+            })
         })
     }
 

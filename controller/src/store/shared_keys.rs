@@ -47,9 +47,12 @@ impl LeaseTable {
         let key = KeyFile::at(key_file).find(sealed_with)?;
         let open = |(name, sealed): (String, Vec<u8>)| {
             let opened = key.open(&key_place(&name), &sealed);
-            opened.map(|bytes| (name, bytes)).map_err(|_| failed("the site's keys in the database are damaged"))
+            opened
+                .map(|bytes| (name, bytes))
+                .map_err(|_| failed("the site's keys in the database are damaged"))
         };
-        let rows = db.all("SELECT file, bytes FROM shared_keys", values![], |row| Ok((row.get(0)?, row.get(1)?)))?;
+        let rows =
+            db.all("SELECT file, bytes FROM shared_keys", values![], |row| Ok((row.get(0)?, row.get(1)?)))?;
         let keys: SiteKeys = rows.into_iter().map(open).collect::<Result<_, _>>()?;
         if keys.is_empty() {
             return Ok(false);

@@ -253,6 +253,32 @@ async fn an_unknown_or_revoked_node_is_refused_and_a_revoked_one_is_cut_off() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_controller_without_the_sites_lease_sends_nothing_and_admits_nobody() {
+    let mut world = World::start().await;
+    let node = world.node("web-1");
+    let mut client = Client::subscribed(&world, &node).await;
+    let connection = world.driver.connected(&node.id).await;
+    world.tenure.resign();
+    world.handle.send(&node.id, connection, &[down(1)]);
+    loop {
+        match client.next().await {
+            Ok(Packet::PubAck(_) | Packet::Disconnect(_)) => {}
+            Ok(other) => panic!("{other:?}"),
+            Err(_) => break,
+        }
+    }
+    assert_eq!(world.driver.next().await, Seen::Disconnected(node.id.clone(), connection));
+    for (id, tls) in [("web-1", world.tls(node.identity())), ("12345678", world.tls(None))] {
+        let mut again = Client::new(&world, id, tls);
+        match again.next().await {
+            Err(ConnectionError::ConnectionRefused(ConnectReturnCode::ServerUnavailable)) => {}
+            other => panic!("{other:?}"),
+        }
+    }
+    world.driver.saw_nothing();
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn who_had_the_name_before_is_refused_and_disturbs_nobody() {
     let mut world = World::start().await;
     let old = world.node("web-1");

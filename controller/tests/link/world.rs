@@ -33,6 +33,7 @@ pub struct World {
     pub handle: LinkHandle,
     pub driver: Driver,
     pub refused: RefusedPackets,
+    pub tenure: Tenure,
     dir: TempDir,
 }
 
@@ -71,13 +72,14 @@ impl World {
         let dir = tempfile::tempdir().unwrap();
         let pki = Arc::new(Pki::open(dir.path()).unwrap());
         let (feed, inbox) = intake::channel(Bounds::default());
-        let common = Common::new(Tenure::for_good());
+        let tenure = Tenure::for_good();
+        let common = Common::new(tenure.clone());
         let (keys, refused) = (common.keys.clone(), common.refused.clone());
         let listen = "127.0.0.1:0".parse().unwrap();
         let config = DirectConfig { listen, names: Vec::new(), limits, common };
         let link = DirectLink::start(config, Arc::clone(&pki), feed).await.unwrap();
         let handle = link.handle();
-        Self { pki, link, handle, driver: Driver::start(inbox, keys), refused, dir }
+        Self { pki, link, handle, driver: Driver::start(inbox, keys), refused, tenure, dir }
     }
 
     pub fn site(&self) -> &SiteId {

@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::flow::{FlowDown, FlowUp};
 use super::topology::DevicePorts;
 use super::{Action, ContentDigest, Drift, Facts, Spec, Stray};
+use crate::join::Address;
 use crate::{Attempt, EpochId, Generation, ResourceId};
 
 /// Desired state of one resource for one node.
@@ -71,6 +72,10 @@ pub enum Down {
     /// Delete a resource by the state in the agent's own ledger, as a job with that desired state would. The
     /// report is that of a job. Sent only to an agent that [reads](Hello::reads) this message.
     Remove(ReportKey),
+    /// Where the site's controllers are, the active one first; at most
+    /// [`ADDRESSES_MAX`](crate::join::ADDRESSES_MAX). Sent only to an agent that
+    /// [reads](Hello::reads) this message.
+    Controllers(Vec<Address>),
 }
 
 /// A message of an agent.

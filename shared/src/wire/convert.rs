@@ -5,6 +5,7 @@ use std::time::Duration;
 use uuid::Uuid;
 
 use super::{CHUNK_MAX, WireError, facts, flow, jobs, stray, topology, v1, watch};
+use crate::join::ADDRESSES_MAX;
 use crate::model::{
     Action, CHALLENGE_BYTES, Content, ContentDigest, Down, Hello, Job, LedgerEntry, Observed, Outcome,
     Progress, Report, ReportKey, Up, Welcome, map_in_bounds,
@@ -69,6 +70,9 @@ impl From<&Down> for v1::Down {
             Down::Flow(down) => v1::Down::Flow(flow::down_out(down)),
             Down::Describe(resources) => v1::Down::Describe(stray::asked_out(resources)),
             Down::Remove(key) => v1::Down::Remove(key_out(key)),
+            Down::Controllers(addresses) => {
+                v1::Down::Controllers(addresses.iter().take(ADDRESSES_MAX).map(ToString::to_string).collect())
+            }
         }
     }
 }
@@ -113,6 +117,11 @@ impl Bounded for v1::Down {
             v1::Down::Flow(down) => Down::Flow(flow::down_in(down)?),
             v1::Down::Describe(resources) => Down::Describe(stray::asked_in(resources)?),
             v1::Down::Remove(key) => Down::Remove(key_in(key)),
+            v1::Down::Controllers(addresses) => {
+                at_most("controllers", addresses.len(), ADDRESSES_MAX)?;
+                let parsed = addresses.iter().map(|text| text.parse().map_err(|_| out_of_bounds("address")));
+                Down::Controllers(parsed.collect::<Result<_, _>>()?)
+            }
         })
     }
 }

@@ -31,13 +31,16 @@ pub use crate::wire::watch::DRIFT_REASON_MAX;
 ///
 /// 1: `Describe`, `Remove`.
 /// 2: `Muster::Timezone`.
+/// 3: `Controllers`.
 ///
 /// What agents say has had no addition: a controller reads an agent of the version after its own. The first
 /// addition comes with one to `Welcome`, which says how much the controller reads.
-pub const READS: u32 = 2;
+pub const READS: u32 = 3;
+/// An agent that reads `Controllers` reads this much at least.
+pub const READS_CONTROLLERS: u32 = 3;
 
 /// The first version of the agent that reads each of the additions.
-const READ_SINCE: [&str; READS as usize] = ["0.1.0", "0.2.0"];
+const READ_SINCE: [&str; READS as usize] = ["0.1.0", "0.2.0", "0.2.0"];
 
 /// The first version of the agent that reads this number of additions.
 pub fn agent_that_reads(additions: u32) -> &'static str {

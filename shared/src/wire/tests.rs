@@ -180,6 +180,10 @@ fn downs() -> Vec<Down> {
     .chain(flow_tests::downs())
     .chain([Down::AskDrift, welcome(epoch(Some(300)))])
     .chain([Down::Describe(vec![key().resource]), Down::Remove(key())])
+    .chain([Down::Controllers(vec![
+        "c1.example.org:8883".parse().unwrap(),
+        "[fd00::2]:8883".parse().unwrap(),
+    ])])
     .collect()
 }
 
@@ -240,7 +244,7 @@ fn a_greeting_of_an_agent_that_reads_more_is_one_that_older_controllers_read() {
         v1::Up::Greeting { agent_version, .. } => agent_version,
         _ => unreachable!(),
     };
-    assert_eq!((of(&reading(0)).as_str(), of(&reading(READS)).as_str()), ("0.1.0", "0.1.0+2"));
+    assert_eq!((of(&reading(0)).as_str(), of(&reading(READS)).as_str()), ("0.1.0", "0.1.0+3"));
 }
 
 #[test]

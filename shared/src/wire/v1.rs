@@ -50,6 +50,8 @@ mod types {
         Describe(Vec<Id>),
         /// reads 1
         Remove(Key),
+        /// reads 3
+        Controllers(Vec<String>),
     }
 
     #[derive(Serialize, Deserialize)]

@@ -157,6 +157,7 @@ pub fn leaves(shared: &mut Shared, node: &NodeId, connection: u64, message: &Dow
         | Down::AskDrift
         | Down::Describe(_)
         | Down::Remove(_)
+        | Down::Controllers(_)
         | Down::Flow(FlowDown::Ask { .. }) => None,
         Down::Flow(FlowDown::Batch(batch)) => shared.takes_off_unasked(node, batch),
         // What is on the device stays there, and is nobody's business.

@@ -69,7 +69,11 @@ impl Site {
     /// `muster-controller` with this controller's settings and these arguments.
     pub fn controller(&self, url: &str, arguments: &[&str]) -> Ran {
         let mut command = std::process::Command::new(binary("muster-controller"));
-        command.arg("--config").arg(self.dir.path().join("controller.toml")).arg("--data-dir").arg(&self.data);
+        command
+            .arg("--config")
+            .arg(self.dir.path().join("controller.toml"))
+            .arg("--data-dir")
+            .arg(&self.data);
         command.env("MUSTER_STORE__LEASE", "2").args(["--store", url]).args(arguments);
         Running::start(command).finish()
     }

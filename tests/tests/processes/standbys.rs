@@ -118,9 +118,30 @@ fn a_site_is_handed_over_and_back_while_agents_work() {
 
     let refused = |arguments: &[&str], wanted: &[&str]| first.controller(&url, arguments).refused(1, wanted);
     refused(&["hand-over", "--to", "c1"], &["c1 is the active one already"]);
-    refused(&["hand-over", "--to", "c9"], &["c9 does not stand by", "c2 looked", "start muster-controller there"]);
+    refused(
+        &["hand-over", "--to", "c9"],
+        &["c9 does not stand by", "c2 looked", "start muster-controller there"],
+    );
     let file = format!("sqlite:{}", first.path().join("none.db").display());
     first.controller(&file, &["hand-over"]).refused(1, &["standbys need PostgreSQL"]);
+}
+
+/// Its token has the address of the first alone.
+#[test]
+fn an_agent_is_told_of_controllers_that_came_later() {
+    let mut bed = Bed::start(1);
+    let url = bed.url();
+    bed.controllers.add(&url);
+    let connected = |bed: &Bed| bed.agent.daemon.log().matches("connected controller=").count();
+    let before = connected(&bed);
+    bed.agent.daemon.kill();
+    bed.agent.daemon.restart();
+    eventually("it is connected again", || (connected(&bed) > before).then_some(()));
+    bed.controllers.all[0].until_node("web-1", "online");
+    bed.apply(0, "update", "two");
+    bed.controllers.all[0].kill();
+    bed.controllers.all[1].until_node("web-1", "online");
+    bed.apply(1, "update", "three");
 }
 
 /// Its successor does not wait until the lease runs out.

@@ -105,6 +105,7 @@ impl Host {
                 let entries = self.things.values().map(|(_, entry)| *entry).collect();
                 Up::Ledger { entries, last: true }
             }),
+            Down::Controllers(_) => panic!("the link sends it, not the engine"),
             Down::AskFacts | Down::AskDrift => {
                 self.asked_for_facts += 1;
                 None

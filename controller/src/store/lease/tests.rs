@@ -73,11 +73,13 @@ fn a_holder_that_was_replaced_writes_nothing_more() {
     let mut store = open(&place, &place.key_file(), first).unwrap();
     assert_eq!(store.next_epoch().unwrap(), first.epoch);
     commit(&mut store, 1).unwrap();
+    c1.take(c1.look().unwrap().as_ref(), 3).unwrap().unwrap();
     let second = c2.take(c2.look().unwrap().as_ref(), 2).unwrap().unwrap();
     let refused = commit(&mut store, 2).unwrap_err();
     let wanted = "another controller has taken the site over, and this one's epoch 1 is over";
     assert!(refused.to_string().contains(wanted) && refused.failure() == Failure::Broken, "{refused}");
-    // It gave the site's lock back, and does not get it again.
+    // It gave the site's lock back, and does not get it again. Terms in which nothing was written count.
+    assert_eq!(second.epoch, Epoch(3));
     let mut heir = open(&place, &place.key_file(), second).unwrap();
     assert_eq!(heir.next_epoch().unwrap(), second.epoch);
     commit(&mut heir, 3).unwrap();
@@ -160,7 +162,8 @@ fn two_controllers_begin_at_the_same_moment() {
             let at = &at;
             scope.spawn(move || {
                 let me = Member { name: name.to_owned(), addresses: Vec::new() };
-                let table = eventually("the tables are there", || LeaseTable::open(at, me.clone(), BOUND).ok());
+                let table =
+                    eventually("the tables are there", || LeaseTable::open(at, me.clone(), BOUND).ok());
                 table.take(None, 1).unwrap().is_some()
             })
         };

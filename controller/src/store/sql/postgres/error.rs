@@ -87,7 +87,11 @@ impl PostgresError {
         match self {
             Self::Away { .. } | Self::Lost { .. } | Self::Hangs { .. } | Self::Taken { .. } => Failure::Busy,
             Self::Refused { code, .. } => of_code(code),
-            Self::Deposed { .. } | Self::Moved { .. } | Self::Unfit { .. } | Self::Url(_) | Self::NoThread { .. } => Failure::Broken,
+            Self::Deposed { .. }
+            | Self::Moved { .. }
+            | Self::Unfit { .. }
+            | Self::Url(_)
+            | Self::NoThread { .. } => Failure::Broken,
             Self::Protocol { .. } => Failure::Mistake,
         }
     }

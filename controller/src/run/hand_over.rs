@@ -45,7 +45,8 @@ pub fn hand_over(settings: &Settings, to: Option<&str>) -> anyhow::Result<()> {
                 "{active} has not given the site up within {} s: see its log; if it is gone, a standby takes over by itself",
                 DONE_WITHIN.as_secs()
             ),
-            Some(_) | None => std::thread::sleep(LOOK),
+            // Nobody tells: the lease is looked at again.
+            Some(_) | None => std::thread::park_timeout(LOOK),
         }
     }
 }

@@ -11,7 +11,7 @@ use muster_shared::{MonoTime, NodeId, wire};
 
 use super::controller::Inlet;
 use super::fault::Kind;
-use super::sealed::{Ends, Kept, Packet};
+use super::sealed::{Ends, Kept, Packet, TakenPackets};
 use super::world::{Event, World};
 
 /// The way a message goes.
@@ -67,6 +67,8 @@ pub struct Bus {
     pub registered: BTreeMap<NodeId, u64>,
     /// What may be sent again.
     pub kept: Kept,
+    /// What was taken, by either end.
+    pub taken: TakenPackets,
     next: u64,
 }
 

@@ -1,13 +1,15 @@
 //! The seal of a connection, with a broker in between that drops packets, swaps them, and sends them again: on the same
 //! connection or on a later one of the node.
 //!
-//! **Invariants.** A packet that is sent again is not taken. One that is not is taken, unless something before it was lost
+//! **Invariants.** A packet is taken once at most: a copy is, if the packet itself was not, because it came before the
+//! greeting that was sent before it. One that is sent once is taken, unless something before it was lost
 //! or a greeting was sent again beside it; then the connection ends, and all goes on over the next one. A network that
 //! stood still for a minute may be taken for one that loses packets: that costs a connection, and is no violation.
 //!
 //! Absent: packets that were altered, or made up. They do not open, as tables beside `seal` show.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -62,6 +64,20 @@ pub enum Taken {
 /// What a broker has kept.
 #[derive(Default)]
 pub struct Kept(BTreeMap<NodeId, VecDeque<(Way, Vec<u8>)>>);
+
+/// The packets that were taken, by their digests.
+#[derive(Default)]
+pub struct TakenPackets(BTreeSet<u64>);
+
+impl TakenPackets {
+    /// False: it was taken before.
+    fn insert(&mut self, node: &NodeId, way: Way, packet: &[u8]) -> bool {
+        // The same on each machine.
+        let mut digest = DefaultHasher::new();
+        (node, way == Way::Up, packet).hash(&mut digest);
+        self.0.insert(digest.finish())
+    }
+}
 
 impl Kept {
     fn keep(&mut self, node: &NodeId, way: Way, packet: &[u8]) {
@@ -166,7 +182,8 @@ impl World {
             Taken::Over(why) => why != MISSED,
             Taken::Answer(_) | Taken::Begun | Taken::Body(_) => false,
         };
-        if packet.is_again && matches!(taken, Taken::Body(_) | Taken::Begun) {
+        let is_taken = matches!(taken, Taken::Body(_) | Taken::Begun);
+        if is_taken && !self.bus.taken.insert(&node, way, &packet.bytes) {
             self.violate(format!("{node} {way:?}: a packet was taken twice"));
         }
         if !packet.is_again && is_refused && !was_disturbed {

@@ -18,6 +18,7 @@
 mod keeper;
 mod machine;
 
+use std::os::unix::fs::MetadataExt as _;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -44,6 +45,9 @@ pub struct Member {
     pub name: String,
     /// Where agents reach it, `host:port`.
     pub addresses: Vec<String>,
+    /// Its data directory, on its machine since the last boot: who has locked that directory knows that no other
+    /// process of this instance lives. A copied directory is another one.
+    pub instance: String,
 }
 
 /// What the database says of the lease.
@@ -162,6 +166,15 @@ impl Tenure {
     fn lock(&self) -> MutexGuard<'_, Seen> {
         self.0.seen.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// [`Member::instance`] of the one who has locked its data directory with this file.
+///
+/// # Errors
+/// The file, or the number of the boot, cannot be read.
+pub fn instance(lock: &std::fs::File) -> std::io::Result<String> {
+    let (boot, file) = (std::fs::read_to_string("/proc/sys/kernel/random/boot_id")?, lock.metadata()?);
+    Ok(format!("{} {} {}", boot.trim(), file.dev(), file.ino()))
 }
 
 /// The time since the machine's boot: it goes on while a process is stopped or the machine sleeps.

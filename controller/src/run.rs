@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use muster_controller::config::{LogFormat, Settings};
-use muster_controller::lease::{Ended, Tenure};
+use muster_controller::lease::{self, Ended, Tenure};
 use muster_controller::link::Common;
 use muster_controller::link::intake;
 use muster_controller::store::Location;
@@ -31,6 +31,8 @@ struct Program {
     settings: Settings,
     config_file: Option<PathBuf>,
     log: LogHandle,
+    /// Of the data directory, which is locked.
+    instance: String,
 }
 
 /// Why a controller served no longer, without an error.
@@ -46,8 +48,9 @@ enum Next {
 /// The site cannot be served, or no longer: another controller has taken it over.
 pub fn run(settings: Settings, config_file: Option<PathBuf>) -> anyhow::Result<()> {
     let log = log(&settings)?;
-    let _lock = muster_controller::data_dir::open(&settings.controller.data_dir)?;
-    let program = Program { settings, config_file, log };
+    let lock = muster_controller::data_dir::open(&settings.controller.data_dir)?;
+    let instance = lease::instance(&lock).context("this machine's boot cannot be told from others")?;
+    let program = Program { settings, config_file, log, instance };
     loop {
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
         let served = runtime.block_on(program.serve());
@@ -84,7 +87,7 @@ impl Program {
             return Ok(Next::Stop);
         };
         let common = Common::new(Tenure::none());
-        let standby = standby::stand_by(&self.settings, &server, &common, &feed).await?;
+        let standby = standby::stand_by(&self.settings, &self.instance, &server, &common, &feed).await?;
         let Some(Lease { keeper, term, ended, link }) = standby else { return Ok(Next::Stop) };
         let active = Active { program: self, common, term: Some(term) };
         // A keeper whose thread is gone renews nothing.

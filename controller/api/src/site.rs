@@ -138,9 +138,9 @@ pub struct StatusView {
     pub read_only: Option<String>,
     /// The site's controllers.
     pub controllers: Vec<ControllerView>,
-    /// Agents by state.
+    /// Agents by state; a standby has none.
     pub agents: AgentCounts,
-    /// What waits for an operator.
+    /// What waits for an operator; nothing does at a standby.
     pub waiting: WaitingView,
 }
 

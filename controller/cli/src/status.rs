@@ -32,9 +32,12 @@ fn shown(status: &StatusView) -> String {
     line("site", word(&status.site));
     let (role, since, epoch) = (status.role.as_str(), word(&status.since), status.epoch.0);
     line("controller", format!("{role} since {since}, epoch {epoch}"));
-    for other in status.controllers.iter().filter(|other| other.role != Role::Active) {
+    for other in status.controllers.iter().filter(|_| status.controllers.len() > 1) {
         let (name, role) = (word(&other.name), other.role.as_str());
-        line("", format!("{name} is {role}, {} s behind", other.behind_s));
+        match other.role {
+            Role::Active => line("", format!("{name} is {role}")),
+            Role::Standby => line("", format!("{name} is {role}, {} s behind", other.behind_s)),
+        }
     }
     if let Some(why) = &status.read_only {
         line("READ-ONLY", printable(why));
@@ -46,6 +49,10 @@ fn shown(status: &StatusView) -> String {
     line("link", word(&status.link));
     if let Some(why) = &status.link_problem {
         line("NO LINK", printable(why));
+    }
+    // Agents and operators are the active one's.
+    if status.role == Role::Standby {
+        return out;
     }
     let agents = &status.agents;
     let others = [
@@ -101,6 +108,7 @@ mod tests {
             shown(&read(&status).unwrap()),
             "site        9b3231f2ac\n\
              controller  active since 2026-01-01T00:00:00Z, epoch 7\n\
+             \u{20}           c1 is active\n\
              \u{20}           c2 is standby, 4 s behind\n\
              READ-ONLY   no room\\u{1b}\n\
              RESTORED    the store is older than what agents hold: 'muster restore list'\n\

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use axum::{Json, Router, routing};
 use muster_api::site::{ControllerView, Role, StatusView};
+use muster_shared::SiteId;
 use time::OffsetDateTime;
 
 use super::error::ApiError;
@@ -17,6 +18,8 @@ use crate::store::rfc3339;
 pub struct StandbyConfig {
     /// The name of this controller.
     pub name: String,
+    /// The site's name, if its keys are here.
+    pub site: Option<SiteId>,
     /// The place of the site's data, as a URL.
     pub store: String,
     /// How agents are reached: `link.url`.
@@ -43,6 +46,7 @@ pub fn serve_standby(config: StandbyConfig, socket: &Path) -> Result<ApiHandle, 
 
 fn status(config: &StandbyConfig, since: OffsetDateTime) -> StatusView {
     StatusView {
+        site: config.site.as_ref().map(ToString::to_string).unwrap_or_default(),
         role: Role::Standby,
         since: rfc3339(since),
         epoch: config.tenure.seen().epoch,

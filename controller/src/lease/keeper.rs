@@ -91,7 +91,7 @@ impl Keeping {
 
     /// Waits until the lease is this controller's; `None`: it is to wait no more.
     fn stand_by(&mut self) -> Option<(Term, Holder)> {
-        let mut standby = Standby::new(&self.me.name, self.terms);
+        let mut standby = Standby::new(self.me.clone(), self.terms);
         loop {
             match self.try_take(&mut standby) {
                 Ok(Some(taken)) => return Some(taken),

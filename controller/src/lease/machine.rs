@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use muster_shared::MonoTime;
 
-use super::{LeaseState, Record, Term};
+use super::{LeaseState, Member, Record, Term};
 
 /// How long a lease is, and what follows from it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,20 +38,20 @@ pub enum Verdict {
 /// A controller that waits for the lease.
 #[derive(Clone, Debug)]
 pub struct Standby {
-    name: String,
+    me: Member,
     terms: Terms,
     /// What it saw last, and when it saw that first.
     last: Option<(Term, u64, LeaseState, MonoTime)>,
 }
 
 impl Standby {
-    pub fn new(name: &str, terms: Terms) -> Self {
-        Self { name: name.to_owned(), terms, last: None }
+    pub fn new(me: Member, terms: Terms) -> Self {
+        Self { me, terms, last: None }
     }
 
     /// A look at the lease was answered at `now`; `None`: nobody ever had it.
     pub fn saw(&mut self, now: MonoTime, record: Option<&Record>) -> Verdict {
-        let Some(Record { term, beat, state, .. }) = record else { return Verdict::Take };
+        let Some(Record { term, holder, beat, state, .. }) = record else { return Verdict::Take };
         let since = match &self.last {
             Some((t, b, s, since)) if (t, b, s) == (term, beat, state) => *since,
             _ => now,
@@ -60,8 +60,11 @@ impl Standby {
         let is_over = now.since(since) > self.terms.patience();
         match state {
             LeaseState::Free => Verdict::Take,
-            LeaseState::Left { heir } if *heir == self.name || is_over => Verdict::Take,
-            LeaseState::Held | LeaseState::Asked { .. } if is_over => Verdict::TakeOver,
+            LeaseState::Left { heir } if *heir == self.me.name || is_over => Verdict::Take,
+            // The process that had it was this one's predecessor, which is dead.
+            LeaseState::Held | LeaseState::Asked { .. } if is_over || holder.instance == self.me.instance => {
+                Verdict::TakeOver
+            }
             LeaseState::Held | LeaseState::Asked { .. } | LeaseState::Left { .. } => Verdict::Wait,
         }
     }

@@ -21,7 +21,7 @@ pub fn hand_over(settings: &Settings, to: Option<&str>) -> anyhow::Result<()> {
             "the site's database is a file, which has one controller: standbys need PostgreSQL (docs/standbys.md)"
         );
     };
-    let me = Member { name: settings.name(), addresses: Vec::new() };
+    let me = Member { name: settings.name(), addresses: Vec::new(), instance: String::new() };
     let table =
         LeaseTable::open(&server, me, settings.lease().lease).context("the database cannot be opened")?;
     let Some(record) = table.read()? else { bail!("no controller has been active yet: start one") };

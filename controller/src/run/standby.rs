@@ -35,6 +35,7 @@ pub struct Lease {
 /// The database cannot be used, or belongs to another site.
 pub async fn stand_by(
     settings: &Settings,
+    instance: &str,
     server: &Server,
     common: &Common,
     feed: &Feed,
@@ -42,19 +43,25 @@ pub async fn stand_by(
     let terms = settings.lease();
     let is_direct = settings.link.brokers()?.is_none();
     let own = || settings.addresses(settings.controller.listen.port());
-    let me = Member { name: settings.name(), addresses: if is_direct { own() } else { Vec::new() } };
+    let addresses = if is_direct { own() } else { Vec::new() };
+    let me = Member { name: settings.name(), addresses, instance: instance.to_owned() };
     let bound = terms.lease / 2;
     let open = || LeaseTable::open(server, me.clone(), bound).context("the database cannot be opened");
     let keys = open()?;
     let fetch = || keys.fetch_keys(&settings.key_file(), &settings.controller.data_dir);
-    fetch().context("this controller cannot stand by")?;
+    fetch().context("this controller cannot stand by (docs/standbys.md has what it needs)")?;
     let (keeper, mut taken, ended) = Keeper::start(open()?, me, terms, common.tenure.clone())?;
     // Usually the lease of a site without standbys is free: then nobody has to be told to ask elsewhere.
     if let Ok(taken) = tokio::time::timeout(terms.pace() / 2, &mut taken).await {
         return lease(keeper, taken, ended, None).map(Some);
     }
+    let site = match has_keys(settings) {
+        true => Some(open_keys(settings)?.site().clone()),
+        false => None,
+    };
     let config = StandbyConfig {
         name: settings.name(),
+        site,
         store: server.to_string(),
         link: settings.link.url.clone(),
         tenure: common.tenure.clone(),
@@ -65,8 +72,7 @@ pub async fn stand_by(
         while !is_direct || !has_keys(settings) && !fetch().unwrap_or(false) {
             tokio::time::sleep(KEYS_EVERY).await;
         }
-        let pki = Pki::open(&settings.controller.data_dir).context("the site's keys cannot be read")?;
-        links::start(settings, &Arc::new(pki), feed.clone(), common).await
+        links::start(settings, &Arc::new(open_keys(settings)?), feed.clone(), common).await
     };
     let mut link = std::pin::pin!(link);
     let mut started = None;
@@ -91,6 +97,10 @@ pub async fn stand_by(
             () = api.ended() => anyhow::bail!("the API ended, and so does the controller: the log says why; please report it"),
         }
     }
+}
+
+fn open_keys(settings: &Settings) -> anyhow::Result<Pki> {
+    Pki::open(&settings.controller.data_dir).context("the site's keys cannot be read")
 }
 
 fn has_keys(settings: &Settings) -> bool {

@@ -27,6 +27,7 @@ const TABLES: &str = "
         bits BIGINT NOT NULL,
         holder TEXT NOT NULL,           -- the controller that took it last
         addresses TEXT NOT NULL,        -- where agents reach that, JSON
+        instance TEXT NOT NULL,         -- its data directory, on its machine since the last boot
         since TEXT NOT NULL,
         beat BIGINT NOT NULL,           -- raised by each renewal
         state TEXT NOT NULL CHECK (state IN ('held', 'asked', 'left', 'free')),
@@ -37,7 +38,7 @@ const TABLES: &str = "
         addresses TEXT NOT NULL,
         looked TIMESTAMPTZ NOT NULL)";
 
-const COLUMNS: &str = "epoch, bits, holder, addresses, since, beat, state, heir";
+const COLUMNS: &str = "epoch, bits, holder, addresses, since, beat, state, heir, instance";
 
 /// The tables, as one controller uses them.
 pub struct LeaseTable {
@@ -82,19 +83,22 @@ impl LeaseTable {
         let (number, signed, since) = (i64::from(epoch), bits.cast_signed(), now());
         let given: Option<i64> = match seen {
             None => {
-                let sql = "INSERT INTO lease (one, epoch, bits, holder, addresses, since, beat, state)
-                    VALUES (1, ?1, ?2, ?3, ?4, ?5, 0, 'held') ON CONFLICT DO NOTHING RETURNING epoch";
-                let values = values![number, signed, self.me.name, addresses, since];
+                let sql =
+                    "INSERT INTO lease (one, epoch, bits, holder, addresses, instance, since, beat, state)
+                    VALUES (1, ?1, ?2, ?3, ?4, ?5, ?6, 0, 'held') ON CONFLICT DO NOTHING RETURNING epoch";
+                let values = values![number, signed, self.me.name, addresses, self.me.instance, since];
                 self.db.first(sql, values, |row| row.get(0))?
             }
             Some(seen) => {
-                let sql = "UPDATE lease SET epoch = ?1, bits = ?2, holder = ?3, addresses = ?4, since = ?5, beat = 0,
-                        state = 'held', heir = NULL
-                    WHERE epoch = ?6 AND bits = ?7 AND beat = ?8 AND state = ?9 RETURNING epoch";
+                let sql =
+                    "UPDATE lease SET epoch = ?1, bits = ?2, holder = ?3, addresses = ?4, instance = ?5,
+                        since = ?6, beat = 0, state = 'held', heir = NULL
+                    WHERE epoch = ?7 AND bits = ?8 AND beat = ?9 AND state = ?10 RETURNING epoch";
                 let (was, beat) = (i64::from(seen.term.epoch.0), int(seen.beat));
                 let (was_bits, state) = (seen.term.bits.cast_signed(), state_text(&seen.state));
+                let (name, instance) = (&self.me.name, &self.me.instance);
                 let values =
-                    values![number, signed, self.me.name, addresses, since, was, was_bits, beat, state];
+                    values![number, signed, name, addresses, instance, since, was, was_bits, beat, state];
                 self.db.first(sql, values, |row| row.get(0))?
             }
         };
@@ -164,10 +168,8 @@ impl LeaseTable {
             WHERE name <> ?1 AND looked > now() - make_interval(secs => CAST(?2 AS BIGINT)) ORDER BY looked DESC, name";
         self.db.all(sql, values![holder, FORGOTTEN], |row| {
             let behind = u64::try_from(row.get::<i64>(2)?).unwrap_or(0);
-            Ok(StandbyView {
-                member: member(row.get(0)?, row.get(1)?),
-                behind: Duration::from_millis(behind),
-            })
+            let member = member(row.get(0)?, row.get(1)?, String::new());
+            Ok(StandbyView { member, behind: Duration::from_millis(behind) })
         })
     }
 
@@ -200,8 +202,8 @@ fn state_text(state: &LeaseState) -> &'static str {
 }
 
 /// Addresses that cannot be read are none.
-fn member(name: String, addresses: String) -> Member {
-    Member { name, addresses: serde_json::from_str(&addresses).unwrap_or_default() }
+fn member(name: String, addresses: String, instance: String) -> Member {
+    Member { name, addresses: serde_json::from_str(&addresses).unwrap_or_default(), instance }
 }
 
 fn record(row: &Row<'_>) -> Result<Record, super::Damage> {
@@ -209,7 +211,7 @@ fn record(row: &Row<'_>) -> Result<Record, super::Damage> {
     let heir = heir.unwrap_or_default();
     Ok(Record {
         term: Term { epoch: Epoch(row.get(0)?), bits: row.get::<i64>(1)?.cast_unsigned() },
-        holder: member(row.get(2)?, row.get(3)?),
+        holder: member(row.get(2)?, row.get(3)?, row.get(8)?),
         since: row.get(4)?,
         beat: row.get(5)?,
         state: match state.as_str() {

@@ -164,6 +164,6 @@ fn what_is_wrong_with_the_database_is_said_without_its_password() {
     refused(&server.url("nowhere"), &[], 1, &["\"nowhere\" does not exist", "createdb"]);
     let url = server.url("site");
     let _site = Site::with_variables(&[("MUSTER_STORE__URL", OsStr::new(&url))]);
-    refused(&url, &[], 1, &["is used by muster-controller", "one controller at a time"]);
-    refused(&url, &["rekey"], 1, &["is used by muster-controller"]);
+    refused(&url, &[], 1, &["this controller cannot stand by", "secrets.key", "is not there"]);
+    refused(&url, &["rekey"], 1, &["is used by muster-controller", "one controller at a time"]);
 }

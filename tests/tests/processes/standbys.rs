@@ -140,6 +140,7 @@ fn an_agent_is_told_of_controllers_that_came_later() {
     bed.controllers.all[0].until_node("web-1", "online");
     bed.apply(0, "update", "two");
     bed.controllers.all[0].kill();
+    bed.controllers.all[1].until_role("active");
     bed.controllers.all[1].until_node("web-1", "online");
     bed.apply(1, "update", "three");
 }

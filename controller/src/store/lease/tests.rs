@@ -16,7 +16,8 @@ fn server(place: &Place) -> Box<Server> {
 
 fn table(place: &Place, name: &str) -> LeaseTable {
     let addresses = vec![format!("{name}.example:8883")];
-    LeaseTable::open(&server(place), Member { name: name.to_owned(), addresses }, BOUND).unwrap()
+    let me = Member { name: name.to_owned(), addresses, instance: format!("{name}'s") };
+    LeaseTable::open(&server(place), me, BOUND).unwrap()
 }
 
 fn open(place: &Place, key_file: &Path, term: Term) -> Result<Database, StoreError> {
@@ -40,6 +41,7 @@ fn one_of_two_gets_it_and_the_other_sees_whose_it_is() {
     let seen = c2.look().unwrap().unwrap();
     assert_eq!((seen.term, seen.holder.name.as_str(), &seen.state), (first, "c1", &LeaseState::Held));
     assert_eq!(seen.holder.addresses, ["c1.example:8883"]);
+    assert_eq!(seen.holder.instance, "c1's");
 
     // What changed since it was seen is not taken.
     let renewed = c1.renew(first).unwrap().unwrap();
@@ -161,7 +163,7 @@ fn two_controllers_begin_at_the_same_moment() {
         let begin = |name: &'static str| {
             let at = &at;
             scope.spawn(move || {
-                let me = Member { name: name.to_owned(), addresses: Vec::new() };
+                let me = Member { name: name.to_owned(), addresses: Vec::new(), instance: String::new() };
                 let table =
                     eventually("the tables are there", || LeaseTable::open(at, me.clone(), BOUND).ok());
                 table.take(None, 1).unwrap().is_some()

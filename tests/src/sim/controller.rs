@@ -78,6 +78,11 @@ impl Controller {
         }
     }
 
+    /// What waits for it.
+    pub fn takes_inbox(&mut self) -> VecDeque<Inlet> {
+        std::mem::take(&mut self.inbox)
+    }
+
     /// When it started.
     pub fn started(&self) -> MonoTime {
         self.started
@@ -107,7 +112,9 @@ impl World {
             let takes = !(shared.full || shared.broken || shared.held);
             shared.clocks.opens(self.now, takes);
         }
-        let (store, outbox) = (SimStore(Rc::clone(&self.shared)), SimOutbox(Rc::clone(&self.shared)));
+        let term = self.shared.borrow().term;
+        let store = SimStore { shared: Rc::clone(&self.shared), term };
+        let outbox = SimOutbox { shared: Rc::clone(&self.shared), term };
         match Turns::new(store, outbox, config, MonoTime::default()) {
             Ok(turns) => {
                 self.controller.turns = Some(turns);

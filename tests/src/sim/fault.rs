@@ -61,6 +61,8 @@ pub enum Kind {
     StoreRestored,
     /// A copy of the controller's disk runs elsewhere, and agents reach it instead.
     ControllerTwice,
+    /// The controller hangs, and a standby takes its site over.
+    ControllerReplaced,
     /// A statement of a commit fails, in the real database beside the tables.
     StatementFails,
     /// A commit takes seconds.
@@ -141,7 +143,7 @@ pub enum Kind {
 
 impl Kind {
     /// All of them.
-    pub const ALL: [Self; 58] = [
+    pub const ALL: [Self; 59] = [
         Self::MessageDelayed,
         Self::MessageTwice,
         Self::PacketAgain,
@@ -162,6 +164,7 @@ impl Kind {
         Self::StoreMistake,
         Self::StoreRestored,
         Self::ControllerTwice,
+        Self::ControllerReplaced,
         Self::AgentReverted,
         Self::AgentCloned,
         Self::StatementFails,
@@ -254,6 +257,7 @@ impl Kind {
             | Kind::StoreMistake
             | Kind::StoreRestored
             | Kind::ControllerTwice
+            | Kind::ControllerReplaced
             | Kind::AgentReverted
             | Kind::AgentCloned
             | Kind::AgentCrash

@@ -45,6 +45,7 @@ mod outbox;
 mod plan;
 mod reference;
 mod referring;
+mod replaced;
 mod required;
 mod rollout;
 mod run;

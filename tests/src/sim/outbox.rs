@@ -12,11 +12,30 @@ use super::invariant;
 use super::shared::Shared;
 
 /// The way to the nodes that the driver has.
-pub struct SimOutbox(pub Rc<RefCell<Shared>>);
+pub struct SimOutbox {
+    pub shared: Rc<RefCell<Shared>>,
+    /// The lease's term in which its controller started.
+    pub term: u32,
+}
+
+impl SimOutbox {
+    /// Whether the lease is over: then nothing leaves.
+    fn is_deposed(&self) -> bool {
+        let mut shared = self.shared.borrow_mut();
+        let is_deposed = shared.term != self.term;
+        if is_deposed {
+            shared.counts.add("standby a message of a controller that was replaced is held");
+        }
+        is_deposed
+    }
+}
 
 impl Outbox for SimOutbox {
     fn send(&self, node: &NodeId, connection: u64, messages: &[Down]) {
-        let mut shared = self.0.borrow_mut();
+        if self.is_deposed() {
+            return;
+        }
+        let mut shared = self.shared.borrow_mut();
         for message in messages {
             if !shared.step() {
                 return;
@@ -41,7 +60,7 @@ impl Outbox for SimOutbox {
     fn send_chunk(&self, grant: Grant) {
         let Grant { node, connection, digest, offset } = grant;
         let bytes = {
-            let shared = self.0.borrow();
+            let shared = self.shared.borrow();
             // What cannot be read is not sent.
             let Some(content) = shared.tables.contents.get(&digest).filter(|_| !shared.broken) else {
                 return;
@@ -53,7 +72,10 @@ impl Outbox for SimOutbox {
     }
 
     fn close(&self, node: &NodeId) {
-        let mut shared = self.0.borrow_mut();
+        if self.is_deposed() {
+            return;
+        }
+        let mut shared = self.shared.borrow_mut();
         if shared.step() {
             shared.leaving.push(Leaving::Close(node.clone()));
         }

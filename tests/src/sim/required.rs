@@ -451,6 +451,12 @@ const SEALS: [&str; 6] = [
 
 const SLICES: [&str; 2] = ["slices operation enters", "slices operation begins again"];
 
+const STANDBYS: [&str; 3] = [
+    "a controller that was replaced goes on",
+    "a commit of a controller that was replaced is refused",
+    "a message of a controller that was replaced is held",
+];
+
 /// What should have happened and never did.
 pub fn missing(counts: &Counts, parts: Parts) -> Vec<String> {
     // Some are asked for.
@@ -475,6 +481,7 @@ pub fn missing(counts: &Counts, parts: Parts) -> Vec<String> {
     let clocks = CLOCKS.iter().map(|what| format!("clocks {what}"));
     let bounds = BOUNDS.iter().map(|what| (*what).to_owned());
     let seals = SEALS.iter().map(|what| format!("seal {what}"));
+    let standbys = STANDBYS.iter().map(|what| format!("standby {what}"));
     let slices = SLICES.iter().map(|what| (*what).to_owned());
     let agents = AGENTS.iter().map(|what| (*what).to_owned());
     faults
@@ -489,6 +496,7 @@ pub fn missing(counts: &Counts, parts: Parts) -> Vec<String> {
         .chain(bounds)
         .chain(slices)
         .chain(seals)
+        .chain(standbys)
         .chain(flows)
         .chain(flow_operators)
         .chain(trees)

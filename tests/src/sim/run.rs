@@ -139,6 +139,7 @@ impl World {
         }
         if self.options.faults != Level::None {
             self.later(Duration::from_secs(5), Event::Chaos);
+            self.plans_a_takeover();
         }
         self.history_begins();
         if !self.network.is_empty() {

@@ -56,6 +56,8 @@ pub struct Shared {
     pub changes: u64,
     /// How often all of it was read.
     pub loads: u64,
+    /// Of the lease: the store takes nothing of a controller that started in another.
+    pub term: u32,
     /// The first thing that must not be.
     pub violation: Option<String>,
     /// How often what happened.

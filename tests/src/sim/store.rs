@@ -8,7 +8,7 @@ use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::rc::Rc;
 
-use muster_controller::store::{Store, StoreError};
+use muster_controller::store::{PostgresError, Store, StoreError};
 use muster_engine::record::{Change, ProgressRecord};
 use muster_engine::{Snapshot, SourceText};
 use muster_intent::phase::State;
@@ -23,18 +23,34 @@ use super::shared::Shared;
 use super::{invariant, rollout};
 
 /// The store that the driver has.
-pub struct SimStore(pub Rc<RefCell<Shared>>);
+pub struct SimStore {
+    pub shared: Rc<RefCell<Shared>>,
+    /// The lease's term in which its controller started.
+    pub term: u32,
+}
 
 impl SimStore {
+    /// Another controller has taken the site over.
+    fn is_deposed(&self) -> Result<(), StoreError> {
+        match self.shared.borrow().term == self.term {
+            true => Ok(()),
+            false => {
+                let server = "the simulated database".to_owned();
+                Err(PostgresError::Deposed { server, epoch: self.term }.into())
+            }
+        }
+    }
+
     fn read<T>(&self, read: impl FnOnce(&Tables) -> T) -> Result<T, StoreError> {
-        let shared = self.0.borrow();
+        let shared = self.shared.borrow();
         if shared.broken { Err(no("input/output error")) } else { Ok(read(&shared.tables)) }
     }
 }
 
 impl Store for SimStore {
     fn commit(&mut self, changes: &mut dyn Iterator<Item = Change>, _: &[NodeId]) -> Result<(), StoreError> {
-        let mut shared = self.0.borrow_mut();
+        self.is_deposed()?;
+        let mut shared = self.shared.borrow_mut();
         if shared.held {
             shared.counts.add("commit finds the database busy");
             let now = shared.now;
@@ -102,9 +118,10 @@ impl Store for SimStore {
     }
 
     fn load(&mut self) -> Result<Snapshot, StoreError> {
+        self.is_deposed()?;
         {
             // What was about to leave when the controller ended may be out for all that anybody knows.
-            let shared = &mut *self.0.borrow_mut();
+            let shared = &mut *self.shared.borrow_mut();
             shared.loads += 1;
             let out = shared.tables.rows.values().filter(|row| row.progress.in_flight);
             for row in out {
@@ -133,7 +150,7 @@ impl Store for SimStore {
                 }
             }
         }
-        let now = self.0.borrow().now;
+        let now = self.shared.borrow().now;
         let snapshot = self.read(|tables| {
             let mut snapshot = tables.snapshot();
             for (stack, _) in &mut snapshot.stacks {
@@ -143,14 +160,15 @@ impl Store for SimStore {
             snapshot.resources.iter_mut().for_each(|row| tables.load(row, now));
             snapshot
         })?;
-        let shared = &mut *self.0.borrow_mut();
+        let shared = &mut *self.shared.borrow_mut();
         let differs = shared.beside.as_mut().and_then(|beside| beside.differs(&snapshot));
         differs.into_iter().for_each(|differs| shared.violate(differs));
         Ok(snapshot)
     }
 
     fn next_epoch(&mut self) -> Result<Epoch, StoreError> {
-        let mut shared = self.0.borrow_mut();
+        self.is_deposed()?;
+        let mut shared = self.shared.borrow_mut();
         if shared.full || shared.broken {
             return Err(no("disk is full"));
         }
@@ -159,14 +177,15 @@ impl Store for SimStore {
     }
 
     fn record_start(&mut self, epoch: Epoch, bits: u64) -> Result<muster_engine::Starts, StoreError> {
-        let tables = &mut self.0.borrow_mut().tables;
+        let tables = &mut self.shared.borrow_mut().tables;
         tables.bits.insert(bits);
         tables.starts.add(epoch, bits);
         Ok(tables.starts.clone())
     }
 
     fn probe(&mut self) -> Result<(), StoreError> {
-        let mut shared = self.0.borrow_mut();
+        self.is_deposed()?;
+        let mut shared = self.shared.borrow_mut();
         match (shared.full, shared.broken, shared.held) {
             (false, false, false) => {
                 let refused = shared.beside.as_mut().and_then(Beside::probe);

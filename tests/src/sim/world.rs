@@ -28,6 +28,7 @@ use super::machine::Machine;
 use super::network::Network;
 use super::operator::Operators;
 use super::reference::Reference;
+use super::replaced::Standbys;
 use super::script::RunKey;
 use super::sealed::Ends;
 use super::served::Unserved;
@@ -39,6 +40,10 @@ use super::work::Work;
 pub enum Event {
     /// The controller's process starts.
     ControllerStarts,
+    /// It hangs, and a standby takes its site over.
+    StandbyTakesOver,
+    /// It goes on beside its successor.
+    ReplacedGoesOn,
     /// What waits for it is taken.
     ControllerTurn(u64),
     /// The timer is due.
@@ -200,6 +205,8 @@ pub struct World {
     pub reference: Reference,
     /// Disks that go back in time.
     pub history: History,
+    /// Controllers that stand by, and that were replaced.
+    pub standbys: Standbys,
     /// What servers have to do.
     pub load: Load,
     /// Agents that are open and not served.
@@ -284,6 +291,7 @@ impl World {
             operators: Operators::new(seed, options.stacks, names.clone()),
             network: Network::new(seed, if options.parts.network { options.nodes } else { 0 }),
             reference: Reference::default(),
+            standbys: Standbys::new(seed, !history.is_on),
             history,
             load: load.part(seed, "load of servers"),
             unserved: Unserved::default(),
@@ -382,6 +390,8 @@ impl World {
         self.shared.borrow_mut().now = due;
         match event {
             Event::ControllerStarts => self.controller_starts(),
+            Event::StandbyTakesOver => self.standby_takes_over(),
+            Event::ReplacedGoesOn => self.replaced_goes_on(),
             Event::ControllerTurn(run) => self.controller_turn_due(run),
             Event::ControllerWakes(run, timer) => self.controller_wakes(run, timer),
             Event::Joins(at) => self.joins(at),

@@ -604,26 +604,57 @@ fn a_condition_inside_that_is_known_later() {
     assert!(is_clean(&bed));
 }
 
-/// The count comes from a resource that is replaced by one of another type with the same name.
+/// A nested stack whose count is that of `first`.
+fn counted(first: &str, count: &str) -> Source {
+    let root = format!(
+        "resources:\n  \
+          first: {{{first}}}\n  \
+          g: {{type: inner.yaml, properties: {{n: {count}}}}}"
+    );
+    let inner = "parameters: {n: {type: number}}\n\
+        resources:\n  \
+          all: {type: OS::Heat::ResourceGroup, properties: {count: {get_param: n}, resource_def: {type: OS::Heat::None}}}";
+    source(&root, &[("inner.yaml", inner)])
+}
+
+/// The count comes from a resource that is replaced by one of another type with the same name, or
+/// from one whose value becomes a number.
 #[test]
 fn a_count_is_not_taken_from_what_goes() {
-    let with = |first: &str, count: &str| {
-        let root = format!(
-            "resources:\n  \
-              first: {{{first}}}\n  \
-              g: {{type: inner.yaml, properties: {{n: {count}}}}}"
-        );
-        let inner = "parameters: {n: {type: number}}\n\
-            resources:\n  \
-              all: {type: OS::Heat::ResourceGroup, properties: {count: {get_param: n}, resource_def: {type: OS::Heat::None}}}";
-        source(&root, &[("inner.yaml", inner)])
+    for first in [
+        "type: OS::Heat::RandomString, properties: {length: 5, character_classes: [{class: lowercase, min: 5}]}",
+        "type: OS::Heat::Value, properties: {value: many}",
+    ] {
+        let mut bed = Bed::new(1);
+        bed.create(counted(first, "1")).unwrap();
+        let second = "type: OS::Heat::Value, properties: {value: '2'}";
+        bed.update(counted(second, "{get_attr: [first, value]}")).unwrap();
+        bed.idle();
+        assert_eq!(bed.status(), "UPDATE_COMPLETE", "{first}");
+        assert!(names(&bed).contains(&"g/all/1".to_owned()), "{:?}", names(&bed));
+    }
+}
+
+#[test]
+fn a_wrong_count_fails_its_resources_until_an_update() {
+    let with = |count: &str| {
+        let first = format!("type: Muster::Dummy, properties: {{node: node-0, values: {{n: {count}}}}}");
+        counted(&first, "{get_attr: [first, n]}")
     };
     let mut bed = Bed::new(1);
-    bed.create(with("type: OS::Heat::RandomString, properties: {length: 5, character_classes: [{class: lowercase, min: 5}]}", "1"))
-        .unwrap();
-    bed.update(with("type: OS::Heat::Value, properties: {value: '2'}", "{get_attr: [first, value]}"))
-        .unwrap();
+    bed.create(with("2")).unwrap();
     bed.idle();
-    assert_eq!(bed.status(), "UPDATE_COMPLETE");
-    assert!(names(&bed).contains(&"g/all/1".to_owned()), "{:?}", names(&bed));
+    bed.update(with("many")).unwrap();
+    bed.idle();
+    bed.restart();
+    bed.connect(&node(0));
+    bed.idle();
+    assert_eq!(bed.status(), "UPDATE_FAILED");
+    assert!(bed.view().unwrap().status_reason.contains("n: want a number, got text"), "{:?}", bed.view());
+    bed.update(with("3")).unwrap();
+    bed.restart();
+    bed.connect(&node(0));
+    bed.idle();
+    assert_eq!(bed.status(), "UPDATE_COMPLETE", "{:?}", bed.view());
+    assert!(names(&bed).contains(&"g/all/2".to_owned()), "{:?}", names(&bed));
 }

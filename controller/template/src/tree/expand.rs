@@ -257,6 +257,7 @@ impl<'a> Expander<'a> {
     }
 
     /// Evaluates the parameters as far as possible, which also checks them. Returns digests of the values.
+    /// A parameter whose value is not known yet has the digest of its source.
     fn parameters(&mut self, scope: u32) -> Step<Box<[u128]>> {
         let Scope { template, stands, .. } = &self.parts.scopes[scope as usize];
         if *stands == NONE {
@@ -264,7 +265,7 @@ impl<'a> Expander<'a> {
             return Ok((0..template.parameters.len()).map(|at| parameters.digest(number(at))).collect());
         }
         let unknown = digest::of_all([1, self.parts.instances[*stands as usize].definition]);
-        let mut errors = Vec::new();
+        let mut wrong = Vec::new();
         let mut secrets = Vec::new();
         let (digests, _) = self.with_context(|context| {
             let within = context.within(scope);
@@ -277,13 +278,16 @@ impl<'a> Expander<'a> {
                 }
                 Some(Err(RenderError::NotYet { .. } | RenderError::UnknownNode { .. })) | None => unknown,
                 Some(Err(error)) => {
-                    errors.push(error.into());
+                    wrong.push((number(at), error));
                     unknown
                 }
             };
             template.parameters.iter().enumerate().map(each).collect()
         });
         self.secrets.extend(secrets);
+        // A wrong value of a present resource may become right when that resource changes.
+        wrong.retain(|(at, _)| !self.with_context(|context| context.within(scope).value(*at).is_some()).1);
+        let errors: Vec<Error> = wrong.into_iter().map(|(_, error)| error.into()).collect();
         if errors.is_empty() { Ok(digests) } else { Err(Errors(errors)) }
     }
 

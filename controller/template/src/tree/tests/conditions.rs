@@ -58,3 +58,43 @@ fn constraints_hold_for_what_a_nested_stack_is_given() {
         grown("resources: {n: {type: n.yaml, properties: {p: 4}}}", &[("n.yaml", nested)], "{}").unwrap_err();
     assert!(said.starts_with("root:2:47: resources.n.properties.p: "), "{said}");
 }
+
+/// Only the values of present resources may still change.
+#[test]
+fn wrong_values_of_present_resources_are_not_known_yet() {
+    struct Many;
+    impl CurrentResources for Many {
+        fn reference(&self, _: &str) -> Option<String> {
+            None
+        }
+        fn attribute(&self, path: &str, _: &str) -> Option<Value> {
+            (path == "v").then(|| json!("many"))
+        }
+        fn removed(&self, _: &str) -> Removed {
+            Removed::new()
+        }
+        fn is_there(&self, _: &str) -> bool {
+            true
+        }
+    }
+    let outer = "parameters: {p: {type: string}}\nresources: {n: {type: n.yaml, properties: {a: {get_param: p}, b: {get_param: p}}}}";
+    let nested = "parameters: {a: {type: number}, b: {type: number}, c: {type: number, default: 1}}\n\
+        resources: {g: {type: OS::Heat::ResourceGroup, properties: {count: {get_param: a}, resource_def: {type: OS::Heat::None}}}}";
+    let files = [("outer.yaml", outer), ("n.yaml", nested)];
+    let root = |kind: &str, given: &str| {
+        format!(
+            "resources: {{v: {{type: OS::Heat::Value, properties: {{value: 2}}}}, n: {{type: {kind}, properties: {{{given}}}}}}}"
+        )
+    };
+    let attribute = "{get_attr: [v, value]}";
+    for given in [
+        root("outer.yaml", &format!("p: {attribute}")),
+        root("n.yaml", &format!("a: {attribute}, b: {attribute}")),
+    ] {
+        let tree = grown(&given, &files, "{}").unwrap().with(&Many).unwrap();
+        let group = (0..tree.len()).find(|at| tree.kind(*at) == Kind::Group).unwrap();
+        assert_eq!(tree.is_as_expanded(group, &Made(&tree)), Ok(false), "{given}");
+    }
+    let said = grown(&root("n.yaml", &format!("a: {attribute}, b: 1, c: x")), &files, "{}").unwrap_err();
+    assert!(said.contains("resources.n.properties.c: want a number"), "{said}");
+}

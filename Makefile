@@ -32,6 +32,8 @@ FUZZ_SECONDS ?= 10
 # which glibc they need, in a third of the time.
 UNOPTIMISED := CARGO_PROFILE_RELEASE_OPT_LEVEL=0 CARGO_PROFILE_DIST_OPT_LEVEL=0 CARGO_PROFILE_DIST_LTO=off CARGO_PROFILE_DIST_CODEGEN_UNITS=256
 
+# Tests run over the controller's embedded broker as well, which what is installed does not have.
+TESTED := --features muster-tests/embedded
 # What is run over Mosquitto as well: tests that need no network of their own between agents and controller.
 OVER_BROKERS := main_path:: kill:: gone:: joining:: content:: drop_in:: files:: signals:: withdrawn::
 
@@ -65,21 +67,21 @@ agent:
 test:
 	@[ "$$(id -u)" = 0 ] || { echo 'make test needs root: its servers are network namespaces' >&2; exit 1; }
 	@.ci/packages test
-	$(CARGO_BUILD) --workspace --bins
+	$(CARGO_BUILD) --workspace --bins $(TESTED)
 	'$(TARGET)/debug/muster-sim' scenario $(SCENARIOS)
 ifneq ($(RECORDED),)
 	'$(TARGET)/debug/muster-sim' scenario $(RECORDED)
 endif
 ifneq ($(NEXTEST),)
-	$(CARGO) nextest run --locked --workspace --build-jobs $(JOBS)
+	$(CARGO) nextest run --locked --workspace $(TESTED) --build-jobs $(JOBS)
 else
-	$(CARGO) test --locked --workspace -j$(JOBS) --no-fail-fast
+	$(CARGO) test --locked --workspace $(TESTED) -j$(JOBS) --no-fail-fast
 endif
 
 lint:
 	@.ci/packages lint
 	$(CARGO) fmt --all --check
-	$(CARGO) clippy --locked --workspace --all-targets -j$(JOBS) -- -D warnings
+	$(CARGO) clippy --locked --workspace $(TESTED) --all-targets -j$(JOBS) -- -D warnings
 	$(CARGO) test --locked -j$(JOBS) -p muster-tests --test arrows --test layers
 	shellcheck -x $(SCRIPTS)
 	shellcheck -s sh examples/mosquitto/certificates.sh $(filter-out %/copyright,$(wildcard packaging/scripts/*))
@@ -119,12 +121,12 @@ mutations:
 soak: fuzz
 	@[ "$$(id -u)" = 0 ] || { echo 'make soak needs root: its servers are network namespaces' >&2; exit 1; }
 	@.ci/packages test
-	$(CARGO_BUILD) --workspace --bins
-	MUSTER_SOAK=20 $(CARGO) test --locked -j$(JOBS) -p muster-tests --test processes -- --test-threads=4 kill::
-	MUSTER_SOAK=20 $(CARGO) test --locked -j$(JOBS) -p muster-tests --test processes -- --test-threads=4 --nocapture cut_off::by_
-	MUSTER_ROLLOUT_AGENTS=200 $(CARGO) test --locked -j$(JOBS) -p muster-tests --test processes -- --nocapture rollout::
-	MUSTER_SOAK=100 $(CARGO) test --locked -j$(JOBS) -p muster-tests --test processes -- --nocapture flows::restart::
-	MUSTER_TEST_LINK=mosquitto $(CARGO) test --locked -j$(JOBS) -p muster-tests --test processes -- --test-threads=4 $(OVER_BROKERS)
+	$(CARGO_BUILD) --workspace --bins $(TESTED)
+	MUSTER_SOAK=20 $(CARGO) test --locked $(TESTED) -j$(JOBS) -p muster-tests --test processes -- --test-threads=4 kill::
+	MUSTER_SOAK=20 $(CARGO) test --locked $(TESTED) -j$(JOBS) -p muster-tests --test processes -- --test-threads=4 --nocapture cut_off::by_
+	MUSTER_ROLLOUT_AGENTS=200 $(CARGO) test --locked $(TESTED) -j$(JOBS) -p muster-tests --test processes -- --nocapture rollout::
+	MUSTER_SOAK=100 $(CARGO) test --locked $(TESTED) -j$(JOBS) -p muster-tests --test processes -- --nocapture flows::restart::
+	MUSTER_TEST_LINK=mosquitto $(CARGO) test --locked $(TESTED) -j$(JOBS) -p muster-tests --test processes -- --test-threads=4 $(OVER_BROKERS)
 
 packages:
 	@.ci/packages packages

@@ -38,7 +38,8 @@ struct Cli {
     /// Address for agents [default: 0.0.0.0:8883]
     #[arg(long, value_name = "ADDR:PORT")]
     listen: Option<std::net::SocketAddr>,
-    /// Way between agents and controller: 'direct', or mqtts://HOST:PORT of MQTT 5 brokers [default: direct]
+    /// Way between agents and controller: 'direct', or mqtts://HOST:PORT of MQTT 5 brokers; 'embedded', a broker in this
+    /// process, where it was built with one [default: direct]
     #[arg(long, value_name = "URL[,URL]")]
     link: Option<String>,
     /// Socket for operators [default: /run/muster/api.sock]

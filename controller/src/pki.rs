@@ -220,6 +220,14 @@ impl Pki {
         Ok(ClientIdentity { name, certificate, key: key.serialize_der() })
     }
 
+    /// Whether a certificate of the site's CA is the controller's own as a client, and valid.
+    pub fn is_client(&self, certificate: &CertificateDer<'_>) -> bool {
+        let Ok((_, parsed)) = x509_parser::parse_x509_certificate(certificate) else { return false };
+        let mut names = parsed.subject().iter_common_name();
+        let is_ours = names.next().and_then(|name| name.as_str().ok()) == Some(&self.client_name());
+        is_ours && names.next().is_none() && parsed.validity().is_valid()
+    }
+
     /// A certificate for the server itself, for this host's name, `localhost` and `names` (host names and
     /// addresses; anything else is left out). Muster's agents do not compare names; other clients do.
     ///

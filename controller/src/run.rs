@@ -16,6 +16,7 @@ use muster_controller::link::Common;
 use muster_controller::link::intake;
 use muster_controller::store::Location;
 use tracing_subscriber::EnvFilter;
+use tracing_subscriber::filter::ParseError;
 use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::reload;
 use tracing_subscriber::util::SubscriberInitExt as _;
@@ -63,9 +64,15 @@ pub fn run(settings: Settings, config_file: Option<PathBuf>) -> anyhow::Result<(
     }
 }
 
+/// rumqttd has a line for each client, whoever that is; the embedded broker says itself what counts.
+fn log_filter(level: &str) -> Result<EnvFilter, ParseError> {
+    let is_named = !cfg!(feature = "embedded") || level.contains("rumqttd");
+    EnvFilter::try_new(if is_named { level.to_owned() } else { format!("{level},rumqttd=off") })
+}
+
 fn log(settings: &Settings) -> anyhow::Result<LogHandle> {
     let level = &settings.log.level;
-    let filter = EnvFilter::try_new(level).with_context(|| format!("log.level '{level}' is no filter"))?;
+    let filter = log_filter(level).with_context(|| format!("log.level '{level}' is no filter"))?;
     let (filter, handle) = reload::Layer::new(filter);
     let registry = tracing_subscriber::registry().with(filter);
     let colours = std::io::IsTerminal::is_terminal(&std::io::stderr());
@@ -106,7 +113,7 @@ impl Program {
 
     fn reload(&self) {
         match Settings::read(self.config_file.as_deref(), std::env::vars()) {
-            Ok(fresh) => match EnvFilter::try_new(&fresh.log.level) {
+            Ok(fresh) => match log_filter(&fresh.log.level) {
                 Ok(filter) => drop(self.log.reload(filter)), // fails only if the subscriber is gone
                 Err(error) => tracing::error!(%error, "log.level is left as it was"),
             },

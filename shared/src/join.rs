@@ -41,6 +41,8 @@ pub const JOIN_MAX: usize = 8 * 1024;
 pub const ADDRESSES_MAX: usize = 8;
 /// A client id or the nonce in the join topics: long enough for 128 bits in hex.
 pub const NONCE_MAX: usize = 32;
+/// A topic's nonce has 128 bits in hex; a shorter one would be somebody's name.
+const NONCE_MIN: usize = 8;
 
 /// A token's text with the longest site and addresses is shorter.
 const TEXT_MAX: usize = 8192;
@@ -54,6 +56,12 @@ const ADDRESS_MAX: usize = 253 + 6;
 const DER_MAX: usize = 2048;
 const AGENT_VERSION_MAX: usize = 64;
 const REASON_MAX: usize = 1024;
+
+/// Whether a client without a certificate may have this id.
+pub fn is_nonce(id: &str) -> bool {
+    (NONCE_MIN..=NONCE_MAX).contains(&id.len())
+        && id.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit())
+}
 
 /// Names a token; may be shown.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]

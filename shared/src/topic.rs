@@ -48,12 +48,38 @@ pub enum ToController<'a> {
 
 /// Reads a topic of this site; `None` for any other.
 pub fn to_controller<'a>(site: &SiteId, topic: &'a str) -> Option<ToController<'a>> {
-    let rest = topic.strip_prefix("muster/v1/")?.strip_prefix(site.as_str())?.strip_prefix('/')?;
-    match rest.split('/').collect::<Vec<_>>()[..] {
+    match within(site, topic)?[..] {
         [node, "up"] => node.parse().ok().map(ToController::Up),
         ["join", nonce, "request"] => Some(ToController::JoinRequest(nonce)),
         _ => None,
     }
+}
+
+/// What a topic that the controller publishes to over a broker is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum FromController<'a> {
+    /// A node's [`down`].
+    Down(NodeId),
+    /// A [`join_answer`] with this nonce.
+    JoinAnswer(&'a str),
+    /// [`notices`].
+    Notices,
+}
+
+/// Reads a topic of this site; `None` for any other.
+pub fn from_controller<'a>(site: &SiteId, topic: &'a str) -> Option<FromController<'a>> {
+    match within(site, topic)?[..] {
+        [node, "down"] => node.parse().ok().map(FromController::Down),
+        ["join", nonce, "answer"] => Some(FromController::JoinAnswer(nonce)),
+        ["controller"] => Some(FromController::Notices),
+        _ => None,
+    }
+}
+
+/// The levels below the site's own.
+fn within<'a>(site: &SiteId, topic: &'a str) -> Option<Vec<&'a str>> {
+    let rest = topic.strip_prefix("muster/v1/")?.strip_prefix(site.as_str())?.strip_prefix('/')?;
+    Some(rest.split('/').collect())
 }
 
 #[cfg(test)]
@@ -95,6 +121,22 @@ mod tests {
             ("", None),
         ] {
             assert_eq!(to_controller(&site(), topic), wanted, "{topic}");
+        }
+    }
+    #[test]
+    fn what_the_controller_says_is_of_its_site_only() {
+        let node: NodeId = "web-1".parse().expect("node");
+        for (topic, wanted) in [
+            ("muster/v1/lab/web-1/down", Some(FromController::Down(node))),
+            ("muster/v1/lab/join/0af3/answer", Some(FromController::JoinAnswer("0af3"))),
+            ("muster/v1/lab/controller", Some(FromController::Notices)),
+            ("muster/v1/lab/web-1/up", None),
+            ("muster/v1/lab/+/down", None),
+            ("muster/v1/lab/join/0af3/request", None),
+            ("muster/v1/lab2/controller", None),
+            ("muster/v1/lab", None),
+        ] {
+            assert_eq!(from_controller(&site(), topic), wanted, "{topic}");
         }
     }
 }

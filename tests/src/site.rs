@@ -12,12 +12,14 @@ mod hostile_broker;
 mod mosquitto;
 mod one_server;
 mod packages;
+mod probe;
 
 pub use controllers::Controllers;
 pub use hostile_broker::{HostileBroker, Misdeeds};
-pub use mosquitto::Mosquitto;
+pub use mosquitto::{Mosquitto, Port};
 pub use one_server::OneServer;
 pub use packages::{PACKAGES, Packages};
+pub use probe::Probe;
 
 use std::cell::RefCell;
 use std::ffi::OsStr;
@@ -59,18 +61,21 @@ pub struct Agent {
 
 /// How agents reach the controller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Link {
+pub enum Link {
     Direct,
     Mosquitto,
+    /// A broker in the controller's process.
+    Embedded,
 }
 
 impl Link {
-    /// As `MUSTER_TEST_LINK` says, for all tests that do not care: `direct` or `mosquitto`.
-    fn wanted() -> Self {
+    /// As `MUSTER_TEST_LINK` says, for all tests that do not care.
+    pub fn wanted() -> Self {
         match std::env::var("MUSTER_TEST_LINK").as_deref() {
             Err(_) | Ok("direct") => Self::Direct,
             Ok("mosquitto") => Self::Mosquitto,
-            Ok(other) => panic!("MUSTER_TEST_LINK={other}: want direct or mosquitto"),
+            Ok("embedded") => Self::Embedded,
+            Ok(other) => panic!("MUSTER_TEST_LINK={other}: want direct, mosquitto or embedded"),
         }
     }
 }
@@ -131,11 +136,11 @@ impl Site {
         (Self::configured(dir, data, None, None, &[], &plan.one_port().settings()), broker)
     }
 
-    /// On loopback, with Mosquitto between controller and agents.
-    pub fn over_mosquitto() -> Self {
+    /// On loopback, over this link.
+    pub fn over(link: Link) -> Self {
         let dir = TempDir::new().unwrap();
         let data = dir.path().join("data");
-        Self::with(dir, data, None, None, &[], Link::Mosquitto)
+        Self::with(dir, data, None, None, &[], link)
     }
 
     fn at(dir: TempDir, data: PathBuf, namespace: Option<Namespace>) -> Self {
@@ -150,15 +155,20 @@ impl Site {
         variables: &[(&str, &OsStr)],
         link: Link,
     ) -> Self {
-        if link == Link::Direct {
-            return Self::configured(dir, data, namespace, seen_as, variables, "");
+        match link {
+            Link::Direct => Self::configured(dir, data, namespace, seen_as, variables, ""),
+            Link::Embedded => {
+                Self::configured(dir, data, namespace, seen_as, variables, "[link]\nurl = \"embedded\"\n")
+            }
+            Link::Mosquitto => {
+                let plan = mosquitto::Plan::new(dir.path(), namespace.as_ref());
+                let mut site = Self::configured(dir, data, namespace, seen_as, variables, &plan.settings());
+                site.address = plan.address();
+                // The controller has made its keys by now.
+                site.broker = Some(plan.start(&site.data.join("pki"), site.namespace.as_ref()));
+                site
+            }
         }
-        let plan = mosquitto::Plan::new(dir.path(), namespace.as_ref());
-        let mut site = Self::configured(dir, data, namespace, seen_as, variables, &plan.settings());
-        site.address = plan.address();
-        // The controller has made its keys by now.
-        site.broker = Some(plan.start(&site.data.join("pki"), site.namespace.as_ref()));
-        site
     }
 
     /// Join tokens carry the address that it listens on, or this host with its port, if the settings say nothing else.
@@ -172,10 +182,7 @@ impl Site {
     ) -> Self {
         let address = match &namespace {
             Some(_) => format!("{}:8883", Namespace::HUB),
-            None => {
-                let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-                format!("127.0.0.1:{port}")
-            }
+            None => format!("127.0.0.1:{}", free_port()),
         };
         let socket = dir.path().join("api.sock");
         let config = dir.path().join("controller.toml");
@@ -213,6 +220,11 @@ impl Site {
     /// The controller's namespace.
     pub fn hub(&self) -> &Namespace {
         self.namespace.as_ref().expect("a site in a namespace")
+    }
+
+    /// `<data-dir>/pki/ca.crt`
+    pub fn ca(&self) -> PathBuf {
+        self.data.join("pki/ca.crt")
     }
 
     /// `<data-dir>/muster.db`
@@ -357,6 +369,10 @@ impl Site {
         );
         self.query(&sql).into_iter().map(|mut row| row.remove(0)).collect()
     }
+}
+
+fn free_port() -> u16 {
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
 impl Agent {

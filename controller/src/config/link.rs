@@ -13,10 +13,10 @@ use serde::Deserialize;
 const SCHEME: &str = "mqtts://";
 
 /// `[link]`
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Link {
-    /// `direct`, or `mqtts://HOST:PORT[,…]` of brokers.
+    /// `direct`, `mqtts://HOST:PORT[,…]` of brokers, or `embedded`.
     pub url: String,
     /// Brokers' addresses for servers that have no certificate yet; empty: those of `url`.
     pub join_url: String,
@@ -52,6 +52,9 @@ pub enum Way {
     Direct,
     /// Agents and controller connect to these brokers, to be tried in this order.
     Brokers(Vec<Address>),
+    /// Agents connect to a broker in the controller's process.
+    #[cfg(feature = "embedded")]
+    Embedded,
 }
 
 /// Everything about brokers, read and checked.
@@ -70,10 +73,13 @@ impl FromStr for Way {
     fn from_str(text: &str) -> Result<Self, String> {
         match text {
             "direct" => return Ok(Way::Direct),
+            #[cfg(feature = "embedded")]
+            "embedded" => return Ok(Way::Embedded),
+            #[cfg(not(feature = "embedded"))]
             "embedded" => {
-                return Err(
-                    "'embedded' is not built yet: want 'direct', or mqtts://HOST:PORT of a broker".into()
-                );
+                return Err("this program was built without the embedded broker: want 'direct', or mqtts://HOST:PORT \
+                            of a broker (docs/brokers.md)"
+                    .into());
             }
             _ => {}
         }
@@ -113,6 +119,11 @@ impl Link {
                 self.join_url.is_empty(),
                 "link.join_url is for brokers, and link.url is 'direct': give the brokers in link.url"
             ),
+            #[cfg(feature = "embedded")]
+            Way::Embedded => {
+                let needless = Link { url: Link::default().url, ..self.clone() } != Link::default();
+                anyhow::ensure!(!needless, "link.url 'embedded' needs nothing else in [link]: remove it");
+            }
             Way::Brokers(_) => {
                 self.join_addresses(&[])?;
                 anyhow::ensure!(
@@ -130,12 +141,12 @@ impl Link {
         }
         match self.join_url.parse::<Way>() {
             Ok(Way::Brokers(addresses)) => Ok(addresses),
-            Ok(Way::Direct) => Err(anyhow::anyhow!("link.join_url: want {SCHEME}HOST:PORT of a broker")),
+            Ok(_) => Err(anyhow::anyhow!("link.join_url: want {SCHEME}HOST:PORT of a broker")),
             Err(error) => Err(anyhow::anyhow!("link.join_url: {error}")),
         }
     }
 
-    /// Reads the files that belong to brokers; `None` for the direct link.
+    /// Reads the files that belong to brokers; `None` for the other links.
     ///
     /// # Errors
     /// The error names the key, the file, and the reason.
@@ -196,13 +207,26 @@ mod tests {
             ("", "want 'direct'"),
             ("mq:8883", "want 'direct', or mqtts://HOST:PORT"),
             ("mqtt://mq:1883", "over TLS only"),
-            ("embedded", "not built yet"),
             ("mqtts://mq", "'mq' is not an address"),
             ("mqtts://mq:8883,http://x:1", "want 'direct'"),
             ("mqtts://a:1,b:1,c:1,d:1,e:1,f:1,g:1,h:1,i:1", "at most 8 brokers"),
         ] {
             let error = text.parse::<Way>().unwrap_err();
             assert!(error.contains(wanted), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn the_embedded_broker_needs_no_settings() {
+        let embedded = Link { url: "embedded".into(), ..Link::default() };
+        let user = Link { user: "me".into(), ..embedded.clone() };
+        if cfg!(feature = "embedded") {
+            assert_eq!(embedded.brokers().unwrap(), None);
+            let error = format!("{:#}", user.way().unwrap_err());
+            assert!(error.contains("needs nothing else in [link]"), "{error}");
+        } else {
+            let error = format!("{:#}", embedded.way().unwrap_err());
+            assert!(error.contains("built without the embedded broker"), "{error}");
         }
     }
 

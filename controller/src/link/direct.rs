@@ -13,14 +13,14 @@
 //! Absent: topics of others, retained messages, sessions, wills, delivery guarantees.
 
 mod connection;
-mod frame;
+pub(super) mod frame;
 mod joining;
 mod lobby;
-mod metered;
+pub(super) mod metered;
 mod room;
 mod session;
-mod stream;
-mod tls;
+pub(super) mod stream;
+pub(super) mod tls;
 
 use std::io;
 use std::net::SocketAddr;

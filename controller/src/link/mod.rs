@@ -11,6 +11,8 @@
 pub mod broker;
 mod contents;
 pub mod direct;
+#[cfg(feature = "embedded")]
+pub mod embedded;
 mod handle;
 mod heartbeats;
 mod inbox;
@@ -27,6 +29,8 @@ mod registry;
 pub use broker::{BrokerConfig, BrokerLink, Health};
 pub use contents::{Grant, ReadContent};
 pub use direct::{DirectConfig, DirectLink, Limits};
+#[cfg(feature = "embedded")]
+pub use embedded::{EmbeddedBroker, EmbeddedConfig};
 pub use handle::LinkHandle;
 pub use keys::Keys;
 pub use refused::RefusedPackets;

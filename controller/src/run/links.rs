@@ -3,12 +3,18 @@
 use std::sync::Arc;
 
 use anyhow::Context as _;
+#[cfg(feature = "embedded")]
+use muster_controller::config::Way;
 use muster_controller::config::{Brokers, Settings};
 use muster_controller::link::intake::Feed;
 use muster_controller::link::{
     BrokerConfig, BrokerLink, Common, DirectConfig, DirectLink, Health, LinkHandle, direct,
 };
+#[cfg(feature = "embedded")]
+use muster_controller::link::{EmbeddedBroker, EmbeddedConfig};
 use muster_controller::pki::Pki;
+#[cfg(feature = "embedded")]
+use muster_shared::join::Address;
 use muster_shared::join::BrokerAccess;
 use tokio::sync::watch;
 
@@ -33,6 +39,10 @@ pub async fn start(
     feed: Feed,
     common: &Common,
 ) -> anyhow::Result<StartedLink> {
+    #[cfg(feature = "embedded")]
+    if settings.link.way()? == Way::Embedded {
+        return through_embedded(settings, pki, feed, common).await;
+    }
     match settings.link.brokers()? {
         Some(brokers) => Ok(through_brokers(settings, pki, feed, common, brokers)),
         None => listen(settings, pki, feed, common).await,
@@ -70,17 +80,40 @@ fn through_brokers(
     }
 }
 
+/// A broker of its own, and the controller as one of its clients.
+#[cfg(feature = "embedded")]
+async fn through_embedded(
+    settings: &Settings,
+    pki: &Arc<Pki>,
+    feed: Feed,
+    common: &Common,
+) -> anyhow::Result<StartedLink> {
+    let listen = settings.controller.listen;
+    let config = EmbeddedConfig { listen, names: certificate_names(settings) };
+    let started = EmbeddedBroker::start(config, Arc::clone(pki)).await;
+    let broker = started.with_context(|| format!("cannot listen on {listen}"))?;
+    let own = broker.own_addr().to_string().parse::<Address>()?;
+    let advertised = settings.addresses(broker.local_addr().port());
+    let brokers = Brokers {
+        addresses: vec![own],
+        join_addresses: advertised.iter().map(|it| it.parse()).collect::<Result<_, _>>()?,
+        ca_fingerprint: pki.fingerprint(),
+        credentials: None,
+        join_credentials: None,
+    };
+    let link = through_brokers(settings, pki, feed, common, brokers);
+    Ok(StartedLink { addresses: advertised, ..link })
+}
+
 async fn listen(
     settings: &Settings,
     pki: &Arc<Pki>,
     feed: Feed,
     common: &Common,
 ) -> anyhow::Result<StartedLink> {
-    let host =
-        |address: &String| address.rsplit_once(':').map_or(address.as_str(), |(host, _)| host).to_owned();
     let config = DirectConfig {
         listen: settings.controller.listen,
-        names: settings.controller.addresses.iter().map(host).collect(),
+        names: certificate_names(settings),
         common: common.clone(),
         limits: direct::Limits { connections: settings.limits.connections, ..direct::Limits::default() },
     };
@@ -91,4 +124,11 @@ async fn listen(
     let (_, health) = watch::channel(Health::Connected(shown.clone()));
     let addresses = settings.addresses(link.local_addr().port());
     Ok(StartedLink { handle: link.handle(), health, addresses, broker: None, shown })
+}
+
+/// The hosts in `controller.addresses`.
+fn certificate_names(settings: &Settings) -> Vec<String> {
+    let host =
+        |address: &String| address.rsplit_once(':').map_or(address.as_str(), |(host, _)| host).to_owned();
+    settings.controller.addresses.iter().map(host).collect()
 }

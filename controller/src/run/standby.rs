@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use muster_controller::api::{self, StandbyConfig};
-use muster_controller::config::Settings;
+use muster_controller::config::{Settings, Way};
 use muster_controller::lease::{Ended, Keeper, Member, Taken, Term};
 use muster_controller::link::Common;
 use muster_controller::link::intake::Feed;
@@ -41,7 +41,7 @@ pub async fn stand_by(
     feed: &Feed,
 ) -> anyhow::Result<Option<Lease>> {
     let terms = settings.lease();
-    let is_direct = settings.link.brokers()?.is_none();
+    let is_direct = settings.link.way()? == Way::Direct;
     let own = || settings.addresses(settings.controller.listen.port());
     let addresses = if is_direct { own() } else { Vec::new() };
     let me = Member { name: settings.name(), addresses, instance: instance.to_owned() };

@@ -9,7 +9,7 @@
 //! seal is for the nonce in the topic, so an answer fits no other request. The controller need not know the joiner's
 //! key: the token in the request says whether it may join.
 
-use super::{JOIN_MAX, JoinAnswer, JoinError, JoinRequest, NONCE_MAX};
+use super::{JOIN_MAX, JoinAnswer, JoinError, JoinRequest, is_nonce};
 use crate::seal::{Nonce, Seal, SealPublic, SealSecret};
 use crate::{NodeId, SiteId};
 
@@ -18,8 +18,6 @@ pub const RELAYED_MAX: usize = 32 + 24 + 16 + 1 + JOIN_MAX;
 /// What a seal holds.
 const REQUEST: u8 = 1;
 const ANSWER: u8 = 2;
-/// A topic's nonce has 128 bits in hex; a shorter one would be somebody's name.
-const NONCE_MIN: usize = 8;
 
 /// The joiner's end of one request.
 pub struct Joiner {
@@ -98,9 +96,7 @@ impl Request {
 
 /// A nonce has the form of a name, which the seal is for.
 fn name(nonce: &str) -> Result<NodeId, JoinError> {
-    let fits = (NONCE_MIN..=NONCE_MAX).contains(&nonce.len());
-    let plain = nonce.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit());
-    nonce.parse().ok().filter(|_| fits && plain).ok_or(JoinError::Malformed)
+    nonce.parse().ok().filter(|_| is_nonce(nonce)).ok_or(JoinError::Malformed)
 }
 
 fn seal(seal: &Seal, kind: u8, nonce: &Nonce, body: &[u8]) -> Result<Vec<u8>, JoinError> {

@@ -1,18 +1,15 @@
 //! Mosquitto between a site's controller and its agents, set up as `examples/mosquitto` has it.
 
 use std::fs;
-use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::Arc;
 
-use muster_agent_link::Identity;
-use muster_broker::{BrokerError, Client, Options, PACKET_MAX, Received, client_config};
-use muster_shared::join::{self, Address, Credentials};
-use muster_testbed::{Daemon, Namespace, PATIENCE, command, eventually};
-use rumqttc::v5::mqttbytes::QoS;
+use muster_shared::join;
+use muster_testbed::{Daemon, Namespace, command, eventually};
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject as _;
+
+use super::{Probe, free_port};
 
 const EXAMPLE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../examples/mosquitto");
 /// Where the example has its files.
@@ -27,7 +24,14 @@ pub struct Mosquitto {
     pub daemon: Daemon,
     dir: PathBuf,
     /// For nodes, and for joiners.
-    addresses: [Address; 2],
+    addresses: [String; 2],
+}
+
+/// One of its listeners.
+#[derive(Clone, Copy, Debug)]
+pub enum Port {
+    Nodes,
+    Joiners,
 }
 
 /// Where a broker is, before it runs: the controller makes the CA that it needs.
@@ -46,10 +50,7 @@ impl Plan {
             None => ("127.0.0.1", free_port(), free_port()),
         };
         let dir = dir.join("mosquitto");
-        fs::create_dir_all(&dir).unwrap();
-        let mut make = Command::new("sh");
-        make.arg(format!("{EXAMPLE}/certificates.sh")).arg(&dir).args([host, "localhost"]);
-        assert!(make.status().unwrap().success(), "cannot make the broker's certificates");
+        certificates(&dir, &[host, "localhost"]);
         fs::write(dir.join("password"), format!("{PASSWORD}\n")).unwrap();
         Self { dir, host: host.to_owned(), port, join_port }
     }
@@ -104,7 +105,7 @@ impl Plan {
         let mut command = command(namespace, "/usr/sbin/mosquitto");
         command.arg("-c").arg(dir.join("muster.conf"));
         let daemon = Daemon::start("mosquitto", command, dir.parent().unwrap());
-        let addresses = [*port, *join_port].map(|port| format!("{host}:{port}").parse().unwrap());
+        let addresses = [*port, *join_port].map(|port| format!("{host}:{port}"));
         let mosquitto = Mosquitto { daemon, dir: dir.clone(), addresses };
         eventually("mosquitto runs", || mosquitto.daemon.log().contains(" running").then_some(()));
         mosquitto
@@ -122,54 +123,14 @@ impl Mosquitto {
         self.edit("acl", from, to);
     }
 
-    /// Whether it takes a message on this topic from a node that shows the certificate of an agent.
-    pub fn takes_from(&self, state: &Path, topic: &str) -> bool {
-        let record = fs::read(state.join("identity")).unwrap();
-        // Behind the record's head: `agent/src/record.rs`.
-        let identity: Identity = postcard::from_bytes(&record[8 + 16..]).unwrap();
-        let own = Some((&identity.certificate_der[..], &identity.key_der[..]));
-        self.takes(&self.addresses[0], "somebody", own, None, topic)
-    }
-
-    /// Whether it takes a message on this topic from a joiner.
-    pub fn takes_from_joiner(&self, client_id: &str, topic: &str) -> bool {
-        let credentials = Credentials { user: USER.into(), password: PASSWORD.into() };
-        self.takes(&self.addresses[1], client_id, None, Some(credentials), topic)
-    }
-
-    fn takes(
-        &self,
-        address: &Address,
-        client_id: &str,
-        own: Option<(&[u8], &[u8])>,
-        credentials: Option<Credentials>,
-        topic: &str,
-    ) -> bool {
+    /// Somebody at the port for nodes, or for joiners.
+    pub fn probe(&self, port: Port) -> Probe {
         let ca = CertificateDer::from_pem_file(self.dir.join("broker-ca.crt")).unwrap();
-        let options = Options {
-            client_id: client_id.to_owned(),
-            credentials,
-            tls: Arc::new(client_config(join::fingerprint(&ca), own).unwrap()),
-            keep_alive: PATIENCE,
-            will: None,
-            subscribe: vec![format!("test/{client_id}")],
-            packet_max: PACKET_MAX,
-            inflight: 1,
-            requests: 1,
-        };
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        runtime.block_on(async {
-            let Client { sender, mut receiver } = muster_broker::connect(address, options).await.unwrap();
-            sender.publish(topic, QoS::AtLeastOnce, false, "x").await.unwrap();
-            loop {
-                match receiver.next().await {
-                    Ok(Received::Taken) => return true,
-                    Ok(Received::Message(_) | Received::Other) => {}
-                    Err(BrokerError::NotTaken { .. }) => return false,
-                    Err(error) => panic!("{error}"),
-                }
-            }
-        })
+        let ca = join::fingerprint(&ca);
+        match port {
+            Port::Nodes => Probe::new(&self.addresses[0], ca),
+            Port::Joiners => Probe::new(&self.addresses[1], ca).user(USER, PASSWORD),
+        }
     }
 
     fn edit(&mut self, file: &str, from: &str, to: &str) {
@@ -185,6 +146,10 @@ fn example(name: &str) -> String {
     fs::read_to_string(format!("{EXAMPLE}/{name}")).unwrap()
 }
 
-fn free_port() -> u16 {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+/// A CA, and a certificate of it for a broker of these names.
+pub fn certificates(dir: &Path, hosts: &[&str]) {
+    fs::create_dir_all(dir).unwrap();
+    let mut make = Command::new("sh");
+    make.arg(format!("{EXAMPLE}/certificates.sh")).arg(dir).args(hosts);
+    assert!(make.status().unwrap().success(), "cannot make the broker's certificates");
 }

@@ -1,10 +1,11 @@
-//! Agents and controller over Mosquitto, set up as `examples/mosquitto` has it. `MUSTER_TEST_LINK=mosquitto` runs all the
-//! other tests over it as well.
+//! Agents and controller over Mosquitto, set up as `examples/mosquitto` has it. With `MUSTER_TEST_LINK=mosquitto` or
+//! `embedded` all the other tests run over a broker as well.
 
 use std::fs;
 
+use muster_broker::BrokerError;
 use muster_testbed::eventually;
-use muster_tests::site::{Agent, Misdeeds, Place, Site};
+use muster_tests::site::{Agent, Link, Misdeeds, Place, Port, Site};
 
 const FILES: usize = 40;
 
@@ -47,11 +48,15 @@ fn until_some(agent: &Agent, version: &str) {
 }
 
 #[test]
-fn from_token_to_delete() {
-    let mut site = Site::over_mosquitto();
+fn from_token_to_delete_over_mosquitto() {
+    from_token_to_delete(Link::Mosquitto, "mqtts://127.0.0.1:");
+}
+
+pub fn from_token_to_delete(link: Link, shown: &str) {
+    let mut site = Site::over(link);
     let (mut web1, web2) = (site.join("web-1"), site.join("web-2"));
     let status = site.json(&["status"]);
-    assert!(status["link"].as_str().unwrap().starts_with("mqtts://127.0.0.1:"), "{status}");
+    assert!(status["link"].as_str().unwrap().starts_with(shown), "{status}");
     assert!(status["link_problem"].is_null(), "{status}");
     let file = site.file(&template(&[&web1, &web2]));
     site.ok(&["stack", "create", "web", "-t", &file, "-P", "v=1", "--wait"]);
@@ -62,19 +67,19 @@ fn from_token_to_delete() {
     eventually("the drift is corrected", || (web2.content("f3").as_deref() == Some("1")).then_some(()));
 
     // The broker goes in the middle of an update, then the controller, then an agent.
-    let update = |version: &str| {
-        site.spawn(&["stack", "update", "web", "--existing", "-P", &format!("v={version}"), "--wait"])
-    };
-    let updating = update("2");
+    let updating = site.spawn(&["stack", "update", "web", "--existing", "-P", "v=2", "--wait"]);
     until_some(&web1, "2");
-    site.broker.as_mut().unwrap().daemon.kill();
-    for name in ["web-1", "web-2"] {
-        site.until_node(name, "offline");
+    if let Some(mut broker) = site.broker.take() {
+        broker.daemon.kill();
+        for name in ["web-1", "web-2"] {
+            site.until_node(name, "offline");
+        }
+        let status = site.json(&["status"]);
+        let problem = status["link_problem"].as_str().unwrap_or_default();
+        assert!(problem.contains("127.0.0.1:"), "{status}");
+        broker.daemon.restart();
+        site.broker = Some(broker);
     }
-    let status = site.json(&["status"]);
-    let problem = status["link_problem"].as_str().unwrap_or_default();
-    assert!(problem.contains("127.0.0.1:"), "{status}");
-    site.broker.as_mut().unwrap().daemon.restart();
     updating.finish().expect(0);
     all_are(&[&web1, &web2], "2");
 
@@ -100,7 +105,7 @@ fn from_token_to_delete() {
 /// A content of some chunks, and a controller that stops and starts in order.
 #[test]
 fn large_contents_pass_and_an_orderly_stop_is_told() {
-    let mut site = Site::over_mosquitto();
+    let mut site = Site::over(Link::Mosquitto);
     let web1 = site.join("web-1");
     let content = "0123456789abcdef".repeat(128 * 1024);
     fs::write(site.path().join("large"), &content).unwrap();
@@ -119,7 +124,7 @@ fn large_contents_pass_and_an_orderly_stop_is_told() {
 
 #[test]
 fn what_a_broker_does_not_allow_is_said_with_what_to_set() {
-    let mut site = Site::over_mosquitto();
+    let mut site = Site::over(Link::Mosquitto);
     let web1 = site.join("web-1");
     let problem = |site: &Site, wanted: &str| {
         eventually(&format!("status says '{wanted}'"), || {
@@ -153,7 +158,7 @@ fn what_a_broker_does_not_allow_is_said_with_what_to_set() {
 /// A node reads and writes its own topics only, and a joiner only its own request.
 #[test]
 fn the_broker_keeps_nodes_from_one_another() {
-    let site = Site::over_mosquitto();
+    let site = Site::over(Link::Mosquitto);
     let (web1, _web2) = (site.join("web-1"), site.join("web-2"));
     let broker = site.broker.as_ref().unwrap();
     let id = site.json(&["status"])["site"].as_str().unwrap().to_owned();
@@ -165,7 +170,9 @@ fn the_broker_keeps_nodes_from_one_another() {
         ("controller", false),
         ("join/0123456789abcdef/answer", false),
     ] {
-        assert_eq!(broker.takes_from(&web1.state, &format!("muster/v1/{id}/{topic}")), may, "{topic}");
+        let topic = format!("muster/v1/{id}/{topic}");
+        let said = broker.probe(Port::Nodes).node(&web1.state).tries("somebody", "test", Some(&topic));
+        assert_eq!(was_taken(said), may, "{topic}");
     }
     let own = "0123456789abcdef";
     for (topic, may) in [
@@ -176,9 +183,20 @@ fn the_broker_keeps_nodes_from_one_another() {
         ("join@muster/down".to_owned(), false),
         ("controller".to_owned(), false),
     ] {
-        assert_eq!(broker.takes_from_joiner(own, &format!("muster/v1/{id}/{topic}")), may, "{topic}");
+        let topic = format!("muster/v1/{id}/{topic}");
+        let said = broker.probe(Port::Joiners).tries(own, "test", Some(&topic));
+        assert_eq!(was_taken(said), may, "{topic}");
     }
     site.until_node("web-1", "online");
+}
+
+/// Whether a message was taken; any other reason than permissions fails the test.
+pub fn was_taken(said: Result<(), BrokerError>) -> bool {
+    match said {
+        Ok(()) => true,
+        Err(error) if error.to_string().contains("NotAuthorized") => false,
+        Err(error) => panic!("{error}"),
+    }
 }
 
 /// A broker that loses, repeats, delays, swaps and says again costs time and nothing else.

@@ -11,6 +11,8 @@ mod deployments;
 mod disk;
 mod driver;
 mod drop_in;
+#[cfg(feature = "embedded")]
+mod embedded;
 mod failovers;
 mod files;
 mod fleet;

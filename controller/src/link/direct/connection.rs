@@ -224,9 +224,7 @@ async fn serve_joiner(shared: Arc<Shared>, tls: TlsStream<Metered>, remote: IpAd
     }
     let greeted = async {
         let connect = first_packet(&mut stream, until.min(Instant::now() + shared.limits.connect)).await?;
-        let nonce = &connect.client_id;
-        let fits = (8..=join::NONCE_MAX).contains(&nonce.len());
-        if !fits || !nonce.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit()) {
+        if !join::is_nonce(&connect.client_id) {
             return Err(End::Refused(Refusal::new(
                 Reason::ClientIdentifierNotValid,
                 "without a certificate: 8 to 32 letters and digits at random",
@@ -261,6 +259,10 @@ async fn first_packet(stream: &mut Stream, until: Instant) -> Result<Connect, En
     let read = async {
         loop {
             match stream.next()? {
+                Some(Frame::Connect(Connect { will: Some(_), .. })) => {
+                    let why = "a will is not kept here";
+                    return Err(Refusal::new(Reason::ImplementationSpecificError, why).into());
+                }
                 Some(Frame::Connect(connect)) => return Ok(connect),
                 Some(_) => return Err(Refusal::new(Reason::ProtocolError, "CONNECT comes first").into()),
                 None => {}

@@ -9,7 +9,7 @@
 //! without a body.
 
 use bytes::{Bytes, BytesMut};
-use rumqttc::v5::mqttbytes::v5::{ConnectProperties, Packet, PublishProperties, Subscribe};
+use rumqttc::v5::mqttbytes::v5::{ConnectProperties, LastWill, Packet, PublishProperties, Subscribe};
 use rumqttc::v5::mqttbytes::{Error, QoS};
 
 use crate::link::reason::{Reason, Refusal};
@@ -39,6 +39,8 @@ pub struct Connect {
     pub receive_maximum: u16,
     /// The largest packet the client takes.
     pub max_packet_size: u32,
+    /// Whoever speaks with the client decides whether it may have one.
+    pub will: Option<LastWill>,
 }
 
 /// Cuts the next packet off `input`; `None` if it is not complete. `max` bounds a PUBLISH.
@@ -86,9 +88,6 @@ fn lengths(input: &[u8]) -> Result<Option<(usize, usize)>, Refusal> {
 fn accept(packet: Packet) -> Result<Frame, Refusal> {
     Ok(match packet {
         Packet::Connect(connect, will, login) => {
-            if will.is_some() {
-                return Err(refuse(Reason::ImplementationSpecificError, "a will is not kept here"));
-            }
             if login.is_some() {
                 return Err(refuse(Reason::NotAuthorized, "a client is known by its certificate alone"));
             }
@@ -109,6 +108,7 @@ fn accept(packet: Packet) -> Result<Frame, Refusal> {
                 keep_alive: connect.keep_alive,
                 receive_maximum,
                 max_packet_size,
+                will,
             })
         }
         Packet::Publish(publish) => {
@@ -144,9 +144,6 @@ fn subscription(subscribe: Subscribe) -> Result<Frame, Refusal> {
     for filter in &subscribe.filters {
         if filter.path.starts_with("$share/") {
             return Err(refuse(Reason::SharedSubscriptionsNotSupported, "no shared subscriptions here"));
-        }
-        if filter.path.contains(['+', '#']) {
-            return Err(refuse(Reason::WildcardSubscriptionsNotSupported, "no wildcards here"));
         }
     }
     let filters = subscribe.filters.into_iter().map(|filter| (filter.path, filter.qos)).collect();

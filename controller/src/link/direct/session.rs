@@ -196,6 +196,9 @@ impl<I: Inbox> Session<I> {
         }
         let mut return_codes = Vec::new();
         for (filter, qos) in filters {
+            if filter.contains(['+', '#']) {
+                return Err(Refusal::new(Reason::WildcardSubscriptionsNotSupported, "no wildcards here"));
+            }
             if *filter != self.terms.down {
                 return Err(Refusal::new(Reason::NotAuthorized, "not your topic to subscribe"));
             }

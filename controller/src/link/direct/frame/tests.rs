@@ -35,6 +35,7 @@ fn samples() -> Vec<(Vec<u8>, Frame)> {
                 keep_alive: 30,
                 receive_maximum: 9,
                 max_packet_size: u32::MAX,
+                will: None,
             }),
         ),
         (publish(QoS::AtMostOnce, 0, 0), published(None, 0)),

@@ -34,8 +34,13 @@ UNOPTIMISED := CARGO_PROFILE_RELEASE_OPT_LEVEL=0 CARGO_PROFILE_DIST_OPT_LEVEL=0 
 
 # Tests run over the controller's embedded broker as well, which what is installed does not have.
 TESTED := --features muster-tests/embedded
-# What is run over Mosquitto as well: tests that need no network of their own between agents and controller.
-OVER_BROKERS := main_path:: kill:: gone:: joining:: content:: drop_in:: files:: signals:: withdrawn::
+# Links besides the direct one over which tests are run as well: a few with `make test`, all that need no link of their own
+# with `make soak`.
+LINKS := mosquitto embedded $(if $(shell command -v rmqttd 2>/dev/null),rmqtt)
+OVER_LINKS := main_path:: joining:: content::
+# over_links FILTERS. All of the workspace is named, for with the tests alone their crates would be built once more.
+over_links = for link in $(LINKS); do echo "over $$link"; MUSTER_TEST_LINK=$$link $(CARGO) test --locked --workspace $(TESTED) \
+  -j$(JOBS) --test processes -- --test-threads=4 $(1) || exit 1; done
 
 .PHONY: help build agent test lint fuzz demo clean-demo bench mutations soak packages install uninstall
 
@@ -49,7 +54,7 @@ help:
 	@echo 'make install   what build made, with units and default configuration (DESTDIR, PREFIX, SYSCONFDIR)'
 	@echo 'make bench     speed and size, one line of JSON each'
 	@echo 'make mutations  what a programmer may get wrong, and whether the simulator or a test sees it (long)'
-	@echo 'make soak      fuzz; the kill tests, and servers that are cut off, 20 times each; restarts of a switch, 100; a rollout to 200 agents; tests over Mosquitto'
+	@echo 'make soak      fuzz; the kill tests, and servers that are cut off, 20 times each; restarts of a switch, 100; a rollout to 200 agents; the tests over each broker'
 	@echo 'make fuzz      fuzz targets, $(FUZZ_SECONDS) seconds each (nightly and cargo-fuzz; without them make test has their corpus)'
 	@echo 'make clean-demo   ends a demo that was kept with DEMO_KEEP=1'
 
@@ -72,6 +77,7 @@ test:
 ifneq ($(RECORDED),)
 	'$(TARGET)/debug/muster-sim' scenario $(RECORDED)
 endif
+	$(call over_links,$(OVER_LINKS))
 ifneq ($(NEXTEST),)
 	$(CARGO) nextest run --locked --workspace $(TESTED) --build-jobs $(JOBS)
 else
@@ -126,7 +132,7 @@ soak: fuzz
 	MUSTER_SOAK=20 $(CARGO) test --locked $(TESTED) -j$(JOBS) -p muster-tests --test processes -- --test-threads=4 --nocapture cut_off::by_
 	MUSTER_ROLLOUT_AGENTS=200 $(CARGO) test --locked $(TESTED) -j$(JOBS) -p muster-tests --test processes -- --nocapture rollout::
 	MUSTER_SOAK=100 $(CARGO) test --locked $(TESTED) -j$(JOBS) -p muster-tests --test processes -- --nocapture flows::restart::
-	MUSTER_TEST_LINK=mosquitto $(CARGO) test --locked $(TESTED) -j$(JOBS) -p muster-tests --test processes -- --test-threads=4 $(OVER_BROKERS)
+	$(call over_links,--skip brokers:: --skip embedded::)
 
 packages:
 	@.ci/packages packages

@@ -13,6 +13,7 @@ mod mosquitto;
 mod one_server;
 mod packages;
 mod probe;
+mod rmqtt;
 
 pub use controllers::Controllers;
 pub use hostile_broker::{HostileBroker, Misdeeds};
@@ -20,6 +21,9 @@ pub use mosquitto::{Mosquitto, Port};
 pub use one_server::OneServer;
 pub use packages::{PACKAGES, Packages};
 pub use probe::Probe;
+pub use rmqtt::Rmqtt;
+
+use mosquitto::certificates;
 
 use std::cell::RefCell;
 use std::ffi::OsStr;
@@ -39,13 +43,23 @@ pub struct Site {
     pub controller: Daemon,
     /// What is between it and its agents.
     pub broker: Option<Mosquitto>,
+    /// The same, if that is a cluster; and which of its nodes new connections try first.
+    pub cluster: Option<Cluster>,
     /// Where it runs, if not on loopback.
     pub namespace: Option<Namespace>,
     address: String,
+    /// What the controller's file says of its link.
+    link: String,
     socket: PathBuf,
     data: PathBuf,
     files: RefCell<u32>,
     dir: TempDir,
+}
+
+/// A cluster of rmqtt, and how the controller is told of it.
+pub struct Cluster {
+    pub rmqtt: Rmqtt,
+    plan: rmqtt::Plan,
 }
 
 /// An agent with its state directory, and a directory for what it is to make.
@@ -66,6 +80,8 @@ pub enum Link {
     Mosquitto,
     /// A broker in the controller's process.
     Embedded,
+    /// A cluster of three.
+    Rmqtt,
 }
 
 impl Link {
@@ -75,7 +91,8 @@ impl Link {
             Err(_) | Ok("direct") => Self::Direct,
             Ok("mosquitto") => Self::Mosquitto,
             Ok("embedded") => Self::Embedded,
-            Ok(other) => panic!("MUSTER_TEST_LINK={other}: want direct, mosquitto or embedded"),
+            Ok("rmqtt") => Self::Rmqtt,
+            Ok(other) => panic!("MUSTER_TEST_LINK={other}: want direct, mosquitto, embedded or rmqtt"),
         }
     }
 }
@@ -168,7 +185,31 @@ impl Site {
                 site.broker = Some(plan.start(&site.data.join("pki"), site.namespace.as_ref()));
                 site
             }
+            Link::Rmqtt => {
+                let plan = rmqtt::Plan::new(dir.path(), namespace.as_ref());
+                let mut site = Self::configured(dir, data, namespace, seen_as, variables, "");
+                site.address = plan.address();
+                let rmqtt = plan.start(&site.data.join("pki"), site.namespace.as_ref());
+                site.cluster = Some(Cluster { rmqtt, plan });
+                site.try_first(0);
+                site
+            }
         }
+    }
+
+    /// Restarts the controller so that it, and agents that join from now on, try this node of the cluster first.
+    pub fn try_first(&mut self, node: usize) {
+        let site = fs::read_to_string(self.data.join("pki/site")).unwrap();
+        let plan = &self.cluster.as_ref().expect("a site with a cluster").plan;
+        self.link = plan.settings(site.trim(), node);
+        self.configure("");
+        self.kill();
+        self.restart();
+    }
+
+    /// Writes these settings and those of its link into the controller's file; its next start reads it.
+    pub fn configure(&self, settings: &str) {
+        fs::write(self.dir.path().join("controller.toml"), format!("{settings}\n{}", self.link)).unwrap();
     }
 
     /// Join tokens carry the address that it listens on, or this host with its port, if the settings say nothing else.
@@ -178,7 +219,7 @@ impl Site {
         namespace: Option<Namespace>,
         seen_as: Option<&str>,
         variables: &[(&str, &OsStr)],
-        settings: &str,
+        link: &str,
     ) -> Self {
         let address = match &namespace {
             Some(_) => format!("{}:8883", Namespace::HUB),
@@ -186,7 +227,7 @@ impl Site {
         };
         let socket = dir.path().join("api.sock");
         let config = dir.path().join("controller.toml");
-        fs::write(&config, settings).unwrap();
+        fs::write(&config, link).unwrap();
         let mut command = command(namespace.as_ref(), binary("muster-controller"));
         command.arg("--config").arg(&config).args(["--listen", &address]);
         command.arg("--data-dir").arg(&data).arg("--api-socket").arg(&socket);
@@ -196,8 +237,19 @@ impl Site {
             command.env("MUSTER_CONTROLLER__ADDRESSES", format!("{host}:{port}"));
         }
         let controller = Daemon::start("controller", command, dir.path());
-        let files = RefCell::new(0);
-        let site = Self { controller, broker: None, namespace, address, socket, data, files, dir };
+        let (files, link) = (RefCell::new(0), link.to_owned());
+        let site = Self {
+            controller,
+            broker: None,
+            cluster: None,
+            namespace,
+            address,
+            link,
+            socket,
+            data,
+            files,
+            dir,
+        };
         site.until_answers();
         site
     }

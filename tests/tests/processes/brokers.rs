@@ -1,11 +1,11 @@
-//! Agents and controller over Mosquitto, set up as `examples/mosquitto` has it. With `MUSTER_TEST_LINK=mosquitto` or
-//! `embedded` all the other tests run over a broker as well.
+//! Agents and controller over Mosquitto and over a cluster of rmqtt, set up as `examples` has them. With
+//! `MUSTER_TEST_LINK=mosquitto`, `embedded` or `rmqtt` all the other tests run over a broker as well.
 
 use std::fs;
 
 use muster_broker::BrokerError;
 use muster_testbed::eventually;
-use muster_tests::site::{Agent, Link, Misdeeds, Place, Port, Site};
+use muster_tests::site::{Agent, Link, Misdeeds, Place, Port, Rmqtt, Site};
 
 const FILES: usize = 40;
 
@@ -98,6 +98,37 @@ pub fn from_token_to_delete(link: Link, shown: &str) {
     updating.finish().expect(0);
     all_are(&[&web1, &web2], "4");
 
+    site.ok(&["stack", "delete", "web", "--wait"]);
+    assert_eq!((web1.listing(), web2.listing()), (Vec::<String>::new(), Vec::new()));
+}
+
+/// The controller and one agent are at one node of a cluster, another agent is at another; the first is killed in the middle
+/// of an update, then the one that leads the cluster.
+#[test]
+fn nodes_of_a_cluster_are_killed() {
+    if !Rmqtt::is_installed() {
+        return eprintln!("rmqttd is not installed: its cluster is not tested (CONTRIBUTING.md)");
+    }
+    let mut site = Site::over(Link::Rmqtt);
+    site.try_first(2);
+    let web2 = site.join("web-2");
+    site.try_first(1);
+    let web1 = site.join("web-1");
+    let file = site.file(&template(&[&web1, &web2]));
+    site.until_node("web-2", "online");
+    site.ok(&["stack", "create", "web", "-t", &file, "-P", "v=1", "--wait"]);
+    all_are(&[&web1, &web2], "1");
+    for (killed, version) in [(1, "2"), (0, "3")] {
+        let parameter = format!("v={version}");
+        let updating = site.spawn(&["stack", "update", "web", "--existing", "-P", &parameter, "--wait"]);
+        until_some(&web1, version);
+        let mut cluster = site.cluster.take().unwrap();
+        cluster.rmqtt.nodes[killed].kill();
+        updating.finish().expect(0);
+        all_are(&[&web1, &web2], version);
+        cluster.rmqtt.restart(killed);
+        site.cluster = Some(cluster);
+    }
     site.ok(&["stack", "delete", "web", "--wait"]);
     assert_eq!((web1.listing(), web2.listing()), (Vec::<String>::new(), Vec::new()));
 }

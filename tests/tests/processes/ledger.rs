@@ -82,11 +82,14 @@ fn a_record_that_cannot_be_read_is_put_aside_and_comes_again() {
         fs::write(record, bytes).unwrap();
     }
     web1.daemon.restart();
+    // Until the agent has started, the row and the record are as they were.
+    let put_aside = || fs::read_dir(web1.state.join("corrupt")).map_or(0, Iterator::count);
+    eventually("the record is put aside", || (put_aside() == 1).then_some(()));
     eventually("it is known again", || {
         let row = site.resource("s", "file");
         (records().count() == 1 && row["observed"] == "in_sync").then_some(())
     });
-    assert_eq!(fs::read_dir(web1.state.join("corrupt")).unwrap().count(), 1);
+    assert_eq!(put_aside(), 1);
     assert_eq!(web1.content("x").as_deref(), Some("x"));
     assert_eq!(site.physical_ids("s", "file").len(), 1);
     site.ok(&["stack", "delete", "s", "--wait"]);

@@ -103,8 +103,7 @@ fn a_site_moves_to_another_database_and_back() {
     documented("move", &site, &server);
     copy(&old, &new).refused(1, &["is not empty"]);
 
-    let config = site.path().join("controller.toml");
-    fs::write(&config, format!("[store]\nurl = \"{new}\"\n")).unwrap();
+    site.configure(&format!("[store]\nurl = \"{new}\"\n"));
     fs::rename(site.database(), site.path().join("old.db")).unwrap();
     site.restart();
     site.until_node("web-1", "online");
@@ -121,7 +120,7 @@ fn a_site_moves_to_another_database_and_back() {
     server.sh(&format!("pg_restore --dbname=again {dump}"));
     let (_, sql) = DOCUMENT.split_once("```sql\n").unwrap();
     server.psql("again", sql.split_once("```").unwrap().0);
-    fs::write(&config, format!("[store]\nurl = \"{}\"\n", server.url("again"))).unwrap();
+    site.configure(&format!("[store]\nurl = \"{}\"\n", server.url("again")));
     site.restart();
     site.until_node("web-1", "online");
     let status = site.json(&["status"]);
@@ -132,7 +131,7 @@ fn a_site_moves_to_another_database_and_back() {
 
     site.kill();
     copy(&new, &old).expect(0);
-    fs::write(&config, "").unwrap();
+    site.configure("");
     site.restart();
     site.until_node("web-1", "online");
     site.ok(&["stack", "update", "web", "-t", &template, "-P", "text=three", "--wait"]);

@@ -75,9 +75,9 @@ fn get(site: &Site, path: &str) -> String {
 
 /// Logs say all there is to say.
 fn say_everything(site: &mut Site, agent: &mut Agent) {
-    for name in ["controller.toml", "agent.toml"] {
-        fs::write(site.path().join(name), "[log]\nlevel = \"trace\"\n").unwrap();
-    }
+    let settings = "[log]\nlevel = \"trace\"\n";
+    site.configure(settings);
+    fs::write(site.path().join("agent.toml"), settings).unwrap();
     site.kill();
     site.restart();
     agent.daemon.restart();

@@ -1,0 +1,148 @@
+//! A cluster of three nodes of rmqtt between a site's controller and its agents, set up as `examples/rmqtt` has it. Its
+//! program is on machines that somebody installed it on; `CONTRIBUTING.md` says how.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use muster_testbed::{Daemon, Namespace, command, eventually};
+
+use super::{certificates, free_port};
+
+const EXAMPLE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../examples/rmqtt");
+/// Where the example has its files.
+const PLACE: &str = "/etc/rmqtt";
+const NODES: usize = 3;
+/// The users, which no server is called.
+const CONTROLLER_PASSWORD: &str = "a password for the controller";
+const AGENT_USER: &str = "agent@muster";
+const AGENT_PASSWORD: &str = "a password for agents";
+
+/// A cluster that runs for as long as the value lives.
+pub struct Rmqtt {
+    /// The running nodes, in the order of their numbers.
+    pub nodes: Vec<Daemon>,
+    /// Where each listens for Muster's nodes.
+    addresses: Vec<(String, u16)>,
+}
+
+/// Where the nodes are, before they run: the controller makes the CA that they need.
+pub struct Plan {
+    dir: PathBuf,
+    host: String,
+    ports: Vec<Ports>,
+}
+
+/// Those of one node.
+struct Ports {
+    nodes: u16,
+    join: u16,
+    cluster: u16,
+    raft: u16,
+}
+
+impl Rmqtt {
+    /// Whether the program is there.
+    pub fn is_installed() -> bool {
+        Command::new("rmqttd").arg("--version").output().is_ok_and(|ran| ran.status.success())
+    }
+
+    /// Starts a node on loopback again, and waits until it is one of the cluster.
+    pub fn restart(&mut self, node: usize) {
+        self.nodes[node].restart();
+        self.until_listens(node, None);
+    }
+
+    /// A node listens once it has joined the cluster.
+    fn until_listens(&self, node: usize, namespace: Option<&Namespace>) {
+        let (host, port) = &self.addresses[node];
+        eventually("a node of the cluster listens", || {
+            let mut connect = command(namespace, "bash");
+            connect.arg("-c").arg(format!("exec 3<>/dev/tcp/{host}/{port}"));
+            connect.output().ok()?.status.success().then_some(())
+        });
+    }
+}
+
+impl Plan {
+    /// On loopback, or on the hub of a namespace; files go into `dir`.
+    pub fn new(dir: &Path, namespace: Option<&Namespace>) -> Self {
+        assert!(Rmqtt::is_installed(), "rmqttd is not in PATH: see CONTRIBUTING.md");
+        let host = if namespace.is_some() { Namespace::HUB } else { "127.0.0.1" };
+        let dir = dir.join("rmqtt");
+        certificates(&dir, &[host, "localhost"]);
+        let ports =
+            || Ports { nodes: free_port(), join: free_port(), cluster: free_port(), raft: free_port() };
+        Self { dir, host: host.to_owned(), ports: (0..NODES).map(|_| ports()).collect() }
+    }
+
+    /// The controller's settings, for a site that has this name; `first` is the node that clients try first.
+    pub fn settings(&self, site: &str, first: usize) -> String {
+        let Self { dir, host, ports } = self;
+        let urls = |port: fn(&Ports) -> u16| {
+            let ports = ports.iter().cycle().skip(first).take(NODES);
+            ports.map(|it| format!("mqtts://{host}:{}", port(it))).collect::<Vec<_>>().join(",")
+        };
+        let password = |name: &str, password: &str| {
+            let file = dir.join(name);
+            fs::write(&file, format!("{password}\n")).unwrap();
+            file.display().to_string()
+        };
+        format!(
+            "[link]\nurl = \"{}\"\njoin_url = \"{}\"\nca_file = \"{}/broker-ca.crt\"\nuser = \"controller@{site}\"\n\
+             password_file = \"{}\"\njoin_user = \"{AGENT_USER}\"\njoin_password_file = \"{}\"\n",
+            urls(|it| it.nodes),
+            urls(|it| it.join),
+            dir.display(),
+            password("controller-password", CONTROLLER_PASSWORD),
+            password("agent-password", AGENT_PASSWORD),
+        )
+    }
+
+    /// Where nodes connect first.
+    pub fn address(&self) -> String {
+        format!("{}:{}", self.host, self.ports[0].nodes)
+    }
+
+    /// Starts it for the site that has these keys.
+    pub fn start(&self, pki: &Path, namespace: Option<&Namespace>) -> Rmqtt {
+        let Self { dir, host, ports } = self;
+        let site = fs::read_to_string(pki.join("site")).unwrap();
+        fs::copy(pki.join("ca.crt"), dir.join("site-ca.crt")).unwrap();
+        let mut cluster = example("plugins/rmqtt-cluster-raft.toml");
+        for (index, Ports { cluster: grpc, raft, .. }) in ports.iter().enumerate() {
+            let name = format!("mq-{}.example.org", index + 1);
+            cluster = cluster.replace(&format!("{name}:5363"), &format!("{host}:{grpc}"));
+            cluster = cluster.replace(&format!("{name}:6003"), &format!("{host}:{raft}"));
+        }
+        let acl = example("plugins/rmqtt-acl.toml")
+            .replace("CONTROLLER-PASSWORD", CONTROLLER_PASSWORD)
+            .replace("AGENT-PASSWORD", AGENT_PASSWORD)
+            .replace("SITE", site.trim());
+        let plugins = dir.join("plugins");
+        fs::create_dir_all(&plugins).unwrap();
+        fs::write(plugins.join("rmqtt-cluster-raft.toml"), cluster).unwrap();
+        fs::write(plugins.join("rmqtt-acl.toml"), acl).unwrap();
+        let start = |(index, ports): (usize, &Ports)| {
+            let config = example("rmqtt.toml")
+                .replace(PLACE, dir.to_str().unwrap())
+                .replace("0.0.0.0:5363", &format!("{host}:{}", ports.cluster))
+                .replace("0.0.0.0:8883", &format!("{host}:{}", ports.nodes))
+                .replace("0.0.0.0:8884", &format!("{host}:{}", ports.join));
+            let name = format!("rmqtt-{}", index + 1);
+            fs::write(dir.join(format!("{name}.toml")), config).unwrap();
+            let mut command = command(namespace, "rmqttd");
+            command.arg("--config").arg(dir.join(&name)).args(["--id", &(index + 1).to_string()]);
+            Daemon::start(&name, command, dir.parent().unwrap())
+        };
+        let nodes = ports.iter().enumerate().map(start).collect();
+        let addresses = ports.iter().map(|it| (host.clone(), it.nodes)).collect();
+        let rmqtt = Rmqtt { nodes, addresses };
+        (0..NODES).for_each(|node| rmqtt.until_listens(node, namespace));
+        rmqtt
+    }
+}
+
+fn example(name: &str) -> String {
+    fs::read_to_string(format!("{EXAMPLE}/{name}")).unwrap()
+}

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use muster_broker::{Trust, client_config};
 use muster_shared::join::{self, Address, BrokerAccess, JoinToken};
 use muster_shared::seal::{Seal, SealPublic, SealSecret};
 use muster_shared::{NodeId, SiteId};
@@ -54,7 +55,7 @@ impl Identity {
     pub fn tls(&self) -> Result<Arc<ClientConfig>, rustls::Error> {
         if let Some(broker) = &self.broker {
             let own = Some((&self.certificate_der[..], &self.key_der[..]));
-            return Ok(Arc::new(muster_broker::client_config(broker.ca_fingerprint, own)?));
+            return Ok(Arc::new(client_config(Trust::Broker(broker.ca_fingerprint), own)?));
         }
         let root = Root::Certificate(self.ca_der.clone());
         Ok(Arc::new(tls::client(root, Some((&self.certificate_der, &self.key_der)))?))

@@ -4,6 +4,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use muster_broker::{Trust, client_config};
 use muster_shared::join::relayed::Joiner;
 use muster_shared::join::{self, Address, BrokerAccess, JoinAnswer, JoinError, JoinRequest, JoinToken};
 use muster_shared::seal::SealSecret;
@@ -260,7 +261,7 @@ impl Site<'_> {
         let (tls, addresses) = match self.broker {
             None => (tls::client(self.root.clone(), None)?, self.addresses),
             Some(broker) => {
-                (muster_broker::client_config(broker.ca_fingerprint, None)?, &broker.join_addresses[..])
+                (client_config(Trust::Broker(broker.ca_fingerprint), None)?, &broker.join_addresses[..])
             }
         };
         Ok(Peer {

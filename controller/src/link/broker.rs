@@ -21,7 +21,9 @@ mod talk;
 use std::sync::Arc;
 use std::time::Duration;
 
-use muster_broker::{BrokerError, Client, Options, PACKET_MAX, Received, client_config, connect_first};
+use muster_broker::{
+    BrokerError, Client, Options, PACKET_MAX, Received, Trust, client_config, connect_first,
+};
 use muster_shared::join::{Address, Credentials};
 use muster_shared::topic;
 use thiserror::Error;
@@ -201,7 +203,7 @@ async fn serve(
 
 async fn connect(pki: &Pki, config: &BrokerConfig) -> Result<Client, Unusable> {
     let own = pki.client()?;
-    let tls = client_config(config.ca_fingerprint, Some((&own.certificate, &own.key)))?;
+    let tls = client_config(Trust::Broker(config.ca_fingerprint), Some((&own.certificate, &own.key)))?;
     let options = Options {
         client_id: own.name,
         credentials: config.credentials.clone(),

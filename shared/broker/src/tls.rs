@@ -1,5 +1,4 @@
-//! TLS 1.3 towards a broker. Its certificate must come from one CA, known by its fingerprint, and be for the name by
-//! which the broker is reached: that CA may have other servers.
+//! TLS 1.3 towards a broker, and where none is in between, towards the controller itself.
 
 use std::sync::Arc;
 
@@ -14,17 +13,31 @@ use rustls::{CertificateError, ClientConfig, DigitallySignedStruct, Error, RootC
 /// Sessions remembered for a cheaper reconnect: one for each address of a broker.
 const SESSIONS: usize = 8;
 
-/// For brokers of a CA with this [`fingerprint`](join::fingerprint); as a client with a certificate and key (PKCS#8),
-/// or with none.
+/// Which servers are trusted.
+#[derive(Clone, Debug)]
+pub enum Trust {
+    /// Brokers of a CA with this [`fingerprint`](join::fingerprint), which they send along, by the name by which they
+    /// are reached: that CA may have other servers.
+    Broker([u8; 32]),
+    /// The site's controller. Names are not compared, for a controller has many addresses and only one CA.
+    Controller(Root),
+}
+
+/// How the site's CA is known.
+#[derive(Clone, Debug)]
+pub enum Root {
+    Certificate(Vec<u8>),
+    /// The server sends it along; this is its [`join::fingerprint`].
+    Fingerprint([u8; 32]),
+}
+
+/// A client of these servers, with a certificate and key (PKCS#8), or with none.
 ///
 /// # Errors
 /// Certificate and key do not fit each other.
-pub fn client_config(
-    ca_fingerprint: [u8; 32],
-    identity: Option<(&[u8], &[u8])>,
-) -> Result<ClientConfig, Error> {
+pub fn client_config(trust: Trust, identity: Option<(&[u8], &[u8])>) -> Result<ClientConfig, Error> {
     let provider = Arc::new(default_provider());
-    let verifier = Arc::new(BrokerVerifier { ca_fingerprint, provider: Arc::clone(&provider) });
+    let verifier = Arc::new(Verifier { trust, provider: Arc::clone(&provider) });
     let config = ClientConfig::builder_with_provider(provider)
         .with_protocol_versions(&[&rustls::version::TLS13])?
         .dangerous()
@@ -41,12 +54,12 @@ pub fn client_config(
 }
 
 #[derive(Debug)]
-struct BrokerVerifier {
-    ca_fingerprint: [u8; 32],
+struct Verifier {
+    trust: Trust,
     provider: Arc<CryptoProvider>,
 }
 
-impl ServerCertVerifier for BrokerVerifier {
+impl ServerCertVerifier for Verifier {
     fn verify_server_cert(
         &self,
         end_entity: &CertificateDer<'_>,
@@ -55,15 +68,22 @@ impl ServerCertVerifier for BrokerVerifier {
         _ocsp_response: &[u8],
         now: UnixTime,
     ) -> Result<ServerCertVerified, Error> {
-        let mut sent = intermediates.iter().chain([end_entity]);
-        let root = sent.find(|sent| join::fingerprint(sent) == self.ca_fingerprint);
-        let root = root.ok_or(Error::InvalidCertificate(CertificateError::UnknownIssuer))?;
+        let root = match &self.trust {
+            Trust::Controller(Root::Certificate(der)) => CertificateDer::from(der.as_slice()),
+            Trust::Broker(fingerprint) | Trust::Controller(Root::Fingerprint(fingerprint)) => {
+                let mut sent = intermediates.iter().chain([end_entity]);
+                let root = sent.find(|sent| join::fingerprint(sent) == *fingerprint);
+                root.ok_or(Error::InvalidCertificate(CertificateError::UnknownIssuer))?.clone()
+            }
+        };
         let mut roots = RootCertStore::empty();
-        roots.add(root.clone())?;
+        roots.add(root)?;
         let certificate = ParsedCertificate::try_from(end_entity)?;
         let algorithms = self.provider.signature_verification_algorithms.all;
         verify_server_cert_signed_by_trust_anchor(&certificate, &roots, intermediates, now, algorithms)?;
-        verify_server_name(&certificate, server_name)?;
+        if matches!(self.trust, Trust::Broker(_)) {
+            verify_server_name(&certificate, server_name)?;
+        }
         Ok(ServerCertVerified::assertion())
     }
 
@@ -114,9 +134,17 @@ mod tests {
         own: &CertificateDer<'_>,
         sent: &[CertificateDer<'_>],
     ) -> Result<(), Error> {
+        verify_as(Trust::Broker(join::fingerprint(ca)), host, own, sent)
+    }
+
+    fn verify_as(
+        trust: Trust,
+        host: &'static str,
+        own: &CertificateDer<'_>,
+        sent: &[CertificateDer<'_>],
+    ) -> Result<(), Error> {
         let name = ServerName::try_from(host).unwrap();
-        let ca_fingerprint = join::fingerprint(ca);
-        let verifier = BrokerVerifier { ca_fingerprint, provider: Arc::new(default_provider()) };
+        let verifier = Verifier { trust, provider: Arc::new(default_provider()) };
         verifier.verify_server_cert(own, sent, &name, &[], UnixTime::now()).map(|_| ())
     }
 
@@ -143,5 +171,19 @@ mod tests {
         let (ca, own) = broker("10.0.0.7");
         assert!(verify("10.0.0.7", &ca, &own, std::slice::from_ref(&ca)).is_ok());
         assert!(verify("10.0.0.8", &ca, &own, std::slice::from_ref(&ca)).is_err());
+    }
+    #[test]
+    fn the_controller_is_of_its_ca_under_any_name() {
+        let ((ca, own), (other, _)) = (broker("mq.example.org"), broker("mq.example.org"));
+        let by_fingerprint =
+            |ca: &CertificateDer<'_>| Trust::Controller(Root::Fingerprint(join::fingerprint(ca)));
+        let by_certificate = |ca: &CertificateDer<'_>| Trust::Controller(Root::Certificate(ca.to_vec()));
+        let sent = std::slice::from_ref(&ca);
+        assert!(verify_as(by_fingerprint(&ca), "10.0.0.7", &own, sent).is_ok());
+        assert!(verify_as(by_certificate(&ca), "10.0.0.7", &own, &[]).is_ok());
+        assert!(verify_as(by_fingerprint(&ca), "10.0.0.7", &own, &[]).is_err(), "it must be sent along");
+        for trust in [by_fingerprint(&other), by_certificate(&other)] {
+            assert!(verify_as(trust, "10.0.0.7", &own, sent).is_err(), "another site's");
+        }
     }
 }

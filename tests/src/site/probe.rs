@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use muster_agent_link::Identity;
-use muster_broker::{BrokerError, Client, Options, PACKET_MAX, Received, client_config};
+use muster_broker::{BrokerError, Client, Options, PACKET_MAX, Received, Trust, client_config};
 use muster_shared::join::{Address, Credentials};
 use muster_testbed::PATIENCE;
 use rumqttc::v5::mqttbytes::QoS;
@@ -45,7 +45,7 @@ impl Probe {
         let options = Options {
             client_id: client_id.to_owned(),
             credentials: self.credentials.clone(),
-            tls: Arc::new(client_config(self.ca_fingerprint, own).unwrap()),
+            tls: Arc::new(client_config(Trust::Broker(self.ca_fingerprint), own).unwrap()),
             keep_alive: PATIENCE,
             will: None,
             subscribe: vec![filter.to_owned()],

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Speed and size, one line of JSON for each measurement; nothing passes or fails by it. `make bench` builds, then runs this.
-# Usage: tests/bench/all.sh [scale|templates|agent|update|watch|sim|network|memory|flows|intents|ring|topology|fleet|postgres]…     all of them by default
+# Usage: tests/bench/all.sh [scale|templates|agent|update|watch|sim|network|memory|flows|intents|ring|topology|fleet|links|postgres]…     all of them by default
 #
 # fsync_s, the median of a small write and fsync on the same disk, stands beside what depends on it.
 set -euo pipefail
@@ -180,10 +180,13 @@ bench_topology() {
 # 10,000 agents in one process.
 bench_fleet() { mkdir "$dir/fleet" && tests/bench/fleet.sh "$release" "$dir/fleet"; }
 
-[ $# -gt 0 ] || set -- scale templates agent update watch sim network memory flows intents ring topology fleet postgres
+# Direct and Mosquitto with the same agents and jobs.
+bench_links() { mkdir "$dir/links" && tests/bench/links.sh "$release" "$dir/links"; }
+
+[ $# -gt 0 ] || set -- scale templates agent update watch sim network memory flows intents ring topology fleet links postgres
 for bench in "$@"; do
   case $bench in
-    scale | templates | agent | update | watch | sim | network | memory | flows | intents | ring | topology | fleet | postgres) "bench_$bench" ;;
+    scale | templates | agent | update | watch | sim | network | memory | flows | intents | ring | topology | fleet | links | postgres) "bench_$bench" ;;
     *) sed -n '2,5s/^# //p' "$0" >&2; exit 2 ;;
   esac
 done

@@ -54,7 +54,7 @@ help:
 	@echo 'make install   what build made, with units and default configuration (DESTDIR, PREFIX, SYSCONFDIR)'
 	@echo 'make bench     speed and size, one line of JSON each'
 	@echo 'make mutations  what a programmer may get wrong, and whether the simulator or a test sees it (long)'
-	@echo 'make soak      fuzz; the kill tests, and servers that are cut off, 20 times each; restarts of a switch, 100; a rollout to 200 agents; the tests over each broker'
+	@echo 'make soak      fuzz; the kill tests, and servers that are cut off, 20 times each; restarts of a switch, 100; a rollout to 200 agents; failovers of controllers and their database, 20 times each; the tests over each broker'
 	@echo 'make fuzz      fuzz targets, $(FUZZ_SECONDS) seconds each (nightly and cargo-fuzz; without them make test has their corpus)'
 	@echo 'make clean-demo   ends a demo that was kept with DEMO_KEEP=1'
 
@@ -88,7 +88,7 @@ lint:
 	@.ci/packages lint
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --locked --workspace $(TESTED) --all-targets -j$(JOBS) -- -D warnings
-	$(CARGO) test --locked -j$(JOBS) -p muster-tests --test arrows --test layers
+	$(CARGO) test --locked $(TESTED) -j$(JOBS) -p muster-tests --test arrows --test layers
 	shellcheck -x $(SCRIPTS)
 	shellcheck -s sh examples/mosquitto/certificates.sh $(filter-out %/copyright,$(wildcard packaging/scripts/*))
 ifneq ($(DENY),)
@@ -132,6 +132,7 @@ soak: fuzz
 	MUSTER_SOAK=20 $(CARGO) test --locked $(TESTED) -j$(JOBS) -p muster-tests --test processes -- --test-threads=4 --nocapture cut_off::by_
 	MUSTER_ROLLOUT_AGENTS=200 $(CARGO) test --locked $(TESTED) -j$(JOBS) -p muster-tests --test processes -- --nocapture rollout::
 	MUSTER_SOAK=100 $(CARGO) test --locked $(TESTED) -j$(JOBS) -p muster-tests --test processes -- --nocapture flows::restart::
+	MUSTER_SOAK=20 $(CARGO) test --locked $(TESTED) -j$(JOBS) -p muster-tests --test processes -- --test-threads=2 --nocapture failovers::
 	$(call over_links,--skip brokers:: --skip embedded::)
 
 packages:

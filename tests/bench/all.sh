@@ -83,6 +83,11 @@ bench_postgres() {
       --store "postgres://muster@${postgres//\//%2F}/bench$resources"
     "$release/muster-sim" scale --shape wide --resources "$resources" --dir "$dir"
   done
+  # And with agents.
+  "$programs/createdb" -h "$postgres" -U muster fleet
+  mkdir "$dir/postgres-fleet" "$dir/sqlite-fleet"
+  MUSTER_STORE__URL="postgres://muster@${postgres//\//%2F}/fleet" tests/bench/fleet.sh "$release" "$dir/postgres-fleet" 1000
+  tests/bench/fleet.sh "$release" "$dir/sqlite-fleet" 1000
 }
 
 # Reading and checking large templates; opening and laying out large groups.

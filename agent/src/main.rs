@@ -239,6 +239,7 @@ async fn drive(
 ) -> anyhow::Result<()> {
     let signals = Signals::new()?;
     let host = host(&state, settings);
+    let identity = identity.with_addresses(&settings.agent.controllers);
     let reload = || match read_settings(cli).and_then(|settings| settings.level()) {
         Ok(new) => {
             if level.reload(new).is_ok() {

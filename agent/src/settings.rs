@@ -4,7 +4,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 use muster_host::net::Client;
-use serde::Deserialize;
+use muster_shared::join::{ADDRESSES_MAX, Address};
+use serde::{Deserialize, Deserializer};
 use tracing_subscriber::filter::LevelFilter;
 
 /// The path of the file without a flag; the file may be absent there.
@@ -32,6 +33,9 @@ pub struct AgentSection {
     pub state_dir: PathBuf,
     /// Seconds within which a document given on this server must be confirmed.
     pub confirm_timeout: u32,
+    /// Addresses of controllers besides those of the join token and those that a controller told of.
+    #[serde(deserialize_with = "addresses")]
+    pub controllers: Vec<Address>,
 }
 
 /// `[host]`
@@ -75,9 +79,26 @@ pub enum LogFormat {
     Json,
 }
 
+/// A list, or in a variable addresses with commas in between.
+fn addresses<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Address>, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(untagged)]
+    enum Given {
+        Text(String),
+        List(Vec<String>),
+    }
+    let given = match Given::deserialize(deserializer)? {
+        Given::Text(text) => {
+            text.split(',').map(str::trim).filter(|it| !it.is_empty()).map(str::to_owned).collect()
+        }
+        Given::List(list) => list,
+    };
+    given.iter().map(|text| text.parse().map_err(serde::de::Error::custom)).collect()
+}
+
 impl Default for AgentSection {
     fn default() -> Self {
-        Self { state_dir: "/var/lib/muster-agent".into(), confirm_timeout: 120 }
+        Self { state_dir: "/var/lib/muster-agent".into(), confirm_timeout: 120, controllers: Vec::new() }
     }
 }
 
@@ -137,6 +158,10 @@ impl Settings {
                 settings.agent.confirm_timeout
             );
         }
+        anyhow::ensure!(
+            settings.agent.controllers.len() <= ADDRESSES_MAX,
+            "agent.controllers: at most {ADDRESSES_MAX} addresses"
+        );
         Ok(settings)
     }
 

@@ -94,7 +94,7 @@ impl Program {
             return Ok(Next::Stop);
         };
         let common = Common::new(Tenure::none());
-        let standby = standby::stand_by(&self.settings, &self.instance, &server, &common, &feed).await?;
+        let standby = standby::stand_by(self, &server, &common, &feed).await?;
         let Some(Lease { keeper, term, ended, link }) = standby else { return Ok(Next::Stop) };
         let active = Active { program: self, common, term: Some(term) };
         // A keeper whose thread is gone renews nothing.

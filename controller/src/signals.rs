@@ -33,19 +33,21 @@ pub async fn run(driver: &DriverHandle, reload: impl Fn()) -> std::io::Result<()
     Ok(())
 }
 
-/// Runs until SIGTERM or SIGINT, as a standby: systemd counts it as ready.
+/// Runs until SIGTERM or SIGINT, as a standby, which systemd counts as ready; `reload` is called on SIGHUP.
 ///
 /// # Errors
 /// Signals cannot be received.
-pub async fn stand_by() -> std::io::Result<()> {
+pub async fn stand_by(reload: impl Fn()) -> std::io::Result<()> {
     let mut term = signal(SignalKind::terminate())?;
     let mut int = signal(SignalKind::interrupt())?;
+    let mut hup = signal(SignalKind::hangup())?;
     notify(NotifyState::Ready);
     let pause = sd_notify::watchdog_enabled().map_or(Duration::from_secs(3600), |timeout| timeout / 2);
     loop {
         tokio::select! {
             _ = term.recv() => break,
             _ = int.recv() => break,
+            _ = hup.recv() => reload(),
             () = tokio::time::sleep(pause) => notify(NotifyState::Watchdog),
         }
     }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use muster_broker::{Trust, client_config};
-use muster_shared::join::{self, Address, BrokerAccess, JoinToken};
+use muster_shared::join::{self, ADDRESSES_MAX, Address, BrokerAccess, JoinToken};
 use muster_shared::seal::{Seal, SealPublic, SealSecret};
 use muster_shared::{NodeId, SiteId};
 use rustls::ClientConfig;
@@ -42,6 +42,18 @@ fn or_none<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<BrokerAc
 }
 
 impl Identity {
+    /// With these addresses of controllers after its own. One that reaches its controller through brokers stays as it is.
+    #[must_use]
+    pub fn with_addresses(mut self, more: &[Address]) -> Self {
+        let more = more.iter().filter(|_| self.broker.is_none()).cloned().collect::<Vec<Address>>();
+        for address in more {
+            if !self.addresses.contains(&address) && self.addresses.len() < ADDRESSES_MAX {
+                self.addresses.push(address);
+            }
+        }
+        self
+    }
+
     /// Between this node and its controller.
     pub fn seal(&self) -> Seal {
         let secret = SealSecret::from_bytes(self.seal_secret);

@@ -29,6 +29,17 @@ fn the_environment_counts_more_than_the_file() {
 }
 
 #[test]
+fn addresses_of_controllers_are_a_list_or_have_commas_in_between() {
+    let file = "[agent]\ncontrollers = ['c1.example.org:8883', '[fd00::2]:8883']\n";
+    let shown = |settings: Settings| -> Vec<String> {
+        settings.agent.controllers.iter().map(ToString::to_string).collect()
+    };
+    assert_eq!(shown(read(file, &[]).unwrap()), ["c1.example.org:8883", "[fd00::2]:8883"]);
+    let variable = [("MUSTER_AGENT__CONTROLLERS", "c3:1, c4:2")];
+    assert_eq!(shown(read(file, &variable).unwrap()), ["c3:1", "c4:2"]);
+}
+
+#[test]
 fn nothing_need_be_set() {
     assert_eq!(read("", &[]).unwrap(), Settings::default());
     assert!(read("[host]\n", &[]).unwrap().host.send_lldp);
@@ -42,6 +53,12 @@ fn what_is_wrong_is_named() {
         ("[host]\netc_hostnam = '/a'\n", vec![], ["etc_hostnam", "etc_hostname"]),
         ("[host]\ndhcp_client = 'pump'\n", vec![], ["pump", "host.dhcp_client"]),
         ("[host]\nsend_lldp = 'perhaps'\n", vec![], ["perhaps", "host.send_lldp"]),
+        ("[agent]\ncontrollers = ['c2']\n", vec![], ["'c2' is not an address", "agent.controllers"]),
+        (
+            "",
+            vec![("MUSTER_AGENT__CONTROLLERS", "1:1,2:1,3:1,4:1,5:1,6:1,7:1,8:1,9:1")],
+            ["at most 8", "controllers"],
+        ),
         ("[log]\nlevel = 'loud'\n", vec![], ["log.level", "loud"]),
         ("[log]\nformat = 'xml'\n", vec![], ["xml", "log.format"]),
         ("[log\n", vec![], ["agent.toml", "1"]),

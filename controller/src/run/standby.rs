@@ -14,6 +14,7 @@ use muster_controller::signals;
 use muster_controller::store::{LeaseTable, Server};
 use tokio::sync::oneshot;
 
+use super::Program;
 use super::links::{self, StartedLink};
 
 /// Between two looks whether the active controller has shared the site's keys.
@@ -34,17 +35,17 @@ pub struct Lease {
 /// # Errors
 /// The database cannot be used, or belongs to another site.
 pub async fn stand_by(
-    settings: &Settings,
-    instance: &str,
+    program: &Program,
     server: &Server,
     common: &Common,
     feed: &Feed,
 ) -> anyhow::Result<Option<Lease>> {
+    let settings = &program.settings;
     let terms = settings.lease();
     let is_direct = settings.link.way()? == Way::Direct;
     let own = || settings.addresses(settings.controller.listen.port());
     let addresses = if is_direct { own() } else { Vec::new() };
-    let me = Member { name: settings.name(), addresses, instance: instance.to_owned() };
+    let me = Member { name: settings.name(), addresses, instance: program.instance.clone() };
     let bound = terms.lease / 2;
     let open = || LeaseTable::open(server, me.clone(), bound).context("the database cannot be opened");
     let keys = open()?;
@@ -76,7 +77,7 @@ pub async fn stand_by(
     };
     let mut link = std::pin::pin!(link);
     let mut started = None;
-    let mut stopped = std::pin::pin!(signals::stand_by());
+    let mut stopped = std::pin::pin!(signals::stand_by(|| program.reload()));
     loop {
         tokio::select! {
             taken = &mut taken => {

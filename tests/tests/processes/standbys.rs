@@ -68,6 +68,8 @@ fn a_standby_takes_over_from_a_controller_that_was_killed() {
     let asked = standby.muster(&["stack", "list"]);
     asked.refused(1, &["c2 stands by: c1 is active since", "ask there"]);
 
+    // As `systemctl reload` does.
+    standby.controller.signal("HUP");
     bed.controllers.all[0].kill();
     bed.controllers.all[1].until_role("active");
     bed.controllers.all[1].until_node("web-1", "online");

@@ -9,6 +9,9 @@ use tempfile::TempDir;
 
 use super::{Link, Site, binary};
 
+/// Seconds.
+const LEASE: u64 = 4;
+
 /// The controllers; the first one was active first.
 pub struct Controllers {
     pub all: Vec<Site>,
@@ -17,9 +20,15 @@ pub struct Controllers {
 }
 
 impl Controllers {
-    /// One for each URL of the database: the first is active, and the others stand by.
+    /// One for each URL of the database: the first is active, and the others stand by. A machine that is busy with other
+    /// tests may hold a controller up for seconds: the lease is longer than that.
     pub fn start(urls: &[String]) -> Self {
-        let mut controllers = Self { all: Vec::new(), lease: 2 };
+        Self::with_lease(urls, LEASE)
+    }
+
+    /// The same with a lease of so many seconds.
+    pub fn with_lease(urls: &[String], lease: u64) -> Self {
+        let mut controllers = Self { all: Vec::new(), lease };
         for url in urls {
             controllers.add(url);
         }
@@ -74,7 +83,7 @@ impl Site {
             .arg(self.dir.path().join("controller.toml"))
             .arg("--data-dir")
             .arg(&self.data);
-        command.env("MUSTER_STORE__LEASE", "2").args(["--store", url]).args(arguments);
+        command.env("MUSTER_STORE__LEASE", LEASE.to_string()).args(["--store", url]).args(arguments);
         Running::start(command).finish()
     }
 

@@ -100,7 +100,11 @@ fn template(site: &Site, agent: &Agent, name: &str, text: &str) -> String {
 
 fn survive(fault: Fault) {
     let mut database = Database::start(fault);
-    let mut controllers = Controllers::start(&database.urls());
+    let mut controllers = match std::env::var_os("MUSTER_SOAK") {
+        None => Controllers::start(&database.urls()),
+        // Nothing else runs beside it then.
+        Some(_) => Controllers::with_lease(&database.urls(), 2),
+    };
     let agent = controllers.all[0].join("web-1");
     let steps: Vec<String> =
         (0..4).map(|step| template(&controllers.all[0], &agent, "steps", &step.to_string())).collect();

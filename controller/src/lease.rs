@@ -19,7 +19,7 @@ mod keeper;
 mod machine;
 
 use std::os::unix::fs::MetadataExt as _;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -94,6 +94,8 @@ pub struct Tenure(Arc<Shared>);
 struct Shared {
     /// Nanoseconds of [`now`], until when it may; 0: it may not.
     until: AtomicU64,
+    /// The lease is free, or its holder does not renew it as it should: this process may have it soon.
+    is_vacant: AtomicBool,
     seen: Mutex<Seen>,
 }
 
@@ -118,7 +120,11 @@ impl Tenure {
     }
 
     fn until(until: u64) -> Self {
-        Self(Arc::new(Shared { until: AtomicU64::new(until), seen: Mutex::default() }))
+        Self(Arc::new(Shared {
+            until: AtomicU64::new(until),
+            is_vacant: AtomicBool::new(false),
+            seen: Mutex::default(),
+        }))
     }
 
     /// Whether this process holds the lease at this moment.
@@ -133,6 +139,15 @@ impl Tenure {
     /// Whether nobody else can ever have it.
     pub fn is_for_good(&self) -> bool {
         self.0.until.load(Ordering::Acquire) == u64::MAX
+    }
+
+    /// Whether nobody seems to hold the lease.
+    pub fn is_vacant(&self) -> bool {
+        self.0.is_vacant.load(Ordering::Acquire)
+    }
+
+    fn set_vacant(&self, is_vacant: bool) {
+        self.0.is_vacant.store(is_vacant, Ordering::Release);
     }
 
     /// What is known of the site's other controllers.

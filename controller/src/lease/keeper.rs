@@ -117,6 +117,7 @@ impl Keeping {
         let record = self.table.look()?;
         self.show(record.as_ref())?;
         let verdict = standby.saw(now(), record.as_ref());
+        self.tenure.set_vacant(standby.is_vacant(now()));
         if verdict == Verdict::Wait {
             return Ok(None);
         }

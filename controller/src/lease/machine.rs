@@ -70,6 +70,16 @@ impl Standby {
     }
 }
 
+impl Standby {
+    /// Whether the lease will be free soon, as far as the looks so far tell: two renewals are missing, or it was given up.
+    pub fn is_vacant(&self, now: MonoTime) -> bool {
+        self.last.as_ref().is_none_or(|(_, _, state, since)| match state {
+            LeaseState::Held | LeaseState::Asked { .. } => now.since(*since) > 2 * self.terms.pace(),
+            LeaseState::Left { .. } | LeaseState::Free => true,
+        })
+    }
+}
+
 /// A controller that has taken the lease.
 #[derive(Clone, Copy, Debug)]
 pub struct Holder {

@@ -35,6 +35,8 @@ pub use handle::LinkHandle;
 pub use keys::Keys;
 pub use refused::RefusedPackets;
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use crate::lease::Tenure;
@@ -53,12 +55,24 @@ pub struct Common {
     pub refused: RefusedPackets,
     /// Nothing is sent to a node while this controller does not hold the site's lease.
     pub tenure: Tenure,
+    /// The driver runs, and the keys are those of the site: nodes may come in.
+    is_open: Arc<AtomicBool>,
 }
 
 impl Common {
     /// For a controller with this tenure.
     pub fn new(tenure: Tenure) -> Self {
-        Self { keys: Keys::default(), refused: RefusedPackets::default(), tenure }
+        let (keys, refused) = (Keys::default(), RefusedPackets::default());
+        Self { keys, refused, tenure, is_open: Arc::default() }
+    }
+
+    /// Lets nodes in from now on.
+    pub fn open(&self) {
+        self.is_open.store(true, Ordering::Release);
+    }
+
+    fn is_open(&self) -> bool {
+        self.is_open.load(Ordering::Acquire)
     }
 }
 

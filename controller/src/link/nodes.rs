@@ -6,7 +6,7 @@ use std::time::Duration;
 use muster_shared::NodeId;
 use muster_shared::model::Up;
 use tokio::sync::oneshot;
-use tokio::time::timeout;
+use tokio::time::{Instant, sleep, timeout};
 
 use super::contents::Contents;
 use super::heartbeats::Heartbeats;
@@ -16,6 +16,11 @@ use super::reason::{Reason, Refusal};
 use super::registry::Registry;
 use super::{Common, LinkEvent};
 use crate::pki::Pki;
+
+/// How long a client waits to be let in: less than an agent waits for it.
+const ENTER_WITHIN: Duration = Duration::from_secs(6);
+/// Between two looks whether it may.
+const ENTER_LOOK: Duration = Duration::from_millis(50);
 
 /// State that all connections of a link share.
 pub(super) struct Nodes {
@@ -65,6 +70,26 @@ impl Nodes {
         };
         let why = format!("this controller stands by for {}", active.name);
         Err(Refusal::elsewhere(why, active.addresses.into_iter().next()))
+    }
+
+    /// Whether a client may come in. It waits for a controller that is about to be active, or loads the site.
+    ///
+    /// # Errors
+    /// It may not, or not soon.
+    pub async fn may_enter(&self) -> Result<(), Refusal> {
+        let until = Instant::now() + ENTER_WITHIN;
+        loop {
+            let refusal = match self.may_speak() {
+                Ok(()) if self.common.is_open() => return Ok(()),
+                Ok(()) => Refusal::new(Reason::ServerUnavailable, "the controller is starting"),
+                Err(refusal) if !self.common.tenure.is_vacant() => return Err(refusal),
+                Err(refusal) => refusal,
+            };
+            if Instant::now() >= until {
+                return Err(refusal);
+            }
+            sleep(ENTER_LOOK).await;
+        }
     }
 
     /// Never ends.

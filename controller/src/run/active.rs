@@ -64,6 +64,7 @@ impl Active<'_> {
         link.handle.serve_contents(&contents(settings, &store)?);
         let (handle, inbox) = driver::channel();
         let (driver, driver_ended) = self.spawn_driver(store, link.handle.clone(), inbox, from_link)?;
+        self.common.open();
         let config = api::ApiConfig {
             name: settings.name(),
             tenure: self.common.tenure.clone(),

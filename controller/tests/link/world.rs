@@ -74,6 +74,7 @@ impl World {
         let (feed, inbox) = intake::channel(Bounds::default());
         let tenure = Tenure::for_good();
         let common = Common::new(tenure.clone());
+        common.open();
         let (keys, refused) = (common.keys.clone(), common.refused.clone());
         let listen = "127.0.0.1:0".parse().unwrap();
         let config = DirectConfig { listen, names: Vec::new(), limits, common };
@@ -227,6 +228,15 @@ impl Driver {
         match self.next().await {
             Seen::Connected(node, connection) if node == *id => connection,
             other => panic!("{other:?}"),
+        }
+    }
+
+    /// Only connections of this node came and went so far. One that ends before the driver looks is not told of.
+    pub fn saw_only(&mut self, id: &NodeId) {
+        while let Ok(seen) = self.seen.try_recv() {
+            let is_its =
+                matches!(&seen, Seen::Connected(node, _) | Seen::Disconnected(node, _) if node == id);
+            assert!(is_its, "{seen:?}");
         }
     }
 

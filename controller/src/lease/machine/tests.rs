@@ -64,6 +64,18 @@ fn a_standby_takes_what_is_free_or_was_not_renewed() {
 }
 
 #[test]
+fn a_lease_seems_vacant_when_two_renewals_are_missing_or_it_was_given_up() {
+    let mut standby = Standby::new(member("c2"), TERMS);
+    assert!(standby.is_vacant(at(0)));
+    standby.saw(at(1_000), Some(&record(3, 1, LeaseState::Held)));
+    assert!(!standby.is_vacant(at(3_000)) && standby.is_vacant(at(3_001)));
+    standby.saw(at(3_100), Some(&record(3, 2, LeaseState::Held)));
+    assert!(!standby.is_vacant(at(3_100)));
+    standby.saw(at(4_000), Some(&record(3, 3, left("c3"))));
+    assert!(standby.is_vacant(at(4_000)));
+}
+
+#[test]
 fn a_holder_counts_from_before_it_asked() {
     let mut holder = Holder::new(at(1_000), TERMS);
     assert_eq!(holder.until(), at(6_000));

@@ -195,7 +195,7 @@ async fn greet_node(
         .into());
     }
     takes(&connect, max)?;
-    shared.nodes.may_speak()?;
+    shared.nodes.may_enter().await?;
     let unknown = Refusal::new(Reason::NotAuthorized, "the node is unknown or revoked");
     let key = shared.nodes.common.keys.get(node).ok_or(unknown)?;
     if !is_bound_to(serial, &key) {
@@ -231,7 +231,7 @@ async fn serve_joiner(shared: Arc<Shared>, tls: TlsStream<Metered>, remote: IpAd
             )));
         }
         takes(&connect, max)?;
-        shared.nodes.may_speak()?;
+        shared.nodes.may_enter().await?;
         Ok(connect)
     };
     let connect = match greeted.await {

@@ -130,6 +130,8 @@ impl Keeping {
         let Some(term) = self.table.take(record.as_ref(), u64::from_ne_bytes(bits))? else { return Ok(None) };
         let holder = Holder::new(asked, self.terms);
         self.tenure.set(holder.until());
+        // Should it lose the lease, agents are to go elsewhere at once.
+        self.tenure.set_vacant(false);
         tracing::info!(epoch = term.epoch.0, "this controller has the lease");
         Ok(Some((term, holder)))
     }

@@ -33,7 +33,7 @@ pub struct AgentSection {
     pub state_dir: PathBuf,
     /// Seconds within which a document given on this server must be confirmed.
     pub confirm_timeout: u32,
-    /// Addresses of controllers besides those of the join token and those that a controller told of.
+    /// Addresses of controllers, tried before those of the join token and those that a controller told of.
     #[serde(deserialize_with = "addresses")]
     pub controllers: Vec<Address>,
 }

@@ -45,12 +45,12 @@ pub struct Member {
     pub name: String,
     /// Where agents reach it, `host:port`.
     pub addresses: Vec<String>,
-    /// Its data directory, on its machine since the last boot: who has locked that directory knows that no other
+    /// The data directory, on its machine since the last boot: who has locked that directory knows that no other
     /// process of this instance lives. A copied directory is another one.
     pub instance: String,
 }
 
-/// What the database says of the lease.
+/// The row of the lease in the database.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Record {
     pub term: Term,
@@ -150,7 +150,7 @@ impl Tenure {
         self.0.is_vacant.store(is_vacant, Ordering::Release);
     }
 
-    /// What is known of the site's other controllers.
+    /// The site's controllers, as the keeper saw them last.
     pub fn seen(&self) -> Seen {
         self.lock().clone()
     }

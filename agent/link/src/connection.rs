@@ -481,7 +481,7 @@ async fn greet_any(peer: &Peer) -> Result<(Mqtt, Address, String), LinkError> {
         };
         match answer {
             Some(Ok(greeted)) => return Ok(greeted),
-            // What the active controller says counts more than that a standby is none.
+            // The active controller's answer counts more than a standby's.
             Some(Err(error)) if !last.is_of_active() => last = error,
             Some(Err(_)) => {}
             None if is_last => return Err(last),

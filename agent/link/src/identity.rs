@@ -42,14 +42,13 @@ fn or_none<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<BrokerAc
 }
 
 impl Identity {
-    /// With these addresses of controllers after its own. One that reaches its controller through brokers stays as it is.
+    /// With these addresses of controllers before its own, which give way where that is too many. A node that reaches its
+    /// controller through brokers stays as it is.
     #[must_use]
-    pub fn with_addresses(mut self, more: &[Address]) -> Self {
-        let more = more.iter().filter(|_| self.broker.is_none()).cloned().collect::<Vec<Address>>();
-        for address in more {
-            if !self.addresses.contains(&address) && self.addresses.len() < ADDRESSES_MAX {
-                self.addresses.push(address);
-            }
+    pub fn with_addresses(mut self, first: &[Address]) -> Self {
+        if self.broker.is_none() {
+            let own = self.addresses.iter().filter(|address| !first.contains(address));
+            self.addresses = first.iter().chain(own).take(ADDRESSES_MAX).cloned().collect();
         }
         self
     }

@@ -7,7 +7,7 @@ use muster_agent_core::Input;
 use muster_agent_link::Identity;
 use muster_agent_link::connection::{Connection, LinkError, LinkEvent, Peer};
 use muster_agent_link::join::{self, EnrolError};
-use muster_shared::join::{ADDRESSES_MAX, Address};
+use muster_shared::join::Address;
 use muster_shared::model::Down;
 use muster_shared::time::utc;
 use tokio::time::Instant;
@@ -32,7 +32,7 @@ impl Driver {
             Some(LinkEvent::Received(messages)) => {
                 for message in messages {
                     match message {
-                        Down::Controllers(addresses) => self.learn(addresses),
+                        Down::Controllers(addresses) => self.learn(&addresses),
                         message => self.inbox.push_back(Input::Received(message)),
                     }
                 }
@@ -60,16 +60,11 @@ impl Driver {
 
     /// Remembers where the site's controllers are. Former addresses are tried after these: a controller may be mistaken
     /// about how this server reaches it.
-    fn learn(&mut self, told: Vec<Address>) {
-        if self.identity.broker.is_some() {
-            return;
-        }
-        let former = self.identity.addresses.iter().filter(|address| !told.contains(address)).cloned();
-        let addresses: Vec<Address> = told.iter().cloned().chain(former).take(ADDRESSES_MAX).collect();
-        if addresses.iter().all(|address| self.identity.addresses.contains(address)) {
+    fn learn(&mut self, told: &[Address]) {
+        let identity = self.identity.clone().with_addresses(told);
+        if identity.addresses.iter().all(|address| self.identity.addresses.contains(address)) {
             return; // the order alone is not worth a write at each connection
         }
-        let identity = Identity { addresses, ..self.identity.clone() };
         match self.state.write_identity(&identity) {
             Ok(()) => self.identity = identity,
             Err(error) => tracing::warn!(%error, "the addresses of the site's controllers cannot be kept"),

@@ -68,9 +68,7 @@ impl Standby {
             LeaseState::Held | LeaseState::Asked { .. } | LeaseState::Left { .. } => Verdict::Wait,
         }
     }
-}
 
-impl Standby {
     /// Whether the lease will be free soon, as far as the looks so far tell: two renewals are missing, or it was given up.
     pub fn is_vacant(&self, now: MonoTime) -> bool {
         self.last.as_ref().is_none_or(|(_, _, state, since)| match state {

@@ -20,7 +20,7 @@ use crate::pki::Pki;
 /// How long a client waits to be let in: less than an agent waits for it.
 const ENTER_WITHIN: Duration = Duration::from_secs(6);
 /// Between two looks whether it may.
-const ENTER_LOOK: Duration = Duration::from_millis(50);
+const ENTER_LOOK: Duration = Duration::from_millis(100);
 
 /// State that all connections of a link share.
 pub(super) struct Nodes {
@@ -79,14 +79,13 @@ impl Nodes {
     pub async fn may_enter(&self) -> Result<(), Refusal> {
         let until = Instant::now() + ENTER_WITHIN;
         loop {
-            let refusal = match self.may_speak() {
-                Ok(()) if self.common.is_open() => return Ok(()),
-                Ok(()) => Refusal::new(Reason::ServerUnavailable, "the controller is starting"),
-                Err(refusal) if !self.common.tenure.is_vacant() => return Err(refusal),
-                Err(refusal) => refusal,
-            };
-            if Instant::now() >= until {
-                return Err(refusal);
+            let (holds, is_open) = (self.common.tenure.holds(), self.common.is_open());
+            if holds && is_open {
+                return Ok(());
+            }
+            if Instant::now() >= until || !holds && !self.common.tenure.is_vacant() {
+                self.may_speak()?;
+                return Err(Refusal::new(Reason::ServerUnavailable, "the controller is starting"));
             }
             sleep(ENTER_LOOK).await;
         }

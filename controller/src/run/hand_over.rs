@@ -36,6 +36,9 @@ pub fn hand_over(settings: &Settings, to: Option<&str>) -> anyhow::Result<()> {
     let deadline = Instant::now() + DONE_WITHIN;
     loop {
         match table.read()? {
+            Some(now) if now.term != record.term && now.holder.name == *active => {
+                bail!("{active} has taken the site back: see the log of {heir}, and that of {active}")
+            }
             Some(now) if now.term != record.term => {
                 println!("{}", now.holder.name);
                 eprintln!("it was {active}, which stands by now; epoch {}", now.term.epoch.0);

@@ -69,8 +69,11 @@ pub async fn stand_by(
     };
     let mut api = api::serve_standby(config, &settings.controller.api_socket)?;
     let link = async {
-        // A second client of a broker would only push the first one out.
-        while !is_direct || !has_keys(settings) && !fetch().unwrap_or(false) {
+        if !is_direct {
+            // A second client of a broker would only push the first one out.
+            std::future::pending::<()>().await;
+        }
+        while !has_keys(settings) && !fetch().unwrap_or(false) {
             tokio::time::sleep(KEYS_EVERY).await;
         }
         links::start(settings, &Arc::new(open_keys(settings)?), feed.clone(), common).await

@@ -138,6 +138,7 @@ impl Database {
             for (name, sealed) in names {
                 reseal_content(db, old, new, &name, &sealed)?;
             }
+            super::shared_keys::forget(db)?;
             note_key(db, new)?;
             note_scrub(db)
         })

@@ -6,7 +6,7 @@ use std::path::Path;
 use super::backup::{SiteKeys, key_place, read_keys, same_keys};
 use super::convert::sealed_with;
 use super::key::KeyFile;
-use super::sql::{upsert, values};
+use super::sql::{Db, upsert, values};
 use super::{Database, LeaseTable, Location, StoreError, schema};
 use crate::pki;
 
@@ -71,6 +71,18 @@ impl LeaseTable {
             pki::put_back(data_dir, &keys).map_err(|error| failed(&error.to_string()))?;
         }
         Ok(true)
+    }
+}
+
+/// Takes the shared keys away, where there are some: they are sealed with the former data key. The next controller that
+/// is active shares them again.
+///
+/// # Errors
+/// [`StoreError`]
+pub(super) fn forget(db: &Db) -> Result<(), StoreError> {
+    match schema::has_table(db, "shared_keys")? {
+        true => db.batch("DELETE FROM shared_keys"),
+        false => Ok(()),
     }
 }
 

@@ -132,6 +132,13 @@ fn a_controller_has_the_sites_keys_from_the_database_if_it_has_the_data_key() {
     let sealed = place.run("SELECT string_agg(encode(bytes, 'escape'), ' ') FROM shared_keys");
     assert!(!sealed.contains("PRIVATE KEY") && !sealed.contains(pki.site().as_str()), "{sealed}");
 
+    // A new data key: a controller that starts next is not stopped by what the old one has sealed.
+    let mut store = store;
+    store.rekey(&crate::store::KeyFile::at(&place.key_file())).unwrap();
+    assert!(!c1.fetch_keys(&place.key_file(), &other).unwrap());
+    store.share_keys(&place.location(), &mine).unwrap();
+    assert!(c1.fetch_keys(&place.key_file(), &other).unwrap());
+
     drop(crate::pki::Pki::open(&another).unwrap());
     let error = c1.fetch_keys(&place.key_file(), &another).unwrap_err().to_string();
     assert!(error.contains("is of a site whose") && error.contains("--data-dir"), "{error}");

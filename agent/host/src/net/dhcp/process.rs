@@ -119,7 +119,7 @@ impl Clients {
                 let signal = match began.elapsed() {
                     waited if waited < ANSWER_WITHIN => Signal::SIGTERM,
                     waited if waited < 2 * ANSWER_WITHIN => Signal::SIGKILL,
-                    // It waits in the kernel, which ends it later.
+                    // The process waits in the kernel, which ends it later.
                     _ => return Err(DhcpError::Run { what: format!("{} does not end", process.id) }),
                 };
                 match kill(Pid::from_raw(process.id), signal) {

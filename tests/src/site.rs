@@ -28,12 +28,13 @@ use mosquitto::certificates;
 use std::cell::RefCell;
 use std::ffi::OsStr;
 use std::fs;
-use std::net::TcpListener;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use muster_testbed::{Daemon, Namespace, OwnName, PATIENCE, Ran, Running, Switch, Vm, command, eventually};
+use muster_testbed::{
+    Daemon, Namespace, OwnName, PATIENCE, Ran, Running, Switch, Vm, command, eventually, port,
+};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -223,7 +224,7 @@ impl Site {
     ) -> Self {
         let address = match &namespace {
             Some(_) => format!("{}:8883", Namespace::HUB),
-            None => format!("127.0.0.1:{}", free_port()),
+            None => format!("127.0.0.1:{}", port()),
         };
         let socket = dir.path().join("api.sock");
         let config = dir.path().join("controller.toml");
@@ -421,10 +422,6 @@ impl Site {
         );
         self.query(&sql).into_iter().map(|mut row| row.remove(0)).collect()
     }
-}
-
-fn free_port() -> u16 {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
 impl Agent {

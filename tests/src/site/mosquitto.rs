@@ -5,11 +5,11 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use muster_shared::join;
-use muster_testbed::{Daemon, Namespace, command, eventually};
+use muster_testbed::{Daemon, Namespace, command, eventually, port};
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject as _;
 
-use super::{Probe, free_port};
+use super::Probe;
 
 const EXAMPLE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../examples/mosquitto");
 /// Where the example has its files.
@@ -47,7 +47,7 @@ impl Plan {
     pub fn new(dir: &Path, namespace: Option<&Namespace>) -> Self {
         let (host, port, join_port) = match namespace {
             Some(_) => (Namespace::HUB, 8883, 8884),
-            None => ("127.0.0.1", free_port(), free_port()),
+            None => ("127.0.0.1", port(), port()),
         };
         let dir = dir.join("mosquitto");
         certificates(&dir, &[host, "localhost"]);

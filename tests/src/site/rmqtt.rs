@@ -5,9 +5,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use muster_testbed::{Daemon, Namespace, command, eventually};
+use muster_testbed::{Daemon, Namespace, command, eventually, port};
 
-use super::{certificates, free_port};
+use super::certificates;
 
 const EXAMPLE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../examples/rmqtt");
 /// Where the example has its files.
@@ -71,8 +71,7 @@ impl Plan {
         let host = if namespace.is_some() { Namespace::HUB } else { "127.0.0.1" };
         let dir = dir.join("rmqtt");
         certificates(&dir, &[host, "localhost"]);
-        let ports =
-            || Ports { nodes: free_port(), join: free_port(), cluster: free_port(), raft: free_port() };
+        let ports = || Ports { nodes: port(), join: port(), cluster: port(), raft: port() };
         Self { dir, host: host.to_owned(), ports: (0..NODES).map(|_| ports()).collect() }
     }
 

@@ -9,6 +9,7 @@
 #![allow(clippy::unwrap_used, reason = "only tests are made of this; what fails here fails the test")]
 
 mod namespace;
+mod port;
 mod postgres;
 mod process;
 mod server;
@@ -16,6 +17,7 @@ mod switch;
 mod way;
 
 pub use namespace::{Namespace, OwnName};
+pub use port::port;
 pub use postgres::Postgres;
 pub use process::{Daemon, PATIENCE, Ran, Running, command, eventually, look};
 pub use server::{Server, SystemdServer, Vm};

@@ -4,7 +4,6 @@
 //! by whichever test needs it first; each server begins with a copy.
 
 use std::fs;
-use std::net::TcpListener;
 use std::os::unix::fs::{PermissionsExt as _, chown};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -12,6 +11,7 @@ use std::process::Command;
 use nix::unistd::User;
 use tempfile::TempDir;
 
+use crate::port::port;
 use crate::process::{Daemon, eventually, look, run};
 
 /// Where Debian puts each release's programs, and whom its server runs as.
@@ -34,26 +34,20 @@ pub struct Postgres {
 impl Postgres {
     /// Starts a server with a role `muster` that may all.
     pub fn start() -> Self {
-        Self::with("", None)
+        Self::with("", None, &|_| ())
     }
 
     /// With settings of `postgresql.conf`, and a port of loopback. `prepare` gets the cluster's directory.
     pub fn on_loopback(settings: &str, prepare: &dyn Fn(&Path)) -> Self {
-        // Another process may take the port before the server has it: then another is tried.
-        let started = (0..5).find_map(|_| {
-            let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-            let settings = format!("{settings}\nlisten_addresses = '127.0.0.1'\nport = {port}\n");
-            let dir = folder();
-            copy(&empty_cluster(), &dir.path().join("data"));
-            prepare(&dir.path().join("data"));
-            Self::run(dir, &settings, Some(port))
-        });
-        started.expect("a port of loopback that stays free for a moment")
+        let port = port();
+        let settings = format!("{settings}\nlisten_addresses = '127.0.0.1'\nport = {port}\n");
+        Self::with(&settings, Some(port), prepare)
     }
 
-    fn with(settings: &str, port: Option<u16>) -> Self {
+    fn with(settings: &str, port: Option<u16>, prepare: &dyn Fn(&Path)) -> Self {
         let dir = folder();
         copy(&empty_cluster(), &dir.path().join("data"));
+        prepare(&dir.path().join("data"));
         Self::run(dir, settings, port).expect("a server that starts")
     }
 

@@ -174,7 +174,7 @@ fn a_rule_that_ended_by_its_hard_timeout_stays_gone() {
     let server = FlowServer::start();
     let mut short = rule(1, "p1");
     short["hard_timeout"] = json!(1);
-    server.apply(&[short.clone(), rule(2, "p1")]);
+    server.apply_some_short(&[short.clone(), rule(2, "p1")]);
     eventually("it has ended", || (server.ours().len() == 1).then_some(()));
     eventually("it is known to have ended", || {
         let list = server.list();
@@ -182,7 +182,7 @@ fn a_rule_that_ended_by_its_hard_timeout_stays_gone() {
     });
     server.site.ok(&["flow", "reconcile", "web-1/br0"]);
     assert_eq!(server.ours().len(), 1);
-    server.apply(&[short]);
+    server.apply_some_short(&[short]);
     eventually("it ends again", || (server.ours().len() == 1).then_some(()));
 }
 

@@ -68,6 +68,9 @@ fn the_controller_knows_the_cable_its_cut_and_an_agent_that_is_started_anew_as_w
     // Who hears its frames knows it as before.
     let before = ports(&site, "web-2");
     let received = || two.run("cat /sys/class/net/c2/statistics/rx_packets").trim().parse::<u64>().unwrap();
+    // Right after a frame, there is most time until it is silent for too long.
+    let heard = received();
+    eventually("it speaks", || (received() > heard).then_some(()));
     agents[0].daemon.kill();
     let until = received() + FRAMES;
     agents[0].daemon.restart();

@@ -23,7 +23,7 @@ fn a_rule_with_a_timeout_that_is_deleted_by_hand_comes_back() {
         rule[timeout] = json!(seconds);
         rule
     };
-    server.apply(&[
+    server.apply_some_short(&[
         with(rule(1, "p1"), "hard_timeout", 3600),
         with(rule(2, "p1"), "idle_timeout", 3600),
         with(rule(3, "p1"), "hard_timeout", 1),

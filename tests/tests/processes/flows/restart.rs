@@ -31,8 +31,7 @@ fn contradictory_updates_while_the_switch_restarts_end_equal() {
                 _ => {}
             }
         }
-        server.switch.restart();
-        server.switch.vsctl("--retry get bridge br0 name");
+        server.restart_switch();
         let back = Instant::now();
         let held = server.until_equal("both hold the same");
         let took = back.elapsed().as_secs_f64();

@@ -10,7 +10,7 @@ use tempfile::TempDir;
 use super::{Link, Site, binary};
 
 /// Seconds.
-const LEASE: u64 = 4;
+const LEASE: u64 = 6;
 
 /// The controllers; the first one was active first.
 pub struct Controllers {

@@ -7,8 +7,12 @@ use std::time::Instant;
 use muster_testbed::{Namespace, Switch, eventually, look};
 use muster_tests::site::{Agent, OneServer, Site};
 
-/// Seconds to confirm a change.
+/// Seconds to confirm a change that cuts the server off: the test waits for all of them.
 const WINDOW: u32 = 5;
+/// Seconds to confirm a change that does not, which a busy machine may make slow.
+const LONG_WINDOW: u32 = 60;
+/// Seconds in which a test does something between a change and its end.
+const MIDDLE_WINDOW: u32 = 15;
 
 /// A server with a switch, and what is between it and its controller.
 struct CutServer {
@@ -74,10 +78,10 @@ impl CutServer {
         self.join_with(&self.switch)
     }
 
-    fn template(&self, document: &str) -> String {
+    fn template(&self, document: &str, window: u32) -> String {
         self.site.file(&format!(
             "heat_template_version: 2018-08-31\nresources:\n  net:\n    type: Muster::NetworkConfig\n    \
-             properties: {{node: web-1, confirm_timeout: {WINDOW}, network_config: {document}}}\n"
+             properties: {{node: web-1, confirm_timeout: {window}, network_config: {document}}}\n"
         ))
     }
 
@@ -130,7 +134,7 @@ fn comes_back(cut: &CutServer, what: &str, document: &str) {
     let before = cut.state();
     let kills: &[bool] = if rounds() > 1 { &[false, true] } else { &[false] };
     for (round, kill) in (0..rounds()).flat_map(|round| kills.iter().map(move |kill| (round, *kill))) {
-        let template = cut.template(document);
+        let template = cut.template(document, WINDOW);
         let begun = jobs(&web1);
         let creating = cut.site.spawn(&["stack", "create", "net", "-t", &template, "--wait"]);
         eventually("the change has begun", || (jobs(&web1) > begun).then_some(()));
@@ -244,7 +248,7 @@ fn what_cannot_be_put_back_falls_back_to_what_the_document_has_for_that() {
     let OneServer { site, server } = one;
     let template = site.file(&format!(
         "heat_template_version: 2018-08-31\nresources:\n  net:\n    type: Muster::NetworkConfig\n    properties:\n      \
-         node: web-1\n      confirm_timeout: {WINDOW}\n      network_config: [{{type: ovs_bridge, name: br-ex, \
+         node: web-1\n      confirm_timeout: {MIDDLE_WINDOW}\n      network_config: [{{type: ovs_bridge, name: br-ex, \
          use_dhcp: false, members: [{{type: interface, name: up0}}]}}]\n      fallback_config: [{{type: interface, \
          name: up0, use_dhcp: false, addresses: [{{ip_netmask: 10.77.0.222/24}}]}}]\n"
     ));
@@ -265,7 +269,7 @@ fn moves(document: &str, check: impl Fn(&CutServer)) {
     let cut = CutServer::beside();
     let web1 = cut.join();
     let before = cut.state();
-    let template = cut.template(document);
+    let template = cut.template(document, LONG_WINDOW);
     cut.site.ok(&["stack", "create", "net", "-t", &template, "--wait"]);
     check(&cut);
     cut.site.until_node("web-1", "online");

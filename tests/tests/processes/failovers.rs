@@ -8,7 +8,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
-use muster_testbed::{Postgres, Running, Way, eventually};
+use muster_testbed::{Postgres, Running, Way, eventually, look};
 use muster_tests::site::{Agent, Controllers, Site};
 
 /// Stacks that are being created when it happens.
@@ -113,21 +113,33 @@ fn survive(fault: Fault) {
 
     let over = AtomicBool::new(false);
     std::thread::scope(|scope| {
-        // An older job than one that was done would set the file back.
+        // An older job than one that was done would set the file back, until the next step.
         let watcher = scope.spawn(|| {
             let mut last = 0;
-            while !over.load(Ordering::Relaxed) {
+            let mut is_over = || {
                 let text = fs::read_to_string(agent.root.join("steps")).unwrap_or_default();
                 if let Ok(step) = text.parse::<u32>() {
                     assert!(step >= last, "step {step} after step {last}");
                     last = step;
                 }
-            }
+                over.load(Ordering::Relaxed).then_some(())
+            };
+            while look(&mut is_over).is_none() {}
         });
+        let ends = EndsWatch(&over);
         work_through(fault, &mut database, &mut controllers, &agent, &steps);
-        over.store(true, Ordering::Relaxed);
+        drop(ends);
         watcher.join().unwrap();
     });
+}
+
+/// Ends the watch, also where the test has failed.
+struct EndsWatch<'a>(&'a AtomicBool);
+
+impl Drop for EndsWatch<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
 }
 
 fn work_through(

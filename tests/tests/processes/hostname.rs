@@ -112,12 +112,12 @@ fn a_name_that_is_not_confirmed_is_put_back() {
     let web1 = named.join();
     named.site.ok(&["stack", "create", "names", "-t", &named.template(&web1, "web-1", 30), "--wait"]);
     named.server.refuse_connections(true);
-    let update = named.template(&web1, "web-2", 3);
+    let update = named.template(&web1, "web-2", 10);
     let updating = named.site.spawn(&["stack", "update", "names", "-t", &update, "--wait"]);
     named.until(&web1, "web-2", "web-2\n");
     named.until(&web1, "web-1", "web-1\n");
     named.server.refuse_connections(false);
-    updating.finish().refused(1, &["was not reached anew within 3 s", "has been put back"]);
+    updating.finish().refused(1, &["was not reached anew within 10 s", "has been put back"]);
     assert_eq!(named.site.resource("names", "name")["status"], "FAILED");
     named.has(&web1, "web-1", "web-1\n");
     named.site.ok(&["stack", "delete", "names", "--wait"]);

@@ -98,9 +98,12 @@ fn it_is_put_back_if_the_process_is_killed_or_stopped() {
         let running = Running::start(server.agent(words, Some(&file)));
         eventually("it has changed something", || (server.state() != before).then_some(()));
         let of_ours = format!("{} --watched", server.dir.path().join("agent.toml").display());
-        let pids = Command::new("pgrep").args(["-f", "--", &of_ours]).output().unwrap().stdout;
-        let pid = String::from_utf8(pids).unwrap().trim().to_owned();
-        assert!(!pid.is_empty() && pid.lines().count() == 1, "{pid}");
+        // What it has begun has its command as well, until that is another program.
+        let pid = eventually("one process applies it", || {
+            let pids = Command::new("pgrep").args(["-f", "--", &of_ours]).output().unwrap().stdout;
+            let pids = String::from_utf8(pids).unwrap();
+            (pids.lines().count() == 1).then(|| pids.trim().to_owned())
+        });
         assert!(Command::new("kill").args([&format!("-{signal}"), &pid]).status().unwrap().success());
         running.finish().refused(1, &["has been put back"]);
         assert_eq!(server.state(), before);

@@ -41,7 +41,7 @@ fn a_link_that_is_cut_in_the_middle_of_a_job_comes_back() {
     let OneServer { mut site, server } = one;
     let template = site.file(&format!(
         "heat_template_version: 2018-08-31\nresources:\n  \
-         slow: {{type: Muster::Dummy, properties: {{node: web-1, seconds: 2}}}}\n  \
+         slow: {{type: Muster::Dummy, properties: {{node: web-1, seconds: 8}}}}\n  \
          last: {{type: Muster::File, depends_on: slow, properties: {{node: web-1, path: {}, content: x}}}}\n",
         web1.file("last").display()
     ));

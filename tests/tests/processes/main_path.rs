@@ -135,9 +135,9 @@ fn the_graph_of_a_stack_in_progress_is_a_query_away() {
     let site = Site::start();
     let _web1 = site.join("web-1");
     let template = site.file(
-        "heat_template_version: 2018-08-31\nresources:\n  \
+        "heat_template_version: 2018-08-31\nparameters: {time: {type: number, default: 3600}}\nresources:\n  \
          first: {type: Muster::Dummy, properties: {node: web-1}}\n  \
-         slow: {type: Muster::Dummy, depends_on: first, properties: {node: web-1, seconds: 3}}\n  \
+         slow: {type: Muster::Dummy, depends_on: first, properties: {node: web-1, seconds: {get_param: time}}}\n  \
          last: {type: Muster::Dummy, depends_on: slow, properties: {node: web-1}}\n",
     );
     site.ok(&["stack", "create", "s", "-t", &template]);
@@ -156,6 +156,7 @@ fn the_graph_of_a_stack_in_progress_is_a_query_away() {
     rows.sort();
     assert_eq!(rows, wanted);
     assert_eq!(site.query("SELECT * FROM resource_graph")[0].len(), 5);
+    site.ok(&["stack", "update", "s", "-t", &template, "-P", "time=0", "--wait"]);
     site.ok(&["stack", "delete", "s", "--wait"]);
 }
 

@@ -203,7 +203,8 @@ fn a_secret_is_on_its_node_and_nowhere_else() {
     assert_eq!(files_with_marker(&data(&site)), Vec::<PathBuf>::new());
     site.kill();
     assert_eq!(files_with_marker(&data(&site)), Vec::<PathBuf>::new(), "after a crash");
-    // A node knows what it was told; nobody else there does.
+    // A node knows what it was told; nobody else there does. Its files stand still from here on.
+    web1.daemon.kill();
     let folders = files_with_marker(&web1.state);
     assert!(folders.iter().all(|file| file.starts_with(web1.state.join("ledger"))), "{folders:?}");
     for path in below(&web1.state) {

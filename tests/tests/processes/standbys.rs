@@ -115,9 +115,12 @@ fn a_site_is_handed_over_and_back_while_agents_work() {
     bed.controllers.all[1].until_controller("c1", "standby");
     let handed = bed.controllers.all[2].controller(&url, &["hand-over", "--to", "c1"]).expect(0);
     assert_eq!(handed.stdout, "c1\n");
+    // It has the lease, and answers once it has loaded the site.
+    first.until_role("active");
     first.until_node("web-1", "online");
     bed.apply(0, "update", "three");
 
+    first.until_controller("c2", "standby");
     let refused = |arguments: &[&str], wanted: &[&str]| first.controller(&url, arguments).refused(1, wanted);
     refused(&["hand-over", "--to", "c1"], &["c1 is the active one already"]);
     refused(

@@ -15,6 +15,23 @@ fn signal(agent: &Agent, name: &str) {
     assert!(Command::new("kill").args([name, &pid]).status().unwrap().success());
 }
 
+/// Bytes from the controller that the agent has not read yet.
+fn unread(site: &Site) -> u64 {
+    let port: u16 = site.address().rsplit(':').next().unwrap().parse().unwrap();
+    let from = format!(":{port:04X}");
+    let connections = fs::read_to_string("/proc/net/tcp").unwrap();
+    let unread = |line: &str| {
+        let fields: Vec<&str> = line.split_whitespace().collect();
+        let (_, queue) = fields.get(4)?.split_once(':')?;
+        fields[2].ends_with(&from).then(|| u64::from_str_radix(queue, 16).unwrap())
+    };
+    connections.lines().filter_map(unread).sum()
+}
+
+fn until_more_is_unread(site: &Site, before: u64, what: &str) {
+    eventually(&format!("{what} arrived"), || (unread(site) > before).then_some(()));
+}
+
 fn state(agent: &Agent) -> Option<char> {
     let stat = fs::read_to_string(format!("/proc/{}/stat", agent.daemon.id())).unwrap();
     stat.rsplit(')').next()?.trim_start().chars().next()
@@ -42,12 +59,17 @@ fn a_delete_and_its_withdrawal_read_together() {
     for _ in 0..ROUNDS {
         signal(&web1, "-STOP");
         eventually("it stands still", || (state(&web1) == Some('T')).then_some(()));
+        let before = unread(&site);
         site.ok(&["stack", "update", "s", "-t", &less]);
         eventually("both deletes are sent", || {
             let sent = "SELECT 1 FROM resources WHERE action = 'DELETE' AND in_flight = 1";
             (site.query(sent).len() == 2).then_some(())
         });
+        // What the controller sends leaves it a moment after it is recorded, and after the operator is answered.
+        until_more_is_unread(&site, before, "the deletes");
+        let before = unread(&site);
         site.ok(&["stack", "rollback", "s"]);
+        until_more_is_unread(&site, before, "their withdrawals");
         signal(&web1, "-CONT");
         eventually("the rollback ends", || {
             (site.json(&["stack", "show", "s"])["status"] == "COMPLETE").then_some(())

@@ -31,7 +31,7 @@ fn the_network_comes_back_with_the_boot_without_the_agent() {
     vm.sh("systemctl stop by-hand; systemctl enable --now muster-agent");
     site.until_node("boot-1", "online");
     // Among the last that the kernel ends.
-    assert_eq!(vm.sh("cat /proc/$(pgrep -x muster-agent)/oom_score_adj").trim(), "-900");
+    assert_eq!(vm.sh("cat /proc/$(systemctl show -P MainPID muster-agent)/oom_score_adj").trim(), "-900");
 
     let template = site.file(
         "heat_template_version: 2018-08-31\nresources:

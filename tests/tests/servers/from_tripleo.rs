@@ -46,7 +46,7 @@ impl RoutedSite {
             "mkdir -p /etc/os-net-config /etc/systemd/system/muster-agent.service.d
              echo 'interface_mapping: {nic1: up0}' >/etc/os-net-config/mapping.yaml
              cd /etc/systemd/system/muster-agent.service.d
-             printf '[Service]\\nEnvironment=MUSTER_HOST__OVS_DATAPATH_TYPE=netdev MUSTER_AGENT__CONFIRM_TIMEOUT=15\\n' >bed.conf",
+             printf '[Service]\\nEnvironment=MUSTER_HOST__OVS_DATAPATH_TYPE=netdev MUSTER_AGENT__CONFIRM_TIMEOUT=30\\n' >bed.conf",
         );
         let packages = Packages::make("deb", "0.1.0");
         for name in PACKAGES {

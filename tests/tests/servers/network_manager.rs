@@ -33,9 +33,11 @@ fn it_leaves_links_alone_and_takes_them_over_from_keyfiles() {
     server.sh(
         "printf '[main]\\ndns=none\\n' >/etc/NetworkManager/conf.d/resolver.conf
          systemctl unmask NetworkManager; systemctl start NetworkManager
-         for n in 0 2; do ip link add dat$n type veth peer name dat$((n + 1)); ip link set dat$((n + 1)) up; done
-         nmcli device set dat0 managed yes
-         nmcli connection add type ethernet ifname dat0 con-name theirs ipv4.method manual ipv4.addresses 198.51.100.5/24
+         for n in 0 2; do ip link add dat$n type veth peer name dat$((n + 1)); ip link set dat$((n + 1)) up; done",
+    );
+    server.until("NetworkManager knows the link", "nmcli device set dat0 managed yes");
+    server.sh(
+        "nmcli connection add type ethernet ifname dat0 con-name theirs ipv4.method manual ipv4.addresses 198.51.100.5/24
          nmcli connection up theirs",
     );
     let state =
@@ -97,8 +99,12 @@ fn it_leaves_links_alone_and_takes_them_over_from_keyfiles() {
     // As at the next boot.
     server.sh(
         "systemctl stop NetworkManager; ip address flush dev dat0; ip link delete br7; ip route flush table 100 || :; ip rule delete priority 7
-         ip link set dat0 down; ip link set dat0 mtu 1500; systemctl start NetworkManager; nmcli device set dat0 managed yes; nmcli device set dat2 managed yes",
+         ip link set dat0 down; ip link set dat0 mtu 1500; systemctl start NetworkManager",
     );
+    for link in ["dat0", "dat2"] {
+        server
+            .until(&format!("NetworkManager knows {link}"), &format!("nmcli device set {link} managed yes"));
+    }
     server.until("NetworkManager has it", wanted);
     assert_eq!(server.sh("nmcli -g GENERAL.CONNECTION device show dat0"), "muster-dat0\n");
     server.sh("nmcli connection show theirs");

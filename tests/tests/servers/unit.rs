@@ -164,7 +164,8 @@ fn what_does_not_stay_up_is_said_with_its_log_and_what_ran_before_runs() {
     let empty = host.listing();
     let looping =
         "[Service]\nExecStart=sh -c 'echo no port is free; exit 4'\nRestart=always\nRestartSec=10ms\n";
-    let bad = Unit { content: Some(looping.into()), ..unit("ours.service") };
+    // Time enough to fail.
+    let bad = Unit { content: Some(looping.into()), settle: 10, ..unit("ours.service") };
     let before = host.capture(&bad);
     let said = host.apply(&bad, before.clone()).map(drop).unwrap_err().to_string();
     assert!(said.contains("ours.service does not stay active"), "{said}");

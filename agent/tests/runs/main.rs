@@ -83,7 +83,8 @@ async fn a_run_that_takes_too_long_ends_with_all_that_it_started() {
     let folder = Folder::new();
     // One in a session of its own, one whose parent has gone, one that is deaf to being asked, and one in the way.
     let task = Task {
-        timeout: Duration::from_millis(300),
+        // Time enough to begin them all.
+        timeout: Duration::from_secs(5),
         ..folder.script(
             "setsid sleep 600 & (sleep 601 &) ; (trap '' TERM; exec sleep 602) & echo begun; sleep 603",
         )

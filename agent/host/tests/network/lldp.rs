@@ -95,7 +95,8 @@ fn a_switch_is_heard_on_a_port_of_anything() {
             };
             assert_eq!(changed(&host, &network).await, [wanted], "{make:?}");
 
-            let mut again = frame("leaf-2", 1).write([2; 6]);
+            // Good for long enough to be looked at.
+            let mut again = frame("leaf-2", 4).write([2; 6]);
             again[..6].copy_from_slice(&GROUPS[2]);
             switch_sends(again);
             let renamed = changed(&host, &network).await;

@@ -208,12 +208,12 @@ fn what_stands_in_the_way_is_named_before_anything_changes() {
         {"type": "interface", "name": "eth1", "mtu": 1200},
         {"type": "linux_bridge", "name": "br0", "members": []}]));
     server.inside(async |network| {
-        let at_first = network.observe().await.unwrap();
+        let at_first = settled(network.observe().await.unwrap());
         let before = network.snapshot(&document, &no_mapping(), None).await.unwrap();
         let error = network.apply(&document, &no_mapping(), &before).await.unwrap_err();
         let wanted = "network_config[1]: br0 is there already as a link of kind veth; choose another name or delete it";
         assert_eq!(error.to_string(), wanted);
-        assert_eq!(network.observe().await.unwrap(), at_first);
+        assert_eq!(settled(network.observe().await.unwrap()), at_first);
     });
 }
 

@@ -259,7 +259,8 @@ async fn a_client_that_does_not_read_is_closed_when_its_time_is_up() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_client_that_always_has_something_to_read_and_reads_it_is_not_slow() {
-    let drain = Duration::from_secs(1);
+    // A busy machine may hold this client up for a second.
+    let drain = Duration::from_secs(4);
     let mut world = World::with(Limits { drain, ..Limits::default() }).await;
     let node = world.node("web-1");
     let mut raw = Raw::node(&world, &node, QoS::AtMostOnce).await;
@@ -267,7 +268,7 @@ async fn a_client_that_always_has_something_to_read_and_reads_it_is_not_slow() {
     let chunk = chunk();
     let mut sent = 0;
     let start = Instant::now();
-    while start.elapsed() < 3 * drain {
+    while start.elapsed() < drain + Duration::from_secs(2) {
         while sent < 40 {
             world.handle.send(&node.id, connection, std::slice::from_ref(&chunk));
             sent += 1;

@@ -7,7 +7,7 @@ use super::*;
 use crate::store::testing::{Place, SITE};
 use crate::store::{Database, Failure, Location, PostgresError, Store as _};
 
-const BOUND: Duration = Duration::from_secs(2);
+const BOUND: Duration = Duration::from_secs(10);
 
 fn server(place: &Place) -> Box<Server> {
     let Location::Postgres(server) = place.location() else { panic!("{}", place.location()) };

@@ -15,7 +15,7 @@ use crate::store::testing::{Place, SITE};
 use crate::store::{Database, Failure, Location, Store as _, StoreError};
 
 /// The time after which a test's server counts as hanging.
-const SOON: Duration = Duration::from_secs(2);
+const SOON: Duration = Duration::from_secs(6);
 
 fn open(url: &str, key_file: &Path) -> Result<Database, StoreError> {
     let Location::Postgres(server) = url.parse()? else { panic!("{url}") };

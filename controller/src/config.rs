@@ -1,6 +1,7 @@
 //! Settings: flag over environment (`MUSTER_<SECTION>__<KEY>`) over file.
 
 mod link;
+mod sites;
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -12,7 +13,9 @@ use muster_template::FlowLimits;
 use serde::Deserialize;
 
 pub use self::link::{Brokers, Link, Way};
+pub use self::sites::SiteSettings;
 use crate::lease::Terms;
+use crate::site_name::SiteName;
 use crate::store::{Bounds, KEY_FILE, Location};
 
 /// The path of the file without a flag; the file may be absent there.
@@ -33,6 +36,10 @@ pub struct Settings {
     pub store: StoreSettings,
     pub limits: Limits,
     pub log: Log,
+    pub sites: Vec<SiteSettings>,
+    /// The one that the rest describes.
+    #[serde(skip)]
+    pub site: SiteName,
 }
 
 /// `[controller]`
@@ -196,6 +203,7 @@ impl Settings {
 
     fn check(&self) -> anyhow::Result<()> {
         self.link.way()?;
+        self.check_sites()?;
         anyhow::ensure!(self.limits.connections > 0, "limits.connections must be at least 1");
         anyhow::ensure!(self.limits.in_flight_per_node > 0, "limits.in_flight_per_node must be at least 1");
         anyhow::ensure!(self.limits.in_flight_per_stack > 0, "limits.in_flight_per_stack must be at least 1");
@@ -223,8 +231,10 @@ impl Settings {
 
     /// The database.
     pub fn database(&self) -> Location {
-        let default = || Location::Sqlite(self.controller.data_dir.join("muster.db"));
-        self.store.url.clone().unwrap_or_else(default)
+        match &self.store.url {
+            None => Location::Sqlite(self.controller.data_dir.join("muster.db")),
+            Some(url) => url.clone().of_site(&self.site),
+        }
     }
 
     /// This controller's name.

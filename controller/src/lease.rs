@@ -17,6 +17,7 @@
 
 mod keeper;
 mod machine;
+mod share;
 
 use std::os::unix::fs::MetadataExt as _;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -28,6 +29,7 @@ use nix::time::{ClockId, clock_gettime};
 
 pub use keeper::{Ended, Keeper, Taken};
 pub use machine::{Holder, Standby, Terms, Verdict};
+pub use share::Share;
 
 /// One holder's time, from its take to the next one's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

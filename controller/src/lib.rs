@@ -11,5 +11,5 @@ pub mod link;
 pub mod pki;
 pub mod pulse;
 pub mod random;
-pub mod signals;
+pub mod site_name;
 pub mod store;

@@ -8,6 +8,7 @@ use std::process::ExitCode;
 use anyhow::Context as _;
 use clap::{Parser, Subcommand};
 use muster_controller::config::Settings;
+use muster_controller::site_name::SiteName;
 use muster_controller::store::{self, Database, KeyFile, Location, backup};
 
 /// A large template is freed in millions of pieces; the C library's allocator then takes a second for the next large
@@ -48,6 +49,9 @@ struct Cli {
     /// Name among the site's controllers [default: this host's name]
     #[arg(long, global = true, value_name = "NAME")]
     name: Option<String>,
+    /// Site that a command is for, of several in the database [default: the one in [controller]]
+    #[arg(long, global = true, value_name = "NAME")]
+    site: Option<SiteName>,
     /// Check the settings, and exit
     #[arg(long)]
     check_config: bool,
@@ -122,7 +126,12 @@ fn main() -> ExitCode {
         }
     };
     if cli.check_config {
-        if let Err(error) = settings.link.brokers() {
+        let sites = settings.of_sites();
+        let checked = sites
+            .iter()
+            .try_for_each(|site| site.link.brokers().map(drop))
+            .and_then(|()| settings.check_database());
+        if let Err(error) = checked {
             eprintln!("error: {error:#}");
             return ExitCode::from(2);
         }
@@ -135,7 +144,7 @@ fn main() -> ExitCode {
         Some(Verb::Rekey) => rekey(&settings),
         Some(Verb::HandOver { to }) => run::hand_over(&settings, to.as_deref()),
         Some(Verb::Store(StoreVerb::Copy { from, to })) => copy(&settings, &from, &to),
-        None => run::run(settings, cli.config),
+        None => run::run(&settings, cli.config),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
@@ -172,7 +181,13 @@ fn settings(cli: &Cli) -> anyhow::Result<Settings> {
         settings.link.url.clone_from(link);
         settings.link.way()?;
     }
-    Ok(settings)
+    match (&cli.site, &cli.verb) {
+        (Some(site), Some(_)) => settings.of_site(site),
+        (Some(_), None) => {
+            anyhow::bail!("--site is for commands: the controller itself serves all sites of its settings")
+        }
+        (None, _) => Ok(settings),
+    }
 }
 
 /// The URL itself is not repeated: it may hold a password.
@@ -236,7 +251,8 @@ fn rekey(settings: &Settings) -> anyhow::Result<()> {
 }
 
 fn copy(settings: &Settings, from: &str, to: &str) -> anyhow::Result<()> {
-    let (from, to) = (location("--from", from)?, location("--to", to)?);
+    let of_site = |what, url| Ok::<_, anyhow::Error>(location(what, url)?.of_site(&settings.site));
+    let (from, to) = (of_site("--from", from)?, of_site("--to", to)?);
     let data_dir = &settings.controller.data_dir;
     let _lock = muster_controller::data_dir::open(data_dir).context("stop the controller first")?;
     let copied = store::copy(&from, &to).context("nothing is copied")?;

@@ -1,20 +1,27 @@
-//! Runs a site. Where the database is one that several controllers can use, this one stands by until it has the
-//! site's lease; then it serves until it is told to stop, or the lease is over.
+//! Runs the sites of a process, each on a thread of its own. Where the database is one that several controllers can use,
+//! a site stands by until this process has its lease; then it serves until all are told to stop, or the lease is over.
 
 mod active;
 mod hand_over;
 mod links;
+mod process;
 mod standby;
 
+use std::fs::File;
+use std::panic::resume_unwind;
 use std::path::PathBuf;
+use std::thread::{self, ScopedJoinHandle};
 use std::time::Duration;
 
 use anyhow::Context as _;
+use muster_controller::api::Socket;
 use muster_controller::config::{LogFormat, Settings};
-use muster_controller::lease::{self, Ended, Tenure};
+use muster_controller::data_dir;
+use muster_controller::lease::{self, Ended, Share, Tenure};
 use muster_controller::link::Common;
 use muster_controller::link::intake;
 use muster_controller::store::Location;
+use tokio::runtime::{Builder, Runtime};
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::filter::ParseError;
 use tracing_subscriber::layer::SubscriberExt as _;
@@ -23,45 +30,67 @@ use tracing_subscriber::util::SubscriberInitExt as _;
 
 use active::{Active, Served};
 pub use hand_over::hand_over;
+use process::{LogHandle, Process};
 use standby::Lease;
 
-type LogHandle = reload::Handle<EnvFilter, tracing_subscriber::Registry>;
-
-/// What outlives a change of roles.
-struct Program {
+/// One site of the process: what outlives a change of roles.
+struct SiteRun<'p> {
+    process: &'p Process,
     settings: Settings,
-    config_file: Option<PathBuf>,
-    log: LogHandle,
-    /// Of the data directory, which is locked.
+    /// Of the site's data directory, which is locked.
     instance: String,
 }
 
-/// Why a controller served no longer, without an error.
+/// Why a site was served no longer, without an error.
 enum Next {
     Stop,
     /// Another controller is to be active.
     StandBy,
 }
 
-/// Runs until it is told to stop.
+/// Runs until it is told to stop. When one site ends, all do: whoever started this starts it again.
 ///
 /// # Errors
-/// The site cannot be served, or no longer: another controller has taken it over.
-pub fn run(settings: Settings, config_file: Option<PathBuf>) -> anyhow::Result<()> {
-    let log = log(&settings)?;
-    let lock = muster_controller::data_dir::open(&settings.controller.data_dir)?;
-    let instance = lease::instance(&lock).context("this machine's boot cannot be told from others")?;
-    let program = Program { settings, config_file, log, instance };
-    loop {
-        let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-        let served = runtime.block_on(program.serve());
-        // Everything still open has had its time.
-        runtime.shutdown_timeout(Duration::from_millis(500));
-        match served? {
-            Next::Stop => return Ok(()),
-            Next::StandBy => {}
-        }
-    }
+/// A site cannot be served, or no longer: another controller has taken it over.
+pub fn run(settings: &Settings, config_file: Option<PathBuf>) -> anyhow::Result<()> {
+    settings.check_database()?;
+    let log = log(settings)?;
+    let sites = settings.of_sites();
+    let names: Vec<_> = sites.iter().map(|settings| settings.site.clone()).collect();
+    let runtime = runtime()?;
+    let socket = Socket::new(settings.controller.api_socket.clone(), names.clone(), runtime.handle().clone());
+    let share = Share::new(settings.name(), names.iter().cloned());
+    let process = Process::new(config_file, log, socket, share, names.into_iter());
+    let locks = sites.iter().map(|settings| data_dir::open(&settings.controller.data_dir));
+    let locks = locks.collect::<anyhow::Result<Vec<File>>>()?;
+    let runs = sites.into_iter().zip(&locks).map(|(settings, lock)| {
+        let instance = lease::instance(lock).context("this machine's boot cannot be told from others")?;
+        Ok(SiteRun { process: &process, settings, instance })
+    });
+    let runs = runs.collect::<anyhow::Result<Vec<SiteRun<'_>>>>()?;
+    let ran = thread::scope(|scope| {
+        let threads: Vec<_> = runs.iter().map(|run| scope.spawn(|| run.run())).collect();
+        let followed = runtime.block_on(process.follow_signals());
+        process.stop();
+        let join =
+            |thread: ScopedJoinHandle<'_, _>| thread.join().unwrap_or_else(|panic| resume_unwind(panic));
+        // All have ended before the first error is told.
+        let ran: Vec<anyhow::Result<()>> = threads.into_iter().map(join).collect();
+        followed?;
+        ran.into_iter().collect()
+    });
+    runtime.block_on(process.socket.close());
+    end(runtime);
+    ran
+}
+
+fn runtime() -> std::io::Result<Runtime> {
+    Builder::new_multi_thread().enable_all().build()
+}
+
+fn end(runtime: Runtime) {
+    // Everything still open has had its time.
+    runtime.shutdown_timeout(Duration::from_millis(500));
 }
 
 /// rumqttd has a line for each client, whoever that is; the embedded broker says itself what counts.
@@ -84,19 +113,35 @@ fn log(settings: &Settings) -> anyhow::Result<LogHandle> {
     Ok(handle)
 }
 
-impl Program {
+impl SiteRun<'_> {
+    fn run(&self) -> anyhow::Result<()> {
+        let _end_of_all = self.process.end_with_this();
+        loop {
+            let runtime = runtime()?;
+            let served = runtime.block_on(self.serve());
+            end(runtime);
+            match served {
+                Ok(Next::Stop) => return Ok(()),
+                Ok(Next::StandBy) => {}
+                Err(error) if self.settings.site.is_default() => return Err(error),
+                Err(error) => return Err(error.context(format!("site {}", self.settings.site))),
+            }
+        }
+    }
+
     async fn serve(&self) -> anyhow::Result<Next> {
         let (feed, from_link) = intake::channel(intake::fair::Bounds::default());
         let Location::Postgres(server) = self.settings.database() else {
+            self.process.share.owns(&self.settings.site);
             let common = Common::new(Tenure::for_good());
-            let active = Active { program: self, common, term: None };
+            let active = Active { site: self, common, term: None };
             active.serve(feed, from_link, None, std::future::pending()).await?;
             return Ok(Next::Stop);
         };
         let common = Common::new(Tenure::none());
         let standby = standby::stand_by(self, &server, &common, &feed).await?;
         let Some(Lease { keeper, term, ended, link }) = standby else { return Ok(Next::Stop) };
-        let active = Active { program: self, common, term: Some(term) };
+        let active = Active { site: self, common, term: Some(term) };
         // A keeper whose thread is gone renews nothing.
         let ended = async { ended.await.unwrap_or(Ended::Lost) };
         let served = active.serve(feed, from_link, link, ended).await;
@@ -109,15 +154,5 @@ impl Program {
             Served::Stopped => Next::Stop,
             Served::HandOver { .. } => Next::StandBy,
         })
-    }
-
-    fn reload(&self) {
-        match Settings::read(self.config_file.as_deref(), std::env::vars()) {
-            Ok(fresh) => match log_filter(&fresh.log.level) {
-                Ok(filter) => drop(self.log.reload(filter)), // fails only if the subscriber is gone
-                Err(error) => tracing::error!(%error, "log.level is left as it was"),
-            },
-            Err(error) => tracing::error!("the settings are left as they were: {error:#}"),
-        }
     }
 }

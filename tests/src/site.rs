@@ -54,6 +54,8 @@ pub struct Site {
     socket: PathBuf,
     data: PathBuf,
     files: RefCell<u32>,
+    /// Of several at the controller, the one that commands are for; empty: the default one.
+    site: RefCell<String>,
     dir: TempDir,
 }
 
@@ -249,6 +251,7 @@ impl Site {
             socket,
             data,
             files,
+            site: RefCell::default(),
             dir,
         };
         site.until_answers();
@@ -304,7 +307,19 @@ impl Site {
     pub fn spawn(&self, arguments: &[&str]) -> Running {
         let mut command = Command::new(binary("muster"));
         command.args(["--url", &self.url()]).args(arguments);
+        match self.site.borrow().as_str() {
+            "" => command.env_remove("MUSTER_SITE"),
+            name => command.env("MUSTER_SITE", name),
+        };
         Running::start(command)
+    }
+
+    /// Does this with commands for the site of this name.
+    pub fn in_site<T>(&self, name: &str, work: impl FnOnce(&Self) -> T) -> T {
+        let before = self.site.replace(name.to_owned());
+        let done = work(self);
+        self.site.replace(before);
+        done
     }
 
     /// Runs `muster` with these arguments to its end.

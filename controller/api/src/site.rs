@@ -117,7 +117,7 @@ impl Role {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct StatusView {
-    /// The site's name.
+    /// The site's id.
     pub site: String,
     /// Of the controller that answers.
     pub role: Role,
@@ -138,10 +138,22 @@ pub struct StatusView {
     pub read_only: Option<String>,
     /// The site's controllers.
     pub controllers: Vec<ControllerView>,
+    /// The sites that the controller which answers has in its settings, this one among them.
+    pub sites: Vec<SiteView>,
     /// Agents by state; a standby has none.
     pub agents: AgentCounts,
     /// What waits for an operator; nothing does at a standby.
     pub waiting: WaitingView,
+}
+
+/// A site of several that a controller has in its settings.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct SiteView {
+    /// What operators call it: `muster --site NAME`.
+    pub name: String,
+    /// The controller that is active for it; none: that is not known yet.
+    pub active: Option<String>,
 }
 
 /// One of the site's controllers.

@@ -28,12 +28,17 @@ const ANSWER_MAX: usize = 1 << 30;
 /// few seconds.
 const ANSWER_TIME: Duration = Duration::from_secs(120);
 
+/// The header that names the site of a request.
+const SITE: &str = "muster-site";
+
 /// Every character but RFC 3986's unreserved ones.
 const SEGMENT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
 /// A connection to one controller.
 pub struct Client {
     socket: PathBuf,
+    /// None: the default one.
+    site: Option<String>,
     connection: Option<SendRequest<Full<Bytes>>>,
 }
 
@@ -59,7 +64,12 @@ impl Client {
             }
             _ => return Err(Failure::usage(format!("--url '{url}': want unix:///PATH/OF/SOCKET"))),
         };
-        Ok(Self { socket, connection: None })
+        Ok(Self { socket, site: None, connection: None })
+    }
+
+    /// The same for this site of those at the controller.
+    pub fn at_site(&self, name: &str) -> Self {
+        Self { socket: self.socket.clone(), site: Some(name.to_owned()), connection: None }
     }
 
     /// GET.
@@ -86,11 +96,12 @@ impl Client {
         body: Bytes,
     ) -> Result<Value, Failure> {
         let changes = method != Method::GET;
-        let request = Request::builder()
-            .method(method)
-            .uri(path)
-            .header(HOST, "muster")
-            .header(CONTENT_TYPE, kind)
+        let mut request =
+            Request::builder().method(method).uri(path).header(HOST, "muster").header(CONTENT_TYPE, kind);
+        if let Some(site) = &self.site {
+            request = request.header(SITE, site);
+        }
+        let request = request
             .body(Full::new(body))
             .map_err(|error| Failure::usage(format!("cannot ask for '{path}': {error}")))?;
         let mut connection = match self.connection.take() {

@@ -58,6 +58,9 @@ struct Cli {
         default_value = "unix:///run/muster/api.sock"
     )]
     url: String,
+    /// Site, where the controller has several [default: the one in its section [controller]]
+    #[arg(long, global = true, env = "MUSTER_SITE", hide_env_values = true, value_name = "NAME")]
+    site: Option<String>,
 }
 
 #[derive(Subcommand)]
@@ -155,6 +158,9 @@ fn run(cli: Cli) -> Result<(), Failure> {
         Noun::Type(verb) => kind::run(verb, format),
         noun => {
             let mut client = Client::new(&cli.url)?;
+            if let Some(site) = &cli.site {
+                client = client.at_site(site);
+            }
             tokio::runtime::Builder::new_current_thread()
                 .enable_all()
                 .build()

@@ -39,6 +39,13 @@ fn shown(status: &StatusView) -> String {
             Role::Standby => line("", format!("{name} is {role}, {} s behind", other.behind_s)),
         }
     }
+    for (at, site) in status.sites.iter().filter(|_| status.sites.len() > 1).enumerate() {
+        let active = site
+            .active
+            .as_deref()
+            .map_or("not active anywhere".to_owned(), |name| format!("active on {}", word(name)));
+        line(if at == 0 { "sites" } else { "" }, format!("{} {active}", word(&site.name)));
+    }
     if let Some(why) = &status.read_only {
         line("READ-ONLY", printable(why));
     }

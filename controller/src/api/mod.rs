@@ -26,7 +26,6 @@ mod standby;
 mod status;
 mod token;
 
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -45,12 +44,13 @@ use time::OffsetDateTime;
 use tokio::sync::{Semaphore, watch};
 
 use crate::driver::DriverHandle;
-use crate::lease::Tenure;
+use crate::lease::{Share, Tenure};
 use crate::link::{Health, RefusedPackets};
 use crate::pki::Pki;
+use crate::site_name::SiteName;
 use crate::store::{Reader, StoreError};
 use error::ApiError;
-pub use server::{ApiHandle, SocketError, serve};
+pub use server::{ApiHandle, Socket, SocketError, serve};
 pub use standby::{StandbyConfig, serve_standby};
 
 /// The most items of a list that one query asks of the driver: a long list would delay its other work.
@@ -63,16 +63,19 @@ const WAIT_MAX: Duration = Duration::from_secs(25);
 /// holds only the bytes it has sent, and no place here.
 const BODIES_MAX: usize = 4;
 
-/// The address of the API, its bounds, and what it shows besides the engine's state.
+/// The bounds of a site's API, and what it shows besides the engine's state.
 #[derive(Clone, Debug)]
 pub struct ApiConfig {
+    /// What operators call the site.
+    pub site: SiteName,
+    /// Which of the sites at this controller are whose.
+    pub share: Share,
     /// The name of this controller.
     pub name: String,
     /// What is known of the site's other controllers.
     pub tenure: Tenure,
     /// The place of its data, as a URL.
     pub store: String,
-    pub socket: PathBuf,
     /// The addresses in join tokens: `host:port`.
     pub addresses: Vec<String>,
     /// The way through brokers, in join tokens.

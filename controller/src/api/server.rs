@@ -1,26 +1,35 @@
-//! The socket: access to it, the number of connections, and their time limits.
+//! The socket of a process: access to it, the number of connections, and their time limits. Several sites may answer on
+//! it: a header says for which a request is, and without one it is for the default site.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::{FileTypeExt as _, PermissionsExt as _, chown};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use axum::Router;
+use axum::extract::Request;
+use axum::http::HeaderName;
+use axum::response::{IntoResponse as _, Response};
+use axum::{Extension, Router};
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::GracefulShutdown;
 use hyper_util::service::TowerToHyperService;
 use thiserror::Error;
 use tokio::net::UnixListener;
+use tokio::runtime::Handle;
 use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinHandle;
+use tower::ServiceExt as _;
 
+use super::error::ApiError;
 use super::{Api, ApiConfig, router};
 use crate::driver::DriverHandle;
 use crate::pki::Pki;
+use crate::site_name::SiteName;
 use crate::store::Reader;
 
 /// The most connections at a time: every operator and watch has one; further ones wait in the
@@ -51,56 +60,160 @@ pub enum SocketError {
     Io { path: PathBuf, source: io::Error },
 }
 
-pub struct ApiHandle {
+/// The header that names the site of a request.
+const SITE: HeaderName = HeaderName::from_static("muster-site");
+
+/// The socket of a process. It is there from the first site that answers until [`Socket::close`].
+#[derive(Clone)]
+pub struct Socket(Arc<Shared>);
+
+struct Shared {
+    path: PathBuf,
+    /// All sites of the process.
+    names: Vec<SiteName>,
+    /// Where connections are served: it outlives the sites' own.
+    runtime: Handle,
+    open: Mutex<Open>,
+}
+
+#[derive(Default)]
+struct Open {
+    /// Those that answer now.
+    routers: BTreeMap<SiteName, Router>,
+    listening: Option<Listening>,
+}
+
+struct Listening {
     /// Everything ends when this is dropped.
     running: watch::Sender<()>,
     task: JoinHandle<()>,
 }
 
-/// Opens the socket and answers requests from then on.
+/// A site that answers. It answers no more when this is dropped.
+pub struct ApiHandle {
+    socket: Socket,
+    site: SiteName,
+    /// Requests under way hold a receiver each.
+    running: watch::Sender<()>,
+}
+
+/// Answers requests to a site that this controller is active for.
 ///
 /// # Errors
 /// [`SocketError`]
 pub fn serve(
+    socket: &Socket,
     config: ApiConfig,
     driver: DriverHandle,
     reader: Reader,
     pki: Arc<Pki>,
 ) -> Result<ApiHandle, SocketError> {
-    let path = config.socket.clone();
-    serve_router(path, |stopped| router(Api::new(config, driver, reader, pki, stopped)))
+    let site = config.site.clone();
+    socket.serve(site, |stopped| router(Api::new(config, driver, reader, pki, stopped)))
 }
 
-/// Serves a router, made with what changes when the server stops.
-pub(super) fn serve_router(
-    path: PathBuf,
-    router: impl FnOnce(watch::Receiver<()>) -> Router,
-) -> Result<ApiHandle, SocketError> {
-    let listener = bind(&path)?;
-    let (running, stopped) = watch::channel(());
-    let router = router(stopped.clone());
-    let task = tokio::spawn(async move {
-        accept(&listener, router, stopped).await;
-        // A socket that stays is replaced by the next start.
-        drop(fs::remove_file(&path));
-    });
-    Ok(ApiHandle { running, task })
-}
+impl Socket {
+    /// For a process with these sites. Connections are served on `runtime`.
+    pub fn new(path: PathBuf, names: Vec<SiteName>, runtime: Handle) -> Self {
+        Self(Arc::new(Shared { path, names, runtime, open: Mutex::default() }))
+    }
 
-impl ApiHandle {
-    /// Waits until the server has ended without an order, which only a bug causes.
-    pub async fn ended(&mut self) {
-        // However it ended.
-        drop((&mut self.task).await);
+    /// Serves a site by a router, made with what changes when the site ends.
+    pub(super) fn serve(
+        &self,
+        site: SiteName,
+        router: impl FnOnce(watch::Receiver<()>) -> Router,
+    ) -> Result<ApiHandle, SocketError> {
+        let (running, stopped) = watch::channel(());
+        let router = router(stopped.clone()).layer(Extension(Ending(stopped)));
+        let mut open = self.lock();
+        if open.listening.is_none() {
+            open.listening = Some(self.listen()?);
+        }
+        open.routers.insert(site.clone(), router);
+        Ok(ApiHandle { socket: self.clone(), site, running })
+    }
+
+    fn listen(&self) -> Result<Listening, SocketError> {
+        let _entered = self.0.runtime.enter();
+        let listener = bind(&self.0.path)?;
+        let (running, stopped) = watch::channel(());
+        let (path, socket) = (self.0.path.clone(), Arc::downgrade(&self.0));
+        let router = Router::new().fallback(async move |request: Request| match socket.upgrade() {
+            Some(shared) => Socket(shared).answer(request).await,
+            None => ApiError::unavailable("the controller is stopping").into_response(),
+        });
+        let task = self.0.runtime.spawn(async move {
+            accept(&listener, router, stopped).await;
+            // A socket that stays is replaced by the next start.
+            drop(fs::remove_file(&path));
+        });
+        Ok(Listening { running, task })
+    }
+
+    async fn answer(&self, request: Request) -> Response {
+        let name = match request.headers().get(SITE).map(|name| name.to_str().unwrap_or_default().parse()) {
+            None => SiteName::default(),
+            Some(Ok(name)) => name,
+            Some(Err(why)) => return ApiError::invalid(why).into_response(),
+        };
+        let router = self.lock().routers.get(&name).cloned();
+        match router {
+            Some(router) => router.oneshot(request).await.into_response(),
+            None => self.absent(&name).into_response(),
+        }
+    }
+
+    fn absent(&self, name: &SiteName) -> ApiError {
+        if self.0.names.contains(name) {
+            return ApiError::unavailable(format!(
+                "site {name} starts, or changes its controller: ask again"
+            ));
+        }
+        let names: Vec<String> = self.0.names.iter().map(ToString::to_string).collect();
+        ApiError::not_found(format!(
+            "there is no site '{name}' here: this controller has {}",
+            names.join(", ")
+        ))
     }
 
     /// Accepts no more requests, gives those under way a moment, and removes the socket.
-    pub async fn stop(self) {
-        drop(self.running);
-        // The task fails only if it panicked.
-        drop(self.task.await);
+    pub async fn close(&self) {
+        let listening = self.lock().listening.take();
+        if let Some(Listening { running, task }) = listening {
+            drop(running);
+            // The task fails only if it panicked.
+            drop(task.await);
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Open> {
+        self.0.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
+
+impl ApiHandle {
+    /// Takes no more requests for the site, and gives those under way a moment.
+    pub async fn stop(self) {
+        self.forget();
+        self.running.send_replace(());
+        drop(tokio::time::timeout(STOP_TIME, self.running.closed()).await);
+    }
+
+    fn forget(&self) {
+        self.socket.lock().routers.remove(&self.site);
+    }
+}
+
+impl Drop for ApiHandle {
+    fn drop(&mut self) {
+        self.forget();
+    }
+}
+
+/// Held by a site's router, and so by each of its requests.
+#[derive(Clone)]
+struct Ending(#[expect(dead_code, reason = "its end is what counts")] watch::Receiver<()>);
 
 async fn accept(listener: &UnixListener, router: Router, mut stopped: watch::Receiver<()>) {
     let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));

@@ -1,16 +1,15 @@
 //! What a standby answers: who it is, and who is active. For everything else it sends operators there.
 
-use std::path::{Path, PathBuf};
-
 use axum::{Json, Router, routing};
-use muster_api::site::{ControllerView, Role, StatusView};
+use muster_api::site::{ControllerView, Role, SiteView, StatusView};
 use muster_shared::SiteId;
 use time::OffsetDateTime;
 
 use super::error::ApiError;
-use super::server::{self, ApiHandle, SocketError};
+use super::server::{ApiHandle, Socket, SocketError};
 use super::version;
-use crate::lease::Tenure;
+use crate::lease::{Share, Tenure};
+use crate::site_name::SiteName;
 use crate::store::rfc3339;
 
 /// What a standby shows.
@@ -18,8 +17,12 @@ use crate::store::rfc3339;
 pub struct StandbyConfig {
     /// The name of this controller.
     pub name: String,
-    /// The site's name, if its keys are here.
-    pub site: Option<SiteId>,
+    /// What operators call the site.
+    pub site: SiteName,
+    /// Which of the sites at this controller are whose.
+    pub share: Share,
+    /// The site's id, if its keys are here.
+    pub id: Option<SiteId>,
     /// The place of the site's data, as a URL.
     pub store: String,
     /// How agents are reached: `link.url`.
@@ -28,33 +31,40 @@ pub struct StandbyConfig {
     pub tenure: Tenure,
 }
 
-/// Opens the socket and answers requests from then on.
+/// Answers requests to a site that another controller is active for.
 ///
 /// # Errors
 /// [`SocketError`]
-pub fn serve_standby(config: StandbyConfig, socket: &Path) -> Result<ApiHandle, SocketError> {
+pub fn serve_standby(socket: &Socket, config: StandbyConfig) -> Result<ApiHandle, SocketError> {
     let since = OffsetDateTime::now_utc();
-    let shown = config.clone();
+    let (shown, site) = (config.clone(), config.site.clone());
     let status = move || async move { Json(status(&shown, since)) };
     let elsewhere = move || async move { ApiError::unavailable(active_is(&config)) };
     let router = Router::new()
         .route("/v1/status", routing::get(status))
         .route("/v1/version", routing::get(version))
         .fallback(elsewhere);
-    server::serve_router(PathBuf::from(socket), |_| router)
+    socket.serve(site, |_| router)
 }
 
 fn status(config: &StandbyConfig, since: OffsetDateTime) -> StatusView {
     StatusView {
-        site: config.site.as_ref().map(ToString::to_string).unwrap_or_default(),
+        site: config.id.as_ref().map(ToString::to_string).unwrap_or_default(),
         role: Role::Standby,
         since: rfc3339(since),
         epoch: config.tenure.seen().epoch,
         store: config.store.clone(),
         link: config.link.clone(),
         controllers: controllers(&config.tenure),
+        sites: sites(&config.share),
         ..StatusView::default()
     }
+}
+
+/// The sites of this controller.
+pub(super) fn sites(share: &Share) -> Vec<SiteView> {
+    let shown = |(name, active): (SiteName, _)| SiteView { name: name.to_string(), active };
+    share.holders().into_iter().map(shown).collect()
 }
 
 /// The site's controllers, the active one first.

@@ -3,18 +3,18 @@
 use axum::Json;
 use axum::extract::State;
 use muster_api::site::{ControllerView, Role, StatusView};
-use muster_engine::site::SiteView;
+use muster_engine::site;
 
 use super::Api;
 use super::error::ApiError;
-use super::standby::controllers;
+use super::standby::{controllers, sites};
 use crate::driver::Look;
 use crate::store::rfc3339;
 
 /// GET /v1/status
 pub async fn status(State(api): State<Api>) -> Result<Json<StatusView>, ApiError> {
     let look = |look: &Look<'_>| (look.site.site_view(), look.read_only.map(str::to_owned));
-    let (SiteView { epoch, restored, agents, waiting }, read_only) = api.driver.look(look).await?;
+    let (site::SiteView { epoch, restored, agents, waiting }, read_only) = api.driver.look(look).await?;
     let role = Role::Active;
     let mut controllers = controllers(&api.config.tenure);
     if controllers.is_empty() {
@@ -32,6 +32,7 @@ pub async fn status(State(api): State<Api>) -> Result<Json<StatusView>, ApiError
         link_problem,
         read_only,
         controllers,
+        sites: sites(&api.config.share),
         agents,
         waiting,
     }))

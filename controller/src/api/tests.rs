@@ -1,5 +1,5 @@
 use std::os::unix::fs::PermissionsExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use muster_engine::JoinAsk;
@@ -54,6 +54,7 @@ struct World {
     key: crate::store::DataKey,
     driver: DriverHandle,
     pki: Arc<Pki>,
+    socket: Socket,
     api: ApiHandle,
     events: crate::link::intake::Feed,
     refused: RefusedPackets,
@@ -68,23 +69,24 @@ impl World {
         let pki = Arc::new(Pki::open(folder.path()).unwrap());
         let (driver, inbox) = driver::channel();
         let (events, from_link) = crate::link::intake::channel(crate::link::intake::fair::Bounds::default());
-        let config = |epoch| muster_engine::Config {
+        let engine_config = |epoch| muster_engine::Config {
             epoch,
             epoch_bits: 1,
             starts: muster_engine::Starts::default(),
             seed: [1; 32],
             limits: muster_engine::Limits::default(),
         };
-        let engine = Driver::new(store, Nowhere, config).unwrap();
+        let engine = Driver::new(store, Nowhere, engine_config).unwrap();
         std::thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
             runtime.block_on(engine.run(inbox, from_link));
         });
         let refused = RefusedPackets::default();
-        let config = ApiConfig { refused: refused.clone(), ..config_in(&folder) };
+        let config = ApiConfig { refused: refused.clone(), ..config() };
         let reader = Reader::open(&Location::Sqlite(database.clone()), &key).unwrap();
-        let api = serve(config, driver.clone(), reader, Arc::clone(&pki)).unwrap();
-        Self { folder, key, driver, pki, api, events, refused }
+        let socket = socket(folder.path().join("api.sock"));
+        let api = serve(&socket, config, driver.clone(), reader, Arc::clone(&pki)).unwrap();
+        Self { folder, key, driver, pki, socket, api, events, refused }
     }
 
     fn reader(&self) -> Reader {
@@ -127,17 +129,27 @@ impl World {
     async fn stop(self) {
         let socket = self.socket();
         self.api.stop().await;
+        self.socket.close().await;
         self.driver.stop().await;
         assert!(!socket.exists());
     }
 }
 
-fn config_in(folder: &TempDir) -> ApiConfig {
+/// The socket of a process with two sites.
+fn socket(path: PathBuf) -> Socket {
+    let names = ["default", "hall-b"].map(|name| name.parse().unwrap());
+    Socket::new(path, names.into(), tokio::runtime::Handle::current())
+}
+
+fn config() -> ApiConfig {
+    let share = Share::new("c1".to_owned(), std::iter::empty());
+    share.owns(&SiteName::default());
     ApiConfig {
+        site: SiteName::default(),
+        share,
         name: "c1".to_owned(),
         tenure: Tenure::for_good(),
         store: "sqlite:/muster.db".to_owned(),
-        socket: folder.path().join("api.sock"),
         addresses: vec!["controller.example.org:8883".to_owned()],
         broker: None,
         link: "direct".to_owned(),
@@ -150,9 +162,14 @@ fn config_in(folder: &TempDir) -> ApiConfig {
 }
 
 async fn ask(socket: &Path, line: &str, body: &str) -> (u16, Value) {
+    ask_with(socket, line, "", body).await
+}
+
+/// With a line more in the head.
+async fn ask_with(socket: &Path, line: &str, header: &str, body: &str) -> (u16, Value) {
     let mut stream = UnixStream::connect(socket).await.unwrap();
     let request = format!(
-        "{line} HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-length: {}\r\n\r\n{body}",
+        "{line} HTTP/1.1\r\nhost: x\r\n{header}connection: close\r\ncontent-length: {}\r\n\r\n{body}",
         body.len()
     );
     stream.write_all(request.as_bytes()).await.unwrap();
@@ -378,22 +395,58 @@ async fn tokens_are_told_once() {
 #[tokio::test]
 async fn the_socket_is_for_root_and_a_group_and_has_one_owner() {
     let world = World::new().await;
-    let socket = world.socket();
-    assert_eq!(std::fs::metadata(&socket).unwrap().permissions().mode() & 0o777, 0o660);
-    let again = |config: ApiConfig| {
-        let reader = world.reader();
-        serve(config, world.driver.clone(), reader, Arc::clone(&world.pki))
+    let place = world.socket();
+    assert_eq!(std::fs::metadata(&place).unwrap().permissions().mode() & 0o777, 0o660);
+    let again = |socket: &Socket| {
+        serve(socket, config(), world.driver.clone(), world.reader(), Arc::clone(&world.pki))
     };
-    assert!(matches!(again(config_in(&world.folder)), Err(SocketError::InUse(path)) if path == socket));
+    assert!(matches!(again(&socket(place.clone())), Err(SocketError::InUse(path)) if path == place));
     let (file, stale) = (world.folder.path().join("file"), world.folder.path().join("stale"));
     std::fs::write(&file, "").unwrap();
-    let config = ApiConfig { socket: file.clone(), ..config_in(&world.folder) };
-    assert!(matches!(again(config), Err(SocketError::NotASocket(path)) if path == file));
+    assert!(matches!(again(&socket(file.clone())), Err(SocketError::NotASocket(path)) if path == file));
     drop(std::os::unix::net::UnixListener::bind(&stale).unwrap());
-    let config = ApiConfig { socket: stale.clone(), ..config_in(&world.folder) };
-    let second = again(config).unwrap();
+    let second = socket(stale.clone());
+    let api = again(&second).unwrap();
     assert_eq!(ask(&stale, "GET /v1/version", "").await.0, 200);
-    second.stop().await;
+    api.stop().await;
+    second.close().await;
+    world.stop().await;
+}
+
+#[tokio::test]
+async fn a_header_says_for_which_site_a_request_is() {
+    let world = World::new().await;
+    let get = async |site: &str| {
+        let line = "GET /v1/status";
+        ask_with(&world.socket(), line, &format!("muster-site: {site}\r\n"), "").await
+    };
+    assert_eq!(get("default").await.0, 200);
+    let (status, answer) = get("hall-b").await;
+    assert_eq!(
+        (status, answer["error"]["message"].as_str().unwrap()),
+        (503, "site hall-b starts, or changes its controller: ask again")
+    );
+    let (status, answer) = get("hall-c").await;
+    assert_eq!(
+        (status, answer["error"]["message"].as_str().unwrap()),
+        (404, "there is no site 'hall-c' here: this controller has default, hall-b")
+    );
+    assert_eq!(get("../pki").await.0, 400);
+    let standby = StandbyConfig {
+        name: "c1".to_owned(),
+        site: "hall-b".parse().unwrap(),
+        id: None,
+        share: Share::new("c1".to_owned(), std::iter::empty()),
+        store: "postgres://db1/muster".to_owned(),
+        link: "direct".to_owned(),
+        tenure: Tenure::none(),
+    };
+    let hall = serve_standby(&world.socket, standby).unwrap();
+    let (status, answer) = get("hall-b").await;
+    assert_eq!((status, answer["role"].as_str().unwrap()), (200, "standby"));
+    assert_eq!(get("default").await.1["role"], "active");
+    hall.stop().await;
+    assert_eq!(get("hall-b").await.0, 503);
     world.stop().await;
 }
 

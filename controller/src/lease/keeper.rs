@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use tokio::sync::oneshot;
 
-use super::{Holder, LeaseState, Member, Record, Seen, Standby, Tenure, Term, Terms, Verdict, now};
+use super::{Holder, LeaseState, Member, Record, Seen, Share, Standby, Tenure, Term, Terms, Verdict, now};
 use crate::random::random;
+use crate::site_name::SiteName;
 use crate::store::{LeaseTable, StoreError};
 
 /// How long a stop waits until the lease is given up.
@@ -41,20 +42,22 @@ struct Leave {
 }
 
 impl Keeper {
-    /// Begins to wait for the lease. The receivers hear when it is taken, and when that is over.
+    /// Begins to wait for the lease of a site. The receivers hear when it is taken, and when that is over.
     ///
     /// # Errors
     /// There is no thread for it.
     pub fn start(
+        site: SiteName,
         table: LeaseTable,
         me: Member,
         terms: Terms,
         tenure: Tenure,
+        share: Share,
     ) -> std::io::Result<(Self, oneshot::Receiver<Taken>, oneshot::Receiver<Ended>)> {
         let (orders, ordered) = mpsc::channel();
         let (took, taken) = oneshot::channel();
         let (end, ended) = oneshot::channel();
-        let keeping = Keeping { table, me, terms, tenure, ordered, problem: None };
+        let keeping = Keeping { site, table, me, terms, tenure, share, ordered, problem: None };
         thread::Builder::new().name("lease".into()).spawn(move || keeping.run(took, end))?;
         Ok((Self { orders }, taken, ended))
     }
@@ -71,10 +74,12 @@ impl Keeper {
 }
 
 struct Keeping {
+    site: SiteName,
     table: LeaseTable,
     me: Member,
     terms: Terms,
     tenure: Tenure,
+    share: Share,
     ordered: mpsc::Receiver<Leave>,
     /// What went wrong last: it is logged once.
     problem: Option<String>,
@@ -91,7 +96,7 @@ impl Keeping {
 
     /// Waits until the lease is this controller's; `None`: it is to wait no more.
     fn stand_by(&mut self) -> Option<(Term, Holder)> {
-        let mut standby = Standby::new(self.me.clone(), self.terms);
+        let mut standby = Standby::new(self.me.clone(), self.terms, now());
         loop {
             match self.try_take(&mut standby) {
                 Ok(Some(taken)) => return Some(taken),
@@ -116,9 +121,18 @@ impl Keeping {
         let asked = now();
         let record = self.table.look()?;
         self.show(record.as_ref())?;
-        let verdict = standby.saw(now(), record.as_ref());
+        let verdict = standby.saw(now(), record.as_ref(), self.share.reserve(self.terms));
         self.tenure.set_vacant(standby.is_vacant(now()));
         if verdict == Verdict::Wait {
+            // By then agents have been told of this controller.
+            let is_known = now().since(standby.began()) > self.terms.lease;
+            if let Some(record) = &record
+                && is_known
+                && self.share.wants(&self.site)
+                && self.table.ask(record, &self.me.name)?
+            {
+                tracing::info!(site = %self.site, of = record.holder.name, "asks for its share of the sites");
+            }
             return Ok(None);
         }
         // A controller that cannot read the database leaves the lease to one that can.
@@ -132,7 +146,7 @@ impl Keeping {
         self.tenure.set(holder.until());
         // Should it lose the lease, agents are to go elsewhere at once.
         self.tenure.set_vacant(false);
-        tracing::info!(epoch = term.epoch.0, "this controller has the lease");
+        tracing::info!(site = %self.site, epoch = term.epoch.0, "this controller has the lease");
         Ok(Some((term, holder)))
     }
 
@@ -185,13 +199,14 @@ impl Keeping {
     fn show(&self, record: Option<&Record>) -> Result<(), StoreError> {
         let Some(record) = record else { return Ok(()) };
         let standbys = self.table.standbys(&record.holder.name)?;
+        self.share.saw(&self.site, record, &standbys, self.terms);
         let mut seen = self.tenure.lock();
         let has_changed = seen.active.as_ref().is_none_or(|(active, _)| *active != record.holder);
         let active = Some((record.holder.clone(), record.since.clone()));
         *seen = Seen { active, epoch: record.term.epoch, standbys };
         drop(seen);
         if has_changed && record.holder.name != self.me.name {
-            tracing::info!(active = record.holder.name, since = record.since, "standing by");
+            tracing::info!(site = %self.site, active = record.holder.name, since = record.since, "standing by");
         }
         Ok(())
     }

@@ -40,32 +40,41 @@ pub enum Verdict {
 pub struct Standby {
     me: Member,
     terms: Terms,
+    began: MonoTime,
     /// What it saw last, and when it saw that first.
     last: Option<(Term, u64, LeaseState, MonoTime)>,
 }
 
 impl Standby {
-    pub fn new(me: Member, terms: Terms) -> Self {
-        Self { me, terms, last: None }
+    /// One that begins to wait at `began`.
+    pub fn new(me: Member, terms: Terms, began: MonoTime) -> Self {
+        Self { me, terms, began, last: None }
     }
 
-    /// A look at the lease was answered at `now`; `None`: nobody ever had it.
-    pub fn saw(&mut self, now: MonoTime, record: Option<&Record>) -> Verdict {
+    /// When it began to wait.
+    pub fn began(&self) -> MonoTime {
+        self.began
+    }
+
+    /// A look at the lease was answered at `now`; `None`: nobody ever had it. What is free is left to others for `reserve`.
+    pub fn saw(&mut self, now: MonoTime, record: Option<&Record>, reserve: Duration) -> Verdict {
         let Some(Record { term, holder, beat, state, .. }) = record else { return Verdict::Take };
         let since = match &self.last {
             Some((t, b, s, since)) if (t, b, s) == (term, beat, state) => *since,
             _ => now,
         };
         self.last = Some((*term, *beat, state.clone(), since));
-        let is_over = now.since(since) > self.terms.patience();
+        let is_over = now.since(since) > self.terms.patience() + reserve;
         match state {
-            LeaseState::Free => Verdict::Take,
+            LeaseState::Free if now.since(since) >= reserve => Verdict::Take,
             LeaseState::Left { heir } if *heir == self.me.name || is_over => Verdict::Take,
             // The process that had it was this one's predecessor, which is dead.
             LeaseState::Held | LeaseState::Asked { .. } if is_over || holder.instance == self.me.instance => {
                 Verdict::TakeOver
             }
-            LeaseState::Held | LeaseState::Asked { .. } | LeaseState::Left { .. } => Verdict::Wait,
+            LeaseState::Held | LeaseState::Asked { .. } | LeaseState::Left { .. } | LeaseState::Free => {
+                Verdict::Wait
+            }
         }
     }
 

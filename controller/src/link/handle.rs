@@ -59,7 +59,7 @@ impl LinkHandle {
         }
     }
 
-    /// An agent learns of the site's other controllers with its welcome.
+    /// An agent learns of the site's other controllers with its welcome, and of later ones when they come.
     fn tell_of_controllers(&self, peer: &Peer) {
         let addresses = self.nodes.common.tenure.addresses(&[]);
         if addresses.len() < 2 || peer.reads.load(Ordering::Acquire) < READS_CONTROLLERS {
@@ -92,16 +92,23 @@ impl LinkHandle {
         }
     }
 
-    /// Ends all connections whenever this controller no longer holds the site's lease: agents look for the one that
-    /// does. Never ends.
-    pub async fn end_with_tenure(&self) {
+    /// Follows the site's lease. All connections end whenever this controller no longer holds it: agents look for the one
+    /// that does. Agents are told of controllers that come. Never ends.
+    pub async fn follow_tenure(&self) {
         if self.nodes.common.tenure.is_for_good() {
             std::future::pending::<()>().await;
         }
-        let mut held = false;
+        let (mut held, mut told) = (false, Vec::new());
         loop {
             match self.nodes.may_speak() {
-                Ok(()) => held = true,
+                Ok(()) => {
+                    held = true;
+                    let addresses = self.nodes.common.tenure.addresses(&[]);
+                    if addresses.iter().any(|address| !told.contains(address)) {
+                        self.nodes.registry.welcomed().iter().for_each(|peer| self.tell_of_controllers(peer));
+                    }
+                    told = addresses;
+                }
                 Err(refusal) if std::mem::take(&mut held) => self.nodes.registry.end(&refusal),
                 Err(_) => {}
             }

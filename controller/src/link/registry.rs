@@ -1,7 +1,7 @@
 //! The nodes that are connected now.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, AtomicU32};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use muster_shared::NodeId;
@@ -89,6 +89,12 @@ impl Registry {
     /// The connection of a node.
     pub fn get(&self, node: &NodeId) -> Option<Arc<Peer>> {
         self.lock().by_node.get(node).cloned()
+    }
+
+    /// The connections of nodes that were welcomed.
+    pub fn welcomed(&self) -> Vec<Arc<Peer>> {
+        let peers = self.lock();
+        peers.by_node.values().filter(|peer| peer.welcomed.load(Ordering::Acquire)).cloned().collect()
     }
 
     /// Ends all connections there are.

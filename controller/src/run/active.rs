@@ -11,17 +11,16 @@ use muster_controller::link::intake::{Feed, Intake};
 use muster_controller::link::{Common, LinkHandle, ReadContent};
 use muster_controller::pki::Pki;
 use muster_controller::random::random;
-use muster_controller::signals;
 use muster_controller::store::{Database, Reader};
 use muster_shared::wire::CHUNK_MAX;
 use tokio::sync::oneshot;
 
-use super::Program;
+use super::SiteRun;
 use super::links::{self, StartedLink};
 
 /// A controller that may speak for the site.
 pub struct Active<'p> {
-    pub program: &'p Program,
+    pub site: &'p SiteRun<'p>,
     pub common: Common,
     /// Of the site's lease, where there is one.
     pub term: Option<Term>,
@@ -48,7 +47,7 @@ impl Active<'_> {
         link: Option<StartedLink>,
         lease_ended: impl Future<Output = Ended>,
     ) -> anyhow::Result<Served> {
-        let settings = &self.program.settings;
+        let SiteRun { process, settings, .. } = self.site;
         let (database, data_dir) = (settings.database(), &settings.controller.data_dir);
         let store = Database::open_in(&database, &settings.key_file(), self.term)
             .and_then(|store| store.within(settings.bounds()));
@@ -66,10 +65,11 @@ impl Active<'_> {
         let (driver, driver_ended) = self.spawn_driver(store, link.handle.clone(), inbox, from_link)?;
         self.common.open();
         let config = api::ApiConfig {
+            site: settings.site.clone(),
+            share: process.share.clone(),
             name: settings.name(),
             tenure: self.common.tenure.clone(),
             store: database.to_string(),
-            socket: settings.controller.api_socket.clone(),
             addresses: link.addresses,
             broker: link.broker,
             link: settings.link.url.clone(),
@@ -79,17 +79,18 @@ impl Active<'_> {
             flow_rules_max: settings.limits.flow_rules,
             refused: self.common.refused.clone(),
         };
-        let mut api = api::serve(config, handle.clone(), reader, Arc::clone(&pki))?;
-        tracing::info!(site = %pki.site(), link = link.shown, api = %settings.controller.api_socket.display(), "ready");
+        let api = api::serve(&process.socket, config, handle.clone(), reader, Arc::clone(&pki))?;
+        tracing::info!(site = %pki.site(), name = %settings.site, link = link.shown, api = %settings.controller.api_socket.display(), "ready");
         let endpoint = link.handle.clone();
-        // Without one of the three the others would seem well and do nothing: whoever started this starts it again.
+        #[cfg(debug_assertions)]
+        muster_controller::faults::listen(&handle)?;
+        // Without one of these the others would seem well and do nothing: whoever started this starts it again.
         let mut heir = None;
         let failed = tokio::select! {
-            told = signals::run(&handle, || self.program.reload()) => { told?; None }
+            () = process.serve(&settings.site, &handle) => None,
             _ = driver_ended => Some("driver"),
-            () = api.ended() => Some("API"),
             () = endpoint.ended() => Some("agents' link"),
-            () = endpoint.end_with_tenure() => Some("watch over the lease"),
+            () = endpoint.follow_tenure() => Some("watch over the lease"),
             ended = lease_ended => match ended {
                 Ended::HandOver { heir: to } => { heir = Some(to); None }
                 Ended::Lost => anyhow::bail!(
@@ -117,7 +118,7 @@ impl Active<'_> {
         inbox: DriverInbox,
         from_link: Intake,
     ) -> anyhow::Result<(std::thread::JoinHandle<()>, oneshot::Receiver<()>)> {
-        let limits = self.program.settings.engine_limits();
+        let limits = self.site.settings.engine_limits();
         let epoch_bits = match self.term {
             Some(term) => term.bits,
             None => u64::from_ne_bytes(random()?),

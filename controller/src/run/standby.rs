@@ -10,11 +10,10 @@ use muster_controller::lease::{Ended, Keeper, Member, Taken, Term};
 use muster_controller::link::Common;
 use muster_controller::link::intake::Feed;
 use muster_controller::pki::{self, Pki};
-use muster_controller::signals;
 use muster_controller::store::{LeaseTable, Server};
 use tokio::sync::oneshot;
 
-use super::Program;
+use super::SiteRun;
 use super::links::{self, StartedLink};
 
 /// Between two looks whether the active controller has shared the site's keys.
@@ -35,39 +34,42 @@ pub struct Lease {
 /// # Errors
 /// The database cannot be used, or belongs to another site.
 pub async fn stand_by(
-    program: &Program,
+    run: &SiteRun<'_>,
     server: &Server,
     common: &Common,
     feed: &Feed,
 ) -> anyhow::Result<Option<Lease>> {
-    let settings = &program.settings;
+    let SiteRun { process, settings, instance } = run;
     let terms = settings.lease();
     let is_direct = settings.link.way()? == Way::Direct;
     let own = || settings.addresses(settings.controller.listen.port());
     let addresses = if is_direct { own() } else { Vec::new() };
-    let me = Member { name: settings.name(), addresses, instance: program.instance.clone() };
+    let me = Member { name: settings.name(), addresses, instance: instance.clone() };
     let bound = terms.lease / 2;
     let open = || LeaseTable::open(server, me.clone(), bound).context("the database cannot be opened");
     let keys = open()?;
     let fetch = || keys.fetch_keys(&settings.key_file(), &settings.controller.data_dir);
     fetch().context("this controller cannot stand by (docs/standbys.md has what it needs)")?;
-    let (keeper, mut taken, ended) = Keeper::start(open()?, me, terms, common.tenure.clone())?;
+    let (site, tenure, share) = (settings.site.clone(), common.tenure.clone(), process.share.clone());
+    let (keeper, mut taken, ended) = Keeper::start(site, open()?, me.clone(), terms, tenure, share)?;
     // Usually the lease of a site without standbys is free: then nobody has to be told to ask elsewhere.
     if let Ok(taken) = tokio::time::timeout(terms.pace() / 2, &mut taken).await {
         return lease(keeper, taken, ended, None).map(Some);
     }
-    let site = match has_keys(settings) {
+    let id = match has_keys(settings) {
         true => Some(open_keys(settings)?.site().clone()),
         false => None,
     };
     let config = StandbyConfig {
         name: settings.name(),
-        site,
+        site: settings.site.clone(),
+        id,
+        share: process.share.clone(),
         store: server.to_string(),
         link: settings.link.url.clone(),
         tenure: common.tenure.clone(),
     };
-    let mut api = api::serve_standby(config, &settings.controller.api_socket)?;
+    let api = api::serve_standby(&process.socket, config)?;
     let link = async {
         if !is_direct {
             // A second client of a broker would only push the first one out.
@@ -80,7 +82,7 @@ pub async fn stand_by(
     };
     let mut link = std::pin::pin!(link);
     let mut started = None;
-    let mut stopped = std::pin::pin!(signals::stand_by(|| program.reload()));
+    let mut stopped = std::pin::pin!(process.stand_by(&settings.site));
     loop {
         tokio::select! {
             taken = &mut taken => {
@@ -89,8 +91,7 @@ pub async fn stand_by(
                 return lease(keeper, taken, ended, started).map(Some);
             }
             link = &mut link, if started.is_none() => started = Some(link?),
-            told = &mut stopped => {
-                told?;
+            () = &mut stopped => {
                 api.stop().await;
                 if let Some(StartedLink { handle, .. }) = started {
                     handle.shutdown().await;
@@ -98,7 +99,6 @@ pub async fn stand_by(
                 drop(tokio::task::spawn_blocking(move || keeper.leave(None)).await);
                 return Ok(None);
             }
-            () = api.ended() => anyhow::bail!("the API ended, and so does the controller: the log says why; please report it"),
         }
     }
 }

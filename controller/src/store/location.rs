@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use super::sql::{PostgresError, Server};
+use crate::site_name::SiteName;
 
 /// A database. Shown without a password.
 #[derive(Clone, Debug)]
@@ -13,6 +14,17 @@ pub enum Location {
     Sqlite(PathBuf),
     /// A PostgreSQL server.
     Postgres(Box<Server>),
+}
+
+impl Location {
+    /// The same database, for this site of those in it.
+    #[must_use]
+    pub fn of_site(self, site: &SiteName) -> Self {
+        match self {
+            Self::Postgres(server) if !site.is_default() => Self::Postgres(Box::new(server.of_site(site))),
+            Self::Sqlite(_) | Self::Postgres(_) => self,
+        }
+    }
 }
 
 impl FromStr for Location {

@@ -2,12 +2,13 @@
 
 use std::ffi::OsStr;
 use std::fs;
+use std::path::Path;
 
-use muster_testbed::{Ran, Running, eventually};
+use muster_testbed::{Ran, Running, eventually, port};
 use serde_json::Value;
 use tempfile::TempDir;
 
-use super::{Link, Site, binary};
+use super::{Site, binary};
 
 /// Seconds.
 const LEASE: u64 = 6;
@@ -17,6 +18,8 @@ pub struct Controllers {
     pub all: Vec<Site>,
     /// The time that a lease is good for, in seconds.
     pub lease: u64,
+    /// Names of the sites beside the default one.
+    sites: Vec<String>,
 }
 
 impl Controllers {
@@ -28,32 +31,49 @@ impl Controllers {
 
     /// The same with a lease of so many seconds.
     pub fn with_lease(urls: &[String], lease: u64) -> Self {
-        let mut controllers = Self { all: Vec::new(), lease };
-        for url in urls {
-            controllers.add(url);
-        }
-        controllers
+        Self { all: Vec::new(), lease, sites: Vec::new() }.with_all(urls)
     }
 
-    /// One more, which gets the data key from the first. It stands by, unless it is alone.
+    /// Each with these sites beside the default one.
+    pub fn of_sites(urls: &[String], sites: &[&str]) -> Self {
+        let sites = sites.iter().map(|site| (*site).to_owned()).collect();
+        Self { all: Vec::new(), lease: LEASE, sites }.with_all(urls)
+    }
+
+    fn with_all(mut self, urls: &[String]) -> Self {
+        for url in urls {
+            self.add(url);
+        }
+        self
+    }
+
+    /// One more, which gets the data keys from the first. It stands by for the default site, unless it is alone.
     pub fn add(&mut self, url: &str) -> &Site {
         let dir = TempDir::new().unwrap();
         let data = dir.path().join("data");
         if let Some(first) = self.all.first() {
-            fs::create_dir(&data).unwrap();
-            fs::copy(first.data.join("secrets.key"), data.join("secrets.key")).unwrap();
+            let folders = self.sites.iter().map(|site| format!("sites/{site}"));
+            for folder in [String::new()].into_iter().chain(folders) {
+                fs::create_dir_all(data.join(&folder)).unwrap();
+                let key = Path::new(&folder).join("secrets.key");
+                fs::copy(first.data.join(&key), data.join(&key)).unwrap();
+            }
         }
+        let site =
+            |name: &String| format!("[[sites]]\nname = \"{name}\"\nlisten = \"127.0.0.1:{}\"\n", port());
+        let sites: String = self.sites.iter().map(site).collect();
         let (name, lease) = (format!("c{}", self.all.len() + 1), self.lease.to_string());
         let variables = [
             ("MUSTER_STORE__URL", OsStr::new(url)),
             ("MUSTER_STORE__LEASE", OsStr::new(&lease)),
             ("MUSTER_CONTROLLER__NAME", OsStr::new(&name)),
         ];
-        let site = Site::with(dir, data, None, None, &variables, Link::Direct);
+        let site = Site::configured(dir, data, None, None, &variables, &sites);
         self.all.push(site);
         let site = self.all.last().expect("it was pushed just now");
         if self.all.len() == 1 {
             site.until_role("active");
+            self.sites.iter().for_each(|name| site.in_site(name, |site| site.until_role("active")));
         } else {
             site.until_role("standby");
             self.all[self.until_active()].until_controller(&name, "standby");

@@ -36,6 +36,7 @@ mod restore;
 mod rollout;
 mod secrets;
 mod signals;
+mod sites;
 mod standbys;
 mod topology;
 mod watching;

@@ -56,22 +56,45 @@ fn a_standby_takes_what_is_free_or_was_not_renewed() {
         ),
     ];
     for (what, looks, wanted) in table {
-        let mut standby = Standby::new(member("c2"), TERMS);
-        let verdicts: Vec<Verdict> =
-            looks.iter().map(|(millis, record)| standby.saw(at(*millis), record.as_ref())).collect();
+        let mut standby = Standby::new(member("c2"), TERMS, MonoTime::default());
+        let verdicts: Vec<Verdict> = looks
+            .iter()
+            .map(|(millis, record)| standby.saw(at(*millis), record.as_ref(), Duration::ZERO))
+            .collect();
         assert_eq!(verdicts.last(), Some(&wanted), "{what}: {verdicts:?}");
     }
 }
 
 #[test]
+fn what_is_free_is_left_to_others_for_a_while() {
+    let reserve = Duration::from_secs(1);
+    let table = [
+        (LeaseState::Free, 0, Verdict::Wait),
+        (LeaseState::Free, 999, Verdict::Wait),
+        (LeaseState::Free, 1_000, Verdict::Take),
+        (left("c2"), 0, Verdict::Take),
+        (left("c3"), 6_400, Verdict::Wait),
+        (left("c3"), 6_501, Verdict::Take),
+        (LeaseState::Held, 6_400, Verdict::Wait),
+        (LeaseState::Held, 6_501, Verdict::TakeOver),
+    ];
+    for (state, millis, wanted) in table {
+        let mut standby = Standby::new(member("c2"), TERMS, MonoTime::default());
+        standby.saw(at(0), Some(&record(3, 1, state.clone())), reserve);
+        let verdict = standby.saw(at(millis), Some(&record(3, 1, state.clone())), reserve);
+        assert_eq!(verdict, wanted, "{state:?} after {millis} ms");
+    }
+}
+
+#[test]
 fn a_lease_seems_vacant_when_two_renewals_are_missing_or_it_was_given_up() {
-    let mut standby = Standby::new(member("c2"), TERMS);
+    let mut standby = Standby::new(member("c2"), TERMS, MonoTime::default());
     assert!(standby.is_vacant(at(0)));
-    standby.saw(at(1_000), Some(&record(3, 1, LeaseState::Held)));
+    standby.saw(at(1_000), Some(&record(3, 1, LeaseState::Held)), Duration::ZERO);
     assert!(!standby.is_vacant(at(3_000)) && standby.is_vacant(at(3_001)));
-    standby.saw(at(3_100), Some(&record(3, 2, LeaseState::Held)));
+    standby.saw(at(3_100), Some(&record(3, 2, LeaseState::Held)), Duration::ZERO);
     assert!(!standby.is_vacant(at(3_100)));
-    standby.saw(at(4_000), Some(&record(3, 3, left("c3"))));
+    standby.saw(at(4_000), Some(&record(3, 3, left("c3"))), Duration::ZERO);
     assert!(standby.is_vacant(at(4_000)));
 }
 
@@ -92,6 +115,7 @@ struct Controller {
     role: Role,
     /// Its clock goes this fast, in thousandths.
     rate: u64,
+    reserve: Duration,
     /// It does nothing before this.
     paused_until: u64,
     /// Nothing passes between it and the database before this.
@@ -167,9 +191,11 @@ fn served(row: &mut Option<Record>, request: &Request, name: &str, bits: u64) ->
 impl Controller {
     fn new(at: usize, rate: u64) -> Self {
         let name = format!("c{at}");
-        let role = Role::Waits(Standby::new(member(&name), TERMS));
+        let role = Role::Waits(Standby::new(member(&name), TERMS, MonoTime::default()));
         let next = at as u64 * 37;
-        Self { name, role, rate, paused_until: 0, cut_off_until: 0, next, asked: None }
+        // As if it had so many other sites.
+        let reserve = TERMS.pace() / 2 * u32::try_from(at).unwrap();
+        Self { name, role, rate, reserve, paused_until: 0, cut_off_until: 0, next, asked: None }
     }
 
     fn clock(&self, now: u64) -> MonoTime {
@@ -184,7 +210,8 @@ impl Controller {
     }
 
     fn stand_by(&mut self) {
-        (self.role, self.asked) = (Role::Waits(Standby::new(member(&self.name), TERMS)), None);
+        (self.role, self.asked) =
+            (Role::Waits(Standby::new(member(&self.name), TERMS, MonoTime::default())), None);
     }
 
     /// What happens to it at `now`; a request takes so long on its way and back.
@@ -225,7 +252,7 @@ impl Controller {
         let clock = self.clock(now);
         match (&mut self.role, answer) {
             (Role::Waits(standby), Answer::Saw(record)) => {
-                if standby.saw(clock, record.as_ref()) != Verdict::Wait {
+                if standby.saw(clock, record.as_ref(), self.reserve) != Verdict::Wait {
                     self.ask(Request::Take(record), now, asked, ways);
                 }
             }

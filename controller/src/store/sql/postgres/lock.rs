@@ -11,7 +11,7 @@ use crate::store::sql::{Row, Value, values};
 
 /// The oldest server that is tested: 15.
 const OLDEST: i64 = 150_000;
-/// The site's lock among the database's advisory locks: "Muster" in ASCII.
+/// The lock of the default site among the database's advisory locks: "Muster" in ASCII.
 const LOCK: i64 = 0x4d75_7374_6572;
 /// Between two tries to take it.
 const LOCK_PAUSE: Duration = Duration::from_millis(50);
@@ -39,6 +39,9 @@ pub(super) struct Backend {
 
 pub(super) fn settle(link: &Link) -> Result<(), StoreError> {
     is_fit(link)?;
+    if let Some(schema) = link.server.schema() {
+        enter(link, &schema)?;
+    }
     match link.role {
         Role::Reader => link.batch(READER),
         Role::Lease => link.batch(LEASE),
@@ -75,6 +78,30 @@ fn unfit(number: i64, version: &str, encoding: &str) -> Option<String> {
     }
 }
 
+/// Names without a schema are of this one from now on. It is made if it is not there; a reader finds it empty then.
+fn enter(link: &Link, schema: &str) -> Result<(), StoreError> {
+    let is_there = || only(link, "SELECT to_regnamespace(?1) IS NOT NULL", values![schema], |row| row.get(0));
+    if link.role != Role::Reader && !is_there()? {
+        let made = link.batch(&format!("CREATE SCHEMA {schema}"));
+        // Another controller may have made it meanwhile.
+        if let Err(error) = made
+            && !is_there()?
+        {
+            return Err(error);
+        }
+    }
+    link.batch(&format!("SET search_path = {schema}"))
+}
+
+/// The number of the site's lock.
+fn lock(link: &Link) -> i64 {
+    link.server.schema().map_or(LOCK, |schema| {
+        let digest = *blake3::hash(format!("muster {schema}").as_bytes()).as_bytes();
+        let (number, _) = digest.split_first_chunk().expect("a digest of 32 bytes");
+        i64::from_be_bytes(*number)
+    })
+}
+
 /// Takes the site's lock. Sessions of this controller that outlived their connections are ended: what such a one
 /// was about to commit is committed or gone from then on.
 fn take(link: &Link, term: Option<Term>) -> Result<(), StoreError> {
@@ -98,7 +125,7 @@ fn take(link: &Link, term: Option<Term>) -> Result<(), StoreError> {
         return Err(PostgresError::Deposed { server: link.server.to_string(), epoch: term.epoch.0 }.into());
     }
     let deadline = Deadline::after(link.patience.lock);
-    while !only(link, "SELECT pg_try_advisory_lock(?1)", values![LOCK], |row| row.get::<bool>(0))? {
+    while !only(link, "SELECT pg_try_advisory_lock(?1)", values![lock(link)], |row| row.get::<bool>(0))? {
         if deadline.is_over() {
             let server = link.server.to_string();
             let (pid, by) = holder(link)?;
@@ -134,7 +161,7 @@ fn holder(link: &Link) -> Result<(i64, String), StoreError> {
         WHERE l.locktype = 'advisory' AND l.granted AND l.objsubid = 1
             AND (CAST(l.classid AS BIGINT) << 32) + CAST(l.objid AS BIGINT) = ?1
             AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())";
-    let found = first(link, sql, values![LOCK], |row| Ok((row.get(0)?, row.get(1)?)))?;
+    let found = first(link, sql, values![lock(link)], |row| Ok((row.get(0)?, row.get(1)?)))?;
     Ok(found.unwrap_or_else(|| (0, "another session".to_owned())))
 }
 

@@ -13,6 +13,7 @@ use tokio_postgres::config::{Host, SslMode, TargetSessionAttrs};
 
 use super::tls::{Check, Tls};
 use super::{Patience, PostgresError};
+use crate::site_name::SiteName;
 
 const PORT: u16 = 5432;
 /// What servers list in `pg_stat_activity`.
@@ -30,6 +31,7 @@ pub struct Server {
     shown: String,
     check: Check,
     root_certificates: Option<PathBuf>,
+    site: SiteName,
     pub(super) patience: Patience,
 }
 
@@ -71,7 +73,8 @@ impl FromStr for Server {
         }
         let hosts = each_host(&config)?;
         let shown = shown(&config, &hosts);
-        Ok(Self { hosts, shown, check, root_certificates, patience: Patience::default() })
+        let (site, patience) = (SiteName::default(), Patience::default());
+        Ok(Self { hosts, shown, check, root_certificates, site, patience })
     }
 }
 
@@ -82,6 +85,18 @@ impl Server {
 
     pub(super) fn tls(&self) -> Result<Tls, PostgresError> {
         Tls::new(self.check, self.root_certificates.as_deref())
+    }
+
+    /// The same database, for this site of those in it.
+    pub(in crate::store) fn of_site(mut self, site: &SiteName) -> Self {
+        self.site = site.clone();
+        self.shown = format!("{} (site {site})", self.shown);
+        self
+    }
+
+    /// The schema that holds the site; none: the one that the server gives this user.
+    pub(super) fn schema(&self) -> Option<String> {
+        (!self.site.is_default()).then(|| format!("site_{}", self.site.as_str().replace('-', "_")))
     }
 
     /// With other bounds on waits than usual.

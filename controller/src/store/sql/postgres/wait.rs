@@ -2,7 +2,7 @@
 
 use std::future::Future;
 use std::pin::{Pin, pin};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, LazyLock};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
@@ -64,16 +64,14 @@ pub(super) fn start<T>(future: &mut Pin<Box<dyn Future<Output = T> + Send>>) -> 
     }
 }
 
-/// The thread of all connections of this process.
+/// The thread of all connections of this process. It is made once, whoever asks first: a runtime that came second could not
+/// be dropped from within another.
 fn runtime() -> Result<&'static Runtime, PostgresError> {
-    static RUNTIME: OnceLock<Runtime> = OnceLock::new();
-    if let Some(runtime) = RUNTIME.get() {
-        return Ok(runtime);
-    }
-    let mut builder = tokio::runtime::Builder::new_multi_thread();
-    let made = builder.worker_threads(1).thread_name("postgres").enable_io().enable_time().build();
-    let made = made.map_err(|error| PostgresError::NoThread { why: error.to_string() })?;
-    Ok(RUNTIME.get_or_init(|| made))
+    static RUNTIME: LazyLock<std::io::Result<Runtime>> = LazyLock::new(|| {
+        let mut builder = tokio::runtime::Builder::new_multi_thread();
+        builder.worker_threads(1).thread_name("postgres").enable_io().enable_time().build()
+    });
+    RUNTIME.as_ref().map_err(|error| PostgresError::NoThread { why: error.to_string() })
 }
 
 /// A connection under way on the connections' thread.

@@ -1,0 +1,165 @@
+//! `[[sites]]`: more sites in the same database. Each has its own nodes, stacks, keys and address for agents.
+
+use std::collections::BTreeSet;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use serde::Deserialize;
+
+use super::{Link, Settings, socket_address};
+use crate::site_name::SiteName;
+use crate::store::Location;
+
+/// The most sites of one process: each has a driver, and four connections to the database.
+const SITES_MAX: usize = 64;
+
+/// `[[sites]]`
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SiteSettings {
+    pub name: SiteName,
+    /// The address for this site's agents.
+    #[serde(deserialize_with = "socket_address")]
+    listen: SocketAddr,
+    /// As `controller.addresses`.
+    #[serde(default)]
+    addresses: Vec<String>,
+    /// The key of this site's secrets; empty: `secrets.key` in the site's directory.
+    #[serde(default)]
+    key_file: PathBuf,
+    /// As `[link]`, for this site.
+    #[serde(default)]
+    link: Link,
+}
+
+impl Settings {
+    /// The settings of each site by itself, the one of `[controller]` first.
+    pub fn of_sites(&self) -> Vec<Self> {
+        let own = Self { sites: Vec::new(), ..self.clone() };
+        let others = self.sites.iter().map(|site| own.with(site)).collect::<Vec<_>>();
+        [own.clone()].into_iter().chain(others).collect()
+    }
+
+    /// The settings of the site of this name.
+    ///
+    /// # Errors
+    /// No section describes it.
+    pub fn of_site(&self, name: &SiteName) -> anyhow::Result<Self> {
+        let found = self.of_sites().into_iter().find(|settings| settings.site == *name);
+        found.ok_or_else(|| {
+            let known: Vec<String> = self.of_sites().iter().map(|other| other.site.to_string()).collect();
+            anyhow::anyhow!("there is no site '{name}' in the settings: they have {}", known.join(", "))
+        })
+    }
+
+    fn with(&self, site: &SiteSettings) -> Self {
+        let SiteSettings { name, listen, addresses, key_file, link } = site.clone();
+        let mut settings = self.clone();
+        let controller = &mut settings.controller;
+        controller.data_dir = controller.data_dir.join("sites").join(name.as_str());
+        (controller.listen, controller.addresses) = (listen, addresses);
+        (settings.site, settings.store.key_file, settings.link) = (name, key_file, link);
+        settings
+    }
+
+    /// Sites that share what each needs for itself.
+    pub(super) fn check_sites(&self) -> anyhow::Result<()> {
+        if self.sites.is_empty() {
+            return Ok(());
+        }
+        anyhow::ensure!(self.sites.len() < SITES_MAX, "one controller serves at most {SITES_MAX} sites");
+        let sites = self.of_sites();
+        let (mut names, mut addresses) = (BTreeSet::new(), BTreeSet::new());
+        for Settings { site, controller, link, .. } in &sites {
+            anyhow::ensure!(names.insert(site), "two sites have the name {site}: give one of them another");
+            link.way()?;
+            let listens = addresses.insert(controller.listen) || controller.listen.port() == 0;
+            anyhow::ensure!(listens, "site {site}: another site listens on {} already", controller.listen);
+        }
+        Ok(())
+    }
+
+    /// What can be known only when flags have had their say.
+    ///
+    /// # Errors
+    /// Several sites in a database that holds one.
+    pub fn check_database(&self) -> anyhow::Result<()> {
+        match self.database() {
+            Location::Sqlite(path) if !self.sites.is_empty() => anyhow::bail!(
+                "the database {} holds one site: several need PostgreSQL (docs/sites.md), or a controller each",
+                path.display()
+            ),
+            Location::Sqlite(_) | Location::Postgres(_) => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+
+    const TWO: &str = "[[sites]]\nname = \"hall-b\"\nlisten = \"[::]:8884\"\naddresses = [\"c1:8884\"]\n";
+
+    fn read(toml: &str) -> anyhow::Result<Settings> {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("controller.toml");
+        std::fs::write(&file, toml).unwrap();
+        let variables = [("MUSTER_STORE__URL", "postgres://muster@db1/muster")];
+        Settings::read(
+            Some(&file),
+            variables.map(|(key, value)| (key.to_owned(), value.to_owned())).into_iter(),
+        )
+    }
+
+    #[test]
+    fn each_site_has_a_directory_a_key_a_schema_and_an_address_of_its_own() {
+        let settings =
+            read(&format!("[controller]\ndata_dir = \"/srv\"\n[store]\nkey_file = \"/k\"\n{TWO}")).unwrap();
+        let sites = settings.of_sites();
+        let [own, hall] = &sites[..] else { panic!("{sites:?}") };
+        assert_eq!((own.site.as_str(), own.key_file().as_path()), ("default", Path::new("/k")));
+        assert_eq!(own.database().to_string(), "postgres://muster@db1/muster");
+        assert_eq!((hall.site.as_str(), hall.controller.listen.port()), ("hall-b", 8884));
+        assert_eq!(hall.controller.data_dir, Path::new("/srv/sites/hall-b"));
+        assert_eq!(hall.key_file(), Path::new("/srv/sites/hall-b/secrets.key"));
+        assert_eq!(hall.database().to_string(), "postgres://muster@db1/muster (site hall-b)");
+        assert_eq!(hall.addresses(1), ["c1:8884"]);
+        assert_eq!(
+            settings.of_site(&"hall-b".parse().unwrap()).unwrap().controller.data_dir,
+            hall.controller.data_dir
+        );
+        let error = settings.of_site(&"hall-c".parse().unwrap()).unwrap_err().to_string();
+        assert_eq!(error, "there is no site 'hall-c' in the settings: they have default, hall-b");
+    }
+
+    #[test]
+    fn sites_that_share_something_are_named() {
+        let again = TWO.replace("8884", "8885");
+        for (toml, wanted) in [
+            (format!("{TWO}{again}"), "two sites have the name hall-b"),
+            (TWO.replace("hall-b", "default"), "two sites have the name default"),
+            (
+                format!("{TWO}{}", TWO.replace("hall-b", "hall-c")),
+                "site hall-c: another site listens on [::]:8884",
+            ),
+            (TWO.replace("hall-b", "Hall"), "'Hall' is not a site's name"),
+            (TWO.replace("hall-b", "a_b"), "'a_b' is not a site's name"),
+            (TWO.replace("addresses", "adresses"), "adresses"),
+            (format!("{TWO}link = {{url = \"mq\"}}\n"), "link.url: 'mq'"),
+        ] {
+            let error = format!("{:#}", read(&toml).unwrap_err());
+            assert!(error.contains(wanted), "{toml}: {error}");
+        }
+    }
+
+    #[test]
+    fn a_file_holds_one_site() {
+        let mut settings = read(TWO).unwrap();
+        settings.check_database().unwrap();
+        settings.store.url = Some("sqlite:/srv/muster.db".parse().unwrap());
+        let error = settings.check_database().unwrap_err().to_string();
+        assert!(error.contains("/srv/muster.db holds one site: several need PostgreSQL"), "{error}");
+    }
+}

@@ -1,0 +1,127 @@
+//! Several sites in one database: each has its own nodes, stacks and keys, and a controller is active for some of them and
+//! stands by for others.
+
+use muster_testbed::{Postgres, eventually};
+use muster_tests::site::{Agent, Controllers, Site};
+
+const TEMPLATE: &str = "heat_template_version: 2021-04-16
+parameters:
+  text: {type: string}
+resources:
+  motd:
+    type: Muster::File
+    properties: {node: NODE, path: PATH, content: {get_param: text}}
+";
+
+/// Creates or updates the stack `web` with the agent's file, in the site of this name.
+fn apply(site: &Site, name: &str, agent: &Agent, verb: &str, text: &str) {
+    site.in_site(name, |site| {
+        let path = agent.root.join("motd").display().to_string();
+        let template = site.file(&TEMPLATE.replace("PATH", &path).replace("NODE", &agent.name));
+        let parameter = format!("text={text}");
+        site.ok(&["stack", verb, "web", "-t", &template, "-P", &parameter, "--wait"]);
+    });
+    assert_eq!(agent.content("motd").as_deref(), Some(text));
+}
+
+/// The controller that is active for a site, as this one sees it.
+fn active(site: &Site, name: &str) -> Option<String> {
+    let status = site.status()?;
+    let sites = status["sites"].as_array()?;
+    let found = sites.iter().find(|it| it["name"] == name)?;
+    Some(found["active"].as_str()?.to_owned())
+}
+
+fn until_active(site: &Site, name: &str, controller: &str) {
+    eventually(&format!("{controller} is active for {name}"), || {
+        (active(site, name)? == controller).then_some(())
+    });
+    site.in_site(name, |site| eventually("it says so", || site.status()));
+}
+
+#[test]
+fn sites_of_one_database_know_nothing_of_each_other() {
+    let server = Postgres::start();
+    server.create("fleet");
+    let mut controllers = Controllers::of_sites(&[server.url("fleet")], &["hall-b"]);
+    let site = &controllers.all[0];
+    let web1 = site.join("web-1");
+    let web2 = site.in_site("hall-b", |site| site.join("web-2"));
+    for (name, agent) in [("default", &web1), ("hall-b", &web2)] {
+        apply(site, name, agent, "create", "one");
+        let listed = site.in_site(name, |site| site.json(&["node", "list"]));
+        assert_eq!((listed.as_array().unwrap().len(), &listed[0]["name"]), (1, &agent.name.as_str().into()));
+    }
+    let id = |name: &str| site.in_site(name, |site| site.status().unwrap()["site"].clone());
+    assert_ne!(id("default"), id("hall-b"));
+    let shown = site.ok(&["status"]);
+    assert!(shown.contains("default active on c1") && shown.contains("hall-b active on c1"), "{shown}");
+    site.muster(&["node", "list", "--site", "hall-c"])
+        .refused(1, &["there is no site 'hall-c' here: this controller has default, hall-b"]);
+
+    // What another site's nodes hold is nothing to this one.
+    site.in_site("hall-b", |site| site.ok(&["stack", "delete", "web", "--wait"]));
+    assert_eq!((web2.content("motd"), web1.content("motd").as_deref()), (None, Some("one")));
+    controllers.all[0].kill();
+    controllers.all[0].restart();
+    let site = &controllers.all[0];
+    for (name, agent, verb) in [("default", &web1, "update"), ("hall-b", &web2, "create")] {
+        until_active(site, name, "c1");
+        site.in_site(name, |site| site.until_node(&agent.name, "online"));
+        apply(site, name, agent, verb, "two");
+    }
+}
+
+#[test]
+fn a_controller_that_comes_gets_its_share_and_one_that_dies_leaves_its_own() {
+    let server = Postgres::start();
+    server.create("fleet");
+    let url = server.url("fleet");
+    let mut controllers = Controllers::of_sites(std::slice::from_ref(&url), &["hall-b", "hall-c"]);
+    let first = &controllers.all[0];
+    let (web1, web3) = (first.join("web-1"), first.in_site("hall-c", |site| site.join("web-3")));
+    apply(first, "default", &web1, "create", "one");
+    apply(first, "hall-c", &web3, "create", "one");
+
+    // Of three sites the second controller gets one: the last.
+    controllers.add(&url);
+    let [first, second] = &controllers.all[..] else { panic!("two controllers") };
+    until_active(second, "hall-c", "c2");
+    for name in ["default", "hall-b"] {
+        assert_eq!(active(second, name).as_deref(), Some("c1"), "{name}");
+    }
+    second.in_site("hall-c", |site| site.until_node("web-3", "online"));
+    apply(second, "hall-c", &web3, "update", "two");
+    apply(first, "default", &web1, "update", "two");
+    first.in_site("hall-c", |site| {
+        site.muster(&["stack", "list"]).refused(1, &["c1 stands by: c2 is active since", "ask there"]);
+    });
+
+    // By hand, and it stays: the one that has its share asks for no more.
+    let handed = first.controller(&url, &["hand-over", "--site", "hall-b", "--to", "c2"]).expect(0);
+    assert_eq!(handed.stdout, "c2\n");
+    until_active(second, "hall-b", "c2");
+    first.controller(&url, &["hand-over", "--site", "hall-d"]).refused(2, &["there is no site 'hall-d'"]);
+
+    controllers.all[1].kill();
+    let first = &controllers.all[0];
+    for name in ["hall-b", "hall-c"] {
+        until_active(first, name, "c1");
+    }
+    first.in_site("hall-c", |site| site.until_node("web-3", "online"));
+    apply(first, "hall-c", &web3, "update", "three");
+    apply(first, "default", &web1, "update", "three");
+}
+
+#[test]
+fn settings_that_cannot_be_are_refused_before_anything_runs() {
+    let server = Postgres::start();
+    server.create("fleet");
+    let controllers = Controllers::of_sites(&[server.url("fleet")], &["hall-b"]);
+    let site = &controllers.all[0];
+    let file = format!("sqlite:{}", site.path().join("none.db").display());
+    site.controller(&file, &["--check-config"]).refused(2, &["holds one site: several need PostgreSQL"]);
+    site.controller(&file, &[]).refused(1, &["holds one site: several need PostgreSQL"]);
+    site.controller(&server.url("fleet"), &["--site", "hall-b"]).refused(2, &["--site is for commands"]);
+    site.controller(&server.url("fleet"), &["--check-config"]).expect(0);
+}

@@ -271,6 +271,7 @@ impl<S: Store, O: Outbox> Driver<S, O> {
                     name: ask.name,
                     seal_public: ask.seal_public,
                     agent_version: ask.agent_version,
+                    moves: ask.moves,
                     wall: wall.as_secs(),
                 };
                 self.request(Request::Join(ask), Waiter::Joiner(reply));

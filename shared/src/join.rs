@@ -44,8 +44,8 @@ pub const NONCE_MAX: usize = 32;
 /// A topic's nonce has 128 bits in hex; a shorter one would be somebody's name.
 const NONCE_MIN: usize = 8;
 
-/// A token's text with the longest site and addresses is shorter.
-const TEXT_MAX: usize = 8192;
+/// The most bytes of a token's text: one with the longest site and addresses is shorter.
+pub const TOKEN_MAX: usize = 8192;
 const PREFIX: &str = "muster1-";
 /// Of tokens for agents that reach their controller through brokers. An older agent does not know them.
 const BROKER_PREFIX: &str = "muster2-";
@@ -122,29 +122,36 @@ pub struct AddressError {
     given: String,
 }
 
+/// A server that asks to become a node.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NewNode {
+    /// [`JoinToken::id`]
+    pub token_id: TokenId,
+    /// [`JoinToken::secret`]
+    pub secret: TokenSecret,
+    /// The requested name.
+    pub name: NodeId,
+    /// A certificate signing request (ECDSA P-256 or Ed25519); only its key and signature count.
+    pub csr_der: Vec<u8>,
+    /// The node's sealing key.
+    pub seal_public: SealPublic,
+    pub agent_version: String,
+}
+
 /// A server's request, before the server has a valid certificate.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum JoinRequest {
     /// Asks to become a node, with a token.
-    Join {
-        /// [`JoinToken::id`]
-        token_id: TokenId,
-        /// [`JoinToken::secret`]
-        secret: TokenSecret,
-        /// The requested name.
-        name: NodeId,
-        /// A certificate signing request (ECDSA P-256 or Ed25519); only its key and signature count.
-        csr_der: Vec<u8>,
-        /// The node's sealing key.
-        seal_public: SealPublic,
-        agent_version: String,
-    },
+    Join(NewNode),
     /// Asks for a new certificate for a node whose old one expires soon, or has expired; made by [`renewal`].
     Renew {
         node: NodeId,
         /// The signing request, sealed with the node's key.
         packet: Vec<u8>,
     },
+    /// As [`JoinRequest::Join`], from a node of another site that moves here. It is refused where a node has that
+    /// name: a token for the name would let it take that node's place.
+    Move(NewNode),
 }
 
 /// The answer to a [`JoinRequest`].
@@ -231,7 +238,8 @@ impl JoinRequest {
     pub fn decode(bytes: &[u8]) -> Result<Self, JoinError> {
         let request = decode(bytes)?;
         match &request {
-            JoinRequest::Join { csr_der, agent_version, .. } => {
+            JoinRequest::Join(NewNode { csr_der, agent_version, .. })
+            | JoinRequest::Move(NewNode { csr_der, agent_version, .. }) => {
                 at_most("signing request", csr_der.len(), DER_MAX)?;
                 at_most("agent version", agent_version.len(), AGENT_VERSION_MAX)?;
             }
@@ -333,7 +341,7 @@ impl FromStr for JoinToken {
             (None, Some(text)) => (text, true),
             (None, None) => return Err(TokenError::Prefix),
         };
-        if text.len() > TEXT_MAX {
+        if text.len() > TOKEN_MAX {
             return Err(TokenError::Damaged);
         }
         let bytes = BASE64URL_NOPAD.decode(text.as_bytes()).map_err(|_| TokenError::Damaged)?;

@@ -217,6 +217,7 @@ impl Site {
                 name,
                 seal_public: SealPublic([0; 32]),
                 agent_version: "sim".into(),
+                moves: false,
                 wall: 1,
             }))?;
         }

@@ -6,7 +6,9 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use muster_broker::{Trust, client_config};
 use muster_shared::join::relayed::Joiner;
-use muster_shared::join::{self, Address, BrokerAccess, JoinAnswer, JoinError, JoinRequest, JoinToken};
+use muster_shared::join::{
+    self, Address, BrokerAccess, JoinAnswer, JoinError, JoinRequest, JoinToken, NewNode,
+};
 use muster_shared::seal::SealSecret;
 use muster_shared::time::utc;
 use muster_shared::{NodeId, SiteId, topic};
@@ -87,19 +89,40 @@ pub fn now() -> u64 {
 pub async fn join(
     token: &JoinToken,
     name: NodeId,
+    waits: impl FnMut(&str, Duration),
+) -> Result<Identity, EnrolError> {
+    enrol(token, name, JoinRequest::Join, waits).await
+}
+
+/// As [`join`], for a node of another site: it takes nobody's place.
+///
+/// # Errors
+/// [`EnrolError`]
+pub async fn change_site(
+    token: &JoinToken,
+    name: NodeId,
+    waits: impl FnMut(&str, Duration),
+) -> Result<Identity, EnrolError> {
+    enrol(token, name, JoinRequest::Move, waits).await
+}
+
+async fn enrol(
+    token: &JoinToken,
+    name: NodeId,
+    request_of: fn(NewNode) -> JoinRequest,
     mut waits: impl FnMut(&str, Duration),
 ) -> Result<Identity, EnrolError> {
     check_expiry(token)?;
     let (key, csr_der) = request()?;
     let seal_secret = tls::random()?;
-    let ask = JoinRequest::Join {
+    let ask = request_of(NewNode {
         token_id: token.id,
         secret: token.secret.clone(),
         name: name.clone(),
         csr_der,
         seal_public: SealSecret::from_bytes(seal_secret).public(),
         agent_version: env!("CARGO_PKG_VERSION").to_owned(),
-    };
+    });
     let site = Site {
         id: &token.site,
         addresses: &token.addresses,

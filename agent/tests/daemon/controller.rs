@@ -10,7 +10,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use bytes::BytesMut;
 use muster_shared::NodeId;
 use muster_shared::join::{
-    JoinAnswer, JoinRequest, JoinToken, TokenId, TokenSecret, fingerprint, open_renewal,
+    JoinAnswer, JoinRequest, JoinToken, NewNode, TokenId, TokenSecret, fingerprint, open_renewal,
 };
 use muster_shared::seal::{ControllerEnd, Opened, Seal, SealPublic, SealSecret};
 use rcgen::{BasicConstraints, CertificateParams, CertificateSigningRequestParams, IsCa, Issuer, KeyPair};
@@ -190,7 +190,8 @@ impl Site {
 
     fn answer(&self, request: &[u8]) -> JoinAnswer {
         match JoinRequest::decode(request).unwrap() {
-            JoinRequest::Join { name, csr_der, seal_public, .. } => {
+            JoinRequest::Join(NewNode { name, csr_der, seal_public, .. })
+            | JoinRequest::Move(NewNode { name, csr_der, seal_public, .. }) => {
                 self.nodes.lock().unwrap().insert(name.to_string(), seal_public);
                 self.grant(name, &csr_der, Seen::Joined)
             }

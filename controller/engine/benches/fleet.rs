@@ -47,6 +47,7 @@ impl Site {
             name: format!("web-{index}.example").parse().expect("a valid name"),
             seal_public: SealPublic([1; 32]),
             agent_version: "bench".into(),
+            moves: false,
             wall: 1,
         }));
     }

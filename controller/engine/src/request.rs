@@ -307,6 +307,8 @@ pub struct JoinAsk {
     /// The server's sealing key.
     pub seal_public: SealPublic,
     pub agent_version: String,
+    /// The server is a node of another site and moves here: its name must be free.
+    pub moves: bool,
     /// The controller's clock in seconds since 1970.
     pub wall: u64,
 }

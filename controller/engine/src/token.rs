@@ -85,7 +85,8 @@ impl Tokens {
     /// was removed and something may be left on it.
     ///
     /// # Errors
-    /// The token is not open, has expired, or is for another name; or its secret is wrong.
+    /// The token is not open, has expired, or is for another name; or its secret is wrong. A node that moves here has
+    /// a name that is taken.
     pub fn admits(&self, ask: &JoinAsk, has_joined: bool) -> Result<(), Refusal> {
         let refuse = |why: &str| Err(Refusal::Conflict(why.to_owned()));
         let Some(TokenRecord { token, .. }) = self.open.get(&ask.token_id) else {
@@ -102,6 +103,14 @@ impl Tokens {
             return Err(Refusal::Conflict(format!(
                 "the join token is for '{pattern}', not for '{}'{stops}: give this server such a name (--name), or \
                  make a token for its name",
+                ask.name
+            )));
+        }
+        // A token for its name lets a node join again, and would let another server take its place.
+        if has_joined && ask.moves {
+            return Err(Refusal::Conflict(format!(
+                "this site has a node '{0}' already, so no other can move here under that name: if it is gone, or was left \
+                 by a move that did not end, remove it first: muster node remove {0}",
                 ask.name
             )));
         }
@@ -168,6 +177,7 @@ mod tests {
             name: name.parse().unwrap(),
             seal_public: SealPublic([1; 32]),
             agent_version: "1".into(),
+            moves: false,
             wall,
         }
     }
@@ -188,6 +198,8 @@ mod tests {
             ("another name", ask(3, 3, "web-2", 0), false, Some("not for 'web-2'")),
             ("again, with any token", ask(2, 2, "web-1", 0), true, Some("has joined before")),
             ("again, with its own", ask(3, 3, "web-1", 0), true, None),
+            ("from another site", JoinAsk { moves: true, ..ask(3, 3, "web-1", 0) }, false, None),
+            ("with a name of here", JoinAsk { moves: true, ..ask(3, 3, "web-1", 0) }, true, Some("already")),
         ] {
             match (tokens.admits(&ask, has_joined), refused) {
                 (Ok(()), None) => {}

@@ -121,6 +121,7 @@ impl World {
             name: name.parse().unwrap(),
             seal_public: SealPublic([7; 32]),
             agent_version: "1".to_owned(),
+            moves: false,
             wall: 0,
         };
         self.driver.request(muster_engine::Request::Join(ask)).await.unwrap();

@@ -174,6 +174,7 @@ impl Bench {
             name: web(),
             seal_public: SealPublic([key; 32]),
             agent_version: "t".into(),
+            moves: false,
         };
         self.driver.link_event(LinkEvent::Join { ask, reply });
         self.driver.turn_over();

@@ -1,7 +1,7 @@
 //! A client without a certificate asks for one: with a token, or with proof of a node's key.
 
 use muster_shared::NodeId;
-use muster_shared::join::{self, JoinAnswer, JoinRequest};
+use muster_shared::join::{self, JoinAnswer, JoinRequest, NewNode};
 use muster_shared::seal::SealPublic;
 
 use super::nodes::Nodes;
@@ -20,21 +20,9 @@ pub(super) async fn answer(nodes: &Nodes, request: &[u8]) -> JoinAnswer {
 }
 
 async fn granted(nodes: &Nodes, request: &[u8]) -> Result<JoinAnswer, String> {
-    // The signing request is checked first: a bad one must not use a token up.
     match JoinRequest::decode(request).map_err(|error| error.to_string())? {
-        JoinRequest::Join { token_id, secret, name, csr_der, seal_public, agent_version } => {
-            let key = nodes.pki.prove(&csr_der).map_err(|error| error.to_string())?;
-            if !seal_public.is_sound() {
-                return Err("the sealing key is weak: everybody could open what it seals".into());
-            }
-            let ask = JoinAsk { token_id, secret, name: name.clone(), seal_public, agent_version };
-            match nodes.ask(|reply| LinkEvent::Join { ask, reply }).await.ok_or(BUSY)? {
-                Ok(JoinGrant) => {}
-                Err(NotJoined { reason, after: Some(after) }) => return Ok(JoinAnswer::later(reason, after)),
-                Err(NotJoined { reason, after: None }) => return Err(reason),
-            }
-            grant(nodes, name, &key, &seal_public)
-        }
+        JoinRequest::Join(new) => join(nodes, new, false).await,
+        JoinRequest::Move(new) => join(nodes, new, true).await,
         JoinRequest::Renew { node, packet } => {
             // A client that cannot prove the key learns nothing about the node, not even whether it exists.
             let refused =
@@ -45,6 +33,21 @@ async fn granted(nodes: &Nodes, request: &[u8]) -> Result<JoinAnswer, String> {
             let key = nodes.pki.prove(&csr_der).map_err(|error| error.to_string())?;
             grant(nodes, node, &key, &seal_public)
         }
+    }
+}
+
+async fn join(nodes: &Nodes, new: NewNode, moves: bool) -> Result<JoinAnswer, String> {
+    let NewNode { token_id, secret, name, csr_der, seal_public, agent_version } = new;
+    // The signing request is checked first: a bad one must not use a token up.
+    let key = nodes.pki.prove(&csr_der).map_err(|error| error.to_string())?;
+    if !seal_public.is_sound() {
+        return Err("the sealing key is weak: everybody could open what it seals".into());
+    }
+    let ask = JoinAsk { token_id, secret, name: name.clone(), seal_public, agent_version, moves };
+    match nodes.ask(|reply| LinkEvent::Join { ask, reply }).await.ok_or(BUSY)? {
+        Ok(JoinGrant) => grant(nodes, name, &key, &seal_public),
+        Err(NotJoined { reason, after: Some(after) }) => Ok(JoinAnswer::later(reason, after)),
+        Err(NotJoined { reason, after: None }) => Err(reason),
     }
 }
 

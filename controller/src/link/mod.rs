@@ -124,6 +124,8 @@ pub struct JoinAsk {
     /// The node's sealing key.
     pub seal_public: SealPublic,
     pub agent_version: String,
+    /// The server is a node of another site and moves here.
+    pub moves: bool,
 }
 
 /// The reason why someone does not become a node.

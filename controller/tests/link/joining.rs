@@ -4,7 +4,7 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use muster_controller::link::{JoinAsk, JoinGrant, Limits};
-use muster_shared::join::{self, JoinAnswer, JoinRequest, TokenId, TokenSecret};
+use muster_shared::join::{self, JoinAnswer, JoinRequest, NewNode, TokenId, TokenSecret};
 use muster_shared::seal::{Seal, SealPublic, SealSecret};
 use muster_shared::{NodeId, topic};
 use rcgen::KeyPair;
@@ -57,19 +57,20 @@ fn ask_for(name: &str) -> (JoinAsk, SealSecret) {
         name: name.parse().unwrap(),
         seal_public: seal.public(),
         agent_version: "0.1.0".into(),
+        moves: false,
     };
     (ask, seal)
 }
 
 fn join(ask: &JoinAsk, csr_der: Vec<u8>) -> Vec<u8> {
-    JoinRequest::Join {
+    JoinRequest::Join(NewNode {
         token_id: ask.token_id,
         secret: ask.secret.clone(),
         name: ask.name.clone(),
         csr_der,
         seal_public: ask.seal_public,
         agent_version: ask.agent_version.clone(),
-    }
+    })
     .encode()
 }
 

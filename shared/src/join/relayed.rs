@@ -115,7 +115,7 @@ fn open(seal: &Seal, kind: u8, payload: &[u8]) -> Result<Vec<u8>, JoinError> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{TokenId, TokenSecret};
+    use super::super::{NewNode, TokenId, TokenSecret};
     use super::*;
 
     const NONCE: &str = "0123456789abcdef0123456789abcdef";
@@ -125,14 +125,14 @@ mod tests {
     }
 
     fn join() -> JoinRequest {
-        JoinRequest::Join {
+        JoinRequest::Join(NewNode {
             token_id: TokenId([1; 8]),
             secret: TokenSecret([0x5e; 16]),
             name: "web-1".parse().unwrap(),
             csr_der: vec![0x30],
             seal_public: SealPublic([7; 32]),
             agent_version: "0.1.0".into(),
-        }
+        })
     }
 
     #[test]

@@ -24,7 +24,11 @@ fn broker_token() -> JoinToken {
 }
 
 fn join() -> JoinRequest {
-    JoinRequest::Join {
+    JoinRequest::Join(new_node())
+}
+
+fn new_node() -> NewNode {
+    NewNode {
         token_id: TokenId([0xab; 8]),
         secret: TokenSecret([0x5e; 16]),
         name: "web-1".parse().unwrap(),
@@ -58,6 +62,10 @@ fn golden_bytes() {
     );
     let renew = JoinRequest::Renew { node: "web-1".parse().unwrap(), packet: vec![1, 2] };
     assert_eq!(hex(&renew.encode()), "0101057765622d31020102");
+    assert_eq!(
+        hex(&JoinRequest::Move(new_node()).encode()),
+        format!("0102{ab}{}057765622d3103300102{}05302e312e30", "5e".repeat(16), "07".repeat(32))
+    );
     assert_eq!(
         hex(&granted().encode()),
         format!("0100023003023004{}036c6162057765622d31ac02", "08".repeat(32))
@@ -106,7 +114,7 @@ fn every_typing_error_is_noticed() {
     }
     assert_eq!(text[1..].parse::<JoinToken>(), Err(TokenError::Prefix));
     assert_eq!("".parse::<JoinToken>(), Err(TokenError::Prefix));
-    let endless = format!("{PREFIX}{}", "A".repeat(TEXT_MAX + 1));
+    let endless = format!("{PREFIX}{}", "A".repeat(TOKEN_MAX + 1));
     assert_eq!(endless.parse::<JoinToken>(), Err(TokenError::Damaged));
 }
 
@@ -158,11 +166,10 @@ fn token_ids_are_written_as_hex() {
 
 #[test]
 fn bounds_hold() {
-    let mut request = join();
-    if let JoinRequest::Join { csr_der, .. } = &mut request {
-        *csr_der = vec![0; DER_MAX + 1];
+    for request in [JoinRequest::Join, JoinRequest::Move] {
+        let request = request(NewNode { csr_der: vec![0; DER_MAX + 1], ..new_node() });
+        assert_eq!(JoinRequest::decode(&request.encode()), Err(JoinError::Bounds("signing request")));
     }
-    assert_eq!(JoinRequest::decode(&request.encode()), Err(JoinError::Bounds("signing request")));
     let renew = JoinRequest::Renew { node: "web-1".parse().unwrap(), packet: vec![0; 4096] };
     assert_eq!(JoinRequest::decode(&renew.encode()), Err(JoinError::Bounds("renewal")));
     let long = JoinAnswer::Refused { reason: "x".repeat(REASON_MAX + 1) };
@@ -187,7 +194,7 @@ fn only_the_node_itself_can_renew() {
     let here = seal(&controller, node.public());
     let packet = |seal: &Seal| match renewal(seal, "web-1".parse().unwrap(), [9; 24], b"csr").unwrap() {
         JoinRequest::Renew { packet, .. } => packet,
-        JoinRequest::Join { .. } => unreachable!(),
+        JoinRequest::Join(_) | JoinRequest::Move(_) => unreachable!(),
     };
     let good = packet(&seal(&node, controller.public()));
     assert_eq!(open_renewal(&here, &good), Ok(b"csr".to_vec()));

@@ -97,6 +97,7 @@ impl World {
             name: node_id.clone(),
             seal_public: SealPublic([0; 32]),
             agent_version: "sim".into(),
+            moves: false,
             wall: 1,
         }))??;
         world.input(Input::Connected { node: node_id.clone(), connection: 1 })?;

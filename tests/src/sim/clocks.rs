@@ -247,6 +247,7 @@ impl World {
             name: "somebody".parse().expect("a name of letters"),
             seal_public: self.machines[0].key,
             agent_version: "1.0.0".into(),
+            moves: false,
             wall,
         };
         let why = match self.tries("join as another", Request::Join(ask)) {

@@ -135,6 +135,7 @@ impl World {
             name,
             seal_public: self.machines[at].key,
             agent_version: "1.0.0".into(),
+            moves: false,
             wall,
         };
         matches!(self.ask(Request::Join(ask), false), Some(Ok(_)))

@@ -86,6 +86,7 @@ impl Bench {
                 name: node(index),
                 seal_public: SealPublic([0; 32]),
                 agent_version: "bench".into(),
+                moves: false,
                 wall: 1,
             }));
             let connection = index as u64 + 1;

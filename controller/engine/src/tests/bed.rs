@@ -624,6 +624,7 @@ pub fn ask_to_join(name: &NodeId, key: u8) -> JoinAsk {
         name: name.clone(),
         seal_public: SealPublic([key; 32]),
         agent_version: "t".into(),
+        moves: false,
         wall: 1,
     }
 }

@@ -157,6 +157,7 @@ impl Running {
             name: web(),
             seal_public: SealPublic([1; 32]),
             agent_version: "t".into(),
+            moves: false,
         };
         self.feed.ask(LinkEvent::Join { ask, reply });
         answer.await.unwrap().unwrap();

@@ -63,6 +63,7 @@ impl Both {
             name: node(),
             seal_public: SealPublic([0; 32]),
             agent_version: "t".into(),
+            moves: false,
             wall: 1,
         }));
         both.connect();

@@ -7,6 +7,7 @@
 mod clock;
 mod hold;
 mod local;
+mod moving;
 mod ports;
 mod reach;
 mod reading;
@@ -43,6 +44,7 @@ use crate::state_dir::StateDir;
 use clock::Clock;
 use hold::Holding;
 use local::Locals;
+use moving::Moving;
 use reach::renew_in;
 use reading::Reading;
 use runs::Runs;
@@ -82,6 +84,9 @@ pub struct Driver {
     /// Where the active controller was found, if it is not the first of the identity's.
     first_address: Option<Address>,
     renew_at: Instant,
+    /// As the operator of this server configured them, beside those of the identity.
+    controllers: Vec<Address>,
+    moving: Moving,
     inbox: VecDeque<Input>,
     /// The progress of reading arrived messages since jobs could last begin.
     reading: Reading,
@@ -92,20 +97,35 @@ pub struct Driver {
     clock: Clock,
 }
 
+/// Settings of a driver.
+pub struct Setup {
+    /// The directory of Open vSwitch's sockets.
+    pub ovs: PathBuf,
+    /// Seconds until an unconfirmed local document is undone.
+    pub confirm_timeout: u32,
+    pub send_lldp: bool,
+    pub systemd: Systemd,
+    /// Addresses of controllers, tried before those of the identity.
+    pub controllers: Vec<Address>,
+}
+
+/// Why a driver has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ended {
+    /// It was told to.
+    Stopped,
+    /// The node belongs to another site: another driver begins there.
+    Moved,
+}
+
 impl Driver {
     /// Loads the ledger.
     ///
     /// # Errors
     /// The state directory cannot be read, or its keys do not fit.
-    pub fn new(
-        state: StateDir,
-        identity: Identity,
-        host: Host,
-        ovs: PathBuf,
-        confirm_timeout: u32,
-        send_lldp: bool,
-        systemd: Systemd,
-    ) -> anyhow::Result<Self> {
+    pub fn new(state: StateDir, identity: Identity, host: Host, setup: Setup) -> anyhow::Result<Self> {
+        let Setup { ovs, confirm_timeout, send_lldp, systemd, controllers } = setup;
+        let identity = identity.with_addresses(&controllers);
         let entries = state.ledger()?;
         // Makes the ledger that was just read durable: otherwise a power cut could bring back a job whose run
         // is swept away here.
@@ -144,6 +164,8 @@ impl Driver {
             prove_from: Instant::now(),
             first_address: None,
             renew_at: renew_in(&identity),
+            controllers,
+            moving: Moving::default(),
             inbox: VecDeque::from([Input::Start]),
             reading: Reading::default(),
             written: Vec::new(),
@@ -155,19 +177,22 @@ impl Driver {
         })
     }
 
-    /// Runs until told to stop.
+    /// Runs until told to stop, or until the node belongs to another site.
     ///
     /// # Errors
     /// Signals cannot be received.
-    pub async fn run(mut self, mut signals: Signals, reload: impl Fn()) -> anyhow::Result<()> {
+    pub async fn run(mut self, mut signals: Signals, reload: impl Fn()) -> anyhow::Result<Ended> {
         tracing::info!(node = %self.identity.node, site = %self.identity.site, "agent started");
         let mut monitor = Monitor::open(&self.host.network);
         let mut ports = self.ports();
         let watchdog = sd_notify::watchdog_enabled().map(|limit| limit / 2);
         let mut alive_at = watchdog.map(|every| Instant::now() + every);
         notify(&[sd_notify::NotifyState::Ready]);
-        loop {
+        let ended = loop {
             let more = self.turn();
+            if !more && self.is_gone() {
+                break Ended::Moved;
+            }
             let wake = self.machine.poll_timeout().map(|(at, _)| self.start + at.0);
             tokio::select! {
                 // Work that is already here comes first, or it would grow without bound.
@@ -178,7 +203,7 @@ impl Driver {
                     Err(error) => tracing::error!(%error, "a task failed: a bug, please report it"),
                 },
                 (device, input) = self.flows.said(), if !more => self.flow_said(device, input),
-                given = self.locals.given(), if !more => self.given(given),
+                given = self.locals.given(), if !more && self.moving.left().is_none() => self.given(given),
                 () = sleep_to(wake) => self.inbox.push_back(Input::Timeout),
                 change = monitor.change(), if !more => {
                     self.holding.network_changed();
@@ -200,21 +225,24 @@ impl Driver {
                     notify(&[sd_notify::NotifyState::Watchdog]);
                     alive_at = watchdog.map(|every| Instant::now() + every);
                 }
+                () = sleep_to(self.moving.left()) => {}
                 // The link, the jobs and the watchdog have their turns in between.
                 () = yield_now(), if more => {}
                 () = reading::arrivals(), if !more && self.reading.goes_on() => self.read_on(),
                 signal = signals.next() => match signal {
-                    Signal::Stop => break,
+                    Signal::Stop => break Ended::Stopped,
                     Signal::Reload => reload(),
                 },
             }
+        };
+        if ended == Ended::Stopped {
+            notify(&[sd_notify::NotifyState::Stopping]);
+            tracing::info!("stopping");
         }
-        notify(&[sd_notify::NotifyState::Stopping]);
-        tracing::info!("stopping");
         self.stop().await;
         self.host.server.listener().end();
         self.holding.stop().await;
-        Ok(())
+        Ok(ended)
     }
 
     /// Executes the machine's effects and feeds its inputs, up to a bound. Records written on the way
@@ -297,6 +325,8 @@ impl Driver {
                     self.inbox.push_back(Input::Flow { device, input });
                 }
             }
+            Effect::Join { number, token } => self.join_other(number, token),
+            Effect::ChangeSite { number } => self.change_site(number),
             Effect::LocalEnded(outcome) => self.local_ended(outcome),
             Effect::Warn(warning) => tracing::warn!("{warning}"),
         }

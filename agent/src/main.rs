@@ -45,7 +45,7 @@ use muster_shared::join::JoinToken;
 use tokio::{runtime, task::LocalSet};
 
 use crate::cli::{Cli, Verb};
-use crate::driver::Driver;
+use crate::driver::{Driver, Ended, Setup};
 use crate::host::Host;
 use crate::log::Level;
 use crate::settings::Settings;
@@ -150,54 +150,83 @@ fn environment() -> impl Iterator<Item = (String, String)> {
 }
 
 fn run(cli: &Cli, settings: &Settings) -> anyhow::Result<()> {
+    match &cli.verb {
+        Verb::Join { token, name, check } => {
+            let credentials = std::env::var_os("CREDENTIALS_DIRECTORY").map(PathBuf::from);
+            let token = token.read(credentials.as_deref())?;
+            let name = node_name(name.as_deref())?;
+            block_on(check_join(&token, &name))?;
+            if *check {
+                println!("{name} can join site {}", token.site);
+                return Ok(());
+            }
+            serve(cli, settings, Some((token, name)))
+        }
+        Verb::Run => serve(cli, settings, None),
+        verb => block_on(work_on_network(verb, settings)),
+    }
+}
+
+/// Serves the site that this server belongs to, and those that it moves to.
+fn serve(cli: &Cli, settings: &Settings, mut joins: Option<(JoinToken, NodeId)>) -> anyhow::Result<()> {
+    let level = log::start(settings.level()?, settings.log.format);
+    loop {
+        // A site has a runtime of its own: nothing of the one that was left goes on.
+        let joins = joins.take();
+        let ended = block_on(async {
+            let state = open_state(&settings.agent.state_dir).await?;
+            let identity = match joins {
+                Some((token, name)) => enrol(&state, &token, name).await?,
+                None => identity(&state)?,
+            };
+            drive(cli, settings, state, identity, &level).await
+        })?;
+        match ended {
+            Ended::Stopped => return Ok(()),
+            Ended::Moved => tracing::info!("this node belongs to another site now"),
+        }
+    }
+}
+
+fn identity(state: &StateDir) -> anyhow::Result<Identity> {
+    let Some(identity) = state.identity()? else {
+        bail!(
+            "this server has not joined a site: run 'muster-agent join --token -' and give it a token from \
+             'muster node token'"
+        )
+    };
+    Ok(identity)
+}
+
+async fn work_on_network(verb: &Verb, settings: &Settings) -> anyhow::Result<()> {
     let state_dir = &settings.agent.state_dir;
     let network = network(settings);
-    block_on(async {
-        match &cli.verb {
-            Verb::NetShow => net::show(&network).await,
-            Verb::FlowRelease => Ok(network.release_flows(false).await.map(drop)?),
-            Verb::NetExport(export) => net::export::export(&network, export, state_dir).await,
-            Verb::NetPlan(file) => net::plan(&network, file, state_dir).await,
-            Verb::NetApply { file, confirm, watched: true } => {
-                net::apply(&network, file, state_dir, confirm.as_ref()).await
-            }
-            Verb::NetApply { file, confirm: None, .. } => net::apply(&network, file, state_dir, None).await,
-            Verb::NetApply { .. } => {
-                let arguments = std::env::args_os().skip(1).chain(["--watched".into()]).collect();
-                let code = net::local::watch_over(&network, state_dir, arguments, None).await?;
-                if code == 0 { Ok(()) } else { Err(Watched(code).into()) }
-            }
-            Verb::NetBoot => {
-                log::start(settings.level()?, settings.log.format);
-                boot(&network, settings).await
-            }
-            Verb::Join { token, name, check } => {
-                let credentials = std::env::var_os("CREDENTIALS_DIRECTORY").map(PathBuf::from);
-                let token = token.read(credentials.as_deref())?;
-                let name = node_name(name.as_deref())?;
-                check_join(&token, &name).await?;
-                if *check {
-                    println!("{name} can join site {}", token.site);
-                    return Ok(());
-                }
-                let level = log::start(settings.level()?, settings.log.format);
-                let state = open_state(state_dir).await?;
-                let identity = enrol(&state, &token, name).await?;
-                drive(cli, settings, state, identity, level).await
-            }
-            _ => {
-                let level = log::start(settings.level()?, settings.log.format);
-                let state = open_state(state_dir).await?;
-                let Some(identity) = state.identity()? else {
-                    bail!(
-                        "this server has not joined a site: run 'muster-agent join --token -' and give it a token from \
-                         'muster node token'"
-                    )
-                };
-                drive(cli, settings, state, identity, level).await
-            }
+    match verb {
+        Verb::NetShow => net::show(&network).await,
+        Verb::FlowRelease => Ok(network.release_flows(false).await.map(drop)?),
+        Verb::NetExport(export) => net::export::export(&network, export, state_dir).await,
+        Verb::NetPlan(file) => net::plan(&network, file, state_dir).await,
+        Verb::NetApply { file, confirm, watched: true } => {
+            net::apply(&network, file, state_dir, confirm.as_ref()).await
         }
-    })
+        Verb::NetApply { file, confirm: None, .. } => net::apply(&network, file, state_dir, None).await,
+        Verb::NetApply { .. } => {
+            let arguments = std::env::args_os().skip(1).chain(["--watched".into()]).collect();
+            let code = net::local::watch_over(&network, state_dir, arguments, None).await?;
+            if code == 0 { Ok(()) } else { Err(Watched(code).into()) }
+        }
+        Verb::NetBoot => {
+            log::start(settings.level()?, settings.log.format);
+            boot(&network, settings).await
+        }
+        // Seen to before.
+        Verb::Run
+        | Verb::Join { .. }
+        | Verb::Supervise(_)
+        | Verb::CheckConfig
+        | Verb::Help
+        | Verb::Version => Ok(()),
+    }
 }
 
 /// Runs it on this thread.
@@ -235,11 +264,10 @@ async fn drive(
     settings: &Settings,
     state: StateDir,
     identity: Identity,
-    level: Level,
-) -> anyhow::Result<()> {
+    level: &Level,
+) -> anyhow::Result<Ended> {
     let signals = Signals::new()?;
     let host = host(&state, settings);
-    let identity = identity.with_addresses(&settings.agent.controllers);
     let reload = || match read_settings(cli).and_then(|settings| settings.level()) {
         Ok(new) => {
             if level.reload(new).is_ok() {
@@ -248,9 +276,14 @@ async fn drive(
         }
         Err(error) => tracing::error!("the log level stays: {error:#}"),
     };
-    let ovs = flows::rundir(settings.host.ovs_db.as_deref());
-    let (confirm, lldp) = (settings.agent.confirm_timeout, settings.host.send_lldp);
-    Driver::new(state, identity, host, ovs, confirm, lldp, systemd(settings))?.run(signals, reload).await
+    let setup = Setup {
+        ovs: flows::rundir(settings.host.ovs_db.as_deref()),
+        confirm_timeout: settings.agent.confirm_timeout,
+        send_lldp: settings.host.send_lldp,
+        systemd: systemd(settings),
+        controllers: settings.agent.controllers.clone(),
+    };
+    Driver::new(state, identity, host, setup)?.run(signals, reload).await
 }
 
 /// Does nothing if nothing was ever recorded, or if a running agent handles it.

@@ -7,6 +7,7 @@
 //!   reserve           room for records of removals
 //!   net-local         what 'net apply' restores       local.sock       where documents are handed over
 //!   flows/<bridge>    the log of a flow table         runs/<id>        a command that runs, or has ended
+//!   next-identity     the identity at the site that the node moves to, until it has replaced the other
 //!   apply-config/, json-files/                        what deployments left: see the host's documents
 //!   corrupt/          records that could not be read, for whoever wants to know why
 //! ```
@@ -52,6 +53,9 @@ pub struct StateDir {
     _lock: File,
 }
 
+/// The decision for another site.
+const NEXT_IDENTITY: &str = "next-identity";
+
 /// Reserved space, so that even a full disk can record the removal of the data that fills it.
 const RESERVE: &str = "reserve";
 const RESERVE_BYTES: usize = 1024 * 1024;
@@ -83,6 +87,7 @@ impl StateDir {
         match lock.try_lock() {
             Ok(()) => {
                 let state = Self { path: path.to_owned(), _lock: lock };
+                state.end_change()?;
                 // Without the reserve, removals wait for room as well.
                 if !path.join(RESERVE).exists() {
                     let _ = state.find_room();
@@ -174,6 +179,64 @@ impl StateDir {
         record::sync_directory(&self.path)
     }
 
+    /// Decides, in one step, that this node belongs to another site. What belongs to the present site goes when the
+    /// directory is opened next. The ledger stays: the server has those things at either site.
+    ///
+    /// # Errors
+    /// The node belongs to the present site, unless the disk lost the removal as well.
+    pub fn change_site(&self, identity: &Identity) -> Result<(), StateError> {
+        let path = self.path.join(NEXT_IDENTITY);
+        let written = record::write(&path, identity).and_then(|()| record::sync_directory(&self.path));
+        written.map_err(|source| {
+            // Its name may be on disk although the call failed.
+            let _ = before(Call::Remove(&path)).and_then(|()| fs::remove_file(&path));
+            let _ = record::sync_directory(&self.path);
+            StateError::Io { path, source }
+        })
+    }
+
+    /// Ends a change to another site. Each step may be the last one before a crash: the next start does all again, and
+    /// the last step makes the new identity the only one.
+    fn end_change(&self) -> Result<(), StateError> {
+        let path = self.path.join(NEXT_IDENTITY);
+        let at = |path: &Path| {
+            let path = path.to_owned();
+            move |source| StateError::Io { path, source }
+        };
+        match record::read::<Identity>(&path).map_err(at(&path))? {
+            Read::Absent => return Ok(()),
+            // The other site knows the node; its operator removes it there.
+            Read::Corrupt => return self.move_aside(&path),
+            Read::Whole(_) => {}
+        }
+        self.forget_site()?;
+        let identity = self.path.join("identity");
+        before(Call::Rename(&path, &identity))
+            .and_then(|()| fs::rename(&path, &identity))
+            .and_then(|()| record::sync_directory(&self.path))
+            .map_err(at(&identity))
+    }
+
+    /// Removes what would be taken for the next site's: the highest epoch, and generations of flow tables.
+    fn forget_site(&self) -> Result<(), StateError> {
+        let flows = self.flows();
+        let at = |path: &Path| {
+            let path = path.to_owned();
+            move |source| StateError::Io { path, source }
+        };
+        let tables =
+            fs::read_dir(&flows).and_then(Iterator::collect::<Result<Vec<_>, _>>).map_err(at(&flows))?;
+        let tables = tables.iter().map(fs::DirEntry::path);
+        for path in tables.chain([self.path.join("epoch")]) {
+            match before(Call::Remove(&path)).and_then(|()| fs::remove_file(&path)) {
+                Err(source) if source.kind() != io::ErrorKind::NotFound => return Err(at(&path)(source)),
+                _ => {}
+            }
+        }
+        record::sync_directory(&flows).map_err(at(&flows))?;
+        record::sync_directory(&self.path).map_err(at(&self.path))
+    }
+
     /// Forgets the epoch and every entry of the controller's: they mean nothing to another site.
     ///
     /// # Errors
@@ -182,12 +245,10 @@ impl StateDir {
         let ledger = self.path.join("ledger");
         let entries = fs::read_dir(&ledger).and_then(Iterator::collect::<Result<Vec<_>, _>>);
         let entries = entries.map_err(|source| StateError::Io { path: ledger.clone(), source })?;
-        let flows = self.flows();
-        let tables = fs::read_dir(&flows).and_then(Iterator::collect::<Result<Vec<_>, _>>);
-        let tables = tables.map_err(|source| StateError::Io { path: flows, source })?;
+        self.forget_site()?;
         let own = self.entry_path(ResourceId::LOCAL);
-        let entries = entries.iter().chain(&tables).map(fs::DirEntry::path).filter(|path| *path != own);
-        for path in entries.chain([self.path.join("epoch")]) {
+        let entries = entries.iter().map(fs::DirEntry::path).filter(|path| *path != own);
+        for path in entries {
             match fs::remove_file(&path) {
                 Err(source) if source.kind() != io::ErrorKind::NotFound => {
                     return Err(StateError::Io { path, source });

@@ -61,6 +61,7 @@ impl SimNode {
             | Down::Describe(_)
             | Down::Remove(_)
             | Down::Controllers(_)
+            | Down::Move(_)
             | Down::Flow(_) => None,
         }
     }

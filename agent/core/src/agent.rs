@@ -17,6 +17,7 @@ use crate::flow::{self, Flows, Loaded, TableEntry};
 use crate::jobs::account::{self, Account};
 use crate::jobs::{self, Jobs};
 use crate::ledger::Entry;
+use crate::moving::Moving;
 use crate::ports::Ports;
 use crate::session::Due;
 use crate::watch::Watches;
@@ -34,6 +35,7 @@ pub struct Agent {
     ports: Ports,
     account: Account,
     disk: Disk,
+    moving: Moving,
     /// The agent begins no new work.
     is_stopping: bool,
     effects: Effects,
@@ -55,6 +57,7 @@ impl Agent {
             ports: Ports::default(),
             account: Account::default(),
             disk: Disk::default(),
+            moving: Moving::default(),
             is_stopping: false,
             effects: Effects::default(),
             now: MonoTime::default(),
@@ -113,6 +116,11 @@ impl Agent {
             Input::Local { config, timeout, after } => {
                 self.on_jobs(|jobs, turn| jobs.local(config, timeout, after, turn));
             }
+            Input::Joined { number, joined } => {
+                let may_leave = self.may_leave();
+                self.moving.joined(number, joined, may_leave, &mut self.effects);
+            }
+            Input::SiteChanged(changed) => self.moving.changed(changed, &mut self.effects),
             Input::CaughtUp | Input::Timeout => {}
         }
         self.timeouts();
@@ -245,7 +253,28 @@ impl Agent {
         }
     }
 
+    /// Whether nothing of the present site is under way here.
+    ///
+    /// # Errors
+    /// What keeps the node here.
+    fn may_leave(&self) -> Result<(), String> {
+        if self.is_stopping {
+            return Err("its agent is stopping".into());
+        }
+        if self.disk.is_full() {
+            return Err("its disk has no room for what the agent records".into());
+        }
+        if let Some(device) = self.flows.in_use() {
+            return Err(format!("the flow table of {device} is not empty"));
+        }
+        if self.is_guarding() || self.jobs.has_open() {
+            return Err("a job, or a document that was given on the server, is under way there".into());
+        }
+        Ok(())
+    }
+
     fn disconnected(&mut self, reason: String) {
+        self.moving.disconnected(&mut self.effects);
         if !self.connection.disconnected(self.now) {
             self.confirm_disconnected(reason);
         }
@@ -263,6 +292,7 @@ impl Agent {
     }
 
     fn disconnect(&mut self, reason: String) {
+        self.moving.disconnected(&mut self.effects);
         self.connection.close(self.now);
         self.confirm_disconnected(reason.clone());
         self.fetch.set_online(false, self.now, &mut self.effects);
@@ -271,6 +301,7 @@ impl Agent {
 
     fn received(&mut self, down: Down) {
         match down {
+            _ if self.moving.is_over() => {}
             Down::Welcome(welcome) if self.connection.listens() => self.welcome(welcome),
             _ if !self.connection.is_greeted() => {}
             Down::Welcome(_) => {}
@@ -307,6 +338,10 @@ impl Agent {
             Down::AskDrift => self.watches.say_all_again(self.now),
             Down::Flow(flow) => self.on_flows(|flows, turn| flows.down(flow, turn)),
             Down::Describe(resources) => self.on_jobs(|jobs, turn| jobs.describe(&resources, turn)),
+            Down::Move(token) => {
+                let may_leave = self.may_leave();
+                self.moving.ask(token, may_leave, &mut self.effects);
+            }
             // The link's own matter.
             Down::Controllers(_) => {}
             Down::Remove(key) => {
@@ -409,6 +444,7 @@ impl Agent {
 
     fn timeouts(&mut self) {
         match self.connection.due(self.now) {
+            Some(Due::Connect) if self.moving.is_over() => {}
             Some(Due::Connect) => self.effects.push(Effect::Connect),
             Some(Due::Heartbeat) => {
                 self.effects.send(Up::Heartbeat { drift: Some(self.watches.digest()) });

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use muster_shared::join::JoinToken;
 use muster_shared::model::flow::Bridge;
 use muster_shared::model::topology::DevicePorts;
 use muster_shared::model::{
@@ -123,6 +124,13 @@ pub enum Input {
         /// Document numbers up to this one are used, even if the ledger knows none of them.
         after: u64,
     },
+    /// The answer to [`Effect::Join`]: the driver holds the identity at the other site, or says why not.
+    Joined {
+        number: u64,
+        joined: Result<(), String>,
+    },
+    /// The answer to [`Effect::ChangeSite`].
+    SiteChanged(Result<(), String>),
     /// The agent has handled all messages that had arrived from the controller. Jobs begin only on this
     /// input, so a job whose withdrawal has also arrived never begins.
     CaughtUp,
@@ -324,6 +332,17 @@ pub enum Effect {
     Flow {
         device: Bridge,
         effect: FlowEffect,
+    },
+    /// Join another site beside the present one.
+    Join {
+        number: u64,
+        token: Box<JoinToken>,
+    },
+    /// Record, durably and in one step, that the node belongs to the site that it has joined. The machine only
+    /// ends then: another one begins at that site.
+    ChangeSite {
+        /// The number in [`Effect::Join`].
+        number: u64,
     },
     /// The answer to [`Input::Local`]; after a restart also if nothing waits for it.
     LocalEnded(Outcome),

@@ -207,6 +207,14 @@ impl Flows {
         self.devices.get(device).map(|device| device.table.kept())
     }
 
+    /// A device that has rules of ours, or may have them soon.
+    pub(crate) fn in_use(&self) -> Option<&Bridge> {
+        let is_used = |device: &&Device| {
+            device.table.len() > 0 || device.batch.is_some() || device.next.is_some() || device.undo_unseen
+        };
+        self.devices.values().find(is_used).map(|device| &device.bridge)
+    }
+
     pub(crate) fn start(&mut self, turn: &mut Turn) {
         for device in self.devices.values_mut().filter(|device| !device.forgotten) {
             device.effect(FlowEffect::Watch, turn);

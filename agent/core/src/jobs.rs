@@ -72,6 +72,12 @@ impl Jobs {
         self.guard.is_some()
     }
 
+    /// Whether a job has not ended, or an undo is due.
+    pub(crate) fn has_open(&self) -> bool {
+        let is_open = |entry: &Entry| entry.current.is_some() || entry.next.is_some();
+        !self.restore_at.is_empty() || self.ledger.iter().any(is_open)
+    }
+
     /// Whether a job of the lane runs, or an undo there runs or is due.
     pub(crate) fn changes(&self, lane: Lane) -> bool {
         let is_restoring = self.guard.is_some() || !self.restore_at.is_empty();

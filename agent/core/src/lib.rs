@@ -30,6 +30,7 @@ mod flow;
 mod jobs;
 mod lanes;
 mod ledger;
+mod moving;
 mod ports;
 mod session;
 mod watch;

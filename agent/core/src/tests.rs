@@ -14,6 +14,7 @@ mod flows_meanwhile;
 mod guarded;
 mod interleavings;
 mod local;
+mod moving;
 mod node;
 mod ownership;
 mod ports;

@@ -24,6 +24,7 @@ pub(super) enum Done {
     Looked { number: u64, looked: Vec<Looked> },
     Gathered(Result<Box<Facts>, String>),
     Renewed(Box<Result<Identity, EnrolError>>),
+    Joined { number: u64, joined: Box<Result<Identity, String>> },
 }
 
 impl Driver {
@@ -124,6 +125,7 @@ impl Driver {
             Done::Looked { number, looked } => self.inbox.push_back(Input::Looked { number, looked }),
             Done::Gathered(facts) => self.inbox.push_back(Input::Gathered(facts)),
             Done::Renewed(renewed) => self.renewed(*renewed),
+            Done::Joined { number, joined } => self.joined(number, *joined),
         }
     }
 

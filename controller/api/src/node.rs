@@ -96,6 +96,24 @@ pub struct DriftView {
     pub breaker: String,
 }
 
+/// Where a node is to move. Without `Debug`: the token is a secret.
+#[derive(Clone, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct MoveNode {
+    /// A join token of the other site, for the node's name.
+    pub token: String,
+}
+
+/// A node that has moved.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct NodeMoved {
+    /// Its fqdn.
+    pub name: String,
+    /// The site that it belongs to now.
+    pub site: String,
+}
+
 /// `node facts -o json`: what a node told of itself.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]

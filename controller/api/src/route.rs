@@ -9,8 +9,8 @@ use crate::intent::{
     IntentKeys, IntentRow, IntentView, IntentsTaken, IntentsWatched, TopologyView, WithdrawIntents,
 };
 use crate::node::{
-    ChangeLabels, CreateToken, DriftView, FactsView, Maintenance, NodeRemoved, NodeView, TokenCreated,
-    TokenRevoked, TokenRow,
+    ChangeLabels, CreateToken, DriftView, FactsView, Maintenance, MoveNode, NodeMoved, NodeRemoved, NodeView,
+    TokenCreated, TokenRevoked, TokenRow,
 };
 use crate::preview::PreviewView;
 use crate::query;
@@ -178,6 +178,8 @@ routes! {
     ChangeLabels: patch("/v1/nodes/{node}", "Sets and removes labels").takes::<ChangeLabels>().answers::<NodeView>();
     RemoveNode: delete("/v1/nodes/{node}", "Forgets a node").answers::<NodeRemoved>();
     RevokeNode: post("/v1/nodes/{node}/revoke", "Cuts a node off").answers::<NodeView>();
+    MoveNode: post("/v1/nodes/{node}/move", "Moves a node to another site; answers when it has")
+        .takes::<MoveNode>().answers::<NodeMoved>();
     SetMaintenance: post("/v1/nodes/{node}/maintenance", "Holds a node's jobs back, or lets them go on")
         .takes::<Maintenance>().answers::<NodeView>();
     ShowFacts: get("/v1/nodes/{node}/facts", "Shows what a node told of itself").answers::<FactsView>();

@@ -58,8 +58,8 @@ struct Cli {
         default_value = "unix:///run/muster/api.sock"
     )]
     url: String,
-    /// Site, where the controller has several [default: the one in its section [controller]]
-    #[arg(long, global = true, env = "MUSTER_SITE", hide_env_values = true, value_name = "NAME")]
+    /// Site, where the controller has several; goes before the command [default: the one in its section [controller]]
+    #[arg(long, env = "MUSTER_SITE", hide_env_values = true, value_name = "NAME")]
     site: Option<String>,
 }
 

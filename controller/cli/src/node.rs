@@ -1,5 +1,6 @@
 //! `muster node …`
 
+mod change_site;
 mod facts;
 mod wait;
 
@@ -24,6 +25,7 @@ use crate::output::{
 use crate::pages::{List, Pages};
 use crate::span::{YEAR, seconds, within};
 use crate::status;
+use change_site::ChangeSite;
 
 /// Verbs.
 #[derive(Subcommand)]
@@ -128,6 +130,15 @@ pub enum NodeVerb {
         /// Name of the node
         node: NodeId,
     },
+    /// Move a node to another site; nothing on its server changes
+    ///
+    /// The agent joins the other site, and this one forgets the node once it has. A node with resources of
+    /// stacks, or with flow rules, is refused: delete those first. 'deletion_policy: retain' leaves what a stack
+    /// made on the server, where a stack of the other site takes it over. A node that cannot join the other
+    /// site stays as it is.
+    #[command(after_help = "Example:\n  muster node move web-1.example.org --site lab-b\n  \
+                      muster node move web-1.example.org --token -")]
+    Move(ChangeSite),
 }
 
 /// `node token`
@@ -267,6 +278,7 @@ pub async fn run(verb: NodeVerb, client: &mut Client, format: Format) -> Result<
             );
             document(format, &answer, |_| text)
         }
+        NodeVerb::Move(change) => change_site::run(change, client, format).await,
         NodeVerb::Remove { node } => {
             let answer = client.send(Method::DELETE, &path(["nodes", node.as_str()]), None).await?;
             view(format, &answer, |removed| left_behind(&node, removed))

@@ -17,6 +17,7 @@ impl Traversals {
         node.pages = None;
         node.asked_strays.clear();
         self.answer_facts(key);
+        self.move_cut_off(key);
         let name = self.jobs.graph.nodes[key].name.clone();
         self.jobs.graph.ctx.agenda.push_back(Todo::Away(name));
         self.jobs.fetches_away(key);

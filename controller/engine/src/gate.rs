@@ -116,11 +116,12 @@ impl Graph {
     }
 
     /// Whether the node may get a job: the node is connected, is not in maintenance and has room in
-    /// flight, and its ledger is not awaited after a restore.
+    /// flight, does not move to another site, and its ledger is not awaited after a restore.
     pub(crate) fn may_send(&self, node: NodeKey) -> bool {
         let at = &self.nodes[node];
         !self.restored.awaits_ledger(&at.name)
             && at.ready
+            && at.moving.is_none()
             && !self.is_in_maintenance(node)
             && at.sent.len() < self.ctx.limits.in_flight_per_node
     }

@@ -62,6 +62,7 @@ mod lost;
 mod lost_row;
 #[cfg(any(test, feature = "memory"))]
 pub mod memory;
+mod moving;
 mod node;
 pub mod notes;
 mod observation;

@@ -381,7 +381,8 @@ impl Traversals {
     }
 }
 
-fn named(names: &[String]) -> String {
+/// A line of names, the first ones of very many.
+pub(crate) fn named(names: &[String]) -> String {
     match names.len() {
         0..=NAMED => names.join(", "),
         more => format!("{} and {} more", names[..NAMED].join(", "), more - NAMED),

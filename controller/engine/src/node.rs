@@ -13,6 +13,7 @@ use crate::engine::Engine;
 use crate::facts::{FactsRequests, NodeFacts};
 use crate::graph::Graph;
 use crate::lost::LostRows;
+use crate::moving::Move;
 use crate::record::NodeRecord;
 use crate::request::{Answer, NewToken, Refusal, Request};
 use crate::restored_stray::OpenQueries;
@@ -50,6 +51,8 @@ pub(crate) struct Node {
     /// The part of the wire format that the agent reads on this connection:
     /// [`READS`](muster_shared::wire::READS).
     pub reads: u32,
+    /// The move to another site that the agent was asked for on this connection.
+    pub moving: Option<Move>,
     /// Descriptions asked for on this connection that have not come.
     pub asked_strays: OpenQueries,
     /// Rows whose job the agent may have.
@@ -97,6 +100,7 @@ impl Node {
             is_elsewhere: false,
             tells_jobs: false,
             reads: 0,
+            moving: None,
             asked_strays: OpenQueries::new(),
             sent: BTreeSet::new(),
             queue: VecDeque::new(),
@@ -364,6 +368,11 @@ impl Graph {
     /// Whether there is room for `more` new names.
     pub(crate) fn has_room_for_nodes(&self, more: usize) -> bool {
         self.nodes.len() + more <= self.ctx.limits.nodes_max
+    }
+
+    /// Closes tokens for this node only: it may know their secrets, and would join again at once.
+    pub(crate) fn unbind_tokens(&mut self, name: &NodeId) {
+        self.nodes.tokens.remove_bound_to(name).into_iter().for_each(|change| self.ctx.change(change));
     }
 
     pub(crate) fn revoke_token(&mut self, id: [u8; 8]) -> Result<Answer, Refusal> {

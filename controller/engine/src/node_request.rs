@@ -94,9 +94,7 @@ impl Traversals {
         self.jobs.change_node(key, |record| record.revoked = true);
         self.decide_by_leaving(key);
         self.jobs.graph.nodes.leave(key);
-        // The node may know the secrets of these tokens, and would join again at once.
-        let graph = &mut self.jobs.graph;
-        graph.nodes.tokens.remove_bound_to(name).into_iter().for_each(|change| graph.ctx.change(change));
+        self.jobs.graph.unbind_tokens(name);
         Ok(Answer::Done)
     }
 

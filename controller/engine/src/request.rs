@@ -9,7 +9,7 @@ use muster_api::site::Verdict;
 use muster_api::stack::RolloutAction;
 use muster_flow::FlowWrite;
 use muster_intent::manager::Wish;
-use muster_shared::join::TokenSecret;
+use muster_shared::join::{JoinToken, TokenSecret};
 use muster_shared::model::Facts;
 use muster_shared::model::flow::{DeviceName, FlowId};
 use muster_shared::seal::SealPublic;
@@ -274,6 +274,12 @@ pub enum Request {
     /// Removes a node for good. What may be left on it becomes lost rows. If it joins again, it is
     /// cleaned up first.
     RemoveNode { node: NodeId },
+    /// Moves a node to another site. Nothing on the server changes.
+    MoveNode {
+        node: NodeId,
+        /// A token of the other site.
+        token: Box<JoinToken>,
+    },
 }
 
 /// The properties of a join token.

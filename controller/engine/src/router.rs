@@ -62,6 +62,7 @@ impl Engine {
                 TimerKey::DriftEvent(slot) => self.traversals.jobs.drift_event_due(slot, due),
                 TimerKey::Correct(slot) => self.traversals.jobs.correct(slot),
                 TimerKey::Facts(node) => self.traversals.answer_facts(node),
+                TimerKey::Move(node) => self.traversals.move_due(node),
                 TimerKey::Intents => self.intents_due(),
                 TimerKey::Fit(stack) => self.traversals.fit_due(stack, due),
                 TimerKey::Turn(stack) => self.traversals.jobs.turn_due(stack, due),
@@ -221,6 +222,10 @@ impl Engine {
                 let lost = self.view().lost_views(lost.into_iter());
                 Answer::NodeRemoved { node, lost, lost_total }
             }),
+            Request::MoveNode { node, token } => match self.move_node(&node, token, id) {
+                Ok(()) => return, // answered when the agent has
+                Err(refusal) => Err(refusal),
+            },
             Request::Restored { verdict, ids, node } => self.decide_held(verdict, ids, node.as_ref()),
         };
         self.graph_mut().answer(id, answer);

@@ -52,6 +52,7 @@ impl Engine {
             Up::DiskFull(full) => self.graph_mut().disk_told(key, full),
             Up::Clock { ahead, .. } => self.graph_mut().clock_told(key, ahead),
             Up::Described(strays) => self.graph_mut().strays_described(key, strays),
+            Up::Moved(outcome) => self.moved(key, outcome),
         }
     }
 

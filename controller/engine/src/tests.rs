@@ -32,6 +32,7 @@ mod hooks;
 mod host;
 mod intents;
 mod jobs;
+mod moving;
 mod names;
 mod nodes;
 mod older_agents;

@@ -24,6 +24,8 @@ pub(crate) enum TimerKey {
     Correct(Slot),
     /// The end of the wait for a node's facts.
     Facts(NodeKey),
+    /// The end of the wait for a node's move.
+    Move(NodeKey),
     /// The next check of intents.
     Intents,
     /// The time to follow changes of nodes.
@@ -62,6 +64,7 @@ impl Timers {
             TimerKey::Turn(_) => "next batch of a rollout",
             TimerKey::Fit(_) => "stack follows nodes",
             TimerKey::Facts(_) => "facts request timeout",
+            TimerKey::Move(_) => "move request timeout",
         };
         Some((*due, why))
     }

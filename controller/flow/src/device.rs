@@ -209,6 +209,14 @@ impl Flows {
         self.peers.get(node).is_some_and(|peer| !peer.devices.is_empty() || !peer.forgotten.is_empty())
     }
 
+    /// Devices of a node that have rules in their tables, with the number of rules.
+    pub fn rules_on(&self, node: &NodeId) -> impl Iterator<Item = (&Bridge, usize)> {
+        let devices = self.peers.get(node).into_iter().flat_map(|peer| &peer.devices);
+        let rules =
+            devices.map(|(bridge, key)| (bridge, self.get(*key).map_or(0, |device| device.table.len())));
+        rules.filter(|(_, rules)| *rules > 0)
+    }
+
     pub(crate) fn of_node(&self, node: &NodeId) -> Vec<DeviceKey> {
         self.peers.get(node).into_iter().flat_map(|peer| peer.devices.values()).copied().collect()
     }

@@ -203,6 +203,7 @@ fn serving(operation: Operation, method: MethodFilter) -> MethodRouter<Api> {
         Operation::ChangeLabels => on(method, node::label),
         Operation::RemoveNode => on(method, node::remove),
         Operation::RevokeNode => on(method, node::revoke),
+        Operation::MoveNode => on(method, node::change_site),
         Operation::SetMaintenance => on(method, node::maintenance),
         Operation::ShowFacts => on(method, node::facts),
         Operation::ListDrift => on(method, node::drift),

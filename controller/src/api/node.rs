@@ -8,11 +8,13 @@ use axum::body::Body;
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{Path, Query, State};
 use muster_api::node::{
-    ChangeLabels, DriftView, FactsView, LinkCounters, LinkFactsView, Maintenance, NodeRemoved, NodeView,
+    ChangeLabels, DriftView, FactsView, LinkCounters, LinkFactsView, Maintenance, MoveNode, NodeMoved,
+    NodeRemoved, NodeView,
 };
 use muster_api::query::{NodePage, OnNode};
 use muster_engine::{Answer, Request, View};
 use muster_shared::NodeId;
+use muster_shared::join::{JoinToken, TokenError};
 use muster_shared::model::{Counters, Facts};
 use muster_template::{FACTS, Selector, fact, suggestion};
 use serde::de::DeserializeOwned;
@@ -20,7 +22,7 @@ use serde_json::{Map, Value};
 use time::OffsetDateTime;
 
 use super::error::ApiError;
-use super::{Api, PAGE, blocking, query, source};
+use super::{Api, PAGE, blocking, query, source, token};
 use crate::store::rfc3339;
 
 /// GET /v1/nodes
@@ -134,6 +136,32 @@ pub async fn revoke(State(api): State<Api>, Path(name): Path<String>) -> Result<
     tracing::info!(%node, "revoke");
     api.driver.request(Request::RevokeNode { node: node.clone() }).await?;
     one(&api, &node).await
+}
+
+/// POST /v1/nodes/{node}/move: answered when the node belongs to the other site.
+pub async fn change_site(
+    State(api): State<Api>,
+    Path(name): Path<String>,
+    body: Body,
+) -> Result<Json<NodeMoved>, ApiError> {
+    let node = node_name(name)?;
+    let MoveNode { token } = source::json(&api, body).await?;
+    let token: JoinToken = token.parse().map_err(|error: TokenError| ApiError::invalid(error.to_string()))?;
+    let site = token.site.clone();
+    if token.ca_fingerprint == api.pki.fingerprint() {
+        return Err(ApiError::invalid(format!(
+            "the join token is of this site, '{site}': make one in the site to which {node} shall move: muster node token \
+             --name {node}"
+        )));
+    }
+    if token::now() >= token.expires {
+        return Err(ApiError::invalid(
+            "the join token has expired: make another in its site with 'muster node token'",
+        ));
+    }
+    tracing::info!(%node, %site, token = %token.id, "move");
+    api.driver.request(Request::MoveNode { node: node.clone(), token: Box::new(token) }).await?;
+    Ok(Json(NodeMoved { name: node.to_string(), site: site.to_string() }))
 }
 
 /// DELETE /v1/nodes/{node}: returns the remains on the node.

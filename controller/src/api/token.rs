@@ -111,7 +111,8 @@ fn addresses(config: &ApiConfig) -> Result<Vec<Address>, ApiError> {
         .collect()
 }
 
-fn now() -> u64 {
+/// Seconds since 1970.
+pub fn now() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO).as_secs()
 }
 

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::flow::{FlowDown, FlowUp};
 use super::topology::DevicePorts;
 use super::{Action, ContentDigest, Drift, Facts, Spec, Stray};
-use crate::join::Address;
+use crate::join::{Address, JoinToken};
 use crate::{Attempt, EpochId, Generation, ResourceId};
 
 /// Desired state of one resource for one node.
@@ -76,6 +76,9 @@ pub enum Down {
     /// [`ADDRESSES_MAX`](crate::join::ADDRESSES_MAX). Sent only to an agent that
     /// [reads](Hello::reads) this message.
     Controllers(Vec<Address>),
+    /// Join another site with this token and leave this one; the answer is [`Up::Moved`]. Sent only to an agent
+    /// that [reads](Hello::reads) this message.
+    Move(Box<JoinToken>),
 }
 
 /// A message of an agent.
@@ -144,6 +147,20 @@ pub enum Up {
     /// The answer to [`Down::Describe`]: the requested resources that the ledger has, in order.
     /// Never acknowledged.
     Described(Vec<Stray>),
+    /// The answer to [`Down::Move`], on the same connection or never. Never acknowledged.
+    Moved(MoveOutcome),
+}
+
+/// The outcome of a move to another site.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum MoveOutcome {
+    /// The node belongs to the other site, durably. It says nothing more to this one.
+    Left,
+    /// The node belongs to this site, as before.
+    Stays {
+        /// A reason for the operator; bounded, free of secrets.
+        reason: String,
+    },
 }
 
 /// Between two accounts of all jobs.

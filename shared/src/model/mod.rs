@@ -13,7 +13,7 @@ mod watch;
 pub use facts::{Counters, DiskFacts, Facts, LinkFacts, NeighbourFacts, OsFacts, PciFacts};
 pub use message::{
     CHALLENGE_BYTES, Down, Hello, JOB_TIMEOUT, JOBS_EVERY, JOBS_TOLD_MAX, Job, JobState, LedgerEntry,
-    Observed, Outcome, Progress, Report, ReportKey, Stage, Up, Welcome,
+    MoveOutcome, Observed, Outcome, Progress, Report, ReportKey, Stage, Up, Welcome,
 };
 pub use spec::{Action, Claim, Content, ContentDigest, Lane, OnDelete};
 pub use stray::{DESCRIBED_MAX, STRAY_NAME_MAX, Stray};

@@ -5,10 +5,10 @@ use std::time::Duration;
 use uuid::Uuid;
 
 use super::{CHUNK_MAX, WireError, facts, flow, jobs, stray, topology, v1, watch};
-use crate::join::ADDRESSES_MAX;
+use crate::join::{ADDRESSES_MAX, TOKEN_MAX};
 use crate::model::{
-    Action, CHALLENGE_BYTES, Content, ContentDigest, Down, Hello, Job, LedgerEntry, Observed, Outcome,
-    Progress, Report, ReportKey, Up, Welcome, map_in_bounds,
+    Action, CHALLENGE_BYTES, Content, ContentDigest, Down, Hello, Job, LedgerEntry, MoveOutcome, Observed,
+    Outcome, Progress, Report, ReportKey, Up, Welcome, map_in_bounds,
 };
 use crate::{Attempt, Epoch, EpochId, Generation, ResourceId};
 
@@ -73,6 +73,7 @@ impl From<&Down> for v1::Down {
             Down::Controllers(addresses) => {
                 v1::Down::Controllers(addresses.iter().take(ADDRESSES_MAX).map(ToString::to_string).collect())
             }
+            Down::Move(token) => v1::Down::Move(token.to_string()),
         }
     }
 }
@@ -122,6 +123,10 @@ impl Bounded for v1::Down {
                 let parsed = addresses.iter().map(|text| text.parse().map_err(|_| out_of_bounds("address")));
                 Down::Controllers(parsed.collect::<Result<_, _>>()?)
             }
+            v1::Down::Move(token) => {
+                at_most("token", token.len(), TOKEN_MAX)?;
+                Down::Move(Box::new(token.parse().map_err(|_| out_of_bounds("token"))?))
+            }
         })
     }
 }
@@ -164,6 +169,8 @@ impl From<&Up> for v1::Up {
             Up::DiskFull(full) => v1::Up::DiskFull(full.as_deref().map(reason_out)),
             Up::Clock { unix, ahead: _ } => v1::Up::Clock { unix: *unix },
             Up::Described(strays) => v1::Up::Described(strays.iter().map(stray::stray_out).collect()),
+            Up::Moved(MoveOutcome::Left) => v1::Up::Moved(None),
+            Up::Moved(MoveOutcome::Stays { reason }) => v1::Up::Moved(Some(reason_out(reason))),
         }
     }
 }
@@ -217,6 +224,11 @@ impl Bounded for v1::Up {
             }
             v1::Up::Clock { unix } => Up::Clock { unix, ahead: 0 },
             v1::Up::Described(strays) => Up::Described(stray::strays_in(strays)?),
+            v1::Up::Moved(None) => Up::Moved(MoveOutcome::Left),
+            v1::Up::Moved(Some(reason)) => {
+                at_most("reason", reason.len(), REASON_MAX)?;
+                Up::Moved(MoveOutcome::Stays { reason })
+            }
         })
     }
 }

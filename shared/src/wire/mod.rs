@@ -32,15 +32,19 @@ pub use crate::wire::watch::DRIFT_REASON_MAX;
 /// 1: `Describe`, `Remove`.
 /// 2: `Muster::Timezone`.
 /// 3: `Controllers`.
+/// 4: `Move`.
 ///
-/// What agents say has had no addition: a controller reads an agent of the version after its own. The first
-/// addition comes with one to `Welcome`, which says how much the controller reads.
-pub const READS: u32 = 3;
+/// What agents say has had one addition, `Moved`, which only a controller that said `Move` on this connection is
+/// told: a controller reads an agent of the version after its own. The first other addition comes with one to
+/// `Welcome`, which says how much the controller reads.
+pub const READS: u32 = 4;
 /// An agent that reads `Controllers` reads this much at least.
 pub const READS_CONTROLLERS: u32 = 3;
+/// An agent that reads `Move` reads this much at least.
+pub const READS_MOVE: u32 = 4;
 
 /// The first version of the agent that reads each of the additions.
-const READ_SINCE: [&str; READS as usize] = ["0.1.0", "0.2.0", "0.2.0"];
+const READ_SINCE: [&str; READS as usize] = ["0.1.0", "0.2.0", "0.2.0", "0.2.0"];
 
 /// The first version of the agent that reads this number of additions.
 pub fn agent_that_reads(additions: u32) -> &'static str {
@@ -139,5 +143,7 @@ pub fn read_body<M: Message>(body: &[u8]) -> Result<Vec<M>, WireError> {
 
 #[cfg(test)]
 mod flow_tests;
+#[cfg(test)]
+mod move_tests;
 #[cfg(test)]
 mod tests;

@@ -52,6 +52,8 @@ mod types {
         Remove(Key),
         /// reads 3
         Controllers(Vec<String>),
+        /// reads 4: a join token
+        Move(String),
     }
 
     #[derive(Serialize, Deserialize)]
@@ -130,6 +132,8 @@ mod types {
             unix: u64,
         },
         Described(Vec<Stray>),
+        /// why the node stays; none: it has left
+        Moved(Option<String>),
     }
 
     #[derive(Serialize, Deserialize)]

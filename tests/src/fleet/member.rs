@@ -261,6 +261,8 @@ impl Member {
             Effect::Flow { device, effect: FlowEffect::Watch } => {
                 Input::Flow { device, input: FlowInput::Gone { reason: not_simulated().reason } }
             }
+            Effect::Join { number, .. } => Input::Joined { number, joined: Err(not_simulated().reason) },
+            Effect::ChangeSite { .. } => Input::SiteChanged(Err(not_simulated().reason)),
             Effect::Flow { .. } | Effect::Remove(_) | Effect::LocalEnded(_) | Effect::Warn(_) => return,
         };
         self.inbox.push_back(answer);

@@ -164,6 +164,11 @@ impl World {
                 }
             }
             // Nobody gives documents on a simulated server.
+            // There is one site.
+            Effect::Join { .. } | Effect::ChangeSite { .. } => {
+                let name = &self.machines[at].name;
+                self.violate(format!("{name} moves to another site, which nobody asked for"));
+            }
             Effect::LocalEnded(_) | Effect::Warn(_) => {}
         }
     }
@@ -230,6 +235,7 @@ fn counted(effect: &Effect) -> Option<String> {
         Effect::LocalEnded(_) => "agent answers on its server".into(),
         Effect::Warn(_) => "agent warns".into(),
         Effect::WriteEpoch { .. } => "agent writes an epoch".into(),
+        Effect::Join { .. } | Effect::ChangeSite { .. } => "agent moves to another site".into(),
         Effect::Disconnect { .. } => "agent disconnects".into(),
         Effect::Content { step: ContentStep::Verify, .. } => "agent has fetched".into(),
         Effect::Send(Up::Progress(_)) => "agent says progress".into(),

@@ -158,6 +158,7 @@ pub fn leaves(shared: &mut Shared, node: &NodeId, connection: u64, message: &Dow
         | Down::Describe(_)
         | Down::Remove(_)
         | Down::Controllers(_)
+        | Down::Move(_)
         | Down::Flow(FlowDown::Ask { .. }) => None,
         Down::Flow(FlowDown::Batch(batch)) => shared.takes_off_unasked(node, batch),
         // What is on the device stays there, and is nobody's business.

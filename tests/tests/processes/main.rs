@@ -29,6 +29,7 @@ mod ledger;
 mod local;
 mod lossy;
 mod main_path;
+mod moving;
 mod network;
 mod operating;
 mod postgres;

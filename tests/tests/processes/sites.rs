@@ -56,7 +56,7 @@ fn sites_of_one_database_know_nothing_of_each_other() {
     assert_ne!(id("default"), id("hall-b"));
     let shown = site.ok(&["status"]);
     assert!(shown.contains("default active on c1") && shown.contains("hall-b active on c1"), "{shown}");
-    site.muster(&["node", "list", "--site", "hall-c"])
+    site.muster(&["--site", "hall-c", "node", "list"])
         .refused(1, &["there is no site 'hall-c' here: this controller has default, hall-b"]);
 
     // What another site's nodes hold is nothing to this one.

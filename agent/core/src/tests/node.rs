@@ -1,6 +1,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
+use muster_shared::join::JoinToken;
 use muster_shared::model::flow::Bridge;
 use muster_shared::model::{
     Action, Content, ContentDigest, Down, Dummy, File, Job, Observed, OnDelete, Outcome, Report, ReportKey,
@@ -62,6 +63,10 @@ pub struct Node {
     pub connects: usize,
     pub disconnects: Vec<String>,
     pub cancelled: Vec<ReportKey>,
+    /// Joins of other sites that are not answered.
+    pub joins: Vec<(u64, JoinToken)>,
+    /// Changes to another site that are not answered.
+    pub changes: Vec<u64>,
 }
 
 pub fn id(n: u128) -> ResourceId {
@@ -167,6 +172,8 @@ impl Node {
             connects: 0,
             disconnects: Vec::new(),
             cancelled: Vec::new(),
+            joins: Vec::new(),
+            changes: Vec::new(),
         };
         bed.input(Input::Start);
         bed
@@ -405,6 +412,8 @@ impl Node {
                 }
                 Effect::KeepContents(_) => {}
                 Effect::Flow { device, effect } => self.flows.push_back((device, effect)),
+                Effect::Join { number, token } => self.joins.push((number, *token)),
+                Effect::ChangeSite { number } => self.changes.push(number),
                 Effect::LocalEnded(outcome) => self.locals.push(outcome),
                 Effect::Warn(warning) => self.warnings.push(warning),
             }

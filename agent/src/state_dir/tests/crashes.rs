@@ -6,12 +6,16 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
+use muster_shared::SiteId;
+
 use super::*;
 use crate::calls::{Call, Tap};
 
 const SEEDS: u64 = 150;
 const STEPS: u64 = 60;
 const ENTRIES: u128 = 3;
+/// The directories that the disk knows.
+const DIRECTORIES: [&str; 3] = ["", "ledger", "flows"];
 
 /// SplitMix64 (Steele, Lea, Flood).
 struct Dice(u64);
@@ -64,8 +68,8 @@ impl Disk {
             pending: Vec::new(),
             refuses: 0,
         };
-        for directory in [path.to_owned(), path.join("ledger")] {
-            for file in fs::read_dir(directory).unwrap().map(|file| file.unwrap().path()) {
+        for directory in DIRECTORIES {
+            for file in fs::read_dir(path.join(directory)).unwrap().map(|file| file.unwrap().path()) {
                 if file.is_file() {
                     disk.names.insert(file.clone(), disk.files.len());
                     disk.files.push(Held { durable: fs::read(file).unwrap(), is_dirty: false });
@@ -171,6 +175,18 @@ impl<T: PartialEq + std::fmt::Debug> May<T> {
     }
 }
 
+/// The directory has these files and no others.
+fn put(path: &Path, files: &BTreeMap<PathBuf, Vec<u8>>) {
+    for directory in DIRECTORIES {
+        for file in fs::read_dir(path.join(directory)).unwrap().map(|file| file.unwrap().path()) {
+            if file.is_file() {
+                fs::remove_file(file).unwrap();
+            }
+        }
+    }
+    files.iter().for_each(|(path, bytes)| fs::write(path, bytes).unwrap());
+}
+
 fn version(n: u128, version: u64) -> Entry {
     holding(n, version.to_le_bytes().repeat(20))
 }
@@ -194,16 +210,7 @@ fn lives(seed: u64) {
             0 => {
                 let files = disk.borrow_mut().cut();
                 drop((tapped, state));
-                for directory in ["", "ledger"] {
-                    for file in
-                        fs::read_dir(dir.path().join(directory)).unwrap().map(|file| file.unwrap().path())
-                    {
-                        if file.is_file() {
-                            fs::remove_file(file).unwrap();
-                        }
-                    }
-                }
-                files.iter().for_each(|(path, bytes)| fs::write(path, bytes).unwrap());
+                put(dir.path(), &files);
                 state = StateDir::open(dir.path()).unwrap();
                 epoch.check(state.epoch().unwrap());
                 let there = state.ledger().unwrap();
@@ -251,4 +258,123 @@ fn lives(seed: u64) {
 #[test]
 fn what_is_durable_survives_refusals_and_power_cuts() {
     (0..SEEDS).for_each(lives);
+}
+
+/// The site that the directory belongs to, with all that goes with it: never a part of each.
+fn site_of(state: &StateDir) -> SiteId {
+    let site = state.identity().unwrap().expect("one of the two").site;
+    let rules = fs::read_dir(state.flows()).unwrap().count();
+    match site == identity().site {
+        true => assert_eq!((state.epoch().unwrap(), rules), (OLD_EPOCH, 1)),
+        false => assert_eq!((state.epoch().unwrap(), rules), (EpochId::default(), 0)),
+    }
+    assert_eq!(state.ledger().unwrap(), [entry(1)], "the server has it at either site");
+    assert!(!state.path().join(NEXT_IDENTITY).exists());
+    site
+}
+
+const OLD_EPOCH: EpochId = EpochId { number: Epoch(50), bits: Some(9) };
+
+fn next_identity() -> Identity {
+    Identity { site: "lab-b".parse().unwrap(), ca_der: vec![9], ..identity() }
+}
+
+/// A directory of a node that is about to move.
+fn before_the_move(path: &Path) -> StateDir {
+    let state = StateDir::open(path).unwrap();
+    state.write_identity(&identity()).unwrap();
+    state.write_epoch(OLD_EPOCH).unwrap();
+    state.write_entry(&entry(1)).unwrap();
+    state.sync_ledger().unwrap();
+    fs::write(state.flows().join("br0"), b"log").unwrap();
+    state
+}
+
+/// The change and the start after it, of which only so many calls reach the disk. Whether the change was said to be made, and
+/// whether calls were left over.
+fn change(path: &Path, calls: usize, disk: &Rc<RefCell<Disk>>, state: StateDir) -> (bool, bool) {
+    let left = Rc::new(RefCell::new(calls));
+    let (disk, counted) = (Rc::clone(disk), Rc::clone(&left));
+    let _tap = Tap::new(move |call| {
+        let mut left = counted.borrow_mut();
+        *left = left.checked_sub(1).ok_or_else(|| io::Error::other("the server is off"))?;
+        disk.borrow_mut().call(call)
+    });
+    let changed = state.change_site(&next_identity()).is_ok();
+    drop(state);
+    let opened = changed && StateDir::open(path).is_ok();
+    (changed, opened && *left.borrow() > 0)
+}
+
+/// After each call of the change and of the start that ends it, with and without a power cut.
+#[test]
+fn a_crash_at_any_point_of_a_move_leaves_one_site() {
+    let mut sites = BTreeMap::new();
+    for calls in 0.. {
+        let mut is_whole = false;
+        for seed in 0..20 {
+            let dir = tempfile::tempdir().unwrap();
+            let state = before_the_move(dir.path());
+            let disk = Rc::new(RefCell::new(Disk::of(dir.path(), Dice(seed))));
+            let (changed, has_left) = change(dir.path(), calls, &disk, state);
+            is_whole = has_left;
+            if seed > 0 {
+                let files = disk.borrow_mut().cut();
+                put(dir.path(), &files);
+            }
+            let site = site_of(&StateDir::open(dir.path()).unwrap());
+            assert!(!changed || site == next_identity().site, "call {calls}, seed {seed}: it is durable");
+            *sites.entry(site.to_string()).or_insert(0) += 1;
+            assert_eq!(site_of(&StateDir::open(dir.path()).unwrap()), site, "and stays so");
+        }
+        if is_whole {
+            assert!(calls > 8, "{calls} calls are too few");
+            break;
+        }
+    }
+    assert!(sites["lab"] > 20 && sites["lab-b"] > 20, "{sites:?}");
+}
+
+/// The disk refuses one call and takes the others.
+#[test]
+fn a_refused_change_is_none_and_a_refused_start_is_tried_again() {
+    for refused in 0.. {
+        let dir = tempfile::tempdir().unwrap();
+        let state = before_the_move(dir.path());
+        let calls = Rc::new(RefCell::new(0));
+        let counted = Rc::clone(&calls);
+        let tap = Tap::new(move |_| {
+            *counted.borrow_mut() += 1;
+            if *counted.borrow() == refused + 1 { Err(io::ErrorKind::StorageFull.into()) } else { Ok(()) }
+        });
+        let changed = state.change_site(&next_identity());
+        drop(state);
+        let opened = StateDir::open(dir.path());
+        drop(tap);
+        let state = match (opened, &changed) {
+            (Ok(state), _) => state,
+            (Err(_), Ok(())) => StateDir::open(dir.path()).unwrap(),
+            (Err(error), Err(_)) => panic!("{error}"),
+        };
+        let site = site_of(&state);
+        assert_eq!(site == next_identity().site, changed.is_ok(), "call {refused}: {changed:?}");
+        if *calls.borrow() <= refused {
+            break;
+        }
+    }
+}
+
+#[test]
+fn a_damaged_next_identity_leaves_the_present_one() {
+    let dir = tempfile::tempdir().unwrap();
+    let state = before_the_move(dir.path());
+    state.change_site(&next_identity()).unwrap();
+    drop(state);
+    let path = dir.path().join(NEXT_IDENTITY);
+    let mut bytes = fs::read(&path).unwrap();
+    *bytes.last_mut().unwrap() ^= 1;
+    fs::write(&path, bytes).unwrap();
+    let state = StateDir::open(dir.path()).unwrap();
+    assert_eq!(site_of(&state), identity().site);
+    assert!(dir.path().join("corrupt").join(NEXT_IDENTITY).exists());
 }

@@ -33,8 +33,9 @@ impl Controller {
             let mut requests = Vec::new();
             let mut connection = None;
             for act in script {
-                let mut stream: BufReader<UnixStream> =
-                    connection.take().unwrap_or_else(|| BufReader::new(listener.accept().unwrap().0));
+                // The command may go on with another connection.
+                let open = connection.take().and_then(still_open);
+                let mut stream = open.unwrap_or_else(|| BufReader::new(listener.accept().unwrap().0));
                 requests.push(request(&mut stream));
                 match act {
                     Act::Answer(status, body) => {
@@ -61,10 +62,16 @@ impl Controller {
         format!("unix://{}", socket(&self.folder).display())
     }
 
-    /// `METHOD path` and, after a blank, the body of each request.
+    /// `METHOD path`, for another site `@SITE`, and the body of each request, with blanks in between.
     pub fn requests(self) -> Vec<String> {
         self.thread.join().unwrap()
     }
+}
+
+/// Waits for the next request, or for the connection's end.
+fn still_open(mut stream: BufReader<UnixStream>) -> Option<BufReader<UnixStream>> {
+    let is_over = stream.fill_buf().unwrap_or_default().is_empty();
+    (!is_over).then_some(stream)
 }
 
 fn socket(folder: &TempDir) -> PathBuf {
@@ -73,7 +80,7 @@ fn socket(folder: &TempDir) -> PathBuf {
 
 fn request(stream: &mut BufReader<UnixStream>) -> String {
     let mut length = 0;
-    let mut first = None;
+    let (mut first, mut site) = (None, String::new());
     loop {
         let mut line = String::new();
         assert!(stream.read_line(&mut line).unwrap() > 0, "a whole request");
@@ -84,9 +91,12 @@ fn request(stream: &mut BufReader<UnixStream>) -> String {
         if let Some(value) = line.to_ascii_lowercase().strip_prefix("content-length:") {
             length = value.trim().parse().unwrap();
         }
+        if let Some(value) = line.to_ascii_lowercase().strip_prefix("muster-site:") {
+            site = format!(" @{}", value.trim());
+        }
         first.get_or_insert_with(|| line.trim_end_matches(" HTTP/1.1").to_owned());
     }
     let mut body = vec![0; length];
     stream.read_exact(&mut body).unwrap();
-    format!("{} {}", first.unwrap(), String::from_utf8(body).unwrap()).trim_end().to_owned()
+    format!("{}{site} {}", first.unwrap(), String::from_utf8(body).unwrap()).trim_end().to_owned()
 }

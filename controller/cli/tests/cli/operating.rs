@@ -73,6 +73,12 @@ fn nodes_and_resources_are_acted_on() {
              STACK  RESOURCE  TYPE          PHYSICAL ID  REASON\nweb    motd      Muster::File  p1           -\n",
         ),
         (
+            "node move web-1 --token muster1-x",
+            json!({"name": "web-1", "site": "lab-b"}),
+            r#"POST /v1/nodes/web-1/move {"token":"muster1-x"}"#,
+            "web-1 belongs to site 'lab-b' now\n",
+        ),
+        (
             "node show web-1",
             gone,
             "GET /v1/nodes/web-1",
@@ -145,6 +151,43 @@ fn nodes_and_resources_are_acted_on() {
         assert_eq!(serde_json::from_str::<Value>(&stdout).unwrap(), answer);
         controller.requests();
     }
+}
+
+/// The token comes from the other site, and goes to this one.
+#[test]
+fn a_node_moves_to_a_site_by_its_name() {
+    let moved = json!({"name": "web-1", "site": "lab-b"});
+    let script = || vec![Act::Answer(201, json!({"token": "muster1-x"})), Act::Answer(200, moved.clone())];
+    let controller = Controller::with(script());
+    let arguments = ["--url", &controller.url()];
+    let (code, stdout, stderr) = outcome(muster("node move web-1 --site lab-b").args(arguments));
+    assert_eq!((code, stderr.as_str()), (Some(0), ""));
+    assert_eq!(stdout, "web-1 belongs to site 'lab-b' now\n");
+    assert_eq!(
+        controller.requests(),
+        [
+            r#"POST /v1/tokens @lab-b {"labels":{},"name":"web-1","ttl":300,"uses":1}"#,
+            r#"POST /v1/nodes/web-1/move {"token":"muster1-x"}"#,
+        ]
+    );
+    // The other site has none to give: the node is not asked to move.
+    let controller = Controller::with(vec![error(404, "not_found")]);
+    let arguments = ["--url", &controller.url()];
+    let (code, _, stderr) = outcome(muster("node move web-1 --site lab-c").args(arguments));
+    assert_eq!((code, stderr.as_str()), (Some(1), "error: the reason\n"));
+    assert_eq!(controller.requests().len(), 1);
+}
+
+#[test]
+fn a_token_of_another_site_comes_from_stdin() {
+    let controller = Controller::with(vec![Act::Answer(200, json!({"name": "web-1", "site": "lab-b"}))]);
+    let mut command = muster("node move web-1 --token -");
+    let (code, ..) = outcome(command.args(["--url", &controller.url()]).write_stdin("muster1-x\nmore\n"));
+    assert_eq!(code, Some(0));
+    assert_eq!(controller.requests(), [r#"POST /v1/nodes/web-1/move {"token":"muster1-x"}"#]);
+    let (code, _, stderr) = outcome(muster("node move web-1 --token -").write_stdin("\n"));
+    assert_eq!(code, Some(2));
+    assert!(stderr.contains("standard input has no join token"), "{stderr}");
 }
 
 #[test]

@@ -18,6 +18,8 @@ pub struct Host {
     /// The number of requests to describe strays, and for the ledger.
     pub described: usize,
     pub ledgers: usize,
+    /// The number of requests to move to another site.
+    pub moves: usize,
     /// A thing that is gone before the agent is asked to describe it.
     pub forgets: Option<ResourceId>,
     pub queue: VecDeque<Job>,
@@ -110,7 +112,14 @@ impl Host {
                 self.asked_for_facts += 1;
                 None
             }
-            Down::Describe(_) | Down::Remove(_) if self.is_old => panic!("an older agent does not read it"),
+            Down::Describe(_) | Down::Remove(_) | Down::Move(_) if self.is_old => {
+                panic!("an older agent does not read it")
+            }
+            // The test says what becomes of it.
+            Down::Move(_) => {
+                self.moves += 1;
+                None
+            }
             Down::Describe(asked) => {
                 self.described += 1;
                 if let Some(gone) = self.forgets.take() {

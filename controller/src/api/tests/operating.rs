@@ -491,3 +491,33 @@ async fn lists_come_in_pages() {
     }
     world.stop().await;
 }
+
+/// What is wrong with a token is said here, before an agent is asked, and the token is in no answer.
+#[tokio::test]
+async fn a_node_moves_with_a_token_of_another_site_alone() {
+    let world = World::new().await;
+    world.join("web-1").await;
+    let own = |ttl| json!({"ttl": ttl, "uses": 1, "name": "web-1"});
+    let (_, answer) = world.ask("POST /v1/tokens", &own(60)).await;
+    let own: JoinToken = answer["token"].as_str().unwrap().parse().unwrap();
+    let other = JoinToken { ca_fingerprint: [7; 32], ..own.clone() };
+    let late = JoinToken { expires: 1, ..other.clone() };
+    for (token, status, words) in [
+        ("muster1-x".to_owned(), 400, "the join token is damaged"),
+        (String::new(), 400, "this is not a join token"),
+        (own.to_string(), 400, "the join token is of this site"),
+        (late.to_string(), 400, "the join token has expired"),
+        (other.to_string(), 409, "node 'web-1' is not connected"),
+    ] {
+        let (was, answer) = world.ask("POST /v1/nodes/web-1/move", &json!({"token": token})).await;
+        let message = answer["error"]["message"].as_str().unwrap();
+        assert_eq!(was, status, "{message}");
+        assert!(message.contains(words) && (token.is_empty() || !message.contains(&token)), "{message}");
+    }
+    let (status, answer) = world.ask("POST /v1/nodes/web-9/move", &json!({"token": other.to_string()})).await;
+    assert_eq!(status, 404, "{answer}");
+    for body in [json!({}), json!({"token": 5}), json!({"token": "x", "site": "lab-b"})] {
+        assert_eq!(world.ask("POST /v1/nodes/web-1/move", &body).await.0, 400, "{body}");
+    }
+    world.stop().await;
+}

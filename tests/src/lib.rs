@@ -3,6 +3,7 @@
 pub mod fleet;
 pub mod fuzz;
 pub mod node;
+pub mod page;
 pub mod scale;
 pub mod scenario;
 pub mod sim;

@@ -1,4 +1,4 @@
-//! `muster-sim`: scripted scenarios, and how the engine scales.
+//! `muster-sim`: scripted scenarios, random sites, how the engine scales, a fleet of agents, the page of benchmarks.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -7,7 +7,7 @@ use anyhow::Context as _;
 use clap::{Args, Parser, Subcommand};
 use muster_tests::scale::Shape;
 use muster_tests::scenario::command;
-use muster_tests::{fleet, sim, topology};
+use muster_tests::{fleet, page, sim, topology};
 
 /// As the controller has it.
 #[global_allocator]
@@ -88,6 +88,17 @@ enum Verb {
         after_help = "Example: muster-sim fleet --agents 1000 --connect mqtts://127.0.0.1:8883 --token \"$(muster node token --uses 1000 --name 'fleet-*')\" --jobs 1000"
     )]
     Fleet(Box<fleet::Wish>),
+    /// Puts measurements on the page of benchmarks, and draws its plot
+    #[command(
+        after_help = "Example: muster-sim page lines.json --into docs\n         A line replaces the one of its kind that the page has."
+    )]
+    Page {
+        /// Lines of JSON, as tests/bench/all.sh prints them
+        lines: PathBuf,
+        /// The folder of benchmarks.md and benchmarks.svg
+        #[arg(long, value_name = "FOLDER")]
+        into: PathBuf,
+    },
 }
 
 #[derive(Args)]
@@ -146,6 +157,10 @@ fn main() -> ExitCode {
             prints(topology::run(topology::Options { shape, devices, intents, faults, seed }))
         }
         Verb::Fleet(wish) => prints(fleet::run(&wish)),
+        Verb::Page { lines, into } => match page::run(&lines, &into) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => fails(&error),
+        },
     }
 }
 
@@ -156,9 +171,11 @@ fn prints(figures: anyhow::Result<impl serde::Serialize>) -> ExitCode {
             println!("{line}");
             ExitCode::SUCCESS
         }
-        Err(error) => {
-            eprintln!("error: {error:#}");
-            ExitCode::FAILURE
-        }
+        Err(error) => fails(&error),
     }
+}
+
+fn fails(error: &anyhow::Error) -> ExitCode {
+    eprintln!("error: {error:#}");
+    ExitCode::FAILURE
 }

@@ -33,10 +33,10 @@ pub struct Wish {
     /// How many agents
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..=100_000))]
     agents: u64,
-    /// Where the controller listens, such as mqtts://127.0.0.1:8883; of several, agents take one each in turn [default: what
-    /// the token says]
-    #[arg(long, value_name = "URL", value_parser = address)]
-    connect: Vec<Address>,
+    /// Where the controller listens, such as mqtts://127.0.0.1:8883, or with commas in between where each of several listens.
+    /// Given more than once, agents take one each in turn [default: what the token says]
+    #[arg(long, value_name = "URL", value_parser = controllers)]
+    connect: Vec<Controllers>,
     /// A join token for all of them: muster node token --uses N --name 'fleet-*'
     #[arg(long)]
     token: JoinToken,
@@ -55,7 +55,10 @@ pub struct Wish {
     /// Drop all connections at once, and wait until all agents are back
     #[arg(long)]
     storm: bool,
-    /// Wait until somebody restarts the controller and all agents are back
+    /// Begin the storm when a line comes on standard input: several fleets begin together
+    #[arg(long, requires = "storm")]
+    at_line: bool,
+    /// Wait until the controller ends, another start of it or another one takes over, and all agents are back
     #[arg(long)]
     restart: bool,
     /// Stay so long without doing anything, and tell what the controller used
@@ -132,6 +135,9 @@ struct Restart {
     /// From the first connection that was lost until all are back.
     restart_s: f64,
     restart_back: Percentiles,
+    /// When the first job after it came, in seconds since 1970.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    first_job_at: Option<f64>,
 }
 
 /// Runs it.
@@ -157,7 +163,7 @@ async fn fleet(wish: &Wish) -> anyhow::Result<Report> {
     for number in 0..wish.agents {
         let name: NodeId = format!("{}{number}", wish.prefix).parse().context("--prefix")?;
         if let Some(place) = number.checked_rem(wish.connect.len() as u64) {
-            token.addresses = vec![wish.connect[place as usize].clone()];
+            token.addresses = wish.connect[place as usize].0.clone();
         }
         let joined = join::join(&token, name.clone(), |_, _| ())
             .await
@@ -212,6 +218,10 @@ async fn fleet(wish: &Wish) -> anyhow::Result<Report> {
         report.drift = Some(Drift { drifted: wish.drift, corrected: figures.take_corrected() });
     }
     if wish.storm {
+        if wish.at_line {
+            tell("waiting for a line");
+            tokio::task::spawn_blocking(line).await??;
+        }
         let (before, begun, greeted) = (controller()?, Instant::now(), standing.borrow().greetings);
         orders.send_modify(|order| order.storms += 1);
         let is_over = |it: &Standing| it.online == wish.agents && it.greetings >= greeted + wish.agents;
@@ -224,7 +234,7 @@ async fn fleet(wish: &Wish) -> anyhow::Result<Report> {
     }
     report.controller_rss_bytes = controller()?.map(|it| it.rss_bytes);
     if wish.restart {
-        let before = *standing.borrow();
+        let (before, epoch) = (*standing.borrow(), figures.last_epoch());
         tell("waiting for the controller's restart");
         wait(&mut standing, within, "the controller ends", |it| it.partings > before.partings).await?;
         let begun = Instant::now();
@@ -234,6 +244,7 @@ async fn fleet(wish: &Wish) -> anyhow::Result<Report> {
         report.restart = Some(Restart {
             restart_s: rounded(begun.elapsed().as_secs_f64()),
             restart_back: figures.take_online(),
+            first_job_at: figures.first_job_after(epoch),
         });
     }
     report.rss_bytes = Process::of(std::process::id())?.rss_bytes;
@@ -253,6 +264,22 @@ async fn wait(
         Err(_) => {}
     }
     bail!("waited {} s in vain until {what}: {:?}", within.as_secs(), *standing.borrow())
+}
+
+/// A line of standard input.
+fn line() -> anyhow::Result<()> {
+    match std::io::stdin().read_line(&mut String::new()).context("standard input")? {
+        0 => bail!("--at-line: standard input has ended"),
+        _ => Ok(()),
+    }
+}
+
+/// The controllers of a site, as an agent tries them.
+#[derive(Clone, Debug)]
+struct Controllers(Vec<Address>);
+
+fn controllers(urls: &str) -> anyhow::Result<Controllers> {
+    urls.split(',').map(address).collect::<anyhow::Result<_>>().map(Controllers)
 }
 
 /// `mqtts://host:port`, or without a scheme.
@@ -301,5 +328,13 @@ mod tests {
         ] {
             assert_eq!(address(given).ok().map(|it| it.to_string()).as_deref(), wanted, "{given}");
         }
+    }
+
+    #[test]
+    fn a_site_may_have_several_controllers() {
+        let read = |text| Some(controllers(text).ok()?.0.iter().map(ToString::to_string).collect::<Vec<_>>());
+        let wanted = ["127.0.0.1:8883".to_owned(), "127.0.0.1:9883".to_owned()];
+        assert_eq!(read("mqtts://127.0.0.1:8883,mqtts://127.0.0.1:9883"), Some(wanted.to_vec()));
+        assert_eq!(read("mqtts://127.0.0.1:8883,"), None);
     }
 }

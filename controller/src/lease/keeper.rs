@@ -161,8 +161,9 @@ impl Keeping {
                 Err(RecvTimeoutError::Disconnected) => return,
                 Ok(Leave { heir, done }) => {
                     self.tenure.resign();
-                    if let Err(error) = self.table.leave(term, heir.as_deref()).and(self.table.forget_me()) {
-                        tracing::warn!(%error, "the lease cannot be given up: it runs out");
+                    match self.table.leave(term, heir.as_deref()).and(self.table.forget_me()) {
+                        Ok(()) => tracing::info!(heir, "this controller has given the lease up"),
+                        Err(error) => tracing::warn!(%error, "the lease cannot be given up: it runs out"),
                     }
                     let _ = done.send(()); // it may have waited long enough
                     return;

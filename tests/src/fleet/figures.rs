@@ -3,10 +3,11 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::Context as _;
 use muster_agent_link::connection::LinkError;
+use muster_shared::Epoch;
 use nix::unistd::{SysconfVar, sysconf};
 use serde::Serialize;
 use tokio::sync::watch;
@@ -39,6 +40,8 @@ struct Taken {
     acknowledged: Vec<Duration>,
     corrected: Vec<Duration>,
     jobs: Option<(Instant, Instant)>,
+    /// When the first job of each start of the controller began.
+    first_jobs: BTreeMap<Epoch, SystemTime>,
     lost: BTreeMap<String, u64>,
 }
 
@@ -88,6 +91,7 @@ impl Figures {
         // Of thousands of agents it matters how many, and not where.
         let reason = match error {
             LinkError::Unreachable { why, .. } => why.clone(),
+            LinkError::NotLetIn(_) => "the controller does not let the node in (NotAuthorized)".into(),
             error => error.to_string(),
         };
         if lost.len() < REASONS_MAX || lost.contains_key(&reason) {
@@ -95,9 +99,12 @@ impl Figures {
         }
     }
 
-    pub(super) fn began(&self) {
+    /// A job begins, which a controller with this epoch sent.
+    pub(super) fn began(&self, epoch: Epoch) {
         let now = Instant::now();
-        self.taken().jobs.get_or_insert((now, now));
+        let mut taken = self.taken();
+        taken.jobs.get_or_insert((now, now));
+        taken.first_jobs.entry(epoch).or_insert_with(SystemTime::now);
     }
 
     pub(super) fn acknowledged(&self, after: Duration) {
@@ -142,6 +149,18 @@ impl Figures {
     /// From the first job that began to the last acknowledgement.
     pub fn jobs_took(&self) -> Duration {
         self.taken().jobs.map_or(Duration::ZERO, |(first, last)| last - first)
+    }
+
+    /// The newest epoch that has sent a job.
+    pub fn last_epoch(&self) -> Option<Epoch> {
+        self.taken().first_jobs.last_key_value().map(|(epoch, _)| *epoch)
+    }
+
+    /// When the first job of a newer epoch began, in seconds since 1970.
+    pub fn first_job_after(&self, epoch: Option<Epoch>) -> Option<f64> {
+        let taken = self.taken();
+        let (_, at) = taken.first_jobs.iter().find(|(newer, _)| Some(**newer) > epoch)?;
+        at.duration_since(UNIX_EPOCH).ok().map(|since| since.as_secs_f64())
     }
 
     /// Connections that were lost or not made, by reason.
@@ -197,6 +216,18 @@ mod tests {
         let of = Percentiles::of((1..=101).rev().map(Duration::from_millis).collect());
         assert_eq!((of.p50_ms, of.p95_ms, of.p99_ms, of.max_ms), (51.0, 96.0, 100.0, 101.0));
         assert_eq!(Percentiles::of(Vec::new()).max_ms, 0.0);
+    }
+
+    #[test]
+    fn the_first_job_of_a_newer_epoch_is_found() {
+        let figures = Figures::default();
+        assert_eq!((figures.last_epoch(), figures.first_job_after(None)), (None, None));
+        figures.began(Epoch(3));
+        assert_eq!((figures.last_epoch(), figures.first_job_after(Some(Epoch(3)))), (Some(Epoch(3)), None));
+        figures.began(Epoch(5));
+        let first = figures.first_job_after(Some(Epoch(3)));
+        figures.began(Epoch(5));
+        assert!(first > Some(0.0) && first == figures.first_job_after(Some(Epoch(3))));
     }
 
     #[test]

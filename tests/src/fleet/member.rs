@@ -15,7 +15,7 @@ use muster_agent_link::connection::{Connection, LinkEvent, Peer};
 use muster_shared::model::{
     Action, ContentDigest, Down, FailOn, Job, Observed, Outcome, ReportKey, Spec, Up,
 };
-use muster_shared::{EpochId, MonoTime, ResourceId};
+use muster_shared::{Epoch, EpochId, MonoTime, ResourceId};
 use rustls::ClientConfig;
 use tokio::sync::watch;
 use tokio::time::sleep_until;
@@ -50,6 +50,8 @@ pub struct Member {
     drifted: BTreeMap<ResourceId, Instant>,
     /// The jobs may begin: no input came since.
     caught_up: bool,
+    /// Of the controller that greeted it last.
+    epoch: Epoch,
     start: Instant,
     /// Since when it is not online; none while it is.
     offline: Option<Instant>,
@@ -83,6 +85,7 @@ impl Member {
             reported: BTreeMap::new(),
             drifted: BTreeMap::new(),
             caught_up: false,
+            epoch: Epoch(0),
             start,
             offline: Some(start),
             figures,
@@ -143,13 +146,7 @@ impl Member {
         match event {
             Some(LinkEvent::Connected { .. }) => self.inbox.push_back(Input::Connected),
             Some(LinkEvent::Received(messages)) => {
-                for message in &messages {
-                    if let Down::Acknowledge(key) = message
-                        && let Some(at) = self.reported.remove(key)
-                    {
-                        self.figures.acknowledged(at.elapsed());
-                    }
-                }
+                messages.iter().for_each(|message| self.hears(message));
                 self.inbox.extend(messages.into_iter().map(Input::Received));
             }
             // Nothing is in between that could send a packet twice.
@@ -159,6 +156,18 @@ impl Member {
                 self.disconnected(error.to_string());
             }
             None => self.disconnected("the link's task ended".into()),
+        }
+    }
+
+    fn hears(&mut self, message: &Down) {
+        match message {
+            Down::Welcome(welcome) => self.epoch = welcome.epoch.number,
+            Down::Acknowledge(key) => {
+                if let Some(at) = self.reported.remove(key) {
+                    self.figures.acknowledged(at.elapsed());
+                }
+            }
+            _ => {}
         }
     }
 
@@ -281,7 +290,7 @@ impl Member {
     }
 
     fn begins(&mut self, job: Box<Job>) {
-        self.figures.began();
+        self.figures.began(self.epoch);
         let takes = match &job.spec {
             Spec::Dummy(dummy) => Duration::from_millis(dummy.milliseconds),
             _ => Duration::ZERO,

@@ -23,7 +23,7 @@ UNITS := muster-controller.service muster-agent.service muster-network.service
 PROGRAMS := muster muster-controller muster-agent
 SCENARIOS := $(wildcard tests/scenarios/*.json)
 RECORDED := $(wildcard ../shared/samples/scenarios/*.json)
-SCRIPTS := .ci/run .ci/packages packaging/demo packaging/documents packaging/packages packaging/portable tests/mutations/run $(wildcard tests/bench/*.sh tests/testbed/*-server) tests/testbed/common.bash
+SCRIPTS := .ci/run .ci/packages packaging/demo packaging/documents packaging/packages packaging/portable tests/mutations/run $(wildcard tests/bench/*.sh tests/testbed/*-server) tests/bench/common.bash tests/testbed/common.bash
 NEXTEST := $(shell command -v cargo-nextest 2>/dev/null)
 DENY := $(shell command -v cargo-deny 2>/dev/null)
 # With a nightly toolchain and cargo-fuzz: how long each target is fuzzed.
@@ -52,7 +52,7 @@ help:
 	@echo 'make agent     the small agent: target/dist/muster-agent'
 	@echo 'make packages  deb and rpm of agent, controller and command line, for glibc $(GLIBC) and newer: target/packages/ (QUICK=1: not optimised)'
 	@echo 'make install   what build made, with units and default configuration (DESTDIR, PREFIX, SYSCONFDIR)'
-	@echo 'make bench     speed and size, one line of JSON each'
+	@echo 'make bench     speed and size: lines of JSON, and docs/benchmarks.md with its plot (root; an hour)'
 	@echo 'make mutations  what a programmer may get wrong, and whether the simulator or a test sees it (long)'
 	@echo 'make soak      fuzz; the kill tests, and servers that are cut off, 20 times each; restarts of a switch, 100; a rollout to 200 agents; failovers of controllers and their database, 20 times each; the tests over each broker'
 	@echo 'make fuzz      fuzz targets, $(FUZZ_SECONDS) seconds each (nightly and cargo-fuzz; without them make test has their corpus)'
@@ -118,7 +118,7 @@ bench:
 	@.ci/packages bench
 	$(CARGO_BUILD) --release -p muster-controller -p muster-cli -p muster-tests --bins
 	$(CARGO_BUILD) --profile dist -p muster-agent
-	@tests/bench/all.sh
+	@tests/bench/all.sh --into docs
 
 mutations:
 	@.ci/packages build

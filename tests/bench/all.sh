@@ -1,58 +1,44 @@
 #!/usr/bin/env bash
 # Speed and size, one line of JSON for each measurement; nothing passes or fails by it. `make bench` builds, then runs this.
-# Usage: tests/bench/all.sh [scale|templates|agent|update|watch|sim|network|memory|flows|intents|ring|topology|fleet|links|postgres]…     all of them by default
+# Usage: tests/bench/all.sh [--into FOLDER] [PART]…
+# Parts: scale templates agent update watch sim network memory flows intents ring topology fleet idle links postgres takeover
+# salt, by default all of them; and idle=AGENTS for another number of them than 1,000 and 10,000
 #
+# With --into, the lines of each part also go to the page FOLDER/benchmarks.md when the part has ended.
 # fsync_s, the median of a small write and fsync on the same disk, stands beside what depends on it.
 set -euo pipefail
 cd "$(dirname -- "$(readlink -f -- "$0")")/../.."
 unset "${!MUSTER_@}"
+parts=(scale templates agent update watch sim network memory flows intents ring topology fleet idle links postgres
+  takeover salt)
 target=$(readlink -f -- "${CARGO_TARGET_DIR:-target}")
 release=$target/release agent=$target/dist/muster-agent
 dir=$(mktemp -d "${TMPDIR:-/tmp}/muster-bench.XXXXXX")
-controller_pid='' agent_pid='' postgres_pid='' postgres=''
+# shellcheck source=tests/bench/common.bash
+. tests/bench/common.bash
+remove+=("$dir")
 
-finish() {
-  local pid
-  for pid in $agent_pid $controller_pid $postgres_pid; do
-    kill "$pid" 2>/dev/null || :
-    wait "$pid" 2>/dev/null || :
-  done
-  rm -rf -- "$dir" ${postgres:+"$postgres"}
+usage() { sed -n '3,5s/^# //p' "$0" >&2; exit 2; }
+# beside NAME [ARGUMENT…]: a script beside this one, with a folder of its own in $dir.
+beside() {
+  local name=$1; shift
+  mkdir "$dir/$name"
+  "tests/bench/$name.sh" "$@"
 }
-trap finish EXIT
-trap 'exit 130' INT
-trap 'exit 143' TERM
 
-muster() { "$release/muster" --url "unix://$dir/api.sock" "$@"; }
-fsync_s() {
-  local line
-  line=$("$release/muster-sim" scale --shape wide --resources 10 --dir "$dir")
-  [[ $line =~ \"fsync_s\":([0-9.e-]+) ]] && echo "${BASH_REMATCH[1]}"
+bench_machine() {
+  local release_of_kernel
+  release_of_kernel=$(uname -r)
+  printf '{"bench":"machine","processors":%d,"memory_bytes":%d,"kernel":"%s","fsync_s":%s}\n' \
+    "$(nproc)" "$(($(field /proc/meminfo MemTotal) * 1024))" "${release_of_kernel%%-*}" "$(fsync_s)"
 }
-eventually() {
-  local what=$1; shift
-  for _ in $(seq 600); do
-    ! "$@" >/dev/null 2>&1 || return 0
-    sleep 0.05
-  done
-  echo "bench: waited in vain until $what" >&2
-  tail -n 20 "$dir"/*.log >&2
-  exit 1
-}
-online() { muster node list | grep -q 'bench-1 *online'; }
 
 # A controller and one agent on loopback, as they are shipped.
 start() {
-  local port=$((20000 + RANDOM % 10000))
   [ -z "$controller_pid" ] || return 0
-  : >"$dir/empty.toml"
-  "$release/muster-controller" --config "$dir/empty.toml" --data-dir "$dir/data" --listen "127.0.0.1:$port" \
-    --api-socket "$dir/api.sock" >"$dir/controller.log" 2>&1 &
-  controller_pid=$!
-  eventually 'the controller answers' muster node list
-  "$agent" --config "$dir/empty.toml" --state-dir "$dir/state" join "$(muster node token --name bench-1)" --name bench-1 >"$dir/agent.log" 2>&1 &
-  agent_pid=$!
-  eventually 'the agent is online' online
+  controller "127.0.0.1:$((20000 + RANDOM % 10000))"
+  controller_answers
+  agent_joins bench-1
 }
 
 bench_scale() {
@@ -65,29 +51,19 @@ bench_scale() {
   done
 }
 
-# The same in a PostgreSQL server of its own on the same disk, and once more in SQLite beside it.
+# The same in PostgreSQL, and once more in SQLite beside it; then with agents.
 bench_postgres() {
-  local programs resources
-  programs=$(printf '%s\n' /usr/lib/postgresql/*/bin | sort -V | tail -1)
-  as_postgres() { setpriv --reuid postgres --regid postgres --clear-groups -- "$@"; }
-  postgres=$(mktemp -d "${TMPDIR:-/tmp}/muster-postgres.XXXXXX")
-  chown postgres "$postgres"
-  as_postgres "$programs/initdb" --auth=trust --username=muster --encoding=UTF8 --locale=C -D "$postgres/data" >"$dir/initdb.log"
-  as_postgres "$programs/postgres" -D "$postgres/data" -c listen_addresses= -c unix_socket_directories="$postgres" \
-    >"$dir/postgres.log" 2>&1 &
-  postgres_pid=$!
-  eventually 'PostgreSQL answers' "$programs/pg_isready" -h "$postgres"
+  local resources
+  postgres_starts
   for resources in 1000 100000; do
-    "$programs/createdb" -h "$postgres" -U muster "bench$resources"
-    "$release/muster-sim" scale --shape wide --resources "$resources" --dir "$dir" \
-      --store "postgres://muster@${postgres//\//%2F}/bench$resources"
+    createdb "bench$resources"
+    "$release/muster-sim" scale --shape wide --resources "$resources" --dir "$dir" --store "$postgres_url/bench$resources"
     "$release/muster-sim" scale --shape wide --resources "$resources" --dir "$dir"
   done
-  # And with agents.
-  "$programs/createdb" -h "$postgres" -U muster fleet
-  mkdir "$dir/postgres-fleet" "$dir/sqlite-fleet"
-  MUSTER_STORE__URL="postgres://muster@${postgres//\//%2F}/fleet" tests/bench/fleet.sh "$release" "$dir/postgres-fleet" 1000
-  tests/bench/fleet.sh "$release" "$dir/sqlite-fleet" 1000
+  createdb fleet
+  mkdir "$dir/in-postgres" "$dir/in-sqlite"
+  MUSTER_STORE__URL=$postgres_url/fleet tests/bench/fleet.sh "$release" "$dir/in-postgres" 1000
+  tests/bench/fleet.sh "$release" "$dir/in-sqlite" 1000
 }
 
 # Reading and checking large templates; opening and laying out large groups.
@@ -97,24 +73,15 @@ bench_templates() {
   cargo bench -q -p muster-engine --bench fleet
 }
 
-# field FILE NAME: of a file in /proc, such as VmRSS or voluntary_ctxt_switches
-field() { awk -v name="$2:" '$1 == name { print $2 }' "$1"; }
-switches() {
-  local sum=0 task
-  for task in /proc/"$agent_pid"/task/*/status; do
-    sum=$((sum + $(field "$task" voluntary_ctxt_switches)))
-  done
-  echo "$sum"
-}
 bench_agent() {
   local before after idle=60
   start
-  before=$(switches)
+  before=$(switches "$agent_pid")
   sleep "$idle"
-  after=$(switches)
+  after=$(switches "$agent_pid")
   printf '{"bench":"agent","binary_bytes":%d,"rss_bytes":%d,"threads":%d,"idle_s":%d,"wakeups_per_10s":%s}\n' \
     "$(stat -c %s "$agent")" "$(($(field "/proc/$agent_pid/status" VmRSS) * 1024))" \
-    "$(field "/proc/$agent_pid/status" Threads)" "$idle" "$(awk "BEGIN { print ($after - $before) * 10 / $idle }")"
+    "$(field "/proc/$agent_pid/status" Threads)" "$idle" "$(calculate "($after - $before) * 10 / $idle")"
 }
 
 # From starting `muster stack update --wait` to its exit, on one idle node with one file.
@@ -137,14 +104,12 @@ bench_update() {
     ended=${EPOCHREALTIME/./}
     [ "$(<"$dir/file")" = "$run" ] || { echo "bench: the file does not say $run" >&2; exit 1; }
     echo $((ended - began))
-  done | sort -n >"$dir/times"
-  awk -v fsync="$(fsync_s)" '{ t[NR] = $1 / 1000 } END {
-    printf "{\"bench\":\"one_file_update\",\"runs\":%d,\"min_ms\":%.2f,\"median_ms\":%.2f,\"p95_ms\":%.2f,\"max_ms\":%.2f,\"fsync_s\":%s}\n",
-      NR, t[1], t[int((NR + 1) / 2)], t[int(NR * 0.95)], t[NR], fsync }' "$dir/times"
+  done >"$dir/times"
+  echo "{\"bench\":\"one_file_update\",$(times <"$dir/times")}"
   muster stack delete one --wait &>"$dir/muster.log"
 }
 
-bench_watch() { tests/bench/watch.sh "$release" "$agent" "$dir"; }
+bench_watch() { beside watch "$release" "$agent" "$dir/watch"; }
 
 # Simulated sites of 10 nodes, 3 stacks and 20 virtual minutes with heavy faults, on two threads.
 bench_sim() {
@@ -160,9 +125,9 @@ bench_sim() {
 bench_network() { cargo bench -q -p muster-host --bench network; }
 
 # Each has a switch of its own.
-bench_memory() { mkdir "$dir/memory" && tests/bench/memory.sh "$release" "$agent" "$dir/memory"; }
+bench_memory() { beside memory "$release" "$agent" "$dir/memory"; }
 
-bench_flows() { mkdir "$dir/flows" && tests/bench/flows.sh "$release" "$agent" "$dir/flows"; }
+bench_flows() { beside flows "$release" "$agent" "$dir/flows"; }
 
 # Submitted, compiled, moved: on one core, with devices that cost nothing.
 bench_intents() { cargo bench -q -p muster-engine --bench intent; }
@@ -183,15 +148,50 @@ bench_topology() {
 }
 
 # 10,000 agents in one process.
-bench_fleet() { mkdir "$dir/fleet" && tests/bench/fleet.sh "$release" "$dir/fleet"; }
+bench_fleet() { beside fleet "$release" "$dir/fleet"; }
+
+# Agents that have nothing to do, in processes of 5,000.
+bench_idle() {
+  local agents
+  [ $# -gt 0 ] || set -- 1000 10000
+  for agents in "$@"; do
+    mkdir "$dir/idle-$agents"
+    tests/bench/idle.sh "$release" "$dir/idle-$agents" "$agents"
+  done
+}
 
 # Direct and Mosquitto with the same agents and jobs.
-bench_links() { mkdir "$dir/links" && tests/bench/links.sh "$release" "$dir/links"; }
+bench_links() { beside links "$release" "$dir/links"; }
 
-[ $# -gt 0 ] || set -- scale templates agent update watch sim network memory flows intents ring topology fleet links postgres
-for bench in "$@"; do
-  case $bench in
-    scale | templates | agent | update | watch | sim | network | memory | flows | intents | ring | topology | fleet | links | postgres) "bench_$bench" ;;
-    *) sed -n '2,5s/^# //p' "$0" >&2; exit 2 ;;
-  esac
+# A standby of a site of 10,000 nodes and 100,000 resources.
+bench_takeover() { beside takeover "$release" "$dir/takeover"; }
+
+# Muster's own update of one file and memory at rest, then Salt's.
+bench_salt() {
+  local processes rss pss
+  bench_update
+  sleep 10
+  read -r processes rss pss <<<"$(memory_of "$controller_pid" "$agent_pid")"
+  printf '{"bench":"idle_memory","processes":%d,"rss_bytes":%d,"pss_bytes":%d}\n' "$processes" "$rss" "$pss"
+  beside salt "$release" "$dir/salt"
+}
+
+into=''
+if [ "${1:-}" = --into ]; then
+  [ $# -ge 2 ] || usage
+  into=$2
+  [ -d "$into" ] || { echo "bench: $into is no folder" >&2; exit 2; }
+  shift 2
+fi
+[ $# -gt 0 ] || set -- "${parts[@]}"
+for part in "$@"; do
+  [[ " ${parts[*]} " == *" $part "* || $part =~ ^idle=[1-9][0-9]*$ ]] || usage
+done
+for part in machine "$@"; do
+  number=()
+  [ "$part" = "${part#*=}" ] || number=("${part#*=}")
+  part=${part%%=*}
+  "bench_$part" "${number[@]}" >"$dir/lines"
+  sed "s/^{/{\"part\":\"$part\",\"date\":\"$(date -u +%F)\",/" "$dir/lines" | tee "$dir/lines.json"
+  [ -z "$into" ] || "$release/muster-sim" page "$dir/lines.json" --into "$into"
 done

@@ -6,50 +6,18 @@
 set -euo pipefail
 release=$1 dir=$2 agents=${3:-2000}
 here=$(dirname -- "$(readlink -f -- "$0")")
+# shellcheck source=tests/bench/common.bash
+. "$here/common.bash"
 example=$here/../../examples/mosquitto
-name=muster-links-$$
-controller_pid='' broker_pid='' fleet_pid=''
-ulimit -n "$(ulimit -Hn)"
+patience=600
+open_files "$agents"
 
-end() {
-  local pid
-  for pid in $fleet_pid $controller_pid $broker_pid; do
-    kill "$pid" 2>/dev/null || :
-    wait "$pid" 2>/dev/null || :
-  done
-  fleet_pid='' controller_pid='' broker_pid=''
+says() { grep -q "$1" "$dir/agents.log"; }
+has_broker() { muster status -o json | grep -q '"link_problem": *null'; }
+link_controller() {
+  controller 127.0.0.1:9883 --data-dir "$dir/$link"
+  controller_answers
 }
-finish() {
-  end
-  ip netns del "$name"
-}
-ip netns add "$name"
-trap finish EXIT
-trap 'exit 130' INT
-trap 'exit 143' TERM
-ip -n "$name" link set lo up
-
-muster() { "$release/muster" --url "unix://$dir/links.sock" "$@"; }
-controller() {
-  ip netns exec "$name" "$release/muster-controller" --config "$dir/links.toml" --data-dir "$dir/$link" --listen 127.0.0.1:9883 \
-    --api-socket "$dir/links.sock" >>"$dir/links-$link.log" 2>&1 &
-  controller_pid=$!
-  eventually 'the controller answers' muster node list
-}
-# eventually WHAT COMMAND…
-eventually() {
-  local what=$1; shift
-  for _ in $(seq 12000); do
-    ! "$@" >/dev/null 2>&1 || return 0
-    kill -0 "${fleet_pid:-$$}" 2>/dev/null || break
-    sleep 0.05
-  done
-  echo "bench: waited in vain until $what" >&2
-  tail -n 20 "$dir"/links*.log >&2
-  exit 1
-}
-says() { grep -q "$1" "$dir/links-agents.log"; }
-connected() { muster status -o json | grep -q '"link_problem": *null'; }
 
 # Mosquitto as docs/brokers.md sets it up, for the site that the controller has made.
 mosquitto_starts() {
@@ -59,11 +27,10 @@ mosquitto_starts() {
   sed "s/SITE/$(<"$dir/$link/pki/site")/" "$example/acl" >"$place/acl"
   mosquitto_passwd -b -c "$place/passwords" join@muster bench
   { echo 'user root'; sed "s,/etc/mosquitto/muster,$place," "$example/muster.conf"; } >"$place/muster.conf"
-  ip netns exec "$name" mosquitto -c "$place/muster.conf" >"$dir/links-broker.log" 2>&1 &
-  broker_pid=$!
-  eventually 'mosquitto runs' grep -q ' running' "$dir/links-broker.log"
+  background broker mosquitto -c "$place/muster.conf"
+  eventually 'mosquitto runs' grep -q ' running' "$dir/broker.log"
   echo bench >"$dir/password"
-  cat >"$dir/links.toml" <<-END
+  cat >"$dir/controller.toml" <<-END
 	[link]
 	url = "mqtts://127.0.0.1:8883"
 	join_url = "mqtts://127.0.0.1:8884"
@@ -73,6 +40,7 @@ mosquitto_starts() {
 	END
 }
 
+make_namespace links
 cat >"$dir/links.yaml" <<END
 heat_template_version: 2018-08-31
 parameters:
@@ -84,35 +52,32 @@ resources:
     properties: {path: /etc/motd, content: {get_param: word}}
 END
 for link in direct mosquitto; do
-  : >"$dir/links.toml"
-  controller
+  link_controller
   if [ "$link" = mosquitto ]; then
     mosquitto_starts
-    kill "$controller_pid"
-    wait "$controller_pid" 2>/dev/null || :
-    controller
-    eventually 'the controller has its broker' connected
+    stop "$controller_pid"
+    link_controller
+    eventually 'the controller has its broker' has_broker
   fi
   token=$(muster node token --uses "$agents" --name 'fleet-*' --label role=web)
-  ip netns exec "$name" "$release/muster-sim" fleet --agents "$agents" --token "$token" --jobs $((2 * agents)) --storm \
-    --controller-pid "$controller_pid" >"$dir/links-$link.json" 2>"$dir/links-agents.log" &
-  fleet_pid=$!
+  "${inside[@]}" "$release/muster-sim" fleet --agents "$agents" --token "$token" --jobs $((2 * agents)) --storm \
+    --controller-pid "$controller_pid" >"$dir/$link.json" 2>"$dir/agents.log" &
+  needed=$!
+  pids=("$needed" "${pids[@]}")
   eventually 'all agents are online' says 'waiting for .* jobs'
   for word in one two; do
     verb=create template=(-t "$dir/links.yaml")
     [ "$word" = one ] || verb=update template=(--existing)
-    muster stack "$verb" all "${template[@]}" -P "word=$word" --wait &>"$dir/links-muster.log" ||
-      { tail -n 20 "$dir/links-muster.log" >&2; exit 1; }
+    muster stack "$verb" all "${template[@]}" -P "word=$word" --wait &>"$dir/muster.log" || fail "the $verb failed"
   done
-  wait "$fleet_pid" || { tail -n 20 "$dir"/links*.log >&2; exit 1; }
-  fleet_pid=''
-  end
-  sed "s/^{/{\"bench\":\"links\",\"link\":\"$link\",/" "$dir/links-$link.json"
+  wait "$needed" || fail 'the fleet failed'
+  needed=''
+  stop "$controller_pid"
+  sed "s/^{/{\"bench\":\"links\",\"link\":\"$link\",/" "$dir/$link.json"
 done
 # value LINK NAME
-value() { grep -o "\"$2\":[0-9.]*" "$dir/links-$1.json" | head -n 1 | cut -d: -f2; }
-awk -v jobs="$(value direct jobs_per_s)" -v jobs_over="$(value mosquitto jobs_per_s)" \
-  -v online="$(value direct online_s)" -v online_over="$(value mosquitto online_s)" \
-  -v storm="$(value direct storm_s)" -v storm_over="$(value mosquitto storm_s)" -v agents="$agents" 'BEGIN {
-    printf "{\"bench\":\"links\",\"what\":\"direct / mosquitto\",\"agents\":%d,\"jobs_per_s\":%.2f,\"connects_per_s\":%.2f,\"storm\":%.2f}\n",
-      agents, jobs / jobs_over, online_over / online, storm / storm_over }'
+value() { grep -o "\"$2\":[0-9.]*" "$dir/$1.json" | head -n 1 | cut -d: -f2; }
+printf '{"bench":"links","what":"direct / mosquitto","agents":%d,"jobs_per_s":%s,"connects_per_s":%s,"storm":%s}\n' "$agents" \
+  "$(calculate "$(value direct jobs_per_s) / $(value mosquitto jobs_per_s)" 2)" \
+  "$(calculate "$(value mosquitto online_s) / $(value direct online_s)" 2)" \
+  "$(calculate "$(value direct storm_s) / $(value mosquitto storm_s)" 2)"

@@ -3,76 +3,31 @@
 # and with many routes that somebody else has added. Each agent is in a network namespace of its own. Needs root.
 # Usage: tests/bench/memory.sh RELEASE-DIRECTORY AGENT DIRECTORY
 set -euo pipefail
-release=$1 agent=$2 dir=$3 name=muster-memory-$$
+release=$1 agent=$2 dir=$3
+# shellcheck source=tests/bench/common.bash
+. "$(dirname -- "$0")/common.bash"
 ports=200 routes=10000
-pids=() agent_pid=''
 
-finish() {
-  local pid
-  for pid in "${pids[@]}"; do
-    kill "$pid" 2>/dev/null || :
-    wait "$pid" 2>/dev/null || :
-  done
-  ip netns del "$name"
-}
-ip netns add "$name"
-trap finish EXIT
-trap 'exit 130' INT
-trap 'exit 143' TERM
-
-muster() { "$release/muster" --url "unix://$dir/memory.sock" "$@"; }
-here() { ip -n "$name" "$@"; }
-# background LOG COMMAND…: in the namespace; its process id in $pid.
-background() {
-  local log=$1; shift
-  ip netns exec "$name" "$@" >"$dir/memory-$log.log" 2>&1 &
-  pid=$!
-  pids=("$pid" "${pids[@]}")
-}
-# eventually WHAT COMMAND…
-eventually() {
-  local what=$1; shift
-  for _ in $(seq 600); do
-    ! "$@" >/dev/null 2>&1 || return 0
-    sleep 0.05
-  done
-  echo "bench: waited in vain until $what" >&2
-  tail -n 20 "$dir"/memory*.log >&2
-  exit 1
-}
-# shellcheck disable=SC2317
-online() { muster node list | grep -q 'bench-3 *online'; }
-kib() { awk -v name="$1:" '$1 == name { print $2 }' "/proc/$agent_pid/status"; }
+here() { ip -n "$namespace" "$@"; }
+bytes() { echo "$(($(field "/proc/$agent_pid/status" "$1") * 1024))"; }
 # said WHEN: what the agent has had at most since the last time, what it has now, and what of that are its own program and
 # libraries.
 said() {
   printf '{"bench":"memory","after":"%s","rss_max_bytes":%d,"rss_bytes":%d,"of_files_bytes":%d}\n' \
-    "$1" "$(($(kib VmHWM) * 1024))" "$(($(kib VmRSS) * 1024))" "$(($(kib RssFile) * 1024))"
+    "$1" "$(bytes VmHWM)" "$(bytes VmRSS)" "$(bytes RssFile)"
   echo 5 >"/proc/$agent_pid/clear_refs"
 }
-start_agent() {
-  background agent env MUSTER_HOST__OVS_DATAPATH_TYPE=netdev "$agent" --config "$dir/empty.toml" --state-dir "$dir/memory-state" "$@"
-  agent_pid=$pid
-  eventually 'the agent is online' online
-}
 
-export OVS_RUNDIR=$dir/ovs OVS_DBDIR=$dir/ovs OVS_LOGDIR=$dir/ovs OVS_SYSCONFDIR=$dir/ovs
-mkdir "$dir/ovs"
-ovsdb-tool create "$dir/ovs/conf.db" /usr/share/openvswitch/vswitch.ovsschema
-here link set lo up
+make_namespace memory
 for link in eth1 eth2; do
   here link add "$link" type veth peer name "peer-$link"
   here link set "peer-$link" up
   here link set "$link" up
 done
-background ovsdb ovsdb-server "$dir/ovs/conf.db" "--remote=punix:$dir/ovs/db.sock"
-ovs-vsctl --db="unix:$dir/ovs/db.sock" --retry --timeout=30 --no-wait init
-background vswitchd ovs-vswitchd "unix:$dir/ovs/db.sock" --disable-system
-: >"$dir/empty.toml"
-background controller "$release/muster-controller" --config "$dir/empty.toml" --data-dir "$dir/memory" \
-  --listen 127.0.0.1:8883 --api-socket "$dir/memory.sock"
-eventually 'the controller answers' muster node list
-start_agent join "$(muster node token --name bench-3)" --name bench-3
+switch_starts
+controller 127.0.0.1:8883
+controller_answers
+agent_joins bench-3 MUSTER_HOST__OVS_DATAPATH_TYPE=netdev
 sleep 10
 said idle
 
@@ -96,12 +51,12 @@ said idle
       "routes: [{ip_netmask: 10.10.$n.0/24, next_hop: $net.254}, {ip_netmask: 10.11.$n.0/24, next_hop: $net.254}]}"
   done
 } >"$dir/ports.yaml"
-muster stack create ports -t "$dir/ports.yaml" --wait &>"$dir/memory-muster.log"
+muster stack create ports -t "$dir/ports.yaml" --wait &>"$dir/muster.log"
 said "$ports VLAN ports and $((ports * 2)) routes applied"
-muster stack update ports -t "$dir/ports.yaml" --wait &>"$dir/memory-muster.log"
-muster stack check ports --wait &>"$dir/memory-muster.log"
+muster stack update ports -t "$dir/ports.yaml" --wait &>"$dir/muster.log"
+muster stack check ports --wait &>"$dir/muster.log"
 said 'nothing to do'
-muster stack delete ports --wait &>"$dir/memory-muster.log"
+muster stack delete ports --wait &>"$dir/muster.log"
 said 'deleted'
 
 # one WHERE ADDRESS
@@ -126,11 +81,11 @@ said "$routes routes that somebody else adds"
 # Routes of a link that is left alone; then of the link whose address changes, and with them.
 for link in eth1 eth2; do
   one "$link" 198.51.100.1/24 >"$dir/one.yaml"
-  muster stack create one -t "$dir/one.yaml" --wait &>"$dir/memory-muster.log"
+  muster stack create one -t "$dir/one.yaml" --wait &>"$dir/muster.log"
   said "an address of $link, $routes routes of eth2"
   one "$link" 198.51.100.2/24 >"$dir/one.yaml"
-  muster stack update one -t "$dir/one.yaml" --wait &>"$dir/memory-muster.log"
+  muster stack update one -t "$dir/one.yaml" --wait &>"$dir/muster.log"
   said "another address of $link"
-  muster stack delete one --wait &>"$dir/memory-muster.log"
+  muster stack delete one --wait &>"$dir/muster.log"
   said "deleted: $(here route show dev eth2 proto boot | wc -l) routes of eth2 again"
 done

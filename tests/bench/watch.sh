@@ -2,55 +2,23 @@
 # From a change by hand to the controller's event, and what watching costs: in a network namespace with nothing else. Needs root.
 # Usage: tests/bench/watch.sh RELEASE-DIRECTORY AGENT DIRECTORY
 set -euo pipefail
-release=$1 agent=$2 dir=$3 name=muster-bench-$$
-pids=()
+release=$1 agent=$2 dir=$3
+# shellcheck source=tests/bench/common.bash
+. "$(dirname -- "$0")/common.bash"
+# What is measured ends with a look.
+pause=0
 
-finish() {
-  local pid
-  for pid in "${pids[@]}"; do
-    kill "$pid" 2>/dev/null || :
-    wait "$pid" 2>/dev/null || :
-  done
-  ip netns del "$name"
-}
-ip netns add "$name"
-trap finish EXIT
-trap 'exit 130' INT
-trap 'exit 143' TERM
-
-muster() { "$release/muster" --url "unix://$dir/watched.sock" "$@"; }
-here() { ip -n "$name" "$@"; }
-# eventually WHAT COMMAND…
-eventually() {
-  local what=$1; shift
-  for _ in $(seq 6000); do
-    ! "$@" >/dev/null 2>&1 || return 0
-  done
-  echo "bench: waited in vain until $what" >&2
-  tail -n 20 "$dir"/watched*.log >&2
-  exit 1
-}
-# shellcheck disable=SC2317
-online() { muster node list | grep -q 'bench-2 *online'; }
+here() { ip -n "$namespace" "$@"; }
 told() { muster stack events net -o json | grep -c "$1" || :; }
-# shellcheck disable=SC2317
 told_more() { [ "$(told "$1")" -gt "$2" ]; }
-switches() { awk '$1 == "voluntary_ctxt_switches:" { sum += $2 } END { print sum }' /proc/"$1"/task/*/status; }
 
-here link set lo up
+make_namespace watch
 here link add eth1 type veth peer name peer1
 here link set peer1 up
 here link set eth1 up
-: >"$dir/empty.toml"
-ip netns exec "$name" "$release/muster-controller" --config "$dir/empty.toml" --data-dir "$dir/watched" \
-  --listen 127.0.0.1:8883 --api-socket "$dir/watched.sock" >"$dir/watched.log" 2>&1 &
-pids+=($!)
-eventually 'the controller answers' muster node list
-ip netns exec "$name" "$agent" --config "$dir/empty.toml" --state-dir "$dir/watched-state" \
-  join "$(muster node token --name bench-2)" --name bench-2 >"$dir/watched-agent.log" 2>&1 &
-agent_pid=$!
-pids=("$agent_pid" "${pids[@]}")
-eventually 'the agent is online' online
+controller 127.0.0.1:8883
+controller_answers
+agent_joins bench-2
 cat >"$dir/net.yaml" <<END
 heat_template_version: 2018-08-31
 resources:
@@ -95,5 +63,4 @@ done >"$dir/routes"
 here -batch "$dir/routes"
 sleep 5
 printf '{"bench":"watch","idle_s":60,"wakeups_per_10s":%s,"wakeups_for_10000_routes":%d,"rss_bytes":%d}\n' \
-  "$(awk "BEGIN { print ($after - $before) / 6 }")" "$(($(switches "$agent_pid") - after))" \
-  "$(awk '$1 == "VmRSS:" { print $2 * 1024 }' "/proc/$agent_pid/status")"
+  "$(calculate "($after - $before) / 6")" "$(($(switches "$agent_pid") - after))" "$(($(field "/proc/$agent_pid/status" VmRSS) * 1024))"

@@ -1,0 +1,72 @@
+#!/usr/bin/env bash
+# A standby takes over a site of 10,000 nodes and 100,000 resources in PostgreSQL, in the middle of an update of all: the active
+# controller stops in order and gives its lease up. Times from then on, until the standby's first job has come to an agent.
+# Needs root, and PostgreSQL's programs. Usage: tests/bench/takeover.sh RELEASE-DIRECTORY DIRECTORY [AGENTS]
+set -euo pipefail
+release=$1 dir=$2 agents=${3:-10000} files=10
+# shellcheck source=tests/bench/common.bash
+. "$(dirname -- "$0")/common.bash"
+addresses=16 patience=900
+resources=$((agents * files))
+open_files "$agents"
+
+# A controller in a folder of its own; its process id is in ids[NAME].
+declare -A ids
+starts() {
+  local name=$1 port=$2
+  mkdir -p "$dir/$name"
+  : >"$dir/controller.toml"
+  background "$name" "$release/muster-controller" --config "$dir/controller.toml" --data-dir "$dir/$name" \
+    --listen "0.0.0.0:$port" --api-socket "$dir/$name.sock"
+  ids[$name]=$pid
+}
+# at NAME ARGUMENT…: muster, asking this controller.
+at() { local name=$1; shift; "$release/muster" --url "unix://$dir/$name.sock" "$@"; }
+is() { at "$1" status | grep -q "^controller *$2 "; }
+says() { grep -q "$1" "$dir/agents.log"; }
+# when NAME TEXT: the time of the last line of its log with this text, in seconds since 1970.
+when() { date -d "$(sed 's/\x1b\[[0-9;]*m//g' "$dir/$1.log" | grep -F "$2" | tail -n 1 | cut -d' ' -f1)" +%s.%N; }
+
+make_namespace takeover
+make_addresses "$addresses"
+postgres_starts
+createdb site
+export MUSTER_STORE__URL=$postgres_url/site
+MUSTER_CONTROLLER__NAME=one starts one 8883
+eventually 'the first controller is active' is one active
+mkdir "$dir/two"
+cp "$dir/one/secrets.key" "$dir/two/"
+MUSTER_CONTROLLER__NAME=two starts two 9883
+eventually 'the second one stands by' is two standby
+
+{
+  printf 'heat_template_version: 2018-08-31\nparameters: {word: {type: string}}\nresources:\n'
+  for n in $(seq "$files"); do
+    echo "  file$n: {type: Muster::File, properties: {path: /etc/file$n, content: {get_param: word}}, for_each: {nodes: role=web}}"
+  done
+} >"$dir/site.yaml"
+connect=()
+for n in $(seq "$addresses"); do
+  connect+=(--connect "mqtts://127.$n.0.1:8883,mqtts://127.$n.0.1:9883")
+done
+token=$(at one node token --uses "$agents" --name 'fleet-*' --label role=web)
+# All are created, and a hundredth of the update has run, when it waits for another controller.
+"${inside[@]}" "$release/muster-sim" fleet --agents "$agents" --token "$token" "${connect[@]}" \
+  --jobs $((resources + resources / 100)) --restart --within "$patience" >"$dir/fleet.json" 2>"$dir/agents.log" &
+needed=$!
+pids=("$needed" "${pids[@]}")
+eventually 'all agents are online' says 'waiting for .* jobs'
+at one stack create all -t "$dir/site.yaml" -P word=one --wait &>"$dir/muster.log" || fail 'the site cannot be created'
+at one stack update all --existing -P word=two &>"$dir/muster.log" || fail 'the update is refused'
+eventually 'the update is under way' says "waiting for the controller's restart"
+stopped=$EPOCHREALTIME
+stop "${ids[one]}"
+wait "$needed" || fail 'the fleet failed'
+
+free=$(when one 'this controller has given the lease up')
+first=$(grep -o '"first_job_at":[0-9.]*' "$dir/fleet.json" | cut -d: -f2)
+[ -n "$first" ] || fail 'no job came after the take-over'
+printf '{"bench":"takeover","what":"stop","nodes":%d,"resources":%d,"stopped_to_free_s":%s,"taken_s":%s,"ready_s":%s,"first_job_s":%s,"all_back_s":%s,"fsync_s":%s}\n' \
+  "$agents" "$resources" "$(calculate "$free - $stopped")" "$(calculate "$(when two 'this controller has the lease') - $free")" \
+  "$(calculate "$(when two ' ready ') - $free")" "$(calculate "$first - $free")" \
+  "$(grep -o '"restart_s":[0-9.]*' "$dir/fleet.json" | cut -d: -f2)" "$(fsync_s)"

@@ -71,12 +71,11 @@ stop() {
 }
 
 muster() { "$release/muster" --url "unix://$dir/api.sock" "$@"; }
-# controller ADDRESS [ARGUMENT…]
+# controller ADDRESS [DATA-DIRECTORY]
 controller() {
-  local listen=$1; shift
   [ -e "$dir/controller.toml" ] || : >"$dir/controller.toml"
-  background controller "$release/muster-controller" --config "$dir/controller.toml" --data-dir "$dir/data" --listen "$listen" \
-    --api-socket "$dir/api.sock" "$@"
+  background controller "$release/muster-controller" --config "$dir/controller.toml" --data-dir "${2:-$dir/data}" \
+    --listen "$1" --api-socket "$dir/api.sock"
   controller_pid=$pid
 }
 controller_answers() { eventually 'the controller answers' muster status; }

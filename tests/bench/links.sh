@@ -15,7 +15,7 @@ open_files "$agents"
 says() { grep -q "$1" "$dir/agents.log"; }
 has_broker() { muster status -o json | grep -q '"link_problem": *null'; }
 link_controller() {
-  controller 127.0.0.1:9883 --data-dir "$dir/$link"
+  controller 127.0.0.1:9883 "$dir/$link"
   controller_answers
 }
 

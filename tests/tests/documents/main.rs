@@ -164,6 +164,17 @@ fn the_tests_that_the_threat_model_names_are_there() {
     check("SECURITY.md", "## Against whom", 40);
 }
 
+/// `muster-sim page` with no line makes it anew.
+#[test]
+fn the_page_of_benchmarks_is_made_from_its_lines() {
+    let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs");
+    let read = |name: &str| fs::read_to_string(docs.join(name)).unwrap();
+    let (text, plot) = (read("benchmarks.md"), read("benchmarks.svg"));
+    let page = muster_tests::page::Page::again(&text).unwrap();
+    assert_eq!(page.text, text, "docs/benchmarks.md is stale: muster-sim page /dev/null --into docs");
+    assert!(page.plot == plot, "docs/benchmarks.svg is stale: muster-sim page /dev/null --into docs");
+}
+
 #[test]
 fn links_of_documents_lead_somewhere() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();

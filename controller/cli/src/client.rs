@@ -13,6 +13,7 @@ use hyper::header::{CONTENT_TYPE, HOST};
 use hyper::{Method, Request, Response, StatusCode, body::Incoming};
 use hyper_util::rt::TokioIo;
 use muster_api::error::{Class, Refusal, Refused};
+use muster_shared::SiteId;
 use muster_template::Errors;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::Value;
@@ -38,7 +39,7 @@ const SEGMENT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'
 pub struct Client {
     socket: PathBuf,
     /// None: the default one.
-    site: Option<String>,
+    site: Option<SiteId>,
     connection: Option<SendRequest<Full<Bytes>>>,
 }
 
@@ -68,8 +69,8 @@ impl Client {
     }
 
     /// The same for this site of those at the controller.
-    pub fn at_site(&self, name: &str) -> Self {
-        Self { socket: self.socket.clone(), site: Some(name.to_owned()), connection: None }
+    pub fn at_site(&self, site: SiteId) -> Self {
+        Self { socket: self.socket.clone(), site: Some(site), connection: None }
     }
 
     /// GET.
@@ -99,7 +100,7 @@ impl Client {
         let mut request =
             Request::builder().method(method).uri(path).header(HOST, "muster").header(CONTENT_TYPE, kind);
         if let Some(site) = &self.site {
-            request = request.header(SITE, site);
+            request = request.header(SITE, site.as_str());
         }
         let request = request
             .body(Full::new(body))

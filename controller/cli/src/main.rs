@@ -31,6 +31,7 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser, Subcommand};
 use clap_complete::Shell;
+use muster_shared::SiteId;
 
 use client::Client;
 use failure::Failure;
@@ -60,7 +61,7 @@ struct Cli {
     url: String,
     /// Site, where the controller has several; goes before the command [default: the one in its section [controller]]
     #[arg(long, env = "MUSTER_SITE", hide_env_values = true, value_name = "NAME")]
-    site: Option<String>,
+    site: Option<SiteId>,
 }
 
 #[derive(Subcommand)]
@@ -158,7 +159,7 @@ fn run(cli: Cli) -> Result<(), Failure> {
         Noun::Type(verb) => kind::run(verb, format),
         noun => {
             let mut client = Client::new(&cli.url)?;
-            if let Some(site) = &cli.site {
+            if let Some(site) = cli.site {
                 client = client.at_site(site);
             }
             tokio::runtime::Builder::new_current_thread()

@@ -70,6 +70,14 @@ fn sites_of_one_database_know_nothing_of_each_other() {
         site.in_site(name, |site| site.until_node(&agent.name, "online"));
         apply(site, name, agent, verb, "two");
     }
+
+    // From one to the other, by one command.
+    site.in_site("hall-b", |site| {
+        site.ok(&["stack", "delete", "web", "--wait"]);
+        site.ok(&["node", "move", "web-2", "--site", "default"]);
+        assert_eq!(site.node_state("web-2"), None);
+    });
+    site.until_node("web-2", "online");
 }
 
 #[test]

@@ -7,7 +7,7 @@ use clap::{ArgGroup, Args};
 use hyper::Method;
 use muster_api::node::{CreateToken, MoveNode, NodeMoved, TokenCreated};
 use muster_shared::join::TOKEN_MAX;
-use muster_shared::NodeId;
+use muster_shared::{NodeId, SiteId};
 use serde_json::json;
 
 use crate::client::{Client, path};
@@ -25,7 +25,7 @@ pub struct ChangeSite {
     node: NodeId,
     /// Site of this controller to move to; the command makes a join token there
     #[arg(long = "site", value_name = "SITE")]
-    to: Option<String>,
+    to: Option<SiteId>,
     /// Join token that the site to move to made for the node's name; - reads stdin
     #[arg(long, value_name = "TOKEN")]
     token: Option<String>,
@@ -34,7 +34,7 @@ pub struct ChangeSite {
 pub async fn run(change: ChangeSite, client: &mut Client, format: Format) -> Result<(), Failure> {
     let ChangeSite { node, to, token } = change;
     let token = match (to, token.as_deref()) {
-        (Some(site), _) => ask_for_token(&mut client.at_site(&site), &node).await?,
+        (Some(site), _) => ask_for_token(&mut client.at_site(site), &node).await?,
         (None, Some("-") | None) => from_stdin()?,
         (None, Some(token)) => token.to_owned(),
     };

@@ -112,7 +112,7 @@ pub struct Setup {
 /// Why a driver has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ended {
-    /// It was told to.
+    /// A signal said so.
     Stopped,
     /// The node belongs to another site: another driver begins there.
     Moved,

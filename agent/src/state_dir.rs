@@ -188,7 +188,7 @@ impl StateDir {
         let path = self.path.join(NEXT_IDENTITY);
         let written = record::write(&path, identity).and_then(|()| record::sync_directory(&self.path));
         written.map_err(|source| {
-            // Its name may be on disk although the call failed.
+            // The file's name may be on disk although the call failed.
             let _ = before(Call::Remove(&path)).and_then(|()| fs::remove_file(&path));
             let _ = record::sync_directory(&self.path);
             StateError::Io { path, source }

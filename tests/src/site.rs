@@ -460,6 +460,21 @@ impl Agent {
     }
 }
 
+/// A template with the file `motd` on a node, which has the parameter `text` in it.
+pub fn template_of_a_file(node: &str, path: &Path) -> String {
+    format!(
+        "heat_template_version: 2021-04-16
+parameters:
+  text: {{type: string}}
+resources:
+  motd:
+    type: Muster::File
+    properties: {{node: {node}, path: {}, content: {{get_param: text}}}}
+",
+        path.display()
+    )
+}
+
 /// A built program, beside the test's own; built now if it is not there.
 pub fn binary(name: &str) -> PathBuf {
     let own = std::env::current_exe().unwrap();

@@ -256,7 +256,7 @@ impl Agent {
     /// Whether nothing of the present site is under way here.
     ///
     /// # Errors
-    /// What keeps the node here.
+    /// The reason why the node stays.
     fn may_leave(&self) -> Result<(), String> {
         if self.is_stopping {
             return Err("its agent is stopping".into());

@@ -22,7 +22,7 @@ const LAST_WORD_WITHIN: Duration = Duration::from_secs(5);
 /// The driver's part of a move.
 #[derive(Default)]
 pub(super) struct Moving {
-    /// Who this node is at the site that it has joined, with the number of the join.
+    /// The identity at the site that the node has joined, with the number of the join.
     joined: Option<(u64, Identity)>,
     /// The change is on disk: until when the driver goes on.
     left: Option<Instant>,

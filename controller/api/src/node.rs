@@ -108,7 +108,7 @@ pub struct MoveNode {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct NodeMoved {
-    /// Its fqdn.
+    /// The node's fqdn.
     pub name: String,
     /// The site that it belongs to now.
     pub site: String,

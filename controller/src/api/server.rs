@@ -21,7 +21,7 @@ use hyper_util::service::TowerToHyperService;
 use thiserror::Error;
 use tokio::net::UnixListener;
 use tokio::runtime::Handle;
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::{Notify, Semaphore, watch};
 use tokio::task::JoinHandle;
 use tower::ServiceExt as _;
 
@@ -74,6 +74,8 @@ struct Shared {
     /// Where connections are served: it outlives the sites' own.
     runtime: Handle,
     open: Mutex<Open>,
+    /// Told when connections are accepted no more.
+    ended: Arc<Notify>,
 }
 
 #[derive(Default)]
@@ -115,7 +117,7 @@ pub fn serve(
 impl Socket {
     /// For a process with these sites. Connections are served on `runtime`.
     pub fn new(path: PathBuf, names: Vec<SiteName>, runtime: Handle) -> Self {
-        Self(Arc::new(Shared { path, names, runtime, open: Mutex::default() }))
+        Self(Arc::new(Shared { path, names, runtime, open: Mutex::default(), ended: Arc::default() }))
     }
 
     /// Serves a site by a router, made with what changes when the site ends.
@@ -138,12 +140,14 @@ impl Socket {
         let _entered = self.0.runtime.enter();
         let listener = bind(&self.0.path)?;
         let (running, stopped) = watch::channel(());
-        let (path, socket) = (self.0.path.clone(), Arc::downgrade(&self.0));
+        let (path, socket, ending) =
+            (self.0.path.clone(), Arc::downgrade(&self.0), EndOfSocket(Arc::clone(&self.0.ended)));
         let router = Router::new().fallback(async move |request: Request| match socket.upgrade() {
             Some(shared) => Socket(shared).answer(request).await,
             None => ApiError::unavailable("the controller is stopping").into_response(),
         });
         let task = self.0.runtime.spawn(async move {
+            let _ending = ending;
             accept(&listener, router, stopped).await;
             // A socket that stays is replaced by the next start.
             drop(fs::remove_file(&path));
@@ -177,6 +181,11 @@ impl Socket {
         ))
     }
 
+    /// Waits until connections are accepted no more; before [`Socket::close`] only a bug causes that.
+    pub async fn ended(&self) {
+        self.0.ended.notified().await;
+    }
+
     /// Accepts no more requests, gives those under way a moment, and removes the socket.
     pub async fn close(&self) {
         let listening = self.lock().listening.take();
@@ -189,6 +198,15 @@ impl Socket {
 
     fn lock(&self) -> MutexGuard<'_, Open> {
         self.0.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Held by the task that accepts connections: it may end by a panic.
+struct EndOfSocket(Arc<Notify>);
+
+impl Drop for EndOfSocket {
+    fn drop(&mut self) {
+        self.0.notify_one();
     }
 }
 

@@ -411,6 +411,8 @@ async fn the_socket_is_for_root_and_a_group_and_has_one_owner() {
     assert_eq!(ask(&stale, "GET /v1/version", "").await.0, 200);
     api.stop().await;
     second.close().await;
+    // Whoever waits for that hears it also afterwards.
+    tokio::time::timeout(Duration::from_secs(20), second.ended()).await.unwrap();
     world.stop().await;
 }
 

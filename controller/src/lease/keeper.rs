@@ -96,7 +96,7 @@ impl Keeping {
 
     /// Waits until the lease is this controller's; `None`: it is to wait no more.
     fn stand_by(&mut self) -> Option<(Term, Holder)> {
-        let mut standby = Standby::new(self.me.clone(), self.terms, now());
+        let mut standby = Standby::new(self.me.clone(), self.terms);
         loop {
             match self.try_take(&mut standby) {
                 Ok(Some(taken)) => return Some(taken),
@@ -121,13 +121,11 @@ impl Keeping {
         let asked = now();
         let record = self.table.look()?;
         self.show(record.as_ref())?;
-        let verdict = standby.saw(now(), record.as_ref(), self.share.reserve(self.terms));
+        let verdict = standby.saw(now(), record.as_ref(), self.share.reserve(&self.site, self.terms));
         self.tenure.set_vacant(standby.is_vacant(now()));
         if verdict == Verdict::Wait {
-            // By then agents have been told of this controller.
-            let is_known = now().since(standby.began()) > self.terms.lease;
             if let Some(record) = &record
-                && is_known
+                && standby.is_known(now())
                 && self.share.wants(&self.site)
                 && self.table.ask(record, &self.me.name)?
             {

@@ -40,24 +40,25 @@ pub enum Verdict {
 pub struct Standby {
     me: Member,
     terms: Terms,
-    began: MonoTime,
+    /// When it first saw anything.
+    began: Option<MonoTime>,
     /// What it saw last, and when it saw that first.
     last: Option<(Term, u64, LeaseState, MonoTime)>,
 }
 
 impl Standby {
-    /// One that begins to wait at `began`.
-    pub fn new(me: Member, terms: Terms, began: MonoTime) -> Self {
-        Self { me, terms, began, last: None }
+    pub fn new(me: Member, terms: Terms) -> Self {
+        Self { me, terms, began: None, last: None }
     }
 
-    /// When it began to wait.
-    pub fn began(&self) -> MonoTime {
-        self.began
+    /// Whether it has looked for a lease's length: by then the holder has seen it, and has told its agents where it is.
+    pub fn is_known(&self, now: MonoTime) -> bool {
+        self.began.is_some_and(|began| now.since(began) > self.terms.lease)
     }
 
     /// A look at the lease was answered at `now`; `None`: nobody ever had it. What is free is left to others for `reserve`.
     pub fn saw(&mut self, now: MonoTime, record: Option<&Record>, reserve: Duration) -> Verdict {
+        self.began.get_or_insert(now);
         let Some(Record { term, holder, beat, state, .. }) = record else { return Verdict::Take };
         let since = match &self.last {
             Some((t, b, s, since)) if (t, b, s) == (term, beat, state) => *since,

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use super::{Record, StandbyView, Terms};
+use super::{LeaseState, Record, StandbyView, Terms};
 use crate::site_name::SiteName;
 
 /// A standby that has not looked for so many leases is not counted.
@@ -22,7 +22,7 @@ pub struct Share(Arc<Mutex<State>>);
 struct State {
     /// The name of this controller.
     me: String,
-    /// Those of its settings; none: not seen yet.
+    /// Those of its settings; none: never seen.
     sites: BTreeMap<SiteName, Option<Members>>,
     /// It had its share, or took none.
     is_settled: bool,
@@ -31,14 +31,16 @@ struct State {
 /// The controllers of a site.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Members {
-    holder: String,
+    /// None: the lease is free, or was left to an heir.
+    holder: Option<String>,
+    /// Those that are there besides, and may be this one.
     standbys: Vec<String>,
 }
 
 /// What a controller that has begun does next.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Next {
-    /// Not all sites were seen.
+    /// Not all sites were seen, or one has no controller yet.
     Look,
     AskFor(SiteName),
     /// It has its share.
@@ -55,28 +57,39 @@ impl Share {
     /// Each site with the name of its active controller, if that was seen.
     pub fn holders(&self) -> Vec<(SiteName, Option<String>)> {
         let state = self.lock();
-        let holder = |members: &Option<Members>| members.as_ref().map(|members| members.holder.clone());
+        let holder = |members: &Option<Members>| members.as_ref().and_then(|members| members.holder.clone());
         state.sites.iter().map(|(site, members)| (site.clone(), holder(members))).collect()
     }
 
     /// The site has one controller, which is this.
     pub fn owns(&self, site: &SiteName) {
         let mut state = self.lock();
-        let members = Members { holder: state.me.clone(), standbys: Vec::new() };
+        let members = Members { holder: Some(state.me.clone()), standbys: Vec::new() };
         state.sites.insert(site.clone(), Some(members));
     }
 
     pub(super) fn saw(&self, site: &SiteName, record: &Record, standbys: &[StandbyView], terms: Terms) {
         let is_there = |standby: &&StandbyView| standby.behind < AWAY * terms.lease;
         let standbys = standbys.iter().filter(is_there).map(|standby| standby.member.name.clone()).collect();
-        let members = Members { holder: record.holder.name.clone(), standbys };
+        let holder = match record.state {
+            LeaseState::Held | LeaseState::Asked { .. } => Some(record.holder.name.clone()),
+            LeaseState::Left { .. } | LeaseState::Free => None,
+        };
+        let members = Members { holder, standbys };
         self.lock().sites.insert(site.clone(), Some(members));
     }
 
-    /// How much longer than others this controller leaves a lease that is free: the more it has, the longer.
-    pub(super) fn reserve(&self, terms: Terms) -> Duration {
+    /// How much longer than others this controller leaves the site's lease when that is free: the more sites it has, the
+    /// longer. Where nobody else waits for it, no time.
+    pub(super) fn reserve(&self, site: &SiteName, terms: Terms) -> Duration {
         let state = self.lock();
-        let held = state.sites.values().flatten().filter(|members| members.holder == state.me).count();
+        let is_other = |name: &String| *name != state.me;
+        let standbys = state.sites.get(site).and_then(Option::as_ref).map(|members| &members.standbys);
+        if !standbys.is_some_and(|standbys| standbys.iter().any(is_other)) {
+            return Duration::ZERO;
+        }
+        let is_mine = |members: &&Members| members.holder.as_ref() == Some(&state.me);
+        let held = state.sites.values().flatten().filter(is_mine).count();
         let steps = u32::try_from(held).unwrap_or(u32::MAX);
         (terms.pace() / 2).saturating_mul(steps).min(terms.pace())
     }
@@ -105,7 +118,7 @@ impl Share {
 fn next(me: &str, sites: &BTreeMap<SiteName, Option<Members>>) -> Next {
     let mut held = BTreeMap::from([(me, 0_usize)]);
     for members in sites.values() {
-        let Some(Members { holder, standbys }) = members else { return Next::Look };
+        let Some(Members { holder: Some(holder), standbys }) = members else { return Next::Look };
         for standby in standbys {
             held.entry(standby).or_default();
         }
@@ -116,7 +129,7 @@ fn next(me: &str, sites: &BTreeMap<SiteName, Option<Members>>) -> Next {
     match has_most {
         Some((other, _)) if held[me] < fair => {
             let of = |(_, members): &(&SiteName, &Option<Members>)| {
-                members.as_ref().is_some_and(|members| members.holder == **other)
+                members.as_ref().is_some_and(|members| members.holder.as_deref() == Some(*other))
             };
             sites.iter().rev().find(of).map_or(Next::Rest, |(site, _)| Next::AskFor(site.clone()))
         }
@@ -126,13 +139,17 @@ fn next(me: &str, sites: &BTreeMap<SiteName, Option<Members>>) -> Next {
 
 #[cfg(test)]
 mod tests {
+    use muster_shared::Epoch;
+
+    use super::super::{Member, Term};
     use super::*;
 
-    /// "c1 c1 c2": who holds the sites a, b, c. Each other controller stands by for all of them.
+    /// "c1 c1 c2": who holds the sites a, b, c; "-": nobody, "?": not seen. Each other controller stands by for all of them.
     fn sites(holders: &str, standbys: &[&str]) -> BTreeMap<SiteName, Option<Members>> {
         let site = |(holder, name): (&str, char)| {
             let standbys = standbys.iter().filter(|it| **it != holder).map(|it| (*it).to_owned()).collect();
-            let members = (holder != "?").then(|| Members { holder: holder.to_owned(), standbys });
+            let held = (holder != "-").then(|| holder.to_owned());
+            let members = (holder != "?").then_some(Members { holder: held, standbys });
             (name.to_string().parse().unwrap(), members)
         };
         holders.split(' ').zip('a'..).map(site).collect()
@@ -153,6 +170,7 @@ mod tests {
             // Whoever has gone still holds its lease, and is one of them until it runs out.
             ("gone gone", "c1 c2", "c2", None),
             ("c1 ?", "c1 c2", "c2", None),
+            ("c1 c1 -", "c1 c2", "c2", None),
         ] {
             let controllers: Vec<&str> = controllers.split(' ').collect();
             let wanted = wanted.map(|name: &str| name.parse::<SiteName>().unwrap());
@@ -179,14 +197,15 @@ mod tests {
                     Next::Look | Next::Rest => None,
                 }) {
                     let members = sites.get_mut(&site).unwrap().as_mut().unwrap();
-                    members.holder = me.to_owned();
+                    members.holder = Some(me.to_owned());
                     members.standbys =
                         controllers.map(str::to_owned).into_iter().filter(|it| it != me).collect();
                     moved += 1;
                     assert!(moved <= count, "{holders:?}");
                 }
                 for me in controllers {
-                    let held = sites.values().flatten().filter(|members| members.holder == me).count();
+                    let is_its = |members: &&Members| members.holder.as_deref() == Some(me);
+                    let held = sites.values().flatten().filter(is_its).count();
                     assert!(held >= usize::try_from(count).unwrap() / 3, "{holders:?}: {me} has {held}");
                 }
             }
@@ -209,10 +228,38 @@ mod tests {
     #[test]
     fn who_has_more_leaves_a_free_lease_longer_to_others() {
         let terms = Terms { lease: Duration::from_secs(5) };
-        for (holders, wanted) in [("c2 c2", 0), ("c1 c2", 500), ("c1 c1", 1000), ("c1 c1 c1 c1", 1000)] {
+        for (holders, controllers, wanted) in [
+            ("- c2 c2", "c1 c2", 0),
+            ("- c1 c2", "c1 c2", 500),
+            ("- c1 c1", "c1 c2", 1000),
+            ("- c1 c1 c1 c1", "c1 c2", 1000),
+            ("- - -", "c1 c2", 0),
+            ("- c1 c1", "c1", 0),
+            ("? c1 c1", "c1 c2", 0),
+        ] {
             let share = Share::new("c1".to_owned(), std::iter::empty());
-            share.lock().sites = sites(holders, &["c1", "c2"]);
-            assert_eq!(share.reserve(terms), Duration::from_millis(wanted), "{holders}");
+            share.lock().sites = sites(holders, &controllers.split(' ').collect::<Vec<_>>());
+            let reserve = share.reserve(&"a".parse().unwrap(), terms);
+            assert_eq!(reserve, Duration::from_millis(wanted), "{holders}, {controllers}");
+        }
+    }
+
+    /// The record of a lease that was given up still names who had it.
+    #[test]
+    fn a_lease_that_was_given_up_is_nobodys() {
+        let share = Share::new("c1".to_owned(), std::iter::empty());
+        let site: SiteName = "a".parse().unwrap();
+        for (state, wanted) in [
+            (LeaseState::Held, Some("c1")),
+            (LeaseState::Asked { heir: "c2".to_owned() }, Some("c1")),
+            (LeaseState::Left { heir: "c2".to_owned() }, None),
+            (LeaseState::Free, None),
+        ] {
+            let holder = Member { name: "c1".to_owned(), addresses: Vec::new(), instance: String::new() };
+            let term = Term { epoch: Epoch(1), bits: 1 };
+            let record = Record { term, holder, since: String::new(), beat: 1, state: state.clone() };
+            share.saw(&site, &record, &[], Terms { lease: Duration::from_secs(5) });
+            assert_eq!(share.holders(), [(site.clone(), wanted.map(str::to_owned))], "{state:?}");
         }
     }
 }

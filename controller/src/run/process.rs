@@ -70,8 +70,8 @@ impl Process {
     /// the process ends at once. SIGHUP reads the log's level anew.
     ///
     /// # Errors
-    /// Signals cannot be received.
-    pub async fn follow_signals(&self) -> std::io::Result<()> {
+    /// Signals cannot be received, or the socket for operators ended: without it, the sites would seem well.
+    pub async fn follow_signals(&self) -> anyhow::Result<()> {
         let mut term = signal(SignalKind::terminate())?;
         let mut int = signal(SignalKind::interrupt())?;
         let mut hup = signal(SignalKind::hangup())?;
@@ -82,6 +82,9 @@ impl Process {
                 _ = int.recv() => break,
                 _ = hup.recv() => self.reload(),
                 _ = stopped.wait_for(|stop| *stop) => break,
+                () = self.socket.ended() => {
+                    anyhow::bail!("the API ended, and so does the controller: the log says why; please report it")
+                }
             }
         }
         notify(NotifyState::Stopping);

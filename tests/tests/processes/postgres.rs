@@ -6,16 +6,7 @@ use std::fs;
 use std::process::Command;
 
 use muster_testbed::{Postgres, Ran, Running, eventually};
-use muster_tests::site::{Site, binary};
-
-const TEMPLATE: &str = "heat_template_version: 2021-04-16
-parameters:
-  text: {type: string}
-resources:
-  motd:
-    type: Muster::File
-    properties: {node: web-1, path: PATH, content: {get_param: text}}
-";
+use muster_tests::site::{Site, binary, template_of_a_file};
 
 const DOCUMENT: &str = include_str!("../../../docs/postgresql.md");
 
@@ -59,7 +50,7 @@ fn a_site_works_through_a_restart_of_its_database() {
     let mut site = Site::with_variables(&[("MUSTER_STORE__URL", OsStr::new(&url))]);
     let web = site.join("web-1");
     let file = web.root.join("motd");
-    let template = site.file(&TEMPLATE.replace("PATH", &file.display().to_string()));
+    let template = site.file(&template_of_a_file("web-1", &file));
     site.ok(&["stack", "create", "web", "-t", &template, "-P", "text=one", "--wait"]);
     assert_eq!(fs::read_to_string(&file).unwrap(), "one");
     let seen = "SELECT r.name || ' ' || r.status || ' of ' || s.name FROM resources r JOIN stacks s ON s.id = r.stack_id";
@@ -91,7 +82,7 @@ fn a_site_moves_to_another_database_and_back() {
     let mut site = Site::start();
     let web = site.join("web-1");
     let file = web.root.join("motd");
-    let template = site.file(&TEMPLATE.replace("PATH", &file.display().to_string()));
+    let template = site.file(&template_of_a_file("web-1", &file));
     site.ok(&["stack", "create", "web", "-t", &template, "-P", "text=one", "--wait"]);
     let (old, new) = (format!("sqlite:{}", site.database().display()), server.url("site"));
     let data = site.database().parent().unwrap().display().to_string();

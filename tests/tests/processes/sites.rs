@@ -2,22 +2,12 @@
 //! stands by for others.
 
 use muster_testbed::{Postgres, eventually};
-use muster_tests::site::{Agent, Controllers, Site};
-
-const TEMPLATE: &str = "heat_template_version: 2021-04-16
-parameters:
-  text: {type: string}
-resources:
-  motd:
-    type: Muster::File
-    properties: {node: NODE, path: PATH, content: {get_param: text}}
-";
+use muster_tests::site::{Agent, Controllers, Site, template_of_a_file};
 
 /// Creates or updates the stack `web` with the agent's file, in the site of this name.
 fn apply(site: &Site, name: &str, agent: &Agent, verb: &str, text: &str) {
     site.in_site(name, |site| {
-        let path = agent.root.join("motd").display().to_string();
-        let template = site.file(&TEMPLATE.replace("PATH", &path).replace("NODE", &agent.name));
+        let template = site.file(&template_of_a_file(&agent.name, &agent.file("motd")));
         let parameter = format!("text={text}");
         site.ok(&["stack", verb, "web", "-t", &template, "-P", &parameter, "--wait"]);
     });

@@ -4,16 +4,7 @@
 use std::fs;
 
 use muster_testbed::{Postgres, eventually};
-use muster_tests::site::{Agent, Controllers, Site};
-
-const TEMPLATE: &str = "heat_template_version: 2021-04-16
-parameters:
-  text: {type: string}
-resources:
-  motd:
-    type: Muster::File
-    properties: {node: web-1, path: PATH, content: {get_param: text}}
-";
+use muster_tests::site::{Agent, Controllers, Site, template_of_a_file};
 
 /// A server with the site's database; its controllers; an agent, with the file that the stack `web` makes on it.
 struct Bed {
@@ -30,8 +21,7 @@ impl Bed {
         let controllers = Controllers::start(&vec![server.url("site"); count]);
         let first = &controllers.all[0];
         let agent = first.join("web-1");
-        let path = agent.root.join("motd").display().to_string();
-        let template = first.file(&TEMPLATE.replace("PATH", &path));
+        let template = first.file(&template_of_a_file("web-1", &agent.file("motd")));
         let bed = Self { server, controllers, agent, template };
         bed.apply(0, "create", "one");
         bed

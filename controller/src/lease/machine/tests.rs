@@ -56,7 +56,7 @@ fn a_standby_takes_what_is_free_or_was_not_renewed() {
         ),
     ];
     for (what, looks, wanted) in table {
-        let mut standby = Standby::new(member("c2"), TERMS, MonoTime::default());
+        let mut standby = Standby::new(member("c2"), TERMS);
         let verdicts: Vec<Verdict> = looks
             .iter()
             .map(|(millis, record)| standby.saw(at(*millis), record.as_ref(), Duration::ZERO))
@@ -79,7 +79,7 @@ fn what_is_free_is_left_to_others_for_a_while() {
         (LeaseState::Held, 6_501, Verdict::TakeOver),
     ];
     for (state, millis, wanted) in table {
-        let mut standby = Standby::new(member("c2"), TERMS, MonoTime::default());
+        let mut standby = Standby::new(member("c2"), TERMS);
         standby.saw(at(0), Some(&record(3, 1, state.clone())), reserve);
         let verdict = standby.saw(at(millis), Some(&record(3, 1, state.clone())), reserve);
         assert_eq!(verdict, wanted, "{state:?} after {millis} ms");
@@ -87,8 +87,17 @@ fn what_is_free_is_left_to_others_for_a_while() {
 }
 
 #[test]
+fn a_standby_is_known_a_lease_after_its_first_look() {
+    let mut standby = Standby::new(member("c2"), TERMS);
+    assert!(!standby.is_known(at(90_000)), "it has not looked");
+    standby.saw(at(90_000), Some(&record(3, 1, LeaseState::Held)), Duration::ZERO);
+    standby.saw(at(94_000), Some(&record(3, 2, LeaseState::Held)), Duration::ZERO);
+    assert!(!standby.is_known(at(95_000)) && standby.is_known(at(95_001)));
+}
+
+#[test]
 fn a_lease_seems_vacant_when_two_renewals_are_missing_or_it_was_given_up() {
-    let mut standby = Standby::new(member("c2"), TERMS, MonoTime::default());
+    let mut standby = Standby::new(member("c2"), TERMS);
     assert!(standby.is_vacant(at(0)));
     standby.saw(at(1_000), Some(&record(3, 1, LeaseState::Held)), Duration::ZERO);
     assert!(!standby.is_vacant(at(3_000)) && standby.is_vacant(at(3_001)));
@@ -191,7 +200,7 @@ fn served(row: &mut Option<Record>, request: &Request, name: &str, bits: u64) ->
 impl Controller {
     fn new(at: usize, rate: u64) -> Self {
         let name = format!("c{at}");
-        let role = Role::Waits(Standby::new(member(&name), TERMS, MonoTime::default()));
+        let role = Role::Waits(Standby::new(member(&name), TERMS));
         let next = at as u64 * 37;
         // As if it had so many other sites.
         let reserve = TERMS.pace() / 2 * u32::try_from(at).unwrap();
@@ -210,8 +219,7 @@ impl Controller {
     }
 
     fn stand_by(&mut self) {
-        (self.role, self.asked) =
-            (Role::Waits(Standby::new(member(&self.name), TERMS, MonoTime::default())), None);
+        (self.role, self.asked) = (Role::Waits(Standby::new(member(&self.name), TERMS)), None);
     }
 
     /// What happens to it at `now`; a request takes so long on its way and back.

@@ -31,8 +31,8 @@ const AGAIN: Duration = Duration::from_secs(1);
 const LOOK: Duration = Duration::from_secs(60);
 /// … and the least time between two such looks after changes of the network.
 const LOOK_REST: Duration = Duration::from_secs(1);
-/// The interval of looking for a database, which may appear at any time with a key left by an earlier agent.
-const LOOK_FOR_DATABASE: Duration = Duration::from_secs(5);
+/// The interval of asking a database that has a socket and does not answer.
+const ASK_DATABASE: Duration = Duration::from_secs(5);
 /// The time limit of the database's and the resolver's answers; a missing answer is asked for again.
 const WITHIN: Duration = Duration::from_secs(5);
 
@@ -145,6 +145,14 @@ impl Holding {
     }
 }
 
+/// What the keeper waits for, besides news of devices.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Until {
+    Passed(Duration),
+    /// A database may appear at any time with a key left by an earlier agent.
+    DatabaseAppears,
+}
+
 struct Keeper {
     host: Arc<Host>,
     controllers: Vec<Address>,
@@ -164,22 +172,29 @@ impl Keeper {
     async fn keep(mut self, mut known: Receiver<WatchedDevices>) {
         loop {
             let now = known.borrow_and_update().clone();
-            let again = match self.step(&now).await {
-                Ok(again) => again,
+            let until = match self.step(&now).await {
+                Ok(until) => until,
                 Err(reason) => {
                     tracing::debug!(%reason, "cannot say whether the switch is to wait for its flow tables");
-                    AGAIN
+                    Until::Passed(AGAIN)
                 }
             };
             tokio::select! {
                 changed = known.changed() => if changed.is_err() { return },
-                () = sleep(again) => {}
+                () = self.reached(until) => {}
             }
         }
     }
 
+    async fn reached(&self, until: Until) {
+        match until {
+            Until::Passed(time) => sleep(time).await,
+            Until::DatabaseAppears => self.host.network.database_appears(ASK_DATABASE).await,
+        }
+    }
+
     /// Does the work that is due. Returns when to look again.
-    async fn step(&mut self, known: &WatchedDevices) -> Result<Duration, String> {
+    async fn step(&mut self, known: &WatchedDevices) -> Result<Until, String> {
         let host = Arc::clone(&self.host);
         let network = &host.network;
         let names = match known.with_rules.is_empty() {
@@ -193,7 +208,7 @@ impl Keeper {
                 "no table of this node is on the switch, or it carries the way to the controller",
             )
             .await?;
-            return Ok(if self.is_free { self.look_again(known) } else { LOOK_FOR_DATABASE });
+            return Ok(if self.is_free { self.look_again(known) } else { Until::DatabaseAppears });
         }
         if here().any(|device| known.devices.get(device) != Some(&FillState::Filled)) {
             return self.wait_for_filling(network, &names).await;
@@ -212,9 +227,9 @@ impl Keeper {
         Ok(self.look_again(known))
     }
 
-    fn look_again(&self, known: &WatchedDevices) -> Duration {
+    fn look_again(&self, known: &WatchedDevices) -> Until {
         let is_old = self.looked.is_some_and(|(_, changes, _)| changes != known.changes);
-        if is_old { LOOK_REST } else { LOOK }
+        Until::Passed(if is_old { LOOK_REST } else { LOOK })
     }
 
     /// Keeps the hold until the switch is filled, but not for ever once the switch is up.
@@ -222,16 +237,16 @@ impl Keeper {
         &mut self,
         network: &Network,
         names: &BTreeSet<String>,
-    ) -> Result<Duration, String> {
+    ) -> Result<Until, String> {
         if !is_up(network.ovs_rundir(), names).await {
             self.up_since = None;
-            return Ok(AGAIN);
+            return Ok(Until::Passed(AGAIN));
         }
         let since = *self.up_since.get_or_insert_with(Instant::now);
         if since.elapsed() > FILL_WITHIN {
             self.free(network, "its flow tables could not be filled in time").await?;
         }
-        Ok(AGAIN)
+        Ok(Until::Passed(AGAIN))
     }
 
     async fn free(&mut self, network: &Network, why: &str) -> Result<(), String> {

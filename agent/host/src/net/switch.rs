@@ -4,7 +4,9 @@
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::path::Path;
+use std::time::Duration;
 
+use super::monitor::appears;
 use super::netlink::Netlink;
 use super::ovsdb::Hold;
 use super::state::{Link, State};
@@ -35,6 +37,12 @@ impl Network {
     /// The socket of its database.
     pub(crate) fn ovs_db(&self) -> &Path {
         &self.ovs_db
+    }
+
+    /// Waits until the switch's database may have appeared: until its socket is made, or for `retry` where
+    /// there is one already, which may not answer yet.
+    pub async fn database_appears(&self, retry: Duration) {
+        appears(&self.ovs_db, retry).await;
     }
 
     /// The names of Open vSwitch's bridges; empty if it is not running.

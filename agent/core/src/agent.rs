@@ -19,7 +19,7 @@ use crate::jobs::{self, Jobs};
 use crate::ledger::Entry;
 use crate::moving::Moving;
 use crate::ports::Ports;
-use crate::session::Due;
+use crate::reconnect::Due;
 use crate::watch::Watches;
 
 /// The agent of one node.

@@ -1,4 +1,4 @@
-//! The connection to the controller: which controller the agent obeys, and when the agent may send.
+//! Which controller the agent obeys on its connection, and when the agent may send.
 //!
 //! ```text
 //!   Welcome ─▶ epoch lower, or of another history ─▶ refused, closed
@@ -7,7 +7,7 @@
 //!                                                  └─no room─▶ heard, and given no job
 //! ```
 //!
-//! Absent: when to connect (`session.rs`).
+//! Absent: when to connect (`reconnect.rs`).
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ use crate::effects::Effects;
 use crate::face::{Effect, WriteId};
 use crate::fetch::Fetch;
 use crate::ledger::Ledger;
-use crate::session::{Due, Session};
+use crate::reconnect::{Due, Reconnect};
 
 /// The pause between attempts to connect while a change waits for confirmation: a fleet's backoff would be
 /// too slow.
@@ -30,7 +30,7 @@ const HURRY: Duration = Duration::from_secs(60);
 /// The connection, and the epoch of the controller obeyed last.
 #[derive(Debug)]
 pub(crate) struct Connection {
-    session: Session,
+    reconnect: Reconnect,
     epoch: EpochId,
     /// A greeting whose epoch is being written to disk.
     greeting: Option<(WriteId, Welcome)>,
@@ -43,8 +43,8 @@ pub(crate) struct Connection {
 impl Connection {
     /// Starts from the highest epoch found on disk.
     pub(crate) fn new(seed: u64, epoch: EpochId) -> Self {
-        let session = Session::new(seed);
-        Self { session, epoch, greeting: None, epoch_refused: false, hurry_until: None }
+        let reconnect = Reconnect::new(seed);
+        Self { reconnect, epoch, greeting: None, epoch_refused: false, hurry_until: None }
     }
 
     pub(crate) fn epoch(&self) -> EpochId {
@@ -53,12 +53,12 @@ impl Connection {
 
     /// The agent has accepted the controller's greeting.
     pub(crate) fn is_open(&self) -> bool {
-        self.session.is_open()
+        self.reconnect.is_open()
     }
 
     /// The agent expects a greeting or an order.
     pub(crate) fn listens(&self) -> bool {
-        self.session.listens()
+        self.reconnect.listens()
     }
 
     /// The controller has shown its epoch. Until then, the peer may be a controller that was replaced.
@@ -72,35 +72,35 @@ impl Connection {
     }
 
     pub(crate) fn timeout(&self) -> Option<(MonoTime, &'static str)> {
-        self.session.timeout()
+        self.reconnect.timeout()
     }
 
     pub(crate) fn due(&mut self, now: MonoTime) -> Option<Due> {
-        self.session.due(now)
+        self.reconnect.due(now)
     }
 
     /// Records a new connection. Returns true if the agent must send `Hello`.
     pub(crate) fn connected(&mut self, now: MonoTime) -> bool {
         self.epoch_refused = false;
-        self.session.connected(now)
+        self.reconnect.connected(now)
     }
 
     /// Records the end of the connection. Returns whether the agent had closed it.
     pub(crate) fn disconnected(&mut self, now: MonoTime) -> bool {
         self.greeting = None;
-        let is_ours = self.session.is_closing();
-        self.session.disconnected(now);
+        let is_ours = self.reconnect.is_closing();
+        self.reconnect.disconnected(now);
         is_ours
     }
 
     pub(crate) fn close(&mut self, now: MonoTime) {
         self.greeting = None;
-        self.session.close(now);
+        self.reconnect.close(now);
     }
 
     /// Makes the next attempt come soon.
     pub(crate) fn hasten(&mut self, now: MonoTime) {
-        self.session.hasten(now + CONNECT_EVERY);
+        self.reconnect.hasten(now + CONNECT_EVERY);
     }
 
     /// Returns the greeting if the agent obeys the controller from now on; `None` if the epoch must be
@@ -152,13 +152,13 @@ impl Connection {
     }
 
     pub(crate) fn obey(&mut self, now: MonoTime, welcome: &Welcome) {
-        self.session.welcome(now, welcome.heartbeat);
+        self.reconnect.welcome(now, welcome.heartbeat);
     }
 
     /// The disk has no room for the controller's epoch.
     pub(crate) fn only_hear(&mut self, now: MonoTime, welcome: &Welcome) {
         self.epoch_refused = true;
-        self.session.welcome(now, welcome.heartbeat);
+        self.reconnect.welcome(now, welcome.heartbeat);
     }
 
     /// Sends the report if the controller listens; a durable report is sent again after the next greeting.
@@ -190,7 +190,7 @@ impl Connection {
     /// Opens a new connection at once.
     pub(crate) fn reconnect(&mut self, now: MonoTime, why: &str, fetch: &mut Fetch, effects: &mut Effects) {
         self.greeting = None;
-        if self.session.reconnect(now) {
+        if self.reconnect.reconnect(now) {
             fetch.set_online(false, now, effects);
             effects.push(Effect::Disconnect { reason: why.to_owned() });
         }

@@ -2,8 +2,12 @@
 //! the change that may cut the node off.
 //!
 //! ```text
-//!   receive, stray, local ─▶ begin ─▶ check, take_over ─▶ confirm ─▶ restore ─▶ end ─▶ run
+//!   receive, stray, local ─▶ begin ─▶ take_over ─▶ run ──────────────────▶ end
+//!                                                   └─▶ confirm ─▶ restore ─┘
 //! ```
+//! A job goes to `confirm` if it can cut the node off, and to `restore` if it must be undone. A delete leaves
+//! `take_over` out, and a check goes from `begin` by `check` to `end`. `phase.rs` keeps how far each job is, and
+//! `account.rs` tells the controller of all jobs.
 //!
 //! Absent: the connection, contents, flow tables and drift. A call gets what it uses of them as a [`Turn`].
 
@@ -13,6 +17,7 @@ mod check;
 mod confirm;
 mod end;
 mod local;
+mod phase;
 mod receive;
 mod restore;
 mod run;
@@ -33,7 +38,7 @@ use crate::lanes::Lanes;
 use crate::ledger::{After, Entry, Ledger};
 use crate::watch::Watches;
 use confirm::Guard;
-use run::Run;
+use phase::Run;
 
 #[derive(Debug, Default)]
 pub(crate) struct Jobs {
@@ -106,11 +111,12 @@ impl Jobs {
         failed: Option<String>,
         turn: &mut Turn,
     ) {
-        let is_tried_again = failed.is_some() && self.is_keeping(report.key);
-        if is_tried_again && self.ledger.is_written_again(&report)
-            || self.kept(report.key, failed.as_deref(), turn)
-        {
-            return;
+        if self.is_keeping(report.key) {
+            match failed.as_deref() {
+                None => self.kept(),
+                Some(_) if self.ledger.is_written_again(&report) => return,
+                Some(reason) => return self.not_kept(report.key, reason, turn),
+            }
         }
         if let Some(next) = self.ended(report, held, failed, turn) {
             self.admit(next, turn);

@@ -32,7 +32,7 @@ mod lanes;
 mod ledger;
 mod moving;
 mod ports;
-mod session;
+mod reconnect;
 mod watch;
 
 pub use agent::Agent;

@@ -9,7 +9,8 @@
 //! The present site is told of every end but one: where the connection is lost after the change is on disk. Where it
 //! is lost before, the agent stays, for that site could not know that it went.
 //!
-//! Absent: the identity at the other site, which the driver holds, and how it is recorded in one step.
+//! Absent: what keeps a node here (`Agent::may_leave` in `agent.rs`), the identity at the other site, which the driver
+//! holds, and how it is recorded in one step.
 
 use muster_shared::SiteId;
 use muster_shared::join::JoinToken;

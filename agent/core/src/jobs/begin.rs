@@ -1,4 +1,5 @@
-//! Leads a job from its acceptance to its recorded outcome.
+//! Leads a job from its acceptance to its turn in its lane. The diagram has the phases of the whole way; `run.rs` and
+//! `end.rs` have the rest of it.
 //!
 //! ```text
 //!   Accepting ─Written─▶ Fetching ─▶ Queued ─turn─▶ Capturing ─▶ Recording ─Written─▶ Running ─▶ Ending
@@ -6,19 +7,19 @@
 //!                                       └────────────── after a restart                 └ delete
 //! ```
 
-use muster_shared::model::{Action, Claim, Lane, Observed, Outcome, Progress, ReportKey, Up};
-use muster_shared::{MonoTime, ResourceId};
+use muster_shared::ResourceId;
+use muster_shared::model::{Action, Claim, Lane, Observed, Outcome, ReportKey};
 
-use super::run::{PROGRESS_EVERY, Phase, Run};
+use super::phase::{Phase, Run};
 use super::{Jobs, Turn};
-use crate::face::{Effect, RunError};
-use crate::ledger::{Accepted, Before, Entry, Order, stored};
+use crate::face::RunError;
+use crate::ledger::{Accepted, Entry, Order, stored};
 
 impl Jobs {
     /// Runs accepted jobs that have not ended again, after a restart.
     pub(crate) fn recover(&mut self, turn: &mut Turn) {
         let ended: Vec<ResourceId> = self.ledger.iter().map(|entry| entry.resource).collect();
-        ended.into_iter().for_each(|resource| self.ledger.went(resource, turn.effects));
+        ended.into_iter().for_each(|resource| self.ledger.drop_ended_with(resource, turn.effects));
         let accepted: Vec<(ReportKey, bool)> = self
             .ledger
             .iter()
@@ -165,74 +166,6 @@ impl Jobs {
             self.end(key, Outcome::Done(Observed::default()), turn);
         } else {
             self.run(key, turn);
-        }
-    }
-
-    /// The answer to [`Effect::Run`].
-    pub(crate) fn ran(
-        &mut self,
-        key: ReportKey,
-        outcome: Result<Observed, RunError>,
-        before: Option<Before>,
-        touched: bool,
-        turn: &mut Turn,
-    ) {
-        if self.current(key, |phase| phase == Phase::Guarded).is_some() {
-            return self.guarded_ran(key, outcome, before, touched, turn);
-        }
-        if self.current(key, |phase| matches!(phase, Phase::Running { .. })).is_some() {
-            self.keep_before(key.resource, before);
-            self.end(
-                key,
-                match outcome {
-                    Ok(observed) => Outcome::Done(observed),
-                    Err(error) => error.into(),
-                },
-                turn,
-            );
-        }
-    }
-
-    pub(crate) fn run_timeout(&self, is_open: bool) -> Option<(MonoTime, &'static str)> {
-        self.running()
-            .flat_map(|(_, deadline, progress)| {
-                let progress = progress.filter(|_| is_open).map(|at| (at, "progress"));
-                [Some((deadline, "deadline of a job")), progress]
-            })
-            .flatten()
-            .min_by_key(|(at, _)| *at)
-    }
-
-    /// The running jobs, each with its deadline and the time of its next progress report.
-    fn running(&self) -> impl Iterator<Item = (ResourceId, MonoTime, Option<MonoTime>)> {
-        self.lanes.running().filter_map(|resource| match self.runs.get(&resource)?.phase {
-            Phase::Running { deadline, progress } => Some((resource, deadline, Some(progress))),
-            Phase::Capturing { deadline } => Some((resource, deadline, None)),
-            Phase::Accepting
-            | Phase::Fetching
-            | Phase::Queued
-            | Phase::Recording
-            | Phase::Guarded
-            | Phase::Ending(_) => None,
-        })
-    }
-
-    pub(crate) fn run_timeouts(&mut self, turn: &mut Turn) {
-        let running: Vec<_> = self.running().collect();
-        for (resource, deadline, progress) in running {
-            let Some(Accepted { job, .. }) = self.ledger.current(resource) else { continue };
-            let (key, timeout) = (job.key(), job.timeout);
-            if turn.now >= deadline {
-                turn.effects.push(Effect::Cancel(key));
-                let reason = format!("timed out after {} s", timeout.as_secs_f64());
-                self.end(key, Outcome::Failed { reason, permanent: false }, turn);
-            } else if progress.is_some_and(|progress| turn.now >= progress) {
-                let next = turn.now + PROGRESS_EVERY;
-                self.set_phase(resource, Phase::Running { deadline, progress: next });
-                if turn.connection.is_open() {
-                    turn.effects.send(Up::Progress(Progress { key, settling: false }));
-                }
-            }
         }
     }
 }

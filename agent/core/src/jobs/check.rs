@@ -4,7 +4,7 @@
 
 use muster_shared::model::{Action, Observed, Outcome, ReportKey};
 
-use super::run::Phase;
+use super::phase::Phase;
 use super::{Jobs, Turn};
 use crate::face::{Effect, Found, RunError};
 

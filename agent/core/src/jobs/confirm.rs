@@ -23,8 +23,9 @@ use std::time::Duration;
 use muster_shared::model::{Job, Lane, Observed, Outcome, Progress, ReportKey, Up};
 use muster_shared::{MonoTime, ResourceId};
 
+use super::phase::Phase;
 use super::restore::Attempt;
-use super::run::{PROGRESS_EVERY, PROGRESS_FIRST, Phase};
+use super::run::{PROGRESS_EVERY, PROGRESS_FIRST};
 use super::{Jobs, Turn};
 use crate::challenge::{Challenge, STOPPED};
 use crate::face::{Effect, RunError};
@@ -99,18 +100,6 @@ impl Jobs {
         matches!(self.guard, Some(Guard { stage: Stage::Confirming(_), .. }))
     }
 
-    /// Everything it needs is on disk.
-    pub(super) fn run(&mut self, key: ReportKey, turn: &mut Turn) {
-        let Some(job) = self.current(key, |phase| !matches!(phase, Phase::Ending(_))).cloned() else {
-            return;
-        };
-        if job.spec.confirm_within().is_some() {
-            return self.guard(&job, None, turn);
-        }
-        self.set_running(&job, turn);
-        self.host_begins(job, turn);
-    }
-
     /// Begins the guard of a job. All other records of the job are on disk, except the state before Muster
     /// if it was just `captured`.
     pub(super) fn guard(&mut self, job: &Job, captured: Option<Holding>, turn: &mut Turn) {
@@ -125,7 +114,7 @@ impl Jobs {
         let (known, theirs) = self.known_to(job);
         let before = captured.as_ref().map(|captured| captured.before.clone()).or(known);
         let stage = Stage::Reading { deadline: turn.now + job.timeout, captured };
-        // Reported before the change: afterwards the controller may be unreachable for a while.
+        // Progress is due at once: after the change the controller may be unreachable for a while.
         self.guard = Some(Guard { resource, stage, progress: turn.now });
         turn.effects.push(Effect::Guard { job: Box::new(job.clone()), before, theirs });
     }
@@ -273,17 +262,14 @@ impl Jobs {
         guard.is_some_and(|guard| matches!(guard.stage, Stage::Keeping { .. }))
     }
 
-    /// Whether the outcome just written or refused is that of a guarded change. A refused outcome leads to a
-    /// restore before any report.
-    pub(super) fn kept(&mut self, key: ReportKey, failed: Option<&str>, turn: &mut Turn) -> bool {
-        let keeping = self.guard.as_mut().filter(|guard| guard.resource == key.resource);
-        let Some(Stage::Keeping { held }) = keeping.map(|guard| &mut guard.stage) else {
-            return false;
-        };
-        let Some(reason) = failed else {
-            self.guard = None;
-            return false;
-        };
+    /// The outcome of the guarded change is on disk.
+    pub(super) fn kept(&mut self) {
+        self.guard = None;
+    }
+
+    /// The disk has refused the outcome of the guarded change: the change is undone before any report.
+    pub(super) fn not_kept(&mut self, key: ReportKey, reason: &str, turn: &mut Turn) {
+        let Some(Guard { stage: Stage::Keeping { held }, .. }) = &self.guard else { return };
         let held = held.clone();
         // Later changes to the entry stay.
         self.ledger.edit(key.resource, |entry| {
@@ -300,7 +286,6 @@ impl Jobs {
             format!("cannot write on the node's disk that the change is kept: {reason}"),
             turn,
         );
-        true
     }
 
     /// The agent must end: unconfirmed changes are undone.

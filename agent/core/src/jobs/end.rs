@@ -4,7 +4,7 @@ use muster_shared::ResourceId;
 use muster_shared::model::{Action, Outcome, Report, ReportKey};
 use muster_shared::wire::REASON_MAX;
 
-use super::run::Phase;
+use super::phase::Phase;
 use super::{Jobs, Turn};
 use crate::ledger::{self, After, Applied, Ended, Entry, stored};
 
@@ -21,7 +21,7 @@ impl Jobs {
         let lets_go = matches!(outcome, Outcome::Done(_))
             && action.is_some_and(|action| matches!(action, Action::Delete | Action::Retain));
         let held = self.ledger.get(resource).filter(|_| lets_go).cloned().map(Box::new);
-        let goes = self.ledger.goes_with(resource);
+        let goes = self.ledger.ended_with(resource);
         self.set_phase(resource, Phase::Ending(key));
         let content = self.ledger.edit(resource, |entry| {
             let accepted = entry.current.take_if(|accepted| accepted.job.key() == key)?;
@@ -80,7 +80,7 @@ impl Jobs {
         let key = report.key;
         let is_refused = failed.is_some();
         if !is_refused {
-            self.ledger.went(key.resource, turn.effects);
+            self.ledger.drop_ended_with(key.resource, turn.effects);
         }
         if let Some(reason) = failed {
             turn.effects.warn(format!("cannot record a job's outcome: {reason}"));

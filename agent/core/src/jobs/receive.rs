@@ -3,7 +3,7 @@
 use muster_shared::model::{ContentDigest, Job, Outcome, Report, ReportKey, Spec};
 use muster_shared::{Attempt, Generation, ResourceId};
 
-use super::run::{Phase, Run};
+use super::phase::{Phase, Run};
 use super::{Jobs, Turn};
 use crate::ledger::{self, Accepted, After, Ended, Entry, Order, stored};
 

@@ -1,92 +1,33 @@
-//! The progress of a resource's current job; see the diagram in `begin.rs`.
+//! A job runs: the host is told to begin, the agent reports progress, and the job ends with the host's answer or
+//! at its deadline.
+//!
+//! Absent: a change that can cut the node off, which `confirm.rs` guards.
 
 use std::time::Duration;
 
-use muster_shared::model::{Action, Job, ReportKey};
+use muster_shared::model::{Action, Job, Observed, Outcome, Progress, ReportKey, Up};
 use muster_shared::{MonoTime, ResourceId};
 
+use super::phase::Phase;
 use super::{Jobs, Turn};
-use crate::face::Effect;
-use crate::ledger::{Before, Entry};
+use crate::face::{Effect, RunError};
+use crate::ledger::{Accepted, Before, Entry};
 
 /// A job that takes longer than this reports progress, and again from time to time.
 pub(super) const PROGRESS_FIRST: Duration = Duration::from_secs(1);
 pub(super) const PROGRESS_EVERY: Duration = Duration::from_secs(10);
 
-/// The phase of an entry's current job.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Phase {
-    Accepting,
-    Fetching,
-    Queued,
-    /// Fails if the state before Muster is unknown by the deadline; only the agent enforces this deadline.
-    Capturing {
-        deadline: MonoTime,
-    },
-    Recording,
-    Running {
-        deadline: MonoTime,
-        progress: MonoTime,
-    },
-    /// See `confirm.rs`.
-    Guarded,
-    Ending(ReportKey),
-}
-
-/// A current job under way.
-#[derive(Clone, Debug)]
-pub(super) struct Run {
-    pub(super) phase: Phase,
-    /// The job was accepted before a restart and may have been running then.
-    pub(super) recovered: bool,
-}
-
-impl Run {
-    pub(crate) fn new(phase: Phase) -> Self {
-        Self { phase, recovered: false }
-    }
-
-    /// The job's content is being fetched.
-    pub(super) fn is_fetching(&self) -> bool {
-        self.phase == Phase::Fetching
-    }
-
-    /// The job's record is being written.
-    pub(super) fn is_accepting(&self) -> bool {
-        self.phase == Phase::Accepting
-    }
-
-    /// Whether it is too late to replace or withdraw the job.
-    pub(super) fn may_have_begun(&self) -> bool {
-        self.recovered || self.has_its_turn()
-    }
-
-    /// The job no longer waits.
-    pub(super) fn has_its_turn(&self) -> bool {
-        match self.phase {
-            Phase::Accepting | Phase::Fetching | Phase::Queued => false,
-            Phase::Capturing { .. }
-            | Phase::Recording
-            | Phase::Running { .. }
-            | Phase::Guarded
-            | Phase::Ending(_) => true,
-        }
-    }
-}
-
 impl Jobs {
-    /// The job `key`, if it is its entry's current one and in a matching phase.
-    pub(super) fn current(&self, key: ReportKey, phase: impl FnOnce(Phase) -> bool) -> Option<&Job> {
-        let run = self.runs.get(&key.resource).filter(|run| phase(run.phase))?;
-        debug_assert!(self.ledger.get(key.resource).is_some(), "{run:?} has an entry");
-        let job = &self.ledger.current(key.resource)?.job;
-        (job.key() == key).then_some(job)
-    }
-
-    pub(super) fn set_phase(&mut self, resource: ResourceId, phase: Phase) {
-        if let Some(run) = self.runs.get_mut(&resource) {
-            run.phase = phase;
+    /// Everything it needs is on disk.
+    pub(super) fn run(&mut self, key: ReportKey, turn: &mut Turn) {
+        let Some(job) = self.current(key, |phase| !matches!(phase, Phase::Ending(_))).cloned() else {
+            return;
+        };
+        if job.spec.confirm_within().is_some() {
+            return self.guard(&job, None, turn);
         }
+        self.set_running(&job, turn);
+        self.host_begins(job, turn);
     }
 
     pub(super) fn host_begins(&mut self, job: Job, turn: &mut Turn) {
@@ -99,7 +40,7 @@ impl Jobs {
     pub(super) fn known_to(&self, job: &Job) -> (Option<Before>, Vec<Before>) {
         let before = self.ledger.get(job.resource).and_then(|entry| entry.before().cloned());
         let theirs =
-            if job.action == Action::Delete { self.ledger.have_back(job.resource) } else { Vec::new() };
+            if job.action == Action::Delete { self.ledger.owners_after(job.resource) } else { Vec::new() };
         (before, theirs.into_iter().filter_map(|entry| entry.before().cloned()).collect())
     }
 
@@ -116,15 +57,71 @@ impl Jobs {
         }
     }
 
-    /// Makes the following job the current one.
-    pub(super) fn promote(&mut self, resource: ResourceId) -> Option<ReportKey> {
-        let next = self.ledger.edit(resource, |entry| {
-            entry.current = entry.next.take();
-            entry.current.as_ref().map(|accepted| accepted.job.key())
-        });
-        if next.is_some() {
-            self.runs.insert(resource, Run::new(Phase::Accepting));
+    /// The answer to [`Effect::Run`].
+    pub(crate) fn ran(
+        &mut self,
+        key: ReportKey,
+        outcome: Result<Observed, RunError>,
+        before: Option<Before>,
+        touched: bool,
+        turn: &mut Turn,
+    ) {
+        if self.current(key, |phase| phase == Phase::Guarded).is_some() {
+            return self.guarded_ran(key, outcome, before, touched, turn);
         }
-        next
+        if self.current(key, |phase| matches!(phase, Phase::Running { .. })).is_some() {
+            self.keep_before(key.resource, before);
+            self.end(
+                key,
+                match outcome {
+                    Ok(observed) => Outcome::Done(observed),
+                    Err(error) => error.into(),
+                },
+                turn,
+            );
+        }
+    }
+
+    pub(crate) fn run_timeout(&self, is_open: bool) -> Option<(MonoTime, &'static str)> {
+        self.running()
+            .flat_map(|(_, deadline, progress)| {
+                let progress = progress.filter(|_| is_open).map(|at| (at, "progress"));
+                [Some((deadline, "deadline of a job")), progress]
+            })
+            .flatten()
+            .min_by_key(|(at, _)| *at)
+    }
+
+    /// The running jobs, each with its deadline and the time of its next progress report.
+    fn running(&self) -> impl Iterator<Item = (ResourceId, MonoTime, Option<MonoTime>)> {
+        self.lanes.running().filter_map(|resource| match self.runs.get(&resource)?.phase {
+            Phase::Running { deadline, progress } => Some((resource, deadline, Some(progress))),
+            Phase::Capturing { deadline } => Some((resource, deadline, None)),
+            Phase::Accepting
+            | Phase::Fetching
+            | Phase::Queued
+            | Phase::Recording
+            | Phase::Guarded
+            | Phase::Ending(_) => None,
+        })
+    }
+
+    pub(crate) fn run_timeouts(&mut self, turn: &mut Turn) {
+        let running: Vec<_> = self.running().collect();
+        for (resource, deadline, progress) in running {
+            let Some(Accepted { job, .. }) = self.ledger.current(resource) else { continue };
+            let (key, timeout) = (job.key(), job.timeout);
+            if turn.now >= deadline {
+                turn.effects.push(Effect::Cancel(key));
+                let reason = format!("timed out after {} s", timeout.as_secs_f64());
+                self.end(key, Outcome::Failed { reason, permanent: false }, turn);
+            } else if progress.is_some_and(|progress| turn.now >= progress) {
+                let next = turn.now + PROGRESS_EVERY;
+                self.set_phase(resource, Phase::Running { deadline, progress: next });
+                if turn.connection.is_open() {
+                    turn.effects.send(Up::Progress(Progress { key, settling: false }));
+                }
+            }
+        }
     }
 }

@@ -5,7 +5,7 @@
 
 use muster_shared::model::{Action, ReportKey, Spec};
 
-use super::run::Phase;
+use super::phase::Phase;
 use super::{Jobs, Turn};
 use crate::face::{Effect, RunError};
 use crate::ledger::{Accepted, After, Before};

@@ -8,9 +8,10 @@
 //!      3         8     1 since 3, 2 since 5    3 puts back what was there before Muster: 1 and 2 are gone with it.
 //! ```
 //!
-//! The record of a resource that takes over holds the state before Muster, and names the holdings that it
-//! took over; their records stay as they are. So a take-over is one write, and so is its end. **Invariant.**
-//! A holding names only older holdings, so holdings cannot form a ring.
+//! A take-over is one write: of the record of the resource that takes over. It holds the state before Muster,
+//! and names the holdings that were taken over, whose own records stay as they are. The end of that resource
+//! is one write of the same record. **Invariant.** A holding names only older holdings, so holdings cannot
+//! form a ring.
 //!
 //! A resource takes over all claims of another holding, including those it does not claim itself, and
 //! restores the latter with its own change: an address that moves from a bridge to its port must not be
@@ -93,7 +94,7 @@ impl Ledger {
 
     /// Other resources that own their claims again once this resource ends without having been applied. This
     /// resource restores its remaining claims itself.
-    pub(crate) fn have_back(&self, resource: ResourceId) -> Vec<&Entry> {
+    pub(crate) fn owners_after(&self, resource: ResourceId) -> Vec<&Entry> {
         let holds = |entry: &&Entry| entry.applied.is_none() && !self.is_taken(resource);
         let holding = self.get(resource).filter(holds).and_then(|entry| entry.holding.as_ref());
         holding.map_or_else(Vec::new, |holding| self.among(&holding.over).collect())
@@ -146,13 +147,13 @@ impl Ledger {
     /// its claims.
     pub(crate) fn leaves_alone(&self, resource: ResourceId) -> bool {
         let Some(holding) = self.get(resource).and_then(|entry| entry.holding.as_ref()) else { return true };
-        let theirs = self.have_back(resource);
+        let theirs = self.owners_after(resource);
         let have = |claim| theirs.iter().any(|theirs| theirs.claims().contains(claim));
         self.is_taken(resource) || !theirs.is_empty() && holding.claims.iter().all(have)
     }
 
     /// Holdings that are gone once this resource's holding is restored, or left for good.
-    pub(crate) fn goes_with(&self, resource: ResourceId) -> BTreeMap<ResourceId, Order> {
+    pub(crate) fn ended_with(&self, resource: ResourceId) -> BTreeMap<ResourceId, Order> {
         let holds = |entry: &&Entry| entry.applied.is_some() && !self.is_taken(resource);
         let entry = self.get(resource).filter(holds);
         entry.and_then(|entry| entry.holding.as_ref()).map_or_else(BTreeMap::new, |it| it.over.clone())
@@ -160,7 +161,7 @@ impl Ledger {
 
     /// The resource has ended, and its record on disk names the holdings gone with it. If the controller has
     /// a row of one of those, it is reported as lost and made again.
-    pub(crate) fn went(&mut self, resource: ResourceId, effects: &mut Effects) {
+    pub(crate) fn drop_ended_with(&mut self, resource: ResourceId, effects: &mut Effects) {
         let Some(entry) = self.get(resource) else { return };
         // An entry that has yet to be restored is not gone.
         let gone = self.among(&entry.gone).filter(|other| other.undo.is_none());

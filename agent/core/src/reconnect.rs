@@ -1,4 +1,4 @@
-//! The connection to the controller: connect, greet, stay, come back.
+//! When to connect to the controller, how long to wait for its greeting, and when to come back.
 //!
 //! ```text
 //!   Waiting ─time─▶ Connecting ─Connected─▶ Greeting ─Welcome─▶ Open
@@ -37,7 +37,7 @@ enum State {
     },
 }
 
-/// The action that a timeout of the session asks for.
+/// The action that a timeout asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Due {
     Connect,
@@ -49,12 +49,12 @@ pub enum Due {
 
 /// The connection's state; see the module's diagram.
 #[derive(Debug)]
-pub struct Session {
+pub struct Reconnect {
     state: State,
     backoff: Backoff,
 }
 
-impl Session {
+impl Reconnect {
     /// Connects when the machine starts.
     pub fn new(seed: u64) -> Self {
         Self { state: State::Waiting { until: MonoTime::default() }, backoff: Backoff::new(seed) }
@@ -144,7 +144,7 @@ impl Session {
         }
     }
 
-    /// When to call [`Session::due`] again, and why.
+    /// When to call [`Reconnect::due`] again, and why.
     pub fn timeout(&self) -> Option<(MonoTime, &'static str)> {
         match self.state {
             State::Waiting { until } => Some((until, "connect")),

@@ -79,8 +79,9 @@ bench_agent() {
   before=$(switches "$agent_pid")
   sleep "$idle"
   after=$(switches "$agent_pid")
-  printf '{"bench":"agent","binary_bytes":%d,"rss_bytes":%d,"threads":%d,"idle_s":%d,"wakeups_per_10s":%s}\n' \
+  printf '{"bench":"agent","binary_bytes":%d,"rss_bytes":%d,"rss_anon_bytes":%d,"threads":%d,"idle_s":%d,"wakeups_per_10s":%s}\n' \
     "$(stat -c %s "$agent")" "$(($(field "/proc/$agent_pid/status" VmRSS) * 1024))" \
+    "$(($(field "/proc/$agent_pid/status" RssAnon) * 1024))" \
     "$(field "/proc/$agent_pid/status" Threads)" "$idle" "$(calculate "($after - $before) * 10 / $idle")"
 }
 

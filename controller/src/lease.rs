@@ -21,11 +21,13 @@ mod share;
 
 use std::os::unix::fs::MetadataExt as _;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::thread::{self, Thread};
 use std::time::Duration;
 
 use muster_shared::{Epoch, MonoTime};
 use nix::time::{ClockId, clock_gettime};
+use tokio::sync::watch;
 
 pub use keeper::{Ended, Keeper, Taken};
 pub use machine::{Holder, Standby, Terms, Verdict};
@@ -98,6 +100,11 @@ struct Shared {
     until: AtomicU64,
     /// The lease is free, or its holder does not renew it as it should: this process may have it soon.
     is_vacant: AtomicBool,
+    /// Raised when this process begins or ends to hold the lease, and when the lease begins or ends to be vacant; not
+    /// when it runs out.
+    changes: watch::Sender<u64>,
+    /// The thread that looks at the lease.
+    keeper: OnceLock<Thread>,
     seen: Mutex<Seen>,
 }
 
@@ -125,6 +132,8 @@ impl Tenure {
         Self(Arc::new(Shared {
             until: AtomicU64::new(until),
             is_vacant: AtomicBool::new(false),
+            changes: watch::Sender::default(),
+            keeper: OnceLock::new(),
             seen: Mutex::default(),
         }))
     }
@@ -148,8 +157,31 @@ impl Tenure {
         self.0.is_vacant.load(Ordering::Acquire)
     }
 
-    fn set_vacant(&self, is_vacant: bool) {
-        self.0.is_vacant.store(is_vacant, Ordering::Release);
+    /// Hears of changes of [`Tenure::holds`] and [`Tenure::is_vacant`], but not of a lease that runs out.
+    pub fn changes(&self) -> watch::Receiver<u64> {
+        self.0.changes.subscribe()
+    }
+
+    /// Asks for a look at the lease now: an agent has come, so the active controller may have gone.
+    pub fn look_now(&self) {
+        if let Some(keeper) = self.0.keeper.get() {
+            keeper.unpark();
+        }
+    }
+
+    /// This thread looks at the lease.
+    pub(crate) fn keep(&self) {
+        self.0.keeper.get_or_init(thread::current);
+    }
+
+    pub(crate) fn set_vacant(&self, is_vacant: bool) {
+        if self.0.is_vacant.swap(is_vacant, Ordering::AcqRel) != is_vacant {
+            self.has_changed();
+        }
+    }
+
+    fn has_changed(&self) {
+        self.0.changes.send_modify(|changes| *changes += 1);
     }
 
     /// The site's controllers, as the keeper saw them last.
@@ -171,13 +203,18 @@ impl Tenure {
         addresses
     }
 
-    fn set(&self, until: MonoTime) {
+    pub(crate) fn set(&self, until: MonoTime) {
+        let is_new = !self.holds();
         self.0.until.store(u64::try_from(until.0.as_nanos()).unwrap_or(u64::MAX - 1), Ordering::Release);
+        if is_new {
+            self.has_changed();
+        }
     }
 
     /// This process speaks no more.
     pub fn resign(&self) {
         self.0.until.store(0, Ordering::Release);
+        self.has_changed();
     }
 
     fn lock(&self) -> MutexGuard<'_, Seen> {

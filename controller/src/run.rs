@@ -28,7 +28,7 @@ use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::reload;
 use tracing_subscriber::util::SubscriberInitExt as _;
 
-use active::{Active, Served};
+use active::{Active, Served, Why};
 pub use hand_over::hand_over;
 use process::{LogHandle, Process};
 use standby::Lease;
@@ -135,7 +135,8 @@ impl SiteRun<'_> {
             self.process.share.owns(&self.settings.site);
             let common = Common::new(Tenure::for_good());
             let active = Active { site: self, common, term: None };
-            active.serve(feed, from_link, None, std::future::pending()).await?;
+            let served = active.serve(feed, from_link, None, std::future::pending()).await?;
+            served.link.shutdown().await;
             return Ok(Next::Stop);
         };
         let common = Common::new(Tenure::none());
@@ -146,13 +147,16 @@ impl SiteRun<'_> {
         let ended = async { ended.await.unwrap_or(Ended::Lost) };
         let served = active.serve(feed, from_link, link, ended).await;
         let heir = match &served {
-            Ok(Served::HandOver { heir }) => Some(heir.clone()),
-            Ok(Served::Stopped) | Err(_) => None,
+            Ok(Served { why: Why::HandOver { heir }, .. }) => Some(heir.clone()),
+            Ok(Served { why: Why::Stopped, .. }) | Err(_) => None,
         };
         drop(tokio::task::spawn_blocking(move || keeper.leave(heir)).await);
-        Ok(match served? {
-            Served::Stopped => Next::Stop,
-            Served::HandOver { .. } => Next::StandBy,
+        let Served { why, link } = served?;
+        // Not before: agents that look for another controller are let in by one that may take the lease.
+        link.shutdown().await;
+        Ok(match why {
+            Why::Stopped => Next::Stop,
+            Why::HandOver { .. } => Next::StandBy,
         })
     }
 }

@@ -1,8 +1,8 @@
 //! Waits for the lease, then renews it, on a thread of its own: nothing else of the controller delays that.
 
-use std::sync::mpsc::{self, RecvTimeoutError};
-use std::thread;
-use std::time::Duration;
+use std::sync::mpsc::{self, TryRecvError};
+use std::thread::{self, Thread};
+use std::time::{Duration, Instant};
 
 use tokio::sync::oneshot;
 
@@ -11,6 +11,8 @@ use crate::random::random;
 use crate::site_name::SiteName;
 use crate::store::{LeaseTable, StoreError};
 
+/// The least time between two looks at the lease, however many agents come.
+const LOOK_REST: Duration = Duration::from_millis(50);
 /// How long a stop waits until the lease is given up.
 const LEAVE_MAX: Duration = Duration::from_secs(5);
 
@@ -33,6 +35,7 @@ pub struct Taken {
 #[derive(Debug)]
 pub struct Keeper {
     orders: mpsc::Sender<Leave>,
+    thread: Thread,
 }
 
 /// The order to give the lease up, for an heir or for anyone, and to say when that is done.
@@ -58,8 +61,8 @@ impl Keeper {
         let (took, taken) = oneshot::channel();
         let (end, ended) = oneshot::channel();
         let keeping = Keeping { site, table, me, terms, tenure, share, ordered, problem: None };
-        thread::Builder::new().name("lease".into()).spawn(move || keeping.run(took, end))?;
-        Ok((Self { orders }, taken, ended))
+        let thread = thread::Builder::new().name("lease".into()).spawn(move || keeping.run(took, end))?;
+        Ok((Self { orders, thread: thread.thread().clone() }, taken, ended))
     }
 
     /// Gives the lease up, or the wait for it. Returns when that is done, or after a while without an answer: then
@@ -67,6 +70,7 @@ impl Keeper {
     pub fn leave(self, heir: Option<String>) {
         let (done, is_done) = mpsc::channel();
         if self.orders.send(Leave { heir, done }).is_ok() {
+            self.thread.unpark();
             // Also if the thread has ended meanwhile.
             let _ = is_done.recv_timeout(LEAVE_MAX);
         }
@@ -87,6 +91,7 @@ struct Keeping {
 
 impl Keeping {
     fn run(mut self, took: oneshot::Sender<Taken>, end: oneshot::Sender<Ended>) {
+        self.tenure.keep();
         let Some((term, holder)) = self.stand_by() else { return };
         // Nobody listens: the program ends.
         if took.send(Taken { term }).is_ok() {
@@ -98,14 +103,20 @@ impl Keeping {
     fn stand_by(&mut self) -> Option<(Term, Holder)> {
         let mut standby = Standby::new(self.me.clone(), self.terms);
         loop {
+            let looked = Instant::now();
             match self.try_take(&mut standby) {
                 Ok(Some(taken)) => return Some(taken),
                 Ok(None) => self.problem = None,
                 Err(error) => self.say(&error, "the lease cannot be seen"),
             }
-            match self.ordered.recv_timeout(self.terms.pace()) {
-                Err(RecvTimeoutError::Timeout) => {}
-                Err(RecvTimeoutError::Disconnected) => return None,
+            // Until an agent comes, which may have lost the active controller.
+            thread::park_timeout(self.terms.pace());
+            while let Some(rest) = LOOK_REST.checked_sub(looked.elapsed()) {
+                thread::park_timeout(rest);
+            }
+            match self.ordered.try_recv() {
+                Err(TryRecvError::Empty) => {}
+                Err(TryRecvError::Disconnected) => return None,
                 Ok(Leave { done, .. }) => {
                     if let Err(error) = self.table.forget_me() {
                         tracing::debug!(%error, "this controller is listed as a standby for a while");
@@ -154,9 +165,10 @@ impl Keeping {
         let mut tell = |ended| drop(end.take().map(|end| end.send(ended)));
         let mut pause = Duration::ZERO;
         loop {
-            match self.ordered.recv_timeout(pause) {
-                Err(RecvTimeoutError::Timeout) => {}
-                Err(RecvTimeoutError::Disconnected) => return,
+            thread::park_timeout(pause);
+            match self.ordered.try_recv() {
+                Err(TryRecvError::Empty) => {}
+                Err(TryRecvError::Disconnected) => return,
                 Ok(Leave { heir, done }) => {
                     self.tenure.resign();
                     match self.table.leave(term, heir.as_deref()).and(self.table.forget_me()) {

@@ -35,8 +35,6 @@ pub use handle::LinkHandle;
 pub use keys::Keys;
 pub use refused::RefusedPackets;
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use crate::lease::Tenure;
@@ -44,7 +42,7 @@ use muster_shared::NodeId;
 use muster_shared::join::{TokenId, TokenSecret};
 use muster_shared::model::Up;
 use muster_shared::seal::SealPublic;
-use tokio::sync::oneshot;
+use tokio::sync::{oneshot, watch};
 
 /// What a link has in common with the rest of the controller.
 #[derive(Clone, Debug)]
@@ -56,23 +54,23 @@ pub struct Common {
     /// Nothing is sent to a node while this controller does not hold the site's lease.
     pub tenure: Tenure,
     /// The driver runs, and the keys are those of the site: nodes may come in.
-    is_open: Arc<AtomicBool>,
+    is_open: watch::Sender<bool>,
 }
 
 impl Common {
     /// For a controller with this tenure.
     pub fn new(tenure: Tenure) -> Self {
         let (keys, refused) = (Keys::default(), RefusedPackets::default());
-        Self { keys, refused, tenure, is_open: Arc::default() }
+        Self { keys, refused, tenure, is_open: watch::Sender::default() }
     }
 
     /// Lets nodes in from now on.
     pub fn open(&self) {
-        self.is_open.store(true, Ordering::Release);
+        self.is_open.send_replace(true);
     }
 
-    fn is_open(&self) -> bool {
-        self.is_open.load(Ordering::Acquire)
+    fn opens(&self) -> watch::Receiver<bool> {
+        self.is_open.subscribe()
     }
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 use muster_shared::NodeId;
 use muster_shared::model::Up;
 use tokio::sync::oneshot;
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{Instant, sleep_until, timeout};
 
 use super::contents::Contents;
 use super::heartbeats::Heartbeats;
@@ -19,8 +19,8 @@ use crate::pki::Pki;
 
 /// How long a client waits to be let in: less than an agent waits for it.
 const ENTER_WITHIN: Duration = Duration::from_secs(6);
-/// Between two looks whether it may.
-const ENTER_LOOK: Duration = Duration::from_millis(100);
+/// How long a look at the lease may take before a client is sent to another controller.
+const LOOK_WITHIN: Duration = Duration::from_millis(100);
 
 /// State that all connections of a link share.
 pub(super) struct Nodes {
@@ -72,22 +72,36 @@ impl Nodes {
         Err(Refusal::elsewhere(why, active.addresses.into_iter().next()))
     }
 
-    /// Whether a client may come in. It waits for a controller that is about to be active, or loads the site.
+    /// Whether a client may come in. It waits for a controller that is about to be active, or loads the site. A standby
+    /// looks at the lease before it sends a client elsewhere, for that one may come because the active one has gone.
     ///
     /// # Errors
     /// It may not, or not soon.
     pub async fn may_enter(&self) -> Result<(), Refusal> {
-        let until = Instant::now() + ENTER_WITHIN;
+        let tenure = &self.common.tenure;
+        let (mut opens, mut changes) = (self.common.opens(), tenure.changes());
+        let (until, mut has_looked) = (Instant::now() + ENTER_WITHIN, false);
         loop {
-            let (holds, is_open) = (self.common.tenure.holds(), self.common.is_open());
+            changes.mark_unchanged();
+            let (holds, is_open) = (tenure.holds(), *opens.borrow_and_update());
             if holds && is_open {
                 return Ok(());
             }
-            if Instant::now() >= until || !holds && !self.common.tenure.is_vacant() {
+            let is_elsewhere = !holds && !tenure.is_vacant();
+            if Instant::now() >= until || is_elsewhere && has_looked {
                 self.may_speak()?;
                 return Err(Refusal::new(Reason::ServerUnavailable, "the controller is starting"));
             }
-            sleep(ENTER_LOOK).await;
+            if is_elsewhere {
+                has_looked = true;
+                tenure.look_now();
+            }
+            let at = if is_elsewhere { Instant::now() + LOOK_WITHIN } else { until };
+            tokio::select! {
+                _ = opens.changed() => {}
+                _ = changes.changed() => {}
+                () = sleep_until(at) => {}
+            }
         }
     }
 
@@ -105,5 +119,66 @@ impl Nodes {
         let (reply, answer) = oneshot::channel();
         self.feed.ask(event(reply));
         timeout(self.answer_within, answer).await.ok()?.ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::thread;
+
+    use muster_shared::MonoTime;
+
+    use super::*;
+    use crate::lease::Tenure;
+    use crate::link::intake::{self, fair::Bounds};
+
+    /// Longer than any test.
+    const FAR: MonoTime = MonoTime(Duration::from_secs(u32::MAX as u64));
+
+    /// Less than a client waits.
+    const SOON: Duration = Duration::from_secs(1);
+
+    fn standby() -> (Nodes, tempfile::TempDir) {
+        let dir = tempfile::tempdir().unwrap();
+        let pki = Arc::new(Pki::open(dir.path()).unwrap());
+        let (feed, _) = intake::channel(Bounds::default());
+        (Nodes::new(pki, feed, Common::new(Tenure::none()), 8, Duration::from_secs(1)), dir)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_client_waits_for_a_controller_that_takes_the_lease_and_loads_the_site() {
+        let (nodes, _dir) = standby();
+        let tenure = &nodes.common.tenure;
+        tenure.set_vacant(true);
+        let mut enters = std::pin::pin!(nodes.may_enter());
+        assert!(timeout(SOON, &mut enters).await.is_err(), "the lease is vacant");
+        tenure.set(FAR);
+        tenure.set_vacant(false);
+        assert!(timeout(SOON, &mut enters).await.is_err(), "the site is not loaded");
+        nodes.common.open();
+        enters.await.unwrap();
+        nodes.may_enter().await.unwrap();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_client_waits_no_longer_than_it_would_wait_for_an_answer() {
+        let (nodes, _dir) = standby();
+        nodes.common.tenure.set_vacant(true);
+        let began = Instant::now();
+        assert_eq!(nodes.may_enter().await.unwrap_err().reason, Reason::ServerUnavailable);
+        assert_eq!(began.elapsed(), ENTER_WITHIN);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_standby_looks_at_the_lease_before_it_sends_a_client_elsewhere() {
+        let (nodes, _dir) = standby();
+        nodes.common.tenure.keep();
+        let began = Instant::now();
+        nodes.may_enter().await.unwrap_err();
+        assert_eq!(began.elapsed(), LOOK_WITHIN);
+        // Returns at once, for this thread was asked to look.
+        let (waits, began) = (Duration::from_secs(60), std::time::Instant::now());
+        thread::park_timeout(waits);
+        assert!(began.elapsed() < waits, "nobody asked for a look");
     }
 }

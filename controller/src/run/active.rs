@@ -26,8 +26,14 @@ pub struct Active<'p> {
     pub term: Option<Term>,
 }
 
-/// Why it served no longer.
-pub enum Served {
+/// It serves no longer. Its agents are still connected: they are let go when another controller may have the lease.
+pub struct Served {
+    pub why: Why,
+    pub link: LinkHandle,
+}
+
+/// Why it serves no longer.
+pub enum Why {
     Stopped,
     /// Another controller is to have the lease.
     HandOver {
@@ -103,10 +109,10 @@ impl Active<'_> {
         }
         tracing::info!(heir, "stopping");
         api.stop().await;
-        link.handle.shutdown().await;
         handle.stop().await;
         drop(tokio::task::spawn_blocking(move || driver.join()).await);
-        Ok(heir.map_or(Served::Stopped, |heir| Served::HandOver { heir }))
+        let why = heir.map_or(Why::Stopped, |heir| Why::HandOver { heir });
+        Ok(Served { why, link: link.handle })
     }
 
     /// Runs the driver on its own thread, since its commits block. The receiver reports the thread's end, also by

@@ -38,6 +38,6 @@ impl Traversals {
         for slot in self.jobs.graph.nodes[key].in_line() {
             self.jobs.set_work_if_waiting(slot, key, WorkState::NodeAway);
         }
-        self.jobs.turn_of_node(key);
+        self.jobs.tell_rollouts_of_node(key);
     }
 }

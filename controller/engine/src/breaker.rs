@@ -45,13 +45,13 @@ pub(crate) struct Strikes {
     pub lasted: Duration,
 }
 
-/// When the next correction may begin.
+/// When the next correction or rebuild may begin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Turn {
+pub(crate) enum NextTry {
     Now,
     At(MonoTime),
-    /// Not before the resource was calm.
-    Never(MonoTime),
+    /// Not before the resource was calm for [`CALM`].
+    AfterCalm(MonoTime),
 }
 
 impl Breaker {
@@ -81,8 +81,8 @@ impl Breaker {
     }
 
     /// When the next correction may begin.
-    pub fn turn(&self, now: MonoTime) -> Turn {
-        self.corrected.turn(now)
+    pub fn next_try(&self, now: MonoTime) -> NextTry {
+        self.corrected.next_try(now)
     }
 
     /// A correction has ended. Its job may have waited for its node, so the time counts from the end.
@@ -109,17 +109,17 @@ impl Strikes {
         self.earlier + now.since(self.since)
     }
 
-    pub fn turn(&self, now: MonoTime) -> Turn {
+    pub fn next_try(&self, now: MonoTime) -> NextTry {
         let ago = self.ago(now);
         let after = |time: Duration| now + time.saturating_sub(ago);
         if self.count == 0 || ago >= CALM {
-            return Turn::Now;
+            return NextTry::Now;
         }
         if self.count >= CORRECTIONS_MAX {
-            return Turn::Never(after(CALM));
+            return NextTry::AfterCalm(after(CALM));
         }
         let spacing = SPACING * (1 << (self.count - 1));
-        if ago >= spacing { Turn::Now } else { Turn::At(after(spacing)) }
+        if ago >= spacing { NextTry::Now } else { NextTry::At(after(spacing)) }
     }
 
     /// Counts one more. `calm`: the count that remains after a calm.
@@ -147,13 +147,13 @@ mod tests {
     fn struck(breaker: &mut Breaker, from: MonoTime) -> (Vec<u64>, MonoTime) {
         let (mut times, mut now) = (Vec::new(), from);
         loop {
-            match breaker.turn(now) {
-                Turn::Now => {
+            match breaker.next_try(now) {
+                NextTry::Now => {
                     breaker.strike(now);
                     times.push(now.since(from).as_secs());
                 }
-                Turn::At(due) => now = due,
-                Turn::Never(due) => {
+                NextTry::At(due) => now = due,
+                NextTry::AfterCalm(due) => {
                     breaker.open = true;
                     return (times, due);
                 }
@@ -173,7 +173,7 @@ mod tests {
         assert_eq!(next, due + CALM);
         breaker.strike(next);
         assert!(!breaker.open);
-        assert_eq!(breaker.turn(next + CALM), Turn::Now);
+        assert_eq!(breaker.next_try(next + CALM), NextTry::Now);
         breaker.strike(next + CALM);
         assert_eq!(breaker.corrected.count, 1, "the last try held");
     }
@@ -194,7 +194,7 @@ mod tests {
         let kept = breaker.record(at(1000));
         // The clock starts over with the controller.
         let loaded = Breaker::load(&kept, at(5));
-        assert_eq!(loaded.turn(at(5)), Turn::Never(at(5) + due.since(at(1000))));
+        assert_eq!(loaded.next_try(at(5)), NextTry::AfterCalm(at(5) + due.since(at(1000))));
         assert_eq!(loaded.record(at(5)), kept);
     }
 
@@ -203,7 +203,7 @@ mod tests {
         let mut breaker = Breaker::new(at(0));
         for n in 1..100 {
             let now = at(n * CALM.as_secs());
-            assert_eq!(breaker.turn(now), Turn::Now);
+            assert_eq!(breaker.next_try(now), NextTry::Now);
             breaker.strike(now);
             assert_eq!(breaker.corrected.count, 1);
         }

@@ -23,7 +23,7 @@ use muster_shared::MonoTime;
 use muster_shared::model::{Action, Down};
 use muster_template::{DriftPolicy, Restriction};
 
-use crate::breaker::{CALM, CORRECTIONS_MAX, Turn};
+use crate::breaker::{CALM, CORRECTIONS_MAX, NextTry};
 use crate::cause::Cause;
 use crate::job::NewJob;
 use crate::jobs::Jobs;
@@ -86,8 +86,8 @@ impl Jobs {
         if !self.takes_corrections(slot, node) {
             return;
         }
-        match breaker.map_or(Turn::Now, |breaker| breaker.turn(now)) {
-            Turn::Now => {
+        match breaker.map_or(NextTry::Now, |breaker| breaker.next_try(now)) {
+            NextTry::Now => {
                 let breaker = self.graph.rows[slot].breaker_or_new(now);
                 breaker.strike(now);
                 self.unsettled.set_counted(slot, true);
@@ -96,8 +96,8 @@ impl Jobs {
                     NewJob { cause: Cause::Correction, node, action: Action::Update, spec, content: None };
                 self.queue_job(slot, job);
             }
-            Turn::At(due) => self.correct_at(slot, due),
-            Turn::Never(due) => {
+            NextTry::At(due) => self.correct_at(slot, due),
+            NextTry::AfterCalm(due) => {
                 self.correct_at(slot, due);
                 self.open_breaker(slot);
             }

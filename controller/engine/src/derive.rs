@@ -92,7 +92,7 @@ impl Traversals {
             }
         }
         let mut failed = kept.failed;
-        failed.retain(|slot| occasion != Occasion::TakenUp || self.had_its_turn(*slot));
+        failed.retain(|slot| occasion != Occasion::TakenUp || self.is_unblocked(*slot));
         failed.retain(|slot| !is_loaded || self.is_failure_of_this_operation(*slot));
         failed.extend(self.jobs.aborted_sets(id));
         self.jobs.stay_failed(id, &failed);
@@ -169,7 +169,7 @@ impl Traversals {
         }
     }
 
-    /// Withdraws jobs of dropped rows, and of rows whose turn has not come. A visit withdraws
+    /// Withdraws jobs of dropped rows, and of rows that others block. A visit withdraws
     /// others that do not fit.
     fn take_back_unfit(&mut self, id: u64, occasion: Occasion) {
         let rows = &self.jobs.graph.rows;
@@ -195,7 +195,7 @@ impl Traversals {
         let blocked: Vec<Slot> = visited.filter(|slot| rows[*slot].blocked > 0).collect();
         let dropped: Vec<Slot> = stack.extras.iter().copied().filter(|slot| !goes(&rows[*slot])).collect();
         for slot in dropped.into_iter().chain(blocked) {
-            // The turn of a row at a hook comes again.
+            // A row at a hook comes to it again.
             if !cleans || self.jobs.graph.rows[slot].role == Role::Forward {
                 self.jobs.graph.leave_hook(slot);
             }
@@ -205,22 +205,22 @@ impl Traversals {
         }
     }
 
-    /// Whether no row that this one needs is to be made again first.
-    fn had_its_turn(&self, slot: Slot) -> bool {
+    /// Whether the row exists, and no row that it needs comes first.
+    fn is_unblocked(&self, slot: Slot) -> bool {
         self.jobs.graph.rows.get(slot).is_some_and(|row| row.blocked == 0)
     }
 
     /// After a restart: whether a row that has failed did so in the present operation. It may have
-    /// failed in the one before if it comes after the first stage or has its turn in a rollout.
+    /// failed in the one before if it comes after the first stage or is a member of a rollout.
     fn is_failure_of_this_operation(&self, slot: Slot) -> bool {
         let row = self.jobs.graph.rows.get(slot);
-        row.is_some_and(|row| self.had_its_turn(slot) && !self.jobs.graph.is_first(row.stack))
+        row.is_some_and(|row| self.is_unblocked(slot) && !self.jobs.graph.is_first(row.stack))
             && self.jobs.failed_in_rollout(slot) != Some(false)
     }
 
     /// Lays out the same operation again: same revision, same time left.
     pub(crate) fn lay_out_again(&mut self, id: u64, plan: Plan, tree: Arc<Tree>, occasion: Occasion) {
-        self.jobs.leave_turns(id, &plan.dropped);
+        self.jobs.drop_members(id, &plan.dropped);
         let Some(kept) = self.keep(id) else { return };
         self.lay_out(id, &plan, LayoutContext { steady: false, anew: true, ended: true }, &tree);
         self.derive(id, tree, Some(plan.needed_by), occasion, kept);
@@ -266,7 +266,7 @@ impl Traversals {
         let has_failed = |slot: &Slot| {
             let row = &self.jobs.graph.rows[*slot];
             match stack.walk.is_some() {
-                // A member that missed its turn may get another one.
+                // A member whose node was away when it was to begin may begin later.
                 true => (row.failed && !self.jobs.is_held(row)) || put_off.contains(slot),
                 false => row.failed_before(),
             }

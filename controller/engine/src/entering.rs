@@ -185,7 +185,7 @@ impl Jobs {
     pub(crate) fn end_entering(&mut self, id: u64) {
         let visits = self.leave_entering(id);
         self.graph.ctx.agenda.extend(visits.into_iter().map(Todo::Visit));
-        self.graph.ctx.agenda.extend([Todo::Turn(id), Todo::CheckEnd(id)]);
+        self.graph.ctx.agenda.extend([Todo::Rollouts(id), Todo::CheckEnd(id)]);
         self.graph.fit_if_owed(id);
     }
 

@@ -2,7 +2,7 @@
 //! that holds counts.
 //!
 //! ```text
-//!   decided ──▶ its turn? ──▶ may it begin? ──▶ job ──▶ may it be sent? ──▶ agent
+//!   decided ──▶ hold the step? ──▶ may it begin? ──▶ job ──▶ may it be sent? ──▶ agent
 //! ```
 //!
 //! The part that ends a wait also keeps it: a rollout its members, a node its line, a row its hook.
@@ -30,8 +30,8 @@ pub(crate) enum Wait {
     Signals,
     /// Time passes, or its batch begins.
     Time,
-    /// The turn of the row in its rollout comes.
-    Turn,
+    /// Its rollout starts it.
+    Rollout,
     /// Rows that it needs are ready, or a stage before its own is over.
     Needs,
     /// A node tells its facts.
@@ -62,11 +62,12 @@ pub(crate) enum JobWait {
 }
 
 impl Jobs {
-    /// Whether it is the row's turn to do something. `is_done`: the present job already does it.
-    pub(crate) fn is_its_turn(&mut self, slot: Slot, tree: &Tree, is_done: bool) -> bool {
-        !(self.graph.comes_too_late(&self.graph.rows[slot])
-            || self.graph.waits_for_batch(slot, tree)
-            || self.waits_for_turn(slot, is_done))
+    /// Holds the step of a row back: the stack timed out, or the row's batch or rollout has not come to
+    /// the row. Returns whether the step is held. `same_work`: the present job already does it.
+    pub(crate) fn hold_step(&mut self, slot: Slot, tree: &Tree, same_work: bool) -> bool {
+        self.graph.comes_too_late(&self.graph.rows[slot])
+            || self.graph.hold_for_batch(slot, tree)
+            || self.hold_for_rollout(slot, same_work)
     }
 
     /// Whether a job may begin on a node, which then has its claims.
@@ -149,7 +150,7 @@ impl Traversals {
             Some(hook) => Some(Wait::Hook(hook)),
             None if row.awaits_signals() => Some(Wait::Signals),
             None if row.pauses() => Some(Wait::Time),
-            None if self.jobs.is_held(row) => self.jobs.turn_may_come(row).then_some(Wait::Turn),
+            None if self.jobs.is_held(row) => self.jobs.rollout_may_start(row).then_some(Wait::Rollout),
             None if row.failed || graph.comes_too_late(row) => None,
             None if row.blocked > 0 || graph.waits_for_first(row) => Some(Wait::Needs),
             None if row.status == Some(Status::Failed) => None,

@@ -15,7 +15,7 @@ impl Jobs {
         self.graph.rows[slot].set_observed(observed);
         self.unsettled.set_drifted(slot, observed.differs());
         if observed.differs() {
-            self.turn_disturbed(slot);
+            self.member_disturbed(slot);
         }
     }
 

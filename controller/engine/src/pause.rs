@@ -97,8 +97,8 @@ impl Graph {
         self.row_changed(slot, false);
     }
 
-    /// Whether a row with something to do must wait for its batch.
-    pub(crate) fn waits_for_batch(&mut self, slot: Slot, tree: &Tree) -> bool {
+    /// Holds a row with something to do until its batch starts. Returns whether the row is held.
+    pub(crate) fn hold_for_batch(&mut self, slot: Slot, tree: &Tree) -> bool {
         let row = &self.rows[slot];
         let pause = row.details().pause;
         // A wait of the row's own began before. A row that stands for others does nothing itself.

@@ -43,7 +43,7 @@ pub(crate) enum Phase {
     Signals,
     /// The row waits for time to pass.
     Pause,
-    /// The row waits for its turn in a rollout.
+    /// The row waits until its rollout starts it.
     Rollout,
     /// The row waits for what it needs.
     Waiting,
@@ -84,7 +84,7 @@ impl Wait {
             Wait::Hook(_) => Phase::Hook,
             Wait::Signals => Phase::Signals,
             Wait::Time => Phase::Pause,
-            Wait::Turn => Phase::Rollout,
+            Wait::Rollout => Phase::Rollout,
             Wait::Needs => Phase::Waiting,
             Wait::Facts => Phase::Facts,
             Wait::Node => Phase::NodeAway,

@@ -2,7 +2,7 @@
 
 use muster_shared::model::Action;
 
-use crate::breaker::Turn;
+use crate::breaker::NextTry;
 use crate::cause::Cause;
 use crate::job::NewJob;
 use crate::jobs::Jobs;
@@ -61,7 +61,7 @@ impl Jobs {
         let now = self.graph.ctx.now;
         let breaker = self.graph.rows[slot].breaker_or_new(now);
         self.unsettled.set_counted(slot, true);
-        if !matches!(breaker.made_again.turn(now), Turn::Never(_)) {
+        if !matches!(breaker.made_again.next_try(now), NextTry::AfterCalm(_)) {
             breaker.made_again.strike(now, 0);
             return true;
         }

@@ -1,5 +1,6 @@
-//! Rollouts: the engine carries out the decisions of [`machine`] on the rows of a set. The store
-//! keeps a rollout under the row of its set, so a restart of the controller goes on with the same batch.
+//! Rollouts: [`machine`] decides, and this file tells it what happens to rows and nodes. `rollout_rows.rs`
+//! carries its decisions out on the rows of a set. The store keeps a rollout under the row of its set, so
+//! a restart of the controller goes on with the same batch.
 //!
 //! An aborted rollout fails the row of its set: the stack is FAILED, and waiting members keep what
 //! they had. A rollback to a COMPLETE revision has no canary and no pause, and failures do not stop
@@ -44,7 +45,7 @@ impl Jobs {
     pub(crate) fn begin_rollouts(&mut self, id: u64, tree: &Tree) {
         let rollouts = tree.sets().filter_map(|set| self.rollout_of(id, tree, &set)).collect();
         self.rollouts.begin(id, rollouts);
-        self.turn_soon(id);
+        self.look_at_rollouts_soon(id);
     }
 
     /// Whether the node of a member is connected and ready.
@@ -111,7 +112,7 @@ impl Jobs {
     pub(crate) fn leave_rollouts(&mut self, id: u64) -> BTreeMap<Arc<str>, Rollout> {
         let Some((rollouts, due)) = self.rollouts.end(id) else { return BTreeMap::new() };
         if let Some(due) = due {
-            self.graph.ctx.timers.clear(due, TimerKey::Turn(id));
+            self.graph.ctx.timers.clear(due, TimerKey::Rollouts(id));
         }
         if let Some(stack) = self.graph.stacks.get_mut(&id) {
             stack.waiting.retain(|slot| self.graph.rows[*slot].details().pause.is_some());
@@ -124,8 +125,8 @@ impl Jobs {
         self.rollout_with(row).is_some_and(|rollout| rollout.holds(&row.name))
     }
 
-    /// Whether the turn of a waiting row may come: its rollout is not aborted.
-    pub(crate) fn turn_may_come(&self, row: &Row) -> bool {
+    /// Whether the rollout of a waiting row may still start it: the rollout is not aborted.
+    pub(crate) fn rollout_may_start(&self, row: &Row) -> bool {
         match self.rollout_with(row).map(Rollout::course) {
             Some(Course::Aborted(_)) | None => false,
             Some(Course::Going | Course::Paused | Course::TimedOut) => true,
@@ -134,7 +135,7 @@ impl Jobs {
 
     /// The set and the node of a member that is passed over because its node is away.
     pub(crate) fn away_member<'r>(&self, row: &'r Row) -> Option<(&'r str, &'r str)> {
-        let is_passed_over = self.turn_may_come(row) && self.is_held(row);
+        let is_passed_over = self.rollout_may_start(row) && self.is_held(row);
         let set = set_of(&row.name).filter(|_| is_passed_over && !self.is_there(&row.name))?;
         Some((set, node_of(&row.name)))
     }
@@ -150,12 +151,12 @@ impl Jobs {
     }
 
     /// A member is ready, or no longer wanted.
-    pub(crate) fn turn_ended(&mut self, slot: Slot) {
+    pub(crate) fn member_ended(&mut self, slot: Slot) {
         self.tell_rollout(slot, Event::EndsWell);
     }
 
     /// A member has failed for good.
-    pub(crate) fn turn_failed(&mut self, slot: Slot) {
+    pub(crate) fn member_failed(&mut self, slot: Slot) {
         self.tell_rollout(slot, Event::Fails);
     }
 
@@ -172,20 +173,21 @@ impl Jobs {
         {
             stack.waiting.remove(&slot);
         }
-        self.turn_soon(id);
+        self.look_at_rollouts_soon(id);
     }
 
     /// A node has come or gone.
-    pub(crate) fn turn_of_node(&mut self, key: NodeKey) {
+    pub(crate) fn tell_rollouts_of_node(&mut self, key: NodeKey) {
         let node = &self.graph.nodes[key];
         let event = if node.ready { Event::NodeBack } else { Event::NodeGone(self.graph.ctx.now) };
         for (id, name) in self.rollouts.tell_of_node(&node.name, event) {
-            self.turn_is_not_missed(id, &name);
-            self.turn_soon(id);
+            self.member_no_longer_missed(id, &name);
+            self.look_at_rollouts_soon(id);
         }
     }
 
-    fn turn_is_not_missed(&mut self, id: u64, name: &str) {
+    /// A member that counts as failed because its node was away waits again once the node is back.
+    fn member_no_longer_missed(&mut self, id: u64, name: &str) {
         let Some(slot) = self.row_named(id, name) else { return };
         let row = &self.graph.rows[slot];
         // An aborted rollout starts no further members.
@@ -204,25 +206,26 @@ impl Jobs {
         let row = &self.graph.rows[slot];
         let id = row.stack;
         if !row.is_going() && self.rollouts.tell(id, &row.name, Event::JobEnds(how)) {
-            self.turn_soon(id);
+            self.look_at_rollouts_soon(id);
         }
     }
 
     /// A row was seen to differ from its desired state.
-    pub(crate) fn turn_disturbed(&mut self, slot: Slot) {
-        self.turn_soon(self.graph.rows[slot].stack);
+    pub(crate) fn member_disturbed(&mut self, slot: Slot) {
+        self.look_at_rollouts_soon(self.graph.rows[slot].stack);
     }
 
-    pub(crate) fn turn_soon(&mut self, id: u64) {
+    /// Lets the router look at the rollouts of a stack, once for all events until then.
+    pub(crate) fn look_at_rollouts_soon(&mut self, id: u64) {
         if self.rollouts.wake(id) {
-            self.graph.ctx.agenda.push_back(Todo::Turn(id));
+            self.graph.ctx.agenda.push_back(Todo::Rollouts(id));
         }
     }
 
     /// The timer of a stack's rollouts has run out.
-    pub(crate) fn turn_due(&mut self, id: u64, due: MonoTime) {
+    pub(crate) fn rollouts_due(&mut self, id: u64, due: MonoTime) {
         if self.rollouts.is_due(id, due) {
-            self.graph.ctx.agenda.push_back(Todo::Turn(id));
+            self.graph.ctx.agenda.push_back(Todo::Rollouts(id));
         }
     }
 
@@ -260,7 +263,7 @@ impl Jobs {
             rollout.is_stopped()
         });
         match is_stopped {
-            true => self.turn_soon(id), // It is kept for whoever comes.
+            true => self.look_at_rollouts_soon(id), // It is kept for whoever comes.
             false => {
                 let over = self.rollouts.over(self.graph.rows[slot].id);
                 over.into_iter().for_each(|over| self.graph.ctx.change(Change::Rollout(over)));

@@ -65,7 +65,7 @@ impl Engine {
                 TimerKey::Move(node) => self.traversals.move_due(node),
                 TimerKey::Intents => self.intents_due(),
                 TimerKey::Fit(stack) => self.traversals.fit_due(stack, due),
-                TimerKey::Turn(stack) => self.traversals.jobs.turn_due(stack, due),
+                TimerKey::Rollouts(stack) => self.traversals.jobs.rollouts_due(stack, due),
             }
             self.run_agenda();
         }
@@ -116,7 +116,7 @@ impl Engine {
                 Some(Todo::Pump(node)) => self.traversals.jobs.pump(node),
                 Some(Todo::PumpStack(stack)) => self.traversals.jobs.pump_stack(stack),
                 Some(Todo::Fit(stack)) => self.traversals.fit(stack),
-                Some(Todo::Turn(stack)) => self.traversals.jobs.turn(stack),
+                Some(Todo::Rollouts(stack)) => self.traversals.jobs.look_at_rollouts(stack),
                 Some(Todo::Correct(slot)) => self.traversals.jobs.correct(slot),
                 Some(Todo::Restart(stack)) => self.traversals.jobs.mark_units(stack),
                 Some(Todo::Begin(job)) => self.flow_job_begins(job),

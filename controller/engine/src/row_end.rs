@@ -21,7 +21,7 @@ impl Jobs {
         let index = self.graph.rows[slot].index as usize;
         let definition = tree.definition(index);
         self.set_is_ready(slot, &tree);
-        self.turn_ended(slot);
+        self.member_ended(slot);
         self.graph.set_requires(slot, &tree, false);
         self.graph.not_failed(slot);
         let rests = self.graph.rows[slot].failed_after_drift();
@@ -54,7 +54,7 @@ impl Jobs {
         }
         self.graph.leave_hook(slot);
         self.graph.end_pause(slot);
-        self.turn_failed(slot);
+        self.member_failed(slot);
         let row = &mut self.graph.rows[slot];
         row.fail(&reason);
         let stack = row.stack;

@@ -135,7 +135,7 @@ impl Traversals {
         for slot in self.jobs.graph.nodes[key].in_line() {
             self.jobs.set_work_if_waiting(slot, key, WorkState::Queued);
         }
-        self.jobs.turn_of_node(key);
+        self.jobs.tell_rollouts_of_node(key);
         self.honour(key);
         let put_off = std::mem::take(&mut self.jobs.graph.nodes[key].put_off);
         self.jobs.graph.ctx.agenda.extend(put_off.into_iter().map(Todo::Correct));

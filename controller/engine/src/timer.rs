@@ -31,7 +31,7 @@ pub(crate) enum TimerKey {
     /// The time to follow changes of nodes.
     Fit(u64),
     /// The next batch of a rollout.
-    Turn(u64),
+    Rollouts(u64),
 }
 
 #[derive(Debug, Default)]
@@ -61,7 +61,7 @@ impl Timers {
             TimerKey::DriftEvent(_) => "drift event",
             TimerKey::Correct(_) => "correction",
             TimerKey::Intents => "intent check",
-            TimerKey::Turn(_) => "next batch of a rollout",
+            TimerKey::Rollouts(_) => "next batch of a rollout",
             TimerKey::Fit(_) => "stack follows nodes",
             TimerKey::Facts(_) => "facts request timeout",
             TimerKey::Move(_) => "move request timeout",

@@ -23,8 +23,8 @@ pub(crate) enum Todo {
     PumpStack(u64),
     /// Let a stack follow changes of the nodes.
     Fit(u64),
-    /// Start members of the stack's rollouts whose turn it is.
-    Turn(u64),
+    /// Look at the stack's rollouts: members may begin.
+    Rollouts(u64),
     /// Correct a row that differs, if nothing prevents that.
     Correct(Slot),
     /// Restart units of the stack after corrections.

@@ -99,7 +99,7 @@ impl Traversals {
             Ok(Decision::Apply { .. } | Decision::Replace | Decision::Settle { .. }) => true,
             Ok(Decision::Nothing | Decision::Unplaced | Decision::Asks(_)) | Err(_) => false,
         };
-        let is_done = match &decision {
+        let same_work = match &decision {
             Ok(Decision::Apply { node, spec, .. }) => self.jobs.is_same_work(slot, *node, spec),
             Ok(
                 Decision::Nothing
@@ -110,7 +110,7 @@ impl Traversals {
             )
             | Err(_) => false,
         };
-        if acts && !self.jobs.is_its_turn(slot, &tree, is_done) {
+        if acts && self.jobs.hold_step(slot, &tree, same_work) {
             return;
         }
         let changed = acts || self.jobs.stands_for_changed(slot, &tree);

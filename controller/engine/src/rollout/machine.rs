@@ -30,7 +30,7 @@ const NAMED: usize = 3;
 /// A batch waits this long for a node that went away after its member had begun. Most servers boot
 /// in less.
 const GONE_AFTER: Duration = Duration::from_secs(300);
-/// A member is missed once its node has been away for this long when its turn comes. Agents
+/// A member is missed once its node has been away for this long when it is to begin. Agents
 /// reconnect in less, for example to confirm a network change or after a restart of the controller.
 const AWAY_AFTER: Duration = Duration::from_secs(30);
 
@@ -70,7 +70,7 @@ pub(crate) struct Look {
     pub begin: Vec<Arc<str>>,
     /// These members belong to the canary.
     pub of_canary: bool,
-    /// Members whose nodes were away when their turn came. They count as failed.
+    /// Members whose nodes were away when they were to begin. They count as failed.
     pub missed: Vec<Arc<str>>,
     /// The reason, if the rollout was aborted by this look.
     pub aborted: Option<String>,
@@ -262,7 +262,7 @@ impl Rollout {
         if self.record.course != Course::Going {
             return None;
         }
-        // With `Away::Fail` the turn of a member comes even while its node is away.
+        // With `Away::Fail` a member whose node is away does not wait: it is missed.
         let counts = self.policy.away == Away::Fail && self.members.has(List::Absent);
         let waits = counts || self.members.has(List::Held);
         let pause = self.batch_ended.filter(|_| waits).map(|ended| ended + self.policy.pause);

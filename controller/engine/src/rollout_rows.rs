@@ -1,4 +1,8 @@
-//! Starts members of a rollout in their turn, and withdraws jobs that are not in the batch.
+//! Carries out on the rows of a stack what its rollouts decide: starts members, holds the others, and
+//! fails the set of a rollout that was aborted. Operators steer rollouts here too.
+//!
+//! It is beside `rollout/` because it withdraws jobs and fails rows, and what does that tells `rollout/`:
+//! modules of a layer call down only.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,8 +23,8 @@ use crate::{Answer, Refusal, RolloutAction};
 const NAMED: usize = 10;
 
 impl Jobs {
-    /// Starts the members whose turn it is.
-    pub(crate) fn turn(&mut self, id: u64) {
+    /// Starts the members that begin now, and ends the rollouts that are aborted now.
+    pub(crate) fn look_at_rollouts(&mut self, id: u64) {
         let Some(stack) = self.graph.stacks.get(&id) else { return };
         let is_forward = stack.walk.as_ref().is_some_and(|walk| walk.stage == Stage::Forward);
         if stack.entering.is_some() {
@@ -53,13 +57,13 @@ impl Jobs {
         self.keep_rollouts(id);
         let (before, due) = looks.timers;
         if let Some(before) = before {
-            self.graph.ctx.timers.clear(before, TimerKey::Turn(id));
+            self.graph.ctx.timers.clear(before, TimerKey::Rollouts(id));
         }
         if let Some(due) = due {
-            self.graph.ctx.timers.set(due, TimerKey::Turn(id));
+            self.graph.ctx.timers.set(due, TimerKey::Rollouts(id));
         }
         for name in looks.of_sets.iter().flat_map(|(_, look)| &look.missed) {
-            self.miss_turn(id, name);
+            self.member_missed(id, name);
         }
         for (path, look) in &looks.of_sets {
             if let Some(reason) = &look.aborted {
@@ -68,9 +72,11 @@ impl Jobs {
         }
     }
 
-    /// Whether a row with something to do must wait for its turn. `is_done`: the present job
-    /// already does it.
-    pub(crate) fn waits_for_turn(&mut self, slot: Slot, is_done: bool) -> bool {
+    /// Holds a row with something to do until its rollout starts it: the rollout learns that the
+    /// member waits, and the row has no job meanwhile. Returns false if the visit goes on: the row has
+    /// begun, or its present job must be withdrawn first. `same_work`: the present job already does
+    /// what the row needs.
+    pub(crate) fn hold_for_rollout(&mut self, slot: Slot, same_work: bool) -> bool {
         let row = &self.graph.rows[slot];
         let (name, id) = (Arc::clone(&row.name), row.stack);
         let Some(rollout) = self.rollouts.of_member(id, &name) else { return false };
@@ -79,16 +85,14 @@ impl Jobs {
         }
         let is_aborted = rollout.is_aborted();
         let away = self.away_since(&name);
-        // An unsent job of the operation before was in that operation's batch. Its turn in this one
-        // comes again.
-        let is_unbegun = is_done && row.is_unsent();
-        // A background job does not count as a turn.
-        let is_done = is_done && !row.cause.is_drift();
+        // An unsent job of the operation before was in a batch of that operation. The member waits
+        // for a batch of this one.
+        let is_unbegun = same_work && row.is_unsent();
         if row.work.is_some() && !is_unbegun {
-            // Another job is withdrawn first.
-            if is_done {
+            // A background job does not begin a member, although it may do the same.
+            if same_work && !row.cause.is_drift() {
                 self.rollouts.tell(id, &name, Event::UnderWay(away.map(|_| self.graph.ctx.now)));
-                self.turn_soon(id);
+                self.look_at_rollouts_soon(id);
             }
             return false;
         }
@@ -97,14 +101,14 @@ impl Jobs {
             stack.waiting.insert(slot);
             self.graph.touch(id);
         }
-        self.turn_soon(id);
+        self.look_at_rollouts_soon(id);
         self.take_back(slot);
         true
     }
 
     /// Takes rows out of their rollout that are no longer members. Their jobs are withdrawn, or
     /// count when they have ended.
-    pub(crate) fn leave_turns(&mut self, id: u64, dropped: &[Slot]) {
+    pub(crate) fn drop_members(&mut self, id: u64, dropped: &[Slot]) {
         for slot in dropped {
             let row = &self.graph.rows[*slot];
             let leaves = row.role == Role::Forward && row.work.is_some() && !row.is_going();
@@ -115,6 +119,7 @@ impl Jobs {
         }
     }
 
+    /// Fails the row of the set. Its waiting members do not begin.
     pub(crate) fn rollout_aborted(&mut self, id: u64, path: &str, reason: &str) {
         let Some(rollout) = self.rollouts.get(id, path) else { return };
         let held: Vec<Slot> = rollout.all_waiting().filter_map(|name| self.row_named(id, name)).collect();
@@ -157,7 +162,7 @@ impl Jobs {
             }
         }
         self.graph.note(id, said);
-        self.turn_soon(id);
+        self.look_at_rollouts_soon(id);
         Ok(self.graph.begun(id, Vec::new()))
     }
 
@@ -194,8 +199,9 @@ impl Jobs {
         }
     }
 
-    /// With `away: fail`, the member counts as failed until its node is back.
-    pub(crate) fn miss_turn(&mut self, id: u64, name: &str) {
+    /// The node of a member was away when the member was to begin. With `away: fail`, the member counts
+    /// as failed until its node is back.
+    pub(crate) fn member_missed(&mut self, id: u64, name: &str) {
         let Some(slot) = self.row_named(id, name) else { return };
         let Some(stack) = self.graph.stacks.get_mut(&id) else { return };
         stack.waiting.remove(&slot);

@@ -2,14 +2,20 @@
 //! another controller.
 //!
 //! ```text
-//!   epoch of the node                       and it was        result
-//!   one of this store's starts, or from     -                 the node is welcomed
-//!   before they were recorded
-//!   a lower one that no start had           not welcomed yet  this store is older than the node
-//!                                           welcomed          not recorded yet: welcome it again
-//!   a later one, or this one's number with  not welcomed yet  this store is older: the epoch rises
-//!   other bits                              welcomed          it obeyed another controller: refuse
+//!   epoch of the node                 first Hello  welcomed before
+//!   of one of this store's starts     Ours         Ours
+//!   lower, and of no start known      Ahead        Ours
+//!   higher, or ours with other bits   Ahead        Elsewhere
+//!
+//!   Ours       the node is welcomed
+//!   Ahead      this store is older than the node: the epoch rises if the node's is not lower, and the
+//!              node is welcomed
+//!   Elsewhere  the node obeys another controller: it is refused
 //! ```
+//!
+//! An epoch from before starts were recorded, and one of an agent that sends no bits, is Ours if its number
+//! is not higher. A higher one without bits is always Ahead. A node that was welcomed may not have
+//! recorded this epoch yet, so a lower one is no reason to refuse it.
 //!
 //! The number alone does not tell. A store that was set back and started more often than was lost
 //! has higher numbers.
@@ -29,7 +35,7 @@ use crate::node::NodeKey;
 use crate::row::Slot;
 use crate::traversals::Traversals;
 
-/// The meaning of a node's epoch.
+/// Where a node's epoch is from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum EpochOrigin {
     /// The node has obeyed only epochs that this engine knows.
@@ -92,8 +98,8 @@ impl History {
         self.starts.add(epoch, bits);
     }
 
-    /// The meaning of a node's epoch.
-    fn standing(&self, theirs: EpochId, was_welcomed: bool) -> EpochOrigin {
+    /// The origin of a node's epoch, as the table above has it.
+    fn origin(&self, theirs: EpochId, was_welcomed: bool) -> EpochOrigin {
         let ours = self.id();
         // A welcomed node may not have recorded this epoch yet.
         let is_lower_ours = theirs.number < ours.number && (was_welcomed || self.starts.may_have(theirs));
@@ -111,7 +117,7 @@ impl History {
 impl Engine {
     /// Whether the node may be welcomed. If it knows a later epoch, this engine's epoch rises above that.
     pub(crate) fn takes_up(&mut self, key: NodeKey, theirs: EpochId) -> bool {
-        match self.graph().ctx.history.standing(theirs, self.graph().nodes[key].was_welcomed) {
+        match self.graph().ctx.history.origin(theirs, self.graph().nodes[key].was_welcomed) {
             EpochOrigin::Ours => true,
             EpochOrigin::Ahead => {
                 let is_lower = theirs.number < self.graph().ctx.epoch();
@@ -212,12 +218,12 @@ mod tests {
         ];
         let history = History::new(Epoch(5), 1, starts);
         for (theirs, first, again) in rows {
-            assert_eq!(history.standing(theirs, false), first, "{theirs:?}");
-            assert_eq!(history.standing(theirs, true), again, "{theirs:?}, welcomed before");
+            assert_eq!(history.origin(theirs, false), first, "{theirs:?}");
+            assert_eq!(history.origin(theirs, true), again, "{theirs:?}, welcomed before");
         }
         // A store from a version that recorded no starts.
         let history = History::new(Epoch(5), 1, Starts::default());
-        assert_eq!(history.standing(id(4, Some(9)), false), Ours);
+        assert_eq!(history.origin(id(4, Some(9)), false), Ours);
     }
 
     #[test]

@@ -58,7 +58,7 @@ impl Jobs {
         if let Some(due) = stack.walk.as_mut().and_then(|walk| walk.timeout.take()) {
             self.graph.ctx.timers.clear(due, TimerKey::Stack(id, traversal));
         }
-        self.graph.watch_no_more(id);
+        self.graph.stop_progress_check(id);
         self.take_back_all(id);
         self.graph.stack_changed(id);
         self.graph.event(id, None);

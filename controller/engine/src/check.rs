@@ -136,7 +136,7 @@ impl Jobs {
         }
         stack.walk = Some(walk);
         if is_under_way {
-            self.graph.watch(id);
+            self.graph.start_progress_check(id);
         }
         // Jobs of the operation before are withdrawn, also if a restart forgot to.
         self.take_back_all(id);

@@ -4,7 +4,7 @@
 //!   all wanted rows ready ──▶ begin_cleanup ──▶ visit_cleanup ──▶ removal job ──▶ drop_row ──▶ those it needed
 //! ```
 //!
-//! With `delete_first` a part of it comes before new and changed resources: see `first_stage.rs`.
+//! With `delete_first` a part of it comes before new and changed resources: see `delete_first.rs`.
 
 use crate::cause::Cause;
 use crate::job::NewJob;

@@ -9,6 +9,10 @@
 //! In Forward, a replacement is made after the old thing is gone. An old thing that another one
 //! still needs stays until that one has changed, and goes last, as without delete-first. After a
 //! restart, the first stage is determined again.
+//!
+//! This file keeps which rows wait for which. `stage.rs` begins and ends the stage.
+
+mod stage;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,7 +22,7 @@ use crate::stack::Stack;
 use crate::todo::Todo;
 use crate::walk::Stage;
 
-/// Additional state of a traversal that deletes first.
+/// State of a traversal that deletes first, in addition to its [`Walk`](crate::walk::Walk).
 #[derive(Default)]
 pub(crate) struct DeleteFirst {
     /// Rows to clean up before all others. Empty after the first stage.

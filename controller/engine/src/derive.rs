@@ -165,7 +165,7 @@ impl Traversals {
         }
         stack.walk = Some(walk);
         if is_under_way {
-            graph.watch(id);
+            graph.start_progress_check(id);
         }
     }
 

@@ -1,4 +1,6 @@
 //! Events of a stack and its resources, in their order, for operators.
+//!
+//! Absent: how many are kept, which is the store's (`controller/src/store/bounds.rs`).
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

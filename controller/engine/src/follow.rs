@@ -1,5 +1,5 @@
-//! A resource for each node of a set: which nodes the selectors of a stack match, and what the
-//! stack does when that changes.
+//! Sets follow nodes: which nodes the selectors of a stack match, and when the stack follows a change.
+//! `fit.rs` then adds and drops members, as this diagram says.
 //!
 //! ```text
 //!   a node joins, is labelled, is removed ─▶ members and matching nodes differ

@@ -34,8 +34,8 @@ impl Hidden {
         self.forgotten = false;
     }
 
-    /// Sets the values: the stack is COMPLETE with these.
-    pub fn settle(&mut self, secrets: &Secrets) {
+    /// The stack is COMPLETE with these values alone.
+    pub fn complete(&mut self, secrets: &Secrets) {
         (self.secrets, self.forgotten) = (secrets.clone(), false);
     }
 

@@ -9,12 +9,12 @@ use muster_template::Desired;
 
 use crate::cause::Cause;
 use crate::gate::JobWait;
+use crate::job_deadline::ANSWER_GRACE;
 use crate::jobs::Jobs;
 use crate::node::{NODES_MAX, NodeKey};
 use crate::record::{Observation, PackedSpec};
 use crate::rollout::Ended;
 use crate::row::{Slot, WorkState};
-use crate::silence::ANSWER_GRACE;
 use crate::todo::Todo;
 use crate::token::TOKENS_MAX;
 
@@ -34,7 +34,7 @@ pub struct Limits {
     pub rows_per_turn: usize,
     /// Interval at which agents send a heartbeat.
     pub heartbeat: Duration,
-    /// An event reports that a stack has made no progress for this long.
+    /// The first interval of the progress check, which operators set as `limits.quiet`.
     pub quiet: Duration,
     /// Newest revisions kept of a stack.
     pub revisions_kept: u32,

@@ -100,7 +100,7 @@ impl Traversals {
 
     /// Closes the node's connection. Messages on it no longer count.
     pub(crate) fn cut_off(&mut self, key: NodeKey) {
-        self.away(key);
+        self.node_away(key);
         let node = self.jobs.graph.nodes[key].name.clone();
         self.jobs.graph.ctx.effect(Effect::Close { node });
     }
@@ -136,7 +136,7 @@ impl Traversals {
         };
         if let Some(key) = self.jobs.graph.nodes.find(&ask.name) {
             // The agent that used this name until now has other keys.
-            self.away(key);
+            self.node_away(key);
             // The server may be another one, or newly installed.
             self.jobs.graph.nodes[key].facts = None;
             self.jobs.graph.nodes[key].instances = Instances::default();

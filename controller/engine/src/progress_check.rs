@@ -1,13 +1,24 @@
-//! Progress check: reports a stack without progress.
+//! The progress check of an operation: an event tells operators when its stack has made no progress for
+//! a while, and what the stack waits for.
+//!
+//! ```text
+//!   an operation begins ─▶ start ─▶ nothing changes for `Limits::quiet` ─▶ event ─▶ twice that time ─▶ event …
+//!                            ▲                                               │      up to an hour
+//!                            └──────────────── a row changes ◀───────────────┘
+//! ```
+//!
+//! Absent: what a resource waits for (`phase.rs`).
 
 use std::time::Duration;
 
 use muster_shared::MonoTime;
 
 use crate::graph::Graph;
+use crate::record::Status;
 use crate::timer::TimerKey;
+use crate::traversals::Traversals;
 
-/// The longest interval between two events about no progress.
+/// The longest interval between two events about no progress. The first is `Limits::quiet`.
 const QUIET_MAX: Duration = Duration::from_secs(3600);
 
 /// State of the check.
@@ -52,17 +63,38 @@ impl ProgressCheck {
 
 impl Graph {
     /// Starts the check.
-    pub(crate) fn watch(&mut self, id: u64) {
-        self.watch_no_more(id);
+    pub(crate) fn start_progress_check(&mut self, id: u64) {
+        self.stop_progress_check(id);
         let (now, after) = (self.ctx.now, self.ctx.limits.quiet);
         let Some(stack) = self.stacks.get_mut(&id) else { return };
         stack.progress_check = ProgressCheck { moved: now, after, due: Some(now + after) };
         self.ctx.timers.set(now + after, TimerKey::ProgressCheck(id));
     }
 
-    pub(crate) fn watch_no_more(&mut self, id: u64) {
+    pub(crate) fn stop_progress_check(&mut self, id: u64) {
         if let Some(due) = self.stacks.get_mut(&id).and_then(|stack| stack.progress_check.due.take()) {
             self.ctx.timers.clear(due, TimerKey::ProgressCheck(id));
+        }
+    }
+}
+
+impl Traversals {
+    /// The timer of the check: writes the event if the stack has made no progress.
+    pub(crate) fn progress_check_due(&mut self, id: u64, due: MonoTime) {
+        let now = self.jobs.graph.ctx.now;
+        let Some(stack) = self.jobs.graph.stacks.get_mut(&id) else { return };
+        if !stack.progress_check.is_due(due) {
+            return;
+        }
+        if stack.status != Status::InProgress {
+            return;
+        }
+        let (next, still) = stack.progress_check.look(now);
+        self.jobs.graph.ctx.timers.set(next, TimerKey::ProgressCheck(id));
+        if let Some(still) = still
+            && let Some(waiting) = self.what_is_waited_for(id)
+        {
+            self.jobs.graph.note(id, format!("no progress for {} s: {waiting}", still.as_secs()));
         }
     }
 }

@@ -177,7 +177,7 @@ impl Jobs {
         (stack.status, stack.reason) = (Status::InProgress, String::new());
         self.graph.ctx.timers.set(due, TimerKey::Stack(id, stack.traversal));
         self.graph.stack_changed(id);
-        self.graph.watch(id);
+        self.graph.start_progress_check(id);
         self.graph.event(id, None);
     }
 

@@ -20,7 +20,7 @@ use muster_template::Kind;
 
 use crate::cause::Cause;
 use crate::node::NodeKey;
-use crate::progress::Phase;
+use crate::phase::Phase;
 use crate::record::{Observation, PackedSpec, Status};
 
 pub(crate) use self::details::RowDetails;

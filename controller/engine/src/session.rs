@@ -150,7 +150,7 @@ impl Traversals {
         if connection <= self.jobs.graph.nodes[key].newest {
             return; // late: a newer connection has taken its place
         }
-        self.away(key);
+        self.node_away(key);
         let node = &mut self.jobs.graph.nodes[key];
         (node.connection, node.newest, node.heard) = (Some(connection), connection, self.jobs.graph.ctx.now);
     }
@@ -158,7 +158,7 @@ impl Traversals {
     pub(crate) fn disconnected(&mut self, name: &NodeId, connection: u64) {
         let Some(key) = self.jobs.graph.nodes.find(name) else { return };
         if self.jobs.graph.nodes[key].connection == Some(connection) {
-            self.away(key);
+            self.node_away(key);
         }
     }
 }

@@ -213,7 +213,7 @@ impl Jobs {
         }
         if enough {
             self.graph.end_pause(slot);
-            self.is_made(slot);
+            self.made(slot);
         }
     }
 

@@ -1,5 +1,7 @@
 //! The site's stacks, by id and by name, with operations that wait for a revision and rows that
 //! cannot be read.
+//!
+//! Absent: which texts may be a name ([`muster_shared::StackName`], in `muster_shared::id`).
 
 use std::collections::BTreeMap;
 use std::ops::{Bound, Index};

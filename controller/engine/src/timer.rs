@@ -1,4 +1,5 @@
 //! Timers: an ordered set. A timer that no longer fits the state it was set for does nothing.
+//! `Engine::run_own_timers` (`router.rs`) hands each one that is due to the file of its subject.
 
 use std::collections::BTreeSet;
 
@@ -10,7 +11,7 @@ use crate::row::Slot;
 /// The purpose of a timer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum TimerKey {
-    /// The deadline of a row's job.
+    /// The deadline of a row's job (`job_deadline.rs`).
     Work(Slot),
     /// The end of a row's wait.
     Pause(Slot),

@@ -40,7 +40,7 @@ pub(crate) enum Todo {
     /// Roll back a stack that has FAILED.
     RollBack(u64),
     /// Make or change a virtual resource.
-    Settle { slot: Slot, kind: Kind, action: Action, spec: PackedSpec },
+    Realise { slot: Slot, kind: Kind, action: Action, spec: PackedSpec },
     /// Remove a virtual resource.
     Unmake(Slot),
     /// Build the tree of the row's stack again: a value that it depends on became known.

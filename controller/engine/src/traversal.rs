@@ -47,7 +47,7 @@ impl Traversals {
         let outputs = self.outputs(&self.jobs.graph.stacks[&id]);
         let Some(stack) = self.jobs.graph.stacks.get_mut(&id) else { return };
         if let Some(walk) = &stack.walk {
-            stack.hidden.settle(walk.tree.secrets());
+            stack.hidden.complete(walk.tree.secrets());
         }
         for index in stack.walk.as_ref().map(Walk::visits).unwrap_or_default() {
             let row = &mut self.jobs.graph.rows[stack.forward[*index as usize]];

@@ -9,7 +9,7 @@ use crate::todo::Todo;
 impl Jobs {
     /// Ends the traversal of a stack in memory: its timers, open questions and rollouts go.
     pub(crate) fn leave_walk(&mut self, id: u64) {
-        self.graph.watch_no_more(id);
+        self.graph.stop_progress_check(id);
         self.leave_entering(id);
         self.end_checks(id);
         self.leave_rollouts(id);
@@ -25,7 +25,7 @@ impl Jobs {
 
     /// Sets the stack FAILED. A rollback follows where the operator asked for one.
     pub(crate) fn end_failed(&mut self, id: u64, reason: String) {
-        self.graph.watch_no_more(id);
+        self.graph.stop_progress_check(id);
         if self.graph.is_entering(id) {
             self.end_entering(id);
         }

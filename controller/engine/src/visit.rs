@@ -40,7 +40,7 @@ enum Decision {
     },
     Replace,
     /// The controller realises the resource itself.
-    Settle {
+    Realise {
         action: Action,
         spec: PackedSpec,
     },
@@ -96,7 +96,7 @@ impl Traversals {
             stack.map(|stack| stack.without_hidden(&tree, &reason)).unwrap_or(reason)
         });
         let acts = match &decision {
-            Ok(Decision::Apply { .. } | Decision::Replace | Decision::Settle { .. }) => true,
+            Ok(Decision::Apply { .. } | Decision::Replace | Decision::Realise { .. }) => true,
             Ok(Decision::Nothing | Decision::Unplaced | Decision::Asks(_)) | Err(_) => false,
         };
         let same_work = match &decision {
@@ -104,7 +104,7 @@ impl Traversals {
             Ok(
                 Decision::Nothing
                 | Decision::Replace
-                | Decision::Settle { .. }
+                | Decision::Realise { .. }
                 | Decision::Unplaced
                 | Decision::Asks(_),
             )
@@ -146,11 +146,11 @@ impl Traversals {
                     }
                 }
             }
-            Ok(Decision::Settle { spec, .. }) if self.jobs.graph.waits_for_this(slot, &spec) => {
+            Ok(Decision::Realise { spec, .. }) if self.jobs.graph.waits_for_this(slot, &spec) => {
                 self.jobs.graph.set_requires(slot, &tree, true);
                 self.jobs.look_at_signals(slot);
             }
-            Ok(Decision::Settle { action, spec }) => {
+            Ok(Decision::Realise { action, spec }) => {
                 self.jobs.graph.break_pause_for(slot, &spec);
                 if self.jobs.graph.rows[slot].work.is_some() {
                     self.jobs.take_back(slot);
@@ -162,7 +162,7 @@ impl Traversals {
                 } else {
                     self.jobs.graph.set_requires(slot, &tree, true);
                     let kind = tree.kind(self.jobs.graph.rows[slot].index as usize);
-                    self.jobs.graph.ctx.agenda.push_front(Todo::Settle { slot, kind, action, spec });
+                    self.jobs.graph.ctx.agenda.push_front(Todo::Realise { slot, kind, action, spec });
                 }
             }
             Ok(Decision::Replace) => {
@@ -344,7 +344,7 @@ impl Jobs {
         Ok(match self.graph.rows[slot].needed(kind, None, spec, &packed) {
             Needed::Nothing => Decision::Nothing,
             Needed::Replace => Decision::Replace,
-            Needed::Apply(action) => Decision::Settle { action, spec: packed },
+            Needed::Apply(action) => Decision::Realise { action, spec: packed },
         })
     }
 }

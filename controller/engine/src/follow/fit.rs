@@ -1,4 +1,5 @@
-//! Members of sets follow the nodes: a stack is laid out again when other nodes match its selectors.
+//! Fits the members of a stack to the nodes that its selectors match now: each branch of the diagram in
+//! `follow.rs`. When that happens is decided there.
 
 use muster_shared::MonoTime;
 

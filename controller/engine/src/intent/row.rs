@@ -46,7 +46,7 @@ fn host_of(row: &Row) -> Option<TopologyHost> {
 
 impl Engine {
     /// Declares the host of a row. The MAC address identifies a host.
-    fn settle_host(&mut self, slot: Slot, host: &TopologyHost) -> Result<(), String> {
+    fn declare_host(&mut self, slot: Slot, host: &TopologyHost) -> Result<(), String> {
         let id = self.graph().rows[slot].id;
         let owner = self.intents.hosts.get(&host.mac).filter(|owner| **owner != id);
         // A dropped row hands the host to the row that replaces it.
@@ -66,7 +66,7 @@ impl Engine {
         Ok(())
     }
 
-    fn unsettle_host(&mut self, slot: Slot) {
+    fn retract_host(&mut self, slot: Slot) {
         let row = &self.graph().rows[slot];
         let id = row.id;
         let Some(host) = host_of(row).filter(|host| self.intents.hosts.get(&host.mac) == Some(&id)) else {
@@ -77,7 +77,7 @@ impl Engine {
     }
 
     /// Declares the link of a row. Replaces what the row declared before.
-    pub(crate) fn settle_link(&mut self, slot: Slot, link: &TopologyLink) -> Result<(), String> {
+    pub(crate) fn declare_link(&mut self, slot: Slot, link: &TopologyLink) -> Result<(), String> {
         let row = &self.graph().rows[slot];
         let id = row.id;
         let before = link_of(row).map(|old| directions(&old)).unwrap_or_default();
@@ -119,8 +119,9 @@ impl Engine {
         }
     }
 
-    pub(crate) fn unsettle_link(&mut self, slot: Slot) {
-        self.unsettle_host(slot);
+    /// Takes back what the row of a link or host declared.
+    pub(crate) fn retract_link_and_host(&mut self, slot: Slot) {
+        self.retract_host(slot);
         let row = &self.graph().rows[slot];
         let id = row.id;
         if let Some(link) = link_of(row) {
@@ -135,16 +136,16 @@ impl Engine {
         for slot in slots {
             if let Some(link) = link_of(&self.graph().rows[slot]) {
                 // The link was valid when it was accepted.
-                let _was_right = self.settle_link(slot, &link);
+                let _was_right = self.declare_link(slot, &link);
             }
             if let Some(host) = host_of(&self.graph().rows[slot]) {
-                let _was_right = self.settle_host(slot, &host);
+                let _was_right = self.declare_host(slot, &host);
             }
         }
     }
 
     /// Submits the intent of a row.
-    pub(crate) fn settle_intent(&mut self, slot: Slot, key: &str, wish: Wish) -> Result<(), String> {
+    pub(crate) fn submit_intent(&mut self, slot: Slot, key: &str, wish: Wish) -> Result<(), String> {
         let id = self.graph().rows[slot].id;
         let known = self.intents.manager.find(key);
         if let Some(no) = known {
@@ -169,7 +170,7 @@ impl Engine {
 
     /// Withdraws the intent of a row. Returns how long that may take. `None`: there is nothing to
     /// wait for.
-    pub(crate) fn unsettle_intent(&mut self, slot: Slot, farewell: Action) -> Option<Duration> {
+    pub(crate) fn withdraw_intent(&mut self, slot: Slot, farewell: Action) -> Option<Duration> {
         let no = self.view().intent_of(slot)?;
         if farewell == Action::Retain {
             self.intents.owners.remove(&no);
@@ -196,7 +197,7 @@ impl Engine {
         match self.intents.manager.state(no) {
             Some((State::Installed, _)) => {
                 self.graph_mut().end_pause(slot);
-                self.traversals.jobs.is_made(slot);
+                self.traversals.jobs.made(slot);
             }
             Some((State::Failed, _)) if !self.intents.manager.may_heal(no) => self.intent_failed(slot),
             _ => self.traversals.jobs.graph.touch(self.traversals.jobs.graph.rows[slot].stack),
@@ -222,10 +223,10 @@ impl Engine {
     /// Declares or submits what the spec of a link, host or intent says.
     pub(crate) fn wanted_virtual(&mut self, slot: Slot, spec: &PackedSpec) -> Result<(), String> {
         match spec.unpack() {
-            Desired::Virtual(VirtualResource::Link(link)) => self.settle_link(slot, &link),
-            Desired::Virtual(VirtualResource::Host(host)) => self.settle_host(slot, &host),
+            Desired::Virtual(VirtualResource::Link(link)) => self.declare_link(slot, &link),
+            Desired::Virtual(VirtualResource::Host(host)) => self.declare_host(slot, &host),
             Desired::Virtual(VirtualResource::Intent { key, wish, .. }) => {
-                self.settle_intent(slot, &key, wish)
+                self.submit_intent(slot, &key, wish)
             }
             _ => Ok(()),
         }
@@ -233,8 +234,8 @@ impl Engine {
 }
 
 impl Traversals {
-    /// Another row took over what this row declared. The row settles again if it is wanted; if it
-    /// is being removed, the removal is complete.
+    /// Another row took over what this row declared. The row declares it again if it is wanted;
+    /// if it is being removed, the removal is complete.
     fn taken_over(&mut self, old: Option<u64>, new: u64) {
         let old = old.filter(|old| *old != new).and_then(|old| self.jobs.graph.rows.of_id(old));
         let Some(slot) = old else { return };

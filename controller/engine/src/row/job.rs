@@ -302,7 +302,7 @@ impl Row {
     }
 
     /// A virtual resource is made or changed.
-    pub fn settle(&mut self, kind: Kind, action: Action, spec: PackedSpec) {
+    pub fn realise(&mut self, kind: Kind, action: Action, spec: PackedSpec) {
         let row = &mut self.0;
         (row.kind, row.action, row.spec) = (kind, Some(action), Some(spec));
         (row.reason, row.retry_count, row.handed_over, row.applied) = (None, 0, false, true);

@@ -10,7 +10,7 @@ use muster_shared::{NodeId, Rate};
 use muster_template::{Selector, fact};
 
 use crate::node::{Node, NodeKey};
-use crate::progress::Phase;
+use crate::phase::Phase;
 use crate::row::{Row, Slot};
 use crate::site::NodeState;
 use crate::view::View;

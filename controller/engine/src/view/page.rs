@@ -6,7 +6,7 @@ use muster_template::Kind;
 use super::node::KnownNode;
 use super::stack::status_of;
 use super::{ResourceView, StackView};
-use crate::progress::NeededBy;
+use crate::phase::NeededBy;
 use crate::row::Slot;
 use crate::stack::Stack;
 use crate::view::View;

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use muster_shared::{ResourceId, StackName};
 use muster_template::Kind;
 
-use crate::progress::{NeededBy, Phase};
+use crate::phase::{NeededBy, Phase};
 use crate::record::{Observation, Status, action_str};
 use crate::row::{Row, Slot};
 use crate::stack::Stack;

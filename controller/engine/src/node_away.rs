@@ -1,4 +1,8 @@
-//! The end of a node's connection. Its jobs stay in flight, and take no room until the node is back.
+//! The end of a node's connection: what follows from it. Jobs of the node stay in flight, and take no room
+//! until the node is back.
+//!
+//! Absent: when a silent connection ends. The link decides that, in `link/direct/session.rs` and
+//! `link/broker/talk.rs` of the controller.
 
 use crate::node::NodeKey;
 use crate::row::WorkState;
@@ -6,9 +10,8 @@ use crate::todo::Todo;
 use crate::traversals::Traversals;
 
 impl Traversals {
-    /// Marks a node as away. Jobs in flight stay so, but take no room and have no deadline until
-    /// the node is back.
-    pub(crate) fn away(&mut self, key: NodeKey) {
+    /// Marks a node as away. Its jobs in flight have no deadline until the node is back.
+    pub(crate) fn node_away(&mut self, key: NodeKey) {
         let node = &mut self.jobs.graph.nodes[key];
         if node.ready {
             node.instances.left(node.heard);

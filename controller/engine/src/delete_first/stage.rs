@@ -1,5 +1,5 @@
-//! The first stage of an operation with `delete_first`: clean-up of what no kept row needs, before anything
-//! new is made.
+//! Begins and ends the stage `First` of the diagram in `delete_first.rs`: finds its rows, visits them, and goes on to
+//! `Forward`. Rows that failed meanwhile count from then on.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,21 +1,20 @@
-//! The activity of each resource in progress, or its wait, and since when. An event tells the
-//! operator when a stack has made no progress for a while.
+//! Phases: what each resource with something to do is doing or waits for, and since when. Operators see
+//! them in lists and in reasons.
+//!
+//! Absent: when an event says that a stack makes no progress (`progress_check.rs`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use muster_shared::MonoTime;
 use muster_template::{DriftPolicy, Hook, Kind};
 
 use crate::gate::Wait;
-use crate::record::Status;
 use crate::row::{Role, Row, Slot};
 use crate::stack::Stack;
-use crate::timer::TimerKey;
 use crate::traversals::Traversals;
 use crate::view::View;
 
-/// Resources that such an event names.
+/// Resources that a text names.
 const NAMED: usize = 10;
 /// Names shown of what one resource waits for. More names would say the same.
 const WAITS_FOR_MAX: usize = 100;
@@ -181,25 +180,6 @@ impl Traversals {
                 names.take(WAITS_FOR_MAX).map(ToString::to_string).collect()
             }
             Role::Steady => Vec::new(),
-        }
-    }
-
-    /// The timer of the progress check. An event reports a stack without progress.
-    pub(crate) fn quiet_due(&mut self, id: u64, due: MonoTime) {
-        let now = self.jobs.graph.ctx.now;
-        let Some(stack) = self.jobs.graph.stacks.get_mut(&id) else { return };
-        if !stack.progress_check.is_due(due) {
-            return;
-        }
-        if stack.status != Status::InProgress {
-            return;
-        }
-        let (next, still) = stack.progress_check.look(now);
-        self.jobs.graph.ctx.timers.set(next, TimerKey::ProgressCheck(id));
-        if let Some(still) = still
-            && let Some(waiting) = self.what_is_waited_for(id)
-        {
-            self.jobs.graph.note(id, format!("no progress for {} s: {waiting}", still.as_secs()));
         }
     }
 

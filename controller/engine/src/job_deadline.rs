@@ -1,4 +1,5 @@
-//! Jobs about which the agent is silent.
+//! The deadline of a sent job: after it, a job of which the agent says nothing is lost. `retry.rs`
+//! (`work_due`) says what follows.
 //!
 //! An agent that lists all its jobs owns their deadlines. A job may wait behind a long one, fetch
 //! and run as long as that takes; the agent ends one that takes too long. Such a job is lost only

@@ -308,10 +308,13 @@ impl Rollout {
             Away::Wait => false,
             Away::Fail => true,
             Away::Skip => {
-                let [lost, begun, open] =
-                    [List::Lost, List::Begun, List::Open].map(|list| self.members.count(list));
-                // Members that failed, and members that may yet prove to have failed.
-                !self.record.canary && self.failed() + lost + begun - open < self.policy.max_failures
+                // Members under way of an earlier batch, or passed over in this one. The batch no longer
+                // waits for them.
+                let not_awaited = self.members.count(List::Begun) - self.members.count(List::Open);
+                // Each of these may prove to have failed, and so may the member that is passed over now.
+                // Together they must not be more than the failures that the policy bears.
+                let may_have_failed = self.failed() + self.members.count(List::Lost) + not_awaited;
+                !self.record.canary && may_have_failed < self.policy.max_failures
             }
         }
     }
@@ -324,10 +327,15 @@ impl Rollout {
         }
     }
 
+    /// The reason to abort the rollout, if there is one.
     fn what_hurts(&self, health: &dyn Fn(&str) -> Health) -> Option<String> {
         self.what_hurts_a_canary(health).or_else(|| {
             let (lost, most) = (self.members.count(List::Lost), self.policy.max_failures);
+            // Nobody knows how a lost member ended. Until another one fails, nothing says that the
+            // revision is bad, and a selector that drops members aborts nothing. From then on each lost
+            // member counts as failed.
             let count = if self.failed() == 0 { 0 } else { self.failed() + lost };
+            // Nobody may begin, and nobody is left to end: the rollout would wait for ever.
             if lost > 0 && count <= most && self.is_out_of_room() {
                 return Some(format!("{lost} left while under way, and nobody has ended well yet"));
             }

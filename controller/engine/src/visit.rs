@@ -31,15 +31,9 @@ const HERE_MAX: usize = 4 * 1024 * 1024;
 /// The outcome of a visit.
 enum Decision {
     Nothing,
-    Apply {
-        node: NodeKey,
-        action: Action,
-        spec: PackedSpec,
-        claims: Vec<Claim>,
-        content: Option<Arc<[u8]>>,
-    },
+    Apply(Apply),
     Replace,
-    /// The controller realises the resource itself.
+    /// The controller realises the resource itself (`virtual_resource.rs`).
     Realise {
         action: Action,
         spec: PackedSpec,
@@ -48,6 +42,15 @@ enum Decision {
     Unplaced,
     /// The properties need facts that this node, by its full or short name, has not told.
     Asks(NodeId),
+}
+
+/// What a job is to do on a node.
+struct Apply {
+    node: NodeKey,
+    action: Action,
+    spec: PackedSpec,
+    claims: Vec<Claim>,
+    content: Option<Arc<[u8]>>,
 }
 
 impl Traversals {
@@ -75,40 +78,24 @@ impl Traversals {
         }
     }
 
+    /// Decides about a row of the revision, and takes the step if nothing holds it back.
     pub(crate) fn visit_forward(&mut self, slot: Slot) {
         self.awaited.looked_at(slot);
         let stack = self.jobs.graph.rows[slot].stack;
-        let Some(tree) =
-            self.jobs.graph.stacks.get(&stack).and_then(|s| s.walk.as_ref()).map(|w| Arc::clone(&w.tree))
-        else {
-            return;
-        };
+        let walk = self.jobs.graph.stacks.get(&stack).and_then(|stack| stack.walk.as_ref());
+        let Some(tree) = walk.map(|walk| Arc::clone(&walk.tree)) else { return };
         if !self.is_as_expanded(slot, &tree) {
             return;
         }
-        // Each visit notes these: the row may be a replacement, and the tree may be new after a restart.
-        self.jobs.remember_removed(slot, tree.removed(self.jobs.graph.rows[slot].index as usize));
-        self.jobs.graph.remember_selector(slot, &tree);
-        self.jobs.remember_restarts(slot, &tree);
-        self.jobs.be_of_type(slot, tree.kind(self.jobs.graph.rows[slot].index as usize));
+        self.jobs.note_definition(slot, &tree);
         let decision = self.decide(slot, &tree).map_err(|reason| {
             let stack = self.jobs.graph.stacks.get(&stack);
             stack.map(|stack| stack.without_hidden(&tree, &reason)).unwrap_or(reason)
         });
-        let acts = match &decision {
-            Ok(Decision::Apply { .. } | Decision::Replace | Decision::Realise { .. }) => true,
-            Ok(Decision::Nothing | Decision::Unplaced | Decision::Asks(_)) | Err(_) => false,
-        };
-        let same_work = match &decision {
-            Ok(Decision::Apply { node, spec, .. }) => self.jobs.is_same_work(slot, *node, spec),
-            Ok(
-                Decision::Nothing
-                | Decision::Replace
-                | Decision::Realise { .. }
-                | Decision::Unplaced
-                | Decision::Asks(_),
-            )
-            | Err(_) => false,
+        let (acts, same_work) = match &decision {
+            Ok(Decision::Apply(apply)) => (true, self.jobs.is_same_work(slot, apply.node, &apply.spec)),
+            Ok(Decision::Replace | Decision::Realise { .. }) => (true, false),
+            Ok(Decision::Nothing | Decision::Unplaced | Decision::Asks(_)) | Err(_) => (false, false),
         };
         if acts && self.jobs.hold_step(slot, &tree, same_work) {
             return;
@@ -116,81 +103,40 @@ impl Traversals {
         let changed = acts || self.jobs.stands_for_changed(slot, &tree);
         self.jobs.graph.rows[slot].note_changed(changed);
         match decision {
-            Err(reason) if self.jobs.graph.rows[slot].work.is_some() => {
-                self.jobs.take_back(slot);
-                if self.jobs.graph.rows[slot].work.is_none() {
-                    self.jobs.fail_row(slot, reason);
-                }
-            }
-            Err(reason) => self.jobs.fail_row(slot, reason),
+            Err(reason) => self.jobs.fail_without_job(slot, reason),
             Ok(Decision::Nothing) => {
                 self.jobs.mend(slot);
                 if !self.jobs.graph.waits_after(slot) {
                     self.jobs.row_ready(slot);
                 }
             }
-            Ok(Decision::Apply { node, action, spec, claims, content }) => {
-                if self.jobs.graph.rows[slot].work.is_none() {
-                    if let Err(held) = self.jobs.may_begin(slot, node, action, claims) {
-                        return self.jobs.hold_back(slot, action, held);
-                    }
-                    self.jobs.graph.set_requires(slot, &tree, true);
-                    let row = &mut self.jobs.graph.rows[slot];
-                    row.set_kind(tree.kind(row.index as usize));
-                    let job = NewJob { cause: Cause::Traversal, node, action, spec: Some(spec), content };
-                    self.jobs.queue_job(slot, job);
-                } else if !self.jobs.is_same_work(slot, node, &spec) || self.jobs.graph.is_held_back(slot) {
-                    self.jobs.take_back(slot);
-                    if self.jobs.graph.rows[slot].work.is_none() {
-                        self.jobs.graph.ctx.agenda.push_back(Todo::Visit(slot));
-                    }
-                }
-            }
-            Ok(Decision::Realise { spec, .. }) if self.jobs.graph.waits_for_this(slot, &spec) => {
-                self.jobs.graph.set_requires(slot, &tree, true);
-                self.jobs.look_at_signals(slot);
-            }
-            Ok(Decision::Realise { action, spec }) => {
-                self.jobs.graph.break_pause_for(slot, &spec);
-                if self.jobs.graph.rows[slot].work.is_some() {
-                    self.jobs.take_back(slot);
-                    if self.jobs.graph.rows[slot].work.is_none() {
-                        self.jobs.graph.ctx.agenda.push_back(Todo::Visit(slot));
-                    }
-                } else if let Err(held) = self.jobs.graph.may_be_done(slot, action) {
-                    self.jobs.hold_back(slot, action, held);
-                } else {
-                    self.jobs.graph.set_requires(slot, &tree, true);
-                    let kind = tree.kind(self.jobs.graph.rows[slot].index as usize);
-                    self.jobs.graph.ctx.agenda.push_front(Todo::Realise { slot, kind, action, spec });
-                }
-            }
-            Ok(Decision::Replace) => {
-                if self.jobs.graph.rows[slot].work.is_some() {
-                    self.jobs.take_back(slot);
-                    if self.jobs.graph.rows[slot].work.is_none() {
-                        self.jobs.graph.ctx.agenda.push_back(Todo::Visit(slot));
-                        return;
-                    }
-                }
-                let gone = self.jobs.graph.rows[slot].is_past();
-                if let Some(reason) = self.jobs.graph.restricted(slot, Restriction::Replace).filter(|_| !gone)
-                {
-                    // The outcome of a job that is being withdrawn is not known yet.
-                    if self.jobs.graph.rows[slot].work.is_none() {
-                        self.jobs.graph.rows[slot].refuse(Action::Update);
-                        self.jobs.fail_row(slot, reason);
-                    }
-                    return;
-                }
-                // The old row keeps its job, if any. Its clean-up waits until that job has ended.
-                let new = self.replace(slot, &tree);
-                if !self.jobs.graph.waits_for_room(slot, new) {
-                    self.jobs.graph.ctx.agenda.push_back(Todo::Visit(new));
-                }
-            }
+            Ok(Decision::Apply(apply)) => self.jobs.apply(slot, &tree, apply),
+            Ok(Decision::Realise { action, spec }) => self.jobs.realise_soon(slot, &tree, action, spec),
+            Ok(Decision::Replace) => self.replace_and_visit(slot, &tree),
             Ok(Decision::Unplaced) => self.awaited.any(slot),
             Ok(Decision::Asks(node)) => self.awaited.facts(slot, node),
+        }
+    }
+
+    /// Lets another row take the place of this one, and visits that row once it may begin.
+    fn replace_and_visit(&mut self, slot: Slot, tree: &Tree) {
+        if self.jobs.withdraw_and_visit(slot) {
+            return;
+        }
+        let row = &self.jobs.graph.rows[slot];
+        let (is_past, has_job) = (row.is_past(), row.work.is_some());
+        if let Some(reason) = self.jobs.graph.restricted(slot, Restriction::Replace).filter(|_| !is_past) {
+            // The outcome of a job that is being withdrawn is not known yet.
+            if !has_job {
+                self.jobs.graph.rows[slot].refuse(Action::Update);
+                self.jobs.fail_row(slot, reason);
+            }
+            return;
+        }
+        // The old row keeps its job, if any. Its clean-up waits until that job has ended.
+        let new = self.replace(slot, tree);
+        if !self.jobs.graph.waits_for_room(slot, new) {
+            self.jobs.graph.ctx.agenda.push_back(Todo::Visit(new));
         }
     }
 
@@ -278,13 +224,84 @@ impl Traversals {
             Needed::Nothing => Decision::Nothing,
             Needed::Replace => Decision::Replace,
             Needed::Apply(action) => {
-                Decision::Apply { node, action, spec: packed, claims: spec.claims(), content }
+                Decision::Apply(Apply { node, action, spec: packed, claims: spec.claims(), content })
             }
         })
     }
 }
 
 impl Jobs {
+    /// Notes in the row what a later step needs of its definition. Each visit does: the row may be a
+    /// replacement, and the tree may be new after a restart.
+    fn note_definition(&mut self, slot: Slot, tree: &Tree) {
+        let index = self.graph.rows[slot].index as usize;
+        self.remember_removed(slot, tree.removed(index));
+        self.graph.remember_selector(slot, tree);
+        self.remember_restarts(slot, tree);
+        self.be_of_type(slot, tree.kind(index));
+    }
+
+    /// Gives the row a job, unless the present one does the same.
+    fn apply(&mut self, slot: Slot, tree: &Tree, apply: Apply) {
+        let Apply { node, action, spec, claims, content } = apply;
+        if self.graph.rows[slot].work.is_some() {
+            if !self.is_same_work(slot, node, &spec) || self.graph.is_held_back(slot) {
+                self.withdraw_and_visit(slot);
+            }
+            return;
+        }
+        if let Err(held) = self.may_begin(slot, node, action, claims) {
+            return self.hold_back(slot, action, held);
+        }
+        self.graph.set_requires(slot, tree, true);
+        let row = &mut self.graph.rows[slot];
+        row.set_kind(tree.kind(row.index as usize));
+        let job = NewJob { cause: Cause::Traversal, node, action, spec: Some(spec), content };
+        self.queue_job(slot, job);
+    }
+
+    /// Lets the engine realise a virtual resource, unless the row already waits for just that.
+    fn realise_soon(&mut self, slot: Slot, tree: &Tree, action: Action, spec: PackedSpec) {
+        if self.graph.waits_for_this(slot, &spec) {
+            self.graph.set_requires(slot, tree, true);
+            return self.look_at_signals(slot);
+        }
+        self.graph.break_pause_for(slot, &spec);
+        if self.graph.rows[slot].work.is_some() {
+            self.withdraw_and_visit(slot);
+        } else if let Err(held) = self.graph.may_be_done(slot, action) {
+            self.hold_back(slot, action, held);
+        } else {
+            self.graph.set_requires(slot, tree, true);
+            let kind = tree.kind(self.graph.rows[slot].index as usize);
+            self.graph.ctx.agenda.push_front(Todo::Realise { slot, kind, action, spec });
+        }
+    }
+
+    /// Withdraws the row's job. A job that the agent does not have is gone at once: then the row is visited again.
+    /// Returns whether it is. Otherwise the answer of the agent leads to the next visit.
+    fn withdraw_and_visit(&mut self, slot: Slot) -> bool {
+        if self.graph.rows[slot].work.is_none() {
+            return false;
+        }
+        self.take_back(slot);
+        let is_gone = self.graph.rows[slot].work.is_none();
+        if is_gone {
+            self.graph.ctx.agenda.push_back(Todo::Visit(slot));
+        }
+        is_gone
+    }
+
+    /// Fails the row, once it has no job.
+    fn fail_without_job(&mut self, slot: Slot, reason: String) {
+        if self.graph.rows[slot].work.is_some() {
+            self.take_back(slot);
+        }
+        if self.graph.rows[slot].work.is_none() {
+            self.fail_row(slot, reason);
+        }
+    }
+
     /// Whether a row below a nested stack or a group has changed in this operation.
     fn stands_for_changed(&self, slot: Slot, tree: &Tree) -> bool {
         let index = self.graph.rows[slot].index as usize;

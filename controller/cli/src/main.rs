@@ -8,8 +8,6 @@ mod drawing;
 mod failure;
 mod flow;
 mod intent;
-mod kind;
-mod language;
 mod manual;
 mod node;
 mod output;
@@ -21,7 +19,9 @@ mod source;
 mod span;
 mod stack;
 mod status;
+mod template;
 mod topology;
+mod r#type;
 mod usage;
 mod wait;
 mod yaml;
@@ -92,10 +92,10 @@ enum Noun {
     Topology(topology::TopologyVerb),
     /// Describe the functions of templates; needs no controller
     #[command(subcommand, after_help = "Example:\n  muster template functions")]
-    Template(language::TemplateVerb),
+    Template(template::TemplateVerb),
     /// Describe resource types; needs no controller
     #[command(subcommand, after_help = "Example:\n  muster type show Muster::File")]
-    Type(kind::TypeVerb),
+    Type(r#type::TypeVerb),
     /// Print a completion script
     #[command(after_help = "Example:\n  muster completion bash > /etc/bash_completion.d/muster")]
     Completion {
@@ -155,8 +155,8 @@ fn run(cli: Cli) -> Result<(), Failure> {
         Noun::Generate { what: Generate::Completion { folder } } => {
             manual::completions(&folder, Cli::command())
         }
-        Noun::Template(verb) => language::run(verb, format),
-        Noun::Type(verb) => kind::run(verb, format),
+        Noun::Template(verb) => template::run(verb, format),
+        Noun::Type(verb) => r#type::run(verb, format),
         noun => {
             let mut client = Client::new(&cli.url)?;
             if let Some(site) = cli.site {

@@ -1,7 +1,7 @@
 //! `muster node …`
 
-mod change_site;
 mod facts;
+mod moving;
 mod wait;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -25,7 +25,7 @@ use crate::output::{
 use crate::pages::{List, Pages};
 use crate::span::{YEAR, seconds, within};
 use crate::status;
-use change_site::ChangeSite;
+use moving::Move;
 
 /// Verbs.
 #[derive(Subcommand)]
@@ -138,7 +138,7 @@ pub enum NodeVerb {
     /// site stays as it is.
     #[command(after_help = "Example:\n  muster node move web-1.example.org --site lab-b\n  \
                       muster node move web-1.example.org --token -")]
-    Move(ChangeSite),
+    Move(Move),
 }
 
 /// `node token`
@@ -278,7 +278,7 @@ pub async fn run(verb: NodeVerb, client: &mut Client, format: Format) -> Result<
             );
             document(format, &answer, |_| text)
         }
-        NodeVerb::Move(change) => change_site::run(change, client, format).await,
+        NodeVerb::Move(change) => moving::run(change, client, format).await,
         NodeVerb::Remove { node } => {
             let answer = client.send(Method::DELETE, &path(["nodes", node.as_str()]), None).await?;
             view(format, &answer, |removed| left_behind(&node, removed))

@@ -20,7 +20,7 @@ const TOKEN_TTL: u64 = 300;
 /// `node move`
 #[derive(Args)]
 #[command(group(ArgGroup::new("way").args(["to", "token"]).required(true)))]
-pub struct ChangeSite {
+pub struct Move {
     /// Name of the node
     node: NodeId,
     /// Site of this controller to move to; the command makes a join token there
@@ -31,8 +31,8 @@ pub struct ChangeSite {
     token: Option<String>,
 }
 
-pub async fn run(change: ChangeSite, client: &mut Client, format: Format) -> Result<(), Failure> {
-    let ChangeSite { node, to, token } = change;
+pub async fn run(change: Move, client: &mut Client, format: Format) -> Result<(), Failure> {
+    let Move { node, to, token } = change;
     let token = match (to, token.as_deref()) {
         (Some(site), _) => ask_for_token(&mut client.at_site(site), &node).await?,
         (None, Some("-") | None) => from_stdin()?,

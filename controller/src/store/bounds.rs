@@ -1,4 +1,4 @@
-//! Bounds of the database's size.
+//! Bounds of what the database keeps: events of each stack, and the size of its file.
 
 use super::database::int;
 use super::sql::Db;

@@ -1,4 +1,5 @@
-//! Compares what a bridge holds with its desired entries.
+//! Compares what a bridge holds with its desired entries. Two entries are equal if their forms are, which
+//! `form.rs` makes.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;

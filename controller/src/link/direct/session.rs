@@ -38,7 +38,8 @@ pub struct Terms {
     pub up: String,
     /// The only topic the client subscribes to.
     pub down: String,
-    /// A silence of this length ends the connection; `None` if the client asked for no limit.
+    /// A silence of this length ends the connection: one and a half of the keep alive that `welcome`
+    /// (`connection.rs`) agreed with the client.
     pub silence: Duration,
     /// The time in which a client must read each piece of output.
     pub drain: Duration,

@@ -1,4 +1,5 @@
-//! `repeat`, and the functions that depend on one value alone.
+//! The syntax of `repeat`, and of the functions that depend on one value alone. `render/repeat.rs` and
+//! `render/plain.rs` compute their values.
 
 use super::keys_in;
 use crate::build::Reader;

@@ -1,4 +1,4 @@
-//! Conditions, and `if`, which evaluates one.
+//! The syntax of conditions, and of `if`, which evaluates one. `render/condition.rs` says what holds.
 //!
 //! As in Heat, `and`, `equals`, `not` and `or` are functions in the place of a condition, and data anywhere
 //! else: such a map is read as data, and becomes a call here.

@@ -1,4 +1,5 @@
-//! Functions that refer to something: a parameter, a resource, a file, the outer resource of a nested stack.
+//! The syntax of functions that refer to something: a parameter, a resource, a file, the outer resource of a nested
+//! stack. `render.rs` has their values.
 
 use muster_shared::model::Spec;
 

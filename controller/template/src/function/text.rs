@@ -1,4 +1,5 @@
-//! Functions that make texts, including `yaql`.
+//! The syntax of functions that make texts, including `yaql`. `render/text.rs` and `render/yaql.rs` compute
+//! their values.
 
 use std::sync::Arc;
 

@@ -6,6 +6,7 @@
 
 mod figures;
 mod member;
+mod server;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -23,6 +24,7 @@ use tokio::time::timeout;
 
 use figures::{Figures, Percentiles, Process, Standing};
 use member::{Member, Order};
+pub use server::Server;
 
 /// Files that are open besides the connections.
 const FILES: u64 = 100;

@@ -1,26 +1,20 @@
-//! One member of the fleet: a real machine and a real link, over a disk and a server that are in memory.
-//!
-//! Absent: networks, services, flow tables. A job for one of these fails for good and says so.
+//! One member of the fleet: a real machine and a real link, over a server that is in memory.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use muster_agent_core::{
-    Agent, Before, Config, ContentState, ContentStep, Effect, FlowEffect, FlowInput, Found, Input, Looked,
-    Retry, RunError,
-};
+use muster_agent_core::{Agent, Config, Effect, Input};
 use muster_agent_link::Identity;
 use muster_agent_link::connection::{Connection, LinkEvent, Peer};
-use muster_shared::model::{
-    Action, ContentDigest, Down, FailOn, Job, Observed, Outcome, ReportKey, Spec, Up,
-};
+use muster_shared::model::{Down, Job, Outcome, ReportKey, Spec, Up};
 use muster_shared::{Epoch, EpochId, MonoTime, ResourceId};
 use rustls::ClientConfig;
 use tokio::sync::watch;
 use tokio::time::sleep_until;
 
 use super::figures::Figures;
+use super::server::Server;
 
 /// What the whole fleet is told to do.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -41,9 +35,7 @@ pub struct Member {
     tls: Arc<ClientConfig>,
     connection: Option<Connection>,
     inbox: VecDeque<Input>,
-    things: BTreeMap<ResourceId, Spec>,
-    watched: BTreeSet<ResourceId>,
-    contents: BTreeMap<ContentDigest, Vec<u8>>,
+    server: Server,
     running: Vec<(Instant, Box<Job>)>,
     reported: BTreeMap<ReportKey, Instant>,
     /// When a thing was changed behind its back, and not put right since.
@@ -78,9 +70,7 @@ impl Member {
             identity,
             connection: None,
             inbox: VecDeque::from([Input::Start]),
-            things: BTreeMap::new(),
-            watched: BTreeSet::new(),
-            contents: BTreeMap::new(),
+            server: Server::default(),
             running: Vec::new(),
             reported: BTreeMap::new(),
             drifted: BTreeMap::new(),
@@ -126,20 +116,10 @@ impl Member {
 
     /// Somebody changes a thing.
     fn drift(&mut self) {
-        let Some((resource, spec)) = self.things.iter_mut().next() else { return };
-        match spec {
-            Spec::Dummy(dummy) => dummy.values.insert("changed".into(), "by somebody else".into()),
-            Spec::File(file) => {
-                file.mode ^= 0o111;
-                None
-            }
-            _ => return,
-        };
-        self.drifted.insert(*resource, Instant::now());
+        let Some((resource, hint)) = self.server.drift() else { return };
+        self.drifted.insert(resource, Instant::now());
         self.figures.drifted();
-        if self.watched.contains(resource) {
-            self.inbox.push_back(Input::Changed(BTreeSet::from([*resource])));
-        }
+        self.inbox.extend(hint);
     }
 
     fn event(&mut self, event: Option<LinkEvent>) {
@@ -216,65 +196,17 @@ impl Member {
     }
 
     fn execute(&mut self, effect: Effect) {
-        let answer = match effect {
+        match effect {
             Effect::Connect => {
                 let peer = Peer::node(&self.identity, Arc::clone(&self.tls));
                 self.connection = Some(Connection::open(peer, Arc::new(self.identity.seal())));
-                return;
             }
-            Effect::Disconnect { reason } => return self.disconnected(reason),
-            Effect::Send(up) => return self.send(up),
-            // The disk is memory, and keeps everything.
-            Effect::Write { write, .. } | Effect::WriteEpoch { write, .. } => Input::Written(write),
-            Effect::Capture { key, .. } => Input::Captured { key, before: Ok(Before::new(Vec::new())) },
-            Effect::Guard { job, .. } => {
-                Input::Guarded { key: job.key(), undo: Err(not_simulated()), challenge: Vec::new() }
-            }
-            Effect::Restore { key, .. } | Effect::Fallback { key, .. } => {
-                Input::Restored { key, result: Err(not_simulated().reason) }
-            }
-            Effect::Run { job, .. } => return self.begins(job),
-            Effect::Check { job, .. } => {
-                Input::Checked { key: job.key(), found: Ok(self.found(job.resource, &job.spec)) }
-            }
-            Effect::Look { number, looks } => {
-                let looked = looks.into_iter().map(|look| Looked {
-                    resource: look.resource,
-                    generation: look.generation,
-                    found: Ok(self.found(look.resource, &look.spec)),
-                });
-                Input::Looked { number, looked: looked.collect() }
-            }
-            Effect::Watch { resource, spec: Some(_) } => {
-                self.watched.insert(resource);
-                return;
-            }
-            Effect::Watch { resource, spec: None } => {
-                self.watched.remove(&resource);
-                return;
-            }
-            Effect::FindRoom => Input::Room(Ok(())),
-            Effect::Gather => Input::Gathered(Ok(Box::default())),
-            Effect::Cancel(key) => {
-                self.running.retain(|(_, job)| job.key() != key);
-                return;
-            }
-            Effect::Content { digest, step } => match self.content(digest, step) {
-                Some(state) => Input::Content { digest, state: Ok(state) },
-                None => return,
-            },
-            Effect::KeepContents(kept) => {
-                self.contents.retain(|digest, _| kept.contains(digest));
-                return;
-            }
-            Effect::Flow { device, effect: FlowEffect::Watch } => {
-                Input::Flow { device, input: FlowInput::Gone { reason: not_simulated().reason } }
-            }
-            Effect::Join { number, .. } => Input::Joined { number, joined: Err(not_simulated().reason) },
-            Effect::ChangeSite { .. } => Input::SiteChanged(Err(not_simulated().reason)),
-            Effect::Flow { .. } | Effect::Remove(_) | Effect::LocalEnded(_) | Effect::Warn(_) => return,
-        };
-        self.inbox.push_back(answer);
+            Effect::Disconnect { reason } => self.disconnected(reason),
+            Effect::Send(up) => self.send(up),
+            Effect::Run { job, .. } => self.begins(job),
+            Effect::Cancel(key) => self.running.retain(|(_, job)| job.key() != key),
+            effect => self.inbox.extend(self.server.take(effect)),
+        }
     }
 
     fn send(&mut self, up: Up) {
@@ -303,7 +235,7 @@ impl Member {
     }
 
     fn ends(&mut self, job: &Job) {
-        let outcome = self.apply(job);
+        let outcome = self.server.apply(job);
         if outcome.is_ok()
             && let Some(since) = self.drifted.remove(&job.resource)
         {
@@ -311,66 +243,6 @@ impl Member {
         }
         self.inbox.push_back(Input::Ran { key: job.key(), outcome, before: None, touched: true });
     }
-
-    fn apply(&mut self, job: &Job) -> Result<Observed, RunError> {
-        let fail = match &job.spec {
-            Spec::Dummy(dummy) => dummy.fail,
-            Spec::File(_) => None,
-            _ => return Err(not_simulated()),
-        };
-        if fail.is_some_and(|fail| fail == FailOn::Any || fail == FailOn::Action(job.action)) {
-            return Err(RunError { reason: "told to fail".into(), retry: Retry::Later });
-        }
-        if matches!(job.action, Action::Delete | Action::Retain) {
-            self.things.remove(&job.resource);
-            return Ok(Observed::default());
-        }
-        self.things.insert(job.resource, job.spec.clone());
-        let attributes = match &job.spec {
-            Spec::Dummy(dummy) => dummy.values.clone(),
-            _ => BTreeMap::new(),
-        };
-        Ok(Observed { attributes })
-    }
-
-    fn found(&self, resource: ResourceId, spec: &Spec) -> Found {
-        let there = self.things.get(&resource);
-        let is_equal = match (there, spec) {
-            (Some(Spec::Dummy(there)), Spec::Dummy(wanted)) => there.values == wanted.values,
-            // The content may be named by its digest in one and be in the other.
-            (Some(Spec::File(there)), Spec::File(wanted)) => {
-                (&there.path, there.mode) == (&wanted.path, wanted.mode)
-            }
-            _ => false,
-        };
-        if is_equal {
-            Found::AsDesired
-        } else {
-            Found::Differs { missing: there.is_none(), reason: "somebody changed it".into() }
-        }
-    }
-
-    fn content(&mut self, digest: ContentDigest, step: ContentStep) -> Option<ContentState> {
-        let bytes = self.contents.entry(digest).or_default();
-        match step {
-            ContentStep::Find => {}
-            ContentStep::Append { bytes: more, .. } => bytes.extend(more),
-            ContentStep::Verify if ContentDigest::of(bytes) == digest => return Some(ContentState::Verified),
-            ContentStep::Verify => {
-                self.contents.remove(&digest);
-                return Some(ContentState::Corrupt);
-            }
-            ContentStep::Drop => {
-                self.contents.remove(&digest);
-                return None;
-            }
-        }
-        Some(ContentState::Have(bytes.len() as u64))
-    }
-}
-
-fn not_simulated() -> RunError {
-    RunError { reason: "a simulated server has dummies and files alone".into(), retry: Retry::Never }
 }
 
 async fn next_event(connection: &mut Option<Connection>) -> Option<LinkEvent> {

@@ -5,6 +5,7 @@ pub mod fuzz;
 pub mod node;
 pub mod page;
 pub mod scale;
+pub mod scaling;
 pub mod scenario;
 pub mod sim;
 pub mod site;

@@ -7,7 +7,7 @@ use anyhow::Context as _;
 use clap::{Args, Parser, Subcommand};
 use muster_tests::scale::Shape;
 use muster_tests::scenario::command;
-use muster_tests::{fleet, page, sim, topology};
+use muster_tests::{fleet, page, scaling, sim, topology};
 
 /// As the controller has it.
 #[global_allocator]
@@ -63,6 +63,13 @@ enum Verb {
         /// An empty database: sqlite:PATH or postgres://USER@HOST/DATABASE [default: a new file under --dir]
         #[arg(long, value_name = "URL")]
         store: Option<String>,
+    },
+    /// What one server costs: packets, bytes, rows and commits, counted in two small sites; lines of JSON
+    #[command(after_help = "Example: muster-sim count --servers 1000")]
+    Count {
+        /// How many servers the smaller site has; the other one has twice as many
+        #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=10_000))]
+        servers: u64,
     },
     /// Intents over a large network whose cables fail and heal; prints its figures as JSON
     #[command(after_help = "Example: muster-sim topology --shape fat-tree --devices 10000 --intents 1000")]
@@ -152,6 +159,7 @@ fn main() -> ExitCode {
             let store = store.map(|url| url.parse().context("--store is wrong")).transpose();
             prints(store.and_then(|store| muster_tests::scale::run(shape, resources, nodes, &dir, store)))
         }
+        Verb::Count { servers } => prints_each(scaling::costs(servers)),
         Verb::Topology { shape, devices, intents, faults, seed } => {
             let (devices, intents, faults) = (devices as usize, intents as usize, faults as usize);
             prints(topology::run(topology::Options { shape, devices, intents, faults, seed }))
@@ -166,9 +174,15 @@ fn main() -> ExitCode {
 
 /// Figures as a line of JSON, or why there are none.
 fn prints(figures: anyhow::Result<impl serde::Serialize>) -> ExitCode {
-    match figures.and_then(|figures| Ok(serde_json::to_string(&figures)?)) {
-        Ok(line) => {
-            println!("{line}");
+    prints_each(figures.map(|figures| [figures]))
+}
+
+/// Each as a line of JSON, or why there are none.
+fn prints_each<T: serde::Serialize>(figures: anyhow::Result<impl IntoIterator<Item = T>>) -> ExitCode {
+    let line = |figures: T| Ok(serde_json::to_string(&figures)?);
+    match figures.and_then(|figures| figures.into_iter().map(line).collect::<anyhow::Result<Vec<_>>>()) {
+        Ok(lines) => {
+            lines.iter().for_each(|line| println!("{line}"));
             ExitCode::SUCCESS
         }
         Err(error) => fails(&error),

@@ -17,6 +17,7 @@ use anyhow::{Context as _, bail};
 
 pub use self::measurement::Measurement;
 use self::measurement::merge;
+pub use self::rows::Unit;
 use self::rows::{Row, rows};
 
 /// The page's name in its folder, and that of its plot.
@@ -82,7 +83,10 @@ pub fn run(lines: &Path, into: &Path) -> anyhow::Result<()> {
 }
 
 /// The raw lines of a page.
-fn measurements_in(text: &str) -> anyhow::Result<Vec<Measurement>> {
+///
+/// # Errors
+/// The text has none, or a line is broken.
+pub fn measurements_in(text: &str) -> anyhow::Result<Vec<Measurement>> {
     let raw = text.split_once(text::RAW_BEGINS).and_then(|(_, rest)| rest.split_once(text::RAW_ENDS));
     let Some((raw, _)) = raw else {
         bail!("the page has no raw lines: remove it, and measure all parts again")

@@ -13,7 +13,7 @@ The tests that show what the manuals say, row by row. A line without a row is ab
 `tests/tests/documents/conformance.rs` makes this page from [rows.tsv](rows.tsv), and fails when a row or a test is gone.
 [onos.md](onos.md) compares Muster with ONOS's own tests.\n";
 
-fn root() -> PathBuf {
+pub fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().to_owned()
 }
 

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod conformance;
+mod scaling;
 
 use std::collections::BTreeSet;
 use std::fs;

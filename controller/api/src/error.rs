@@ -14,7 +14,7 @@ pub enum Class {
     Conflict,
     /// 400: the request, a file or a template is wrong.
     Invalid,
-    /// 503: at another time, perhaps.
+    /// 503: at another time, perhaps. With `Retry-After`, nothing was done, and the same request may be sent again.
     Unavailable,
     /// 500: our fault.
     Internal,

@@ -15,8 +15,14 @@ pub fn document() -> Value {
     let (mut bodies, mut answers) =
         (settings.clone().into_generator(), settings.for_serialize().into_generator());
     let refused = answers.subschema_for::<Refused>();
-    let refused =
-        json!({"description": "It cannot be done", "content": {"application/json": {"schema": refused}}});
+    let refused = json!({
+        "description": "It cannot be done",
+        "headers": {"Retry-After": {
+            "description": "With 503: nothing was done, and the same request may be sent again after so many seconds",
+            "schema": {"type": "integer"},
+        }},
+        "content": {"application/json": {"schema": refused}},
+    });
     let mut paths = Map::new();
     for (operation, route) in ROUTES {
         let path = paths.entry(route.path).or_insert_with(|| json!({}));

@@ -1,5 +1,8 @@
 //! The HTTP API on its Unix socket: one connection, requests one after another.
 //!
+//! A controller that is busy, or waits for its database, refuses with `Retry-After`: then nothing was done. Requests
+//! are sent again after that time, for up to [`BUSY_MAX`], and a line says so.
+//!
 //! Absent: TLS, tokens and other hosts; this version's controller listens on its socket only.
 
 use std::io::ErrorKind;
@@ -9,7 +12,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::client::conn::http1::{SendRequest, handshake};
-use hyper::header::{CONTENT_TYPE, HOST};
+use hyper::header::{CONTENT_TYPE, HOST, HeaderMap, RETRY_AFTER};
 use hyper::{Method, Request, Response, StatusCode, body::Incoming};
 use hyper_util::rt::TokioIo;
 use muster_api::error::{Class, Refusal, Refused};
@@ -18,9 +21,10 @@ use muster_template::Errors;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::Value;
 use tokio::net::UnixStream;
-use tokio::time::timeout;
+use tokio::time::{Instant, sleep, timeout};
 
 use crate::failure::{Exit, Failure};
+use crate::progress::note;
 
 /// The largest answer taken: a million resources are listed in about half of it.
 const ANSWER_MAX: usize = 1 << 30;
@@ -28,6 +32,14 @@ const ANSWER_MAX: usize = 1 << 30;
 /// The time limit until the answer begins. A watch is answered within 25 s; the largest template takes a
 /// few seconds.
 const ANSWER_TIME: Duration = Duration::from_secs(120);
+/// After this a line says that the answer is waited for.
+const SLOW: Duration = Duration::from_secs(5);
+/// The time for which a busy controller is asked again: a database that restarts or fails over needs less.
+const BUSY_MAX: Duration = Duration::from_secs(60);
+/// The least pause before that, whatever the controller says.
+const BUSY_PAUSE: Duration = Duration::from_millis(250);
+
+const JSON: &str = "application/json";
 
 /// The header that names the site of a request.
 const SITE: &str = "muster-site";
@@ -40,6 +52,8 @@ pub struct Client {
     socket: PathBuf,
     /// None: the default one.
     site: Option<SiteId>,
+    /// When to ask a busy controller no more, by `--timeout`.
+    end: Option<Instant>,
     connection: Option<SendRequest<Full<Bytes>>>,
 }
 
@@ -65,12 +79,17 @@ impl Client {
             }
             _ => return Err(Failure::usage(format!("--url '{url}': want unix:///PATH/OF/SOCKET"))),
         };
-        Ok(Self { socket, site: None, connection: None })
+        Ok(Self { socket, site: None, end: None, connection: None })
     }
 
     /// The same for this site of those at the controller.
     pub fn at_site(&self, site: SiteId) -> Self {
-        Self { socket: self.socket.clone(), site: Some(site), connection: None }
+        Self { socket: self.socket.clone(), site: Some(site), end: self.end, connection: None }
+    }
+
+    /// A busy controller is asked no longer than `--timeout` says.
+    pub fn wait_at_most(&mut self, seconds: Option<u64>) {
+        self.end = seconds.map(|seconds| Instant::now() + Duration::from_secs(seconds));
     }
 
     /// GET.
@@ -80,13 +99,59 @@ impl Client {
 
     /// Any other method.
     pub async fn send(&mut self, method: Method, path: &str, body: Option<&Value>) -> Result<Value, Failure> {
-        let body = body.map_or_else(Bytes::new, |body| Bytes::from(body.to_string()));
-        self.send_bytes(method, path, "application/json", body).await
+        self.send_patiently(method, path, JSON, bytes(body)).await
     }
 
     /// Sends a text that the controller parses itself.
     pub async fn send_text(&mut self, method: Method, path: &str, text: Bytes) -> Result<Value, Failure> {
-        self.send_bytes(method, path, "text/plain; charset=utf-8", text).await
+        self.send_patiently(method, path, "text/plain; charset=utf-8", text).await
+    }
+
+    /// As [`Client::send`], but without a line and without a second try: for those who wait by themselves.
+    pub async fn send_once(
+        &mut self,
+        method: Method,
+        path: &str,
+        body: Option<&Value>,
+    ) -> Result<Value, Failure> {
+        self.send_bytes(method, path, JSON, bytes(body)).await
+    }
+
+    /// Asks a busy controller again.
+    async fn send_patiently(
+        &mut self,
+        method: Method,
+        path: &str,
+        kind: &'static str,
+        body: Bytes,
+    ) -> Result<Value, Failure> {
+        let (end, mut is_slow, mut busy_until) = (self.end, false, None);
+        loop {
+            let mut answer = std::pin::pin!(self.send_bytes(method.clone(), path, kind, body.clone()));
+            let answer = match timeout(SLOW, &mut answer).await {
+                Ok(answer) => answer,
+                Err(_elapsed) => {
+                    if !std::mem::replace(&mut is_slow, true) {
+                        note(&format!(
+                            "the controller has not answered for {} s; waiting for it",
+                            SLOW.as_secs()
+                        ));
+                    }
+                    answer.await
+                }
+            };
+            let Err(failure @ Failure { retry_after: Some(after), .. }) = answer else { return answer };
+            let (now, pause) = (Instant::now(), after.max(BUSY_PAUSE));
+            let until = busy_until.unwrap_or_else(|| end.unwrap_or(now + BUSY_MAX).min(now + BUSY_MAX));
+            if now + pause > until {
+                return Err(failure.given_up());
+            }
+            if busy_until.replace(until).is_none() {
+                let seconds = (until - now).as_secs_f64().ceil();
+                note(&format!("{}; waiting for up to {seconds} s", failure.lines.join("; ")));
+            }
+            sleep(pause).await;
+        }
     }
 
     async fn send_bytes(
@@ -121,14 +186,24 @@ impl Client {
             Ok(Err(error)) => return Err(lost(&error)),
             Err(elapsed) => return Err(lost(&elapsed)),
         };
+        let retry_after = retry_after(response.headers());
         let (status, body) = match timeout(ANSWER_TIME, read(response)).await {
             Ok(Ok(answer)) => answer,
             Ok(Err(error)) => return Err(lost(&error)),
             Err(elapsed) => return Err(lost(&elapsed)),
         };
         self.connection = Some(connection);
-        answer(status, &body)
+        answer(status, &body).map_err(|failure| Failure { retry_after, ..failure })
     }
+}
+
+fn bytes(body: Option<&Value>) -> Bytes {
+    body.map_or_else(Bytes::new, |body| Bytes::from(body.to_string()))
+}
+
+/// In seconds: a controller of Muster gives no date.
+fn retry_after(headers: &HeaderMap) -> Option<Duration> {
+    headers.get(RETRY_AFTER)?.to_str().ok()?.parse().ok().map(Duration::from_secs)
 }
 
 async fn connect(socket: &Path) -> Result<SendRequest<Full<Bytes>>, Failure> {
@@ -180,7 +255,7 @@ fn answer(status: StatusCode, body: &[u8]) -> Result<Value, Failure> {
         return Err(Failure { exit, ..Failure::from(Errors(errors)) });
     }
     let (passing, missing) = (class == Class::Unavailable, class == Class::NotFound);
-    Err(Failure { exit, lines: vec![message], passing, missing })
+    Err(Failure { exit, lines: vec![message], passing, retry_after: None, missing })
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! The failure of a command: an exit code and lines for stderr.
 
 use std::io::Write;
+use std::time::Duration;
 
 use muster_template::Errors;
 
@@ -28,6 +29,8 @@ pub struct Failure {
     pub lines: Vec<String>,
     /// The controller's present state prevents the command: a waiting client may ask again.
     pub passing: bool,
+    /// Nothing was done, and the controller wants to be asked again after this.
+    pub retry_after: Option<Duration>,
     /// The requested object does not exist.
     pub missing: bool,
 }
@@ -53,8 +56,16 @@ impl Failure {
         Self { passing: true, ..Self::of(Exit::Unreachable, message) }
     }
 
+    /// Exit code 3: the controller was busy for too long.
+    pub fn given_up(mut self) -> Self {
+        if let Some(last) = self.lines.last_mut() {
+            *last += "; muster gave up waiting";
+        }
+        Self { exit: Exit::TimedOut, retry_after: None, ..self }
+    }
+
     fn of(exit: Exit, message: impl Into<String>) -> Self {
-        Self { exit, lines: vec![message.into()], passing: false, missing: false }
+        Self { exit, lines: vec![message.into()], passing: false, retry_after: None, missing: false }
     }
 
     /// Writes the lines. A closed stderr is no error, since nobody reads it.

@@ -4,6 +4,7 @@
 use std::future::pending;
 use std::time::Duration;
 
+use hyper::Method;
 use muster_api::stack::{FailureView, StackView};
 use serde_json::Value;
 use tokio::time::{Instant, sleep, sleep_until};
@@ -14,11 +15,9 @@ use crate::output::{read, word};
 use crate::progress::{Progress, note};
 
 /// The time that a controller may be unreachable: a restart with a million resources takes a few seconds.
-pub const AWAY_MAX: Duration = Duration::from_secs(30);
+const AWAY_MAX: Duration = Duration::from_secs(30);
 /// The pause between two attempts to reach it again.
-pub const AWAY_PAUSE: Duration = Duration::from_millis(250);
-/// Printed once per interruption.
-pub const AWAY: &str = "the controller is away; waiting for it";
+const AWAY_PAUSE: Duration = Duration::from_millis(250);
 /// The stack's own timeout was sent too; its reason, which names the missing resources, comes at most this
 /// much later.
 const REASON_TIME: Duration = Duration::from_secs(3);
@@ -100,7 +99,7 @@ async fn watch(
         .limit
         .map(|limit| limit.since + limit.time + if limit.of_stack { REASON_TIME } else { Duration::ZERO });
     let mut seq = 0;
-    let mut away_since = None;
+    let mut away = Away::default();
     let mut failing: Option<(Instant, String)> = None;
     loop {
         let at = format!(
@@ -109,14 +108,14 @@ async fn watch(
             operation.traversal
         );
         let patience = failing.as_ref().map(|(until, _)| *until).into_iter().chain(end).min();
-        match until(patience, client.get(&at), progress).await {
+        match until(patience, client.send_once(Method::GET, &at, None), progress).await {
             None => {
                 return failing
                     .map_or_else(|| Err(timed_out(operation)), |(_, reason)| Ok(Verdict::Failed(reason)));
             }
             Some(Ok(answer)) => {
                 let view: StackView = read(&answer)?;
-                away_since = None;
+                away = Away::default();
                 seq = view.seq;
                 let verdict = operation.judge(&view);
                 failing = match &verdict {
@@ -136,40 +135,53 @@ async fn watch(
                     return Ok(verdict);
                 }
             }
-            Some(Err(failure)) if failure.passing => {
-                let since = *away_since.get_or_insert_with(|| {
-                    progress.note(AWAY);
-                    Instant::now()
-                });
-                if since.elapsed() > AWAY_MAX {
-                    return Err(failure);
-                }
-                if until(end, sleep(AWAY_PAUSE), progress).await.is_none() {
+            Some(Err(failure)) => {
+                let pause = away.pause(failure, |line| progress.note(line))?;
+                if until(end, sleep(pause), progress).await.is_none() {
                     return Err(timed_out(operation));
                 }
             }
-            Some(Err(failure)) => return Err(failure),
         }
     }
 }
 
 /// GET, across a restart of the controller.
 pub async fn get_patiently(client: &mut Client, at: &str) -> Result<Value, Failure> {
-    let mut since = None;
+    let mut away = Away::default();
     loop {
-        match client.get(at).await {
-            Err(failure) if failure.passing => {
-                let since = *since.get_or_insert_with(|| {
-                    note(AWAY);
-                    Instant::now()
-                });
-                if since.elapsed() > AWAY_MAX {
-                    return Err(failure);
-                }
-                sleep(AWAY_PAUSE).await;
-            }
-            other => return other,
+        match client.send_once(Method::GET, at, None).await {
+            Err(failure) => sleep(away.pause(failure, note)?).await,
+            answer => return answer,
         }
+    }
+}
+
+/// For a command that waits: the controller is away, or does not answer at present.
+#[derive(Default)]
+pub struct Away {
+    since: Option<Instant>,
+    /// It said to ask again: it is there, and is waited for as long as the command waits.
+    is_busy: bool,
+}
+
+impl Away {
+    /// The pause before the next try; a line is printed once. An error: it is no use to wait, or too long already.
+    pub fn pause(&mut self, failure: Failure, mut line: impl FnMut(&str)) -> Result<Duration, Failure> {
+        if let Some(after) = failure.retry_after {
+            if !std::mem::replace(&mut self.is_busy, true) {
+                line(&format!("{}; waiting for it", failure.lines.join("; ")));
+            }
+            self.since = None;
+            return Ok(after.max(AWAY_PAUSE));
+        }
+        if !failure.passing {
+            return Err(failure);
+        }
+        let since = *self.since.get_or_insert_with(|| {
+            line("the controller is away; waiting for it");
+            Instant::now()
+        });
+        if since.elapsed() <= AWAY_MAX { Ok(AWAY_PAUSE) } else { Err(failure) }
     }
 }
 

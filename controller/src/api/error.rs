@@ -1,13 +1,19 @@
 //! Answers to requests that failed.
 
+use std::time::Duration;
+
 use axum::Json;
 use axum::http::StatusCode;
+use axum::http::header::RETRY_AFTER;
 use axum::response::{IntoResponse, Response};
 use muster_api::error::{self, Class, Refused};
 use muster_engine::Refusal;
 use muster_template::{Error, Errors};
 
 use crate::store::{Failure, StoreError};
+
+/// The pause after which a request may be sent again that came while something began, or was read.
+const SOON: Duration = Duration::from_secs(1);
 
 /// The answer to a request that failed.
 #[derive(Debug)]
@@ -17,11 +23,13 @@ pub struct ApiError {
     pub message: String,
     /// Errors of a template, each with its place.
     pub errors: Vec<Error>,
+    /// Nothing was done, and the same request may be sent again after this.
+    pub retry_after: Option<Duration>,
 }
 
 impl ApiError {
     fn new(class: Class, message: impl Into<String>) -> Self {
-        Self { class, message: message.into(), errors: Vec::new() }
+        Self { class, message: message.into(), errors: Vec::new(), retry_after: None }
     }
 
     pub(super) fn not_found(message: impl Into<String>) -> Self {
@@ -36,6 +44,11 @@ impl ApiError {
         Self::new(Class::Unavailable, message)
     }
 
+    /// Nothing was done, and soon it can be.
+    pub(super) fn later(message: impl Into<String>) -> Self {
+        Self { retry_after: Some(SOON), ..Self::unavailable(message) }
+    }
+
     pub(super) fn internal(message: impl Into<String>) -> Self {
         Self::new(Class::Internal, message)
     }
@@ -47,16 +60,15 @@ impl From<Refusal> for ApiError {
             Refusal::NotFound(message) => Self::new(Class::NotFound, message),
             Refusal::Conflict(message) => Self::new(Class::Conflict, message),
             Refusal::Invalid(message) => Self::new(Class::Invalid, message),
-            Refusal::Unavailable(message) | Refusal::Later { why: message, .. } => {
-                Self::new(Class::Unavailable, message)
-            }
+            Refusal::Unavailable(message) => Self::unavailable(message),
+            Refusal::Later { why, after } => Self { retry_after: Some(after), ..Self::unavailable(why) },
         }
     }
 }
 
 impl From<Errors> for ApiError {
     fn from(errors: Errors) -> Self {
-        Self { class: Class::Invalid, message: "the template is not valid".to_owned(), errors: errors.0 }
+        Self { errors: errors.0, ..Self::invalid("the template is not valid") }
     }
 }
 
@@ -64,7 +76,7 @@ impl From<StoreError> for ApiError {
     fn from(error: StoreError) -> Self {
         tracing::error!(%error, "a read for the API failed");
         match error.failure() {
-            Failure::Busy => Self::unavailable(error.to_string()),
+            Failure::Busy => Self::later(format!("the controller cannot read its database: {error}")),
             Failure::Full | Failure::Broken | Failure::Mistake => Self::internal(error.to_string()),
         }
     }
@@ -80,6 +92,12 @@ impl IntoResponse for ApiError {
             Class::Internal => StatusCode::INTERNAL_SERVER_ERROR,
         };
         let error = error::Refusal { class: self.class, message: self.message, errors: self.errors };
-        (status, Json(Refused { error })).into_response()
+        let mut response = (status, Json(Refused { error })).into_response();
+        if let Some(after) = self.retry_after {
+            // Whole seconds, and not too early.
+            let seconds = after.as_secs() + u64::from(after.subsec_nanos() > 0);
+            response.headers_mut().insert(RETRY_AFTER, seconds.into());
+        }
+        response
     }
 }

@@ -170,9 +170,7 @@ impl Socket {
 
     fn absent(&self, name: &SiteName) -> ApiError {
         if self.0.names.contains(name) {
-            return ApiError::unavailable(format!(
-                "site {name} starts, or changes its controller: ask again"
-            ));
+            return ApiError::later(format!("site {name} starts, or changes its controller"));
         }
         let names: Vec<String> = self.0.names.iter().map(ToString::to_string).collect();
         ApiError::not_found(format!(

@@ -39,7 +39,7 @@ pub fn serve_standby(socket: &Socket, config: StandbyConfig) -> Result<ApiHandle
     let since = OffsetDateTime::now_utc();
     let (shown, site) = (config.clone(), config.site.clone());
     let status = move || async move { Json(status(&shown, since)) };
-    let elsewhere = move || async move { ApiError::unavailable(active_is(&config)) };
+    let elsewhere = move || async move { refusal(&config) };
     let router = Router::new()
         .route("/v1/status", routing::get(status))
         .route("/v1/version", routing::get(version))
@@ -80,12 +80,18 @@ pub(super) fn controllers(tenure: &Tenure) -> Vec<ControllerView> {
     active.into_iter().chain(standbys).collect()
 }
 
-fn active_is(config: &StandbyConfig) -> String {
-    let name = &config.name;
-    match config.tenure.seen().active {
-        Some((active, since)) => {
-            format!("{name} stands by: {} is active since {since}, ask there", active.name)
-        }
-        None => format!("{name} stands by, and no controller is active yet: ask again"),
+/// Where another controller is active, it is no use to wait here.
+fn refusal(config: &StandbyConfig) -> ApiError {
+    let StandbyConfig { name, tenure, .. } = config;
+    match tenure.seen().active {
+        None => ApiError::later(format!("{name} stands by, and no controller is active yet")),
+        Some((active, _)) if tenure.is_vacant() => ApiError::later(format!(
+            "{name} stands by: {} does not renew its lease, and a standby takes over",
+            active.name
+        )),
+        Some((active, since)) => ApiError::unavailable(format!(
+            "{name} stands by: {} is active since {since}, ask there",
+            active.name
+        )),
     }
 }

@@ -168,6 +168,12 @@ async fn ask(socket: &Path, line: &str, body: &str) -> (u16, Value) {
 
 /// With a line more in the head.
 async fn ask_with(socket: &Path, line: &str, header: &str, body: &str) -> (u16, Value) {
+    let (head, body) = exchange(socket, line, header, body).await;
+    (head.split_whitespace().nth(1).unwrap().parse().unwrap(), body)
+}
+
+/// The answer's head, and its body.
+async fn exchange(socket: &Path, line: &str, header: &str, body: &str) -> (String, Value) {
     let mut stream = UnixStream::connect(socket).await.unwrap();
     let request = format!(
         "{line} HTTP/1.1\r\nhost: x\r\n{header}connection: close\r\ncontent-length: {}\r\n\r\n{body}",
@@ -178,8 +184,7 @@ async fn ask_with(socket: &Path, line: &str, header: &str, body: &str) -> (u16, 
     stream.read_to_end(&mut answer).await.unwrap();
     let answer = String::from_utf8(answer).unwrap();
     let (head, body) = answer.split_once("\r\n\r\n").unwrap_or_else(|| panic!("{answer}"));
-    let status = head.split_whitespace().nth(1).unwrap().parse().unwrap();
-    (status, serde_json::from_str(body).unwrap_or_else(|error| panic!("{error}: {answer}")))
+    (head.to_owned(), serde_json::from_str(body).unwrap_or_else(|error| panic!("{error}: {answer}")))
 }
 
 #[tokio::test]
@@ -427,7 +432,7 @@ async fn a_header_says_for_which_site_a_request_is() {
     let (status, answer) = get("hall-b").await;
     assert_eq!(
         (status, answer["error"]["message"].as_str().unwrap()),
-        (503, "site hall-b starts, or changes its controller: ask again")
+        (503, "site hall-b starts, or changes its controller")
     );
     let (status, answer) = get("hall-c").await;
     assert_eq!(
@@ -444,9 +449,15 @@ async fn a_header_says_for_which_site_a_request_is() {
         link: "direct".to_owned(),
         tenure: Tenure::none(),
     };
+    let head = async |line: &str| exchange(&world.socket(), line, "muster-site: hall-b\r\n", "").await.0;
+    let may_pass =
+        async |line: &str| head(line).await.to_ascii_lowercase().contains("\r\nretry-after: 1\r\n");
+    assert!(may_pass("GET /v1/status").await, "it starts");
     let hall = serve_standby(&world.socket, standby).unwrap();
     let (status, answer) = get("hall-b").await;
     assert_eq!((status, answer["role"].as_str().unwrap()), (200, "standby"));
+    assert!(head("DELETE /v1/stacks/web").await.starts_with("HTTP/1.1 503 "));
+    assert!(may_pass("DELETE /v1/stacks/web").await, "no controller is active yet");
     assert_eq!(get("default").await.1["role"], "active");
     hall.stop().await;
     assert_eq!(get("hall-b").await.0, 503);

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use muster_engine::view::StackView;
 use muster_engine::{Answer, Refusal, Request, View};
@@ -10,6 +11,8 @@ use tokio::sync::{mpsc, oneshot};
 
 /// Requests that wait for the driver; more are refused as overload.
 const REQUESTS_MAX: usize = 1024;
+/// The pause after which such a request may be sent again: the driver takes all that wait in one turn.
+const OVERLOAD_PAUSE: Duration = Duration::from_secs(1);
 
 /// A request of the API to the driver.
 pub(super) enum Ask {
@@ -59,8 +62,8 @@ impl DriverHandle {
     /// Carries out an operator's wish; answered once it is durable.
     ///
     /// # Errors
-    /// The engine's refusal, or [`Refusal::Unavailable`] when the controller stops, is overloaded or
-    /// cannot write.
+    /// The engine's refusal; [`Refusal::Later`] when the controller is overloaded or waits for its database;
+    /// [`Refusal::Unavailable`] when it stops or cannot write.
     pub async fn request(&self, request: Request) -> Result<Answer, Refusal> {
         let (reply, answer) = oneshot::channel();
         self.ask(Ask::Request(Box::new(request), reply))?;
@@ -70,7 +73,7 @@ impl DriverHandle {
     /// Looks at the engine between two turns.
     ///
     /// # Errors
-    /// [`Refusal::Unavailable`] as above.
+    /// [`Refusal::Later`] and [`Refusal::Unavailable`] as above.
     pub async fn query<T: Send + 'static>(
         &self,
         look: impl FnOnce(View<'_>) -> T + Send + 'static,
@@ -81,7 +84,7 @@ impl DriverHandle {
     /// The same, with the driver's state.
     ///
     /// # Errors
-    /// [`Refusal::Unavailable`] as above.
+    /// [`Refusal::Later`] and [`Refusal::Unavailable`] as above.
     pub async fn look<T: Send + 'static>(
         &self,
         look: impl FnOnce(&Look<'_>) -> T + Send + 'static,
@@ -96,7 +99,7 @@ impl DriverHandle {
     /// After the stack's delete, its last view.
     ///
     /// # Errors
-    /// [`Refusal::Unavailable`] as above.
+    /// [`Refusal::Later`] and [`Refusal::Unavailable`] as above.
     pub async fn watch(
         &self,
         name: StackName,
@@ -111,7 +114,7 @@ impl DriverHandle {
     /// Answered when an operation on flow tables has ended, or is not known.
     ///
     /// # Errors
-    /// [`Refusal::Unavailable`] as above.
+    /// [`Refusal::Later`] and [`Refusal::Unavailable`] as above.
     pub async fn watch_flow(&self, operation: u64) -> Result<(), Refusal> {
         let (reply, ended) = oneshot::channel();
         self.ask(Ask::WatchFlow(operation, reply))?;
@@ -121,7 +124,7 @@ impl DriverHandle {
     /// Answered when each of these intents was seen with nothing of it under way.
     ///
     /// # Errors
-    /// [`Refusal::Unavailable`] as above.
+    /// [`Refusal::Later`] and [`Refusal::Unavailable`] as above.
     pub async fn watch_intents(&self, keys: Vec<Box<str>>) -> Result<(), Refusal> {
         let (reply, ended) = oneshot::channel();
         self.ask(Ask::WatchIntents(keys, reply))?;
@@ -141,9 +144,10 @@ impl DriverHandle {
 
     fn ask(&self, ask: Ask) -> Result<(), Refusal> {
         self.asks.try_send(ask).map_err(|error| match error {
-            mpsc::error::TrySendError::Full(_) => {
-                Refusal::Unavailable("the controller is overloaded: try again in a moment".into())
-            }
+            mpsc::error::TrySendError::Full(_) => Refusal::Later {
+                why: format!("the controller is overloaded: {REQUESTS_MAX} requests wait already"),
+                after: OVERLOAD_PAUSE,
+            },
             mpsc::error::TrySendError::Closed(_) => stopping(),
         })
     }

@@ -375,10 +375,11 @@ fn a_database_that_stays_busy_is_said() {
     };
     let refused = &told.answers[0].1;
     assert!(
-        matches!(refused, Err(Refusal::Unavailable(why)) if why.contains("another program")),
+        matches!(refused, Err(Refusal::Later { why, .. }) if why.contains("another program")),
         "{refused:?}"
     );
     assert!(bench.driver.turns.read_only().is_some());
+    assert!(matches!(bench.turn(create(1)), Err(Refusal::Later { .. })));
 }
 
 #[test]

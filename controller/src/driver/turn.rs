@@ -26,6 +26,8 @@ const PROBE_MAX: Duration = Duration::from_secs(15);
 const BUSY_PAUSE: Duration = Duration::from_millis(250);
 /// The time that another program may hold the database while requests wait; afterwards the site is read-only.
 const BUSY_MAX: Duration = Duration::from_secs(30);
+/// The pause after which a refused request may be sent again, where the database is only busy or away.
+const AGAIN_AFTER: Duration = Duration::from_secs(2);
 
 /// Results of a turn, for the waiting requests.
 #[derive(Debug, Default)]
@@ -41,6 +43,8 @@ pub struct TurnResults {
 /// The reason why nothing can be written at present.
 struct ReadOnly {
     why: String,
+    /// It ends without an operator's help, as far as can be told.
+    passes: bool,
     probe_at: MonoTime,
     /// The pause after the next probe.
     pause: Duration,
@@ -226,10 +230,10 @@ impl<S: Store, O: Outbox> Turns<S, O> {
     /// Asks the engine; the answer is in [`TurnResults`], perhaps of a later turn.
     ///
     /// # Errors
-    /// [`Refusal::Unavailable`] while nothing can be written.
+    /// [`Refusal::Later`] or [`Refusal::Unavailable`] while nothing can be written.
     pub fn request(&mut self, now: MonoTime, request: Request) -> Result<u64, Refusal> {
         if let Some(it) = &self.read_only {
-            return Err(Refusal::Unavailable(it.why.clone()));
+            return Err(it.refusal());
         }
         self.next_id += 1;
         self.open.insert(self.next_id);
@@ -379,10 +383,11 @@ impl<S: Store, O: Outbox> Turns<S, O> {
     /// Drops changes that are not durable, and reports the error. Agents send lost messages again, so none of
     /// them is disconnected.
     fn cannot_write(&mut self, now: MonoTime, error: &StoreError) {
-        let why = why(error);
-        tracing::error!("{why}");
+        let passes = error.failure() == Failure::Busy;
+        let mut read_only = ReadOnly { why: why(error), passes, probe_at: now, pause: PROBE_FIRST };
+        tracing::error!("{}", read_only.why);
         for id in std::mem::take(&mut self.open) {
-            self.told.answers.push((id, Err(Refusal::Unavailable(why.clone()))));
+            self.told.answers.push((id, Err(read_only.refusal())));
         }
         let reloaded = self.reload(now);
         if let Err(error) = &reloaded {
@@ -397,11 +402,19 @@ impl<S: Store, O: Outbox> Turns<S, O> {
             self.goes_on = true;
             return self.resume(now);
         };
-        self.read_only = Some(ReadOnly { why, probe_at: now + pause, pause: PROBE_FIRST });
+        read_only.probe_at = now + pause;
+        self.read_only = Some(read_only);
         // Meanwhile operators see the connected nodes.
         for (node, connection) in self.conversations.connections() {
             self.engine.handle(now, Input::Connected { node, connection });
         }
+    }
+}
+
+impl ReadOnly {
+    fn refusal(&self) -> Refusal {
+        let why = self.why.clone();
+        if self.passes { Refusal::Later { why, after: AGAIN_AFTER } } else { Refusal::Unavailable(why) }
     }
 }
 

@@ -18,7 +18,7 @@ use crate::failure::Failure;
 use crate::output::{Format, count, document, print, printable, read, word};
 use crate::progress::Progress;
 use crate::source::named;
-use crate::wait::{AWAY, AWAY_MAX, AWAY_PAUSE, until};
+use crate::wait::{Away, until};
 
 /// The controller answers at the latest after so many seconds, also where nothing has changed.
 const WATCH_S: u64 = 20;
@@ -35,6 +35,7 @@ enum FlowRequest<'a> {
 
 pub async fn apply(asked: Apply, client: &mut Client, format: Format) -> Result<(), Failure> {
     let since = Instant::now();
+    client.wait_at_most(asked.wait.timeout);
     let (name, text) = named(&asked.file)?;
     let at = with_query(path(["flows"]), &asked.guard, &[("name", &name)]);
     let text = Bytes::from(text);
@@ -44,6 +45,7 @@ pub async fn apply(asked: Apply, client: &mut Client, format: Format) -> Result<
 
 pub async fn delete(asked: Delete, client: &mut Client, format: Format) -> Result<(), Failure> {
     let since = Instant::now();
+    client.wait_at_most(asked.wait.timeout);
     let ids: Vec<String> = asked.ids.iter().map(ToString::to_string).collect();
     let at = with_query(of_device(&asked.device, &["flows"]), &asked.guard, &[]);
     let answer = client.send(Method::DELETE, &at, Some(&json!(DeleteFlows { ids }))).await?;
@@ -52,6 +54,7 @@ pub async fn delete(asked: Delete, client: &mut Client, format: Format) -> Resul
 
 pub async fn purge(asked: Purge, client: &mut Client, format: Format) -> Result<(), Failure> {
     let since = Instant::now();
+    client.wait_at_most(asked.wait.timeout);
     let forget = if asked.forget { "true" } else { "false" };
     let at = with_query(of_device(&asked.device, &["purge"]), &asked.guard, &[("forget", forget)]);
     let answer = client.send(Method::POST, &at, None).await?;
@@ -125,34 +128,27 @@ async fn watch(
     progress: &mut Progress,
 ) -> Result<Option<(Value, FlowOperationView)>, Failure> {
     let end = timeout.map(|seconds| since + Duration::from_secs(seconds));
-    let mut away_since = None;
+    let mut away = Away::default();
     loop {
         let left =
             end.map_or(WATCH_S, |end| end.saturating_duration_since(Instant::now()).as_secs().min(WATCH_S));
         let asked = format!("{at}?wait={}", left.max(1));
-        match until(end, client.get(&asked), progress).await {
+        match until(end, client.send_once(Method::GET, &asked, None), progress).await {
             None => return Ok(None),
             Some(Ok(answer)) => {
                 let view: FlowOperationView = read(&answer)?;
                 if view.state != "IN_PROGRESS" {
                     return Ok(Some((answer, view)));
                 }
-                away_since = None;
+                away = Away::default();
                 progress.show(&pictured(verb, &view));
             }
-            Some(Err(failure)) if failure.passing => {
-                let since = *away_since.get_or_insert_with(|| {
-                    progress.note(AWAY);
-                    Instant::now()
-                });
-                if since.elapsed() > AWAY_MAX {
-                    return Err(failure);
-                }
-                if until(end, sleep(AWAY_PAUSE), progress).await.is_none() {
+            Some(Err(failure)) => {
+                let pause = away.pause(failure, |line| progress.note(line))?;
+                if until(end, sleep(pause), progress).await.is_none() {
                     return Ok(None);
                 }
             }
-            Some(Err(failure)) => return Err(failure),
         }
     }
 }

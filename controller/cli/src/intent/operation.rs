@@ -17,7 +17,7 @@ use crate::flow::Wait;
 use crate::output::{Format, count, document, print, printable, read, word};
 use crate::progress::Progress;
 use crate::source::named;
-use crate::wait::{AWAY, AWAY_MAX, AWAY_PAUSE, until};
+use crate::wait::{Away, until};
 
 /// The controller answers at the latest after so many seconds, also where nothing has changed: so often
 /// progress is seen.
@@ -27,6 +27,7 @@ const NAMED: usize = 20;
 
 pub async fn submit(asked: Submit, client: &mut Client, format: Format) -> Result<(), Failure> {
     let since = Instant::now();
+    client.wait_at_most(asked.wait.timeout);
     let (name, text) = named(&asked.file)?;
     let at = format!("{}?name={}", path(["intents"]), escaped(&name));
     let answer = client.send_text(Method::POST, &at, Bytes::from(text)).await?;
@@ -36,6 +37,7 @@ pub async fn submit(asked: Submit, client: &mut Client, format: Format) -> Resul
 
 pub async fn withdraw(asked: Withdraw, client: &mut Client, format: Format) -> Result<(), Failure> {
     let since = Instant::now();
+    client.wait_at_most(asked.wait.timeout);
     let body = json!(WithdrawIntents { withdraw: asked.keys.into_iter().map(Into::into).collect() });
     let answer = client.send(Method::PATCH, &path(["intents"]), Some(&body)).await?;
     let work = Work { verb: "withdraw", goal: "WITHDRAWN", since, wait: &asked.wait };
@@ -112,34 +114,27 @@ async fn watch(
     progress: &mut Progress,
 ) -> Result<Option<Value>, Failure> {
     let end = work.wait.timeout.map(|seconds| work.since + Duration::from_secs(seconds));
-    let mut away_since = None;
+    let mut away = Away::default();
     loop {
         let left =
             end.map_or(WATCH_S, |end| end.saturating_duration_since(Instant::now()).as_secs().min(WATCH_S));
         let asked = format!("{}?wait={}&state={}", path(["watch", "intents"]), left.max(1), work.goal);
-        match until(end, client.send(Method::POST, &asked, Some(body)), progress).await {
+        match until(end, client.send_once(Method::POST, &asked, Some(body)), progress).await {
             None => return Ok(None),
             Some(Ok(answer)) => {
                 let view: IntentsWatched = read(&answer)?;
                 if view.ended {
                     return Ok(Some(answer));
                 }
-                away_since = None;
+                away = Away::default();
                 progress.show(&pictured(work.verb, view));
             }
-            Some(Err(failure)) if failure.passing => {
-                let since = *away_since.get_or_insert_with(|| {
-                    progress.note(AWAY);
-                    Instant::now()
-                });
-                if since.elapsed() > AWAY_MAX {
-                    return Err(failure);
-                }
-                if until(end, sleep(AWAY_PAUSE), progress).await.is_none() {
+            Some(Err(failure)) => {
+                let pause = away.pause(failure, |line| progress.note(line))?;
+                if until(end, sleep(pause), progress).await.is_none() {
                     return Ok(None);
                 }
             }
-            Some(Err(failure)) => return Err(failure),
         }
     }
 }

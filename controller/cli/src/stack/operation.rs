@@ -18,6 +18,7 @@ use crate::wait::{Limit, Operation, is_gone, wait};
 
 pub async fn create(asked: Create, client: &mut Client, format: Format) -> Result<(), Failure> {
     let since = Instant::now();
+    client.wait_at_most(asked.how.timeout);
     let Sent { template, environments, files } =
         Source::read(Some(&asked.template), &asked.given.environments)?.sent();
     let body = json!(CreateStack {
@@ -46,6 +47,7 @@ pub(super) fn changed(
 
 pub async fn update(asked: Update, client: &mut Client, format: Format) -> Result<(), Failure> {
     let since = Instant::now();
+    client.wait_at_most(asked.how.timeout);
     let options = Options { converge: asked.converge, ..options(&asked.how) };
     let body = changed(asked.template.as_deref(), &asked.given, asked.existing, options)?;
     let answer = client.send(Method::PUT, &path(["stacks", asked.name.as_str()]), Some(&body)).await?;
@@ -54,12 +56,14 @@ pub async fn update(asked: Update, client: &mut Client, format: Format) -> Resul
 
 pub async fn delete(asked: Delete, client: &mut Client, format: Format) -> Result<(), Failure> {
     let since = Instant::now();
+    client.wait_at_most(asked.wait.timeout);
     let answer = client.send(Method::DELETE, &path(["stacks", asked.name.as_str()]), None).await?;
     follow(&answer, asked.wait.wait(since), false, client, format).await
 }
 
 pub async fn rollback(asked: Rollback, client: &mut Client, format: Format) -> Result<(), Failure> {
     let since = Instant::now();
+    client.wait_at_most(asked.wait.timeout);
     let body = json!(stack::Rollback { to: asked.to });
     let at = path(["stacks", asked.name.as_str(), "rollback"]);
     let answer = client.send(Method::POST, &at, Some(&body)).await?;
@@ -68,6 +72,7 @@ pub async fn rollback(asked: Rollback, client: &mut Client, format: Format) -> R
 
 pub async fn check(asked: Check, client: &mut Client, format: Format) -> Result<(), Failure> {
     let since = Instant::now();
+    client.wait_at_most(asked.wait.timeout);
     let answer = client.send(Method::POST, &path(["stacks", asked.name.as_str(), "check"]), None).await?;
     follow(&answer, asked.wait.wait(since), false, client, format).await
 }

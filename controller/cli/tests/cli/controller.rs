@@ -5,13 +5,15 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::PathBuf;
 use std::thread::JoinHandle;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use tempfile::TempDir;
 
 /// What it does with a request.
 pub enum Act {
     /// Answers with a status code and a body.
     Answer(u16, Value),
+    /// Refuses: to be asked again after so many seconds.
+    Busy(u64),
     /// Keeps the asker waiting until it gives up.
     Hang,
     /// Breaks the connection off; the next request comes on a new one.
@@ -39,13 +41,13 @@ impl Controller {
                 requests.push(request(&mut stream));
                 match act {
                     Act::Answer(status, body) => {
-                        let body = body.to_string();
-                        let length = body.len();
-                        write!(
-                            stream.get_mut(),
-                            "HTTP/1.1 {status} X\r\ncontent-length: {length}\r\n\r\n{body}"
-                        )
-                        .unwrap();
+                        answer(&mut stream, status, "", &body);
+                        connection = Some(stream);
+                    }
+                    Act::Busy(seconds) => {
+                        let error = json!({"class": "unavailable", "message": "it is busy", "errors": []});
+                        let head = format!("retry-after: {seconds}\r\n");
+                        answer(&mut stream, 503, &head, &json!({"error": error}));
                         connection = Some(stream);
                     }
                     Act::Hang => assert_eq!(stream.read(&mut [0]).unwrap_or(0), 0),
@@ -66,6 +68,12 @@ impl Controller {
     pub fn requests(self) -> Vec<String> {
         self.thread.join().unwrap()
     }
+}
+
+fn answer(stream: &mut BufReader<UnixStream>, status: u16, head: &str, body: &Value) {
+    let body = body.to_string();
+    let length = body.len();
+    write!(stream.get_mut(), "HTTP/1.1 {status} X\r\n{head}content-length: {length}\r\n\r\n{body}").unwrap();
 }
 
 /// Waits for the next request, or for the connection's end.

@@ -158,6 +158,38 @@ fn waiting() {
         ("duplicate", "update web", vec![error(409, "conflict")], 1, "", "error: the reason\n"),
         ("wrong", "update web", vec![error(400, "invalid")], 2, "", "error: the reason\n"),
         ("read-only", "update web", vec![error(503, "unavailable")], 1, "", "error: the reason\n"),
+        (
+            "busy",
+            "rollback web",
+            vec![Act::Busy(0), Act::Busy(0), begun("ROLLBACK")],
+            0,
+            "web: ROLLBACK IN_PROGRESS, revision 2\n",
+            "it is busy; waiting for up to 60 s\n",
+        ),
+        (
+            "busy while it is waited for",
+            "update web --wait",
+            vec![Act::Busy(0), begun("UPDATE"), Act::Busy(0), Act::Busy(0), view("UPDATE", 3, "COMPLETE", 9)],
+            0,
+            "web: UPDATE COMPLETE\n",
+            "it is busy; waiting for up to 60 s\nit is busy; waiting for it\n",
+        ),
+        (
+            "busy for too long",
+            "show web",
+            vec![Act::Busy(0), Act::Busy(61)],
+            3,
+            "",
+            "it is busy; waiting for up to 60 s\nerror: it is busy; muster gave up waiting\n",
+        ),
+        (
+            "busy for longer than --timeout",
+            "delete web --wait --timeout 5",
+            vec![Act::Busy(6)],
+            3,
+            "",
+            "error: it is busy; muster gave up waiting\n",
+        ),
     ];
     for (case, arguments, script, exit, out, err) in cases {
         let controller = Controller::with(script);

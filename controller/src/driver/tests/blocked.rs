@@ -288,7 +288,7 @@ async fn hangs_and_fails(fails: Option<i32>, call: usize) {
     for (n, answer) in asked {
         match answer.await.unwrap() {
             Ok(_) => drop(well.insert(format!("s{n}"))),
-            Err(Refusal::Unavailable(_)) => {}
+            Err(Refusal::Unavailable(_) | Refusal::Later { .. }) => {}
             Err(other) => panic!("{case}: {other}"),
         }
     }
@@ -300,7 +300,9 @@ async fn hangs_and_fails(fails: Option<i32>, call: usize) {
         match running.handle.request(request).await {
             Ok(_) => break,
             // What its agent says is taken all the while.
-            Err(Refusal::Unavailable(_)) => running.says(Up::Heartbeat { drift: None }).await.unwrap(),
+            Err(Refusal::Unavailable(_) | Refusal::Later { .. }) => {
+                running.says(Up::Heartbeat { drift: None }).await.unwrap()
+            }
             Err(other) => panic!("{case}: {other}"),
         }
     }

@@ -14,7 +14,7 @@ use rusqlite::ffi;
 
 use super::*;
 use crate::link::JoinAsk as LinkJoinAsk;
-use crate::store::Database;
+use crate::store::{Database, PostgresError};
 
 /// The events, in order.
 type Log = Arc<Mutex<Vec<String>>>;
@@ -35,7 +35,13 @@ struct Broken {
     reads: bool,
 }
 
+/// In place of a code of SQLite, which decides each commit: the database cannot tell what became of it.
+const UNDECIDED: i32 = -1;
+
 fn sqlite(code: i32) -> StoreError {
+    if code == UNDECIDED {
+        return StoreError::Postgres(PostgresError::Undecided { why: "the connection was lost".into() });
+    }
     let told = Some("disk is full".to_owned()).filter(|_| code == ffi::SQLITE_FULL);
     StoreError::Sqlite(rusqlite::Error::SqliteFailure(ffi::Error::new(code), told))
 }
@@ -380,6 +386,19 @@ fn a_database_that_stays_busy_is_said() {
     );
     assert!(bench.driver.turns.read_only().is_some());
     assert!(matches!(bench.turn(create(1)), Err(Refusal::Later { .. })));
+}
+
+#[test]
+fn a_commit_that_may_have_been_made_is_not_called_refused() {
+    let mut bench = Bench::new();
+    bench.breaks(Some(UNDECIDED), false);
+    let refused = bench.turn(create(1));
+    assert!(
+        matches!(&refused, Err(Refusal::Unavailable(why)) if why.contains("may have been done, or not")),
+        "{refused:?}"
+    );
+    let refused = bench.turn(create(1));
+    assert!(matches!(&refused, Err(Refusal::Later { .. })), "nothing of it was sent: {refused:?}");
 }
 
 #[test]

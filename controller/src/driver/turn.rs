@@ -386,8 +386,14 @@ impl<S: Store, O: Outbox> Turns<S, O> {
         let passes = error.failure() == Failure::Busy;
         let mut read_only = ReadOnly { why: why(error), passes, probe_at: now, pause: PROBE_FIRST };
         tracing::error!("{}", read_only.why);
+        let refusal = match error.is_undecided() {
+            true => Refusal::Unavailable(format!(
+                "what you asked for may have been done, or not: {error}; look before you ask again, once the database answers"
+            )),
+            false => read_only.refusal(),
+        };
         for id in std::mem::take(&mut self.open) {
-            self.told.answers.push((id, Err(read_only.refusal())));
+            self.told.answers.push((id, Err(refusal.clone())));
         }
         let reloaded = self.reload(now);
         if let Err(error) = &reloaded {

@@ -2,7 +2,7 @@
 
 use rusqlite::ErrorCode;
 
-use super::StoreError;
+use super::{PostgresError, StoreError};
 
 /// The driver's reaction to a failed commit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,6 +23,15 @@ impl StoreError {
         match self {
             Self::Postgres(_) => true,
             Self::Change { source, .. } => source.is_of_server(),
+            Self::Sqlite(_) | Self::Full { .. } | Self::Key(_) | Self::Damaged(_) | Self::Format(_) => false,
+        }
+    }
+
+    /// The commit may have been made: only the database can tell, once it answers.
+    pub fn is_undecided(&self) -> bool {
+        match self {
+            Self::Postgres(error) => matches!(error, PostgresError::Undecided { .. }),
+            Self::Change { source, .. } => source.is_undecided(),
             Self::Sqlite(_) | Self::Full { .. } | Self::Key(_) | Self::Damaged(_) | Self::Format(_) => false,
         }
     }

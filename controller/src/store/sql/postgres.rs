@@ -264,8 +264,8 @@ impl Link {
             Ok(()) if self.state.borrow().serial == serial => Ok(()),
             Ok(()) => Err(error),
             Err(again) => {
-                tracing::warn!(error = %again, "whether the last commit was made is not known yet");
-                Err(error)
+                tracing::warn!(error = %again, "the database does not tell what became of the last commit");
+                Err(PostgresError::Undecided { why: error.to_string() }.into())
             }
         }
     }

@@ -23,6 +23,9 @@ pub enum PostgresError {
     /// No answer in time.
     #[error("{server} does not answer for {after:?}")]
     Hangs { server: String, after: Duration },
+    /// The connection ended during a commit, and there is no other one yet that could tell what became of it.
+    #[error("whether the commit was made is not known yet: {why}")]
+    Undecided { why: String },
     /// The server refused a statement or a connection.
     #[error("{server}: {message}{advice} (SQLSTATE {code})")]
     Refused { server: String, message: String, code: String, advice: &'static str },
@@ -85,7 +88,11 @@ impl PostgresError {
     /// The driver's reaction.
     pub(in crate::store) fn failure(&self) -> Failure {
         match self {
-            Self::Away { .. } | Self::Lost { .. } | Self::Hangs { .. } | Self::Taken { .. } => Failure::Busy,
+            Self::Away { .. }
+            | Self::Lost { .. }
+            | Self::Hangs { .. }
+            | Self::Undecided { .. }
+            | Self::Taken { .. } => Failure::Busy,
             Self::Refused { code, .. } => of_code(code),
             Self::Deposed { .. }
             | Self::Moved { .. }

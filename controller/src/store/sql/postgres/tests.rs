@@ -174,6 +174,25 @@ fn a_commit_whose_answer_is_lost_is_decided() {
     }
 }
 
+/// The connection is lost before the answer, and there is no other one: the answer comes with the next connection.
+#[test]
+fn a_commit_that_cannot_be_decided_yet_is_said_as_such() {
+    let place = Place::postgres();
+    let server = place.server.as_ref().unwrap();
+    let proxy = Proxy::start(&server.socket_dir());
+    let mut store = open(&proxy.url(SITE), &place.key_file()).unwrap();
+    proxy.play(Trick::LoseAnswerAndGo);
+    let error = commit(&mut store, 1).unwrap_err();
+    assert!(error.is_undecided() && error.failure() == Failure::Busy, "{error}");
+    assert_eq!(events(server), "1");
+    let again = commit(&mut store, 2).unwrap_err();
+    assert!(!again.is_undecided(), "nothing of it was sent: {again}");
+    proxy.comes_back();
+    eventually("the store works again", || store.probe().ok());
+    commit(&mut store, 2).unwrap();
+    assert_eq!(events(server), "1 2");
+}
+
 #[test]
 fn one_controller_writes_at_a_time() {
     let place = Place::postgres();

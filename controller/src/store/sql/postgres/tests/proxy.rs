@@ -4,6 +4,7 @@ use std::io::{Read as _, Write as _};
 use std::net::Shutdown;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
 
@@ -14,6 +15,8 @@ use tempfile::TempDir;
 pub(super) enum Trick {
     /// The server has it, and its answer does not arrive.
     LoseAnswer,
+    /// The same, and no other connection is made until [`Proxy::comes_back`].
+    LoseAnswerAndGo,
     /// The server never sees it.
     LoseCommit,
 }
@@ -22,6 +25,7 @@ pub(super) enum Trick {
 pub(super) struct Proxy {
     folder: TempDir,
     trick: Arc<Mutex<Option<Trick>>>,
+    is_away: Arc<AtomicBool>,
 }
 
 /// As a simple query ends.
@@ -31,12 +35,14 @@ impl Proxy {
     pub fn start(server: &Path) -> Self {
         let folder = TempDir::new().unwrap();
         let listener = UnixListener::bind(folder.path().join(".s.PGSQL.5432")).unwrap();
-        let (server, trick) = (server.join(".s.PGSQL.5432"), Arc::default());
-        let proxy = Self { folder, trick: Arc::clone(&trick) };
+        let (server, trick, is_away) = (server.join(".s.PGSQL.5432"), Arc::default(), Arc::default());
+        let proxy = Self { folder, trick: Arc::clone(&trick), is_away: Arc::clone(&is_away) };
         thread::spawn(move || {
             for client in listener.incoming() {
                 let Ok(client) = client else { return };
-                serve(client, &server, &trick);
+                if !is_away.load(Ordering::SeqCst) {
+                    serve(client, &server, &trick, &is_away);
+                }
             }
         });
         proxy
@@ -51,12 +57,21 @@ impl Proxy {
         *self.trick.lock().unwrap() = Some(trick);
     }
 
+    pub fn comes_back(&self) {
+        self.is_away.store(false, Ordering::SeqCst);
+    }
+
     pub fn played(&self) -> bool {
         self.trick.lock().unwrap().is_none()
     }
 }
 
-fn serve(mut client: UnixStream, server: &PathBuf, trick: &Arc<Mutex<Option<Trick>>>) {
+fn serve(
+    mut client: UnixStream,
+    server: &PathBuf,
+    trick: &Arc<Mutex<Option<Trick>>>,
+    is_away: &Arc<AtomicBool>,
+) {
     let mut server = UnixStream::connect(server).unwrap();
     let (mut from_server, mut to_client) = (server.try_clone().unwrap(), client.try_clone().unwrap());
     let lost = Arc::new(Mutex::new(false));
@@ -73,7 +88,7 @@ fn serve(mut client: UnixStream, server: &PathBuf, trick: &Arc<Mutex<Option<Tric
         }
         drop(to_client.shutdown(Shutdown::Both));
     });
-    let trick = Arc::clone(trick);
+    let (trick, is_away) = (Arc::clone(trick), Arc::clone(is_away));
     thread::spawn(move || {
         let mut bytes = [0; 8192];
         while let Ok(count @ 1..) = client.read(&mut bytes) {
@@ -81,6 +96,10 @@ fn serve(mut client: UnixStream, server: &PathBuf, trick: &Arc<Mutex<Option<Tric
             match is_commit.then(|| trick.lock().unwrap().take()).flatten() {
                 Some(Trick::LoseCommit) => break,
                 Some(Trick::LoseAnswer) => *lost.lock().unwrap() = true,
+                Some(Trick::LoseAnswerAndGo) => {
+                    is_away.store(true, Ordering::SeqCst);
+                    *lost.lock().unwrap() = true;
+                }
                 None => {}
             }
             if server.write_all(&bytes[..count]).is_err() {

@@ -44,6 +44,9 @@ const ASKS_IN_TURN: usize = 1024;
 const GONE_MAX: usize = 1000;
 /// Templates with fewer resources are freed in the turn: that takes a millisecond.
 const DISCARDED_HERE: usize = 5000;
+/// The pause before a server asks again to join that cannot be taken up now. It asks with the same keys, so it joins once
+/// even if its first request was carried out.
+const JOIN_PAUSE: Duration = Duration::from_secs(5);
 /// Watchers at a time.
 const WATCHERS_MAX: usize = 4096;
 
@@ -88,7 +91,8 @@ impl Waiter {
                     reason: refusal.to_string(),
                     after: match refusal {
                         Refusal::Later { after, .. } => Some(after),
-                        _ => None,
+                        Refusal::Unavailable(_) => Some(JOIN_PAUSE),
+                        Refusal::NotFound(_) | Refusal::Conflict(_) | Refusal::Invalid(_) => None,
                     },
                 }),
             })),

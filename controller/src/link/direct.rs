@@ -82,7 +82,7 @@ pub struct Limits {
     pub connect: Duration,
     /// The time limit of a whole connection without a certificate.
     pub join: Duration,
-    /// The time limit of the driver's answers.
+    /// The time limit of the driver's answers: shorter than `join`, so that one who joins hears that it was too short.
     pub answer: Duration,
     /// The time in which a client must read each piece of output (a piece is 320 KiB at most).
     pub drain: Duration,
@@ -104,7 +104,7 @@ impl Default for Limits {
             handshake: Duration::from_secs(10),
             connect: Duration::from_secs(10),
             join: Duration::from_secs(10),
-            answer: Duration::from_secs(10),
+            answer: Duration::from_secs(7),
             // At least 43 kbit/s.
             drain: Duration::from_secs(60),
             keep_alive: Duration::from_secs(600),

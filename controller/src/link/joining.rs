@@ -1,5 +1,7 @@
 //! A client without a certificate asks for one: with a token, or with proof of a node's key.
 
+use std::time::Duration;
+
 use muster_shared::NodeId;
 use muster_shared::join::{self, JoinAnswer, JoinRequest, NewNode};
 use muster_shared::seal::SealPublic;
@@ -7,6 +9,10 @@ use muster_shared::seal::SealPublic;
 use super::nodes::Nodes;
 use super::{JoinAsk, JoinGrant, LinkEvent, NotJoined};
 use crate::pki::ProvenKey;
+
+/// The pause before a server asks again that the driver has not answered. It asks with the same keys: should the driver take
+/// up both requests, the second one changes nothing.
+const BUSY_PAUSE: Duration = Duration::from_secs(5);
 
 /// Answers the bytes of a [`JoinRequest`].
 pub(super) async fn answer(nodes: &Nodes, request: &[u8]) -> JoinAnswer {
@@ -44,14 +50,13 @@ async fn join(nodes: &Nodes, new: NewNode, moves: bool) -> Result<JoinAnswer, St
         return Err("the sealing key is weak: everybody could open what it seals".into());
     }
     let ask = JoinAsk { token_id, secret, name: name.clone(), seal_public, agent_version, moves };
-    match nodes.ask(|reply| LinkEvent::Join { ask, reply }).await.ok_or(BUSY)? {
-        Ok(JoinGrant) => grant(nodes, name, &key, &seal_public),
-        Err(NotJoined { reason, after: Some(after) }) => Ok(JoinAnswer::later(reason, after)),
-        Err(NotJoined { reason, after: None }) => Err(reason),
+    match nodes.ask(|reply| LinkEvent::Join { ask, reply }).await {
+        Some(Ok(JoinGrant)) => grant(nodes, name, &key, &seal_public),
+        Some(Err(NotJoined { reason, after: Some(after) })) => Ok(JoinAnswer::later(reason, after)),
+        Some(Err(NotJoined { reason, after: None })) => Err(reason),
+        None => Ok(JoinAnswer::later("the controller is busy, or waits for its database", BUSY_PAUSE)),
     }
 }
-
-const BUSY: &str = "the controller is busy: try again";
 
 fn grant(nodes: &Nodes, node: NodeId, key: &ProvenKey, seal: &SealPublic) -> Result<JoinAnswer, String> {
     let issued = nodes.pki.issue(&node, key, seal).map_err(|error| {

@@ -30,7 +30,7 @@ use tokio::sync::oneshot;
 use tokio::time::timeout_at;
 
 use handle::{Ask, Query, Watcher};
-pub use handle::{Busy, DriverHandle, DriverInbox, Look, channel};
+pub use handle::{Busy, DriverHandle, DriverInbox, Look, Room, channel};
 pub use turn::{TurnResults, Turns};
 
 use crate::link::intake::Intake;
@@ -226,7 +226,7 @@ impl<S: Store, O: Outbox> Driver<S, O> {
 
     fn ask(&mut self, ask: Ask) {
         match ask {
-            Ask::Request(request, reply) => self.request(*request, Waiter::Operator(reply)),
+            Ask::Request(request, reply, _room) => self.request(*request, Waiter::Operator(reply)),
             Ask::Query(look) => {
                 self.turns.pass(self.now());
                 self.queries.push(look);

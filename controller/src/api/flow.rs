@@ -38,12 +38,13 @@ pub async fn apply(
 ) -> Result<Json<FlowsBegun>, ApiError> {
     let ApplyFlows { guard, confirm_timeout, name } = query(asked)?;
     let asked = guarded(guard, confirm_timeout)?;
-    let held = source::read(&api, body).await?;
+    let mut held = source::read(&api, body).await?;
+    let room = held.take_room();
     let (stages, confirm) = source::flows(held, name.unwrap_or_else(|| "flow file".into())).await?;
     // The command line takes precedence over the file.
     let confirm_timeout = if confirm_timeout.is_none() { asked.and(confirm).or(asked) } else { asked };
     tracing::info!(stages = stages.len(), "flow apply");
-    begun(api.driver.request(Request::ApplyFlows { stages, confirm_timeout }).await?)
+    begun(api.driver.request_in(Request::ApplyFlows { stages, confirm_timeout }, room).await?)
 }
 
 /// GET /v1/flows/operations/{id}

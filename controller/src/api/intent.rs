@@ -33,10 +33,11 @@ pub async fn submit(
     body: Body,
 ) -> Result<Json<IntentsTaken>, ApiError> {
     let name = query(asked)?.name.unwrap_or_else(|| "intent file".into());
-    let held = source::read(&api, body).await?;
+    let mut held = source::read(&api, body).await?;
+    let room = held.take_room();
     let intents = source::intents(held, name).await?;
     tracing::info!(intents = intents.len(), "intent submit");
-    taken(api.driver.request(Request::SubmitIntents { intents }).await?)
+    taken(api.driver.request_in(Request::SubmitIntents { intents }, room).await?)
 }
 
 /// PATCH /v1/intents, {"withdraw": [keys]}

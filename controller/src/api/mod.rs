@@ -42,6 +42,7 @@ use muster_shared::join::BrokerAccess;
 use serde_json::Value;
 use time::OffsetDateTime;
 use tokio::sync::{Semaphore, watch};
+use tokio::time::timeout;
 
 use crate::driver::DriverHandle;
 use crate::lease::{Share, Tenure};
@@ -60,8 +61,12 @@ const PAGE: usize = 1000;
 const WAIT_MAX: Duration = Duration::from_secs(25);
 /// Requests with a body that are parsed at a time; others wait. Each may need several times the
 /// body's bound in memory. The received bytes of all bodies together are bounded alike: a slow body
-/// holds only the bytes it has sent, and no place here.
+/// holds only the bytes it has sent, and no place here. What was parsed keeps its bytes' room until the driver takes it.
 const BODIES_MAX: usize = 4;
+/// Reads of the database at a time: they share one connection, and each waits for it on a thread.
+const READS_MAX: usize = 32;
+/// The longest wait for a read of the database, or for room: it is longer only where the database stalls.
+const STALL_MAX: Duration = Duration::from_secs(30);
 
 /// The bounds of a site's API, and what it shows besides the engine's state.
 #[derive(Clone, Debug)]
@@ -104,6 +109,9 @@ struct Api {
     bodies: Arc<Semaphore>,
     /// KiB of bodies that may still arrive.
     room: Arc<Semaphore>,
+    reads: Arc<Semaphore>,
+    /// The longest wait for a read, or for room.
+    patience: Duration,
     /// Changes when the controller stops.
     stopped: watch::Receiver<()>,
     /// When this controller became the active one.
@@ -120,8 +128,9 @@ impl Api {
     ) -> Self {
         let bodies = Arc::new(Semaphore::new(BODIES_MAX));
         let room = Arc::new(Semaphore::new(BODIES_MAX * config.body_max.div_ceil(source::KIB)));
+        let (reads, patience) = (Arc::new(Semaphore::new(READS_MAX)), STALL_MAX);
         let since = OffsetDateTime::now_utc();
-        Self { driver, reader, pki, config: Arc::new(config), bodies, room, stopped, since }
+        Self { driver, reader, pki, config: Arc::new(config), bodies, room, reads, patience, stopped, since }
     }
 
     /// Looks at a stack.
@@ -140,8 +149,21 @@ impl Api {
         &self,
         read: impl FnOnce(&Reader) -> Result<T, StoreError> + Send + 'static,
     ) -> Result<T, ApiError> {
-        let reader = self.reader.clone();
-        blocking(move || read(&reader).map_err(ApiError::from)).await
+        let (reader, reads) = (self.reader.clone(), Arc::clone(&self.reads));
+        let work = async move {
+            let place = reads.acquire_owned().await.expect("the semaphore is never closed");
+            let read = move || {
+                let _place = place;
+                read(&reader).map_err(ApiError::from)
+            };
+            blocking(read).await
+        };
+        timeout(self.patience, work).await.unwrap_or_else(|_elapsed| {
+            Err(ApiError::later(format!(
+                "the controller waits for its database, and could not read it for {} s",
+                self.patience.as_secs()
+            )))
+        })
     }
 }
 

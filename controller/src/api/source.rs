@@ -3,7 +3,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::future::poll_fn;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::{Body, HttpBody as _, to_bytes};
@@ -17,12 +16,13 @@ use muster_template::library::{gather, resolve};
 use muster_template::{Environment, FlowFile, FlowLimits, FlowPart, IntentFile, IntentLimits};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::timeout;
 
 use super::error::ApiError;
 use super::parameter::Kept;
 use super::{Api, blocking};
+use crate::driver::Room;
 use crate::store::Reader;
 
 /// The time limit of a body: it comes from this host.
@@ -41,41 +41,46 @@ pub struct Held {
     template_max: usize,
     /// Rules, groups and meters of a flow file.
     flow_rules_max: usize,
-    _room: Option<OwnedSemaphorePermit>,
+    room: Room,
     _permit: OwnedSemaphorePermit,
+}
+
+impl Held {
+    /// The room of its bytes, which what is parsed from them keeps.
+    pub fn take_room(&mut self) -> Room {
+        self.room.take()
+    }
 }
 
 /// Reads a body. Only one that is there takes a place of those that are parsed.
 pub async fn read(api: &Api, body: Body) -> Result<Held, ApiError> {
-    let came = timeout(BODY_TIME, collect(&api.room, body, api.config.body_max)).await;
+    let came = timeout(BODY_TIME, collect(api, body)).await;
     let came = came.map_err(|_elapsed| ApiError::invalid("the request's body did not arrive in time"))?;
-    let (bytes, room) = came.map_err(|why| {
-        ApiError::invalid(format!(
-            "the request's body cannot be read: {why}; at most {} bytes are allowed (limits.api_body)",
-            api.config.body_max
-        ))
-    })?;
-    let permit = api.bodies.clone().acquire_owned().await;
-    let permit = permit.map_err(|_closed| ApiError::unavailable("the controller is stopping"))?;
+    let (bytes, room) = came?;
+    let permit = timeout(api.patience, api.bodies.clone().acquire_owned()).await;
+    let permit = permit.map_err(|_elapsed| no_room())?.expect("the semaphore is never closed");
     let (template_max, flow_rules_max) = (api.config.template_max, api.config.flow_rules_max);
-    Ok(Held { bytes, template_max, flow_rules_max, _room: room, _permit: permit })
+    Ok(Held { bytes, template_max, flow_rules_max, room, _permit: permit })
 }
 
 /// Collects a body. The right to hold its bytes grows with it.
-async fn collect(
-    room: &Arc<Semaphore>,
-    mut body: Body,
-    most: usize,
-) -> Result<(Vec<u8>, Option<OwnedSemaphorePermit>), String> {
-    let (mut bytes, mut held, mut held_kib) = (Vec::new(), None::<OwnedSemaphorePermit>, 0);
+async fn collect(api: &Api, mut body: Body) -> Result<(Vec<u8>, Room), ApiError> {
+    let most = api.config.body_max;
+    let unreadable = |why: String| {
+        ApiError::invalid(format!(
+            "the request's body cannot be read: {why}; at most {most} bytes are allowed (limits.api_body)"
+        ))
+    };
+    let (mut bytes, mut held, mut held_kib) = (Vec::new(), Room::None, 0);
     while let Some(frame) = poll_fn(|cx| Pin::new(&mut body).poll_frame(cx)).await {
-        let Ok(data) = frame.map_err(|error| error.to_string())?.into_data() else { continue };
+        let Ok(data) = frame.map_err(|error| unreadable(error.to_string()))?.into_data() else { continue };
         let size = bytes.len() + data.len();
         if size > most {
-            return Err("it is too long".into());
+            return Err(unreadable("it is too long".into()));
         }
         let more = (size.div_ceil(KIB) - held_kib) as u32;
-        let more = Arc::clone(room).acquire_many_owned(more).await.map_err(|closed| closed.to_string())?;
+        let more = timeout(api.patience, api.room.clone().acquire_many_owned(more)).await;
+        let more = more.map_err(|_elapsed| no_room())?.expect("the semaphore is never closed");
         held_kib = size.div_ceil(KIB);
         match &mut held {
             Some(held) => held.merge(more),
@@ -84,6 +89,10 @@ async fn collect(
         bytes.extend_from_slice(&data);
     }
     Ok((bytes, held))
+}
+
+fn no_room() -> ApiError {
+    ApiError::later("the controller is overloaded: too many and too large requests wait already")
 }
 
 /// A signal: a body with its own bound, which may be absent.

@@ -25,9 +25,11 @@ pub type Accepted = (StatusCode, Json<Begun>);
 
 /// POST /v1/stacks
 pub async fn create(State(api): State<Api>, body: Body) -> Result<Accepted, ApiError> {
-    let (name, source, options) = source::create(source::read(&api, body).await?).await?;
+    let mut held = source::read(&api, body).await?;
+    let room = held.take_room();
+    let (name, source, options) = source::create(held).await?;
     tracing::info!(stack = %name, "create");
-    begun("CREATE", api.driver.request(Request::Create { name, source, options }).await?)
+    begun("CREATE", api.driver.request_in(Request::Create { name, source, options }, room).await?)
 }
 
 /// PUT /v1/stacks/{stack}
@@ -38,11 +40,12 @@ pub async fn update(
 ) -> Result<Accepted, ApiError> {
     let name = stack_name(name)?;
     api.look(&name, |site, name| site.stack_id(name)).await?;
-    let held = source::read(&api, body).await?;
+    let mut held = source::read(&api, body).await?;
+    let room = held.take_room();
     let source::Updated { source, options, warnings } =
         source::update(held, name.clone(), api.reader.clone()).await?;
     tracing::info!(stack = %name, "update");
-    let mut answer = api.driver.request(Request::Update { name, source, options }).await?;
+    let mut answer = api.driver.request_in(Request::Update { name, source, options }, room).await?;
     if let Answer::Stack { warnings: all, .. } = &mut answer {
         all.splice(0..0, warnings);
     }

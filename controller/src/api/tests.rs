@@ -417,7 +417,7 @@ async fn the_socket_is_for_root_and_a_group_and_has_one_owner() {
     api.stop().await;
     second.close().await;
     // Whoever waits for that hears it also afterwards.
-    tokio::time::timeout(Duration::from_secs(20), second.ended()).await.unwrap();
+    timeout(Duration::from_secs(20), second.ended()).await.unwrap();
     world.stop().await;
 }
 
@@ -464,6 +464,65 @@ async fn a_header_says_for_which_site_a_request_is() {
     world.stop().await;
 }
 
+/// A driver that takes nothing, as one that waits for its database.
+#[tokio::test]
+async fn requests_that_wait_for_the_driver_are_bounded() {
+    let world = World::new().await;
+    let (driver, _inbox) = driver::channel();
+    let path = world.folder.path().join("stalled.sock");
+    let (_running, stopped) = watch::channel(());
+    let api = Api {
+        patience: Duration::from_millis(100),
+        ..Api::new(config(), driver, world.reader(), Arc::clone(&world.pki), stopped)
+    };
+    let (socket, room) = (socket(path.clone()), Arc::clone(&api.room));
+    let served = socket.serve(SiteName::default(), |_| router(api)).unwrap();
+    let text = format!("{EMPTY}# {}", "x".repeat(8 * 1024));
+    let body = json!({"name": "web", "template": {"name": "t.yaml", "text": text}}).to_string();
+    let takes = body.len().div_ceil(source::KIB);
+    let mut waiting = Vec::new();
+    for _ in 0..room.available_permits() / takes {
+        let mut stream = UnixStream::connect(&path).await.unwrap();
+        let head = format!("POST /v1/stacks HTTP/1.1\r\nhost: x\r\ncontent-length: {}\r\n\r\n", body.len());
+        stream.write_all(format!("{head}{body}").as_bytes()).await.unwrap();
+        waiting.push(stream);
+    }
+    while room.available_permits() >= takes {
+        tokio::task::yield_now().await;
+    }
+    let (head, answer) = exchange(&path, "POST /v1/stacks", "", &body).await;
+    assert!(head.starts_with("HTTP/1.1 503 ") && head.contains("\r\nretry-after: 1\r\n"), "{head}");
+    assert!(answer["error"]["message"].as_str().unwrap().contains("overloaded"), "{answer}");
+    drop(waiting);
+    served.stop().await;
+    socket.close().await;
+    world.stop().await;
+}
+
+#[tokio::test]
+async fn reads_that_wait_for_the_database_are_bounded() {
+    let world = World::new().await;
+    let (_running, stopped) = watch::channel(());
+    let mut api = Api::new(config(), world.driver.clone(), world.reader(), Arc::clone(&world.pki), stopped);
+    api.patience = Duration::from_millis(1);
+    let begun = Arc::new(std::sync::atomic::AtomicUsize::new(0));
+    let gate = Arc::new(std::sync::RwLock::new(()));
+    let closed = gate.write().unwrap();
+    for _ in 0..2 * READS_MAX {
+        let (begun, gate) = (Arc::clone(&begun), Arc::clone(&gate));
+        let read = api.read(move |_| {
+            begun.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
+            drop(gate.read());
+            Ok(())
+        });
+        let refused = read.await.unwrap_err();
+        assert!(refused.retry_after.is_some() && refused.message.contains("its database"), "{refused:?}");
+    }
+    assert!(begun.load(std::sync::atomic::Ordering::SeqCst) <= READS_MAX);
+    drop(closed);
+    world.stop().await;
+}
+
 #[tokio::test]
 async fn nonsense_and_silence_hurt_nobody_else() {
     let world = World::new().await;
@@ -493,7 +552,7 @@ async fn nonsense_and_silence_hurt_nobody_else() {
         );
     }
     assert_eq!(world.get("/v1/stacks").await, (200, json!([])));
-    let created = tokio::time::timeout(Duration::from_secs(20), world.create("web", EMPTY)).await;
+    let created = timeout(Duration::from_secs(20), world.create("web", EMPTY)).await;
     assert_eq!(created.unwrap().0, 202);
     drop(silent);
     world.stop().await;

@@ -7,16 +7,22 @@ use std::time::Duration;
 use muster_engine::view::StackView;
 use muster_engine::{Answer, Refusal, Request, View};
 use muster_shared::StackName;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
+use tokio::time::timeout;
 
 /// Requests that wait for the driver; more are refused as overload.
 const REQUESTS_MAX: usize = 1024;
 /// The pause after which such a request may be sent again: the driver takes all that wait in one turn.
 const OVERLOAD_PAUSE: Duration = Duration::from_secs(1);
+/// The longest wait of a look: a turn takes longer only with a very large stack, or a database that stalls.
+const LOOK_MAX: Duration = Duration::from_secs(20);
+
+/// Memory that a request takes while it waits for the driver; given back when this is dropped.
+pub type Room = Option<OwnedSemaphorePermit>;
 
 /// A request of the API to the driver.
 pub(super) enum Ask {
-    Request(Box<Request>, oneshot::Sender<Result<Answer, Refusal>>),
+    Request(Box<Request>, oneshot::Sender<Result<Answer, Refusal>>, Room),
     Query(Query),
     Watch(Watcher),
     WatchFlow(u64, oneshot::Sender<()>),
@@ -56,6 +62,8 @@ pub enum Busy {
 pub struct DriverHandle {
     asks: mpsc::Sender<Ask>,
     writing: Arc<AtomicBool>,
+    /// The longest wait of a look.
+    pub(super) patience: Duration,
 }
 
 impl DriverHandle {
@@ -65,8 +73,17 @@ impl DriverHandle {
     /// The engine's refusal; [`Refusal::Later`] when the controller is overloaded or waits for its database;
     /// [`Refusal::Unavailable`] when it stops or cannot write.
     pub async fn request(&self, request: Request) -> Result<Answer, Refusal> {
+        self.request_in(request, None).await
+    }
+
+    /// The same for a request that may be large. `room` stays with it until the driver takes it, also where nobody
+    /// waits for the answer any more.
+    ///
+    /// # Errors
+    /// As above.
+    pub async fn request_in(&self, request: Request, room: Room) -> Result<Answer, Refusal> {
         let (reply, answer) = oneshot::channel();
-        self.ask(Ask::Request(Box::new(request), reply))?;
+        self.ask(Ask::Request(Box::new(request), reply, room))?;
         answer.await.unwrap_or_else(|_| Err(stopping()))
     }
 
@@ -92,7 +109,10 @@ impl DriverHandle {
         let (reply, answer) = oneshot::channel();
         // The asker may be gone by then.
         self.ask(Ask::Query(Box::new(move |it| drop(reply.send(look(it))))))?;
-        answer.await.map_err(|_| stopping())
+        match timeout(self.patience, answer).await {
+            Ok(answer) => answer.map_err(|_| stopping()),
+            Err(_elapsed) => Err(self.has_not_answered()),
+        }
     }
 
     /// A stack's view, as soon as its `seq` differs from the given one; `None` if there is no such stack.
@@ -142,6 +162,15 @@ impl DriverHandle {
         if self.writing.load(Ordering::Relaxed) { Busy::Writing } else { Busy::Deciding }
     }
 
+    fn has_not_answered(&self) -> Refusal {
+        let does = match self.busy() {
+            Busy::Deciding => "is busy with a large change",
+            Busy::Writing => "waits for its database",
+        };
+        let why = format!("the controller {does}, and has not looked for {} s", self.patience.as_secs());
+        Refusal::Later { why, after: OVERLOAD_PAUSE }
+    }
+
     fn ask(&self, ask: Ask) -> Result<(), Refusal> {
         self.asks.try_send(ask).map_err(|error| match error {
             mpsc::error::TrySendError::Full(_) => Refusal::Later {
@@ -167,5 +196,6 @@ pub struct DriverInbox {
 pub fn channel() -> (DriverHandle, DriverInbox) {
     let (sender, receiver) = mpsc::channel(REQUESTS_MAX);
     let writing = Arc::new(AtomicBool::new(false));
-    (DriverHandle { asks: sender, writing: Arc::clone(&writing) }, DriverInbox { asks: receiver, writing })
+    let handle = DriverHandle { asks: sender, writing: Arc::clone(&writing), patience: LOOK_MAX };
+    (handle, DriverInbox { asks: receiver, writing })
 }

@@ -211,7 +211,7 @@ impl Bench {
 
     fn ask(&mut self, request: Request) -> oneshot::Receiver<Result<Answer, Refusal>> {
         let (reply, answer) = oneshot::channel();
-        self.driver.ask(Ask::Request(Box::new(request), reply));
+        self.driver.ask(Ask::Request(Box::new(request), reply, None));
         answer
     }
 

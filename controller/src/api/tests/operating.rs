@@ -186,7 +186,7 @@ async fn what_waits_says_for_how_long_although_nothing_happens() {
             tokio::task::yield_now().await;
         }
     };
-    tokio::time::timeout(Duration::from_secs(20), waits).await.unwrap();
+    timeout(Duration::from_secs(20), waits).await.unwrap();
     world.stop().await;
 }
 

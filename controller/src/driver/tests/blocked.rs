@@ -206,6 +206,13 @@ async fn a_commit_that_hangs_is_told_and_loses_nothing() {
     tokio::task::yield_now().await;
     running.gate.until_somebody_waits();
     assert_eq!(running.handle.busy(), Busy::Writing, "the pulse has patience with a disk");
+    let mut hurried = running.handle.clone();
+    hurried.patience = Duration::from_millis(1);
+    let refused = hurried.query(|_| ()).await;
+    assert!(
+        matches!(&refused, Err(Refusal::Later { why, .. }) if why.contains("waits for its database")),
+        "{refused:?}"
+    );
     // What comes in the meantime waits for it.
     let second = running.asks(2);
     let heard = running.says(Up::Heartbeat { drift: None });

@@ -12,13 +12,15 @@ use nix::unistd::User;
 use tempfile::TempDir;
 
 use crate::port::port;
-use crate::process::{Daemon, eventually, look, run};
+use crate::process::{Daemon, Running, eventually, look, run};
 
 /// Where Debian puts each release's programs, and whom its server runs as.
 const RELEASES: &str = "/usr/lib/postgresql";
 const USER: &str = "postgres";
 /// In the name of a socket, where no port is asked for.
 const PORT: u16 = 5432;
+/// The name of a session that holds a lock.
+const LOCKER: &str = "locker";
 /// Of every server: small, and without what only a power cut can need.
 const SETTINGS: &str = "listen_addresses = ''\nmax_connections = 40\nshared_buffers = 16MB\nfsync = off\n\
                         wal_level = replica\nmax_wal_senders = 4\nhot_standby = on\njit = off\n\
@@ -118,6 +120,44 @@ impl Postgres {
         self.try_psql(database, sql).unwrap_or_else(|error| panic!("{sql}: {error}"))
     }
 
+    /// Takes a lock in a session of its own, as a migration or a forgotten transaction does, until the value is dropped.
+    pub fn lock(&self, database: &str, table: &str, mode: &str) -> TableLock<'_> {
+        let mut psql = self.as_client(database);
+        let sql = format!("BEGIN; LOCK TABLE {table} IN {mode} MODE; SELECT pg_sleep(3600)");
+        let session = Running::start({
+            psql.env("PGAPPNAME", LOCKER).args(["-c", &sql]);
+            psql
+        });
+        eventually("the table is locked", || {
+            let sql = format!(
+                "SELECT count(*) FROM pg_stat_activity WHERE application_name = '{LOCKER}' AND wait_event = 'PgSleep'"
+            );
+            (self.psql(database, &sql) == "1").then_some(())
+        });
+        TableLock { server: self, _session: session }
+    }
+
+    /// Stops the server and all its sessions (SIGSTOP), as a machine that hangs does, until [`Postgres::resume`].
+    pub fn freeze(&self) {
+        self.signal_all("STOP");
+    }
+
+    /// The opposite.
+    pub fn resume(&self) {
+        self.signal_all("CONT");
+    }
+
+    /// The server's own process comes first: it makes no more sessions then.
+    fn signal_all(&self, name: &str) {
+        let id = self.daemon.id();
+        self.daemon.signal(name);
+        let children = fs::read_to_string(format!("/proc/{id}/task/{id}/children")).unwrap_or_default();
+        for child in children.split_whitespace() {
+            // It may have ended.
+            let _ = Command::new("kill").args(["-s", name, child]).status();
+        }
+    }
+
     /// Runs a script of an administrator: PostgreSQL's programs find this server.
     #[track_caller]
     pub fn sh(&self, script: &str) -> String {
@@ -127,27 +167,19 @@ impl Postgres {
         run(command.env("PGHOST", self.socket_dir()))
     }
 
-    fn try_psql(&self, database: &str, sql: &str) -> Result<String, String> {
+    fn as_client(&self, database: &str) -> Command {
         let mut psql = Command::new(programs().join("psql"));
-        psql.args([
-            "-X",
-            "-q",
-            "-A",
-            "-t",
-            "-v",
-            "ON_ERROR_STOP=1",
-            "-U",
-            "muster",
-            "-d",
-            database,
-            "-c",
-            sql,
-        ]);
+        psql.args(["-X", "-q", "-A", "-t", "-v", "ON_ERROR_STOP=1", "-U", "muster", "-d", database]);
         psql.arg("-h").arg(self.socket_dir());
         if let Some(port) = self.port {
             psql.args(["-p", &port.to_string()]);
         }
-        let output = psql.output().map_err(|error| error.to_string())?;
+        psql
+    }
+
+    fn try_psql(&self, database: &str, sql: &str) -> Result<String, String> {
+        let output =
+            self.as_client(database).args(["-c", sql]).output().map_err(|error| error.to_string())?;
         match output.status.success() {
             true => Ok(String::from_utf8_lossy(&output.stdout).trim_end().to_owned()),
             false => Err(String::from_utf8_lossy(&output.stderr).into_owned()),
@@ -200,9 +232,26 @@ impl Postgres {
     }
 }
 
+/// A session that holds a lock on a table.
+pub struct TableLock<'p> {
+    server: &'p Postgres,
+    _session: Running,
+}
+
+impl Drop for TableLock<'_> {
+    fn drop(&mut self) {
+        // The session would sleep on without its client. A test that fails meanwhile may have ended the server.
+        let sql = format!(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = '{LOCKER}'"
+        );
+        let _ = self.server.try_psql("postgres", &sql);
+    }
+}
+
 impl Drop for Postgres {
     fn drop(&mut self) {
         if self.daemon.ended().is_none() {
+            self.resume();
             self.daemon.signal("QUIT");
             look(|| self.daemon.ended());
         }

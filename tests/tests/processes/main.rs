@@ -38,6 +38,7 @@ mod rollout;
 mod secrets;
 mod signals;
 mod sites;
+mod stalls;
 mod standbys;
 mod topology;
 mod watching;

@@ -121,7 +121,7 @@ fn a_site_moves_to_another_database_and_back() {
     site.ok(&["stack", "update", "web", "-t", &template, "-P", "text=two", "--wait"]);
 
     site.kill();
-    copy(&new, &old).expect(0);
+    copy(&server.url("again"), &old).expect(0);
     site.configure("");
     site.restart();
     site.until_node("web-1", "online");

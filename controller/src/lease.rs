@@ -115,6 +115,8 @@ pub struct Seen {
     pub active: Option<(Member, String)>,
     pub epoch: Epoch,
     pub standbys: Vec<StandbyView>,
+    /// Why this controller cannot see, take or renew the lease, or should not be like this.
+    pub problem: Option<String>,
 }
 
 impl Tenure {
@@ -201,6 +203,10 @@ impl Tenure {
             }
         }
         addresses
+    }
+
+    fn set_problem(&self, problem: Option<String>) {
+        self.lock().problem = problem;
     }
 
     pub(crate) fn set(&self, until: MonoTime) {

@@ -136,6 +136,8 @@ pub struct StatusView {
     pub link_problem: Option<String>,
     /// Why nothing can be written; none while all is well.
     pub read_only: Option<String>,
+    /// Why the lease cannot be seen, taken or renewed; none while all is well.
+    pub lease_problem: Option<String>,
     /// The site's controllers.
     pub controllers: Vec<ControllerView>,
     /// The sites that the controller which answers has in its settings, this one among them.

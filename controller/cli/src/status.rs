@@ -49,6 +49,9 @@ fn shown(status: &StatusView) -> String {
     if let Some(why) = &status.read_only {
         line("READ-ONLY", printable(why));
     }
+    if let Some(why) = &status.lease_problem {
+        line("LEASE", printable(why));
+    }
     if status.restored {
         line("RESTORED", "the store is older than what agents hold: 'muster restore list'".to_owned());
     }
@@ -105,6 +108,7 @@ mod tests {
         status["controllers"] =
             json!([{"name": "c1", "role": "active"}, {"name": "c2", "role": "standby", "behind_s": 4}]);
         status["read_only"] = json!("no room\u{1b}");
+        status["lease_problem"] = json!("the lease cannot be seen: no room");
         status["restored"] = json!(true);
         status["link"] = json!("mqtts://mq:8883");
         status["link_problem"] = json!("cannot reach the broker at mq:8883: no answer");
@@ -118,6 +122,7 @@ mod tests {
              \u{20}           c1 is active\n\
              \u{20}           c2 is standby, 4 s behind\n\
              READ-ONLY   no room\\u{1b}\n\
+             LEASE       the lease cannot be seen: no room\n\
              RESTORED    the store is older than what agents hold: 'muster restore list'\n\
              store       sqlite:/var/lib/muster/muster.db\n\
              link        mqtts://mq:8883\n\

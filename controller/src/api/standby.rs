@@ -55,6 +55,7 @@ fn status(config: &StandbyConfig, since: OffsetDateTime) -> StatusView {
         epoch: config.tenure.seen().epoch,
         store: config.store.clone(),
         link: config.link.clone(),
+        lease_problem: config.tenure.seen().problem,
         controllers: controllers(&config.tenure),
         sites: sites(&config.share),
         ..StatusView::default()
@@ -83,7 +84,11 @@ pub(super) fn controllers(tenure: &Tenure) -> Vec<ControllerView> {
 /// Where another controller is active, it is no use to wait here.
 fn refusal(config: &StandbyConfig) -> ApiError {
     let StandbyConfig { name, tenure, .. } = config;
-    match tenure.seen().active {
+    let seen = tenure.seen();
+    if let Some(problem) = seen.problem {
+        return ApiError::unavailable(format!("{name} stands by: {problem}"));
+    }
+    match seen.active {
         None => ApiError::later(format!("{name} stands by, and no controller is active yet")),
         Some((active, _)) if tenure.is_vacant() => ApiError::later(format!(
             "{name} stands by: {} does not renew its lease, and a standby takes over",

@@ -31,6 +31,7 @@ pub async fn status(State(api): State<Api>) -> Result<Json<StatusView>, ApiError
         link: api.config.link.clone(),
         link_problem,
         read_only,
+        lease_problem: api.config.tenure.seen().problem,
         controllers,
         sites: sites(&api.config.share),
         agents,

@@ -106,8 +106,12 @@ impl Keeping {
             let looked = Instant::now();
             match self.try_take(&mut standby) {
                 Ok(Some(taken)) => return Some(taken),
-                Ok(None) => self.problem = None,
-                Err(error) => self.say(&error, "the lease cannot be seen"),
+                Ok(None) if standby.has_namesake() => self.say(
+                    "the active one has the same name: give one of them another (controller.name)",
+                    &format!("another controller is called {}", self.me.name),
+                ),
+                Ok(None) => self.is_well(),
+                Err(error) => self.say(&error.to_string(), "the lease cannot be seen"),
             }
             // Until an agent comes, which may have lost the active controller.
             thread::park_timeout(self.terms.pace());
@@ -189,8 +193,8 @@ impl Keeping {
                         tell(Ended::HandOver { heir: heir.clone() });
                     }
                     match self.show(Some(&record)) {
-                        Ok(()) => self.problem = None,
-                        Err(error) => self.say(&error, "the standbys cannot be seen"),
+                        Ok(()) => self.is_well(),
+                        Err(error) => self.say(&error.to_string(), "the standbys cannot be seen"),
                     }
                 }
                 Ok(None) => {
@@ -200,7 +204,8 @@ impl Keeping {
                 }
                 Err(error) => {
                     pause /= 4;
-                    self.say(&error, "the lease cannot be renewed: without it nothing is sent to agents");
+                    let what = "the lease cannot be renewed, and without it nothing is sent to agents";
+                    self.say(&error.to_string(), what);
                 }
             }
         }
@@ -214,7 +219,7 @@ impl Keeping {
         let mut seen = self.tenure.lock();
         let has_changed = seen.active.as_ref().is_none_or(|(active, _)| *active != record.holder);
         let active = Some((record.holder.clone(), record.since.clone()));
-        *seen = Seen { active, epoch: record.term.epoch, standbys };
+        *seen = Seen { active, epoch: record.term.epoch, standbys, problem: seen.problem.take() };
         drop(seen);
         if has_changed && record.holder.name != self.me.name {
             tracing::info!(site = %self.site, active = record.holder.name, since = record.since, "standing by");
@@ -222,11 +227,17 @@ impl Keeping {
         Ok(())
     }
 
-    fn say(&mut self, error: &StoreError, what: &str) {
-        let text = error.to_string();
-        if self.problem.as_ref() != Some(&text) {
-            tracing::warn!(error = text, "{what}");
-            self.problem = Some(text);
+    fn say(&mut self, why: &str, what: &str) {
+        if self.problem.as_deref() != Some(why) {
+            tracing::warn!(site = %self.site, error = why, "{what}");
+            self.problem = Some(why.to_owned());
+            self.tenure.set_problem(Some(format!("{what}: {why}")));
+        }
+    }
+
+    fn is_well(&mut self) {
+        if self.problem.take().is_some() {
+            self.tenure.set_problem(None);
         }
     }
 }

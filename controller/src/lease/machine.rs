@@ -44,11 +44,13 @@ pub struct Standby {
     began: Option<MonoTime>,
     /// What it saw last, and when it saw that first.
     last: Option<(Term, u64, LeaseState, MonoTime)>,
+    /// The holder has this one's name, and lives.
+    has_namesake: bool,
 }
 
 impl Standby {
     pub fn new(me: Member, terms: Terms) -> Self {
-        Self { me, terms, began: None, last: None }
+        Self { me, terms, began: None, last: None, has_namesake: false }
     }
 
     /// Whether it has looked for a lease's length: by then the holder has seen it, and has told its agents where it is.
@@ -64,6 +66,10 @@ impl Standby {
             Some((t, b, s, since)) if (t, b, s) == (term, beat, state) => *since,
             _ => now,
         };
+        // A record from before a boot of this machine names this one, too, but is renewed no more.
+        let (is_other, lives) =
+            (holder.instance != self.me.instance, self.began.is_some_and(|began| since > began));
+        self.has_namesake = holder.name == self.me.name && is_other && lives;
         self.last = Some((*term, *beat, state.clone(), since));
         let is_over = now.since(since) > self.terms.patience() + reserve;
         match state {
@@ -77,6 +83,11 @@ impl Standby {
                 Verdict::Wait
             }
         }
+    }
+
+    /// Whether another controller that is active has the name of this one.
+    pub fn has_namesake(&self) -> bool {
+        self.has_namesake
     }
 
     /// Whether the lease will be free soon, as far as the looks so far tell: two renewals are missing, or it was given up.

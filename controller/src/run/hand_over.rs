@@ -22,8 +22,8 @@ pub fn hand_over(settings: &Settings, to: Option<&str>) -> anyhow::Result<()> {
         );
     };
     let me = Member { name: settings.name(), addresses: Vec::new(), instance: String::new() };
-    let table =
-        LeaseTable::open(&server, me, settings.lease().lease).context("the database cannot be opened")?;
+    let table = LeaseTable::open(&server, me, settings.lease().lease)
+        .context("the database cannot be opened (docs/postgresql.md says what to do)")?;
     let Some(record) = table.read()? else { bail!("no controller has been active yet: start one") };
     let active = &record.holder.name;
     ensure!(record.state != LeaseState::Free, "no controller is active: a standby takes over by itself");

@@ -46,7 +46,10 @@ pub async fn stand_by(
     let addresses = if is_direct { own() } else { Vec::new() };
     let me = Member { name: settings.name(), addresses, instance: instance.clone() };
     let bound = terms.lease / 2;
-    let open = || LeaseTable::open(server, me.clone(), bound).context("the database cannot be opened");
+    let open = || {
+        LeaseTable::open(server, me.clone(), bound)
+            .context("the database cannot be opened (docs/postgresql.md says what to do)")
+    };
     let keys = open()?;
     let fetch = || keys.fetch_keys(&settings.key_file(), &settings.controller.data_dir);
     fetch().context("this controller cannot stand by (docs/standbys.md has what it needs)")?;

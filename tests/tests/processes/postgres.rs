@@ -6,7 +6,7 @@ use std::fs;
 use std::process::Command;
 
 use muster_testbed::{Postgres, Ran, Running, eventually};
-use muster_tests::site::{Site, binary, template_of_a_file};
+use muster_tests::site::{Controllers, Site, binary, template_of_a_file};
 
 const DOCUMENT: &str = include_str!("../../../docs/postgresql.md");
 
@@ -147,7 +147,7 @@ fn what_is_wrong_with_the_database_is_said_without_its_password() {
         away,
         &[],
         1,
-        &["the database cannot be opened", "no connection to postgres://m@127.0.0.1:1/site"],
+        &["cannot be opened (docs/postgresql.md says", "no connection to postgres://m@127.0.0.1:1/site"],
     );
     refused(away, &["backup", "/tmp/backup"], 1, &["pg_dump", "docs/postgresql.md"]);
     refused(away, &["restore", "/tmp/backup"], 1, &["pg_restore"]);
@@ -156,4 +156,27 @@ fn what_is_wrong_with_the_database_is_said_without_its_password() {
     let _site = Site::with_variables(&[("MUSTER_STORE__URL", OsStr::new(&url))]);
     refused(&url, &[], 1, &["this controller cannot stand by", "secrets.key", "is not there"]);
     refused(&url, &["rekey"], 1, &["is used by muster-controller", "one controller at a time"]);
+}
+
+/// The standby is of an older version than the database.
+#[test]
+fn a_controller_that_should_not_take_over_says_why() {
+    let server = server();
+    let mut controllers = Controllers::start(&[server.url("site"), server.url("site")]);
+    server.psql("site", "UPDATE meta SET value = '99' WHERE key = 'schema'");
+    controllers.all[0].kill();
+    let standby = &controllers.all[1];
+    let why = "the database is of version 99, this controller knows 1: upgrade the controller";
+    eventually("status has the reason", || {
+        standby.status()?["lease_problem"].as_str()?.contains(why).then_some(())
+    });
+    let shown = standby.ok(&["status"]);
+    assert!(shown.contains("LEASE       the lease cannot be seen: the database is of version 99"), "{shown}");
+    standby.muster(&["stack", "list"]).refused(1, &["c2 stands by: ", why]);
+    standby.muster(&["node", "token", "--any-name"]).refused(1, &["c2 stands by: ", why]);
+
+    // As when it was upgraded.
+    server.psql("site", "UPDATE meta SET value = '1' WHERE key = 'schema'");
+    standby.until_role("active");
+    assert_eq!(standby.status().unwrap()["lease_problem"], serde_json::Value::Null);
 }

@@ -334,3 +334,27 @@ fn strike(fault: &Fault, which: usize, controller: &mut Controller, row: &mut Op
         }
     }
 }
+
+#[test]
+fn a_namesake_is_one_that_renews_the_lease_meanwhile() {
+    let mut standby = Standby::new(member("c1"), TERMS);
+    let of = |beat: u64, instance: &str| {
+        let mut record = record(3, beat, LeaseState::Held);
+        record.holder.instance = instance.to_owned();
+        record
+    };
+    for (millis, beat, instance, wanted) in [
+        (0, 1, "before the boot", false),
+        (1_000, 1, "before the boot", false),
+        (2_000, 2, "another machine's", true),
+        (3_000, 3, "c1's", false),
+    ] {
+        standby.saw(at(millis), Some(&of(beat, instance)), Duration::ZERO);
+        assert_eq!(standby.has_namesake(), wanted, "{millis}");
+    }
+    let mut other = Standby::new(member("c2"), TERMS);
+    for beat in 1..4 {
+        other.saw(at(beat * 1_000), Some(&of(beat, "c1's")), Duration::ZERO);
+        assert!(!other.has_namesake());
+    }
+}

@@ -23,9 +23,8 @@ use std::time::Duration;
 use muster_shared::model::{Job, Lane, Observed, Outcome, Progress, ReportKey, Up};
 use muster_shared::{MonoTime, ResourceId};
 
-use super::phase::Phase;
+use super::phase::{PROGRESS_EVERY, PROGRESS_FIRST, Phase};
 use super::restore::Attempt;
-use super::run::{PROGRESS_EVERY, PROGRESS_FIRST};
 use super::{Jobs, Turn};
 use crate::challenge::{Challenge, STOPPED};
 use crate::face::{Effect, RunError};
@@ -111,7 +110,7 @@ impl Jobs {
             return self.end(key, turn.disk.failed("an older record was refused and is written again"), turn);
         }
         self.set_phase(resource, Phase::Guarded);
-        let (known, theirs) = self.known_to(job);
+        let (known, theirs) = self.ledger.known_to(job);
         let before = captured.as_ref().map(|captured| captured.before.clone()).or(known);
         let stage = Stage::Reading { deadline: turn.now + job.timeout, captured };
         // Progress is due at once: after the change the controller may be unreachable for a while.
@@ -252,7 +251,7 @@ impl Jobs {
         let Some(held) = self.ledger.get(resource).cloned().map(Box::new) else { return };
         self.set_stage(Stage::Keeping { held });
         self.drop_undo(resource);
-        self.keep_before(resource, before);
+        self.ledger.keep_before(resource, before);
         self.end(key, Outcome::Done(observed), turn);
     }
 

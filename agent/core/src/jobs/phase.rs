@@ -1,9 +1,15 @@
 //! How far a resource's current job is: its phase. The diagram is in `begin.rs`.
 
+use std::time::Duration;
+
 use muster_shared::model::{Job, ReportKey};
 use muster_shared::{MonoTime, ResourceId};
 
 use super::Jobs;
+
+/// A job that takes longer than this reports progress, and again from time to time.
+pub(super) const PROGRESS_FIRST: Duration = Duration::from_secs(1);
+pub(super) const PROGRESS_EVERY: Duration = Duration::from_secs(10);
 
 /// The phase of an entry's current job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

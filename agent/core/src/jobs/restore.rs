@@ -8,8 +8,7 @@ use muster_shared::model::{Action, Job, Lane, Outcome, ReportKey};
 use muster_shared::{MonoTime, ResourceId};
 
 use super::confirm::{Guard, Stage};
-use super::phase::Phase;
-use super::run::PROGRESS_FIRST;
+use super::phase::{PROGRESS_FIRST, Phase};
 use super::{Jobs, Turn};
 use crate::face::Effect;
 use crate::ledger::Undo;

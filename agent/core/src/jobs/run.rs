@@ -3,19 +3,13 @@
 //!
 //! Absent: a change that can cut the node off, which `confirm.rs` guards.
 
-use std::time::Duration;
-
-use muster_shared::model::{Action, Job, Observed, Outcome, Progress, ReportKey, Up};
+use muster_shared::model::{Job, Observed, Outcome, Progress, ReportKey, Up};
 use muster_shared::{MonoTime, ResourceId};
 
-use super::phase::Phase;
+use super::phase::{PROGRESS_EVERY, PROGRESS_FIRST, Phase};
 use super::{Jobs, Turn};
 use crate::face::{Effect, RunError};
-use crate::ledger::{Accepted, Before, Entry};
-
-/// A job that takes longer than this reports progress, and again from time to time.
-pub(super) const PROGRESS_FIRST: Duration = Duration::from_secs(1);
-pub(super) const PROGRESS_EVERY: Duration = Duration::from_secs(10);
+use crate::ledger::{Accepted, Before};
 
 impl Jobs {
     /// Everything it needs is on disk.
@@ -31,30 +25,13 @@ impl Jobs {
     }
 
     pub(super) fn host_begins(&mut self, job: Job, turn: &mut Turn) {
-        let (before, theirs) = self.known_to(&job);
+        let (before, theirs) = self.ledger.known_to(&job);
         turn.effects.push(Effect::Run { job: Box::new(job), before, theirs });
-    }
-
-    /// The state before Muster: the job's own record, and the records of resources that restored
-    /// what the job's resource took over.
-    pub(super) fn known_to(&self, job: &Job) -> (Option<Before>, Vec<Before>) {
-        let before = self.ledger.get(job.resource).and_then(|entry| entry.before().cloned());
-        let theirs =
-            if job.action == Action::Delete { self.ledger.owners_after(job.resource) } else { Vec::new() };
-        (before, theirs.into_iter().filter_map(|entry| entry.before().cloned()).collect())
     }
 
     pub(super) fn set_running(&mut self, job: &Job, turn: &Turn) {
         let (deadline, progress) = (turn.now + job.timeout, turn.now + PROGRESS_FIRST);
         self.set_phase(job.resource, Phase::Running { deadline, progress });
-    }
-
-    /// The host reports a new record of the time before Muster, where that changed.
-    pub(super) fn keep_before(&mut self, resource: ResourceId, before: Option<Before>) {
-        if let Some(before) = before {
-            let keep = |entry: &mut Entry| entry.holding.as_mut().map(|holding| holding.before = before);
-            self.ledger.edit(resource, keep);
-        }
     }
 
     /// The answer to [`Effect::Run`].
@@ -70,7 +47,7 @@ impl Jobs {
             return self.guarded_ran(key, outcome, before, touched, turn);
         }
         if self.current(key, |phase| matches!(phase, Phase::Running { .. })).is_some() {
-            self.keep_before(key.resource, before);
+            self.ledger.keep_before(key.resource, before);
             self.end(
                 key,
                 match outcome {

@@ -20,7 +20,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use muster_shared::ResourceId;
-use muster_shared::model::Claim;
+use muster_shared::model::{Action, Claim, Job};
 use serde::{Deserialize, Serialize};
 
 use crate::effects::Effects;
@@ -111,6 +111,22 @@ impl Ledger {
         let own = self.own(resource).map(|own| own.before.clone());
         let givers = self.givers(resource, claims).into_iter().map(|(_, giver)| giver.before.clone());
         own.into_iter().chain(givers).collect()
+    }
+
+    /// The state before Muster: the job's own record, and the records of resources that restored
+    /// what the job's resource took over.
+    pub(crate) fn known_to(&self, job: &Job) -> (Option<Before>, Vec<Before>) {
+        let before = self.get(job.resource).and_then(|entry| entry.before().cloned());
+        let theirs = if job.action == Action::Delete { self.owners_after(job.resource) } else { Vec::new() };
+        (before, theirs.into_iter().filter_map(|entry| entry.before().cloned()).collect())
+    }
+
+    /// The host reports a new record of the time before Muster, where that changed.
+    pub(crate) fn keep_before(&mut self, resource: ResourceId, before: Option<Before>) {
+        if let Some(before) = before {
+            let keep = |entry: &mut Entry| entry.holding.as_mut().map(|holding| holding.before = before);
+            self.edit(resource, keep);
+        }
     }
 
     /// The holding of a resource that takes over its claims from others. It includes all further claims of

@@ -1,10 +1,13 @@
 //! What is wrong with a broker, and what to set.
 
+use std::io::{self, ErrorKind};
+
+use rumqttc::v5::mqttbytes::Error as Invalid;
 use rumqttc::v5::mqttbytes::v5::{ConnectReturnCode, DisconnectReasonCode};
 use rumqttc::v5::{ConnectionError, StateError};
 use thiserror::Error;
 
-use crate::is_expired;
+use crate::{PACKET_MAX, is_expired};
 
 /// The reason why there is no connection to a broker, or no use of it.
 #[derive(Debug, Error)]
@@ -18,6 +21,11 @@ pub enum BrokerError {
     Certificate { address: String, why: String },
     #[error("the broker at {address} does not take this side's certificate: it ran out")]
     Expired { address: String },
+    #[error(
+        "the broker at {address} does not know the CA of this side's certificate: give it the site's, pki/ca.crt of the \
+         controller (Mosquitto: cafile)"
+    )]
+    Untrusted { address: String },
     #[error(
         "the broker at {address} does not let {client} in ({code}): give that client its user and permissions; \
          docs/brokers.md has them"
@@ -41,7 +49,8 @@ pub enum BrokerError {
     NotReadable { address: String, topic: String, code: String },
     #[error(
         "the broker at {address} does not take a message from this client ({code}): NotAuthorized means that the client may \
-         not write to its topics; any other reason is a limit of the broker on sizes or numbers of messages"
+         not write to its topics; any other reason is a limit of the broker on sizes or numbers of messages (Mosquitto: \
+         message_size_limit, max_queued_messages)"
     )]
     NotTaken { address: String, code: String },
     #[error("the broker at {address} has ended the connection: {why}")]
@@ -57,6 +66,8 @@ impl BrokerError {
     }
 }
 
+/// MQTT 5's reason code.
+const PACKET_TOO_LARGE: u8 = 0x95;
 /// While connecting.
 pub(crate) fn connecting(
     address: &str,
@@ -67,6 +78,9 @@ pub(crate) fn connecting(
     let address = address.to_owned();
     if is_expired(&error) {
         return BrokerError::Expired { address };
+    }
+    if is_untrusted(&error) {
+        return BrokerError::Untrusted { address };
     }
     let refused = |code: ConnectReturnCode| {
         let user = user.map(|user| format!(" with the user '{user}'")).unwrap_or_default();
@@ -98,7 +112,20 @@ pub(crate) fn lost(address: &str, error: ConnectionError) -> BrokerError {
         // TLS 1.3 tells a client so only after its handshake.
         return BrokerError::Expired { address };
     }
+    if is_untrusted(&error) {
+        return BrokerError::Untrusted { address };
+    }
     let why = match error {
+        // Mosquitto's answer to a message that is too large, which MQTT knows for a connection only.
+        ConnectionError::MqttState(StateError::Deserialization(Invalid::InvalidConnectReturnCode(code)))
+            if code == PACKET_TOO_LARGE =>
+        {
+            return BrokerError::NotTaken { address, code: "PacketTooLarge".into() };
+        }
+        error if is_closed(&error) => format!(
+            "it gave no reason; if it does so again and again, its log has one, such as a limit on packets, which must be \
+             {PACKET_MAX} bytes (docs/brokers.md)"
+        ),
         ConnectionError::MqttState(StateError::ServerDisconnect { reason_code, reason_string }) => {
             let hint = match reason_code {
                 DisconnectReasonCode::SessionTakenOver => ": another client has the same id",
@@ -116,4 +143,69 @@ pub(crate) fn lost(address: &str, error: ConnectionError) -> BrokerError {
         error => error.to_string(),
     };
     BrokerError::Lost { address, why }
+}
+
+/// The broker refused this side's certificate. As with [`is_expired`], the text is all that is left of TLS's alert.
+fn is_untrusted(error: &ConnectionError) -> bool {
+    let text = format!("{error:?}");
+    ["UnknownCA", "BadCertificate", "CertificateUnknown"]
+        .iter()
+        .any(|alert| text.contains(&format!("AlertReceived({alert})")))
+}
+
+/// The broker closed the connection without a word of MQTT.
+fn is_closed(error: &ConnectionError) -> bool {
+    let is_end = |error: &io::Error| {
+        matches!(error.kind(), ErrorKind::UnexpectedEof | ErrorKind::ConnectionReset | ErrorKind::BrokenPipe)
+    };
+    match error {
+        ConnectionError::MqttState(StateError::ConnectionAborted) => true,
+        ConnectionError::MqttState(
+            StateError::Io(error) | StateError::Deserialization(Invalid::Io(error)),
+        )
+        | ConnectionError::Io(error) => is_end(error),
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_broker_that_ends_a_connection_is_understood() {
+        let io = |kind: ErrorKind, text: &str| {
+            ConnectionError::MqttState(StateError::Deserialization(Invalid::Io(io::Error::new(
+                kind,
+                text.to_owned(),
+            ))))
+        };
+        let invalid = |code| StateError::Deserialization(Invalid::InvalidConnectReturnCode(code)).into();
+        for (error, wanted) in [
+            (io(ErrorKind::UnexpectedEof, "peer closed connection: https://docs.rs"), "gave no reason"),
+            (StateError::ConnectionAborted.into(), "gave no reason"),
+            (invalid(0x95), "does not take a message from this client (PacketTooLarge)"),
+            (invalid(0x42), "Invalid return code"),
+            (io(ErrorKind::InvalidData, "something else"), "has ended the connection: Mqtt state"),
+        ] {
+            let said = lost("mq:8883", error).to_string();
+            assert!(said.starts_with("the broker at mq:8883 ") && said.contains(wanted), "{said}");
+            assert!(!said.contains("https://"), "{said}");
+        }
+    }
+
+    #[test]
+    fn a_certificate_that_is_refused_is_understood() {
+        let alert = |alert| {
+            let error = rustls::Error::AlertReceived(alert);
+            let error = io::Error::new(ErrorKind::InvalidData, error);
+            ConnectionError::MqttState(StateError::Deserialization(Invalid::Io(error)))
+        };
+        let said = lost("mq:8883", alert(rustls::AlertDescription::UnknownCA)).to_string();
+        assert!(said.contains("does not know the CA of this side's certificate"), "{said}");
+        let said =
+            connecting("mq:8883", "c", None, alert(rustls::AlertDescription::BadCertificate)).to_string();
+        assert!(said.contains("does not know the CA of this side's certificate"), "{said}");
+        assert!(lost("mq:8883", alert(rustls::AlertDescription::CertificateExpired)).is_expired());
+    }
 }

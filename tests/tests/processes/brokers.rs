@@ -153,16 +153,17 @@ fn large_contents_pass_and_an_orderly_stop_is_told() {
     site.until_node("web-1", "online");
 }
 
+fn problem(site: &Site, wanted: &str) {
+    eventually(&format!("status says '{wanted}'"), || {
+        let status = site.json(&["status"]);
+        status["link_problem"].as_str().is_some_and(|said| said.contains(wanted)).then_some(())
+    });
+}
+
 #[test]
 fn what_a_broker_does_not_allow_is_said_with_what_to_set() {
     let mut site = Site::over(Link::Mosquitto);
     let web1 = site.join("web-1");
-    let problem = |site: &Site, wanted: &str| {
-        eventually(&format!("status says '{wanted}'"), || {
-            let status = site.json(&["status"]);
-            status["link_problem"].as_str().is_some_and(|said| said.contains(wanted)).then_some(())
-        });
-    };
     let mut broker = site.broker.take().unwrap();
     broker.change("max_packet_size 263202", "max_packet_size 100000");
     problem(
@@ -179,11 +180,40 @@ fn what_a_broker_does_not_allow_is_said_with_what_to_set() {
     broker.permit("topic deny muster", "topic write muster");
     site.until_node("web-1", "online");
 
-    // Another broker's certificate.
+    // It does not know the site's CA.
     broker.change("cafile", "#cafile");
-    problem(&site, "127.0.0.1");
+    problem(&site, "does not know the CA of this side's certificate: give it the site's");
     broker.change("#cafile", "cafile");
     site.until_node("web-1", "online");
+}
+
+#[test]
+fn a_broker_that_refuses_users_and_large_messages_is_told_apart() {
+    let mut site = Site::over(Link::Mosquitto);
+    let web1 = site.join("web-1");
+    let mut broker = site.broker.take().unwrap();
+    broker.change("use_identity_as_username true", "use_identity_as_username false");
+    problem(&site, "in (NotAuthorized): give that client its user and permissions");
+    broker.change("use_identity_as_username false", "use_identity_as_username true");
+    site.until_node("web-1", "online");
+
+    // A limit of which a client hears when it is too late. The content is no text that becomes small.
+    broker.change("max_packet_size 263202", "max_packet_size 263202\nmessage_size_limit 20000");
+    site.until_node("web-1", "online");
+    let content: String = (0..300_000u32)
+        .map(|n| char::from(b'a' + (n.wrapping_mul(2_654_435_761) >> 27) as u8 % 26))
+        .collect();
+    fs::write(site.path().join("large"), &content).unwrap();
+    let file = site.file(&format!(
+        "heat_template_version: 2018-08-31\nresources:\n  large: {{type: Muster::File, properties: {{node: web-1, path: {}, \
+         content: {{get_file: large}}}}}}\n",
+        web1.file("large").display()
+    ));
+    site.ok(&["stack", "create", "s", "-t", &file]);
+    problem(&site, "does not take a message from this client (PacketTooLarge)");
+    assert_eq!(web1.content("large"), None);
+    broker.change("\nmessage_size_limit 20000", "");
+    eventually("nothing is lost", || (web1.content("large")? == content).then_some(()));
 }
 
 /// A node reads and writes its own topics only, and a joiner only its own request.

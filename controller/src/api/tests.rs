@@ -506,13 +506,13 @@ async fn reads_that_wait_for_the_database_are_bounded() {
     let mut api = Api::new(config(), world.driver.clone(), world.reader(), Arc::clone(&world.pki), stopped);
     api.patience = Duration::from_millis(1);
     let begun = Arc::new(std::sync::atomic::AtomicUsize::new(0));
-    let gate = Arc::new(std::sync::RwLock::new(()));
-    let closed = gate.write().unwrap();
+    let gate = Arc::new(tokio::sync::RwLock::new(()));
+    let closed = gate.write().await;
     for _ in 0..2 * READS_MAX {
         let (begun, gate) = (Arc::clone(&begun), Arc::clone(&gate));
         let read = api.read(move |_| {
             begun.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
-            drop(gate.read());
+            drop(gate.blocking_read());
             Ok(())
         });
         let refused = read.await.unwrap_err();

@@ -181,7 +181,7 @@ fn a_commit_that_cannot_be_decided_yet_is_said_as_such() {
     let server = place.server.as_ref().unwrap();
     let proxy = Proxy::start(&server.socket_dir());
     let mut store = open(&proxy.url(SITE), &place.key_file()).unwrap();
-    proxy.play(Trick::LoseAnswerAndGo);
+    proxy.play(Trick::GoAway);
     let error = commit(&mut store, 1).unwrap_err();
     assert!(error.is_undecided() && error.failure() == Failure::Busy, "{error}");
     assert_eq!(events(server), "1");

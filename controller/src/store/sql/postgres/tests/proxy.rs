@@ -15,8 +15,8 @@ use tempfile::TempDir;
 pub(super) enum Trick {
     /// The server has it, and its answer does not arrive.
     LoseAnswer,
-    /// The same, and no other connection is made until [`Proxy::comes_back`].
-    LoseAnswerAndGo,
+    /// As [`Trick::LoseAnswer`], and no other connection is made until [`Proxy::comes_back`].
+    GoAway,
     /// The server never sees it.
     LoseCommit,
 }
@@ -96,7 +96,7 @@ fn serve(
             match is_commit.then(|| trick.lock().unwrap().take()).flatten() {
                 Some(Trick::LoseCommit) => break,
                 Some(Trick::LoseAnswer) => *lost.lock().unwrap() = true,
-                Some(Trick::LoseAnswerAndGo) => {
+                Some(Trick::GoAway) => {
                     is_away.store(true, Ordering::SeqCst);
                     *lost.lock().unwrap() = true;
                 }

@@ -37,10 +37,15 @@ struct Broken {
 
 /// In place of a code of SQLite, which decides each commit: the database cannot tell what became of it.
 const UNDECIDED: i32 = -1;
+/// Another controller has taken the site over.
+const DEPOSED: i32 = -2;
 
 fn sqlite(code: i32) -> StoreError {
     if code == UNDECIDED {
         return StoreError::Postgres(PostgresError::Undecided { why: "the connection was lost".into() });
+    }
+    if code == DEPOSED {
+        return StoreError::Postgres(PostgresError::Deposed { server: "db".into(), epoch: 1 });
     }
     let told = Some("disk is full".to_owned()).filter(|_| code == ffi::SQLITE_FULL);
     StoreError::Sqlite(rusqlite::Error::SqliteFailure(ffi::Error::new(code), told))
@@ -66,6 +71,11 @@ impl Store for Disk {
         self.sqlite.commit(changes, seen)?;
         self.log.lock().unwrap().push("commit".into());
         Ok(())
+    }
+
+    fn may_write(&mut self) -> Result<(), StoreError> {
+        let code = self.broken.lock().unwrap().writes.filter(|code| *code == DEPOSED);
+        code.map_or(Ok(()), |code| Err(sqlite(code)))
     }
 
     fn load(&mut self) -> Result<muster_engine::Snapshot, StoreError> {
@@ -399,6 +409,18 @@ fn a_commit_that_may_have_been_made_is_not_called_refused() {
     );
     let refused = bench.turn(create(1));
     assert!(matches!(&refused, Err(Refusal::Later { .. })), "nothing of it was sent: {refused:?}");
+}
+
+#[test]
+fn a_controller_that_was_replaced_does_not_say_that_there_is_nothing_to_do() {
+    let nothing = || Request::Maintenance { node: web(), on: false };
+    let mut bench = Bench::new();
+    bench.turn(nothing()).unwrap();
+    assert_eq!(bench.log(), [""; 0], "it changes nothing");
+    bench.breaks(Some(DEPOSED), false);
+    let refused = bench.turn(nothing());
+    assert!(refused.is_err(), "{refused:?}");
+    assert!(bench.driver.turns.read_only().is_some());
 }
 
 #[test]

@@ -328,6 +328,11 @@ impl<S: Store, O: Outbox> Turns<S, O> {
             if let Err(error) = written {
                 return Err((commit, error));
             }
+        } else if commit.answers()
+            && let Err(error) = self.store.may_write()
+        {
+            // "There is nothing to do" is the site's answer, which another controller may give by now.
+            return Err((commit, error));
         }
         self.told.ended.append(&mut commit.ended);
         for (node, key) in commit.keys {
@@ -446,6 +451,11 @@ fn why(error: &StoreError) -> String {
 impl Commit {
     fn may_wait(&self, error: &StoreError) -> bool {
         error.failure() == Failure::Busy && !self.is_taken
+    }
+
+    /// Whether a request is answered with success.
+    fn answers(&self) -> bool {
+        self.effects.iter().any(|effect| matches!(effect, Effect::Answer { answer: Ok(_), .. }))
     }
 
     /// The next change; what has to wait for the commit is kept.

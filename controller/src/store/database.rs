@@ -130,6 +130,11 @@ impl Store for Database {
         })
     }
 
+    fn may_write(&mut self) -> Result<(), StoreError> {
+        // The look at the lease is part of each transaction.
+        self.term.map_or(Ok(()), |_| self.db.transaction(|| Ok(())))
+    }
+
     fn load(&mut self) -> Result<Snapshot, StoreError> {
         super::load::load(self)
     }

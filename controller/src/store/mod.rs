@@ -99,6 +99,14 @@ pub trait Store {
         seen: &[NodeId],
     ) -> Result<(), StoreError>;
 
+    /// Checks that this controller may still write, where another one may have taken its site over.
+    ///
+    /// # Errors
+    /// [`StoreError`]: it may not, or the database does not say.
+    fn may_write(&mut self) -> Result<(), StoreError> {
+        Ok(())
+    }
+
     /// The state that the engine needs at its start.
     ///
     /// # Errors

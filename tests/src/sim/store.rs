@@ -48,6 +48,10 @@ impl SimStore {
 }
 
 impl Store for SimStore {
+    fn may_write(&mut self) -> Result<(), StoreError> {
+        self.is_deposed()
+    }
+
     fn commit(&mut self, changes: &mut dyn Iterator<Item = Change>, _: &[NodeId]) -> Result<(), StoreError> {
         self.is_deposed()?;
         let mut shared = self.shared.borrow_mut();

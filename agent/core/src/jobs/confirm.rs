@@ -168,7 +168,8 @@ impl Jobs {
             return;
         }
         self.set_stage(Stage::Applying { deadline: turn.now + window(&job), challenge, again });
-        self.host_begins(job, turn);
+        let (before, theirs) = self.ledger.known_to(&job);
+        turn.effects.push(Effect::Run { job: Box::new(job), before, theirs });
     }
 
     /// Nothing was touched. The captured state is right but would not survive a restart: the next attempt

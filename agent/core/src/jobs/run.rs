@@ -21,10 +21,6 @@ impl Jobs {
             return self.guard(&job, None, turn);
         }
         self.set_running(&job, turn);
-        self.host_begins(job, turn);
-    }
-
-    pub(super) fn host_begins(&mut self, job: Job, turn: &mut Turn) {
         let (before, theirs) = self.ledger.known_to(&job);
         turn.effects.push(Effect::Run { job: Box::new(job), before, theirs });
     }

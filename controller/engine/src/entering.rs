@@ -9,12 +9,14 @@
 //! ```
 //!
 //! Other visits of many rows come in slices as well: after a restart, in a larger tree, and of a
-//! clean-up. A row is as it was until its visit, so a start finds those again.
+//! clean-up. A row is as it was until its visit, so a start finds those again. The store has all of
+//! these operations, so the job of a row is sent once the row was visited: after a restart, nodes do
+//! not wait for the visits of a whole site.
 //!
 //! **Invariant.** A row that the store does not have, or has as of an earlier operation, has no job
 //! at a node but its removal. So nothing is lost when the operation begins again.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 
 use crate::derive::{Kept, Occasion};
 use crate::graph::Graph;
@@ -37,6 +39,8 @@ pub(crate) struct Entering {
     unwritten: VecDeque<Slot>,
     /// The operation begins. A start begins it again, because the store does not have all of it.
     pub begins: bool,
+    /// Of the rows to visit, those with a job, which may be one of the operation before.
+    with_job: BTreeSet<Slot>,
 }
 
 /// Stacks that enter their rows. Each in turn has a slice.
@@ -82,11 +86,17 @@ impl Slices {
 }
 
 impl Stack {
-    /// Whether no job of the stack is sent yet: not all rows are in the store, and a row that was not
+    /// Whether jobs of the stack are not sent yet: not all rows are in the store, or a row that was not
     /// visited may have a job of the operation before. Removals are those of this operation.
     pub fn holds_jobs(&self) -> bool {
         let cleans = self.walk.as_ref().is_some_and(|walk| walk.stage == Stage::Cleanup);
         self.entering.is_some() && !cleans && self.action != StackAction::Delete
+    }
+
+    /// Whether the job of this row is one that is not sent yet.
+    pub fn holds_job(&self, slot: Slot) -> bool {
+        let is_early = |entering: &Entering| entering.begins || entering.with_job.contains(&slot);
+        self.holds_jobs() && self.entering.as_deref().is_some_and(is_early)
     }
 
     /// Whether a decision about the whole traversal has to wait for visits to come.
@@ -117,21 +127,27 @@ impl Graph {
 
     /// Begins to enter the rows of an operation.
     pub(crate) fn begin_entering(&mut self, id: u64) {
-        self.enter(id, Entering { visits: VecDeque::new(), unwritten: VecDeque::new(), begins: true });
+        let (visits, unwritten, with_job) = Default::default();
+        self.enter(id, Entering { visits, unwritten, begins: true, with_job });
     }
 
     /// Visits rows of the stack: in this turn, or in slices if they are too many.
     pub(crate) fn visit_all(&mut self, id: u64, rows: VecDeque<Slot>) {
         let Some(stack) = self.stacks.get_mut(&id) else { return };
+        let has_job = |slot: &Slot| self.rows[*slot].work.is_some();
         match &mut stack.entering {
-            Some(entering) => entering.visits = rows,
+            Some(entering) => {
+                entering.with_job = rows.iter().copied().filter(has_job).collect();
+                entering.visits = rows;
+            }
             None if rows.len() > self.ctx.limits.rows_per_turn => {
                 // A start takes a failure of the operation before for one of this operation, so these
                 // are tried at once.
                 let has_failed = |slot: &Slot| self.rows[*slot].status == Some(Status::Failed);
                 let (failed, visits) = rows.into_iter().partition::<VecDeque<_>, _>(has_failed);
                 self.ctx.agenda.extend(failed.into_iter().map(Todo::Visit));
-                self.enter(id, Entering { visits, unwritten: VecDeque::new(), begins: false });
+                let with_job = visits.iter().copied().filter(has_job).collect();
+                self.enter(id, Entering { visits, unwritten: VecDeque::new(), begins: false, with_job });
             }
             None => self.ctx.agenda.extend(rows.into_iter().map(Todo::Visit)),
         }
@@ -172,6 +188,7 @@ impl Jobs {
         let visits: Vec<Slot> = entering.visits.drain(..most.min(entering.visits.len())).collect();
         let rest = (most - visits.len()).min(entering.unwritten.len());
         let unwritten: Vec<Slot> = entering.unwritten.drain(..rest).collect();
+        visits.iter().for_each(|slot| _ = entering.with_job.remove(slot));
         let is_last = entering.visits.is_empty() && entering.unwritten.is_empty();
         self.graph.ctx.agenda.extend(visits.into_iter().map(Todo::Visit));
         unwritten.into_iter().for_each(|slot| self.graph.write_now(slot));

@@ -128,12 +128,13 @@ impl Graph {
     }
 
     /// The reason why the row's job is not sent to a node that gets others. A lost row has no stack.
-    pub(crate) fn holds_job(&self, row: &Row) -> Option<JobWait> {
+    pub(crate) fn holds_job(&self, slot: Slot) -> Option<JobWait> {
+        let row = &self.rows[slot];
         if self.waits_for_disk(row) {
             return Some(JobWait::Disk);
         }
         let most = self.ctx.limits.in_flight_per_stack;
-        let is_full = |stack: &Stack| stack.in_flight >= most || stack.holds_jobs();
+        let is_full = |stack: &Stack| stack.in_flight >= most || stack.holds_job(slot);
         self.stacks.get(&row.stack).is_some_and(is_full).then_some(JobWait::Stack)
     }
 }

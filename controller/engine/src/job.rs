@@ -134,7 +134,7 @@ impl Jobs {
                 self.graph.ctx.agenda.push_back(Todo::Unsendable(slot));
                 continue;
             }
-            match self.graph.holds_job(&self.graph.rows[slot]) {
+            match self.graph.holds_job(slot) {
                 None => self.send_job(slot, node),
                 Some(JobWait::Disk) => self.graph.nodes[node].no_room.push_back(slot),
                 Some(JobWait::Stack) => {

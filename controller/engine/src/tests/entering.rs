@@ -139,6 +139,34 @@ fn an_operation_begins_again_where_a_restart_found_it_entering() {
 }
 
 #[test]
+fn jobs_leave_between_the_slices_after_a_restart() {
+    let limits = Limits { rows_per_turn: 2, in_flight_per_node: 1, ..Limits::default() };
+    let mut bed = Bed::with(1, limits);
+    bed.lazy = true;
+    bed.create(template(&rows(9, "x=1"))).unwrap();
+    bed.idle();
+    bed.disconnect(&node(0));
+    bed.update(template(&rows(9, "x=2"))).unwrap();
+    enter(&mut bed);
+    for left in [2, 1, 0] {
+        bed.restart();
+        bed.connect(&node(0));
+        assert!(bed.enters() && sent(&bed) == 0, "no row was visited");
+        slice(&mut bed);
+        for _ in 0..2 {
+            assert!(bed.enters() && sent(&bed) == 1, "two rows were visited");
+            bed.run_at(&node(0), 0);
+        }
+        assert!(sent(&bed) == 0 && bed.status() == "UPDATE_IN_PROGRESS", "{left} more restarts");
+    }
+    enter(&mut bed);
+    bed.idle();
+    assert_eq!(bed.status(), "UPDATE_COMPLETE");
+    assert_eq!(bed.ran.iter().filter(|job| job.starts_with("Update")).count(), 9);
+    bed.is_loaded_as_it_is();
+}
+
+#[test]
 fn a_row_that_failed_before_is_tried_where_an_operation_begins_again() {
     let mut bed = slow_bed(1);
     bed.create(template(&rows(3, "x=1"))).unwrap();

@@ -39,7 +39,7 @@ pub(crate) struct Entering {
     unwritten: VecDeque<Slot>,
     /// The operation begins. A start begins it again, because the store does not have all of it.
     pub begins: bool,
-    /// Of the rows to visit, those with a job, which may be one of the operation before.
+    /// Rows to visit that had a job: it may be one of the operation before.
     with_job: BTreeSet<Slot>,
 }
 

@@ -10,6 +10,7 @@ use muster_shared::wire::MESSAGE_MAX;
 use muster_shared::{NodeId, join, topic};
 use rumqttc::v5::mqttbytes::v5::{ConnAck, ConnAckProperties, ConnectReturnCode, Packet};
 use tokio::time::{Instant, timeout_at};
+use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
 use super::Shared;
@@ -61,7 +62,8 @@ struct Guest {
 /// Runs to the end of the connection, or until a node is admitted.
 async fn come_in(shared: &Arc<Shared>, socket: Metered, remote: IpAddr, waiting: Waiting) -> Option<Guest> {
     let started = Instant::now();
-    let mut tls = match handshake(shared, socket, started, waiting.pressed).await {
+    let handshake = handshake(shared.acceptor.clone(), socket, started + shared.limits.handshake, waiting.pressed);
+    let mut tls = match shared.handshakes.compute(handshake).await.flatten() {
         Some(Ok(tls)) => tls,
         Some(Err(error)) => {
             if let Some(why) = wrong_clock(&error)
@@ -95,14 +97,13 @@ async fn come_in(shared: &Arc<Shared>, socket: Metered, remote: IpAddr, waiting:
 /// `None`: the client took too long. While many wait the client's own turns must be short; time that it waits
 /// for us does not count.
 async fn handshake(
-    shared: &Shared,
+    acceptor: TlsAcceptor,
     socket: Metered,
-    started: Instant,
+    end: Instant,
     pressed: bool,
 ) -> Option<io::Result<TlsStream<Metered>>> {
-    let end = started + shared.limits.handshake;
     let incoming = Arc::clone(socket.incoming());
-    let mut accepting = std::pin::pin!(shared.acceptor.accept(socket));
+    let mut accepting = std::pin::pin!(acceptor.accept(socket));
     let mut read = 0;
     loop {
         let until = if pressed { end.min(Instant::now() + HANDSHAKE_PRESSED) } else { end };

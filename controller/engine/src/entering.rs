@@ -11,7 +11,7 @@
 //! Other visits of many rows come in slices as well: after a restart, in a larger tree, and of a
 //! clean-up. A row is as it was until its visit, so a start finds those again. The store has all of
 //! these operations, so the job of a row is sent once the row was visited: after a restart, nodes do
-//! not wait for the visits of a whole site.
+//! not wait for the visits of a whole site. The first of these slices are small, for the same reason.
 //!
 //! **Invariant.** A row that the store does not have, or has as of an earlier operation, has no job
 //! at a node but its removal. So nothing is lost when the operation begins again.
@@ -31,6 +31,11 @@ use crate::todo::Todo;
 use crate::traversals::Traversals;
 use crate::walk::Stage;
 
+/// Where jobs leave between the slices, the first one has this part of the rows of a turn: a job is on
+/// its way after some ms, and not after the commit of 10,000 rows. Each slice has twice as many rows as
+/// the one before, up to those of a turn.
+const FIRST_SLICE_PART: usize = 16;
+
 /// Rows of an operation that are not entered yet.
 pub(crate) struct Entering {
     /// Rows to visit.
@@ -41,6 +46,20 @@ pub(crate) struct Entering {
     pub begins: bool,
     /// Rows to visit that had a job: it may be one of the operation before.
     with_job: BTreeSet<Slot>,
+    /// Rows of the next slice.
+    slice: usize,
+}
+
+impl Entering {
+    /// Takes the rows of the next slice: those to visit, and those to write.
+    fn next_slice(&mut self, rows_per_turn: usize) -> (Vec<Slot>, Vec<Slot>) {
+        let most = self.slice.clamp(1, rows_per_turn.max(1));
+        self.slice = most.saturating_mul(2);
+        let visits: Vec<Slot> = self.visits.drain(..most.min(self.visits.len())).collect();
+        visits.iter().for_each(|slot| _ = self.with_job.remove(slot));
+        let rest = (most - visits.len()).min(self.unwritten.len());
+        (visits, self.unwritten.drain(..rest).collect())
+    }
 }
 
 /// Stacks that enter their rows. Each in turn has a slice.
@@ -128,7 +147,8 @@ impl Graph {
     /// Begins to enter the rows of an operation.
     pub(crate) fn begin_entering(&mut self, id: u64) {
         let (visits, unwritten, with_job) = Default::default();
-        self.enter(id, Entering { visits, unwritten, begins: true, with_job });
+        let slice = self.ctx.limits.rows_per_turn;
+        self.enter(id, Entering { visits, unwritten, begins: true, with_job, slice });
     }
 
     /// Visits rows of the stack: in this turn, or in slices if they are too many.
@@ -147,7 +167,8 @@ impl Graph {
                 let (failed, visits) = rows.into_iter().partition::<VecDeque<_>, _>(has_failed);
                 self.ctx.agenda.extend(failed.into_iter().map(Todo::Visit));
                 let with_job = visits.iter().copied().filter(has_job).collect();
-                self.enter(id, Entering { visits, unwritten: VecDeque::new(), begins: false, with_job });
+                let (unwritten, slice) = (VecDeque::new(), self.ctx.limits.rows_per_turn / FIRST_SLICE_PART);
+                self.enter(id, Entering { visits, unwritten, begins: false, with_job, slice });
             }
             None => self.ctx.agenda.extend(rows.into_iter().map(Todo::Visit)),
         }
@@ -182,13 +203,10 @@ impl Jobs {
     /// Visits and writes the next rows of the stack whose turn it is.
     pub(crate) fn enter_slice(&mut self) {
         let Some(id) = self.graph.ctx.slices.next() else { return };
-        let most = self.graph.ctx.limits.rows_per_turn.max(1);
+        let rows_per_turn = self.graph.ctx.limits.rows_per_turn;
         let entering = self.graph.stacks.get_mut(&id).and_then(|stack| stack.entering.as_mut());
         let Some(entering) = entering else { return };
-        let visits: Vec<Slot> = entering.visits.drain(..most.min(entering.visits.len())).collect();
-        let rest = (most - visits.len()).min(entering.unwritten.len());
-        let unwritten: Vec<Slot> = entering.unwritten.drain(..rest).collect();
-        visits.iter().for_each(|slot| _ = entering.with_job.remove(slot));
+        let (visits, unwritten) = entering.next_slice(rows_per_turn);
         let is_last = entering.visits.is_empty() && entering.unwritten.is_empty();
         self.graph.ctx.agenda.extend(visits.into_iter().map(Todo::Visit));
         unwritten.into_iter().for_each(|slot| self.graph.write_now(slot));

@@ -143,18 +143,18 @@ fn jobs_leave_between_the_slices_after_a_restart() {
     let limits = Limits { rows_per_turn: 2, in_flight_per_node: 1, ..Limits::default() };
     let mut bed = Bed::with(1, limits);
     bed.lazy = true;
-    bed.create(template(&rows(9, "x=1"))).unwrap();
+    bed.create(template(&rows(12, "x=1"))).unwrap();
     bed.idle();
     bed.disconnect(&node(0));
-    bed.update(template(&rows(9, "x=2"))).unwrap();
+    bed.update(template(&rows(12, "x=2"))).unwrap();
     enter(&mut bed);
     for left in [2, 1, 0] {
         bed.restart();
         bed.connect(&node(0));
         assert!(bed.enters() && sent(&bed) == 0, "no row was visited");
-        slice(&mut bed);
-        for _ in 0..2 {
-            assert!(bed.enters() && sent(&bed) == 1, "two rows were visited");
+        (0..2).for_each(|_| slice(&mut bed));
+        for _ in 0..3 {
+            assert!(bed.enters() && sent(&bed) == 1, "one row was visited, then two");
             bed.run_at(&node(0), 0);
         }
         assert!(sent(&bed) == 0 && bed.status() == "UPDATE_IN_PROGRESS", "{left} more restarts");
@@ -162,8 +162,24 @@ fn jobs_leave_between_the_slices_after_a_restart() {
     enter(&mut bed);
     bed.idle();
     assert_eq!(bed.status(), "UPDATE_COMPLETE");
-    assert_eq!(bed.ran.iter().filter(|job| job.starts_with("Update")).count(), 9);
+    assert_eq!(bed.ran.iter().filter(|job| job.starts_with("Update")).count(), 12);
     bed.is_loaded_as_it_is();
+}
+
+#[test]
+fn slices_after_a_restart_grow_from_small_ones() {
+    let mut bed = slow_bed(32);
+    bed.disconnect(&node(0));
+    bed.create(template(&rows(100, "x=1"))).unwrap();
+    enter(&mut bed);
+    bed.restart();
+    bed.connect(&node(0));
+    let mut all = Vec::new();
+    while bed.enters() {
+        slice(&mut bed);
+        all.push(sent(&bed));
+    }
+    assert_eq!(all, [2, 6, 14, 30, 62, 94, 100]);
 }
 
 #[test]

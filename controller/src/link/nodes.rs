@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use muster_shared::NodeId;
 use muster_shared::model::Up;
-use tokio::sync::oneshot;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 use tokio::time::{Instant, sleep_until, timeout};
 
 use super::contents::Contents;
@@ -22,6 +22,15 @@ const ENTER_WITHIN: Duration = Duration::from_secs(6);
 /// How long a look at the lease may take before a client is sent to another controller.
 const LOOK_WITHIN: Duration = Duration::from_millis(100);
 
+/// Nodes that come in at a time, from their admission to their `Hello`. Where thousands wait, each step of all would come
+/// before the next step of the first: no node would get a job before the last one has come.
+const ENTRIES: usize = 128;
+/// How long a node waits for others that come in: these may be far away, or never say `Hello`.
+const ENTRY_WITHIN: Duration = Duration::from_secs(1);
+
+/// The place of a node that comes in; dropping it gives it back.
+pub(super) type Entry = OwnedSemaphorePermit;
+
 /// State that all connections of a link share.
 pub(super) struct Nodes {
     pub pki: Arc<Pki>,
@@ -34,6 +43,7 @@ pub(super) struct Nodes {
     pub refusals: Quiet,
     /// The time limit of the driver's answers.
     answer_within: Duration,
+    entries: Arc<Semaphore>,
 }
 
 impl Nodes {
@@ -50,6 +60,7 @@ impl Nodes {
             feed,
             common,
             answer_within,
+            entries: Arc::new(Semaphore::new(ENTRIES)),
             registry: Registry::new(connections),
             heartbeats: Heartbeats::default(),
             contents: Contents::default(),
@@ -105,6 +116,11 @@ impl Nodes {
         }
     }
 
+    /// Waits for its turn to come in, but not for long.
+    pub async fn entry(&self) -> Option<Entry> {
+        timeout(ENTRY_WITHIN, Arc::clone(&self.entries).acquire_owned()).await.ok()?.ok()
+    }
+
     /// Never ends.
     pub async fn hand_heartbeats_on(&self) {
         self.heartbeats
@@ -158,6 +174,22 @@ mod tests {
         nodes.common.open();
         enters.await.unwrap();
         nodes.may_enter().await.unwrap();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn nodes_come_in_one_after_the_other_unless_those_before_are_slow() {
+        let (nodes, _dir) = standby();
+        let mut entries = Vec::new();
+        for _ in 0..ENTRIES {
+            entries.push(nodes.entry().await.unwrap());
+        }
+        let began = Instant::now();
+        assert!(nodes.entry().await.is_none());
+        assert_eq!(began.elapsed(), ENTRY_WITHIN, "it comes in all the same");
+        let mut next = std::pin::pin!(nodes.entry());
+        assert!(timeout(ENTRY_WITHIN / 2, &mut next).await.is_err());
+        entries.pop();
+        assert!(next.await.is_some());
     }
 
     #[tokio::test(start_paused = true)]

@@ -22,6 +22,7 @@ use super::session::{End, Session, Terms};
 use super::stream::{Stream, Turn};
 use super::tls::{Named, node_of, wrong_clock};
 use crate::link::inbox::NodeInbox;
+use crate::link::nodes::Entry;
 use crate::link::outbound::Outbound;
 use crate::link::reason::{Reason, Refusal};
 use crate::link::registry::Peer;
@@ -57,6 +58,7 @@ struct Guest {
     stream: Stream,
     connected: Connected,
     end: ControllerEnd,
+    entry: Option<Entry>,
 }
 
 /// Runs to the end of the connection, or until a node is admitted.
@@ -126,10 +128,10 @@ async fn node_comes(
 ) -> Option<Guest> {
     let mut stream = Stream::new(tls, NODE_MAX);
     match greet_node(shared, &mut stream, &node, &serial, NODE_MAX).await {
-        Ok((connect, peer, end)) => {
+        Ok((connect, peer, end, entry)) => {
             let connected = Connected { shared: Arc::clone(shared), peer, remote };
             shared.lobby.good(remote);
-            Some(Guest { connect, stream, connected, end })
+            Some(Guest { connect, stream, connected, end, entry })
         }
         Err(End::Gone) => None,
         Err(End::Refused(refusal)) => {
@@ -141,7 +143,7 @@ async fn node_comes(
 
 /// A node's session.
 async fn stay(shared: &Arc<Shared>, guest: Guest, remote: IpAddr) {
-    let Guest { connect, mut stream, connected, end } = guest;
+    let Guest { connect, mut stream, connected, end, entry } = guest;
     let peer = Arc::clone(&connected.peer);
     let node = &peer.node;
     tracing::debug!(%node, %remote, connection = peer.connection, "connected");
@@ -154,7 +156,7 @@ async fn stay(shared: &Arc<Shared>, guest: Guest, remote: IpAddr) {
         until: None,
         receive_maximum: connect.receive_maximum,
     };
-    let inbox = NodeInbox::new(Arc::clone(&shared.nodes), Arc::clone(&peer), Some(remote), end);
+    let inbox = NodeInbox::new(Arc::clone(&shared.nodes), Arc::clone(&peer), Some(remote), end, entry);
     // Boxed: a session is most of a connection's size, and the connection keeps room for it from
     // the start.
     let (end, stream) = Box::pin(Session::new(stream, Arc::clone(&peer.outbound), inbox, terms).run()).await;
@@ -186,7 +188,7 @@ async fn greet_node(
     node: &NodeId,
     serial: &[u8],
     max: usize,
-) -> Result<(Connect, Arc<Peer>, ControllerEnd), End> {
+) -> Result<(Connect, Arc<Peer>, ControllerEnd, Option<Entry>), End> {
     let connect = first_packet(stream, Instant::now() + shared.limits.connect).await?;
     if connect.client_id != node.as_str() {
         return Err(Refusal::new(
@@ -197,6 +199,7 @@ async fn greet_node(
     }
     takes(&connect, max)?;
     shared.nodes.may_enter().await?;
+    let entry = shared.nodes.entry().await;
     let unknown = Refusal::new(Reason::NotAuthorized, "the node is unknown or revoked");
     let key = shared.nodes.common.keys.get(node).ok_or(unknown)?;
     if !is_bound_to(serial, &key) {
@@ -208,7 +211,7 @@ async fn greet_node(
     let end = ControllerEnd::new(shared.nodes.pki.seal(node, &key));
     let tell = |peer: &Peer| shared.nodes.feed.connected(&peer.node, peer.connection);
     let peer = shared.nodes.registry.enter(node.clone(), outbound, tell)?;
-    Ok((connect, peer, end))
+    Ok((connect, peer, end, entry))
 }
 
 async fn serve_joiner(shared: Arc<Shared>, tls: TlsStream<Metered>, remote: IpAddr, started: Instant) {

@@ -142,10 +142,15 @@ impl Tenure {
 
     /// Whether this process holds the lease at this moment.
     pub fn holds(&self) -> bool {
+        self.holds_by(now)
+    }
+
+    /// The same for a process that has this clock.
+    pub fn holds_by(&self, clock: impl FnOnce() -> MonoTime) -> bool {
         match self.0.until.load(Ordering::Acquire) {
             u64::MAX => true,
             0 => false,
-            until => now().0 < Duration::from_nanos(until),
+            until => clock().0 < Duration::from_nanos(until),
         }
     }
 
@@ -209,7 +214,8 @@ impl Tenure {
         self.lock().problem = problem;
     }
 
-    pub(crate) fn set(&self, until: MonoTime) {
+    /// This process has the lease until then, by its own clock.
+    pub fn set(&self, until: MonoTime) {
         let is_new = !self.holds();
         self.0.until.store(u64::try_from(until.0.as_nanos()).unwrap_or(u64::MAX - 1), Ordering::Release);
         if is_new {

@@ -53,7 +53,10 @@ impl World {
                 self.machines.iter_mut().for_each(|machine| machine.cut_off_until = until);
             }
             Kind::ControllerCrash => self.shared.borrow_mut().fuse = Some(fuse),
-            Kind::ControllerFrozen => self.controller.busy_until = self.controller.busy_until.max(until),
+            Kind::ControllerFrozen => {
+                self.controller.busy_until = self.controller.busy_until.max(until);
+                self.active_is_paused(until);
+            }
             Kind::StoreFull => {
                 self.shared.borrow_mut().full = true;
                 self.later(long, Event::StoreMends);
@@ -110,6 +113,7 @@ impl World {
         }
         self.clone_goes();
         self.twin_goes();
+        self.plans_the_last_look();
         self.everybody_leaves_maintenance();
         self.switches_heal();
         self.cables_heal();

@@ -91,8 +91,10 @@ impl World {
         process.attempt += 1;
         let attempt = process.attempt;
         let machine = &self.machines[at];
-        let unreachable =
-            self.controller.turns.is_none() || self.now < machine.cut_off_until || machine.host.is_cut();
+        let unreachable = self.controller.turns.is_none()
+            || self.now < machine.cut_off_until
+            || machine.host.is_cut()
+            || !self.active_admits();
         let after =
             if fails || unreachable { self.dice.net.millis(10, 5000) } else { self.dice.net.millis(2, 60) };
         let event = if fails || unreachable {
@@ -117,7 +119,8 @@ impl World {
             return;
         }
         let known = self.controller.turns.as_ref().and_then(|turns| turns.view().node_seal(&machine.name));
-        if known != Some(machine.key) || self.now < machine.cut_off_until || machine.host.is_cut() {
+        let is_away = self.now < machine.cut_off_until || machine.host.is_cut() || !self.active_admits();
+        if known != Some(machine.key) || is_away {
             return self.connect_fails(at, life, attempt);
         }
         let node = machine.name.clone();
@@ -247,8 +250,8 @@ impl World {
         let run = self.controller.run;
         let Some(line) = self.bus.lines.get_mut(&number) else { return };
         let machine = line.machine;
-        if !line.broken && self.now < self.machines[machine].cut_off_until {
-            let due = self.machines[machine].cut_off_until;
+        let due = self.machines[machine].cut_off_until.max(self.standbys.away_until(way));
+        if !line.broken && self.now < due {
             return self.at(due, Event::Deliver(number, way));
         }
         let Some(packet) = line.pipe(way).packets.pop_front() else { return };

@@ -17,6 +17,7 @@ use super::invariant::SoFar;
 use super::large::Turn;
 use super::outbox::{Leaving, SimOutbox};
 use super::reference::Asked;
+use super::standbys::Seat;
 use super::store::SimStore;
 use super::world::{Event, World};
 
@@ -92,13 +93,18 @@ impl Controller {
 impl World {
     /// It starts; if its disk does not let it, again a little later.
     pub fn controller_starts(&mut self) {
-        if self.controller.turns.is_some() {
-            return;
+        if self.controller.turns.is_none() && !self.controller_loads(None) {
+            self.later(Duration::from_secs(5), Event::ControllerStarts);
         }
+    }
+
+    /// It loads the site, and goes on with it. False: its disk does not let it.
+    pub fn controller_loads(&mut self, seat: Option<Seat>) -> bool {
         self.controller.run += 1;
         let (run, limits) = (self.controller.run, self.controller.limits);
         let seed: [u8; 32] = self.dice.controller.bytes();
-        let epoch_bits = u64::from_le_bytes(std::array::from_fn(|at| seed[at]));
+        let own_bits = u64::from_le_bytes(std::array::from_fn(|at| seed[at]));
+        let epoch_bits = seat.as_ref().map_or(own_bits, |seat| seat.term.bits);
         let mut configs = 0u8;
         let config = move |epoch| {
             configs = configs.wrapping_add(1);
@@ -112,32 +118,36 @@ impl World {
             let takes = !(shared.full || shared.broken || shared.held);
             shared.clocks.opens(self.now, takes);
         }
-        let term = self.shared.borrow().term;
-        let store = SimStore { shared: Rc::clone(&self.shared), term };
-        let outbox = SimOutbox { shared: Rc::clone(&self.shared), term };
-        match Turns::new(store, outbox, config, MonoTime::default()) {
-            Ok(turns) => {
-                self.controller.turns = Some(turns);
-                self.controller.started = self.now;
-                self.controller.busy_until = self.now;
-                self.controller.turn_due = false;
-                self.bus.registered.clear();
-                self.note(|_| format!("controller starts, run {run}"));
-                self.controller_wakes_now();
-                self.controller_turn();
-            }
-            Err(_) => self.later(Duration::from_secs(5), Event::ControllerStarts),
-        }
+        let store = SimStore { shared: Rc::clone(&self.shared), seat: seat.clone() };
+        let outbox = SimOutbox { shared: Rc::clone(&self.shared), seat };
+        let Ok(turns) = Turns::new(store, outbox, config, MonoTime::default()) else { return false };
+        self.controller.turns = Some(turns);
+        self.controller.started = self.now;
+        self.controller.busy_until = self.now;
+        self.controller.turn_due = false;
+        self.bus.registered.clear();
+        self.note(|_| format!("controller starts, run {run}"));
+        self.controller_wakes_now();
+        self.controller_turn();
+        true
     }
 
     /// It ends wherever it is; what it had not written is lost.
     pub fn controller_ends(&mut self) {
         if self.controller_is_left_alone().is_some() {
+            self.another_start_follows();
             self.note(|_| "controller ends".to_owned());
         }
     }
 
-    /// All connections to it end, and another start takes its place: it is the process that nobody reaches any more.
+    pub fn another_start_follows(&mut self) {
+        let back = self.dice.controller.millis(100, 15_000);
+        if !self.active_process_ended(back) {
+            self.later(back, Event::ControllerStarts);
+        }
+    }
+
+    /// All connections to it end, and another process is to take its place: it is the one that nobody reaches any more.
     pub fn controller_is_left_alone(&mut self) -> Option<Turns<SimStore, SimOutbox>> {
         let turns = self.controller.turns.take()?;
         self.controller.inbox.clear();
@@ -158,8 +168,6 @@ impl World {
             };
             self.line_ends(number, Some(notice), None);
         }
-        let back = self.dice.controller.millis(100, 15_000);
-        self.later(back, Event::ControllerStarts);
         Some(turns)
     }
 
@@ -299,6 +307,7 @@ impl World {
         let Some(turns) = &mut self.controller.turns else { return Vec::new() };
         let written = self.shared.borrow().changes;
         let told = turns.turn_over(now);
+        self.was_stopped_in_its_turn();
         let wrote = self.shared.borrow().changes > written;
         if wrote {
             self.last_write = self.now;
@@ -410,7 +419,7 @@ impl World {
         alone: bool,
     ) -> Option<Result<Answer, Refusal>> {
         // Who asks waits as long as the database is busy; operators here ask another time.
-        if self.controller.turns.as_ref()?.is_busy() {
+        if self.controller.turns.as_ref()?.is_busy() || self.active_hears_nobody() {
             return Some(Err(Refusal::Unavailable("the database is busy".to_owned())));
         }
         {

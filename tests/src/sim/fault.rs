@@ -61,8 +61,16 @@ pub enum Kind {
     StoreRestored,
     /// A copy of the controller's disk runs elsewhere, and agents reach it instead.
     ControllerTwice,
-    /// The controller hangs, and a standby takes its site over.
-    ControllerReplaced,
+    /// One of several controllers is stopped for a while, with its keeper of the lease, and its clock goes on.
+    ControllerPaused,
+    /// Nothing passes between one of several controllers and the database for a while.
+    ControllerCutOff,
+    /// No agent reaches the controller that has the lease for a while.
+    ControllerUnreached,
+    /// The clock of the controller that has the lease jumps beyond it.
+    ControllerClockJumps,
+    /// The controller that has the lease gives it up, for another one or for anyone.
+    ControllerHandsOver,
     /// A statement of a commit fails, in the real database beside the tables.
     StatementFails,
     /// A commit takes seconds.
@@ -143,7 +151,7 @@ pub enum Kind {
 
 impl Kind {
     /// All of them.
-    pub const ALL: [Self; 59] = [
+    pub const ALL: [Self; 63] = [
         Self::MessageDelayed,
         Self::MessageTwice,
         Self::PacketAgain,
@@ -164,7 +172,11 @@ impl Kind {
         Self::StoreMistake,
         Self::StoreRestored,
         Self::ControllerTwice,
-        Self::ControllerReplaced,
+        Self::ControllerPaused,
+        Self::ControllerCutOff,
+        Self::ControllerUnreached,
+        Self::ControllerClockJumps,
+        Self::ControllerHandsOver,
         Self::AgentReverted,
         Self::AgentCloned,
         Self::StatementFails,
@@ -257,7 +269,11 @@ impl Kind {
             | Kind::StoreMistake
             | Kind::StoreRestored
             | Kind::ControllerTwice
-            | Kind::ControllerReplaced
+            | Kind::ControllerPaused
+            | Kind::ControllerCutOff
+            | Kind::ControllerUnreached
+            | Kind::ControllerClockJumps
+            | Kind::ControllerHandsOver
             | Kind::AgentReverted
             | Kind::AgentCloned
             | Kind::AgentCrash

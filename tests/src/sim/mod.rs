@@ -45,7 +45,6 @@ mod outbox;
 mod plan;
 mod reference;
 mod referring;
-mod replaced;
 mod required;
 mod rollout;
 mod run;
@@ -56,6 +55,7 @@ mod shared;
 mod shrink;
 mod signal;
 mod silence;
+mod standbys;
 mod store;
 mod told;
 mod watch;
@@ -105,6 +105,8 @@ pub struct Parts {
     pub large: bool,
     /// Turns of some controllers have few rows, so that large operations enter theirs in slices.
     pub slices: bool,
+    /// Some sites have several controllers.
+    pub standbys: bool,
 }
 
 /// By its name.
@@ -128,6 +130,8 @@ pub enum Part {
     Large,
     /// Turns with few rows, in one run of five: large operations enter theirs in slices
     Slices,
+    /// Two or three controllers with a lease, in one run of four
+    Standbys,
 }
 
 impl Parts {
@@ -142,6 +146,7 @@ impl Parts {
         clocks: false,
         large: false,
         slices: false,
+        standbys: false,
     };
 
     /// All that need not be asked for.
@@ -153,6 +158,7 @@ impl Parts {
         clocks: true,
         large: true,
         slices: true,
+        standbys: true,
         ..Self::NONE
     };
 
@@ -169,6 +175,7 @@ impl Parts {
             clocks: has(Part::Clocks),
             large: has(Part::Large),
             slices: has(Part::Slices),
+            standbys: has(Part::Standbys),
         }
     }
 
@@ -186,6 +193,7 @@ impl Parts {
             ("clocks", self.clocks),
             ("large", self.large),
             ("slices", self.slices),
+            ("standbys", self.standbys),
         ];
         let left_out: Vec<&str> =
             left_out.iter().filter(|(_, is_there)| !is_there).map(|(name, _)| *name).collect();

@@ -10,38 +10,45 @@ use muster_shared::{NodeId, wire};
 
 use super::invariant;
 use super::shared::Shared;
+use super::standbys::Seat;
 
 /// The way to the nodes that the driver has.
 pub struct SimOutbox {
     pub shared: Rc<RefCell<Shared>>,
-    /// The lease's term in which its controller started.
-    pub term: u32,
+    /// Where its controller is one of several.
+    pub seat: Option<Seat>,
 }
 
 impl SimOutbox {
-    /// Whether the lease is over: then nothing leaves.
-    fn is_deposed(&self) -> bool {
+    /// Whether its controller holds the lease, as the real link asks before anything leaves.
+    fn may_speak(&self) -> bool {
+        let Some(seat) = &self.seat else { return true };
         let mut shared = self.shared.borrow_mut();
-        let is_deposed = shared.term != self.term;
-        if is_deposed {
-            shared.counts.add("standby a message of a controller that was replaced is held");
+        let may = seat.may_speak(shared.now);
+        if !may {
+            shared.lease.is_silent = true;
+            shared.counts.add("standby a message of a controller without the lease is held");
         }
-        is_deposed
+        may
     }
 }
 
 impl Outbox for SimOutbox {
     fn send(&self, node: &NodeId, connection: u64, messages: &[Down]) {
-        if self.is_deposed() {
+        let may_speak = self.may_speak();
+        let mut shared = self.shared.borrow_mut();
+        if !may_speak && self.seat.as_ref().is_some_and(|seat| !shared.lease.is_of(seat)) {
             return;
         }
-        let mut shared = self.shared.borrow_mut();
         for message in messages {
             if !shared.step() {
                 return;
             }
             if let Some(wrong) = invariant::leaves(&mut shared, node, connection, message) {
                 shared.violate(wrong);
+            }
+            if !may_speak {
+                continue; // as if its connection was gone
             }
             match shared.leaving.last_mut() {
                 Some(Leaving::Send { node: to, connection: over, messages })
@@ -72,7 +79,7 @@ impl Outbox for SimOutbox {
     }
 
     fn close(&self, node: &NodeId) {
-        if self.is_deposed() {
+        if !self.may_speak() {
             return;
         }
         let mut shared = self.shared.borrow_mut();

@@ -451,10 +451,19 @@ const SEALS: [&str; 6] = [
 
 const SLICES: [&str; 2] = ["slices operation enters", "slices operation begins again"];
 
-const STANDBYS: [&str; 3] = [
+const STANDBYS: [&str; 12] = [
     "a controller that was replaced goes on",
     "a commit of a controller that was replaced is refused",
-    "a message of a controller that was replaced is held",
+    "a message of a controller without the lease is held",
+    "a lease that is not renewed is taken over",
+    "a lease is taken back after a crash",
+    "a lease is taken by its heir",
+    "a lease that is free is taken",
+    "a lease is another's by the time of the take",
+    "a renewal finds another holder",
+    "a lease that was over is renewed",
+    "agents are sent away, for the lease is over",
+    "a controller stops between a commit and what leaves",
 ];
 
 /// What should have happened and never did.

@@ -119,7 +119,9 @@ impl World {
 
     fn begins(&mut self) {
         let mut setup = Dice::new(self.options.seed, "arrivals");
-        self.at(MonoTime::default(), Event::ControllerStarts);
+        if !self.controllers_begin() {
+            self.at(MonoTime::default(), Event::ControllerStarts);
+        }
         for at in 0..self.machines.len() {
             let due = if setup.one_in(6) { setup.millis(0, 120_000) } else { setup.millis(100, 3000) };
             self.later(due, Event::Joins(at));
@@ -139,7 +141,7 @@ impl World {
         }
         if self.options.faults != Level::None {
             self.later(Duration::from_secs(5), Event::Chaos);
-            self.plans_a_takeover();
+            self.plans_controllers_chaos();
         }
         self.history_begins();
         if !self.network.is_empty() {

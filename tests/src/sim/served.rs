@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use muster_shared::MonoTime;
 
+use super::bus::Way;
 use super::machine::Machine;
 use super::world::{Event, World};
 
@@ -44,8 +45,8 @@ impl World {
         let turns = self.controller.turns.as_ref()?;
         let is_well =
             turns.read_only().is_none() && !turns.is_busy() && self.controller.busy_until <= self.now;
-        let is_reached =
-            machine.frozen_until.max(machine.cut_off_until) <= self.now && !machine.host.is_cut();
+        let is_still = machine.frozen_until.max(machine.cut_off_until).max(self.standbys.away_until(Way::Up));
+        let is_reached = is_still <= self.now && !machine.host.is_cut() && self.active_admits();
         let number = machine.process.as_ref().filter(|process| process.agent.is_online())?.line?;
         let line = self.bus.lines.get(&number)?;
         let is_open = !line.broken && line.run == self.controller.run;

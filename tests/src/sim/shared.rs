@@ -24,6 +24,7 @@ use super::outbox::Leaving;
 use super::plan::Plan;
 use super::rollout::Rollouts;
 use super::signal::Signals;
+use super::standbys::Lease;
 use super::store::Tables;
 
 /// The controller's surroundings. It survives the controller.
@@ -56,8 +57,8 @@ pub struct Shared {
     pub changes: u64,
     /// How often all of it was read.
     pub loads: u64,
-    /// Of the lease: the store takes nothing of a controller that started in another.
-    pub term: u32,
+    /// The row of the lease, and who writes by it: where the site has several controllers.
+    pub lease: Lease,
     /// The first thing that must not be.
     pub violation: Option<String>,
     /// How often what happened.

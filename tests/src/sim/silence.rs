@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use muster_engine::record::EventRecord;
 
+use super::bus::Way;
 use super::world::World;
 
 /// Three accounts of an agent, what is allowed beyond them, and what the slowest message takes.
@@ -20,6 +21,7 @@ impl World {
         let line = self.bus.lines.get(self.bus.registered.get(node)?)?;
         let well_since =
             [line.since, machine.up_since, machine.frozen_until, machine.cut_off_until].into_iter().max()?;
+        let well_since = well_since.max(self.standbys.away_until(Way::Up));
         let is_well = !line.broken && !machine.host.is_cut() && machine.is_online();
         (is_well && well_since + WELL_FOR <= self.now)
             .then(|| format!("{name} on {node}, which is connected and well: {}", event.reason))

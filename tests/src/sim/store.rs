@@ -8,7 +8,7 @@ use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::rc::Rc;
 
-use muster_controller::store::{PostgresError, Store, StoreError};
+use muster_controller::store::{Failure, Store, StoreError};
 use muster_engine::record::{Change, ProgressRecord};
 use muster_engine::{Snapshot, SourceText};
 use muster_intent::phase::State;
@@ -20,25 +20,21 @@ use super::addresses::Held;
 use super::beside::{Beside, Refused};
 use super::network::state_is_right;
 use super::shared::Shared;
+use super::standbys::Seat;
 use super::{invariant, rollout};
 
 /// The store that the driver has.
 pub struct SimStore {
     pub shared: Rc<RefCell<Shared>>,
-    /// The lease's term in which its controller started.
-    pub term: u32,
+    /// Where its controller is one of several.
+    pub seat: Option<Seat>,
 }
 
 impl SimStore {
-    /// Another controller has taken the site over.
-    fn is_deposed(&self) -> Result<(), StoreError> {
-        match self.shared.borrow().term == self.term {
-            true => Ok(()),
-            false => {
-                let server = "the simulated database".to_owned();
-                Err(PostgresError::Deposed { server, epoch: self.term }.into())
-            }
-        }
+    /// It is reached, and its controller has the lease.
+    fn is_open(&self) -> Result<(), StoreError> {
+        let shared = self.shared.borrow();
+        self.seat.as_ref().map_or(Ok(()), |seat| shared.lease.is_open_to(seat, shared.now))
     }
 
     fn read<T>(&self, read: impl FnOnce(&Tables) -> T) -> Result<T, StoreError> {
@@ -49,17 +45,25 @@ impl SimStore {
 
 impl Store for SimStore {
     fn may_write(&mut self) -> Result<(), StoreError> {
-        self.is_deposed()
+        self.is_open()
     }
 
     fn commit(&mut self, changes: &mut dyn Iterator<Item = Change>, _: &[NodeId]) -> Result<(), StoreError> {
-        self.is_deposed()?;
+        let is_open = self.is_open();
         let mut shared = self.shared.borrow_mut();
-        if shared.held {
+        let busy = match is_open {
+            Ok(()) => shared.held.then(|| sqlite(rusqlite::ffi::SQLITE_BUSY)),
+            Err(error) if error.failure() == Failure::Busy => Some(error),
+            Err(error) => return Err(error),
+        };
+        if let Some(error) = busy {
             shared.counts.add("commit finds the database busy");
             let now = shared.now;
-            shared.signals.held(now);
-            return Err(sqlite(rusqlite::ffi::SQLITE_BUSY));
+            // Of a controller that was replaced nothing is held up: it is never written.
+            if self.seat.as_ref().is_none_or(|seat| shared.lease.is_of(seat)) {
+                shared.signals.held(now);
+            }
+            return Err(error);
         }
         let code = match (shared.full, shared.broken, std::mem::take(&mut shared.mistaken)) {
             (_, true, _) => Some(rusqlite::ffi::SQLITE_IOERR),
@@ -82,6 +86,10 @@ impl Store for SimStore {
         }
         if let Some(refused) = shared.beside.as_mut().and_then(|beside| beside.commit(&changes)) {
             return shared.refused(refused);
+        }
+        if let Some(seat) = &self.seat {
+            let wrong = shared.lease.writes(seat);
+            wrong.into_iter().for_each(|wrong| shared.violate(wrong));
         }
         shared.tables.steady = shared.clocks.steady(shared.now);
         let mut claims = BTreeSet::new();
@@ -118,15 +126,18 @@ impl Store for SimStore {
             wrong.into_iter().for_each(|wrong| shared.violate(wrong));
         }
         shared.step();
+        self.seat.iter().for_each(|seat| shared.stops_after_a_commit(seat));
         Ok(())
     }
 
     fn load(&mut self) -> Result<Snapshot, StoreError> {
-        self.is_deposed()?;
+        self.is_open()?;
         {
             // What was about to leave when the controller ended may be out for all that anybody knows.
             let shared = &mut *self.shared.borrow_mut();
             shared.loads += 1;
+            // What waited for the database is dropped, and decided again.
+            shared.signals.held_since = None;
             let out = shared.tables.rows.values().filter(|row| row.progress.in_flight);
             for row in out {
                 let ProgressRecord { generation, attempt, .. } = row.progress;
@@ -171,12 +182,12 @@ impl Store for SimStore {
     }
 
     fn next_epoch(&mut self) -> Result<Epoch, StoreError> {
-        self.is_deposed()?;
+        self.is_open()?;
         let mut shared = self.shared.borrow_mut();
         if shared.full || shared.broken {
             return Err(no("disk is full"));
         }
-        shared.tables.epoch += 1;
+        shared.tables.epoch = self.seat.as_ref().map_or(shared.tables.epoch + 1, |seat| seat.term.epoch.0);
         Ok(Epoch(shared.tables.epoch))
     }
 
@@ -188,7 +199,7 @@ impl Store for SimStore {
     }
 
     fn probe(&mut self) -> Result<(), StoreError> {
-        self.is_deposed()?;
+        self.is_open()?;
         let mut shared = self.shared.borrow_mut();
         match (shared.full, shared.broken, shared.held) {
             (false, false, false) => {

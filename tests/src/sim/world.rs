@@ -28,11 +28,11 @@ use super::machine::Machine;
 use super::network::Network;
 use super::operator::Operators;
 use super::reference::Reference;
-use super::replaced::Standbys;
 use super::script::RunKey;
 use super::sealed::Ends;
 use super::served::Unserved;
 use super::shared::Shared;
+use super::standbys::{self, Standbys};
 use super::work::Work;
 
 /// What happens at a time.
@@ -40,10 +40,12 @@ use super::work::Work;
 pub enum Event {
     /// The controller's process starts.
     ControllerStarts,
-    /// It hangs, and a standby takes its site over.
-    StandbyTakesOver,
-    /// It goes on beside its successor.
-    ReplacedGoesOn,
+    /// One of several controllers, in this life of its process, does something for the lease.
+    Keeper(usize, u64, standbys::Step),
+    /// Something befalls one of several controllers.
+    ControllersChaos,
+    /// One of several controllers must serve the site by now.
+    ControllerIsDue,
     /// What waits for it is taken.
     ControllerTurn(u64),
     /// The timer is due.
@@ -205,7 +207,7 @@ pub struct World {
     pub reference: Reference,
     /// Disks that go back in time.
     pub history: History,
-    /// Controllers that stand by, and that were replaced.
+    /// Several controllers and their lease.
     pub standbys: Standbys,
     /// What servers have to do.
     pub load: Load,
@@ -291,7 +293,7 @@ impl World {
             operators: Operators::new(seed, options.stacks, names.clone()),
             network: Network::new(seed, if options.parts.network { options.nodes } else { 0 }),
             reference: Reference::default(),
-            standbys: Standbys::new(seed, !history.is_on),
+            standbys: Standbys::new(seed, options.parts.standbys && !history.is_on),
             history,
             load: load.part(seed, "load of servers"),
             unserved: Unserved::default(),
@@ -390,8 +392,9 @@ impl World {
         self.shared.borrow_mut().now = due;
         match event {
             Event::ControllerStarts => self.controller_starts(),
-            Event::StandbyTakesOver => self.standby_takes_over(),
-            Event::ReplacedGoesOn => self.replaced_goes_on(),
+            Event::Keeper(at, life, step) => self.keeper_steps(at, life, step),
+            Event::ControllersChaos => self.controllers_chaos(),
+            Event::ControllerIsDue => self.controller_is_due(),
             Event::ControllerTurn(run) => self.controller_turn_due(run),
             Event::ControllerWakes(run, timer) => self.controller_wakes(run, timer),
             Event::Joins(at) => self.joins(at),

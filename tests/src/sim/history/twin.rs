@@ -105,6 +105,7 @@ impl World {
             (shared.sent.clone(), shared.tried.clone(), shared.began.clone())
         };
         let Some(turns) = self.controller_is_left_alone() else { return };
+        self.another_start_follows();
         let started = self.controller.started();
         let lost = self.history.held.lost();
         let first = First { turns, started, copy, registered, sent, tried, began, lost };

@@ -17,12 +17,12 @@ use super::Shared;
 use super::frame::{Connect, Frame, PUBLISH_OVERHEAD};
 use super::joining::JoinInbox;
 use super::lobby::{Leave, Waiting};
-use super::metered::Metered;
+use super::metered::{Incoming, Metered};
 use super::session::{End, Session, Terms};
 use super::stream::{Stream, Turn};
 use super::tls::{Named, node_of, wrong_clock};
 use crate::link::inbox::NodeInbox;
-use crate::link::nodes::Entry;
+use crate::link::nodes::{Entry, Nodes};
 use crate::link::outbound::Outbound;
 use crate::link::reason::{Reason, Refusal};
 use crate::link::registry::Peer;
@@ -64,7 +64,9 @@ struct Guest {
 /// Runs to the end of the connection, or until a node is admitted.
 async fn come_in(shared: &Arc<Shared>, socket: Metered, remote: IpAddr, waiting: Waiting) -> Option<Guest> {
     let started = Instant::now();
-    let handshake = handshake(shared.acceptor.clone(), socket, started + shared.limits.handshake, waiting.pressed);
+    let incoming = Arc::clone(socket.incoming());
+    let handshake =
+        handshake(shared.acceptor.clone(), socket, started + shared.limits.handshake, waiting.pressed);
     let mut tls = match shared.handshakes.compute(handshake).await.flatten() {
         Some(Ok(tls)) => tls,
         Some(Err(error)) => {
@@ -83,7 +85,7 @@ async fn come_in(shared: &Arc<Shared>, socket: Metered, remote: IpAddr, waiting:
     };
     tls.get_mut().0.let_in();
     match tls.get_ref().1.peer_certificates().and_then(<[_]>::first).map(node_of) {
-        Some(Some(named)) => node_comes(shared, tls, remote, named).await,
+        Some(Some(named)) => node_comes(shared, tls, &incoming, remote, named).await,
         Some(None) => {
             let refusal = Refusal::new(Reason::NotAuthorized, "the certificate is not a node's, or ran out");
             refuse(shared, Stream::new(tls, 0), remote, None, &refusal).await;
@@ -123,11 +125,12 @@ async fn handshake(
 async fn node_comes(
     shared: &Arc<Shared>,
     tls: TlsStream<Metered>,
+    incoming: &Incoming,
     remote: IpAddr,
     Named { node, serial }: Named,
 ) -> Option<Guest> {
     let mut stream = Stream::new(tls, NODE_MAX);
-    match greet_node(shared, &mut stream, &node, &serial, NODE_MAX).await {
+    match greet_node(shared, &mut stream, incoming, &node, &serial).await {
         Ok((connect, peer, end, entry)) => {
             let connected = Connected { shared: Arc::clone(shared), peer, remote };
             shared.lobby.good(remote);
@@ -185,9 +188,9 @@ impl Drop for Connected {
 async fn greet_node(
     shared: &Shared,
     stream: &mut Stream,
+    incoming: &Incoming,
     node: &NodeId,
     serial: &[u8],
-    max: usize,
 ) -> Result<(Connect, Arc<Peer>, ControllerEnd, Option<Entry>), End> {
     let connect = first_packet(stream, Instant::now() + shared.limits.connect).await?;
     if connect.client_id != node.as_str() {
@@ -197,9 +200,10 @@ async fn greet_node(
         )
         .into());
     }
-    takes(&connect, max)?;
-    shared.nodes.may_enter().await?;
-    let entry = shared.nodes.entry().await;
+    takes(&connect, NODE_MAX)?;
+    incoming.waits_for_us();
+    let until = Nodes::enters_until();
+    shared.nodes.may_enter(until).await?;
     let unknown = Refusal::new(Reason::NotAuthorized, "the node is unknown or revoked");
     let key = shared.nodes.common.keys.get(node).ok_or(unknown)?;
     if !is_bound_to(serial, &key) {
@@ -207,6 +211,8 @@ async fn greet_node(
             Refusal::new(Reason::NotAuthorized, "another server has joined under that name since").into()
         );
     }
+    let entry = shared.nodes.entry(until).await;
+    shared.nodes.may_speak()?;
     let outbound = Arc::new(Outbound::new(shared.limits.queue_packets, shared.limits.queue_bytes));
     let end = ControllerEnd::new(shared.nodes.pki.seal(node, &key));
     let tell = |peer: &Peer| shared.nodes.feed.connected(&peer.node, peer.connection);
@@ -235,7 +241,7 @@ async fn serve_joiner(shared: Arc<Shared>, tls: TlsStream<Metered>, remote: IpAd
             )));
         }
         takes(&connect, max)?;
-        shared.nodes.may_enter().await?;
+        shared.nodes.may_enter(Nodes::enters_until()).await?;
         Ok(connect)
     };
     let connect = match greeted.await {

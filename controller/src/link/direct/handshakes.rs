@@ -4,48 +4,63 @@
 //! is loaded, the lease is renewed, and nodes that are in are heard.
 
 use std::io;
+use std::sync::OnceLock;
+use std::thread::available_parallelism;
 
 use rustix::process::{getpriority_process, setpriority_process};
 use tokio::runtime::{Builder, Runtime};
+use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
-/// How much a thread yields: as `nice` has it, where 19 is most. With this one, another thread that has work gets nine times
+/// How much a thread yields: as `nice` has it, where 19 is most. With this one, another thread that has work gets three times
 /// the processor time of one that computes handshakes. Other programs on the machine do not starve them.
-const NICENESS: i32 = 10;
+const NICENESS: i32 = 5;
+/// More threads compute more handshakes than a controller can let in nodes.
+const THREADS_MAX: usize = 8;
+/// Handshakes that are under way, or were given up and not yet dropped by a thread that yields to others: each has a socket.
+const HANDSHAKES_MAX: usize = 4096;
+
+/// All sites of the process share them.
+static THREADS: OnceLock<Runtime> = OnceLock::new();
+static PLACES: Semaphore = Semaphore::const_new(HANDSHAKES_MAX);
 
 /// See the module's head.
-#[derive(Debug)]
-pub struct Handshakes(Option<Runtime>);
+#[derive(Clone, Copy, Debug)]
+pub struct Handshakes(&'static Runtime);
 
 impl Handshakes {
-    /// Starts the threads, one for each processor.
+    /// Starts the threads, if they are not there: one for each processor, up to a bound.
     ///
     /// # Errors
-    /// There are no threads for it.
+    /// The kernel has no timer or no poll for them.
+    ///
+    /// # Panics
+    /// It has no threads, as tokio does.
     pub fn start() -> io::Result<Self> {
-        let mut builder = Builder::new_multi_thread();
-        builder.thread_name("handshakes").enable_time().on_thread_start(yield_to_others);
-        Ok(Self(Some(builder.build()?)))
+        if THREADS.get().is_none() {
+            let threads = available_parallelism().map_or(1, usize::from).min(THREADS_MAX);
+            let mut builder = Builder::new_multi_thread();
+            builder.worker_threads(threads).thread_name("handshakes").enable_time();
+            let made = builder.on_thread_start(yield_to_others).build()?;
+            // Another site began at the same moment. Nobody may wait within a runtime.
+            THREADS.set(made).unwrap_or_else(Runtime::shutdown_background);
+        }
+        Ok(Self(THREADS.wait()))
     }
 
     /// Computes a handshake; it ends when nobody waits for it any more. `None`: its task failed.
     pub async fn compute<T: Send + 'static>(
-        &self,
+        self,
         handshake: impl Future<Output = T> + Send + 'static,
     ) -> Option<T> {
-        let threads = self.0.as_ref()?;
+        let place = PLACES.acquire().await.ok()?;
         let mut tasks = JoinSet::new();
-        tasks.spawn_on(handshake, threads.handle());
+        let handshake = async move {
+            let _place = place;
+            handshake.await
+        };
+        tasks.spawn_on(handshake, self.0.handle());
         tasks.join_next().await?.inspect_err(|error| tracing::error!(%error, "a handshake failed")).ok()
-    }
-}
-
-impl Drop for Handshakes {
-    fn drop(&mut self) {
-        if let Some(threads) = self.0.take() {
-            // The last one to drop it may be within a runtime, where nobody may wait.
-            threads.shutdown_background();
-        }
     }
 }
 
@@ -53,7 +68,7 @@ impl Drop for Handshakes {
 fn yield_to_others() {
     let set = getpriority_process(None).and_then(|own| setpriority_process(None, own + NICENESS));
     if let Err(error) = set {
-        tracing::debug!(%error, "handshakes do not yield to others");
+        tracing::warn!(%error, "handshakes do not yield to others");
     }
 }
 
@@ -81,7 +96,9 @@ mod tests {
         {
             let mut waits = std::pin::pin!(handshakes.compute(endless));
             assert!(futures_util::poll!(&mut waits).is_pending());
-            assert!(is_dropped.try_recv().is_err_and(|it| it == tokio::sync::oneshot::error::TryRecvError::Empty));
+            assert!(
+                is_dropped.try_recv().is_err_and(|it| it == tokio::sync::oneshot::error::TryRecvError::Empty)
+            );
         }
         assert!(is_dropped.await.is_err());
     }

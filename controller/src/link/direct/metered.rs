@@ -4,7 +4,7 @@
 use std::io;
 use std::os::fd::{AsRawFd as _, RawFd};
 use std::pin::Pin;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
@@ -27,16 +27,26 @@ pub struct Incoming {
     read: AtomicUsize,
     /// The time of the last read, in milliseconds after `came`.
     heard: AtomicU64,
+    /// A node has said all that it has to say before it is let in.
+    waits_for_us: AtomicBool,
 }
 
 impl Incoming {
-    /// The time that the client has been silent while we wait for its bytes; `None` if bytes wait to be read.
+    /// The time that the client has been silent while we wait for its bytes; `None` if bytes wait to be read, or none are to come.
     pub fn silence(&self) -> Option<Silence> {
+        if self.waits_for_us.load(Ordering::Relaxed) {
+            return None;
+        }
         let socket = self.lock();
         let peeked = recv((*socket)?, &mut [0], MsgFlags::MSG_PEEK | MsgFlags::MSG_DONTWAIT);
         let heard = Duration::from_millis(self.heard.load(Ordering::Relaxed));
         let lasts = self.came.elapsed().saturating_sub(heard);
         peeked.is_err().then(|| Silence { lasts, spoken: self.read() > 0 })
+    }
+
+    /// It is our turn from now on.
+    pub fn waits_for_us(&self) {
+        self.waits_for_us.store(true, Ordering::Relaxed);
     }
 
     /// Bytes of the handshake that were read.
@@ -71,6 +81,7 @@ impl Metered {
             came: Instant::now(),
             read: AtomicUsize::new(0),
             heard: AtomicU64::new(0),
+            waits_for_us: AtomicBool::new(false),
         });
         Self { socket, incoming, left: Some(HANDSHAKE_MAX) }
     }

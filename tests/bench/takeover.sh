@@ -6,6 +6,7 @@
 # Needs root, and PostgreSQL's programs. Usage: tests/bench/takeover.sh RELEASE-DIRECTORY DIRECTORY [AGENTS]
 set -euo pipefail
 release=$1 dir=$2 agents=${3:-10000} files=10 near=100
+[ "$agents" -gt "$near" ] || { echo "error: more than $near agents" >&2; exit 2; }
 # shellcheck source=tests/bench/common.bash
 . "$(dirname -- "$0")/common.bash"
 addresses=16 patience=900
@@ -69,7 +70,9 @@ at one stack update all --existing -P word=two &>"$dir/muster.log" || fail 'the 
 eventually 'the update is under way' says "waiting for the controller's restart"
 stopped=$EPOCHREALTIME
 stop "${ids[one]}"
-wait "$near_id" "$needed" || fail 'the fleet failed'
+for id in "$near_id" "$needed"; do
+  wait "$id" || fail 'a fleet failed'
+done
 
 free=$(when one 'this controller has given the lease up')
 first=$(grep -oh '"first_job_at":[0-9.]*' "$dir/near.json" "$dir/agents.json" | cut -d: -f2 | sort -n | head -n 1)

@@ -8,6 +8,9 @@
 //!                                     hand-over, stop: freed for the next   ◀──┘
 //! ```
 //!
+//! A standby asks for a hand-over where at least as many agents keep coming to it as the active controller has: these do
+//! not reach that one.
+//!
 //! The lease is a row in the database (`store/lease.rs`). Taking it draws a new epoch; each transaction of the active
 //! controller compares its own with the row's. Nobody compares clocks: the holder counts from before it asked for a
 //! renewal, and a standby from when it saw the last one, each by its own clock, which a stopped process and a
@@ -16,20 +19,22 @@
 //! A site in SQLite has one controller, which holds the lease for good.
 
 mod keeper;
+mod knocks;
 mod machine;
 mod share;
 
 use std::os::unix::fs::MetadataExt as _;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::{self, Thread};
 use std::time::Duration;
 
-use muster_shared::{Epoch, MonoTime};
+use muster_shared::{Epoch, MonoTime, NodeId};
 use nix::time::{ClockId, clock_gettime};
 use tokio::sync::watch;
 
 pub use keeper::{Ended, Keeper, Taken};
+pub use knocks::Knocks;
 pub use machine::{Holder, Standby, Terms, Verdict};
 pub use share::Share;
 
@@ -64,6 +69,8 @@ pub struct Record {
     pub since: String,
     /// Raised by each renewal.
     pub beat: u64,
+    /// Connected to the holder when it renewed the lease.
+    pub agents: usize,
     pub state: LeaseState,
 }
 
@@ -105,6 +112,10 @@ struct Shared {
     changes: watch::Sender<u64>,
     /// The thread that looks at the lease.
     keeper: OnceLock<Thread>,
+    /// Agents that are connected to this process.
+    agents: AtomicUsize,
+    /// Agents that came to it and were sent to the active controller.
+    knocks: Mutex<Knocks>,
     seen: Mutex<Seen>,
 }
 
@@ -136,6 +147,8 @@ impl Tenure {
             is_vacant: AtomicBool::new(false),
             changes: watch::Sender::default(),
             keeper: OnceLock::new(),
+            agents: AtomicUsize::new(0),
+            knocks: Mutex::default(),
             seen: Mutex::default(),
         }))
     }
@@ -174,6 +187,26 @@ impl Tenure {
         if let Some(keeper) = self.0.keeper.get() {
             keeper.unpark();
         }
+    }
+
+    /// An agent came that may not come in: the active controller may not be reached from where it is.
+    pub fn sends_away(&self, node: &NodeId) {
+        if !self.holds() {
+            self.knocks().comes(now(), node);
+        }
+    }
+
+    /// So many agents are connected to this process.
+    pub fn set_agents(&self, agents: usize) {
+        self.0.agents.store(agents, Ordering::Relaxed);
+    }
+
+    pub(crate) fn agents(&self) -> usize {
+        self.0.agents.load(Ordering::Relaxed)
+    }
+
+    fn knocks(&self) -> MutexGuard<'_, Knocks> {
+        self.0.knocks.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// This thread looks at the lease.

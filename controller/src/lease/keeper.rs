@@ -140,11 +140,10 @@ impl Keeping {
         self.tenure.set_vacant(standby.is_vacant(now()));
         if verdict == Verdict::Wait {
             if let Some(record) = &record
-                && standby.is_known(now())
-                && self.share.wants(&self.site)
+                && let Some(why) = self.wants(standby)
                 && self.table.ask(record, &self.me.name)?
             {
-                tracing::info!(site = %self.site, of = record.holder.name, "asks for its share of the sites");
+                tracing::info!(site = %self.site, of = record.holder.name, "asks for the lease: {why}");
             }
             return Ok(None);
         }
@@ -159,8 +158,20 @@ impl Keeping {
         self.tenure.set(holder.until());
         // Should it lose the lease, agents are to go elsewhere at once.
         self.tenure.set_vacant(false);
+        self.tenure.knocks().clear();
         tracing::info!(site = %self.site, epoch = term.epoch.0, "this controller has the lease");
         Ok(Some((term, holder)))
+    }
+
+    /// Why this controller is to ask the holder for the lease, if it is.
+    fn wants(&self, standby: &Standby) -> Option<String> {
+        let now = now();
+        let stranded = self.tenure.knocks().stranded(now, self.terms.lease);
+        if standby.reaches_more(now, stranded) {
+            return Some(format!("{stranded} agents reach this controller and not the active one"));
+        }
+        let wants = standby.is_known(now) && self.share.wants(&self.site);
+        wants.then(|| "it has less than its share of the sites".to_owned())
     }
 
     fn hold(&mut self, term: Term, mut holder: Holder, end: oneshot::Sender<Ended>) {
@@ -185,7 +196,7 @@ impl Keeping {
             }
             pause = self.terms.pace();
             let asked = now();
-            match self.table.renew(term) {
+            match self.table.renew(term, self.tenure.agents()) {
                 Ok(Some(record)) => {
                     holder.renewed(asked);
                     self.tenure.set(holder.until());

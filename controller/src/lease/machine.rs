@@ -25,6 +25,9 @@ impl Terms {
     }
 }
 
+/// A holder whose standby has seen it for so many leases has the agents that reach it.
+const SETTLES: u32 = 4;
+
 /// What a standby may do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
@@ -46,11 +49,23 @@ pub struct Standby {
     last: Option<(Term, u64, LeaseState, MonoTime)>,
     /// The holder has this one's name, and lives.
     has_namesake: bool,
+    reign: Option<Reign>,
+}
+
+/// A holder's time, as a standby sees it.
+#[derive(Clone, Debug)]
+struct Reign {
+    term: Term,
+    since: MonoTime,
+    /// Connected to the holder.
+    agents: usize,
+    /// Since when these are not more than before.
+    no_more_since: MonoTime,
 }
 
 impl Standby {
     pub fn new(me: Member, terms: Terms) -> Self {
-        Self { me, terms, began: None, last: None, has_namesake: false }
+        Self { me, terms, began: None, last: None, has_namesake: false, reign: None }
     }
 
     /// Whether it has looked for a lease's length: by then the holder has seen it, and has told its agents where it is.
@@ -61,7 +76,9 @@ impl Standby {
     /// A look at the lease was answered at `now`; `None`: nobody ever had it. What is free is left to others for `reserve`.
     pub fn saw(&mut self, now: MonoTime, record: Option<&Record>, reserve: Duration) -> Verdict {
         self.began.get_or_insert(now);
-        let Some(Record { term, holder, beat, state, .. }) = record else { return Verdict::Take };
+        let Some(record) = record else { return Verdict::Take };
+        self.sees_reign(now, record);
+        let Record { term, holder, beat, state, .. } = record;
         let since = match &self.last {
             Some((t, b, s, since)) if (t, b, s) == (term, beat, state) => *since,
             _ => now,
@@ -83,6 +100,29 @@ impl Standby {
                 Verdict::Wait
             }
         }
+    }
+
+    fn sees_reign(&mut self, now: MonoTime, record: &Record) {
+        let (term, agents) = (record.term, record.agents);
+        let reign = match &self.reign {
+            Some(reign) if reign.term == term => {
+                let no_more_since = if agents > reign.agents { now } else { reign.no_more_since };
+                Reign { agents, no_more_since, ..*reign }
+            }
+            _ => Reign { term, since: now, agents, no_more_since: now },
+        };
+        self.reign = Some(reign);
+    }
+
+    /// Whether this controller is to ask for the lease, since so many agents are stranded ([`super::Knocks`]): at least as
+    /// many as the holder has. A holder that is new, or to which more and more agents come, is given time.
+    pub fn reaches_more(&self, now: MonoTime, stranded: usize) -> bool {
+        let Terms { lease } = self.terms;
+        self.reign.as_ref().is_some_and(|reign| {
+            stranded >= reign.agents.max(1)
+                && now.since(reign.since) >= SETTLES * lease
+                && now.since(reign.no_more_since) >= lease
+        })
     }
 
     /// Whether another controller that is active has the name of this one.

@@ -62,7 +62,7 @@ impl Nodes {
         Self {
             pki,
             feed,
-            registry: Registry::new(connections),
+            registry: Registry::new(connections, common.tenure.clone()),
             common,
             answer_within,
             entries: Arc::new(Semaphore::new(ENTRIES)),

@@ -9,6 +9,7 @@ use muster_shared::seal::Body;
 
 use super::outbound::Outbound;
 use super::reason::{Reason, Refusal};
+use crate::lease::Tenure;
 
 /// A connection of one node.
 pub struct Peer {
@@ -26,6 +27,8 @@ pub struct Peer {
 /// The connections of nodes: at most one per node, a bounded number in all.
 pub struct Registry {
     max: usize,
+    /// Is told how many nodes are connected.
+    tenure: Tenure,
     peers: Mutex<Peers>,
 }
 
@@ -37,8 +40,8 @@ struct Peers {
 }
 
 impl Registry {
-    pub fn new(max: usize) -> Self {
-        Self { max, peers: Mutex::default() }
+    pub fn new(max: usize, tenure: Tenure) -> Self {
+        Self { max, tenure, peers: Mutex::default() }
     }
 
     /// Connections at a time.
@@ -70,6 +73,7 @@ impl Registry {
             reads: AtomicU32::new(0),
         });
         let older = peers.by_node.insert(node, Arc::clone(&peer));
+        self.tenure.set_agents(peers.by_node.len());
         tell(&peer);
         drop(peers);
         if let Some(older) = older {
@@ -83,6 +87,7 @@ impl Registry {
         let mut peers = self.lock();
         if peers.by_node.get(&peer.node).is_some_and(|current| current.connection == peer.connection) {
             peers.by_node.remove(&peer.node);
+            self.tenure.set_agents(peers.by_node.len());
         }
     }
 
@@ -108,6 +113,7 @@ impl Registry {
         let all = {
             let mut peers = self.lock();
             peers.closed = true;
+            self.tenure.set_agents(0);
             std::mem::take(&mut peers.by_node)
         };
         all.values().for_each(|peer| peer.outbound.end(shutting_down()));

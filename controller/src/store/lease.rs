@@ -30,6 +30,7 @@ const TABLES: &str = "
         instance TEXT NOT NULL,         -- its data directory, on its machine since the last boot
         since TEXT NOT NULL,
         beat BIGINT NOT NULL,           -- raised by each renewal
+        agents BIGINT NOT NULL,         -- connected to the holder at that time
         state TEXT NOT NULL CHECK (state IN ('held', 'asked', 'left', 'free')),
         heir TEXT,                      -- for whom it is asked or left
         UNIQUE (epoch, bits));
@@ -38,7 +39,7 @@ const TABLES: &str = "
         addresses TEXT NOT NULL,
         looked TIMESTAMPTZ NOT NULL)";
 
-const COLUMNS: &str = "epoch, bits, holder, addresses, since, beat, state, heir, instance";
+const COLUMNS: &str = "epoch, bits, holder, addresses, since, beat, state, heir, instance, agents";
 
 /// The tables, as one controller uses them.
 pub struct LeaseTable {
@@ -84,15 +85,15 @@ impl LeaseTable {
         let given: Option<i64> = match seen {
             None => {
                 let sql =
-                    "INSERT INTO lease (one, epoch, bits, holder, addresses, instance, since, beat, state)
-                    VALUES (1, ?1, ?2, ?3, ?4, ?5, ?6, 0, 'held') ON CONFLICT DO NOTHING RETURNING epoch";
+                    "INSERT INTO lease (one, epoch, bits, holder, addresses, instance, since, beat, agents, state)
+                    VALUES (1, ?1, ?2, ?3, ?4, ?5, ?6, 0, 0, 'held') ON CONFLICT DO NOTHING RETURNING epoch";
                 let values = values![number, signed, self.me.name, addresses, self.me.instance, since];
                 self.db.first(sql, values, |row| row.get(0))?
             }
             Some(seen) => {
                 let sql =
                     "UPDATE lease SET epoch = ?1, bits = ?2, holder = ?3, addresses = ?4, instance = ?5,
-                        since = ?6, beat = 0, state = 'held', heir = NULL
+                        since = ?6, beat = 0, agents = 0, state = 'held', heir = NULL
                     WHERE epoch = ?7 AND bits = ?8 AND beat = ?9 AND state = ?10 RETURNING epoch";
                 let (was, beat) = (i64::from(seen.term.epoch.0), int(seen.beat));
                 let (was_bits, state) = (seen.term.bits.cast_signed(), state_text(&seen.state));
@@ -105,14 +106,17 @@ impl LeaseTable {
         Ok(given.map(|_| term))
     }
 
-    /// Renews the lease. `None`: another controller has it.
+    /// Renews the lease, as a controller with so many agents. `None`: another controller has it.
     ///
     /// # Errors
     /// [`StoreError`]: whether it was renewed is not known.
-    pub fn renew(&self, term: Term) -> Result<Option<Record>, StoreError> {
-        let sql =
-            format!("UPDATE lease SET beat = beat + 1 WHERE epoch = ?1 AND bits = ?2 RETURNING {COLUMNS}");
-        self.db.first(&sql, values![i64::from(term.epoch.0), term.bits.cast_signed()], record)
+    pub fn renew(&self, term: Term, agents: usize) -> Result<Option<Record>, StoreError> {
+        let sql = format!(
+            "UPDATE lease SET beat = beat + 1, agents = ?3 WHERE epoch = ?1 AND bits = ?2 RETURNING {COLUMNS}"
+        );
+        let (epoch, bits) = (i64::from(term.epoch.0), term.bits.cast_signed());
+        let agents = i64::try_from(agents).unwrap_or(i64::MAX);
+        self.db.first(&sql, values![epoch, bits, agents], record)
     }
 
     /// Gives the lease up, for `heir` if there is one.
@@ -214,6 +218,7 @@ fn record(row: &Row<'_>) -> Result<Record, super::Damage> {
         holder: member(row.get(2)?, row.get(3)?, row.get(8)?),
         since: row.get(4)?,
         beat: row.get(5)?,
+        agents: usize::try_from(row.get::<i64>(9)?).unwrap_or(0),
         state: match state.as_str() {
             "held" => LeaseState::Held,
             "asked" => LeaseState::Asked { heir },

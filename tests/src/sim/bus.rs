@@ -84,17 +84,15 @@ impl Line {
 impl World {
     /// An agent wants a connection.
     pub fn agent_connects(&mut self, at: usize) {
-        let whom = self.machines[at].name.to_string();
-        let fails = self.faults.strikes(self.now, Kind::ConnectFails, &whom);
+        let whom = self.machines[at].name.clone();
+        let fails = self.faults.strikes(self.now, Kind::ConnectFails, whom.as_str());
         let life = self.machines[at].life;
         let Some(process) = &mut self.machines[at].process else { return };
         process.attempt += 1;
         let attempt = process.attempt;
         let machine = &self.machines[at];
-        let unreachable = self.controller.turns.is_none()
-            || self.now < machine.cut_off_until
-            || machine.host.is_cut()
-            || !self.active_admits();
+        let is_cut_off = self.now < machine.cut_off_until || machine.host.is_cut();
+        let unreachable = is_cut_off || self.controller.turns.is_none() || !self.active_admits();
         let after =
             if fails || unreachable { self.dice.net.millis(10, 5000) } else { self.dice.net.millis(2, 60) };
         let event = if fails || unreachable {
@@ -103,6 +101,9 @@ impl World {
             Event::Connected(at, life, attempt)
         };
         self.later(after, event);
+        if unreachable && !is_cut_off {
+            self.comes_to_a_standby(&whom);
+        }
     }
 
     /// The attempt came to nothing.

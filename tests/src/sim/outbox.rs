@@ -28,6 +28,8 @@ impl SimOutbox {
         if !may {
             shared.lease.is_silent = true;
             shared.counts.add("standby a message of a controller without the lease is held");
+        } else if !shared.lease.is_of(seat) {
+            shared.violate(format!("a controller speaks in epoch {}, which is over", seat.term.epoch.0));
         }
         may
     }

@@ -451,7 +451,7 @@ const SEALS: [&str; 6] = [
 
 const SLICES: [&str; 2] = ["slices operation enters", "slices operation begins again"];
 
-const STANDBYS: [&str; 12] = [
+const STANDBYS: [&str; 13] = [
     "a controller that was replaced goes on",
     "a commit of a controller that was replaced is refused",
     "a message of a controller without the lease is held",
@@ -460,6 +460,7 @@ const STANDBYS: [&str; 12] = [
     "a lease is taken by its heir",
     "a lease that is free is taken",
     "a lease is another's by the time of the take",
+    "a lease is asked for by a controller that more agents reach",
     "a renewal finds another holder",
     "a lease that was over is renewed",
     "agents are sent away, for the lease is over",

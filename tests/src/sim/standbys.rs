@@ -9,12 +9,12 @@
 //! back, with delays. The process that serves the site is `World::controller`. One whose lease another has taken goes on
 //! beside it (`replaced`).
 //!
-//! **Invariants.** Two never hold the lease at one moment. In each epoch one controller writes, and epochs rise. A
-//! controller that was replaced changes nothing in the store, answers no request with success, and the agents do not
-//! hear from it. Its successor loads what was committed, and nothing is lost of that: it is a start like any other, and
+//! **Invariants.** Two never hold the lease at one moment. The store refuses who does not have it, as the real one does; a
+//! controller that was replaced answers no request with success, and says nothing to agents. Its successor loads what was committed, and nothing is lost of that: it is a start like any other, and
 //! what holds after a start holds here. Once the faults are over, a controller serves the site soon.
 //!
-//! Absent: standbys whose clock jumps. Such a one takes the lease too early, and the transaction and the agents' epochs
+//! Absent: what an active controller that is cut off from the database takes from agents and operators before its lease is
+//! over: here they wait. Packets of one that was replaced which are still on their way. Standbys whose clock jumps. Such a one takes the lease too early, and the transaction and the agents' epochs
 //! are what is left (`store/sql/postgres/tests`, `--with history`). Commits in doubt, which the store's tests have.
 //! Several sites: what the other sites of a controller make it leave to others is a number here (`lease/share.rs`).
 
@@ -25,9 +25,9 @@ use std::cell::Cell;
 use std::rc::Rc;
 use std::time::Duration;
 
-use muster_controller::lease::{Holder, LeaseState, Member, Record, Standby, Tenure, Term, Terms};
+use muster_controller::lease::{Holder, Knocks, LeaseState, Member, Record, Standby, Tenure, Term, Terms};
 use muster_controller::store::{PostgresError, StoreError};
-use muster_shared::MonoTime;
+use muster_shared::{MonoTime, NodeId};
 
 use super::bus::Way;
 use super::dice::Dice;
@@ -86,7 +86,24 @@ struct Controller {
     asked: u64,
     /// What has no answer yet.
     open: Option<u64>,
+    /// Agents that came while it stood by.
+    knocks: Knocks,
     replaced: Option<Box<Replaced>>,
+}
+
+/// To whom a lease goes.
+enum HandOver {
+    /// Its holder is stopped, and starts again after this.
+    ToAnyone { back: Duration },
+    /// To the controller that is so many places further.
+    ToHeir { further: usize },
+}
+
+impl HandOver {
+    fn drawn(dice: &mut Dice, controllers: usize) -> Self {
+        let (further, back) = (1 + dice.index(controllers - 1), dice.millis(RESTARTS.0, RESTARTS.1));
+        if dice.one_in(3) { Self::ToAnyone { back } } else { Self::ToHeir { further } }
+    }
 }
 
 enum Role {
@@ -130,7 +147,6 @@ impl Place {
 #[derive(Clone)]
 pub struct Seat {
     pub term: Term,
-    name: String,
     tenure: Tenure,
     place: Rc<Place>,
 }
@@ -146,8 +162,6 @@ impl Seat {
 #[derive(Default)]
 pub struct Lease {
     row: Option<Record>,
-    /// The newest epoch in which something was written, and by whom.
-    writer: Option<(u32, String)>,
     /// After the next commit its controller is stopped for so long, before anything leaves.
     stops_for: Option<Duration>,
     /// A message was held: its connection ends.
@@ -170,14 +184,6 @@ impl Lease {
     /// Whether this controller has it.
     pub fn is_of(&self, seat: &Seat) -> bool {
         self.row.as_ref().is_some_and(|row| row.term == seat.term)
-    }
-
-    /// A commit is made. What is wrong with that.
-    pub fn writes(&mut self, seat: &Seat) -> Option<String> {
-        let (epoch, name) = (seat.term.epoch.0, &seat.name);
-        let before = self.writer.replace((epoch, name.clone()));
-        let (last, who) = before.filter(|(last, who)| *last > epoch || *last == epoch && who != name)?;
-        Some(format!("{name} writes in epoch {epoch}, and {who} has in {last}"))
     }
 }
 
@@ -235,6 +241,7 @@ impl Controller {
             life: 0,
             asked: 0,
             open: None,
+            knocks: Knocks::default(),
             replaced: None,
         }
     }
@@ -266,6 +273,20 @@ impl World {
     pub fn active_hears_nobody(&self) -> bool {
         let place = self.standbys.active().map(|active| &active.place);
         place.is_some_and(|place| place.paused_until.get().max(place.cut_off_until.get()) > self.now)
+    }
+
+    /// An agent does not reach the active controller, and comes to another one, if that is there.
+    pub fn comes_to_a_standby(&mut self, node: &NodeId) {
+        if self.standbys.controllers.is_empty() {
+            return;
+        }
+        let at = self.standbys.dice.index(self.standbys.controllers.len());
+        let now = self.now;
+        let controller = &mut self.standbys.controllers[at];
+        let is_there = controller.place.paused_until.get().max(controller.place.unreached_until.get()) <= now;
+        if is_there && matches!(controller.role, Role::Waits(_)) {
+            controller.knocks.comes(controller.place.clock(now), node);
+        }
     }
 
     /// The process of the active controller ended, and is started again after this. False: the site has one controller.
@@ -330,6 +351,7 @@ impl World {
         let most = *dice.pick(&LONGEST);
         let (long, of_active) = (dice.millis(100, most), dice.below(4) > 0);
         let any = dice.index(self.standbys.controllers.len());
+        let (in_its_turn, to) = (dice.one_in(2), HandOver::drawn(dice, self.standbys.controllers.len()));
         let is_of_holder = kind != Kind::ControllerPaused && kind != Kind::ControllerCutOff;
         let active = self.standbys.active.filter(|_| of_active || is_of_holder);
         let Some(at) = active.or((!is_of_holder).then_some(any)) else { return };
@@ -341,7 +363,7 @@ impl World {
         let until = self.now + long;
         let place = Rc::clone(&self.standbys.controllers[at].place);
         match kind {
-            Kind::ControllerPaused if active == Some(at) && self.standbys.dice.one_in(2) => {
+            Kind::ControllerPaused if active == Some(at) && in_its_turn => {
                 self.shared.borrow_mut().lease.stops_for = Some(long);
             }
             Kind::ControllerPaused => {
@@ -357,20 +379,17 @@ impl World {
                 let life = self.standbys.controllers[at].life;
                 self.later(Duration::ZERO, Event::Keeper(at, life, Step::MayBeOver));
             }
-            _ => self.is_to_hand_over(at),
+            _ => self.is_to_hand_over(at, to),
         }
     }
 
     /// An operator wants another controller to have the lease, or stops the one that has it.
-    fn is_to_hand_over(&mut self, at: usize) {
-        let dice = &mut self.standbys.dice;
-        let next =
-            (at + 1 + dice.index(self.standbys.controllers.len() - 1)) % self.standbys.controllers.len();
+    fn is_to_hand_over(&mut self, at: usize, to: HandOver) {
+        let next = match to {
+            HandOver::ToAnyone { back } => return self.leaves_the_lease(at, None, back),
+            HandOver::ToHeir { further } => (at + further) % self.standbys.controllers.len(),
+        };
         let heir = self.standbys.controllers[next].me.name.clone();
-        if self.standbys.dice.one_in(3) {
-            let back = self.standbys.dice.millis(RESTARTS.0, RESTARTS.1);
-            return self.leaves_the_lease(at, None, back);
-        }
         let lease = &mut self.shared.borrow_mut().lease;
         if let Some(row) = lease.row.as_mut().filter(|row| row.state == LeaseState::Held) {
             row.state = LeaseState::Asked { heir };

@@ -87,10 +87,6 @@ impl Store for SimStore {
         if let Some(refused) = shared.beside.as_mut().and_then(|beside| beside.commit(&changes)) {
             return shared.refused(refused);
         }
-        if let Some(seat) = &self.seat {
-            let wrong = shared.lease.writes(seat);
-            wrong.into_iter().for_each(|wrong| shared.violate(wrong));
-        }
         shared.tables.steady = shared.clocks.steady(shared.now);
         let mut claims = BTreeSet::new();
         let held = Held::of(&shared.tables);

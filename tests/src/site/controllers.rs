@@ -4,14 +4,11 @@ use std::ffi::OsStr;
 use std::fs;
 use std::path::Path;
 
-use muster_testbed::{Ran, Running, eventually, port};
+use muster_testbed::{PortWay, Ran, Running, eventually, port};
 use serde_json::Value;
 use tempfile::TempDir;
 
 use super::{Site, binary};
-
-/// Seconds.
-const LEASE: u64 = 6;
 
 /// The controllers; the first one was active first.
 pub struct Controllers {
@@ -20,24 +17,34 @@ pub struct Controllers {
     pub lease: u64,
     /// Names of the sites beside the default one.
     sites: Vec<String>,
+    /// The port at which agents know the first one, if that is not its own.
+    first_port: Option<u16>,
 }
 
 impl Controllers {
-    /// One for each URL of the database: the first is active, and the others stand by. A machine that is busy with other
-    /// tests may hold a controller up for seconds: the lease is longer than that.
+    /// Seconds. A machine that is busy with other tests may hold a controller up for as long.
+    pub const LEASE: u64 = 6;
+
+    /// One for each URL of the database: the first is active, and the others stand by.
     pub fn start(urls: &[String]) -> Self {
-        Self::with_lease(urls, LEASE)
+        Self::none(Self::LEASE).with_all(urls)
     }
 
-    /// The same with a lease of so many seconds.
-    pub fn with_lease(urls: &[String], lease: u64) -> Self {
-        Self { all: Vec::new(), lease, sites: Vec::new() }.with_all(urls)
+    /// The same with a lease of so many seconds; agents come to the first one on this way.
+    pub fn behind(way: &PortWay, urls: &[String], lease: u64) -> Self {
+        let all = Self { first_port: Some(way.port), ..Self::none(lease) }.with_all(urls);
+        way.leads_to(&all.all[0].address);
+        all
+    }
+
+    fn none(lease: u64) -> Self {
+        Self { all: Vec::new(), lease, sites: Vec::new(), first_port: None }
     }
 
     /// Each with these sites beside the default one.
     pub fn of_sites(urls: &[String], sites: &[&str]) -> Self {
         let sites = sites.iter().map(|site| (*site).to_owned()).collect();
-        Self { all: Vec::new(), lease: LEASE, sites }.with_all(urls)
+        Self { sites, ..Self::none(Self::LEASE) }.with_all(urls)
     }
 
     fn with_all(mut self, urls: &[String]) -> Self {
@@ -63,11 +70,13 @@ impl Controllers {
             |name: &String| format!("[[sites]]\nname = \"{name}\"\nlisten = \"127.0.0.1:{}\"\n", port());
         let sites: String = self.sites.iter().map(site).collect();
         let (name, lease) = (format!("c{}", self.all.len() + 1), self.lease.to_string());
-        let variables = [
+        let mut variables = vec![
             ("MUSTER_STORE__URL", OsStr::new(url)),
             ("MUSTER_STORE__LEASE", OsStr::new(&lease)),
             ("MUSTER_CONTROLLER__NAME", OsStr::new(&name)),
         ];
+        let seen_at = self.first_port.filter(|_| self.all.is_empty()).map(|port| format!("127.0.0.1:{port}"));
+        variables.extend(seen_at.iter().map(|at| ("MUSTER_CONTROLLER__ADDRESSES", OsStr::new(at))));
         let site = Site::configured(dir, data, None, None, &variables, &sites);
         self.all.push(site);
         let site = self.all.last().expect("it was pushed just now");
@@ -103,7 +112,10 @@ impl Site {
             .arg(self.dir.path().join("controller.toml"))
             .arg("--data-dir")
             .arg(&self.data);
-        command.env("MUSTER_STORE__LEASE", LEASE.to_string()).args(["--store", url]).args(arguments);
+        command
+            .env("MUSTER_STORE__LEASE", Controllers::LEASE.to_string())
+            .args(["--store", url])
+            .args(arguments);
         Running::start(command).finish()
     }
 

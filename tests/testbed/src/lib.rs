@@ -22,4 +22,4 @@ pub use postgres::{Postgres, TableLock};
 pub use process::{Daemon, PATIENCE, Ran, Running, command, eventually, look};
 pub use server::{Server, SystemdServer, Vm};
 pub use switch::Switch;
-pub use way::Way;
+pub use way::{PortWay, Way};

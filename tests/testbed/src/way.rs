@@ -1,13 +1,14 @@
-//! A way to a PostgreSQL server that can be cut, as a network is: what is sent meanwhile arrives when it is mended.
+//! Ways to a server that can be cut, as a network is: what is sent meanwhile arrives when they are mended.
 
-use std::io::{ErrorKind, Read as _, Write as _};
-use std::net::Shutdown;
+use std::io::{self, ErrorKind, Read as _, Write as _};
+use std::net::{Shutdown, TcpListener, TcpStream};
 use std::os::unix::net::{UnixListener, UnixStream};
-use std::path::{Path, PathBuf};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::path::Path;
+use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
 use std::thread;
 use std::time::Duration;
 
+use socket2::Socket;
 use tempfile::TempDir;
 
 /// The name of a server's socket at PostgreSQL's usual port.
@@ -15,7 +16,7 @@ const SOCKET: &str = ".s.PGSQL.5432";
 /// Between two looks whether the way is cut.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// The way. Its threads end with the connections; those that are cut off for good, with the test.
+/// A way to a PostgreSQL server. Its threads end with the connections; those that are cut off for good, with the test.
 pub struct Way {
     folder: TempDir,
     gate: Arc<Gate>,
@@ -50,7 +51,8 @@ impl Way {
         thread::spawn(move || {
             for client in listener.incoming() {
                 let Ok(client) = client else { return };
-                serve(client, server.clone(), Arc::clone(&at));
+                let server = server.clone();
+                serve(client.into(), move || UnixStream::connect(server), Arc::clone(&at));
             }
         });
         Self { folder, gate }
@@ -71,10 +73,53 @@ impl Way {
     }
 }
 
-fn serve(client: UnixStream, server: PathBuf, gate: Arc<Gate>) {
+/// A way to a server of this machine that listens at a port. It has a port of its own.
+pub struct PortWay {
+    pub port: u16,
+    server: Arc<OnceLock<String>>,
+    gate: Arc<Gate>,
+}
+
+impl PortWay {
+    /// To a server that is not known yet.
+    pub fn start() -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let (gate, server): (Arc<Gate>, Arc<OnceLock<String>>) = Default::default();
+        let (at, to) = (Arc::clone(&gate), Arc::clone(&server));
+        thread::spawn(move || {
+            for client in listener.incoming() {
+                let Ok(client) = client else { return };
+                let to = Arc::clone(&to);
+                serve(client.into(), move || TcpStream::connect(to.wait()), Arc::clone(&at));
+            }
+        });
+        Self { port, server, gate }
+    }
+
+    /// The server listens at this address: `host:port`.
+    pub fn leads_to(&self, server: &str) {
+        self.server.set(server.to_owned()).expect("a way leads to one server");
+    }
+
+    /// Nothing passes any more.
+    pub fn cut(&self) {
+        self.gate.set(true);
+    }
+
+    pub fn mend(&self) {
+        self.gate.set(false);
+    }
+}
+
+fn serve<S: Into<Socket>>(
+    client: Socket,
+    connect: impl FnOnce() -> io::Result<S> + Send + 'static,
+    gate: Arc<Gate>,
+) {
     thread::spawn(move || {
         gate.pass();
-        let Ok(server) = UnixStream::connect(server) else { return };
+        let Ok(server) = connect().map(Into::into) else { return };
         let (from, to) = (server.try_clone().unwrap(), client.try_clone().unwrap());
         let back = Arc::clone(&gate);
         thread::spawn(move || carry(from, to, &back));
@@ -83,7 +128,7 @@ fn serve(client: UnixStream, server: PathBuf, gate: Arc<Gate>) {
 }
 
 /// Carries bytes in one direction until the end of it.
-fn carry(mut from: UnixStream, mut to: UnixStream, gate: &Gate) {
+fn carry(mut from: Socket, mut to: Socket, gate: &Gate) {
     from.set_read_timeout(Some(LOOK)).unwrap();
     let mut bytes = [0; 16 * 1024];
     loop {

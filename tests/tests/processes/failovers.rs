@@ -1,5 +1,5 @@
-//! What a failover may cost: time. Stacks are being created when the active controller is killed, stopped or cut off
-//! from the database, or when the database itself fails over. `MUSTER_SOAK=N` repeats each N times.
+//! What a failover may cost: time. Stacks are being created when the active controller is killed, stopped, or cut off
+//! from the database or from the agents, or when the database itself fails over. `MUSTER_SOAK=N` repeats each N times.
 //!
 //! Each prints a line of JSON: how long it took from the fault until a successor's first job was done.
 
@@ -8,7 +8,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
-use muster_testbed::{Postgres, Running, Way, eventually, look};
+use muster_testbed::{PortWay, Postgres, Running, Way, eventually, look};
 use muster_tests::site::{Agent, Controllers, Site};
 
 /// Stacks that are being created when it happens.
@@ -22,6 +22,8 @@ enum Fault {
     Stop,
     /// The active controller does not reach the database.
     CutOff,
+    /// Agents do not reach the active controller: nothing passes, and no connection is refused or ends.
+    Unreached,
     /// The database's server is killed, and its standby promoted.
     Database,
 }
@@ -42,6 +44,11 @@ fn of_a_controller_that_is_cut_off_from_the_database() {
 }
 
 #[test]
+fn of_a_controller_that_agents_do_not_reach() {
+    repeat(Fault::Unreached);
+}
+
+#[test]
 fn of_the_database() {
     repeat(Fault::Database);
 }
@@ -51,11 +58,12 @@ fn repeat(fault: Fault) {
     (0..rounds).for_each(|_| survive(fault));
 }
 
-/// The database: a server, one that follows it, and the way of the first controller.
+/// The database: a server, one that follows it, and the way of the first controller. That of agents to this one, too.
 struct Database {
     primary: Postgres,
     follower: Option<Postgres>,
     way: Way,
+    agents_way: PortWay,
 }
 
 impl Database {
@@ -72,7 +80,7 @@ impl Database {
             follower
         });
         let way = Way::to(&primary.socket_dir());
-        Self { primary, follower, way }
+        Self { primary, follower, way, agents_way: PortWay::start() }
     }
 
     /// For the first controller, and for the second.
@@ -100,11 +108,9 @@ fn template(site: &Site, agent: &Agent, name: &str, text: &str) -> String {
 
 fn survive(fault: Fault) {
     let mut database = Database::start(fault);
-    let mut controllers = match std::env::var_os("MUSTER_SOAK") {
-        None => Controllers::start(&database.urls()),
-        // Nothing else runs beside it then.
-        Some(_) => Controllers::with_lease(&database.urls(), 2),
-    };
+    // Nothing else runs beside it in `make soak`.
+    let lease = if std::env::var_os("MUSTER_SOAK").is_some() { 2 } else { Controllers::LEASE };
+    let mut controllers = Controllers::behind(&database.agents_way, &database.urls(), lease);
     let agent = controllers.all[0].join("web-1");
     let steps: Vec<String> =
         (0..4).map(|step| template(&controllers.all[0], &agent, "steps", &step.to_string())).collect();
@@ -174,6 +180,10 @@ fn work_through(
             database.way.cut();
             controllers.until_successor()
         }
+        Fault::Unreached => {
+            database.agents_way.cut();
+            controllers.until_successor()
+        }
         Fault::Database => {
             database.primary.kill();
             database.follower.as_ref().unwrap().promote();
@@ -194,6 +204,7 @@ fn work_through(
     match fault {
         Fault::Stop => controllers.all[0].controller.signal("CONT"),
         Fault::CutOff => database.way.mend(),
+        Fault::Unreached => database.agents_way.mend(),
         Fault::Kill | Fault::Database => {}
     }
     if matches!(fault, Fault::Stop | Fault::CutOff) {
@@ -202,8 +213,12 @@ fn work_through(
         assert!(log.contains("another controller has taken the site over"), "{log}");
     }
     let answered: Vec<bool> = creating.into_iter().map(|one| one.finish().status == 0).collect();
+    match fault {
+        Fault::Kill | Fault::Stop | Fault::CutOff => controllers.all[0].restart(),
+        // It has given the lease up in order, and stands by.
+        Fault::Unreached | Fault::Database => {}
+    }
     if fault != Fault::Database {
-        controllers.all[0].restart();
         controllers.all[0].until_role("standby");
     }
 

@@ -12,7 +12,7 @@ fn at(millis: u64) -> MonoTime {
 
 fn record(epoch: u32, beat: u64, state: LeaseState) -> Record {
     let term = Term { epoch: Epoch(epoch), bits: 7 };
-    Record { term, holder: member("c1"), since: String::new(), beat, state }
+    Record { term, holder: member("c1"), since: String::new(), beat, agents: 0, state }
 }
 
 fn member(name: &str) -> Member {
@@ -189,6 +189,7 @@ fn served(row: &mut Option<Record>, request: &Request, name: &str, bits: u64) ->
                 holder: member(name),
                 since: String::new(),
                 beat: 0,
+                agents: 0,
                 state: LeaseState::Held,
             });
             Answer::Took(Some(term))
@@ -356,5 +357,38 @@ fn a_namesake_is_one_that_renews_the_lease_meanwhile() {
     for beat in 1..4 {
         other.saw(at(beat * 1_000), Some(&of(beat, "c1's")), Duration::ZERO);
         assert!(!other.has_namesake());
+    }
+}
+
+/// What a standby sees each second, first to last: the holder's epoch, and how many agents that has.
+#[test]
+fn a_standby_asks_where_as_many_agents_come_to_it_as_the_holder_has() {
+    type Seen = Vec<(u32, usize)>;
+    let always = |agents| vec![(3, agents); 31];
+    let then = |first: usize, last: usize, at: usize| {
+        (0..=30).map(|second| (3, if second < at { first } else { last })).collect()
+    };
+    let table: [(&str, Seen, usize, bool); 10] = [
+        ("nobody is stranded", always(0), 0, false),
+        ("one is, and the holder has none", always(0), 1, true),
+        ("the holder has more", always(3), 2, false),
+        ("they seem to be connected still", always(3), 3, true),
+        ("the holder lost them", then(9, 0, 30), 3, true),
+        ("more come to the holder", then(0, 3, 26), 3, false),
+        ("they came a lease ago", then(0, 3, 25), 3, true),
+        ("the holder is new to the standby", always(0)[..20].to_vec(), 3, false),
+        ("as above, a second later", always(0)[..21].to_vec(), 3, true),
+        ("another holder", [vec![(3, 0); 20], vec![(4, 0); 20]].concat(), 3, false),
+    ];
+    for (what, seen, stranded, wanted) in table {
+        let mut standby = Standby::new(member("c2"), TERMS);
+        let mut now = MonoTime::default();
+        assert!(!standby.reaches_more(now, stranded), "nothing was seen");
+        for (beat, (epoch, agents)) in (1..).zip(seen) {
+            now = at((beat - 1) * 1_000);
+            let record = Record { agents, ..record(epoch, beat, LeaseState::Held) };
+            assert_eq!(standby.saw(now, Some(&record), Duration::ZERO), Verdict::Wait, "{what}");
+        }
+        assert_eq!(standby.reaches_more(now, stranded), wanted, "{what}");
     }
 }

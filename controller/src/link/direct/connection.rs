@@ -202,8 +202,8 @@ async fn greet_node(
     }
     takes(&connect, NODE_MAX)?;
     incoming.waits_for_us();
-    let until = Nodes::enters_until();
-    shared.nodes.may_enter(until).await?;
+    let (until, tenure) = (Nodes::enters_until(), &shared.nodes.common.tenure);
+    shared.nodes.may_enter(until).await.inspect_err(|_| tenure.sends_away(node))?;
     let unknown = Refusal::new(Reason::NotAuthorized, "the node is unknown or revoked");
     let key = shared.nodes.common.keys.get(node).ok_or(unknown)?;
     if !is_bound_to(serial, &key) {

@@ -44,12 +44,13 @@ fn one_of_two_gets_it_and_the_other_sees_whose_it_is() {
     assert_eq!(seen.holder.instance, "c1's");
 
     // What changed since it was seen is not taken.
-    let renewed = c1.renew(first).unwrap().unwrap();
-    assert_eq!(renewed.beat, seen.beat + 1);
+    let renewed = c1.renew(first, 7).unwrap().unwrap();
+    assert_eq!((renewed.beat, renewed.agents), (seen.beat + 1, 7));
     assert_eq!(c2.take(Some(&seen), 2).unwrap(), None);
     let second = c2.take(Some(&renewed), 2).unwrap().unwrap();
     assert_eq!(second, Term { epoch: Epoch(2), bits: 2 });
-    assert_eq!(c1.renew(first).unwrap(), None);
+    assert_eq!(c2.read().unwrap().unwrap().agents, 0);
+    assert_eq!(c1.renew(first, 7).unwrap(), None);
     // Neither does the former holder give up what is another one's.
     c1.leave(first, None).unwrap();
     assert_eq!(c1.look().unwrap().unwrap().state, LeaseState::Held);
@@ -60,7 +61,7 @@ fn one_of_two_gets_it_and_the_other_sees_whose_it_is() {
     assert_eq!(standbys(&c2), ["c1"]);
     let held = c2.read().unwrap().unwrap();
     assert!(c1.ask(&held, "c1").unwrap() && !c1.ask(&held, "c1").unwrap());
-    assert_eq!(c2.renew(second).unwrap().unwrap().state, LeaseState::Asked { heir: "c1".to_owned() });
+    assert_eq!(c2.renew(second, 0).unwrap().unwrap().state, LeaseState::Asked { heir: "c1".to_owned() });
     c2.leave(second, Some("c1")).unwrap();
     assert_eq!(c1.look().unwrap().unwrap().state, LeaseState::Left { heir: "c1".to_owned() });
     c1.forget_me().unwrap();
@@ -99,7 +100,7 @@ fn a_take_ends_a_transaction_that_hangs_and_waits_for_none() {
     let store = open(&place, &place.key_file(), first).unwrap();
     let hangs = store.db().transaction(|| {
         store.db().batch("INSERT INTO meta VALUES ('half', 'done')")?;
-        let seen = c2.renew(first)?;
+        let seen = c2.renew(first, 0)?;
         assert!(seen.is_some(), "a renewal waits for no transaction");
         let busy = c2.take(seen.as_ref(), 2);
         assert!(!matches!(busy, Ok(Some(_))), "the holder is in a transaction");

@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use muster_controller::lease::{Holder, LeaseState, Record, Standby, Tenure, Term, Verdict};
+use muster_controller::lease::{Holder, Knocks, LeaseState, Record, Standby, Tenure, Term, Verdict};
 use muster_shared::{Epoch, MonoTime};
 
 use super::super::shared::Shared;
@@ -55,7 +55,9 @@ pub struct Asked {
 enum Request {
     Look,
     Take(Option<Record>),
-    Renew(Term),
+    Renew(Term, usize),
+    /// The holder is to give it to this controller.
+    Ask(Term),
     Leave(Term, Option<String>),
 }
 
@@ -65,6 +67,7 @@ enum Answer {
     Took(Option<Term>),
     Renewed(Option<Record>),
     Left,
+    WasAsked,
     Failed,
 }
 
@@ -76,12 +79,19 @@ fn served(shared: &mut Shared, request: Request, member: &super::Member, bits: u
     let row = &mut shared.lease.row;
     match request {
         Request::Look => Answer::Saw(row.clone()),
-        Request::Renew(term) => {
+        Request::Renew(term, agents) => {
             let ours = row.as_mut().filter(|row| row.term == term);
             Answer::Renewed(ours.map(|row| {
-                row.beat += 1;
+                (row.beat, row.agents) = (row.beat + 1, agents);
                 row.clone()
             }))
+        }
+        Request::Ask(term) => {
+            if let Some(row) = row.as_mut().filter(|row| row.term == term && row.state == LeaseState::Held) {
+                row.state = LeaseState::Asked { heir: member.name.clone() };
+                shared.counts.add("standby a lease is asked for by a controller that more agents reach");
+            }
+            Answer::WasAsked
         }
         Request::Take(seen) if *row == seen => {
             let how = match &seen {
@@ -98,7 +108,7 @@ fn served(shared: &mut Shared, request: Request, member: &super::Member, bits: u
             let last = seen.map_or(0, |seen| seen.term.epoch.0).max(shared.tables.epoch);
             let term = Term { epoch: Epoch(last + 1), bits };
             let (holder, since) = (member.clone(), String::new());
-            *row = Some(Record { term, holder, since, beat: 0, state: LeaseState::Held });
+            *row = Some(Record { term, holder, since, beat: 0, agents: 0, state: LeaseState::Held });
             shared.counts.add(format!("standby {how}"));
             Answer::Took(Some(term))
         }
@@ -124,7 +134,8 @@ impl World {
         }
         // Whatever became of the process that sent it.
         if let Step::Arrives(asked) = step {
-            return self.lease_is_asked(at, life, *asked);
+            self.lease_is_asked(at, life, *asked);
+            return self.one_holds_the_lease();
         }
         let controller = &mut self.standbys.controllers[at];
         if controller.life != life {
@@ -137,7 +148,7 @@ impl World {
         match step {
             Step::Arrives(_) => {}
             Step::Starts => {
-                controller.tenure = Tenure::none();
+                (controller.tenure, controller.knocks) = (Tenure::none(), Knocks::default());
                 controller.role = Role::Waits(Standby::new(controller.me.clone(), self.standbys.terms));
                 self.keeper_asks(at);
             }
@@ -167,7 +178,7 @@ impl World {
         let request = match &controller.role {
             Role::Ended | Role::Leaves(_) => return,
             Role::Waits(_) => Request::Look,
-            Role::Holds(_, term) => Request::Renew(*term),
+            Role::Holds(_, term) => Request::Renew(*term, self.bus.registered.len()),
         };
         self.keeper_sends(at, request, controller.place.clock(self.now));
     }
@@ -213,12 +224,19 @@ impl World {
                 if standby.saw(clock, record.as_ref(), controller.reserve) != Verdict::Wait {
                     return self.keeper_sends(at, Request::Take(record), asked);
                 }
+                let stranded = controller.knocks.stranded(clock, terms.lease);
+                // Not at the end, when one must serve the site at a certain moment.
+                let asks = self.faults.on && standby.reaches_more(clock, stranded);
+                if let Some(Record { term, .. }) = record.filter(|_| asks) {
+                    return self.keeper_sends(at, Request::Ask(term), asked);
+                }
                 terms.pace()
             }
             (Role::Waits(_), Answer::Took(Some(term))) => {
                 let holder = Holder::new(asked, terms);
                 controller.tenure.set(holder.until());
                 controller.role = Role::Holds(holder, term);
+                controller.knocks.clear();
                 self.takes_the_site_over(at, term);
                 Duration::ZERO
             }
@@ -269,7 +287,7 @@ impl World {
         let controller = &self.standbys.controllers[at];
         let Role::Holds(_, term) = controller.role else { return };
         let (tenure, place) = (controller.tenure.clone(), std::rc::Rc::clone(&controller.place));
-        let seat = Seat { term, name: controller.me.name.clone(), tenure, place };
+        let seat = Seat { term, tenure, place };
         if self.standbys.active == Some(at) && !self.controller_loads(Some(seat)) {
             self.process_ends(at, Duration::from_secs(5));
         }

@@ -6,7 +6,7 @@
 //! ```
 //!
 //! Inputs that arrive during a commit wait and share the next one: there is no fixed delay. If the database
-//! is busy, the commit is tried again. If the commit fails otherwise (no room, a broken disk, our own
+//! is busy, the commit is tried again. If the commit fails otherwise (`turn.rs`: no room, a broken disk, our own
 //! mistake), pending requests get that error, and the engine is rebuilt from the durable state. Agents keep
 //! their connections: each is greeted once more and sends lost messages again (`conversations.rs`). Until a
 //! probe succeeds only reads are answered; after a mistake the driver continues at once, unless the mistake

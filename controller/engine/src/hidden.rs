@@ -4,6 +4,8 @@
 //! A value is known from the operation that first has it until the stack is COMPLETE with other
 //! values. A restart forgets the values of a COMPLETE stack, because its revision is not read
 //! again. Reports about such a stack are not shown until its next operation.
+//!
+//! Absent: how a value is found and masked in a text (`controller/template/src/masking.rs`).
 
 use std::collections::BTreeSet;
 

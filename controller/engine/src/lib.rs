@@ -30,7 +30,7 @@ mod correct;
 mod delete_first;
 mod deployment;
 mod derive;
-mod disk_full;
+
 mod drift_report;
 mod engine;
 mod entering;
@@ -64,6 +64,7 @@ pub mod memory;
 mod moving;
 mod node;
 mod node_away;
+mod node_disk_full;
 pub mod notes;
 mod observation;
 mod older_agent;

@@ -1,8 +1,8 @@
 //! The end of a node's connection: what follows from it. Jobs of the node stay in flight, and take no room
 //! until the node is back.
 //!
-//! Absent: when a silent connection ends. The link decides that, in `link/direct/session.rs` and
-//! `link/broker/talk.rs` of the controller.
+//! Absent: after what silence a connection ends. The controller's link decides that: `welcome` in
+//! `link/direct/connection.rs`, and `SILENCE` in `link/broker/talk.rs`.
 
 use crate::node::NodeKey;
 use crate::row::WorkState;

@@ -1,4 +1,6 @@
 //! When a lease may be taken, and for how long it is held. Pure: times come with each call.
+//!
+//! Absent: how long a lease is, which is the setting `store.lease` (`controller/src/config.rs`).
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Bounds of what the database keeps: events of each stack, and the size of its file.
+//! Bounds of what the database keeps: how many events of each stack, and the size of its file.
 
 use super::database::int;
 use super::sql::Db;

@@ -10,9 +10,9 @@ use serde_json::{Value, json};
 use crate::digest;
 use crate::environment::Environment;
 use crate::error::{Error, Errors, Path, Place, Sink, cut, suggestion};
+use crate::masking::{MASK, Secrets};
 use crate::parameter::ParameterDef;
 use crate::render::RenderError;
-use crate::secrets::{MASK, Secrets};
 use crate::template::{Condition, Template};
 
 /// The error of a parameter without a value, with the remedy for an operator.

@@ -22,9 +22,9 @@ use crate::digest::names_digest;
 use crate::drift_policy::DriftPolicy;
 use crate::environment::Environment;
 use crate::error::{Error, Errors};
+use crate::masking::Secrets;
 use crate::render::{References, RenderError, Step};
 use crate::rollout::Rollout;
-use crate::secrets::Secrets;
 use crate::template::{Output, Resource, Template};
 use crate::types::{Kind, PropertyError};
 

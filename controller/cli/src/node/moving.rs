@@ -15,7 +15,7 @@ use crate::failure::Failure;
 use crate::output::{Format, read, view};
 
 /// Seconds for which the token is good that this command makes: the move takes a minute at most.
-const TOKEN_TTL: u64 = 300;
+const MOVE_TOKEN_TTL: u64 = 300;
 
 /// `node move`
 #[derive(Args)]
@@ -48,7 +48,7 @@ pub async fn run(change: Move, client: &mut Client, format: Format) -> Result<()
 /// A token of another site, for this node alone.
 async fn ask_for_token(other: &mut Client, node: &NodeId) -> Result<String, Failure> {
     let token = CreateToken {
-        ttl: TOKEN_TTL,
+        ttl: MOVE_TOKEN_TTL,
         uses: 1,
         name: Some(node.to_string()),
         labels: BTreeMap::new(),

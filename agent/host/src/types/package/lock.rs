@@ -2,6 +2,8 @@
 //!
 //! dpkg and rpm lock files with fcntl(2), which tells the holder. apt and dnf also wait for the locks, but
 //! not in all of their work, and without naming the holder.
+//!
+//! Absent: how long it waits, which is the resource's `timeout` (`shared/src/model/types/package.rs`).
 
 use std::fs::{self, File};
 use std::io::{self, ErrorKind};

@@ -11,7 +11,7 @@ use muster_shared::{MonoTime, NodeId, wire};
 
 use super::controller::Inlet;
 use super::fault::Kind;
-use super::sealed::{Ends, Kept, Packet, TakenPackets};
+use super::sealed::{Ends, Kept, Origin, Packet, TakenPackets};
 use super::world::{Event, World};
 
 /// The way a message goes.
@@ -200,7 +200,7 @@ impl World {
     fn seals(&mut self, number: u64, way: Way, body: Body) {
         let Some(line) = self.bus.lines.get_mut(&number) else { return };
         match line.ends.seal(way, body) {
-            Some(packet) => self.post_packet(number, way, packet, false),
+            Some(packet) => self.post_packet(number, way, packet, Origin::Sent),
             None => {
                 let node = line.node.clone();
                 self.violate(format!("{way:?} {node}: something is said before the greeting"));
@@ -208,17 +208,17 @@ impl World {
         }
     }
 
-    /// A packet on its way. `is_again`: it was on its way before.
-    pub fn post_packet(&mut self, number: u64, way: Way, bytes: Vec<u8>, is_again: bool) {
+    /// A packet on its way.
+    pub fn post_packet(&mut self, number: u64, way: Way, bytes: Vec<u8>, origin: Origin) {
         let Some(line) = self.bus.lines.get(&number).filter(|line| !line.broken) else { return };
         let whom = format!("{way:?} {}", line.node);
         let mut takes = self.dice.net.millis(0, 5);
         if self.faults.strikes(self.now, Kind::MessageDelayed, &whom) {
             takes += self.dice.net.millis(100, 15_000);
         }
-        let (bytes, is_swapped) = match is_again {
-            true => (bytes, false),
-            false => match self.passes_a_broker(number, way, bytes) {
+        let (bytes, is_swapped) = match origin {
+            Origin::Again | Origin::OfAnother => (bytes, false),
+            Origin::Sent => match self.passes_a_broker(number, way, bytes) {
                 Some(passing) => (passing.bytes, passing.is_swapped),
                 None => return,
             },
@@ -236,7 +236,7 @@ impl World {
         pipe.last = pipe.last.max(due);
         let due = pipe.last;
         let waiting = pipe.packets.len();
-        let packet = Packet { bytes, is_again };
+        let packet = Packet { bytes, origin };
         if is_swapped && waiting > 0 {
             pipe.packets.insert(waiting - 1, packet);
             line.ends.is_disturbed = true;

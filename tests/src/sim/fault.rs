@@ -27,6 +27,8 @@ pub enum Kind {
     MessageTwice,
     /// A packet is sent again, by whoever has kept it.
     PacketAgain,
+    /// A packet is passed to another node, or to the controller as another node's.
+    PacketMisled,
     /// A packet is lost, and its connection goes on.
     PacketLost,
     /// A packet comes before the one that was sent before it.
@@ -151,10 +153,11 @@ pub enum Kind {
 
 impl Kind {
     /// All of them.
-    pub const ALL: [Self; 63] = [
+    pub const ALL: [Self; 64] = [
         Self::MessageDelayed,
         Self::MessageTwice,
         Self::PacketAgain,
+        Self::PacketMisled,
         Self::PacketLost,
         Self::PacketsSwapped,
         Self::ConnectionBreaks,
@@ -238,6 +241,7 @@ impl Kind {
     fn rate(self) -> u64 {
         match self {
             Kind::MessageDelayed | Kind::MessageTwice | Kind::PacketAgain => 30,
+            Kind::PacketMisled => 10,
             Kind::PacketLost | Kind::PacketsSwapped => 3,
             Kind::ConnectionOvertaken => 100,
             Kind::ConnectFails => 200,

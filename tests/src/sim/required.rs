@@ -440,10 +440,11 @@ const CLOCKS: [&str; 2] = ["token counts", "token has expired"];
 
 const BOUNDS: [&str; 2] = ["bounds as many COMPLETE revisions as are kept", "large turn is counted"];
 
-const SEALS: [&str; 6] = [
+const SEALS: [&str; 7] = [
     "refused repeated",
     "refused seal",
     "a greeting of before is answered",
+    "a packet of another node comes",
     "the controller finds a gap",
     "the agent finds a gap",
     "a packet is missed, and none came after it",

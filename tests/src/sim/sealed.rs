@@ -1,7 +1,7 @@
 //! The seal of a connection, with a broker in between that drops packets, swaps them, and sends them again: on the same
-//! connection or on a later one of the node.
+//! connection or on a later one of the node, or to another node.
 //!
-//! **Invariants.** A packet is taken once at most: a copy is, if the packet itself was not, because it came before the
+//! **Invariants.** A packet of another node is neither taken nor answered. A packet is taken once at most: a copy is, if the packet itself was not, because it came before the
 //! greeting that was sent before it. One that is sent once is taken, unless something before it was lost
 //! or a greeting was sent again beside it; then the connection ends, and all goes on over the next one. A network that
 //! stood still for a minute may be taken for one that loses packets: that costs a connection, and is no violation.
@@ -29,10 +29,21 @@ const KEPT_BYTES: usize = 4096;
 /// The controller misses a packet that it has sent, and has sent none after it.
 const MISSED: &str = "a packet is missed, and none came after it";
 
-/// A packet, and whether it was there before.
+/// A packet that arrives.
 pub struct Packet {
     pub bytes: Vec<u8>,
-    pub is_again: bool,
+    pub origin: Origin,
+}
+
+/// Where a packet comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// The other end of its connection has sent it.
+    Sent,
+    /// It was on its way before, over this or an earlier connection of the node.
+    Again,
+    /// It is another node's, or that one's controller sent it there.
+    OfAnother,
 }
 
 /// Both ends of a connection.
@@ -89,6 +100,12 @@ impl Kept {
         if kept.len() > KEPT_MAX {
             kept.pop_front();
         }
+    }
+
+    /// Packets of all nodes but this.
+    fn of_others(&self, node: &NodeId, way: Way) -> Vec<&[u8]> {
+        let kept = self.0.iter().filter(|(other, _)| *other != node).flat_map(|(_, kept)| kept);
+        kept.filter(|(its, _)| *its == way).map(|(_, packet)| &packet[..]).collect()
     }
 
     fn of(&self, node: &NodeId, way: Way) -> Vec<&[u8]> {
@@ -165,6 +182,15 @@ impl World {
             let after = dice.millis(0, 5000);
             self.later(after, Event::PacketAgain(number, way, again));
         }
+        if self.faults.strikes(self.now, Kind::PacketMisled, &whom) {
+            let dice = self.faults.dice(Kind::PacketMisled);
+            let all = self.bus.kept.of_others(&node, way);
+            if !all.is_empty() {
+                let of_another = all[dice.index(all.len())].to_vec();
+                let after = dice.millis(0, 5000);
+                self.later(after, Event::PacketMisled(number, way, of_another));
+            }
+        }
         let is_swapped = self.faults.strikes(self.now, Kind::PacketsSwapped, &whom);
         Some(Passing { bytes, is_swapped })
     }
@@ -176,7 +202,7 @@ impl World {
         let (node, machine) = (line.node.clone(), line.machine);
         let taken = line.ends.opens(way, &packet.bytes, now, random);
         let was_disturbed = line.ends.is_disturbed;
-        line.ends.is_disturbed |= packet.is_again && matches!(taken, Taken::Answer(_));
+        line.ends.is_disturbed |= packet.origin != Origin::Sent && matches!(taken, Taken::Answer(_));
         let is_refused = match taken {
             Taken::Refused(_) => true,
             Taken::Over(why) => why != MISSED,
@@ -186,17 +212,23 @@ impl World {
         if is_taken && !self.bus.taken.insert(&node, way, &packet.bytes) {
             self.violate(format!("{node} {way:?}: a packet was taken twice"));
         }
-        if !packet.is_again && is_refused && !was_disturbed {
+        if packet.origin == Origin::Sent && is_refused && !was_disturbed {
             self.violate(format!("{node} {way:?}: a sound packet was not taken"));
+        }
+        if packet.origin == Origin::OfAnother {
+            self.shared.borrow_mut().counts.add("seal a packet of another node comes");
+            if !is_refused {
+                self.violate(format!("{node} {way:?}: a packet of another node was taken"));
+            }
         }
         match taken {
             Taken::Body(body) => return Some(body),
             Taken::Begun => self.agent_receives(machine, muster_agent_core::Input::Connected),
             Taken::Answer(answer) => {
-                if packet.is_again {
+                if packet.origin == Origin::Again {
                     self.shared.borrow_mut().counts.add("seal a greeting of before is answered");
                 }
-                self.post_packet(number, Way::Down, answer, packet.is_again);
+                self.post_packet(number, Way::Down, answer, packet.origin);
             }
             Taken::Refused(error) => {
                 self.note(|_| format!("{node} {way:?}: a packet is refused: {error}"));
@@ -216,6 +248,13 @@ impl World {
         None
     }
 
+    /// A packet of another node arrives, beside all that is on its way.
+    pub fn packet_is_misled(&mut self, number: u64, way: Way, bytes: Vec<u8>) {
+        if self.bus.lines.get(&number).is_some_and(|line| !line.broken) {
+            self.opens(number, way, &Packet { bytes, origin: Origin::OfAnother });
+        }
+    }
+
     /// The greeting of a connection is not waited for any longer.
     pub fn answer_is_late(&mut self, number: u64) {
         let Some(line) = self.bus.lines.get(&number).filter(|line| !line.broken) else { return };
@@ -228,7 +267,7 @@ impl World {
 
     /// The agent greets over a connection that was just made.
     pub fn greets(&mut self, number: u64, greeting: Vec<u8>) {
-        self.post_packet(number, Way::Up, greeting, false);
+        self.post_packet(number, Way::Up, greeting, Origin::Sent);
         self.later(ANSWER_WITHIN, Event::AnswerIsLate(number));
     }
 }

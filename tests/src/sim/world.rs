@@ -29,7 +29,7 @@ use super::network::Network;
 use super::operator::Operators;
 use super::reference::Reference;
 use super::script::RunKey;
-use super::sealed::Ends;
+use super::sealed::{Ends, Origin};
 use super::served::Unserved;
 use super::shared::Shared;
 use super::standbys::{self, Standbys};
@@ -74,6 +74,8 @@ pub enum Event {
     Again(u64, Way, Body),
     /// A packet is sent once more.
     PacketAgain(u64, Way, Vec<u8>),
+    /// The broker passes it on to another node than the one whose it is.
+    PacketMisled(u64, Way, Vec<u8>),
     /// Is the greeting of a connection answered by now?
     AnswerIsLate(u64),
     /// A connection's end is noticed.
@@ -409,7 +411,8 @@ impl World {
             Event::TellController(..) => {}
             Event::Deliver(line, way) => self.deliver(line, way),
             Event::Again(line, way, body) => self.post_body(line, way, body, false),
-            Event::PacketAgain(line, way, packet) => self.post_packet(line, way, packet, true),
+            Event::PacketAgain(line, way, packet) => self.post_packet(line, way, packet, Origin::Again),
+            Event::PacketMisled(line, way, packet) => self.packet_is_misled(line, way, packet),
             Event::AnswerIsLate(line) => self.answer_is_late(line),
             Event::Notices(line, end) => self.notices(line, end),
             Event::Operator => self.operator_acts(),

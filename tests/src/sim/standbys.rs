@@ -183,7 +183,12 @@ impl Lease {
 
     /// Whether this controller has it.
     pub fn is_of(&self, seat: &Seat) -> bool {
-        self.row.as_ref().is_some_and(|row| row.term == seat.term)
+        self.is_in(seat.term)
+    }
+
+    /// Whether this is the term of its holder.
+    fn is_in(&self, term: Term) -> bool {
+        self.row.as_ref().is_some_and(|row| row.term == term)
     }
 }
 

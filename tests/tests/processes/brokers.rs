@@ -223,6 +223,8 @@ fn the_broker_keeps_nodes_from_one_another() {
     let (web1, _web2) = (site.join("web-1"), site.join("web-2"));
     let broker = site.broker.as_ref().unwrap();
     let id = site.json(&["status"])["site"].as_str().unwrap().to_owned();
+    // Two clients of one name push each other out.
+    web1.daemon.signal("STOP");
     for (topic, may) in [
         ("web-1/up", true),
         ("web-2/up", false),
@@ -235,6 +237,7 @@ fn the_broker_keeps_nodes_from_one_another() {
         let said = broker.probe(Port::Nodes).node(&web1.state).tries("somebody", "test", Some(&topic));
         assert_eq!(was_taken(said), may, "{topic}");
     }
+    web1.daemon.signal("CONT");
     let own = "0123456789abcdef";
     for (topic, may) in [
         (format!("join/{own}/request"), true),

@@ -232,6 +232,11 @@ impl World {
                 }
                 terms.pace()
             }
+            (Role::Waits(_), Answer::Took(Some(term))) if !self.shared.borrow().lease.is_in(term) => {
+                // It was stopped meanwhile. Its process finds that when it loads the site.
+                self.shared.borrow_mut().counts.add("standby a take is over when its answer comes");
+                return self.lease_is_lost(at);
+            }
             (Role::Waits(_), Answer::Took(Some(term))) => {
                 let holder = Holder::new(asked, terms);
                 controller.tenure.set(holder.until());

@@ -7,14 +7,13 @@
 //! ```
 //!
 //! The link speaks a strict subset of MQTT 5 (see `frame`): other packets are refused with MQTT's own reason.
-//! Each connection has one task, and its handshake another one (`handshakes`); tasks share only short locked tables, never
-//! held while waiting. Every queue, size and time has a bound in [`Limits`].
+//! Each connection has one task; tasks share only short locked tables, never held while waiting. Every queue,
+//! size and time has a bound in [`Limits`].
 //!
 //! Absent: topics of others, retained messages, sessions, wills, delivery guarantees.
 
 mod connection;
 pub(super) mod frame;
-mod handshakes;
 mod joining;
 mod lobby;
 pub(super) mod metered;
@@ -36,7 +35,6 @@ use tokio::task::{JoinError, JoinSet};
 use tokio::time::{sleep, timeout};
 use tokio_rustls::TlsAcceptor;
 
-use self::handshakes::Handshakes;
 use self::lobby::{Lobby, Places};
 use self::metered::Metered;
 use super::intake::Feed;
@@ -138,7 +136,6 @@ struct Shared {
     nodes: Arc<Nodes>,
     limits: Limits,
     acceptor: TlsAcceptor,
-    handshakes: Handshakes,
     lobby: Arc<Lobby>,
     joiners: Arc<Places>,
     /// Permits for connections that are over and still receive the reason.
@@ -165,7 +162,6 @@ impl DirectLink {
         let shared = Arc::new(Shared {
             nodes: Arc::new(nodes),
             acceptor: tls::acceptor(pki, names)?,
-            handshakes: Handshakes::start()?,
             lobby: Lobby::new(limits.lobby(), seed),
             joiners: Places::new(1),
             farewells: Semaphore::new(FAREWELLS),

@@ -15,7 +15,7 @@ use muster_shared::wire;
 use time::OffsetDateTime;
 
 use super::contents::Room;
-use super::nodes::{Entry, Nodes};
+use super::nodes::Nodes;
 use super::outbound::{Outbound, PacketLen};
 use super::reason::{Reason, Refusal};
 use super::registry::Peer;
@@ -47,8 +47,6 @@ pub struct NodeInbox {
     remote: Option<IpAddr>,
     end: ControllerEnd,
     answer: Answer,
-    /// Until its `Hello`.
-    entry: Option<Entry>,
     /// Packets refused since the session began.
     refused: u32,
 }
@@ -100,9 +98,8 @@ impl NodeInbox {
         peer: Arc<Peer>,
         remote: Option<IpAddr>,
         end: ControllerEnd,
-        entry: Option<Entry>,
     ) -> Self {
-        Self { nodes, peer, remote, end, answer: Answer::None, entry, refused: 0 }
+        Self { nodes, peer, remote, end, answer: Answer::None, refused: 0 }
     }
 
     /// A connection has one greeting: each costs three agreements of keys.
@@ -135,7 +132,6 @@ impl NodeInbox {
         messages.iter_mut().for_each(|message| seen(message, self.remote, unix()));
         if let Some(Up::Hello(hello)) = messages.iter().find(|message| matches!(message, Up::Hello(_))) {
             self.peer.reads.store(hello.reads, Ordering::Release);
-            self.entry = None;
         }
         let messages = self.answer_challenges(messages);
         if messages.is_empty() {

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use muster_shared::NodeId;
 use muster_shared::model::Up;
-use tokio::sync::{Semaphore, oneshot};
-use tokio::time::{Instant, sleep_until, timeout, timeout_at};
+use tokio::sync::oneshot;
+use tokio::time::{Instant, sleep_until, timeout};
 
 use super::contents::Contents;
 use super::heartbeats::Heartbeats;
@@ -22,19 +22,6 @@ const ENTER_WITHIN: Duration = Duration::from_secs(6);
 /// How long a look at the lease may take before a client is sent to another controller.
 const LOOK_WITHIN: Duration = Duration::from_millis(100);
 
-/// Nodes that come in at a time, from their admission to their `Hello`. Where thousands wait, each step of all would come
-/// before the next step of the first: no node would get a job before the last one has come.
-const ENTRIES: usize = 128;
-/// How long a node waits for others that come in: these may be far away.
-const ENTRY_WITHIN: Duration = Duration::from_secs(1);
-/// How long one counts as coming in that does not say `Hello`.
-const ENTRY_MAX: Duration = Duration::from_secs(2);
-
-/// The place of a node that comes in; dropping it gives it back.
-pub(super) struct Entry {
-    _held: oneshot::Sender<()>,
-}
-
 /// State that all connections of a link share.
 pub(super) struct Nodes {
     pub pki: Arc<Pki>,
@@ -47,7 +34,6 @@ pub(super) struct Nodes {
     pub refusals: Quiet,
     /// The time limit of the driver's answers.
     answer_within: Duration,
-    entries: Arc<Semaphore>,
 }
 
 impl Nodes {
@@ -65,7 +51,6 @@ impl Nodes {
             registry: Registry::new(connections, common.tenure.clone()),
             common,
             answer_within,
-            entries: Arc::new(Semaphore::new(ENTRIES)),
             heartbeats: Heartbeats::default(),
             contents: Contents::default(),
             refusals: Quiet::default(),
@@ -87,20 +72,15 @@ impl Nodes {
         Err(Refusal::elsewhere(why, active.addresses.into_iter().next()))
     }
 
-    /// Until when a client that comes now may wait to be let in.
-    pub fn enters_until() -> Instant {
-        Instant::now() + ENTER_WITHIN
-    }
-
     /// Whether a client may come in. It waits for a controller that is about to be active, or loads the site. A standby
     /// looks at the lease before it sends a client elsewhere, for that one may come because the active one has gone.
     ///
     /// # Errors
-    /// It may not, or not by then.
-    pub async fn may_enter(&self, until: Instant) -> Result<(), Refusal> {
+    /// It may not, or not soon.
+    pub async fn may_enter(&self) -> Result<(), Refusal> {
         let tenure = &self.common.tenure;
         let (mut opens, mut changes) = (self.common.opens(), tenure.changes());
-        let mut has_looked = false;
+        let (until, mut has_looked) = (Instant::now() + ENTER_WITHIN, false);
         loop {
             changes.mark_unchanged();
             let (holds, is_open) = (tenure.holds(), *opens.borrow_and_update());
@@ -123,18 +103,6 @@ impl Nodes {
                 () = sleep_until(at) => {}
             }
         }
-    }
-
-    /// Waits for its turn to come in, but not for long. `None`: it comes in all the same.
-    pub async fn entry(&self, until: Instant) -> Option<Entry> {
-        let until = until.min(Instant::now() + ENTRY_WITHIN);
-        let place = timeout_at(until, Arc::clone(&self.entries).acquire_owned()).await.ok()?.ok()?;
-        let (held, is_dropped) = oneshot::channel::<()>();
-        tokio::spawn(async move {
-            let _place = place;
-            timeout(ENTRY_MAX, is_dropped).await
-        });
-        Some(Entry { _held: held })
     }
 
     /// Never ends.
@@ -182,32 +150,14 @@ mod tests {
         let (nodes, _dir) = standby();
         let tenure = &nodes.common.tenure;
         tenure.set_vacant(true);
-        let mut enters = std::pin::pin!(nodes.may_enter(Nodes::enters_until()));
+        let mut enters = std::pin::pin!(nodes.may_enter());
         assert!(timeout(SOON, &mut enters).await.is_err(), "the lease is vacant");
         tenure.set(FAR);
         tenure.set_vacant(false);
         assert!(timeout(SOON, &mut enters).await.is_err(), "the site is not loaded");
         nodes.common.open();
         enters.await.unwrap();
-        nodes.may_enter(Nodes::enters_until()).await.unwrap();
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn nodes_come_in_one_after_the_other_unless_those_before_are_slow() {
-        let (nodes, _dir) = standby();
-        let mut entries = Vec::new();
-        for _ in 0..ENTRIES {
-            entries.push(nodes.entry(Nodes::enters_until()).await.unwrap());
-        }
-        let began = Instant::now();
-        assert!(nodes.entry(Nodes::enters_until()).await.is_none());
-        assert_eq!(began.elapsed(), ENTRY_WITHIN, "it comes in all the same");
-        let mut next = std::pin::pin!(nodes.entry(Nodes::enters_until()));
-        assert!(timeout(ENTRY_WITHIN / 2, &mut next).await.is_err());
-        entries.pop();
-        assert!(next.await.is_some());
-        sleep_until(began + ENTRY_MAX).await;
-        assert!(nodes.entry(Nodes::enters_until()).await.is_some(), "127 never say Hello");
+        nodes.may_enter().await.unwrap();
     }
 
     #[tokio::test(start_paused = true)]
@@ -215,10 +165,7 @@ mod tests {
         let (nodes, _dir) = standby();
         nodes.common.tenure.set_vacant(true);
         let began = Instant::now();
-        assert_eq!(
-            nodes.may_enter(Nodes::enters_until()).await.unwrap_err().reason,
-            Reason::ServerUnavailable
-        );
+        assert_eq!(nodes.may_enter().await.unwrap_err().reason, Reason::ServerUnavailable);
         assert_eq!(began.elapsed(), ENTER_WITHIN);
     }
 
@@ -227,7 +174,7 @@ mod tests {
         let (nodes, _dir) = standby();
         nodes.common.tenure.keep();
         let began = Instant::now();
-        nodes.may_enter(Nodes::enters_until()).await.unwrap_err();
+        nodes.may_enter().await.unwrap_err();
         assert_eq!(began.elapsed(), LOOK_WITHIN);
         // Returns at once, for this thread was asked to look.
         let (waits, began) = (Duration::from_secs(60), std::time::Instant::now());

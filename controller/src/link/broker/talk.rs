@@ -259,7 +259,7 @@ impl<'a> Talk<'a> {
         heard: mpsc::Receiver<Heard>,
         (end, window): (ControllerEnd, Window),
     ) -> Self {
-        let inbox = NodeInbox::new(Arc::clone(nodes), Arc::clone(peer), None, end, None);
+        let inbox = NodeInbox::new(Arc::clone(nodes), Arc::clone(peer), None, end);
         Self {
             voice,
             outbound: Arc::clone(&peer.outbound),

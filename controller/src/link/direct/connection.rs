@@ -10,7 +10,6 @@ use muster_shared::wire::MESSAGE_MAX;
 use muster_shared::{NodeId, join, topic};
 use rumqttc::v5::mqttbytes::v5::{ConnAck, ConnAckProperties, ConnectReturnCode, Packet};
 use tokio::time::{Instant, timeout_at};
-use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
 use super::Shared;
@@ -22,7 +21,6 @@ use super::session::{End, Session, Terms};
 use super::stream::{Stream, Turn};
 use super::tls::{Named, node_of, wrong_clock};
 use crate::link::inbox::NodeInbox;
-use crate::link::nodes::{Entry, Nodes};
 use crate::link::outbound::Outbound;
 use crate::link::reason::{Reason, Refusal};
 use crate::link::registry::Peer;
@@ -58,16 +56,13 @@ struct Guest {
     stream: Stream,
     connected: Connected,
     end: ControllerEnd,
-    entry: Option<Entry>,
 }
 
 /// Runs to the end of the connection, or until a node is admitted.
 async fn come_in(shared: &Arc<Shared>, socket: Metered, remote: IpAddr, waiting: Waiting) -> Option<Guest> {
     let started = Instant::now();
     let incoming = Arc::clone(socket.incoming());
-    let handshake =
-        handshake(shared.acceptor.clone(), socket, started + shared.limits.handshake, waiting.pressed);
-    let mut tls = match shared.handshakes.compute(handshake).await.flatten() {
+    let mut tls = match handshake(shared, socket, started, waiting.pressed).await {
         Some(Ok(tls)) => tls,
         Some(Err(error)) => {
             if let Some(why) = wrong_clock(&error)
@@ -101,13 +96,14 @@ async fn come_in(shared: &Arc<Shared>, socket: Metered, remote: IpAddr, waiting:
 /// `None`: the client took too long. While many wait the client's own turns must be short; time that it waits
 /// for us does not count.
 async fn handshake(
-    acceptor: TlsAcceptor,
+    shared: &Shared,
     socket: Metered,
-    end: Instant,
+    started: Instant,
     pressed: bool,
 ) -> Option<io::Result<TlsStream<Metered>>> {
+    let end = started + shared.limits.handshake;
     let incoming = Arc::clone(socket.incoming());
-    let mut accepting = std::pin::pin!(acceptor.accept(socket));
+    let mut accepting = std::pin::pin!(shared.acceptor.accept(socket));
     let mut read = 0;
     loop {
         let until = if pressed { end.min(Instant::now() + HANDSHAKE_PRESSED) } else { end };
@@ -131,10 +127,10 @@ async fn node_comes(
 ) -> Option<Guest> {
     let mut stream = Stream::new(tls, NODE_MAX);
     match greet_node(shared, &mut stream, incoming, &node, &serial).await {
-        Ok((connect, peer, end, entry)) => {
+        Ok((connect, peer, end)) => {
             let connected = Connected { shared: Arc::clone(shared), peer, remote };
             shared.lobby.good(remote);
-            Some(Guest { connect, stream, connected, end, entry })
+            Some(Guest { connect, stream, connected, end })
         }
         Err(End::Gone) => None,
         Err(End::Refused(refusal)) => {
@@ -146,7 +142,7 @@ async fn node_comes(
 
 /// A node's session.
 async fn stay(shared: &Arc<Shared>, guest: Guest, remote: IpAddr) {
-    let Guest { connect, mut stream, connected, end, entry } = guest;
+    let Guest { connect, mut stream, connected, end } = guest;
     let peer = Arc::clone(&connected.peer);
     let node = &peer.node;
     tracing::debug!(%node, %remote, connection = peer.connection, "connected");
@@ -159,7 +155,7 @@ async fn stay(shared: &Arc<Shared>, guest: Guest, remote: IpAddr) {
         until: None,
         receive_maximum: connect.receive_maximum,
     };
-    let inbox = NodeInbox::new(Arc::clone(&shared.nodes), Arc::clone(&peer), Some(remote), end, entry);
+    let inbox = NodeInbox::new(Arc::clone(&shared.nodes), Arc::clone(&peer), Some(remote), end);
     // Boxed: a session is most of a connection's size, and the connection keeps room for it from
     // the start.
     let (end, stream) = Box::pin(Session::new(stream, Arc::clone(&peer.outbound), inbox, terms).run()).await;
@@ -191,7 +187,7 @@ async fn greet_node(
     incoming: &Incoming,
     node: &NodeId,
     serial: &[u8],
-) -> Result<(Connect, Arc<Peer>, ControllerEnd, Option<Entry>), End> {
+) -> Result<(Connect, Arc<Peer>, ControllerEnd), End> {
     let connect = first_packet(stream, Instant::now() + shared.limits.connect).await?;
     if connect.client_id != node.as_str() {
         return Err(Refusal::new(
@@ -202,8 +198,8 @@ async fn greet_node(
     }
     takes(&connect, NODE_MAX)?;
     incoming.waits_for_us();
-    let (until, tenure) = (Nodes::enters_until(), &shared.nodes.common.tenure);
-    shared.nodes.may_enter(until).await.inspect_err(|_| tenure.sends_away(node))?;
+    let tenure = &shared.nodes.common.tenure;
+    shared.nodes.may_enter().await.inspect_err(|_| tenure.sends_away(node))?;
     let unknown = Refusal::new(Reason::NotAuthorized, "the node is unknown or revoked");
     let key = shared.nodes.common.keys.get(node).ok_or(unknown)?;
     if !is_bound_to(serial, &key) {
@@ -211,13 +207,11 @@ async fn greet_node(
             Refusal::new(Reason::NotAuthorized, "another server has joined under that name since").into()
         );
     }
-    let entry = shared.nodes.entry(until).await;
-    shared.nodes.may_speak()?;
     let outbound = Arc::new(Outbound::new(shared.limits.queue_packets, shared.limits.queue_bytes));
     let end = ControllerEnd::new(shared.nodes.pki.seal(node, &key));
     let tell = |peer: &Peer| shared.nodes.feed.connected(&peer.node, peer.connection);
     let peer = shared.nodes.registry.enter(node.clone(), outbound, tell)?;
-    Ok((connect, peer, end, entry))
+    Ok((connect, peer, end))
 }
 
 async fn serve_joiner(shared: Arc<Shared>, tls: TlsStream<Metered>, remote: IpAddr, started: Instant) {
@@ -241,7 +235,7 @@ async fn serve_joiner(shared: Arc<Shared>, tls: TlsStream<Metered>, remote: IpAd
             )));
         }
         takes(&connect, max)?;
-        shared.nodes.may_enter(Nodes::enters_until()).await?;
+        shared.nodes.may_enter().await?;
         Ok(connect)
     };
     let connect = match greeted.await {

@@ -29,6 +29,9 @@ impl Terms {
 
 /// A holder whose standby has seen it for so many leases has the agents that reach it.
 const SETTLES: u32 = 4;
+/// The same of a holder that had no agent in that time. Perhaps there are none: a node that was removed still comes to each
+/// controller in turn, and is to move the lease seldom.
+const SETTLES_WITHOUT_AGENTS: u32 = 60;
 
 /// What a standby may do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,6 +64,7 @@ struct Reign {
     since: MonoTime,
     /// Connected to the holder.
     agents: usize,
+    had_agents: bool,
     /// Since when these are not more than before.
     no_more_since: MonoTime,
 }
@@ -109,20 +113,22 @@ impl Standby {
         let reign = match &self.reign {
             Some(reign) if reign.term == term => {
                 let no_more_since = if agents > reign.agents { now } else { reign.no_more_since };
-                Reign { agents, no_more_since, ..*reign }
+                Reign { agents, had_agents: reign.had_agents || agents > 0, no_more_since, ..*reign }
             }
-            _ => Reign { term, since: now, agents, no_more_since: now },
+            _ => Reign { term, since: now, agents, had_agents: agents > 0, no_more_since: now },
         };
         self.reign = Some(reign);
     }
 
     /// Whether this controller is to ask for the lease, since so many agents are stranded ([`super::Knocks`]): at least as
-    /// many as the holder has. A holder that is new, or to which more and more agents come, is given time.
+    /// many as the holder has. A holder that is new, or to which more and more agents come, is given time, and one that never
+    /// had any a long time.
     pub fn reaches_more(&self, now: MonoTime, stranded: usize) -> bool {
         let Terms { lease } = self.terms;
         self.reign.as_ref().is_some_and(|reign| {
+            let settles = if reign.had_agents { SETTLES } else { SETTLES_WITHOUT_AGENTS };
             stranded >= reign.agents.max(1)
-                && now.since(reign.since) >= SETTLES * lease
+                && now.since(reign.since) >= settles * lease
                 && now.since(reign.no_more_since) >= lease
         })
     }

@@ -30,7 +30,7 @@ const TABLES: &str = "
         instance TEXT NOT NULL,         -- its data directory, on its machine since the last boot
         since TEXT NOT NULL,
         beat BIGINT NOT NULL,           -- raised by each renewal
-        agents BIGINT NOT NULL,         -- connected to the holder at that time
+        agents BIGINT NOT NULL DEFAULT 0,       -- connected to the holder at that time
         state TEXT NOT NULL CHECK (state IN ('held', 'asked', 'left', 'free')),
         heir TEXT,                      -- for whom it is asked or left
         UNIQUE (epoch, bits));
@@ -38,6 +38,12 @@ const TABLES: &str = "
         name TEXT PRIMARY KEY,
         addresses TEXT NOT NULL,
         looked TIMESTAMPTZ NOT NULL)";
+
+/// What earlier controllers did not make: they work with it, for it has a default.
+const AGENTS: &str = "ALTER TABLE lease ADD COLUMN IF NOT EXISTS agents BIGINT NOT NULL DEFAULT 0";
+const HAS_AGENTS: &str =
+    "SELECT EXISTS (SELECT 1 FROM pg_attribute WHERE attrelid = to_regclass('lease') AND attname = 'agents'
+    AND NOT attisdropped)";
 
 const COLUMNS: &str = "epoch, bits, holder, addresses, since, beat, state, heir, instance, agents";
 
@@ -56,6 +62,10 @@ impl LeaseTable {
         let table = Self { db: Db::lease(&server.clone().within(bound))?, me };
         // Two that begin at the same moment may both find nothing: the second finds it then.
         table.db.batch(TABLES).or_else(|_| table.db.batch(TABLES))?;
+        // Only where it is missing: the change waits for the holder's transaction, and others wait for the change.
+        if !table.db.only(HAS_AGENTS, values![], |row| row.get::<bool>(0))? {
+            table.db.batch(AGENTS)?;
+        }
         Ok(table)
     }
 

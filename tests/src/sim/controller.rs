@@ -98,7 +98,7 @@ impl World {
         }
     }
 
-    /// It loads the site, and goes on with it. False: its disk does not let it.
+    /// The controller loads the site, and goes on with it. False: its disk does not let it.
     pub fn controller_loads(&mut self, seat: Option<Seat>) -> bool {
         self.controller.run += 1;
         let (run, limits) = (self.controller.run, self.controller.limits);

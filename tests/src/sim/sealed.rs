@@ -40,9 +40,9 @@ pub struct Packet {
 pub enum Origin {
     /// The other end of its connection has sent it.
     Sent,
-    /// It was on its way before, over this or an earlier connection of the node.
+    /// A copy of a packet that was on its way before, over this or an earlier connection of the node.
     Again,
-    /// It is another node's, or that one's controller sent it there.
+    /// A packet between the controller and another node.
     OfAnother,
 }
 

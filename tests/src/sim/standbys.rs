@@ -9,13 +9,15 @@
 //! back, with delays. The process that serves the site is `World::controller`. One whose lease another has taken goes on
 //! beside it (`replaced`).
 //!
-//! **Invariants.** Two never hold the lease at one moment. The store refuses who does not have it, as the real one does; a
-//! controller that was replaced answers no request with success, and says nothing to agents. Its successor loads what was committed, and nothing is lost of that: it is a start like any other, and
-//! what holds after a start holds here. Once the faults are over, a controller serves the site soon.
+//! **Invariants.** Two never hold the lease at one moment. The store refuses who does not have it, as the real one does. A
+//! controller that was replaced answers no request with success, and says nothing to agents. Its successor loads what was
+//! committed, and nothing is lost of that: it is a start like any other, and what holds after a start holds here. Once the
+//! faults are over, a controller serves the site soon.
 //!
 //! Absent: what an active controller that is cut off from the database takes from agents and operators before its lease is
-//! over: here they wait. Packets of one that was replaced which are still on their way. Standbys whose clock jumps. Such a one takes the lease too early, and the transaction and the agents' epochs
-//! are what is left (`store/sql/postgres/tests`, `--with history`). Commits in doubt, which the store's tests have.
+//! over: here they wait. Packets of one that was replaced which are still on their way. Standbys whose clock jumps: such a
+//! one takes the lease too early, and the transaction and the agents' epochs are what is left (`store/sql/postgres/tests`,
+//! `--with history`). Commits in doubt, which the store's tests have.
 //! Several sites: what the other sites of a controller make it leave to others is a number here (`lease/share.rs`).
 
 mod keeper;
@@ -49,7 +51,7 @@ const LONGEST: [u64; 3] = [2000, 10_000, 60_000];
 const RESTARTS: (u64, u64) = (100, 15_000);
 /// Milliseconds until a site is loaded.
 const LOADS: (u64, u64) = (20, 3000);
-/// What befalls controllers, as often as it stands here.
+/// Faults of controllers; each comes as often as it stands here.
 const CHAOS: [Kind; 8] = [
     Kind::ControllerPaused,
     Kind::ControllerPaused,
@@ -84,7 +86,7 @@ struct Controller {
     life: u64,
     /// Counts what it asked the database.
     asked: u64,
-    /// What has no answer yet.
+    /// Number of the request that has no answer yet.
     open: Option<u64>,
     /// Agents that came while it stood by.
     knocks: Knocks,

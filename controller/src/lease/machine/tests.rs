@@ -364,21 +364,23 @@ fn a_namesake_is_one_that_renews_the_lease_meanwhile() {
 #[test]
 fn a_standby_asks_where_as_many_agents_come_to_it_as_the_holder_has() {
     type Seen = Vec<(u32, usize)>;
-    let always = |agents| vec![(3, agents); 31];
+    let always = |agents, seconds| vec![(3, agents); seconds];
     let then = |first: usize, last: usize, at: usize| {
         (0..=30).map(|second| (3, if second < at { first } else { last })).collect()
     };
-    let table: [(&str, Seen, usize, bool); 10] = [
-        ("nobody is stranded", always(0), 0, false),
-        ("one is, and the holder has none", always(0), 1, true),
-        ("the holder has more", always(3), 2, false),
-        ("they seem to be connected still", always(3), 3, true),
-        ("the holder lost them", then(9, 0, 30), 3, true),
-        ("more come to the holder", then(0, 3, 26), 3, false),
-        ("they came a lease ago", then(0, 3, 25), 3, true),
-        ("the holder is new to the standby", always(0)[..20].to_vec(), 3, false),
-        ("as above, a second later", always(0)[..21].to_vec(), 3, true),
-        ("another holder", [vec![(3, 0); 20], vec![(4, 0); 20]].concat(), 3, false),
+    let table: [(&str, Seen, usize, bool); 12] = [
+        ("nobody is stranded", then(9, 0, 10), 0, false),
+        ("one is, and the holder has none any more", then(9, 0, 10), 1, true),
+        ("the holder has more", always(3, 31), 2, false),
+        ("they seem to be connected still", always(3, 31), 3, true),
+        ("the holder lost them just now", then(9, 0, 30), 3, true),
+        ("more come to the holder", then(1, 3, 26), 3, false),
+        ("they came a lease ago", then(1, 3, 25), 3, true),
+        ("the holder is new to the standby", always(3, 20), 3, false),
+        ("as above, a second later", always(3, 21), 3, true),
+        ("another holder", [always(3, 20), vec![(4, 3); 20]].concat(), 3, false),
+        ("the holder never had any", always(0, 300), 1, false),
+        ("as above, a second later", always(0, 301), 1, true),
     ];
     for (what, seen, stranded, wanted) in table {
         let mut standby = Standby::new(member("c2"), TERMS);

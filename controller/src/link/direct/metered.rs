@@ -27,12 +27,12 @@ pub struct Incoming {
     read: AtomicUsize,
     /// The time of the last read, in milliseconds after `came`.
     heard: AtomicU64,
-    /// A node has said all that it has to say before it is let in.
+    /// It is our turn.
     waits_for_us: AtomicBool,
 }
 
 impl Incoming {
-    /// The time that the client has been silent while we wait for its bytes; `None` if bytes wait to be read, or none are to come.
+    /// The time that the client has been silent while we wait for its bytes. `None`: bytes wait to be read, or it is our turn.
     pub fn silence(&self) -> Option<Silence> {
         if self.waits_for_us.load(Ordering::Relaxed) {
             return None;
@@ -44,7 +44,7 @@ impl Incoming {
         peeked.is_err().then(|| Silence { lasts, spoken: self.read() > 0 })
     }
 
-    /// It is our turn from now on.
+    /// The client has said all that it has to say before it is let in.
     pub fn waits_for_us(&self) {
         self.waits_for_us.store(true, Ordering::Relaxed);
     }
@@ -142,5 +142,22 @@ impl AsyncWrite for Metered {
 
     fn is_write_vectored(&self) -> bool {
         self.socket.is_write_vectored()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::net::TcpListener;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_client_that_has_said_all_is_not_silent() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let _client = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        let socket = Metered::new(listener.accept().await.unwrap().0);
+        assert!(socket.incoming().silence().is_some());
+        socket.incoming().waits_for_us();
+        assert!(socket.incoming().silence().is_none());
     }
 }

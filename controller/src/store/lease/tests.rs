@@ -182,3 +182,14 @@ fn two_controllers_begin_at_the_same_moment() {
     });
     assert_eq!(taken.iter().filter(|taken| **taken).count(), 1, "{taken:?}");
 }
+
+#[test]
+fn a_lease_of_an_earlier_controller_gets_what_it_lacks() {
+    let place = Place::postgres();
+    let c1 = table(&place, "c1");
+    let first = c1.take(None, 1).unwrap().unwrap();
+    c1.db().batch("ALTER TABLE lease DROP COLUMN agents").unwrap();
+    let c2 = table(&place, "c2");
+    assert_eq!(c2.look().unwrap().unwrap().agents, 0);
+    assert_eq!(c1.renew(first, 7).unwrap().unwrap().agents, 7);
+}
